@@ -1,0 +1,85 @@
+// Status and Result: how fargpu's own layers report failure. No exceptions cross a layer boundary.
+//
+// Status carries a code for programs and one line for people: what happened, with the values, and where it helps what
+// to do. A peer's mistake is a Status; a mistake of ours is FARGPU_CHECK (check.h). Values are cheap to move; an ok Status
+// holds no heap memory. Thread rules: plain values, no sharing.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace fargpu {
+
+enum class StatusCode {
+  kOk,
+  kInvalidArgument,  // the caller's input is wrong (flag, config, environment)
+  kProtocol,         // the peer broke the wire format; its session ends
+  kVersion,          // the peer speaks another protocol version
+  kRefused,          // authentication or admission said no
+  kNoCapacity,       // no GPU, memory, session slot left
+  kLost,             // the session's connection is gone
+  kTimeout,          // a deadline passed
+  kNotFound,         // file, library, symbol, device not there
+  kUnsupported,      // known, but not implemented
+  kSystem,           // an operating system call failed (message holds errno's text)
+  kDriver,           // the GPU driver returned an error
+};
+
+// "lost", "timeout" ...: for logs and tests.
+const char* to_string(StatusCode code);
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
+  bool ok() const { return code_ == StatusCode::kOk; }
+  StatusCode code() const { return code_; }
+  const std::string& message() const { return message_; }
+
+ private:
+  StatusCode code_ = StatusCode::kOk;
+  std::string message_;
+};
+
+// kSystem with `what` and the text of `error_number`.
+Status system_error(std::string what, int error_number);
+
+// A value or the Status that says why there is none. value() on an error is a programming mistake (aborts).
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<1>, std::move(value)) {}  // NOLINT: implicit on purpose
+  Result(Status status) : state_(std::in_place_index<0>, std::move(status)) {}  // NOLINT
+  bool ok() const { return state_.index() == 1; }
+  explicit operator bool() const { return ok(); }
+  T& value() { return std::get<1>(state_); }
+  const T& value() const { return std::get<1>(state_); }
+  T& operator*() { return value(); }
+  const T& operator*() const { return value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+  Status status() const { return ok() ? Status() : std::get<0>(state_); }
+
+ private:
+  std::variant<Status, T> state_;
+};
+
+#define FARGPU_CONCAT_(a, b) a##b
+#define FARGPU_CONCAT(a, b) FARGPU_CONCAT_(a, b)
+
+// Returns from the enclosing function when `expr` (a Status) is not ok.
+#define FARGPU_RETURN_IF_ERROR(expr)                   \
+  do {                                                 \
+    if (::fargpu::Status fargpu_status_ = (expr); !fargpu_status_.ok()) return fargpu_status_; \
+  } while (0)
+
+// FARGPU_ASSIGN_OR_RETURN(auto x, f()): x = value of the Result, or return its Status.
+#define FARGPU_ASSIGN_OR_RETURN(lhs, expr)                                    \
+  auto FARGPU_CONCAT(fargpu_result_, __LINE__) = (expr);                      \
+  if (!FARGPU_CONCAT(fargpu_result_, __LINE__).ok())                          \
+    return FARGPU_CONCAT(fargpu_result_, __LINE__).status();                  \
+  lhs = std::move(*FARGPU_CONCAT(fargpu_result_, __LINE__))
+
+}  // namespace fargpu

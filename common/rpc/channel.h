@@ -1,0 +1,111 @@
+// Channel: the client's end of a session. One ordered stream of calls; replies matched by sequence number.
+//
+// Any number of threads call. A Call holds the send lock from construction until send()/call() has committed its frame, so frames
+// leave in the order in which calls were made; never hold a Call across anything that waits. No heap allocation per small call.
+//
+//   Channel::Call call(channel, opcode, context, body_bytes_bound);
+//   auto params = call.init<schema::CuMemAllocV2Params>();   // builds in the transport's slot
+//   params.setBytesize(n);
+//   Reply reply;
+//   Status s = call.call(reply);        // waits: deadline or "lost", never for ever on a dead session
+//   reply.result (CUresult), reply.root<schema::CuMemAllocV2Results>()
+//
+// After the session is lost every call fails at once with kLost.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "common/transport/transport.h"
+#include "common/wire/slot_message.h"
+
+namespace fargpu::rpc {
+
+using Bytes = std::span<const std::byte>;
+
+// Told about frames nobody asked for. Called on whichever thread is receiving: must not block and must not make calls.
+class NoticeSink {
+ public:
+  virtual ~NoticeSink() = default;
+  virtual Status on_notice(const wire::FrameHeader& header, Bytes body, Bytes bulk) = 0;
+  // An async call failed on the server.
+  virtual void on_async_error(uint16_t opcode, uint32_t sequence, uint16_t context, int32_t result) = 0;
+  // Once, when the session ends for any reason but close().
+  virtual void on_lost(const Status& why) = 0;
+};
+
+struct ChannelOptions {
+  wire::FrameLimits limits;                        // what we accept from the server
+  std::chrono::milliseconds keepalive{5000};       // ping after this much silence while a call waits; lost after two without answer
+  bool sync_all = false;                           // FARGPU_SYNC=1: every call waits (async errors surface at once)
+};
+
+// The answer to one call. On the waiting thread's stack; small bodies need no heap.
+class Reply {
+ public:
+  int32_t result = 0;     // CUresult
+  uint64_t bulk_bytes = 0;
+  Reply() = default;
+  Reply(const Reply&) = delete;
+  Reply& operator=(const Reply&) = delete;
+  template <typename T>
+  typename T::Reader root() { return reader().getRoot<T>(); }   // throws kj::Exception on a malformed body: generated code catches
+  Bytes body() const;
+
+ private:
+  friend class Channel;
+  wire::SegmentReader& reader();
+  static constexpr size_t kInlineBytes = 512;
+  alignas(8) std::byte inline_[kInlineBytes];
+  std::unique_ptr<std::byte[]> heap_;
+  size_t body_bytes_ = 0;
+  std::optional<wire::SegmentReader> reader_;
+};
+
+class Channel {
+ public:
+  // Takes over a connected transport after the hello. `sink` outlives the channel. Starts the service thread.
+  Channel(std::unique_ptr<transport::Transport> transport, NoticeSink& sink, ChannelOptions options);
+  ~Channel();
+
+  class Call {
+   public:
+    // Takes the send lock and a slot for the header and at most `body_bytes_bound` of body.
+    Call(Channel& channel, uint16_t opcode, uint16_t context, size_t body_bytes_bound);
+    ~Call();  // not committed: gives the slot back, nothing was sent
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+    template <typename T>
+    typename T::Builder init() { return builder().initRoot<T>(); }
+    // Commits and returns without waiting. `bulk` has been taken when this returns. With sync_all it waits, and the server's
+    // error, if any, comes back in *result.
+    Status send(std::span<const Bytes> bulk = {}, int32_t* result = nullptr);
+    // Commits, flushes, waits. The reply's bulk goes to `bulk_out` (its size must be at least what the server sends, else kProtocol).
+    Status call(Reply& reply, std::span<const Bytes> bulk = {}, std::span<std::byte> bulk_out = {});
+
+   private:
+    capnp::MessageBuilder& builder();
+    struct State;
+    alignas(16) std::byte storage_[512];  // State in place: lock, slot, builder
+  };
+
+  // Round trip of an empty control frame, for doctor and liveness.
+  Status ping(transport::Deadline deadline);
+  bool lost() const;
+  Status why_lost() const;
+  // Ends the session politely (Bye), without waiting for the server beyond `deadline`.
+  void close(transport::Deadline deadline);
+  // After fork, in the child: forget the connection without touching it (the parent still uses it).
+  void abandon_after_fork();
+  transport::Transport& transport();
+
+ private:
+  friend class Call;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fargpu::rpc

@@ -1,0 +1,43 @@
+// Responder: the server's sending end. Replies and notices, built in the transport's slot. One thread (the executor's) uses it.
+#pragma once
+
+#include <span>
+
+#include "common/transport/transport.h"
+#include "common/wire/slot_message.h"
+
+namespace fargpu::rpc {
+
+class Responder {
+ public:
+  explicit Responder(transport::Transport& transport) : transport_(transport) {}
+
+  // One outgoing frame: Reply to `request`, or a notice.
+  class Frame {
+   public:
+    Frame(Responder& responder, const wire::FrameHeader& request, size_t body_bytes_bound);  // reply
+    Frame(Responder& responder, uint16_t notice_opcode, size_t body_bytes_bound);            // notice
+    template <typename T>
+    typename T::Builder init() { return builder().initRoot<T>(); }
+    // Commits (not flushes). For a reply `result` is the CUresult; a body is dropped when result != 0.
+    Status send(int32_t result, std::span<const std::span<const std::byte>> bulk = {});
+
+   private:
+    capnp::MessageBuilder& builder();
+    Responder& responder_;
+    wire::FrameHeader header_;
+    Status status_;
+    std::span<std::byte> slot_;
+    std::optional<wire::SlotMessageBuilder> builder_;
+  };
+
+  // A reply without body. For a request without kWantReply it is sent only when result != 0, as kAsyncError.
+  Status reply(const wire::FrameHeader& request, int32_t result);
+  Status flush();
+  transport::Transport& transport() { return transport_; }
+
+ private:
+  transport::Transport& transport_;
+};
+
+}  // namespace fargpu::rpc

@@ -1,0 +1,78 @@
+// The transport contract: moves frames between two ends of one session, in order, each exactly once.
+//
+// A Transport is made connected. Sending (reserve, commit, flush) is serialised by the caller (the channel's send lock);
+// receiving (receive) belongs to one thread at a time; sending and receiving may run at once; wake() and close() may be called from
+// any thread. Every wait ends: in data, in the deadline, or in kLost. After kLost every call returns kLost.
+// All implementations pass one test suite (tests/transport); capability flags are checked there against behaviour.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "common/base/status.h"
+#include "common/wire/frame.h"
+
+namespace fargpu::transport {
+
+using Clock = std::chrono::steady_clock;
+using Deadline = Clock::time_point;
+inline constexpr Deadline kNoDeadline = Deadline::max();
+
+struct Capabilities {
+  const char* name = "";           // "loopback", "tcp", "shm", "rdma"
+  size_t max_slot_bytes = 0;       // largest reserve(); at least header + FrameLimits::max_body_bytes
+  bool same_host = false;          // both ends share memory
+  bool survives_peer_death = true; // the death of the peer is seen as kLost without a keepalive
+};
+
+struct Statistics {
+  uint64_t frames_sent = 0, frames_received = 0, bytes_sent = 0, bytes_received = 0, system_calls = 0;
+};
+
+// Receives frames. Called on the thread inside receive(). A Status that is not ok closes the transport.
+class FrameHandler {
+ public:
+  virtual ~FrameHandler() = default;
+  // Where the bulk bytes of this frame shall go: exactly header.bulk_bytes long, valid until on_frame returns. Called only when
+  // bulk_bytes > 0, after header and body have passed check_header. `body` is valid during the call.
+  virtual Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header,
+                                                   std::span<const std::byte> body) = 0;
+  // One whole frame; `body` and `bulk` are valid during the call only.
+  virtual Status on_frame(const wire::FrameHeader& header, std::span<const std::byte> body,
+                          std::span<std::byte> bulk) = 0;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual Capabilities capabilities() const = 0;
+
+  // A slot of exactly `bytes` (8-byte aligned, contents undefined) for header + body. Waits for room until the deadline.
+  // At most one slot is reserved at a time; a slot never committed is given back by the next reserve().
+  virtual Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline) = 0;
+  // The first `bytes` of the reserved slot become a frame, followed by the `bulk` pieces (together header.bulk_bytes). When this
+  // returns, the bulk bytes have been taken and their memory may change. Bulk is not copied by the CPU where the
+  // transport can send from the caller's memory. The frame may stay buffered until flush(), or leave earlier.
+  virtual Status commit(size_t bytes, std::span<const std::span<const std::byte>> bulk, Deadline deadline) = 0;
+  // Everything committed is on its way: handed to the system or to the peer.
+  virtual Status flush(Deadline deadline) = 0;
+
+  // Waits until at least one whole frame was delivered to `handler`, wake() was called, or the deadline passed; delivers every frame
+  // that is there. Returns how many. A deadline in the past polls.
+  virtual Result<size_t> receive(FrameHandler& handler, Deadline deadline) = 0;
+  // Makes the current or next receive() return.
+  virtual void wake() = 0;
+  // A descriptor that polls readable when receive() may have something to do; -1 when there is none. For event loops.
+  virtual int poll_descriptor() const = 0;
+
+  // Ends the session at both sides. Idempotent.
+  virtual void close() = 0;
+  virtual Statistics statistics() const = 0;
+  // "tcp 127.0.0.1:14900": for logs, doctor and ps.
+  virtual std::string describe() const = 0;
+};
+
+}  // namespace fargpu::transport

@@ -1,0 +1,92 @@
+@0xa3c1f6d0b7e94c11;
+# Session control: everything on the wire that is not a CUDA call. Opcodes 1..63 of the frame header, fixed for ever:
+#
+#    1 hello      client to daemon, first frame        body Hello      reply Welcome (from the worker) or Refusal (from the daemon)
+#    2 ping       client to worker                     no body         reply without body
+#    3 bye        client to worker, last frame         no body         no reply; the worker frees everything and exits
+#    4 output     worker to client, notice             bulk: bytes that device code printed; to the client's stdout, in order
+#    5 hostCall   worker to client, notice             body HostCall   the client runs the function, then sends hostCallDone
+#    6 hostCallDone client to worker, async            body HostCallDone
+#    7 status     operator to daemon, first frame      body Hello (token)  reply Status; then the daemon closes
+#
+# Every text is UTF-8, at most 4 KiB; lists are limited by the frame limits.
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("fargpu::schema");
+
+struct Hello {
+  protocolVersion @0 :UInt16;     # wire::kProtocolVersion; another one is refused with Refusal.version
+  registryHash @1 :UInt64;        # of schema/api/registry.yml: both ends mean the same functions
+  clientVersion @2 :Text;         # "0.1.0"
+  cudaVersion @3 :Int32;          # the client's header version, 13000
+  token @4 :Text;                 # from the token file; empty when there is none
+  gpus @5 :UInt32;                # how many GPUs; 0: the server's default (1)
+  memoryBytes @6 :UInt64;         # per GPU; 0: the server's default
+  devices @7 :List(Text);         # wanted GPUs by UUID ("GPU-...") or index; empty: the server chooses
+  clientName @8 :Text;            # host:pid program, for ps and logs
+  maxBodyBytes @9 :UInt32;        # what the client accepts in one frame
+  maxBulkBytes @10 :UInt64;
+}
+
+struct Refusal {
+  enum Reason {
+    unknown @0; version @1; token @2; noCapacity @3; badRequest @4; driver @5; draining @6;
+  }
+  reason @0 :Reason;
+  message @1 :Text;               # one line: what happened and what to do
+}
+
+struct Attribute { id @0 :Int32; value @1 :Int32; }
+
+struct Device {
+  name @0 :Text;
+  uuid @1 :Data;                  # 16 bytes
+  totalBytes @2 :UInt64;          # after the session's memory limit
+  attributes @3 :List(Attribute); # CUdevice_attribute -> value, as the driver reports them
+  luid @4 :Data;                  # 8 bytes or empty
+  luidNodeMask @5 :UInt32;
+  pciBusId @6 :Text;              # "0000:01:00.0"
+  leastPriority @7 :Int32;        # cuCtxGetStreamPriorityRange
+  greatestPriority @8 :Int32;
+}
+
+# What the client answers locally: taken once, when the worker has initialised its driver.
+struct Welcome {
+  sessionId @0 :UInt64;
+  serverVersion @1 :Text;
+  driverVersion @2 :Int32;        # cuDriverGetVersion on the server
+  driverName @3 :Text;            # path of the driver, or "sim"
+  devices @4 :List(Device);       # in the worker's ordinal order
+  maxBodyBytes @5 :UInt32;
+  maxBulkBytes @6 :UInt64;
+  unavailable @7 :List(UInt16);   # API opcodes that the server's driver does not have
+}
+
+struct HostCall { id @0 :UInt64; status @1 :Int32; }   # id: client-made, given in fgHostCall; status: the stream's CUresult, for cuStreamAddCallback
+struct HostCallDone { id @0 :UInt64; }
+
+struct SessionInfo {
+  id @0 :UInt64;
+  client @1 :Text;                # Hello.clientName
+  peer @2 :Text;                  # address
+  transport @3 :Text;
+  gpus @4 :List(Text);            # UUIDs
+  memoryLimitBytes @5 :UInt64;    # per GPU; 0: none
+  memoryUsedBytes @6 :UInt64;     # over all its GPUs
+  seconds @7 :Float64;            # age
+  workerPid @8 :Int32;
+  calls @9 :UInt64;               # frames executed
+}
+
+struct GpuInfo {
+  uuid @0 :Text; name @1 :Text; totalBytes @2 :UInt64; reservedBytes @3 :UInt64; sessions @4 :UInt32;
+}
+
+struct Status {
+  serverVersion @0 :Text;
+  driverName @1 :Text;
+  driverVersion @2 :Int32;
+  gpus @3 :List(GpuInfo);
+  sessions @4 :List(SessionInfo);
+  uptimeSeconds @5 :Float64;
+}
