@@ -17,20 +17,23 @@ class SlotMessageBuilder final : public capnp::MessageBuilder {
  public:
   explicit SlotMessageBuilder(std::span<std::byte> slot);
   ~SlotMessageBuilder() noexcept(false) override = default;
-  kj::ArrayPtr<capnp::word> allocateSegment(uint minimum_size) override;
+  kj::ArrayPtr<capnp::word> allocateSegment(unsigned int minimum_size) override;
   // Bytes of the slot in use after building; a multiple of 8.
   size_t used_bytes();
+  // The message did not fit; allocateSegment has thrown a kj::Exception then.
+  bool overflowed() const { return overflowed_; }
 
  private:
   std::span<std::byte> slot_;
   bool given_ = false;
+  bool overflowed_ = false;
 };
 
 class SegmentReader final : public capnp::MessageReader {
  public:
   // `body`: 8-byte aligned, multiple of 8 long; must outlive the reader. Traversal is limited to 4 x its size (+ 1 KiB), nesting to 8.
   explicit SegmentReader(std::span<const std::byte> body);
-  kj::ArrayPtr<const capnp::word> getSegment(uint id) override;
+  kj::ArrayPtr<const capnp::word> getSegment(unsigned int id) override;
 
  private:
   std::span<const std::byte> body_;

@@ -1,0 +1,18 @@
+// Opcodes of session control, below kFirstApiOpcode: the numbers of schema/control.capnp's first comment. Fixed for ever.
+#pragma once
+
+#include <cstdint>
+
+namespace fargpu::wire {
+
+enum ControlOpcode : uint16_t {
+  kHello = 1,
+  kPing = 2,
+  kBye = 3,
+  kOutput = 4,
+  kHostCall = 5,
+  kHostCallDone = 6,
+  kStatus = 7,
+};
+
+}  // namespace fargpu::wire
