@@ -1,0 +1,97 @@
+"""From a C parameter and its entry under `args` to an Argument."""
+
+from .errors import DescriptionError
+from .model import Argument
+
+KEYS = ("in", "out", "inout", "len", "count", "optional", "bulk", "creates", "destroys", "size")
+SHAPES = {
+    "in": ("struct", "array", "bytes", "cstr", "address"),
+    "out": ("value", "devptr", "handle", "struct", "array", "bytes", "cstr"),
+    "inout": ("value", "struct", "array"),
+}
+
+
+def _bad(notes, entry, function, parameter, message):
+    where = notes.where if notes else entry.where
+    raise DescriptionError(where, f"{function}: {parameter}: {message}")
+
+
+def _plain_input(parameter, notes, entry, function, types):
+    shape = types.value_shape(parameter.base) if parameter.stars == 0 else None
+    if shape is None:
+        hint = "say what the pointer means (in, out, inout)" if parameter.stars else "its type is not in types.yml"
+        _bad(notes, entry, function, parameter.name, f"'{parameter.ctype}' cannot travel: {hint}")
+    argument = Argument(parameter.name, parameter.ctype, parameter.base, shape[0], capnp=shape[1], kind=shape[2])
+    destroys = (notes or {}).get("destroys", "")
+    if destroys == "allocation":
+        if parameter.base != "CUdeviceptr":
+            _bad(notes, entry, function, parameter.name, "destroys: allocation needs a CUdeviceptr")
+        argument.destroys = destroys
+    elif destroys:
+        if argument.kind != destroys:
+            _bad(notes, entry, function, parameter.name, f"destroys: {destroys}, but the handle is a {argument.kind or 'value'}")
+        argument.destroys = destroys
+    return argument
+
+
+def _with_direction(parameter, direction, notes, entry, function, parameters, types):
+    shape = notes[direction]
+    if shape not in SHAPES[direction]:
+        _bad(notes, entry, function, parameter.name, f"{direction}: '{shape}' is none of {', '.join(SHAPES[direction])}")
+    if parameter.stars < 1:
+        _bad(notes, entry, function, parameter.name, f"{direction}: {shape} needs a pointer, not '{parameter.ctype}'")
+    a = Argument(parameter.name, parameter.ctype, parameter.base, shape, direction, capnp="Data",
+                 optional=bool(notes.get("optional")), bulk=bool(notes.get("bulk")),
+                 length=str(notes.get("len", "")), count=str(notes.get("count", "")))
+    if direction != "in" and parameter.const:
+        _bad(notes, entry, function, parameter.name, "an output cannot be const")
+    if shape in ("array", "bytes") or (shape == "cstr" and direction == "out"):
+        if not a.length:
+            _bad(notes, entry, function, parameter.name, f"{direction}: {shape} needs 'len'")
+    elif a.length:
+        _bad(notes, entry, function, parameter.name, f"{direction}: {shape} has no 'len'")
+    if a.bulk and shape != "bytes":
+        _bad(notes, entry, function, parameter.name, "only bytes travel as bulk")
+    if a.count and a.count not in {p.name for p in parameters}:
+        _bad(notes, entry, function, parameter.name, f"count: no parameter '{a.count}'")
+    if shape == "cstr":
+        a.capnp = "Text"
+    elif shape == "address":
+        a.capnp = "UInt64"
+    elif shape in ("struct", "array"):
+        if parameter.stars != 1 or not types.is_plain(parameter.base) or (shape == "struct" and parameter.base not in types.structs):
+            _bad(notes, entry, function, parameter.name, f"'{parameter.base}' is not a plain type of types.yml")
+        info = types.structs.get(parameter.base) or {}
+        a.locations, a.clear = info.get("locations", []), info.get("clear", [])
+    elif shape in ("value", "devptr", "handle"):
+        found = types.value_shape(parameter.base) if parameter.stars == 1 else None
+        if found is None or (shape == "handle") != (found[0] == "handle") or found[0] == "device":
+            _bad(notes, entry, function, parameter.name, f"'{parameter.ctype}' is no {shape}")
+        a.shape, a.capnp, a.kind = found
+    creates = notes.get("creates", "")
+    if shape == "handle" and creates != a.kind:
+        _bad(notes, entry, function, parameter.name, f"out: handle needs 'creates: {a.kind}'")
+    if creates == "allocation":
+        if shape != "devptr" or not notes.get("size"):
+            _bad(notes, entry, function, parameter.name, "creates: allocation needs 'out: devptr' and 'size'")
+        a.size = str(notes["size"])
+    elif creates and shape != "handle":
+        _bad(notes, entry, function, parameter.name, f"creates: {creates} needs 'out: handle'")
+    a.creates = creates
+    return a
+
+
+def resolve(parameter, entry, function, parameters, types, wired):
+    """The Argument of `parameter`. Functions without a message may have any types."""
+    if not wired:
+        return Argument(parameter.name, parameter.ctype, parameter.base, "opaque")
+    notes = (entry.get("args") or {}).get(parameter.name)
+    for key in notes or ():
+        if key not in KEYS:
+            _bad(notes, entry, function, parameter.name, f"unknown key '{key}'")
+    directions = [d for d in ("in", "out", "inout") if d in (notes or {})]
+    if len(directions) > 1:
+        _bad(notes, entry, function, parameter.name, "more than one of in, out, inout")
+    if directions:
+        return _with_direction(parameter, directions[0], notes, entry, function, parameters, types)
+    return _plain_input(parameter, notes, entry, function, types)

@@ -1,0 +1,138 @@
+"""Reads schema/api/ and judges it: every mistake is a DescriptionError with file and line."""
+
+from pathlib import Path
+
+from . import names, prototype
+from .arguments import resolve
+from .errors import DescriptionError
+from .loader import load_yaml
+from .model import Api, Chapter, Function
+from .types import Types
+
+CALLS = ("sync", "async", "deferred", "local", "manual", "unsupported")
+WIRES = ("sync", "async", "deferred")
+NEEDS = ("nothing", "init", "context")
+KEYS = ("fn", "call", "why", "since", "needs", "twins", "aliases", "client", "server", "args", "wire", "via", "exported")
+
+
+def _choice(entry, key, allowed, default):
+    value = entry.get(key, default)
+    if value not in allowed:
+        raise DescriptionError(entry.at(key), f"{key}: '{value}' is none of {', '.join(allowed)}")
+    return value
+
+
+def _function(entry, chapter, types, internal):
+    if not isinstance(entry, dict) or "fn" not in entry:
+        raise DescriptionError(getattr(entry, "where", chapter), "an entry needs 'fn: CUresult name(...)'")
+    where = entry.where
+    name, parameters = prototype.parse(entry["fn"], entry.at("fn"))
+    for key in entry:
+        if key not in KEYS:
+            raise DescriptionError(entry.at(key), f"{name}: unknown key '{key}'")
+    if "call" not in entry:
+        raise DescriptionError(where, f"{name}: 'call' is missing")
+    if name.startswith("fg") != internal:
+        raise DescriptionError(where, f"{name}: names of our own calls, and only they, begin with fg")
+    call = _choice(entry, "call", CALLS, None)
+    client = _choice(entry, "client", ("generated", "manual"), "generated")
+    server = _choice(entry, "server", ("generated", "manual"), "generated")
+    twins = entry.get("twins", [])
+    for twin in twins:
+        if twin not in names.PER_THREAD_SUFFIXES:
+            raise DescriptionError(entry.at("twins"), f"{name}: twin '{twin}' is neither ptsz nor ptds")
+    wired = call in WIRES or (call == "manual" and ("args" in entry or "wire" in entry)) or (internal and call != "unsupported")
+    wire = (call if call in WIRES else _choice(entry, "wire", WIRES, "sync")) if wired else ""
+    if "wire" in entry and call != "manual":
+        raise DescriptionError(entry.at("wire"), f"{name}: 'wire' belongs to call: manual")
+    if "why" not in entry and (call in ("local", "manual", "unsupported") or "manual" in (client, server)):
+        raise DescriptionError(where, f"{name}: a reason is needed ('why')")
+    if not wired and ("args" in entry or server == "manual"):
+        raise DescriptionError(where, f"{name}: 'args' and 'server' need a message, and call: {call} has none")
+    via = entry.get("via", "")
+    if via and call != "local":
+        raise DescriptionError(entry.at("via"), f"{name}: 'via' belongs to call: local")
+    if not internal and not isinstance(entry.get("since"), int):
+        raise DescriptionError(where, f"{name}: 'since' (version of this ABI, for example 11020) is missing")
+    arguments = [resolve(p, entry, name, parameters, types, bool(wired)) for p in parameters]
+    for key in entry.get("args") or ():
+        if key not in {p.name for p in parameters}:
+            raise DescriptionError(entry["args"].at(key), f"{name}: no parameter '{key}'")
+    function = Function(
+        name=name, chapter=chapter, where=where, arguments=arguments, call=call, since=entry.get("since", 0),
+        why=entry.get("why", ""), needs=_choice(entry, "needs", NEEDS, "context"), twins=twins,
+        aliases=entry.get("aliases") or {}, via=via, exported=entry.get("exported", True), internal=internal,
+        client_manual=not internal and not via and (call in ("local", "manual") or client == "manual"),
+        server_manual=server == "manual", wire=wire)
+    _check_wire(function)
+    return function
+
+
+def _check_wire(function):
+    if not function.wire:
+        return
+    outputs = function.reply_fields or function.bulk_out
+    if function.wire != "sync" and outputs:
+        raise DescriptionError(function.where, f"{function.name}: call: {function.wire} cannot bring outputs back")
+    if function.wire == "deferred" and not function.created:
+        raise DescriptionError(function.where, f"{function.name}: call: deferred needs a created handle")
+    if len([a for a in function.arguments if a.bulk]) > 1:
+        raise DescriptionError(function.where, f"{function.name}: at most one bulk argument")
+
+
+def _chapter(path, root, types, internal):
+    entries = load_yaml(path, root)
+    if not isinstance(entries, list):
+        raise DescriptionError(f"{path.name}:1", "a chapter is a list of functions")
+    first = path.read_text(encoding="utf-8").split("\n", 1)[0]
+    title = first.lstrip("# ").rstrip(".") if first.startswith("#") else path.stem
+    return Chapter(path.stem, title, [_function(e, path.stem, types, internal) for e in entries])
+
+
+def _check_vias(api):
+    for f in api.functions:
+        if not f.via:
+            continue
+        target = api.function(f.via)
+        if target is None or target.wire not in ("sync", "async"):
+            raise DescriptionError(f.where, f"{f.name}: via '{f.via}', which has no message")
+        expected = [(a.base, a.ctype) for a in f.arguments] + [("CUstream", "CUstream")]
+        if [(a.base, a.ctype) for a in target.arguments] != expected:
+            raise DescriptionError(f.where, f"{f.name}: via '{f.via}', which must have the same parameters and a stream at the end")
+
+
+def _check_symbols(api):
+    owner = {}
+    for f in api.functions:
+        for symbol, _ in f.symbols:
+            if symbol in owner:
+                raise DescriptionError(f.where, f"symbol {symbol} already belongs to {owner[symbol]}")
+            owner[symbol] = f.name
+    known = set(api.symbols)
+    for symbol in owner:
+        if symbol not in known:
+            raise DescriptionError(api.function(symbol).where, f"{symbol} is not in symbols.txt")
+    missing = sorted(known - set(owner))
+    if missing:
+        raise DescriptionError("api/symbols.txt", f"{len(missing)} symbols are described nowhere: {', '.join(missing[:8])}")
+
+
+def load(schema_dir, complete=True):
+    """The Api in `schema_dir`/api. complete: every symbol of symbols.txt must be described."""
+    root = Path(schema_dir)
+    api_dir = root / "api"
+    types = Types(api_dir / "types.yml", root)
+    chapters = [_chapter(p, root, types, False) for p in sorted((api_dir / "driver").glob("*.yml"))]
+    if (api_dir / "internal.yml").exists():
+        chapters.append(_chapter(api_dir / "internal.yml", root, types, True))
+    listed = (api_dir / "symbols.txt").read_text(encoding="utf-8").split() if complete else []
+    api = Api(chapters, types, listed)
+    seen = {}
+    for f in api.functions:
+        if f.name in seen:
+            raise DescriptionError(f.where, f"{f.name} is already described at {seen[f.name]}")
+        seen[f.name] = f.where
+    _check_vias(api)
+    if complete:
+        _check_symbols(api)
+    return api

@@ -1,0 +1,55 @@
+"""YAML with positions: every mapping and every value of the mapping knows its file and line."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from .errors import DescriptionError
+
+
+@dataclass
+class Located(dict):
+    """A mapping that knows where it stands: `where` is "file:line" of its first key."""
+
+    where: str = ""
+    lines: dict = field(default_factory=dict)
+
+    def __init__(self, where="", lines=None, items=()):
+        dict.__init__(self, items)
+        self.where = where
+        self.lines = lines or {}
+
+    def at(self, key):
+        """"file:line" of one key."""
+        return self.lines.get(key, self.where)
+
+
+def _construct(node, name):
+    if isinstance(node, yaml.MappingNode):
+        result = Located(f"{name}:{node.start_mark.line + 1}")
+        for key_node, value_node in node.value:
+            key = _construct(key_node, name)
+            place = f"{name}:{key_node.start_mark.line + 1}"
+            if key in result:
+                raise DescriptionError(place, f"'{key}' is given twice")
+            result[key] = _construct(value_node, name)
+            result.lines[key] = place
+        return result
+    if isinstance(node, yaml.SequenceNode):
+        return [_construct(item, name) for item in node.value]
+    return yaml.SafeLoader("").construct_object(node)
+
+
+def load_yaml(path, root=None):
+    """The document in `path`; positions name the file relative to `root`."""
+    path = Path(path)
+    name = str(path.relative_to(root)) if root else path.name
+    try:
+        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise DescriptionError(f"{name}:{line}", f"not YAML: {error.problem}") from error
+    except OSError as error:
+        raise DescriptionError(name, f"cannot be read: {error.strerror}") from error
+    return _construct(node, name) if node is not None else None

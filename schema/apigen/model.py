@@ -1,0 +1,166 @@
+"""The description as objects: Api -> Chapter -> Function -> Argument. Made by describe.py; judged there, only read elsewhere."""
+
+from dataclasses import dataclass, field
+
+from . import names
+
+
+@dataclass
+class Argument:
+    """One parameter with what the description says about it.
+
+    shape: scalar enum device handle address struct array bytes cstr, or opaque (no message may hold it).
+    direction: in, out or inout. length and count are C expressions over the parameters.
+    """
+
+    name: str
+    ctype: str
+    base: str
+    shape: str
+    direction: str = "in"
+    capnp: str = ""
+    kind: str = ""
+    length: str = ""
+    count: str = ""
+    creates: str = ""
+    destroys: str = ""
+    size: str = ""
+    optional: bool = False
+    bulk: bool = False
+    locations: list = field(default_factory=list)
+    clear: list = field(default_factory=list)
+
+    @property
+    def declaration(self):
+        return f"{self.ctype} {self.name}"
+
+    @property
+    def accessor(self):
+        return names.accessor(self.name)
+
+    @property
+    def in_request(self):
+        return not self.bulk and (self.direction != "out" or (self.shape == "handle" and bool(self.creates)))
+
+    @property
+    def in_reply(self):
+        return not self.bulk and self.direction != "in" and self.shape != "handle"
+
+    @property
+    def is_pointer_field(self):
+        """Takes a pointer in the message (Data, Text)."""
+        return self.capnp in ("Data", "Text")
+
+
+@dataclass
+class Function:
+    """One function of the API, with its exported names and the way it is forwarded."""
+
+    name: str
+    chapter: str
+    where: str
+    arguments: list
+    call: str
+    since: int = 0
+    why: str = ""
+    needs: str = "context"
+    twins: list = field(default_factory=list)
+    aliases: dict = field(default_factory=dict)
+    via: str = ""
+    exported: bool = True
+    internal: bool = False
+    client_manual: bool = False
+    server_manual: bool = False
+    wire: str = ""  # sync, async, deferred; empty: no message
+    opcode: int = 0
+
+    @property
+    def supported(self):
+        return self.call != "unsupported"
+
+    @property
+    def declaration(self):
+        return ", ".join(a.declaration for a in self.arguments)
+
+    @property
+    def types(self):
+        return ", ".join(a.ctype for a in self.arguments)
+
+    @property
+    def values(self):
+        return ", ".join(a.name for a in self.arguments)
+
+    @property
+    def params_type(self):
+        return names.camel(self.name) + "Params"
+
+    @property
+    def results_type(self):
+        return names.camel(self.name) + "Results"
+
+    @property
+    def request_fields(self):
+        return [a for a in self.arguments if a.in_request]
+
+    @property
+    def reply_fields(self):
+        return [a for a in self.arguments if a.in_reply]
+
+    @property
+    def bulk_in(self):
+        return next((a for a in self.arguments if a.bulk and a.direction == "in"), None)
+
+    @property
+    def bulk_out(self):
+        return next((a for a in self.arguments if a.bulk and a.direction == "out"), None)
+
+    @property
+    def created(self):
+        return next((a for a in self.arguments if a.shape == "handle" and a.creates), None)
+
+    @property
+    def symbols(self):
+        """Every exported name of this function; (name, per-thread suffix)."""
+        if not self.exported or self.internal:
+            return []
+        result = [(self.name, "")]
+        result += [(f"{self.name}_{twin}", twin) for twin in self.twins]
+        result += [(alias, names.per_thread_suffix(alias)) for alias in self.aliases]
+        return result
+
+
+@dataclass
+class Chapter:
+    """A file of the description."""
+
+    name: str
+    title: str
+    functions: list
+
+    @property
+    def messages(self):
+        return [f for f in self.functions if f.wire]
+
+    @property
+    def internal(self):
+        return any(f.internal for f in self.functions)
+
+
+@dataclass
+class Api:
+    """The whole description."""
+
+    chapters: list
+    types: object
+    symbols: list
+
+    @property
+    def functions(self):
+        return [f for chapter in self.chapters for f in chapter.functions]
+
+    def function(self, name):
+        """The function that is called, or exports, `name`; None if there is none."""
+        for f in self.functions:
+            if f.name == name or any(name == symbol for symbol, _ in f.symbols):
+                return f
+        return None
