@@ -30,7 +30,8 @@ class Entry {
   Entry(uint16_t opcode, const char* name, Needs needs);
   ~Entry();
   CUresult status() const { return status_; }   // not CUDA_SUCCESS: return it at once
-  // The result that the application sees: `result`, or a kept error of an earlier async call when `result` is success. Also traces.
+  // The result that the application sees: `result`, or a kept error of an earlier async call when `result` is success. Tracing is not
+  // done here: the generated entry prints the arguments after finish() (trace.h).
   CUresult finish(CUresult result);
 
  private:
@@ -56,11 +57,17 @@ uint64_t new_handle(rpc::HandleKind kind);
 // hidden blocking stream of this thread and context (made on first use). kInvalid for a handle that was never made or is destroyed.
 CUresult stream_to_wire(CUstream stream, uint64_t* id);
 // Every other kind: checks kind and liveness. CUDA_ERROR_INVALID_HANDLE (contexts: CUDA_ERROR_INVALID_CONTEXT) when wrong.
+// A context's wire id is the 16-bit one of frame headers. Generated code asks for kKernel when a CUfunction is a kernel's handle.
 CUresult handle_to_wire(rpc::HandleKind kind, const void* handle, uint64_t* id);
 void handle_created(uint64_t id);     // the server (or a deferred call) accepted it
 void handle_destroyed(uint64_t id);
 // Visible ordinal -> ordinal in the worker (CUDA_VISIBLE_DEVICES of the application). CUDA_ERROR_INVALID_DEVICE when out of range.
 CUresult device_to_wire(CUdevice device, int32_t* ordinal);
+// The other way; the ordinal itself when no visible device stands for it.
+CUdevice device_from_wire(int32_t ordinal);
+// Device memory made or freed through a generated call, for the table behind cuPointerGetAttribute and cuMemcpy. `context`: wire id.
+void allocation_created(uint16_t context, CUdeviceptr pointer, size_t bytes);
+void allocation_destroyed(CUdeviceptr pointer);
 
 // Inside a scope NULL streams mean the per-thread default stream: generated _ptsz and _ptds entries hold one.
 class PerThreadDefaultStream {

@@ -36,6 +36,7 @@ class Worker {
   virtual CUresult enter_context(uint16_t context) = 0;
 
   // id -> driver handle. 0 -> nullptr; stream ids 1 and 2 pass as they are. CUDA_ERROR_INVALID_HANDLE for an unknown id or a wrong kind.
+  // kContext: the 16-bit id of frame headers. kFunction also finds a kernel's id (a CUkernel passes as CUfunction).
   virtual CUresult find(rpc::HandleKind kind, uint64_t id, void** handle) = 0;
   // CUDA_ERROR_INVALID_VALUE when the id is in use or of the wrong kind. `context`: destroyed with it.
   virtual CUresult add(rpc::HandleKind kind, uint64_t id, void* handle, uint16_t context) = 0;
