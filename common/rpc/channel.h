@@ -10,7 +10,8 @@
 //   Status s = call.call(reply);        // waits: deadline or "lost", never for ever on a dead session
 //   reply.result (CUresult), reply.root<schema::CuMemAllocV2Results>()
 //
-// After the session is lost every call fails at once with kLost.
+// After the session is lost every call fails at once with kLost (building a message still works, so that callers need no special way).
+// A thread that destroys the channel must not be inside one of its callbacks, and no call may be under way.
 #pragma once
 
 #include <atomic>
@@ -58,6 +59,7 @@ class Reply {
  private:
   friend class Channel;
   wire::SegmentReader& reader();
+  void take(const wire::FrameHeader& header, Bytes body);
   static constexpr size_t kInlineBytes = 512;
   alignas(8) std::byte inline_[kInlineBytes];
   std::unique_ptr<std::byte[]> heap_;
@@ -87,9 +89,13 @@ class Channel {
     Status call(Reply& reply, std::span<const Bytes> bulk = {}, std::span<std::byte> bulk_out = {});
 
    private:
-    capnp::MessageBuilder& builder();
+    friend class Channel;
     struct State;
-    alignas(16) std::byte storage_[512];  // State in place: lock, slot, builder
+    State& state();
+    capnp::MessageBuilder& builder();
+    Status call_until(Reply& reply, transport::Deadline deadline);
+    Status send_bye(transport::Deadline deadline);
+    alignas(16) std::byte storage_[640];  // State in place: lock, slot, builder
   };
 
   // Round trip of an empty control frame, for doctor and liveness.

@@ -1,6 +1,8 @@
 // Responder: the server's sending end. Replies and notices, built in the transport's slot. One thread (the executor's) uses it.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <span>
 
 #include "common/transport/transport.h"
@@ -19,15 +21,19 @@ class Responder {
     Frame(Responder& responder, uint16_t notice_opcode, size_t body_bytes_bound);            // notice
     template <typename T>
     typename T::Builder init() { return builder().initRoot<T>(); }
-    // Commits (not flushes). For a reply `result` is the CUresult; a body is dropped when result != 0.
+    // Commits (not flushes). For a reply `result` is the CUresult; body and bulk are dropped when result != 0. As in reply(), nothing
+    // is sent for a success that nobody waits for. Every failure of the transport comes back here, also that of the constructor.
     Status send(int32_t result, std::span<const std::span<const std::byte>> bulk = {});
 
    private:
+    void reserve(size_t body_bytes_bound);
     capnp::MessageBuilder& builder();
     Responder& responder_;
     wire::FrameHeader header_;
     Status status_;
+    size_t body_bound_ = 0;
     std::span<std::byte> slot_;
+    std::unique_ptr<std::byte[]> scratch_;  // stands in for the slot when there is none, so that building still works
     std::optional<wire::SlotMessageBuilder> builder_;
   };
 

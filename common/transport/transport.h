@@ -55,9 +55,11 @@ class Transport {
   virtual Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline) = 0;
   // The first `bytes` of the reserved slot become a frame, followed by the `bulk` pieces (together header.bulk_bytes). When this
   // returns, the bulk bytes have been taken and their memory may change. Bulk is not copied by the CPU where the
-  // transport can send from the caller's memory. The frame may stay buffered until flush(), or leave earlier.
+  // transport can send from the caller's memory (small bulk may be copied, which batches better). The frame may stay buffered until
+  // flush(), or leave earlier. A deadline that passes while bulk is on its way ends the session: half a frame cannot be taken back.
   virtual Status commit(size_t bytes, std::span<const std::span<const std::byte>> bulk, Deadline deadline) = 0;
-  // Everything committed is on its way: handed to the system or to the peer.
+  // Everything committed is on its way: handed to the system or to the peer. A deadline in the past hands over what goes without
+  // waiting; kTimeout then means that something is left for a later flush, nothing is lost.
   virtual Status flush(Deadline deadline) = 0;
 
   // Waits until at least one whole frame was delivered to `handler`, wake() was called, or the deadline passed; delivers every frame
@@ -70,6 +72,9 @@ class Transport {
 
   // Ends the session at both sides. Idempotent.
   virtual void close() = 0;
+  // In a forked child, which shares the connection with its parent: lets go of this process's descriptors without a word to the
+  // peer. Afterwards every call returns kLost.
+  virtual void abandon_after_fork() = 0;
   virtual Statistics statistics() const = 0;
   // "tcp 127.0.0.1:14900": for logs, doctor and ps.
   virtual std::string describe() const = 0;

@@ -1,0 +1,269 @@
+#include "common/rpc/channel.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/rpc/channel_impl.h"
+#include "common/wire/control.h"
+
+namespace fargpu::rpc {
+
+Bytes Reply::body() const { return {heap_ ? heap_.get() : inline_, body_bytes_}; }
+
+wire::SegmentReader& Reply::reader() {
+  if (!reader_) reader_.emplace(body());
+  return *reader_;
+}
+
+void Reply::take(const wire::FrameHeader& header, Bytes body) {
+  result = header.result;
+  bulk_bytes = header.bulk_bytes;
+  body_bytes_ = body.size();
+  if (body.empty()) return;
+  if (body.size() > kInlineBytes) heap_ = std::make_unique_for_overwrite<std::byte[]>(body.size());
+  std::memcpy(heap_ ? heap_.get() : inline_, body.data(), body.size());
+}
+
+Channel::Impl::Impl(std::unique_ptr<transport::Transport> made, NoticeSink& notice_sink,
+                    ChannelOptions channel_options, EventFd event)
+    : options(channel_options), sink(notice_sink), transport(std::move(made)),
+      has_descriptor(transport->poll_descriptor() >= 0), kick_event(std::move(event)) {
+  service = std::thread([this] { serve(); });
+}
+
+Channel::Impl::~Impl() {
+  closing = true;
+  stop = true;
+  declare_lost(Status(StatusCode::kLost, "the session was closed"));
+  service.join();
+}
+
+// --- frames from the server, on the thread that reads ---
+
+Result<std::span<std::byte>> Channel::Impl::bulk_buffer(const wire::FrameHeader& header, Bytes body) {
+  if ((header.flags & wire::kNotice) != 0) {
+    notice_bulk.resize(header.bulk_bytes);
+    return std::span(notice_bulk);
+  }
+  std::lock_guard lock(wait_mutex);
+  Waiter* waiter = find(header.sequence);
+  if (waiter == nullptr || (header.flags & wire::kReply) == 0 || header.bulk_bytes > waiter->bulk_out.size()) {
+    return Status(StatusCode::kProtocol,
+                  fmt::format("the server sent {} bytes with opcode {}, sequence {}: {} were asked for",
+                              header.bulk_bytes, header.opcode, header.sequence,
+                              waiter == nullptr ? 0 : waiter->bulk_out.size()));
+  }
+  waiter->claimed = true;
+  return waiter->bulk_out.first(header.bulk_bytes);
+}
+
+Status Channel::Impl::on_frame(const wire::FrameHeader& header, Bytes body, std::span<std::byte> bulk) {
+  if ((header.flags & wire::kNotice) != 0) return sink.on_notice(header, body, bulk);
+  if ((header.flags & wire::kReply) == 0) {
+    return Status(StatusCode::kProtocol, fmt::format("the server sent opcode {} as a request", header.opcode));
+  }
+  if ((header.flags & wire::kAsyncError) != 0) {
+    sink.on_async_error(header.opcode, header.sequence, header.context, header.result);
+    return Status();
+  }
+  return on_reply(header, body);
+}
+
+Status Channel::Impl::on_reply(const wire::FrameHeader& header, Bytes body) {
+  Waiter* waiter;
+  {
+    std::lock_guard lock(wait_mutex);
+    waiter = find(header.sequence);
+    if (waiter != nullptr && waiter->opcode == header.opcode) {
+      waiter->claimed = true;
+      unlink(*waiter);
+    }
+  }
+  if (waiter == nullptr || waiter->opcode != header.opcode) {
+    if (header.opcode == wire::kPing) return Status();  // a liveness ping, or one whose deadline has passed
+    return Status(StatusCode::kProtocol,
+                  fmt::format("the server answered a call that does not wait: opcode {}, sequence {}",
+                              header.opcode, header.sequence));
+  }
+  waiter->reply.take(header, body);  // claimed: it stays until done
+  std::lock_guard lock(wait_mutex);
+  waiter->done = true;
+  // Under the lock: the waiter is gone as soon as it has seen `done`.
+  waiter->wake.notify_one();
+  return Status();
+}
+
+// --- waiting ---
+
+Channel::Impl::Waiter* Channel::Impl::find(uint32_t sequence) {
+  // Replies come nearly in order: almost always the first.
+  for (Waiter* waiter = first; waiter != nullptr; waiter = waiter->next) {
+    if (waiter->sequence == sequence) return waiter;
+  }
+  return nullptr;
+}
+
+void Channel::Impl::unlink(Waiter& waiter) {
+  (waiter.previous ? waiter.previous->next : first) = waiter.next;
+  (waiter.next ? waiter.next->previous : last) = waiter.previous;
+  waiter.previous = waiter.next = nullptr;
+}
+
+void Channel::Impl::add(Waiter& waiter) {
+  std::lock_guard lock(wait_mutex);
+  waiter.previous = last;
+  (last ? last->next : first) = &waiter;
+  last = &waiter;
+  ++waits;
+  // A dozing service thread has no timer, and liveness needs one.
+  if (service_sleep == ServiceSleep::kDoze) kick();
+}
+
+bool Channel::Impl::try_remove(Waiter& waiter) {
+  std::lock_guard lock(wait_mutex);
+  if (waiter.claimed || waiter.done) return false;
+  unlink(waiter);
+  return true;
+}
+
+Status Channel::Impl::wait(Waiter& waiter, Deadline deadline) {
+  std::unique_lock lock(wait_mutex);
+  while (!waiter.done) {
+    if (deadline != kNoDeadline && !waiter.claimed && Clock::now() >= deadline) {
+      unlink(waiter);
+      waiter.status = Status(StatusCode::kTimeout, "the server did not answer in time");
+      break;
+    }
+    if (reader == Reader::kNobody) {
+      reader = Reader::kCaller;
+      // A claimed waiter is in the middle of its bulk, and only a reader moves that on.
+      read(lock, waiter.claimed ? kNoDeadline : deadline);
+      continue;
+    }
+    if (reader == Reader::kService && !has_descriptor) transport->wake();  // it may be in there for long
+    if (deadline == kNoDeadline || waiter.claimed) {
+      waiter.wake.wait(lock);
+    } else {
+      waiter.wake.wait_until(lock, deadline);
+    }
+  }
+  if (reader == Reader::kNobody) {
+    if (first != nullptr) {
+      first->wake.notify_one();  // the next reader
+    } else if (service_sleep == ServiceSleep::kLongNap) {
+      kick();  // nobody reads now
+    }
+  }
+  return waiter.status;
+}
+
+void Channel::Impl::read(std::unique_lock<std::mutex>& lock, Deadline deadline) {
+  lock.unlock();
+  Result<size_t> received = transport->receive(*this, deadline);
+  if (!received.ok()) declare_lost(received.status());
+  lock.lock();
+  if (!received.ok()) fail_all_waiters(lock, lost_status());
+  reader = Reader::kNobody;
+}
+
+// --- loss ---
+
+void Channel::Impl::declare_lost(const Status& why) {
+  {
+    std::lock_guard lock(why_mutex);
+    if (!lost.load(std::memory_order_relaxed)) {
+      why_lost = Status(StatusCode::kLost, why.message());
+      lost.store(true, std::memory_order_release);
+    }
+  }
+  transport->close();
+  kick();
+}
+
+void Channel::Impl::kick() {
+  kick_event.signal();
+  if (!has_descriptor) transport->wake();
+}
+
+Status Channel::Impl::lost_status() {
+  if (abandoned) return Status(StatusCode::kLost, "the session belongs to the parent process");
+  std::lock_guard lock(why_mutex);
+  return why_lost;
+}
+
+void Channel::Impl::fail_all_waiters(std::unique_lock<std::mutex>& lock, const Status& why) {
+  if (!told_sink) {
+    told_sink = true;
+    if (!closing) {
+      // First the sink, so that callers that now return find its state as it will stay.
+      lock.unlock();
+      sink.on_lost(why);
+      lock.lock();
+    }
+  }
+  while (first != nullptr) {
+    Waiter& waiter = *first;
+    unlink(waiter);
+    waiter.status = why;
+    waiter.done = true;
+    waiter.wake.notify_one();
+  }
+}
+
+// --- the public face ---
+
+Channel::Channel(std::unique_ptr<transport::Transport> transport, NoticeSink& sink, ChannelOptions options) {
+  auto event = EventFd::create();
+  if (!event.ok()) log::error("{}", event.status().message());
+  FARGPU_CHECK(event.ok());
+  impl_ = std::make_unique<Impl>(std::move(transport), sink, options, std::move(*event));
+}
+
+Channel::~Channel() {
+  // A forked child has no service thread to join and no claim on the locks: it leaves the memory alone.
+  if (impl_ && impl_->abandoned) (void)impl_.release();
+}
+
+Status Channel::ping(Deadline deadline) {
+  Reply reply;
+  Call call(*this, wire::kPing, 0, 0);
+  return call.call_until(reply, deadline);
+}
+
+bool Channel::lost() const { return impl_->abandoned || impl_->lost.load(std::memory_order_acquire); }
+
+Status Channel::why_lost() const { return lost() ? impl_->lost_status() : Status(); }
+
+void Channel::close(Deadline deadline) {
+  if (lost()) return;
+  impl_->closing = true;
+  {
+    Call bye(*this, wire::kBye, 0, 0);
+    if (!bye.send_bye(deadline).ok()) deadline = Clock::now();
+  }
+  // The server reads everything before the Bye, then closes its end.
+  while (!lost() && Clock::now() < deadline) {
+    std::unique_lock lock(impl_->wait_mutex);
+    if (impl_->reader == Impl::Reader::kNobody) {
+      impl_->reader = Impl::Reader::kCaller;
+      impl_->read(lock, deadline);
+    } else {
+      lock.unlock();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  impl_->declare_lost(Status(StatusCode::kLost, "the session was closed"));
+}
+
+void Channel::abandon_after_fork() {
+  impl_->abandoned = true;
+  impl_->transport->abandon_after_fork();
+  impl_->kick_event.reset();
+}
+
+transport::Transport& Channel::transport() { return *impl_->transport; }
+
+}  // namespace fargpu::rpc

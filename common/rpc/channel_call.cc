@@ -1,0 +1,192 @@
+// The sending side of Channel: one call from its slot to its reply.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <new>
+
+#include "common/base/check.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/channel_impl.h"
+#include "common/wire/control.h"
+
+namespace fargpu::rpc {
+namespace {
+
+constexpr size_t kHeaderBytes = sizeof(wire::FrameHeader);
+constexpr size_t kFlushBytes = 32 << 10;  // this much unflushed goes out at once
+
+size_t round_up_8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
+
+size_t total(std::span<const Bytes> pieces) {
+  size_t bytes = 0;
+  for (const Bytes& piece : pieces) bytes += piece.size();
+  return bytes;
+}
+
+}  // namespace
+
+uint32_t Channel::Impl::take_sequence() {
+  const uint32_t sequence = next_sequence++;
+  if (next_sequence == 0) next_sequence = 1;  // 0 belongs to notices
+  return sequence;
+}
+
+Status Channel::Impl::flush_now(Deadline deadline) {
+  FARGPU_RETURN_IF_ERROR(transport->flush(deadline));
+  unflushed_bytes = 0;
+  unflushed_since.store(0);
+  last_flush = Clock::now();
+  return Status();
+}
+
+// The first frame after a pause goes out at once: the server is probably idle. Those that follow close behind it are batched.
+void Channel::Impl::flush_or_postpone(size_t frame_bytes) {
+  const auto now = Clock::now();
+  unflushed_bytes += frame_bytes;
+  if (now - last_flush >= kFlushDelay || unflushed_bytes >= kFlushBytes) {
+    // A full socket is no reason to wait here: reserve() does, when the send area is full.
+    if (Status status = flush_now(now); status.ok() || status.code() != StatusCode::kTimeout) return;
+    last_flush = now;
+    unflushed_bytes = 0;
+  }
+  if (unflushed_since.load(std::memory_order_relaxed) != 0) return;
+  unflushed_since.store(now.time_since_epoch().count());
+  if (!flush_armed.load()) kick();
+}
+
+struct Channel::Call::State {
+  State(Channel& channel, uint16_t opcode, uint16_t context, size_t body_bytes_bound);
+  // Header into the slot; how many bytes the frame has.
+  size_t finish(uint16_t flags, uint64_t bulk_bytes);
+  Status commit(uint16_t flags, std::span<const Bytes> bulk);
+  Status submit_and_wait(Reply& reply, std::span<const Bytes> bulk, std::span<std::byte> bulk_out,
+                         Deadline deadline);
+
+  Impl& impl;
+  std::unique_lock<std::mutex> lock;  // on send_mutex, until the frame is committed
+  Status status;
+  wire::FrameHeader header;
+  std::span<std::byte> slot;
+  size_t body_bound;
+  std::unique_ptr<std::byte[]> scratch;  // stands in for the slot when there is none, so that building still works
+  std::optional<wire::SlotMessageBuilder> builder;
+  size_t frame_bytes = 0;
+};
+
+Channel::Call::State::State(Channel& channel, uint16_t opcode, uint16_t context, size_t body_bytes_bound)
+    : impl(*channel.impl_), body_bound(round_up_8(body_bytes_bound)) {
+  header.opcode = opcode;
+  header.context = context;
+  if (channel.lost()) {
+    status = impl.lost_status();
+    return;
+  }
+  lock = std::unique_lock(impl.send_mutex);
+  auto reserved = impl.transport->reserve(kHeaderBytes + body_bound, kNoDeadline);
+  if (reserved.ok()) {
+    slot = *reserved;
+    return;
+  }
+  status = reserved.status();
+  lock.unlock();
+  if (status.code() == StatusCode::kLost) impl.declare_lost(status);
+}
+
+Channel::Call::Call(Channel& channel, uint16_t opcode, uint16_t context, size_t body_bytes_bound) {
+  static_assert(sizeof(State) <= sizeof storage_ && alignof(State) <= 16);
+  new (storage_) State(channel, opcode, context, body_bytes_bound);
+}
+
+Channel::Call::~Call() { state().~State(); }
+
+Channel::Call::State& Channel::Call::state() { return *std::launder(reinterpret_cast<State*>(storage_)); }
+
+capnp::MessageBuilder& Channel::Call::builder() {
+  State& call = state();
+  if (!call.builder) {
+    if (call.slot.empty()) {
+      call.scratch = std::make_unique_for_overwrite<std::byte[]>(call.body_bound);
+      call.builder.emplace(std::span(call.scratch.get(), call.body_bound));
+    } else {
+      call.builder.emplace(call.slot.subspan(kHeaderBytes));
+    }
+  }
+  return *call.builder;
+}
+
+size_t Channel::Call::State::finish(uint16_t flags, uint64_t bulk_bytes) {
+  const size_t body_bytes = builder ? builder->used_bytes() : 0;
+  header.flags = flags;
+  header.body_bytes = static_cast<uint32_t>(body_bytes);
+  header.bulk_bytes = bulk_bytes;
+  header.sequence = impl.take_sequence();
+  std::memcpy(slot.data(), &header, kHeaderBytes);
+  return kHeaderBytes + body_bytes;
+}
+
+Status Channel::Call::State::commit(uint16_t flags, std::span<const Bytes> bulk) {
+  frame_bytes = finish(flags, total(bulk));
+  return impl.transport->commit(frame_bytes, bulk, kNoDeadline);
+}
+
+Status Channel::Call::send(std::span<const Bytes> bulk, int32_t* result) {
+  State& call = state();
+  if (!call.status.ok()) return call.status;
+  if (call.impl.options.sync_all) {
+    Reply reply;
+    Status status = call.submit_and_wait(reply, bulk, {}, kNoDeadline);
+    if (result != nullptr) {
+      *result = reply.result;
+    } else if (status.ok() && reply.result != 0) {
+      call.impl.sink.on_async_error(call.header.opcode, call.header.sequence, call.header.context,
+                                    reply.result);
+    }
+    return status;
+  }
+  if (result != nullptr) *result = 0;
+  Status status = call.commit(0, bulk);
+  if (status.ok()) call.impl.flush_or_postpone(call.frame_bytes);
+  call.lock.unlock();
+  if (status.code() == StatusCode::kLost) call.impl.declare_lost(status);
+  return status;
+}
+
+Status Channel::Call::State::submit_and_wait(Reply& reply, std::span<const Bytes> bulk,
+                                             std::span<std::byte> bulk_out, Deadline deadline) {
+  Impl::Waiter waiter{.opcode = header.opcode, .reply = reply, .bulk_out = bulk_out};
+  // Known as a waiter before the frame can leave: the reply may come at once.
+  frame_bytes = finish(wire::kWantReply, total(bulk));
+  waiter.sequence = header.sequence;
+  impl.add(waiter);
+  Status sent = impl.transport->commit(frame_bytes, bulk, kNoDeadline);
+  const bool committed = sent.ok();
+  if (sent.ok()) sent = impl.flush_now(deadline);
+  lock.unlock();
+  if (sent.ok() || (committed && sent.code() == StatusCode::kTimeout)) return impl.wait(waiter, deadline);
+  if (sent.code() == StatusCode::kLost) impl.declare_lost(sent);
+  if (impl.try_remove(waiter)) return sent;
+  return impl.wait(waiter, kNoDeadline);
+}
+
+Status Channel::Call::call(Reply& reply, std::span<const Bytes> bulk, std::span<std::byte> bulk_out) {
+  State& call = state();
+  if (!call.status.ok()) return call.status;
+  return call.submit_and_wait(reply, bulk, bulk_out, kNoDeadline);
+}
+
+Status Channel::Call::call_until(Reply& reply, Deadline deadline) {
+  State& call = state();
+  if (!call.status.ok()) return call.status;
+  return call.submit_and_wait(reply, {}, {}, deadline);
+}
+
+Status Channel::Call::send_bye(Deadline deadline) {
+  State& call = state();
+  if (!call.status.ok()) return call.status;
+  FARGPU_RETURN_IF_ERROR(call.commit(0, {}));
+  Status status = call.impl.flush_now(deadline);
+  call.lock.unlock();
+  return status;
+}
+
+}  // namespace fargpu::rpc

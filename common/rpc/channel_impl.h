@@ -1,0 +1,129 @@
+// The inside of Channel: sequence numbers, waiting calls, who reads, when to flush, liveness.
+//
+// Sending. send_mutex serialises reserve, commit and flush. A frame that is not flushed at once is flushed by a later sender or by the
+// service thread, kFlushDelay after it at the latest.
+//
+// Receiving. At most one thread is inside Transport::receive: `reader` says which kind. A caller that waits reads by itself when nobody
+// does, so its reply needs no thread hand-over; when it leaves it nominates the next waiter. The service thread (channel_service.cc) reads only
+// when no call waits. A waiter is completed only by the thread that reads, so memory that a reply is copied into stays valid.
+//
+// Loss. Whoever notices calls declare_lost(), which closes the transport; the next receive() fails, and the thread that reads then fails all
+// waiters and tells the sink.
+//
+// Lock order: send_mutex before wait_mutex. Neither is held while waiting for a reply.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/fd.h"
+#include "common/rpc/channel.h"
+
+namespace fargpu::rpc {
+
+using transport::Clock;
+using transport::Deadline;
+using transport::kNoDeadline;
+
+inline constexpr auto kFlushDelay = std::chrono::microseconds(100);
+
+struct Channel::Impl final : transport::FrameHandler {
+  // One waiting call; on its thread's stack, linked in order of sequence numbers.
+  struct Waiter {
+    uint16_t opcode;
+    uint32_t sequence = 0;
+    Reply& reply;
+    std::span<std::byte> bulk_out;
+    // Guarded by wait_mutex:
+    bool claimed = false;  // its reply is arriving: must not leave before `done`
+    bool done = false;
+    Status status{};
+    std::condition_variable wake{};
+    Waiter* previous = nullptr;
+    Waiter* next = nullptr;
+  };
+
+  enum class Reader { kNobody, kCaller, kService };
+  // How the service thread sleeps: with a timer (naps, watch) or without one (doze).
+  enum class ServiceSleep { kAwake, kShortNap, kLongNap, kWatch, kDoze };
+  enum class Wake { kTimeout, kKicked, kReadable };
+
+  Impl(std::unique_ptr<transport::Transport> made, NoticeSink& notice_sink, ChannelOptions channel_options,
+       EventFd kick_event);
+  ~Impl() override;
+
+  // channel.cc: receiving, waiting, loss.
+  Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header, Bytes body) override;
+  Status on_frame(const wire::FrameHeader& header, Bytes body, std::span<std::byte> bulk) override;
+  Status on_reply(const wire::FrameHeader& header, Bytes body);
+  void add(Waiter& waiter);
+  // False when the reply is already arriving; the waiter must then wait.
+  bool try_remove(Waiter& waiter);
+  Status wait(Waiter& waiter, Deadline deadline);
+  // Reads once on the calling thread, which has taken the lease (`reader`), and gives the lease back. `lock` is on wait_mutex; released meanwhile.
+  void read(std::unique_lock<std::mutex>& lock, Deadline deadline);
+  void declare_lost(const Status& why);
+  Status lost_status();
+  void fail_all_waiters(std::unique_lock<std::mutex>& lock, const Status& why);
+  Waiter* find(uint32_t sequence);
+  void unlink(Waiter& waiter);
+
+  // channel_call.cc: sending. All with send_mutex held.
+  uint32_t take_sequence();
+  Status flush_now(Deadline deadline);
+  void flush_or_postpone(size_t frame_bytes);
+
+  // channel_service.cc.
+  void serve();
+  // When unflushed frames are due; kNoDeadline when there are none.
+  Deadline flush_if_due(Clock::time_point now);
+  void check_liveness(Clock::time_point now, bool call_waits);
+  bool try_send_ping();
+  Wake sleep(Deadline until, bool watch_transport);
+  // Ends the service thread's sleep.
+  void kick();
+
+  const ChannelOptions options;
+  NoticeSink& sink;
+  std::unique_ptr<transport::Transport> transport;
+  const bool has_descriptor;  // the service thread can poll on the transport without reading
+  EventFd kick_event;
+
+  std::mutex send_mutex;
+  uint32_t next_sequence = 1;       // guarded by send_mutex
+  size_t unflushed_bytes = 0;       // guarded by send_mutex
+  Clock::time_point last_flush{};   // guarded by send_mutex
+  // When the oldest unflushed frame was committed (ns of Clock, 0: none). Written under send_mutex; pairs with flush_armed: a sender
+  // stores here and then reads flush_armed, the service thread clears flush_armed and then reads here, so one of them sees the other.
+  std::atomic<int64_t> unflushed_since{0};
+  std::atomic<bool> flush_armed{false};  // the service thread wakes within kFlushDelay by itself
+
+  std::mutex wait_mutex;
+  Waiter* first = nullptr;          // these five guarded by wait_mutex
+  Waiter* last = nullptr;
+  Reader reader = Reader::kNobody;
+  ServiceSleep service_sleep = ServiceSleep::kAwake;
+  uint64_t waits = 0;               // how many calls have waited so far
+
+  std::vector<std::byte> notice_bulk;  // of the thread that reads
+
+  std::mutex why_mutex;
+  Status why_lost;                     // guarded by why_mutex
+  std::atomic<bool> lost{false};
+  std::atomic<bool> closing{false};    // close() was called: loss is expected
+  bool told_sink = false;              // guarded by wait_mutex
+  std::atomic<bool> abandoned{false};
+
+  // Of the service thread.
+  std::atomic<bool> stop{false};
+  uint64_t seen_received_bytes = 0, seen_sent_bytes = 0;
+  Clock::time_point silent_since{};
+  int unanswered_pings = 0;
+  std::thread service;
+};
+
+}  // namespace fargpu::rpc

@@ -1,0 +1,176 @@
+// The service thread of Channel: sees notices and loss when no call waits, flushes what senders left, watches liveness.
+//
+// It costs nothing while the session is idle (it sleeps in poll without a timeout) and stays out of the way of callers: while they call
+// it does not watch the transport, or every reply would wake it for nothing; it naps instead.
+#include <fmt/format.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include <cstring>
+
+#include "common/rpc/channel_impl.h"
+#include "common/transport/poll.h"
+#include "common/wire/control.h"
+
+namespace fargpu::rpc {
+namespace {
+
+constexpr auto kShortNap = std::chrono::milliseconds(1);
+constexpr auto kLongestNap = std::chrono::milliseconds(16);
+constexpr auto kRetryFlush = std::chrono::milliseconds(1);
+constexpr int kTicksAfterFlush = 10;  // in kFlushDelay each: how long it stays armed after a burst
+
+}  // namespace
+
+void Channel::Impl::serve() {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // the application's handlers run on its own threads
+  ::prctl(PR_SET_NAME, "fargpu-channel");
+  ::prctl(PR_SET_TIMERSLACK, 1000);
+
+  uint64_t seen_waits = 0;
+  Clock::duration nap = kShortNap;
+  int ticks = 0;
+  bool quiet = false;  // a whole watch period has passed in which nothing happened
+  silent_since = Clock::now();
+
+  std::unique_lock lock(wait_mutex, std::defer_lock);
+  while (!stop) {
+    const auto now = Clock::now();
+    flush_armed.store(false);
+    Deadline flush_due = flush_if_due(now);
+    if (flush_due != kNoDeadline) {
+      ticks = kTicksAfterFlush;
+    } else if (ticks > 0) {
+      --ticks;
+      flush_due = now + kFlushDelay;
+    }
+    if (flush_due != kNoDeadline) flush_armed.store(true);
+
+    lock.lock();
+    const bool call_waits = first != nullptr;
+    const bool callers_active = waits != seen_waits;
+    seen_waits = waits;
+    const bool watch = !callers_active && reader == Reader::kNobody;
+    Deadline until = kNoDeadline;
+    if (!watch) {
+      nap = callers_active ? Clock::duration(kShortNap) : std::min<Clock::duration>(2 * nap, kLongestNap);
+      until = now + nap;
+      service_sleep = nap > kShortNap ? ServiceSleep::kLongNap : ServiceSleep::kShortNap;
+    } else if (quiet && !call_waits && flush_due == kNoDeadline) {
+      service_sleep = ServiceSleep::kDoze;
+    } else {
+      until = now + options.keepalive;
+      service_sleep = ServiceSleep::kWatch;
+    }
+    lock.unlock();
+
+    check_liveness(now, call_waits);
+    const Wake wake = sleep(std::min(until, flush_due), watch);
+    quiet = watch && wake == Wake::kTimeout && flush_due == kNoDeadline;
+
+    lock.lock();
+    service_sleep = ServiceSleep::kAwake;
+    if (reader == Reader::kNobody && (!watch || wake == Wake::kReadable || lost)) {
+      reader = Reader::kService;
+      read(lock, now);
+      if (first != nullptr) first->wake.notify_one();
+    }
+    const bool finished = lost && told_sink;
+    lock.unlock();
+    if (finished) break;
+  }
+
+  // Nobody may wait for ever, whatever ended this thread.
+  lock.lock();
+  while (reader != Reader::kNobody) {
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    lock.lock();
+  }
+  fail_all_waiters(lock, lost_status());
+}
+
+Channel::Impl::Wake Channel::Impl::sleep(Deadline until, bool watch_transport) {
+  if (watch_transport && !has_descriptor) {
+    // Nothing to poll on: wait inside the transport. Callers and kick() wake it.
+    std::unique_lock lock(wait_mutex);
+    if (reader != Reader::kNobody) return Wake::kKicked;
+    reader = Reader::kService;
+    const auto frames_before = transport->statistics().frames_received;
+    read(lock, until);
+    if (first != nullptr) first->wake.notify_one();
+    const bool idle = frames_before == transport->statistics().frames_received;
+    return !kick_event.drain() && idle && Clock::now() >= until ? Wake::kTimeout : Wake::kKicked;
+  }
+  pollfd descriptors[2] = {{kick_event.get(), POLLIN, 0}, {transport->poll_descriptor(), POLLIN, 0}};
+  auto ready = transport::poll_until(std::span(descriptors, watch_transport ? 2 : 1), until);
+  if (!ready.ok()) {
+    declare_lost(ready.status());
+    return Wake::kReadable;
+  }
+  if (*ready == 0) return Wake::kTimeout;
+  if (descriptors[0].revents != 0) kick_event.drain();
+  return descriptors[1].revents != 0 ? Wake::kReadable : Wake::kKicked;
+}
+
+Deadline Channel::Impl::flush_if_due(Clock::time_point now) {
+  const int64_t since = unflushed_since.load();
+  if (since == 0) return kNoDeadline;
+  const Deadline due = Clock::time_point(Clock::duration(since)) + kFlushDelay;
+  if (now < due) return due;
+  std::unique_lock lock(send_mutex, std::try_to_lock);
+  if (!lock.owns_lock()) return now + kFlushDelay;  // a sender is at it
+  const Status status = flush_now(now);
+  if (status.ok()) return kNoDeadline;
+  if (status.code() == StatusCode::kTimeout) return now + kRetryFlush;
+  declare_lost(status);
+  return kNoDeadline;
+}
+
+// While a call waits: silence for a keepalive period is answered with a ping, two of them without any sign of life are the end.
+void Channel::Impl::check_liveness(Clock::time_point now, bool call_waits) {
+  const auto statistics = transport->statistics();
+  if (!call_waits || statistics.bytes_received != seen_received_bytes) {
+    seen_received_bytes = statistics.bytes_received;
+    seen_sent_bytes = statistics.bytes_sent;
+    silent_since = now;
+    unanswered_pings = 0;
+    return;
+  }
+  if (now - silent_since < options.keepalive * (unanswered_pings + 1)) return;
+  if (unanswered_pings == 2) {
+    declare_lost(Status(
+        StatusCode::kLost,
+        fmt::format("connection lost: the server ({}) has not answered for {:.1f} s", transport->describe(),
+                    std::chrono::duration<double>(now - silent_since).count())));
+    return;
+  }
+  ++unanswered_pings;
+  // A sender that holds the lock is in the middle of a long frame. While its bytes move, the server lives.
+  if (!try_send_ping() && statistics.bytes_sent != seen_sent_bytes) {
+    silent_since = now;
+    unanswered_pings = 0;
+  }
+  seen_sent_bytes = transport->statistics().bytes_sent;
+}
+
+bool Channel::Impl::try_send_ping() {
+  std::unique_lock lock(send_mutex, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  const auto now = Clock::now();
+  auto slot = transport->reserve(sizeof(wire::FrameHeader), now);
+  if (!slot.ok()) return false;
+  wire::FrameHeader header;
+  header.opcode = wire::kPing;
+  header.flags = wire::kWantReply;
+  header.sequence = take_sequence();
+  std::memcpy(slot->data(), &header, sizeof header);
+  if (!transport->commit(sizeof header, {}, now).ok()) return false;
+  return flush_now(now).ok();
+}
+
+}  // namespace fargpu::rpc

@@ -1,0 +1,82 @@
+#include "common/rpc/responder.h"
+
+#include <cstring>
+
+namespace fargpu::rpc {
+namespace {
+
+constexpr size_t kHeaderBytes = sizeof(wire::FrameHeader);
+
+size_t round_up_8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
+
+wire::FrameHeader reply_header(const wire::FrameHeader& request) {
+  wire::FrameHeader header;
+  header.opcode = request.opcode;
+  header.context = request.context;
+  header.sequence = request.sequence;
+  header.flags = wire::kReply;
+  if ((request.flags & wire::kWantReply) == 0) header.flags |= wire::kAsyncError;
+  return header;
+}
+
+bool unwanted(const wire::FrameHeader& header, int32_t result) {
+  return (header.flags & wire::kAsyncError) != 0 && result == 0;
+}
+
+}  // namespace
+
+Responder::Frame::Frame(Responder& responder, const wire::FrameHeader& request, size_t body_bytes_bound)
+    : responder_(responder), header_(reply_header(request)) {
+  reserve(body_bytes_bound);
+}
+
+Responder::Frame::Frame(Responder& responder, uint16_t notice_opcode, size_t body_bytes_bound)
+    : responder_(responder) {
+  header_.opcode = notice_opcode;
+  header_.flags = wire::kNotice;
+  reserve(body_bytes_bound);
+}
+
+void Responder::Frame::reserve(size_t body_bytes_bound) {
+  body_bound_ = round_up_8(body_bytes_bound);
+  auto slot = responder_.transport_.reserve(kHeaderBytes + body_bound_, transport::kNoDeadline);
+  if (slot.ok()) {
+    slot_ = *slot;
+  } else {
+    status_ = slot.status();
+  }
+}
+
+capnp::MessageBuilder& Responder::Frame::builder() {
+  if (!builder_) {
+    if (slot_.empty()) {
+      scratch_ = std::make_unique_for_overwrite<std::byte[]>(body_bound_);
+      builder_.emplace(std::span(scratch_.get(), body_bound_));
+    } else {
+      builder_.emplace(slot_.subspan(kHeaderBytes));
+    }
+  }
+  return *builder_;
+}
+
+Status Responder::Frame::send(int32_t result, std::span<const std::span<const std::byte>> bulk) {
+  if (!status_.ok()) return status_;
+  if (unwanted(header_, result)) return Status();
+  const bool bare = result != 0;
+  if (bare) bulk = {};
+  header_.result = result;
+  header_.body_bytes = bare || !builder_ ? 0 : static_cast<uint32_t>(builder_->used_bytes());
+  header_.bulk_bytes = 0;
+  for (const auto& piece : bulk) header_.bulk_bytes += piece.size();
+  std::memcpy(slot_.data(), &header_, kHeaderBytes);
+  return responder_.transport_.commit(kHeaderBytes + header_.body_bytes, bulk, transport::kNoDeadline);
+}
+
+Status Responder::reply(const wire::FrameHeader& request, int32_t result) {
+  if (unwanted(reply_header(request), result)) return Status();
+  return Frame(*this, request, 0).send(result);
+}
+
+Status Responder::flush() { return transport_.flush(transport::kNoDeadline); }
+
+}  // namespace fargpu::rpc

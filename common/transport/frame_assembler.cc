@@ -1,0 +1,128 @@
+#include "common/transport/frame_assembler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+namespace fargpu::transport {
+namespace {
+
+constexpr size_t kHeaderBytes = sizeof(wire::FrameHeader);
+constexpr size_t kReadAheadBytes = 256 << 10;  // one read takes many small frames
+constexpr size_t kCheapMoveBytes = 4 << 10;
+constexpr std::align_val_t kAlignment{64};
+
+size_t round_up_8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
+
+std::byte* allocate(size_t bytes) {
+  return static_cast<std::byte*>(::operator new[](bytes, kAlignment));
+}
+
+}  // namespace
+
+void FrameAssembler::FreeBytes::operator()(std::byte* bytes) const {
+  ::operator delete[](bytes, kAlignment);
+}
+
+FrameAssembler::FrameAssembler(const wire::FrameLimits& limits)
+    : limits_(limits),
+      capacity_(round_up_8(kHeaderBytes + limits.max_body_bytes) + kReadAheadBytes),
+      buffer_(allocate(capacity_)) {}
+
+// Moves the unparsed rest to the front when that is cheap (which also aligns it) or when the frame would not fit.
+void FrameAssembler::make_room() {
+  const size_t rest = end_ - begin_;
+  if (begin_ == 0) return;
+  if (rest > kCheapMoveBytes && capacity_ - begin_ >= kHeaderBytes + limits_.max_body_bytes &&
+      end_ < capacity_) {
+    return;
+  }
+  std::memmove(buffer_.get(), buffer_.get() + begin_, rest);
+  begin_ = 0;
+  end_ = rest;
+}
+
+FrameAssembler::Writable FrameAssembler::writable() {
+  if (!in_bulk_) make_room();
+  const size_t room = std::min(capacity_ - end_, kReadAheadBytes);
+  return {in_bulk_ ? bulk_.subspan(bulk_done_) : std::span<std::byte>(),
+          std::span(buffer_.get() + end_, room)};
+}
+
+Result<size_t> FrameAssembler::advance(size_t bytes, FrameHandler& handler) {
+  size_t delivered = 0;
+  if (in_bulk_) {
+    const size_t to_bulk = std::min(bytes, bulk_.size() - bulk_done_);
+    bulk_done_ += to_bulk;
+    bytes -= to_bulk;
+    if (bulk_done_ < bulk_.size()) return size_t{0};
+    end_ += bytes;
+    FARGPU_RETURN_IF_ERROR(finish_bulk(handler));
+    ++delivered;
+  } else {
+    end_ += bytes;
+  }
+  for (;;) {
+    auto whole = parse_one(handler);
+    if (!whole.ok()) return whole.status();
+    if (!*whole) return delivered;
+    ++delivered;
+  }
+}
+
+Status FrameAssembler::finish_bulk(FrameHandler& handler) {
+  in_bulk_ = false;
+  return handler.on_frame(header_, body_, bulk_);
+}
+
+std::span<const std::byte> FrameAssembler::aligned_body(const std::byte* body, size_t bytes) {
+  if (reinterpret_cast<uintptr_t>(body) % 8 == 0 || bytes == 0) return {body, bytes};
+  if (!scratch_) scratch_.reset(allocate(round_up_8(limits_.max_body_bytes)));
+  std::memcpy(scratch_.get(), body, bytes);
+  return {scratch_.get(), bytes};
+}
+
+Result<bool> FrameAssembler::parse_one(FrameHandler& handler) {
+  const size_t available = end_ - begin_;
+  if (available < kHeaderBytes) return false;
+  std::memcpy(&header_, buffer_.get() + begin_, kHeaderBytes);
+  FARGPU_RETURN_IF_ERROR(wire::check_header(header_, limits_));
+  const size_t frame_bytes = kHeaderBytes + header_.body_bytes;
+  if (available < frame_bytes) return false;
+
+  body_ = aligned_body(buffer_.get() + begin_ + kHeaderBytes, header_.body_bytes);
+  begin_ += frame_bytes;
+  if (header_.bulk_bytes == 0) {
+    FARGPU_RETURN_IF_ERROR(handler.on_frame(header_, body_, {}));
+    return true;
+  }
+
+  FARGPU_ASSIGN_OR_RETURN(bulk_, handler.bulk_buffer(header_, body_));
+  if (bulk_.size() != header_.bulk_bytes) {
+    return Status(StatusCode::kProtocol,
+                  fmt::format("no room for the {} bytes of bulk data of opcode {}",
+                              header_.bulk_bytes, header_.opcode));
+  }
+  bulk_done_ = std::min(end_ - begin_, bulk_.size());
+  std::memcpy(bulk_.data(), buffer_.get() + begin_, bulk_done_);
+  begin_ += bulk_done_;
+  in_bulk_ = true;
+  if (bulk_done_ == bulk_.size()) {
+    FARGPU_RETURN_IF_ERROR(finish_bulk(handler));
+    return true;
+  }
+  // Everything buffered is used up; what follows the bulk begins aligned, behind the body, which must stay.
+  const bool body_in_buffer = body_.data() == nullptr || body_.empty()
+                                  ? false
+                                  : body_.data() >= buffer_.get() &&
+                                        body_.data() < buffer_.get() + capacity_;
+  begin_ = end_ = body_in_buffer ? round_up_8(static_cast<size_t>(body_.data() - buffer_.get()) +
+                                              body_.size())
+                                 : 0;
+  return false;
+}
+
+}  // namespace fargpu::transport

@@ -1,0 +1,55 @@
+// Makes frames out of a stream of bytes that arrives in pieces of any size.
+//
+// The owner asks where the next bytes shall go (writable), puts them there, and says how many they were (advance); every frame that is
+// complete then goes to the handler. Bulk bytes go straight into the memory that the handler names; headers and bodies
+// into one aligned buffer. Bodies are 8-byte aligned when handed out. No descriptor, no waiting, one thread.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+
+#include "common/transport/transport.h"
+
+namespace fargpu::transport {
+
+class FrameAssembler {
+ public:
+  explicit FrameAssembler(const wire::FrameLimits& limits);
+
+  using Writable = std::array<std::span<std::byte>, 2>;
+  // Up to two pieces, to be filled in this order; never empty altogether.
+  Writable writable();
+  // The first `bytes` of writable() have been filled. Returns how many frames went to the handler; a Status that is not ok
+  // (broken frame, or the handler's) ends the stream.
+  Result<size_t> advance(size_t bytes, FrameHandler& handler);
+  // True between frames, false when part of one has arrived.
+  bool at_boundary() const { return !in_bulk_ && begin_ == end_; }
+
+ private:
+  struct FreeBytes {
+    void operator()(std::byte* bytes) const;
+  };
+
+  Status finish_bulk(FrameHandler& handler);
+  // One step of parsing: true when a frame was delivered, false when more bytes are needed.
+  Result<bool> parse_one(FrameHandler& handler);
+  std::span<const std::byte> aligned_body(const std::byte* body, size_t bytes);
+  void make_room();
+
+  const wire::FrameLimits limits_;
+  const size_t capacity_;
+  std::unique_ptr<std::byte[], FreeBytes> buffer_;
+  std::unique_ptr<std::byte[], FreeBytes> scratch_;  // for bodies that arrived unaligned; made on first use
+  size_t begin_ = 0;                                  // unparsed bytes: [begin_, end_)
+  size_t end_ = 0;
+
+  // A frame whose body has arrived and whose bulk is on its way. Its body lies before begin_, or in scratch_.
+  bool in_bulk_ = false;
+  wire::FrameHeader header_;
+  std::span<const std::byte> body_;
+  std::span<std::byte> bulk_;
+  size_t bulk_done_ = 0;
+};
+
+}  // namespace fargpu::transport

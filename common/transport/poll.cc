@@ -1,0 +1,26 @@
+#include "common/transport/poll.h"
+
+#include <cerrno>
+#include <ctime>
+
+namespace fargpu::transport {
+
+Result<int> poll_until(std::span<pollfd> descriptors, Deadline deadline) {
+  for (;;) {
+    timespec timeout{};
+    if (deadline != kNoDeadline) {
+      const auto left = deadline - Clock::now();
+      if (left > Clock::duration::zero()) {
+        const auto seconds = std::chrono::floor<std::chrono::seconds>(left);
+        timeout.tv_sec = seconds.count();
+        timeout.tv_nsec = std::chrono::nanoseconds(left - seconds).count();
+      }
+    }
+    const int ready = ::ppoll(descriptors.data(), descriptors.size(),
+                              deadline == kNoDeadline ? nullptr : &timeout, nullptr);
+    if (ready >= 0) return ready;
+    if (errno != EINTR) return system_error("cannot poll", errno);
+  }
+}
+
+}  // namespace fargpu::transport

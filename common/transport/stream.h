@@ -1,0 +1,34 @@
+// The transport over any connected stream socket: TCP, or a unix socket on one host.
+//
+// Sending gathers small frames and sends bulk from the caller's memory; receiving puts bulk straight where the handler wants it. Every
+// system call is non-blocking by itself (MSG_DONTWAIT), so the mode of a descriptor that came from elsewhere does not matter.
+// Thread rules as in transport.h.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "common/base/fd.h"
+#include "common/transport/transport.h"
+
+namespace fargpu::transport {
+
+struct StreamOptions {
+  wire::FrameLimits receive_limits;     // what we accept
+  uint32_t max_send_body_bytes = 1u << 20;  // what the peer accepts: bounds reserve()
+  // A peer that takes no byte for this long is lost. Long, because a server may be busy compiling a module.
+  std::chrono::milliseconds stall_timeout{60000};
+  // receive() looks this long without sleeping before it sleeps. 0: sleeps at once.
+  std::chrono::microseconds spin{0};
+  // Bytes that were read from the socket before it was given to us, e.g. together with the hello.
+  std::vector<std::byte> initial_bytes;
+};
+
+// Adopts a connected stream socket, however it was made; for a worker, by the number that it inherited. Sets close-on-exec and, for
+// TCP, no-delay and keepalive. The descriptor is closed on failure too.
+Result<std::unique_ptr<Transport>> from_fd(Fd socket, StreamOptions options);
+
+// "127.0.0.1:40122", "[::1]:40122" or "unix": the other end of a connected socket, for logs.
+std::string peer_name(int descriptor);
+
+}  // namespace fargpu::transport
