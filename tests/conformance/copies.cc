@@ -1,0 +1,173 @@
+// Copies in all directions: 1D, 2D and 3D, sync and async, with their errors.
+#include "tests/conformance/conformance.h"
+
+namespace {
+
+CUDA_MEMCPY2D host_to_device(const void* host, size_t host_pitch, CUdeviceptr device, size_t pitch, size_t width, size_t height) {
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+  copy.srcHost = host;
+  copy.srcPitch = host_pitch;
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = device;
+  copy.dstPitch = pitch;
+  copy.WidthInBytes = width;
+  copy.Height = height;
+  return copy;
+}
+
+CUDA_MEMCPY2D device_to_host(CUdeviceptr device, size_t pitch, void* host, size_t host_pitch, size_t width, size_t height) {
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = device;
+  copy.srcPitch = pitch;
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = host;
+  copy.dstPitch = host_pitch;
+  copy.WidthInBytes = width;
+  copy.Height = height;
+  return copy;
+}
+
+void one_dimension() {
+  const size_t n = 3 << 20;
+  std::vector<unsigned char> in(n), out(n);
+  for (size_t i = 0; i < n; ++i) in[i] = static_cast<unsigned char>(i * 31 + (i >> 9));
+  CUdeviceptr a, b;
+  NEED(cuMemAlloc(&a, n));
+  NEED(cuMemAlloc(&b, n));
+  SHOW(cuMemcpyHtoD(a, in.data(), n));
+  SHOW(cuMemcpyDtoD(b + 5, a + 1, n - 10));
+  SHOW(cuMemcpyDtoH(out.data(), b + 5, n - 10));
+  VALUE(std::memcmp(out.data(), in.data() + 1, n - 10));
+  SHOW(cuMemcpy(b, a, n));                                                     // unified: device to device
+  SHOW(cuMemcpy(reinterpret_cast<CUdeviceptr>(out.data()), b, n));             // unified: device to host
+  VALUE(checksum(out) == checksum(in));
+  SHOW(cuMemcpy(b, reinterpret_cast<CUdeviceptr>(in.data() + 1), n - 1));      // unified: host to device
+  SHOW(cuMemcpy(reinterpret_cast<CUdeviceptr>(out.data()), reinterpret_cast<CUdeviceptr>(in.data()), 100));  // host to host
+  VALUE(std::memcmp(out.data(), in.data(), 100));
+
+  CUstream stream;
+  NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  std::vector<unsigned char> source(in);
+  SHOW(cuMemcpyHtoDAsync(a, source.data(), n, stream));
+  std::memset(source.data(), 0, n);  // pageable memory was taken when the call returned
+  SHOW(cuMemcpyDtoDAsync(b, a, n, stream));
+  SHOW(cuMemcpyDtoHAsync(out.data(), b, n, stream));
+  SHOW(cuStreamSynchronize(stream));
+  VALUE(checksum(out) == checksum(in));
+  SHOW(cuMemcpyHtoDAsync(a, in.data(), 16, reinterpret_cast<CUstream>(0x7777000)));
+  SHOW(cuStreamDestroy(stream));
+  SHOW(cuMemFree(a));
+  SHOW(cuMemFree(b));
+}
+
+void two_dimensions() {
+  const size_t width = 93, height = 40, host_pitch = 128;
+  std::vector<unsigned char> in(host_pitch * height), out(host_pitch * height, 7);
+  for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<unsigned char>(i * 17);
+  CUdeviceptr a;
+  size_t pitch;
+  NEED(cuMemAllocPitch(&a, &pitch, width, height, 4));
+  CUDA_MEMCPY2D up = host_to_device(in.data(), host_pitch, a, pitch, width, height);
+  SHOW(cuMemcpy2D(&up));
+  CUDA_MEMCPY2D down = device_to_host(a, pitch, out.data(), host_pitch, width, height);
+  SHOW(cuMemcpy2DUnaligned(&down));
+  long wrong = 0;
+  for (size_t i = 0; i < out.size(); ++i) wrong += out[i] != (i % host_pitch < width ? in[i] : 7);
+  VALUE(wrong);
+
+  // A window: offsets on both sides.
+  std::fill(out.begin(), out.end(), 7);
+  down.srcXInBytes = 10;
+  down.srcY = 3;
+  down.dstXInBytes = 20;
+  down.dstY = 5;
+  down.WidthInBytes = 30;
+  down.Height = 11;
+  SHOW(cuMemcpy2DAsync(&down, nullptr));
+  SHOW(cuStreamSynchronize(nullptr));
+  std::printf("  window %08x\n", checksum(out));
+
+  CUDA_MEMCPY2D bad = up;
+  bad.dstPitch = width - 1;
+  SHOW(cuMemcpy2D(&bad));
+  bad = up;
+  bad.srcHost = nullptr;
+  SHOW(cuMemcpy2D(&bad));
+  bad = up;
+  bad.Height = 0;
+  SHOW(cuMemcpy2D(&bad));
+  bad = up;
+  bad.dstMemoryType = static_cast<CUmemorytype>(77);
+  SHOW(cuMemcpy2D(&bad));
+  SHOW(cuMemFree(a));
+}
+
+void three_dimensions() {
+  const size_t width = 60, height = 9, depth = 7, pitch = 256, rows = 12;
+  std::vector<unsigned char> in(width * height * depth), out(in.size(), 1);
+  for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<unsigned char>(i * 7 + 3);
+  CUdeviceptr a, b;
+  NEED(cuMemAlloc(&a, pitch * rows * depth));
+  NEED(cuMemAlloc(&b, pitch * rows * depth));
+  CUDA_MEMCPY3D up{};
+  up.srcMemoryType = CU_MEMORYTYPE_HOST;
+  up.srcHost = in.data();
+  up.srcPitch = width;
+  up.srcHeight = height;
+  up.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  up.dstDevice = a;
+  up.dstPitch = pitch;
+  up.dstHeight = rows;
+  up.WidthInBytes = width;
+  up.Height = height;
+  up.Depth = depth;
+  SHOW(cuMemcpy3D(&up));
+  CUDA_MEMCPY3D across{};
+  across.srcMemoryType = across.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  across.srcDevice = a;
+  across.dstDevice = b;
+  across.srcPitch = across.dstPitch = pitch;
+  across.srcHeight = across.dstHeight = rows;
+  across.WidthInBytes = width;
+  across.Height = height;
+  across.Depth = depth;
+  SHOW(cuMemcpy3DAsync(&across, nullptr));
+  CUDA_MEMCPY3D down{};
+  down.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  down.srcDevice = b;
+  down.srcPitch = pitch;
+  down.srcHeight = rows;
+  down.dstMemoryType = CU_MEMORYTYPE_HOST;
+  down.dstHost = out.data();
+  down.dstPitch = width;
+  down.dstHeight = height;
+  down.WidthInBytes = width;
+  down.Height = height;
+  down.Depth = depth;
+  SHOW(cuMemcpy3D(&down));
+  VALUE(checksum(out) == checksum(in));
+  down.srcZ = 2;
+  down.srcY = 1;
+  down.srcXInBytes = 4;
+  down.Depth = 3;
+  down.Height = 5;
+  down.WidthInBytes = 11;
+  std::fill(out.begin(), out.end(), 1);
+  SHOW(cuMemcpy3D(&down));
+  std::printf("  box %08x\n", checksum(out));
+  SHOW(cuMemFree(a));
+  SHOW(cuMemFree(b));
+}
+
+}  // namespace
+
+int main() {
+  make_context();
+  one_dimension();
+  two_dimensions();
+  three_dimensions();
+  SHOW(cuCtxSynchronize());
+  return 0;
+}

@@ -1,0 +1,90 @@
+// Launches: parameters in both forms, dynamic shared memory, invalid dimensions, cooperative and extended launches.
+#include "tests/conformance/conformance.h"
+#include "tests/conformance/kernels.h"
+
+int main() {
+  make_context();
+  CUmodule module;
+  CUfunction add, fill, sum;
+  NEED(cuModuleLoadData(&module, kKernels));
+  NEED(cuModuleGetFunction(&add, module, "add"));
+  NEED(cuModuleGetFunction(&fill, module, "fill"));
+  NEED(cuModuleGetFunction(&sum, module, "shared_sum"));
+  const int n = 10000;
+  std::vector<unsigned> a(n), b(n), c(n);
+  for (int i = 0; i < n; ++i) {
+    a[i] = static_cast<unsigned>(i * 3);
+    b[i] = static_cast<unsigned>(i ^ 0x55);
+  }
+  CUdeviceptr da, db, dc;
+  NEED(cuMemAlloc(&da, n * 4));
+  NEED(cuMemAlloc(&db, n * 4));
+  NEED(cuMemAlloc(&dc, n * 4));
+  NEED(cuMemcpyHtoD(da, a.data(), n * 4));
+  NEED(cuMemcpyHtoD(db, b.data(), n * 4));
+  void* arguments[] = {&da, &db, &dc, const_cast<int*>(&n)};
+  SHOW(cuLaunchKernel(add, (n + 255) / 256, 1, 1, 256, 1, 1, 0, nullptr, arguments, nullptr));
+  SHOW(cuMemcpyDtoH(c.data(), dc, n * 4));
+  long wrong = 0;
+  for (int i = 0; i < n; ++i) wrong += c[i] != a[i] + b[i];
+  VALUE(wrong);
+
+  // The packed form.
+  struct Packed {
+    CUdeviceptr p;
+    unsigned value, n;
+  } packed{dc, 77, static_cast<unsigned>(n)};
+  size_t packed_bytes = sizeof(packed);
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &packed_bytes, CU_LAUNCH_PARAM_END};
+  SHOW(cuLaunchKernel(fill, 40, 1, 1, 256, 1, 1, 0, nullptr, nullptr, extra));
+  SHOW(cuMemcpyDtoH(c.data(), dc, n * 4));
+  wrong = 0;
+  for (unsigned value : c) wrong += value != 77;
+  VALUE(wrong);
+  SHOW(cuLaunchKernel(fill, 40, 1, 1, 256, 1, 1, 0, nullptr, arguments, extra));
+
+  void* sum_arguments[] = {&da, &dc};
+  SHOW(cuLaunchKernel(sum, 1, 1, 1, 128, 1, 1, 512, nullptr, sum_arguments, nullptr));
+  SHOW(cuMemcpyDtoH(c.data(), dc, 512));
+  wrong = 0;
+  for (int i = 0; i < 128; ++i) wrong += c[i] != a[127 - i] + static_cast<unsigned>(127 - i);
+  VALUE(wrong);
+
+  SHOW(cuLaunchKernel(add, 0, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr));
+  SHOW(cuLaunchKernel(add, 1, 0, 1, 1, 1, 1, 0, nullptr, arguments, nullptr));
+  SHOW(cuLaunchKernel(add, 1, 1, 1, 0, 1, 1, 0, nullptr, arguments, nullptr));
+  SHOW(cuLaunchKernel(add, 1, 1, 1, 1025, 1, 1, 0, nullptr, arguments, nullptr));
+  SHOW(cuLaunchKernel(add, 1, 1, 1, 32, 33, 1, 0, nullptr, arguments, nullptr));
+  SHOW(cuLaunchKernel(add, 1, 1, 1, 1, 1, 65, 0, nullptr, arguments, nullptr));
+  SHOW(cuLaunchKernel(add, 1, 70000, 1, 1, 1, 1, 0, nullptr, arguments, nullptr));
+  SHOW(cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 1 << 20, nullptr, arguments, nullptr));
+  SHOW(cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr));
+  SHOW(cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, reinterpret_cast<CUstream>(0x5550), arguments, nullptr));
+
+  SHOW(cuLaunchCooperativeKernel(add, 2, 1, 1, 64, 1, 1, 0, nullptr, arguments));
+  SHOW(cuLaunchCooperativeKernel(add, 60000, 1, 1, 1024, 1, 1, 0, nullptr, arguments));
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = 64;
+  config.blockDimY = config.blockDimZ = 1;
+  SHOW(cuLaunchKernelEx(&config, add, arguments, nullptr));
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  attribute.value.cooperative = 1;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  SHOW(cuLaunchKernelEx(&config, add, arguments, nullptr));
+  SHOW(cuLaunchKernelEx(nullptr, add, arguments, nullptr));
+  SHOW(cuCtxSynchronize());
+
+  // Values are taken at the launch, not later.
+  unsigned value = 1, size = 64;
+  void* fill_arguments[] = {&dc, &value, &size};
+  for (value = 1; value <= 50; ++value) NEED(cuLaunchKernel(fill, 1, 1, 1, 64, 1, 1, 0, nullptr, fill_arguments, nullptr));
+  value = 1000;
+  SHOW(cuMemcpyDtoH(c.data(), dc, 256));
+  VALUE(c[0]);
+  VALUE(c[63]);
+  SHOW(cuModuleUnload(module));
+  return 0;
+}
