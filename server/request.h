@@ -18,7 +18,9 @@
 
 namespace fargpu::server {
 
-struct DriverTable;  // generated/driver_table.h: one function pointer per driver function, nullptr when the driver lacks it
+struct DriverTable;  // generated/server/driver_table.h: one function pointer per driver function, nullptr when the driver lacks it
+
+class WorkerServices;  // worker_services.h: for server/manual/
 
 struct Request {
   const wire::FrameHeader& header;
@@ -30,6 +32,7 @@ class Worker {
  public:
   virtual ~Worker() = default;
   virtual const DriverTable& driver() = 0;
+  virtual WorkerServices& services() = 0;
   virtual rpc::Responder& responder() = 0;
 
   // Makes header.context current in the driver (cached). 0: leaves it. CUDA_ERROR_INVALID_CONTEXT for an unknown id.

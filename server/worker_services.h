@@ -1,0 +1,58 @@
+// What hand-written server halves (server/manual/) need beyond Worker: contexts, images, staging, completion, output.
+//
+// All on the executor's thread, except post(). The worker implements it and owns every component; nothing here outlives the session.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "common/base/status.h"
+
+namespace fargpu::server {
+
+class Completion;
+class HostGate;
+class HostMirror;
+class StagingBlock;
+class StagingPool;
+
+class WorkerServices {
+ public:
+  virtual ~WorkerServices() = default;
+
+  // Contexts by the 16-bit id of frame headers. bind_context(): kInvalidArgument-like CUDA_ERROR_INVALID_VALUE when the id is 0 or in use.
+  virtual CUresult bind_context(uint16_t id, CUcontext context, CUdevice device) = 0;
+  // nullptr for an unknown id.
+  virtual CUcontext find_context(uint16_t id) = 0;
+  // Forgets the context and every handle that was made in it; does not call the driver.
+  virtual void unbind_context(uint16_t id) = 0;
+  virtual int device_count() const = 0;
+
+  // Images, content-addressed. put_image(): one piece; pieces of one image come in ascending order; the last one completes it, and its
+  // bytes are checked against the hash. kInvalidArgument for a wrong hash, offset or size; kNoCapacity for a full cache.
+  virtual Status put_image(std::span<const std::byte> hash, uint64_t total_bytes, uint64_t offset,
+                           std::span<const std::byte> piece) = 0;
+  // The whole image, mapped for as long as the session lives; kNotFound.
+  virtual Result<std::span<const std::byte>> find_image(std::span<const std::byte> hash) = 0;
+
+  // The memory that holds the current request's bulk bytes; the handler may keep it as long as it needs. Call at most once a request.
+  virtual StagingBlock take_bulk() = 0;
+  virtual StagingPool& staging() = 0;
+  virtual Completion& completion() = 0;
+  virtual HostGate& host_gate() = 0;
+  virtual HostMirror& host_mirror() = 0;
+
+  // Runs `task` on the executor's thread, soon. From any thread.
+  virtual void post(std::function<void()> task) = 0;
+  // Sends what device code printed so far as output notices. Before the reply of a synchronising call.
+  virtual Status flush_output() = 0;
+
+  // Bytes of device memory that the session may have per GPU (0: no limit) and has taken on the current context's GPU.
+  virtual uint64_t memory_limit() const = 0;
+  virtual uint64_t memory_used() const = 0;
+};
+
+}  // namespace fargpu::server
