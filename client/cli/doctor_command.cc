@@ -1,0 +1,168 @@
+// fargpu doctor: says what a program started by `fargpu run` would find, by really trying it: a child process loads libcuda.so.1 in the run
+// environment and tells where it came from; a short session measures the way to the server. Ends with 0 when everything is well.
+#include <CLI/CLI.hpp>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "client/cli/commands.h"
+#include "client/cli/elf_rpath.h"
+#include "client/cli/exit_codes.h"
+#include "client/cli/layout.h"
+#include "client/cli/server_query.h"
+#include "common/base/fd.h"
+
+namespace fargpu::cli {
+
+namespace {
+
+constexpr auto kLimit = std::chrono::seconds(60);  // a worker may have to start a cold driver
+constexpr const char* kProbeName = "load-probe";
+constexpr const char* kMarker = "fargpu_client_version";
+
+struct DoctorOptions {
+  ServerOptions server;
+  std::string program;
+  unsigned pings = 101;
+};
+
+void line(bool good, const char* what, const std::string& text) {
+  std::printf("%s  %-12s %s\n", good ? "ok  " : "FAIL", what, text.c_str());
+}
+
+// In the child: which file is libcuda.so.1 here, and is it ours? One line on stdout.
+int load_probe() {
+  void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
+  if (library == nullptr) {
+    std::printf("none %s\n", ::dlerror());
+    return kMissingPart;
+  }
+  Dl_info info{};
+  void* entry = ::dlsym(library, "cuGetProcAddress_v2");
+  if (entry == nullptr) entry = ::dlsym(library, "cuInit");
+  const bool known = entry != nullptr && ::dladdr(entry, &info) != 0;
+  using Version = const char* (*)();
+  auto version = reinterpret_cast<Version>(::dlsym(library, kMarker));
+  std::printf("%s %s\n", version != nullptr ? version() : "foreign", known ? info.dli_fname : "unknown");
+  return kSuccess;
+}
+
+// Starts load_probe in the environment of `fargpu run` and returns its line.
+Result<std::string> loaded_library(const std::string& program) {
+  FARGPU_ASSIGN_OR_RETURN(std::string self, own_path());
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe2", errno);
+  Fd reader(ends[0]), writer(ends[1]);
+  pid_t child = ::fork();
+  if (child < 0) return system_error("fork", errno);
+  if (child == 0) {
+    Status status = export_library(program.empty() ? self : program, Preload::kAuto);
+    if (!status.ok()) {
+      dprintf(writer.get(), "none %s\n", status.message().c_str());
+      ::_exit(kMissingPart);
+    }
+    ::dup2(writer.get(), 1);
+    ::execl(self.c_str(), "fargpu", kProbeName, static_cast<char*>(nullptr));
+    ::_exit(kCannotExecute);
+  }
+  writer.reset();
+  std::string text;
+  char buffer[512];
+  for (ssize_t got; (got = ::read(reader.get(), buffer, sizeof(buffer))) > 0;) text.append(buffer, static_cast<size_t>(got));
+  int state = 0;
+  while (::waitpid(child, &state, 0) < 0 && errno == EINTR) {
+  }
+  if (text.empty()) return Status(StatusCode::kNotFound, "the probe process said nothing");
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+// 0, or the code of what is wrong with the library.
+int examine_library(const DoctorOptions& options) {
+  auto found = loaded_library(options.program);
+  if (!found) {
+    line(false, "library", found.status().message());
+    return exit_code(found.status());
+  }
+  const size_t blank = found->find(' ');
+  const std::string marker = found->substr(0, blank), path = blank == std::string::npos ? "" : found->substr(blank + 1);
+  if (marker == "none") {
+    line(false, "library", "no libcuda.so.1 can be loaded: " + path);
+    return kMissingPart;
+  }
+  if (marker == "foreign") {
+    line(false, "library", path + " is loaded, which is not fargpu's; look at LD_LIBRARY_PATH, LD_PRELOAD and the program's RPATH");
+    return kMissingPart;
+  }
+  line(true, "library", path + " (fargpu " + marker + ")");
+  if (!options.program.empty()) {
+    line(true, "program", options.program + (has_rpath(options.program) ? " has an RPATH: started with LD_PRELOAD" : " is started with LD_LIBRARY_PATH"));
+  }
+  return kSuccess;
+}
+
+std::string cuda_version(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+
+int examine_server(const DoctorOptions& options) {
+  auto target = target_from_environment();
+  if (!target) {
+    line(false, "server", target.status().message());
+    return exit_code(target.status());
+  }
+  auto status = query_status(*target, transport::Clock::now() + kLimit);
+  if (!status) {
+    line(false, "server", status.status().message());
+    return exit_code(status.status());
+  }
+  line(true, "server", target->endpoint.to_string() + ", fargpud " + status->version + ", " + std::to_string(status->sessions.size()) + " sessions");
+  line(true, "token", target->token.empty() ? "none needed" : "accepted");
+  line(status->version == FARGPU_VERSION, "versions", "client " FARGPU_VERSION ", server " + status->version);
+  line(!status->gpus.empty(), "driver", status->driver_name + ", CUDA " + cuda_version(status->driver_version) + ", " + std::to_string(status->gpus.size()) + " GPUs");
+
+  auto probe = probe_session(*target, options.pings, transport::Clock::now() + kLimit);
+  if (!probe) {
+    line(false, "session", probe.status().message());
+    return exit_code(probe.status());
+  }
+  char text[160];
+  std::snprintf(text, sizeof(text), "opened in %.1f ms with %u GPUs", static_cast<double>(probe->opening.count()) / 1e3, probe->devices);
+  line(true, "session", text);
+  line(true, "transport", probe->transport);
+  std::snprintf(text, sizeof(text), "%.1f us (median of %u)", static_cast<double>(probe->median_round_trip.count()) / 1e3, options.pings);
+  line(true, "round trip", text);
+  return status->gpus.empty() ? kMissingPart : kSuccess;
+}
+
+int doctor(const DoctorOptions& options) {
+  std::printf("fargpu %s\n", FARGPU_VERSION);
+  if (Status status = export_server(options.server); !status.ok()) return fail(status);
+  std::fflush(stdout);
+  const int library = examine_library(options);
+  const int server = examine_server(options);
+  std::printf("%s\n", library == kSuccess && server == kSuccess ? "all is well" : "something is wrong, see above");
+  return library != kSuccess ? library : server;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Command& command) {
+  CLI::App* doctor_app = app.add_subcommand("doctor", "Check library, server, versions, transport and round trip");
+  auto options = std::make_shared<DoctorOptions>();
+  add_server_options(*doctor_app, options->server);
+  doctor_app->add_option("--program", options->program, "Check the start of this program too")->check(CLI::ExistingFile);
+  doctor_app->add_option("--pings", options->pings, "Round trips to measure")->check(CLI::Range(1, 100000))->capture_default_str();
+  doctor_app->callback([options, &command] { command = [options] { return doctor(*options); }; });
+}
+
+void add_load_probe(CLI::App& app, Command& command) {
+  CLI::App* probe_app = app.add_subcommand(kProbeName, "")->group("");
+  probe_app->callback([&command] { command = [] { return load_probe(); }; });
+}
+
+}  // namespace fargpu::cli

@@ -1,0 +1,78 @@
+#include "client/cli/environment.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "client/cli/elf_rpath.h"
+#include "client/cli/layout.h"
+#include "common/base/parse.h"
+
+namespace fargpu::cli {
+
+namespace {
+
+Status set(const char* name, const std::string& value) {
+  if (::setenv(name, value.c_str(), 1) != 0) return system_error(std::string("cannot set ") + name, errno);
+  return {};
+}
+
+// "value" or "value:before".
+std::string prepend(const std::string& value, const char* variable) {
+  const char* before = std::getenv(variable);
+  return before != nullptr && *before != 0 ? value + ":" + before : value;
+}
+
+Status in_flag(const char* flag, const Status& status) {
+  return status.ok() ? status : Status(status.code(), std::string(flag) + ": " + status.message());
+}
+
+}  // namespace
+
+Status export_server(const ServerOptions& options) {
+  if (!options.server.empty()) {
+    FARGPU_RETURN_IF_ERROR(in_flag("--server", parse_endpoint(options.server).status()));
+    FARGPU_RETURN_IF_ERROR(set("FARGPU_SERVER", options.server));
+  }
+  if (!options.token_file.empty()) {
+    if (::access(options.token_file.c_str(), R_OK) != 0) {
+      return system_error("--token-file: cannot read '" + options.token_file + "'", errno);
+    }
+    FARGPU_RETURN_IF_ERROR(set("FARGPU_TOKEN_FILE", options.token_file));
+    ::unsetenv("FARGPU_TOKEN");  // the flag wins
+  }
+  if (!options.transport.empty()) FARGPU_RETURN_IF_ERROR(set("FARGPU_TRANSPORT", options.transport));
+  return {};
+}
+
+Status export_session(const SessionOptions& options) {
+  if (!options.gpus.empty()) {
+    auto count = parse_integer(options.gpus);
+    FARGPU_RETURN_IF_ERROR(in_flag("--gpus", count.status()));
+    if (*count == 0 || *count > 1024) return Status(StatusCode::kInvalidArgument, "--gpus: not between 1 and 1024: " + options.gpus);
+    FARGPU_RETURN_IF_ERROR(set("FARGPU_GPUS", options.gpus));
+  }
+  if (!options.memory.empty()) {
+    FARGPU_RETURN_IF_ERROR(in_flag("--memory", parse_bytes(options.memory).status()));
+    FARGPU_RETURN_IF_ERROR(set("FARGPU_MEMORY", options.memory));
+  }
+  if (!options.devices.empty()) {
+    std::string list;
+    for (const std::string& device : options.devices) list += (list.empty() ? "" : ",") + device;
+    FARGPU_RETURN_IF_ERROR(set("FARGPU_DEVICES", list));
+  }
+  return {};
+}
+
+Status export_library(const std::string& program, Preload preload) {
+  FARGPU_ASSIGN_OR_RETURN(std::string folder, client_library_folder());
+  FARGPU_RETURN_IF_ERROR(set("LD_LIBRARY_PATH", prepend(folder, "LD_LIBRARY_PATH")));
+  // Once loaded under its soname, every later dlopen("libcuda.so.1") gets it, whatever the paths say.
+  if (preload == Preload::kAlways || (preload == Preload::kAuto && has_rpath(program))) {
+    FARGPU_RETURN_IF_ERROR(set("LD_PRELOAD", prepend(folder + "/libcuda.so.1", "LD_PRELOAD")));
+  }
+  return {};
+}
+
+}  // namespace fargpu::cli

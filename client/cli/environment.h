@@ -1,0 +1,34 @@
+// The environment in which `fargpu run` starts an application: our libcuda.so.1 is found first, and it knows its server.
+// Works on the process's own environment; call while there is one thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+
+namespace fargpu::cli {
+
+// How an application reaches its GPUs; empty fields keep what the environment says.
+struct ServerOptions {
+  std::string server;      // host:port
+  std::string token_file;  // the token itself stays out of command lines
+  std::string transport;   // auto, tcp
+};
+
+struct SessionOptions {
+  std::string gpus;                  // how many
+  std::string memory;                // per GPU, "8G"
+  std::vector<std::string> devices;  // wanted GPUs by UUID or index
+};
+
+// When to put our library into LD_PRELOAD besides LD_LIBRARY_PATH. Automatic: only for programs with a DT_RPATH.
+enum class Preload { kAuto, kAlways, kNever };
+
+// Checks the values and sets FARGPU_*.
+Status export_server(const ServerOptions& options);
+Status export_session(const SessionOptions& options);
+// LD_LIBRARY_PATH, and LD_PRELOAD when `program` needs it.
+Status export_library(const std::string& program, Preload preload);
+
+}  // namespace fargpu::cli

@@ -1,0 +1,57 @@
+#include "client/cli/layout.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+namespace fargpu::cli {
+
+namespace fs = std::filesystem;
+
+Result<std::string> own_path() {
+  std::error_code error;
+  fs::path path = fs::read_symlink("/proc/self/exe", error);
+  if (error) return system_error("cannot find out where this program lies (/proc/self/exe)", error.value());
+  return path.string();
+}
+
+Result<std::string> client_library_folder() {
+  FARGPU_ASSIGN_OR_RETURN(std::string self, own_path());
+  fs::path folder = fs::path(self).parent_path().parent_path() / "lib" / "fargpu";
+  std::error_code error;
+  if (!fs::exists(folder / "libcuda.so.1", error)) {
+    return Status(StatusCode::kNotFound, "the client library is missing: no libcuda.so.1 in " + folder.string() +
+                                             "; build the target fargpu_client or repair the installation");
+  }
+  return folder.string();
+}
+
+Result<std::string> daemon_path() {
+  FARGPU_ASSIGN_OR_RETURN(std::string self, own_path());
+  fs::path path = fs::path(self).parent_path() / "fargpud";
+  if (::access(path.c_str(), X_OK) != 0) {
+    return Status(StatusCode::kNotFound, "--sim needs the daemon, but there is no executable " + path.string());
+  }
+  return path.string();
+}
+
+Result<std::string> find_program(const std::string& command) {
+  if (command.find('/') != std::string::npos) {
+    if (::access(command.c_str(), F_OK) == 0) return command;
+    return system_error("cannot run '" + command + "'", errno);
+  }
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    std::string candidate = (folder.empty() ? "." : folder) + "/" + command;
+    std::error_code error;
+    if (::access(candidate.c_str(), X_OK) == 0 && fs::is_regular_file(candidate, error)) return candidate;
+  }
+  return Status(StatusCode::kNotFound, "command '" + command + "' not found in PATH");
+}
+
+}  // namespace fargpu::cli

@@ -1,0 +1,44 @@
+// fargpu: the command line of the client. Every subcommand lives in its own file; main only wires them.
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+
+#include "client/cli/commands.h"
+#include "client/cli/exit_codes.h"
+#include "common/base/log.h"
+
+namespace fargpu::cli {
+
+void add_server_options(CLI::App& command, ServerOptions& options) {
+  command.add_option("--server,-s", options.server, "Server: host or host:port (default: $FARGPU_SERVER; port 14900)");
+  command.add_option("--token-file", options.token_file, "File whose first line is the server's token (default: $FARGPU_TOKEN_FILE)");
+  command.add_option("--transport", options.transport, "How frames travel: auto or tcp (default: auto)")
+      ->check(CLI::IsMember({"auto", "tcp"}));
+}
+
+int main(int argc, char** argv) {
+  log::configure("fargpu", log::Level::kWarn);
+  CLI::App app("Runs CUDA programs on the GPUs of other machines.", "fargpu");
+  app.set_version_flag("--version", "fargpu " FARGPU_VERSION);
+  app.require_subcommand(1);
+  app.footer("`fargpu COMMAND --help` explains a command. Exit codes of fargpu's own failures: docs/errors.md.");
+  Command command;
+  add_run(app, command);
+  add_devices(app, command);
+  add_ps(app, command);
+  add_doctor(app, command);
+  add_load_probe(app, command);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& request) {  // --help, --version
+    return app.exit(request);
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr, "fargpu: %s (see fargpu --help)\n", error.what());
+    return kUsage;
+  }
+  return command();
+}
+
+}  // namespace fargpu::cli
+
+int main(int argc, char** argv) { return fargpu::cli::main(argc, argv); }

@@ -1,0 +1,116 @@
+// fargpu run: starts one program with our libcuda.so.1 in front. With --server this process becomes the program (exec), so exit code,
+// signals and terminal are the program's own; with --sim it stays as the parent of a private daemon and passes signals on.
+#include <CLI/CLI.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+#include "client/cli/commands.h"
+#include "client/cli/exit_codes.h"
+#include "client/cli/layout.h"
+#include "client/cli/private_daemon.h"
+#include "client/cli/server_query.h"
+#include "client/cli/supervise.h"
+
+namespace fargpu::cli {
+
+namespace {
+
+constexpr auto kCheckLimit = std::chrono::seconds(10);
+
+struct RunOptions {
+  ServerOptions server;
+  SessionOptions session;
+  bool sim = false;
+  unsigned sim_gpus = 1;
+  bool no_check = false;
+  Preload preload = Preload::kAuto;
+  std::vector<std::string> arguments;
+};
+
+Preload parse_preload(const std::string& when) {
+  return when == "always" ? Preload::kAlways : when == "never" ? Preload::kNever : Preload::kAuto;
+}
+
+// A program that cannot be started, with the codes of a shell.
+int cannot_start(const Status& status) {
+  return fail(status.code() == StatusCode::kNotFound ? kCommandNotFound : kCannotExecute, status.message());
+}
+
+Result<std::string> runnable(const std::string& command) {
+  FARGPU_ASSIGN_OR_RETURN(std::string program, find_program(command));
+  if (std::filesystem::is_directory(program)) {
+    return Status(StatusCode::kSystem, "cannot run '" + program + "': it is a folder");
+  }
+  return program;
+}
+
+// One exchange with the daemon before the program starts: a server that is not there, or refuses, is said once and clearly.
+Status check_server() {
+  FARGPU_ASSIGN_OR_RETURN(Target target, target_from_environment());
+  return query_status(target, transport::Clock::now() + kCheckLimit).status();
+}
+
+int run_with_simulator(const RunOptions& options, const std::string& program) {
+  auto daemon = PrivateDaemon::start(options.sim_gpus);
+  if (!daemon) return fail(daemon.status());
+  ServerOptions server;
+  server.server = daemon->server();
+  server.token_file = daemon->token_file();
+  if (Status status = export_server(server); !status.ok()) return fail(status);
+  SessionOptions session = options.session;
+  if (session.gpus.empty()) session.gpus = std::to_string(options.sim_gpus);
+  if (Status status = export_session(session); !status.ok()) return fail(status);
+  if (Status status = export_library(program, options.preload); !status.ok()) return fail(status);
+  ChildEnd end;
+  {
+    PrivateDaemon until_here = std::move(*daemon);
+    auto ended = supervise(program, options.arguments);
+    if (!ended) return cannot_start(ended.status());
+    end = *ended;
+  }
+  end_like(end);
+}
+
+int run(const RunOptions& options) {
+  if (options.sim && !options.server.server.empty()) return fail(kUsage, "--sim and --server exclude each other");
+  auto program = runnable(options.arguments.front());
+  if (!program) return cannot_start(program.status());
+  if (options.sim) return run_with_simulator(options, *program);
+
+  if (Status status = export_server(options.server); !status.ok()) return fail(status);
+  if (Status status = export_session(options.session); !status.ok()) return fail(status);
+  if (!options.no_check) {
+    if (Status status = check_server(); !status.ok()) return fail(status);
+  }
+  if (Status status = export_library(*program, options.preload); !status.ok()) return fail(status);
+  return cannot_start(execute(*program, options.arguments));
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Command& command) {
+  CLI::App* run_app = app.add_subcommand("run", "Run one program on remote GPUs: fargpu run --server host:14900 -- ./app args...");
+  auto options = std::make_shared<RunOptions>();
+  add_server_options(*run_app, options->server);
+  run_app->add_option("--gpus", options->session.gpus, "How many GPUs (default: the server's, usually 1)");
+  run_app->add_option("--memory", options->session.memory, "Memory per GPU, e.g. 8G (default: the server's)");
+  run_app->add_option("--device", options->session.devices, "A wanted GPU by UUID or index; may be given several times")
+      ->allow_extra_args(false);
+  run_app->add_flag("--sim", options->sim, "Use a private daemon with simulated GPUs instead of a server");
+  run_app->add_option("--sim-gpus", options->sim_gpus, "How many GPUs to simulate with --sim")->check(CLI::Range(1, 16))->capture_default_str();
+  run_app->add_flag("--no-check", options->no_check, "Start at once, without asking the server first");
+  run_app->add_option_function<std::string>(
+             "--preload", [options](const std::string& when) { options->preload = parse_preload(when); },
+             "When to use LD_PRELOAD too (auto: for programs with an RPATH)")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->type_name("WHEN");
+  run_app->add_option("command", options->arguments, "The program and its arguments, after --")->required();
+  run_app->positionals_at_end();
+  run_app->footer("The exit code is the program's own (128 + n for a signal in a shell).\n"
+                  "fargpu's own: 2 usage, 69 no server, 72 part missing, 75 no capacity, 76 version, 77 token, 126/127 cannot start.");
+  run_app->callback([options, &command] { command = [options] { return run(*options); }; });
+}
+
+}  // namespace fargpu::cli

@@ -1,0 +1,59 @@
+// What `fargpu` itself asks a server: its status, and a short session for measuring. Plain values; Cap'n Proto stays in the .cc.
+// Each call opens a connection of its own and closes it. One thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/parse.h"
+#include "common/base/status.h"
+#include "common/transport/transport.h"
+
+namespace fargpu::cli {
+
+struct GpuStatus {
+  std::string uuid, name;
+  uint64_t total_bytes = 0, reserved_bytes = 0;
+  unsigned sessions = 0;
+};
+
+struct SessionStatus {
+  uint64_t id = 0;
+  std::string client, peer, transport;
+  std::vector<std::string> gpus;
+  uint64_t memory_limit_bytes = 0, memory_used_bytes = 0, calls = 0;
+  double seconds = 0;
+  int worker_pid = 0;
+};
+
+struct ServerStatus {
+  std::string version, driver_name;
+  int driver_version = 0;  // 13000
+  double uptime_seconds = 0;
+  std::vector<GpuStatus> gpus;
+  std::vector<SessionStatus> sessions;
+};
+
+// A session that was opened, pinged and closed.
+struct SessionProbe {
+  std::string transport;       // "tcp 127.0.0.1:14900"
+  std::string server_version, driver_name;
+  int driver_version = 0;
+  unsigned devices = 0;
+  std::chrono::microseconds opening{0};      // connect, hello, worker start
+  std::chrono::nanoseconds median_round_trip{0};
+};
+
+// Where to ask, from flags and environment (FARGPU_SERVER, FARGPU_TOKEN, FARGPU_TOKEN_FILE).
+struct Target {
+  Endpoint endpoint;
+  std::string token;
+};
+Result<Target> target_from_environment();
+
+Result<ServerStatus> query_status(const Target& target, transport::Deadline deadline);
+Result<SessionProbe> probe_session(const Target& target, unsigned pings, transport::Deadline deadline);
+
+}  // namespace fargpu::cli

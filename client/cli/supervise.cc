@@ -1,0 +1,99 @@
+#include "client/cli/supervise.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "common/base/fd.h"
+
+namespace fargpu::cli {
+
+namespace {
+
+constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGALRM, SIGCONT};
+
+std::vector<char*> argument_array(const std::vector<std::string>& arguments) {
+  std::vector<char*> array;
+  for (const std::string& argument : arguments) array.push_back(const_cast<char*>(argument.c_str()));
+  array.push_back(nullptr);
+  return array;
+}
+
+// True when the whole foreground group got it: the child has it already.
+bool came_from_terminal(const siginfo_t& info) { return info.si_code == SI_KERNEL; }
+
+}  // namespace
+
+Status execute(const std::string& program, const std::vector<std::string>& arguments) {
+  std::vector<char*> array = argument_array(arguments);
+  ::execv(program.c_str(), array.data());
+  return system_error("cannot run '" + program + "'", errno);
+}
+
+Result<ChildEnd> supervise(const std::string& program, const std::vector<std::string>& arguments) {
+  sigset_t waited, before;
+  sigemptyset(&waited);
+  for (int number : kForwarded) sigaddset(&waited, number);
+  sigaddset(&waited, SIGCHLD);
+  if (::sigprocmask(SIG_BLOCK, &waited, &before) != 0) return system_error("sigprocmask", errno);
+
+  // exec's failure comes back through a pipe that a successful exec closes.
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe2", errno);
+  Fd reader(ends[0]), writer(ends[1]);
+  std::vector<char*> array = argument_array(arguments);
+  pid_t child = ::fork();
+  if (child < 0) return system_error("fork", errno);
+  if (child == 0) {
+    ::sigprocmask(SIG_SETMASK, &before, nullptr);
+    ::execv(program.c_str(), array.data());
+    int error = errno;
+    [[maybe_unused]] ssize_t written = ::write(writer.get(), &error, sizeof(error));
+    ::_exit(127);
+  }
+  writer.reset();
+  int exec_error = 0;
+  ssize_t got;
+  do {
+    got = ::read(reader.get(), &exec_error, sizeof(exec_error));
+  } while (got < 0 && errno == EINTR);
+  if (got == sizeof(exec_error)) {
+    ::waitpid(child, nullptr, 0);
+    ::sigprocmask(SIG_SETMASK, &before, nullptr);
+    return system_error("cannot run '" + program + "'", exec_error);
+  }
+
+  for (;;) {
+    int state = 0;
+    pid_t ended = ::waitpid(child, &state, WNOHANG);
+    if (ended == child) {
+      ::sigprocmask(SIG_SETMASK, &before, nullptr);
+      if (WIFSIGNALED(state)) return ChildEnd{0, WTERMSIG(state)};
+      return ChildEnd{WEXITSTATUS(state), 0};
+    }
+    if (ended < 0 && errno != EINTR) return system_error("waitpid", errno);
+    siginfo_t info;
+    int number = ::sigwaitinfo(&waited, &info);
+    if (number > 0 && number != SIGCHLD && !came_from_terminal(info)) ::kill(child, number);
+  }
+}
+
+void end_like(const ChildEnd& end) {
+  if (end.signal == 0) std::exit(end.exit_code);
+  rlimit none{0, 0};
+  ::setrlimit(RLIMIT_CORE, &none);
+  ::signal(end.signal, SIG_DFL);
+  sigset_t only;
+  sigemptyset(&only);
+  sigaddset(&only, end.signal);
+  ::sigprocmask(SIG_UNBLOCK, &only, nullptr);
+  ::raise(end.signal);
+  std::_Exit(128 + end.signal);
+}
+
+}  // namespace fargpu::cli
