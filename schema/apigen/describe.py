@@ -78,6 +78,8 @@ def _check_wire(function):
         raise DescriptionError(function.where, f"{function.name}: call: deferred needs a created handle")
     if len([a for a in function.arguments if a.bulk]) > 1:
         raise DescriptionError(function.where, f"{function.name}: at most one bulk argument")
+    if not function.server_manual and any(a.bulk or (a.shape == "cstr" and a.direction != "in") for a in function.arguments):
+        raise DescriptionError(function.where, f"{function.name}: bulk and text outputs need 'server: manual'")
 
 
 def _chapter(path, root, types, internal):
@@ -126,7 +128,8 @@ def load(schema_dir, complete=True):
     if (api_dir / "internal.yml").exists():
         chapters.append(_chapter(api_dir / "internal.yml", root, types, True))
     listed = (api_dir / "symbols.txt").read_text(encoding="utf-8").split() if complete else []
-    api = Api(chapters, types, listed)
+    results = load_yaml(api_dir / "results.yml", root) if (api_dir / "results.yml").exists() else {}
+    api = Api(chapters, types, listed, results)
     seen = {}
     for f in api.functions:
         if f.name in seen:

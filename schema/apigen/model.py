@@ -153,6 +153,7 @@ class Api:
     chapters: list
     types: object
     symbols: list
+    results: dict = field(default_factory=dict)
 
     @property
     def functions(self):

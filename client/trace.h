@@ -1,0 +1,72 @@
+// Trace of the application's calls: what was called with which arguments, what came back, how long it took.
+//
+// FARGPU_TRACE=1 writes lines to stderr, FARGPU_TRACE=/a/path appends them to a file; a path that ends in .json is written as a Chrome trace
+// (chrome://tracing, Perfetto). Off: one relaxed load per call. Thread safe; a line is written whole. Used by generated entries.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <type_traits>
+
+namespace fargpu::client::trace {
+
+// One printed value. Texts are read while the call is on the stack.
+struct Value {
+  enum class Kind { kUnsigned, kSigned, kFloat, kPointer, kText, kAbsent } kind = Kind::kAbsent;
+  uint64_t bits = 0;
+  double real = 0;
+  const char* text = nullptr;
+};
+
+struct Argument {
+  const char* name;
+  Value value;
+};
+
+inline Value pointer(const void* p) { return {Value::Kind::kPointer, reinterpret_cast<uint64_t>(p)}; }
+inline Value text(const char* p) { return p == nullptr ? pointer(p) : Value{Value::Kind::kText, 0, 0, p}; }
+
+template <typename T>
+Value value(const T& v) {
+  if constexpr (std::is_pointer_v<T>) {
+    return pointer(reinterpret_cast<const void*>(v));
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return {Value::Kind::kFloat, 0, static_cast<double>(v)};
+  } else if constexpr (std::is_enum_v<T> || std::is_signed_v<T>) {
+    return {Value::Kind::kSigned, static_cast<uint64_t>(static_cast<int64_t>(v))};
+  } else if constexpr (std::is_same_v<T, CUdeviceptr>) {
+    return {v > 0xffff ? Value::Kind::kPointer : Value::Kind::kUnsigned, v};
+  } else if constexpr (std::is_unsigned_v<T>) {
+    return {Value::Kind::kUnsigned, v};
+  } else {
+    return {};  // a struct by value
+  }
+}
+
+// An output: what it holds after a success, else the address that was given.
+template <typename T>
+Value result_of(const T* p, CUresult result) {
+  return p != nullptr && result == CUDA_SUCCESS ? value(*p) : pointer(p);
+}
+
+bool enabled();
+
+// Around one call, on the stack of its thread.
+class Scope {
+ public:
+  explicit Scope(const char* name) : name_(name), on_(enabled()) {
+    if (on_) begin_ns_ = now_ns();
+  }
+  bool on() const { return on_; }
+  void record(CUresult result, std::initializer_list<Argument> arguments) const;
+
+ private:
+  static uint64_t now_ns();
+  const char* name_;
+  bool on_;
+  uint64_t begin_ns_ = 0;
+};
+
+}  // namespace fargpu::client::trace

@@ -1,0 +1,179 @@
+"""C++ of call_cuX: arguments -> message -> reply -> outputs. Order: checks and translations (they may themselves make calls), then the Call
+that holds the send lock, then the reply."""
+
+_SCALARS = {"CUdeviceptr": "CUdeviceptr"}
+
+
+def _kind(types, a):
+    return f"rpc::HandleKind::{types.kinds[a.kind]}"
+
+
+def _prepare(a, types, out):
+    """Checks of one argument, and its translation into something that can be put into the message."""
+    n = a.name
+    if a.direction != "in" and not a.optional:
+        out.append(f"if ({n} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
+    if a.shape == "handle" and a.direction == "in":
+        out.append(f"uint64_t {n}_id = 0;")
+        if a.kind == "stream" and not a.destroys:
+            get = f"stream_to_wire({n}, &{n}_id)"
+        elif a.optional:
+            get = f"handle_to_wire({_kind(types, a)}, reinterpret_cast<const void*>(handle_value({n})), &{n}_id)"
+        else:
+            get = f"required_to_wire({_kind(types, a)}, {n}, &{n}_id)"
+        out.append(f"if (CUresult bad_ = {get}; bad_ != CUDA_SUCCESS) return bad_;")
+    elif a.shape == "device":
+        out.append(f"int32_t {n}_ordinal = 0;")
+        out.append(f"if (CUresult bad_ = device_to_wire({n}, &{n}_ordinal); bad_ != CUDA_SUCCESS) return bad_;")
+    elif a.shape == "cstr" and a.direction == "in":
+        if not a.optional:
+            out.append(f"if ({n} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
+        out.append(f"const size_t {n}_bytes = {n} == nullptr ? 0 : strnlen({n}, schema::kMaxFieldBytes);")
+        out.append(f"if ({n}_bytes == schema::kMaxFieldBytes) return CUDA_ERROR_INVALID_VALUE;")
+    if a.shape in ("array", "bytes", "cstr") and a.length:
+        out.append(f"const uint64_t {n}_count = static_cast<uint64_t>({a.length});")
+        size = f"sizeof({a.base})" if a.shape == "array" else "1"
+        if not a.bulk and not (a.direction == "out" and a.count):
+            limit = f"!schema::fits({n}_count, {size})"
+            if a.optional and a.direction == "in":
+                limit = f"{n} != nullptr && {limit}"
+            out.append(f"if ({limit}) return CUDA_ERROR_INVALID_VALUE;")
+        if a.direction == "in" and not a.optional:
+            out.append(f"if ({n} == nullptr && {n}_count != 0) return CUDA_ERROR_INVALID_VALUE;")
+    if a.shape == "struct" and a.direction == "in" and not a.optional:
+        out.append(f"if ({n} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
+    if a.locations and a.direction != "out":
+        count = f"{n}_count" if a.shape == "array" else "1"
+        out.append(f"schema::SmallBuffer<{a.base}> {n}_wire({n}, {n} == nullptr ? 0 : {count});")
+        out.append(f"for ({a.base}& element : {n}_wire) {{")
+        for member in a.locations:
+            place = "&element" if member == "." else f"&element.{member}"
+            out.append(f"  if (CUresult bad_ = location_to_wire({place}); bad_ != CUDA_SUCCESS) return bad_;")
+        out.append("}")
+    if a.shape == "handle" and a.creates:
+        out.append(f"const uint64_t {n}_id = new_handle({_kind(types, a)});")
+
+
+def _variable_bytes(a):
+    """What this argument adds to the bound of the message."""
+    n = a.name
+    if a.shape == "cstr":
+        return f"schema::padded({n}_bytes + 1)"
+    if a.shape == "struct":
+        return f"schema::padded(sizeof({a.base}))"
+    if a.shape in ("array", "bytes"):
+        each = f" * sizeof({a.base})" if a.shape == "array" else ""
+        total = f"schema::padded({n}_count{each})"
+        return f"({n} == nullptr ? 0 : {total})" if a.optional else total
+    return ""
+
+
+def _set(a, out):
+    n, s = a.name, a.accessor
+    if a.shape == "handle":
+        out.append(f"params_.set{s}({n}_id);")
+    elif a.shape == "device":
+        out.append(f"params_.set{s}({n}_ordinal);")
+    elif a.shape == "address":
+        out.append(f"params_.set{s}(reinterpret_cast<uint64_t>({n}));")
+    elif a.shape in ("scalar", "enum"):
+        star = "*" if a.direction == "inout" else ""
+        value = f"static_cast<int32_t>({star}{n})" if a.shape == "enum" else f"{star}{n}"
+        out.append(f"params_.set{s}({value});")
+    elif a.shape == "cstr":
+        guard = f"if ({n} != nullptr) " if a.optional else ""
+        out.append(f"{guard}params_.set{s}(capnp::Text::Reader({n}, {n}_bytes));")
+    elif a.shape in ("struct", "array", "bytes"):
+        source = f"{n}_wire.data()" if a.locations else n
+        size = {"struct": f"sizeof({a.base})", "array": f"{n}_count * sizeof({a.base})", "bytes": f"{n}_count"}[a.shape]
+        guard = f"if ({n} != nullptr) " if a.optional else ""
+        out.append(f"{guard}params_.set{s}(as_data({source}, {size}));")
+
+
+def _take(f, a, out):
+    """One field of the reply into the application's memory."""
+    n, s = a.name, a.accessor
+    guard = f"if ({n} != nullptr) " if a.optional else ""
+    if a.shape in ("scalar", "enum"):
+        value = f"results_.get{s}()"
+        if a.shape == "enum":
+            value = f"static_cast<{a.base}>({value})"
+        out.append(f"{guard}*{n} = {value};")
+    elif a.shape == "cstr":
+        out.append(f"take_text(results_.get{s}(), {n}, {n}_count);")
+    else:
+        if a.shape == "struct":
+            size = f"sizeof({a.base})"
+        elif a.count:
+            counter = next(c for c in f.arguments if c.name == a.count)
+            out.append(f"const uint64_t {n}_have = results_.get{counter.accessor}();")
+            out.append(f"if ({n}_have > {n}_count) return malformed(\"{f.name}\");")
+            size = f"{n}_have" + (f" * sizeof({a.base})" if a.shape == "array" else "")
+        else:
+            size = f"{n}_count" + (f" * sizeof({a.base})" if a.shape == "array" else "")
+        out.append(f"if (!take_data(results_.get{s}(), {n}, {size})) return malformed(\"{f.name}\");")
+        if a.locations:
+            target = f"{n}" if "." in a.locations else f"&{n}->{a.locations[0]}"
+            out.append(f"{guard}location_from_wire({target});")
+
+
+def _finish(f, out):
+    """Bookkeeping of the client after a success."""
+    for a in f.arguments:
+        if a.shape == "handle" and a.creates:
+            out.append(f"handle_created({a.name}_id);")
+            out.append(f"*{a.name} = handle_from<{a.base}>({a.name}_id);")
+        elif a.creates == "allocation":
+            out.append(f"allocation_created(context_, *{a.name}, {a.size});")
+        elif a.destroys == "allocation":
+            out.append(f"allocation_destroyed({a.name});")
+        elif a.destroys:
+            out.append(f"handle_destroyed({a.name}_id);")
+
+
+def _exchange(f, out):
+    bulk_in, bulk_out = f.bulk_in, f.bulk_out
+    bulk = ""
+    if bulk_in:
+        out.append(f"const rpc::Bytes bulk_(static_cast<const std::byte*>({bulk_in.name}), {bulk_in.name}_count);")
+        bulk = "std::span<const rpc::Bytes>(&bulk_, 1)"
+    if f.wire != "sync":
+        out.append("int32_t result_ = 0;")
+        out.append(f"const Status status_ = call_.send({bulk or '{}'}, &result_);")
+        out.append("if (CUresult bad_ = sent(status_, result_); bad_ != CUDA_SUCCESS) return bad_;")
+        return
+    out.append("rpc::Reply reply_;")
+    arguments = ["reply_"]
+    if bulk_out:
+        target = f"std::span<std::byte>(reinterpret_cast<std::byte*>({bulk_out.name}), {bulk_out.name}_count)"
+        arguments += [bulk or "{}", target]
+    elif bulk:
+        arguments.append(bulk)
+    out.append(f"if (Status status_ = call_.call({', '.join(arguments)}); !status_.ok()) return from_status(status_);")
+    out.append("if (reply_.result != CUDA_SUCCESS) return static_cast<CUresult>(reply_.result);")
+    if f.reply_fields:
+        out.append(f"auto results_ = reply_.root<schema::{f.results_type}>();")
+        order = sorted(f.reply_fields, key=lambda a: a.shape not in ("scalar", "enum"))
+        for a in order:
+            _take(f, a, out)
+    if bulk_out:
+        expected = f"results_.get{next(c for c in f.arguments if c.name == bulk_out.count).accessor}()" if bulk_out.count else f"{bulk_out.name}_count"
+        out.append(f"if (reply_.bulk_bytes != {expected}) return malformed(\"{f.name}\");")
+
+
+def body(f, types):
+    """Lines of the body of call_<name>(Session& session_, uint16_t context_, ...). Names of ours end in _: parameters have any names."""
+    out = []
+    for a in f.arguments:
+        _prepare(a, types, out)
+    bound = [f"schema::fixed_bytes<schema::{f.params_type}>()"]
+    bound += [piece for piece in (_variable_bytes(a) for a in f.request_fields) if piece]
+    out.append(f"rpc::Channel::Call call_(channel(session_), schema::op_{f.name}, context_,")
+    out.append("                        " + " + ".join(bound) + ");")
+    out.append(f"{'auto params_ = ' if f.request_fields else ''}call_.init<schema::{f.params_type}>();")
+    for a in f.request_fields:
+        _set(a, out)
+    _exchange(f, out)
+    _finish(f, out)
+    out.append("return CUDA_SUCCESS;")
+    return out

@@ -1,0 +1,51 @@
+"""Writing and comparing: contracts into the tree, C++ into the build folder."""
+
+from pathlib import Path
+
+from . import contracts, registry, render
+
+
+def write(path, text):
+    """Leaves the file alone when nothing changes, so that nothing is rebuilt."""
+    path = Path(path)
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return True
+
+
+def write_contracts(api, schema_dir):
+    """Registers new functions, then writes the committed files; the changed paths."""
+    root = Path(schema_dir)
+    path = root / "api" / "registry.yml"
+    new = registry.assign(api, registry.load(path, root))
+    if new:
+        registry.append(path, new)
+    texts = contracts.all_contracts(api)
+    changed = [name for name, text in texts.items() if write(root.parent / name, text)]
+    for stale in sorted((root / "generated").glob("*.capnp")):
+        if f"schema/generated/{stale.name}" not in texts:
+            stale.unlink()
+            changed.append(f"schema/generated/{stale.name} (removed)")
+    return changed + ([f"schema/api/registry.yml ({len(new)} new)"] if new else [])
+
+
+def cpp(api, schema_dir):
+    """path below generated/ -> text of every generated C++ file."""
+    root = Path(schema_dir)
+    opcodes = registry.load(root / "api" / "registry.yml", root)
+    opcodes.update(registry.assign(api, opcodes))
+    return render.render(api, opcodes)
+
+
+def outputs(api, schema_dir):
+    """Paths that write_cpp makes, for the build system."""
+    return sorted(cpp(api, schema_dir))
+
+
+def write_cpp(api, schema_dir, out):
+    texts = cpp(api, schema_dir)
+    for name, text in texts.items():
+        write(Path(out) / name, text)
+    return texts

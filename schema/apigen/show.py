@@ -1,0 +1,48 @@
+"""`apigen show cuMemAlloc_v2`: everything that is made for one function."""
+
+import re
+
+from . import contracts, generate, manual
+from .errors import DescriptionError
+
+
+def _block(text, start):
+    """The function or struct whose text begins at `start`, to its closing brace at the left margin."""
+    end = re.compile(r"^\}.*$", re.M).search(text, start)
+    return text[start:end.end()] if end else text[start:]
+
+
+def _pieces(files, patterns):
+    for name, text in sorted(files.items()):
+        for pattern in patterns:
+            for match in re.finditer(pattern, text, re.M):
+                line = text[match.start():text.index("\n", match.start())]
+                yield name, _block(text, match.start()) if line.rstrip().endswith("{") else line.strip()
+
+
+def text(api, schema_dir, name):
+    f = api.function(name)
+    if f is None:
+        raise DescriptionError("show", f"no function '{name}' is described")
+    files = generate.cpp(api, schema_dir)
+    out = [f"{f.name}  ({f.where})", f"  call: {f.call}   opcode: {f.opcode or '-'}   wire: {f.wire or '-'}   needs: {f.needs}   since: {f.since}"]
+    if f.why:
+        out.append(f"  why: {f.why}")
+    if f.symbols:
+        out.append("  exported: " + " ".join(s for s, _ in f.symbols))
+    if f.client_manual:
+        out.append("  client/manual/: " + manual.prototype(f, "client"))
+    if f.wire and f.server_manual:
+        out.append("  server/manual/: " + manual.prototype(f, "server"))
+    if f.wire:
+        chapter = next(c for c in api.chapters if c.name == f.chapter)
+        messages = {f"schema/generated/{f.chapter}.capnp": contracts.capnp(chapter, api.types)}
+        for where, piece in _pieces(messages, [rf"^struct {f.params_type} ", rf"^struct {f.results_type} "]):
+            out += ["", f"--- {where}", piece]
+    n = re.escape(f.name)
+    symbols = "|".join(re.escape(s) for s, _ in f.symbols) or n
+    patterns = [rf"^CUresult call_{n}\(", rf"^CUresult enter_{n}\(", rf"^__attribute__.* CUresult ({symbols})\(", rf"^static_assert.*&::({symbols})\)",
+                rf"^Status dispatch_{n}\(", rf"^  CUresult \(\*{n}\)", rf"^ +\{{.*\"({symbols})\".*\}},$", rf"^inline constexpr uint16_t op_{n} "]
+    for where, piece in _pieces(files, patterns):
+        out += ["", f"--- generated/{where}", piece]
+    return "\n".join(out)

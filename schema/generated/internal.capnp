@@ -1,0 +1,182 @@
+# Messages of fargpu's own calls: what the CUDA API needs on the wire but does not have as one function. Both halves use the same vocabulary as. Made by `apigen generate` from api/internal.yml; do not edit.
+@0x9c920a87ccdfb4b9;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("fargpu::schema");
+
+struct FgImagePutParams {
+  hash @0 :Data;  # const unsigned char*
+  totalBytes @1 :UInt64;  # unsigned long long
+  offset @2 :UInt64;  # unsigned long long
+  pieceBytes @3 :UInt64;  # size_t
+}
+
+struct FgModuleLoadParams {
+  hash @0 :Data;  # const unsigned char*
+  numOptions @1 :UInt32;  # unsigned int
+  options @2 :Data;  # const int*
+  values @3 :Data;  # const unsigned long long*
+  infoLogBytes @4 :UInt32;  # unsigned int
+  errorLogBytes @5 :UInt32;  # unsigned int
+  module @6 :UInt64;  # CUmodule*
+}
+
+struct FgModuleLoadResults {
+  infoLog @0 :Text;
+  errorLog @1 :Text;
+}
+
+struct FgLibraryLoadParams {
+  hash @0 :Data;  # const unsigned char*
+  numJitOptions @1 :UInt32;  # unsigned int
+  jitOptions @2 :Data;  # const int*
+  jitValues @3 :Data;  # const unsigned long long*
+  numLibraryOptions @4 :UInt32;  # unsigned int
+  libraryOptions @5 :Data;  # const int*
+  libraryValues @6 :Data;  # const unsigned long long*
+  library @7 :UInt64;  # CUlibrary*
+}
+
+struct FgModuleFunctionParams {
+  module @0 :UInt64;  # CUmodule
+  name @1 :Text;
+  function @2 :UInt64;  # CUfunction*
+}
+
+struct FgModuleFunctionResults {
+  parameterCount @0 :UInt32;  # unsigned int*
+  parameterOffsets @1 :Data;  # unsigned int*
+  parameterSizes @2 :Data;  # unsigned int*
+  attributes @3 :Data;  # int*
+}
+
+struct FgLibraryKernelParams {
+  library @0 :UInt64;  # CUlibrary
+  name @1 :Text;
+  kernel @2 :UInt64;  # CUkernel*
+}
+
+struct FgLibraryKernelResults {
+  parameterCount @0 :UInt32;  # unsigned int*
+  parameterOffsets @1 :Data;  # unsigned int*
+  parameterSizes @2 :Data;  # unsigned int*
+  attributes @3 :Data;  # int*
+}
+
+struct FgImageNamesParams {
+  image @0 :UInt64;  # unsigned long long
+  ofLibrary @1 :Int32;  # int
+  maxCount @2 :UInt32;  # unsigned int
+}
+
+struct FgImageNamesResults {
+  count @0 :UInt32;  # unsigned int*
+  namesBytes @1 :UInt64;  # size_t*
+}
+
+struct FgLaunchParams {
+  function @0 :UInt64;  # unsigned long long
+  gridX @1 :UInt32;  # unsigned int
+  gridY @2 :UInt32;  # unsigned int
+  gridZ @3 :UInt32;  # unsigned int
+  blockX @4 :UInt32;  # unsigned int
+  blockY @5 :UInt32;  # unsigned int
+  blockZ @6 :UInt32;  # unsigned int
+  sharedBytes @7 :UInt32;  # unsigned int
+  stream @8 :UInt64;  # CUstream
+  kind @9 :Int32;  # int
+  attributeCount @10 :UInt32;  # unsigned int
+  attributes @11 :Data;  # const CUlaunchAttribute*
+  parameterBytes @12 :UInt32;  # unsigned int
+  parameters @13 :Data;  # const void*
+}
+
+struct FgCopyToDeviceParams {
+  dst @0 :UInt64;  # CUdeviceptr
+  pitch @1 :UInt64;  # size_t
+  slicePitch @2 :UInt64;  # size_t
+  widthBytes @3 :UInt64;  # size_t
+  height @4 :UInt64;  # size_t
+  depth @5 :UInt64;  # size_t
+  stream @6 :UInt64;  # CUstream
+  srcBytes @7 :UInt64;  # size_t
+}
+
+struct FgCopyToHostParams {
+  src @0 :UInt64;  # CUdeviceptr
+  pitch @1 :UInt64;  # size_t
+  slicePitch @2 :UInt64;  # size_t
+  widthBytes @3 :UInt64;  # size_t
+  height @4 :UInt64;  # size_t
+  depth @5 :UInt64;  # size_t
+  stream @6 :UInt64;  # CUstream
+  dstBytes @7 :UInt64;  # size_t
+}
+
+struct FgHostCallParams {
+  stream @0 :UInt64;  # CUstream
+  id @1 :UInt64;  # unsigned long long
+  withStatus @2 :Int32;  # int
+}
+
+struct FgHostMapParams {
+  address @0 :UInt64;  # unsigned long long
+  bytes @1 :UInt64;  # size_t
+  flags @2 :UInt32;  # unsigned int
+}
+
+struct FgHostMapResults {
+  devicePointer @0 :UInt64;  # CUdeviceptr*
+}
+
+struct FgHostUnmapParams {
+  address @0 :UInt64;  # unsigned long long
+}
+
+struct FgHostPushParams {
+  address @0 :UInt64;  # unsigned long long
+  bytes @1 :UInt64;  # size_t
+}
+
+struct FgHostPullParams {
+  address @0 :UInt64;  # unsigned long long
+  bytes @1 :UInt64;  # size_t
+}
+
+struct FgPrimaryRetainParams {
+  dev @0 :Int32;  # CUdevice
+  flags @1 :UInt32;  # unsigned int
+}
+
+struct FgPrimaryReleaseParams {
+  dev @0 :Int32;  # CUdevice
+  reset @1 :Int32;  # int
+}
+
+struct FgContextCreateParams {
+  context @0 :UInt32;  # unsigned int
+  dev @1 :Int32;  # CUdevice
+  flags @2 :UInt32;  # unsigned int
+}
+
+struct FgContextDestroyParams {
+  context @0 :UInt32;  # unsigned int
+}
+
+struct FgOccupancyClustersParams {
+  function @0 :UInt64;  # unsigned long long
+  active @1 :Int32;  # int
+  gridX @2 :UInt32;  # unsigned int
+  gridY @3 :UInt32;  # unsigned int
+  gridZ @4 :UInt32;  # unsigned int
+  blockX @5 :UInt32;  # unsigned int
+  blockY @6 :UInt32;  # unsigned int
+  blockZ @7 :UInt32;  # unsigned int
+  sharedBytes @8 :UInt32;  # unsigned int
+  attributeCount @9 :UInt32;  # unsigned int
+  attributes @10 :Data;  # const CUlaunchAttribute*
+}
+
+struct FgOccupancyClustersResults {
+  value @0 :Int32;  # int*
+}
