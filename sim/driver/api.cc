@@ -1,0 +1,35 @@
+#include "sim/driver/api.h"
+
+#include "common/base/log.h"
+
+namespace fargpu::sim {
+
+CUresult unexpected(const std::exception& error) {
+  log::error("the simulated driver failed: {}", error.what());
+  return CUDA_ERROR_UNKNOWN;
+}
+
+CUresult current_context(Driver& driver, std::shared_ptr<Context>* context) {
+  const auto& stack = context_stack();
+  if (stack.empty() || stack.back() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *context = driver.find_context(stack.back());
+  return *context && (*context)->alive() ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult find_stream(const std::shared_ptr<Context>& current, CUstream handle, std::shared_ptr<Context>* owner,
+                     std::shared_ptr<Stream>* stream) {
+  *owner = current;
+  if (handle == nullptr || handle == CU_STREAM_LEGACY) {
+    *stream = current->legacy_stream();
+  } else if (handle == CU_STREAM_PER_THREAD) {
+    *stream = current->per_thread_stream();
+  } else {
+    *stream = Driver::get().registry().find<Stream>(handle);
+    if (!*stream) return CUDA_ERROR_INVALID_HANDLE;
+    *owner = (*stream)->context.lock();
+    if (!*owner || !(*owner)->alive()) return CUDA_ERROR_INVALID_HANDLE;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace fargpu::sim

@@ -1,0 +1,90 @@
+// What every entry point of the library begins with. Including this header declares all functions of cuda.h, old ABIs and per-thread
+// variants too, with default visibility, so that a definition needs no more than its name.
+#pragma once
+
+#define __CUDA_API_VERSION_INTERNAL 1
+#define __CUDA_API_PUSH_VISIBILITY_DEFAULT 1
+#include <cuda.h>
+
+#include <memory>
+#include <new>
+#include <stdexcept>
+
+#include "sim/driver/context.h"
+#include "sim/driver/current.h"
+#include "sim/driver/driver.h"
+
+namespace fargpu::sim {
+
+// Logs what an entry point threw.
+CUresult unexpected(const std::exception& error);
+
+// No exception leaves an entry point.
+template <typename Body>
+CUresult guarded(Body&& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  } catch (const std::exception& error) {
+    return unexpected(error);
+  }
+}
+
+// For calls that need cuInit: body(Driver&).
+template <typename Body>
+CUresult with_driver(Body&& body) noexcept {
+  if (!Driver::initialized()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (inside_host_function()) return CUDA_ERROR_NOT_PERMITTED;
+  return guarded([&] { return body(Driver::get()); });
+}
+
+// For calls about a device: body(Device&).
+template <typename Body>
+CUresult with_device(CUdevice ordinal, Body&& body) noexcept {
+  return with_driver([&](Driver& driver) -> CUresult {
+    Device* device = driver.device(ordinal);
+    return device ? body(*device) : CUDA_ERROR_INVALID_DEVICE;
+  });
+}
+
+// The calling thread's context. CUDA_ERROR_INVALID_CONTEXT without one, CUDA_ERROR_CONTEXT_IS_DESTROYED for one that is gone or was never retained.
+CUresult current_context(Driver& driver, std::shared_ptr<Context>* context);
+
+// For calls that need a current context; a failed context returns its error: body(Context&).
+template <typename Body>
+CUresult with_context(Body&& body) noexcept {
+  return with_driver([&](Driver& driver) -> CUresult {
+    std::shared_ptr<Context> context;
+    if (CUresult result = current_context(driver, &context); result != CUDA_SUCCESS) return result;
+    if (CUresult result = context->error(); result != CUDA_SUCCESS) return result;
+    return body(*context);
+  });
+}
+
+// NULL and CU_STREAM_LEGACY are the current context's legacy default stream. `owner` becomes the stream's context, which for a created stream may be
+// another than the current one. CUDA_ERROR_INVALID_HANDLE: not a stream, or its context is gone.
+CUresult find_stream(const std::shared_ptr<Context>& current, CUstream handle, std::shared_ptr<Context>* owner,
+                     std::shared_ptr<Stream>* stream);
+
+// For calls that put work into a stream: body(Context& of the stream, const std::shared_ptr<Stream>&).
+template <typename Body>
+CUresult with_stream(CUstream handle, Body&& body) noexcept {
+  return with_context([&](Context& current) -> CUresult {
+    std::shared_ptr<Context> owner;
+    std::shared_ptr<Stream> stream;
+    if (CUresult result = find_stream(current.shared_from_this(), handle, &owner, &stream); result != CUDA_SUCCESS) {
+      return result;
+    }
+    if (CUresult result = owner->error(); result != CUDA_SUCCESS) return result;
+    return body(*owner, stream);
+  });
+}
+
+// Handle <-> number, for objects in the registry.
+template <typename Handle>
+Handle to_handle(uint64_t number) {
+  return reinterpret_cast<Handle>(number);
+}
+
+}  // namespace fargpu::sim

@@ -1,0 +1,179 @@
+#include "sim/driver/context.h"
+
+#include <algorithm>
+
+#include "common/base/log.h"
+#include "sim/driver/device.h"
+#include "sim/driver/driver.h"
+
+namespace fargpu::sim {
+namespace {
+
+uint64_t next_id() {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(1);
+}
+
+uint64_t this_thread_number() {
+  static std::atomic<uint64_t> next{1};
+  thread_local const uint64_t number = next.fetch_add(1);
+  return number;
+}
+
+}  // namespace
+
+std::shared_ptr<Context> Context::create(Device& device, unsigned flags, bool primary) {
+  std::shared_ptr<Context> context(new Context(device, flags, primary));
+  context->legacy_ = std::make_shared<Stream>(context, StreamRole::kLegacy, CU_STREAM_DEFAULT, 0, next_id());
+  return context;
+}
+
+Context::Context(Device& device, unsigned flags, bool primary)
+    : device_(device), id_(next_id()), primary_(primary), flags_(flags) {
+  memory_ = std::make_shared<ContextMemory>(Driver::get().allocations(), device.memory(), device.ordinal(), id_);
+  limits_[CU_LIMIT_STACK_SIZE] = 1024;
+  limits_[CU_LIMIT_PRINTF_FIFO_SIZE] = size_t{1} << 20;
+  limits_[CU_LIMIT_MALLOC_HEAP_SIZE] = size_t{8} << 20;
+  limits_[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
+  limits_[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
+  limits_[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+}
+
+void Context::fail(CUresult error, std::string_view text) {
+  int expected = CUDA_SUCCESS;
+  if (error_.compare_exchange_strong(expected, error)) log::error("{}", text);
+}
+
+std::shared_ptr<Stream> Context::per_thread_stream() {
+  std::lock_guard lock(submit_mutex_);
+  auto& stream = per_thread_[this_thread_number()];
+  if (!stream) {
+    stream = std::make_shared<Stream>(weak_from_this(), StreamRole::kPerThread, CU_STREAM_DEFAULT, 0, next_id());
+    streams_.push_back(stream);
+  }
+  return stream;
+}
+
+std::shared_ptr<Stream> Context::create_stream(unsigned flags, int priority) {
+  auto stream = std::make_shared<Stream>(weak_from_this(), StreamRole::kCreated, flags, priority, next_id());
+  std::lock_guard lock(submit_mutex_);
+  prune_streams();
+  streams_.push_back(stream);
+  return stream;
+}
+
+// A destroyed stream with work left stays in the list until it is idle: the legacy stream must still wait for it.
+void Context::forget_stream(const std::shared_ptr<Stream>& stream) {
+  std::lock_guard lock(submit_mutex_);
+  stream->retired = true;
+  prune_streams();
+}
+
+void Context::prune_streams() {
+  std::erase_if(streams_, [](const auto& stream) { return stream->retired && !pending(stream->last); });
+}
+
+std::vector<Fence> Context::ahead_of(const Stream& stream, std::vector<Fence> extra) const {
+  std::erase_if(extra, [](const Fence& fence) { return !pending(fence); });
+  if (stream.role == StreamRole::kLegacy) {
+    for (const auto& other : streams_) {
+      if (other->blocking() && pending(other->last)) extra.push_back(other->last);
+    }
+  } else if (stream.blocking() && pending(legacy_->last)) {
+    extra.push_back(legacy_->last);
+  }
+  return extra;
+}
+
+Fence Context::submit(const std::shared_ptr<Stream>& stream, std::function<void()> run, std::vector<Fence> extra) {
+  auto done = std::make_shared<Completion>();
+  std::lock_guard lock(submit_mutex_);
+  stream->queue->push(Task{std::move(run), ahead_of(*stream, std::move(extra)), done});
+  stream->last = done;
+  return done;
+}
+
+void Context::submit_and_wait(const std::shared_ptr<Stream>& stream, std::function<void()> run) {
+  auto done = std::make_shared<Completion>();
+  bool inline_run = false;
+  {
+    std::lock_guard lock(submit_mutex_);
+    auto after = ahead_of(*stream, {});
+    inline_run = after.empty() && stream->queue->try_begin_inline();
+    if (!inline_run) stream->queue->push(Task{std::move(run), std::move(after), done});
+    stream->last = done;
+  }
+  if (!inline_run) {
+    done->wait();
+    return;
+  }
+  run();
+  done->complete();
+  stream->queue->end_inline();
+}
+
+std::vector<Fence> Context::outstanding(const std::shared_ptr<Stream>& stream) const {
+  std::lock_guard lock(submit_mutex_);
+  std::vector<Fence> fences;
+  if (stream->role == StreamRole::kLegacy) fences = ahead_of(*stream, {});
+  if (pending(stream->last)) fences.push_back(stream->last);
+  return fences;
+}
+
+std::vector<Fence> Context::outstanding() const {
+  std::lock_guard lock(submit_mutex_);
+  std::vector<Fence> fences;
+  for (const auto& stream : streams_) {
+    if (pending(stream->last)) fences.push_back(stream->last);
+  }
+  if (pending(legacy_->last)) fences.push_back(legacy_->last);
+  return fences;
+}
+
+CUresult Context::synchronize(const std::shared_ptr<Stream>& stream) {
+  for (const Fence& fence : outstanding(stream)) fence->wait();
+  output_.flush();
+  return error();
+}
+
+CUresult Context::synchronize() {
+  for (const Fence& fence : outstanding()) fence->wait();
+  output_.flush();
+  return error();
+}
+
+void Context::destroy() {
+  if (!alive_.exchange(false)) return;
+  for (const Fence& fence : outstanding()) fence->wait();
+  output_.flush();
+  Driver& driver = Driver::get();
+  // Modules go before the memory they occupy.
+  driver.registry().remove_owned(id_);
+  memory_->abandon();
+  for (const Allocation& allocation : driver.allocations().take_context(id_)) driver.release(allocation);
+  std::lock_guard lock(submit_mutex_);
+  streams_.clear();
+  per_thread_.clear();
+}
+
+CUresult Context::limit(CUlimit limit, size_t* value) const {
+  std::lock_guard lock(limits_mutex_);
+  if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
+  if (limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  *value = limits_[limit];
+  return CUDA_SUCCESS;
+}
+
+CUresult Context::set_limit(CUlimit limit, size_t value) {
+  std::lock_guard lock(limits_mutex_);
+  if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
+  if (limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128) return CUDA_ERROR_INVALID_VALUE;
+  if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE) value = 0;  // there is no such cache
+  if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && value > device_.memory().total()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (limit == CU_LIMIT_PRINTF_FIFO_SIZE) output_.set_limit(value);
+  limits_[limit] = value;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace fargpu::sim

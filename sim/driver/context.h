@@ -1,0 +1,103 @@
+// A CUDA context of the simulated GPU: owns its streams' order, its sticky error, limits and view of memory.
+//
+// Ordering rules: work of one stream runs in order. Work in the legacy default stream waits for all earlier work of blocking streams, and
+// work in a blocking stream waits for all earlier work of the legacy default stream. Non-blocking streams know no others.
+//
+// Thread safe. Kept alive by the registry, by queued work and by calls in progress; after destroy() it refuses everything.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "sim/driver/context_memory.h"
+#include "sim/driver/printf_buffer.h"
+#include "sim/driver/stream.h"
+
+namespace fargpu::sim {
+
+class Device;
+
+class Context : public std::enable_shared_from_this<Context> {
+ public:
+  static constexpr ObjectKind kKind = ObjectKind::kContext;
+
+  static std::shared_ptr<Context> create(Device& device, unsigned flags, bool primary);
+
+  Device& device() const { return device_; }
+  uint64_t id() const { return id_; }
+  bool primary() const { return primary_; }
+  CUcontext handle() const { return handle_; }
+  void set_handle(CUcontext handle) { handle_ = handle; }
+  unsigned flags() const { return flags_.load(); }
+  void set_flags(unsigned flags) { flags_.store(flags); }
+  ContextMemory& memory() { return *memory_; }
+  std::shared_ptr<ContextMemory> shared_memory() { return memory_; }
+  PrintfBuffer& output() { return output_; }
+
+  // The sticky error; CUDA_SUCCESS while there is none.
+  CUresult error() const { return static_cast<CUresult>(error_.load(std::memory_order_acquire)); }
+  // The first failure stays. `text` goes to the log.
+  void fail(CUresult error, std::string_view text);
+  bool alive() const { return alive_.load(std::memory_order_acquire); }
+
+  // --- streams
+  std::shared_ptr<Stream> legacy_stream() const { return legacy_; }
+  std::shared_ptr<Stream> per_thread_stream();
+  std::shared_ptr<Stream> create_stream(unsigned flags, int priority);
+  void forget_stream(const std::shared_ptr<Stream>& stream);
+  // Queues work, to run after `extra` and after what the ordering rules ask for.
+  Fence submit(const std::shared_ptr<Stream>& stream, std::function<void()> run, std::vector<Fence> extra = {});
+  // The same and waits; runs it on the calling thread when nothing is ahead of it.
+  void submit_and_wait(const std::shared_ptr<Stream>& stream, std::function<void()> run);
+  // What must be done for the stream to count as idle.
+  std::vector<Fence> outstanding(const std::shared_ptr<Stream>& stream) const;
+  std::vector<Fence> outstanding() const;
+  // Wait, show what kernels printed, and return the sticky error.
+  CUresult synchronize(const std::shared_ptr<Stream>& stream);
+  CUresult synchronize();
+
+  // Waits for all work (waits for values in memory are given up), then frees everything the context owns. Only the first call does.
+  void destroy();
+
+  // --- limits and preferences, each guarded by mutex_
+  CUresult limit(CUlimit limit, size_t* value) const;
+  CUresult set_limit(CUlimit limit, size_t value);
+  CUfunc_cache cache_config() const { return cache_config_.load(); }
+  void set_cache_config(CUfunc_cache config) { cache_config_.store(config); }
+  CUsharedconfig shared_config() const { return shared_config_.load(); }
+  void set_shared_config(CUsharedconfig config) { shared_config_.store(config); }
+
+ private:
+  Context(Device& device, unsigned flags, bool primary);
+  void prune_streams();
+  std::vector<Fence> ahead_of(const Stream& stream, std::vector<Fence> extra) const;
+
+  Device& device_;
+  const uint64_t id_;
+  const bool primary_;
+  CUcontext handle_ = nullptr;  // set once, before the context is known to anybody
+  std::atomic<unsigned> flags_;
+  std::atomic<int> error_{CUDA_SUCCESS};
+  std::atomic<bool> alive_{true};
+  std::atomic<CUfunc_cache> cache_config_{CU_FUNC_CACHE_PREFER_NONE};
+  std::atomic<CUsharedconfig> shared_config_{CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE};
+  std::shared_ptr<ContextMemory> memory_;
+  PrintfBuffer output_;
+
+  mutable std::mutex submit_mutex_;  // orders submissions of all streams; guards Stream::last and the members up to the next blank line
+  std::shared_ptr<Stream> legacy_;
+  std::vector<std::shared_ptr<Stream>> streams_;
+  std::map<uint64_t, std::shared_ptr<Stream>> per_thread_;
+
+  mutable std::mutex limits_mutex_;
+  std::array<size_t, CU_LIMIT_MAX> limits_{};
+};
+
+}  // namespace fargpu::sim

@@ -1,0 +1,64 @@
+#include "sim/driver/context_memory.h"
+
+#include <cstring>
+
+#include "sim/driver/allocation_map.h"
+#include "sim/driver/device_memory.h"
+
+namespace fargpu::sim {
+
+ContextMemory::ContextMemory(AllocationMap& allocations, DeviceMemory& memory, int device, uint64_t context)
+    : allocations_(allocations), memory_(memory), device_(device), context_(context) {}
+
+std::optional<MemoryMap::Range> ContextMemory::find(uint64_t address, size_t bytes) const {
+  const auto found = allocations_.find(address);
+  if (!found || bytes > found->end() - address) return std::nullopt;
+  Range range{found->base, found->bytes, true};
+  switch (found->kind) {
+    case Allocation::Kind::kDevice:
+      if (found->device != device_ && !peer_enabled(found->device)) return std::nullopt;
+      break;
+    case Allocation::Kind::kMapped:
+      if (((found->readable >> device_) & 1) == 0) return std::nullopt;
+      range.writable = (found->writable >> device_) & 1;
+      break;
+    case Allocation::Kind::kRegistered:
+      range.writable = found->writable != 0;
+      break;
+    case Allocation::Kind::kPinned:
+    case Allocation::Kind::kManaged:
+      break;
+  }
+  return range;
+}
+
+uint64_t ContextMemory::allocate(size_t bytes) {
+  if (bytes == 0) bytes = 1;
+  const uint64_t address = memory_.allocate(bytes);
+  if (address == 0) return 0;
+  std::memset(reinterpret_cast<void*>(address), 0, bytes);
+  Allocation allocation;
+  allocation.base = address;
+  allocation.bytes = bytes;
+  allocation.device = device_;
+  allocation.context = context_;
+  allocations_.insert(allocation);
+  std::lock_guard lock(mutex_);
+  own_.insert(address);
+  return address;
+}
+
+void ContextMemory::release(uint64_t address) {
+  {
+    std::lock_guard lock(mutex_);
+    if (own_.erase(address) == 0) return;
+  }
+  if (auto allocation = allocations_.erase(address)) memory_.free(address, allocation->bytes);
+}
+
+void ContextMemory::abandon() {
+  std::lock_guard lock(mutex_);
+  own_.clear();
+}
+
+}  // namespace fargpu::sim

@@ -1,0 +1,44 @@
+// Copies and fills: one description for all forms (1D, 2D, 3D, any direction), its checks against known memory, and its way through a stream.
+//
+// Host memory that CUDA does not know is pageable: an asynchronous copy from it takes the bytes before it returns, one into it returns when the
+// bytes are there. Everything else is in stream order.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <memory>
+
+namespace fargpu::sim {
+
+class Context;
+struct Stream;
+
+// One side of a copy: rows of `Copy::width` bytes at base + z * slice + y * pitch.
+struct CopySide {
+  enum class Where { kHost, kDevice, kUnified } where = Where::kUnified;
+  uint64_t base = 0;
+  uint64_t pitch = 0;
+  uint64_t slice = 0;
+};
+
+struct Copy {
+  CopySide to, from;
+  uint64_t width = 0;  // bytes
+  uint64_t height = 1, depth = 1;
+};
+
+// CUDA_ERROR_INVALID_VALUE: a device side is not wholly inside known memory, a pitch is smaller than a row, or a size overflows.
+CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Copy copy, bool synchronous);
+
+struct Fill {
+  uint64_t base = 0;
+  uint64_t pitch = 0;
+  uint64_t width = 0;  // elements
+  uint64_t height = 1;
+  uint32_t value = 0;
+  unsigned element = 1;  // bytes: 1, 2 or 4
+};
+CUresult submit_fill(Context& context, const std::shared_ptr<Stream>& stream, const Fill& fill, bool synchronous);
+
+}  // namespace fargpu::sim

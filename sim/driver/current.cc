@@ -1,0 +1,15 @@
+#include "sim/driver/current.h"
+
+namespace fargpu::sim {
+
+std::vector<CUcontext>& context_stack() {
+  thread_local std::vector<CUcontext> stack;
+  return stack;
+}
+
+bool& inside_host_function() {
+  thread_local bool inside = false;
+  return inside;
+}
+
+}  // namespace fargpu::sim

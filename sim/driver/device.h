@@ -1,0 +1,73 @@
+// One visible simulated GPU: identity, attributes, memory, primary context, memory pools. Lives from cuInit to the end of the process.
+#pragma once
+
+#include <cuda.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "sim/driver/device_memory.h"
+#include "sim/driver/registry.h"
+#include "sim/driver/settings.h"
+#include "sim/exec/engine.h"
+
+namespace fargpu::sim {
+
+class Context;
+class Pool;
+
+class Device {
+ public:
+  // `ordinal`: as CUDA counts visible devices; `index`: physical.
+  Device(const Settings& settings, int ordinal, int index);
+
+  int ordinal() const { return ordinal_; }
+  int index() const { return index_; }
+  int compute_capability() const { return compute_capability_; }
+  const std::string& name() const { return name_; }
+  Uuid uuid() const { return device_uuid(compute_capability_, index_); }
+  std::string pci_bus_id() const;
+  DeviceMemory& memory() { return memory_; }
+  EngineOptions engine_options(size_t malloc_heap_bytes) const;
+
+  // CUDA_ERROR_INVALID_VALUE for an id that cuda.h does not have.
+  CUresult attribute(int id, int* value) const;
+  // The same for ids that are known to exist.
+  int attribute(CUdevice_attribute id) const;
+
+  // --- primary context. Its handle never changes; there is a context behind it while it is retained.
+  CUcontext primary_handle() const { return primary_handle_; }
+  std::shared_ptr<Context> primary() const;
+  std::shared_ptr<Context> retain_primary();
+  CUresult release_primary();
+  void reset_primary();
+  unsigned primary_flags() const;
+  void set_primary_flags(unsigned flags);
+
+  // --- pools: the one that cannot be destroyed, and the one that cuMemAllocAsync uses
+  std::shared_ptr<Pool> default_pool() const;
+  std::shared_ptr<Pool> current_pool() const;
+  void set_current_pool(std::shared_ptr<Pool> pool);
+
+ private:
+  const int ordinal_;
+  const int index_;
+  const int compute_capability_;
+  const int threads_;
+  const std::string name_;
+  DeviceMemory memory_;
+  const CUcontext primary_handle_;
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<Context> primary_;
+  int primary_references_ = 0;
+  unsigned primary_flags_ = 0;
+  std::shared_ptr<Pool> default_pool_;
+  std::shared_ptr<Pool> current_pool_;
+};
+
+// The value of every CUdevice_attribute for a simulated GPU of this capability; see device_attributes.cc.
+CUresult simulated_attribute(int id, int compute_capability, int physical_index, int* value);
+
+}  // namespace fargpu::sim

@@ -1,0 +1,45 @@
+// The memory of one simulated GPU: a window of CPU addresses, reserved at start and committed as it is handed out.
+//
+// Freed pages go back to the system but stay readable and writable, so that a kernel that still runs on freed memory reads zeros and
+// cannot crash the process; whether an access is legal is the AllocationMap's business. Between two allocations there is a gap of
+// at least 256 bytes. Thread safe.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+
+#include "sim/driver/range_allocator.h"
+
+namespace fargpu::sim {
+
+class DeviceMemory {
+ public:
+  // `index`: physical number of the GPU; it chooses the window's address.
+  DeviceMemory(int index, size_t total_bytes);
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  // Address of `bytes` (> 0) of memory, aligned to 256; 0: out of memory.
+  uint64_t allocate(uint64_t bytes);
+  // An allocation with the bytes it was asked for.
+  void free(uint64_t address, uint64_t bytes);
+  // Accounts for memory that lives elsewhere (physical memory of VMM). false: out of memory.
+  bool charge(uint64_t bytes);
+  void refund(uint64_t bytes);
+
+  size_t total() const { return total_; }
+  size_t available() const;
+
+ private:
+  bool commit(uint64_t end);
+
+  const size_t total_;
+  mutable std::mutex mutex_;
+  uint64_t begin_ = 0, end_ = 0;
+  uint64_t committed_ = 0;  // pages below are readable and writable
+  size_t used_ = 0;
+  std::optional<RangeAllocator> ranges_;
+};
+
+}  // namespace fargpu::sim

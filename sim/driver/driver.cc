@@ -1,0 +1,90 @@
+#include "sim/driver/driver.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+
+#include "common/base/log.h"
+#include "sim/driver/context.h"
+#include "sim/driver/pool.h"
+
+namespace fargpu::sim {
+namespace {
+
+// The one mutable global of the library; a driver has no other place to keep what cuInit made.
+std::atomic<Driver*> g_driver{nullptr};
+std::atomic<bool> g_ready{false};
+
+void forget_after_fork() { g_ready.store(false); }
+
+}  // namespace
+
+CUresult Driver::initialize() {
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  if (g_ready.load()) return CUDA_SUCCESS;
+  if (g_driver.load()) return CUDA_ERROR_NOT_INITIALIZED;  // a forked child: threads and memory stayed with the parent
+  log::configure("sim", log::Level::kWarn);
+  auto settings = read_settings([](const char* name) -> const char* { return std::getenv(name); });
+  if (!settings) {
+    log::error("{}", settings.status().message());
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  }
+  if (settings->visible.empty()) return CUDA_ERROR_NO_DEVICE;
+  auto* driver = new Driver(std::move(*settings));
+  g_driver.store(driver);
+  driver->make_devices();
+  pthread_atfork(nullptr, nullptr, forget_after_fork);
+  g_ready.store(true);
+  return CUDA_SUCCESS;
+}
+
+bool Driver::initialized() { return g_ready.load(std::memory_order_acquire); }
+
+Driver& Driver::get() { return *g_driver.load(std::memory_order_acquire); }
+
+void Driver::make_devices() {
+  for (size_t i = 0; i < settings_.visible.size(); ++i) {
+    devices_.push_back(std::make_unique<Device>(settings_, static_cast<int>(i), settings_.visible[i]));
+  }
+}
+
+Device* Driver::device(int ordinal) const {
+  if (ordinal < 0 || static_cast<size_t>(ordinal) >= devices_.size()) return nullptr;
+  return devices_[static_cast<size_t>(ordinal)].get();
+}
+
+std::shared_ptr<Context> Driver::find_context(CUcontext handle) const {
+  if (auto context = registry_.find<Context>(handle)) return context;
+  if (auto primary = registry_.find<PrimaryContext>(handle)) return device(primary->ordinal)->primary();
+  return nullptr;
+}
+
+bool Driver::is_context(CUcontext handle) const {
+  return registry_.find<Context>(handle) != nullptr || registry_.find<PrimaryContext>(handle) != nullptr;
+}
+
+void Driver::release(const Allocation& allocation) {
+  switch (allocation.kind) {
+    case Allocation::Kind::kDevice:
+      if (allocation.pool != 0) {
+        if (auto pool = registry_.find<Pool>(allocation.pool)) pool->free(allocation.base, allocation.bytes);
+      } else {
+        device(allocation.device)->memory().free(allocation.base, allocation.bytes);
+      }
+      break;
+    case Allocation::Kind::kPinned:
+    case Allocation::Kind::kManaged:
+      munmap(reinterpret_cast<void*>(allocation.base), (allocation.bytes + 4095) & ~size_t{4095});
+      if (allocation.kind == Allocation::Kind::kManaged) device(allocation.device)->memory().refund(allocation.bytes);
+      break;
+    case Allocation::Kind::kRegistered:
+    case Allocation::Kind::kMapped:
+      break;
+  }
+}
+
+}  // namespace fargpu::sim

@@ -1,0 +1,59 @@
+// The simulated driver's process-wide state: devices, live objects, known memory. Made by the first successful cuInit and never destroyed,
+// because stream threads may still run while the process exits.
+#pragma once
+
+#include <cuda.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "sim/driver/allocation_map.h"
+#include "sim/driver/device.h"
+#include "sim/driver/registry.h"
+#include "sim/driver/settings.h"
+
+namespace fargpu::sim {
+
+class Context;
+
+// Stands in the registry for a primary context whether or not it is retained.
+struct PrimaryContext {
+  static constexpr ObjectKind kKind = ObjectKind::kPrimaryContext;
+  int ordinal;
+};
+
+class Driver {
+ public:
+  // cuInit: reads the environment the first time; later calls repeat the first success.
+  static CUresult initialize();
+  // False before cuInit, and in a child after fork.
+  static bool initialized();
+  // Only after initialized() or inside initialize().
+  static Driver& get();
+
+  Registry& registry() { return registry_; }
+  AllocationMap& allocations() { return allocations_; }
+  std::span<const std::unique_ptr<Device>> devices() const { return devices_; }
+  // nullptr: no such ordinal.
+  Device* device(int ordinal) const;
+  const Settings& settings() const { return settings_; }
+
+  // A live context by handle, primary ones while retained; nullptr otherwise.
+  std::shared_ptr<Context> find_context(CUcontext handle) const;
+  // The handle names a context, perhaps a primary one that is not retained.
+  bool is_context(CUcontext handle) const;
+  // Gives back the bytes of an allocation that is no longer in the map.
+  void release(const Allocation& allocation);
+
+ private:
+  explicit Driver(Settings settings) : settings_(std::move(settings)) {}
+  void make_devices();
+
+  Settings settings_;
+  Registry registry_;
+  AllocationMap allocations_;
+  std::vector<std::unique_ptr<Device>> devices_;
+};
+
+}  // namespace fargpu::sim

@@ -1,0 +1,38 @@
+// An event: a place in a stream that can be waited for and dated.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "sim/driver/completion.h"
+#include "sim/driver/registry.h"
+
+namespace fargpu::sim {
+
+class Context;
+
+// One recording. `nanoseconds` is written by the stream before `fence` completes.
+struct EventRecord {
+  Fence fence;
+  int64_t nanoseconds = 0;
+};
+
+struct Event {
+  static constexpr ObjectKind kKind = ObjectKind::kEvent;
+
+  Event(std::weak_ptr<Context> context, unsigned flags) : context(std::move(context)), flags(flags) {}
+
+  std::shared_ptr<EventRecord> latest() {
+    std::lock_guard lock(mutex);
+    return record;
+  }
+
+  const std::weak_ptr<Context> context;
+  const unsigned flags;
+  std::mutex mutex;
+  std::shared_ptr<EventRecord> record;  // guarded by mutex; nullptr: never recorded
+};
+
+}  // namespace fargpu::sim

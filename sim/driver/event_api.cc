@@ -1,0 +1,107 @@
+// Events.
+#include <chrono>
+
+#include "sim/driver/api.h"
+#include "sim/driver/event.h"
+
+using namespace fargpu::sim;
+
+namespace {
+
+constexpr unsigned kEventFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// For calls about one event that need no current context: body(Event&, Context& of the event).
+template <typename Body>
+CUresult with_event(CUevent handle, Body&& body) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    auto event = driver.registry().find<Event>(handle);
+    auto context = event ? event->context.lock() : nullptr;
+    if (!context || !context->alive()) return CUDA_ERROR_INVALID_HANDLE;
+    if (CUresult result = context->error(); result != CUDA_SUCCESS) return result;
+    return body(*event, *context);
+  });
+}
+
+}  // namespace
+
+CUresult CUDAAPI cuEventCreate(CUevent* phEvent, unsigned int Flags) {
+  return with_context([&](Context& context) -> CUresult {
+    if (phEvent == nullptr || (Flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if ((Flags & CU_EVENT_INTERPROCESS) != 0) {
+      return (Flags & CU_EVENT_DISABLE_TIMING) != 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    }
+    auto event = std::make_shared<Event>(context.weak_from_this(), Flags);
+    *phEvent = to_handle<CUevent>(Driver::get().registry().add(std::move(event), context.id()));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
+  return with_stream(hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
+    if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;  // EXTERNAL is for captures
+    auto event = Driver::get().registry().find<Event>(hEvent);
+    if (!event || event->context.lock().get() != &context) return CUDA_ERROR_INVALID_HANDLE;
+    auto record = std::make_shared<EventRecord>();
+    // Submission under the event's lock: of two threads that record at once, the later in the stream is the latest of the event.
+    std::lock_guard lock(event->mutex);
+    record->fence = context.submit(stream, [record] { record->nanoseconds = now(); });
+    event->record = std::move(record);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream) {
+  return cuEventRecordWithFlags(hEvent, hStream, CU_EVENT_RECORD_DEFAULT);
+}
+
+CUresult CUDAAPI cuEventQuery(CUevent hEvent) {
+  return with_event(hEvent, [](Event& event, Context& context) -> CUresult {
+    const auto record = event.latest();
+    if (record && pending(record->fence)) return CUDA_ERROR_NOT_READY;
+    return context.error();
+  });
+}
+
+CUresult CUDAAPI cuEventSynchronize(CUevent hEvent) {
+  return with_event(hEvent, [](Event& event, Context& context) -> CUresult {
+    if (const auto record = event.latest()) record->fence->wait();
+    context.output().flush();
+    return context.error();
+  });
+}
+
+CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    return driver.registry().remove<Event>(hEvent) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  });
+}
+
+CUresult CUDAAPI cuEventDestroy(CUevent hEvent) { return cuEventDestroy_v2(hEvent); }
+
+CUresult CUDAAPI cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    auto start = driver.registry().find<Event>(hStart);
+    auto end = driver.registry().find<Event>(hEnd);
+    if (!start || !end || ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) {
+      return CUDA_ERROR_INVALID_HANDLE;
+    }
+    auto context = start->context.lock();
+    if (!context || end->context.lock() != context) return CUDA_ERROR_INVALID_HANDLE;
+    if (CUresult result = context->error(); result != CUDA_SUCCESS) return result;
+    const auto first = start->latest(), last = end->latest();
+    if (!first || !last) return CUDA_ERROR_INVALID_HANDLE;
+    if (pending(first->fence) || pending(last->fence)) return CUDA_ERROR_NOT_READY;
+    *pMilliseconds = static_cast<float>(static_cast<double>(last->nanoseconds - first->nanoseconds) * 1e-6);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuEventElapsedTime(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
+  return cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
+}

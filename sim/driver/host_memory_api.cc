@@ -1,0 +1,105 @@
+// Page-locked host memory: allocated here or registered; kernels use it at the same address.
+#include <sys/mman.h>
+
+#include "sim/driver/api.h"
+
+using namespace fargpu::sim;
+
+namespace {
+
+constexpr unsigned kAllocFlags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+constexpr unsigned kRegisterFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                                    CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+constexpr size_t kPage = 4096;
+
+}  // namespace
+
+CUresult CUDAAPI cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
+  return with_context([&](Context& context) -> CUresult {
+    if (pp == nullptr || bytesize == 0 || (Flags & ~kAllocFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (bytesize > SIZE_MAX - kPage) return CUDA_ERROR_OUT_OF_MEMORY;
+    void* memory = mmap(nullptr, (bytesize + kPage - 1) / kPage * kPage, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+    Allocation allocation;
+    allocation.base = reinterpret_cast<uint64_t>(memory);
+    allocation.bytes = bytesize;
+    allocation.kind = Allocation::Kind::kPinned;
+    allocation.device = context.device().ordinal();
+    allocation.context = context.id();
+    allocation.flags = Flags;
+    Driver::get().allocations().insert(allocation);
+    *pp = memory;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuMemAllocHost_v2(void** pp, size_t bytesize) { return cuMemHostAlloc(pp, bytesize, 0); }
+
+CUresult CUDAAPI cuMemFreeHost(void* p) {
+  return with_context([&](Context& context) -> CUresult {
+    AllocationMap& allocations = Driver::get().allocations();
+    const auto found = allocations.find(reinterpret_cast<uint64_t>(p));
+    if (!found || found->base != reinterpret_cast<uint64_t>(p) || found->kind != Allocation::Kind::kPinned) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    const CUresult result = context.synchronize();
+    if (auto allocation = allocations.erase(found->base)) Driver::get().release(*allocation);
+    return result;
+  });
+}
+
+CUresult CUDAAPI cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
+  return with_context([&](Context& context) -> CUresult {
+    if (p == nullptr || bytesize == 0 || (Flags & ~kRegisterFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+    Allocation allocation;
+    allocation.base = reinterpret_cast<uint64_t>(p);
+    allocation.bytes = bytesize;
+    if (bytesize > UINT64_MAX - allocation.base) return CUDA_ERROR_INVALID_VALUE;
+    allocation.kind = Allocation::Kind::kRegistered;
+    allocation.device = context.device().ordinal();
+    allocation.context = context.id();
+    allocation.flags = Flags;
+    if ((Flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0) allocation.writable = 0;
+    return Driver::get().allocations().insert(allocation) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  });
+}
+
+CUresult CUDAAPI cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags) {
+  return cuMemHostRegister_v2(p, bytesize, Flags);
+}
+
+CUresult CUDAAPI cuMemHostUnregister(void* p) {
+  return with_context([&](Context& context) -> CUresult {
+    AllocationMap& allocations = Driver::get().allocations();
+    if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const auto found = allocations.find(reinterpret_cast<uint64_t>(p));
+    if (!found || found->base != reinterpret_cast<uint64_t>(p) || found->kind != Allocation::Kind::kRegistered) {
+      return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    }
+    const CUresult result = context.synchronize();
+    allocations.erase(found->base);
+    return result;
+  });
+}
+
+CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
+  return with_context([&](Context&) -> CUresult {
+    if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    const auto found = Driver::get().allocations().find(reinterpret_cast<uint64_t>(p));
+    if (!found || !found->is_host()) return CUDA_ERROR_INVALID_VALUE;
+    *pdptr = reinterpret_cast<uint64_t>(p);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuMemHostGetFlags(unsigned int* pFlags, void* p) {
+  return with_context([&](Context&) -> CUresult {
+    if (pFlags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const auto found = Driver::get().allocations().find(reinterpret_cast<uint64_t>(p));
+    if (!found || !found->is_host()) return CUDA_ERROR_INVALID_VALUE;
+    *pFlags = found->flags | CU_MEMHOSTALLOC_DEVICEMAP;  // with unified addressing all of it is mapped
+    return CUDA_SUCCESS;
+  });
+}

@@ -1,0 +1,244 @@
+#include "sim/driver/module.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "common/base/log.h"
+#include "sim/driver/context.h"
+#include "sim/driver/device.h"
+#include "sim/driver/driver.h"
+#include "sim/fatbin/image.h"
+
+namespace fargpu::sim {
+namespace {
+
+// Memory for a program that is loaded only to be asked about its kernels.
+class ScratchMemory final : public MemoryMap {
+ public:
+  std::optional<Range> find(uint64_t, size_t) const override { return std::nullopt; }
+  uint64_t allocate(size_t bytes) override {
+    auto block = std::make_unique<std::byte[]>(bytes + 256);
+    const uint64_t address = (reinterpret_cast<uint64_t>(block.get()) + 255) & ~uint64_t{255};
+    blocks_[address] = std::move(block);
+    return address;
+  }
+  void release(uint64_t address) override { blocks_.erase(address); }
+
+ private:
+  std::map<uint64_t, std::unique_ptr<std::byte[]>> blocks_;
+};
+
+LoadResult load(const std::vector<std::string>& texts, MemoryMap& memory, const EngineOptions& options) {
+  if (texts.size() == 1) return load_ptx(texts[0], memory, options);
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  return load_ptx_linked(views, memory, options);
+}
+
+std::string describe(const LoadError& error) {
+  return error.line > 0 ? fmt::format("PTX line {}: {}", error.line, error.message) : error.message;
+}
+
+std::shared_ptr<FunctionSettings> make_settings(const KernelInfo& info) {
+  auto settings = std::make_shared<FunctionSettings>();
+  constexpr int kDefaultShared = 48 << 10;
+  settings->max_dynamic_shared = std::max(0, kDefaultShared - static_cast<int>(info.static_shared_bytes));
+  return settings;
+}
+
+}  // namespace
+
+CUresult to_result(LoadError::Kind kind) {
+  switch (kind) {
+    case LoadError::Kind::kUnsupportedTarget: return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    case LoadError::Kind::kInvalidPtx:
+    case LoadError::Kind::kUnsupportedInstruction:
+    case LoadError::Kind::kUnresolvedSymbol: return CUDA_ERROR_INVALID_PTX;
+  }
+  return CUDA_ERROR_INVALID_PTX;
+}
+
+CUresult texts_of_image(const void* image, int compute_capability, ImageTexts* texts, std::string* problem) {
+  auto read = read_image(image, compute_capability);
+  if (!read) {
+    *problem = read.status().message();
+    return read.status().code() == StatusCode::kNotFound ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
+  }
+  *texts = std::make_shared<const std::vector<std::string>>(std::move(*read));
+  return CUDA_SUCCESS;
+}
+
+CUresult load_texts(Context& context, const ImageTexts& texts, std::shared_ptr<Module>* module, std::string* problem) {
+  size_t heap = 0;
+  context.limit(CU_LIMIT_MALLOC_HEAP_SIZE, &heap);
+  auto made = std::make_shared<Module>();
+  made->context = context.weak_from_this();
+  made->context_id = context.id();
+  made->memory = context.shared_memory();
+  LoadResult result = load(*texts, *made->memory, context.device().engine_options(heap));
+  if (!result.program) {
+    *problem = describe(result.error);
+    return to_result(result.error.kind);
+  }
+  made->program = std::move(result.program);
+  made->handle = Driver::get().registry().add(made, context.id());
+  *module = std::move(made);
+  return CUDA_SUCCESS;
+}
+
+CUresult load_library(const ImageTexts& texts, Context* context, std::shared_ptr<Library>* library,
+                      std::string* problem) {
+  Registry& registry = Driver::get().registry();
+  auto made = std::make_shared<Library>();
+  made->texts = texts;
+  const Program* program = nullptr;
+  ScratchMemory scratch;
+  std::unique_ptr<Program> asked;
+  if (context != nullptr) {
+    std::shared_ptr<Module> module;
+    if (CUresult result = load_texts(*context, texts, &module, problem); result != CUDA_SUCCESS) return result;
+    module->library = made;
+    program = module->program.get();
+    made->modules[context->id()] = std::move(module);
+  } else {
+    LoadResult result = load(*texts, scratch, Driver::get().device(0)->engine_options(size_t{1} << 20));
+    if (!result.program) {
+      *problem = describe(result.error);
+      return to_result(result.error.kind);
+    }
+    asked = std::move(result.program);
+    program = asked.get();
+  }
+  for (const std::string& name : program->kernel_names()) {
+    auto kernel = std::make_shared<Kernel>();
+    kernel->library = made;
+    kernel->info = *program->kernel(name);
+    for (auto& settings : kernel->settings) settings = make_settings(kernel->info);
+    made->kernels[name] = registry.add(std::move(kernel), 0);
+  }
+  made->handle = registry.add(made, 0);
+  *library = std::move(made);
+  return CUDA_SUCCESS;
+}
+
+CUresult library_module(Library& library, Context& context, std::shared_ptr<Module>* module) {
+  std::lock_guard lock(library.mutex);
+  std::erase_if(library.modules, [](const auto& entry) {
+    const auto owner = entry.second->context.lock();
+    return !owner || !owner->alive();
+  });
+  auto& known = library.modules[context.id()];
+  if (!known) {
+    std::string problem;
+    std::shared_ptr<Module> made;
+    if (CUresult result = load_texts(context, library.texts, &made, &problem); result != CUDA_SUCCESS) {
+      log::error("cannot load a library into context {}: {}", context.id(), problem);
+      library.modules.erase(context.id());
+      return result;
+    }
+    made->library = Driver::get().registry().find<Library>(library.handle);
+    known = std::move(made);
+  }
+  *module = known;
+  return CUDA_SUCCESS;
+}
+
+uint64_t function_handle(const std::shared_ptr<Module>& module, std::string_view name) {
+  std::lock_guard lock(module->mutex);
+  if (auto it = module->functions.find(name); it != module->functions.end()) return it->second;
+  const KernelInfo* info = module->program->kernel(name);
+  if (info == nullptr) return 0;
+  auto function = std::make_shared<Function>();
+  function->module = module;
+  function->info = info;
+  Registry& registry = Driver::get().registry();
+  if (auto library = module->library.lock()) {
+    const auto context = module->context.lock();
+    const auto kernel = registry.find<Kernel>(library->kernels.at(std::string(name)));
+    if (!context || !kernel) return 0;
+    function->settings = kernel->settings[static_cast<size_t>(context->device().ordinal())];
+  } else {
+    function->settings = make_settings(*info);
+  }
+  const uint64_t handle = registry.add(std::move(function), module->context_id);
+  module->functions.emplace(name, handle);
+  return handle;
+}
+
+CUresult find_function(Context& context, CUfunction handle, LaunchTarget* target) {
+  Registry& registry = Driver::get().registry();
+  target->function = registry.find<Function>(handle);
+  if (!target->function) {
+    auto kernel = registry.find<Kernel>(handle);
+    auto library = kernel ? kernel->library.lock() : nullptr;
+    if (!library) return CUDA_ERROR_INVALID_HANDLE;
+    std::shared_ptr<Module> module;
+    if (CUresult result = library_module(*library, context, &module); result != CUDA_SUCCESS) return result;
+    target->function = registry.find<Function>(function_handle(module, kernel->info.name));
+    if (!target->function) return CUDA_ERROR_INVALID_HANDLE;
+  }
+  target->module = target->function->module.lock();
+  if (!target->module) return CUDA_ERROR_INVALID_HANDLE;
+  return target->module->context_id == context.id() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult parameter_info(const KernelInfo& info, size_t index, size_t* offset, size_t* size) {
+  if (offset == nullptr || index >= info.parameters.size()) return CUDA_ERROR_INVALID_VALUE;
+  *offset = info.parameters[index].offset;
+  if (size != nullptr) *size = info.parameters[index].size;
+  return CUDA_SUCCESS;
+}
+
+CUresult find_global(const Module& module, const char* name, CUdeviceptr* address, size_t* bytes) {
+  for (const GlobalInfo& global : module.program->globals()) {
+    if (global.name != name) continue;
+    if (address != nullptr) *address = global.address;
+    if (bytes != nullptr) *bytes = global.bytes;
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult function_attribute(const KernelInfo& info, const FunctionSettings& settings, int compute_capability,
+                            CUfunction_attribute attribute, int* value) {
+  switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = info.max_threads_per_block; break;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: *value = static_cast<int>(info.static_shared_bytes); break;
+    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: *value = static_cast<int>(info.constant_bytes); break;
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: *value = static_cast<int>(info.local_bytes); break;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = info.registers; break;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION: *value = info.target_arch; break;
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION: *value = compute_capability; break;
+    case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA: *value = 0; break;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: *value = settings.max_dynamic_shared; break;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: *value = settings.carveout; break;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: *value = 0; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult set_function_attribute(const KernelInfo& info, FunctionSettings& settings, const Device& device,
+                                CUfunction_attribute attribute, int value) {
+  switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
+      const int most = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+      if (value < 0 || value > most - static_cast<int>(info.static_shared_bytes)) return CUDA_ERROR_INVALID_VALUE;
+      settings.max_dynamic_shared = value;
+      return CUDA_SUCCESS;
+    }
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
+      settings.carveout = value;
+      return CUDA_SUCCESS;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+}  // namespace fargpu::sim

@@ -1,0 +1,102 @@
+// Loaded code: modules and their functions (of one context), libraries and their kernels (of the process, loaded into a context when first
+// needed there). Thread safe where not said otherwise.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "sim/driver/registry.h"
+#include "sim/driver/settings.h"
+#include "sim/exec/engine.h"
+
+namespace fargpu::sim {
+
+class Context;
+class ContextMemory;
+struct Module;
+struct Library;
+
+// PTX texts that make up one module.
+using ImageTexts = std::shared_ptr<const std::vector<std::string>>;
+
+// What a program may change about a function.
+struct FunctionSettings {
+  std::atomic<int> max_dynamic_shared{0};
+  std::atomic<int> carveout{-1};
+  std::atomic<int> cache_config{CU_FUNC_CACHE_PREFER_NONE};
+};
+
+struct Function {
+  static constexpr ObjectKind kKind = ObjectKind::kFunction;
+  std::weak_ptr<Module> module;
+  const KernelInfo* info = nullptr;  // of the module's program
+  std::shared_ptr<FunctionSettings> settings;
+};
+
+struct Module {
+  static constexpr ObjectKind kKind = ObjectKind::kModule;
+  std::weak_ptr<Context> context;
+  uint64_t context_id = 0;
+  std::shared_ptr<ContextMemory> memory;  // outlives program
+  std::unique_ptr<Program> program;
+  std::weak_ptr<Library> library;         // empty: loaded by cuModuleLoad*
+  uint64_t handle = 0;
+
+  std::mutex mutex;
+  std::map<std::string, uint64_t, std::less<>> functions;  // handles made so far; guarded by mutex
+};
+
+struct Kernel {
+  static constexpr ObjectKind kKind = ObjectKind::kKernel;
+  std::weak_ptr<Library> library;
+  KernelInfo info;
+  std::array<std::shared_ptr<FunctionSettings>, kMaxGpus> settings;  // by device ordinal; never changed after creation
+};
+
+struct Library {
+  static constexpr ObjectKind kKind = ObjectKind::kLibrary;
+  ImageTexts texts;
+  uint64_t handle = 0;
+  std::map<std::string, uint64_t, std::less<>> kernels;  // handles; complete after loading
+
+  std::mutex mutex;  // held while a module is loaded
+  std::map<uint64_t, std::shared_ptr<Module>> modules;  // by context id; guarded by mutex
+};
+
+// The function's or kernel's attribute as CUDA reports it. CUDA_ERROR_INVALID_VALUE for an unknown one.
+CUresult function_attribute(const KernelInfo& info, const FunctionSettings& settings, int compute_capability,
+                            CUfunction_attribute attribute, int* value);
+CUresult set_function_attribute(const KernelInfo& info, FunctionSettings& settings, const class Device& device,
+                                CUfunction_attribute attribute, int value);
+
+CUresult parameter_info(const KernelInfo& info, size_t index, size_t* offset, size_t* size);
+// Outputs may be null. CUDA_ERROR_NOT_FOUND.
+CUresult find_global(const Module& module, const char* name, CUdeviceptr* address, size_t* bytes);
+
+// --- loading; `problem` receives one line when the result is not CUDA_SUCCESS
+CUresult load_texts(Context& context, const ImageTexts& texts, std::shared_ptr<Module>* module, std::string* problem);
+CUresult load_library(const ImageTexts& texts, Context* context, std::shared_ptr<Library>* library, std::string* problem);
+// The library's module in a context, loaded now if need be.
+CUresult library_module(Library& library, Context& context, std::shared_ptr<Module>* module);
+// Image -> texts, or CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_INVALID_IMAGE ...
+CUresult texts_of_image(const void* image, int compute_capability, ImageTexts* texts, std::string* problem);
+// The error that a refused PTX text gives.
+CUresult to_result(LoadError::Kind kind);
+
+// Handle of a function of a module; 0: no such kernel.
+uint64_t function_handle(const std::shared_ptr<Module>& module, std::string_view name);
+// A CUfunction, or a CUkernel cast to one, as a function of the current context, with the module that keeps it usable.
+struct LaunchTarget {
+  std::shared_ptr<Module> module;
+  std::shared_ptr<Function> function;
+};
+CUresult find_function(Context& context, CUfunction handle, LaunchTarget* target);
+
+}  // namespace fargpu::sim

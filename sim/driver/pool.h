@@ -1,0 +1,61 @@
+// A memory pool of one device: gives device memory to stream-ordered allocations and keeps what was freed, up to the release
+// threshold, for the next one of the same size. Thread safe.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "sim/driver/registry.h"
+
+namespace fargpu::sim {
+
+class Device;
+
+class Pool {
+ public:
+  static constexpr ObjectKind kKind = ObjectKind::kPool;
+
+  Pool(Device& device, bool is_default, uint64_t max_bytes = 0);
+
+  Device& device() const { return device_; }
+  bool is_default() const { return is_default_; }
+  uint64_t handle() const { return handle_; }
+  void set_handle(uint64_t handle) { handle_ = handle; }
+
+  // 0: out of memory (the device's, or the pool's own maximum).
+  uint64_t allocate(uint64_t bytes);
+  // With the bytes that were asked for.
+  void free(uint64_t address, uint64_t bytes);
+  // Gives cached memory back until at most `keep` bytes are held.
+  void trim(uint64_t keep);
+  CUresult get(CUmemPool_attribute attribute, void* value) const;
+  CUresult set(CUmemPool_attribute attribute, const void* value);
+  // No new allocations; true when nothing is outstanding, so that it can go at once. Otherwise the last free() lets it go.
+  bool retire();
+  bool retired() const;
+
+  CUmemAccess_flags access(int device) const;
+  void set_access(int device, CUmemAccess_flags flags);
+
+ private:
+  void trim_locked(uint64_t keep);
+
+  Device& device_;
+  const bool is_default_;
+  const uint64_t max_bytes_;  // 0: no limit of its own
+  uint64_t handle_ = 0;       // set once, before anybody knows the pool
+
+  mutable std::mutex mutex_;
+  std::multimap<uint64_t, uint64_t> cached_;  // block bytes -> address
+  uint64_t used_ = 0, used_high_ = 0, reserved_ = 0, reserved_high_ = 0;
+  uint64_t threshold_ = 0;
+  int reuse_[3] = {1, 1, 1};  // accepted and reported; blocks are reused only when they are free
+  std::map<int, CUmemAccess_flags> access_;
+  bool retired_ = false;
+};
+
+}  // namespace fargpu::sim

@@ -1,0 +1,26 @@
+// Text that kernels printed and nobody has seen yet. Goes to the process's stdout at synchronisation points and when it grows over
+// its limit. Thread safe; pieces keep their order.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace fargpu::sim {
+
+class PrintfBuffer {
+ public:
+  void set_limit(size_t bytes);
+  void append(std::string_view text);
+  void flush();
+
+ private:
+
+  std::mutex mutex_;
+  std::string text_;
+  size_t limit_ = size_t{1} << 20;
+  std::mutex write_mutex_;  // taken before mutex_: keeps the pieces in order
+};
+
+}  // namespace fargpu::sim

@@ -1,0 +1,42 @@
+// A stream of one context: the order of its work and what it must know about itself. Submission goes through the context, which knows the
+// rules between streams.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "sim/driver/registry.h"
+#include "sim/driver/task_queue.h"
+
+namespace fargpu::sim {
+
+class Context;
+
+enum class StreamRole : uint8_t { kCreated, kLegacy, kPerThread };
+
+struct Stream {
+  static constexpr ObjectKind kKind = ObjectKind::kStream;
+
+  Stream(std::weak_ptr<Context> context, StreamRole role, unsigned flags, int priority, uint64_t id)
+      : context(std::move(context)), role(role), flags(flags), priority(priority), id(id) {}
+
+  // Takes part in the implicit synchronisation with the legacy default stream.
+  bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
+
+  const std::weak_ptr<Context> context;
+  const StreamRole role;
+  const unsigned flags;
+  const int priority;
+  const uint64_t id;
+  const std::shared_ptr<TaskQueue> queue = std::make_shared<TaskQueue>();
+  Fence last;                // of the newest work; guarded by the context's submission lock, as is the next
+  bool retired = false;      // destroyed, but perhaps not yet idle
+  std::mutex attributes_mutex;
+  CUsynchronizationPolicy sync_policy = CU_SYNC_POLICY_AUTO;  // guarded by attributes_mutex
+  int mem_sync_domain = 0;                                    // likewise
+};
+
+}  // namespace fargpu::sim

@@ -1,0 +1,223 @@
+// Streams: creation, order, synchronisation, host functions.
+#include <algorithm>
+
+#include "sim/driver/api.h"
+#include "sim/driver/event.h"
+
+using namespace fargpu::sim;
+
+namespace {
+
+constexpr int kGreatestPriority = -5;
+
+// For questions about a stream that must not disturb it: body(Context&, Stream&).
+template <typename Body>
+CUresult ask_stream(CUstream handle, Body&& body) {
+  return with_stream(handle, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
+    return body(context, *stream);
+  });
+}
+
+}  // namespace
+
+CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
+  return with_context([&](Context& context) -> CUresult {
+    if (phStream == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) return CUDA_ERROR_INVALID_VALUE;
+    auto stream = context.create_stream(flags, std::clamp(priority, kGreatestPriority, 0));
+    *phStream = to_handle<CUstream>(Driver::get().registry().add(std::move(stream), context.id()));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuStreamCreate(CUstream* phStream, unsigned int Flags) {
+  return cuStreamCreateWithPriority(phStream, Flags, 0);
+}
+
+CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream) {
+  return with_context([&](Context&) -> CUresult {
+    auto stream = Driver::get().registry().remove<Stream>(hStream);
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    if (auto owner = stream->context.lock()) owner->forget_stream(stream);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuStreamDestroy(CUstream hStream) { return cuStreamDestroy_v2(hStream); }
+
+CUresult CUDAAPI cuStreamGetPriority(CUstream hStream, int* priority) {
+  return ask_stream(hStream, [&](Context&, Stream& stream) -> CUresult {
+    if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *priority = stream.priority;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
+  return ask_stream(hStream, [&](Context&, Stream& stream) -> CUresult {
+    if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *flags = stream.flags;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
+  return ask_stream(hStream, [&](Context&, Stream& stream) -> CUresult {
+    if (streamId == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *streamId = stream.id;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
+  return ask_stream(hStream, [&](Context& context, Stream&) -> CUresult {
+    if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *pctx = context.handle();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
+  return ask_stream(hStream, [&](Context& context, Stream&) -> CUresult {
+    if (pCtx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *pCtx = context.handle();
+    if (pGreenCtx != nullptr) *pGreenCtx = nullptr;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuStreamGetDevice(CUstream hStream, CUdevice* device) {
+  return ask_stream(hStream, [&](Context& context, Stream&) -> CUresult {
+    if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *device = context.device().ordinal();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+  return with_stream(hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
+    if ((Flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+    auto event = Driver::get().registry().find<Event>(hEvent);
+    if (!event) return CUDA_ERROR_INVALID_HANDLE;
+    const auto record = event->latest();
+    if (record && pending(record->fence)) context.submit(stream, [] {}, {record->fence});
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuStreamQuery(CUstream hStream) {
+  return with_stream(hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
+    if (!context.outstanding(stream).empty()) return CUDA_ERROR_NOT_READY;
+    return context.error();
+  });
+}
+
+CUresult CUDAAPI cuStreamSynchronize(CUstream hStream) {
+  return with_stream(hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) {
+    return context.synchronize(stream);
+  });
+}
+
+// Not called in a context that failed, as the driver does it.
+CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
+  return with_stream(hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
+    if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    context.submit(stream, [owner = context.shared_from_this(), fn, userData] {
+      if (owner->error() != CUDA_SUCCESS) return;
+      inside_host_function() = true;
+      fn(userData);
+      inside_host_function() = false;
+    });
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData, unsigned int flags) {
+  return with_stream(hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
+    if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    context.submit(stream, [owner = context.shared_from_this(), hStream, callback, userData] {
+      inside_host_function() = true;
+      callback(hStream, owner->error(), userData);
+      inside_host_function() = false;
+    });
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuStreamCopyAttributes(CUstream dst, CUstream src) {
+  return with_context([&](Context& context) -> CUresult {
+    std::shared_ptr<Context> owner;
+    std::shared_ptr<Stream> from, to;
+    const auto current = context.shared_from_this();
+    if (CUresult result = find_stream(current, src, &owner, &from); result != CUDA_SUCCESS) return result;
+    if (CUresult result = find_stream(current, dst, &owner, &to); result != CUDA_SUCCESS) return result;
+    if (from == to) return CUDA_SUCCESS;
+    std::scoped_lock lock(from->attributes_mutex, to->attributes_mutex);
+    to->sync_policy = from->sync_policy;
+    to->mem_sync_domain = from->mem_sync_domain;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue* value_out) {
+  return ask_stream(hStream, [&](Context&, Stream& stream) -> CUresult {
+    if (value_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    std::lock_guard lock(stream.attributes_mutex);
+    *value_out = CUstreamAttrValue{};
+    switch (static_cast<int>(attr)) {
+      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY: value_out->syncPolicy = stream.sync_policy; return CUDA_SUCCESS;
+      case CU_LAUNCH_ATTRIBUTE_PRIORITY: value_out->priority = stream.priority; return CUDA_SUCCESS;
+      case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: return CUDA_SUCCESS;
+      default: return CUDA_ERROR_INVALID_VALUE;
+    }
+  });
+}
+
+CUresult CUDAAPI cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue* value) {
+  return ask_stream(hStream, [&](Context&, Stream& stream) -> CUresult {
+    if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    std::lock_guard lock(stream.attributes_mutex);
+    switch (static_cast<int>(attr)) {
+      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+        if (value->syncPolicy < CU_SYNC_POLICY_AUTO || value->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC) {
+          return CUDA_ERROR_INVALID_VALUE;
+        }
+        stream.sync_policy = value->syncPolicy;
+        return CUDA_SUCCESS;
+      case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: return CUDA_SUCCESS;  // hints
+      default: return CUDA_ERROR_INVALID_VALUE;
+    }
+  });
+}
+
+// There is no capture: graphs are not simulated.
+CUresult CUDAAPI cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
+  return ask_stream(hStream, [&](Context&, Stream&) -> CUresult {
+    if (captureStatus == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t*,
+                                           CUgraph*, const CUgraphNode**, size_t*) {
+  return cuStreamIsCapturing(hStream, captureStatus_out);
+}
+
+CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t*,
+                                           CUgraph*, const CUgraphNode**, const CUgraphEdgeData**, size_t*) {
+  return cuStreamIsCapturing(hStream, captureStatus_out);
+}
+
+CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  std::swap(current, *mode);
+  return CUDA_SUCCESS;
+}

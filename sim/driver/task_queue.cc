@@ -1,0 +1,63 @@
+#include "sim/driver/task_queue.h"
+
+#include <chrono>
+#include <thread>
+
+namespace fargpu::sim {
+namespace {
+
+constexpr std::chrono::seconds kIdle{2};
+
+}  // namespace
+
+void TaskQueue::push(Task task) {
+  {
+    std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+    if (!started_) {
+      started_ = true;
+      std::thread([self = shared_from_this()] { self->work(); }).detach();
+    }
+  }
+  changed_.notify_one();
+}
+
+bool TaskQueue::try_begin_inline() {
+  std::lock_guard lock(mutex_);
+  if (busy_ || !tasks_.empty()) return false;
+  busy_ = true;
+  return true;
+}
+
+void TaskQueue::end_inline() {
+  {
+    std::lock_guard lock(mutex_);
+    busy_ = false;
+  }
+  changed_.notify_one();
+}
+
+void TaskQueue::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const auto ready = [this] { return !busy_ && !tasks_.empty(); };
+    if (!changed_.wait_for(lock, kIdle, ready)) {
+      if (busy_ || !tasks_.empty()) continue;
+      started_ = false;
+      return;
+    }
+    Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    for (const Fence& fence : task.after) fence->wait();
+    task.run();
+    // What the task holds (staging buffers, modules) goes before anybody is told that it is done.
+    task.run = nullptr;
+    task.done->complete();
+    lock.lock();
+    busy_ = false;
+  }
+}
+
+}  // namespace fargpu::sim

@@ -1,0 +1,41 @@
+// The work of one stream, executed in order by a thread of its own, which starts with the first task and ends when there has been none for a
+// while. Before a task runs, the fences it names are waited for; they always belong to work submitted earlier, so no cycle can arise.
+//
+// Thread safe. The thread keeps the queue alive; dropping the last outside reference lets it finish what is queued.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "sim/driver/completion.h"
+
+namespace fargpu::sim {
+
+struct Task {
+  std::function<void()> run;
+  std::vector<Fence> after;
+  Fence done;
+};
+
+class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
+ public:
+  void push(Task task);
+  // Claims an idle queue for the calling thread, which then runs one task itself and calls end_inline(). false: there is work in it.
+  bool try_begin_inline();
+  void end_inline();
+
+ private:
+  void work();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  bool busy_ = false;     // a task is being executed, by the thread or inline
+  bool started_ = false;  // the thread exists
+};
+
+}  // namespace fargpu::sim

@@ -1,0 +1,71 @@
+#include "sim/fatbin/image.h"
+
+#include <cstring>
+
+#include "sim/fatbin/fatbin.h"
+
+namespace fargpu::sim {
+namespace {
+
+constexpr unsigned char kElfMagic[4] = {0x7f, 'E', 'L', 'F'};
+constexpr size_t kMaxText = size_t{1} << 30;
+constexpr size_t kMaxPrelinked = 4096;
+
+struct Wrapper {
+  uint32_t magic;
+  uint32_t version;  // 2: `prelinked` is a NULL-terminated array of containers
+  const void* data;
+  const void* const* prelinked;
+};
+
+Result<std::string> read_container(const void* container, int compute_capability) {
+  const auto* bytes = static_cast<const std::byte*>(container);
+  FARGPU_ASSIGN_OR_RETURN(const size_t size, fatbin_size({bytes, kFatbinHeaderBytes}));
+  FARGPU_ASSIGN_OR_RETURN(const auto entries, read_fatbin({bytes, size}));
+  return select_ptx(entries, compute_capability);
+}
+
+Result<std::vector<std::string>> read_wrapper(const void* image, int compute_capability) {
+  Wrapper wrapper;
+  std::memcpy(&wrapper, image, sizeof wrapper);
+  std::vector<std::string> texts;
+  if (wrapper.data != nullptr) {
+    FARGPU_ASSIGN_OR_RETURN(std::string text, read_container(wrapper.data, compute_capability));
+    texts.push_back(std::move(text));
+  }
+  if (wrapper.version == 2 && wrapper.prelinked != nullptr) {
+    for (size_t i = 0; i < kMaxPrelinked && wrapper.prelinked[i] != nullptr; ++i) {
+      FARGPU_ASSIGN_OR_RETURN(std::string text, read_container(wrapper.prelinked[i], compute_capability));
+      texts.push_back(std::move(text));
+    }
+  }
+  if (texts.empty()) return Status(StatusCode::kInvalidArgument, "damaged fat binary: a wrapper without a container");
+  return texts;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> read_image(const void* image, int compute_capability) {
+  const auto* bytes = static_cast<const char*>(image);
+  const size_t length = strnlen(bytes, sizeof(uint32_t));
+  uint32_t magic = 0;
+  // A text may be shorter than a magic number: look at no byte behind its NUL. Neither magic number holds a NUL byte.
+  std::memcpy(&magic, bytes, length);
+  if (magic == kWrapperMagic) return read_wrapper(image, compute_capability);
+  if (magic == kFatbinMagic) {
+    FARGPU_ASSIGN_OR_RETURN(std::string text, read_container(image, compute_capability));
+    return std::vector<std::string>{std::move(text)};
+  }
+  if (std::memcmp(&magic, kElfMagic, sizeof kElfMagic) == 0) {
+    return Status(StatusCode::kNotFound,
+                  "the image is a cubin (machine code); the simulated GPU runs PTX only, load the PTX instead");
+  }
+  const size_t text_length = strnlen(bytes, kMaxText);
+  const std::string_view text(bytes, text_length);
+  if (text_length == kMaxText || text.find(".version") == std::string_view::npos) {
+    return Status(StatusCode::kInvalidArgument, "the image is neither a fat binary nor PTX text");
+  }
+  return std::vector<std::string>{std::string(text)};
+}
+
+}  // namespace fargpu::sim
