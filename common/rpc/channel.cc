@@ -30,7 +30,8 @@ void Reply::take(const wire::FrameHeader& header, Bytes body) {
 Channel::Impl::Impl(std::unique_ptr<transport::Transport> made, NoticeSink& notice_sink,
                     ChannelOptions channel_options, EventFd event)
     : options(channel_options), sink(notice_sink), transport(std::move(made)),
-      has_descriptor(transport->poll_descriptor() >= 0), kick_event(std::move(event)) {
+      has_descriptor(transport->poll_descriptor() >= 0), kick_event(std::move(event)),
+      next_sequence(channel_options.first_sequence) {
   service = std::thread([this] { serve(); });
 }
 

@@ -94,7 +94,7 @@ struct Channel::Impl final : transport::FrameHandler {
   EventFd kick_event;
 
   std::mutex send_mutex;
-  uint32_t next_sequence = 1;       // guarded by send_mutex
+  uint32_t next_sequence;           // guarded by send_mutex
   size_t unflushed_bytes = 0;       // guarded by send_mutex
   Clock::time_point last_flush{};   // guarded by send_mutex
   // When the oldest unflushed frame was committed (ns of Clock, 0: none). Written under send_mutex; pairs with flush_armed: a sender

@@ -14,14 +14,14 @@
 namespace fargpu::transport {
 
 struct StreamOptions {
-  wire::FrameLimits receive_limits;     // what we accept
+  wire::FrameLimits receive_limits{};       // what we accept
   uint32_t max_send_body_bytes = 1u << 20;  // what the peer accepts: bounds reserve()
   // A peer that takes no byte for this long is lost. Long, because a server may be busy compiling a module.
   std::chrono::milliseconds stall_timeout{60000};
   // receive() looks this long without sleeping before it sleeps. 0: sleeps at once.
   std::chrono::microseconds spin{0};
   // Bytes that were read from the socket before it was given to us, e.g. together with the hello.
-  std::vector<std::byte> initial_bytes;
+  std::vector<std::byte> initial_bytes{};
 };
 
 // Adopts a connected stream socket, however it was made; for a worker, by the number that it inherited. Sets close-on-exec and, for

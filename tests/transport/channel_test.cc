@@ -1,0 +1,301 @@
+// The channel with a well-behaved server, over every kind of transport.
+#include <gtest/gtest.h>
+#include <test_messages.capnp.h>
+
+#include <thread>
+
+#include "common/wire/control.h"
+#include "tests/transport/channel_testing.h"
+
+namespace fargpu::test {
+namespace {
+
+using namespace std::chrono_literals;
+using rpc::Channel;
+using rpc::Reply;
+using transport::Clock;
+
+class ChannelTest : public ::testing::TestWithParam<TransportKind> {};
+
+TEST_P(ChannelTest, CallReturnsTheReply) {
+  ChannelFixture f(GetParam());
+  for (uint64_t value : {0ull, 1ull, ~0ull}) {
+    Reply reply;
+    Status status = call_with(*f.channel, kEcho, value, reply);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(reply.result, 0);
+    EXPECT_EQ(value_of(reply), value);
+  }
+}
+
+TEST_P(ChannelTest, ErrorResultsComeBack) {
+  ChannelFixture f(GetParam());
+  Reply reply;
+  ASSERT_TRUE(call_with(*f.channel, kFail, 700, reply).ok());
+  EXPECT_EQ(reply.result, 700);
+  EXPECT_TRUE(reply.body().empty());
+}
+
+TEST_P(ChannelTest, LargeRepliesAreWhole) {
+  const auto blob = pattern(300'000, 3);
+  ChannelFixture f(GetParam().make({}), {}, [&](rpc::Responder& responder, const ReceivedFrame& request) {
+    rpc::Responder::Frame frame(responder, request.header, blob.size() + 64);
+    frame.init<Blob>().setData(kj::arrayPtr(reinterpret_cast<const kj::byte*>(blob.data()), blob.size()));
+    return frame.send(0);
+  });
+  Reply reply;
+  Channel::Call call(*f.channel, 200, 0, 0);
+  ASSERT_TRUE(call.call(reply).ok());
+  auto data = reply.root<Blob>().getData();
+  ASSERT_EQ(data.size(), blob.size());
+  EXPECT_EQ(std::memcmp(data.begin(), blob.data(), blob.size()), 0);
+}
+
+TEST_P(ChannelTest, BulkGoesForthAndBack) {
+  ChannelFixture f(GetParam());
+  for (size_t bytes : {1u, 1000u, 100'001u, 9u << 20}) {
+    const auto sent = pattern(bytes, 5);
+    std::vector<std::byte> received(bytes + 3);
+    const rpc::Bytes pieces[] = {rpc::Bytes(sent).first(bytes / 3), rpc::Bytes(sent).subspan(bytes / 3)};
+    Reply reply;
+    Status status = call_with(*f.channel, kEcho, 1, reply, pieces, received);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(reply.bulk_bytes, bytes);
+    received.resize(bytes);
+    EXPECT_EQ(received, sent);
+  }
+}
+
+TEST_P(ChannelTest, AsyncCallsArriveWithoutAFurtherCall) {
+  ChannelFixture f(GetParam());
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(send_with(*f.channel, kCount, 1).ok());
+  EXPECT_TRUE(eventually([&] { return *f.sum == 5; }));
+  // Also after the service thread has gone to sleep.
+  std::this_thread::sleep_for(50ms);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(send_with(*f.channel, kCount, 1).ok());
+  EXPECT_TRUE(eventually([&] { return *f.sum == 7; }));
+}
+
+TEST_P(ChannelTest, CallSeesWhatWasSentBefore) {
+  ChannelFixture f(GetParam());
+  for (uint64_t i = 1; i <= 500; ++i) {
+    ASSERT_TRUE(send_with(*f.channel, kCount, 1).ok());
+    if (i % 7 != 0) continue;
+    Reply reply;
+    ASSERT_TRUE(call_with(*f.channel, kSum, 0, reply).ok());
+    ASSERT_EQ(value_of(reply), i);
+  }
+}
+
+TEST_P(ChannelTest, BurstsAreBatched) {
+  ChannelFixture f(GetParam());
+  if (std::string(f.channel->transport().capabilities().name) == "loopback") GTEST_SKIP() << "makes no system calls";
+  constexpr uint64_t kCalls = 20'000;
+  const auto before = f.channel->transport().statistics();
+  for (uint64_t i = 0; i < kCalls; ++i) ASSERT_TRUE(send_with(*f.channel, kCount, 1).ok());
+  Reply reply;
+  ASSERT_TRUE(call_with(*f.channel, kSum, 0, reply).ok());
+  EXPECT_EQ(value_of(reply), kCalls);
+  const auto after = f.channel->transport().statistics();
+  EXPECT_EQ(after.frames_sent - before.frames_sent, kCalls + 1);
+  EXPECT_LT(after.system_calls - before.system_calls, kCalls / 2);
+}
+
+TEST_P(ChannelTest, AsyncErrorsReachTheSinkWithoutAFurtherCall) {
+  ChannelFixture f(GetParam());
+  ASSERT_TRUE(send_with(*f.channel, kFail, 719).ok());
+  ASSERT_TRUE(eventually([&] { return f.sink.get(&RecordingSink::errors).size() == 1; }));
+  const AsyncError error = f.sink.get(&RecordingSink::errors)[0];
+  EXPECT_EQ(error.opcode, kFail);
+  EXPECT_EQ(error.sequence, 1u);
+  EXPECT_EQ(error.context, 7);
+  EXPECT_EQ(error.result, 719);
+}
+
+TEST_P(ChannelTest, SyncAllBringsAsyncErrorsAtOnce) {
+  ChannelFixture f(GetParam(), {.sync_all = true});
+  int32_t result = -1;
+  ASSERT_TRUE(send_with(*f.channel, kFail, 719, &result).ok());
+  EXPECT_EQ(result, 719);
+  ASSERT_TRUE(send_with(*f.channel, kCount, 4, &result).ok());
+  EXPECT_EQ(result, 0);
+  EXPECT_EQ(*f.sum, 4);
+  EXPECT_TRUE(f.sink.get(&RecordingSink::errors).empty());
+  ASSERT_TRUE(send_with(*f.channel, kFail, 2).ok());  // nowhere to put it: the sink keeps it
+  EXPECT_EQ(f.sink.get(&RecordingSink::errors).size(), 1u);
+}
+
+TEST_P(ChannelTest, NoticesComeBeforeTheReplyThatFollowsThem) {
+  ChannelFixture f(GetParam());
+  for (uint32_t i = 0; i < 20; ++i) {
+    const auto text = pattern(10 + i * 1000, i);
+    const rpc::Bytes bulk[] = {text};
+    Reply reply;
+    ASSERT_TRUE(call_with(*f.channel, kNotify, 0, reply, bulk).ok());
+    ASSERT_EQ(f.sink.get(&RecordingSink::notices).size(), i + 1);
+    EXPECT_EQ(f.sink.get(&RecordingSink::notices).back(), text);
+    EXPECT_EQ(f.sink.get(&RecordingSink::notice_opcodes).back(), wire::kOutput);
+  }
+}
+
+TEST_P(ChannelTest, NoticesComeWhenNobodyCalls) {
+  ChannelFixture f(GetParam());
+  for (uint32_t round = 0; round < 3; ++round) {
+    const auto text = pattern(100, round);
+    const rpc::Bytes bulk[] = {text};
+    ASSERT_TRUE(send_with(*f.channel, kNotify, 0, nullptr, bulk).ok());
+    ASSERT_TRUE(eventually([&] { return f.sink.get(&RecordingSink::notices).size() == round + 1; }));
+    Reply reply;
+    ASSERT_TRUE(call_with(*f.channel, kEcho, 1, reply).ok());
+  }
+}
+
+TEST_P(ChannelTest, ManyThreadsCall) {
+  ChannelFixture f(GetParam());
+  constexpr int kThreads = 8, kCalls = 400;
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kCalls; ++i) {
+        const uint64_t value = static_cast<uint64_t>(t) << 32 | static_cast<uint64_t>(i);
+        if (i % 3 == 0 && !send_with(*f.channel, kCount, 1).ok()) ++wrong;
+        Reply reply;
+        std::vector<std::byte> bulk, out;
+        if (i % 50 == 0) {
+          bulk = pattern(20'000, static_cast<uint32_t>(value));
+          out.resize(bulk.size());
+        }
+        const rpc::Bytes pieces[] = {bulk};
+        if (!call_with(*f.channel, kEcho, value, reply, pieces, out).ok()) ++wrong;
+        else if (value_of(reply) != value || out != bulk) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  Reply reply;
+  ASSERT_TRUE(call_with(*f.channel, kSum, 0, reply).ok());
+  EXPECT_EQ(value_of(reply), static_cast<uint64_t>(kThreads * ((kCalls + 2) / 3)));
+}
+
+// What one thread submits after another thread's call returned comes later on the wire.
+TEST_P(ChannelTest, OrderHoldsAcrossThreads) {
+  std::vector<uint64_t> seen;
+  auto script = [&](rpc::Responder& responder, const ReceivedFrame& request) {
+    wire::SegmentReader reader(request.body);
+    seen.push_back(reader.getRoot<Number>().getValue());
+    return responder.reply(request.header, 0);
+  };
+  ChannelFixture f(GetParam().make({}), {}, script);
+  std::atomic<uint64_t> turn{0};
+  auto play = [&](uint64_t parity) {
+    for (uint64_t mine = parity; mine < 1000; mine += 2) {
+      while (turn.load(std::memory_order_acquire) != mine) std::this_thread::yield();
+      EXPECT_TRUE(send_with(*f.channel, kCount, mine).ok());
+      turn.store(mine + 1, std::memory_order_release);
+    }
+  };
+  std::thread even(play, 0), odd(play, 1);
+  even.join();
+  odd.join();
+  ASSERT_TRUE(f.channel->ping(Clock::now() + 20s).ok());
+  f.server->stop();
+  ASSERT_EQ(seen.size(), 1000u);
+  for (uint64_t i = 0; i < seen.size(); ++i) ASSERT_EQ(seen[i], i);
+}
+
+TEST_P(ChannelTest, RepliesOutOfOrderFindTheirCalls) {
+  std::vector<wire::FrameHeader> held;
+  auto script = [&](rpc::Responder& responder, const ReceivedFrame& request) -> Status {
+    held.push_back(request.header);
+    if (held.size() < 6) return Status();
+    for (auto it = held.rbegin(); it != held.rend(); ++it) {
+      rpc::Responder::Frame frame(responder, *it, 64);
+      frame.init<Number>().setValue(it->sequence);
+      FARGPU_RETURN_IF_ERROR(frame.send(0));
+    }
+    held.clear();
+    return Status();
+  };
+  ChannelFixture f(GetParam().make({}), {}, script);
+  std::vector<std::thread> threads;
+  std::atomic<uint64_t> total{0};
+  for (int t = 0; t < 6; ++t) {
+    threads.emplace_back([&] {
+      Reply reply;
+      if (call_with(*f.channel, kEcho, 0, reply).ok()) total += value_of(reply);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(total, 1u + 2 + 3 + 4 + 5 + 6);
+}
+
+TEST_P(ChannelTest, PingAnswers) {
+  ChannelFixture f(GetParam());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(f.channel->ping(Clock::now() + 20s).ok());
+}
+
+TEST_P(ChannelTest, AnAbandonedCallSendsNothing) {
+  ChannelFixture f(GetParam());
+  {
+    Channel::Call call(*f.channel, kCount, 0, 64);
+    call.init<Number>().setValue(1000);
+  }
+  EXPECT_THROW(
+      {
+        Channel::Call call(*f.channel, kCount, 0, 16);
+        call.init<Blob>().initData(4096);
+      },
+      kj::Exception);
+  Reply reply;
+  ASSERT_TRUE(call_with(*f.channel, kSum, 0, reply).ok());
+  EXPECT_EQ(value_of(reply), 0u);
+  EXPECT_EQ(f.server->frames(), 1u);
+}
+
+TEST_P(ChannelTest, SendWaitsForASlowServerAndLosesNothing) {
+  ChannelFixture f(GetParam());
+  f.server->pause(true);
+  constexpr int kCalls = 3000;
+  const auto bulk_bytes = pattern(16 << 10, 1);
+  std::atomic<int> sent{0};
+  std::thread sender([&] {
+    const rpc::Bytes bulk[] = {bulk_bytes};
+    for (int i = 0; i < kCalls; ++i) {
+      if (!send_with(*f.channel, kCount, 1, nullptr, bulk).ok()) break;
+      ++sent;
+    }
+  });
+  // 48 MB do not fit anywhere: the sender stops, with bounded memory in use.
+  int before = -1;
+  EXPECT_TRUE(eventually([&] {
+    std::this_thread::sleep_for(50ms);
+    return std::exchange(before, sent.load()) == sent.load();
+  }));
+  EXPECT_LT(sent, kCalls);
+  f.server->pause(false);
+  sender.join();
+  Reply reply;
+  ASSERT_TRUE(call_with(*f.channel, kSum, 0, reply).ok());
+  EXPECT_EQ(value_of(reply), static_cast<uint64_t>(kCalls));
+}
+
+TEST_P(ChannelTest, CloseIsPoliteAndFinal) {
+  ChannelFixture f(GetParam());
+  ASSERT_TRUE(send_with(*f.channel, kCount, 3).ok());
+  f.channel->close(Clock::now() + 20s);
+  EXPECT_TRUE(f.channel->lost());
+  Reply reply;
+  EXPECT_EQ(call_with(*f.channel, kEcho, 1, reply).code(), StatusCode::kLost);
+  EXPECT_EQ(*f.sum, 3);                 // executed before the server saw the Bye
+  EXPECT_EQ(f.server->frames(), 2u);
+  f.channel.reset();
+  EXPECT_EQ(f.sink.losses, 0);          // our own wish is no loss
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ChannelTest, ::testing::ValuesIn(transport_kinds()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace fargpu::test

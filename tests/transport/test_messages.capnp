@@ -1,0 +1,8 @@
+@0xd7a1c05b38e4f962;
+# Messages of the channel tests: one number, or a blob.
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("fargpu::test");
+
+struct Number { value @0 :UInt64; }
+struct Blob { data @0 :Data; }
+struct Tree { children @0 :List(Tree); label @1 :Text; }

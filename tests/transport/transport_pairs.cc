@@ -1,0 +1,73 @@
+#include "tests/transport/transport_pairs.h"
+
+#include <sys/socket.h>
+
+#include "common/base/check.h"
+#include "common/transport/loopback.h"
+#include "common/transport/tcp.h"
+
+namespace fargpu::test {
+namespace {
+
+using transport::Clock;
+using transport::StreamOptions;
+
+std::unique_ptr<transport::Transport> adopt(Fd socket, const StreamOptions& options) {
+  auto made = transport::from_fd(std::move(socket), options);
+  FARGPU_CHECK(made.ok());
+  return std::move(*made);
+}
+
+TransportPair make_loopback(const StreamOptions& options, bool with_descriptor) {
+  transport::LoopbackOptions loopback;
+  loopback.limits = options.receive_limits;
+  loopback.with_descriptor = with_descriptor;
+  auto [client, server] = transport::make_loopback_pair(loopback);
+  return {std::move(client), std::move(server)};
+}
+
+std::pair<Fd, Fd> socket_pair() {
+  int ends[2];
+  FARGPU_CHECK(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  return {Fd(ends[0]), Fd(ends[1])};
+}
+
+}  // namespace
+
+TransportPair make_tcp_pair(const StreamOptions& options) {
+  auto listener = transport::TcpListener::open({"127.0.0.1", 0});
+  FARGPU_CHECK(listener.ok());
+  const auto deadline = Clock::now() + std::chrono::seconds(30);
+  auto client = transport::tcp_connect({"127.0.0.1", listener->port()}, deadline);
+  FARGPU_CHECK(client.ok());
+  auto server = listener->accept(deadline);
+  FARGPU_CHECK(server.ok());
+  return {adopt(std::move(*client), options), adopt(std::move(*server), options)};
+}
+
+TransportPair make_unix_pair(const StreamOptions& options) {
+  auto [client, server] = socket_pair();
+  return {adopt(std::move(client), options), adopt(std::move(server), options)};
+}
+
+std::pair<std::unique_ptr<transport::Transport>, Fd> make_unix_transport_and_socket(
+    const StreamOptions& options) {
+  auto [client, server] = socket_pair();
+  return {adopt(std::move(client), options), std::move(server)};
+}
+
+std::vector<TransportKind> transport_kinds() {
+  return {
+      {"loopback", [](const StreamOptions& options) { return make_loopback(options, true); }},
+      {"loopback_no_descriptor", [](const StreamOptions& options) { return make_loopback(options, false); }},
+      {"tcp", make_tcp_pair},
+      {"tcp_spinning",
+       [](StreamOptions options) {
+         options.spin = std::chrono::microseconds(200);
+         return make_tcp_pair(options);
+       }},
+      {"unix", make_unix_pair},
+  };
+}
+
+}  // namespace fargpu::test

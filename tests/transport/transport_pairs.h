@@ -1,0 +1,33 @@
+// Connected pairs of every kind of transport, for the suites that all kinds must pass.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/transport/stream.h"
+#include "common/transport/transport.h"
+
+namespace fargpu::test {
+
+struct TransportPair {
+  std::unique_ptr<transport::Transport> client;
+  std::unique_ptr<transport::Transport> server;
+};
+
+struct TransportKind {
+  std::string name;
+  // Both ends use `options`.
+  std::function<TransportPair(const transport::StreamOptions& options)> make;
+};
+
+// loopback, loopback without a descriptor, tcp, tcp with spinning, unix.
+std::vector<TransportKind> transport_kinds();
+TransportPair make_tcp_pair(const transport::StreamOptions& options);
+TransportPair make_unix_pair(const transport::StreamOptions& options);
+// The same, and the bare server end for tests that write bytes by hand.
+std::pair<std::unique_ptr<transport::Transport>, Fd> make_unix_transport_and_socket(
+    const transport::StreamOptions& options);
+
+}  // namespace fargpu::test
