@@ -16,6 +16,8 @@ namespace fargpu::server {
 class Completion;
 class HostGate;
 class HostMirror;
+class Offspring;
+class PhysicalMemory;
 class StagingBlock;
 class StagingPool;
 
@@ -44,6 +46,8 @@ class WorkerServices {
   virtual Completion& completion() = 0;
   virtual HostGate& host_gate() = 0;
   virtual HostMirror& host_mirror() = 0;
+  virtual PhysicalMemory& physical_memory() = 0;
+  virtual Offspring& offspring() = 0;
 
   // Runs `task` on the executor's thread, soon. From any thread.
   virtual void post(std::function<void()> task) = 0;
@@ -53,6 +57,8 @@ class WorkerServices {
   // Bytes of device memory that the session may have per GPU (0: no limit) and has taken on the current context's GPU.
   virtual uint64_t memory_limit() const = 0;
   virtual uint64_t memory_used() const = 0;
+  // Most bulk bytes that one frame to the client may carry.
+  virtual uint64_t max_bulk_bytes() const = 0;
 };
 
 }  // namespace fargpu::server

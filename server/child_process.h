@@ -1,0 +1,35 @@
+// Starting fargpu-worker: as a session's process, or once as a probe. The child gets exactly the descriptors it is meant to have.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/status.h"
+
+namespace fargpu::server {
+
+struct ChildSetup {
+  std::string program;
+  std::vector<std::string> arguments;                              // without the program's name
+  std::vector<std::pair<std::string, std::string>> environment;    // set over our own
+  std::vector<std::pair<int, int>> descriptors;                    // ours -> the child's number; besides them it gets 0 (null), 1 and 2
+};
+
+// The child's pid. Every descriptor of ours must be close-on-exec.
+Result<pid_t> start_child(const ChildSetup& setup);
+
+struct ChildOutput {
+  std::string text;    // its stdout, at most 1 MiB
+  int wait_status = 0;
+};
+// Starts, collects its stdout, waits; kills it at the deadline (kTimeout).
+Result<ChildOutput> run_child(ChildSetup setup, std::chrono::milliseconds limit);
+
+// "exited with 3", "was killed by signal 9 (Killed)".
+std::string describe_wait_status(int wait_status);
+
+}  // namespace fargpu::server

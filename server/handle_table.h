@@ -1,0 +1,45 @@
+// The session's objects: client-made typed ids (common/rpc/handle_kind.h) -> driver handles.
+//
+// An object belongs to a context, and perhaps to a parent (a function to its module), and goes with it. One thread (the executor's).
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "common/rpc/handle_kind.h"
+
+namespace fargpu::server {
+
+class HandleTable {
+ public:
+  struct Entry {
+    void* handle = nullptr;
+    uint64_t parent = 0;   // id; 0: none
+    uint16_t context = 0;  // 0: none
+  };
+
+  // More objects than this in one session are refused: OUT_OF_MEMORY.
+  static constexpr size_t kMaxObjects = 4u << 20;
+
+  // INVALID_HANDLE for an unknown id and for one of another kind.
+  CUresult find(rpc::HandleKind kind, uint64_t id, void** handle) const;
+  const Entry* find(uint64_t id) const;
+  // INVALID_VALUE when the id is in use, malformed or of another kind.
+  CUresult add(rpc::HandleKind kind, uint64_t id, const Entry& entry);
+  // Forgets the object and its children.
+  void remove(uint64_t id);
+  void remove_context(uint16_t context);
+
+  // Handles of all objects of `kind` in `context`.
+  std::vector<void*> all(rpc::HandleKind kind, uint16_t context) const;
+  size_t size() const { return entries_.size(); }
+
+ private:
+  std::unordered_map<uint64_t, Entry> entries_;
+  std::unordered_multimap<uint64_t, uint64_t> children_;
+};
+
+}  // namespace fargpu::server

@@ -1,0 +1,58 @@
+// One connection from its acceptance to the end of its first frame, and to the last byte of an answer: everything a stranger can do
+// to the daemon happens here, under limits and a deadline. On the daemon's event loop.
+//
+// A Handshake keeps itself alive while something is under way, and calls back at most once: with the first frame, whose answer is then given
+// by reply_and_close() or taken over with take_socket(). A bad frame is answered with a refusal here.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/fd.h"
+#include "common/wire/frame.h"
+
+namespace fargpu::server {
+
+class Handshake : public std::enable_shared_from_this<Handshake> {
+ public:
+  using OnFrame = std::function<void(std::shared_ptr<Handshake>)>;
+  // `on_end`: the connection is closed or given away; called exactly once.
+  Handshake(boost::asio::io_context& loop, Fd socket, std::string peer, std::chrono::milliseconds deadline,
+            OnFrame on_frame, std::function<void()> on_end);
+  ~Handshake();
+
+  void start();
+  const wire::FrameHeader& header() const { return header_; }
+  std::span<const std::byte> body() const { return std::as_bytes(std::span(body_)); }
+  const std::string& peer() const { return peer_; }
+
+  // Sends `frame`, waits for the peer to close (within the deadline), closes.
+  void reply_and_close(std::vector<std::byte> frame);
+  // The connection, with nothing read beyond the first frame.
+  Fd take_socket();
+
+ private:
+  void arm_deadline();
+  void read_body();
+  void drain();
+  void close(const char* why);
+
+  boost::asio::posix::stream_descriptor socket_;
+  boost::asio::steady_timer timer_;
+  const std::string peer_;
+  const std::chrono::milliseconds deadline_;
+  OnFrame on_frame_;
+  std::function<void()> on_end_;
+  wire::FrameHeader header_;
+  std::vector<uint64_t> body_;
+  std::vector<std::byte> answer_;
+  char rest_[512];
+};
+
+}  // namespace fargpu::server

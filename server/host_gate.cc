@@ -1,0 +1,86 @@
+#include "server/host_gate.h"
+
+#include <fmt/format.h>
+
+#include "common/rpc/responder.h"
+#include "common/wire/control.h"
+#include "generated/server/driver_table.h"
+#include "generated/schema/control.capnp.h"
+#include "schema/support/sizes.h"
+#include "server/request.h"
+#include "server/worker_services.h"
+
+namespace fargpu::server {
+
+CUresult HostGate::enqueue(CUstream stream, uint64_t id, bool with_status) {
+  const DriverTable& driver = worker_.driver();
+  if (calls_.contains(id)) return CUDA_ERROR_INVALID_VALUE;
+  auto call = std::make_shared<Call>(Call{this, id});
+  // The driver gets its own reference, given up in hold().
+  auto* for_driver = new std::shared_ptr<Call>(call);
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (with_status && driver.cuStreamAddCallback != nullptr) {
+    result = driver.cuStreamAddCallback(stream, &HostGate::reached_with_status, for_driver, 0);
+  } else if (!with_status && driver.cuLaunchHostFunc != nullptr) {
+    result = driver.cuLaunchHostFunc(stream, &HostGate::reached, for_driver);
+  }
+  if (result != CUDA_SUCCESS) {
+    delete for_driver;
+    return result;
+  }
+  calls_.emplace(id, std::move(call));
+  return CUDA_SUCCESS;
+}
+
+void HostGate::reached(void* call) { reached_with_status(nullptr, CUDA_SUCCESS, call); }
+
+void HostGate::reached_with_status(CUstream, CUresult status, void* pointer) {
+  const std::unique_ptr<std::shared_ptr<Call>> call(static_cast<std::shared_ptr<Call>*>(pointer));
+  (*call)->gate->hold(**call, status);
+}
+
+// On a thread of the driver.
+void HostGate::hold(Call& call, CUresult status) {
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return;
+    call.reached = true;
+  }
+  const uint64_t id = call.id;
+  worker_.services().post([this, id, status] {
+    // Printed text of earlier kernels belongs before what the function prints.
+    if (!worker_.services().flush_output().ok()) return;
+    rpc::Responder::Frame frame(worker_.responder(), static_cast<uint16_t>(wire::ControlOpcode::kHostCall),
+                                schema::fixed_bytes<schema::HostCall>());
+    auto body = frame.init<schema::HostCall>();
+    body.setId(id);
+    body.setStatus(status);
+    // A failure means that the session is lost, which the executor sees by itself.
+    (void)frame.send(0);
+  });
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return call.released || closed_; });
+}
+
+Status HostGate::finished(uint64_t id) {
+  const auto found = calls_.find(id);
+  std::unique_lock lock(mutex_);
+  if (found == calls_.end() || !found->second->reached) {
+    return Status(StatusCode::kProtocol, fmt::format("host call {} was reported done but does not run", id));
+  }
+  found->second->released = true;
+  lock.unlock();
+  changed_.notify_all();
+  calls_.erase(found);
+  return Status();
+}
+
+void HostGate::close() {
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  changed_.notify_all();
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,46 @@
+#include "server/ledger.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace fargpu::server {
+
+CUresult Ledger::charge(size_t device, uint64_t bytes) {
+  if (device >= used_.size()) return CUDA_ERROR_INVALID_DEVICE;
+  const uint64_t ceiling = limit_ != 0 ? limit_ : UINT64_MAX;
+  if (used_[device] > ceiling || bytes > ceiling - used_[device]) return CUDA_ERROR_OUT_OF_MEMORY;
+  used_[device] += bytes;
+  return CUDA_SUCCESS;
+}
+
+void Ledger::refund(size_t device, uint64_t bytes) {
+  if (device < used_.size()) used_[device] -= std::min(bytes, used_[device]);
+}
+
+void Ledger::remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context) {
+  forget(pointer);  // the driver gave the address out again: the old allocation went without our notice
+  allocations_[pointer] = {bytes, device, context};
+}
+
+bool Ledger::forget(CUdeviceptr pointer) {
+  const auto found = allocations_.find(pointer);
+  if (found == allocations_.end()) return false;
+  refund(found->second.device, found->second.bytes);
+  allocations_.erase(found);
+  return true;
+}
+
+void Ledger::forget_context(uint16_t context) {
+  for (auto entry = allocations_.begin(); entry != allocations_.end();) {
+    if (entry->second.context == context) {
+      refund(entry->second.device, entry->second.bytes);
+      entry = allocations_.erase(entry);
+    } else {
+      ++entry;
+    }
+  }
+}
+
+uint64_t Ledger::used_everywhere() const { return std::accumulate(used_.begin(), used_.end(), uint64_t{0}); }
+
+}  // namespace fargpu::server

@@ -1,0 +1,46 @@
+// The memory ledger of a session: what it has allocated on each of its GPUs, against its limit.
+//
+// charge() comes before the driver is asked, so the limit holds whatever the driver would grant. Pure bookkeeping; one thread.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace fargpu::server {
+
+class Ledger {
+ public:
+  // `limit_bytes` per device; 0: no limit.
+  Ledger(size_t devices, uint64_t limit_bytes) : limit_(limit_bytes), used_(devices, 0) {}
+
+  // OUT_OF_MEMORY when the limit would be passed; INVALID_DEVICE for a device that is not the session's.
+  CUresult charge(size_t device, uint64_t bytes);
+  void refund(size_t device, uint64_t bytes);
+
+  // Device memory by address: charged before, refunded when forgotten. `context`: what it is freed with.
+  void remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context);
+  // False for an address that is not the start of an allocation.
+  bool forget(CUdeviceptr pointer);
+  void forget_context(uint16_t context);
+
+  uint64_t limit() const { return limit_; }
+  uint64_t used(size_t device) const { return device < used_.size() ? used_[device] : 0; }
+  uint64_t used_everywhere() const;
+  size_t allocations() const { return allocations_.size(); }
+
+ private:
+  struct Allocation {
+    uint64_t bytes = 0;
+    size_t device = 0;
+    uint16_t context = 0;
+  };
+  const uint64_t limit_;
+  std::vector<uint64_t> used_;
+  std::map<CUdeviceptr, Allocation> allocations_;
+};
+
+}  // namespace fargpu::server

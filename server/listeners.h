@@ -1,0 +1,39 @@
+// The daemon's listening sockets: TCP endpoints and unix sockets. Owns them; removes the unix sockets' files at the end.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/fd.h"
+#include "common/base/status.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace fargpu::server {
+
+class Listeners {
+ public:
+  // A connection and the name of its other end.
+  using OnConnection = std::function<void(Fd socket, std::string peer)>;
+  Listeners(boost::asio::io_context& loop, OnConnection on_connection);
+  ~Listeners();
+
+  // "host:port" (port 0: the system chooses) or a path. An address in use, a name that does not resolve: the text says which.
+  Status add(const std::string& where);
+  // Bound TCP ports, in the order of add().
+  std::vector<uint16_t> ports() const;
+  void stop();
+
+ private:
+  struct Listener;
+  void wait(const std::shared_ptr<Listener>& listener);
+  boost::asio::io_context& loop_;
+  OnConnection on_connection_;
+  std::vector<std::shared_ptr<Listener>> listeners_;
+};
+
+}  // namespace fargpu::server

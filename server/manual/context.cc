@@ -1,0 +1,127 @@
+// Contexts: ids are 16 bits wide and made by the client; what may wait for the GPU must not hold up the executor.
+#include "generated/schema/context.capnp.h"
+#include "generated/schema/internal.capnp.h"
+#include "server/host_gate.h"
+#include "server/manual/manual.h"
+#include "server/staging.h"
+
+namespace fargpu::server {
+namespace {
+
+// Ids 1 .. 255 belong to primary contexts, in the order of devices.
+constexpr uint32_t kFirstCreatedContext = 256;
+
+bool is_device(Worker& worker, CUdevice device) {
+  return device >= 0 && device < worker.services().device_count();
+}
+
+// Nothing of the context is used any more: its driver context is current for the last time.
+void let_go(Worker& worker, uint16_t id) {
+  if (worker.enter_context(id) == CUDA_SUCCESS) worker.services().completion().forget(id);
+  worker.services().unbind_context(id);
+  worker.services().staging().context_available(false);
+}
+
+}  // namespace
+
+Status manual_cuCtxSynchronize(Worker& worker, const Request& request) {
+  FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+  const LaterReply later(worker, request);
+  worker.services().completion().when_idle(request.header.context,
+                                           [later](CUresult result) { later.send_synchronised(result); });
+  return Status();
+}
+
+Status manual_fgPrimaryRetain(Worker& worker, const Request& request) {
+  return decoded("fgPrimaryRetain", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgPrimaryRetainParams>();
+    const CUdevice device = params.getDev();
+    if (!is_device(worker, device)) return answer(worker, request, CUDA_ERROR_INVALID_DEVICE);
+    const auto id = static_cast<uint16_t>(device + 1);
+    if (worker.services().find_context(id) != nullptr) return answer(worker, request, CUDA_SUCCESS);
+    const DriverTable& driver = worker.driver();
+    // A context that is active already keeps its flags; the driver says so, and that is no reason to fail.
+    if (params.getFlags() != 0 && driver.cuDevicePrimaryCtxSetFlags_v2 != nullptr) {
+      driver.cuDevicePrimaryCtxSetFlags_v2(device, params.getFlags());
+    }
+    CUcontext context = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuDevicePrimaryCtxRetain(&context, device));
+    const CUresult result = worker.services().bind_context(id, context, device);
+    if (result == CUDA_SUCCESS) worker.services().staging().context_available(true);
+    return answer(worker, request, result);
+  });
+}
+
+Status manual_fgPrimaryRelease(Worker& worker, const Request& request) {
+  return decoded("fgPrimaryRelease", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgPrimaryReleaseParams>();
+    const CUdevice device = params.getDev();
+    if (!is_device(worker, device)) return answer(worker, request, CUDA_ERROR_INVALID_DEVICE);
+    const auto id = static_cast<uint16_t>(device + 1);
+    const bool reset = params.getReset() != 0;
+    const LaterReply later(worker, request);
+    worker.services().completion().when_idle(id, [later, device, id, reset](CUresult) {
+      Worker& worker = later.worker();
+      // What a kernel printed last must not be lost with its context.
+      (void)worker.services().flush_output();
+      if (worker.services().find_context(id) == nullptr) {
+        later.send(CUDA_ERROR_INVALID_CONTEXT);
+        return;
+      }
+      let_go(worker, id);
+      const DriverTable& driver = worker.driver();
+      CUresult result = CUDA_SUCCESS;
+      if (reset) result = driver.cuDevicePrimaryCtxReset_v2(device);
+      const CUresult released = driver.cuDevicePrimaryCtxRelease_v2(device);
+      later.send(result != CUDA_SUCCESS ? result : released);
+    });
+    return Status();
+  });
+}
+
+Status manual_fgContextCreate(Worker& worker, const Request& request) {
+  return decoded("fgContextCreate", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgContextCreateParams>();
+    const uint32_t id = params.getContext();
+    if (id < kFirstCreatedContext || id > UINT16_MAX) return malformed("fgContextCreate", "context id out of range");
+    if (!is_device(worker, params.getDev())) return answer(worker, request, CUDA_ERROR_INVALID_DEVICE);
+    CUcontext context = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuCtxCreate_v2(&context, params.getFlags(), params.getDev()));
+    const CUresult result = worker.services().bind_context(static_cast<uint16_t>(id), context, params.getDev());
+    if (result != CUDA_SUCCESS) {
+      worker.driver().cuCtxDestroy_v2(context);
+    } else {
+      worker.services().staging().context_available(true);
+    }
+    return answer(worker, request, result);
+  });
+}
+
+Status manual_fgContextDestroy(Worker& worker, const Request& request) {
+  return decoded("fgContextDestroy", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const uint32_t wide_id = reader.getRoot<schema::FgContextDestroyParams>().getContext();
+    if (wide_id < kFirstCreatedContext || wide_id > UINT16_MAX) {
+      return malformed("fgContextDestroy", "context id out of range");
+    }
+    const auto id = static_cast<uint16_t>(wide_id);
+    const LaterReply later(worker, request);
+    worker.services().completion().when_idle(id, [later, id](CUresult) {
+      Worker& worker = later.worker();
+      (void)worker.services().flush_output();
+      const CUcontext context = worker.services().find_context(id);
+      if (context == nullptr) {
+        later.send(CUDA_ERROR_INVALID_CONTEXT);
+        return;
+      }
+      let_go(worker, id);
+      later.send(worker.driver().cuCtxDestroy_v2(context));
+    });
+    return Status();
+  });
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,376 @@
+// Images, modules, libraries: loads name an image by its hash; everything about a function comes back in one answer.
+#include "generated/schema/internal.capnp.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "common/base/log.h"
+#include "generated/schema/library.capnp.h"
+#include "generated/schema/module.capnp.h"
+#include "server/host_gate.h"
+#include "server/manual/manual.h"
+#include "server/offspring.h"
+
+namespace fargpu::server {
+namespace {
+
+constexpr size_t kHashBytes = 32;
+constexpr unsigned kMaxOptions = 64;
+constexpr unsigned kMaxLogBytes = 64 << 10;
+constexpr unsigned kMaxParameters = 4096;
+constexpr size_t kMaxNamesBytes = 1 << 20;
+constexpr int kAttributeCount = 17;  // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK .. the last one of CUDA 13.0
+
+// JIT options whose value is a plain number. The others carry pointers and are left out: logs are handled here, the rest does not change results.
+bool is_scalar(int option) {
+  switch (option) {
+    case CU_JIT_MAX_REGISTERS:
+    case CU_JIT_THREADS_PER_BLOCK:
+    case CU_JIT_OPTIMIZATION_LEVEL:
+    case CU_JIT_TARGET_FROM_CUCONTEXT:
+    case CU_JIT_TARGET:
+    case CU_JIT_FALLBACK_STRATEGY:
+    case CU_JIT_GENERATE_DEBUG_INFO:
+    case CU_JIT_LOG_VERBOSE:
+    case CU_JIT_GENERATE_LINE_INFO:
+    case CU_JIT_CACHE_MODE:
+    case CU_JIT_POSITION_INDEPENDENT_CODE:
+    case CU_JIT_MIN_CTA_PER_SM:
+    case CU_JIT_MAX_THREADS_PER_BLOCK:
+    case CU_JIT_OVERRIDE_DIRECTIVE_VALUES:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Options as the driver takes them: ids and values-as-pointers.
+class JitOptions {
+ public:
+  // False when the two lists do not belong together or are too long.
+  bool read(unsigned count, capnp::Data::Reader options, capnp::Data::Reader values) {
+    if (count > kMaxOptions || options.size() != count * sizeof(int) ||
+        values.size() != count * sizeof(unsigned long long)) {
+      return false;
+    }
+    for (unsigned i = 0; i < count; ++i) {
+      int option = 0;
+      unsigned long long value = 0;
+      std::memcpy(&option, options.begin() + i * sizeof(option), sizeof(option));
+      std::memcpy(&value, values.begin() + i * sizeof(value), sizeof(value));
+      if (is_scalar(option)) add(static_cast<CUjit_option>(option), value);
+    }
+    return true;
+  }
+  void add_log(CUjit_option buffer, CUjit_option size, std::vector<char>& log) {
+    if (log.empty()) return;
+    add(buffer, reinterpret_cast<unsigned long long>(log.data()));
+    add(size, log.size());
+  }
+  unsigned count() const { return static_cast<unsigned>(ids_.size()); }
+  CUjit_option* ids() { return ids_.data(); }
+  void** values() { return values_.data(); }
+
+ private:
+  void add(CUjit_option option, unsigned long long value) {
+    ids_.push_back(option);
+    values_.push_back(reinterpret_cast<void*>(value));
+  }
+  std::vector<CUjit_option> ids_;
+  std::vector<void*> values_;
+};
+
+// A private, terminated copy: PTX is text, and the driver reads it up to its NUL.
+class Image {
+ public:
+  static Result<Image> find(Worker& worker, capnp::Data::Reader hash) {
+    FARGPU_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, worker.services().find_image(as_bytes(hash)));
+    return Image(bytes);
+  }
+  const void* data() const { return bytes_.data(); }
+
+ private:
+  explicit Image(std::span<const std::byte> bytes) : bytes_(bytes.size() + 8) {
+    std::memcpy(bytes_.data(), bytes.data(), bytes.size());
+  }
+  std::vector<char> bytes_;
+};
+
+std::string text_of(const std::vector<char>& log) {
+  return std::string(log.data(), strnlen(log.data(), log.size()));
+}
+
+// What the client caches about one kernel.
+struct KernelFacts {
+  std::vector<unsigned> offsets, sizes;
+  std::array<int, kAttributeCount> attributes{};
+
+  template <typename ParamInfo, typename Attribute>
+  void learn(ParamInfo param_info, Attribute attribute) {
+    for (unsigned i = 0; i < kMaxParameters; ++i) {
+      size_t offset = 0;
+      size_t size = 0;
+      if (param_info(i, &offset, &size) != CUDA_SUCCESS) break;
+      offsets.push_back(static_cast<unsigned>(offset));
+      sizes.push_back(static_cast<unsigned>(size));
+    }
+    for (int i = 0; i < kAttributeCount; ++i) {
+      if (attribute(&attributes[i], static_cast<CUfunction_attribute>(i)) != CUDA_SUCCESS) attributes[i] = -1;
+    }
+  }
+
+  template <typename Results>
+  Status send(Worker& worker, const Request& request) const {
+    const size_t bytes = offsets.size() * sizeof(unsigned);
+    rpc::Responder::Frame frame(
+        worker.responder(), request.header,
+        schema::fixed_bytes<Results>() + 2 * schema::padded(bytes) + schema::padded(sizeof(attributes)));
+    auto results = frame.init<Results>();
+    results.setParameterCount(static_cast<unsigned>(offsets.size()));
+    results.setParameterOffsets(as_data(offsets.data(), bytes));
+    results.setParameterSizes(as_data(sizes.data(), bytes));
+    results.setAttributes(as_data(attributes.data(), sizeof(attributes)));
+    return frame.send(CUDA_SUCCESS);
+  }
+};
+
+// The image goes, and with it every id that came from it.
+template <typename Unload>
+void unload(const LaterReply& later, rpc::HandleKind kind, uint64_t id, Unload unload_image) {
+  Worker& worker = later.worker();
+  void* handle = nullptr;
+  CUresult result = worker.find(kind, id, &handle);
+  if (result == CUDA_SUCCESS) result = unload_image(handle);
+  if (result == CUDA_SUCCESS) {
+    for (const uint64_t child : worker.services().offspring().take(id)) worker.remove(child);
+    worker.remove(id);
+  }
+  later.send(result);
+}
+
+// Names one after the other, each with its NUL, as long as they fit.
+template <typename Handle, typename Name>
+std::string join_names(const std::vector<Handle>& handles, Name name, unsigned* count) {
+  std::string names;
+  for (const Handle handle : handles) {
+    const char* text = nullptr;
+    if (name(&text, handle) != CUDA_SUCCESS || text == nullptr) continue;
+    const size_t bytes = std::strlen(text) + 1;
+    if (names.size() + bytes > kMaxNamesBytes) break;
+    names.append(text, bytes);
+    ++*count;
+  }
+  return names;
+}
+
+}  // namespace
+
+Status manual_fgImagePut(Worker& worker, const Request& request) {
+  return decoded("fgImagePut", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgImagePutParams>();
+    if (params.getHash().size() != kHashBytes || params.getPieceBytes() != request.bulk.size()) {
+      return malformed("fgImagePut", "hash or piece has the wrong size");
+    }
+    const Status status = worker.services().put_image(as_bytes(params.getHash()), params.getTotalBytes(),
+                                                      params.getOffset(), request.bulk);
+    if (status.ok()) return answer(worker, request, CUDA_SUCCESS);
+    log::warn("image refused: {}", status.message());
+    return answer(worker, request,
+                  status.code() == StatusCode::kNoCapacity ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE);
+  });
+}
+
+Status manual_fgModuleLoad(Worker& worker, const Request& request) {
+  return decoded("fgModuleLoad", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgModuleLoadParams>();
+    JitOptions options;
+    if (!options.read(params.getNumOptions(), params.getOptions(), params.getValues())) {
+      return malformed("fgModuleLoad", "the JIT options have the wrong size");
+    }
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    const Result<Image> image = Image::find(worker, params.getHash());
+    if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
+    std::vector<char> info(std::min(params.getInfoLogBytes(), kMaxLogBytes));
+    std::vector<char> errors(std::min(params.getErrorLogBytes(), kMaxLogBytes));
+    options.add_log(CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, info);
+    options.add_log(CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, errors);
+    CUmodule module = nullptr;
+    const CUresult result =
+        worker.driver().cuModuleLoadDataEx(&module, image->data(), options.count(), options.ids(), options.values());
+    if (result != CUDA_SUCCESS) {
+      if (!errors.empty()) log::warn("module does not load: {}", text_of(errors));
+      return answer(worker, request, result);
+    }
+    FARGPU_RETURN_IF_ERROR(
+        bind_handle(worker, request, "fgModuleLoad", rpc::HandleKind::kModule, params.getModule(), module));
+    const std::string info_text = text_of(info);
+    const std::string error_text = text_of(errors);
+    rpc::Responder::Frame frame(worker.responder(), request.header,
+                                schema::fixed_bytes<schema::FgModuleLoadResults>() +
+                                    schema::padded(info_text.size() + 1) + schema::padded(error_text.size() + 1));
+    auto results = frame.init<schema::FgModuleLoadResults>();
+    results.setInfoLog(info_text.c_str());
+    results.setErrorLog(error_text.c_str());
+    return frame.send(CUDA_SUCCESS);
+  });
+}
+
+Status manual_fgLibraryLoad(Worker& worker, const Request& request) {
+  return decoded("fgLibraryLoad", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgLibraryLoadParams>();
+    JitOptions options;
+    if (!options.read(params.getNumJitOptions(), params.getJitOptions(), params.getJitValues())) {
+      return malformed("fgLibraryLoad", "the JIT options have the wrong size");
+    }
+    // Library options are a table of host functions, which live in the client, and a promise about its memory: nothing for the driver here.
+    FARGPU_NEEDS_DRIVER(cuLibraryLoadData);
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    const Result<Image> image = Image::find(worker, params.getHash());
+    if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
+    CUlibrary library = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuLibraryLoadData(
+        &library, image->data(), options.ids(), options.values(), options.count(), nullptr, nullptr, 0));
+    if (worker.add(rpc::HandleKind::kLibrary, params.getLibrary(), library, 0) != CUDA_SUCCESS) {
+      return malformed("fgLibraryLoad", "the id of the library is in use or of the wrong kind");
+    }
+    return answer(worker, request, CUDA_SUCCESS);
+  });
+}
+
+Status manual_fgModuleFunction(Worker& worker, const Request& request) {
+  return decoded("fgModuleFunction", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgModuleFunctionParams>();
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    CUmodule module = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kModule, params.getModule(), &module));
+    const DriverTable& driver = worker.driver();
+    CUfunction function = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuModuleGetFunction(&function, module, params.getName().cStr()));
+    FARGPU_RETURN_IF_ERROR(bind_handle(worker, request, "fgModuleFunction", rpc::HandleKind::kFunction,
+                                       params.getFunction(), function));
+    worker.services().offspring().add(params.getModule(), params.getFunction());
+    KernelFacts facts;
+    facts.learn(
+        [&](unsigned i, size_t* offset, size_t* size) {
+          return driver.cuFuncGetParamInfo ? driver.cuFuncGetParamInfo(function, i, offset, size)
+                                           : CUDA_ERROR_NOT_SUPPORTED;
+        },
+        [&](int* value, CUfunction_attribute attribute) {
+          return driver.cuFuncGetAttribute(value, attribute, function);
+        });
+    return facts.send<schema::FgModuleFunctionResults>(worker, request);
+  });
+}
+
+Status manual_fgLibraryKernel(Worker& worker, const Request& request) {
+  return decoded("fgLibraryKernel", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgLibraryKernelParams>();
+    FARGPU_NEEDS_DRIVER(cuLibraryGetKernel);
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    CUlibrary library = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kLibrary, params.getLibrary(), &library));
+    const DriverTable& driver = worker.driver();
+    CUkernel kernel = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuLibraryGetKernel(&kernel, library, params.getName().cStr()));
+    if (worker.add(rpc::HandleKind::kKernel, params.getKernel(), kernel, 0) != CUDA_SUCCESS) {
+      return malformed("fgLibraryKernel", "the id of the kernel is in use or of the wrong kind");
+    }
+    worker.services().offspring().add(params.getLibrary(), params.getKernel());
+    CUdevice device = 0;
+    const bool has_device = driver.cuCtxGetDevice(&device) == CUDA_SUCCESS;
+    KernelFacts facts;
+    facts.learn(
+        [&](unsigned i, size_t* offset, size_t* size) {
+          return driver.cuKernelGetParamInfo ? driver.cuKernelGetParamInfo(kernel, i, offset, size)
+                                             : CUDA_ERROR_NOT_SUPPORTED;
+        },
+        [&](int* value, CUfunction_attribute attribute) {
+          return driver.cuKernelGetAttribute(value, attribute, kernel, has_device ? device : 0);
+        });
+    return facts.send<schema::FgLibraryKernelResults>(worker, request);
+  });
+}
+
+Status manual_fgImageNames(Worker& worker, const Request& request) {
+  return decoded("fgImageNames", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgImageNamesParams>();
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    const DriverTable& driver = worker.driver();
+    unsigned total = 0;
+    unsigned named = 0;
+    std::string names;
+    if (params.getOfLibrary() != 0) {
+      FARGPU_NEEDS_DRIVER(cuLibraryEnumerateKernels);
+      FARGPU_NEEDS_DRIVER(cuKernelGetName);
+      CUlibrary library = nullptr;
+      FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kLibrary, params.getImage(), &library));
+      FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuLibraryGetKernelCount(&total, library));
+      std::vector<CUkernel> kernels(std::min(total, params.getMaxCount()));
+      if (!kernels.empty()) {
+        FARGPU_ANSWER_UNLESS_SUCCESS(
+            driver.cuLibraryEnumerateKernels(kernels.data(), static_cast<unsigned>(kernels.size()), library));
+      }
+      names = join_names(kernels, driver.cuKernelGetName, &named);
+    } else {
+      FARGPU_NEEDS_DRIVER(cuModuleEnumerateFunctions);
+      FARGPU_NEEDS_DRIVER(cuFuncGetName);
+      CUmodule module = nullptr;
+      FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kModule, params.getImage(), &module));
+      FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuModuleGetFunctionCount(&total, module));
+      std::vector<CUfunction> functions(std::min(total, params.getMaxCount()));
+      if (!functions.empty()) {
+        FARGPU_ANSWER_UNLESS_SUCCESS(
+            driver.cuModuleEnumerateFunctions(functions.data(), static_cast<unsigned>(functions.size()), module));
+      }
+      names = join_names(functions, driver.cuFuncGetName, &named);
+    }
+    rpc::Responder::Frame frame(worker.responder(), request.header,
+                                schema::fixed_bytes<schema::FgImageNamesResults>());
+    auto results = frame.init<schema::FgImageNamesResults>();
+    results.setCount(named);
+    results.setNamesBytes(names.size());
+    const std::span<const std::byte> bulk[] = {std::as_bytes(std::span(names))};
+    return frame.send(CUDA_SUCCESS, bulk);
+  });
+}
+
+Status manual_cuModuleUnload(Worker& worker, const Request& request) {
+  return decoded("cuModuleUnload", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const uint64_t id = reader.getRoot<schema::CuModuleUnloadParams>().getHmod();
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    const LaterReply later(worker, request);
+    run_when_safe(worker, request.header.context, worker.services().host_gate().outstanding(), [later, id] {
+      unload(later, rpc::HandleKind::kModule, id, [&](void* module) {
+        return later.worker().driver().cuModuleUnload(static_cast<CUmodule>(module));
+      });
+    });
+    return Status();
+  });
+}
+
+Status manual_cuLibraryUnload(Worker& worker, const Request& request) {
+  return decoded("cuLibraryUnload", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const uint64_t id = reader.getRoot<schema::CuLibraryUnloadParams>().getLibrary();
+    FARGPU_NEEDS_DRIVER(cuLibraryUnload);
+    const LaterReply later(worker, request);
+    run_when_safe(worker, request.header.context, worker.services().host_gate().outstanding(), [later, id] {
+      unload(later, rpc::HandleKind::kLibrary, id, [&](void* library) {
+        return later.worker().driver().cuLibraryUnload(static_cast<CUlibrary>(library));
+      });
+    });
+    return Status();
+  });
+}
+
+}  // namespace fargpu::server

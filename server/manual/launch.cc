@@ -1,0 +1,144 @@
+// Launches: the packed parameter buffer goes to the driver as it is; attributes are checked one by one.
+#include "generated/schema/internal.capnp.h"
+
+#include <cstring>
+
+#include "schema/support/small_buffer.h"
+#include "server/manual/manual.h"
+
+namespace fargpu::server {
+namespace {
+
+constexpr unsigned kMaxAttributes = 32;
+// What the hardware takes at most (CUDA 12.1 and later).
+constexpr size_t kMaxParameterBytes = 32764;
+
+// Replaces the event id inside an attribute by the driver's event; refuses what could hold a pointer of the client.
+CUresult admit_attribute(Worker& worker, CUlaunchAttribute& attribute) {
+  switch (attribute.id) {
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+      return find_handle(worker, rpc::HandleKind::kEvent,
+                         reinterpret_cast<uint64_t>(attribute.value.programmaticEvent.event),
+                         &attribute.value.programmaticEvent.event);
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+      return find_handle(worker, rpc::HandleKind::kEvent,
+                         reinterpret_cast<uint64_t>(attribute.value.launchCompletionEvent.event),
+                         &attribute.value.launchCompletionEvent.event);
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_SUCCESS;
+  }
+}
+
+// The attributes of a request with one place to spare, for the cooperative one.
+class Attributes {
+ public:
+  Attributes(unsigned count, capnp::Data::Reader data) : buffer_(count + 1), count_(count) {
+    if (count > 0) std::memcpy(buffer_.data(), data.begin(), count * sizeof(CUlaunchAttribute));
+  }
+  static bool has_right_size(unsigned count, capnp::Data::Reader data) {
+    return count <= kMaxAttributes && data.size() == count * sizeof(CUlaunchAttribute);
+  }
+  CUresult admit(Worker& worker) {
+    for (unsigned i = 0; i < count_; ++i) {
+      const CUresult result = admit_attribute(worker, buffer_.data()[i]);
+      if (result != CUDA_SUCCESS) return result;
+    }
+    return CUDA_SUCCESS;
+  }
+  void add_cooperative() {
+    CUlaunchAttribute& attribute = buffer_.data()[count_++];
+    attribute = {};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    attribute.value.cooperative = 1;
+  }
+  unsigned count() const { return count_; }
+  CUlaunchAttribute* data() { return buffer_.data(); }
+
+ private:
+  schema::SmallBuffer<CUlaunchAttribute> buffer_;
+  unsigned count_;
+};
+
+template <typename Params>
+CUlaunchConfig config_of(const Params& params, CUstream stream, Attributes& attributes) {
+  CUlaunchConfig config{};
+  config.gridDimX = params.getGridX();
+  config.gridDimY = params.getGridY();
+  config.gridDimZ = params.getGridZ();
+  config.blockDimX = params.getBlockX();
+  config.blockDimY = params.getBlockY();
+  config.blockDimZ = params.getBlockZ();
+  config.sharedMemBytes = params.getSharedBytes();
+  config.hStream = stream;
+  config.attrs = attributes.count() > 0 ? attributes.data() : nullptr;
+  config.numAttrs = attributes.count();
+  return config;
+}
+
+}  // namespace
+
+Status manual_fgLaunch(Worker& worker, const Request& request) {
+  return decoded("fgLaunch", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgLaunchParams>();
+    const auto parameters = params.getParameters();
+    if (!Attributes::has_right_size(params.getAttributeCount(), params.getAttributes()) ||
+        parameters.size() != params.getParameterBytes() || parameters.size() > kMaxParameterBytes) {
+      return malformed("fgLaunch", "attributes or parameters have the wrong size");
+    }
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    CUfunction function = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kFunction, params.getFunction(), &function));
+    CUstream stream = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
+
+    size_t parameter_bytes = parameters.size();
+    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<kj::byte*>(parameters.begin()),
+                     CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes, CU_LAUNCH_PARAM_END};
+    void** const extra_or_none = parameter_bytes > 0 ? extra : nullptr;
+    const DriverTable& driver = worker.driver();
+    if (params.getKind() == 0) {
+      return answer(worker, request,
+                    driver.cuLaunchKernel(function, params.getGridX(), params.getGridY(), params.getGridZ(),
+                                          params.getBlockX(), params.getBlockY(), params.getBlockZ(),
+                                          params.getSharedBytes(), stream, nullptr, extra_or_none));
+    }
+    FARGPU_NEEDS_DRIVER(cuLaunchKernelEx);
+    Attributes attributes(params.getAttributeCount(), params.getAttributes());
+    FARGPU_ANSWER_UNLESS_SUCCESS(attributes.admit(worker));
+    // cuLaunchCooperativeKernel takes no parameter buffer; the same launch with an attribute does.
+    if (params.getKind() == 1) attributes.add_cooperative();
+    const CUlaunchConfig config = config_of(params, stream, attributes);
+    return answer(worker, request, driver.cuLaunchKernelEx(&config, function, nullptr, extra_or_none));
+  });
+}
+
+Status manual_fgOccupancyClusters(Worker& worker, const Request& request) {
+  return decoded("fgOccupancyClusters", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgOccupancyClustersParams>();
+    if (!Attributes::has_right_size(params.getAttributeCount(), params.getAttributes())) {
+      return malformed("fgOccupancyClusters", "the attributes have the wrong size");
+    }
+    FARGPU_NEEDS_DRIVER(cuOccupancyMaxActiveClusters);
+    FARGPU_NEEDS_DRIVER(cuOccupancyMaxPotentialClusterSize);
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    CUfunction function = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kFunction, params.getFunction(), &function));
+    Attributes attributes(params.getAttributeCount(), params.getAttributes());
+    FARGPU_ANSWER_UNLESS_SUCCESS(attributes.admit(worker));
+    const CUlaunchConfig config = config_of(params, nullptr, attributes);
+    int value = 0;
+    FARGPU_ANSWER_UNLESS_SUCCESS(params.getActive() != 0
+                                     ? worker.driver().cuOccupancyMaxActiveClusters(&value, function, &config)
+                                     : worker.driver().cuOccupancyMaxPotentialClusterSize(&value, function, &config));
+    rpc::Responder::Frame frame(worker.responder(), request.header,
+                                schema::fixed_bytes<schema::FgOccupancyClustersResults>());
+    frame.init<schema::FgOccupancyClustersResults>().setValue(value);
+    return frame.send(CUDA_SUCCESS);
+  });
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,61 @@
+// Shared by the hand-written halves. Each handler replies by itself, at once or later; a malformed body becomes kProtocol in decoded().
+#pragma once
+
+#include <utility>
+
+#include "common/wire/slot_message.h"
+#include "generated/server/driver_table.h"
+#include "generated/server/manual.h"
+#include "schema/support/server_support.h"
+#include "server/completion.h"
+#include "server/request.h"
+#include "server/worker_services.h"
+
+namespace fargpu::server {
+
+// Returns from the handler with `result` as the reply unless `expression` is CUDA_SUCCESS.
+#define FARGPU_ANSWER_UNLESS_SUCCESS(expression)                                        \
+  do {                                                                                  \
+    if (const CUresult fargpu_result_ = (expression); fargpu_result_ != CUDA_SUCCESS) { \
+      return answer(worker, request, fargpu_result_);                                   \
+    }                                                                                   \
+  } while (0)
+
+// Replies with CUDA_ERROR_NOT_SUPPORTED when this server's driver lacks the function.
+#define FARGPU_NEEDS_DRIVER(function) \
+  if (worker.driver().function == nullptr) return answer(worker, request, CUDA_ERROR_NOT_SUPPORTED)
+
+// A reply that is sent later: what the header said, without the request. A transport that fails is noticed by the executor.
+class LaterReply {
+ public:
+  LaterReply(Worker& worker, const Request& request) : worker_(&worker), header_(request.header) {}
+  void send(CUresult result) const { (void)worker_->responder().reply(header_, result); }
+  // After a synchronisation: what device code printed goes first.
+  void send_synchronised(CUresult result) const {
+    (void)worker_->services().flush_output();
+    send(result);
+  }
+  const wire::FrameHeader& header() const { return header_; }
+  Worker& worker() const { return *worker_; }
+
+ private:
+  Worker* worker_;
+  wire::FrameHeader header_;
+};
+
+// Runs `action` when the driver can run it without waiting for a host function, whose answer the executor itself has to bring:
+// at once when none is outstanding, otherwise after the context has become idle.
+template <typename Action>
+void run_when_safe(Worker& worker, uint16_t context, bool outstanding, Action action) {
+  if (!outstanding) {
+    action();
+    return;
+  }
+  worker.services().completion().when_idle(context, [action = std::move(action)](CUresult) { action(); });
+}
+
+inline std::span<const std::byte> as_bytes(capnp::Data::Reader data) {
+  return {reinterpret_cast<const std::byte*>(data.begin()), data.size()};
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,150 @@
+// Device memory: what the ledger has to know, and copies inside the device.
+#include "generated/schema/memory.capnp.h"
+
+#include <algorithm>
+
+#include "server/host_gate.h"
+#include "server/manual/manual.h"
+
+namespace fargpu::server {
+namespace {
+
+// The largest pitch alignment of current GPUs: what a pitched allocation is charged before the driver has chosen.
+constexpr uint64_t kPitchAlignment = 512;
+
+bool is_device_memory(CUmemorytype type) { return type == CU_MEMORYTYPE_DEVICE; }
+
+// The copy names device memory on both sides and nothing else: the fields that could be pointers into this process are cleared.
+template <typename Copy>
+bool only_device_memory(Copy& copy) {
+  if (!is_device_memory(copy.srcMemoryType) || !is_device_memory(copy.dstMemoryType)) return false;
+  copy.srcHost = nullptr;
+  copy.dstHost = nullptr;
+  copy.srcArray = nullptr;
+  copy.dstArray = nullptr;
+  return true;
+}
+
+}  // namespace
+
+Status manual_cuMemGetInfo_v2(Worker& worker, const Request& request) {
+  FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemGetInfo_v2(&free_bytes, &total_bytes));
+  if (const uint64_t limit = worker.services().memory_limit(); limit != 0) {
+    const uint64_t used = worker.services().memory_used();
+    total_bytes = std::min<uint64_t>(total_bytes, limit);
+    free_bytes = std::min<uint64_t>(free_bytes, limit > used ? limit - used : 0);
+  }
+  rpc::Responder::Frame frame(worker.responder(), request.header,
+                              schema::fixed_bytes<schema::CuMemGetInfoV2Results>());
+  auto results = frame.init<schema::CuMemGetInfoV2Results>();
+  results.setFree(free_bytes);
+  results.setTotal(total_bytes);
+  return frame.send(CUDA_SUCCESS);
+}
+
+Status manual_cuMemAllocPitch_v2(Worker& worker, const Request& request) {
+  return decoded("cuMemAllocPitch_v2", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::CuMemAllocPitchV2Params>();
+    FARGPU_NEEDS_DRIVER(cuMemAllocPitch_v2);
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    const uint64_t width = params.getWidthInBytes();
+    const uint64_t height = params.getHeight();
+    uint64_t estimate = 0;
+    if (__builtin_add_overflow(width, kPitchAlignment - 1, &estimate) ||
+        __builtin_mul_overflow(estimate / kPitchAlignment * kPitchAlignment, height, &estimate)) {
+      return answer(worker, request, CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.charge(estimate));
+    CUdeviceptr pointer = 0;
+    size_t pitch = 0;
+    const CUresult result =
+        worker.driver().cuMemAllocPitch_v2(&pointer, &pitch, width, height, params.getElementSizeBytes());
+    if (result != CUDA_SUCCESS) {
+      worker.refund(estimate);
+      return answer(worker, request, result);
+    }
+    worker.remember_allocation(pointer, estimate);
+    rpc::Responder::Frame frame(worker.responder(), request.header,
+                                schema::fixed_bytes<schema::CuMemAllocPitchV2Results>());
+    auto results = frame.init<schema::CuMemAllocPitchV2Results>();
+    results.setDptr(pointer);
+    results.setPPitch(pitch);
+    return frame.send(CUDA_SUCCESS);
+  });
+}
+
+Status manual_cuMemFree_v2(Worker& worker, const Request& request) {
+  return decoded("cuMemFree_v2", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const CUdeviceptr pointer = reader.getRoot<schema::CuMemFreeV2Params>().getDptr();
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    const LaterReply later(worker, request);
+    run_when_safe(worker, request.header.context, worker.services().host_gate().outstanding(), [later, pointer] {
+      Worker& worker = later.worker();
+      CUresult result = worker.enter_context(later.header().context);
+      if (result == CUDA_SUCCESS) result = worker.driver().cuMemFree_v2(pointer);
+      if (result == CUDA_SUCCESS) worker.forget_allocation(pointer);
+      later.send(result);
+    });
+    return Status();
+  });
+}
+
+Status manual_cuMemcpy2DAsync_v2(Worker& worker, const Request& request) {
+  return decoded("cuMemcpy2DAsync_v2", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::CuMemcpy2DAsyncV2Params>();
+    CUDA_MEMCPY2D copy{};
+    if (!read_struct(params.getPCopy(), &copy)) return malformed("cuMemcpy2DAsync_v2", "pCopy has the wrong size");
+    FARGPU_NEEDS_DRIVER(cuMemcpy2DAsync_v2);
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    CUstream stream = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
+    if (!only_device_memory(copy)) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
+    return answer(worker, request, worker.driver().cuMemcpy2DAsync_v2(&copy, stream));
+  });
+}
+
+Status manual_cuMemcpy3DAsync_v2(Worker& worker, const Request& request) {
+  return decoded("cuMemcpy3DAsync_v2", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::CuMemcpy3DAsyncV2Params>();
+    CUDA_MEMCPY3D copy{};
+    if (!read_struct(params.getPCopy(), &copy)) return malformed("cuMemcpy3DAsync_v2", "pCopy has the wrong size");
+    FARGPU_NEEDS_DRIVER(cuMemcpy3DAsync_v2);
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    CUstream stream = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
+    if (!only_device_memory(copy)) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
+    copy.reserved0 = nullptr;
+    copy.reserved1 = nullptr;
+    return answer(worker, request, worker.driver().cuMemcpy3DAsync_v2(&copy, stream));
+  });
+}
+
+// The context fields hold 16-bit context ids instead of pointers.
+Status manual_cuMemcpy3DPeerAsync(Worker& worker, const Request& request) {
+  return decoded("cuMemcpy3DPeerAsync", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::CuMemcpy3DPeerAsyncParams>();
+    CUDA_MEMCPY3D_PEER copy{};
+    if (!read_struct(params.getPCopy(), &copy)) return malformed("cuMemcpy3DPeerAsync", "pCopy has the wrong size");
+    FARGPU_NEEDS_DRIVER(cuMemcpy3DPeerAsync);
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    CUstream stream = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
+    if (!only_device_memory(copy)) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
+    for (CUcontext* context : {&copy.srcContext, &copy.dstContext}) {
+      const auto id = reinterpret_cast<uint64_t>(*context);
+      *context = id <= UINT16_MAX ? worker.services().find_context(static_cast<uint16_t>(id)) : nullptr;
+      if (*context == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_CONTEXT);
+    }
+    return answer(worker, request, worker.driver().cuMemcpy3DPeerAsync(&copy, stream));
+  });
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,34 @@
+// Streams: waiting is an event that is polled between frames.
+#include "generated/schema/stream.capnp.h"
+#include "server/manual/manual.h"
+
+namespace fargpu::server {
+
+Status manual_cuStreamQuery(Worker& worker, const Request& request) {
+  return decoded("cuStreamQuery", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::CuStreamQueryParams>();
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    CUstream stream = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
+    const CUresult result = worker.driver().cuStreamQuery(stream);
+    if (result != CUDA_ERROR_NOT_READY) FARGPU_RETURN_IF_ERROR(worker.services().flush_output());
+    return answer(worker, request, result);
+  });
+}
+
+Status manual_cuStreamSynchronize(Worker& worker, const Request& request) {
+  return decoded("cuStreamSynchronize", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::CuStreamSynchronizeParams>();
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    CUstream stream = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
+    const LaterReply later(worker, request);
+    worker.services().completion().when_reached(request.header.context, stream,
+                                                [later](CUresult result) { later.send_synchronised(result); });
+    return Status();
+  });
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,104 @@
+// Physical memory behind virtual mappings: charged until its last handle and its last mapping are gone.
+#include "generated/schema/virtual_memory.capnp.h"
+
+#include "server/host_gate.h"
+#include "server/manual/manual.h"
+#include "server/physical_memory.h"
+
+namespace fargpu::server {
+
+Status manual_cuMemCreate(Worker& worker, const Request& request) {
+  return decoded("cuMemCreate", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::CuMemCreateParams>();
+    CUmemAllocationProp properties{};
+    if (!read_struct(params.getProp(), &properties)) return malformed("cuMemCreate", "prop has the wrong size");
+    properties.win32HandleMetaData = nullptr;
+    FARGPU_NEEDS_DRIVER(cuMemCreate);
+    if (properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+      return answer(worker, request, CUDA_ERROR_NOT_SUPPORTED);
+    }
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.charge(params.getSize()));
+    CUmemGenericAllocationHandle handle = 0;
+    const CUresult result = worker.driver().cuMemCreate(&handle, params.getSize(), &properties, params.getFlags());
+    if (result != CUDA_SUCCESS) {
+      worker.refund(params.getSize());
+      return answer(worker, request, result);
+    }
+    if (worker.add(rpc::HandleKind::kMemGeneric, params.getHandle(), handle_pointer(handle), 0) != CUDA_SUCCESS) {
+      return malformed("cuMemCreate", "the id of the memory is in use or of the wrong kind");
+    }
+    worker.services().physical_memory().created(handle, params.getSize());
+    return answer(worker, request, CUDA_SUCCESS);
+  });
+}
+
+Status manual_cuMemRelease(Worker& worker, const Request& request) {
+  return decoded("cuMemRelease", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const uint64_t id = reader.getRoot<schema::CuMemReleaseParams>().getHandle();
+    FARGPU_NEEDS_DRIVER(cuMemRelease);
+    CUmemGenericAllocationHandle handle = 0;
+    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kMemGeneric, id, &handle));
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemRelease(handle));
+    worker.remove(id);
+    worker.refund(worker.services().physical_memory().released(handle));
+    return answer(worker, request, CUDA_SUCCESS);
+  });
+}
+
+Status manual_cuMemMap(Worker& worker, const Request& request) {
+  return decoded("cuMemMap", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::CuMemMapParams>();
+    FARGPU_NEEDS_DRIVER(cuMemMap);
+    CUmemGenericAllocationHandle handle = 0;
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        find_handle(worker, rpc::HandleKind::kMemGeneric, params.getHandle(), &handle));
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemMap(params.getPtr(), params.getSize(), params.getOffset(),
+                                                          handle, params.getFlags()));
+    worker.services().physical_memory().mapped(params.getPtr(), params.getSize(), handle);
+    return answer(worker, request, CUDA_SUCCESS);
+  });
+}
+
+Status manual_cuMemUnmap(Worker& worker, const Request& request) {
+  return decoded("cuMemUnmap", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::CuMemUnmapParams>();
+    FARGPU_NEEDS_DRIVER(cuMemUnmap);
+    const CUdeviceptr pointer = params.getPtr();
+    const size_t bytes = params.getSize();
+    const LaterReply later(worker, request);
+    run_when_safe(worker, request.header.context, worker.services().host_gate().outstanding(),
+                  [later, pointer, bytes] {
+                    Worker& worker = later.worker();
+                    const CUresult result = worker.driver().cuMemUnmap(pointer, bytes);
+                    if (result == CUDA_SUCCESS) {
+                      worker.refund(worker.services().physical_memory().unmapped(pointer, bytes));
+                    }
+                    later.send(result);
+                  });
+    return Status();
+  });
+}
+
+Status manual_cuMemRetainAllocationHandle(Worker& worker, const Request& request) {
+  return decoded("cuMemRetainAllocationHandle", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::CuMemRetainAllocationHandleParams>();
+    FARGPU_NEEDS_DRIVER(cuMemRetainAllocationHandle);
+    CUmemGenericAllocationHandle handle = 0;
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemRetainAllocationHandle(
+        &handle, reinterpret_cast<void*>(params.getAddr())));
+    if (worker.add(rpc::HandleKind::kMemGeneric, params.getHandle(), handle_pointer(handle), 0) != CUDA_SUCCESS) {
+      return malformed("cuMemRetainAllocationHandle", "the id of the memory is in use or of the wrong kind");
+    }
+    worker.services().physical_memory().retained(handle, params.getAddr());
+    return answer(worker, request, CUDA_SUCCESS);
+  });
+}
+
+}  // namespace fargpu::server

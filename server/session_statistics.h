@@ -1,0 +1,43 @@
+// Figures that a worker publishes and the daemon reads for `fargpu ps`: a page of memory that both map, so that neither wakes the other.
+//
+// The worker's executor writes, relaxed; the daemon reads, relaxed: each figure is right by itself, they need not match each other.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "common/base/fd.h"
+#include "common/base/status.h"
+
+namespace fargpu::server {
+
+struct SessionStatistics {
+  std::atomic<uint64_t> calls{0};              // frames executed
+  std::atomic<uint64_t> memory_used_bytes{0};  // over all GPUs of the session
+};
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+class StatisticsPage {
+ public:
+  // A new page; descriptor() is for the worker.
+  static Result<StatisticsPage> create();
+  // The page behind a descriptor that was inherited; closes it.
+  static Result<StatisticsPage> open(Fd descriptor);
+
+  StatisticsPage(StatisticsPage&& other) noexcept;
+  StatisticsPage& operator=(StatisticsPage&& other) noexcept;
+  ~StatisticsPage();
+
+  SessionStatistics& operator*() const { return *page_; }
+  SessionStatistics* operator->() const { return page_; }
+  int descriptor() const { return fd_.get(); }
+  void close_descriptor() { fd_.reset(); }
+
+ private:
+  StatisticsPage(Fd fd, SessionStatistics* page) : fd_(std::move(fd)), page_(page) {}
+  Fd fd_;
+  SessionStatistics* page_ = nullptr;
+};
+
+}  // namespace fargpu::server

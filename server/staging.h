@@ -1,0 +1,90 @@
+// Staging memory of a worker: blocks that bulk data passes through between socket and GPU.
+//
+// Blocks come in powers of two from 4 KiB and are reused. Blocks of kPinnedFrom bytes or more are registered with the driver as soon as a
+// context exists, so that copies really are asynchronous; the memory itself is ours, and stays valid when a context (and with it the
+// registration) goes away. One thread (the executor's). A block gives itself back when it is destroyed; the pool outlives its blocks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "common/base/status.h"
+
+namespace fargpu::server {
+
+struct DriverTable;
+class StagingPool;
+
+// Move-only owner of one block; default-constructed: empty.
+class StagingBlock {
+ public:
+  StagingBlock() = default;
+  StagingBlock(StagingBlock&& other) noexcept { swap(other); }
+  StagingBlock& operator=(StagingBlock&& other) noexcept {
+    StagingBlock moved(std::move(other));
+    swap(moved);
+    return *this;
+  }
+  ~StagingBlock();
+  // The bytes asked for; the block itself may be larger.
+  std::span<std::byte> bytes() const { return {memory_, size_}; }
+  explicit operator bool() const { return memory_ != nullptr; }
+
+ private:
+  friend class StagingPool;
+  void swap(StagingBlock& other) noexcept {
+    std::swap(pool_, other.pool_);
+    std::swap(memory_, other.memory_);
+    std::swap(size_, other.size_);
+    std::swap(class_, other.class_);
+    std::swap(pinned_, other.pinned_);
+  }
+  StagingPool* pool_ = nullptr;
+  std::byte* memory_ = nullptr;
+  size_t size_ = 0;
+  unsigned class_ = 0;
+  bool pinned_ = false;
+};
+
+class StagingPool {
+ public:
+  static constexpr size_t kSmallest = 4096;
+  // From here on a block is worth pinning. Smaller host copies are taken by the driver before its call returns, so they need no pinning.
+  static constexpr size_t kPinnedFrom = 128 << 10;
+  // Free memory that is kept for reuse.
+  static constexpr size_t kKeepBytes = 256u << 20;
+
+  // `driver` may be null (no pinning); it outlives the pool.
+  explicit StagingPool(const DriverTable* driver) : driver_(driver) {}
+  ~StagingPool();
+  StagingPool(const StagingPool&) = delete;
+  StagingPool& operator=(const StagingPool&) = delete;
+
+  // kNoCapacity when the system has no memory. Zero bytes give a valid block of length 0.
+  Result<StagingBlock> acquire(size_t bytes);
+
+  // A context is current from now on (or not any more): blocks are pinned on their next use.
+  void context_available(bool available);
+
+  size_t kept_bytes() const { return kept_bytes_; }
+
+ private:
+  friend class StagingBlock;
+  struct Free {
+    std::byte* memory;
+    bool pinned;
+  };
+  void give_back(std::byte* memory, unsigned size_class, bool pinned);
+  bool pin(std::byte* memory, size_t bytes);
+  void unmap(std::byte* memory, size_t bytes, bool pinned);
+
+  const DriverTable* driver_;
+  bool may_pin_ = false;
+  size_t kept_bytes_ = 0;
+  std::vector<Free> free_[40];  // by class: blocks of kSmallest << class bytes
+};
+
+}  // namespace fargpu::server

@@ -1,0 +1,33 @@
+// What the daemon tells a worker: passed as flags of its command line and as inherited descriptors. No secrets in here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/wire/frame.h"
+
+namespace fargpu::server {
+
+// Descriptors that a worker inherits, by number.
+inline constexpr int kSocketFd = 3;      // the client's connection, just after its hello
+inline constexpr int kReasonFd = 4;      // pipe to the daemon: one line on why the session ended
+inline constexpr int kStatisticsFd = 5;  // memfd with SessionStatistics
+
+struct WorkerOptions {
+  uint64_t session = 0;
+  int parent = 0;                   // pid of the daemon: the worker ends with it
+  std::string driver;               // resolved path
+  uint64_t memory_bytes = 0;        // per GPU; 0: no limit
+  std::string image_folder;
+  uint64_t image_cache_bytes = 0;
+  wire::FrameLimits limits;         // what this server accepts
+  wire::FrameLimits client_limits;  // what the client accepts
+  uint32_t hello_sequence = 0;
+  std::string client;               // for the log
+
+  // "--session=17" ...: what parse_worker_options reads.
+  std::vector<std::string> to_arguments() const;
+};
+
+}  // namespace fargpu::server
