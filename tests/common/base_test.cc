@@ -1,0 +1,185 @@
+// Status, Result, descriptors, logging, checks.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/fd.h"
+#include "common/base/log.h"
+#include "common/base/status.h"
+
+namespace fargpu {
+namespace {
+
+Result<int> half(int value) {
+  if (value % 2 != 0) return Status(StatusCode::kInvalidArgument, "odd");
+  return value / 2;
+}
+
+Result<int> quarter(int value) {
+  FARGPU_ASSIGN_OR_RETURN(const int halved, half(value));
+  return half(halved);
+}
+
+Status check_quarter(int value) {
+  FARGPU_RETURN_IF_ERROR(quarter(value).status());
+  return Status();
+}
+
+TEST(Status, CarriesCodeAndText) {
+  EXPECT_TRUE(Status().ok());
+  const Status lost(StatusCode::kLost, "gone");
+  EXPECT_FALSE(lost.ok());
+  EXPECT_EQ(lost.code(), StatusCode::kLost);
+  EXPECT_EQ(lost.message(), "gone");
+  EXPECT_STREQ(to_string(StatusCode::kNoCapacity), "no capacity");
+}
+
+TEST(Status, SystemErrorsNameTheCause) {
+  const Status status = system_error("cannot open /x", ENOENT);
+  EXPECT_EQ(status.code(), StatusCode::kSystem);
+  EXPECT_EQ(status.message(), "cannot open /x: No such file or directory");
+}
+
+TEST(Result, PropagatesThroughTheMacros) {
+  EXPECT_EQ(quarter(12).value(), 3);
+  EXPECT_EQ(quarter(6).status().message(), "odd");
+  EXPECT_TRUE(check_quarter(8).ok());
+  EXPECT_EQ(check_quarter(7).code(), StatusCode::kInvalidArgument);
+}
+
+bool is_open(int descriptor) { return ::fcntl(descriptor, F_GETFD) >= 0; }
+
+TEST(Fd, ClosesWhatItOwnsOnce) {
+  int number;
+  {
+    Fd first(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    number = first.get();
+    ASSERT_TRUE(is_open(number));
+    Fd second(std::move(first));
+    EXPECT_FALSE(first.valid());  // NOLINT(bugprone-use-after-move): that is the test
+    EXPECT_EQ(second.get(), number);
+    Fd third;
+    third = std::move(second);
+    EXPECT_TRUE(is_open(number));
+  }
+  EXPECT_FALSE(is_open(number));
+  Fd kept(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  number = kept.release();
+  EXPECT_FALSE(kept.valid());
+  EXPECT_TRUE(is_open(number));
+  ::close(number);
+}
+
+TEST(EventFd, PollsReadableUntilDrained) {
+  auto event = EventFd::create();
+  ASSERT_TRUE(event.ok());
+  pollfd entry{event->get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&entry, 1, 0), 0);
+  EXPECT_FALSE(event->drain());
+  event->signal();
+  event->signal();
+  EXPECT_EQ(::poll(&entry, 1, 0), 1);
+  EXPECT_TRUE(event->drain());
+  EXPECT_EQ(::poll(&entry, 1, 0), 0);
+}
+
+class LogTest : public ::testing::Test {
+ protected:
+  LogTest() {
+    ::setenv("FARGPU_LOG_FILE", path_.c_str(), 1);
+    ::unsetenv("FARGPU_LOG");
+  }
+  ~LogTest() override {
+    ::unsetenv("FARGPU_LOG_FILE");
+    ::unsetenv("FARGPU_LOG");
+    log::configure("test", log::Level::kWarn);
+    ::unlink(path_.c_str());
+  }
+  std::string contents() {
+    std::stringstream text;
+    text << std::ifstream(path_).rdbuf();
+    return text.str();
+  }
+  std::string path_ = ::testing::TempDir() + "fargpu_log_test." + std::to_string(::getpid());
+};
+
+TEST_F(LogTest, WritesOneLineWithLevelAndComponent) {
+  log::configure("worker 17", log::Level::kInfo);
+  log::info("{} GPUs", 2);
+  log::debug("not this");
+  log::error("a {} with {{}} in it", "text");
+  const std::string text = contents();
+  EXPECT_NE(text.find("info  worker 17: 2 GPUs\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("error worker 17: a text with {} in it\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("not this"), std::string::npos);
+}
+
+TEST_F(LogTest, EnvironmentSetsTheLevel) {
+  ::setenv("FARGPU_LOG", "debug", 1);
+  log::configure("test", log::Level::kError);
+  EXPECT_TRUE(log::enabled(log::Level::kDebug));
+  EXPECT_FALSE(log::enabled(log::Level::kTrace));
+  ::setenv("FARGPU_LOG", "off", 1);
+  log::configure("test", log::Level::kInfo);
+  EXPECT_FALSE(log::enabled(log::Level::kError));
+  ::setenv("FARGPU_LOG", "loud", 1);
+  log::configure("test", log::Level::kInfo);
+  EXPECT_NE(contents().find("FARGPU_LOG='loud' is not a level"), std::string::npos);
+}
+
+TEST_F(LogTest, LinesOfManyThreadsStayWhole) {
+  log::configure("test", log::Level::kInfo);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([] {
+      for (int i = 0; i < 200; ++i) log::info("{:0100}", 0);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::ifstream file(path_);
+  std::string line;
+  int lines = 0;
+  for (; std::getline(file, line); ++lines) {
+    EXPECT_EQ(line.substr(line.size() - 106), "test: " + std::string(100, '0'));
+  }
+  EXPECT_EQ(lines, 800);
+}
+
+TEST_F(LogTest, ForkedChildCanLog) {
+  log::configure("test", log::Level::kInfo);
+  std::atomic<bool> stop{false};
+  std::thread busy([&] {
+    while (!stop) log::info("parent");
+  });
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);  // a lock inherited locked would hang
+      log::info("child");
+      ::_exit(0);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  stop = true;
+  busy.join();
+}
+
+TEST(CheckDeathTest, AbortsWithThePlace) {
+  FARGPU_CHECK(1 + 1 == 2);
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_DEATH(FARGPU_CHECK(1 + 1 == 3), "1 \\+ 1 == 3 does not hold at .*base_test.cc");
+}
+
+}  // namespace
+}  // namespace fargpu
