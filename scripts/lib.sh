@@ -17,7 +17,7 @@ start_clock() { CLOCK_START=$SECONDS; }
 elapsed() { echo "$((SECONDS - ${CLOCK_START:-0})) s"; }
 
 # A compiler process of this project may take 1.5 GiB: not more jobs than memory allows.
-jobs() {
+job_count() {
   local cores memory_kib by_memory
   cores=$(nproc)
   memory_kib=$(awk '/^MemAvailable:/ {print $2}' /proc/meminfo)
@@ -81,9 +81,9 @@ build() {
   local preset=$1
   shift
   if [ -t 1 ]; then
-    ninja -C "$ROOT/build/$preset" -j "$(jobs)" "$@"
+    ninja -C "$ROOT/build/$preset" -j "$(job_count)" "$@"
   else
-    NINJA_STATUS='[%f/%t %es] ' ninja -C "$ROOT/build/$preset" -j "$(jobs)" "$@" 2>&1 | thin_progress
+    NINJA_STATUS='[%f/%t %es] ' ninja -C "$ROOT/build/$preset" -j "$(job_count)" "$@" 2>&1 | thin_progress
   fi
 }
 

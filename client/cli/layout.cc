@@ -25,7 +25,7 @@ Result<std::string> client_library_folder() {
   std::error_code error;
   if (!fs::exists(folder / "libcuda.so.1", error)) {
     return Status(StatusCode::kNotFound, "the client library is missing: no libcuda.so.1 in " + folder.string() +
-                                             "; build the target fargpu_client or repair the installation");
+                                             "; build the target fargpu-client or repair the installation");
   }
   return folder.string();
 }

@@ -76,13 +76,12 @@ Result<PrivateDaemon> PrivateDaemon::start(unsigned gpus) {
     ::setpgid(0, 0);  // Ctrl-C is for the application; the daemon ends after it
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) ::_exit(1);
-    ::setenv("FARGPU_SIM_GPUS", gpu_count.c_str(), 1);
     ::setenv("FARGPU_LOG", "warn", 0);
     int null = ::open("/dev/null", O_RDWR);
     ::dup2(null, 0);
     ::dup2(2, 1);  // stdout belongs to the application
-    ::execl(program.c_str(), "fargpud", "--driver", "sim", "--listen", "127.0.0.1:0", "--port-file", port_file.c_str(),
-            "--token-file", daemon.token_file_.c_str(), static_cast<char*>(nullptr));
+    ::execl(program.c_str(), "fargpud", "--driver", "sim", "--sim-gpus", gpu_count.c_str(), "--listen", "127.0.0.1:0", "--port-file", port_file.c_str(),
+            "--token-file", daemon.token_file_.c_str(), "--drain", "2s", static_cast<char*>(nullptr));
     ::_exit(127);
   }
   FARGPU_RETURN_IF_ERROR(daemon.wait_until_listening(port_file));

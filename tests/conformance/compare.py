@@ -1,0 +1,36 @@
+"""Runs one conformance program on the simulated driver directly and through fargpu, and compares what it printed and how it ended."""
+
+import difflib
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import fargpu_testing as testing
+
+GPUS = 2
+
+
+def main():
+    build = testing.Build(sys.argv[1])
+    program = [build.folder / "tests" / "conformance" / sys.argv[2], *sys.argv[3:]]
+    direct = testing.run(program, env=testing.clean_environment(LD_LIBRARY_PATH=build.sim_libraries, FARGPU_SIM_GPUS=GPUS))
+    remote = testing.run([build.fargpu, "run", "--sim", "--sim-gpus", GPUS, "--", *program])
+
+    differences = list(difflib.unified_diff(direct.stdout.splitlines(), remote.stdout.splitlines(), "direct", "fargpu", lineterm="", n=2))
+    print("\n".join(differences))
+    wrong = bool(differences)
+    if direct.returncode != 0:
+        print(f"on the driver itself the program ended with {direct.returncode}")
+        wrong = True
+    if direct.returncode != remote.returncode:
+        print(f"exit code {direct.returncode} directly, {remote.returncode} through fargpu")
+        wrong = True
+    if wrong:
+        print("--- output through fargpu ---", remote.stdout, "--- stderr, direct ---", direct.stderr, "--- stderr, fargpu ---", remote.stderr, sep="\n")
+        return 1
+    print(f"{len(direct.stdout.splitlines())} lines agree")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

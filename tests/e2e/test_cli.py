@@ -1,0 +1,117 @@
+"""The command line: help, versions, doctor, devices, wrong usage, and which exit code says what."""
+
+import os
+import pathlib
+import tempfile
+import unittest
+
+import fargpu_testing as testing
+
+USAGE, UNREACHABLE, MISSING, NO_CAPACITY, PROTOCOL, REFUSED, CANNOT_RUN, NOT_FOUND = 2, 69, 72, 75, 76, 77, 126, 127
+
+
+def fargpu(*arguments, **environment):
+    return testing.run([testing.BUILD.fargpu, *arguments], env=testing.clean_environment(**environment))
+
+
+class Cli(unittest.TestCase):
+    def one_line(self, done, code, *words):
+        """Failed with `code` and one clear line on stderr that holds `words`."""
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+
+    def test_help_and_version_everywhere(self):
+        for program in (testing.BUILD.fargpu, testing.BUILD.fargpud):
+            for flag in ("--help", "--version"):
+                done = testing.run([program, flag])
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(program.name, done.stdout)
+        for command in ("run", "devices", "ps", "doctor"):
+            done = fargpu(command, "--help")
+            self.assertEqual(done.returncode, 0)
+            self.assertIn("--server", done.stdout)
+
+    def test_wrong_usage(self):
+        for arguments in [(), ("dance",), ("run",), ("run", "--gpus", "none", "--server", "localhost", "--", "true"),
+                          ("run", "--memory", "much", "--server", "localhost", "--", "true"), ("run", "--", "true"),
+                          ("run", "--sim", "--server", "localhost", "--", "true"), ("run", "--transport", "pigeon", "--", "true"),
+                          ("devices", "--server", "host:port"), ("run", "--sim", "--sim-gpus", "17", "--", "true")]:
+            with self.subTest(arguments):
+                self.one_line(fargpu(*arguments), USAGE, "fargpu:")
+
+    def test_programs_that_cannot_start(self):
+        with testing.Daemon() as daemon:
+            for start in (("--server", daemon.server), ("--sim",)):
+                self.one_line(fargpu("run", *start, "--", "no-such-command"), NOT_FOUND, "no-such-command")
+                self.one_line(fargpu("run", *start, "--", "/etc/hostname"), CANNOT_RUN, "/etc/hostname")
+                self.one_line(fargpu("run", *start, "--", "/"), CANNOT_RUN, "folder")
+
+    def test_no_server_there(self):
+        for command in (("run", "--", "true"), ("devices",), ("ps",)):
+            self.one_line(fargpu(*command, FARGPU_SERVER="127.0.0.1:1"), UNREACHABLE, "127.0.0.1:1")
+        self.one_line(fargpu("devices", "--server", "no-such-host.invalid"), MISSING, "no-such-host.invalid")
+        self.one_line(fargpu("run", "--no-check", "--server", "127.0.0.1:1", "--", "sh", "-c", "echo x >&2; exit 3"), 3, "x")
+
+    def test_token(self):
+        with tempfile.TemporaryDirectory() as folder:
+            token = pathlib.Path(folder) / "token"
+            token.write_text("a-long-secret\n")
+            wrong = pathlib.Path(folder) / "wrong"
+            wrong.write_text("something-else\n")
+            with testing.Daemon("--token-file", token) as daemon:
+                self.one_line(fargpu("devices", "--server", daemon.server), REFUSED, "token")
+                self.one_line(fargpu("run", "--server", daemon.server, "--token-file", wrong, "--", "true"), REFUSED, "token")
+                self.assertEqual(fargpu("devices", "--server", daemon.server, "--token-file", token).returncode, 0)
+                self.assertEqual(fargpu("devices", FARGPU_SERVER=daemon.server, FARGPU_TOKEN="a-long-secret").returncode, 0)
+                self.one_line(fargpu("ps", "--server", daemon.server, "--token-file", "/no/such/file"), 71, "/no/such/file")
+
+    def test_devices(self):
+        with testing.Daemon("--sim-memory", "512M", gpus=2) as daemon:
+            lines = fargpu("devices", "--server", daemon.server).stdout.splitlines()
+            self.assertEqual(len(lines), 3, lines)
+            for index, line in enumerate(lines[1:]):
+                self.assertEqual(line.split()[0], str(index))
+                self.assertTrue(line.split()[1].startswith("GPU-"))
+                self.assertIn("512.0 MiB", line)
+
+    def test_doctor(self):
+        with testing.Daemon() as daemon:
+            done = fargpu("doctor", "--server", daemon.server, "--pings", "5")
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertIn(str(testing.BUILD.client_libraries / "libcuda.so.1"), done.stdout)
+            for word in ("server", "versions", "transport", "tcp", "round trip", "us (median of 5)", "all is well"):
+                self.assertIn(word, done.stdout)
+        done = fargpu("doctor", "--server", "127.0.0.1:1")
+        self.assertEqual(done.returncode, UNREACHABLE)
+        self.assertIn("FAIL  server", done.stdout)
+
+    def test_doctor_sees_a_foreign_library(self):
+        with testing.Daemon() as daemon:
+            foreign = testing.BUILD.sim_libraries / "libcuda.so.1"
+            done = fargpu("doctor", "--server", daemon.server, LD_PRELOAD=foreign)
+            self.assertEqual(done.returncode, MISSING, done.stdout)
+            self.assertIn("not fargpu's", done.stdout)
+
+    def test_environment_of_the_program(self):
+        with testing.Daemon() as daemon:
+            done = fargpu("run", "--server", daemon.server, "--gpus", "1", "--memory", "64M", "--", "env", LD_LIBRARY_PATH="/some/where")
+            environment = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+            self.assertEqual(environment["LD_LIBRARY_PATH"], f"{testing.BUILD.client_libraries}{os.pathsep}/some/where")
+            self.assertEqual(environment["FARGPU_SERVER"], daemon.server)
+            self.assertEqual((environment["FARGPU_GPUS"], environment["FARGPU_MEMORY"]), ("1", "64M"))
+            self.assertNotIn("LD_PRELOAD", environment)
+            self.assertEqual(fargpu("run", "--server", daemon.server, "--", "echo", "-n", "--", "--x").stdout, "-- --x")
+
+    def test_wish_that_cannot_be_fulfilled(self):
+        program = testing.BUILD.folder / "tests" / "conformance" / "conformance_devices"
+        with testing.Daemon("--sim-memory", "512M") as daemon:
+            done = fargpu("run", "--server", daemon.server, "--gpus", "5", "--", program)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("GPU", done.stderr)
+            self.assertEqual(fargpu("devices", "--server", daemon.server).returncode, 0)
+
+
+if __name__ == "__main__":
+    testing.main()

@@ -1,0 +1,87 @@
+"""Unmodified programs through one daemon with two simulated GPUs: each checks its own results; here exit code and output are checked."""
+
+import os
+import unittest
+
+import fargpu_testing as testing
+
+EXAMPLES = ["vector_add", "matmul_tiled", "reduction", "histogram", "scan", "streams_events", "two_gpus", "constant_symbols",
+            "dynamic_shared", "divergent", "pitched_copies"]
+OTHERS = ["pageable_overwrite", "many_threads", "per_thread_streams", "callbacks", "fork_child", "kernel_fault", "copies", "large_copy"]
+
+
+class Programs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = testing.Daemon(gpus=2).__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.daemon.__exit__(None)
+
+    def check_right(self, program, *arguments, name=None, **options):
+        done = self.daemon.run(testing.BUILD.program(program), *arguments, flags=("--gpus", "2"), **options)
+        name = name or program
+        self.assertEqual((done.returncode, done.stdout.splitlines()[-1:]), (0, [f"{name}: right"]), done.stdout + done.stderr)
+
+    def test_examples_with_static_cudart(self):
+        for name in EXAMPLES:
+            with self.subTest(name):
+                self.check_right(name)
+
+    def test_examples_with_shared_cudart(self):
+        libraries = os.pathsep.join(f"{os.environ['FARGPU_CUDA_ROOT']}/{folder}" for folder in ("lib64", "lib"))
+        for name in EXAMPLES:
+            with self.subTest(name):
+                self.check_right(f"{name}_shared", name=name, env=testing.clean_environment(LD_LIBRARY_PATH=libraries))
+
+    def test_programs_of_one_topic(self):
+        for name in OTHERS:
+            with self.subTest(name):
+                self.check_right(name)
+
+    def test_every_call_waiting_gives_the_same(self):
+        for name in ["streams_events", "callbacks", "many_threads"]:
+            with self.subTest(name):
+                self.check_right(name, env=testing.clean_environment(FARGPU_SYNC=1))
+
+    def test_launch_blocking(self):
+        self.check_right("scan", env=testing.clean_environment(CUDA_LAUNCH_BLOCKING=1))
+
+    def test_program_with_rpath_to_another_libcuda(self):
+        self.check_right("vector_add_rpath", name="vector_add")
+
+    def test_driver_api_with_files_of_nvcc(self):
+        for image in ["triple.fatbin", "triple.ptx"]:
+            with self.subTest(image):
+                self.check_right("driver_fatbin", testing.BUILD.program(image))
+
+    def test_nvrtc(self):
+        libraries = os.pathsep.join(f"{os.environ['FARGPU_CUDA_ROOT']}/{folder}" for folder in ("lib64", "lib"))
+        self.check_right("nvrtc_program", env=testing.clean_environment(LD_LIBRARY_PATH=libraries))
+
+    def test_printf_is_in_order(self):
+        done = self.daemon.run(testing.BUILD.program("printf_order"))
+        want = [line for i in range(5) for line in (f"host {i}", f"device {i}")]
+        want.append("-5 7 255 z  3.14 1.000000e+10 text 1234567890123 %")
+        want += [f"line {i}" for i in range(200)] + ["end"]
+        self.assertEqual(done.stdout.splitlines(), want, done.stderr)
+        self.assertEqual(done.returncode, 0)
+
+    def test_example_with_printf(self):
+        done = self.daemon.run(testing.BUILD.program("device_printf"))
+        want = []
+        for r in range(3):
+            want.append(f"host before round {r}")
+            want += [f"round {r}: block 0 thread {t} says hello {0.5 * t:.2f}" for t in range(2)]
+        self.assertEqual(done.stdout.splitlines(), want + ["device_printf: right"], done.stderr)
+
+    def test_visible_devices(self):
+        for visible, devices in [("0", 1), ("1,0", 2), ("1", 1)]:
+            done = self.daemon.run(testing.BUILD.program("memory_report"), flags=("--gpus", "2"),
+                                   env=testing.clean_environment(CUDA_VISIBLE_DEVICES=visible))
+            self.assertEqual(done.stdout.splitlines()[:1], [f"devices {devices}"], done.stderr)
+
+
+if __name__ == "__main__":
+    testing.main()

@@ -1,0 +1,91 @@
+"""Many sessions: one after another, side by side; what a session had is free when it has ended; limits on GPUs and memory."""
+
+import concurrent.futures
+import unittest
+
+import fargpu_testing as testing
+
+IN_A_ROW = 200
+AT_ONCE = 16
+
+
+def session_program():
+    """A short program for many sessions: the runtime's, or under sanitizers a conformance program."""
+    path = testing.BUILD.programs / "vector_add"
+    return path if path.exists() else testing.BUILD.folder / "tests" / "conformance" / "conformance_memset"
+
+
+class Sessions(unittest.TestCase):
+    def no_session_left(self, daemon):
+        testing.wait_until(lambda: not daemon.workers(), "all workers ended")
+        listing = testing.run([testing.BUILD.fargpu, "ps", "--server", daemon.server])
+        self.assertEqual(listing.stdout.splitlines()[-1], "0 sessions", listing.stdout + listing.stderr)
+
+    def test_many_in_a_row(self):
+        with testing.Daemon() as daemon:
+            for i in range(IN_A_ROW):
+                done = daemon.run(session_program(), flags=("--no-check",))
+                self.assertEqual(done.returncode, 0, f"session {i}: {done.stderr}")
+            self.no_session_left(daemon)
+
+    def test_many_at_once(self):
+        with testing.Daemon(gpus=2) as daemon:
+            with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+                runs = [pool.submit(daemon.run, session_program()) for _ in range(AT_ONCE)]
+                for one in runs:
+                    done = one.result()
+                    self.assertEqual(done.returncode, 0, done.stderr)
+            self.no_session_left(daemon)
+
+    def test_sessions_are_listed_while_they_live(self):
+        program = testing.BUILD.program("ending")
+        with testing.Daemon(gpus=2) as daemon:
+            first = daemon.start(program, "handle", flags=("--memory", "256M"))
+            second = daemon.start(program, "handle")
+            try:
+                self.assertEqual(first.stdout.readline(), "ready\n")
+                self.assertEqual(second.stdout.readline(), "ready\n")
+                listing = testing.run([testing.BUILD.fargpu, "ps", "--server", daemon.server]).stdout
+                self.assertTrue(listing.endswith("2 sessions\n"), listing)
+                self.assertIn("ending", listing)
+                self.assertIn("256.0 MiB", listing)
+                # Least loaded: the two sessions are on different GPUs.
+                devices = testing.run([testing.BUILD.fargpu, "devices", "--server", daemon.server]).stdout
+                self.assertEqual([line.split()[-1] for line in devices.splitlines()[1:]], ["1", "1"], devices)
+            finally:
+                for process in (first, second):
+                    process.terminate()
+                    self.assertEqual(process.wait(testing.LIMIT), 33)
+                    process.stdout.close()
+                    process.stderr.close()
+            self.no_session_left(daemon)
+
+    def test_gpus_and_memory_as_asked(self):
+        program = testing.BUILD.program("memory_report")
+        with testing.Daemon(gpus=3) as daemon:
+            done = daemon.run(program, "100", "1000", flags=("--gpus", "2", "--memory", "256M"))
+            self.assertEqual(done.stdout.splitlines(), ["devices 2", "total 256 MiB, property 256 MiB", "100 MiB: cudaSuccess",
+                                                        "1000 MiB: cudaErrorMemoryAllocation"], done.stderr)
+
+    def test_quota_is_exact_and_ends_with_the_session(self):
+        program = testing.BUILD.program("memory_report")
+        with testing.Daemon() as daemon:
+            for _ in range(3):  # nothing of an earlier session counts
+                done = daemon.run(program, "200", "100", "40", flags=("--memory", "256M"))
+                self.assertEqual(done.stdout.splitlines()[2:],
+                                 ["200 MiB: cudaSuccess", "100 MiB: cudaErrorMemoryAllocation", "40 MiB: cudaSuccess"], done.stderr)
+
+    def test_wanted_devices(self):
+        program = testing.BUILD.program("memory_report")
+        with testing.Daemon(gpus=3) as daemon:
+            listing = testing.run([testing.BUILD.fargpu, "devices", "--server", daemon.server]).stdout
+            uuids = [line.split()[1] for line in listing.splitlines()[1:]]
+            self.assertEqual(len(uuids), 3, listing)
+            done = daemon.run(program, flags=("--device", uuids[2], "--gpus", "1"))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            done = daemon.run(program, flags=("--device", "1", "--device", "2", "--gpus", "2"))
+            self.assertEqual(done.stdout.splitlines()[0], "devices 2", done.stderr)
+
+
+if __name__ == "__main__":
+    testing.main()

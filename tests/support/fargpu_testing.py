@@ -1,0 +1,235 @@
+"""What the Python tests share: where a build lies, private daemons, running programs, and frames made by hand.
+
+Tests talk to loopback only; every process started here is ended here, by its own id. Nothing measures speed: limits only keep a broken
+build from hanging the test run.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LIMIT = 120  # seconds for one program; sanitizers are slow
+DRIVER_ENVIRONMENT = ("FARGPU_", "LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING")
+
+
+class Build:
+    """The parts of one build folder."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder).resolve()
+        self.fargpu = self.folder / "bin" / "fargpu"
+        self.fargpud = self.folder / "bin" / "fargpud"
+        self.worker = self.folder / "bin" / "fargpu-worker"
+        self.client_libraries = self.folder / "lib" / "fargpu"
+        self.sim_libraries = self.folder / "lib" / "sim-direct"
+        self.programs = self.folder / "tests" / "programs"
+
+    def program(self, name):
+        path = self.programs / name
+        if not path.exists():
+            raise unittest.SkipTest(f"{name} is not part of this build (NVIDIA's runtime library is left out under sanitizers)")
+        return path
+
+
+BUILD = None  # set by main()
+
+
+def clean_environment(**more):
+    """The environment without anything that points at a server or a driver, plus `more`; a value None removes a variable."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(DRIVER_ENVIRONMENT)}
+    environment.update({k: str(v) for k, v in more.items() if v is not None})
+    return environment
+
+
+def run(arguments, timeout=LIMIT, **options):
+    """Runs to the end; output as text. Signals show as negative codes."""
+    options.setdefault("env", clean_environment())
+    return subprocess.run([str(a) for a in arguments], timeout=timeout, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, errors="replace", **options)
+
+
+def wait_until(condition, what, seconds=30):
+    """Polls `condition` until it gives something true, which is returned."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.02)
+
+
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class Daemon:
+    """A fargpud with simulated GPUs on a free loopback port, as a context manager. `arguments` go to it as they are."""
+
+    def __init__(self, *arguments, gpus=1, environment=None):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-test-"))
+        self.port_file = self.folder / "port"
+        self.log = self.folder / "log"
+        command = [str(BUILD.fargpud), "--driver", "sim", "--sim-gpus", str(gpus), "--listen", "127.0.0.1:0",
+                   "--port-file", str(self.port_file), *map(str, arguments)]
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            env=clean_environment(**(environment or {})))
+
+    def __enter__(self):
+        def listening():
+            if self.process.poll() is not None:
+                raise AssertionError(f"fargpud ended with {self.process.returncode}:\n{self.log_text()}")
+            return self.port_file.exists() and self.port_file.read_text().strip()
+        try:
+            self.port = int(wait_until(listening, "fargpud listens").split()[0])
+        except BaseException:
+            self.stop()
+            raise
+        self.server = f"127.0.0.1:{self.port}"
+        return self
+
+    def __exit__(self, kind, *_):
+        self.stop()
+        if kind is not None and not issubclass(kind, unittest.SkipTest):
+            sys.stderr.write("--- log of fargpud ---\n" + self.log_text()[-6000:] + "\n")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(timeout=15)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    def log_text(self):
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def run(self, *arguments, flags=(), **options):
+        """Runs a program through `fargpu run` on this daemon."""
+        return run([BUILD.fargpu, "run", "--server", self.server, *flags, "--", *arguments], **options)
+
+    def start(self, *arguments, flags=(), **options):
+        """The same without waiting; the caller ends it."""
+        options.setdefault("env", clean_environment())
+        return subprocess.Popen([str(a) for a in (BUILD.fargpu, "run", "--server", self.server, *flags, "--", *arguments)],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", **options)
+
+    def workers(self):
+        """Process ids of the living workers of this daemon."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                name = (entry / "comm").read_text()
+            except (OSError, IndexError, ValueError):
+                continue
+            if parent == self.process.pid and name.startswith("fargpu-worker") and is_running(entry.name):
+                found.append(int(entry.name))
+        return found
+
+    def connect(self):
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        return connection
+
+
+# --- frames by hand -------------------------------------------------------------------------------------------------------------
+
+HEADER = struct.Struct("<HHHHIIQiI")
+MAGIC = 0x4746
+REPLY, WANT_REPLY = 1, 2
+HELLO, PING, BYE, STATUS = 1, 2, 3, 7
+
+
+def capnp_encode(kind, text):
+    """The single segment of a message of schema/control.capnp, written in capnp's text form."""
+    message = subprocess.run(["capnp", "encode", str(ROOT / "schema" / "control.capnp"), kind], input=text.encode(),
+                             stdout=subprocess.PIPE, check=True).stdout
+    segments, words = struct.unpack_from("<II", message)
+    assert segments == 0 and len(message) == 8 + 8 * words
+    return message[8:]
+
+
+def capnp_decode(kind, body):
+    message = struct.pack("<II", 0, len(body) // 8) + body
+    return subprocess.run(["capnp", "decode", str(ROOT / "schema" / "control.capnp"), kind], input=message,
+                          stdout=subprocess.PIPE, check=True).stdout.decode()
+
+
+def registry_hash():
+    """The number both ends must agree on, as it was generated for this build."""
+    for line in (BUILD.folder / "generated" / "schema" / "opcodes.h").read_text().splitlines():
+        if "kRegistryHash" in line:
+            return int(line.split("=")[1].strip().rstrip(";").rstrip("uUlL"), 0)
+    raise AssertionError("no kRegistryHash in opcodes.h")
+
+
+def hello_body(version=1, token="", **fields):
+    values = {"protocolVersion": version, "registryHash": registry_hash(), "clientVersion": '"test"', "cudaVersion": 13000,
+              "token": f'"{token}"', "clientName": '"test"', "maxBodyBytes": 1 << 20, "maxBulkBytes": 1 << 26, **fields}
+    return capnp_encode("Hello", "(" + ", ".join(f"{k} = {v}" for k, v in values.items()) + ")")
+
+
+def frame(opcode, body=b"", bulk=b"", flags=WANT_REPLY, sequence=1, magic=MAGIC, context=0, result=0, reserved=0,
+          body_bytes=None, bulk_bytes=None):
+    header = HEADER.pack(magic, opcode, flags, context, sequence, len(body) if body_bytes is None else body_bytes,
+                         len(bulk) if bulk_bytes is None else bulk_bytes, result, reserved)
+    return header + body + bulk
+
+
+def receive_exactly(connection, count):
+    data = b""
+    while len(data) < count:
+        piece = connection.recv(count - len(data))
+        if not piece:
+            raise EOFError(f"closed after {len(data)} of {count} bytes")
+        data += piece
+    return data
+
+
+def receive_frame(connection):
+    """(header fields as a tuple, body, bulk); EOFError when the peer closed."""
+    header = HEADER.unpack(receive_exactly(connection, HEADER.size))
+    assert header[0] == MAGIC
+    return header, receive_exactly(connection, header[5]), receive_exactly(connection, header[6])
+
+
+def is_closed(connection):
+    """Waits for the peer to close (True); anything it sends before is read and dropped."""
+    try:
+        while connection.recv(65536):
+            pass
+    except ConnectionResetError:
+        pass
+    return True
+
+
+def main():
+    """Entry of every test file: --build-dir FOLDER, then unittest's own arguments."""
+    global BUILD
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build-dir", required=True)
+    options, rest = parser.parse_known_args()
+    # Test files import this module by name; make that the same object as the one that runs.
+    BUILD = Build(options.build_dir)
+    sys.modules["fargpu_testing"].BUILD = BUILD
+    unittest.main(module="__main__", argv=[sys.argv[0], *rest], verbosity=2)
