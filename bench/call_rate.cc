@@ -1,0 +1,221 @@
+// Rates of the layers below the CUDA calls: an empty call there and back, async calls, and bulk bytes; each next to what a bare TCP
+// socket does with as many bytes. Both ends are threads of this process, connected over loopback TCP.
+#include <benchmark/benchmark.h>
+#include <capnp/any.h>
+#include <sys/socket.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "common/rpc/channel.h"
+#include "common/rpc/responder.h"
+#include "common/transport/loopback.h"
+#include "common/transport/tcp.h"
+#include "common/wire/control.h"
+
+namespace {
+
+using namespace fargpu;
+using transport::Clock;
+using transport::kNoDeadline;
+using Bytes = std::span<const std::byte>;
+
+constexpr uint16_t kNull = 100, kAsync = 101, kRead = 102;
+constexpr size_t kFrameBytes = sizeof(wire::FrameHeader);
+
+void require(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "call_rate: %s failed\n", what);
+  std::exit(1);
+}
+
+std::pair<Fd, Fd> tcp_sockets() {
+  auto listener = transport::TcpListener::open({"127.0.0.1", 0});
+  require(listener.ok(), "listen");
+  const auto deadline = Clock::now() + std::chrono::seconds(10);
+  auto client = transport::tcp_connect({"127.0.0.1", listener->port()}, deadline);
+  require(client.ok(), "connect");
+  auto server = listener->accept(deadline);
+  require(server.ok(), "accept");
+  return {std::move(*client), std::move(*server)};
+}
+
+struct Ends {
+  std::unique_ptr<transport::Transport> client, server;
+};
+
+Ends tcp_ends(std::chrono::microseconds spin) {
+  auto [client_socket, server_socket] = tcp_sockets();
+  transport::StreamOptions options;
+  options.spin = spin;
+  auto client = transport::from_fd(std::move(client_socket), options);
+  auto server = transport::from_fd(std::move(server_socket), options);
+  require(client.ok() && server.ok(), "from_fd");
+  return {std::move(*client), std::move(*server)};
+}
+
+Ends tcp() { return tcp_ends({}); }
+Ends tcp_spinning() { return tcp_ends(std::chrono::microseconds(50)); }
+
+Ends loopback() {
+  auto [client, server] = transport::make_loopback_pair();
+  return {std::move(client), std::move(server)};
+}
+
+// Answers kNull, swallows kAsync and bulk, answers kRead with bulk.
+class Server final : public transport::FrameHandler {
+ public:
+  explicit Server(std::unique_ptr<transport::Transport> transport)
+      : transport_(std::move(transport)), responder_(*transport_), memory_(64 << 20), thread_([this] { run(); }) {}
+  ~Server() override {
+    transport_->close();
+    thread_.join();
+  }
+  Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header, Bytes) override {
+    return std::span(memory_).first(header.bulk_bytes);
+  }
+  Status on_frame(const wire::FrameHeader& header, Bytes body, std::span<std::byte>) override {
+    if (header.opcode != kRead) return responder_.reply(header, 0);
+    uint64_t bytes = 0;
+    require(body.size() >= 16, "request");
+    std::memcpy(&bytes, body.data() + 8, sizeof bytes);
+    rpc::Responder::Frame frame(responder_, header, 0);
+    const Bytes piece = Bytes(memory_).first(bytes);
+    return frame.send(0, std::span(&piece, 1));
+  }
+
+ private:
+  void run() {
+    while (transport_->receive(*this, kNoDeadline).ok() && responder_.flush().ok()) {
+    }
+  }
+  std::unique_ptr<transport::Transport> transport_;
+  rpc::Responder responder_;
+  std::vector<std::byte> memory_;
+  std::thread thread_;
+};
+
+class Sink final : public rpc::NoticeSink {
+ public:
+  Status on_notice(const wire::FrameHeader&, Bytes, Bytes) override { return Status(); }
+  void on_async_error(uint16_t, uint32_t, uint16_t, int32_t) override {}
+  void on_lost(const Status&) override {}
+};
+
+struct Session {
+  explicit Session(Ends ends) : server(std::move(ends.server)), channel(std::move(ends.client), sink, {}) {}
+  Sink sink;
+  Server server;
+  rpc::Channel channel;
+};
+
+void null_call(benchmark::State& state, Ends (*connect)()) {
+  Session session(connect());
+  for (auto _ : state) {
+    rpc::Reply reply;
+    rpc::Channel::Call call(session.channel, kNull, 0, 0);
+    require(call.call(reply).ok(), "call");
+  }
+}
+
+void async_call(benchmark::State& state, Ends (*connect)()) {
+  Session session(connect());
+  for (auto _ : state) {
+    rpc::Channel::Call call(session.channel, kAsync, 0, 128);
+    call.init<capnp::AnyPointer>().initAsAnyStruct(12, 0);  // about the size of a small launch
+    require(call.send().ok(), "send");
+  }
+  require(session.channel.ping(Clock::now() + std::chrono::seconds(60)).ok(), "ping");
+  state.SetItemsProcessed(state.iterations());
+}
+
+void bulk_to_server(benchmark::State& state) {
+  Session session(tcp());
+  const std::vector<std::byte> data(static_cast<size_t>(state.range(0)), std::byte{1});
+  const Bytes piece(data);
+  for (auto _ : state) {
+    rpc::Channel::Call call(session.channel, kAsync, 0, 0);
+    require(call.send(std::span(&piece, 1)).ok(), "send");
+  }
+  require(session.channel.ping(Clock::now() + std::chrono::seconds(60)).ok(), "ping");
+  state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+
+void bulk_from_server(benchmark::State& state) {
+  Session session(tcp());
+  std::vector<std::byte> room(static_cast<size_t>(state.range(0)));
+  for (auto _ : state) {
+    rpc::Reply reply;
+    rpc::Channel::Call call(session.channel, kRead, 0, 16);
+    auto words = call.init<capnp::AnyPointer>().initAsAnyStruct(1, 0).getDataSection();
+    const uint64_t bytes = room.size();
+    std::memcpy(words.begin(), &bytes, sizeof bytes);
+    require(call.call(reply, {}, room).ok() && reply.bulk_bytes == bytes, "read");
+  }
+  state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+
+// --- the same with bare sockets ---
+
+void bare_ping_pong(benchmark::State& state) {
+  auto [client, server] = tcp_sockets();
+  std::thread echo([descriptor = server.get()] {
+    std::byte frame[kFrameBytes];
+    while (::recv(descriptor, frame, sizeof frame, MSG_WAITALL) == sizeof frame) {
+      if (::send(descriptor, frame, sizeof frame, MSG_NOSIGNAL) != sizeof frame) return;
+    }
+  });
+  std::byte frame[kFrameBytes] = {};
+  for (auto _ : state) {
+    require(::send(client.get(), frame, sizeof frame, MSG_NOSIGNAL) == sizeof frame, "send");
+    require(::recv(client.get(), frame, sizeof frame, MSG_WAITALL) == sizeof frame, "recv");
+  }
+  ::shutdown(client.get(), SHUT_RDWR);
+  echo.join();
+}
+
+void bare_copy(benchmark::State& state) {
+  auto [client, server] = tcp_sockets();
+  const auto bytes = static_cast<size_t>(state.range(0));
+  std::thread reader([descriptor = server.get(), bytes] {
+    std::vector<std::byte> room(bytes);
+    while (::recv(descriptor, room.data(), room.size(), MSG_WAITALL) == static_cast<ssize_t>(bytes)) {
+      if (::send(descriptor, room.data(), 1, MSG_NOSIGNAL) != 1) return;
+    }
+  });
+  const std::vector<std::byte> data(bytes, std::byte{1});
+  std::byte done;
+  // Two transfers under way, so that the acknowledgement costs nothing.
+  size_t under_way = 0;
+  for (auto _ : state) {
+    for (size_t sent = 0; sent < bytes;) {
+      const ssize_t now = ::send(client.get(), data.data() + sent, bytes - sent, MSG_NOSIGNAL);
+      require(now > 0, "send");
+      sent += static_cast<size_t>(now);
+    }
+    if (++under_way == 2) {
+      require(::recv(client.get(), &done, 1, 0) == 1, "recv");
+      --under_way;
+    }
+  }
+  ::shutdown(client.get(), SHUT_RDWR);
+  reader.join();
+  state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+
+BENCHMARK(bare_ping_pong)->UseRealTime();
+BENCHMARK_CAPTURE(null_call, tcp, tcp)->UseRealTime();
+BENCHMARK_CAPTURE(null_call, tcp_spinning, tcp_spinning)->UseRealTime();
+BENCHMARK_CAPTURE(null_call, loopback, loopback)->UseRealTime();
+BENCHMARK_CAPTURE(async_call, tcp, tcp)->UseRealTime();
+BENCHMARK_CAPTURE(async_call, loopback, loopback)->UseRealTime();
+BENCHMARK(bare_copy)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
+BENCHMARK(bulk_to_server)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
+BENCHMARK(bulk_from_server)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
+
+}  // namespace
+
+BENCHMARK_MAIN();

@@ -1,0 +1,3 @@
+# What a call costs in our layers, next to bare sockets.
+add_executable(call_rate "${CMAKE_CURRENT_LIST_DIR}/call_rate.cc")
+target_link_libraries(call_rate PRIVATE fargpu_options fargpu_rpc fargpu_capnp benchmark::benchmark)
