@@ -1,0 +1,56 @@
+// What the fault tests run: works with the driver API, prints "ready", then on each line of stdin tries one more call and prints the
+// name of its result and whether it took long. fault_program [init | unsupported]
+#include <cuda.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <string>
+
+namespace {
+
+const char* name_of(CUresult result) {
+  const char* name = nullptr;
+  return cuGetErrorName(result, &name) == CUDA_SUCCESS && name != nullptr ? name : "?";
+}
+
+}  // namespace
+
+int main(int count, char** values) {
+  const char* mode = count > 1 ? values[1] : "work";
+  CUresult result = cuInit(0);
+  if (std::strcmp(mode, "init") == 0 || result != CUDA_SUCCESS) {
+    std::printf("cuInit: %s\n", name_of(result));
+    return result == CUDA_SUCCESS ? 0 : 4;
+  }
+  CUdevice device;
+  CUcontext context;
+  CUdeviceptr memory = 0;
+  if (cuDeviceGet(&device, 0) != CUDA_SUCCESS || cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS ||
+      cuCtxSetCurrent(context) != CUDA_SUCCESS || (result = cuMemAlloc(&memory, 1 << 20)) != CUDA_SUCCESS) {
+    std::printf("no context: %s\n", name_of(result));
+    return 5;
+  }
+  if (std::strcmp(mode, "unsupported") == 0) {
+    CUgraph graph;
+    for (int i = 0; i < 3; ++i) std::printf("cuGraphCreate: %s\n", name_of(cuGraphCreate(&graph, 0)));
+    std::printf("cuMemsetD8: %s\n", name_of(cuMemsetD8(memory, 1, 100)));
+    return 0;
+  }
+  std::printf("ready\n");
+  std::fflush(stdout);
+  for (std::string line; std::getline(std::cin, line);) {
+    const auto begin = std::chrono::steady_clock::now();
+    char byte = 0;
+    if (line == "copy") result = cuMemcpyDtoH(&byte, memory, 1);
+    if (line == "set") result = cuMemsetD8Async(memory, 1, 100, nullptr);
+    if (line == "sync") result = cuCtxSynchronize();
+    if (line == "alloc") result = cuMemAlloc(&memory, 64);
+    if (line == "free") result = cuMemFree(memory);
+    const bool slow = std::chrono::steady_clock::now() - begin > std::chrono::seconds(20);
+    std::printf("%s: %s%s\n", line.c_str(), name_of(result), slow ? " (slow)" : "");
+    std::fflush(stdout);
+  }
+  return 0;
+}
