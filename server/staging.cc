@@ -1,105 +1,89 @@
 #include "server/staging.h"
 
+#include <cuda.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <bit>
-#include <chrono>
-#include <thread>
 
-#include "common/base/log.h"
 #include "generated/server/driver_table.h"
 
 namespace fargpu::server {
 namespace {
 
-constexpr size_t kSmallestSlot = size_t{256} << 10;
-constexpr size_t kIdleBytes = size_t{128} << 20;  // kept for later
-constexpr auto kLongestWait = std::chrono::seconds(10);
-
-size_t rounded(size_t bytes) { return std::bit_ceil(std::max(bytes, kSmallestSlot)); }
+unsigned class_of(size_t bytes) {
+  const size_t pages = (bytes + StagingPool::kSmallest - 1) / StagingPool::kSmallest;
+  return pages <= 1 ? 0 : static_cast<unsigned>(std::bit_width(pages - 1));
+}
+size_t class_bytes(unsigned size_class) { return StagingPool::kSmallest << size_class; }
 
 }  // namespace
 
-StagingSlot::~StagingSlot() { ::munmap(memory_, bytes_); }
-
-std::unique_ptr<StagingSlot> Staging::take(size_t bytes, uint64_t context_serial, bool may_wait) {
-  const size_t size = rounded(bytes);
-  reclaim();
-  if (may_wait && bytes_in_use_ + size > kUsualBytes) wait_for_room(size);
-  if (bytes_in_use_ + size > kMostBytes) return nullptr;
-  const auto fits = std::find_if(idle_.begin(), idle_.end(), [&](const auto& slot) { return slot->size() == size; });
-  std::unique_ptr<StagingSlot> slot;
-  if (fits != idle_.end()) {
-    slot = std::move(*fits);
-    idle_.erase(fits);
-    idle_bytes_ -= size;
-  } else {
-    void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (memory == MAP_FAILED) return nullptr;
-    slot = std::make_unique<StagingSlot>(static_cast<std::byte*>(memory), size);
-  }
-  if (slot->registered_in_ == 0 && context_serial != 0 && driver_.cuMemHostRegister_v2 != nullptr &&
-      driver_.cuMemHostRegister_v2(slot->memory_, slot->bytes_, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS) {
-    slot->registered_in_ = context_serial;
-  }
-  bytes_in_use_ += size;
-  return slot;
+StagingBlock::~StagingBlock() {
+  if (pool_ != nullptr) pool_->give_back(memory_, class_, pinned_);
 }
 
-void Staging::give_back(std::unique_ptr<StagingSlot> slot) {
-  bytes_in_use_ -= slot->size();
-  if (std::find(gone_.begin(), gone_.end(), slot->registered_in_) != gone_.end()) slot->registered_in_ = 0;
-  if (idle_bytes_ + slot->size() > kIdleBytes) {
-    if (slot->registered_in_ != 0) driver_.cuMemHostUnregister(slot->memory_);
+StagingPool::~StagingPool() {
+  for (unsigned size_class = 0; size_class < std::size(free_); ++size_class) {
+    for (const Free& block : free_[size_class]) unmap(block.memory, class_bytes(size_class), block.pinned);
+  }
+}
+
+Result<StagingBlock> StagingPool::acquire(size_t bytes) {
+  const unsigned size_class = class_of(bytes);
+  if (size_class >= std::size(free_)) {
+    return Status(StatusCode::kNoCapacity, fmt::format("a staging block of {} bytes is too large", bytes));
+  }
+  StagingBlock block;
+  std::vector<Free>& candidates = free_[size_class];
+  if (!candidates.empty()) {
+    block.memory_ = candidates.back().memory;
+    block.pinned_ = candidates.back().pinned;
+    candidates.pop_back();
+    kept_bytes_ -= class_bytes(size_class);
+  } else {
+    void* memory = mmap(nullptr, class_bytes(size_class), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+      return Status(StatusCode::kNoCapacity, fmt::format("no memory for a staging block of {} bytes", bytes));
+    }
+    block.memory_ = static_cast<std::byte*>(memory);
+  }
+  block.pool_ = this;
+  block.size_ = bytes;
+  block.class_ = size_class;
+  if (!block.pinned_ && may_pin_ && class_bytes(size_class) >= kPinnedFrom) {
+    block.pinned_ = pin(block.memory_, class_bytes(size_class));
+  }
+  return block;
+}
+
+void StagingPool::context_available(bool available) {
+  may_pin_ = available && driver_ != nullptr && driver_->cuMemHostRegister_v2 != nullptr;
+  // A registration belongs to the context it was made in, and that one may be gone: ask again on the next use.
+  for (std::vector<Free>& blocks : free_) {
+    for (Free& block : blocks) block.pinned = false;
+  }
+}
+
+bool StagingPool::pin(std::byte* memory, size_t bytes) {
+  const CUresult result = driver_->cuMemHostRegister_v2(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE);
+  return result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+}
+
+void StagingPool::give_back(std::byte* memory, unsigned size_class, bool pinned) {
+  const size_t bytes = class_bytes(size_class);
+  if (kept_bytes_ + bytes > kKeepBytes) {
+    unmap(memory, bytes, pinned);
     return;
   }
-  idle_bytes_ += slot->size();
-  idle_.push_back(std::move(slot));
+  free_[size_class].push_back({memory, pinned});
+  kept_bytes_ += bytes;
 }
 
-void Staging::give_back_after(std::unique_ptr<StagingSlot> slot, uint64_t context_serial, CUevent event) {
-  busy_.push_back({std::move(slot), context_serial, event});
-}
-
-void Staging::reclaim() {
-  // Oldest first; streams differ, so one that is not done says nothing about those behind it.
-  for (auto busy = busy_.begin(); busy != busy_.end();) {
-    if (driver_.cuEventQuery(busy->event) == CUDA_ERROR_NOT_READY) {
-      ++busy;
-      continue;
-    }
-    fences_.give_back(busy->context_serial, busy->event);
-    give_back(std::move(busy->slot));
-    busy = busy_.erase(busy);
-  }
-}
-
-void Staging::wait_for_room(size_t bytes) {
-  const auto deadline = std::chrono::steady_clock::now() + kLongestWait;
-  while (!busy_.empty() && bytes_in_use_ + bytes > kUsualBytes && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-    reclaim();
-  }
-}
-
-void Staging::forget_context(uint64_t context_serial) {
-  gone_.push_back(context_serial);
-  for (auto busy = busy_.begin(); busy != busy_.end();) {
-    if (busy->context_serial != context_serial) {
-      ++busy;
-      continue;
-    }
-    // The driver may still read the slot until the context is destroyed: its memory stays until then.
-    bytes_in_use_ -= busy->slot->size();
-    parked_.push_back(std::move(busy->slot));
-    busy = busy_.erase(busy);
-  }
-  for (const auto& slot : idle_) {
-    if (slot->registered_in_ != context_serial) continue;
-    driver_.cuMemHostUnregister(slot->memory_);
-    slot->registered_in_ = 0;
-  }
+void StagingPool::unmap(std::byte* memory, size_t bytes, bool pinned) {
+  if (pinned) driver_->cuMemHostUnregister(memory);
+  munmap(memory, bytes);
 }
 
 }  // namespace fargpu::server

@@ -1,76 +1,90 @@
-// Staging: buffers between the network and the copy engine, registered with the driver so that copies run without the CPU.
+// Staging memory of a worker: blocks that bulk data passes through between socket and GPU.
 //
-// A slot belongs to whoever took it, until it is given back; after an asynchronous copy it is given back together with the fence that
-// says when the driver is done with it. Memory is our own mapping, registered in the context that first used the slot: when that context
-// goes, only the registration goes with it. One thread (the executor's).
+// Blocks come in powers of two from 4 KiB and are reused. Blocks of kPinnedFrom bytes or more are registered with the driver as soon as a
+// context exists, so that copies really are asynchronous; the memory itself is ours, and stays valid when a context (and with it the
+// registration) goes away. One thread (the executor's). A block gives itself back when it is destroyed; the pool outlives its blocks.
 #pragma once
 
-#include <cuda.h>
-
+#include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "server/fences.h"
+#include "common/base/status.h"
 
 namespace fargpu::server {
 
-class StagingSlot {
- public:
-  StagingSlot(std::byte* memory, size_t bytes) : memory_(memory), bytes_(bytes) {}
-  ~StagingSlot();
-  StagingSlot(const StagingSlot&) = delete;
-  StagingSlot& operator=(const StagingSlot&) = delete;
+struct DriverTable;
+class StagingPool;
 
-  std::span<std::byte> first(size_t bytes) const { return {memory_, bytes}; }
-  size_t size() const { return bytes_; }
+// Move-only owner of one block; default-constructed: empty.
+class StagingBlock {
+ public:
+  StagingBlock() = default;
+  StagingBlock(StagingBlock&& other) noexcept { swap(other); }
+  StagingBlock& operator=(StagingBlock&& other) noexcept {
+    StagingBlock moved(std::move(other));
+    swap(moved);
+    return *this;
+  }
+  ~StagingBlock();
+  // The bytes asked for; the block itself may be larger.
+  std::span<std::byte> bytes() const { return {memory_, size_}; }
+  explicit operator bool() const { return memory_ != nullptr; }
 
  private:
-  friend class Staging;
-  std::byte* memory_;
-  size_t bytes_;
-  uint64_t registered_in_ = 0;  // serial of the context; 0: plain memory
+  friend class StagingPool;
+  void swap(StagingBlock& other) noexcept {
+    std::swap(pool_, other.pool_);
+    std::swap(memory_, other.memory_);
+    std::swap(size_, other.size_);
+    std::swap(class_, other.class_);
+    std::swap(pinned_, other.pinned_);
+  }
+  StagingPool* pool_ = nullptr;
+  std::byte* memory_ = nullptr;
+  size_t size_ = 0;
+  unsigned class_ = 0;
+  bool pinned_ = false;
 };
 
-class Staging {
+class StagingPool {
  public:
-  static constexpr size_t kUsualBytes = size_t{256} << 20;  // of slots under way; beyond it the fences are waited for
-  static constexpr size_t kMostBytes = size_t{1} << 30;
+  static constexpr size_t kSmallest = 4096;
+  // From here on a block is worth pinning. Smaller host copies are taken by the driver before its call returns, so they need no pinning.
+  static constexpr size_t kPinnedFrom = 128 << 10;
+  // Free memory that is kept for reuse.
+  static constexpr size_t kKeepBytes = 256u << 20;
 
-  Staging(const DriverTable& driver, Fences& fences) : driver_(driver), fences_(fences) {}
+  // `driver` may be null (no pinning); it outlives the pool.
+  explicit StagingPool(const DriverTable* driver) : driver_(driver) {}
+  ~StagingPool();
+  StagingPool(const StagingPool&) = delete;
+  StagingPool& operator=(const StagingPool&) = delete;
 
-  // At least `bytes` large; registered in the current context (serial `context_serial`; 0: none is current). Null: no memory, or too
-  // many slots under way. `may_wait`: wait a little for slots under way rather than take more memory than usual.
-  std::unique_ptr<StagingSlot> take(size_t bytes, uint64_t context_serial, bool may_wait);
-  void give_back(std::unique_ptr<StagingSlot> slot);
-  // Free once `event` (of Fences, recorded in context `context_serial`) has happened.
-  void give_back_after(std::unique_ptr<StagingSlot> slot, uint64_t context_serial, CUevent event);
-  // Takes back what is done. Wants some context current.
-  void reclaim();
-  // Before a context is destroyed: its fences are not asked any more, and what was registered in it is let go.
-  void forget_context(uint64_t context_serial);
-  // After it was destroyed: what its copies read is free.
-  void context_destroyed() { parked_.clear(); }
+  // kNoCapacity when the system has no memory. Zero bytes give a valid block of length 0.
+  Result<StagingBlock> acquire(size_t bytes);
 
-  size_t bytes_in_use() const { return bytes_in_use_; }
+  // A context is current from now on (or not any more): blocks are pinned on their next use.
+  void context_available(bool available);
+
+  size_t kept_bytes() const { return kept_bytes_; }
 
  private:
-  struct Busy {
-    std::unique_ptr<StagingSlot> slot;
-    uint64_t context_serial;
-    CUevent event;
+  friend class StagingBlock;
+  struct Free {
+    std::byte* memory;
+    bool pinned;
   };
-  void wait_for_room(size_t bytes);
+  void give_back(std::byte* memory, unsigned size_class, bool pinned);
+  bool pin(std::byte* memory, size_t bytes);
+  void unmap(std::byte* memory, size_t bytes, bool pinned);
 
-  const DriverTable& driver_;
-  Fences& fences_;
-  std::vector<std::unique_ptr<StagingSlot>> idle_;
-  std::deque<Busy> busy_;
-  std::vector<std::unique_ptr<StagingSlot>> parked_;  // of a context that is being destroyed
-  std::vector<uint64_t> gone_;  // serials of contexts that slots taken now may still name
-  size_t idle_bytes_ = 0, bytes_in_use_ = 0;
+  const DriverTable* driver_;
+  bool may_pin_ = false;
+  size_t kept_bytes_ = 0;
+  std::vector<Free> free_[40];  // by class: blocks of kSmallest << class bytes
 };
 
 }  // namespace fargpu::server
