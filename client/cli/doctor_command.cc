@@ -24,7 +24,6 @@ namespace {
 
 constexpr auto kLimit = std::chrono::seconds(60);  // a worker may have to start a cold driver
 constexpr const char* kProbeName = "load-probe";
-constexpr const char* kMarker = "fargpu_client_version";
 
 struct DoctorOptions {
   ServerOptions server;
@@ -36,7 +35,7 @@ void line(bool good, const char* what, const std::string& text) {
   std::printf("%s  %-12s %s\n", good ? "ok  " : "FAIL", what, text.c_str());
 }
 
-// In the child: which file is libcuda.so.1 here, and is it ours? One line on stdout.
+// In the child: which file is libcuda.so.1 here? One line on stdout: "loaded PATH" or "none REASON".
 int load_probe() {
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
   if (library == nullptr) {
@@ -47,9 +46,7 @@ int load_probe() {
   void* entry = ::dlsym(library, "cuGetProcAddress_v2");
   if (entry == nullptr) entry = ::dlsym(library, "cuInit");
   const bool known = entry != nullptr && ::dladdr(entry, &info) != 0;
-  using Version = const char* (*)();
-  auto version = reinterpret_cast<Version>(::dlsym(library, kMarker));
-  std::printf("%s %s\n", version != nullptr ? version() : "foreign", known ? info.dli_fname : "unknown");
+  std::printf("loaded %s\n", known ? info.dli_fname : "unknown");
   return kSuccess;
 }
 
@@ -91,16 +88,18 @@ int examine_library(const DoctorOptions& options) {
     return exit_code(found.status());
   }
   const size_t blank = found->find(' ');
-  const std::string marker = found->substr(0, blank), path = blank == std::string::npos ? "" : found->substr(blank + 1);
-  if (marker == "none") {
+  const std::string path = blank == std::string::npos ? "" : found->substr(blank + 1);
+  if (found->substr(0, blank) != "loaded") {
     line(false, "library", "no libcuda.so.1 can be loaded: " + path);
     return kMissingPart;
   }
-  if (marker == "foreign") {
+  auto ours = client_library_folder();
+  std::error_code error;
+  if (!ours || !std::filesystem::equivalent(path, *ours + "/libcuda.so.1", error)) {
     line(false, "library", path + " is loaded, which is not fargpu's; look at LD_LIBRARY_PATH, LD_PRELOAD and the program's RPATH");
     return kMissingPart;
   }
-  line(true, "library", path + " (fargpu " + marker + ")");
+  line(true, "library", path);
   if (!options.program.empty()) {
     line(true, "program", options.program + (has_rpath(options.program) ? " has an RPATH: started with LD_PRELOAD" : " is started with LD_LIBRARY_PATH"));
   }
