@@ -4,7 +4,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from . import contracts, cpp_call, cpp_dispatch, cpp_trace, manual, names, registry
+from . import contracts, cpp_call, cpp_dispatch, cpp_trace, manual, names, registry, render_tests
 
 _NEEDS = {"nothing": "kNothing", "init": "kInit", "context": "kContext"}
 
@@ -103,4 +103,5 @@ def render(api, opcodes):
         handler = "nullptr" if f is None else f"&{'manual' if f.server_manual else 'dispatch'}_{name}"
         table.append({"name": name, "handler": handler})
     put("server/dispatch_table.cc", "dispatch_table.cc.j2", table=table)
+    render_tests.add(api, put)
     return files
