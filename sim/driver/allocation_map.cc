@@ -63,13 +63,20 @@ bool AllocationMap::for_range(uint64_t address, uint64_t bytes,
   return true;
 }
 
+void AllocationMap::for_pool(uint64_t pool, const std::function<void(Allocation&)>& visit) {
+  std::unique_lock lock(mutex_);
+  for (auto& [base, allocation] : map_) {
+    if (allocation.pool == pool) visit(allocation);
+  }
+}
+
 bool AllocationMap::covered(uint64_t address, uint64_t bytes) const {
   if (bytes > UINT64_MAX - address) return false;
   const uint64_t end = address + bytes;
   std::shared_lock lock(mutex_);
   while (address < end) {
     auto it = containing(address);
-    if (it == map_.end()) return false;
+    if (it == map_.end() || it->second.readable == 0) return false;
     address = it->second.end();
   }
   return true;

@@ -20,13 +20,14 @@ struct Allocation {
   Kind kind = Kind::kDevice;
   int device = -1;           // ordinal; for host memory: of the context that made it
   uint64_t context = 0;      // id of the owner; 0: no context (pools, mapped memory)
+  uint64_t context_handle = 0;
   unsigned flags = 0;        // as given to cuMemHostAlloc, cuMemHostRegister, cuMemAllocManaged
-  uint32_t readable = ~0u;   // one bit per device ordinal (kMapped)
+  uint32_t readable = ~0u;   // one bit per device ordinal (kMapped, pools)
   uint32_t writable = ~0u;
   uint64_t pool = 0;         // handle of the pool it came from
-  uint64_t physical = 0;     // handle of the mapped physical memory
   uint64_t buffer_id = 0;    // given by insert(), unique in the process
   bool sync_memops = false;
+  bool freeing = false;      // a stream will free it
 
   uint64_t end() const { return base + bytes; }
   bool is_host() const { return kind == Kind::kPinned || kind == Kind::kRegistered; }
@@ -43,7 +44,9 @@ class AllocationMap {
   // Calls `visit` for each allocation that touches the range, in order, under the lock; false: it stopped early or a byte of the range
   // belongs to no allocation.
   bool for_range(uint64_t address, uint64_t bytes, const std::function<bool(Allocation&)>& visit);
-  // Every byte of the range belongs to some allocation.
+  // Calls `visit` for each allocation of a pool, under the lock.
+  void for_pool(uint64_t pool, const std::function<void(Allocation&)>& visit);
+  // Every byte of the range belongs to some allocation that at least one device may read.
   bool covered(uint64_t address, uint64_t bytes) const;
   // Some byte of the range belongs to an allocation.
   bool touches(uint64_t address, uint64_t bytes) const;

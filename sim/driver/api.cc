@@ -32,4 +32,19 @@ CUresult find_stream(const std::shared_ptr<Context>& current, CUstream handle, s
   return CUDA_SUCCESS;
 }
 
+Allocation owned_by(Context& context) {
+  Allocation allocation;
+  allocation.device = context.device().ordinal();
+  allocation.context = context.id();
+  allocation.context_handle = reinterpret_cast<uint64_t>(context.handle());
+  return allocation;
+}
+
+void quiesce(Context& context, const Allocation& allocation) {
+  context.synchronize();
+  Device* device = Driver::get().device(allocation.device);
+  const auto primary = device != nullptr ? device->primary() : nullptr;
+  if (primary && primary.get() != &context) primary->synchronize();
+}
+
 }  // namespace fargpu::sim

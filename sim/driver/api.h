@@ -81,6 +81,11 @@ CUresult with_stream(CUstream handle, Body&& body) noexcept {
   });
 }
 
+// A description of memory that belongs to a context; the caller fills in the rest.
+Allocation owned_by(Context& context);
+// Waits for what may still use an allocation: the work of the context and of its device's primary context.
+void quiesce(Context& context, const Allocation& allocation);
+
 // Handle <-> number, for objects in the registry.
 template <typename Handle>
 Handle to_handle(uint64_t number) {

@@ -74,6 +74,7 @@ void Context::prune_streams() {
 }
 
 std::vector<Fence> Context::ahead_of(const Stream& stream, std::vector<Fence> extra) const {
+  extra.insert(extra.end(), gates_.begin(), gates_.end());
   std::erase_if(extra, [](const Fence& fence) { return !pending(fence); });
   if (stream.role == StreamRole::kLegacy) {
     for (const auto& other : streams_) {
@@ -110,6 +111,19 @@ void Context::submit_and_wait(const std::shared_ptr<Stream>& stream, std::functi
   run();
   done->complete();
   stream->queue->end_inline();
+}
+
+Fence Context::submit_after_all(std::function<void()> run) {
+  auto stream = create_stream(CU_STREAM_NON_BLOCKING, 0);
+  Fence fence = submit(stream, std::move(run), outstanding());
+  forget_stream(stream);
+  return fence;
+}
+
+void Context::gate(Fence fence) {
+  std::lock_guard lock(submit_mutex_);
+  std::erase_if(gates_, [](const Fence& old) { return !pending(old); });
+  gates_.push_back(std::move(fence));
 }
 
 std::vector<Fence> Context::outstanding(const std::shared_ptr<Stream>& stream) const {

@@ -56,6 +56,10 @@ class Context : public std::enable_shared_from_this<Context> {
   Fence submit(const std::shared_ptr<Stream>& stream, std::function<void()> run, std::vector<Fence> extra = {});
   // The same and waits; runs it on the calling thread when nothing is ahead of it.
   void submit_and_wait(const std::shared_ptr<Stream>& stream, std::function<void()> run);
+  // Queues work that runs after everything the context was given so far, apart from all streams.
+  Fence submit_after_all(std::function<void()> run);
+  // All later work of the context waits for the fence.
+  void gate(Fence fence);
   // What must be done for the stream to count as idle.
   std::vector<Fence> outstanding(const std::shared_ptr<Stream>& stream) const;
   std::vector<Fence> outstanding() const;
@@ -95,6 +99,7 @@ class Context : public std::enable_shared_from_this<Context> {
   std::shared_ptr<Stream> legacy_;
   std::vector<std::shared_ptr<Stream>> streams_;
   std::map<uint64_t, std::shared_ptr<Stream>> per_thread_;
+  std::vector<Fence> gates_;  // all later work waits for these
 
   mutable std::mutex limits_mutex_;
   std::array<size_t, CU_LIMIT_MAX> limits_{};

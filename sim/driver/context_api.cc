@@ -54,6 +54,7 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice de
 
 CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx) {
   return with_driver([&](Driver& driver) -> CUresult {
+    if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
     auto context = driver.registry().remove<Context>(ctx);
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
     context->destroy();
@@ -67,6 +68,7 @@ CUresult CUDAAPI cuCtxDestroy(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
 
 CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx) {
   return with_driver([&](Driver& driver) -> CUresult {
+    if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (!driver.is_context(ctx)) return CUDA_ERROR_INVALID_CONTEXT;
     context_stack().push_back(ctx);
     return CUDA_SUCCESS;
@@ -302,5 +304,12 @@ CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, i
     *flags = device.primary_flags();
     *active = device.primary() != nullptr;
     return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuCtxGetExecAffinity(CUexecAffinityParam* pExecAffinity, CUexecAffinityType type) {
+  return with_context([&](Context&) -> CUresult {
+    if (pExecAffinity == nullptr || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX) return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   });
 }

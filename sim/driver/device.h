@@ -8,6 +8,7 @@
 #include <string>
 
 #include "sim/driver/device_memory.h"
+#include "sim/driver/physical_memory.h"
 #include "sim/driver/registry.h"
 #include "sim/driver/settings.h"
 #include "sim/exec/engine.h"
@@ -29,6 +30,7 @@ class Device {
   Uuid uuid() const { return device_uuid(compute_capability_, index_); }
   std::string pci_bus_id() const;
   DeviceMemory& memory() { return memory_; }
+  PhysicalStore& physical_store() { return physical_store_; }
   EngineOptions engine_options(size_t malloc_heap_bytes) const;
 
   // CUDA_ERROR_INVALID_VALUE for an id that cuda.h does not have.
@@ -57,6 +59,7 @@ class Device {
   const int threads_;
   const std::string name_;
   DeviceMemory memory_;
+  PhysicalStore physical_store_;
   const CUcontext primary_handle_;
 
   mutable std::mutex mutex_;

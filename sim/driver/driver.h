@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "sim/driver/address_space.h"
 #include "sim/driver/allocation_map.h"
 #include "sim/driver/device.h"
 #include "sim/driver/registry.h"
@@ -34,6 +35,7 @@ class Driver {
 
   Registry& registry() { return registry_; }
   AllocationMap& allocations() { return allocations_; }
+  AddressSpace& addresses() { return addresses_; }
   std::span<const std::unique_ptr<Device>> devices() const { return devices_; }
   // nullptr: no such ordinal.
   Device* device(int ordinal) const;
@@ -53,6 +55,7 @@ class Driver {
   Settings settings_;
   Registry registry_;
   AllocationMap allocations_;
+  AddressSpace addresses_{allocations_};
   std::vector<std::unique_ptr<Device>> devices_;
 };
 

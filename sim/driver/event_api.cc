@@ -85,7 +85,7 @@ CUresult CUDAAPI cuEventDestroy(CUevent hEvent) { return cuEventDestroy_v2(hEven
 
 CUresult CUDAAPI cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
   return with_driver([&](Driver& driver) -> CUresult {
-    if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // as the driver answers
     auto start = driver.registry().find<Event>(hStart);
     auto end = driver.registry().find<Event>(hEnd);
     if (!start || !end || ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) {
@@ -104,4 +104,29 @@ CUresult CUDAAPI cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUe
 
 CUresult CUDAAPI cuEventElapsedTime(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
   return cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
+}
+
+CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    auto context = driver.find_context(hCtx);
+    if (!context || !context->alive()) return CUDA_ERROR_INVALID_CONTEXT;
+    auto event = driver.registry().find<Event>(hEvent);
+    if (!event || event->context.lock() != context) return CUDA_ERROR_INVALID_HANDLE;
+    auto record = std::make_shared<EventRecord>();
+    std::lock_guard lock(event->mutex);
+    record->fence = context->submit_after_all([record] { record->nanoseconds = now(); });
+    event->record = std::move(record);
+    return context->error();
+  });
+}
+
+CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    auto context = driver.find_context(hCtx);
+    if (!context || !context->alive()) return CUDA_ERROR_INVALID_CONTEXT;
+    auto event = driver.registry().find<Event>(hEvent);
+    if (!event) return CUDA_ERROR_INVALID_HANDLE;
+    if (const auto record = event->latest(); record && pending(record->fence)) context->gate(record->fence);
+    return context->error();
+  });
 }

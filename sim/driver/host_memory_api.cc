@@ -16,17 +16,19 @@ constexpr size_t kPage = 4096;
 
 CUresult CUDAAPI cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   return with_context([&](Context& context) -> CUresult {
-    if (pp == nullptr || bytesize == 0 || (Flags & ~kAllocFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (pp == nullptr || (Flags & ~kAllocFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (bytesize == 0) {
+      *pp = nullptr;
+      return CUDA_SUCCESS;
+    }
     if (bytesize > SIZE_MAX - kPage) return CUDA_ERROR_OUT_OF_MEMORY;
     void* memory = mmap(nullptr, (bytesize + kPage - 1) / kPage * kPage, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-    Allocation allocation;
+    Allocation allocation = owned_by(context);
     allocation.base = reinterpret_cast<uint64_t>(memory);
     allocation.bytes = bytesize;
     allocation.kind = Allocation::Kind::kPinned;
-    allocation.device = context.device().ordinal();
-    allocation.context = context.id();
     allocation.flags = Flags;
     Driver::get().allocations().insert(allocation);
     *pp = memory;
@@ -38,14 +40,15 @@ CUresult CUDAAPI cuMemAllocHost_v2(void** pp, size_t bytesize) { return cuMemHos
 
 CUresult CUDAAPI cuMemFreeHost(void* p) {
   return with_context([&](Context& context) -> CUresult {
+    if (p == nullptr) return CUDA_SUCCESS;
     AllocationMap& allocations = Driver::get().allocations();
     const auto found = allocations.find(reinterpret_cast<uint64_t>(p));
     if (!found || found->base != reinterpret_cast<uint64_t>(p) || found->kind != Allocation::Kind::kPinned) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    const CUresult result = context.synchronize();
+    quiesce(context, *found);
     if (auto allocation = allocations.erase(found->base)) Driver::get().release(*allocation);
-    return result;
+    return context.error();
   });
 }
 
@@ -53,13 +56,11 @@ CUresult CUDAAPI cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Fla
   return with_context([&](Context& context) -> CUresult {
     if (p == nullptr || bytesize == 0 || (Flags & ~kRegisterFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
     if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
-    Allocation allocation;
+    Allocation allocation = owned_by(context);
     allocation.base = reinterpret_cast<uint64_t>(p);
     allocation.bytes = bytesize;
     if (bytesize > UINT64_MAX - allocation.base) return CUDA_ERROR_INVALID_VALUE;
     allocation.kind = Allocation::Kind::kRegistered;
-    allocation.device = context.device().ordinal();
-    allocation.context = context.id();
     allocation.flags = Flags;
     if ((Flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0) allocation.writable = 0;
     return Driver::get().allocations().insert(allocation) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
@@ -78,9 +79,9 @@ CUresult CUDAAPI cuMemHostUnregister(void* p) {
     if (!found || found->base != reinterpret_cast<uint64_t>(p) || found->kind != Allocation::Kind::kRegistered) {
       return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     }
-    const CUresult result = context.synchronize();
+    quiesce(context, *found);
     allocations.erase(found->base);
-    return result;
+    return context.error();
   });
 }
 

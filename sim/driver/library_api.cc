@@ -1,7 +1,6 @@
 // Libraries and their kernels: code that belongs to no context.
 #include <algorithm>
 
-#include "common/base/log.h"
 #include "sim/driver/api.h"
 #include "sim/driver/jit_options.h"
 #include "sim/driver/module.h"
@@ -24,16 +23,8 @@ CUresult load(Driver& driver, CUlibrary* handle, const void* image, unsigned num
   }
   JitOptions jit;
   if (CUresult result = jit.parse(num_jit, jit_options, jit_values); result != CUDA_SUCCESS) return result;
-  ImageTexts texts;
-  std::string problem;
-  std::shared_ptr<Library> library;
-  CUresult result = texts_of_image(image, driver.settings().compute_capability, &texts, &problem);
-  if (result == CUDA_SUCCESS) result = load_library(texts, context_or_null(driver).get(), &library, &problem);
-  jit.report(problem);
-  if (result != CUDA_SUCCESS) {
-    fargpu::log::error("cannot load a library: {}", problem);
-    return result;
-  }
+  const auto library = load_library(image, context_or_null(driver).get());
+  jit.report(library->problem);
   *handle = to_handle<CUlibrary>(library->handle);
   return CUDA_SUCCESS;
 }
@@ -107,6 +98,7 @@ CUresult CUDAAPI cuLibraryGetKernel(CUkernel* pKernel, CUlibrary handle, const c
     if (pKernel == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
     auto library = driver.registry().find<Library>(handle);
     if (!library) return CUDA_ERROR_INVALID_HANDLE;
+    if (CUresult result = usable(*library); result != CUDA_SUCCESS) return result;
     auto it = library->kernels.find(name);
     if (it == library->kernels.end()) return CUDA_ERROR_NOT_FOUND;
     *pKernel = to_handle<CUkernel>(it->second);
@@ -119,6 +111,7 @@ CUresult CUDAAPI cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
     if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
     auto library = driver.registry().find<Library>(lib);
     if (!library) return CUDA_ERROR_INVALID_HANDLE;
+    if (CUresult result = usable(*library); result != CUDA_SUCCESS) return result;
     *count = static_cast<unsigned>(library->kernels.size());
     return CUDA_SUCCESS;
   });
@@ -129,6 +122,7 @@ CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKe
     if (kernels == nullptr || numKernels == 0) return CUDA_ERROR_INVALID_VALUE;
     auto library = driver.registry().find<Library>(lib);
     if (!library) return CUDA_ERROR_INVALID_HANDLE;
+    if (CUresult result = usable(*library); result != CUDA_SUCCESS) return result;
     unsigned i = 0;
     for (const auto& [name, kernel] : library->kernels) {
       if (i == numKernels) break;

@@ -15,11 +15,9 @@ CUresult allocate(Context& context, CUdeviceptr* dptr, size_t bytes) {
   DeviceMemory& memory = context.device().memory();
   const uint64_t address = memory.allocate(bytes);
   if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  Allocation allocation;
+  Allocation allocation = owned_by(context);
   allocation.base = address;
   allocation.bytes = bytes;
-  allocation.device = context.device().ordinal();
-  allocation.context = context.id();
   if (!Driver::get().allocations().insert(allocation)) {
     memory.free(address, bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -32,9 +30,8 @@ CUresult allocate(Context& context, CUdeviceptr* dptr, size_t bytes) {
 
 CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
   return with_context([&](Context& context) -> CUresult {
-    if (free == nullptr || total == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *free = context.device().memory().available();
-    *total = context.device().memory().total();
+    if (free != nullptr) *free = context.device().memory().available();
+    if (total != nullptr) *total = context.device().memory().total();
     return CUDA_SUCCESS;
   });
 }
@@ -70,9 +67,10 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr) {
     const bool freeable = found && found->base == dptr &&
                           (found->kind == Allocation::Kind::kDevice || found->kind == Allocation::Kind::kManaged);
     if (!freeable) return CUDA_ERROR_INVALID_VALUE;
-    const CUresult result = context.synchronize();
+    if (found->freeing) return CUDA_ERROR_INVALID_VALUE;
+    quiesce(context, *found);
     if (auto allocation = allocations.erase(dptr)) Driver::get().release(*allocation);
-    return result;
+    return context.error();
   });
 }
 
@@ -98,12 +96,10 @@ CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned 
       context.device().memory().refund(bytesize);
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    Allocation allocation;
+    Allocation allocation = owned_by(context);
     allocation.base = reinterpret_cast<uint64_t>(memory);
     allocation.bytes = bytesize;
     allocation.kind = Allocation::Kind::kManaged;
-    allocation.device = context.device().ordinal();
-    allocation.context = context.id();
     allocation.flags = flags;
     Driver::get().allocations().insert(allocation);
     *dptr = allocation.base;

@@ -87,42 +87,61 @@ CUresult load_texts(Context& context, const ImageTexts& texts, std::shared_ptr<M
   return CUDA_SUCCESS;
 }
 
-CUresult load_library(const ImageTexts& texts, Context* context, std::shared_ptr<Library>* library,
-                      std::string* problem) {
-  Registry& registry = Driver::get().registry();
-  auto made = std::make_shared<Library>();
-  made->texts = texts;
-  const Program* program = nullptr;
-  ScratchMemory scratch;
-  std::unique_ptr<Program> asked;
+namespace {
+
+// The kernels of a program that was loaded to be looked at.
+void add_kernels(const std::shared_ptr<Library>& library, const Program& program) {
+  for (const std::string& name : program.kernel_names()) {
+    auto kernel = std::make_shared<Kernel>();
+    kernel->library = library;
+    kernel->info = *program.kernel(name);
+    for (auto& settings : kernel->settings) settings = make_settings(kernel->info);
+    library->kernels[name] = Driver::get().registry().add(std::move(kernel), 0);
+  }
+}
+
+CUresult load_contents(const std::shared_ptr<Library>& library, const void* image, Context* context) {
+  Device& device = context != nullptr ? context->device() : *Driver::get().device(0);
+  CUresult result = texts_of_image(image, device.compute_capability(), &library->texts, &library->problem);
+  if (result != CUDA_SUCCESS) return result;
   if (context != nullptr) {
     std::shared_ptr<Module> module;
-    if (CUresult result = load_texts(*context, texts, &module, problem); result != CUDA_SUCCESS) return result;
-    module->library = made;
-    program = module->program.get();
-    made->modules[context->id()] = std::move(module);
-  } else {
-    LoadResult result = load(*texts, scratch, Driver::get().device(0)->engine_options(size_t{1} << 20));
-    if (!result.program) {
-      *problem = describe(result.error);
-      return to_result(result.error.kind);
-    }
-    asked = std::move(result.program);
-    program = asked.get();
+    result = load_texts(*context, library->texts, &module, &library->problem);
+    if (result != CUDA_SUCCESS) return result;
+    module->library = library;
+    add_kernels(library, *module->program);
+    library->modules[context->id()] = std::move(module);
+    return CUDA_SUCCESS;
   }
-  for (const std::string& name : program->kernel_names()) {
-    auto kernel = std::make_shared<Kernel>();
-    kernel->library = made;
-    kernel->info = *program->kernel(name);
-    for (auto& settings : kernel->settings) settings = make_settings(kernel->info);
-    made->kernels[name] = registry.add(std::move(kernel), 0);
+  ScratchMemory scratch;
+  LoadResult loaded = load(*library->texts, scratch, device.engine_options(size_t{1} << 20));
+  if (!loaded.program) {
+    library->problem = describe(loaded.error);
+    return to_result(loaded.error.kind);
   }
-  made->handle = registry.add(made, 0);
-  *library = std::move(made);
+  add_kernels(library, *loaded.program);
+  loaded.program.reset();  // before its memory
   return CUDA_SUCCESS;
 }
 
+}  // namespace
+
+std::shared_ptr<Library> load_library(const void* image, Context* context) {
+  auto library = std::make_shared<Library>();
+  library->error = load_contents(library, image, context);
+  library->handle = Driver::get().registry().add(library, 0);
+  return library;
+}
+
+CUresult usable(Library& library) {
+  if (library.error != CUDA_SUCCESS) {
+    std::call_once(library.problem_logged, [&] { log::error("a library cannot be used: {}", library.problem); });
+  }
+  return library.error;
+}
+
 CUresult library_module(Library& library, Context& context, std::shared_ptr<Module>* module) {
+  if (CUresult result = usable(library); result != CUDA_SUCCESS) return result;
   std::lock_guard lock(library.mutex);
   std::erase_if(library.modules, [](const auto& entry) {
     const auto owner = entry.second->context.lock();

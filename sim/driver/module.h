@@ -65,6 +65,10 @@ struct Library {
   ImageTexts texts;
   uint64_t handle = 0;
   std::map<std::string, uint64_t, std::less<>> kernels;  // handles; complete after loading
+  // Why nothing in it can be used. Loading succeeds all the same, as the driver loads lazily.
+  CUresult error = CUDA_SUCCESS;
+  std::string problem;
+  std::once_flag problem_logged;
 
   std::mutex mutex;  // held while a module is loaded
   std::map<uint64_t, std::shared_ptr<Module>> modules;  // by context id; guarded by mutex
@@ -82,7 +86,10 @@ CUresult find_global(const Module& module, const char* name, CUdeviceptr* addres
 
 // --- loading; `problem` receives one line when the result is not CUDA_SUCCESS
 CUresult load_texts(Context& context, const ImageTexts& texts, std::shared_ptr<Module>* module, std::string* problem);
-CUresult load_library(const ImageTexts& texts, Context* context, std::shared_ptr<Library>* library, std::string* problem);
+// Never fails for the contents of the image: see Library::error.
+std::shared_ptr<Library> load_library(const void* image, Context* context);
+// The library's error, logged the first time.
+CUresult usable(Library& library);
 // The library's module in a context, loaded now if need be.
 CUresult library_module(Library& library, Context& context, std::shared_ptr<Module>* module);
 // Image -> texts, or CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_INVALID_IMAGE ...

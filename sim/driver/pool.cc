@@ -127,6 +127,15 @@ CUmemAccess_flags Pool::access(int device) const {
   return it == access_.end() ? CU_MEM_ACCESS_FLAGS_PROT_NONE : it->second;
 }
 
+uint32_t Pool::access_mask() const {
+  std::lock_guard lock(mutex_);
+  uint32_t mask = 0;
+  for (const auto& [device, flags] : access_) {
+    if (flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) mask |= uint32_t{1} << device;
+  }
+  return mask;
+}
+
 void Pool::set_access(int device, CUmemAccess_flags flags) {
   std::lock_guard lock(mutex_);
   access_[device] = flags;

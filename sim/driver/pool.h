@@ -39,6 +39,8 @@ class Pool {
   bool retired() const;
 
   CUmemAccess_flags access(int device) const;
+  // One bit per device that may use the memory.
+  uint32_t access_mask() const;
   void set_access(int device, CUmemAccess_flags flags);
 
  private:

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "sim/fatbin/fatbin.h"
+#include "sim/fatbin/linked_image.h"
 
 namespace fargpu::sim {
 namespace {
@@ -49,12 +50,17 @@ Result<std::vector<std::string>> read_image(const void* image, int compute_capab
   const auto* bytes = static_cast<const char*>(image);
   const size_t length = strnlen(bytes, sizeof(uint32_t));
   uint32_t magic = 0;
-  // A text may be shorter than a magic number: look at no byte behind its NUL. Neither magic number holds a NUL byte.
+  // A text may be shorter than a magic number: look at no byte behind its NUL. No magic number holds a NUL byte.
   std::memcpy(&magic, bytes, length);
   if (magic == kWrapperMagic) return read_wrapper(image, compute_capability);
   if (magic == kFatbinMagic) {
     FARGPU_ASSIGN_OR_RETURN(std::string text, read_container(image, compute_capability));
     return std::vector<std::string>{std::move(text)};
+  }
+  if (magic == kLinkedMagic) {
+    const auto* start = static_cast<const std::byte*>(image);
+    FARGPU_ASSIGN_OR_RETURN(const size_t size, linked_image_size({start, kLinkedHeaderBytes}));
+    return read_linked_image({start, size});
   }
   if (std::memcmp(&magic, kElfMagic, sizeof kElfMagic) == 0) {
     return Status(StatusCode::kNotFound,

@@ -1,0 +1,46 @@
+// Virtual memory management of the process: reserved address ranges and what is mapped into them. Thread safe.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace fargpu::sim {
+
+class AllocationMap;
+class PhysicalMemory;
+
+class AddressSpace {
+ public:
+  explicit AddressSpace(AllocationMap& allocations) : allocations_(allocations) {}
+
+  // `wanted` is a hint. All sizes and addresses are multiples of the granularity.
+  CUresult reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted, uint64_t* address);
+  // CUDA_ERROR_INVALID_VALUE: not a reservation of this size, or something is mapped in it.
+  CUresult free(uint64_t address, uint64_t bytes);
+  CUresult map(uint64_t address, uint64_t bytes, uint64_t offset, std::shared_ptr<PhysicalMemory> memory);
+  // The range must consist of whole mappings.
+  CUresult unmap(uint64_t address, uint64_t bytes);
+  CUresult set_access(uint64_t address, uint64_t bytes, int device, CUmemAccess_flags flags);
+  CUresult access(uint64_t address, int device, unsigned long long* flags) const;
+  // The memory mapped at an address; nullptr: none.
+  std::shared_ptr<PhysicalMemory> mapped(uint64_t address) const;
+
+ private:
+  struct Mapping {
+    uint64_t bytes;
+    std::shared_ptr<PhysicalMemory> memory;
+  };
+  bool whole_mappings(uint64_t address, uint64_t bytes) const;
+
+  AllocationMap& allocations_;
+  mutable std::mutex mutex_;
+  std::map<uint64_t, uint64_t> reserved_;  // address -> bytes
+  std::map<uint64_t, Mapping> mappings_;
+  uint64_t next_ = uint64_t{3} << 40;      // where the next reservation is tried
+};
+
+}  // namespace fargpu::sim

@@ -1,0 +1,149 @@
+// Virtual memory management.
+#include "sim/driver/address_space.h"
+#include "sim/driver/api.h"
+#include "sim/driver/physical_memory.h"
+
+using namespace fargpu::sim;
+
+namespace {
+
+// Memory on a device, without export. CUDA_ERROR_NOT_SUPPORTED: on the host, or to be shared with other processes.
+CUresult device_of(Driver& driver, const CUmemAllocationProp* properties, Device** device) {
+  if (properties == nullptr || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    const bool known = properties->location.type == CU_MEM_LOCATION_TYPE_HOST ||
+                       properties->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+                       properties->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+    return known ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+  }
+  if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  *device = driver.device(properties->location.id);
+  return *device != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+bool valid_access(CUmemAccess_flags flags) {
+  return flags == CU_MEM_ACCESS_FLAGS_PROT_NONE || flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
+         flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+}
+
+}  // namespace
+
+CUresult CUDAAPI cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
+                                               CUmemAllocationGranularity_flags option) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    if (granularity == nullptr ||
+        (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    Device* device = nullptr;
+    if (CUresult result = device_of(driver, prop, &device); result != CUDA_SUCCESS) return result;
+    *granularity = kMappingGranularity;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                                     unsigned long long flags) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    if (ptr == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    uint64_t address = 0;
+    if (CUresult result = driver.addresses().reserve(size, alignment, addr, &address); result != CUDA_SUCCESS) {
+      return result;
+    }
+    *ptr = address;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size) {
+  return with_driver([&](Driver& driver) { return driver.addresses().free(ptr, size); });
+}
+
+CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop,
+                             unsigned long long flags) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    if (handle == nullptr || size == 0 || size % kMappingGranularity != 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    Device* device = nullptr;
+    if (CUresult result = device_of(driver, prop, &device); result != CUDA_SUCCESS) return result;
+    auto memory = PhysicalMemory::create(*device, size, *prop);
+    if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
+    *handle = memory->retain(memory);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    auto memory = driver.registry().find<PhysicalMemory>(handle);
+    return memory && memory->release() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                          unsigned long long flags) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    auto memory = driver.registry().find<PhysicalMemory>(handle);
+    if (!memory || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    return driver.addresses().map(ptr, size, offset, std::move(memory));
+  });
+}
+
+// Waits first, so that no kernel is still using the mapping.
+CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    std::shared_ptr<Context> current;
+    if (current_context(driver, &current) == CUDA_SUCCESS) current->synchronize();
+    if (const auto memory = driver.addresses().mapped(ptr)) {
+      const auto primary = memory->device().primary();
+      if (primary && primary != current) primary->synchronize();
+    }
+    return driver.addresses().unmap(ptr, size);
+  });
+}
+
+CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    if (desc == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; ++i) {
+      if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !valid_access(desc[i].flags)) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      if (driver.device(desc[i].location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const CUresult result = driver.addresses().set_access(ptr, size, desc[i].location.id, desc[i].flags);
+      if (result != CUDA_SUCCESS) return result;
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    if (flags == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (driver.device(location->id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    return driver.addresses().access(ptr, location->id, flags);
+  });
+}
+
+CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
+                                                        CUmemGenericAllocationHandle handle) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    auto memory = driver.registry().find<PhysicalMemory>(handle);
+    if (prop == nullptr || !memory) return CUDA_ERROR_INVALID_VALUE;
+    *prop = memory->properties();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    auto memory = driver.addresses().mapped(reinterpret_cast<uint64_t>(addr));
+    if (!memory) return CUDA_ERROR_INVALID_VALUE;
+    *handle = memory->retain(memory);
+    return CUDA_SUCCESS;
+  });
+}
