@@ -1,9 +1,10 @@
 // What generated client code calls: the way of one driver call through the client.
 //
 // Three layers, all made or used by schema/apigen:
-//   cuX          exported C entry (generated): Entry checks state, traces, then calls manual_cuX or call_cuX
-//   manual_cuX   hand-written body in client/manual/ (call classes local and manual)
-//   call_cuX     generated: encodes the arguments, sends, waits if the class says so, decodes the outputs
+//   cuX          exported C entry (generated): Entry checks state, traces, then calls manual_cuX or
+//   call_cuX manual_cuX   hand-written body in client/manual/ (call classes local and manual)
+//   call_cuX     generated: encodes the arguments, sends, waits if the class says so, decodes the
+//   outputs
 // No exception leaves any of them. Thread safe unless said otherwise.
 #pragma once
 
@@ -20,8 +21,8 @@ namespace fargpu::client {
 
 class Session;  // session.h: the connection, its snapshot of devices, its tables
 
-// What must hold before a call may run; otherwise the entry returns NOT_INITIALIZED, DEINITIALIZED, INVALID_CONTEXT, the session-lost
-// error or the context's sticky error by itself.
+// What must hold before a call may run; otherwise the entry returns NOT_INITIALIZED, DEINITIALIZED,
+// INVALID_CONTEXT, the session-lost error or the context's sticky error by itself.
 enum class Needs { kNothing, kInit, kContext };
 
 // One call through an exported entry. On the stack of the calling thread.
@@ -29,47 +30,57 @@ class Entry {
  public:
   Entry(uint16_t opcode, const char* name, Needs needs);
   ~Entry();
-  CUresult status() const { return status_; }   // not CUDA_SUCCESS: return it at once
-  // The result that the application sees: `result`, or a kept error of an earlier async call when `result` is success. Tracing is not
-  // done here: the generated entry prints the arguments after finish() (trace.h).
+  CUresult status() const { return status_; }  // not CUDA_SUCCESS: return it at once
+  // The result that the application sees: `result`, or a kept error of an earlier async call when
+  // `result` is success. Tracing is not done here: the generated entry prints the arguments after
+  // finish() (trace.h).
   CUresult finish(CUresult result);
 
  private:
   uint16_t opcode_;
   const char* name_;
+  Needs needs_;
   CUresult status_;
   uint64_t begin_ns_ = 0;
 };
 
-// The session of the current thread's context (today: the only one). Valid after an Entry with kInit or kContext succeeded.
+// The session of the current thread's context (today: the only one). Valid after an Entry with
+// kInit or kContext succeeded.
 Session& current_session();
 rpc::Channel& channel(Session& session);
 // Wire id of the thread's current context; 0: none.
 uint16_t current_context_id();
 
-// Session-lost and protocol failures as a CUresult; logs once. CUDA_ERROR_DEVICE_UNAVAILABLE for kLost and kTimeout.
+// Session-lost and protocol failures as a CUresult; logs once. CUDA_ERROR_DEVICE_UNAVAILABLE for
+// kLost and kTimeout.
 CUresult from_status(const Status& status);
 
-// Handles. An application's handle value IS the typed id, made by the client: (kind << 40) | (serial << 4); serials are never used again.
-// Kinds are listed in common/rpc/handle_kind.h. 0 stays 0. Streams also pass CU_STREAM_LEGACY (1).
+// Handles. An application's handle value IS the typed id, made by the client: (kind << 40) |
+// (serial << 4); serials are never used again. Kinds are listed in common/rpc/handle_kind.h. 0
+// stays 0. Streams also pass CU_STREAM_LEGACY (1).
 uint64_t new_handle(rpc::HandleKind kind);
-// Resolves the calling thread's default stream: NULL -> legacy, or per-thread inside a _ptsz/_ptds entry; CU_STREAM_PER_THREAD -> the
-// hidden blocking stream of this thread and context (made on first use). kInvalid for a handle that was never made or is destroyed.
+// Resolves the calling thread's default stream: NULL -> legacy, or per-thread inside a _ptsz/_ptds
+// entry; CU_STREAM_PER_THREAD -> the hidden blocking stream of this thread and context (made on
+// first use). kInvalid for a handle that was never made or is destroyed.
 CUresult stream_to_wire(CUstream stream, uint64_t* id);
-// Every other kind: checks kind and liveness. CUDA_ERROR_INVALID_HANDLE (contexts: CUDA_ERROR_INVALID_CONTEXT) when wrong.
-// A context's wire id is the 16-bit one of frame headers. Generated code asks for kKernel when a CUfunction is a kernel's handle.
+// Every other kind: checks kind and liveness. CUDA_ERROR_INVALID_HANDLE (contexts:
+// CUDA_ERROR_INVALID_CONTEXT) when wrong. A context's wire id is the 16-bit one of frame headers.
+// Generated code asks for kKernel when a CUfunction is a kernel's handle.
 CUresult handle_to_wire(rpc::HandleKind kind, const void* handle, uint64_t* id);
-void handle_created(uint64_t id);     // the server (or a deferred call) accepted it
+void handle_created(uint64_t id);  // the server (or a deferred call) accepted it
 void handle_destroyed(uint64_t id);
-// Visible ordinal -> ordinal in the worker (CUDA_VISIBLE_DEVICES of the application). CUDA_ERROR_INVALID_DEVICE when out of range.
+// Visible ordinal -> ordinal in the worker (CUDA_VISIBLE_DEVICES of the application).
+// CUDA_ERROR_INVALID_DEVICE when out of range.
 CUresult device_to_wire(CUdevice device, int32_t* ordinal);
 // The other way; the ordinal itself when no visible device stands for it.
 CUdevice device_from_wire(int32_t ordinal);
-// Device memory made or freed through a generated call, for the table behind cuPointerGetAttribute and cuMemcpy. `context`: wire id.
+// Device memory made or freed through a generated call, for the table behind cuPointerGetAttribute
+// and cuMemcpy. `context`: wire id.
 void allocation_created(uint16_t context, CUdeviceptr pointer, size_t bytes);
 void allocation_destroyed(CUdeviceptr pointer);
 
-// Inside a scope NULL streams mean the per-thread default stream: generated _ptsz and _ptds entries hold one.
+// Inside a scope NULL streams mean the per-thread default stream: generated _ptsz and _ptds entries
+// hold one.
 class PerThreadDefaultStream {
  public:
   PerThreadDefaultStream();

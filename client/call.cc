@@ -1,0 +1,186 @@
+#include "client/call.h"
+
+#include <pthread.h>
+
+#include <array>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "client/image/records.h"
+#include "client/memory/reserve.h"
+#include "client/process.h"
+#include "client/session.h"
+#include "client/streams.h"
+#include "common/base/log.h"
+
+namespace fargpu::client {
+namespace {
+
+CUresult check_context() {
+  Context* context = current_context();
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!context->usable()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return static_cast<CUresult>(context->sticky.load(std::memory_order_relaxed));
+}
+
+// Returned once: the first thread that takes it reports it.
+CUresult take(std::atomic<int>& kept) {
+  if (kept.load(std::memory_order_relaxed) == CUDA_SUCCESS) return CUDA_SUCCESS;
+  return static_cast<CUresult>(kept.exchange(CUDA_SUCCESS));
+}
+
+}  // namespace
+
+Entry::Entry(uint16_t opcode, const char* name, Needs needs)
+    : opcode_(opcode), name_(name), needs_(needs), status_(CUDA_SUCCESS) {
+  if (needs == Needs::kNothing) return;
+  status_ = Process::get().check();
+  if (status_ != CUDA_SUCCESS || needs == Needs::kInit) return;
+  status_ = HostCalls::on_this_thread() ? CUDA_ERROR_NOT_PERMITTED : check_context();
+}
+
+Entry::~Entry() = default;
+
+CUresult Entry::finish(CUresult result) {
+  if (needs_ == Needs::kNothing) return result;
+  Session* session = Process::get().session();
+  if (session == nullptr) return result;
+  session->output.drain();
+  Context* context = current_context();
+  if (context == nullptr) return result;
+  if (result == CUDA_SUCCESS) {
+    if (needs_ != Needs::kContext) return result;
+    // An execution error that arrived while this call waited belongs to it.
+    if (const int sticky = context->sticky.load(std::memory_order_relaxed))
+      return static_cast<CUresult>(sticky);
+    if (const CUresult kept = take(context->kept); kept != CUDA_SUCCESS) return kept;
+    return take(session->kept);
+  }
+  if (is_sticky(result)) {
+    int none = CUDA_SUCCESS;
+    context->sticky.compare_exchange_strong(none, result);
+  }
+  return result;
+}
+
+Session& current_session() { return *Process::get().session(); }
+
+rpc::Channel& channel(Session& session) { return session.channel(); }
+
+uint16_t current_context_id() {
+  const Context* context = current_context();
+  return context == nullptr ? 0 : context->wire_id;
+}
+
+CUresult from_status(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kOk:
+      return CUDA_SUCCESS;
+    case StatusCode::kLost:
+    case StatusCode::kTimeout:
+      return Process::get().state() == ProcessState::kExiting ? CUDA_ERROR_DEINITIALIZED
+                                                              : CUDA_ERROR_DEVICE_UNAVAILABLE;
+    case StatusCode::kInvalidArgument:
+      log::warn("{}", status.message());
+      return CUDA_ERROR_INVALID_VALUE;
+    case StatusCode::kUnsupported:
+      log::warn("{}", status.message());
+      return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      log::error("{}", status.message());
+      return CUDA_ERROR_UNKNOWN;
+  }
+}
+
+uint64_t new_handle(rpc::HandleKind kind) { return current_session().handles.reserve(kind); }
+
+CUresult handle_to_wire(rpc::HandleKind kind, const void* handle, uint64_t* id) {
+  const auto value = reinterpret_cast<uint64_t>(handle);
+  *id = 0;
+  if (kind == rpc::HandleKind::kContext) {
+    if (value == 0) return CUDA_SUCCESS;  // the current one
+    const Context* context = current_session().contexts.find(handle);
+    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!context->usable()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    *id = context->wire_id;
+    return CUDA_SUCCESS;
+  }
+  if (current_session().handles.find(kind, value) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *id = value;
+  return CUDA_SUCCESS;
+}
+
+void handle_created(uint64_t id) {
+  const rpc::HandleKind kind = rpc::handle_kind(id);
+  std::unique_ptr<Object> object;
+  switch (kind) {
+    case rpc::HandleKind::kStream:
+      object = std::make_unique<Stream>();
+      break;
+    case rpc::HandleKind::kModule:
+    case rpc::HandleKind::kLibrary:
+      object = std::make_unique<ImageRecord>();
+      break;
+    case rpc::HandleKind::kFunction:
+    case rpc::HandleKind::kKernel:
+      object = std::make_unique<Function>();
+      break;
+    default:
+      object = std::make_unique<Object>();
+  }
+  object->id = id;
+  // These outlive the context in which they were made.
+  const bool global = kind == rpc::HandleKind::kLibrary || kind == rpc::HandleKind::kKernel ||
+                      kind == rpc::HandleKind::kMemPool || kind == rpc::HandleKind::kMemGeneric ||
+                      kind == rpc::HandleKind::kGraph || kind == rpc::HandleKind::kUserObject;
+  if (!global) object->context = current_context();
+  current_session().handles.publish(std::move(object));
+}
+
+void handle_destroyed(uint64_t id) { current_session().handles.erase(id); }
+
+CUresult device_to_wire(CUdevice device, int32_t* ordinal) {
+  const Device* found = current_session().device(device);
+  if (found == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *ordinal = found->worker_ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUdevice device_from_wire(int32_t ordinal) {
+  const auto& devices = current_session().snapshot.devices;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (devices[i].worker_ordinal == ordinal) return static_cast<CUdevice>(i);
+  }
+  return ordinal;
+}
+
+void allocation_created(uint16_t wire_context, CUdeviceptr pointer, size_t bytes) {
+  Session& session = current_session();
+  Context* context = session.contexts.find_wire(wire_context);
+  session.device_memory.insert({.base = pointer,
+                                .bytes = bytes,
+                                .kind = MemoryKind::kDevice,
+                                .context = context,
+                                .device = context == nullptr ? 0 : context->device,
+                                .buffer_id = session.next_buffer_id(),
+                                .reserved = reserve_addresses(pointer, bytes)});
+}
+
+void allocation_destroyed(CUdeviceptr pointer) {
+  const auto region = current_session().device_memory.erase(pointer);
+  if (region && region->reserved) release_reserved(region->base, region->bytes);
+}
+
+CUresult unsupported(uint16_t opcode, const char* name, const char* why) {
+  (void)opcode;
+  // Never destroyed: calls come until the very end of the process.
+  static auto& mutex = *new std::mutex;
+  static auto& named = *new std::set<std::string>;
+  std::lock_guard lock(mutex);
+  if (named.insert(name).second) log::warn("{} is not supported: {}", name, why);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,37 @@
+// What an image argument (cuModuleLoadData, cuLibraryLoadData, ...) points to, and how many bytes
+// it has.
+//
+// The CUDA API passes images as bare pointers. The size is found by reading headers, each checked
+// against the plausible maximum before it is believed. A fat binary wrapper is replaced by the
+// container it points to (of a version-2 wrapper, the linked one; its list of pre-linked containers
+// is of no use to a driver). Pure functions over memory of the caller.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "common/base/status.h"
+
+namespace fargpu::client {
+
+enum class ImageKind : uint8_t { kContainer, kElf, kPtx };
+
+inline constexpr uint64_t kMaxImageBytes = uint64_t{4} << 30;
+
+struct Image {
+  ImageKind kind = ImageKind::kPtx;
+  std::span<const std::byte> bytes;  // in the caller's memory; PTX without its NUL
+};
+
+// `data`: wrapper, container, ELF or NUL-terminated PTX text. kInvalidArgument says what is wrong.
+Result<Image> inspect_image(const void* data);
+// The same for a file's contents, whose length is known: nothing beyond `contents` is read.
+Result<Image> inspect_image(std::span<const std::byte> contents);
+
+// Bytes of the container or ELF file that begins at `data`; `limit`: bytes that may be read or
+// claimed.
+Result<uint64_t> container_bytes(const std::byte* data, uint64_t limit);
+Result<uint64_t> elf_bytes(const std::byte* data, uint64_t limit);
+
+}  // namespace fargpu::client

@@ -1,0 +1,314 @@
+#include "client/image/load.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "client/call.h"
+#include "client/context.h"
+#include "client/session.h"
+#include "common/base/log.h"
+#include "common/base/sha256.h"
+#include "generated/client/internal_calls.h"
+
+namespace fargpu::client {
+namespace {
+
+constexpr unsigned kMaxLogBytes = 64 << 10;
+constexpr unsigned kMaxParameters = 4096;
+constexpr size_t kMaxNamesBytes = 1 << 20;
+
+CUresult image_error(const Status& status) {
+  log::warn("{}", status.message());
+  return CUDA_ERROR_INVALID_IMAGE;
+}
+
+CUresult put(Session& session, const Sha256Digest& hash, std::span<const std::byte> bytes) {
+  const uint64_t piece = session.piece_bytes();
+  for (uint64_t offset = 0; offset < bytes.size(); offset += piece) {
+    const auto part = bytes.subspan(offset, std::min<uint64_t>(piece, bytes.size() - offset));
+    const CUresult result = call_fgImagePut(session, current_context_id(), hash.data(),
+                                            bytes.size(), offset, part.data(), part.size());
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+// Runs `load(hash)`; when the server does not know the image, sends it and runs `load` again.
+template <typename Load>
+CUresult load_by_hash(Session& session, std::span<const std::byte> bytes, Load&& load) {
+  if (bytes.empty()) return CUDA_ERROR_INVALID_IMAGE;
+  const Sha256Digest hash = sha256(bytes);
+  const CUresult first = load(hash.data());
+  if (first != CUDA_ERROR_NOT_FOUND) return first;
+  if (const CUresult result = put(session, hash, bytes); result != CUDA_SUCCESS) return result;
+  return load(hash.data());
+}
+
+class Logs {
+ public:
+  explicit Logs(const JitOptions& jit) : jit_(jit) {}
+  // The generated call wants a place only for a length above 0.
+  char* info() const { return jit_.info_log_bytes == 0 ? nullptr : jit_.info_log; }
+  char* error() const { return jit_.error_log_bytes == 0 ? nullptr : jit_.error_log; }
+  void prepare() const {
+    if (info() != nullptr) *info() = '\0';
+    if (error() != nullptr) *error() = '\0';
+  }
+  void report_sizes() const {
+    report(info(), jit_.info_log_bytes, jit_.info_log_size);
+    report(error(), jit_.error_log_bytes, jit_.error_log_size);
+  }
+
+ private:
+  static void report(const char* text, unsigned bytes, void** slot) {
+    if (slot == nullptr) return;
+    const size_t used = text == nullptr ? 0 : strnlen(text, bytes);
+    *slot = reinterpret_cast<void*>(used);
+  }
+  const JitOptions& jit_;
+};
+
+CUresult load_module_bytes(Session& session, std::span<const std::byte> bytes,
+                           const JitOptions& jit, CUmodule* module) {
+  const Logs logs(jit);
+  logs.prepare();
+  const CUresult result = load_by_hash(session, bytes, [&](const unsigned char* hash) {
+    return call_fgModuleLoad(session, current_context_id(), hash,
+                             static_cast<unsigned>(jit.options.size()), jit.options.data(),
+                             jit.values.data(), jit.info_log_bytes, jit.error_log_bytes,
+                             logs.info(), logs.error(), module);
+  });
+  logs.report_sizes();
+  return result;
+}
+
+CUresult load_library_bytes(Session& session, std::span<const std::byte> bytes,
+                            const JitOptions& jit, CUlibrary* library) {
+  return load_by_hash(session, bytes, [&](const unsigned char* hash) {
+    return call_fgLibraryLoad(session, current_context_id(), hash,
+                              static_cast<unsigned>(jit.options.size()), jit.options.data(),
+                              jit.values.data(), 0, nullptr, nullptr, library);
+  });
+}
+
+// What one fgModuleFunction or fgLibraryKernel brings. On the heap: 32 KiB are much for a thread's
+// stack.
+struct Answer {
+  unsigned count = 0;
+  unsigned offsets[kMaxParameters];
+  unsigned sizes[kMaxParameters];
+  int attributes[kFunctionAttributes];
+};
+
+CUresult ask(Session& session, uint16_t context, const ImageRecord& image, const char* name,
+             Answer& answer, uint64_t* id) {
+  if (image.kind() == rpc::HandleKind::kLibrary) {
+    CUkernel kernel = nullptr;
+    const CUresult result =
+        call_fgLibraryKernel(session, context, reinterpret_cast<CUlibrary>(image.id), name, &kernel,
+                             &answer.count, answer.offsets, answer.sizes, answer.attributes);
+    *id = reinterpret_cast<uint64_t>(kernel);
+    return result;
+  }
+  CUfunction function = nullptr;
+  const CUresult result =
+      call_fgModuleFunction(session, context, reinterpret_cast<CUmodule>(image.id), name, &function,
+                            &answer.count, answer.offsets, answer.sizes, answer.attributes);
+  *id = reinterpret_cast<uint64_t>(function);
+  return result;
+}
+
+bool fill(Function& function, const ImageRecord& image, const char* name, const Answer& answer) {
+  constexpr uint32_t kMaxParameterBytes = 64 << 10;
+  function.name = name;
+  function.owner = image.id;
+  for (unsigned i = 0; i < answer.count; ++i) {
+    if (answer.offsets[i] > kMaxParameterBytes || answer.sizes[i] > kMaxParameterBytes)
+      return false;
+    function.parameters.push_back({answer.offsets[i], answer.sizes[i]});
+    function.parameter_bytes =
+        std::max(function.parameter_bytes, answer.offsets[i] + answer.sizes[i]);
+  }
+  return true;
+}
+
+}  // namespace
+
+CUresult read_jit_options(unsigned count, const CUjit_option* options, void** values,
+                          JitOptions* out) {
+  if (count != 0 && (options == nullptr || values == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < count; ++i) {
+    const auto number = reinterpret_cast<unsigned long long>(values[i]);
+    switch (options[i]) {
+      case CU_JIT_INFO_LOG_BUFFER:
+        out->info_log = static_cast<char*>(values[i]);
+        break;
+      case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+        out->info_log_bytes =
+            static_cast<unsigned>(std::min<unsigned long long>(number & 0xffffffff, kMaxLogBytes));
+        out->info_log_size = &values[i];
+        break;
+      case CU_JIT_ERROR_LOG_BUFFER:
+        out->error_log = static_cast<char*>(values[i]);
+        break;
+      case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+        out->error_log_bytes =
+            static_cast<unsigned>(std::min<unsigned long long>(number & 0xffffffff, kMaxLogBytes));
+        out->error_log_size = &values[i];
+        break;
+      case CU_JIT_WALL_TIME: {
+        // An output, a float in the slot; what the server measures says nothing here.
+        const float milliseconds = 0;
+        std::memcpy(&values[i], &milliseconds, sizeof milliseconds);
+        break;
+      }
+      case CU_JIT_GLOBAL_SYMBOL_NAMES:
+      case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
+      case CU_JIT_REFERENCED_KERNEL_NAMES:
+      case CU_JIT_REFERENCED_VARIABLE_NAMES:
+        log::warn("JIT option {} holds pointers and is not supported",
+                  static_cast<int>(options[i]));
+        return CUDA_ERROR_NOT_SUPPORTED;
+      default:
+        out->options.push_back(options[i]);
+        out->values.push_back(number & 0xffffffff);
+    }
+  }
+  if (out->info_log == nullptr) out->info_log_bytes = 0;
+  if (out->error_log == nullptr) out->error_log_bytes = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult load_module(Session& session, const void* image, const JitOptions& jit, CUmodule* module) {
+  const Result<Image> inspected = inspect_image(image);
+  if (!inspected.ok()) return image_error(inspected.status());
+  return load_module_bytes(session, inspected->bytes, jit, module);
+}
+
+CUresult load_library(Session& session, const void* image, const JitOptions& jit,
+                      CUlibrary* library) {
+  const Result<Image> inspected = inspect_image(image);
+  if (!inspected.ok()) return image_error(inspected.status());
+  return load_library_bytes(session, inspected->bytes, jit, library);
+}
+
+CUresult load_module(Session& session, std::span<const std::byte> contents, CUmodule* module) {
+  const Result<Image> inspected = inspect_image(contents);
+  if (!inspected.ok()) return image_error(inspected.status());
+  return load_module_bytes(session, inspected->bytes, {}, module);
+}
+
+CUresult load_library(Session& session, std::span<const std::byte> contents, const JitOptions& jit,
+                      CUlibrary* library) {
+  const Result<Image> inspected = inspect_image(contents);
+  if (!inspected.ok()) return image_error(inspected.status());
+  return load_library_bytes(session, inspected->bytes, jit, library);
+}
+
+CUresult read_image_file(const char* path, std::vector<std::byte>* contents) {
+  if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path, "rbe"), &std::fclose);
+  if (file == nullptr) {
+    log::warn("cannot read the module {}: {}", path, std::strerror(errno));
+    return CUDA_ERROR_FILE_NOT_FOUND;
+  }
+  std::byte block[65536];
+  for (size_t n; (n = std::fread(block, 1, sizeof block, file.get())) > 0;) {
+    if (contents->size() + n > kMaxImageBytes) return CUDA_ERROR_INVALID_IMAGE;
+    contents->insert(contents->end(), block, block + n);
+  }
+  return std::ferror(file.get()) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+CUresult find_image(Session& session, rpc::HandleKind kind, const void* handle,
+                    ImageRecord** record) {
+  *record =
+      static_cast<ImageRecord*>(session.handles.find(kind, reinterpret_cast<uint64_t>(handle)));
+  return *record == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+CUresult find_function(Session& session, const void* handle, Function** function) {
+  const auto id = reinterpret_cast<uint64_t>(handle);
+  Object* found = session.handles.find(rpc::HandleKind::kFunction, id);
+  if (found == nullptr) found = session.handles.find(rpc::HandleKind::kKernel, id);
+  *function = static_cast<Function*>(found);
+  return found == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+CUresult find_kernel(Session& session, const void* handle, Function** kernel) {
+  *kernel = static_cast<Function*>(
+      session.handles.find(rpc::HandleKind::kKernel, reinterpret_cast<uint64_t>(handle)));
+  return *kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+CUresult function_by_name(Session& session, ImageRecord& image, const char* name, uint64_t* id) {
+  std::lock_guard lock(image.mutex);
+  if (auto known = image.functions.find(name); known != image.functions.end()) {
+    *id = known->second;
+    return CUDA_SUCCESS;
+  }
+  auto answer = std::make_unique<Answer>();
+  if (const CUresult result = ask(session, current_context_id(), image, name, *answer, id);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  const rpc::HandleKind kind = rpc::handle_kind(*id);
+  auto* function = static_cast<Function*>(session.handles.find(kind, *id));
+  if (function == nullptr || !fill(*function, image, name, *answer)) {
+    return from_status(Status(StatusCode::kProtocol,
+                              std::string("the server described kernel ") + name + " wrongly"));
+  }
+  if (const Context* context = current_context())
+    function->remember(context->device, answer->attributes);
+  image.functions.emplace(name, *id);
+  return CUDA_SUCCESS;
+}
+
+CUresult function_names(Session& session, const ImageRecord& image,
+                        std::vector<std::string>* names) {
+  unsigned count = 0;
+  size_t bytes = 0;
+  std::string text(kMaxNamesBytes, '\0');
+  const bool library = image.kind() == rpc::HandleKind::kLibrary;
+  const CUresult result =
+      call_fgImageNames(session, current_context_id(), image.id, library ? 1 : 0, UINT32_MAX,
+                        &count, &bytes, text.data());
+  if (result != CUDA_SUCCESS) return result;
+  text.resize(std::min(bytes, text.size()));
+  size_t at = 0;
+  while (at < text.size() && names->size() < count) {
+    const size_t end = std::min(text.find('\0', at), text.size());
+    names->push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult attributes_on(Session& session, Function& function, int device,
+                       FunctionAttributes** attributes) {
+  *attributes = function.on_device(device);
+  if (*attributes != nullptr) return CUDA_SUCCESS;
+  const Context* context = current_context();
+  if (context == nullptr || context->device != device) context = session.contexts.primary(device);
+  if (context == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (!context->usable()) return CUDA_ERROR_INVALID_CONTEXT;
+  auto* image = static_cast<ImageRecord*>(
+      session.handles.find(rpc::handle_kind(function.owner), function.owner));
+  if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // A second id for the same kernel; only its attributes on that device are wanted.
+  auto answer = std::make_unique<Answer>();
+  uint64_t second = 0;
+  if (const CUresult result =
+          ask(session, context->wire_id, *image, function.name.c_str(), *answer, &second);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  session.handles.erase(second);
+  *attributes = function.remember(device, answer->attributes);
+  return *attributes == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,61 @@
+// Loading images: the hash goes first, the bytes only when the server does not know them; functions
+// are asked for once.
+//
+// All functions need a usable session; load_module and find_function of a module need a current
+// context. Any thread.
+#pragma once
+
+#include <cuda.h>
+
+#include <string>
+#include <vector>
+
+#include "client/image/image.h"
+#include "client/image/records.h"
+
+namespace fargpu::client {
+
+class Session;
+
+// JIT options as they travel, and where the logs shall go.
+struct JitOptions {
+  std::vector<int> options;
+  std::vector<unsigned long long> values;
+  char* info_log = nullptr;
+  unsigned info_log_bytes = 0;
+  void** info_log_size = nullptr;  // the value slot to be overwritten with the bytes used
+  char* error_log = nullptr;
+  unsigned error_log_bytes = 0;
+  void** error_log_size = nullptr;
+};
+
+// CUDA_ERROR_INVALID_VALUE for missing arrays; CUDA_ERROR_NOT_SUPPORTED for options that hold
+// pointers other than log buffers.
+CUresult read_jit_options(unsigned count, const CUjit_option* options, void** values,
+                          JitOptions* out);
+
+CUresult load_module(Session& session, const void* image, const JitOptions& jit, CUmodule* module);
+CUresult load_library(Session& session, const void* image, const JitOptions& jit,
+                      CUlibrary* library);
+// From a file's contents. The path is the application's.
+CUresult read_image_file(const char* path, std::vector<std::byte>* contents);
+CUresult load_module(Session& session, std::span<const std::byte> contents, CUmodule* module);
+CUresult load_library(Session& session, std::span<const std::byte> contents, const JitOptions& jit,
+                      CUlibrary* library);
+
+// The record of a live module or library; CUDA_ERROR_INVALID_HANDLE.
+CUresult find_image(Session& session, rpc::HandleKind kind, const void* handle,
+                    ImageRecord** record);
+// A CUfunction, which may be a CUkernel; CUDA_ERROR_INVALID_HANDLE.
+CUresult find_function(Session& session, const void* handle, Function** function);
+CUresult find_kernel(Session& session, const void* handle, Function** kernel);
+
+// The function or kernel of that name; CUDA_ERROR_NOT_FOUND.
+CUresult function_by_name(Session& session, ImageRecord& image, const char* name, uint64_t* id);
+CUresult function_names(Session& session, const ImageRecord& image,
+                        std::vector<std::string>* names);
+// The attributes of `function` on a visible device, asking the server the first time.
+CUresult attributes_on(Session& session, Function& function, int device,
+                       FunctionAttributes** attributes);
+
+}  // namespace fargpu::client

@@ -1,0 +1,78 @@
+// Records of modules, libraries and their functions: what came back with the load, so that launches
+// and questions need no round trip.
+//
+// A Function stands for a CUfunction or a CUkernel. Its layout never changes after it was filled
+// in, before the application learns its handle; its attributes are per device and change only
+// through the client itself. Any thread.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "client/object.h"
+
+namespace fargpu::client {
+
+inline constexpr size_t kFunctionAttributes = 17;  // CU_FUNC_ATTRIBUTE_* 0 .. 16
+inline constexpr int kUnknownAttribute = -1;       // the driver has no value for it
+
+struct Parameter {
+  uint32_t offset = 0;
+  uint32_t size = 0;
+};
+
+// Attribute values of one function on one device.
+using FunctionAttributes = std::array<std::atomic<int>, kFunctionAttributes>;
+
+// What the setters of the launch interface of CUDA 3 have left.
+struct LegacyLaunch {
+  std::array<unsigned, 3> block{1, 1, 1};
+  unsigned shared_bytes = 0;
+  std::vector<std::byte> parameters;
+};
+
+struct Function final : Object {
+  std::string name;
+  uint64_t owner = 0;  // id of its module or library
+  std::vector<Parameter> parameters;
+  uint32_t parameter_bytes = 0;
+
+  // nullptr: not asked for yet on that device (visible ordinal).
+  FunctionAttributes* on_device(int device) const {
+    return static_cast<size_t>(device) < kMaxDevices
+               ? by_device[static_cast<size_t>(device)].load(std::memory_order_acquire)
+               : nullptr;
+  }
+  // Remembers values unless there are some already; the ones that count.
+  FunctionAttributes* remember(int device, const int* values);
+
+  static constexpr size_t kMaxDevices = 64;
+  std::array<std::atomic<FunctionAttributes*>, kMaxDevices> by_device{};
+
+  std::mutex mutex;
+  // (device, block size, dynamic shared bytes, flags) -> the driver's answer; forgotten when an
+  // attribute is set. Guarded by mutex.
+  std::map<std::tuple<int, int, size_t, unsigned>, int> occupancy;
+
+  LegacyLaunch legacy;  // guarded by mutex
+
+  ~Function() override;
+};
+
+// A module or a library.
+struct ImageRecord final : Object {
+  std::mutex mutex;                                        // all members
+  std::map<std::string, uint64_t, std::less<>> functions;  // name -> function or kernel id
+  std::map<Context*, uint64_t> modules;                    // a library's modules
+  uint64_t library = 0;                                    // of a module that belongs to a library
+};
+
+}  // namespace fargpu::client

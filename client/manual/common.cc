@@ -1,0 +1,104 @@
+#include "client/manual/common.h"
+
+#include <algorithm>
+
+#include "client/memory/reserve.h"
+
+namespace fargpu::client {
+namespace {
+
+Mirrors::Wire mirror_wire(Session& session) {
+  const uint16_t context = current_context_id();
+  const uint64_t piece = session.piece_bytes();
+  return {[&session, context, piece](uint64_t address, const void* data, size_t bytes) {
+            const auto* from = static_cast<const std::byte*>(data);
+            for (size_t at = 0; at < bytes; at += piece) {
+              const size_t n = std::min<uint64_t>(piece, bytes - at);
+              const CUresult result = call_fgHostPush(session, context, address + at, from + at, n);
+              if (result != CUDA_SUCCESS) return result;
+            }
+            return CUDA_SUCCESS;
+          },
+          [&session, context, piece](uint64_t address, void* data, size_t bytes) {
+            auto* to = static_cast<std::byte*>(data);
+            for (size_t at = 0; at < bytes; at += piece) {
+              const size_t n = std::min<uint64_t>(piece, bytes - at);
+              const CUresult result = call_fgHostPull(session, context, address + at, to + at, n);
+              if (result != CUDA_SUCCESS) return result;
+            }
+            return CUDA_SUCCESS;
+          }};
+}
+
+}  // namespace
+
+CUresult after_synchronisation(Session& session, bool all_done) {
+  if (!session.mirrors.any()) return CUDA_SUCCESS;
+  return session.mirrors.pull(mirror_wire(session), all_done);
+}
+
+CUresult before_work(Session& session) {
+  if (!session.mirrors.any()) return CUDA_SUCCESS;
+  return session.mirrors.push(mirror_wire(session));
+}
+
+void forget_memory(Session& session, const Context* context) {
+  session.device_memory.erase_if([&](const Region& region) {
+    if (region.context != context || region.kind == MemoryKind::kManaged) return false;
+    if (region.reserved) release_reserved(region.base, region.bytes);
+    return true;
+  });
+}
+
+void forget_image(Session& session, uint64_t id) {
+  session.handles.erase_if([&](const Object& object) {
+    if (object.kind() != rpc::HandleKind::kFunction && object.kind() != rpc::HandleKind::kKernel)
+      return false;
+    return static_cast<const Function&>(object).owner == id;
+  });
+  session.device_memory.erase_if([&](const Region& region) {
+    return region.kind == MemoryKind::kGlobal && region.owner == id;
+  });
+}
+
+void remember_global(Session& session, CUdeviceptr address, size_t bytes, uint64_t owner) {
+  const Context* context = current_context();
+  session.device_memory.insert({.base = address,
+                                .bytes = bytes,
+                                .kind = MemoryKind::kGlobal,
+                                .context = current_context(),
+                                .device = context == nullptr ? 0 : context->device,
+                                .buffer_id = session.next_buffer_id(),
+                                .owner = owner});
+}
+
+CUresult parameter_info(const Function& function, size_t index, size_t* offset, size_t* size) {
+  if (offset == nullptr || index >= function.parameters.size()) return CUDA_ERROR_INVALID_VALUE;
+  *offset = function.parameters[index].offset;
+  if (size != nullptr) *size = function.parameters[index].size;
+  return CUDA_SUCCESS;
+}
+
+void attribute_was_set(Function& function, int device, CUfunction_attribute attribute, int value) {
+  if (FunctionAttributes* attributes = function.on_device(device);
+      attributes != nullptr && static_cast<size_t>(attribute) < kFunctionAttributes) {
+    (*attributes)[static_cast<size_t>(attribute)].store(value, std::memory_order_relaxed);
+  }
+  std::lock_guard lock(function.mutex);
+  function.occupancy.clear();
+}
+
+CUresult settle(Session& session) {
+  constexpr auto kPatience =
+      std::chrono::minutes(10);  // the channel's keepalive notices a dead server long before
+  if (const Status status = session.channel().ping(transport::Clock::now() + kPatience);
+      !status.ok()) {
+    return from_status(status);
+  }
+  Context* context = current_context();
+  if (context == nullptr) return CUDA_SUCCESS;
+  if (const int sticky = context->sticky.load()) return static_cast<CUresult>(sticky);
+  return static_cast<CUresult>(context->kept.exchange(CUDA_SUCCESS));
+}
+
+}  // namespace fargpu::client

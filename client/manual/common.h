@@ -1,0 +1,45 @@
+// What all hand-written halves need: the session, the generated calls, and the steps that many
+// calls share.
+//
+// The manual_cuX functions run below an Entry that has checked `needs` of the description; needs:
+// context means that a usable context is current. They may be called from any thread.
+#pragma once
+
+#include <cuda.h>
+
+#include "client/call.h"
+#include "client/context.h"
+#include "client/image/records.h"
+#include "client/session.h"
+#include "client/streams.h"
+#include "generated/client/calls.h"
+#include "generated/client/manual.h"
+
+namespace fargpu::client {
+
+// Where a call happens: arguments of every call_cuX.
+struct Here {
+  Session& session = current_session();
+  uint16_t context = current_context_id();
+};
+
+// After the worker said that work is complete: what device code wrote to mapped host memory comes
+// back. `all_done`: nothing is left running in the context.
+CUresult after_synchronisation(Session& session, bool all_done);
+// Before work that may use mapped host memory is sent.
+CUresult before_work(Session& session);
+// The context's allocations are gone.
+void forget_memory(Session& session, const Context* context);
+// A module or library was unloaded: its functions and globals are gone too.
+void forget_image(Session& session, uint64_t id);
+void remember_global(Session& session, CUdeviceptr address, size_t bytes, uint64_t owner);
+
+// Answers about functions, alike for CUfunction and CUkernel.
+CUresult parameter_info(const Function& function, size_t index, size_t* offset, size_t* size);
+void attribute_was_set(Function& function, int device, CUfunction_attribute attribute, int value);
+
+// Waits until the worker has executed everything sent so far, and returns an error that this
+// brought to light.
+CUresult settle(Session& session);
+
+}  // namespace fargpu::client

@@ -1,0 +1,199 @@
+// Contexts: the stack of each thread is the client's; creation and destruction are told to the
+// worker.
+#include "client/context.h"
+
+#include "client/manual/common.h"
+
+namespace fargpu::client {
+namespace {
+
+constexpr unsigned kContextFlags = CU_CTX_FLAGS_MASK;
+
+CUresult create(CUcontext* pctx, unsigned int flags, CUdevice dev) {
+  if (pctx == nullptr || (flags & ~kContextFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  Session& session = current_session();
+  const Device* device = session.device(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  Context* context = session.contexts.create(dev, device->worker_ordinal, flags);
+  if (context == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult result = call_fgContextCreate(session, 0, context->wire_id, dev, flags);
+      result != CUDA_SUCCESS) {
+    session.contexts.retire(*context, ContextState::kDestroyed);
+    return result;
+  }
+  session.contexts.activate(*context, flags);
+  push_context(context);
+  *pctx = context->handle();
+  return CUDA_SUCCESS;
+}
+
+// NULL: the current context.
+CUresult resolve(CUcontext ctx, Context** context) {
+  *context = ctx == nullptr ? current_context() : current_session().contexts.find(ctx);
+  if (*context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return (*context)->state.load() == ContextState::kDestroyed ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                              : CUDA_SUCCESS;
+}
+
+// For the functions that make a context current: a primary context that nobody retains yet may be
+// made current, a destroyed one not.
+CUresult resolve_new_current(CUcontext ctx, Context** context) {
+  *context = current_session().contexts.find(ctx);
+  if (*context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return (*context)->state.load() == ContextState::kDestroyed ? CUDA_ERROR_INVALID_CONTEXT
+                                                              : CUDA_SUCCESS;
+}
+
+CUresult synchronize(Context& context) {
+  Session& session = current_session();
+  if (const CUresult result = call_cuCtxSynchronize(session, context.wire_id);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  return after_synchronisation(session, /*all_done=*/true);
+}
+
+}  // namespace
+
+CUresult manual_cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
+  return create(pctx, flags, dev);
+}
+
+CUresult manual_cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams,
+                               unsigned int flags, CUdevice dev) {
+  if (numParams != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  (void)paramsArray;
+  return create(pctx, flags, dev);
+}
+
+CUresult manual_cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams,
+                               unsigned int flags, CUdevice dev) {
+  if (ctxCreateParams != nullptr) {
+    if (ctxCreateParams->numExecAffinityParams != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    if (ctxCreateParams->cigParams != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return create(pctx, flags, dev);
+}
+
+CUresult manual_cuCtxDestroy_v2(CUcontext ctx) {
+  Session& session = current_session();
+  Context* context = session.contexts.find(ctx);
+  if (context == nullptr || context->primary || !context->usable())
+    return CUDA_ERROR_INVALID_CONTEXT;
+  const CUresult result = call_fgContextDestroy(session, 0, context->wire_id);
+  forget_memory(session, context);
+  session.contexts.retire(*context, ContextState::kDestroyed);
+  if (current_context() == context) pop_context();
+  return result;
+}
+
+CUresult manual_cuCtxPushCurrent_v2(CUcontext ctx) {
+  Context* context = nullptr;
+  if (const CUresult result = resolve_new_current(ctx, &context); result != CUDA_SUCCESS)
+    return result;
+  push_context(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuCtxPopCurrent_v2(CUcontext* pctx) {
+  if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  Context* context = pop_context();
+  if (pctx != nullptr) *pctx = context->handle();
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuCtxSetCurrent(CUcontext ctx) {
+  if (ctx == nullptr) {
+    set_current_context(nullptr);
+    return CUDA_SUCCESS;
+  }
+  Context* context = nullptr;
+  if (const CUresult result = resolve_new_current(ctx, &context); result != CUDA_SUCCESS)
+    return result;
+  set_current_context(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuCtxGetCurrent(CUcontext* pctx) {
+  if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = current_context();
+  *pctx = context == nullptr ? nullptr : context->handle();
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuCtxGetDevice(CUdevice* device) {
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = current_context();
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = context->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = nullptr;
+  if (const CUresult result = resolve(ctx, &context); result != CUDA_SUCCESS) return result;
+  *device = context->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuCtxGetFlags(unsigned int* flags) {
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = current_context()->flags.load();
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuCtxSetFlags(unsigned int flags) {
+  // How the host waits: of no effect, the client's own waiting decides.
+  if ((flags & ~kContextFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  current_context()->flags.store(flags);
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
+  if (ctxId == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = nullptr;
+  if (const CUresult result = resolve(ctx, &context); result != CUDA_SUCCESS) return result;
+  if (!context->usable()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  *ctxId = context->unique_id.load();
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuCtxSynchronize() { return synchronize(*current_context()); }
+
+CUresult manual_cuCtxSynchronize_v2(CUcontext ctx) {
+  Context* context = nullptr;
+  if (const CUresult result = resolve(ctx, &context); result != CUDA_SUCCESS) return result;
+  if (!context->usable()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (const int sticky = context->sticky.load()) return static_cast<CUresult>(sticky);
+  return synchronize(*context);
+}
+
+CUresult manual_cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
+  if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = nullptr;
+  if (const CUresult result = resolve(ctx, &context); result != CUDA_SUCCESS) return result;
+  *version = 3020;  // the newest context ABI, as every driver since 3.2 says
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
+  const Device* device = current_session().device(current_context()->device);
+  if (leastPriority != nullptr) *leastPriority = device->least_priority;
+  if (greatestPriority != nullptr) *greatestPriority = device->greatest_priority;
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuCtxAttach(CUcontext* pctx, unsigned int flags) {
+  if (pctx == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  *pctx = current_context()->handle();
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuCtxDetach(CUcontext ctx) {
+  Context* context = current_session().contexts.find(ctx);
+  return context == nullptr || context != current_context() ? CUDA_ERROR_INVALID_CONTEXT
+                                                            : CUDA_SUCCESS;
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,142 @@
+// Kernel launches: checked here against what is known, sent without waiting.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+
+#include "client/image/load.h"
+#include "client/launch.h"
+#include "client/manual/common.h"
+#include "client/memory/host_mapping.h"
+
+namespace fargpu::client {
+namespace {
+
+CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchKind kind,
+                std::span<const CUlaunchAttribute> attributes, void** kernel_params, void** extra) {
+  const Here here;
+  Function* function = nullptr;
+  if (const CUresult result = find_function(here.session, f, &function); result != CUDA_SUCCESS)
+    return result;
+  const Context* context = current_context();
+  const Device& device = here.session.snapshot.devices[static_cast<size_t>(context->device)];
+  FunctionAttributes* known = nullptr;
+  if (const CUresult result = attributes_on(here.session, *function, context->device, &known);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  if (const CUresult result = check_launch(shape, device, *known); result != CUDA_SUCCESS)
+    return result;
+
+  // Most kernels have few parameters: those are packed on the stack.
+  constexpr size_t kInline = 4096;
+  alignas(16) std::byte inline_buffer[kInline];
+  std::unique_ptr<std::byte[]> heap_buffer;
+  std::byte* buffer = inline_buffer;
+  if (function->parameter_bytes > kInline) {
+    heap_buffer = std::make_unique<std::byte[]>(function->parameter_bytes);
+    buffer = heap_buffer.get();
+  }
+  std::span<const std::byte> packed;
+  if (const CUresult result = pack_parameters(*function, kernel_params, extra, buffer, &packed);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  if (const CUresult result = map_pointers(here.session, packed.data(), packed.size());
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  if (here.session.mirrors.any()) {
+    if (const CUresult result = before_work(here.session); result != CUDA_SUCCESS) return result;
+  }
+  const CUresult result = call_fgLaunch(
+      here.session, here.context, function->id, shape.grid[0], shape.grid[1], shape.grid[2],
+      shape.block[0], shape.block[1], shape.block[2], shape.shared_bytes, stream,
+      static_cast<int>(kind), static_cast<unsigned>(attributes.size()),
+      attributes.empty() ? nullptr : attributes.data(), static_cast<unsigned>(packed.size()),
+      packed.empty() ? nullptr : packed.data());
+  if (result != CUDA_SUCCESS || !here.session.settings.launch_blocking) return result;
+  return manual_cuStreamSynchronize(stream);
+}
+
+// Handles inside attributes become ids of the wire; attributes that hold pointers are refused.
+CUresult translate(std::span<CUlaunchAttribute> attributes) {
+  for (CUlaunchAttribute& attribute : attributes) {
+    CUevent* event = nullptr;
+    switch (attribute.id) {
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+        event = &attribute.value.programmaticEvent.event;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+        event = &attribute.value.launchCompletionEvent.event;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+        return CUDA_ERROR_NOT_SUPPORTED;
+      default:
+        break;
+    }
+    if (event == nullptr) continue;
+    uint64_t id = 0;
+    if (const CUresult result = handle_to_wire(rpc::HandleKind::kEvent, *event, &id);
+        result != CUDA_SUCCESS) {
+      return result;
+    }
+    *event = reinterpret_cast<CUevent>(id);
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult manual_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                               unsigned int gridDimZ, unsigned int blockDimX,
+                               unsigned int blockDimY, unsigned int blockDimZ,
+                               unsigned int sharedMemBytes, CUstream hStream, void** kernelParams,
+                               void** extra) {
+  return launch({{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes},
+                f, hStream, LaunchKind::kPlain, {}, kernelParams, extra);
+}
+
+CUresult manual_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
+                                          unsigned int gridDimY, unsigned int gridDimZ,
+                                          unsigned int blockDimX, unsigned int blockDimY,
+                                          unsigned int blockDimZ, unsigned int sharedMemBytes,
+                                          CUstream hStream, void** kernelParams) {
+  const LaunchShape shape{
+      {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
+  if (const CUresult result = check_cooperative(shape, f); result != CUDA_SUCCESS) return result;
+  return launch(shape, f, hStream, LaunchKind::kCooperative, {}, kernelParams, nullptr);
+}
+
+CUresult manual_cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
+                                 void** extra) {
+  if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
+  constexpr unsigned kMaxAttributes = 32;
+  if (config->numAttrs > kMaxAttributes) return CUDA_ERROR_INVALID_VALUE;
+  std::array<CUlaunchAttribute, kMaxAttributes> attributes;
+  std::copy_n(config->attrs, config->numAttrs, attributes.begin());
+  const std::span used(attributes.data(), config->numAttrs);
+  if (const CUresult result = translate(used); result != CUDA_SUCCESS) return result;
+  const LaunchShape shape{{config->gridDimX, config->gridDimY, config->gridDimZ},
+                          {config->blockDimX, config->blockDimY, config->blockDimZ},
+                          config->sharedMemBytes};
+  for (const CUlaunchAttribute& attribute : used) {
+    if (attribute.id != CU_LAUNCH_ATTRIBUTE_COOPERATIVE || attribute.value.cooperative == 0)
+      continue;
+    if (const CUresult result = check_cooperative(shape, f); result != CUDA_SUCCESS) return result;
+  }
+  return launch(shape, f, config->hStream, LaunchKind::kEx, used, kernelParams, extra);
+}
+
+CUresult manual_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
+  if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here;
+  const uint64_t id =
+      here.session.host_calls.add({.function = fn, .user_data = userData, .stream = hStream});
+  const CUresult result = call_fgHostCall(here.session, here.context, hStream, id, 0);
+  if (result != CUDA_SUCCESS) here.session.host_calls.cancel(id);
+  return result;
+}
+
+}  // namespace fargpu::client

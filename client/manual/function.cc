@@ -1,0 +1,86 @@
+// Functions: what came back with them, and the old way of launching by parameter setters.
+#include "client/image/load.h"
+#include "client/manual/common.h"
+
+namespace fargpu::client {
+namespace {
+
+CUresult find(CUfunction handle, Function** function) {
+  return find_function(current_session(), handle, function);
+}
+
+}  // namespace
+
+CUresult manual_cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
+  if (pi == nullptr || static_cast<size_t>(attrib) >= kFunctionAttributes)
+    return CUDA_ERROR_INVALID_VALUE;
+  Function* function = nullptr;
+  if (const CUresult result = find(hfunc, &function); result != CUDA_SUCCESS) return result;
+  FunctionAttributes* attributes = nullptr;
+  if (const CUresult result =
+          attributes_on(current_session(), *function, current_context()->device, &attributes);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  const int value = (*attributes)[attrib].load(std::memory_order_relaxed);
+  if (value == kUnknownAttribute && attrib != CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *pi = value;
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
+  const Here here;
+  Function* function = nullptr;
+  if (const CUresult result = find(hfunc, &function); result != CUDA_SUCCESS) return result;
+  const int device = current_context()->device;
+  const CUresult result =
+      function->kind() == rpc::HandleKind::kKernel
+          ? call_cuKernelSetAttribute(here.session, here.context, attrib, value,
+                                      reinterpret_cast<CUkernel>(hfunc), device)
+          : call_cuFuncSetAttribute(here.session, here.context, hfunc, attrib, value);
+  if (result == CUDA_SUCCESS) attribute_was_set(*function, device, attrib, value);
+  return result;
+}
+
+CUresult manual_cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
+  if (hmod == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Function* function = nullptr;
+  if (const CUresult result = find(hfunc, &function); result != CUDA_SUCCESS) return result;
+  if (function->kind() == rpc::HandleKind::kKernel) {
+    return manual_cuLibraryGetModule(hmod, reinterpret_cast<CUlibrary>(function->owner));
+  }
+  *hmod = reinterpret_cast<CUmodule>(function->owner);
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuFuncGetName(const char** name, CUfunction hfunc) {
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Function* function = nullptr;
+  if (const CUresult result = find(hfunc, &function); result != CUDA_SUCCESS) return result;
+  *name = function->name.c_str();
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
+                                   size_t* paramSize) {
+  Function* function = nullptr;
+  if (const CUresult result = find(func, &function); result != CUDA_SUCCESS) return result;
+  return parameter_info(*function, paramIndex, paramOffset, paramSize);
+}
+
+CUresult manual_cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
+  if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Function* found = nullptr;
+  if (const CUresult result = find(function, &found); result != CUDA_SUCCESS) return result;
+  *state = CU_FUNCTION_LOADING_STATE_LOADED;
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuFuncLoad(CUfunction function) {
+  Function* found = nullptr;
+  return find(function, &found);
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,213 @@
+// Libraries and kernels: like modules, but of no context. A CUkernel also serves as the CUfunction
+// of every context.
+#include <algorithm>
+
+#include "client/image/load.h"
+#include "client/manual/common.h"
+
+namespace fargpu::client {
+namespace {
+
+CUresult find(CUlibrary library, ImageRecord** record) {
+  return find_image(current_session(), rpc::HandleKind::kLibrary, library, record);
+}
+
+}  // namespace
+
+CUresult manual_cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
+                                  void** jitOptionsValues, unsigned int numJitOptions,
+                                  CUlibraryOption* libraryOptions, void** libraryOptionValues,
+                                  unsigned int numLibraryOptions) {
+  if (library == nullptr || code == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (numLibraryOptions != 0 && (libraryOptions == nullptr || libraryOptionValues == nullptr)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  JitOptions jit;
+  if (const CUresult result = read_jit_options(numJitOptions, jitOptions, jitOptionsValues, &jit);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  // The library options concern memory of this process (host functions, whether `code` stays):
+  // nothing for the server.
+  return load_library(current_session(), code, jit, library);
+}
+
+CUresult manual_cuLibraryLoadFromFile(CUlibrary* library, const char* fileName,
+                                      CUjit_option* jitOptions, void** jitOptionsValues,
+                                      unsigned int numJitOptions, CUlibraryOption* libraryOptions,
+                                      void** libraryOptionValues, unsigned int numLibraryOptions) {
+  if (library == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (numLibraryOptions != 0 && (libraryOptions == nullptr || libraryOptionValues == nullptr)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  JitOptions jit;
+  if (const CUresult result = read_jit_options(numJitOptions, jitOptions, jitOptionsValues, &jit);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  std::vector<std::byte> contents;
+  if (const CUresult result = read_image_file(fileName, &contents); result != CUDA_SUCCESS)
+    return result;
+  return load_library(current_session(), contents, jit, library);
+}
+
+CUresult manual_cuLibraryUnload(CUlibrary library) {
+  const Here here;
+  ImageRecord* record = nullptr;
+  if (const CUresult result = find(library, &record); result != CUDA_SUCCESS) return result;
+  const CUresult result = call_cuLibraryUnload(here.session, here.context, library);
+  if (result == CUDA_SUCCESS) forget_image(here.session, reinterpret_cast<uint64_t>(library));
+  return result;
+}
+
+CUresult manual_cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
+  if (pKernel == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  ImageRecord* record = nullptr;
+  if (const CUresult result = find(library, &record); result != CUDA_SUCCESS) return result;
+  uint64_t id = 0;
+  const CUresult result = function_by_name(current_session(), *record, name, &id);
+  if (result == CUDA_SUCCESS) *pKernel = reinterpret_cast<CUkernel>(id);
+  return result;
+}
+
+CUresult manual_cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  ImageRecord* record = nullptr;
+  if (const CUresult result = find(lib, &record); result != CUDA_SUCCESS) return result;
+  std::vector<std::string> names;
+  const CUresult result = function_names(current_session(), *record, &names);
+  if (result == CUDA_SUCCESS) *count = static_cast<unsigned>(names.size());
+  return result;
+}
+
+CUresult manual_cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels,
+                                          CUlibrary lib) {
+  if (kernels == nullptr || numKernels == 0) return CUDA_ERROR_INVALID_VALUE;
+  ImageRecord* record = nullptr;
+  if (const CUresult result = find(lib, &record); result != CUDA_SUCCESS) return result;
+  std::vector<std::string> names;
+  if (const CUresult result = function_names(current_session(), *record, &names);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  const size_t wanted = std::min<size_t>(numKernels, names.size());
+  for (size_t i = 0; i < wanted; ++i) {
+    if (const CUresult result = manual_cuLibraryGetKernel(&kernels[i], lib, names[i].c_str());
+        result != CUDA_SUCCESS) {
+      return result;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
+  if (pMod == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here;
+  ImageRecord* record = nullptr;
+  if (const CUresult result = find(library, &record); result != CUDA_SUCCESS) return result;
+  std::lock_guard lock(record->mutex);
+  uint64_t& module = record->modules[current_context()];
+  // A reset of the context has taken its modules away.
+  if (module != 0 && here.session.handles.find(rpc::HandleKind::kModule, module) != nullptr) {
+    *pMod = reinterpret_cast<CUmodule>(module);
+    return CUDA_SUCCESS;
+  }
+  const CUresult result = call_cuLibraryGetModule(here.session, here.context, pMod, library);
+  if (result != CUDA_SUCCESS) return result;
+  module = reinterpret_cast<uint64_t>(*pMod);
+  ImageRecord* made = nullptr;
+  if (find_image(here.session, rpc::HandleKind::kModule, *pMod, &made) == CUDA_SUCCESS)
+    made->library = record->id;
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
+  if (pFunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Function* found = nullptr;
+  if (const CUresult result = find_kernel(current_session(), kernel, &found);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  // Every place that takes a CUfunction takes the kernel's handle too, here and in the worker.
+  *pFunc = reinterpret_cast<CUfunction>(kernel);
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
+  if (pLib == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Function* found = nullptr;
+  if (const CUresult result = find_kernel(current_session(), kernel, &found);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  *pLib = reinterpret_cast<CUlibrary>(found->owner);
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
+                                   const char* name) {
+  const Here here;
+  CUdeviceptr address = 0;
+  size_t size = 0;
+  const CUresult result =
+      call_cuLibraryGetGlobal(here.session, here.context, &address, &size, library, name);
+  if (result != CUDA_SUCCESS) return result;
+  remember_global(here.session, address, size, reinterpret_cast<uint64_t>(library));
+  if (dptr != nullptr) *dptr = address;
+  if (bytes != nullptr) *bytes = size;
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel,
+                                     CUdevice dev) {
+  if (pi == nullptr || static_cast<size_t>(attrib) >= kFunctionAttributes)
+    return CUDA_ERROR_INVALID_VALUE;
+  Session& session = current_session();
+  Function* found = nullptr;
+  if (const CUresult result = find_kernel(session, kernel, &found); result != CUDA_SUCCESS)
+    return result;
+  if (session.device(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  FunctionAttributes* attributes = nullptr;
+  if (const CUresult result = attributes_on(session, *found, dev, &attributes);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  const int value = (*attributes)[attrib].load(std::memory_order_relaxed);
+  if (value == kUnknownAttribute && attrib != CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *pi = value;
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
+                                     CUdevice dev) {
+  const Here here;
+  Function* found = nullptr;
+  if (const CUresult result = find_kernel(here.session, kernel, &found); result != CUDA_SUCCESS)
+    return result;
+  const CUresult result =
+      call_cuKernelSetAttribute(here.session, here.context, attrib, val, kernel, dev);
+  if (result == CUDA_SUCCESS) attribute_was_set(*found, dev, attrib, val);
+  return result;
+}
+
+CUresult manual_cuKernelGetName(const char** name, CUkernel hfunc) {
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Function* found = nullptr;
+  if (const CUresult result = find_kernel(current_session(), hfunc, &found); result != CUDA_SUCCESS)
+    return result;
+  *name = found->name.c_str();
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset,
+                                     size_t* paramSize) {
+  Function* found = nullptr;
+  if (const CUresult result = find_kernel(current_session(), kernel, &found);
+      result != CUDA_SUCCESS)
+    return result;
+  return parameter_info(*found, paramIndex, paramOffset, paramSize);
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,269 @@
+// Copies: the direction is found out here, host data travels as bulk, copies inside the device are
+// told to the worker.
+#include "client/manual/common.h"
+#include "client/memory/copy.h"
+
+namespace fargpu::client {
+namespace {
+
+uint64_t address_of(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
+
+CUresult device_to_device(Session& session, CUdeviceptr dst, CUdeviceptr src, size_t bytes,
+                          CUstream stream) {
+  if (const CUresult result = before_work(session); result != CUDA_SUCCESS) return result;
+  return call_cuMemcpyDtoDAsync_v2(session, current_context_id(), dst, src, bytes, stream);
+}
+
+// Unified addresses: both sides may be anything.
+CUresult copy_any(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream, bool wait) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  Session& session = current_session();
+  const Where to = classify(session, dst), from = classify(session, src);
+  if (to == Where::kDevice && from == Where::kDevice)
+    return device_to_device(session, dst, src, bytes, stream);
+  if (to == Where::kDevice) {
+    return copy_to_device(session, flat(dst, bytes), flat(src, bytes), line(bytes), stream, wait);
+  }
+  if (from == Where::kDevice)
+    return copy_to_host(session, flat(dst, bytes), flat(src, bytes), line(bytes), stream);
+  return copy_on_host(session, flat(dst, bytes), flat(src, bytes), line(bytes), stream);
+}
+
+struct Ends {
+  Side dst, src;
+  Where to, from;
+};
+
+CUresult resolve_side(Session& session, CUmemorytype type, const void* host, CUdeviceptr device,
+                      CUarray array, Side* side, Where* where) {
+  switch (type) {
+    case CU_MEMORYTYPE_HOST:
+      *where = Where::kHost;
+      side->address = address_of(host);
+      return CUDA_SUCCESS;
+    case CU_MEMORYTYPE_DEVICE:
+      *where = Where::kDevice;
+      side->address = device;
+      return CUDA_SUCCESS;
+    case CU_MEMORYTYPE_UNIFIED:
+      *where = classify(session, device);
+      side->address = device;
+      return CUDA_SUCCESS;
+    case CU_MEMORYTYPE_ARRAY:
+      return array == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+// Pitch 0 means tight rows; a height below the box's means tight slices.
+void set_pitches(Side* side, const Box& box, size_t pitch, size_t height) {
+  side->pitch = pitch == 0 ? box.width : pitch;
+  side->slice = side->pitch * (height == 0 ? box.height : height);
+}
+
+// The common part of all boxes: `inside()` sends a copy inside the device.
+template <typename Inside>
+CUresult copy_box(Session& session, const Ends& ends, const Box& box, CUstream stream, bool wait,
+                  Inside&& inside) {
+  if (box.empty()) return CUDA_SUCCESS;
+  if (ends.to == Where::kDevice && ends.from == Where::kDevice) {
+    if (const CUresult result = before_work(session); result != CUDA_SUCCESS) return result;
+    bool known = false;
+    for (const Side* side : {&ends.dst, &ends.src}) {
+      const uint64_t span = span_of(box, *side);
+      if (span == 0) return CUDA_ERROR_INVALID_VALUE;
+      const CUresult result = check_device_range(session, side->address, span, &known);
+      if (result != CUDA_SUCCESS) return result;
+    }
+    return inside();
+  }
+  if (ends.to == Where::kDevice)
+    return copy_to_device(session, ends.dst, ends.src, box, stream, wait);
+  if (ends.from == Where::kDevice) return copy_to_host(session, ends.dst, ends.src, box, stream);
+  return copy_on_host(session, ends.dst, ends.src, box, stream);
+}
+
+CUresult copy_2d(const CUDA_MEMCPY2D* copy, CUstream stream, bool wait) {
+  if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Session& session = current_session();
+  const Box box{copy->WidthInBytes, copy->Height, 1};
+  Ends ends;
+  set_pitches(&ends.dst, box, copy->dstPitch, 0);
+  set_pitches(&ends.src, box, copy->srcPitch, 0);
+  if (ends.dst.pitch < box.width + copy->dstXInBytes ||
+      ends.src.pitch < box.width + copy->srcXInBytes) {
+    if (box.height > 1) return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUresult result = resolve_side(session, copy->dstMemoryType, copy->dstHost, copy->dstDevice,
+                                 copy->dstArray, &ends.dst, &ends.to);
+  if (result != CUDA_SUCCESS) return result;
+  result = resolve_side(session, copy->srcMemoryType, copy->srcHost, copy->srcDevice,
+                        copy->srcArray, &ends.src, &ends.from);
+  if (result != CUDA_SUCCESS) return result;
+  ends.dst.address += copy->dstXInBytes + copy->dstY * ends.dst.pitch;
+  ends.src.address += copy->srcXInBytes + copy->srcY * ends.src.pitch;
+  return copy_box(session, ends, box, stream, wait, [&] {
+    CUDA_MEMCPY2D inside = *copy;
+    inside.dstMemoryType = inside.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    inside.dstHost = nullptr;
+    inside.srcHost = nullptr;
+    inside.dstArray = nullptr;
+    inside.srcArray = nullptr;
+    return call_cuMemcpy2DAsync_v2(session, current_context_id(), &inside, stream);
+  });
+}
+
+// CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER have the same members but for the contexts.
+template <typename Copy>
+CUresult ends_3d(Session& session, const Copy& copy, const Box& box, Ends* ends) {
+  if (copy.dstLOD != 0 || copy.srcLOD != 0) return CUDA_ERROR_INVALID_VALUE;
+  set_pitches(&ends->dst, box, copy.dstPitch, copy.dstHeight);
+  set_pitches(&ends->src, box, copy.srcPitch, copy.srcHeight);
+  CUresult result = resolve_side(session, copy.dstMemoryType, copy.dstHost, copy.dstDevice,
+                                 copy.dstArray, &ends->dst, &ends->to);
+  if (result != CUDA_SUCCESS) return result;
+  result = resolve_side(session, copy.srcMemoryType, copy.srcHost, copy.srcDevice, copy.srcArray,
+                        &ends->src, &ends->from);
+  if (result != CUDA_SUCCESS) return result;
+  ends->dst.address += copy.dstXInBytes + copy.dstY * ends->dst.pitch + copy.dstZ * ends->dst.slice;
+  ends->src.address += copy.srcXInBytes + copy.srcY * ends->src.pitch + copy.srcZ * ends->src.slice;
+  return CUDA_SUCCESS;
+}
+
+template <typename Copy>
+Copy device_only(const Copy& copy) {
+  Copy inside = copy;
+  inside.dstMemoryType = inside.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  inside.dstHost = nullptr;
+  inside.srcHost = nullptr;
+  inside.dstArray = nullptr;
+  inside.srcArray = nullptr;
+  return inside;
+}
+
+CUresult copy_3d(const CUDA_MEMCPY3D* copy, CUstream stream, bool wait) {
+  if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Session& session = current_session();
+  const Box box{copy->WidthInBytes, copy->Height, copy->Depth};
+  Ends ends;
+  if (const CUresult result = ends_3d(session, *copy, box, &ends); result != CUDA_SUCCESS)
+    return result;
+  return copy_box(session, ends, box, stream, wait, [&] {
+    const CUDA_MEMCPY3D inside = device_only(*copy);
+    return call_cuMemcpy3DAsync_v2(session, current_context_id(), &inside, stream);
+  });
+}
+
+CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER* copy, CUstream stream, bool wait) {
+  if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Session& session = current_session();
+  const Box box{copy->WidthInBytes, copy->Height, copy->Depth};
+  Ends ends;
+  if (const CUresult result = ends_3d(session, *copy, box, &ends); result != CUDA_SUCCESS)
+    return result;
+  return copy_box(session, ends, box, stream, wait, [&]() -> CUresult {
+    CUDA_MEMCPY3D_PEER inside = device_only(*copy);
+    // Contexts travel as their ids.
+    for (CUcontext* context : {&inside.dstContext, &inside.srcContext}) {
+      uint64_t id = 0;
+      const CUresult result = handle_to_wire(rpc::HandleKind::kContext, *context, &id);
+      if (result != CUDA_SUCCESS) return result;
+      *context = reinterpret_cast<CUcontext>(id);
+    }
+    return call_cuMemcpy3DPeerAsync(session, current_context_id(), &inside, stream);
+  });
+}
+
+CUresult copy_batch(const CUdeviceptr* dsts, const CUdeviceptr* srcs, const size_t* sizes,
+                    size_t count, size_t* failed, CUstream stream) {
+  if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  // Only streams of the application's own are allowed, as natively.
+  if (stream == nullptr || stream == CU_STREAM_LEGACY) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    if (const CUresult result = copy_any(dsts[i], srcs[i], sizes[i], stream, false);
+        result != CUDA_SUCCESS) {
+      *failed = i;
+      return result;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult manual_cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
+  if (ByteCount == 0) return CUDA_SUCCESS;
+  if (srcHost == nullptr || dstDevice == 0) return CUDA_ERROR_INVALID_VALUE;
+  return copy_to_device(current_session(), flat(dstDevice, ByteCount),
+                        flat(address_of(srcHost), ByteCount), line(ByteCount), nullptr, true);
+}
+
+CUresult manual_cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+  return manual_cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, nullptr);
+}
+
+CUresult manual_cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
+                                     CUstream hStream) {
+  if (ByteCount == 0) return CUDA_SUCCESS;
+  if (srcHost == nullptr || dstDevice == 0) return CUDA_ERROR_INVALID_VALUE;
+  return copy_to_device(current_session(), flat(dstDevice, ByteCount),
+                        flat(address_of(srcHost), ByteCount), line(ByteCount), hStream, false);
+}
+
+CUresult manual_cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                                     CUstream hStream) {
+  if (ByteCount == 0) return CUDA_SUCCESS;
+  if (dstHost == nullptr || srcDevice == 0) return CUDA_ERROR_INVALID_VALUE;
+  return copy_to_host(current_session(), flat(address_of(dstHost), ByteCount),
+                      flat(srcDevice, ByteCount), line(ByteCount), hStream);
+}
+
+CUresult manual_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+  return copy_any(dst, src, ByteCount, nullptr, true);
+}
+
+CUresult manual_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount,
+                              CUstream hStream) {
+  return copy_any(dst, src, ByteCount, hStream, false);
+}
+
+CUresult manual_cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) { return copy_2d(pCopy, nullptr, true); }
+CUresult manual_cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) {
+  return copy_2d(pCopy, nullptr, true);
+}
+CUresult manual_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
+  return copy_2d(pCopy, hStream, false);
+}
+CUresult manual_cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) { return copy_3d(pCopy, nullptr, true); }
+CUresult manual_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
+  return copy_3d(pCopy, hStream, false);
+}
+CUresult manual_cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
+  return copy_3d_peer(pCopy, nullptr, true);
+}
+CUresult manual_cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
+  return copy_3d_peer(pCopy, hStream, false);
+}
+
+CUresult manual_cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
+                                   size_t count, CUmemcpyAttributes* attrs, size_t* attrsIdxs,
+                                   size_t numAttrs, size_t* failIdx, CUstream hStream) {
+  (void)attrs, (void)attrsIdxs,
+      (void)
+          numAttrs;  // hints about locations and access order: copies here take the source at once
+  size_t failed = SIZE_MAX;
+  const CUresult result = copy_batch(dsts, srcs, sizes, count, &failed, hStream);
+  if (result != CUDA_SUCCESS && failIdx != nullptr) *failIdx = failed;
+  return result;
+}
+
+CUresult manual_cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
+                                      size_t count, CUmemcpyAttributes* attrs, size_t* attrsIdxs,
+                                      size_t numAttrs, CUstream hStream) {
+  return manual_cuMemcpyBatchAsync(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, nullptr,
+                                   hStream);
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,104 @@
+// Host memory that the driver knows: it is this process's, from a window of addresses that the
+// worker can mirror on demand.
+#include <algorithm>
+
+#include "client/manual/common.h"
+#include "client/memory/host_mapping.h"
+#include "client/memory/reserve.h"
+
+namespace fargpu::client {
+
+CUresult manual_cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
+  constexpr unsigned kFlags =
+      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  if (pp == nullptr || (Flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  Session& session = current_session();
+  void* memory = allocate_host(bytesize);
+  if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  const Region region{.base = reinterpret_cast<uint64_t>(memory),
+                      .bytes = bytesize,
+                      .kind = MemoryKind::kHost,
+                      .context = current_context(),
+                      .device = current_context()->device,
+                      .buffer_id = session.next_buffer_id(),
+                      .flags = Flags};
+  if (!session.host_memory.insert(region)) {
+    free_host(memory, bytesize);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *pp = memory;
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuMemAllocHost_v2(void** pp, size_t bytesize) {
+  return manual_cuMemHostAlloc(pp, bytesize, 0);
+}
+
+CUresult manual_cuMemFreeHost(void* p) {
+  if (p == nullptr) return CUDA_SUCCESS;
+  Session& session = current_session();
+  const auto region = session.host_memory.find(reinterpret_cast<uint64_t>(p));
+  if (!region || region->kind != MemoryKind::kHost ||
+      region->base != reinterpret_cast<uint64_t>(p)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const CUresult result = unmap_host(session, *region);
+  if (session.host_memory.erase(region->base)) free_host(p, region->bytes);
+  return result;
+}
+
+CUresult manual_cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
+  if (pdptr == nullptr || p == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  Session& session = current_session();
+  const auto region = session.host_memory.find(reinterpret_cast<uint64_t>(p));
+  if (!region) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t device_pointer = 0;
+  if (const CUresult result = map_host(session, *region, &device_pointer); result != CUDA_SUCCESS)
+    return result;
+  *pdptr = device_pointer + (reinterpret_cast<uint64_t>(p) - region->base);
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuMemHostGetFlags(unsigned int* pFlags, void* p) {
+  if (pFlags == nullptr || p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto region = current_session().host_memory.find(reinterpret_cast<uint64_t>(p));
+  if (!region || region->kind != MemoryKind::kHost) return CUDA_ERROR_INVALID_VALUE;
+  // With unified addressing all host memory of the driver is mapped.
+  *pFlags = region->flags | CU_MEMHOSTALLOC_DEVICEMAP;
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
+  constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                              CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+  if (p == nullptr || bytesize == 0 || (Flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((Flags & (CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY)) != 0)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  Session& session = current_session();
+  const auto base = reinterpret_cast<uint64_t>(p);
+  if (base + bytesize < base || !readable(p)) return CUDA_ERROR_INVALID_VALUE;
+  const bool inserted = session.host_memory.insert({.base = base,
+                                                    .bytes = bytesize,
+                                                    .kind = MemoryKind::kRegistered,
+                                                    .context = current_context(),
+                                                    .device = current_context()->device,
+                                                    .buffer_id = session.next_buffer_id(),
+                                                    .flags = Flags});
+  return inserted ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+}
+
+CUresult manual_cuMemHostUnregister(void* p) {
+  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Session& session = current_session();
+  const auto region = session.host_memory.find(reinterpret_cast<uint64_t>(p));
+  if (!region || region->kind != MemoryKind::kRegistered ||
+      region->base != reinterpret_cast<uint64_t>(p)) {
+    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  }
+  const CUresult result = unmap_host(session, *region);
+  session.host_memory.erase(region->base);
+  return result;
+}
+
+}  // namespace fargpu::client

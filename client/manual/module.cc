@@ -1,0 +1,112 @@
+// Modules: images by content hash; functions and globals are remembered.
+#include <algorithm>
+
+#include "client/image/load.h"
+#include "client/manual/common.h"
+
+namespace fargpu::client {
+namespace {
+
+CUresult find(CUmodule module, ImageRecord** record) {
+  return find_image(current_session(), rpc::HandleKind::kModule, module, record);
+}
+
+}  // namespace
+
+CUresult manual_cuModuleLoad(CUmodule* module, const char* fname) {
+  if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<std::byte> contents;
+  if (const CUresult result = read_image_file(fname, &contents); result != CUDA_SUCCESS)
+    return result;
+  return load_module(current_session(), contents, module);
+}
+
+CUresult manual_cuModuleLoadData(CUmodule* module, const void* image) {
+  return manual_cuModuleLoadDataEx(module, image, 0, nullptr, nullptr);
+}
+
+CUresult manual_cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions,
+                                   CUjit_option* options, void** optionValues) {
+  if (module == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  JitOptions jit;
+  if (const CUresult result = read_jit_options(numOptions, options, optionValues, &jit);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  return load_module(current_session(), image, jit, module);
+}
+
+CUresult manual_cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
+  return manual_cuModuleLoadDataEx(module, fatCubin, 0, nullptr, nullptr);
+}
+
+CUresult manual_cuModuleUnload(CUmodule hmod) {
+  const Here here;
+  ImageRecord* record = nullptr;
+  if (const CUresult result = find(hmod, &record); result != CUDA_SUCCESS) return result;
+  const CUresult result = call_cuModuleUnload(here.session, here.context, hmod);
+  if (result == CUDA_SUCCESS) forget_image(here.session, reinterpret_cast<uint64_t>(hmod));
+  return result;
+}
+
+CUresult manual_cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
+  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *mode = CU_MODULE_LAZY_LOADING;
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
+  if (hfunc == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  ImageRecord* record = nullptr;
+  if (const CUresult result = find(hmod, &record); result != CUDA_SUCCESS) return result;
+  uint64_t id = 0;
+  const CUresult result = function_by_name(current_session(), *record, name, &id);
+  if (result == CUDA_SUCCESS) *hfunc = reinterpret_cast<CUfunction>(id);
+  return result;
+}
+
+CUresult manual_cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  ImageRecord* record = nullptr;
+  if (const CUresult result = find(mod, &record); result != CUDA_SUCCESS) return result;
+  std::vector<std::string> names;
+  const CUresult result = function_names(current_session(), *record, &names);
+  if (result == CUDA_SUCCESS) *count = static_cast<unsigned>(names.size());
+  return result;
+}
+
+CUresult manual_cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions,
+                                           CUmodule mod) {
+  if (functions == nullptr || numFunctions == 0) return CUDA_ERROR_INVALID_VALUE;
+  ImageRecord* record = nullptr;
+  if (const CUresult result = find(mod, &record); result != CUDA_SUCCESS) return result;
+  std::vector<std::string> names;
+  if (const CUresult result = function_names(current_session(), *record, &names);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  const size_t wanted = std::min<size_t>(numFunctions, names.size());
+  for (size_t i = 0; i < wanted; ++i) {
+    if (const CUresult result = manual_cuModuleGetFunction(&functions[i], mod, names[i].c_str());
+        result != CUDA_SUCCESS) {
+      return result;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod,
+                                     const char* name) {
+  const Here here;
+  CUdeviceptr address = 0;
+  size_t size = 0;
+  const CUresult result =
+      call_cuModuleGetGlobal_v2(here.session, here.context, &address, &size, hmod, name);
+  if (result != CUDA_SUCCESS) return result;
+  remember_global(here.session, address, size, reinterpret_cast<uint64_t>(hmod));
+  if (dptr != nullptr) *dptr = address;
+  if (bytes != nullptr) *bytes = size;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,146 @@
+// Occupancy: the driver is asked once per function, block size and shared memory, and the answer is
+// kept until an attribute is set.
+#include <algorithm>
+
+#include "client/image/load.h"
+#include "client/launch.h"
+#include "client/manual/common.h"
+
+namespace fargpu::client {
+namespace {
+
+CUresult find(CUfunction handle, Function** function) {
+  return find_function(current_session(), handle, function);
+}
+
+CUresult clusters(int* value, CUfunction func, const CUlaunchConfig* config, int active) {
+  if (value == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (config->numAttrs != 0 && config->attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here;
+  Function* function = nullptr;
+  if (const CUresult result = find(func, &function); result != CUDA_SUCCESS) return result;
+  return call_fgOccupancyClusters(here.session, here.context, function->id, active,
+                                  config->gridDimX, config->gridDimY, config->gridDimZ,
+                                  config->blockDimX, config->blockDimY, config->blockDimZ,
+                                  config->sharedMemBytes, config->numAttrs, config->attrs, value);
+}
+
+}  // namespace
+
+CUresult manual_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks,
+                                                                     CUfunction func, int blockSize,
+                                                                     size_t dynamicSMemSize,
+                                                                     unsigned int flags) {
+  if (numBlocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here;
+  Function* function = nullptr;
+  if (const CUresult result = find(func, &function); result != CUDA_SUCCESS) return result;
+  const auto key = std::tuple(current_context()->device, blockSize, dynamicSMemSize, flags);
+  {
+    std::lock_guard lock(function->mutex);
+    if (auto known = function->occupancy.find(key); known != function->occupancy.end()) {
+      *numBlocks = known->second;
+      return CUDA_SUCCESS;
+    }
+  }
+  const CUresult result = call_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+      here.session, here.context, numBlocks, func, blockSize, dynamicSMemSize, flags);
+  if (result != CUDA_SUCCESS) return result;
+  constexpr size_t kRemembered = 4096;
+  std::lock_guard lock(function->mutex);
+  if (function->occupancy.size() >= kRemembered) function->occupancy.clear();
+  function->occupancy.emplace(key, *numBlocks);
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func,
+                                                            int blockSize, size_t dynamicSMemSize) {
+  return manual_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+      numBlocks, func, blockSize, dynamicSMemSize, CU_OCCUPANCY_DEFAULT);
+}
+
+CUresult manual_cuOccupancyMaxPotentialBlockSizeWithFlags(
+    int* minGridSize, int* blockSize, CUfunction func,
+    CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit,
+    unsigned int flags) {
+  if (minGridSize == nullptr || blockSize == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here;
+  Function* function = nullptr;
+  if (const CUresult result = find(func, &function); result != CUDA_SUCCESS) return result;
+  const int ordinal = current_context()->device;
+  const Device& device = *here.session.device(ordinal);
+  FunctionAttributes* attributes = nullptr;
+  if (const CUresult result = attributes_on(here.session, *function, ordinal, &attributes);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  int limit = std::min((*attributes)[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load(),
+                       device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
+  if (blockSizeLimit > 0) limit = std::min(limit, blockSizeLimit);
+  const int warp = std::max(1, device.attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE));
+  const int most = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+
+  // From the largest block downwards in whole warps; the first with the most resident threads wins,
+  // so larger blocks are preferred.
+  int best_threads = 0;
+  *minGridSize = 0;
+  *blockSize = 0;
+  for (int rounded = (limit + warp - 1) / warp * warp; rounded > 0; rounded -= warp) {
+    const int size = std::min(rounded, limit);
+    const size_t dynamic =
+        blockSizeToDynamicSMemSize != nullptr ? blockSizeToDynamicSMemSize(size) : dynamicSMemSize;
+    int blocks = 0;
+    if (const CUresult result = manual_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+            &blocks, func, size, dynamic, flags);
+        result != CUDA_SUCCESS) {
+      return result;
+    }
+    if (blocks * size > best_threads) {
+      best_threads = blocks * size;
+      *blockSize = size;
+      *minGridSize = blocks * device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    }
+    if (best_threads == most) break;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func,
+                                                 CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                 size_t dynamicSMemSize, int blockSizeLimit) {
+  return manual_cuOccupancyMaxPotentialBlockSizeWithFlags(
+      minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit,
+      CU_OCCUPANCY_DEFAULT);
+}
+
+CUresult manual_cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
+                                                   const CUlaunchConfig* config) {
+  return clusters(clusterSize, func, config, 0);
+}
+
+CUresult manual_cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
+                                             const CUlaunchConfig* config) {
+  return clusters(numClusters, func, config, 1);
+}
+
+CUresult check_cooperative(const LaunchShape& shape, CUfunction function) {
+  const Device& device = *current_session().device(current_context()->device);
+  if (device.attribute(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) == 0)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  const uint64_t threads = uint64_t{shape.block[0]} * shape.block[1] * shape.block[2];
+  if (threads == 0 || threads > INT32_MAX) return CUDA_ERROR_INVALID_VALUE;
+  int blocks = 0;
+  if (const CUresult result = manual_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+          &blocks, function, static_cast<int>(threads), shape.shared_bytes, CU_OCCUPANCY_DEFAULT);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  const uint64_t room =
+      static_cast<uint64_t>(blocks) *
+      static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  const unsigned __int128 wanted =
+      static_cast<unsigned __int128>(shape.grid[0]) * shape.grid[1] * shape.grid[2];
+  return wanted > room ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,77 @@
+// Primary contexts: counted here; the worker hears of the first retain and the last release.
+#include "client/manual/common.h"
+
+namespace fargpu::client {
+namespace {
+
+CUresult find(CUdevice dev, Context** context) {
+  *context = current_session().contexts.primary(dev);
+  return *context == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+// Needs context.mutex.
+void forget(Context& context) {
+  forget_memory(current_session(), &context);
+  current_session().contexts.retire(context, ContextState::kInactive);
+}
+
+}  // namespace
+
+CUresult manual_cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
+  if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = nullptr;
+  if (const CUresult result = find(dev, &context); result != CUDA_SUCCESS) return result;
+  std::lock_guard lock(context->mutex);
+  if (!context->usable()) {
+    const unsigned flags = context->flags.load();
+    if (const CUresult result = call_fgPrimaryRetain(current_session(), 0, dev, flags);
+        result != CUDA_SUCCESS) {
+      return result;
+    }
+    current_session().contexts.activate(*context, flags);
+  }
+  ++context->retained;
+  *pctx = context->handle();
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
+  Context* context = nullptr;
+  if (const CUresult result = find(dev, &context); result != CUDA_SUCCESS) return result;
+  std::lock_guard lock(context->mutex);
+  if (context->retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--context->retained != 0) return CUDA_SUCCESS;
+  const CUresult result =
+      context->usable() ? call_fgPrimaryRelease(current_session(), 0, dev, 0) : CUDA_SUCCESS;
+  forget(*context);
+  return result;
+}
+
+CUresult manual_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
+  Context* context = nullptr;
+  if (const CUresult result = find(dev, &context); result != CUDA_SUCCESS) return result;
+  if ((flags & ~static_cast<unsigned>(CU_CTX_FLAGS_MASK)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  context->flags.store(flags);
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
+  if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = nullptr;
+  if (const CUresult result = find(dev, &context); result != CUDA_SUCCESS) return result;
+  *flags = context->flags.load(std::memory_order_relaxed);
+  *active = context->usable() ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuDevicePrimaryCtxReset_v2(CUdevice dev) {
+  Context* context = nullptr;
+  if (const CUresult result = find(dev, &context); result != CUDA_SUCCESS) return result;
+  std::lock_guard lock(context->mutex);
+  if (!context->usable()) return CUDA_SUCCESS;
+  const CUresult result = call_fgPrimaryRelease(current_session(), 0, dev, 1);
+  forget(*context);
+  return result;
+}
+
+}  // namespace fargpu::client

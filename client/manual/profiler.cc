@@ -1,0 +1,9 @@
+// Profiler control: there is no profiler to control on this side.
+#include "client/manual/common.h"
+
+namespace fargpu::client {
+
+CUresult manual_cuProfilerStart() { return CUDA_SUCCESS; }
+CUresult manual_cuProfilerStop() { return CUDA_SUCCESS; }
+
+}  // namespace fargpu::client

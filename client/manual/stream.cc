@@ -1,0 +1,100 @@
+// Streams: whose they are is known here; callbacks run here; graphs are not captured.
+#include "client/manual/common.h"
+
+namespace fargpu::client {
+namespace {
+
+// A live stream or a default one.
+CUresult check(CUstream stream) {
+  return context_of(stream) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+}  // namespace
+
+CUresult manual_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  if (mode == nullptr || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
+  std::swap(capture_mode, *mode);
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuStreamGetDevice(CUstream hStream, CUdevice* device) {
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Context* context = context_of(hStream);
+  if (context == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *device = context->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
+  if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = context_of(hStream);
+  if (context == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *pctx = context->handle();
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
+  if (pGreenCtx != nullptr) *pGreenCtx = nullptr;
+  return manual_cuStreamGetCtx(hStream, pCtx);
+}
+
+CUresult manual_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
+                                    unsigned int flags) {
+  if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const Here here;
+  const uint64_t id =
+      here.session.host_calls.add({.callback = callback, .user_data = userData, .stream = hStream});
+  const CUresult result = call_fgHostCall(here.session, here.context, hStream, id, 1);
+  if (result != CUDA_SUCCESS) here.session.host_calls.cancel(id);
+  return result;
+}
+
+CUresult manual_cuStreamQuery(CUstream hStream) {
+  const Here here;
+  const CUresult result = call_cuStreamQuery(here.session, here.context, hStream);
+  return result == CUDA_SUCCESS ? after_synchronisation(here.session, /*all_done=*/false) : result;
+}
+
+CUresult manual_cuStreamSynchronize(CUstream hStream) {
+  const Here here;
+  const CUresult result = call_cuStreamSynchronize(here.session, here.context, hStream);
+  return result == CUDA_SUCCESS ? after_synchronisation(here.session, /*all_done=*/false) : result;
+}
+
+CUresult manual_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
+  if (captureStatus == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
+  return check(hStream);
+}
+
+CUresult manual_cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
+                                       cuuint64_t* id_out) {
+  if (id_out != nullptr) *id_out = 0;
+  return manual_cuStreamIsCapturing(hStream, captureStatus_out);
+}
+
+CUresult manual_cuStreamGetCaptureInfo_v2(CUstream hStream,
+                                          CUstreamCaptureStatus* captureStatus_out,
+                                          cuuint64_t* id_out, CUgraph* graph_out,
+                                          const CUgraphNode** dependencies_out,
+                                          size_t* numDependencies_out) {
+  if (graph_out != nullptr) *graph_out = nullptr;
+  if (dependencies_out != nullptr) *dependencies_out = nullptr;
+  if (numDependencies_out != nullptr) *numDependencies_out = 0;
+  return manual_cuStreamGetCaptureInfo(hStream, captureStatus_out, id_out);
+}
+
+CUresult manual_cuStreamGetCaptureInfo_v3(CUstream hStream,
+                                          CUstreamCaptureStatus* captureStatus_out,
+                                          cuuint64_t* id_out, CUgraph* graph_out,
+                                          const CUgraphNode** dependencies_out,
+                                          const CUgraphEdgeData** edgeData_out,
+                                          size_t* numDependencies_out) {
+  if (edgeData_out != nullptr) *edgeData_out = nullptr;
+  return manual_cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, graph_out,
+                                          dependencies_out, numDependencies_out);
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,151 @@
+// What a pointer is: answered from the tables of device and host memory.
+#include <cstring>
+
+#include "client/manual/common.h"
+
+namespace fargpu::client {
+namespace {
+
+struct Found {
+  Region region;
+  bool host = false;
+};
+
+std::optional<Found> find(Session& session, CUdeviceptr ptr) {
+  if (auto region = session.device_memory.find(ptr)) return Found{*region, false};
+  if (auto region = session.host_memory.find(ptr)) return Found{*region, true};
+  return std::nullopt;
+}
+
+template <typename T>
+void put(void* data, T value) {
+  std::memcpy(data, &value, sizeof value);
+}
+
+// CUDA_ERROR_INVALID_VALUE: this attribute says nothing about such memory.
+CUresult answer(Session& session, const Found& found, CUdeviceptr ptr,
+                CUpointer_attribute attribute, void* data) {
+  const Region& region = found.region;
+  const bool managed = region.kind == MemoryKind::kManaged;
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      // Memory of a pool or of virtual memory management belongs to no context.
+      if (region.kind == MemoryKind::kPool || region.kind == MemoryKind::kVirtual) {
+        put<CUcontext>(data, nullptr);
+        return CUDA_SUCCESS;
+      }
+      put(data, region.context == nullptr ? nullptr : region.context->handle());
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      put<unsigned>(data, found.host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      if (found.host) {
+        const auto mapped = session.mirrors.device_pointer(region.base);
+        put<CUdeviceptr>(data, mapped ? *mapped + (ptr - region.base) : ptr);
+        return CUDA_SUCCESS;
+      }
+      put<CUdeviceptr>(data, ptr);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      if (!found.host && !managed) {
+        put<void*>(data, nullptr);
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      put(data, reinterpret_cast<void*>(ptr));
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      put<int>(data, 0);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      put<unsigned long long>(data, region.buffer_id);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      put<int>(data, managed ? 1 : 0);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      put<int>(data, region.device);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+      put<int>(data, 0);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      put<CUdeviceptr>(data, region.base);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      put<size_t>(data, region.bytes);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      put<int>(data, 1);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      put<unsigned long long>(data, CU_MEM_HANDLE_TYPE_NONE);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      put<unsigned>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      put(data,
+          reinterpret_cast<CUmemoryPool>(region.kind == MemoryKind::kPool ? region.owner : 0));
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+// What cuPointerGetAttributes gives for an address that it does not know.
+void answer_unknown(CUpointer_attribute attribute, void* data) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      put<int>(data, -2);
+      return;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      put<unsigned>(data, 0);
+      return;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      put<int>(data, 0);
+      return;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+      std::memset(data, 0, sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS));
+      return;
+    default:
+      put<uint64_t>(data, 0);
+  }
+}
+
+}  // namespace
+
+CUresult manual_cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr) {
+  if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Session& session = current_session();
+  const auto found = find(session, ptr);
+  return found ? answer(session, *found, ptr, attribute, data) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult manual_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes,
+                                       void** data, CUdeviceptr ptr) {
+  if (numAttributes == 0 || attributes == nullptr || data == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  Session& session = current_session();
+  const auto found = find(session, ptr);
+  for (unsigned i = 0; i < numAttributes; ++i) {
+    if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (!found || answer(session, *found, ptr, attributes[i], data[i]) != CUDA_SUCCESS) {
+      answer_unknown(attributes[i], data[i]);
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace fargpu::client

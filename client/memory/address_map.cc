@@ -1,0 +1,66 @@
+#include "client/memory/address_map.h"
+
+#include <mutex>
+
+namespace fargpu::client {
+
+AddressMap::Map::const_iterator AddressMap::locate(uint64_t address) const {
+  auto after = regions_.upper_bound(address);
+  if (after == regions_.begin()) return regions_.end();
+  auto found = std::prev(after);
+  return address - found->second.base < found->second.bytes ? found : regions_.end();
+}
+
+bool AddressMap::insert(const Region& region) {
+  if (region.bytes == 0 || region.base + region.bytes < region.base) return false;
+  std::unique_lock lock(mutex_);
+  auto after = regions_.lower_bound(region.base);
+  if (after != regions_.end() && after->second.base < region.base + region.bytes) return false;
+  if (locate(region.base) != regions_.end()) return false;
+  regions_.emplace(region.base, region);
+  return true;
+}
+
+std::optional<Region> AddressMap::find(uint64_t address) const {
+  std::shared_lock lock(mutex_);
+  auto found = locate(address);
+  if (found == regions_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<Region> AddressMap::erase(uint64_t base) {
+  std::unique_lock lock(mutex_);
+  auto found = regions_.find(base);
+  if (found == regions_.end()) return std::nullopt;
+  Region region = found->second;
+  regions_.erase(found);
+  return region;
+}
+
+void AddressMap::erase_if(const std::function<bool(const Region&)>& gone) {
+  std::unique_lock lock(mutex_);
+  std::erase_if(regions_, [&](const auto& entry) { return gone(entry.second); });
+}
+
+uint64_t AddressMap::extent(uint64_t address) const {
+  std::shared_lock lock(mutex_);
+  auto found = locate(address);
+  if (found == regions_.end()) return 0;
+  uint64_t end = found->second.base + found->second.bytes;
+  for (auto next = std::next(found); next != regions_.end() && next->second.base == end; ++next) {
+    end += next->second.bytes;
+  }
+  return end - address;
+}
+
+void AddressMap::for_each(const std::function<void(const Region&)>& visit) const {
+  std::shared_lock lock(mutex_);
+  for (const auto& [base, region] : regions_) visit(region);
+}
+
+bool AddressMap::empty() const {
+  std::shared_lock lock(mutex_);
+  return regions_.empty();
+}
+
+}  // namespace fargpu::client

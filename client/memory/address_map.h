@@ -1,0 +1,63 @@
+// Which addresses belong to what: an interval map of device memory and one of host memory that the
+// driver knows.
+//
+// Interior pointers find their region. Regions never overlap. Lookups take a shared lock and copy
+// the region out; any thread.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <shared_mutex>
+
+namespace fargpu::client {
+
+struct Context;
+
+enum class MemoryKind : uint8_t {
+  kDevice,      // cuMemAlloc, cuMemAllocPitch
+  kPool,        // cuMemAllocAsync, cuMemAllocFromPoolAsync
+  kVirtual,     // mapped by cuMemMap
+  kGlobal,      // a variable of a module or library
+  kManaged,     // cuMemAllocManaged: host memory with a mirror in the worker
+  kHost,        // cuMemHostAlloc, cuMemAllocHost
+  kRegistered,  // cuMemHostRegister
+};
+
+struct Region {
+  uint64_t base = 0;
+  uint64_t bytes = 0;
+  MemoryKind kind = MemoryKind::kDevice;
+  Context* context = nullptr;  // null: outlives every context
+  int device = 0;              // visible ordinal
+  uint64_t buffer_id = 0;      // CU_POINTER_ATTRIBUTE_BUFFER_ID: never used again
+  unsigned flags = 0;          // as given to cuMemHostAlloc and friends
+  bool reserved = false;       // this process holds an inaccessible mapping at these addresses
+  uint64_t owner = 0;          // module or library of a kGlobal, pool of a kPool, 0
+};
+
+class AddressMap {
+ public:
+  // False when it would overlap an existing region or is empty or wraps around.
+  bool insert(const Region& region);
+  std::optional<Region> find(uint64_t address) const;
+  // Removes the region that begins at `base`.
+  std::optional<Region> erase(uint64_t base);
+  void erase_if(const std::function<bool(const Region&)>& gone);
+  // How many bytes from `address` on are inside regions that touch each other.
+  uint64_t extent(uint64_t address) const;
+  bool covers(uint64_t address, uint64_t bytes) const { return bytes <= extent(address); }
+  void for_each(const std::function<void(const Region&)>& visit) const;
+  bool empty() const;
+
+ private:
+  using Map = std::map<uint64_t, Region>;
+  Map::const_iterator locate(uint64_t address) const;  // needs the lock
+  mutable std::shared_mutex mutex_;
+  Map regions_;
+};
+
+}  // namespace fargpu::client

@@ -1,0 +1,62 @@
+// Copies of every direction between the application's memory and device memory.
+//
+// A copy is a box of width (bytes) x height x depth; each side is an address with a pitch and a
+// slice pitch. What is host and what is device is known when these are called; classify() tells.
+// Large boxes travel in pieces. Ranges of known allocations are checked before anything is sent.
+// Any thread; needs a current context.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace fargpu::client {
+
+class Session;
+
+struct Box {
+  size_t width = 0;  // bytes
+  size_t height = 1;
+  size_t depth = 1;
+  bool empty() const { return width == 0 || height == 0 || depth == 0; }
+};
+
+struct Side {
+  uint64_t address = 0;
+  size_t pitch = 0;  // bytes from row to row
+  size_t slice = 0;  // bytes from slice to slice
+};
+
+// 1D.
+inline Side flat(uint64_t address, size_t bytes) { return {address, bytes, bytes}; }
+inline Box line(size_t bytes) { return {bytes, 1, 1}; }
+
+// How many bytes from the address on the box spans; 0 when that does not fit into 64 bits or rows
+// overlap.
+uint64_t span_of(const Box& box, const Side& side);
+
+enum class Where { kDevice, kHost };
+// Device memory by the table of allocations; everything else that can be read here is host memory.
+Where classify(Session& session, uint64_t address);
+
+// CUDA_ERROR_INVALID_VALUE when the range begins in a known allocation and runs out of it.
+// `*known`: it lies in known ones.
+CUresult check_device_range(Session& session, uint64_t address, uint64_t bytes, bool* known);
+
+// `stream`: as the application gave it. The source has been taken when this returns; `wait`: an
+// error of an unknown destination is awaited.
+CUresult copy_to_device(Session& session, const Side& dst, const Side& src, const Box& box,
+                        CUstream stream, bool wait);
+// Returns when the bytes are there.
+CUresult copy_to_host(Session& session, const Side& dst, const Side& src, const Box& box,
+                      CUstream stream);
+// In stream order, then at once.
+CUresult copy_on_host(Session& session, const Side& dst, const Side& src, const Box& box,
+                      CUstream stream);
+
+// Packs a strided box row by row, and back. `packed` is box.width * height * depth long.
+void pack(const Box& box, const Side& from, std::byte* packed);
+void unpack(const Box& box, const Side& to, const std::byte* packed);
+
+}  // namespace fargpu::client

@@ -1,0 +1,85 @@
+#include "client/memory/reserve.h"
+
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <random>
+
+#include "common/base/log.h"
+
+namespace fargpu::client {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+
+// Far below the heap, stacks and libraries of a 47-bit process, far above a fixed-address program.
+// Where in it a process begins is random, so that a worker which has inherited or mapped something
+// there does not clash with every client.
+constexpr uint64_t kWindow = 0x2c00'0000'0000;
+constexpr uint64_t kWindowBytes = uint64_t{1} << 42;
+
+uint64_t whole_pages(uint64_t bytes) { return (bytes + kPage - 1) & ~(kPage - 1); }
+
+std::atomic<uint64_t>& next_address() {
+  static std::atomic<uint64_t> next = [] {
+    std::random_device random;
+    return kWindow + (static_cast<uint64_t>(random()) % (1 << 20)) * (uint64_t{1} << 21);
+  }();
+  return next;
+}
+
+}  // namespace
+
+bool reserve_addresses(uint64_t address, size_t bytes) {
+  const uint64_t begin = address & ~(kPage - 1);
+  const uint64_t length = whole_pages(address + bytes - begin);
+  void* got = ::mmap(reinterpret_cast<void*>(begin), length, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (got == reinterpret_cast<void*>(begin)) return true;
+  if (got != MAP_FAILED) ::munmap(got, length);
+  static std::atomic<bool> told{false};
+  if (!told.exchange(true)) {
+    log::info(
+        "device memory at 0x{:x} has the address of host memory of this process; copies that infer "
+        "their direction take it "
+        "for device memory",
+        address);
+  }
+  return false;
+}
+
+void release_reserved(uint64_t address, size_t bytes) {
+  const uint64_t begin = address & ~(kPage - 1);
+  ::munmap(reinterpret_cast<void*>(begin), whole_pages(address + bytes - begin));
+}
+
+void* allocate_host(size_t bytes) {
+  const uint64_t length = whole_pages(bytes);
+  if (length < bytes) return nullptr;
+  constexpr uint64_t kAlign = uint64_t{1} << 16;
+  for (int attempt = 0; attempt < 64; ++attempt) {
+    const uint64_t step = (length + kAlign - 1) & ~(kAlign - 1);
+    const uint64_t address = next_address().fetch_add(step + kAlign);
+    if (address + length > kWindow + kWindowBytes) break;
+    void* got = ::mmap(reinterpret_cast<void*>(address), length, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got == reinterpret_cast<void*>(address)) return got;
+    if (got != MAP_FAILED) ::munmap(got, length);
+  }
+  void* anywhere =
+      ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return anywhere == MAP_FAILED ? nullptr : anywhere;
+}
+
+void free_host(void* memory, size_t bytes) { ::munmap(memory, whole_pages(bytes)); }
+
+bool readable(const void* address) {
+  char byte;
+  const iovec to{&byte, 1};
+  const iovec from{const_cast<void*>(address), 1};
+  return ::process_vm_readv(::getpid(), &to, 1, &from, 1, 0) == 1;
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,27 @@
+// Address space of this process: kept free where the worker's device memory lies, and chosen for
+// host memory that device code shall see.
+//
+// A device pointer must never be a valid host address here, or cuMemcpy with unified addresses
+// could not tell them apart. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace fargpu::client {
+
+// Makes [address, address + bytes) inaccessible here. False when something lies there already (said
+// once) or the system refuses.
+bool reserve_addresses(uint64_t address, size_t bytes);
+void release_reserved(uint64_t address, size_t bytes);
+
+// Zeroed memory for the application in a window of addresses that other allocators hardly use, so
+// that the worker can map the same addresses; nullptr when there is none. `bytes` is rounded up to
+// pages.
+void* allocate_host(size_t bytes);
+void free_host(void* memory, size_t bytes);
+
+// True when a byte at `address` can be read. One system call.
+bool readable(const void* address);
+
+}  // namespace fargpu::client

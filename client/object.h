@@ -1,0 +1,29 @@
+// What the client knows of one live CUDA object (stream, event, module, ...): the base of the
+// records in the handle table.
+//
+// A record is written before it is published and is immutable afterwards, but for the atomics that
+// a derived record says it has. The handle table owns all records; a record found there stays
+// readable for a while after its object was destroyed (handle_table.h).
+#pragma once
+
+#include <cstdint>
+
+#include "common/rpc/handle_kind.h"
+
+namespace fargpu::client {
+
+struct Context;
+
+struct Object {
+  uint64_t id = 0;  // the application's handle value
+  Context* context =
+      nullptr;  // the context it lives and dies with; null: none (libraries, kernels, contexts)
+
+  Object() = default;
+  Object(const Object&) = delete;
+  Object& operator=(const Object&) = delete;
+  virtual ~Object() = default;
+  rpc::HandleKind kind() const { return rpc::handle_kind(id); }
+};
+
+}  // namespace fargpu::client

@@ -1,0 +1,24 @@
+#include "client/output.h"
+
+#include <cstdio>
+
+namespace fargpu::client {
+
+void Output::append(std::span<const std::byte> bytes) {
+  std::lock_guard lock(mutex_);
+  text_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  pending_.store(true, std::memory_order_release);
+}
+
+void Output::write() {
+  std::lock_guard one_writer(write_mutex_);
+  std::string text;
+  {
+    std::lock_guard lock(mutex_);
+    text.swap(text_);
+    pending_.store(false, std::memory_order_relaxed);
+  }
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,33 @@
+// What device code printed: collected when it arrives, written to the application's stdout at the
+// next call that returns.
+//
+// The worker sends output before the reply of the synchronisation that made it visible, so writing
+// at the end of that call keeps the order of native CUDA. append() only copies. Any thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <span>
+#include <string>
+
+namespace fargpu::client {
+
+class Output {
+ public:
+  void append(std::span<const std::byte> bytes);
+  // Writes what is there through C's stdout, so that it mixes rightly with the application's own
+  // printf.
+  void drain() {
+    if (pending_.load(std::memory_order_acquire)) write();
+  }
+
+ private:
+  void write();
+  std::atomic<bool> pending_{false};
+  std::mutex mutex_;  // text_
+  std::mutex write_mutex_;
+  std::string text_;
+};
+
+}  // namespace fargpu::client

@@ -1,0 +1,84 @@
+#include "client/session.h"
+
+#include <algorithm>
+
+#include "client/call.h"
+#include "client/process.h"
+#include "common/base/log.h"
+#include "common/wire/control.h"
+#include "common/wire/slot_message.h"
+#include "generated/schema/control.capnp.h"
+
+namespace fargpu::client {
+
+Session::Session(Settings given_settings, Snapshot given_snapshot)
+    : settings(std::move(given_settings)),
+      snapshot(std::move(given_snapshot)),
+      contexts(handles),
+      host_calls([this](uint64_t id) { host_function_returned(id); }) {
+  std::vector<int> worker_ordinals;
+  for (const Device& device : snapshot.devices) worker_ordinals.push_back(device.worker_ordinal);
+  contexts.add_primaries(worker_ordinals);
+  constexpr uint64_t kPiece =
+      16u << 20;  // large enough to fill a link, small enough to overlap with the worker's copies
+  piece_bytes_ = std::max<uint64_t>(1, std::min(kPiece, snapshot.max_bulk_bytes));
+}
+
+void Session::attach(std::unique_ptr<transport::Transport> transport, rpc::ChannelOptions options) {
+  channel_ = std::make_unique<rpc::Channel>(std::move(transport), *this, options);
+}
+
+const Device* Session::device(int ordinal) const {
+  if (ordinal < 0 || static_cast<size_t>(ordinal) >= snapshot.devices.size()) return nullptr;
+  return &snapshot.devices[static_cast<size_t>(ordinal)];
+}
+
+Status Session::on_notice(const wire::FrameHeader& header, rpc::Bytes body, rpc::Bytes bulk) {
+  switch (header.opcode) {
+    case wire::kOutput:
+      output.append(bulk);
+      return {};
+    case wire::kHostCall:
+      try {
+        wire::SegmentReader reader(body);
+        const auto call = reader.getRoot<schema::HostCall>();
+        host_calls.due(call.getId(), static_cast<CUresult>(call.getStatus()));
+        return {};
+      } catch (const kj::Exception&) {
+        return {StatusCode::kProtocol, "the server sent a malformed HostCall"};
+      }
+    default:
+      return {StatusCode::kProtocol,
+              "the server sent an unknown notice, opcode " + std::to_string(header.opcode)};
+  }
+}
+
+void Session::on_async_error(uint16_t opcode, uint32_t sequence, uint16_t wire_context,
+                             int32_t result) {
+  const auto error = static_cast<CUresult>(result);
+  Context* context = wire_context == 0 ? nullptr : contexts.find_wire(wire_context);
+  log::debug("asynchronous call {} (opcode {}) failed with {} in context {}", sequence, opcode,
+             result, wire_context);
+  int none = CUDA_SUCCESS;
+  if (context == nullptr) {
+    kept.compare_exchange_strong(none, error);
+  } else if (is_sticky(error)) {
+    context->sticky.compare_exchange_strong(none, error);
+  } else {
+    context->kept.compare_exchange_strong(none, error);
+  }
+}
+
+void Session::on_lost(const Status& why) {
+  Process::get().session_lost(*this, why);
+  host_calls.lost(CUDA_ERROR_DEVICE_UNAVAILABLE);
+}
+
+void Session::host_function_returned(uint64_t id) {
+  if (channel().lost()) return;
+  rpc::Channel::Call call(channel(), wire::kHostCallDone, 0, 64);
+  call.init<schema::HostCallDone>().setId(id);
+  if (const Status status = call.send(); !status.ok()) from_status(status);
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,90 @@
+// The session: the connection to a worker, the snapshot of its GPUs, and the tables of everything
+// that the application has made there.
+//
+// Made by connect(), then used by every thread; never destroyed once the application may have seen
+// it (threads may be inside a call at exit). It is the channel's NoticeSink: those functions run on
+// whichever thread receives, and neither block nor call.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "client/context.h"
+#include "client/device.h"
+#include "client/handle_table.h"
+#include "client/host_calls.h"
+#include "client/memory/address_map.h"
+#include "client/memory/mirrors.h"
+#include "client/output.h"
+#include "client/settings.h"
+#include "common/rpc/channel.h"
+
+namespace fargpu::client {
+
+// What the worker said in its Welcome.
+struct Snapshot {
+  uint64_t session_id = 0;
+  std::string server_version;
+  int driver_version = 0;
+  std::string driver_name;
+  std::vector<Device> devices;    // visible ones, in the application's order
+  std::vector<bool> unavailable;  // by opcode: the server's driver lacks it
+  uint64_t max_bulk_bytes = 0;
+  uint32_t max_body_bytes = 0;
+};
+
+class Session final : public rpc::NoticeSink {
+ public:
+  Session(Settings settings, Snapshot snapshot);
+  // The connection, after the hello. Once, before anything is called.
+  void attach(std::unique_ptr<transport::Transport> transport, rpc::ChannelOptions options);
+
+  const Settings settings;
+  const Snapshot snapshot;
+  HandleTable handles;
+  ContextTable contexts;
+  AddressMap device_memory;
+  AddressMap host_memory;
+  Mirrors mirrors;
+  HostCalls host_calls;
+  Output output;
+
+  rpc::Channel& channel() { return *channel_; }
+  bool has_channel() const { return channel_ != nullptr; }
+  const Device* device(int ordinal) const;
+  // The largest piece of one copy.
+  uint64_t piece_bytes() const { return piece_bytes_; }
+  uint64_t next_buffer_id() { return next_buffer_id_.fetch_add(1, std::memory_order_relaxed); }
+  struct DevicePools {
+    uint64_t default_pool = 0;  // handles; 0: not asked for
+    uint64_t current_pool = 0;  // 0: the default one
+  };
+  std::mutex pools_mutex;
+  std::map<int, DevicePools> pools;  // by visible ordinal; guarded by pools_mutex
+  // Kept errors of calls that belonged to no context.
+  std::atomic<int> kept{CUDA_SUCCESS};
+
+  // NoticeSink.
+  Status on_notice(const wire::FrameHeader& header, rpc::Bytes body, rpc::Bytes bulk) override;
+  void on_async_error(uint16_t opcode, uint32_t sequence, uint16_t context,
+                      int32_t result) override;
+  void on_lost(const Status& why) override;
+
+ private:
+  void host_function_returned(uint64_t id);
+
+  std::unique_ptr<rpc::Channel> channel_;
+  uint64_t piece_bytes_ = 0;
+  std::atomic<uint64_t> next_buffer_id_{1};
+};
+
+// Connects, says hello, waits for the worker. The Status' code tells the kinds of failure apart
+// (process.cc makes a CUresult of it).
+Result<std::unique_ptr<Session>> connect(Settings settings);
+
+}  // namespace fargpu::client

@@ -1,0 +1,49 @@
+// What the environment says to the client library. Read once per attempt to connect; an unreadable
+// value is an error with its name.
+//
+//   FARGPU_SERVER            host, host:port, [v6]:port, or the path of a unix socket (begins with
+//   '/' or "unix:") FARGPU_TOKEN             the token itself; FARGPU_TOKEN_FILE: a file whose
+//   first line is the token FARGPU_GPUS              how many GPUs; default: the server's
+//   FARGPU_MEMORY            memory per GPU, like 8G; default: the server's
+//   FARGPU_DEVICES           wanted GPUs on the server: UUIDs or indices, separated by commas
+//   FARGPU_CONNECT_TIMEOUT   seconds (or 500ms ...); default 5 s
+//   FARGPU_SYNC              1: every call waits for its answer
+//   CUDA_VISIBLE_DEVICES     which of the session's GPUs the application sees, as NVIDIA documents
+//   it CUDA_LAUNCH_BLOCKING     1: kernel launches wait
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/status.h"
+
+namespace fargpu::client {
+
+struct Settings {
+  std::string server;  // empty: not set
+  std::string token;
+  uint32_t gpus = 0;
+  uint64_t memory_bytes = 0;
+  std::vector<std::string> devices;
+  std::chrono::microseconds connect_timeout{5'000'000};
+  bool sync_all = false;
+  std::optional<std::string> visible_devices;  // set but empty: no device is visible
+  bool launch_blocking = false;
+};
+
+Result<Settings> read_settings();
+
+// The ordinals that CUDA_VISIBLE_DEVICES selects, in its order. `uuids`: of the session's GPUs by
+// ordinal. Entries are indices or prefixes of "GPU-<uuid>"; the first entry that is neither, is
+// ambiguous or repeats ends the list.
+std::vector<int> visible_ordinals(const std::optional<std::string>& variable,
+                                  const std::vector<std::array<uint8_t, 16>>& uuids);
+// "GPU-01234567-89ab-cdef-0123-456789abcdef".
+std::string uuid_text(const std::array<uint8_t, 16>& uuid);
+
+}  // namespace fargpu::client

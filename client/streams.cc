@@ -1,0 +1,100 @@
+#include "client/streams.h"
+
+#include <vector>
+
+#include "client/call.h"
+#include "client/process.h"
+#include "client/session.h"
+#include "generated/client/calls.h"
+
+namespace fargpu::client {
+namespace {
+
+thread_local bool per_thread_mode = false;
+
+// The hidden streams of one thread. Destroyed with it; then the streams go too, if there is still
+// somebody to tell.
+class HiddenStreams {
+ public:
+  ~HiddenStreams() {
+    Session* session = Process::get().session();
+    if (session != session_ || Process::get().state() != ProcessState::kReady) return;
+    for (const Entry& entry : entries_) {
+      if (!entry.context->usable() || entry.epoch != entry.context->epoch.load()) continue;
+      call_cuStreamDestroy_v2(*session, entry.context->wire_id,
+                              reinterpret_cast<CUstream>(entry.stream));
+    }
+  }
+
+  CUresult get(Session& session, Context& context, uint64_t* id) {
+    if (session_ != &session) entries_.clear();
+    session_ = &session;
+    const uint32_t epoch = context.epoch.load(std::memory_order_relaxed);
+    for (const Entry& entry : entries_) {
+      if (entry.context == &context && entry.epoch == epoch) {
+        *id = entry.stream;
+        return CUDA_SUCCESS;
+      }
+    }
+    CUstream stream = nullptr;
+    if (const CUresult result =
+            call_cuStreamCreate(session, context.wire_id, &stream, CU_STREAM_DEFAULT);
+        result != CUDA_SUCCESS) {
+      return result;
+    }
+    entries_.push_back({&context, epoch, reinterpret_cast<uint64_t>(stream)});
+    *id = entries_.back().stream;
+    return CUDA_SUCCESS;
+  }
+
+ private:
+  struct Entry {
+    Context* context;
+    uint32_t epoch;
+    uint64_t stream;
+  };
+  Session* session_ = nullptr;
+  std::vector<Entry> entries_;
+};
+
+thread_local HiddenStreams hidden_streams;
+
+}  // namespace
+
+PerThreadDefaultStream::PerThreadDefaultStream() : before_(per_thread_mode) {
+  per_thread_mode = true;
+}
+PerThreadDefaultStream::~PerThreadDefaultStream() { per_thread_mode = before_; }
+
+bool per_thread_default_stream() { return per_thread_mode; }
+
+bool is_default_stream(CUstream stream) {
+  return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+CUresult stream_to_wire(CUstream stream, uint64_t* id) {
+  if (stream == CU_STREAM_LEGACY || (stream == nullptr && !per_thread_mode)) {
+    *id = kLegacyStreamId;
+    return CUDA_SUCCESS;
+  }
+  Session& session = current_session();
+  if (stream == nullptr || stream == CU_STREAM_PER_THREAD) {
+    Context* context = current_context();
+    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    return hidden_streams.get(session, *context, id);
+  }
+  const auto value = reinterpret_cast<uint64_t>(stream);
+  if (session.handles.find(rpc::HandleKind::kStream, value) == nullptr)
+    return CUDA_ERROR_INVALID_HANDLE;
+  *id = value;
+  return CUDA_SUCCESS;
+}
+
+Context* context_of(CUstream stream) {
+  if (is_default_stream(stream)) return current_context();
+  const Object* found =
+      current_session().handles.find(rpc::HandleKind::kStream, reinterpret_cast<uint64_t>(stream));
+  return found == nullptr ? nullptr : found->context;
+}
+
+}  // namespace fargpu::client

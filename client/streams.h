@@ -1,0 +1,30 @@
+// Streams of the client: records, and which stream a NULL or per-thread handle means.
+//
+// The per-thread default stream of CUDA is, in the worker, one hidden blocking stream per client
+// thread and context: made at first use, destroyed when the thread ends. Any thread.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "client/object.h"
+
+namespace fargpu::client {
+
+struct Stream final : Object {};
+
+// The id that stands for the legacy default stream on the wire.
+inline constexpr uint64_t kLegacyStreamId = 1;
+
+// True inside an entry of the per-thread-default-stream variants (_ptsz, _ptds).
+bool per_thread_default_stream();
+
+// True for NULL and the two special handles.
+bool is_default_stream(CUstream stream);
+
+// The context in which `stream` lives: the current one for default streams; nullptr for an invalid
+// handle.
+struct Context* context_of(CUstream stream);
+
+}  // namespace fargpu::client
