@@ -1,6 +1,7 @@
 // Frames with recognisable contents, and a handler that keeps what it receives.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -10,14 +11,21 @@ namespace fargpu::test {
 
 using Bytes = std::span<const std::byte>;
 
+// Word by word: a byte at a time is slow under sanitizers.
 inline std::vector<std::byte> pattern(size_t bytes, uint32_t seed) {
   std::vector<std::byte> data(bytes);
-  uint32_t state = seed * 2654435761u + 1;
-  for (std::byte& byte : data) {
-    state = state * 1664525u + 1013904223u;
-    byte = static_cast<std::byte>(state >> 24);
+  uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
+  for (size_t i = 0; i < bytes; i += sizeof state) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    std::memcpy(data.data() + i, &state, std::min(sizeof state, bytes - i));
   }
   return data;
+}
+
+inline bool same(Bytes left, Bytes right) {
+  return left.size() == right.size() && (left.empty() || std::memcmp(left.data(), right.data(), left.size()) == 0);
 }
 
 // A frame whose body and bulk are pattern(size, sequence) and pattern(size, ~sequence); bulk is cut into `pieces`.
@@ -42,7 +50,7 @@ inline Status send_frame(transport::Transport& transport, uint32_t sequence, siz
     cut.push_back(Bytes(bulk).subspan(begin, end - begin));
   }
   Status status = transport.commit(sizeof header + body_bytes, cut, deadline);
-  std::fill(bulk.begin(), bulk.end(), std::byte{0xee});  // taken: may change now
+  if (!bulk.empty()) std::memset(bulk.data(), 0xee, bulk.size());  // taken: may change now
   return status;
 }
 
@@ -59,8 +67,8 @@ class CheckingHandler final : public transport::FrameHandler {
     const auto expected_body = pattern(header.body_bytes, header.sequence);
     const auto expected_bulk = pattern(header.bulk_bytes, ~header.sequence);
     if (!body.empty() && reinterpret_cast<uintptr_t>(body.data()) % 8 != 0) ++unaligned;
-    if (!std::equal(body.begin(), body.end(), expected_body.begin(), expected_body.end())) ++wrong;
-    if (!std::equal(bulk.begin(), bulk.end(), expected_bulk.begin(), expected_bulk.end())) ++wrong;
+    if (!same(body, expected_body)) ++wrong;
+    if (!same(bulk, expected_bulk)) ++wrong;
     if (header.bulk_bytes > 0 && bulk.data() != bulk_.data()) ++wrong;
     return fail_with;
   }

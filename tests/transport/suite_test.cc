@@ -19,9 +19,9 @@ class TransportSuite : public ::testing::TestWithParam<TransportKind> {
  protected:
   TransportSuite() : pair_(GetParam().make({})), client_(*pair_.client), server_(*pair_.server) {}
 
-  // Receives at `end` until `count` frames have come or 20 s have passed.
+  // Receives at `end` until `count` frames have come or a minute has passed.
   static Status receive_frames(transport::Transport& end, CheckingHandler& handler, size_t count) {
-    const auto deadline = Clock::now() + 20s;
+    const auto deadline = Clock::now() + 60s;
     while (handler.headers.size() < count) {
       auto received = end.receive(handler, deadline);
       if (!received.ok()) return received.status();
