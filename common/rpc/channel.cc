@@ -46,6 +46,10 @@ Channel::Impl::~Impl() {
 
 Result<std::span<std::byte>> Channel::Impl::bulk_buffer(const wire::FrameHeader& header, Bytes body) {
   if ((header.flags & wire::kNotice) != 0) {
+    if (header.bulk_bytes > options.limits.max_bulk_bytes) {
+      return Status(StatusCode::kProtocol, fmt::format("a notice of {} bytes, the limit is {}",
+                                                       header.bulk_bytes, options.limits.max_bulk_bytes));
+    }
     notice_bulk.resize(header.bulk_bytes);
     return std::span(notice_bulk);
   }

@@ -39,7 +39,7 @@ class NoticeSink {
 };
 
 struct ChannelOptions {
-  wire::FrameLimits limits{};                      // what we accept from the server
+  wire::FrameLimits limits{};                      // what we accept in a notice; the transport has its own
   std::chrono::milliseconds keepalive{5000};       // ping after this much silence while a call waits; lost after two without answer
   bool sync_all = false;                           // FARGPU_SYNC=1: every call waits (async errors surface at once)
   uint32_t first_sequence = 1;                     // for tests of the wrap

@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -22,6 +23,8 @@ namespace {
 
 // One receive() stops after about this much, so that a fast peer cannot keep its caller for ever.
 constexpr size_t kReceiveBudgetBytes = 4 << 20;
+// The send buffer holds one body of the largest size; a peer may announce any size.
+constexpr uint32_t kLargestSendBody = 16u << 20;
 
 void relax() {
 #if defined(__x86_64__)
@@ -266,6 +269,7 @@ Result<std::unique_ptr<Transport>> from_fd(Fd socket, StreamOptions options) {
   }
   if (::fcntl(socket.get(), F_SETFD, FD_CLOEXEC) != 0) return system_error("cannot set close-on-exec", errno);
   if (is_tcp) FARGPU_RETURN_IF_ERROR(set_tcp_options(socket.get()));
+  options.max_send_body_bytes = std::min(options.max_send_body_bytes & ~7u, kLargestSendBody);
   FARGPU_ASSIGN_OR_RETURN(EventFd waker, EventFd::create());
   FARGPU_ASSIGN_OR_RETURN(Fd poller, make_poller(socket.get(), waker.get()));
   return std::unique_ptr<Transport>(std::make_unique<StreamTransport>(

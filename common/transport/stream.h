@@ -15,7 +15,7 @@ namespace fargpu::transport {
 
 struct StreamOptions {
   wire::FrameLimits receive_limits{};       // what we accept
-  uint32_t max_send_body_bytes = 1u << 20;  // what the peer accepts: bounds reserve()
+  uint32_t max_send_body_bytes = 1u << 20;  // what the peer accepts: bounds reserve(); at most 16 MiB count
   // A peer that takes no byte for this long is lost. Long, because a server may be busy compiling a module.
   std::chrono::milliseconds stall_timeout{60000};
   // receive() looks this long without sleeping before it sleeps. 0: sleeps at once.

@@ -57,7 +57,8 @@ TEST_P(TransportSuite, DeliversInOrder) {
 
 TEST_P(TransportSuite, CarriesEverySize) {
   const size_t bodies[] = {0, 8, 40, 4096, 65536, 1 << 20};
-  const size_t bulks[] = {0, 1, 7, 8, 4095, 8192, 8193, 65537, 1 << 20, (5 << 20) + 3};
+  const size_t bulks[] = {0, 1, 7, 8, 4095, 8192, 8193, 65537, 300'001};
+  constexpr size_t kLarge = (5 << 20) + 3;
   std::thread sender([&] {
     uint32_t sequence = 0;
     for (size_t body : bodies) {
@@ -66,9 +67,11 @@ TEST_P(TransportSuite, CarriesEverySize) {
         EXPECT_TRUE(client_.flush(kNoDeadline).ok());
       }
     }
+    EXPECT_TRUE(send_frame(client_, ++sequence, 8, kLarge).ok());
+    EXPECT_TRUE(client_.flush(kNoDeadline).ok());
   });
   CheckingHandler handler;
-  Status status = receive_frames(server_, handler, std::size(bodies) * std::size(bulks));
+  Status status = receive_frames(server_, handler, std::size(bodies) * std::size(bulks) + 1);
   sender.join();
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(handler.wrong, 0);
