@@ -1,0 +1,74 @@
+#include "client/memory/address_map.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+namespace fargpu::client {
+namespace {
+
+TEST(AddressMap, FindsInteriorPointers) {
+  AddressMap map;
+  ASSERT_TRUE(map.insert({.base = 0x1000, .bytes = 0x100}));
+  EXPECT_FALSE(map.find(0xfff));
+  ASSERT_TRUE(map.find(0x1000));
+  EXPECT_EQ(map.find(0x10ff)->base, 0x1000u);
+  EXPECT_FALSE(map.find(0x1100));
+}
+
+TEST(AddressMap, RefusesOverlapEmptyAndWrapping) {
+  AddressMap map;
+  ASSERT_TRUE(map.insert({.base = 0x1000, .bytes = 0x100}));
+  EXPECT_FALSE(map.insert({.base = 0x1000, .bytes = 0x10}));
+  EXPECT_FALSE(map.insert({.base = 0x10ff, .bytes = 0x10}));
+  EXPECT_FALSE(map.insert({.base = 0xfff, .bytes = 2}));
+  EXPECT_FALSE(map.insert({.base = 0x800, .bytes = 0x1000}));
+  EXPECT_FALSE(map.insert({.base = 0x5000, .bytes = 0}));
+  EXPECT_FALSE(map.insert({.base = UINT64_MAX - 4, .bytes = 16}));
+  EXPECT_TRUE(map.insert({.base = 0x1100, .bytes = 0x10}));
+  EXPECT_TRUE(map.insert({.base = 0xff0, .bytes = 0x10}));
+}
+
+TEST(AddressMap, ExtentSpansTouchingRegions) {
+  AddressMap map;
+  map.insert({.base = 0x1000, .bytes = 0x100});
+  map.insert({.base = 0x1100, .bytes = 0x100});
+  map.insert({.base = 0x1300, .bytes = 0x100});
+  EXPECT_EQ(map.extent(0x1080), 0x180u);
+  EXPECT_TRUE(map.covers(0x1080, 0x180));
+  EXPECT_FALSE(map.covers(0x1080, 0x181));
+  EXPECT_EQ(map.extent(0x1200), 0u);
+}
+
+TEST(AddressMap, EraseNeedsTheBase) {
+  AddressMap map;
+  map.insert({.base = 0x1000, .bytes = 0x100});
+  EXPECT_FALSE(map.erase(0x1001));
+  ASSERT_TRUE(map.erase(0x1000));
+  EXPECT_TRUE(map.empty());
+}
+
+TEST(AddressMap, ThreadsInsertFindErase) {
+  AddressMap map;
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&map, t] {
+      for (uint64_t i = 0; i < 1000; ++i) {
+        const uint64_t base = (t << 32) + i * 64 + 64;
+        ASSERT_TRUE(map.insert({.base = base, .bytes = 64}));
+        ASSERT_TRUE(map.find(base + 63));
+        if (i % 2 == 0) {
+          ASSERT_TRUE(map.erase(base));
+        }
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  size_t left = 0;
+  map.for_each([&](const Region&) { ++left; });
+  EXPECT_EQ(left, 2000u);
+}
+
+}  // namespace
+}  // namespace fargpu::client

@@ -1,0 +1,110 @@
+#include "client/context.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+
+#include "client/handle_table.h"
+
+namespace fargpu::client {
+namespace {
+
+class ContextTest : public testing::Test {
+ protected:
+  void SetUp() override { table_->add_primaries({0, 1}); }
+  void TearDown() override { forget_context_stack(); }
+  std::unique_ptr<HandleTable> handles_ = std::make_unique<HandleTable>();
+  std::unique_ptr<ContextTable> table_ = std::make_unique<ContextTable>(*handles_);
+};
+
+TEST_F(ContextTest, PrimariesHaveFixedWireIds) {
+  EXPECT_EQ(table_->primary(0)->wire_id, 1);
+  EXPECT_EQ(table_->primary(1)->wire_id, 2);
+  EXPECT_EQ(table_->primary(2), nullptr);
+  EXPECT_EQ(table_->primary(-1), nullptr);
+  EXPECT_FALSE(table_->primary(0)->usable());
+  EXPECT_EQ(table_->find(table_->primary(1)->handle()), table_->primary(1));
+}
+
+TEST_F(ContextTest, UniqueIdsAreNotReusedOverResets) {
+  Context* context = table_->primary(0);
+  table_->activate(*context, 0);
+  const uint64_t first = context->unique_id.load();
+  table_->retire(*context, ContextState::kInactive);
+  table_->activate(*context, 0);
+  EXPECT_NE(context->unique_id.load(), first);
+}
+
+TEST_F(ContextTest, RetiringTakesHandlesAndErrorsAway) {
+  Context* context = table_->primary(0);
+  table_->activate(*context, 0);
+  auto event = std::make_unique<Object>();
+  event->id = handles_->reserve(rpc::HandleKind::kEvent);
+  event->context = context;
+  const uint64_t id = handles_->publish(std::move(event))->id;
+  context->sticky.store(CUDA_ERROR_ILLEGAL_ADDRESS);
+  table_->retire(*context, ContextState::kInactive);
+  EXPECT_EQ(handles_->find(rpc::HandleKind::kEvent, id), nullptr);
+  EXPECT_EQ(context->sticky.load(), CUDA_SUCCESS);
+}
+
+TEST_F(ContextTest, CreatedContextsGetIdsFrom256) {
+  Context* context = table_->create(1, 1, 0);
+  ASSERT_NE(context, nullptr);
+  EXPECT_EQ(context->wire_id, 256);
+  EXPECT_EQ(table_->find_wire(256), context);
+}
+
+TEST_F(ContextTest, WireIdsOfDestroyedContextsComeBackHandlesDoNot) {
+  Context* kept = table_->create(0, 0, 0);
+  table_->activate(*kept, 0);
+  uint64_t first_handle = 0;
+  for (int i = 0; i < 70000; ++i) {
+    Context* context = table_->create(0, 0, 0);
+    ASSERT_NE(context, nullptr) << i;
+    EXPECT_NE(context->wire_id, kept->wire_id);
+    if (i == 0) first_handle = context->id;
+    if (i > 0) {
+      ASSERT_NE(context->id, first_handle);
+    }
+    context->state.store(ContextState::kDestroyed);
+  }
+}
+
+TEST_F(ContextTest, StackOfTheThread) {
+  Context *a = table_->primary(0), *b = table_->primary(1);
+  EXPECT_EQ(current_context(), nullptr);
+  push_context(a);
+  push_context(b);
+  EXPECT_EQ(current_context(), b);
+  std::thread([] { EXPECT_EQ(current_context(), nullptr); }).join();
+  set_current_context(a);
+  EXPECT_EQ(pop_context(), a);
+  EXPECT_EQ(current_context(), a);
+  set_current_context(nullptr);
+  EXPECT_EQ(current_context(), nullptr);
+  EXPECT_EQ(pop_context(), nullptr);
+}
+
+TEST_F(ContextTest, ScopeLeavesTheStackAlone) {
+  push_context(table_->primary(0));
+  {
+    ContextScope scope(table_->primary(1));
+    EXPECT_EQ(current_context(), table_->primary(1));
+  }
+  EXPECT_EQ(current_context(), table_->primary(0));
+}
+
+TEST(Sticky, ExecutionErrorsOnly) {
+  EXPECT_TRUE(is_sticky(CUDA_ERROR_ILLEGAL_ADDRESS));
+  EXPECT_TRUE(is_sticky(CUDA_ERROR_ASSERT));
+  EXPECT_TRUE(is_sticky(CUDA_ERROR_LAUNCH_FAILED));
+  EXPECT_FALSE(is_sticky(CUDA_SUCCESS));
+  EXPECT_FALSE(is_sticky(CUDA_ERROR_INVALID_VALUE));
+  EXPECT_FALSE(is_sticky(CUDA_ERROR_OUT_OF_MEMORY));
+  EXPECT_FALSE(is_sticky(CUDA_ERROR_NOT_READY));
+}
+
+}  // namespace
+}  // namespace fargpu::client

@@ -1,0 +1,58 @@
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "client/memory/copy.h"
+#include "client/memory/reserve.h"
+
+namespace fargpu::client {
+namespace {
+
+uint64_t address(const void* p) { return reinterpret_cast<uint64_t>(p); }
+
+TEST(Box, SpanIsJudged) {
+  EXPECT_EQ(span_of({10, 1, 1}, {100, 0, 0}), 10u);
+  EXPECT_EQ(span_of({10, 3, 1}, {100, 16, 0}), 42u);
+  EXPECT_EQ(span_of({10, 3, 2}, {100, 16, 64}), 106u);
+  EXPECT_EQ(span_of({0, 3, 2}, {100, 16, 64}), 0u);
+  EXPECT_EQ(span_of({10, 2, 1}, {100, 9, 0}), 0u) << "rows overlap";
+  EXPECT_EQ(span_of({10, 3, 1}, {100, UINT64_MAX / 2, 0}), 0u) << "product too large";
+  EXPECT_EQ(span_of({16, 1, 1}, {UINT64_MAX - 8, 0, 0}), 0u) << "wraps around";
+}
+
+TEST(Box, PackAndUnpackAreInverse) {
+  const Box box{5, 3, 2};
+  std::vector<uint8_t> source(200), target(200, 0xee), packed(30);
+  std::iota(source.begin(), source.end(), uint8_t{0});
+  const Side from{address(source.data()), 7, 40};
+  pack(box, from, reinterpret_cast<std::byte*>(packed.data()));
+  EXPECT_EQ(packed[0], 0);
+  EXPECT_EQ(packed[5], 7);
+  EXPECT_EQ(packed[15], 40);
+  const Side to{address(target.data()), 9, 50};
+  unpack(box, to, reinterpret_cast<const std::byte*>(packed.data()));
+  EXPECT_EQ(target[0], 0);
+  EXPECT_EQ(target[9 + 4], 11);
+  EXPECT_EQ(target[50 + 18], 54);
+  EXPECT_EQ(target[5], 0xee) << "bytes between rows stay";
+}
+
+TEST(Reserve, KeepsAddressesFreeAndGivesThemBack) {
+  void* memory = allocate_host(10000);
+  ASSERT_NE(memory, nullptr);
+  static_cast<char*>(memory)[9999] = 1;
+  EXPECT_TRUE(readable(memory));
+  EXPECT_FALSE(reserve_addresses(address(memory), 100)) << "in use";
+  free_host(memory, 10000);
+  EXPECT_FALSE(readable(memory));
+  ASSERT_TRUE(reserve_addresses(address(memory), 10000));
+  EXPECT_FALSE(readable(memory));
+  EXPECT_FALSE(reserve_addresses(address(memory), 10000));
+  release_reserved(address(memory), 10000);
+  EXPECT_TRUE(reserve_addresses(address(memory), 10000));
+  release_reserved(address(memory), 10000);
+}
+
+}  // namespace
+}  // namespace fargpu::client

@@ -1,0 +1,98 @@
+#include "client/settings.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+namespace fargpu::client {
+namespace {
+
+using Uuid = std::array<uint8_t, 16>;
+
+std::vector<Uuid> three() {
+  Uuid a{}, b{}, c{};
+  a[0] = 0x12;
+  b[0] = 0x12;
+  b[1] = 0xab;
+  c[0] = 0xff;
+  return {a, b, c};
+}
+
+TEST(VisibleDevices, Indices) {
+  EXPECT_EQ(visible_ordinals(std::nullopt, three()), (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(visible_ordinals("2,0", three()), (std::vector<int>{2, 0}));
+  EXPECT_EQ(visible_ordinals(" 1 , 2 ", three()), (std::vector<int>{1, 2}));
+  EXPECT_TRUE(visible_ordinals("", three()).empty());
+  EXPECT_TRUE(visible_ordinals("-1", three()).empty());
+}
+
+TEST(VisibleDevices, TheFirstWrongEntryEndsTheList) {
+  EXPECT_EQ(visible_ordinals("0,7,1", three()), (std::vector<int>{0}));
+  EXPECT_EQ(visible_ordinals("1,1,2", three()), (std::vector<int>{1}));
+  EXPECT_EQ(visible_ordinals("0,,1", three()), (std::vector<int>{0}));
+  EXPECT_TRUE(visible_ordinals("99999999999999999999", three()).empty());
+}
+
+TEST(VisibleDevices, UuidPrefixes) {
+  EXPECT_EQ(uuid_text(three()[1]), "GPU-12ab0000-0000-0000-0000-000000000000");
+  EXPECT_EQ(visible_ordinals("GPU-12ab", three()), (std::vector<int>{1}));
+  EXPECT_EQ(visible_ordinals("GPU-FF,GPU-12ab", three()), (std::vector<int>{2, 1}));
+  EXPECT_TRUE(visible_ordinals("GPU-12", three()).empty()) << "ambiguous";
+}
+
+class Environment : public testing::Test {
+ protected:
+  void set(const char* name, const std::string& value) {
+    ::setenv(name, value.c_str(), 1);
+    names_.push_back(name);
+  }
+  ~Environment() override {
+    for (const char* name : names_) ::unsetenv(name);
+  }
+  std::vector<const char*> names_;
+};
+
+TEST_F(Environment, Values) {
+  set("FARGPU_SERVER", "gpu1:14900");
+  set("FARGPU_GPUS", "2");
+  set("FARGPU_MEMORY", "8G");
+  set("FARGPU_DEVICES", "GPU-12, 3");
+  set("FARGPU_CONNECT_TIMEOUT", "500ms");
+  set("CUDA_LAUNCH_BLOCKING", "1");
+  const auto settings = read_settings();
+  ASSERT_TRUE(settings.ok()) << settings.status().message();
+  EXPECT_EQ(settings->server, "gpu1:14900");
+  EXPECT_EQ(settings->gpus, 2u);
+  EXPECT_EQ(settings->memory_bytes, 8ull << 30);
+  EXPECT_EQ(settings->devices, (std::vector<std::string>{"GPU-12", "3"}));
+  EXPECT_EQ(settings->connect_timeout, std::chrono::milliseconds(500));
+  EXPECT_TRUE(settings->launch_blocking);
+  EXPECT_FALSE(settings->sync_all);
+}
+
+TEST_F(Environment, WrongValuesNameTheVariable) {
+  set("FARGPU_MEMORY", "lots");
+  const auto settings = read_settings();
+  ASSERT_FALSE(settings.ok());
+  EXPECT_NE(settings.status().message().find("FARGPU_MEMORY"), std::string::npos);
+}
+
+TEST_F(Environment, TokenFromAFile) {
+  const std::string path = testing::TempDir() + "/client_token";
+  std::ofstream(path) << "secret\nsecond line\n";
+  set("FARGPU_TOKEN_FILE", path);
+  EXPECT_EQ(read_settings()->token, "secret");
+  set("FARGPU_TOKEN", "direct");
+  EXPECT_EQ(read_settings()->token, "direct");
+}
+
+TEST_F(Environment, MissingTokenFile) {
+  set("FARGPU_TOKEN_FILE", "/nonexistent/token");
+  const auto settings = read_settings();
+  ASSERT_FALSE(settings.ok());
+  EXPECT_NE(settings.status().message().find("/nonexistent/token"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fargpu::client
