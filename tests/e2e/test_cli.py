@@ -88,8 +88,11 @@ class Cli(unittest.TestCase):
         self.assertIn("FAIL  server", done.stdout)
 
     def test_doctor_sees_a_foreign_library(self):
-        with testing.Daemon() as daemon:
-            foreign = testing.BUILD.sim_libraries / "libcuda.so.1"
+        with testing.Daemon() as daemon, tempfile.TemporaryDirectory() as folder:
+            foreign = pathlib.Path(folder) / "libcuda.so.1"
+            built = testing.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-Wl,-soname,libcuda.so.1", "-o", foreign],
+                                input="int cuInit(unsigned flags) { return 0; }")
+            self.assertEqual(built.returncode, 0, built.stderr)
             done = fargpu("doctor", "--server", daemon.server, LD_PRELOAD=foreign)
             self.assertEqual(done.returncode, MISSING, done.stdout)
             self.assertIn("not fargpu's", done.stdout)
