@@ -27,7 +27,8 @@ int descriptor = -1;  // written before `state` leaves kUnknown (release), read 
 
 State open_output() {
   const std::lock_guard lock(open_mutex);
-  if (const State known = state.load(std::memory_order_relaxed); known != State::kUnknown) return known;
+  if (const State known = state.load(std::memory_order_relaxed); known != State::kUnknown)
+    return known;
   const char* setting = std::getenv("FARGPU_TRACE");
   State next = State::kOff;
   if (setting != nullptr && *setting != '\0' && std::strcmp(setting, "0") != 0) {
@@ -37,12 +38,15 @@ State open_output() {
       next = State::kLines;
     } else {
       const bool chrome = path.ends_with(".json");
-      descriptor = ::open(setting, O_WRONLY | O_CREAT | O_CLOEXEC | (chrome ? O_TRUNC : 0) | O_APPEND, 0644);
+      descriptor =
+          ::open(setting, O_WRONLY | O_CREAT | O_CLOEXEC | (chrome ? O_TRUNC : 0) | O_APPEND, 0644);
       if (descriptor < 0) {
-        log::error("FARGPU_TRACE={}: cannot be opened: {}; no trace is written", setting, std::strerror(errno));
+        log::error("FARGPU_TRACE={}: cannot be opened: {}; no trace is written", setting,
+                   std::strerror(errno));
       } else {
         next = chrome ? State::kChrome : State::kLines;
-        // The closing bracket may be missing in this format, so a trace is readable however the process ends.
+        // The closing bracket may be missing in this format, so a trace is readable however the
+        // process ends.
         if (chrome && ::write(descriptor, "[\n", 2) != 2) next = State::kOff;
       }
     }
@@ -79,7 +83,8 @@ void append_value(Buffer& out, const Value& value, bool json) {
       fmt::format_to(to, "{}", static_cast<int64_t>(value.bits));
       break;
     case Value::Kind::kFloat:
-      fmt::format_to(to, fmt::runtime(json ? "\"{}\"" : "{}"), value.real);  // JSON knows no infinities
+      fmt::format_to(to, fmt::runtime(json ? "\"{}\"" : "{}"),
+                     value.real);  // JSON knows no infinities
       break;
     case Value::Kind::kPointer:
       fmt::format_to(to, fmt::runtime(json ? "\"{:#x}\"" : "{:#x}"), value.bits);
@@ -106,7 +111,8 @@ void append_result(Buffer& out, CUresult result) {
 
 bool enabled() {
   State now = state.load(std::memory_order_relaxed);
-  if (now == State::kUnknown) [[unlikely]] now = open_output();
+  if (now == State::kUnknown) [[unlikely]]
+    now = open_output();
   return now != State::kOff;
 }
 
@@ -123,8 +129,10 @@ void Scope::record(CUresult result, std::initializer_list<Argument> arguments) c
   Buffer out;
   auto to = std::back_inserter(out);
   if (json) {
-    fmt::format_to(to, R"({{"name":"{}","cat":"cuda","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{"result":")", name_,
-                   ::getpid(), thread, static_cast<double>(begin_ns_) / 1000.0, micros);
+    fmt::format_to(
+        to,
+        R"({{"name":"{}","cat":"cuda","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{"result":")",
+        name_, ::getpid(), thread, static_cast<double>(begin_ns_) / 1000.0, micros);
     append_result(out, result);
     out.push_back('"');
   } else {
@@ -143,7 +151,8 @@ void Scope::record(CUresult result, std::initializer_list<Argument> arguments) c
     append_result(out, result);
     fmt::format_to(to, " ({:.1f} us)\n", micros);
   }
-  // One write per line on an O_APPEND descriptor: lines of threads and processes do not mix. A full disk loses lines, not the program.
+  // One write per line on an O_APPEND descriptor: lines of threads and processes do not mix. A full
+  // disk loses lines, not the program.
   [[maybe_unused]] const ssize_t written = ::write(descriptor, out.data(), out.size());
 }
 

@@ -1,7 +1,9 @@
-// Trace of the application's calls: what was called with which arguments, what came back, how long it took.
+// Trace of the application's calls: what was called with which arguments, what came back, how long
+// it took.
 //
-// FARGPU_TRACE=1 writes lines to stderr, FARGPU_TRACE=/a/path appends them to a file; a path that ends in .json is written as a Chrome trace
-// (chrome://tracing, Perfetto). Off: one relaxed load per call. Thread safe; a line is written whole. Used by generated entries.
+// FARGPU_TRACE=1 writes lines to stderr, FARGPU_TRACE=/a/path appends them to a file; a path that
+// ends in .json is written as a Chrome trace (chrome://tracing, Perfetto). Off: one relaxed load
+// per call. Thread safe; a line is written whole. Used by generated entries.
 #pragma once
 
 #include <cuda.h>
@@ -25,8 +27,12 @@ struct Argument {
   Value value;
 };
 
-inline Value pointer(const void* p) { return {Value::Kind::kPointer, reinterpret_cast<uint64_t>(p)}; }
-inline Value text(const char* p) { return p == nullptr ? pointer(p) : Value{Value::Kind::kText, 0, 0, p}; }
+inline Value pointer(const void* p) {
+  return {Value::Kind::kPointer, reinterpret_cast<uint64_t>(p)};
+}
+inline Value text(const char* p) {
+  return p == nullptr ? pointer(p) : Value{Value::Kind::kText, 0, 0, p};
+}
 
 template <typename T>
 Value value(const T& v) {

@@ -1,4 +1,5 @@
-// Used by generated client code only: checks, translations and the frame around every call_cuX. No exception leaves guarded().
+// Used by generated client code only: checks, translations and the frame around every call_cuX. No
+// exception leaves guarded().
 #pragma once
 
 #include <capnp/message.h>
@@ -24,7 +25,8 @@ using schema::pointer_attribute_bytes;
 
 // The answer of the server does not have the promised form.
 inline CUresult malformed(const char* name) {
-  return from_status(Status(StatusCode::kProtocol, std::string(name) + ": the reply has the wrong form"));
+  return from_status(
+      Status(StatusCode::kProtocol, std::string(name) + ": the reply has the wrong form"));
 }
 
 // Runs `body` (CUresult()); what Cap'n Proto or the standard library throws becomes a status.
@@ -33,7 +35,8 @@ CUresult guarded(const char* name, Body&& body) noexcept {
   try {
     return body();
   } catch (const kj::Exception& error) {
-    return from_status(Status(StatusCode::kProtocol, std::string(name) + ": " + error.getDescription().cStr()));
+    return from_status(
+        Status(StatusCode::kProtocol, std::string(name) + ": " + error.getDescription().cStr()));
   } catch (const std::bad_alloc&) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   } catch (const std::exception& error) {
@@ -62,7 +65,9 @@ Handle handle_from(uint64_t id) {
 template <typename Handle>
 CUresult required_to_wire(rpc::HandleKind kind, Handle handle, uint64_t* id) {
   const uint64_t value = handle_value(handle);
-  if (value == 0) return kind == rpc::HandleKind::kContext ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
+  if (value == 0)
+    return kind == rpc::HandleKind::kContext ? CUDA_ERROR_INVALID_CONTEXT
+                                             : CUDA_ERROR_INVALID_HANDLE;
   if (kind == rpc::HandleKind::kFunction && rpc::handle_kind(value) == rpc::HandleKind::kKernel) {
     kind = rpc::HandleKind::kKernel;
   }

@@ -1,4 +1,5 @@
-// Used by generated dispatch code only: decoding, handles and the frame around every dispatch_cuX. Everything runs on the executor's thread.
+// For generated dispatch code and server/manual: decoding, handles and the frame around every
+// dispatch_cuX. Everything runs on the executor's thread.
 #pragma once
 
 #include <capnp/message.h>
@@ -64,8 +65,10 @@ void* handle_pointer(Handle handle) {
 
 // A created object under its client-made id. A refused id is the client's mistake.
 template <typename Handle>
-Status bind_handle(Worker& worker, const Request& request, const char* name, rpc::HandleKind kind, uint64_t id, Handle handle) {
-  if (worker.add(kind, id, handle_pointer(handle), request.header.context) == CUDA_SUCCESS) return Status();
+Status bind_handle(Worker& worker, const Request& request, const char* name, rpc::HandleKind kind,
+                   uint64_t id, Handle handle) {
+  if (worker.add(kind, id, handle_pointer(handle), request.header.context) == CUDA_SUCCESS)
+    return Status();
   return malformed(name, "the id of the created object is in use or of the wrong kind");
 }
 

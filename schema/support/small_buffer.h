@@ -1,5 +1,6 @@
-// SmallBuffer: an array that lives on the stack as long as it is small. For outputs and translated inputs of generated code, so that
-// small calls need no heap. Elements are trivially copyable and start zeroed. One thread.
+// SmallBuffer: an array that lives on the stack as long as it is small. For outputs and translated
+// inputs of generated code, so that small calls need no heap. Elements are trivially copyable and
+// start zeroed. One thread.
 #pragma once
 
 #include <cstddef>

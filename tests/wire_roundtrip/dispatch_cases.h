@@ -1,4 +1,5 @@
-// Requests that generated dispatch functions accept, and what stands behind them in the test. dispatch_cases.cc is generated.
+// Requests that generated dispatch functions accept, and what stands behind them in the test.
+// dispatch_cases.cc is generated.
 #pragma once
 
 #include <cstdint>

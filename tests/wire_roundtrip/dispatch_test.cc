@@ -1,16 +1,19 @@
-// Generated dispatch: whole requests are executed and answered, truncated ones end the session, refusals of the worker are replies.
+// Generated dispatch: whole requests are executed and answered, truncated ones end the session,
+// refusals of the worker are replies.
+#include "generated/server/dispatch.h"
+
 #include <gtest/gtest.h>
 
 #include "generated/schema/memory.capnp.h"
 #include "generated/schema/opcodes.h"
-#include "generated/server/dispatch.h"
 #include "tests/wire_roundtrip/fake_worker.h"
 #include "tests/wire_roundtrip/roundtrip.h"
 
 namespace fargpu::wiretest {
 namespace {
 
-Status run(FakeWorker& worker, uint16_t opcode, std::span<const std::byte> body, uint16_t flags = wire::kWantReply) {
+Status run(FakeWorker& worker, uint16_t opcode, std::span<const std::byte> body,
+           uint16_t flags = wire::kWantReply) {
   wire::FrameHeader header;
   header.opcode = opcode;
   header.flags = flags;
@@ -18,7 +21,8 @@ Status run(FakeWorker& worker, uint16_t opcode, std::span<const std::byte> body,
   header.sequence = 7;
   header.body_bytes = static_cast<uint32_t>(body.size());
   const server::DispatchEntry* entry = server::find_dispatch(opcode);
-  if (entry == nullptr || entry->handler == nullptr) return Status(StatusCode::kProtocol, "no handler");
+  if (entry == nullptr || entry->handler == nullptr)
+    return Status(StatusCode::kProtocol, "no handler");
   return entry->handler(worker, server::Request{header, body, {}});
 }
 
@@ -39,7 +43,8 @@ TEST(Dispatch, TruncatedRequestsEndTheSession) {
   for (const DispatchCase& c : dispatch_cases()) {
     for (size_t bytes = 0; bytes < c.body.size(); bytes += 8) {
       FakeWorker worker;
-      const std::vector<std::byte> part(c.body.begin(), c.body.begin() + static_cast<std::ptrdiff_t>(bytes));
+      const std::vector<std::byte> part(c.body.begin(),
+                                        c.body.begin() + static_cast<std::ptrdiff_t>(bytes));
       const Status status = run(worker, c.opcode, part);
       EXPECT_EQ(status.code(), StatusCode::kProtocol) << c.name << " truncated to " << bytes;
       EXPECT_EQ(worker.transport.frames, 0) << c.name << " truncated to " << bytes;
@@ -49,13 +54,15 @@ TEST(Dispatch, TruncatedRequestsEndTheSession) {
 
 TEST(Dispatch, WrongDataSizesEndTheSession) {
   for (const DispatchCase& c : dispatch_cases()) {
-    // Whatever one flipped bit of a pointer word does, it is an answer or a broken protocol, never a crash.
+    // Whatever one flipped bit of a pointer word does, it is an answer or a broken protocol, never
+    // a crash.
     for (size_t bit = 0; bit < c.body.size() * 8; ++bit) {
       std::vector<std::byte> damaged = c.body;
       damaged[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
       FakeWorker worker;
       const Status status = run(worker, c.opcode, damaged);
-      EXPECT_TRUE(status.ok() || status.code() == StatusCode::kProtocol) << c.name << " bit " << bit;
+      EXPECT_TRUE(status.ok() || status.code() == StatusCode::kProtocol)
+          << c.name << " bit " << bit;
     }
   }
 }

@@ -1,4 +1,5 @@
-// A worker without sessions: every handle is there, every driver call succeeds, replies are counted. For dispatch tests.
+// A worker without sessions: every handle is there, every driver call succeeds, replies are
+// counted. For dispatch tests.
 #pragma once
 
 #include <cstdlib>
@@ -24,7 +25,9 @@ class SinkTransport final : public transport::Transport {
     return Status();
   }
   Status flush(transport::Deadline) override { return Status(); }
-  Result<size_t> receive(transport::FrameHandler&, transport::Deadline) override { return size_t{0}; }
+  Result<size_t> receive(transport::FrameHandler&, transport::Deadline) override {
+    return size_t{0};
+  }
   void wake() override {}
   int poll_descriptor() const override { return -1; }
   void close() override {}

@@ -51,7 +51,8 @@ std::vector<std::byte> build(size_t extra, Fill fill) {
   return memory;
 }
 
-// fill(Builder) writes every field, check(Reader) compares every field, touch(Reader) only reads them.
+// fill(Builder) writes every field, check(Reader) compares every field, touch(Reader) only reads
+// them.
 template <typename T, typename Fill, typename Check, typename Touch>
 void roundtrip(size_t extra, Fill fill, Check check, Touch touch) {
   const std::vector<std::byte> body = build<T>(extra, fill);
@@ -59,7 +60,8 @@ void roundtrip(size_t extra, Fill fill, Check check, Touch touch) {
   check(whole.getRoot<T>());
   for (size_t bytes = 0; bytes < body.size(); bytes += 8) {
     // A copy of exactly the truncated size: a read past its end is seen by the address sanitizer.
-    const std::vector<std::byte> part(body.begin(), body.begin() + static_cast<std::ptrdiff_t>(bytes));
+    const std::vector<std::byte> part(body.begin(),
+                                      body.begin() + static_cast<std::ptrdiff_t>(bytes));
     bool refused = false;
     try {
       wire::SegmentReader reader(part);
