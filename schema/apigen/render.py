@@ -18,11 +18,15 @@ def _environment():
                        keep_trailing_newline=True, autoescape=False)
 
 
-def _action(f):
+def _action(f, by_name):
     """What an entry does once the state is right."""
     if f.client_manual:
         return f"manual_{f.name}({f.values})"
     values = "".join(f", {a.name}" for a in f.arguments)
+    if f.via and by_name[f.via].client_manual:
+        return f"manual_{f.via}({', '.join([a.name for a in f.arguments] + ['nullptr'])})"
+    if f.via and api.function(f.via).client_manual:
+        return f"manual_{f.via}({f.values}, nullptr)"
     if f.via:
         return f"call_{f.via}(current_session(), current_context_id(){values}, nullptr)"
     return f"call_{f.name}(current_session(), current_context_id(){values})"
@@ -83,12 +87,13 @@ def render(api, opcodes):
                 body=lambda f: cpp_dispatch.body(f, api.types))
     put("client/calls.h", "all_calls.h.j2", chapters=with_messages)
     by_hand = manual.expected(api, "client")
+    by_name = {f.name: f for f in api.functions}
     groups = [(c.title, [f for f in by_hand if f.chapter == c.name]) for c in api.chapters]
     put("client/manual.h", "client_manual.h.j2", groups=[g for g in groups if g[1]])
     for chapter in api.chapters:
         functions = [f for f in chapter.functions if f.exported and not f.internal]
         if functions:
-            put(f"client/{chapter.name}_entries.cc", "entries.cc.j2", chapter=chapter, functions=functions, needs=_NEEDS, action=_action,
+            put(f"client/{chapter.name}_entries.cc", "entries.cc.j2", chapter=chapter, functions=functions, needs=_NEEDS, action=lambda f: _action(f, by_name),
                 has_via=any(f.via for f in functions), items=cpp_trace.items)
     put("client/proc_table.h", "proc_table.h.j2")
     put("client/proc_table.cc", "proc_table.cc.j2", entries=proc_entries(api), hidden=[f for f in api.functions if not f.exported])
