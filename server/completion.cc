@@ -50,6 +50,8 @@ void Completion::when_reached(uint16_t context, CUstream stream, Done done) {
     if (result == CUDA_SUCCESS) {
       result = worker_.driver().cuEventQuery(event);
       if (result == CUDA_ERROR_NOT_READY) return false;
+      // Done already, so this does not wait: it makes the driver write out what kernels printed.
+      if (result == CUDA_SUCCESS) result = worker_.driver().cuEventSynchronize(event);
       events_[context].push_back(event);
     }
     done(result);

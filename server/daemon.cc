@@ -239,12 +239,16 @@ Result<pid_t> Daemon::Impl::start_worker(SessionRecord& session, Fd socket, cons
   options.hello_sequence = sequence;
   options.client = hello.client_name;
 
+  std::string visible;
+  for (const size_t gpu : session.gpus) {
+    visible += (visible.empty() ? "" : ",") + pool.gpus()[gpu].uuid;
+    options.priorities.push_back(pool.gpus()[gpu].priorities);
+  }
+
   ChildSetup setup;
   setup.program = worker_program;
   setup.arguments = options.to_arguments();
   setup.environment = driver_environment(config);
-  std::string visible;
-  for (const size_t gpu : session.gpus) visible += (visible.empty() ? "" : ",") + pool.gpus()[gpu].uuid;
   setup.environment.emplace_back("CUDA_VISIBLE_DEVICES", visible);
   setup.descriptors = {{socket.get(), kSocketFd},
                        {reason_writer.get(), kReasonFd},

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "common/base/parse.h"
 #include "server/child_process.h"
 
@@ -16,6 +18,11 @@ std::string_view take_word(std::string_view& line) {
   const std::string_view word = line.substr(0, space);
   line = space == std::string_view::npos ? std::string_view() : line.substr(space + 1);
   return word;
+}
+
+bool take_number(std::string_view& line, int* value) {
+  const std::string_view word = take_word(line);
+  return !word.empty() && std::from_chars(word.data(), word.data() + word.size(), *value).ptr == word.data() + word.size();
 }
 
 Status read_line(std::string_view line, Inventory& inventory) {
@@ -33,8 +40,9 @@ Status read_line(std::string_view line, Inventory& inventory) {
     Gpu gpu;
     gpu.uuid = take_word(line);
     const auto bytes = parse_integer(take_word(line));
+    const bool priorities = take_number(line, &gpu.priorities.least) && take_number(line, &gpu.priorities.greatest);
     gpu.name = line;
-    if (bytes.ok() && !gpu.uuid.empty() && !gpu.name.empty()) {
+    if (bytes.ok() && priorities && !gpu.uuid.empty() && !gpu.name.empty()) {
       gpu.total_bytes = *bytes;
       inventory.gpus.push_back(std::move(gpu));
       return Status();
@@ -47,7 +55,9 @@ Status read_line(std::string_view line, Inventory& inventory) {
 
 std::string format_inventory(const Inventory& inventory) {
   std::string text = fmt::format("driver {} {}\n", inventory.driver_version, inventory.driver_path);
-  for (const Gpu& gpu : inventory.gpus) text += fmt::format("gpu {} {} {}\n", gpu.uuid, gpu.total_bytes, gpu.name);
+  for (const Gpu& gpu : inventory.gpus) {
+    text += fmt::format("gpu {} {} {} {} {}\n", gpu.uuid, gpu.total_bytes, gpu.priorities.least, gpu.priorities.greatest, gpu.name);
+  }
   return text;
 }
 

@@ -2,7 +2,7 @@
 // a driver, so that none can hang it, crash it or hold a GPU.
 //
 //   driver <version> <path>
-//   gpu <uuid> <bytes> <name>
+//   gpu <uuid> <bytes> <least> <greatest priority> <name>
 //   error <why>
 #pragma once
 

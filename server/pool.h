@@ -15,10 +15,15 @@
 
 namespace fargpu::server {
 
+struct PriorityRange {
+  int least = 0, greatest = 0;  // of streams
+};
+
 struct Gpu {
   std::string uuid;  // "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" or "MIG-..."
   std::string name;
   uint64_t total_bytes = 0;
+  PriorityRange priorities;
 };
 
 struct PoolLimits {

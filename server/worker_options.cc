@@ -2,9 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <sstream>
+
 namespace fargpu::server {
 
 std::vector<std::string> WorkerOptions::to_arguments() const {
+  std::string ranges;
+  for (const PriorityRange& range : priorities) {
+    ranges += fmt::format("{}{}:{}", ranges.empty() ? "" : ",", range.least, range.greatest);
+  }
   return {
       fmt::format("--session={}", session),
       fmt::format("--parent={}", parent),
@@ -17,8 +23,17 @@ std::vector<std::string> WorkerOptions::to_arguments() const {
       fmt::format("--client-max-frame={}", client_limits.max_body_bytes),
       fmt::format("--client-max-bulk={}", client_limits.max_bulk_bytes),
       fmt::format("--hello-sequence={}", hello_sequence),
-      fmt::format("--client={}", client),
+      fmt::format("--priorities={}", ranges),
+      fmt::format("--client={}", client.empty() ? "?" : client),
   };
+}
+
+std::vector<PriorityRange> parse_priorities(const std::string& text) {
+  std::vector<PriorityRange> ranges;
+  std::istringstream list(text);
+  PriorityRange range;
+  for (char colon = 0, comma = 0; list >> range.least >> colon >> range.greatest; list >> comma) ranges.push_back(range);
+  return ranges;
 }
 
 }  // namespace fargpu::server

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/wire/frame.h"
+#include "server/pool.h"
 
 namespace fargpu::server {
 
@@ -24,10 +25,14 @@ struct WorkerOptions {
   wire::FrameLimits limits;         // what this server accepts
   wire::FrameLimits client_limits;  // what the client accepts
   uint32_t hello_sequence = 0;
+  std::vector<PriorityRange> priorities;  // of streams, per GPU of the session
   std::string client;               // for the log
 
-  // "--session=17" ...: what parse_worker_options reads.
+  // "--session=17" ...: what worker_main.cc reads.
   std::vector<std::string> to_arguments() const;
 };
+
+// "0:-5,0:-5" -> ranges; stops at what is none.
+std::vector<PriorityRange> parse_priorities(const std::string& text);
 
 }  // namespace fargpu::server

@@ -10,13 +10,14 @@
 #include <span>
 
 #include "common/base/status.h"
+#include "common/rpc/handle_kind.h"
 
 namespace fargpu::server {
 
 class Completion;
 class HostGate;
 class HostMirror;
-class Offspring;
+class Image;
 class PhysicalMemory;
 class StagingBlock;
 class StagingPool;
@@ -24,6 +25,9 @@ class StagingPool;
 class WorkerServices {
  public:
   virtual ~WorkerServices() = default;
+
+  // As Worker::add(), for an object that goes together with `parent` (a function with its module).
+  virtual CUresult add_child(rpc::HandleKind kind, uint64_t id, void* handle, uint16_t context, uint64_t parent) = 0;
 
   // Contexts by the 16-bit id of frame headers. bind_context(): kInvalidArgument-like CUDA_ERROR_INVALID_VALUE when the id is 0 or in use.
   virtual CUresult bind_context(uint16_t id, CUcontext context, CUdevice device) = 0;
@@ -33,12 +37,11 @@ class WorkerServices {
   virtual void unbind_context(uint16_t id) = 0;
   virtual int device_count() const = 0;
 
-  // Images, content-addressed. put_image(): one piece; pieces of one image come in ascending order; the last one completes it, and its
-  // bytes are checked against the hash. kInvalidArgument for a wrong hash, offset or size; kNoCapacity for a full cache.
+  // Images, content-addressed (image_cache.h).
   virtual Status put_image(std::span<const std::byte> hash, uint64_t total_bytes, uint64_t offset,
                            std::span<const std::byte> piece) = 0;
-  // The whole image, mapped for as long as the session lives; kNotFound.
-  virtual Result<std::span<const std::byte>> find_image(std::span<const std::byte> hash) = 0;
+  // kNotFound: the client must bring it first.
+  virtual Result<Image> find_image(std::span<const std::byte> hash) = 0;
 
   // The memory that holds the current request's bulk bytes; the handler may keep it as long as it needs. Call at most once a request.
   virtual StagingBlock take_bulk() = 0;
@@ -47,7 +50,6 @@ class WorkerServices {
   virtual HostGate& host_gate() = 0;
   virtual HostMirror& host_mirror() = 0;
   virtual PhysicalMemory& physical_memory() = 0;
-  virtual Offspring& offspring() = 0;
 
   // Runs `task` on the executor's thread, soon. From any thread.
   virtual void post(std::function<void()> task) = 0;

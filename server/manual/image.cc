@@ -11,8 +11,8 @@
 #include "generated/schema/library.capnp.h"
 #include "generated/schema/module.capnp.h"
 #include "server/host_gate.h"
+#include "server/image_cache.h"
 #include "server/manual/manual.h"
-#include "server/offspring.h"
 
 namespace fargpu::server {
 namespace {
@@ -83,22 +83,6 @@ class JitOptions {
   std::vector<void*> values_;
 };
 
-// A private, terminated copy: PTX is text, and the driver reads it up to its NUL.
-class Image {
- public:
-  static Result<Image> find(Worker& worker, capnp::Data::Reader hash) {
-    FARGPU_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, worker.services().find_image(as_bytes(hash)));
-    return Image(bytes);
-  }
-  const void* data() const { return bytes_.data(); }
-
- private:
-  explicit Image(std::span<const std::byte> bytes) : bytes_(bytes.size() + 8) {
-    std::memcpy(bytes_.data(), bytes.data(), bytes.size());
-  }
-  std::vector<char> bytes_;
-};
-
 std::string text_of(const std::vector<char>& log) {
   return std::string(log.data(), strnlen(log.data(), log.size()));
 }
@@ -144,10 +128,7 @@ void unload(const LaterReply& later, rpc::HandleKind kind, uint64_t id, Unload u
   void* handle = nullptr;
   CUresult result = worker.find(kind, id, &handle);
   if (result == CUDA_SUCCESS) result = unload_image(handle);
-  if (result == CUDA_SUCCESS) {
-    for (const uint64_t child : worker.services().offspring().take(id)) worker.remove(child);
-    worker.remove(id);
-  }
+  if (result == CUDA_SUCCESS) worker.remove(id);
   later.send(result);
 }
 
@@ -193,7 +174,7 @@ Status manual_fgModuleLoad(Worker& worker, const Request& request) {
       return malformed("fgModuleLoad", "the JIT options have the wrong size");
     }
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    const Result<Image> image = Image::find(worker, params.getHash());
+    const Result<Image> image = worker.services().find_image(as_bytes(params.getHash()));
     if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
     std::vector<char> info(std::min(params.getInfoLogBytes(), kMaxLogBytes));
     std::vector<char> errors(std::min(params.getErrorLogBytes(), kMaxLogBytes));
@@ -231,7 +212,7 @@ Status manual_fgLibraryLoad(Worker& worker, const Request& request) {
     // Library options are a table of host functions, which live in the client, and a promise about its memory: nothing for the driver here.
     FARGPU_NEEDS_DRIVER(cuLibraryLoadData);
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    const Result<Image> image = Image::find(worker, params.getHash());
+    const Result<Image> image = worker.services().find_image(as_bytes(params.getHash()));
     if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
     CUlibrary library = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuLibraryLoadData(
@@ -253,9 +234,10 @@ Status manual_fgModuleFunction(Worker& worker, const Request& request) {
     const DriverTable& driver = worker.driver();
     CUfunction function = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuModuleGetFunction(&function, module, params.getName().cStr()));
-    FARGPU_RETURN_IF_ERROR(bind_handle(worker, request, "fgModuleFunction", rpc::HandleKind::kFunction,
-                                       params.getFunction(), function));
-    worker.services().offspring().add(params.getModule(), params.getFunction());
+    if (worker.services().add_child(rpc::HandleKind::kFunction, params.getFunction(), function,
+                                    request.header.context, params.getModule()) != CUDA_SUCCESS) {
+      return malformed("fgModuleFunction", "the id of the function is in use or of the wrong kind");
+    }
     KernelFacts facts;
     facts.learn(
         [&](unsigned i, size_t* offset, size_t* size) {
@@ -280,10 +262,10 @@ Status manual_fgLibraryKernel(Worker& worker, const Request& request) {
     const DriverTable& driver = worker.driver();
     CUkernel kernel = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuLibraryGetKernel(&kernel, library, params.getName().cStr()));
-    if (worker.add(rpc::HandleKind::kKernel, params.getKernel(), kernel, 0) != CUDA_SUCCESS) {
+    if (worker.services().add_child(rpc::HandleKind::kKernel, params.getKernel(), kernel, 0,
+                                    params.getLibrary()) != CUDA_SUCCESS) {
       return malformed("fgLibraryKernel", "the id of the kernel is in use or of the wrong kind");
     }
-    worker.services().offspring().add(params.getLibrary(), params.getKernel());
     CUdevice device = 0;
     const bool has_device = driver.cuCtxGetDevice(&device) == CUDA_SUCCESS;
     KernelFacts facts;

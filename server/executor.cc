@@ -1,0 +1,98 @@
+#include "server/executor.h"
+
+#include <fmt/format.h>
+#include <kj/exception.h>
+
+#include <algorithm>
+
+#include "common/wire/control.h"
+#include "generated/schema/control.capnp.h"
+#include "generated/schema/opcodes.h"
+#include "generated/server/dispatch.h"
+
+namespace fargpu::server {
+
+using transport::Clock;
+using transport::Deadline;
+
+Status Executor::run() {
+  last_progress_ = Clock::now();
+  while (!bye_) {
+    const auto received = transport_.receive(*this, next_look());
+    if (!received.ok()) return received.status();
+    if (*received > 0) last_progress_ = Clock::now();
+    FARGPU_RETURN_IF_ERROR(between_frames());
+  }
+  return worker_.services().flush_output();
+}
+
+Deadline Executor::next_look() {
+  if (!worker_.has_pending()) return transport::kNoDeadline;
+  constexpr auto kShortest = std::chrono::microseconds(20), kLongest = std::chrono::microseconds(1000);
+  const auto now = Clock::now();
+  const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(now - last_progress_);
+  if (waited < spin_) return now;
+  return now + std::clamp(waited / 8, kShortest, kLongest);
+}
+
+Status Executor::between_frames() {
+  if (worker_.poll() > 0) last_progress_ = Clock::now();
+  return worker_.responder().flush();
+}
+
+Result<std::span<std::byte>> Executor::bulk_buffer(const wire::FrameHeader& header, std::span<const std::byte>) {
+  const size_t bytes = header.bulk_bytes;  // at most the limit that we announced: the transport has checked
+  if (header.opcode != schema::op_fgCopyToDevice && header.opcode != schema::op_fgImagePut &&
+      header.opcode != schema::op_fgHostPush) {
+    return Status(StatusCode::kProtocol,
+                  fmt::format("{} bytes of bulk with {}", bytes, schema::opcode_name(header.opcode)));
+  }
+  return worker_.receive_bulk(bytes);
+}
+
+Status Executor::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body, std::span<std::byte> bulk) {
+  statistics_.calls.fetch_add(1, std::memory_order_relaxed);
+  if ((header.flags & ~wire::kWantReply) != 0) {
+    return {StatusCode::kProtocol, fmt::format("the client sent flags {:#x}", header.flags)};
+  }
+  const Status status = header.opcode < wire::kFirstApiOpcode ? on_control(header, body) : on_call({header, body, bulk});
+  worker_.drop_bulk();
+  FARGPU_RETURN_IF_ERROR(status);
+  return (header.flags & wire::kWantReply) != 0 ? worker_.responder().flush() : Status();
+}
+
+Status Executor::on_control(const wire::FrameHeader& header, std::span<const std::byte> body) {
+  switch (header.opcode) {
+    case wire::kPing:
+      return worker_.responder().reply(header, CUDA_SUCCESS);
+    case wire::kBye:
+      bye_ = true;
+      return Status();
+    case wire::kHostCallDone:
+      try {
+        wire::SegmentReader reader(body);
+        const uint64_t id = reader.getRoot<schema::HostCallDone>().getId();
+        return worker_.services().host_gate().finished(id);
+      } catch (const kj::Exception& error) {
+        return {StatusCode::kProtocol, fmt::format("hostCallDone: {}", error.getDescription().cStr())};
+      }
+    default:
+      return {StatusCode::kProtocol, fmt::format("control opcode {} inside a session", header.opcode)};
+  }
+}
+
+Status Executor::on_call(const Request& request) {
+  const DispatchEntry* entry = find_dispatch(request.header.opcode);
+  if (entry == nullptr || entry->handler == nullptr) {
+    return {StatusCode::kProtocol, fmt::format("opcode {} has no message", request.header.opcode)};
+  }
+  try {
+    return entry->handler(worker_, request);
+  } catch (const kj::Exception& error) {
+    return {StatusCode::kProtocol, fmt::format("{}: {}", entry->name, error.getDescription().cStr())};
+  } catch (const std::exception& error) {
+    return {StatusCode::kSystem, fmt::format("{}: {}", entry->name, error.what())};
+  }
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,155 @@
+#include "server/session_worker.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/wire/control.h"
+#include "generated/server/driver_table.h"
+
+namespace fargpu::server {
+
+using rpc::HandleKind;
+
+namespace {
+
+// Zeros, which is no image's hash, for a hash of the wrong size.
+Sha256Digest to_digest(std::span<const std::byte> hash) {
+  Sha256Digest digest{};
+  if (hash.size() == sizeof(digest)) std::memcpy(digest.data(), hash.data(), sizeof(digest));
+  return digest;
+}
+
+}  // namespace
+
+SessionWorker::SessionWorker(const DriverTable& driver, transport::Transport& transport, SessionStatistics& statistics,
+                             OutputCapture& output, const WorkerSetup& setup)
+    : driver_(driver),
+      transport_(transport),
+      statistics_(statistics),
+      output_(output),
+      setup_(setup),
+      responder_(transport),
+      ledger_(setup.devices, setup.memory_bytes),
+      images_(setup.image_folder, setup.image_cache_bytes),
+      staging_(&driver),
+      host_mirror_(driver),
+      host_gate_(*this),
+      completion_(*this) {}
+
+SessionWorker::~SessionWorker() { host_gate_.close(); }
+
+CUresult SessionWorker::enter_context(uint16_t context) {
+  if (context == 0 || context == current_) return CUDA_SUCCESS;
+  const ContextTable::Entry* entry = contexts_.find(context);
+  if (entry == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (const CUresult result = driver_.cuCtxSetCurrent(entry->handle); result != CUDA_SUCCESS) return result;
+  current_ = context;
+  current_device_ = static_cast<size_t>(entry->device);
+  return CUDA_SUCCESS;
+}
+
+CUresult SessionWorker::find(HandleKind kind, uint64_t id, void** handle) {
+  *handle = nullptr;
+  if (id == 0) return CUDA_SUCCESS;
+  if (kind == HandleKind::kStream && id <= 2) {
+    *handle = reinterpret_cast<void*>(id);
+    return CUDA_SUCCESS;
+  }
+  if (kind == HandleKind::kContext) {
+    const ContextTable::Entry* entry = id > UINT16_MAX ? nullptr : contexts_.find(static_cast<uint16_t>(id));
+    if (entry == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    *handle = entry->handle;
+    return CUDA_SUCCESS;
+  }
+  if (kind == HandleKind::kFunction && rpc::handle_kind(id) == HandleKind::kKernel) kind = HandleKind::kKernel;
+  return handles_.find(kind, id, handle);
+}
+
+CUresult SessionWorker::add(HandleKind kind, uint64_t id, void* handle, uint16_t context) {
+  return handles_.add(kind, id, {handle, 0, context});
+}
+
+CUresult SessionWorker::charge(uint64_t bytes) { return ledger_.charge(current_device_, bytes); }
+
+void SessionWorker::refund(uint64_t bytes) { ledger_.refund(current_device_, bytes); }
+
+void SessionWorker::remember_allocation(CUdeviceptr pointer, uint64_t bytes) {
+  ledger_.remember(pointer, bytes, current_device_, current_);
+  publish_memory();
+}
+
+void SessionWorker::forget_allocation(CUdeviceptr pointer) {
+  ledger_.forget(pointer);
+  publish_memory();
+}
+
+void SessionWorker::publish_memory() {
+  statistics_.memory_used_bytes.store(ledger_.used_everywhere(), std::memory_order_relaxed);
+}
+
+CUresult SessionWorker::bind_context(uint16_t id, CUcontext context, CUdevice device) {
+  if (id == 0 || contexts_.add(id, context, device) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // Making a context leaves it current in the driver, whatever was entered before.
+  current_ = 0;
+  return enter_context(id);
+}
+
+CUcontext SessionWorker::find_context(uint16_t id) {
+  const ContextTable::Entry* entry = contexts_.find(id);
+  return entry == nullptr ? nullptr : entry->handle;
+}
+
+void SessionWorker::unbind_context(uint16_t id) {
+  handles_.remove_context(id);
+  ledger_.forget_context(id);
+  contexts_.remove(id);
+  current_ = 0;
+  publish_memory();
+}
+
+Status SessionWorker::put_image(std::span<const std::byte> hash, uint64_t total_bytes, uint64_t offset,
+                                std::span<const std::byte> piece) {
+  return images_.put(to_digest(hash), total_bytes, offset, piece);
+}
+
+Result<Image> SessionWorker::find_image(std::span<const std::byte> hash) {
+  if (hash.size() == sizeof(Sha256Digest)) {
+    if (std::optional<Image> image = images_.get(to_digest(hash))) return std::move(*image);
+  }
+  return Status(StatusCode::kNotFound, "the image is not in the cache");
+}
+
+void SessionWorker::post(std::function<void()> task) {
+  {
+    std::lock_guard lock(posted_mutex_);
+    posted_.push_back(std::move(task));
+  }
+  transport_.wake();
+}
+
+size_t SessionWorker::poll() {
+  std::vector<std::function<void()>> posted;
+  {
+    std::lock_guard lock(posted_mutex_);
+    posted.swap(posted_);
+  }
+  for (const std::function<void()>& task : posted) task();
+  return posted.size() + pending_.poll();
+}
+
+Result<std::span<std::byte>> SessionWorker::receive_bulk(uint64_t bytes) {
+  FARGPU_ASSIGN_OR_RETURN(bulk_, staging_.acquire(bytes));
+  return bulk_.bytes();
+}
+
+Status SessionWorker::flush_output() {
+  const size_t limit = std::min<uint64_t>(setup_.client_limits.max_bulk_bytes, 1u << 20);
+  while (true) {
+    const std::vector<std::byte> bytes = output_.take(limit);
+    if (bytes.empty()) return Status();
+    const std::span<const std::byte> piece(bytes);
+    FARGPU_RETURN_IF_ERROR(rpc::Responder::Frame(responder_, wire::kOutput, 0).send(0, std::span(&piece, 1)));
+  }
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,117 @@
+// SessionWorker: everything that one session has in its worker: contexts, objects, memory, images, staging, what is pending. It is what
+// generated dispatch code sees as Worker, and what server/manual works with.
+//
+// Lives on the executor's thread, but for post(). Nothing here waits for the GPU: what takes time is deferred.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "common/transport/transport.h"
+#include "server/completion.h"
+#include "server/context_table.h"
+#include "server/handle_table.h"
+#include "server/host_gate.h"
+#include "server/host_mirror.h"
+#include "server/image_cache.h"
+#include "server/ledger.h"
+#include "server/output_capture.h"
+#include "server/pending.h"
+#include "server/physical_memory.h"
+#include "server/request.h"
+#include "server/session_statistics.h"
+#include "server/staging.h"
+#include "server/worker_services.h"
+
+namespace fargpu::server {
+
+struct WorkerSetup {
+  size_t devices = 1;
+  uint64_t memory_bytes = 0;        // per GPU; 0: no limit
+  std::string image_folder;
+  uint64_t image_cache_bytes = 0;
+  wire::FrameLimits client_limits;  // what we may send
+};
+
+class SessionWorker final : public Worker, private WorkerServices {
+ public:
+  // `transport` and `statistics` outlive the worker.
+  SessionWorker(const DriverTable& driver, transport::Transport& transport, SessionStatistics& statistics,
+                OutputCapture& output, const WorkerSetup& setup);
+  ~SessionWorker() override;
+
+  // Worker
+  const DriverTable& driver() override { return driver_; }
+  WorkerServices& services() override { return *this; }
+  rpc::Responder& responder() override { return responder_; }
+  CUresult enter_context(uint16_t context) override;
+  CUresult find(rpc::HandleKind kind, uint64_t id, void** handle) override;
+  CUresult add(rpc::HandleKind kind, uint64_t id, void* handle, uint16_t context) override;
+  void remove(uint64_t id) override { handles_.remove(id); }
+  CUresult charge(uint64_t bytes) override;
+  void refund(uint64_t bytes) override;
+  void remember_allocation(CUdeviceptr pointer, uint64_t bytes) override;
+  void forget_allocation(CUdeviceptr pointer) override;
+  void defer(std::function<bool()> poll) override { pending_.add(std::move(poll)); }
+
+  // For the executor.
+  bool has_pending() const { return !pending_.empty(); }
+  // Runs what was posted and polls what is pending, once; how many of them are done.
+  size_t poll();
+  // Where the bulk bytes of the frame under way go; take_bulk() hands the memory to the frame's handler.
+  Result<std::span<std::byte>> receive_bulk(uint64_t bytes);
+  // The frame is executed: memory that its handler did not take is free again.
+  void drop_bulk() { bulk_ = StagingBlock(); }
+
+ private:
+  // WorkerServices
+  CUresult add_child(rpc::HandleKind kind, uint64_t id, void* handle, uint16_t context, uint64_t parent) override {
+    return handles_.add(kind, id, {handle, parent, context});
+  }
+  CUresult bind_context(uint16_t id, CUcontext context, CUdevice device) override;
+  CUcontext find_context(uint16_t id) override;
+  void unbind_context(uint16_t id) override;
+  int device_count() const override { return static_cast<int>(setup_.devices); }
+  Status put_image(std::span<const std::byte> hash, uint64_t total_bytes, uint64_t offset,
+                   std::span<const std::byte> piece) override;
+  Result<Image> find_image(std::span<const std::byte> hash) override;
+  StagingBlock take_bulk() override { return std::move(bulk_); }
+  StagingPool& staging() override { return staging_; }
+  Completion& completion() override { return completion_; }
+  HostGate& host_gate() override { return host_gate_; }
+  HostMirror& host_mirror() override { return host_mirror_; }
+  PhysicalMemory& physical_memory() override { return physical_memory_; }
+  void post(std::function<void()> task) override;
+  Status flush_output() override;
+  uint64_t memory_limit() const override { return ledger_.limit(); }
+  uint64_t memory_used() const override { return ledger_.used(current_device_); }
+  uint64_t max_bulk_bytes() const override { return setup_.client_limits.max_bulk_bytes; }
+
+  void publish_memory();
+
+  const DriverTable& driver_;
+  transport::Transport& transport_;
+  SessionStatistics& statistics_;
+  OutputCapture& output_;
+  const WorkerSetup setup_;
+  rpc::Responder responder_;
+  ContextTable contexts_;
+  HandleTable handles_;
+  Ledger ledger_;
+  ImageCache images_;
+  StagingPool staging_;
+  HostMirror host_mirror_;
+  PhysicalMemory physical_memory_;
+  StagingBlock bulk_;
+  uint16_t current_ = 0;
+  size_t current_device_ = 0;
+  std::mutex posted_mutex_;
+  std::vector<std::function<void()>> posted_;  // guarded by posted_mutex_
+  // Last, so that they go first: they hold staging blocks, and threads that post.
+  PendingList pending_;
+  HostGate host_gate_;
+  Completion completion_;
+};
+
+}  // namespace fargpu::server

@@ -1,0 +1,138 @@
+// fargpu-worker: the process of one session, started by fargpud; or the probe of a driver.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include "common/base/env.h"
+#include "common/base/log.h"
+#include "common/transport/stream.h"
+#include "common/wire/control.h"
+#include "generated/server/driver_table.h"
+#include "server/driver_library.h"
+#include "server/executor.h"
+#include "server/hello.h"
+#include "server/probe.h"
+#include "server/welcome.h"
+#include "server/worker_options.h"
+
+namespace {
+
+using namespace fargpu;
+using namespace fargpu::server;
+
+constexpr int kExitClient = 3, kExitDriver = 4;
+
+void add_flags(CLI::App& app, WorkerOptions& o) {
+  app.add_option("--session", o.session);
+  app.add_option("--parent", o.parent);
+  app.add_option("--driver", o.driver);
+  app.add_option("--memory", o.memory_bytes);
+  app.add_option("--image-folder", o.image_folder);
+  app.add_option("--image-cache", o.image_cache_bytes);
+  app.add_option("--max-frame", o.limits.max_body_bytes);
+  app.add_option("--max-bulk", o.limits.max_bulk_bytes);
+  app.add_option("--client-max-frame", o.client_limits.max_body_bytes);
+  app.add_option("--client-max-bulk", o.client_limits.max_bulk_bytes);
+  app.add_option("--hello-sequence", o.hello_sequence);
+  app.add_option_function<std::string>("--priorities", [&o](const std::string& text) { o.priorities = parse_priorities(text); });
+  app.add_option("--client", o.client);
+}
+
+int run_probe(const std::string& driver) {
+  // The driver's own chatter must not mix with the answer.
+  const int answer = ::dup(STDOUT_FILENO);
+  ::dup2(STDERR_FILENO, STDOUT_FILENO);
+  auto inventory = take_inventory(driver);
+  const std::string text = inventory.ok() ? format_inventory(*inventory) : "error " + inventory.status().message() + "\n";
+  [[maybe_unused]] const ssize_t written = ::write(answer, text.data(), text.size());
+  std::fflush(nullptr);
+  ::_exit(inventory.ok() ? 0 : kExitDriver);
+}
+
+// The daemon logs this line with the session's end.
+int end(const Status& status, const char* otherwise, int code) {
+  const std::string reason = status.ok() ? otherwise : status.message();
+  [[maybe_unused]] const ssize_t written = ::write(kReasonFd, reason.data(), reason.size());
+  std::fflush(nullptr);
+  // Not exit(): handlers of a driver whose GPU hangs would hang with it, and the system takes everything back anyway.
+  ::_exit(code);
+}
+
+std::chrono::microseconds spin_time() {
+  // Spinning takes a core from whom it may be waiting for, where cores are few.
+  const auto usual = std::chrono::microseconds(std::thread::hardware_concurrency() >= 8 ? 50 : 0);
+  auto spin = env_duration("FARGPU_SPIN", usual);
+  if (spin.ok()) return *spin;
+  log::warn("event=ignored why=\"{}\"", spin.status().message());
+  return usual;
+}
+
+int run_session(const WorkerOptions& options) {
+  const auto refuse = [&options](const Status& status) {
+    const auto frame = encode_refusal(wire::kHello, options.hello_sequence, status, false);
+    [[maybe_unused]] const ssize_t written = ::write(kSocketFd, frame.data(), frame.size());
+    log::error("event=session-refused why=\"{}\"", status.message());
+    return end(status, "", kExitDriver);
+  };
+  auto page = StatisticsPage::open(Fd(kStatisticsFd));
+  if (!page.ok()) return refuse(page.status());
+  auto output = OutputCapture::install();
+  if (!output.ok()) return refuse(output.status());
+  auto driver = DriverLibrary::open(options.driver);
+  if (!driver.ok()) return refuse(driver.status());
+
+  transport::StreamOptions stream;
+  stream.receive_limits = options.limits;
+  stream.max_send_body_bytes = options.client_limits.max_body_bytes;
+  stream.spin = spin_time();
+  auto transport = transport::from_fd(Fd(kSocketFd), std::move(stream));
+  if (!transport.ok()) return end(transport.status(), "", kExitClient);
+  if (Status status = send_welcome(**transport, *driver, options); !status.ok()) {
+    return status.code() == StatusCode::kDriver ? refuse(status) : end(status, "", kExitClient);
+  }
+  int devices = 0;
+  driver->table().cuDeviceGetCount(&devices);
+  WorkerSetup setup{static_cast<size_t>(devices), options.memory_bytes, options.image_folder, options.image_cache_bytes,
+                    options.client_limits};
+  SessionWorker worker(driver->table(), **transport, **page, *output, setup);
+  Executor executor(worker, **transport, **page, spin_time());
+  const Status status = executor.run();
+  // A client that just goes away is daily business; one that breaks the protocol is not.
+  const bool polite = status.ok() || status.code() == StatusCode::kLost;
+  if (!polite) log::error("event=session-broken client=\"{}\" why=\"{}\"", options.client, status.message());
+  (*transport)->close();
+  return end(status, "the client said bye", polite ? 0 : kExitClient);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  WorkerOptions options;
+  bool probe = false;
+  CLI::App app{"fargpu-worker: executes one session; started by fargpud."};
+  app.set_version_flag("--version", "fargpu-worker " FARGPU_VERSION);
+  app.add_flag("--probe", probe, "print the driver and its GPUs, and exit");
+  add_flags(app, options);
+  CLI11_PARSE(app, argc, argv);
+  ::signal(SIGPIPE, SIG_IGN);
+  if (probe) {
+    log::configure("probe", log::Level::kInfo);
+    return run_probe(options.driver.empty() ? "auto" : options.driver);
+  }
+  if (options.parent == 0) {
+    std::fprintf(stderr, "fargpu-worker is started by fargpud; by hand, only --probe makes sense\n");
+    return 2;
+  }
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != options.parent) return 1;  // it died before the line above
+  ::prctl(PR_SET_TIMERSLACK, 1000UL);           // short waits for the GPU are to be short
+  for (const int descriptor : {kSocketFd, kReasonFd, kStatisticsFd}) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  log::configure(fmt::format("worker {}", options.session), log::Level::kInfo);
+  return run_session(options);
+}
