@@ -3,7 +3,9 @@
 #include <pthread.h>
 
 #include <array>
+#include <exception>
 #include <mutex>
+#include <new>
 #include <set>
 #include <string>
 #include <vector>
@@ -159,6 +161,10 @@ CUdevice device_from_wire(int32_t ordinal) {
 void allocation_created(uint16_t wire_context, CUdeviceptr pointer, size_t bytes) {
   Session& session = current_session();
   Context* context = session.contexts.find_wire(wire_context);
+  // What the table still has there is gone: the driver has given the addresses out again.
+  session.device_memory.erase_if([&](const Region& region) {
+    return region.base < pointer + bytes && pointer < region.base + region.bytes;
+  });
   session.device_memory.insert({.base = pointer,
                                 .bytes = bytes,
                                 .kind = MemoryKind::kDevice,
@@ -168,9 +174,19 @@ void allocation_created(uint16_t wire_context, CUdeviceptr pointer, size_t bytes
                                 .reserved = reserve_addresses(pointer, bytes)});
 }
 
-void allocation_destroyed(CUdeviceptr pointer) {
-  const auto region = current_session().device_memory.erase(pointer);
-  if (region && region->reserved) release_reserved(region->base, region->bytes);
+// Freed memory left the table before the call (manual/memory.cc).
+void allocation_destroyed(CUdeviceptr) {}
+
+CUresult exception_result() noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  } catch (const std::exception& error) {
+    return from_status(Status(StatusCode::kSystem, error.what()));
+  } catch (...) {
+    return CUDA_ERROR_UNKNOWN;
+  }
 }
 
 CUresult unsupported(uint16_t opcode, const char* name, const char* why) {

@@ -79,6 +79,18 @@ CUdevice device_from_wire(int32_t ordinal);
 void allocation_created(uint16_t context, CUdeviceptr pointer, size_t bytes);
 void allocation_destroyed(CUdeviceptr pointer);
 
+// Runs the body of an exported function; what it throws (only memory can run out there) becomes a
+// result.
+CUresult exception_result() noexcept;  // inside a catch block
+template <typename Body>
+CUresult without_exception(Body&& body) noexcept {
+  try {
+    return body();
+  } catch (...) {
+    return exception_result();
+  }
+}
+
 // Inside a scope NULL streams mean the per-thread default stream: generated _ptsz and _ptds entries
 // hold one.
 class PerThreadDefaultStream {

@@ -2,6 +2,7 @@
 // worker.
 #include "client/context.h"
 
+#include "client/interop/context_storage.h"
 #include "client/manual/common.h"
 
 namespace fargpu::client {
@@ -80,6 +81,7 @@ CUresult manual_cuCtxDestroy_v2(CUcontext ctx) {
   Context* context = session.contexts.find(ctx);
   if (context == nullptr || context->primary || !context->usable())
     return CUDA_ERROR_INVALID_CONTEXT;
+  interop::ContextStorage::get_instance().clear(context);
   const CUresult result = call_fgContextDestroy(session, 0, context->wire_id);
   forget_memory(session, context);
   session.contexts.retire(*context, ContextState::kDestroyed);

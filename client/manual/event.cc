@@ -3,6 +3,19 @@
 
 namespace fargpu::client {
 
+CUresult manual_cuEventCreate(CUevent* phEvent, unsigned int Flags) {
+  constexpr unsigned kFlags =
+      CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+  if (phEvent == nullptr || (Flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((Flags & CU_EVENT_INTERPROCESS) != 0) {
+    // Without timing only, as natively; and no other process could open it.
+    return (Flags & CU_EVENT_DISABLE_TIMING) == 0 ? CUDA_ERROR_INVALID_VALUE
+                                                  : CUDA_ERROR_NOT_SUPPORTED;
+  }
+  const Here here;
+  return call_cuEventCreate(here.session, here.context, phEvent, Flags);
+}
+
 CUresult manual_cuEventQuery(CUevent hEvent) {
   const Here here;
   const CUresult result = call_cuEventQuery(here.session, here.context, hEvent);

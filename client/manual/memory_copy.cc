@@ -10,6 +10,13 @@ uint64_t address_of(const void* pointer) { return reinterpret_cast<uint64_t>(poi
 
 CUresult device_to_device(Session& session, CUdeviceptr dst, CUdeviceptr src, size_t bytes,
                           CUstream stream) {
+  bool known = false;
+  for (const CUdeviceptr address : {dst, src}) {
+    if (const CUresult result = check_device_range(session, address, bytes, &known);
+        result != CUDA_SUCCESS) {
+      return result;
+    }
+  }
   if (const CUresult result = before_work(session); result != CUDA_SUCCESS) return result;
   return call_cuMemcpyDtoDAsync_v2(session, current_context_id(), dst, src, bytes, stream);
 }
@@ -218,6 +225,28 @@ CUresult manual_cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_
   if (dstHost == nullptr || srcDevice == 0) return CUDA_ERROR_INVALID_VALUE;
   return copy_to_host(current_session(), flat(address_of(dstHost), ByteCount),
                       flat(srcDevice, ByteCount), line(ByteCount), hStream);
+}
+
+CUresult manual_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
+                                     CUstream hStream) {
+  if (ByteCount == 0) return CUDA_SUCCESS;
+  if (dstDevice == 0 || srcDevice == 0) return CUDA_ERROR_INVALID_VALUE;
+  return device_to_device(current_session(), dstDevice, srcDevice, ByteCount, hStream);
+}
+
+CUresult manual_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
+                                  CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
+                                  CUstream hStream) {
+  if (ByteCount == 0) return CUDA_SUCCESS;
+  const Here here;
+  bool known = false;
+  for (const CUdeviceptr address : {dstDevice, srcDevice}) {
+    const CUresult result = check_device_range(here.session, address, ByteCount, &known);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  if (const CUresult result = before_work(here.session); result != CUDA_SUCCESS) return result;
+  return call_cuMemcpyPeerAsync(here.session, here.context, dstDevice, dstContext, srcDevice,
+                                srcContext, ByteCount, hStream);
 }
 
 CUresult manual_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {

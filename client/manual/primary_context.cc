@@ -1,4 +1,5 @@
 // Primary contexts: counted here; the worker hears of the first retain and the last release.
+#include "client/interop/context_storage.h"
 #include "client/manual/common.h"
 
 namespace fargpu::client {
@@ -14,6 +15,10 @@ void forget(Context& context) {
   forget_memory(current_session(), &context);
   current_session().contexts.retire(context, ContextState::kInactive);
 }
+
+// The runtime's values of the context go first, while the context still works: their destructors
+// may call.
+void clear_storage(Context& context) { interop::ContextStorage::get_instance().clear(&context); }
 
 }  // namespace
 
@@ -38,9 +43,18 @@ CUresult manual_cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
 CUresult manual_cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   Context* context = nullptr;
   if (const CUresult result = find(dev, &context); result != CUDA_SUCCESS) return result;
+  {
+    std::lock_guard lock(context->mutex);
+    if (context->retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if (context->retained > 1) {
+      --context->retained;
+      return CUDA_SUCCESS;
+    }
+  }
+  clear_storage(*context);
   std::lock_guard lock(context->mutex);
-  if (context->retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
-  if (--context->retained != 0) return CUDA_SUCCESS;
+  // Another thread may have retained it meanwhile.
+  if (context->retained == 0 || --context->retained != 0) return CUDA_SUCCESS;
   const CUresult result =
       context->usable() ? call_fgPrimaryRelease(current_session(), 0, dev, 0) : CUDA_SUCCESS;
   forget(*context);
@@ -67,6 +81,7 @@ CUresult manual_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, in
 CUresult manual_cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   Context* context = nullptr;
   if (const CUresult result = find(dev, &context); result != CUDA_SUCCESS) return result;
+  clear_storage(*context);
   std::lock_guard lock(context->mutex);
   if (!context->usable()) return CUDA_SUCCESS;
   const CUresult result = call_fgPrimaryRelease(current_session(), 0, dev, 1);

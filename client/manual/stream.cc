@@ -13,6 +13,23 @@ thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 }  // namespace
 
+CUresult manual_cuStreamCreate(CUstream* phStream, unsigned int Flags) {
+  if (phStream == nullptr || (Flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const Here here;
+  return call_cuStreamCreate(here.session, here.context, phStream, Flags);
+}
+
+CUresult manual_cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
+  if (phStream == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const Here here;
+  // A priority outside the device's range is clamped by the driver.
+  return call_cuStreamCreateWithPriority(here.session, here.context, phStream, flags, priority);
+}
+
 CUresult manual_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   if (mode == nullptr || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
   std::swap(capture_mode, *mode);

@@ -1,0 +1,142 @@
+// Device memory: the table of allocations follows what the driver gives and takes; memsets are
+// checked against it before they are sent.
+#include "client/manual/common.h"
+#include "client/memory/copy.h"
+#include "client/memory/reserve.h"
+
+namespace fargpu::client {
+namespace {
+
+// Takes the region out of the table, frees it by `call`, and puts it back when that failed. The
+// other way round another thread could be given the same addresses in between, and its region would
+// be taken out.
+template <typename Call>
+CUresult free_region(CUdeviceptr pointer, Call&& call) {
+  Session& session = current_session();
+  const auto region = session.device_memory.find(pointer);
+  if (!region || region->base != pointer) return call();
+  session.device_memory.erase(pointer);
+  if (region->reserved) release_reserved(region->base, region->bytes);
+  const CUresult result = call();
+  if (result != CUDA_SUCCESS) {
+    Region again = *region;
+    again.reserved = reserve_addresses(again.base, again.bytes);
+    session.device_memory.insert(again);
+  }
+  return result;
+}
+
+CUresult check_set(CUdeviceptr address, const Box& box, size_t pitch, size_t alignment) {
+  if (box.empty()) return CUDA_SUCCESS;
+  if (address == 0 || address % alignment != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (box.height > 1 && pitch % alignment != 0) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t span = span_of(box, {address, pitch, 0});
+  if (span == 0) return CUDA_ERROR_INVALID_VALUE;
+  bool known = false;
+  return check_device_range(current_session(), address, span, &known);
+}
+
+// Checks, then calls call(session, context) unless there is nothing to set.
+template <typename Call>
+CUresult set(CUdeviceptr address, size_t width, size_t height, size_t pitch, size_t element,
+             Call&& call) {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(width, element, &bytes)) return CUDA_ERROR_INVALID_VALUE;
+  const Box box{bytes, height, 1};
+  if (const CUresult result = check_set(address, box, pitch, element); result != CUDA_SUCCESS)
+    return result;
+  if (box.empty()) return CUDA_SUCCESS;
+  const Here here;
+  if (const CUresult result = before_work(here.session); result != CUDA_SUCCESS) return result;
+  return call(here.session, here.context);
+}
+
+// Marks the region that allocation_created has just entered as memory of a pool: no context owns
+// it.
+void owned_by_pool(Session& session, CUdeviceptr pointer, CUmemoryPool pool) {
+  auto region = session.device_memory.erase(pointer);
+  if (!region) return;
+  region->kind = MemoryKind::kPool;
+  region->context = nullptr;
+  region->owner = reinterpret_cast<uint64_t>(pool);
+  session.device_memory.insert(*region);
+}
+
+}  // namespace
+
+CUresult manual_cuMemFree_v2(CUdeviceptr dptr) {
+  if (dptr == 0) return CUDA_SUCCESS;
+  const Here here;
+  return free_region(dptr, [&] { return call_cuMemFree_v2(here.session, here.context, dptr); });
+}
+
+CUresult manual_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
+  if (dptr == 0) return CUDA_SUCCESS;
+  const Here here;
+  if (!here.session.device_memory.find(dptr)) return CUDA_ERROR_INVALID_VALUE;
+  return free_region(
+      dptr, [&] { return call_cuMemFreeAsync(here.session, here.context, dptr, hStream); });
+}
+
+CUresult manual_cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
+  const Here here;
+  const CUresult result = call_cuMemAllocAsync(here.session, here.context, dptr, bytesize, hStream);
+  if (result == CUDA_SUCCESS) owned_by_pool(here.session, *dptr, nullptr);
+  return result;
+}
+
+CUresult manual_cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
+                                        CUstream hStream) {
+  const Here here;
+  const CUresult result =
+      call_cuMemAllocFromPoolAsync(here.session, here.context, dptr, bytesize, pool, hStream);
+  if (result == CUDA_SUCCESS) owned_by_pool(here.session, *dptr, pool);
+  return result;
+}
+
+CUresult manual_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N,
+                                CUstream hStream) {
+  return set(dstDevice, N, 1, 0, 1, [&](Session& session, uint16_t context) {
+    return call_cuMemsetD8Async(session, context, dstDevice, uc, N, hStream);
+  });
+}
+
+CUresult manual_cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N,
+                                 CUstream hStream) {
+  return set(dstDevice, N, 1, 0, 2, [&](Session& session, uint16_t context) {
+    return call_cuMemsetD16Async(session, context, dstDevice, us, N, hStream);
+  });
+}
+
+CUresult manual_cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N,
+                                 CUstream hStream) {
+  return set(dstDevice, N, 1, 0, 4, [&](Session& session, uint16_t context) {
+    return call_cuMemsetD32Async(session, context, dstDevice, ui, N, hStream);
+  });
+}
+
+CUresult manual_cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc,
+                                  size_t Width, size_t Height, CUstream hStream) {
+  return set(dstDevice, Width, Height, dstPitch, 1, [&](Session& session, uint16_t context) {
+    return call_cuMemsetD2D8Async(session, context, dstDevice, dstPitch, uc, Width, Height,
+                                  hStream);
+  });
+}
+
+CUresult manual_cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us,
+                                   size_t Width, size_t Height, CUstream hStream) {
+  return set(dstDevice, Width, Height, dstPitch, 2, [&](Session& session, uint16_t context) {
+    return call_cuMemsetD2D16Async(session, context, dstDevice, dstPitch, us, Width, Height,
+                                   hStream);
+  });
+}
+
+CUresult manual_cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui,
+                                   size_t Width, size_t Height, CUstream hStream) {
+  return set(dstDevice, Width, Height, dstPitch, 4, [&](Session& session, uint16_t context) {
+    return call_cuMemsetD2D32Async(session, context, dstDevice, dstPitch, ui, Width, Height,
+                                   hStream);
+  });
+}
+
+}  // namespace fargpu::client
