@@ -19,6 +19,7 @@ CUresult current_context(Driver& driver, std::shared_ptr<Context>* context) {
 CUresult find_stream(const std::shared_ptr<Context>& current, CUstream handle, std::shared_ptr<Context>* owner,
                      std::shared_ptr<Stream>* stream) {
   *owner = current;
+  if (handle == nullptr && PerThreadDefault::active()) handle = CU_STREAM_PER_THREAD;
   if (handle == nullptr || handle == CU_STREAM_LEGACY) {
     *stream = current->legacy_stream();
   } else if (handle == CU_STREAM_PER_THREAD) {

@@ -12,4 +12,9 @@ bool& inside_host_function() {
   return inside;
 }
 
+bool& PerThreadDefault::active() {
+  thread_local bool active = false;
+  return active;
+}
+
 }  // namespace fargpu::sim

@@ -13,4 +13,17 @@ std::vector<CUcontext>& context_stack();
 // Calls into the driver from a host function are refused; true while this thread runs one.
 bool& inside_host_function();
 
+// The NULL stream means the per-thread default stream for calls of this thread while one of these lives: the _ptsz and _ptds names.
+class PerThreadDefault {
+ public:
+  PerThreadDefault() : before_(active()) { active() = true; }
+  ~PerThreadDefault() { active() = before_; }
+  PerThreadDefault(const PerThreadDefault&) = delete;
+  PerThreadDefault& operator=(const PerThreadDefault&) = delete;
+  static bool& active();
+
+ private:
+  const bool before_;
+};
+
 }  // namespace fargpu::sim

@@ -218,11 +218,3 @@ CUresult CUDAAPI cuKernelGetParamInfo(CUkernel handle, size_t paramIndex, size_t
     return parameter_info(kernel->info, paramIndex, paramOffset, paramSize);
   });
 }
-
-CUresult CUDAAPI cuKernelGetParamCount(CUkernel handle, size_t* paramCount) {
-  return with_kernel(handle, [&](Driver&, const std::shared_ptr<Kernel>& kernel) -> CUresult {
-    if (paramCount == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *paramCount = kernel->info.parameters.size();
-    return CUDA_SUCCESS;
-  });
-}

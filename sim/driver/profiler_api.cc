@@ -1,7 +1,7 @@
 // The profiler controls have nothing to control.
-#include <cudaProfiler.h>
-
 #include "sim/driver/api.h"
+
+#include <cudaProfiler.h>
 
 using namespace fargpu::sim;
 
