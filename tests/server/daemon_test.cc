@@ -1,0 +1,342 @@
+// The daemon as a process, with a shell script for a worker: what strangers and dying workers can do to it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "common/transport/frame_io.h"
+#include "common/transport/tcp.h"
+#include "common/wire/control.h"
+#include "common/wire/slot_message.h"
+#include "generated/schema/control.capnp.h"
+#include "generated/schema/opcodes.h"
+#include "server/child_process.h"
+
+namespace fargpu::server {
+namespace {
+
+using ::testing::HasSubstr;
+using transport::Clock;
+
+constexpr auto kLimit = std::chrono::seconds(30);
+// A worker that holds the connection until the client closes it.
+constexpr const char* kWorker =
+    "#!/bin/sh\n"
+    "case \"$*\" in *--probe*) printf 'driver 13000 /fake/libcuda.so.1\\ngpu GPU-11111111 1000000 0 -5 Fake GPU\\n"
+    "gpu GPU-22222222 1000000 0 -5 Fake GPU\\n'; exit 0;; esac\n"
+    "echo \"$CUDA_VISIBLE_DEVICES\" >&3\nexec cat <&3 >/dev/null\n";
+
+bool eventually(const std::function<bool()>& condition) {
+  for (const auto end = Clock::now() + kLimit; Clock::now() < end; std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
+    if (condition()) return true;
+  }
+  return condition();
+}
+
+class DaemonTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/fargpud-test-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    std::ofstream(folder_ + "/worker") << kWorker;
+    ::chmod((folder_ + "/worker").c_str(), 0755);
+  }
+  void TearDown() override {
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+    }
+    std::filesystem::remove_all(folder_);
+  }
+
+  void start(std::vector<std::string> more = {}) {
+    ChildSetup setup{FARGPU_DAEMON,
+                     {"--worker", folder_ + "/worker", "--listen", "127.0.0.1:0", "--port-file", folder_ + "/port",
+                      "--runtime-dir", folder_, "--drain", "20s"},
+                     {{"FARGPU_LOG", "error"}},
+                     {}};
+    setup.arguments.insert(setup.arguments.end(), more.begin(), more.end());
+    auto pid = start_child(setup);
+    ASSERT_TRUE(pid.ok());
+    pid_ = *pid;
+    ASSERT_TRUE(eventually([&] { return static_cast<bool>(std::ifstream(folder_ + "/port") >> port_); }));
+  }
+  int wait_for_exit() {
+    int status = 0;
+    const bool gone = eventually([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; });
+    EXPECT_TRUE(gone);
+    if (gone) pid_ = -1;
+    return status;
+  }
+
+  Fd connect() { return std::move(*transport::tcp_connect({"127.0.0.1", port_}, Clock::now() + kLimit)); }
+
+  static void send_hello(const Fd& socket, const std::function<void(schema::Hello::Builder)>& change = {},
+                         uint16_t opcode = wire::kHello) {
+    std::vector<uint64_t> words(4096);
+    wire::SlotMessageBuilder builder(std::as_writable_bytes(std::span(words)));
+    auto hello = builder.initRoot<schema::Hello>();
+    hello.setProtocolVersion(wire::kProtocolVersion);
+    hello.setRegistryHash(schema::kRegistryHash);
+    hello.setClientName("test");
+    hello.setMaxBodyBytes(1u << 20);
+    hello.setMaxBulkBytes(1u << 20);
+    if (change) change(hello);
+    wire::FrameHeader header;
+    header.opcode = opcode;
+    header.flags = wire::kWantReply;
+    header.sequence = 1;
+    const auto body = std::as_bytes(std::span(words)).first(builder.used_bytes());
+    ASSERT_TRUE(transport::write_one_frame(socket.get(), header, body, {}, Clock::now() + kLimit).ok());
+  }
+  static Result<transport::OwnedFrame> answer(const Fd& socket) {
+    return transport::read_one_frame(socket.get(), {}, Clock::now() + kLimit);
+  }
+  static void expect_refusal(const Fd& socket, schema::Refusal::Reason reason) {
+    const auto frame = answer(socket);
+    ASSERT_TRUE(frame.ok()) << frame.status().message();
+    EXPECT_NE(frame->header.result, 0);
+    wire::SegmentReader reader(frame->body());
+    const auto refusal = reader.getRoot<schema::Refusal>();
+    EXPECT_EQ(refusal.getReason(), reason) << refusal.getMessage().cStr();
+    EXPECT_GT(refusal.getMessage().size(), 0u);
+  }
+  // Whether the other end has closed, or does within the limit.
+  static bool closed(const Fd& socket) {
+    return eventually([&] {
+      char byte;
+      const ssize_t got = ::recv(socket.get(), &byte, 1, MSG_DONTWAIT);
+      return got == 0 || (got < 0 && errno != EAGAIN);
+    });
+  }
+  // The first line that the script sends over its session's connection.
+  static std::string first_line(const Fd& socket) {
+    std::string line;
+    eventually([&] {
+      char byte;
+      while (::recv(socket.get(), &byte, 1, MSG_DONTWAIT) == 1) {
+        if (byte == '\n') return true;
+        line += byte;
+      }
+      return false;
+    });
+    return line;
+  }
+  struct Seen {
+    size_t sessions = 0;
+    std::vector<uint32_t> per_gpu;
+    pid_t worker = 0;
+  };
+  Seen status(const std::string& token = "") {
+    const Fd socket = connect();
+    send_hello(socket, [&](schema::Hello::Builder h) { h.setToken(token); }, wire::kStatus);
+    const auto frame = answer(socket);
+    Seen seen;
+    EXPECT_TRUE(frame.ok() && frame->header.result == 0);
+    if (!frame.ok() || frame->header.result != 0) return seen;
+    wire::SegmentReader reader(frame->body());
+    const auto root = reader.getRoot<schema::Status>();
+    EXPECT_EQ(root.getDriverName(), "/fake/libcuda.so.1");
+    seen.sessions = root.getSessions().size();
+    for (const auto gpu : root.getGpus()) seen.per_gpu.push_back(gpu.getSessions());
+    if (seen.sessions > 0) seen.worker = root.getSessions()[0].getWorkerPid();
+    return seen;
+  }
+
+  std::string folder_;
+  pid_t pid_ = -1;
+  uint16_t port_ = 0;
+};
+
+TEST_F(DaemonTest, SurvivesWhatStrangersSend) {
+  start({"--hello-deadline", "300ms"});
+  const auto raw = [&](const std::vector<uint8_t>& bytes) {
+    Fd socket = connect();
+    EXPECT_EQ(::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+    return socket;
+  };
+  expect_refusal(raw(std::vector<uint8_t>(32, 'x')), schema::Refusal::Reason::BAD_REQUEST);
+  { const Fd half = raw({0x46, 0x47, 1, 0}); }                  // half a header, then gone
+  EXPECT_TRUE(closed(raw({0x46, 0x47, 1, 0})));                 // half a header, then silence: the deadline
+  EXPECT_TRUE(closed(connect()));                               // nothing at all
+  wire::FrameHeader huge;
+  huge.opcode = wire::kHello;
+  huge.body_bytes = 0x7ffffff8;
+  std::vector<uint8_t> bytes(sizeof huge);
+  std::memcpy(bytes.data(), &huge, sizeof huge);
+  expect_refusal(raw(bytes), schema::Refusal::Reason::BAD_REQUEST);
+  huge.body_bytes = 64;                                         // a body that never comes
+  std::memcpy(bytes.data(), &huge, sizeof huge);
+  EXPECT_TRUE(closed(raw(bytes)));
+  const Fd other = connect();
+  send_hello(other, {}, wire::kPing);                           // a frame that is no beginning
+  expect_refusal(other, schema::Refusal::Reason::BAD_REQUEST);
+  EXPECT_EQ(status().sessions, 0u);
+}
+
+TEST_F(DaemonTest, RefusesWithTheReason) {
+  const std::string token = folder_ + "/token";
+  std::ofstream(token) << "secret\n";
+  ::chmod(token.c_str(), 0600);
+  start({"--token-file", token});
+  const auto refused = [&](const std::function<void(schema::Hello::Builder)>& change, schema::Refusal::Reason reason) {
+    const Fd socket = connect();
+    send_hello(socket, [&](schema::Hello::Builder h) {
+      h.setToken("secret");
+      change(h);
+    });
+    expect_refusal(socket, reason);
+    EXPECT_TRUE(closed(socket));
+  };
+  refused([](schema::Hello::Builder h) { h.setProtocolVersion(77); }, schema::Refusal::Reason::VERSION);
+  refused([](schema::Hello::Builder h) { h.setRegistryHash(77); }, schema::Refusal::Reason::VERSION);
+  refused([](schema::Hello::Builder h) { h.setToken("guess"); }, schema::Refusal::Reason::TOKEN);
+  refused([](schema::Hello::Builder h) { h.setGpus(3); }, schema::Refusal::Reason::BAD_REQUEST);
+  refused([](schema::Hello::Builder h) { h.initDevices(1).set(0, "GPU-99999999"); }, schema::Refusal::Reason::BAD_REQUEST);
+  const Fd nosy = connect();
+  send_hello(nosy, {}, wire::kStatus);
+  expect_refusal(nosy, schema::Refusal::Reason::TOKEN);
+  EXPECT_EQ(status("secret").sessions, 0u);
+
+  std::ofstream(token) << "changed\n";
+  ::kill(pid_, SIGHUP);
+  EXPECT_TRUE(eventually([&] {
+    const Fd socket = connect();
+    send_hello(socket, [](schema::Hello::Builder h) { h.setToken("changed"); }, wire::kStatus);
+    const auto frame = answer(socket);
+    return frame.ok() && frame->header.result == 0;
+  }));
+}
+
+TEST_F(DaemonTest, PlacesSessionsAndFreesTheirGpus) {
+  start({"--max-sessions", "2"});
+  Fd first = connect(), second = connect(), third = connect();
+  send_hello(first);
+  EXPECT_EQ(first_line(first), "GPU-11111111");
+  send_hello(second, [](schema::Hello::Builder h) { h.setMemoryBytes(900000); });
+  EXPECT_EQ(first_line(second), "GPU-22222222");
+  EXPECT_EQ(status().per_gpu, (std::vector<uint32_t>{1, 1}));
+  send_hello(third);
+  expect_refusal(third, schema::Refusal::Reason::NO_CAPACITY);
+  second.reset();
+  EXPECT_TRUE(eventually([&] { return status().sessions == 1; }));
+  Fd fourth = connect();
+  send_hello(fourth, [](schema::Hello::Builder h) { h.initDevices(1).set(0, "1"); });
+  EXPECT_EQ(first_line(fourth), "GPU-22222222");
+}
+
+TEST_F(DaemonTest, AWorkerThatDiesEndsItsSessionAndNothingElse) {
+  start();
+  const Fd one = connect();
+  send_hello(one);
+  EXPECT_EQ(first_line(one), "GPU-11111111");
+  const pid_t worker = status().worker;
+  ASSERT_GT(worker, 1);
+  const Fd two = connect();
+  send_hello(two);
+  EXPECT_EQ(first_line(two), "GPU-22222222");
+  ::kill(worker, SIGKILL);
+  EXPECT_TRUE(closed(one));
+  EXPECT_TRUE(eventually([&] { return status().sessions == 1; }));
+  EXPECT_EQ(status().per_gpu, (std::vector<uint32_t>{0, 1}));
+  char byte;
+  EXPECT_EQ(::recv(two.get(), &byte, 1, MSG_DONTWAIT), -1);
+  EXPECT_EQ(errno, EAGAIN);
+}
+
+TEST_F(DaemonTest, SigtermWaitsForSessionsAndRefusesNewOnes) {
+  start();
+  Fd session = connect();
+  send_hello(session);
+  EXPECT_EQ(first_line(session), "GPU-11111111");
+  ::kill(pid_, SIGTERM);
+  EXPECT_TRUE(eventually([&] {
+    const Fd late = connect();
+    send_hello(late, [](schema::Hello::Builder h) { h.setGpus(2); });
+    const auto frame = answer(late);
+    if (!frame.ok() || frame->header.result == 0) return false;
+    wire::SegmentReader reader(frame->body());
+    return reader.getRoot<schema::Refusal>().getReason() == schema::Refusal::Reason::DRAINING;
+  }));
+  EXPECT_EQ(::waitpid(pid_, nullptr, WNOHANG), 0);
+  session.reset();
+  const int status = wait_for_exit();
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST_F(DaemonTest, TheDrainEndsSessionsThatStay) {
+  start({"--drain", "0s"});
+  const Fd session = connect();
+  send_hello(session);
+  EXPECT_EQ(first_line(session), "GPU-11111111");
+  ::kill(pid_, SIGTERM);
+  EXPECT_TRUE(closed(session));
+  EXPECT_EQ(wait_for_exit(), 0);
+}
+
+TEST_F(DaemonTest, ConnectionsAtTheirHelloAreLimited) {
+  start({"--max-handshakes", "2", "--hello-deadline", "20s"});
+  Fd first = connect(), second = connect();
+  const Fd third = connect();
+  EXPECT_TRUE(closed(third));
+  first.reset();
+  second.reset();
+  EXPECT_TRUE(eventually([&] {
+    const Fd socket = connect();
+    send_hello(socket, {}, wire::kStatus);
+    return answer(socket).ok();
+  }));
+}
+
+TEST_F(DaemonTest, ListensOnAUnixSocketAndRemovesIt) {
+  const std::string path = folder_ + "/socket";
+  start({"--listen", path});
+  struct stat about {};
+  ASSERT_EQ(::stat(path.c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 0777, 0700u & about.st_mode);
+  ::kill(pid_, SIGTERM);
+  EXPECT_EQ(wait_for_exit(), 0);
+  EXPECT_NE(::stat(path.c_str(), &about), 0);
+}
+
+TEST_F(DaemonTest, BadFlagsAndFilesAreOneLineAndAnExitCode) {
+  std::ofstream(folder_ + "/bad.toml") << "listen = 5\n";
+  const struct {
+    std::vector<std::string> arguments;
+    int code;
+    const char* says;
+  } cases[] = {
+      {{"--config", folder_ + "/bad.toml"}, 2, "bad.toml:1: listen"},
+      {{"--config", "/nonexistent.toml"}, 2, "/nonexistent.toml"},
+      {{"--token-file", "/nonexistent"}, 2, "/nonexistent"},
+      {{"--memory-per-session", "8X"}, 2, "8X"},
+      {{"--listen", "127.0.0.1:99999"}, 2, "99999"},
+      {{"--no-such-flag"}, 2, "no-such-flag"},
+      {{"--worker", "/bin/false"}, 3, "exited with 1"},
+      {{"--worker", "/nonexistent/worker"}, 1, "/nonexistent/worker"},
+  };
+  for (const auto& c : cases) {
+    ChildSetup setup{"/bin/sh", {"-c", "exec 2>&1; exec \"$@\"", "sh", FARGPU_DAEMON, "--worker", folder_ + "/worker", "--listen", "127.0.0.1:0"}, {}, {}};
+    setup.environment = {{"FARGPU_LOG", "error"}};
+    if (c.arguments[0] == "--worker") setup.arguments.resize(4);
+    if (c.arguments[0] == "--listen") setup.arguments.resize(6);
+    setup.arguments.insert(setup.arguments.end(), c.arguments.begin(), c.arguments.end());
+    const auto output = run_child(setup, kLimit);
+    ASSERT_TRUE(output.ok());
+    EXPECT_EQ(WEXITSTATUS(output->wait_status), c.code) << output->text;
+    EXPECT_THAT(output->text, HasSubstr(c.says));
+  }
+}
+
+}  // namespace
+}  // namespace fargpu::server

@@ -1,0 +1,131 @@
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "server/child_process.h"
+#include "server/inventory.h"
+#include "server/runtime_folder.h"
+#include "server/session_statistics.h"
+#include "server/worker_options.h"
+
+namespace fargpu::server {
+namespace {
+
+using ::testing::HasSubstr;
+using std::chrono::seconds;
+
+ChildSetup shell(const std::string& script) { return {"/bin/sh", {"-c", script}, {}, {}}; }
+
+TEST(ChildProcess, CollectsOutputAndStatus) {
+  const auto output = run_child(shell("echo hello; exit 3"), seconds(20));
+  ASSERT_TRUE(output.ok());
+  EXPECT_EQ(output->text, "hello\n");
+  EXPECT_EQ(describe_wait_status(output->wait_status), "exited with 3");
+}
+
+TEST(ChildProcess, IsKilledAtItsDeadline) {
+  EXPECT_EQ(run_child(shell("exec sleep 60"), std::chrono::milliseconds(100)).status().code(), StatusCode::kTimeout);
+}
+
+TEST(ChildProcess, OutputIsLimited) {
+  const auto output = run_child(shell("yes"), seconds(60));
+  ASSERT_TRUE(output.ok());
+  EXPECT_LE(output->text.size(), (1u << 20) + 4096);
+  EXPECT_TRUE(WIFSIGNALED(output->wait_status));
+}
+
+TEST(ChildProcess, AMissingProgramIsAnErrorWithItsName) {
+  const auto output = run_child({"/nonexistent/worker", {}, {}, {}}, seconds(20));
+  EXPECT_THAT(output.status().message(), HasSubstr("/nonexistent/worker"));
+}
+
+// A worker must not hold another session's socket: only what is listed gets in, under the numbers that were asked for.
+TEST(ChildProcess, InheritsExactlyTheListedDescriptors) {
+  const Fd kept(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Fd leaked(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ChildSetup setup = shell("ls /proc/self/fd | wc -l; ls -l /proc/$$/fd");
+  setup.descriptors = {{kept.get(), 5}, {kept.get(), 4}};
+  const auto output = run_child(setup, seconds(20));
+  ASSERT_TRUE(output.ok());
+  EXPECT_THAT(output->text, HasSubstr(" 4 -> /dev/null"));
+  EXPECT_THAT(output->text, HasSubstr(" 5 -> /dev/null"));
+  for (int fd = 6; fd < 80; ++fd) {
+    EXPECT_EQ(output->text.find(" " + std::to_string(fd) + " -> /dev/null"), std::string::npos) << fd;
+  }
+}
+
+TEST(ChildProcess, EnvironmentIsOursWithChanges) {
+  ::setenv("FARGPU_TEST_KEPT", "kept", 1);
+  ::setenv("FARGPU_TEST_CHANGED", "old", 1);
+  ChildSetup setup = shell("echo $FARGPU_TEST_KEPT $FARGPU_TEST_CHANGED");
+  setup.environment = {{"FARGPU_TEST_CHANGED", "new"}};
+  EXPECT_EQ(run_child(setup, seconds(20))->text, "kept new\n");
+}
+
+TEST(ChildProcess, ASignalIsNamed) {
+  const auto output = run_child(shell("kill -9 $$"), seconds(20));
+  EXPECT_THAT(describe_wait_status(output->wait_status), HasSubstr("signal 9"));
+}
+
+TEST(Inventory, ReadsBackWhatAProbeWrites) {
+  const Inventory inventory{"/usr/lib/libcuda.so.1", 13000, {{"GPU-1", "NVIDIA H200 NVL", 150, {0, -5}}, {"GPU-2", "Other", 20, {}}}};
+  const auto read = parse_inventory(format_inventory(inventory));
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->driver_path, inventory.driver_path);
+  EXPECT_EQ(read->driver_version, 13000);
+  ASSERT_EQ(read->gpus.size(), 2u);
+  EXPECT_EQ(read->gpus[0].name, "NVIDIA H200 NVL");
+  EXPECT_EQ(read->gpus[0].total_bytes, 150u);
+  EXPECT_EQ(read->gpus[0].priorities.greatest, -5);
+}
+
+TEST(Inventory, ErrorsComeThrough) {
+  EXPECT_EQ(parse_inventory("error no driver here\n").status().message(), "no driver here");
+  EXPECT_EQ(parse_inventory("driver 13000 /x\n").status().code(), StatusCode::kNotFound);
+  for (const char* text : {"", "gpu GPU-1 5 0 0 name\n", "driver x /y\n", "driver 1 /y\ngpu GPU-1 many 0 0 n\n",
+                           "driver 1 /y\ngpu GPU-1 5 a 0 n\n", "nonsense\n", "driver 1 /y\ngpu GPU-1 5 0 0\n"}) {
+    EXPECT_EQ(parse_inventory(text).status().code(), StatusCode::kProtocol) << text;
+  }
+}
+
+TEST(Inventory, AProbeThatCrashesIsADriverError) {
+  const auto inventory = probe("/bin/false", "auto", {});
+  EXPECT_EQ(inventory.status().code(), StatusCode::kDriver);
+  EXPECT_THAT(inventory.status().message(), HasSubstr("exited with 1"));
+}
+
+TEST(WorkerOptions, PrioritiesReadBack) {
+  const auto ranges = parse_priorities("0:-5,1:-2");
+  ASSERT_EQ(ranges.size(), 2u);
+  EXPECT_EQ(ranges[0].greatest, -5);
+  EXPECT_EQ(ranges[1].least, 1);
+  EXPECT_TRUE(parse_priorities("").empty());
+}
+
+TEST(Statistics, BothSidesSeeOnePage) {
+  auto daemon = StatisticsPage::create();
+  ASSERT_TRUE(daemon.ok());
+  auto worker = StatisticsPage::open(Fd(::dup(daemon->descriptor())));
+  ASSERT_TRUE(worker.ok());
+  (*worker)->calls = 42;
+  EXPECT_EQ((*daemon)->calls.load(), 42u);
+}
+
+TEST(RuntimeFolder, IsPrivateAndGoesWithItsObject) {
+  std::string path;
+  {
+    auto folder = RuntimeFolder::create(::testing::TempDir());
+    ASSERT_TRUE(folder.ok());
+    path = folder->path();
+    EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms::owner_all);
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_FALSE(RuntimeFolder::create("/nonexistent").ok());
+}
+
+}  // namespace
+}  // namespace fargpu::server

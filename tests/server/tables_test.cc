@@ -1,0 +1,153 @@
+#include <gtest/gtest.h>
+
+#include "server/handle_table.h"
+#include "server/ledger.h"
+#include "server/pending.h"
+
+namespace fargpu::server {
+namespace {
+
+using rpc::HandleKind;
+using rpc::make_handle;
+
+void* fake(uint64_t value) { return reinterpret_cast<void*>(value); }
+
+TEST(HandleTable, FindsWhatWasAddedAndNothingElse) {
+  HandleTable table;
+  const uint64_t id = make_handle(HandleKind::kStream, 1);
+  ASSERT_EQ(table.add(HandleKind::kStream, id, {fake(7), 0, 1}), CUDA_SUCCESS);
+  void* found = nullptr;
+  EXPECT_EQ(table.find(HandleKind::kStream, id, &found), CUDA_SUCCESS);
+  EXPECT_EQ(found, fake(7));
+  EXPECT_EQ(table.find(HandleKind::kEvent, id, &found), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(table.find(HandleKind::kStream, make_handle(HandleKind::kStream, 2), &found), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(table.find(HandleKind::kStream, 0xffffffffffffffff, &found), CUDA_ERROR_INVALID_HANDLE);
+  table.remove(id);
+  EXPECT_EQ(table.find(HandleKind::kStream, id, &found), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST(HandleTable, RefusesIdsThatAreTakenMalformedOrOfAnotherKind) {
+  HandleTable table;
+  const uint64_t id = make_handle(HandleKind::kEvent, 5);
+  ASSERT_EQ(table.add(HandleKind::kEvent, id, {fake(1), 0, 1}), CUDA_SUCCESS);
+  EXPECT_EQ(table.add(HandleKind::kEvent, id, {fake(2), 0, 1}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(table.add(HandleKind::kEvent, id | 1, {fake(2), 0, 1}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(table.add(HandleKind::kEvent, 0, {fake(2), 0, 1}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(table.add(HandleKind::kEvent, make_handle(HandleKind::kEvent, 0), {fake(2), 0, 1}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(table.add(HandleKind::kStream, make_handle(HandleKind::kEvent, 6), {fake(2), 0, 1}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(table.add(HandleKind::kEvent, make_handle(HandleKind::kEvent, 6) | (uint64_t{1} << 60), {fake(2), 0, 1}),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(table.size(), 1u);
+}
+
+TEST(HandleTable, ChildrenGoWithTheirParent) {
+  HandleTable table;
+  const uint64_t module = make_handle(HandleKind::kModule, 1), other = make_handle(HandleKind::kModule, 2);
+  ASSERT_EQ(table.add(HandleKind::kModule, module, {fake(1), 0, 1}), CUDA_SUCCESS);
+  ASSERT_EQ(table.add(HandleKind::kModule, other, {fake(2), 0, 1}), CUDA_SUCCESS);
+  for (uint64_t i = 1; i <= 3; ++i) {
+    ASSERT_EQ(table.add(HandleKind::kFunction, make_handle(HandleKind::kFunction, i), {fake(10 + i), module, 1}), CUDA_SUCCESS);
+  }
+  ASSERT_EQ(table.add(HandleKind::kFunction, make_handle(HandleKind::kFunction, 9), {fake(19), other, 1}), CUDA_SUCCESS);
+  table.remove(make_handle(HandleKind::kFunction, 2));  // a child may go first
+  table.remove(module);
+  EXPECT_EQ(table.size(), 2u);
+  void* found = nullptr;
+  EXPECT_EQ(table.find(HandleKind::kFunction, make_handle(HandleKind::kFunction, 9), &found), CUDA_SUCCESS);
+}
+
+TEST(HandleTable, AContextTakesItsObjectsAlong) {
+  HandleTable table;
+  for (uint64_t i = 1; i <= 4; ++i) {
+    const auto context = static_cast<uint16_t>(i % 2 + 1);
+    ASSERT_EQ(table.add(HandleKind::kStream, make_handle(HandleKind::kStream, i), {fake(i), 0, context}), CUDA_SUCCESS);
+  }
+  ASSERT_EQ(table.add(HandleKind::kEvent, make_handle(HandleKind::kEvent, 1), {fake(9), 0, 1}), CUDA_SUCCESS);
+  EXPECT_EQ(table.all(HandleKind::kStream, 1).size(), 2u);
+  table.remove_context(1);
+  EXPECT_EQ(table.size(), 2u);
+  EXPECT_TRUE(table.all(HandleKind::kStream, 1).empty());
+  EXPECT_EQ(table.all(HandleKind::kStream, 2).size(), 2u);
+}
+
+TEST(Ledger, HoldsTheLimitOnEachDevice) {
+  Ledger ledger(2, 1000);
+  EXPECT_EQ(ledger.charge(0, 600), CUDA_SUCCESS);
+  EXPECT_EQ(ledger.charge(0, 401), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(ledger.charge(0, 400), CUDA_SUCCESS);
+  EXPECT_EQ(ledger.charge(0, 1), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(ledger.charge(1, 1000), CUDA_SUCCESS);
+  EXPECT_EQ(ledger.charge(2, 1), CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_EQ(ledger.used_everywhere(), 2000u);
+  ledger.refund(0, 400);
+  EXPECT_EQ(ledger.charge(0, 400), CUDA_SUCCESS);
+}
+
+TEST(Ledger, SizesThatOverflowAreOverTheLimit) {
+  Ledger limited(1, 1000), unlimited(1, 0);
+  ASSERT_EQ(limited.charge(0, 10), CUDA_SUCCESS);
+  EXPECT_EQ(limited.charge(0, UINT64_MAX), CUDA_ERROR_OUT_OF_MEMORY);
+  ASSERT_EQ(unlimited.charge(0, 10), CUDA_SUCCESS);
+  EXPECT_EQ(unlimited.charge(0, UINT64_MAX), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(unlimited.charge(0, uint64_t{1} << 50), CUDA_SUCCESS);
+}
+
+TEST(Ledger, RefundsOnceWhatIsForgotten) {
+  Ledger ledger(1, 1000);
+  ASSERT_EQ(ledger.charge(0, 300), CUDA_SUCCESS);
+  ledger.remember(0x1000, 300, 0, 1);
+  EXPECT_TRUE(ledger.forget(0x1000));
+  EXPECT_FALSE(ledger.forget(0x1000));
+  EXPECT_FALSE(ledger.forget(0x1001));
+  EXPECT_EQ(ledger.used(0), 0u);
+  ledger.refund(0, 5000);
+  EXPECT_EQ(ledger.used(0), 0u);
+}
+
+TEST(Ledger, AContextsAllocationsGoWithIt) {
+  Ledger ledger(1, 1000);
+  ASSERT_EQ(ledger.charge(0, 600), CUDA_SUCCESS);
+  ledger.remember(0x1000, 100, 0, 1);
+  ledger.remember(0x2000, 200, 0, 2);
+  ledger.remember(0x3000, 300, 0, 1);
+  ledger.forget_context(1);
+  EXPECT_EQ(ledger.used(0), 200u);
+  EXPECT_EQ(ledger.allocations(), 1u);
+}
+
+TEST(Ledger, AnAddressGivenOutAgainIsCountedOnce) {
+  Ledger ledger(1, 1000);
+  ASSERT_EQ(ledger.charge(0, 100), CUDA_SUCCESS);
+  ledger.remember(0x1000, 100, 0, 1);
+  ASSERT_EQ(ledger.charge(0, 50), CUDA_SUCCESS);
+  ledger.remember(0x1000, 50, 0, 1);
+  EXPECT_EQ(ledger.used(0), 50u);
+}
+
+TEST(PendingList, PollsAllInOrderAndDropsWhatIsDone) {
+  PendingList pending;
+  std::vector<int> order;
+  int rounds = 0;
+  pending.add([&] { order.push_back(1); return ++rounds == 2; });
+  pending.add([&] { order.push_back(2); return true; });
+  EXPECT_EQ(pending.poll(), 1u);
+  EXPECT_EQ(pending.poll(), 1u);
+  EXPECT_TRUE(pending.empty());
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 1}));
+}
+
+// A deferred free may defer something else when its turn comes.
+TEST(PendingList, APollMayAddAnother) {
+  PendingList pending;
+  bool second = false;
+  pending.add([&] {
+    pending.add([&] { return second = true; });
+    return true;
+  });
+  EXPECT_EQ(pending.poll(), 2u);
+  EXPECT_TRUE(second);
+  EXPECT_TRUE(pending.empty());
+}
+
+}  // namespace
+}  // namespace fargpu::server
