@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -54,6 +55,7 @@ Result<pid_t> start_child(const ChildSetup& setup) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   std::vector<Fd> high;
+  int last = STDERR_FILENO;
   for (const auto& [ours, theirs] : setup.descriptors) {
     high.emplace_back(::fcntl(ours, F_DUPFD_CLOEXEC, kSafeDescriptor));
     if (!high.back().valid()) {
@@ -61,7 +63,10 @@ Result<pid_t> start_child(const ChildSetup& setup) {
       return system_error("cannot duplicate a descriptor for the worker", errno);
     }
     posix_spawn_file_actions_adddup2(&actions, high.back().get(), theirs);
+    last = std::max(last, theirs);
   }
+  // Also what whoever started us left open without close-on-exec.
+  posix_spawn_file_actions_addclosefrom_np(&actions, last + 1);
   // Signals that we handle or ignore are the default again in the child.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);

@@ -19,7 +19,7 @@ struct ChildSetup {
   std::vector<std::pair<int, int>> descriptors;                    // ours -> the child's number; besides them it gets 0 (null), 1 and 2
 };
 
-// The child's pid. Every descriptor of ours must be close-on-exec.
+// The child's pid. Descriptors of ours above the last listed number are closed in it; those below must be close-on-exec.
 Result<pid_t> start_child(const ChildSetup& setup);
 
 struct ChildOutput {
