@@ -197,7 +197,7 @@ Status check_config(const DaemonConfig& config) {
   }
   for (const std::string& where : config.listen) {
     if (where.empty() || where[0] == '/') continue;
-    if (auto endpoint = parse_endpoint(where); !endpoint.ok()) {
+    if (auto endpoint = parse_endpoint(where, 0); !endpoint.ok()) {
       return {StatusCode::kInvalidArgument, "listen: " + endpoint.status().message()};
     }
   }

@@ -90,7 +90,7 @@ Status Listeners::add(const std::string& where) {
     listener->path = where;
     descriptor = listener->unix_socket.get();
   } else {
-    FARGPU_ASSIGN_OR_RETURN(const Endpoint endpoint, parse_endpoint(where));
+    FARGPU_ASSIGN_OR_RETURN(const Endpoint endpoint, parse_endpoint(where, 0));
     FARGPU_ASSIGN_OR_RETURN(listener->tcp, transport::TcpListener::open(endpoint));
     descriptor = listener->tcp->descriptor();
     listener->path.clear();

@@ -25,16 +25,16 @@ std::string lower(std::string_view text) {
 // A decimal number with an optional fraction; moves `text` behind it.
 std::optional<double> take_number(std::string_view& text) {
   double value = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value,
-                                      std::chars_format::fixed);
+  auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
   if (error != std::errc() || !(value >= 0)) return std::nullopt;
   text.remove_prefix(static_cast<size_t>(end - text.data()));
   return value;
 }
 
-std::optional<uint16_t> port_number(std::string_view text) {
+std::optional<uint16_t> port_number(std::string_view text, uint16_t lowest) {
   auto value = parse_integer(text);
-  if (!value || *value == 0 || *value > 65535) return std::nullopt;
+  if (!value || *value < lowest || *value > 65535) return std::nullopt;
   return static_cast<uint16_t>(*value);
 }
 
@@ -86,19 +86,26 @@ Result<std::chrono::microseconds> parse_duration(std::string_view text) {
   auto number = take_number(rest);
   if (!number) return bad(text, kExpected);
   double unit = 1e6;
-  if (rest == "us") unit = 1;
-  else if (rest == "ms") unit = 1e3;
-  else if (rest == "s" || rest.empty()) unit = 1e6;
-  else if (rest == "m" || rest == "min") unit = 60e6;
-  else if (rest == "h") unit = 3600e6;
-  else return bad(text, kExpected);
+  if (rest == "us")
+    unit = 1;
+  else if (rest == "ms")
+    unit = 1e3;
+  else if (rest == "s" || rest.empty())
+    unit = 1e6;
+  else if (rest == "m" || rest == "min")
+    unit = 60e6;
+  else if (rest == "h")
+    unit = 3600e6;
+  else
+    return bad(text, kExpected);
   const double microseconds = *number * unit;
   if (!(microseconds < 1e15)) return bad(text, "less than 30 years");
   return std::chrono::microseconds(static_cast<int64_t>(std::llround(microseconds)));
 }
 
-Result<Endpoint> parse_endpoint(std::string_view text) {
-  static constexpr std::string_view kExpected = "host, host:port or [address]:port, port 1 to 65535";
+Result<Endpoint> parse_endpoint(std::string_view text, uint16_t lowest_port) {
+  const std::string_view kExpected = lowest_port > 0 ? "host, host:port or [address]:port, port 1 to 65535"
+                                                     : "host, host:port or [address]:port, port 0 to 65535";
   Endpoint endpoint;
   std::string_view port;
   bool has_port = false;
@@ -125,9 +132,10 @@ Result<Endpoint> parse_endpoint(std::string_view text) {
   }
   const bool printable = std::all_of(endpoint.host.begin(), endpoint.host.end(),
                                      [](unsigned char c) { return c > ' ' && c < 127; });
-  if (endpoint.host.empty() || endpoint.host.size() > 255 || !printable) return bad(text, kExpected);
+  if (endpoint.host.empty() || endpoint.host.size() > 255 || !printable)
+    return bad(text, kExpected);
   if (has_port) {
-    auto number = port_number(port);
+    auto number = port_number(port, lowest_port);
     if (!number) return bad(text, kExpected);
     endpoint.port = *number;
   }

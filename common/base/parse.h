@@ -29,7 +29,8 @@ Result<uint64_t> parse_bytes(std::string_view text);
 // "250us", "500ms", "5s", "2m", "1h"; a number alone is seconds.
 Result<std::chrono::microseconds> parse_duration(std::string_view text);
 // "host", "host:14900", "10.0.0.1:14900", "::1", "[::1]", "[::1]:14900". Without a port: kDefaultPort.
-Result<Endpoint> parse_endpoint(std::string_view text);
+// lowest_port 0: for listening, where port 0 means one that the system chooses.
+Result<Endpoint> parse_endpoint(std::string_view text, uint16_t lowest_port = 1);
 // "1", "true", "yes", "on" and their contraries, in either case.
 Result<bool> parse_bool(std::string_view text);
 // 8589934592 -> "8.0 GiB", for people.

@@ -12,80 +12,16 @@
 #include "generated/schema/module.capnp.h"
 #include "server/host_gate.h"
 #include "server/image_cache.h"
+#include "server/manual/jit_options.h"
 #include "server/manual/manual.h"
 
 namespace fargpu::server {
 namespace {
 
 constexpr size_t kHashBytes = 32;
-constexpr unsigned kMaxOptions = 64;
-constexpr unsigned kMaxLogBytes = 64 << 10;
 constexpr unsigned kMaxParameters = 4096;
 constexpr size_t kMaxNamesBytes = 1 << 20;
 constexpr int kAttributeCount = 17;  // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK .. the last one of CUDA 13.0
-
-// JIT options whose value is a plain number. The others carry pointers and are left out: logs are handled here, the rest does not change results.
-bool is_scalar(int option) {
-  switch (option) {
-    case CU_JIT_MAX_REGISTERS:
-    case CU_JIT_THREADS_PER_BLOCK:
-    case CU_JIT_OPTIMIZATION_LEVEL:
-    case CU_JIT_TARGET_FROM_CUCONTEXT:
-    case CU_JIT_TARGET:
-    case CU_JIT_FALLBACK_STRATEGY:
-    case CU_JIT_GENERATE_DEBUG_INFO:
-    case CU_JIT_LOG_VERBOSE:
-    case CU_JIT_GENERATE_LINE_INFO:
-    case CU_JIT_CACHE_MODE:
-    case CU_JIT_POSITION_INDEPENDENT_CODE:
-    case CU_JIT_MIN_CTA_PER_SM:
-    case CU_JIT_MAX_THREADS_PER_BLOCK:
-    case CU_JIT_OVERRIDE_DIRECTIVE_VALUES:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// Options as the driver takes them: ids and values-as-pointers.
-class JitOptions {
- public:
-  // False when the two lists do not belong together or are too long.
-  bool read(unsigned count, capnp::Data::Reader options, capnp::Data::Reader values) {
-    if (count > kMaxOptions || options.size() != count * sizeof(int) ||
-        values.size() != count * sizeof(unsigned long long)) {
-      return false;
-    }
-    for (unsigned i = 0; i < count; ++i) {
-      int option = 0;
-      unsigned long long value = 0;
-      std::memcpy(&option, options.begin() + i * sizeof(option), sizeof(option));
-      std::memcpy(&value, values.begin() + i * sizeof(value), sizeof(value));
-      if (is_scalar(option)) add(static_cast<CUjit_option>(option), value);
-    }
-    return true;
-  }
-  void add_log(CUjit_option buffer, CUjit_option size, std::vector<char>& log) {
-    if (log.empty()) return;
-    add(buffer, reinterpret_cast<unsigned long long>(log.data()));
-    add(size, log.size());
-  }
-  unsigned count() const { return static_cast<unsigned>(ids_.size()); }
-  CUjit_option* ids() { return ids_.data(); }
-  void** values() { return values_.data(); }
-
- private:
-  void add(CUjit_option option, unsigned long long value) {
-    ids_.push_back(option);
-    values_.push_back(reinterpret_cast<void*>(value));
-  }
-  std::vector<CUjit_option> ids_;
-  std::vector<void*> values_;
-};
-
-std::string text_of(const std::vector<char>& log) {
-  return std::string(log.data(), strnlen(log.data(), log.size()));
-}
 
 // What the client caches about one kernel.
 struct KernelFacts {
@@ -183,18 +119,19 @@ Status manual_fgModuleLoad(Worker& worker, const Request& request) {
     CUmodule module = nullptr;
     const CUresult result =
         worker.driver().cuModuleLoadDataEx(&module, image->data(), options.count(), options.ids(), options.values());
-    if (result != CUDA_SUCCESS) {
-      if (!errors.empty()) log::warn("module does not load: {}", text_of(errors));
-      return answer(worker, request, result);
+    if (result == CUDA_SUCCESS) {
+      FARGPU_RETURN_IF_ERROR(
+          bind_handle(worker, request, "fgModuleLoad", rpc::HandleKind::kModule, params.getModule(), module));
+    } else {
+      log::info("module does not load: {}", errors.empty() ? "the client asked for no log" : text_of(errors));
     }
-    FARGPU_RETURN_IF_ERROR(
-        bind_handle(worker, request, "fgModuleLoad", rpc::HandleKind::kModule, params.getModule(), module));
     const std::string info_text = text_of(info);
     const std::string error_text = text_of(errors);
     rpc::Responder::Frame frame(worker.responder(), request.header,
                                 schema::fixed_bytes<schema::FgModuleLoadResults>() +
                                     schema::padded(info_text.size() + 1) + schema::padded(error_text.size() + 1));
     auto results = frame.init<schema::FgModuleLoadResults>();
+    results.setOutcome(result);
     results.setInfoLog(info_text.c_str());
     results.setErrorLog(error_text.c_str());
     return frame.send(CUDA_SUCCESS);
