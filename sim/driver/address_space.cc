@@ -1,32 +1,14 @@
 #include "sim/driver/address_space.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 
 #include "sim/driver/allocation_map.h"
 #include "sim/driver/device.h"
 #include "sim/driver/physical_memory.h"
+#include "sim/driver/reservation.h"
 
 namespace fargpu::sim {
 namespace {
-
-// Addresses without memory behind them; 0: refused.
-uint64_t reserve_addresses(uint64_t at, uint64_t bytes, int flags) {
-  void* start = mmap(reinterpret_cast<void*>(at), bytes, PROT_NONE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
-  return start == MAP_FAILED ? 0 : reinterpret_cast<uint64_t>(start);
-}
-
-uint64_t reserve_anywhere(uint64_t bytes, uint64_t alignment) {
-  const uint64_t start = reserve_addresses(0, bytes + alignment, 0);
-  if (start == 0) return 0;
-  const uint64_t aligned = (start + alignment - 1) & ~(alignment - 1);
-  if (aligned > start) munmap(reinterpret_cast<void*>(start), aligned - start);
-  const uint64_t end = start + bytes + alignment;
-  if (end > aligned + bytes) munmap(reinterpret_cast<void*>(aligned + bytes), end - aligned - bytes);
-  return aligned;
-}
 
 bool aligned(uint64_t value) { return value % kMappingGranularity == 0; }
 
@@ -40,10 +22,10 @@ CUresult AddressSpace::reserve(uint64_t bytes, uint64_t alignment, uint64_t want
   if (alignment > (uint64_t{1} << 40)) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(mutex_);
   uint64_t start = 0;
-  if (wanted != 0 && wanted % alignment == 0) start = reserve_addresses(wanted, bytes, MAP_FIXED_NOREPLACE);
+  if (wanted != 0 && wanted % alignment == 0) start = reserve_at(wanted, bytes);
   if (start == 0) {
     const uint64_t candidate = (next_ + alignment - 1) & ~(alignment - 1);
-    start = reserve_addresses(candidate, bytes, MAP_FIXED_NOREPLACE);
+    start = reserve_at(candidate, bytes);
     if (start != 0) next_ = start + bytes;
   }
   if (start == 0) start = reserve_anywhere(bytes, alignment);
@@ -59,7 +41,7 @@ CUresult AddressSpace::free(uint64_t address, uint64_t bytes) {
   if (it == reserved_.end() || it->second != bytes) return CUDA_ERROR_INVALID_VALUE;
   auto inside = mappings_.lower_bound(address);
   if (inside != mappings_.end() && inside->first < address + bytes) return CUDA_ERROR_INVALID_VALUE;
-  munmap(reinterpret_cast<void*>(address), bytes);
+  unreserve(address, bytes);
   reserved_.erase(it);
   return CUDA_SUCCESS;
 }
@@ -106,7 +88,7 @@ CUresult AddressSpace::unmap(uint64_t address, uint64_t bytes) {
     at += it->second.bytes;
     mappings_.erase(it);
   }
-  reserve_addresses(address, bytes, MAP_FIXED);
+  reserve_again(address, bytes);
   return CUDA_SUCCESS;
 }
 

@@ -1,9 +1,7 @@
-// What every entry point of the library begins with. Including this header declares all functions of cuda.h, old ABIs and per-thread
-// variants too, with default visibility, so that a definition needs no more than its name.
+// What every entry point of the library begins with. The target defines what makes cuda.h declare all functions, old ABIs and per-thread variants
+// too, with default visibility, so that a definition needs no more than its name.
 #pragma once
 
-#define __CUDA_API_VERSION_INTERNAL 1
-#define __CUDA_API_PUSH_VISIBILITY_DEFAULT 1
 #include <cuda.h>
 
 #include <memory>

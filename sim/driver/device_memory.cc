@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "common/base/log.h"
+#include "sim/driver/reservation.h"
 
 namespace fargpu::sim {
 namespace {
@@ -21,24 +22,18 @@ constexpr uint64_t kWindowBytes = uint64_t{1} << 36;
 
 uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
-void* reserve(uint64_t at, uint64_t bytes, int flags) {
-  return mmap(reinterpret_cast<void*>(at), bytes, PROT_NONE,
-              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
-}
-
 }  // namespace
 
 // The window is larger than the memory, so that gaps and fragments never make it run out first.
 DeviceMemory::DeviceMemory(int index, size_t total_bytes) : total_(total_bytes) {
   const uint64_t bytes = std::max(kWindowBytes, std::bit_ceil(uint64_t{total_bytes}) * 2);
-  void* window = reserve(kWindowBase + static_cast<uint64_t>(index) * bytes, bytes, MAP_FIXED_NOREPLACE);
-  if (window == MAP_FAILED) window = reserve(0, bytes, 0);
-  if (window == MAP_FAILED) {
+  begin_ = reserve_at(kWindowBase + static_cast<uint64_t>(index) * bytes, bytes);
+  if (begin_ == 0) begin_ = reserve_anywhere(bytes, kPage);
+  if (begin_ == 0) {
     log::error("cannot reserve {} bytes of addresses for simulated GPU {}: {}; raise the limit on virtual memory",
                bytes, index, std::strerror(errno));
     return;
   }
-  begin_ = reinterpret_cast<uint64_t>(window);
   end_ = begin_ + bytes;
   committed_ = begin_;
   // The first page stays unused: an offset from a null base must not hit an allocation.

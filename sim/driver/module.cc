@@ -1,7 +1,5 @@
 #include "sim/driver/module.h"
 
-#include <fmt/format.h>
-
 #include <cstdlib>
 #include <map>
 
@@ -34,10 +32,6 @@ LoadResult load(const std::vector<std::string>& texts, MemoryMap& memory, const 
   if (texts.size() == 1) return load_ptx(texts[0], memory, options);
   const std::vector<std::string_view> views(texts.begin(), texts.end());
   return load_ptx_linked(views, memory, options);
-}
-
-std::string describe(const LoadError& error) {
-  return error.line > 0 ? fmt::format("PTX line {}: {}", error.line, error.message) : error.message;
 }
 
 std::shared_ptr<FunctionSettings> make_settings(const KernelInfo& info) {
@@ -78,7 +72,7 @@ CUresult load_texts(Context& context, const ImageTexts& texts, std::shared_ptr<M
   made->memory = context.shared_memory();
   LoadResult result = load(*texts, *made->memory, context.device().engine_options(heap));
   if (!result.program) {
-    *problem = describe(result.error);
+    *problem = result.error.message;
     return to_result(result.error.kind);
   }
   made->program = std::move(result.program);
@@ -116,7 +110,7 @@ CUresult load_contents(const std::shared_ptr<Library>& library, const void* imag
   ScratchMemory scratch;
   LoadResult loaded = load(*library->texts, scratch, device.engine_options(size_t{1} << 20));
   if (!loaded.program) {
-    library->problem = describe(loaded.error);
+    library->problem = loaded.error.message;
     return to_result(loaded.error.kind);
   }
   add_kernels(library, *loaded.program);

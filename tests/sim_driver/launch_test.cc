@@ -1,0 +1,102 @@
+#include "tests/sim_driver/support.h"
+
+namespace fargpu::sim_test {
+namespace {
+
+TEST_F(ContextTest, AddsVectors) {
+  constexpr uint32_t kN = 1000;
+  CUdeviceptr a = allocate(kN * 4), b = allocate(kN * 4), c = allocate(kN * 4);
+  std::vector<uint32_t> in(kN), out(kN);
+  for (uint32_t i = 0; i < kN; ++i) in[i] = i * i;
+  OK(cuMemcpyHtoD(a, in.data(), kN * 4));
+  OK(fill(b, 5, kN));
+  uint32_t n = kN;
+  OK(launch(function("add"), 128, {&a, &b, &c, &n}, nullptr, 8));
+  OK(cuMemcpyDtoH(out.data(), c, kN * 4));
+  for (uint32_t i = 0; i < kN; ++i) ASSERT_EQ(out[i], i * i + 5);
+}
+
+TEST_F(ContextTest, ParametersAsOneBuffer) {
+  CUdeviceptr p = allocate(400);
+  struct {
+    CUdeviceptr p;
+    uint32_t value, n;
+  } packed{p, 6, 100};
+  size_t bytes = sizeof packed;
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  CUfunction fill = function("fill");
+  OK(cuLaunchKernel(fill, 1, 1, 1, 128, 1, 1, 0, nullptr, nullptr, extra));
+  packed.p = 0;  // taken at the launch
+  EXPECT_EQ(read_word(p + 396), 6u);
+  packed.p = p;
+  bytes = 15;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(fill, 1, 1, 1, 128, 1, 1, 0, nullptr, nullptr, extra));
+  void* parameters[] = {&packed.p, &packed.value, &packed.n};
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(fill, 1, 1, 1, 128, 1, 1, 0, nullptr, parameters, extra));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(fill, 1, 1, 1, 128, 1, 1, 0, nullptr, nullptr, nullptr));
+}
+
+TEST_F(ContextTest, StaticAndDynamicSharedMemory) {
+  CUdeviceptr p = allocate(512);
+  std::vector<uint32_t> words(128);
+  for (uint32_t i = 0; i < 128; ++i) words[i] = i;
+  OK(cuMemcpyHtoD(p, words.data(), 512));
+  OK(launch(function("shared_reverse"), 128, {&p}, nullptr, 1, 512));
+  OK(cuMemcpyDtoH(words.data(), p, 512));
+  for (uint32_t i = 0; i < 128; ++i) ASSERT_EQ(words[i], 127 - i);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, launch(function("shared_reverse"), 128, {&p}, nullptr, 1, 49152));
+}
+
+TEST_F(ContextTest, ImpossibleLaunchesAreRefusedAtOnce) {
+  CUfunction f = function("bump");
+  const auto with = [&](unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz) {
+    return cuLaunchKernel(f, gx, gy, gz, bx, by, bz, 0, nullptr, nullptr, nullptr);
+  };
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, with(0, 1, 1, 1, 1, 1));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, with(1, 0, 1, 1, 1, 1));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, with(1, 1, 1, 1, 1, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, with(1, 1, 1, 1025, 1, 1));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, with(1, 1, 1, 32, 33, 1));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, with(1, 1, 1, 1, 1, 65));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, with(1, 65536, 1, 1, 1, 1));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, with(0x80000000u, 1, 1, 1, 1, 1));
+  EXPECT_CU(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+  const auto no_stream = reinterpret_cast<CUstream>(uintptr_t{0x1234});
+  EXPECT_CU(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, no_stream, nullptr, nullptr));
+  EXPECT_CU(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+            cuLaunchCooperativeKernel(f, 1000, 1, 1, 1024, 1, 1, 0, nullptr, nullptr));
+  OK(cuLaunchCooperativeKernel(f, 8, 1, 1, 32, 1, 1, 0, nullptr, nullptr));
+  OK(cuCtxSynchronize());
+}
+
+TEST_F(ContextTest, LaunchWithAttributes) {
+  CUfunction f = function("bump");
+  CUevent event = nullptr;
+  OK(cuEventCreate(&event, 0));
+  CUlaunchAttribute attributes[2] = {};
+  attributes[0].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  attributes[0].value.cooperative = 1;
+  attributes[1].id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+  attributes[1].value.launchCompletionEvent.event = event;
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = 10;
+  config.blockDimY = config.blockDimZ = 1;
+  config.attrs = attributes;
+  config.numAttrs = 2;
+  OK(cuLaunchKernelEx(&config, f, nullptr, nullptr));
+  OK(cuEventSynchronize(event));
+  CUdeviceptr counter = 0;
+  OK(cuModuleGetGlobal(&counter, nullptr, module_, "counter"));
+  EXPECT_EQ(read_word(counter), 50u);
+  attributes[1].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attributes[1].value.clusterDim.x = 2;
+  attributes[1].value.clusterDim.y = attributes[1].value.clusterDim.z = 1;
+  EXPECT_CU(CUDA_ERROR_NOT_SUPPORTED, cuLaunchKernelEx(&config, f, nullptr, nullptr));
+  attributes[1].id = static_cast<CUlaunchAttributeID>(4711);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuLaunchKernelEx(&config, f, nullptr, nullptr));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuLaunchKernelEx(nullptr, f, nullptr, nullptr));
+}
+
+}  // namespace
+}  // namespace fargpu::sim_test

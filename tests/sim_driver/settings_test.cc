@@ -1,0 +1,75 @@
+#include "sim/driver/settings.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace fargpu::sim {
+namespace {
+
+Result<Settings> read(const std::map<std::string, const char*>& environment) {
+  return read_settings([&](const char* name) -> const char* {
+    auto it = environment.find(name);
+    return it == environment.end() ? nullptr : it->second;
+  });
+}
+
+TEST(SettingsTest, DefaultsAreOneGpuOf4GiBAndCapability90) {
+  auto settings = read({});
+  ASSERT_TRUE(settings.ok());
+  EXPECT_EQ(settings->gpus, 1);
+  EXPECT_EQ(settings->memory_bytes, size_t{4} << 30);
+  EXPECT_EQ(settings->compute_capability, 90);
+  EXPECT_EQ(settings->visible, std::vector<int>{0});
+}
+
+TEST(SettingsTest, ReadsEveryVariable) {
+  auto settings = read({{"FARGPU_SIM_GPUS", "3"},
+                        {"FARGPU_SIM_MEMORY", "512M"},
+                        {"FARGPU_SIM_COMPUTE_CAPABILITY", "8.6"},
+                        {"FARGPU_SIM_THREADS", "2"},
+                        {"CUDA_VISIBLE_DEVICES", "2, 0"}});
+  ASSERT_TRUE(settings.ok());
+  EXPECT_EQ(settings->gpus, 3);
+  EXPECT_EQ(settings->memory_bytes, size_t{512} << 20);
+  EXPECT_EQ(settings->compute_capability, 86);
+  EXPECT_EQ(settings->threads, 2);
+  EXPECT_EQ(settings->visible, (std::vector<int>{2, 0}));
+}
+
+TEST(SettingsTest, BadValuesNameTheVariable) {
+  for (auto [name, value] : std::map<std::string, const char*>{{"FARGPU_SIM_GPUS", "17"},
+                                                                {"FARGPU_SIM_MEMORY", "much"},
+                                                                {"FARGPU_SIM_COMPUTE_CAPABILITY", "9"},
+                                                                {"FARGPU_SIM_THREADS", "-1"}}) {
+    auto settings = read({{name, value}});
+    ASSERT_FALSE(settings.ok()) << name;
+    EXPECT_NE(settings.status().message().find(name), std::string::npos);
+    EXPECT_NE(settings.status().message().find(value), std::string::npos);
+  }
+  EXPECT_FALSE(read({{"FARGPU_SIM_GPUS", ""}}).ok());
+  EXPECT_FALSE(read({{"FARGPU_SIM_MEMORY", "1K"}}).ok());
+  EXPECT_FALSE(read({{"FARGPU_SIM_COMPUTE_CAPABILITY", "7.0"}}).ok());
+}
+
+TEST(SettingsTest, VisibleDevicesFollowTheRulesOfCuda) {
+  const auto visible = [](const char* text) { return parse_visible_devices(text, 90, 4); };
+  EXPECT_EQ(visible("3,1"), (std::vector<int>{3, 1}));
+  EXPECT_EQ(visible("0,9,1"), (std::vector<int>{0}));  // ends at the first invalid one
+  EXPECT_EQ(visible("-1"), std::vector<int>{});
+  EXPECT_EQ(visible(""), std::vector<int>{});
+  EXPECT_EQ(visible("1,1"), std::vector<int>{});
+  EXPECT_EQ(visible("none"), std::vector<int>{});
+}
+
+TEST(SettingsTest, VisibleDevicesByUuid) {
+  const std::string second = uuid_text(device_uuid(90, 2));
+  EXPECT_EQ(second, "GPU-66617267-7075-2d73-696d-000000005a02");
+  EXPECT_EQ(parse_visible_devices(second, 90, 4), std::vector<int>{2});
+  EXPECT_EQ(parse_visible_devices("GPU-6661", 90, 1), std::vector<int>{0});  // a prefix, when it is unique
+  EXPECT_EQ(parse_visible_devices("GPU-6661", 90, 2), std::vector<int>{});
+  EXPECT_EQ(parse_visible_devices(second, 80, 4), std::vector<int>{});
+}
+
+}  // namespace
+}  // namespace fargpu::sim
