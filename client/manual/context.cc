@@ -39,6 +39,7 @@ CUresult resolve(CUcontext ctx, Context** context) {
 // For the functions that make a context current: a primary context that nobody retains yet may be
 // made current, a destroyed one not.
 CUresult resolve_new_current(CUcontext ctx, Context** context) {
+  if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *context = current_session().contexts.find(ctx);
   if (*context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return (*context)->state.load() == ContextState::kDestroyed ? CUDA_ERROR_INVALID_CONTEXT
@@ -77,6 +78,8 @@ CUresult manual_cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreatePara
 }
 
 CUresult manual_cuCtxDestroy_v2(CUcontext ctx) {
+  if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Session& session = current_session();
   Context* context = session.contexts.find(ctx);
   if (context == nullptr || context->primary || !context->usable())
@@ -90,6 +93,7 @@ CUresult manual_cuCtxDestroy_v2(CUcontext ctx) {
 }
 
 CUresult manual_cuCtxPushCurrent_v2(CUcontext ctx) {
+  if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = nullptr;
   if (const CUresult result = resolve_new_current(ctx, &context); result != CUDA_SUCCESS)
     return result;

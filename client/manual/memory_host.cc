@@ -12,7 +12,10 @@ CUresult manual_cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   constexpr unsigned kFlags =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (pp == nullptr || (Flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (bytesize == 0) {  // as the real driver does
+    *pp = nullptr;
+    return CUDA_SUCCESS;
+  }
   Session& session = current_session();
   void* memory = allocate_host(bytesize);
   if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
