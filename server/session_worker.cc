@@ -138,7 +138,7 @@ size_t SessionWorker::poll() {
 }
 
 Result<std::span<std::byte>> SessionWorker::receive_bulk(uint64_t bytes) {
-  FARGPU_ASSIGN_OR_RETURN(bulk_, staging_.acquire(bytes));
+  FARGPU_ASSIGN_OR_RETURN(bulk_, staging_.acquire(bytes, StagingUse::kToDevice));
   return bulk_.bytes();
 }
 

@@ -20,22 +20,25 @@ size_t class_bytes(unsigned size_class) { return StagingPool::kSmallest << size_
 }  // namespace
 
 StagingBlock::~StagingBlock() {
-  if (pool_ != nullptr) pool_->give_back(memory_, class_, pinned_);
+  if (pool_ != nullptr) pool_->give_back(memory_, use_, class_, pinned_);
 }
 
 StagingPool::~StagingPool() {
-  for (unsigned size_class = 0; size_class < std::size(free_); ++size_class) {
-    for (const Free& block : free_[size_class]) unmap(block.memory, class_bytes(size_class), block.pinned);
+  for (const auto& of_use : free_) {
+    for (unsigned size_class = 0; size_class < std::size(of_use); ++size_class) {
+      for (const Free& block : of_use[size_class]) unmap(block.memory, class_bytes(size_class), block.pinned);
+    }
   }
 }
 
-Result<StagingBlock> StagingPool::acquire(size_t bytes) {
+Result<StagingBlock> StagingPool::acquire(size_t bytes, StagingUse use) {
   const unsigned size_class = class_of(bytes);
-  if (size_class >= std::size(free_)) {
+  auto& of_use = free_[static_cast<unsigned>(use)];
+  if (size_class >= std::size(of_use)) {
     return Status(StatusCode::kNoCapacity, fmt::format("a staging block of {} bytes is too large", bytes));
   }
   StagingBlock block;
-  std::vector<Free>& candidates = free_[size_class];
+  std::vector<Free>& candidates = of_use[size_class];
   if (!candidates.empty()) {
     block.memory_ = candidates.back().memory;
     block.pinned_ = candidates.back().pinned;
@@ -52,7 +55,9 @@ Result<StagingBlock> StagingPool::acquire(size_t bytes) {
   block.pool_ = this;
   block.size_ = bytes;
   block.class_ = size_class;
-  if (!block.pinned_ && may_pin_ && class_bytes(size_class) >= kPinnedFrom) {
+  block.use_ = use;
+  const bool worth_it = use == StagingUse::kFromDevice || class_bytes(size_class) >= kPinnedFrom;
+  if (!block.pinned_ && may_pin_ && worth_it) {
     block.pinned_ = pin(block.memory_, class_bytes(size_class));
   }
   return block;
@@ -60,9 +65,15 @@ Result<StagingBlock> StagingPool::acquire(size_t bytes) {
 
 void StagingPool::context_available(bool available) {
   may_pin_ = available && driver_ != nullptr && driver_->cuMemHostRegister_v2 != nullptr;
-  // A registration belongs to the context it was made in, and that one may be gone: ask again on the next use.
-  for (std::vector<Free>& blocks : free_) {
-    for (Free& block : blocks) block.pinned = false;
+  if (available || driver_ == nullptr) return;
+  // A registration goes with the context it was made in, but nobody knows here which that was: all of them go, so that no block
+  // is registered that does not say so. Blocks in use keep theirs, real or not; both are handled as registered.
+  for (auto& of_use : free_) {
+    for (std::vector<Free>& blocks : of_use) {
+      for (Free& block : blocks) {
+        if (std::exchange(block.pinned, false)) driver_->cuMemHostUnregister(block.memory);
+      }
+    }
   }
 }
 
@@ -71,13 +82,13 @@ bool StagingPool::pin(std::byte* memory, size_t bytes) {
   return result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 }
 
-void StagingPool::give_back(std::byte* memory, unsigned size_class, bool pinned) {
+void StagingPool::give_back(std::byte* memory, StagingUse use, unsigned size_class, bool pinned) {
   const size_t bytes = class_bytes(size_class);
   if (kept_bytes_ + bytes > kKeepBytes) {
     unmap(memory, bytes, pinned);
     return;
   }
-  free_[size_class].push_back({memory, pinned});
+  free_[static_cast<unsigned>(use)][size_class].push_back({memory, pinned});
   kept_bytes_ += bytes;
 }
 

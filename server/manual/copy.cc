@@ -82,9 +82,10 @@ Status manual_fgCopyToDevice(Worker& worker, const Request& request) {
     CUstream stream = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
     const CUresult result = copy_slices(worker, shape, params.getDst(), request.bulk.data(), true, stream);
-    if (request.bulk.size() >= StagingPool::kPinnedFrom) {
+    StagingBlock bulk = worker.services().take_bulk();
+    if (bulk.pinned()) {
       // The copy engine reads the block until the stream gets there, also when a later slice was refused.
-      auto block = std::make_shared<StagingBlock>(worker.services().take_bulk());
+      auto block = std::make_shared<StagingBlock>(std::move(bulk));
       worker.services().completion().when_reached(request.header.context, stream, [block](CUresult) {});
     }
     return answer(worker, request, result);
@@ -106,7 +107,7 @@ Status manual_fgCopyToHost(Worker& worker, const Request& request) {
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUstream stream = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
-    Result<StagingBlock> acquired = worker.services().staging().acquire(params.getDstBytes());
+    Result<StagingBlock> acquired = worker.services().staging().acquire(params.getDstBytes(), StagingUse::kFromDevice);
     if (!acquired.ok()) return answer(worker, request, CUDA_ERROR_OUT_OF_MEMORY);
     auto block = std::make_shared<StagingBlock>(std::move(*acquired));
     const CUresult started = copy_slices(worker, shape, params.getSrc(), block->bytes().data(), false, stream);
