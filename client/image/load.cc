@@ -25,17 +25,6 @@ CUresult image_error(const Status& status) {
   return CUDA_ERROR_INVALID_IMAGE;
 }
 
-CUresult put(Session& session, const Sha256Digest& hash, std::span<const std::byte> bytes) {
-  const uint64_t piece = session.piece_bytes();
-  for (uint64_t offset = 0; offset < bytes.size(); offset += piece) {
-    const auto part = bytes.subspan(offset, std::min<uint64_t>(piece, bytes.size() - offset));
-    const CUresult result = call_fgImagePut(session, current_context_id(), hash.data(),
-                                            bytes.size(), offset, part.data(), part.size());
-    if (result != CUDA_SUCCESS) return result;
-  }
-  return CUDA_SUCCESS;
-}
-
 // Runs `load(hash)`; when the server does not know the image, sends it and runs `load` again.
 template <typename Load>
 CUresult load_by_hash(Session& session, std::span<const std::byte> bytes, Load&& load) {
@@ -43,46 +32,38 @@ CUresult load_by_hash(Session& session, std::span<const std::byte> bytes, Load&&
   const Sha256Digest hash = sha256(bytes);
   const CUresult first = load(hash.data());
   if (first != CUDA_ERROR_NOT_FOUND) return first;
-  if (const CUresult result = put(session, hash, bytes); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = send_image(session, hash, bytes); result != CUDA_SUCCESS)
+    return result;
   return load(hash.data());
 }
 
-class Logs {
- public:
-  explicit Logs(const JitOptions& jit) : jit_(jit) {}
-  // The generated call wants a place only for a length above 0.
-  char* info() const { return jit_.info_log_bytes == 0 ? nullptr : jit_.info_log; }
-  char* error() const { return jit_.error_log_bytes == 0 ? nullptr : jit_.error_log; }
-  void prepare() const {
-    if (info() != nullptr) *info() = '\0';
-    if (error() != nullptr) *error() = '\0';
-  }
-  void report_sizes() const {
-    report(info(), jit_.info_log_bytes, jit_.info_log_size);
-    report(error(), jit_.error_log_bytes, jit_.error_log_size);
-  }
-
- private:
-  static void report(const char* text, unsigned bytes, void** slot) {
-    if (slot == nullptr) return;
-    const size_t used = text == nullptr ? 0 : strnlen(text, bytes);
-    *slot = reinterpret_cast<void*>(used);
-  }
-  const JitOptions& jit_;
-};
+void report(const char* text, unsigned bytes, void** slot) {
+  if (slot == nullptr) return;
+  const size_t used = text == nullptr ? 0 : strnlen(text, bytes);
+  *slot = reinterpret_cast<void*>(used);
+}
 
 CUresult load_module_bytes(Session& session, std::span<const std::byte> bytes,
                            const JitOptions& jit, CUmodule* module) {
-  const Logs logs(jit);
+  const JitLogs logs(jit);
   logs.prepare();
+  CUmodule made = nullptr;
+  int outcome = CUDA_SUCCESS;
   const CUresult result = load_by_hash(session, bytes, [&](const unsigned char* hash) {
     return call_fgModuleLoad(session, current_context_id(), hash,
                              static_cast<unsigned>(jit.options.size()), jit.options.data(),
                              jit.values.data(), jit.info_log_bytes, jit.error_log_bytes,
-                             logs.info(), logs.error(), module);
+                             logs.info(), logs.error(), &made, &outcome);
   });
   logs.report_sizes();
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  if (outcome != CUDA_SUCCESS) {
+    // The answer came to bring the logs; there is no module.
+    session.handles.erase(reinterpret_cast<uint64_t>(made));
+    return static_cast<CUresult>(outcome);
+  }
+  *module = made;
+  return CUDA_SUCCESS;
 }
 
 CUresult load_library_bytes(Session& session, std::span<const std::byte> bytes,
@@ -137,6 +118,27 @@ bool fill(Function& function, const ImageRecord& image, const char* name, const 
 
 }  // namespace
 
+CUresult send_image(Session& session, const Sha256Digest& hash, std::span<const std::byte> bytes) {
+  const uint64_t piece = session.piece_bytes();
+  for (uint64_t offset = 0; offset < bytes.size(); offset += piece) {
+    const auto part = bytes.subspan(offset, std::min<uint64_t>(piece, bytes.size() - offset));
+    const CUresult result = call_fgImagePut(session, current_context_id(), hash.data(),
+                                            bytes.size(), offset, part.data(), part.size());
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+void JitLogs::prepare() const {
+  if (info() != nullptr) *info() = '\0';
+  if (error() != nullptr) *error() = '\0';
+}
+
+void JitLogs::report_sizes() const {
+  report(info(), jit_.info_log_bytes, jit_.info_log_size);
+  report(error(), jit_.error_log_bytes, jit_.error_log_size);
+}
+
 CUresult read_jit_options(unsigned count, const CUjit_option* options, void** values,
                           JitOptions* out) {
   if (count != 0 && (options == nullptr || values == nullptr)) return CUDA_ERROR_INVALID_VALUE;
@@ -190,7 +192,7 @@ CUresult load_module(Session& session, const void* image, const JitOptions& jit,
 
 CUresult load_library(Session& session, const void* image, const JitOptions& jit,
                       CUlibrary* library) {
-  const Result<Image> inspected = inspect_image(image);
+  const Result<Image> inspected = inspect_image(image, /*lenient=*/true);
   if (!inspected.ok()) return image_error(inspected.status());
   return load_library_bytes(session, inspected->bytes, jit, library);
 }

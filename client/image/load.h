@@ -7,11 +7,13 @@
 
 #include <cuda.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "client/image/image.h"
 #include "client/image/records.h"
+#include "common/base/sha256.h"
 
 namespace fargpu::client {
 
@@ -28,6 +30,23 @@ struct JitOptions {
   unsigned error_log_bytes = 0;
   void** error_log_size = nullptr;
 };
+
+// The application's log buffers around a call that fills them.
+class JitLogs {
+ public:
+  explicit JitLogs(const JitOptions& jit) : jit_(jit) {}
+  // The generated call wants a place only for a length above 0.
+  char* info() const { return jit_.info_log_bytes == 0 ? nullptr : jit_.info_log; }
+  char* error() const { return jit_.error_log_bytes == 0 ? nullptr : jit_.error_log; }
+  void prepare() const;
+  void report_sizes() const;
+
+ private:
+  const JitOptions& jit_;
+};
+
+// Sends an image that the server asked for (it answered CUDA_ERROR_NOT_FOUND to its hash).
+CUresult send_image(Session& session, const Sha256Digest& hash, std::span<const std::byte> bytes);
 
 // CUDA_ERROR_INVALID_VALUE for missing arrays; CUDA_ERROR_NOT_SUPPORTED for options that hold
 // pointers other than log buffers.

@@ -24,6 +24,7 @@ struct FgModuleLoadParams {
 struct FgModuleLoadResults {
   infoLog @0 :Text;
   errorLog @1 :Text;
+  outcome @2 :Int32;  # int*
 }
 
 struct FgLibraryLoadParams {
@@ -35,6 +36,33 @@ struct FgLibraryLoadParams {
   libraryOptions @5 :Data;  # const int*
   libraryValues @6 :Data;  # const unsigned long long*
   library @7 :UInt64;  # CUlibrary*
+}
+
+struct FgLinkParams {
+  inputCount @0 :UInt32;  # unsigned int
+  types @1 :Data;  # const int*
+  hashes @2 :Data;  # const unsigned char*
+  namesBytes @3 :UInt64;  # size_t
+  names @4 :Data;  # const void*
+  numOptions @5 :UInt32;  # unsigned int
+  options @6 :Data;  # const int*
+  values @7 :Data;  # const unsigned long long*
+  infoLogBytes @8 :UInt32;  # unsigned int
+  errorLogBytes @9 :UInt32;  # unsigned int
+}
+
+struct FgLinkResults {
+  outcome @0 :Int32;  # int*
+  imageBytes @1 :UInt64;  # unsigned long long*
+  imageHash @2 :Data;  # unsigned char*
+  infoLog @3 :Text;
+  errorLog @4 :Text;
+}
+
+struct FgImageGetParams {
+  hash @0 :Data;  # const unsigned char*
+  offset @1 :UInt64;  # unsigned long long
+  pieceBytes @2 :UInt64;  # size_t
 }
 
 struct FgModuleFunctionParams {

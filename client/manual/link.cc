@@ -1,0 +1,175 @@
+// Linking at run time: inputs are collected here, linked on the server by one call, and the result
+// is fetched.
+//
+// What is wrong with an input is therefore said by cuLinkComplete, not by cuLinkAddData; the log
+// buffers are filled there too.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "client/image/load.h"
+#include "client/manual/common.h"
+#include "common/base/log.h"
+
+namespace fargpu::client {
+namespace {
+
+constexpr size_t kMaxInputs = 1024;
+
+struct LinkInput {
+  int type = 0;
+  std::string name;
+  std::vector<std::byte> bytes;
+  Sha256Digest hash{};
+};
+
+struct LinkRecord final : Object {
+  std::mutex mutex;  // all members
+  JitOptions jit;
+  std::vector<LinkInput> inputs;
+  std::vector<std::byte> image;  // what cuLinkComplete gave, valid until cuLinkDestroy
+};
+
+CUresult find(CUlinkState state, LinkRecord** record) {
+  Object* object = current_session().handles.find(rpc::HandleKind::kLinkState,
+                                                  reinterpret_cast<uint64_t>(state));
+  *record = static_cast<LinkRecord*>(object);
+  return object == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+CUresult add(CUlinkState state, CUjitInputType type, std::vector<std::byte> bytes, const char* name,
+             unsigned options) {
+  LinkRecord* record = nullptr;
+  if (const CUresult result = find(state, &record); result != CUDA_SUCCESS) return result;
+  if (type < CU_JIT_INPUT_CUBIN || type >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
+  if (options != 0) {
+    log::warn("cuLinkAdd: options for one input are not supported; give them to cuLinkCreate");
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  const std::lock_guard lock(record->mutex);
+  if (record->inputs.size() == kMaxInputs) return CUDA_ERROR_OUT_OF_MEMORY;
+  LinkInput input;
+  input.type = type;
+  input.name = name == nullptr ? "" : name;
+  input.hash = sha256(bytes);
+  input.bytes = std::move(bytes);
+  record->inputs.push_back(std::move(input));
+  return CUDA_SUCCESS;
+}
+
+// The linked image, piece by piece.
+CUresult fetch(const Here& here, const unsigned char* hash, uint64_t bytes,
+               std::vector<std::byte>* image) {
+  if (bytes == 0 || bytes > kMaxImageBytes) return CUDA_ERROR_INVALID_IMAGE;
+  image->resize(bytes);
+  const uint64_t piece = here.session.piece_bytes();
+  for (uint64_t offset = 0; offset < bytes; offset += piece) {
+    const CUresult result =
+        call_fgImageGet(here.session, here.context, hash, offset, image->data() + offset,
+                        std::min<uint64_t>(piece, bytes - offset));
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+struct Outcome {
+  int result = CUDA_SUCCESS;
+  unsigned long long image_bytes = 0;
+  unsigned char image_hash[32] = {};
+};
+
+CUresult link(const Here& here, const LinkRecord& record, const JitLogs& logs, Outcome* outcome) {
+  std::vector<int> types;
+  std::vector<unsigned char> hashes;
+  std::string names;
+  for (const LinkInput& input : record.inputs) {
+    types.push_back(input.type);
+    hashes.insert(hashes.end(), input.hash.begin(), input.hash.end());
+    names.append(input.name.c_str(), input.name.size() + 1);
+  }
+  const JitOptions& jit = record.jit;
+  return call_fgLink(here.session, here.context, static_cast<unsigned>(types.size()), types.data(),
+                     hashes.data(), names.size(), names.data(),
+                     static_cast<unsigned>(jit.options.size()), jit.options.data(),
+                     jit.values.data(), jit.info_log_bytes, jit.error_log_bytes, &outcome->result,
+                     &outcome->image_bytes, outcome->image_hash, logs.info(), logs.error());
+}
+
+}  // namespace
+
+CUresult manual_cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** optionValues,
+                                CUlinkState* stateOut) {
+  if (stateOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  auto record = std::make_unique<LinkRecord>();
+  const CUresult result = read_jit_options(numOptions, options, optionValues, &record->jit);
+  if (result != CUDA_SUCCESS) return result;
+  HandleTable& handles = current_session().handles;
+  record->id = handles.reserve(rpc::HandleKind::kLinkState);
+  const Object* object = handles.publish(std::move(record));
+  if (object == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  *stateOut = reinterpret_cast<CUlinkState>(object->id);
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, size_t size,
+                                 const char* name, unsigned int numOptions, CUjit_option* options,
+                                 void** optionValues) {
+  if (data == nullptr || size == 0 || size > kMaxImageBytes) return CUDA_ERROR_INVALID_VALUE;
+  const auto* begin = static_cast<const std::byte*>(data);
+  return add(state, type, std::vector<std::byte>(begin, begin + size), name, numOptions);
+}
+
+CUresult manual_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* path,
+                                 unsigned int numOptions, CUjit_option* options,
+                                 void** optionValues) {
+  std::vector<std::byte> bytes;
+  if (const CUresult result = read_image_file(path, &bytes); result != CUDA_SUCCESS) return result;
+  if (bytes.empty()) return CUDA_ERROR_INVALID_IMAGE;
+  return add(state, type, std::move(bytes), path, numOptions);
+}
+
+CUresult manual_cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
+  if (cubinOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  LinkRecord* record = nullptr;
+  if (const CUresult result = find(state, &record); result != CUDA_SUCCESS) return result;
+  const Here here;
+  const std::lock_guard lock(record->mutex);
+  if (record->inputs.empty()) return CUDA_ERROR_INVALID_VALUE;
+  const JitLogs logs(record->jit);
+  logs.prepare();
+  Outcome outcome;
+  CUresult result = link(here, *record, logs, &outcome);
+  if (result == CUDA_ERROR_NOT_FOUND) {
+    for (const LinkInput& input : record->inputs) {
+      result = send_image(here.session, input.hash, input.bytes);
+      if (result != CUDA_SUCCESS) return result;
+    }
+    result = link(here, *record, logs, &outcome);
+  }
+  logs.report_sizes();
+  if (result != CUDA_SUCCESS) return result;
+  if (outcome.result != CUDA_SUCCESS) return static_cast<CUresult>(outcome.result);
+  result = fetch(here, outcome.image_hash, outcome.image_bytes, &record->image);
+  if (result != CUDA_SUCCESS) return result;
+  *cubinOut = record->image.data();
+  if (sizeOut != nullptr) *sizeOut = record->image.size();
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuLinkDestroy(CUlinkState state) {
+  LinkRecord* record = nullptr;
+  if (const CUresult result = find(state, &record); result != CUDA_SUCCESS) return result;
+  {
+    // The record itself stays readable for a while; its memory goes now.
+    const std::lock_guard lock(record->mutex);
+    record->image = {};
+    record->inputs.clear();
+  }
+  current_session().handles.erase(reinterpret_cast<uint64_t>(state));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace fargpu::client
