@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <random>
 
@@ -27,7 +28,7 @@ Result<std::string> select(const std::vector<std::byte>& container, int capabili
 // Reads from an exact heap copy, so that a sanitizer sees every byte too far.
 Status read_all(const std::vector<std::byte>& container) {
   const auto copy = std::make_unique<std::byte[]>(container.size());
-  std::memcpy(copy.get(), container.data(), container.size());
+  std::copy(container.begin(), container.end(), copy.get());
   auto entries = read_fatbin({copy.get(), container.size()});
   if (!entries) return entries.status();
   for (const FatbinEntry& entry : *entries) {
@@ -141,7 +142,7 @@ TEST(LinkedImageTest, RoundTripAndDamage) {
   EXPECT_EQ(*read_image(image.data(), 90), texts);
   for (size_t length = 0; length < image.size(); ++length) {
     const auto copy = std::make_unique<std::byte[]>(length);
-    std::memcpy(copy.get(), image.data(), length);
+    std::copy_n(image.begin(), length, copy.get());
     EXPECT_FALSE(read_linked_image({copy.get(), length}).ok()) << length;
   }
   auto bad = image;

@@ -109,7 +109,7 @@ TEST_F(VmmTest, ReservationsAtWantedAddresses) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer owns most addresses";
 #endif
-  const CUdeviceptr wanted = CUdeviceptr{0x500000000000};
+  const CUdeviceptr wanted = CUdeviceptr{0x200000000000};
   const CUdeviceptr range = reserve(size_t{1} << 40, wanted);
   EXPECT_EQ(range, wanted);
   const CUdeviceptr other = reserve(kChunk, wanted);  // taken: somewhere else
