@@ -97,18 +97,21 @@ Result<uint64_t> elf_bytes(const std::byte* data, uint64_t limit) {
   return end;
 }
 
-Result<Image> inspect_image(const void* data) {
+Result<Image> inspect_image(const void* data, bool lenient) {
   const auto* bytes = static_cast<const std::byte*>(data);
   if (bytes == nullptr) return invalid("image is a null pointer");
   Image image;
-  if (looks_like_text(bytes, 1)) {
+  const bool text = looks_like_text(bytes, 1);
+  const uint32_t magic = text ? 0 : load<uint32_t>(bytes);
+  const bool binary = magic == kWrapperMagic || magic == kContainerMagic || magic == kElfMagic;
+  if (text || (lenient && !binary)) {
     const uint64_t length = strnlen(static_cast<const char*>(data), kMaxImageBytes);
     if (length == kMaxImageBytes) return invalid("PTX text without an end");
     image.kind = ImageKind::kPtx;
     image.bytes = {bytes, length};
     return image;
   }
-  switch (load<uint32_t>(bytes)) {
+  switch (magic) {
     case kWrapperMagic:
       return inspect_wrapper(bytes);
     case kContainerMagic: {
@@ -124,8 +127,7 @@ Result<Image> inspect_image(const void* data) {
       return image;
     }
     default:
-      return invalid(
-          fmt::format("unknown image format (begins with 0x{:08x})", load<uint32_t>(bytes)));
+      return invalid(fmt::format("unknown image format (begins with 0x{:08x})", magic));
   }
 }
 

@@ -25,7 +25,9 @@ struct Image {
 };
 
 // `data`: wrapper, container, ELF or NUL-terminated PTX text. kInvalidArgument says what is wrong.
-Result<Image> inspect_image(const void* data);
+// `lenient`: what is nothing of that kind counts as text too, as for libraries, whose text is
+// judged only when a kernel is wanted.
+Result<Image> inspect_image(const void* data, bool lenient = false);
 // The same for a file's contents, whose length is known: nothing beyond `contents` is read.
 Result<Image> inspect_image(std::span<const std::byte> contents);
 

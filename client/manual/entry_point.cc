@@ -44,7 +44,7 @@ CUresult manual_cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVers
                                     CUdriverProcAddressQueryResult* symbolStatus) {
   ProcStatus status;
   const CUresult result = look_up(symbol, pfn, cudaVersion, flags, &status);
-  if (symbolStatus != nullptr) {
+  if (result == CUDA_SUCCESS && symbolStatus != nullptr) {
     *symbolStatus = status == ProcStatus::kFound ? CU_GET_PROC_ADDRESS_SUCCESS
                     : status == ProcStatus::kVersionNotSufficient
                         ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT

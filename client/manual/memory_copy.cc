@@ -8,6 +8,37 @@ namespace {
 
 uint64_t address_of(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
+// What a copy between contexts must be ordered behind, and what must be ordered behind it: the
+// default streams of both. The worker's streams of different contexts do not wait for each other,
+// so this waits.
+CUresult wait_for_both(Session& session, const Context* dst, const Context* src) {
+  for (const Context* context : {dst, src}) {
+    if (context == nullptr || !context->usable()) continue;
+    if (const CUresult result = call_cuCtxSynchronize(session, context->wire_id);
+        result != CUDA_SUCCESS) {
+      return result;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+// `send()` between two waits when the copy is in a default stream and leaves its context.
+template <typename Send>
+CUresult between_contexts(Session& session, const Context* dst, const Context* src, CUstream stream,
+                          Send&& send) {
+  if (dst == src || !is_default_stream(stream)) return send();
+  if (const CUresult result = wait_for_both(session, dst, src); result != CUDA_SUCCESS)
+    return result;
+  if (const CUresult result = send(); result != CUDA_SUCCESS) return result;
+  return call_cuStreamSynchronize(session, current_context_id(), stream);
+}
+
+const Context* owner_of(Session& session, CUdeviceptr address) {
+  const auto region = session.device_memory.find(address);
+  if (!region) return nullptr;
+  return region->context != nullptr ? region->context : session.contexts.primary(region->device);
+}
+
 CUresult device_to_device(Session& session, CUdeviceptr dst, CUdeviceptr src, size_t bytes,
                           CUstream stream) {
   bool known = false;
@@ -18,7 +49,9 @@ CUresult device_to_device(Session& session, CUdeviceptr dst, CUdeviceptr src, si
     }
   }
   if (const CUresult result = before_work(session); result != CUDA_SUCCESS) return result;
-  return call_cuMemcpyDtoDAsync_v2(session, current_context_id(), dst, src, bytes, stream);
+  return between_contexts(session, owner_of(session, dst), owner_of(session, src), stream, [&] {
+    return call_cuMemcpyDtoDAsync_v2(session, current_context_id(), dst, src, bytes, stream);
+  });
 }
 
 // Unified addresses: both sides may be anything.
@@ -45,17 +78,18 @@ CUresult resolve_side(Session& session, CUmemorytype type, const void* host, CUd
                       CUarray array, Side* side, Where* where) {
   switch (type) {
     case CU_MEMORYTYPE_HOST:
+      if (host == nullptr) return CUDA_ERROR_INVALID_VALUE;
       *where = Where::kHost;
       side->address = address_of(host);
-      return CUDA_SUCCESS;
+      return host == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_MEMORYTYPE_DEVICE:
       *where = Where::kDevice;
       side->address = device;
-      return CUDA_SUCCESS;
+      return device == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_MEMORYTYPE_UNIFIED:
       *where = classify(session, device);
       side->address = device;
-      return CUDA_SUCCESS;
+      return device == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_MEMORYTYPE_ARRAY:
       return array == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_SUPPORTED;
     default:
@@ -178,7 +212,13 @@ CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER* copy, CUstream stream, bool wait
       if (result != CUDA_SUCCESS) return result;
       *context = reinterpret_cast<CUcontext>(id);
     }
-    return call_cuMemcpy3DPeerAsync(session, current_context_id(), &inside, stream);
+    const Context* dst = session.contexts.find_wire(
+        static_cast<uint16_t>(reinterpret_cast<uint64_t>(inside.dstContext)));
+    const Context* src = session.contexts.find_wire(
+        static_cast<uint16_t>(reinterpret_cast<uint64_t>(inside.srcContext)));
+    return between_contexts(session, dst, src, stream, [&] {
+      return call_cuMemcpy3DPeerAsync(session, current_context_id(), &inside, stream);
+    });
   });
 }
 
@@ -245,8 +285,14 @@ CUresult manual_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
     if (result != CUDA_SUCCESS) return result;
   }
   if (const CUresult result = before_work(here.session); result != CUDA_SUCCESS) return result;
-  return call_cuMemcpyPeerAsync(here.session, here.context, dstDevice, dstContext, srcDevice,
-                                srcContext, ByteCount, hStream);
+  const Context* dst =
+      dstContext == nullptr ? current_context() : here.session.contexts.find(dstContext);
+  const Context* src =
+      srcContext == nullptr ? current_context() : here.session.contexts.find(srcContext);
+  return between_contexts(here.session, dst, src, hStream, [&] {
+    return call_cuMemcpyPeerAsync(here.session, here.context, dstDevice, dstContext, srcDevice,
+                                  srcContext, ByteCount, hStream);
+  });
 }
 
 CUresult manual_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
