@@ -38,6 +38,9 @@ inline CUresult show(const char* text, CUresult result) {
 
 #define VALUE(expression) std::printf("  %s = %lld\n", #expression, static_cast<long long>(expression))
 
+// Lines appear as they are printed, also when a program dies.
+inline const int kLineBuffered = std::setvbuf(stdout, nullptr, _IOLBF, 1 << 14);
+
 // cuInit, device 0, a context of its own (cuCtxCreate), current.
 inline CUcontext make_context(int ordinal = 0) {
   NEED(cuInit(0));

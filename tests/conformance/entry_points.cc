@@ -29,8 +29,6 @@ int main() {
   ask("cuNoSuchFunction", version, 0);
   ask("", version, 0);
   void* function = nullptr;
-  SHOW(cuGetProcAddress(nullptr, &function, version, 0, nullptr));
-  SHOW(cuGetProcAddress("cuInit", nullptr, version, 0, nullptr));
   SHOW(cuGetProcAddress("cuInit", &function, version, 0xff00, nullptr));
   using Init = CUresult (*)(unsigned);
   NEED(cuGetProcAddress("cuInit", &function, version, 0, nullptr));

@@ -59,7 +59,6 @@ int main() {
   SHOW(cuLaunchKernel(add, 1, 70000, 1, 1, 1, 1, 0, nullptr, arguments, nullptr));
   SHOW(cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 1 << 20, nullptr, arguments, nullptr));
   SHOW(cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr));
-  SHOW(cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, reinterpret_cast<CUstream>(0x5550), arguments, nullptr));
 
   SHOW(cuLaunchCooperativeKernel(add, 2, 1, 1, 64, 1, 1, 0, nullptr, arguments));
   SHOW(cuLaunchCooperativeKernel(add, 60000, 1, 1, 1024, 1, 1, 0, nullptr, arguments));
