@@ -79,7 +79,6 @@ CUresult manual_cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreatePara
 
 CUresult manual_cuCtxDestroy_v2(CUcontext ctx) {
   if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Session& session = current_session();
   Context* context = session.contexts.find(ctx);
   if (context == nullptr || context->primary || !context->usable())
