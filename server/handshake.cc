@@ -1,5 +1,6 @@
 #include "server/handshake.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <boost/asio/buffer.hpp>
@@ -86,7 +87,11 @@ void Handshake::drain() {
 
 Fd Handshake::take_socket() {
   timer_.cancel();
-  return Fd(socket_.is_open() ? socket_.release() : -1);
+  if (!socket_.is_open()) return Fd();
+  Fd socket(socket_.release());
+  // The event loop has made it non-blocking, which a worker inherits with it.
+  ::fcntl(socket.get(), F_SETFL, ::fcntl(socket.get(), F_GETFL) & ~O_NONBLOCK);
+  return socket;
 }
 
 void Handshake::close(const char* why) {

@@ -62,14 +62,20 @@ class DaemonTest : public ::testing::Test {
   void start(std::vector<std::string> more = {}) {
     ChildSetup setup{FARGPU_DAEMON,
                      {"--worker", folder_ + "/worker", "--listen", "127.0.0.1:0", "--port-file", folder_ + "/port",
-                      "--runtime-dir", folder_, "--drain", "20s"},
+                      "--runtime-dir", folder_},
                      {{"FARGPU_LOG", "error"}},
                      {}};
     setup.arguments.insert(setup.arguments.end(), more.begin(), more.end());
     auto pid = start_child(setup);
     ASSERT_TRUE(pid.ok());
     pid_ = *pid;
-    ASSERT_TRUE(eventually([&] { return static_cast<bool>(std::ifstream(folder_ + "/port") >> port_); }));
+    bool ended = false;
+    ASSERT_TRUE(eventually([&] {
+      ended = ended || ::waitpid(pid_, nullptr, WNOHANG) == pid_;
+      if (ended) pid_ = -1;
+      return ended || static_cast<bool>(std::ifstream(folder_ + "/port") >> port_);
+    }));
+    ASSERT_FALSE(ended) << "the daemon ended before it listened";
   }
   int wait_for_exit() {
     int status = 0;
@@ -159,7 +165,7 @@ class DaemonTest : public ::testing::Test {
 };
 
 TEST_F(DaemonTest, SurvivesWhatStrangersSend) {
-  start({"--hello-deadline", "300ms"});
+  ASSERT_NO_FATAL_FAILURE(start({"--hello-deadline", "300ms"}));
   const auto raw = [&](const std::vector<uint8_t>& bytes) {
     Fd socket = connect();
     EXPECT_EQ(::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
@@ -188,7 +194,7 @@ TEST_F(DaemonTest, RefusesWithTheReason) {
   const std::string token = folder_ + "/token";
   std::ofstream(token) << "secret\n";
   ::chmod(token.c_str(), 0600);
-  start({"--token-file", token});
+  ASSERT_NO_FATAL_FAILURE(start({"--token-file", token}));
   const auto refused = [&](const std::function<void(schema::Hello::Builder)>& change, schema::Refusal::Reason reason) {
     const Fd socket = connect();
     send_hello(socket, [&](schema::Hello::Builder h) {
@@ -219,7 +225,7 @@ TEST_F(DaemonTest, RefusesWithTheReason) {
 }
 
 TEST_F(DaemonTest, PlacesSessionsAndFreesTheirGpus) {
-  start({"--max-sessions", "2"});
+  ASSERT_NO_FATAL_FAILURE(start({"--max-sessions", "2"}));
   Fd first = connect(), second = connect(), third = connect();
   send_hello(first);
   EXPECT_EQ(first_line(first), "GPU-11111111");
@@ -236,7 +242,7 @@ TEST_F(DaemonTest, PlacesSessionsAndFreesTheirGpus) {
 }
 
 TEST_F(DaemonTest, AWorkerThatDiesEndsItsSessionAndNothingElse) {
-  start();
+  ASSERT_NO_FATAL_FAILURE(start());
   const Fd one = connect();
   send_hello(one);
   EXPECT_EQ(first_line(one), "GPU-11111111");
@@ -255,7 +261,7 @@ TEST_F(DaemonTest, AWorkerThatDiesEndsItsSessionAndNothingElse) {
 }
 
 TEST_F(DaemonTest, SigtermWaitsForSessionsAndRefusesNewOnes) {
-  start();
+  ASSERT_NO_FATAL_FAILURE(start());
   Fd session = connect();
   send_hello(session);
   EXPECT_EQ(first_line(session), "GPU-11111111");
@@ -275,7 +281,7 @@ TEST_F(DaemonTest, SigtermWaitsForSessionsAndRefusesNewOnes) {
 }
 
 TEST_F(DaemonTest, TheDrainEndsSessionsThatStay) {
-  start({"--drain", "0s"});
+  ASSERT_NO_FATAL_FAILURE(start({"--drain", "0s"}));
   const Fd session = connect();
   send_hello(session);
   EXPECT_EQ(first_line(session), "GPU-11111111");
@@ -285,7 +291,7 @@ TEST_F(DaemonTest, TheDrainEndsSessionsThatStay) {
 }
 
 TEST_F(DaemonTest, ConnectionsAtTheirHelloAreLimited) {
-  start({"--max-handshakes", "2", "--hello-deadline", "20s"});
+  ASSERT_NO_FATAL_FAILURE(start({"--max-handshakes", "2", "--hello-deadline", "20s"}));
   Fd first = connect(), second = connect();
   const Fd third = connect();
   EXPECT_TRUE(closed(third));
@@ -300,7 +306,7 @@ TEST_F(DaemonTest, ConnectionsAtTheirHelloAreLimited) {
 
 TEST_F(DaemonTest, ListensOnAUnixSocketAndRemovesIt) {
   const std::string path = folder_ + "/socket";
-  start({"--listen", path});
+  ASSERT_NO_FATAL_FAILURE(start({"--listen", path}));
   struct stat about {};
   ASSERT_EQ(::stat(path.c_str(), &about), 0);
   EXPECT_EQ(about.st_mode & 0777, 0700u & about.st_mode);
