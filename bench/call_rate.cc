@@ -1,5 +1,6 @@
-// Rates of the layers below the CUDA calls: an empty call there and back, async calls, and bulk bytes; each next to what a bare TCP
-// socket does with as many bytes. Both ends are threads of this process, connected over loopback TCP.
+// Rates of the layers below the CUDA calls: an empty call there and back, async calls, and bulk
+// bytes; each next to what a bare TCP socket does with as many bytes. Both ends are threads of this
+// process, connected over loopback TCP.
 #include <benchmark/benchmark.h>
 #include <capnp/any.h>
 #include <sys/socket.h>
@@ -69,7 +70,10 @@ Ends loopback() {
 class Server final : public transport::FrameHandler {
  public:
   explicit Server(std::unique_ptr<transport::Transport> transport)
-      : transport_(std::move(transport)), responder_(*transport_), memory_(64 << 20), thread_([this] { run(); }) {}
+      : transport_(std::move(transport)),
+        responder_(*transport_),
+        memory_(64 << 20),
+        thread_([this] { run(); }) {}
   ~Server() override {
     transport_->close();
     thread_.join();
@@ -106,7 +110,8 @@ class Sink final : public rpc::NoticeSink {
 };
 
 struct Session {
-  explicit Session(Ends ends) : server(std::move(ends.server)), channel(std::move(ends.client), sink, {}) {}
+  explicit Session(Ends ends)
+      : server(std::move(ends.server)), channel(std::move(ends.client), sink, {}) {}
   Sink sink;
   Server server;
   rpc::Channel channel;
@@ -182,7 +187,8 @@ void bare_copy(benchmark::State& state) {
   const auto bytes = static_cast<size_t>(state.range(0));
   std::thread reader([descriptor = server.get(), bytes] {
     std::vector<std::byte> room(bytes);
-    while (::recv(descriptor, room.data(), room.size(), MSG_WAITALL) == static_cast<ssize_t>(bytes)) {
+    while (::recv(descriptor, room.data(), room.size(), MSG_WAITALL) ==
+           static_cast<ssize_t>(bytes)) {
       if (::send(descriptor, room.data(), 1, MSG_NOSIGNAL) != 1) return;
     }
   });

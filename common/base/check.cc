@@ -7,7 +7,8 @@
 namespace fargpu {
 
 void check_failed(const char* condition, const char* file, int line) {
-  log::error("internal error: {} does not hold at {}:{}; please report this", condition, file, line);
+  log::error("internal error: {} does not hold at {}:{}; please report this", condition, file,
+             line);
   std::abort();
 }
 

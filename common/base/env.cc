@@ -14,7 +14,8 @@ Result<T> parsed(const char* name, T otherwise, Result<T> (*parse)(std::string_v
   Result<T> value = parse(*text);
   if (value.ok()) return value;
   const Status status = value.status();
-  return Status(status.code(), std::string("environment variable ") + name + ": " + status.message());
+  return Status(status.code(),
+                std::string("environment variable ") + name + ": " + status.message());
 }
 
 }  // namespace
@@ -37,7 +38,8 @@ Result<uint64_t> env_bytes(const char* name, uint64_t otherwise) {
   return parsed<uint64_t>(name, otherwise, parse_bytes);
 }
 
-Result<std::chrono::microseconds> env_duration(const char* name, std::chrono::microseconds otherwise) {
+Result<std::chrono::microseconds> env_duration(const char* name,
+                                               std::chrono::microseconds otherwise) {
   return parsed<std::chrono::microseconds>(name, otherwise, parse_duration);
 }
 

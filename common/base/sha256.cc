@@ -34,8 +34,7 @@ void Sha256::compress(const uint8_t* block) {
   std::array<uint32_t, 64> w;
   for (size_t i = 0; i < 16; ++i) w[i] = load_big_endian(block + 4 * i);
   for (size_t i = 16; i < 64; ++i) {
-    const uint32_t s0 =
-        std::rotr(w[i - 15], 7) ^ std::rotr(w[i - 15], 18) ^ (w[i - 15] >> 3);
+    const uint32_t s0 = std::rotr(w[i - 15], 7) ^ std::rotr(w[i - 15], 18) ^ (w[i - 15] >> 3);
     const uint32_t s1 = std::rotr(w[i - 2], 17) ^ std::rotr(w[i - 2], 19) ^ (w[i - 2] >> 10);
     w[i] = w[i - 16] + s0 + w[i - 7] + s1;
   }

@@ -29,9 +29,13 @@ void Reply::take(const wire::FrameHeader& header, Bytes body) {
 
 Channel::Impl::Impl(std::unique_ptr<transport::Transport> made, NoticeSink& notice_sink,
                     ChannelOptions channel_options, EventFd event)
-    : options(channel_options), sink(notice_sink), transport(std::move(made)),
-      has_descriptor(transport->poll_descriptor() >= 0), kick_event(std::move(event)),
-      next_sequence(channel_options.first_sequence) {
+    : options(channel_options),
+      sink(notice_sink),
+      transport(std::move(made)),
+      has_descriptor(transport->poll_descriptor() >= 0),
+      kick_event(std::move(event)),
+      next_sequence(channel_options.first_sequence),
+      liveness(channel_options.keepalive, Clock::now()) {
   service = std::thread([this] { serve(); });
 }
 
@@ -44,31 +48,37 @@ Channel::Impl::~Impl() {
 
 // --- frames from the server, on the thread that reads ---
 
-Result<std::span<std::byte>> Channel::Impl::bulk_buffer(const wire::FrameHeader& header, Bytes body) {
+Result<std::span<std::byte>> Channel::Impl::bulk_buffer(const wire::FrameHeader& header,
+                                                        Bytes body) {
   if ((header.flags & wire::kNotice) != 0) {
     if (header.bulk_bytes > options.limits.max_bulk_bytes) {
-      return Status(StatusCode::kProtocol, fmt::format("a notice of {} bytes, the limit is {}",
-                                                       header.bulk_bytes, options.limits.max_bulk_bytes));
+      return Status(StatusCode::kProtocol,
+                    fmt::format("a notice of {} bytes, the limit is {}", header.bulk_bytes,
+                                options.limits.max_bulk_bytes));
     }
     notice_bulk.resize(header.bulk_bytes);
     return std::span(notice_bulk);
   }
   std::lock_guard lock(wait_mutex);
   Waiter* waiter = find(header.sequence);
-  if (waiter == nullptr || (header.flags & wire::kReply) == 0 || header.bulk_bytes > waiter->bulk_out.size()) {
-    return Status(StatusCode::kProtocol,
-                  fmt::format("the server sent {} bytes with opcode {}, sequence {}: {} were asked for",
-                              header.bulk_bytes, header.opcode, header.sequence,
-                              waiter == nullptr ? 0 : waiter->bulk_out.size()));
+  if (waiter == nullptr || (header.flags & wire::kReply) == 0 ||
+      header.bulk_bytes > waiter->bulk_out.size()) {
+    return Status(
+        StatusCode::kProtocol,
+        fmt::format("the server sent {} bytes with opcode {}, sequence {}: {} were asked for",
+                    header.bulk_bytes, header.opcode, header.sequence,
+                    waiter == nullptr ? 0 : waiter->bulk_out.size()));
   }
   waiter->claimed = true;
   return waiter->bulk_out.first(header.bulk_bytes);
 }
 
-Status Channel::Impl::on_frame(const wire::FrameHeader& header, Bytes body, std::span<std::byte> bulk) {
+Status Channel::Impl::on_frame(const wire::FrameHeader& header, Bytes body,
+                               std::span<std::byte> bulk) {
   if ((header.flags & wire::kNotice) != 0) return sink.on_notice(header, body, bulk);
   if ((header.flags & wire::kReply) == 0) {
-    return Status(StatusCode::kProtocol, fmt::format("the server sent opcode {} as a request", header.opcode));
+    return Status(StatusCode::kProtocol,
+                  fmt::format("the server sent opcode {} as a request", header.opcode));
   }
   if ((header.flags & wire::kAsyncError) != 0) {
     sink.on_async_error(header.opcode, header.sequence, header.context, header.result);
@@ -88,10 +98,12 @@ Status Channel::Impl::on_reply(const wire::FrameHeader& header, Bytes body) {
     }
   }
   if (waiter == nullptr || waiter->opcode != header.opcode) {
-    if (header.opcode == wire::kPing) return Status();  // a liveness ping, or one whose deadline has passed
-    return Status(StatusCode::kProtocol,
-                  fmt::format("the server answered a call that does not wait: opcode {}, sequence {}",
-                              header.opcode, header.sequence));
+    if (header.opcode == wire::kPing)
+      return Status();  // a liveness ping, or one whose deadline has passed
+    return Status(
+        StatusCode::kProtocol,
+        fmt::format("the server answered a call that does not wait: opcode {}, sequence {}",
+                    header.opcode, header.sequence));
   }
   waiter->reply.take(header, body);  // claimed: it stays until done
   std::lock_guard lock(wait_mutex);
@@ -148,7 +160,8 @@ Status Channel::Impl::wait(Waiter& waiter, Deadline deadline) {
       read(lock, waiter.claimed ? kNoDeadline : deadline);
       continue;
     }
-    if (reader == Reader::kService && !has_descriptor) transport->wake();  // it may be in there for long
+    if (reader == Reader::kService && !has_descriptor)
+      transport->wake();  // it may be in there for long
     if (deadline == kNoDeadline || waiter.claimed) {
       waiter.wake.wait(lock);
     } else {
@@ -220,7 +233,8 @@ void Channel::Impl::fail_all_waiters(std::unique_lock<std::mutex>& lock, const S
 
 // --- the public face ---
 
-Channel::Channel(std::unique_ptr<transport::Transport> transport, NoticeSink& sink, ChannelOptions options) {
+Channel::Channel(std::unique_ptr<transport::Transport> transport, NoticeSink& sink,
+                 ChannelOptions options) {
   auto event = EventFd::create();
   if (!event.ok()) log::error("{}", event.status().message());
   FARGPU_CHECK(event.ok());
@@ -228,7 +242,8 @@ Channel::Channel(std::unique_ptr<transport::Transport> transport, NoticeSink& si
 }
 
 Channel::~Channel() {
-  // A forked child has no service thread to join and no claim on the locks: it leaves the memory alone.
+  // A forked child has no service thread to join and no claim on the locks: it leaves the memory
+  // alone.
   if (impl_ && impl_->abandoned) (void)impl_.release();
 }
 
@@ -238,7 +253,9 @@ Status Channel::ping(Deadline deadline) {
   return call.call_until(reply, deadline);
 }
 
-bool Channel::lost() const { return impl_->abandoned || impl_->lost.load(std::memory_order_acquire); }
+bool Channel::lost() const {
+  return impl_->abandoned || impl_->lost.load(std::memory_order_acquire);
+}
 
 Status Channel::why_lost() const { return lost() ? impl_->lost_status() : Status(); }
 

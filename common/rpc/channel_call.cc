@@ -39,13 +39,15 @@ Status Channel::Impl::flush_now(Deadline deadline) {
   return Status();
 }
 
-// The first frame after a pause goes out at once: the server is probably idle. Those that follow close behind it are batched.
+// The first frame after a pause goes out at once: the server is probably idle. Those that follow
+// close behind it are batched.
 void Channel::Impl::flush_or_postpone(size_t frame_bytes) {
   const auto now = Clock::now();
   unflushed_bytes += frame_bytes;
   if (now - last_flush >= kFlushDelay || unflushed_bytes >= kFlushBytes) {
     // A full socket is no reason to wait here: reserve() does, when the send area is full.
-    if (Status status = flush_now(now); status.ok() || status.code() != StatusCode::kTimeout) return;
+    if (Status status = flush_now(now); status.ok() || status.code() != StatusCode::kTimeout)
+      return;
     last_flush = now;
     unflushed_bytes = 0;
   }
@@ -68,12 +70,14 @@ struct Channel::Call::State {
   wire::FrameHeader header;
   std::span<std::byte> slot;
   size_t body_bound;
-  std::unique_ptr<std::byte[]> scratch;  // stands in for the slot when there is none, so that building still works
+  std::unique_ptr<std::byte[]>
+      scratch;  // stands in for the slot when there is none, so that building still works
   std::optional<wire::SlotMessageBuilder> builder;
   size_t frame_bytes = 0;
 };
 
-Channel::Call::State::State(Channel& channel, uint16_t opcode, uint16_t context, size_t body_bytes_bound)
+Channel::Call::State::State(Channel& channel, uint16_t opcode, uint16_t context,
+                            size_t body_bytes_bound)
     : impl(*channel.impl_), body_bound(round_up_8(body_bytes_bound)) {
   header.opcode = opcode;
   header.context = context;
@@ -99,7 +103,9 @@ Channel::Call::Call(Channel& channel, uint16_t opcode, uint16_t context, size_t 
 
 Channel::Call::~Call() { state().~State(); }
 
-Channel::Call::State& Channel::Call::state() { return *std::launder(reinterpret_cast<State*>(storage_)); }
+Channel::Call::State& Channel::Call::state() {
+  return *std::launder(reinterpret_cast<State*>(storage_));
+}
 
 capnp::MessageBuilder& Channel::Call::builder() {
   State& call = state();
@@ -162,13 +168,15 @@ Status Channel::Call::State::submit_and_wait(Reply& reply, std::span<const Bytes
   const bool committed = sent.ok();
   if (sent.ok()) sent = impl.flush_now(deadline);
   lock.unlock();
-  if (sent.ok() || (committed && sent.code() == StatusCode::kTimeout)) return impl.wait(waiter, deadline);
+  if (sent.ok() || (committed && sent.code() == StatusCode::kTimeout))
+    return impl.wait(waiter, deadline);
   if (sent.code() == StatusCode::kLost) impl.declare_lost(sent);
   if (impl.try_remove(waiter)) return sent;
   return impl.wait(waiter, kNoDeadline);
 }
 
-Status Channel::Call::call(Reply& reply, std::span<const Bytes> bulk, std::span<std::byte> bulk_out) {
+Status Channel::Call::call(Reply& reply, std::span<const Bytes> bulk,
+                           std::span<std::byte> bulk_out) {
   State& call = state();
   if (!call.status.ok()) return call.status;
   return call.submit_and_wait(reply, bulk, bulk_out, kNoDeadline);

@@ -1,14 +1,16 @@
 // The inside of Channel: sequence numbers, waiting calls, who reads, when to flush, liveness.
 //
-// Sending. send_mutex serialises reserve, commit and flush. A frame that is not flushed at once is flushed by a later sender or by the
-// service thread, kFlushDelay after it at the latest.
+// Sending. send_mutex serialises reserve, commit and flush. A frame that is not flushed at once is
+// flushed by a later sender or by the service thread, kFlushDelay after it at the latest.
 //
-// Receiving. At most one thread is inside Transport::receive: `reader` says which kind. A caller that waits reads by itself when nobody
-// does, so its reply needs no thread hand-over; when it leaves it nominates the next waiter. The service thread (channel_service.cc) reads only
-// when no call waits. A waiter is completed only by the thread that reads, so memory that a reply is copied into stays valid.
+// Receiving. At most one thread is inside Transport::receive: `reader` says which kind. A caller
+// that waits reads by itself when nobody does, so its reply needs no thread hand-over; when it
+// leaves it nominates the next waiter. The service thread (channel_service.cc) reads only when no
+// call waits. A waiter is completed only by the thread that reads, so memory that a reply is copied
+// into stays valid.
 //
-// Loss. Whoever notices calls declare_lost(), which closes the transport; the next receive() fails, and the thread that reads then fails all
-// waiters and tells the sink.
+// Loss. Whoever notices calls declare_lost(), which closes the transport; the next receive() fails,
+// and the thread that reads then fails all waiters and tells the sink.
 //
 // Lock order: send_mutex before wait_mutex. Neither is held while waiting for a reply.
 #pragma once
@@ -22,6 +24,7 @@
 
 #include "common/base/fd.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/liveness.h"
 
 namespace fargpu::rpc {
 
@@ -52,8 +55,8 @@ struct Channel::Impl final : transport::FrameHandler {
   enum class ServiceSleep { kAwake, kShortNap, kLongNap, kWatch, kDoze };
   enum class Wake { kTimeout, kKicked, kReadable };
 
-  Impl(std::unique_ptr<transport::Transport> made, NoticeSink& notice_sink, ChannelOptions channel_options,
-       EventFd kick_event);
+  Impl(std::unique_ptr<transport::Transport> made, NoticeSink& notice_sink,
+       ChannelOptions channel_options, EventFd kick_event);
   ~Impl() override;
 
   // channel.cc: receiving, waiting, loss.
@@ -64,7 +67,8 @@ struct Channel::Impl final : transport::FrameHandler {
   // False when the reply is already arriving; the waiter must then wait.
   bool try_remove(Waiter& waiter);
   Status wait(Waiter& waiter, Deadline deadline);
-  // Reads once on the calling thread, which has taken the lease (`reader`), and gives the lease back. `lock` is on wait_mutex; released meanwhile.
+  // Reads once on the calling thread, which has taken the lease (`reader`), and gives the lease
+  // back. `lock` is on wait_mutex; released meanwhile.
   void read(std::unique_lock<std::mutex>& lock, Deadline deadline);
   void declare_lost(const Status& why);
   Status lost_status();
@@ -94,35 +98,34 @@ struct Channel::Impl final : transport::FrameHandler {
   EventFd kick_event;
 
   std::mutex send_mutex;
-  uint32_t next_sequence;           // guarded by send_mutex
-  size_t unflushed_bytes = 0;       // guarded by send_mutex
-  Clock::time_point last_flush{};   // guarded by send_mutex
-  // When the oldest unflushed frame was committed (ns of Clock, 0: none). Written under send_mutex; pairs with flush_armed: a sender
-  // stores here and then reads flush_armed, the service thread clears flush_armed and then reads here, so one of them sees the other.
+  uint32_t next_sequence;          // guarded by send_mutex
+  size_t unflushed_bytes = 0;      // guarded by send_mutex
+  Clock::time_point last_flush{};  // guarded by send_mutex
+  // When the oldest unflushed frame was committed (ns of Clock, 0: none). Written under send_mutex;
+  // pairs with flush_armed: a sender stores here and then reads flush_armed, the service thread
+  // clears flush_armed and then reads here, so one of them sees the other.
   std::atomic<int64_t> unflushed_since{0};
   std::atomic<bool> flush_armed{false};  // the service thread wakes within kFlushDelay by itself
 
   std::mutex wait_mutex;
-  Waiter* first = nullptr;          // these five guarded by wait_mutex
+  Waiter* first = nullptr;  // these five guarded by wait_mutex
   Waiter* last = nullptr;
   Reader reader = Reader::kNobody;
   ServiceSleep service_sleep = ServiceSleep::kAwake;
-  uint64_t waits = 0;               // how many calls have waited so far
+  uint64_t waits = 0;  // how many calls have waited so far
 
   std::vector<std::byte> notice_bulk;  // of the thread that reads
 
   std::mutex why_mutex;
-  Status why_lost;                     // guarded by why_mutex
+  Status why_lost;  // guarded by why_mutex
   std::atomic<bool> lost{false};
-  std::atomic<bool> closing{false};    // close() was called: loss is expected
-  bool told_sink = false;              // guarded by wait_mutex
+  std::atomic<bool> closing{false};  // close() was called: loss is expected
+  bool told_sink = false;            // guarded by wait_mutex
   std::atomic<bool> abandoned{false};
 
   // Of the service thread.
   std::atomic<bool> stop{false};
-  uint64_t seen_received_bytes = 0, seen_sent_bytes = 0;
-  Clock::time_point silent_since{};
-  int unanswered_pings = 0;
+  Liveness liveness;
   std::thread service;
 };
 

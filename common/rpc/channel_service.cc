@@ -1,7 +1,9 @@
-// The service thread of Channel: sees notices and loss when no call waits, flushes what senders left, watches liveness.
+// The service thread of Channel: sees notices and loss when no call waits, flushes what senders
+// left, watches liveness.
 //
-// It costs nothing while the session is idle (it sleeps in poll without a timeout) and stays out of the way of callers: while they call
-// it does not watch the transport, or every reply would wake it for nothing; it naps instead.
+// It costs nothing while the session is idle (it sleeps in poll without a timeout) and stays out of
+// the way of callers: while they call it does not watch the transport, or every reply would wake it
+// for nothing; it naps instead.
 #include <fmt/format.h>
 #include <poll.h>
 #include <pthread.h>
@@ -29,13 +31,12 @@ void Channel::Impl::serve() {
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // the application's handlers run on its own threads
   ::prctl(PR_SET_NAME, "fargpu-channel");
-  ::prctl(PR_SET_TIMERSLACK, 1000);
+  ::prctl(PR_SET_TIMERSLACK, 1000UL);  // ns: flushes are due within 100 us
 
   uint64_t seen_waits = 0;
   Clock::duration nap = kShortNap;
   int ticks = 0;
   bool quiet = false;  // a whole watch period has passed in which nothing happened
-  silent_since = Clock::now();
 
   std::unique_lock lock(wait_mutex, std::defer_lock);
   while (!stop) {
@@ -57,7 +58,8 @@ void Channel::Impl::serve() {
     const bool watch = !callers_active && reader == Reader::kNobody;
     Deadline until = kNoDeadline;
     if (!watch) {
-      nap = callers_active ? Clock::duration(kShortNap) : std::min<Clock::duration>(2 * nap, kLongestNap);
+      nap = callers_active ? Clock::duration(kShortNap)
+                           : std::min<Clock::duration>(2 * nap, kLongestNap);
       until = now + nap;
       service_sleep = nap > kShortNap ? ServiceSleep::kLongNap : ServiceSleep::kShortNap;
     } else if (quiet && !call_waits && flush_due == kNoDeadline) {
@@ -106,7 +108,8 @@ Channel::Impl::Wake Channel::Impl::sleep(Deadline until, bool watch_transport) {
     const bool idle = frames_before == transport->statistics().frames_received;
     return !kick_event.drain() && idle && Clock::now() >= until ? Wake::kTimeout : Wake::kKicked;
   }
-  pollfd descriptors[2] = {{kick_event.get(), POLLIN, 0}, {transport->poll_descriptor(), POLLIN, 0}};
+  pollfd descriptors[2] = {{kick_event.get(), POLLIN, 0},
+                           {transport->poll_descriptor(), POLLIN, 0}};
   auto ready = transport::poll_until(std::span(descriptors, watch_transport ? 2 : 1), until);
   if (!ready.ok()) {
     declare_lost(ready.status());
@@ -131,31 +134,20 @@ Deadline Channel::Impl::flush_if_due(Clock::time_point now) {
   return kNoDeadline;
 }
 
-// While a call waits: silence for a keepalive period is answered with a ping, two of them without any sign of life are the end.
 void Channel::Impl::check_liveness(Clock::time_point now, bool call_waits) {
   const auto statistics = transport->statistics();
-  if (!call_waits || statistics.bytes_received != seen_received_bytes) {
-    seen_received_bytes = statistics.bytes_received;
-    seen_sent_bytes = statistics.bytes_sent;
-    silent_since = now;
-    unanswered_pings = 0;
-    return;
+  switch (liveness.look(now, call_waits, statistics.bytes_received, statistics.bytes_sent)) {
+    case Liveness::Verdict::kFine:
+      return;
+    case Liveness::Verdict::kPing:
+      if (!try_send_ping()) liveness.could_not_ping(now, statistics.bytes_sent);
+      return;
+    case Liveness::Verdict::kLost:
+      declare_lost(
+          Status(StatusCode::kLost,
+                 fmt::format("connection lost: the server ({}) has not answered for {:.1f} s",
+                             transport->describe(), liveness.silence(now).count())));
   }
-  if (now - silent_since < options.keepalive * (unanswered_pings + 1)) return;
-  if (unanswered_pings == 2) {
-    declare_lost(Status(
-        StatusCode::kLost,
-        fmt::format("connection lost: the server ({}) has not answered for {:.1f} s", transport->describe(),
-                    std::chrono::duration<double>(now - silent_since).count())));
-    return;
-  }
-  ++unanswered_pings;
-  // A sender that holds the lock is in the middle of a long frame. While its bytes move, the server lives.
-  if (!try_send_ping() && statistics.bytes_sent != seen_sent_bytes) {
-    silent_since = now;
-    unanswered_pings = 0;
-  }
-  seen_sent_bytes = transport->statistics().bytes_sent;
 }
 
 bool Channel::Impl::try_send_ping() {

@@ -25,7 +25,8 @@ bool unwanted(const wire::FrameHeader& header, int32_t result) {
 
 }  // namespace
 
-Responder::Frame::Frame(Responder& responder, const wire::FrameHeader& request, size_t body_bytes_bound)
+Responder::Frame::Frame(Responder& responder, const wire::FrameHeader& request,
+                        size_t body_bytes_bound)
     : responder_(responder), header_(reply_header(request)) {
   reserve(body_bytes_bound);
 }
@@ -69,7 +70,8 @@ Status Responder::Frame::send(int32_t result, std::span<const std::span<const st
   header_.bulk_bytes = 0;
   for (const auto& piece : bulk) header_.bulk_bytes += piece.size();
   std::memcpy(slot_.data(), &header_, kHeaderBytes);
-  return responder_.transport_.commit(kHeaderBytes + header_.body_bytes, bulk, transport::kNoDeadline);
+  return responder_.transport_.commit(kHeaderBytes + header_.body_bytes, bulk,
+                                      transport::kNoDeadline);
 }
 
 Status Responder::reply(const wire::FrameHeader& request, int32_t result) {

@@ -32,7 +32,8 @@ FrameAssembler::FrameAssembler(const wire::FrameLimits& limits)
       capacity_(round_up_8(kHeaderBytes + limits.max_body_bytes) + kReadAheadBytes),
       buffer_(allocate(capacity_)) {}
 
-// Moves the unparsed rest to the front when that is cheap (which also aligns it) or when the frame would not fit.
+// Moves the unparsed rest to the front when that is cheap (which also aligns it) or when the frame
+// would not fit.
 void FrameAssembler::make_room() {
   const size_t rest = end_ - begin_;
   if (begin_ == 0) return;
@@ -114,14 +115,15 @@ Result<bool> FrameAssembler::parse_one(FrameHandler& handler) {
     FARGPU_RETURN_IF_ERROR(finish_bulk(handler));
     return true;
   }
-  // Everything buffered is used up; what follows the bulk begins aligned, behind the body, which must stay.
-  const bool body_in_buffer = body_.data() == nullptr || body_.empty()
-                                  ? false
-                                  : body_.data() >= buffer_.get() &&
-                                        body_.data() < buffer_.get() + capacity_;
-  begin_ = end_ = body_in_buffer ? round_up_8(static_cast<size_t>(body_.data() - buffer_.get()) +
-                                              body_.size())
-                                 : 0;
+  // Everything buffered is used up; what follows the bulk begins aligned, behind the body, which
+  // must stay.
+  const bool body_in_buffer =
+      body_.data() == nullptr || body_.empty()
+          ? false
+          : body_.data() >= buffer_.get() && body_.data() < buffer_.get() + capacity_;
+  begin_ = end_ = body_in_buffer
+                      ? round_up_8(static_cast<size_t>(body_.data() - buffer_.get()) + body_.size())
+                      : 0;
   return false;
 }
 

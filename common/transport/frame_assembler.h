@@ -1,8 +1,9 @@
 // Makes frames out of a stream of bytes that arrives in pieces of any size.
 //
-// The owner asks where the next bytes shall go (writable), puts them there, and says how many they were (advance); every frame that is
-// complete then goes to the handler. Bulk bytes go straight into the memory that the handler names; headers and bodies
-// into one aligned buffer. Bodies are 8-byte aligned when handed out. No descriptor, no waiting, one thread.
+// The owner asks where the next bytes shall go (writable), puts them there, and says how many they
+// were (advance); every frame that is complete then goes to the handler. Bulk bytes go straight
+// into the memory that the handler names; headers and bodies into one aligned buffer. Bodies are
+// 8-byte aligned when handed out. No descriptor, no waiting, one thread.
 #pragma once
 
 #include <array>
@@ -20,8 +21,8 @@ class FrameAssembler {
   using Writable = std::array<std::span<std::byte>, 2>;
   // Up to two pieces, to be filled in this order; never empty altogether.
   Writable writable();
-  // The first `bytes` of writable() have been filled. Returns how many frames went to the handler; a Status that is not ok
-  // (broken frame, or the handler's) ends the stream.
+  // The first `bytes` of writable() have been filled. Returns how many frames went to the handler;
+  // a Status that is not ok (broken frame, or the handler's) ends the stream.
   Result<size_t> advance(size_t bytes, FrameHandler& handler);
   // True between frames, false when part of one has arrived.
   bool at_boundary() const { return !in_bulk_ && begin_ == end_; }
@@ -40,11 +41,13 @@ class FrameAssembler {
   const wire::FrameLimits limits_;
   const size_t capacity_;
   std::unique_ptr<std::byte[], FreeBytes> buffer_;
-  std::unique_ptr<std::byte[], FreeBytes> scratch_;  // for bodies that arrived unaligned; made on first use
-  size_t begin_ = 0;                                  // unparsed bytes: [begin_, end_)
+  std::unique_ptr<std::byte[], FreeBytes>
+      scratch_;       // for bodies that arrived unaligned; made on first use
+  size_t begin_ = 0;  // unparsed bytes: [begin_, end_)
   size_t end_ = 0;
 
-  // A frame whose body has arrived and whose bulk is on its way. Its body lies before begin_, or in scratch_.
+  // A frame whose body has arrived and whose bulk is on its way. Its body lies before begin_, or in
+  // scratch_.
   bool in_bulk_ = false;
   wire::FrameHeader header_;
   std::span<const std::byte> body_;

@@ -25,13 +25,15 @@ Status read_exactly(int descriptor, std::span<std::byte> room, Deadline deadline
     } else if (errno == EAGAIN) {
       FARGPU_RETURN_IF_ERROR(wait_for(descriptor, POLLIN, deadline));
     } else if (errno != EINTR) {
-      return Status(StatusCode::kLost, system_error("connection lost while receiving", errno).message());
+      return Status(StatusCode::kLost,
+                    system_error("connection lost while receiving", errno).message());
     }
   }
   return Status();
 }
 
-Status write_exactly(int descriptor, std::span<const std::byte> data, int flags, Deadline deadline) {
+Status write_exactly(int descriptor, std::span<const std::byte> data, int flags,
+                     Deadline deadline) {
   while (!data.empty()) {
     const ssize_t sent =
         ::send(descriptor, data.data(), data.size(), MSG_DONTWAIT | MSG_NOSIGNAL | flags);
@@ -40,7 +42,8 @@ Status write_exactly(int descriptor, std::span<const std::byte> data, int flags,
     } else if (errno == EAGAIN) {
       FARGPU_RETURN_IF_ERROR(wait_for(descriptor, POLLOUT, deadline));
     } else if (errno != EINTR) {
-      return Status(StatusCode::kLost, system_error("connection lost while sending", errno).message());
+      return Status(StatusCode::kLost,
+                    system_error("connection lost while sending", errno).message());
     }
   }
   return Status();
@@ -48,10 +51,11 @@ Status write_exactly(int descriptor, std::span<const std::byte> data, int flags,
 
 }  // namespace
 
-Result<OwnedFrame> read_one_frame(int descriptor, const wire::FrameLimits& limits, Deadline deadline) {
+Result<OwnedFrame> read_one_frame(int descriptor, const wire::FrameLimits& limits,
+                                  Deadline deadline) {
   OwnedFrame frame;
-  FARGPU_RETURN_IF_ERROR(read_exactly(
-      descriptor, std::as_writable_bytes(std::span(&frame.header, 1)), deadline));
+  FARGPU_RETURN_IF_ERROR(
+      read_exactly(descriptor, std::as_writable_bytes(std::span(&frame.header, 1)), deadline));
   FARGPU_RETURN_IF_ERROR(wire::check_header(frame.header, limits));
   frame.body_words.resize(frame.header.body_bytes / sizeof(uint64_t));
   FARGPU_RETURN_IF_ERROR(

@@ -33,8 +33,9 @@ struct Queue {
   std::deque<Message> messages;
   std::vector<Message> spare;
   size_t bytes = 0;
-  bool woken = false;   // the receiver's wake()
-  bool closed = false;  // by either end; what was sent before still arrives unless the receiver itself closed
+  bool woken = false;  // the receiver's wake()
+  bool closed =
+      false;  // by either end; what was sent before still arrives unless the receiver itself closed
   std::string why_closed;
   EventFd event;  // signalled while messages, woken or closed say so; drained by the receiver
 
@@ -52,8 +53,8 @@ void close_queue(Queue& queue, bool forget, const std::string& why) {
 }
 
 template <typename Condition>
-bool wait_until(std::condition_variable& variable, std::unique_lock<std::mutex>& lock, Deadline deadline,
-                Condition condition) {
+bool wait_until(std::condition_variable& variable, std::unique_lock<std::mutex>& lock,
+                Deadline deadline, Condition condition) {
   if (deadline != kNoDeadline) return variable.wait_until(lock, deadline, condition);
   variable.wait(lock, condition);
   return true;
@@ -61,8 +62,8 @@ bool wait_until(std::condition_variable& variable, std::unique_lock<std::mutex>&
 
 class LoopbackTransport final : public Transport {
  public:
-  LoopbackTransport(std::shared_ptr<Queue> out, std::shared_ptr<Queue> in, const LoopbackOptions& options,
-                    LoopbackFaults faults)
+  LoopbackTransport(std::shared_ptr<Queue> out, std::shared_ptr<Queue> in,
+                    const LoopbackOptions& options, LoopbackFaults faults)
       : out_(std::move(out)),
         in_(std::move(in)),
         limits_(options.limits),
@@ -79,7 +80,8 @@ class LoopbackTransport final : public Transport {
   Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline) override {
     if (bytes > capabilities().max_slot_bytes) {
       return Status(StatusCode::kInvalidArgument,
-                    fmt::format("a frame of {} bytes is larger than {}", bytes, capabilities().max_slot_bytes));
+                    fmt::format("a frame of {} bytes is larger than {}", bytes,
+                                capabilities().max_slot_bytes));
     }
     FARGPU_RETURN_IF_ERROR(wait_for_room(deadline));
     reserved_ = bytes;
@@ -117,8 +119,10 @@ class LoopbackTransport final : public Transport {
     if (faults_.tamper) faults_.tamper(head);
     message.head.assign(head.begin(), head.end());
     message.bulk.clear();
-    for (const Bytes& piece : bulk) message.bulk.insert(message.bulk.end(), piece.begin(), piece.end());
-    message.arrives = faults_.delay.count() > 0 ? Clock::now() + faults_.delay : Clock::time_point{};
+    for (const Bytes& piece : bulk)
+      message.bulk.insert(message.bulk.end(), piece.begin(), piece.end());
+    message.arrives =
+        faults_.delay.count() > 0 ? Clock::now() + faults_.delay : Clock::time_point{};
     message.truncated = sent_ == faults_.truncate_at_frame;
     const size_t size = message.size();
     lock.lock();
@@ -196,8 +200,10 @@ class LoopbackTransport final : public Transport {
   void abandon_after_fork() override {}
 
   Statistics statistics() const override {
-    return {frames_sent_.load(std::memory_order_relaxed), frames_received_.load(std::memory_order_relaxed),
-            bytes_sent_.load(std::memory_order_relaxed), bytes_received_.load(std::memory_order_relaxed), 0};
+    return {frames_sent_.load(std::memory_order_relaxed),
+            frames_received_.load(std::memory_order_relaxed),
+            bytes_sent_.load(std::memory_order_relaxed),
+            bytes_received_.load(std::memory_order_relaxed), 0};
   }
   std::string describe() const override { return "loopback"; }
 
@@ -224,7 +230,8 @@ class LoopbackTransport final : public Transport {
     wire::FrameHeader header;
     std::memcpy(&header, message.head.data(), sizeof header);
     FARGPU_RETURN_IF_ERROR(wire::check_header(header, limits_));
-    if (sizeof header + header.body_bytes != message.head.size() || header.bulk_bytes != message.bulk.size()) {
+    if (sizeof header + header.body_bytes != message.head.size() ||
+        header.bulk_bytes != message.bulk.size()) {
       return Status(StatusCode::kProtocol, "a frame's lengths do not match its header");
     }
     const Bytes body = Bytes(message.head).subspan(sizeof header);
@@ -233,8 +240,8 @@ class LoopbackTransport final : public Transport {
       FARGPU_ASSIGN_OR_RETURN(bulk, handler.bulk_buffer(header, body));
       if (bulk.size() != header.bulk_bytes) {
         return Status(StatusCode::kProtocol,
-                      fmt::format("no room for the {} bytes of bulk data of opcode {}", header.bulk_bytes,
-                                  header.opcode));
+                      fmt::format("no room for the {} bytes of bulk data of opcode {}",
+                                  header.bulk_bytes, header.opcode));
       }
       std::memcpy(bulk.data(), message.bulk.data(), bulk.size());
     }
@@ -261,7 +268,8 @@ class LoopbackTransport final : public Transport {
 
 }  // namespace
 
-std::pair<std::unique_ptr<Transport>, std::unique_ptr<Transport>> make_loopback_pair(LoopbackOptions options) {
+std::pair<std::unique_ptr<Transport>, std::unique_ptr<Transport>> make_loopback_pair(
+    LoopbackOptions options) {
   auto first_event = EventFd::create();
   auto second_event = EventFd::create();
   FARGPU_CHECK(first_event.ok() && second_event.ok());

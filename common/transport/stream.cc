@@ -49,8 +49,8 @@ class StreamTransport final : public Transport {
   ~StreamTransport() override { close(); }
 
   Capabilities capabilities() const override {
-    return {is_tcp_ ? "tcp" : "unix", sizeof(wire::FrameHeader) + options_.max_send_body_bytes, false,
-            true};
+    return {is_tcp_ ? "tcp" : "unix", sizeof(wire::FrameHeader) + options_.max_send_body_bytes,
+            false, true};
   }
 
   Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline) override {
@@ -97,7 +97,9 @@ class StreamTransport final : public Transport {
   }
   int poll_descriptor() const override { return poller_.get(); }
 
-  void close() override { (void)lose(Status(StatusCode::kLost, "the connection was closed on this side")); }
+  void close() override {
+    (void)lose(Status(StatusCode::kLost, "the connection was closed on this side"));
+  }
 
   void abandon_after_fork() override {
     lost_.store(true, std::memory_order_release);
@@ -107,8 +109,8 @@ class StreamTransport final : public Transport {
   }
 
   Statistics statistics() const override {
-    return {sender_.frames.get(), frames_received_.get(), sender_.bytes.get(), bytes_received_.get(),
-            sender_.system_calls.get() + receive_calls_.get()};
+    return {sender_.frames.get(), frames_received_.get(), sender_.bytes.get(),
+            bytes_received_.get(), sender_.system_calls.get() + receive_calls_.get()};
   }
 
   std::string describe() const override { return (is_tcp_ ? "tcp " : "unix ") + peer_; }
@@ -118,7 +120,8 @@ class StreamTransport final : public Transport {
 
   Status lost_status() {
     std::lock_guard lock(why_mutex_);
-    return Status(StatusCode::kLost, why_lost_.empty() ? "the connection is not ours any more" : why_lost_);
+    return Status(StatusCode::kLost,
+                  why_lost_.empty() ? "the connection is not ours any more" : why_lost_);
   }
 
   // The first reason is kept; it is returned as it is, later ones as kLost.
@@ -127,8 +130,9 @@ class StreamTransport final : public Transport {
     if (lost_.load(std::memory_order_relaxed)) return Status(StatusCode::kLost, why_lost_);
     why_lost_ = why.message();
     lost_.store(true, std::memory_order_release);
-    // Both directions, so that the peer and every thread of ours that waits on the socket notice. The descriptor stays
-    // open until destruction: its number must not be reused under a thread that still waits.
+    // Both directions, so that the peer and every thread of ours that waits on the socket notice.
+    // The descriptor stays open until destruction: its number must not be reused under a thread
+    // that still waits.
     ::shutdown(socket_.get(), SHUT_RDWR);
     woken_hint_.store(true, std::memory_order_relaxed);
     waker_.signal();
@@ -184,13 +188,15 @@ class StreamTransport final : public Transport {
         if (bytes == room_bytes) continue;
         // A short read took all there was: sleep without asking again.
       } else if (received == 0) {
-        return Status(StatusCode::kLost, assembler_.at_boundary()
-                                             ? "the peer closed the connection"
-                                             : "the peer closed the connection in the middle of a frame");
+        return Status(StatusCode::kLost,
+                      assembler_.at_boundary()
+                          ? "the peer closed the connection"
+                          : "the peer closed the connection in the middle of a frame");
       } else if (errno == EINTR) {
         continue;
       } else if (errno != EAGAIN) {
-        return Status(StatusCode::kLost, system_error("connection lost while receiving", errno).message());
+        return Status(StatusCode::kLost,
+                      system_error("connection lost while receiving", errno).message());
       }
       if (delivered > 0) return delivered;
 
@@ -267,7 +273,8 @@ Result<std::unique_ptr<Transport>> from_fd(Fd socket, StreamOptions options) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("descriptor {} is not a TCP or unix stream socket", socket.get()));
   }
-  if (::fcntl(socket.get(), F_SETFD, FD_CLOEXEC) != 0) return system_error("cannot set close-on-exec", errno);
+  if (::fcntl(socket.get(), F_SETFD, FD_CLOEXEC) != 0)
+    return system_error("cannot set close-on-exec", errno);
   if (is_tcp) FARGPU_RETURN_IF_ERROR(set_tcp_options(socket.get()));
   options.max_send_body_bytes = std::min(options.max_send_body_bytes & ~7u, kLargestSendBody);
   FARGPU_ASSIGN_OR_RETURN(EventFd waker, EventFd::create());
@@ -279,7 +286,8 @@ Result<std::unique_ptr<Transport>> from_fd(Fd socket, StreamOptions options) {
 std::string peer_name(int descriptor) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
-  if (::getpeername(descriptor, reinterpret_cast<sockaddr*>(&address), &length) != 0) return "unknown peer";
+  if (::getpeername(descriptor, reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    return "unknown peer";
   char text[INET6_ADDRSTRLEN] = "";
   if (address.ss_family == AF_INET) {
     const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address);

@@ -13,7 +13,8 @@ namespace fargpu::transport {
 namespace {
 
 constexpr size_t kBufferBytes = 256 << 10;
-// Smaller bulk is copied behind its frame: one large write is cheaper than many that gather small pieces.
+// Smaller bulk is copied behind its frame: one large write is cheaper than many that gather small
+// pieces.
 constexpr size_t kCopiedBulkBytes = 8 << 10;
 
 size_t round_up_8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
@@ -60,9 +61,10 @@ Status StreamSender::commit(size_t bytes, std::span<const Bytes> bulk, Deadline 
   wire::FrameHeader header;
   std::memcpy(&header, buffer_.get() + end_, sizeof header);
   if (header.bulk_bytes != bulk_bytes || header.body_bytes != bytes - sizeof header) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("frame of {} + {} bytes whose header says {} + {}", bytes - sizeof header,
-                              bulk_bytes, header.body_bytes, header.bulk_bytes));
+    return Status(
+        StatusCode::kInvalidArgument,
+        fmt::format("frame of {} + {} bytes whose header says {} + {}", bytes - sizeof header,
+                    bulk_bytes, header.body_bytes, header.bulk_bytes));
   }
   slot_bytes_ = 0;
   frames.add(1);
@@ -112,7 +114,8 @@ Status StreamSender::write_out(std::span<const Bytes> bulk, Deadline deadline) {
     size_t skip = offset;
     for (size_t i = 0; i < bulk.size() && count < kMaxPieces; ++i) {
       if (bulk[i].size() > skip) {
-        pieces[count++] = iovec{const_cast<std::byte*>(bulk[i].data()) + skip, bulk[i].size() - skip};
+        pieces[count++] =
+            iovec{const_cast<std::byte*>(bulk[i].data()) + skip, bulk[i].size() - skip};
       }
       skip = 0;
     }
@@ -133,7 +136,8 @@ Status StreamSender::write_out(std::span<const Bytes> bulk, Deadline deadline) {
     }
     if (errno == EINTR) continue;
     if (errno != EAGAIN) {
-      return Status(StatusCode::kLost, system_error("connection lost while sending", errno).message());
+      return Status(StatusCode::kLost,
+                    system_error("connection lost while sending", errno).message());
     }
     FARGPU_RETURN_IF_ERROR(wait_writable(deadline));
   }
@@ -148,9 +152,10 @@ Status StreamSender::wait_writable(Deadline deadline) {
   if (ready > 0) return Status();
   // Short enough to need no heap: a flush that must not wait ends here often.
   if (deadline <= stalled) return Status(StatusCode::kTimeout, "peer is busy");
-  return Status(StatusCode::kLost,
-                fmt::format("connection lost: the peer took no data for {} s",
-                            std::chrono::duration_cast<std::chrono::seconds>(stall_timeout_).count()));
+  return Status(
+      StatusCode::kLost,
+      fmt::format("connection lost: the peer took no data for {} s",
+                  std::chrono::duration_cast<std::chrono::seconds>(stall_timeout_).count()));
 }
 
 }  // namespace fargpu::transport

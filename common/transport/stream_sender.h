@@ -1,12 +1,15 @@
-// The sending half of a stream transport: frames gathered in one buffer, bulk sent from the caller's memory.
+// The sending half of a stream transport: frames gathered in one buffer, bulk sent from the
+// caller's memory.
 //
-// One thread at a time. The descriptor belongs to the StreamTransport; bytes and system calls are counted in its counters.
+// One thread at a time. The descriptor belongs to the StreamTransport; bytes and system calls are
+// counted in its counters.
 #pragma once
+
+#include <sys/uio.h>
 
 #include <atomic>
 #include <memory>
 #include <span>
-#include <sys/uio.h>
 
 #include "common/transport/transport.h"
 
@@ -28,7 +31,8 @@ class StreamSender {
   // `stall_timeout`: a peer that takes no byte for this long is lost.
   StreamSender(int descriptor, size_t max_slot_bytes, Clock::duration stall_timeout);
 
-  // As in Transport. kLost and kTimeout with bulk under way mean that the stream is unusable: the transport closes it.
+  // As in Transport. kLost and kTimeout with bulk under way mean that the stream is unusable: the
+  // transport closes it.
   Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline);
   Status commit(size_t bytes, std::span<const Bytes> bulk, Deadline deadline);
   Status flush(Deadline deadline) { return write_out({}, deadline); }
@@ -51,7 +55,8 @@ class StreamSender {
   std::unique_ptr<std::byte[]> buffer_;
   size_t end_ = 0;         // bytes of the buffer in use; a multiple of 8
   size_t slot_bytes_ = 0;  // of the reserved slot at end_; 0: none
-  // What is to be sent, in order. Pieces of the buffer, which need not touch: slots are aligned, the stream is not.
+  // What is to be sent, in order. Pieces of the buffer, which need not touch: slots are aligned,
+  // the stream is not.
   iovec pending_[kMaxPending];
   size_t pending_begin_ = 0, pending_end_ = 0;
 };

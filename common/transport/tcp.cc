@@ -21,6 +21,9 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr int kBacklog = 128;
+// Linux applies it to a closed window too, so it must leave a busy server as much time as
+// StreamOptions::stall_timeout does.
+constexpr int kUserTimeoutMs = 60000;
 
 // Options that Asio has no name for.
 using KeepIdle = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPIDLE>;
@@ -31,8 +34,8 @@ using UserTimeout = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_USER_T
 template <typename Option>
 error_code set(int descriptor, const Option& option) {
   const tcp protocol = tcp::v4();  // only asked for by options that depend on it; ours do not
-  return ::setsockopt(descriptor, option.level(protocol), option.name(protocol), option.data(protocol),
-                      static_cast<socklen_t>(option.size(protocol))) == 0
+  return ::setsockopt(descriptor, option.level(protocol), option.name(protocol),
+                      option.data(protocol), static_cast<socklen_t>(option.size(protocol))) == 0
              ? error_code()
              : error_code(errno, boost::system::system_category());
 }
@@ -43,8 +46,9 @@ Status connect_error(const Endpoint& endpoint, const error_code& error) {
     return Status(StatusCode::kNotFound,
                   fmt::format("cannot find host '{}': {}", endpoint.host, error.message()));
   }
-  return Status(StatusCode::kLost, fmt::format("cannot connect to {}: {}; is fargpud running there?",
-                                               endpoint.to_string(), error.message()));
+  return Status(StatusCode::kLost,
+                fmt::format("cannot connect to {}: {}; is fargpud running there?",
+                            endpoint.to_string(), error.message()));
 }
 
 }  // namespace
@@ -52,8 +56,8 @@ Status connect_error(const Endpoint& endpoint, const error_code& error) {
 Status set_tcp_options(int descriptor) {
   for (const error_code& error :
        {set(descriptor, tcp::no_delay(true)), set(descriptor, asio::socket_base::keep_alive(true)),
-        set(descriptor, KeepIdle(10)), set(descriptor, KeepInterval(5)), set(descriptor, KeepCount(4)),
-        set(descriptor, UserTimeout(30000))}) {
+        set(descriptor, KeepIdle(10)), set(descriptor, KeepInterval(5)),
+        set(descriptor, KeepCount(4)), set(descriptor, UserTimeout(kUserTimeoutMs))}) {
     if (error) return Status(StatusCode::kSystem, "cannot set a TCP option: " + error.message());
   }
   return Status();
@@ -64,23 +68,24 @@ Result<Fd> tcp_connect(const Endpoint& endpoint, Deadline deadline) try {
   tcp::resolver resolver(context);
   tcp::socket socket(context);
   std::optional<error_code> result;
-  resolver.async_resolve(
-      endpoint.host, std::to_string(endpoint.port),
-      [&](const error_code& error, tcp::resolver::results_type addresses) {
-        if (error) {
-          result = error;
-          return;
-        }
-        asio::async_connect(socket, addresses,
-                            [&](const error_code& connected, const tcp::endpoint&) { result = connected; });
-      });
+  resolver.async_resolve(endpoint.host, std::to_string(endpoint.port),
+                         [&](const error_code& error, tcp::resolver::results_type addresses) {
+                           if (error) {
+                             result = error;
+                             return;
+                           }
+                           asio::async_connect(socket, addresses,
+                                               [&](const error_code& connected,
+                                                   const tcp::endpoint&) { result = connected; });
+                         });
   if (deadline == kNoDeadline) {
     context.run();
   } else {
     context.run_until(deadline);
   }
   if (!result) {
-    return Status(StatusCode::kTimeout, fmt::format("no answer from {} in time", endpoint.to_string()));
+    return Status(StatusCode::kTimeout,
+                  fmt::format("no answer from {} in time", endpoint.to_string()));
   }
   if (*result) return connect_error(endpoint, *result);
   Fd descriptor(socket.release());
@@ -91,8 +96,8 @@ Result<Fd> tcp_connect(const Endpoint& endpoint, Deadline deadline) try {
                 fmt::format("cannot connect to {}: {}", endpoint.to_string(), error.what()));
 }
 
-Result<std::unique_ptr<Transport>> tcp_connect_transport(const Endpoint& endpoint, StreamOptions options,
-                                                         Deadline deadline) {
+Result<std::unique_ptr<Transport>> tcp_connect_transport(const Endpoint& endpoint,
+                                                         StreamOptions options, Deadline deadline) {
   FARGPU_ASSIGN_OR_RETURN(Fd socket, tcp_connect(endpoint, deadline));
   return from_fd(std::move(socket), std::move(options));
 }
@@ -156,8 +161,8 @@ Result<Fd> TcpListener::accept(Deadline deadline) {
       return socket;
     }
     // The client gave up before we came, or a network error of that one connection, says accept(2).
-    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM || errno == EBADF ||
-        errno == EINVAL) {
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM ||
+        errno == EBADF || errno == EINVAL) {
       return system_error("cannot accept a connection", errno);
     }
   }

@@ -6,7 +6,7 @@
 namespace fargpu::transport {
 
 // No delay (frames are batched by us), keepalive, and a bound on unacknowledged data: a peer whose host or network is gone
-// is noticed within about half a minute, idle or not.
+// is noticed within about a minute, idle or not.
 Status set_tcp_options(int descriptor);
 
 }  // namespace fargpu::transport

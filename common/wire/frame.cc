@@ -5,7 +5,8 @@
 #include <bit>
 #include <string>
 
-static_assert(std::endian::native == std::endian::little, "the wire format is this machine's memory");
+static_assert(std::endian::native == std::endian::little,
+              "the wire format is this machine's memory");
 
 namespace fargpu::wire {
 namespace {
@@ -16,8 +17,9 @@ Status broken(std::string message) { return Status(StatusCode::kProtocol, std::m
 
 Status check_header(const FrameHeader& header, const FrameLimits& limits) {
   if (header.magic != kMagic) {
-    return broken(fmt::format("frame begins with {:#06x} instead of {:#06x}: the peer does not speak fargpu",
-                              header.magic, kMagic));
+    return broken(
+        fmt::format("frame begins with {:#06x} instead of {:#06x}: the peer does not speak fargpu",
+                    header.magic, kMagic));
   }
   if ((header.flags & ~kKnownFlags) != 0) {
     return broken(fmt::format("frame with opcode {} has unknown flags {:#06x}", header.opcode,

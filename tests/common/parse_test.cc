@@ -12,18 +12,27 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(Parse, Bytes) {
-  const std::pair<const char*, uint64_t> good[] = {
-      {"0", 0},          {"123", 123},           {"5B", 5},           {"64K", 64 << 10},
-      {"64k", 64 << 10}, {"512M", 512u << 20},   {"8G", 8ull << 30},  {"8GB", 8ull << 30},
-      {"8GiB", 8ull << 30}, {"1.5G", 3ull << 29}, {"2T", 2ull << 40}, {"18446744073709551615", ~0ull},
-      {"9007199254740993", 9007199254740993ull}};
+  const std::pair<const char*, uint64_t> good[] = {{"0", 0},
+                                                   {"123", 123},
+                                                   {"5B", 5},
+                                                   {"64K", 64 << 10},
+                                                   {"64k", 64 << 10},
+                                                   {"512M", 512u << 20},
+                                                   {"8G", 8ull << 30},
+                                                   {"8GB", 8ull << 30},
+                                                   {"8GiB", 8ull << 30},
+                                                   {"1.5G", 3ull << 29},
+                                                   {"2T", 2ull << 40},
+                                                   {"18446744073709551615", ~0ull},
+                                                   {"9007199254740993", 9007199254740993ull}};
   for (auto [text, bytes] : good) {
     auto value = parse_bytes(text);
     ASSERT_TRUE(value.ok()) << text;
     EXPECT_EQ(*value, bytes) << text;
   }
-  for (const char* text : {"", "G", "-1", "8X", "8 G", "8Gb8", "1e3", "nan", "inf", "0x10", "99999999999G",
-                           "18446744073709551616", "8G ", " 8G", "16777216T", "1.5.5G"}) {
+  for (const char* text :
+       {"", "G", "-1", "8X", "8 G", "8Gb8", "1e3", "nan", "inf", "0x10", "99999999999G",
+        "18446744073709551616", "8G ", " 8G", "16777216T", "1.5.5G"}) {
     auto value = parse_bytes(text);
     EXPECT_EQ(value.status().code(), StatusCode::kInvalidArgument) << text;
   }
@@ -32,7 +41,8 @@ TEST(Parse, Bytes) {
 
 TEST(Parse, Durations) {
   const std::pair<const char*, std::chrono::microseconds> good[] = {
-      {"250us", 250us}, {"500ms", 500ms}, {"5s", 5s}, {"5", 5s}, {"0.5", 500ms}, {"2m", 2min}, {"1h", 1h}};
+      {"250us", 250us}, {"500ms", 500ms}, {"5s", 5s}, {"5", 5s},
+      {"0.5", 500ms},   {"2m", 2min},     {"1h", 1h}};
   for (auto [text, duration] : good) {
     auto value = parse_duration(text);
     ASSERT_TRUE(value.ok()) << text;
@@ -45,12 +55,8 @@ TEST(Parse, Durations) {
 
 TEST(Parse, Endpoints) {
   const std::tuple<const char*, const char*, uint16_t> good[] = {
-      {"gpu1", "gpu1", 14900},
-      {"gpu1:14901", "gpu1", 14901},
-      {"10.0.0.1:1", "10.0.0.1", 1},
-      {"[::1]:14900", "::1", 14900},
-      {"[fe80::1]", "fe80::1", 14900},
-      {"::1", "::1", 14900},
+      {"gpu1", "gpu1", 14900},       {"gpu1:14901", "gpu1", 14901},   {"10.0.0.1:1", "10.0.0.1", 1},
+      {"[::1]:14900", "::1", 14900}, {"[fe80::1]", "fe80::1", 14900}, {"::1", "::1", 14900},
       {"*:65535", "*", 65535}};
   for (auto [text, host, port] : good) {
     auto value = parse_endpoint(text);
@@ -61,15 +67,16 @@ TEST(Parse, Endpoints) {
     ASSERT_TRUE(again.ok());
     EXPECT_EQ(*again, *value);
   }
-  for (const char* text : {"", ":14900", "host:", "host:0", "host:65536", "host:x", "[::1", "[::1]14900", "[]:1",
-                           "ho st:1", "host:1 "}) {
+  for (const char* text : {"", ":14900", "host:", "host:0", "host:65536", "host:x", "[::1",
+                           "[::1]14900", "[]:1", "ho st:1", "host:1 "}) {
     EXPECT_EQ(parse_endpoint(text).status().code(), StatusCode::kInvalidArgument) << text;
   }
 }
 
 TEST(Parse, Booleans) {
   for (const char* text : {"1", "true", "Yes", "ON"}) EXPECT_TRUE(parse_bool(text).value()) << text;
-  for (const char* text : {"0", "False", "no", "off"}) EXPECT_FALSE(parse_bool(text).value()) << text;
+  for (const char* text : {"0", "False", "no", "off"})
+    EXPECT_FALSE(parse_bool(text).value()) << text;
   for (const char* text : {"", "2", "maybe"}) EXPECT_FALSE(parse_bool(text).ok()) << text;
 }
 

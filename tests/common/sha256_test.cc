@@ -6,7 +6,9 @@
 namespace fargpu {
 namespace {
 
-std::string hash_of(std::string_view text) { return to_hex(sha256(std::as_bytes(std::span(text)))); }
+std::string hash_of(std::string_view text) {
+  return to_hex(sha256(std::as_bytes(std::span(text))));
+}
 
 TEST(Sha256, KnownVectors) {
   EXPECT_EQ(hash_of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");

@@ -33,14 +33,14 @@ TEST(Golden, HeaderBytes) {
   header.body_bytes = 0x00010008;
   header.bulk_bytes = 0x1122334455667788;
   header.result = -2;
-  const std::vector<uint8_t> expected = {
-      0x46, 0x47, 0x34, 0x12,                          // "FG", opcode
-      0x09, 0x00, 0x01, 0x02,                          // flags, context
-      0xd4, 0xc3, 0xb2, 0xa1,                          // sequence
-      0x08, 0x00, 0x01, 0x00,                          // body_bytes
-      0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,  // bulk_bytes
-      0xfe, 0xff, 0xff, 0xff,                          // result
-      0x00, 0x00, 0x00, 0x00};                         // reserved
+  const std::vector<uint8_t> expected = {0x46, 0x47, 0x34, 0x12,  // "FG", opcode
+                                         0x09, 0x00, 0x01, 0x02,  // flags, context
+                                         0xd4, 0xc3, 0xb2, 0xa1,  // sequence
+                                         0x08, 0x00, 0x01, 0x00,  // body_bytes
+                                         0x88, 0x77, 0x66, 0x55,
+                                         0x44, 0x33, 0x22, 0x11,   // bulk_bytes
+                                         0xfe, 0xff, 0xff, 0xff,   // result
+                                         0x00, 0x00, 0x00, 0x00};  // reserved
   EXPECT_EQ(bytes_of(header), expected);
 }
 
@@ -92,8 +92,10 @@ TEST(CheckHeader, NamesWhatIsWrong) {
       {[](FrameHeader& header) { header.flags = 0x12; }, "0x0010"},
       {[](FrameHeader& header) { header.reserved = 0x77; }, "0x77"},
       {[](FrameHeader& header) { header.body_bytes = 9; }, "9 bytes, not a multiple of 8"},
-      {[](FrameHeader& header) { header.body_bytes = (1 << 20) + 8; }, "1048584 bytes, the limit is 1048576"},
-      {[](FrameHeader& header) { header.bulk_bytes = (64 << 20) + 1; }, "67108865 bytes of bulk data, the limit is 67108864"},
+      {[](FrameHeader& header) { header.body_bytes = (1 << 20) + 8; },
+       "1048584 bytes, the limit is 1048576"},
+      {[](FrameHeader& header) { header.bulk_bytes = (64 << 20) + 1; },
+       "67108865 bytes of bulk data, the limit is 67108864"},
   };
   for (auto [change, text] : cases) {
     FrameHeader header;

@@ -1,5 +1,6 @@
-// A body that a peer wrote: read through SegmentReader, once by the schema and once by whatever its pointers claim.
-// Either it can be read, or a kj::Exception says why not; the work is bounded in both cases.
+// A body that a peer wrote: read through SegmentReader, once by the schema and once by whatever its
+// pointers claim. Either it can be read, or a kj::Exception says why not; the work is bounded in
+// both cases.
 #include <capnp/any.h>
 #include <test_messages.capnp.h>
 

@@ -1,4 +1,5 @@
-// The parser of the byte stream: any bytes, in pieces of any size. The first input byte chooses the pieces.
+// The parser of the byte stream: any bytes, in pieces of any size. The first input byte chooses the
+// pieces.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -18,7 +19,8 @@ class Handler final : public transport::FrameHandler {
  public:
   explicit Handler(const wire::FrameLimits& limits) : limits_(limits) {}
 
-  Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header, std::span<const std::byte> body) override {
+  Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header,
+                                           std::span<const std::byte> body) override {
     check(header, body);
     require(header.bulk_bytes > 0);
     if (header.opcode == 666) return Status(StatusCode::kProtocol, "unwanted");

@@ -1,5 +1,5 @@
-// Runs a fuzz target over every file of the folders given, and over deterministic mutations of each: cuts, changed bytes and
-// words, repetitions.
+// Runs a fuzz target over every file of the folders given, and over deterministic mutations of
+// each: cuts, changed bytes and words, repetitions.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -15,8 +15,18 @@ namespace {
 constexpr int kMutations = 3000;
 
 void mutate(std::vector<uint8_t>& input, std::mt19937& random) {
-  static constexpr uint64_t kInteresting[] = {0, 1, 8, 0x7f, 0x80, 0xff, 0xffff, 0x7fffffff, 0x80000000,
-                                              0xffffffff, 0x7fffffffffffffff, ~uint64_t{0}};
+  static constexpr uint64_t kInteresting[] = {0,
+                                              1,
+                                              8,
+                                              0x7f,
+                                              0x80,
+                                              0xff,
+                                              0xffff,
+                                              0x7fffffff,
+                                              0x80000000,
+                                              0xffffffff,
+                                              0x7fffffffffffffff,
+                                              ~uint64_t{0}};
   for (unsigned changes = 1 + random() % 4; changes > 0 && !input.empty(); --changes) {
     const size_t at = random() % input.size();
     switch (random() % 5) {
@@ -32,12 +42,15 @@ void mutate(std::vector<uint8_t>& input, std::mt19937& random) {
       case 3: {
         const uint64_t value = kInteresting[random() % std::size(kInteresting)];
         const size_t width = size_t{1} << (random() % 4);
-        for (size_t i = 0; i < width && at + i < input.size(); ++i) input[at + i] = static_cast<uint8_t>(value >> (8 * i));
+        for (size_t i = 0; i < width && at + i < input.size(); ++i)
+          input[at + i] = static_cast<uint8_t>(value >> (8 * i));
         break;
       }
       default: {
-        const std::vector<uint8_t> tail(input.begin() + static_cast<std::ptrdiff_t>(at), input.end());
-        input.insert(input.begin() + static_cast<std::ptrdiff_t>(random() % input.size()), tail.begin(), tail.end());
+        const std::vector<uint8_t> tail(input.begin() + static_cast<std::ptrdiff_t>(at),
+                                        input.end());
+        input.insert(input.begin() + static_cast<std::ptrdiff_t>(random() % input.size()),
+                     tail.begin(), tail.end());
         break;
       }
     }
@@ -51,7 +64,8 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     for (const auto& entry : std::filesystem::directory_iterator(argv[i])) {
       std::ifstream file(entry.path(), std::ios::binary);
-      const std::vector<uint8_t> seed((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+      const std::vector<uint8_t> seed((std::istreambuf_iterator<char>(file)),
+                                      std::istreambuf_iterator<char>());
       LLVMFuzzerTestOneInput(seed.data(), seed.size());
       std::mt19937 random(static_cast<uint32_t>(seed.size()) + 1);
       for (int n = 0; n < kMutations; ++n) {

@@ -1,4 +1,5 @@
-// Below 2 kB a call takes no heap memory: counts every operator new and malloc-like call of the calling thread.
+// Below 2 kB a call takes no heap memory: counts every operator new and malloc-like call of the
+// calling thread.
 #include <gtest/gtest.h>
 #include <test_messages.capnp.h>
 
@@ -14,9 +15,10 @@ thread_local uint64_t allocations = 0;
 
 void* counted(size_t bytes, size_t alignment) {
   if (counting) ++allocations;
-  void* memory = alignment > alignof(std::max_align_t)
-                     ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
-                     : std::malloc(bytes > 0 ? bytes : 1);
+  void* memory =
+      alignment > alignof(std::max_align_t)
+          ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
+          : std::malloc(bytes > 0 ? bytes : 1);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
@@ -25,8 +27,12 @@ void* counted(size_t bytes, size_t alignment) {
 
 void* operator new(size_t bytes) { return counted(bytes, 1); }
 void* operator new[](size_t bytes) { return counted(bytes, 1); }
-void* operator new(size_t bytes, std::align_val_t alignment) { return counted(bytes, static_cast<size_t>(alignment)); }
-void* operator new[](size_t bytes, std::align_val_t alignment) { return counted(bytes, static_cast<size_t>(alignment)); }
+void* operator new(size_t bytes, std::align_val_t alignment) {
+  return counted(bytes, static_cast<size_t>(alignment));
+}
+void* operator new[](size_t bytes, std::align_val_t alignment) {
+  return counted(bytes, static_cast<size_t>(alignment));
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
@@ -60,7 +66,8 @@ TEST_P(AllocationTest, AsyncCallsTakeNone) {
   EXPECT_EQ(counted_calls([&](int i) {
               const rpc::Bytes pieces[] = {bulk};
               EXPECT_TRUE(send_with(*f.channel, kCount, 1, nullptr,
-                                    i % 2 == 0 ? std::span<const rpc::Bytes>() : std::span(pieces)).ok());
+                                    i % 2 == 0 ? std::span<const rpc::Bytes>() : std::span(pieces))
+                              .ok());
             }),
             0u);
 }

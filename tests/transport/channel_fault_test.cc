@@ -95,7 +95,7 @@ TEST_P(ChannelFaultTest, SlowCallOfALivingServerIsNotLost) {
   });
   std::this_thread::sleep_for(1s);  // longer than three keepalive periods
   EXPECT_FALSE(returned);
-  EXPECT_GT(f.server->frames(), 2u);   // it was asked
+  EXPECT_GT(f.server->frames(), 2u);  // it was asked
   f.server->stop();
   caller.join();
   EXPECT_EQ(status.code(), StatusCode::kLost);
@@ -184,7 +184,8 @@ TEST_P(ChannelFaultTest, MalformedBodyThrowsWhereItIsRead) {
 INSTANTIATE_TEST_SUITE_P(Kinds, ChannelFaultTest, ::testing::ValuesIn(transport_kinds()),
                          [](const auto& info) { return info.param.name; });
 
-// The reply stops in the middle of its bulk: the call must not return while anybody may still write into its memory.
+// The reply stops in the middle of its bulk: the call must not return while anybody may still write
+// into its memory.
 TEST(ChannelByHand, DeathInTheMiddleOfBulk) {
   auto [transport, server] = make_unix_transport_and_socket({});
   RecordingSink sink;
@@ -202,7 +203,8 @@ TEST(ChannelByHand, DeathInTheMiddleOfBulk) {
   header.body_bytes = 0;
   header.bulk_bytes = room.size();
   const std::vector<std::byte> half(room.size() / 2, std::byte{5});
-  ASSERT_EQ(::send(server.get(), &header, sizeof header, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof header));
+  ASSERT_EQ(::send(server.get(), &header, sizeof header, MSG_NOSIGNAL),
+            static_cast<ssize_t>(sizeof header));
   for (size_t done = 0; done < half.size();) {
     const ssize_t sent = ::send(server.get(), half.data() + done, half.size() - done, MSG_NOSIGNAL);
     ASSERT_GT(sent, 0);
@@ -214,7 +216,8 @@ TEST(ChannelByHand, DeathInTheMiddleOfBulk) {
   EXPECT_NE(status.message().find("middle of a frame"), std::string::npos) << status.message();
 }
 
-// While a sender is stuck in a long frame no ping can be sent; moving bytes are sign of life enough.
+// While a sender is stuck in a long frame no ping can be sent; moving bytes are sign of life
+// enough.
 TEST(ChannelByHand, LongTransferIsASignOfLife) {
   auto [transport, server] = make_unix_transport_and_socket({});
   RecordingSink sink;
@@ -256,7 +259,8 @@ TEST(ChannelByHand, ForkedChildLetsGoAndTheParentGoesOn) {
     f.channel->abandon_after_fork();
     Reply reply;
     const bool refused = call_with(*f.channel, kEcho, 1, reply).code() == StatusCode::kLost &&
-                         send_with(*f.channel, kCount, 1).code() == StatusCode::kLost && f.channel->lost();
+                         send_with(*f.channel, kCount, 1).code() == StatusCode::kLost &&
+                         f.channel->lost();
     f.channel->close(Clock::now() + 1s);
     f.channel.reset();
     ::_exit(refused ? 0 : 1);

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <test_messages.capnp.h>
 
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "common/wire/control.h"
@@ -38,11 +40,13 @@ TEST_P(ChannelTest, ErrorResultsComeBack) {
 
 TEST_P(ChannelTest, LargeRepliesAreWhole) {
   const auto blob = pattern(300'000, 3);
-  ChannelFixture f(GetParam().make({}), {}, [&](rpc::Responder& responder, const ReceivedFrame& request) {
-    rpc::Responder::Frame frame(responder, request.header, blob.size() + 64);
-    frame.init<Blob>().setData(kj::arrayPtr(reinterpret_cast<const kj::byte*>(blob.data()), blob.size()));
-    return frame.send(0);
-  });
+  ChannelFixture f(GetParam().make({}), {},
+                   [&](rpc::Responder& responder, const ReceivedFrame& request) {
+                     rpc::Responder::Frame frame(responder, request.header, blob.size() + 64);
+                     frame.init<Blob>().setData(
+                         kj::arrayPtr(reinterpret_cast<const kj::byte*>(blob.data()), blob.size()));
+                     return frame.send(0);
+                   });
   Reply reply;
   Channel::Call call(*f.channel, 200, 0, 0);
   ASSERT_TRUE(call.call(reply).ok());
@@ -56,7 +60,8 @@ TEST_P(ChannelTest, BulkGoesForthAndBack) {
   for (size_t bytes : {1u, 1000u, 100'001u, 9u << 20}) {
     const auto sent = pattern(bytes, 5);
     std::vector<std::byte> received(bytes + 3);
-    const rpc::Bytes pieces[] = {rpc::Bytes(sent).first(bytes / 3), rpc::Bytes(sent).subspan(bytes / 3)};
+    const rpc::Bytes pieces[] = {rpc::Bytes(sent).first(bytes / 3),
+                                 rpc::Bytes(sent).subspan(bytes / 3)};
     Reply reply;
     Status status = call_with(*f.channel, kEcho, 1, reply, pieces, received);
     ASSERT_TRUE(status.ok()) << status.message();
@@ -89,7 +94,8 @@ TEST_P(ChannelTest, CallSeesWhatWasSentBefore) {
 
 TEST_P(ChannelTest, BurstsAreBatched) {
   ChannelFixture f(GetParam());
-  if (std::string(f.channel->transport().capabilities().name) == "loopback") GTEST_SKIP() << "makes no system calls";
+  if (std::string(f.channel->transport().capabilities().name) == "loopback")
+    GTEST_SKIP() << "makes no system calls";
   constexpr uint64_t kCalls = 20'000;
   const auto before = f.channel->transport().statistics();
   for (uint64_t i = 0; i < kCalls; ++i) ASSERT_TRUE(send_with(*f.channel, kCount, 1).ok());
@@ -144,7 +150,8 @@ TEST_P(ChannelTest, NoticesComeWhenNobodyCalls) {
     const auto text = pattern(100, round);
     const rpc::Bytes bulk[] = {text};
     ASSERT_TRUE(send_with(*f.channel, kNotify, 0, nullptr, bulk).ok());
-    ASSERT_TRUE(eventually([&] { return f.sink.get(&RecordingSink::notices).size() == round + 1; }));
+    ASSERT_TRUE(
+        eventually([&] { return f.sink.get(&RecordingSink::notices).size() == round + 1; }));
     Reply reply;
     ASSERT_TRUE(call_with(*f.channel, kEcho, 1, reply).ok());
   }
@@ -167,8 +174,10 @@ TEST_P(ChannelTest, ManyThreadsCall) {
           out.resize(bulk.size());
         }
         const rpc::Bytes pieces[] = {bulk};
-        if (!call_with(*f.channel, kEcho, value, reply, pieces, out).ok()) ++wrong;
-        else if (value_of(reply) != value || out != bulk) ++wrong;
+        if (!call_with(*f.channel, kEcho, value, reply, pieces, out).ok())
+          ++wrong;
+        else if (value_of(reply) != value || out != bulk)
+          ++wrong;
       }
     });
   }
@@ -288,10 +297,44 @@ TEST_P(ChannelTest, CloseIsPoliteAndFinal) {
   EXPECT_TRUE(f.channel->lost());
   Reply reply;
   EXPECT_EQ(call_with(*f.channel, kEcho, 1, reply).code(), StatusCode::kLost);
-  EXPECT_EQ(*f.sum, 3);                 // executed before the server saw the Bye
+  EXPECT_EQ(*f.sum, 3);  // executed before the server saw the Bye
   EXPECT_EQ(f.server->frames(), 2u);
   f.channel.reset();
-  EXPECT_EQ(f.sink.losses, 0);          // our own wish is no loss
+  EXPECT_EQ(f.sink.losses, 0);  // our own wish is no loss
+}
+
+// How often the channel's own thread has been switched in; there must be one such thread.
+long service_thread_switches() {
+  long switches = -1;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name, line;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    if (name != "fargpu-channel") continue;
+    std::ifstream status(task.path() / "status");
+    while (std::getline(status, line)) {
+      if (line.starts_with("voluntary_ctxt_switches:")) switches = std::stol(line.substr(24));
+    }
+  }
+  return switches;
+}
+
+TEST_P(ChannelTest, IdleSessionCostsNothing) {
+  ChannelFixture f(GetParam(), {.keepalive = 20ms});
+  Reply reply;
+  ASSERT_TRUE(call_with(*f.channel, kEcho, 1, reply).ok());
+  ASSERT_TRUE(send_with(*f.channel, kCount, 1).ok());
+  // It settles down...
+  long before = -1;
+  ASSERT_TRUE(eventually([&] {
+    std::this_thread::sleep_for(100ms);
+    return std::exchange(before, service_thread_switches()) == service_thread_switches();
+  }));
+  ASSERT_GT(before, 0);
+  // ... sleeps through ten keepalive periods, and is there again when needed.
+  std::this_thread::sleep_for(200ms);
+  EXPECT_EQ(service_thread_switches(), before);
+  ASSERT_TRUE(send_with(*f.channel, kFail, 5).ok());
+  EXPECT_TRUE(eventually([&] { return f.sink.get(&RecordingSink::errors).size() == 1; }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ChannelTest, ::testing::ValuesIn(transport_kinds()),

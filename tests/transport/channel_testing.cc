@@ -28,8 +28,9 @@ ScriptedServer::Script usual_script(std::shared_ptr<std::atomic<int64_t>> sum) {
     const std::span<const std::byte> bulk(request.bulk);
     switch (request.header.opcode) {
       case kEcho:
-        return reply_number(responder, request, number_in(request.body),
-                            bulk.empty() ? std::span<const std::span<const std::byte>>() : std::span(&bulk, 1));
+        return reply_number(
+            responder, request, number_in(request.body),
+            bulk.empty() ? std::span<const std::span<const std::byte>>() : std::span(&bulk, 1));
       case kCount:
         *sum += static_cast<int64_t>(number_in(request.body));
         return responder.reply(request.header, 0);
@@ -56,7 +57,8 @@ ChannelFixture::ChannelFixture(const TransportKind& kind, rpc::ChannelOptions op
   channel = std::make_unique<rpc::Channel>(std::move(pair.client), sink, options);
 }
 
-ChannelFixture::ChannelFixture(TransportPair pair, rpc::ChannelOptions options, ScriptedServer::Script script) {
+ChannelFixture::ChannelFixture(TransportPair pair, rpc::ChannelOptions options,
+                               ScriptedServer::Script script) {
   server = std::make_unique<ScriptedServer>(std::move(pair.server), std::move(script));
   channel = std::make_unique<rpc::Channel>(std::move(pair.client), sink, options);
 }

@@ -18,12 +18,12 @@ namespace fargpu::test {
 
 // Opcodes of the usual script.
 enum : uint16_t {
-  kEcho = 100,        // reply: the request's body and bulk
-  kCount = 101,       // async: adds the body's first word to a sum
-  kFail = 102,        // CUresult from the body's first word
-  kForget = 103,      // no reply, ever
-  kNotify = 104,      // first a notice (opcode kOutput) with the request's bulk, then a reply
-  kSum = 105,         // reply: the sum of kCount so far, as result
+  kEcho = 100,    // reply: the request's body and bulk
+  kCount = 101,   // async: adds the body's first word to a sum
+  kFail = 102,    // CUresult from the body's first word
+  kForget = 103,  // no reply, ever
+  kNotify = 104,  // first a notice (opcode kOutput) with the request's bulk, then a reply
+  kSum = 105,     // reply: the sum of kCount so far, as result
 };
 
 struct AsyncError {
@@ -41,7 +41,8 @@ class RecordingSink final : public rpc::NoticeSink {
     notice_opcodes.push_back(header.opcode);
     return Status();
   }
-  void on_async_error(uint16_t opcode, uint32_t sequence, uint16_t context, int32_t result) override {
+  void on_async_error(uint16_t opcode, uint32_t sequence, uint16_t context,
+                      int32_t result) override {
     std::lock_guard lock(mutex);
     errors.push_back({opcode, sequence, context, result});
   }

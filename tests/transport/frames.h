@@ -25,10 +25,12 @@ inline std::vector<std::byte> pattern(size_t bytes, uint32_t seed) {
 }
 
 inline bool same(Bytes left, Bytes right) {
-  return left.size() == right.size() && (left.empty() || std::memcmp(left.data(), right.data(), left.size()) == 0);
+  return left.size() == right.size() &&
+         (left.empty() || std::memcmp(left.data(), right.data(), left.size()) == 0);
 }
 
-// A frame whose body and bulk are pattern(size, sequence) and pattern(size, ~sequence); bulk is cut into `pieces`.
+// A frame whose body and bulk are pattern(size, sequence) and pattern(size, ~sequence); bulk is cut
+// into `pieces`.
 inline Status send_frame(transport::Transport& transport, uint32_t sequence, size_t body_bytes,
                          size_t bulk_bytes, size_t pieces = 1,
                          transport::Deadline deadline = transport::kNoDeadline) {
@@ -39,7 +41,8 @@ inline Status send_frame(transport::Transport& transport, uint32_t sequence, siz
   header.bulk_bytes = bulk_bytes;
   auto slot = transport.reserve(sizeof header + body_bytes, deadline);
   if (!slot.ok()) return slot.status();
-  if (reinterpret_cast<uintptr_t>(slot->data()) % 8 != 0) return Status(StatusCode::kSystem, "slot not aligned");
+  if (reinterpret_cast<uintptr_t>(slot->data()) % 8 != 0)
+    return Status(StatusCode::kSystem, "slot not aligned");
   std::memcpy(slot->data(), &header, sizeof header);
   const auto body = pattern(body_bytes, sequence);
   if (!body.empty()) std::memcpy(slot->data() + sizeof header, body.data(), body.size());
@@ -58,7 +61,8 @@ inline Status send_frame(transport::Transport& transport, uint32_t sequence, siz
 class CheckingHandler final : public transport::FrameHandler {
  public:
   Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header, Bytes body) override {
-    if (body.size() != header.body_bytes) return Status(StatusCode::kSystem, "body not there for bulk_buffer");
+    if (body.size() != header.body_bytes)
+      return Status(StatusCode::kSystem, "body not there for bulk_buffer");
     bulk_.assign(header.bulk_bytes, std::byte{0});
     return std::span(bulk_);
   }

@@ -1,7 +1,8 @@
 // The faults that a loopback pair can inject.
+#include "common/transport/loopback.h"
+
 #include <gtest/gtest.h>
 
-#include "common/transport/loopback.h"
 #include "tests/transport/frames.h"
 
 namespace fargpu::test {
@@ -73,7 +74,8 @@ TEST(Loopback, QueueIsBounded) {
   EXPECT_LE(sent, 10);
   CheckingHandler handler;
   ASSERT_TRUE(second->receive(handler, kNoDeadline).ok());
-  EXPECT_TRUE(send_frame(*first, 1, 80, 5000, 1, Clock::now() - 1s).ok());  // alone it may be larger
+  EXPECT_TRUE(
+      send_frame(*first, 1, 80, 5000, 1, Clock::now() - 1s).ok());  // alone it may be larger
 }
 
 }  // namespace

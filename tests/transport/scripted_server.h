@@ -1,7 +1,9 @@
-// A server for channel tests: a thread that receives frames on one end of a transport and answers by a script.
+// A server for channel tests: a thread that receives frames on one end of a transport and answers
+// by a script.
 //
-// The script runs on the server's thread for every request; it replies through the Responder, or not. What it answered is
-// flushed after each batch. stop() (or destruction) closes the server's end and joins.
+// The script runs on the server's thread for every request; it replies through the Responder, or
+// not. What it answered is flushed after each batch. stop() (or destruction) closes the server's
+// end and joins.
 #pragma once
 
 #include <atomic>

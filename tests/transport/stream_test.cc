@@ -1,4 +1,5 @@
-// What only streams of bytes can do: arrive in pieces, be cut, be garbage; and how TCP connections are made.
+// What only streams of bytes can do: arrive in pieces, be cut, be garbage; and how TCP connections
+// are made.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -23,7 +24,9 @@ using namespace std::chrono_literals;
 using transport::Clock;
 using transport::kNoDeadline;
 
-void append(std::vector<std::byte>& stream, Bytes bytes) { stream.insert(stream.end(), bytes.begin(), bytes.end()); }
+void append(std::vector<std::byte>& stream, Bytes bytes) {
+  stream.insert(stream.end(), bytes.begin(), bytes.end());
+}
 
 // A frame as it is on the wire, with the contents that CheckingHandler expects.
 std::vector<std::byte> frame_bytes(uint32_t sequence, size_t body_bytes, size_t bulk_bytes) {
@@ -40,8 +43,8 @@ std::vector<std::byte> frame_bytes(uint32_t sequence, size_t body_bytes, size_t 
 }
 
 // Feeds `stream` in pieces of at most `step(i)` bytes.
-Result<size_t> feed(transport::FrameAssembler& assembler, Bytes stream, transport::FrameHandler& handler,
-                    const std::function<size_t()>& step) {
+Result<size_t> feed(transport::FrameAssembler& assembler, Bytes stream,
+                    transport::FrameHandler& handler, const std::function<size_t()>& step) {
   size_t delivered = 0;
   while (!stream.empty()) {
     size_t left = std::min(step(), stream.size()), filled = 0;
@@ -94,7 +97,8 @@ TEST(FrameAssembler, TakesRandomPiecesAndLargeFrames) {
     std::mt19937 random(seed);
     transport::FrameAssembler assembler({});
     CheckingHandler handler;
-    auto delivered = feed(assembler, stream, handler, [&] { return 1 + random() % (1u << (random() % 20)); });
+    auto delivered =
+        feed(assembler, stream, handler, [&] { return 1 + random() % (1u << (random() % 20)); });
     ASSERT_TRUE(delivered.ok());
     EXPECT_EQ(*delivered, 103u);
     EXPECT_EQ(handler.wrong, 0) << seed;
@@ -154,7 +158,8 @@ TEST(Stream, HalfAFrameThenCloseIsLost) {
 TEST(Stream, GarbageEndsTheConnectionWithAClearError) {
   auto [transport, socket] = make_unix_transport_and_socket({});
   const std::string request = "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n";
-  ASSERT_EQ(::send(socket.get(), request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
+  ASSERT_EQ(::send(socket.get(), request.data(), request.size(), 0),
+            static_cast<ssize_t>(request.size()));
   CheckingHandler handler;
   auto received = transport->receive(handler, Clock::now() + 20s);
   EXPECT_EQ(received.status().code(), StatusCode::kProtocol);
@@ -195,13 +200,16 @@ TEST(Stream, InitialBytesComeFirst) {
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     Fd peer(ends[1]);
     transport::StreamOptions options;
-    options.initial_bytes.assign(stream.begin(), stream.begin() + static_cast<std::ptrdiff_t>(already_read));
+    options.initial_bytes.assign(stream.begin(),
+                                 stream.begin() + static_cast<std::ptrdiff_t>(already_read));
     auto transport = transport::from_fd(Fd(ends[0]), options);
     ASSERT_TRUE(transport.ok());
     const size_t rest = stream.size() - already_read;
-    ASSERT_EQ(::send(peer.get(), stream.data() + already_read, rest, 0), static_cast<ssize_t>(rest));
+    ASSERT_EQ(::send(peer.get(), stream.data() + already_read, rest, 0),
+              static_cast<ssize_t>(rest));
     CheckingHandler handler;
-    while (handler.headers.size() < 20) ASSERT_TRUE((*transport)->receive(handler, Clock::now() + 20s).ok());
+    while (handler.headers.size() < 20)
+      ASSERT_TRUE((*transport)->receive(handler, Clock::now() + 20s).ok());
     EXPECT_EQ(handler.wrong, 0);
     EXPECT_EQ(handler.unaligned, 0);
   }
@@ -232,10 +240,12 @@ TEST(FrameIo, RefusesTooMuchAndKeepsItsDeadline) {
   wire::FrameLimits small;
   small.max_body_bytes = 4096;
   small.max_bulk_bytes = 0;
-  EXPECT_EQ(transport::read_one_frame(socket.get(), small, Clock::now() + 20ms).status().code(), StatusCode::kTimeout);
+  EXPECT_EQ(transport::read_one_frame(socket.get(), small, Clock::now() + 20ms).status().code(),
+            StatusCode::kTimeout);
   ASSERT_TRUE(send_frame(*transport, 1, 8, 1).ok());
   ASSERT_TRUE(transport->flush(kNoDeadline).ok());
-  EXPECT_EQ(transport::read_one_frame(socket.get(), small, Clock::now() + 20s).status().code(), StatusCode::kProtocol);
+  EXPECT_EQ(transport::read_one_frame(socket.get(), small, Clock::now() + 20s).status().code(),
+            StatusCode::kProtocol);
 }
 
 TEST(FrameIo, WritesWhatATransportReads) {
@@ -243,7 +253,9 @@ TEST(FrameIo, WritesWhatATransportReads) {
   wire::FrameHeader header;
   header.opcode = 100;
   header.sequence = 3;
-  ASSERT_TRUE(transport::write_one_frame(socket.get(), header, pattern(48, 3), pattern(5, ~3u), Clock::now() + 20s).ok());
+  ASSERT_TRUE(transport::write_one_frame(socket.get(), header, pattern(48, 3), pattern(5, ~3u),
+                                         Clock::now() + 20s)
+                  .ok());
   CheckingHandler handler;
   ASSERT_TRUE(transport->receive(handler, Clock::now() + 20s).ok());
   ASSERT_EQ(handler.headers.size(), 1u);
@@ -321,7 +333,8 @@ TEST(Tcp, AcceptKeepsItsDeadlineAndCanBeStopped) {
 
 TEST(FromFd, RefusesWhatIsNoStreamSocket) {
   EXPECT_FALSE(transport::from_fd(Fd(::open("/dev/null", O_RDWR | O_CLOEXEC)), {}).ok());
-  EXPECT_EQ(transport::from_fd(Fd(::socket(AF_INET, SOCK_DGRAM, 0)), {}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(transport::from_fd(Fd(::socket(AF_INET, SOCK_DGRAM, 0)), {}).status().code(),
+            StatusCode::kInvalidArgument);
   EXPECT_FALSE(transport::from_fd(Fd(), {}).ok());
 }
 

@@ -82,7 +82,8 @@ TEST_P(TransportSuite, GathersBulkPieces) {
   std::thread sender([&] {
     for (uint32_t pieces : {1u, 2u, 17u, 300u}) {
       EXPECT_TRUE(send_frame(client_, pieces, 64, 100'001, pieces).ok());
-      EXPECT_TRUE(send_frame(client_, pieces + 1000, 64, 200, pieces).ok());  // some pieces are empty
+      EXPECT_TRUE(
+          send_frame(client_, pieces + 1000, 64, 200, pieces).ok());  // some pieces are empty
     }
     EXPECT_TRUE(client_.flush(kNoDeadline).ok());
   });
@@ -105,9 +106,11 @@ TEST_P(TransportSuite, BothDirectionsAtOnce) {
     }
     EXPECT_TRUE(end.flush(kNoDeadline).ok());
   };
-  std::thread client_sender(send_all, std::ref(client_)), server_sender(send_all, std::ref(server_));
+  std::thread client_sender(send_all, std::ref(client_)),
+      server_sender(send_all, std::ref(server_));
   CheckingHandler at_client, at_server;
-  std::thread client_receiver([&] { EXPECT_TRUE(receive_frames(client_, at_client, kFrames).ok()); });
+  std::thread client_receiver(
+      [&] { EXPECT_TRUE(receive_frames(client_, at_client, kFrames).ok()); });
   EXPECT_TRUE(receive_frames(server_, at_server, kFrames).ok());
   client_sender.join();
   server_sender.join();
@@ -248,7 +251,8 @@ TEST_P(TransportSuite, HandlersErrorClosesTheTransport) {
 
 TEST_P(TransportSuite, CapabilitiesHold) {
   const auto capabilities = client_.capabilities();
-  EXPECT_EQ(capabilities.max_slot_bytes, sizeof(wire::FrameHeader) + wire::FrameLimits().max_body_bytes);
+  EXPECT_EQ(capabilities.max_slot_bytes,
+            sizeof(wire::FrameHeader) + wire::FrameLimits().max_body_bytes);
   EXPECT_TRUE(client_.reserve(capabilities.max_slot_bytes, kNoDeadline).ok());
   EXPECT_EQ(client_.reserve(capabilities.max_slot_bytes + 8, kNoDeadline).status().code(),
             StatusCode::kInvalidArgument);
@@ -275,7 +279,8 @@ TEST_P(TransportSuite, RefusesAFrameWithWrongLengths) {
   auto slot = client_.reserve(sizeof header + 8, kNoDeadline);
   ASSERT_TRUE(slot.ok());
   std::memcpy(slot->data(), &header, sizeof header);
-  EXPECT_EQ(client_.commit(sizeof header + 8, {}, kNoDeadline).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(client_.commit(sizeof header + 8, {}, kNoDeadline).code(),
+            StatusCode::kInvalidArgument);
   EXPECT_TRUE(send_frame(client_, 1, 8, 0).ok());  // and lives on
 }
 

@@ -59,7 +59,8 @@ std::pair<std::unique_ptr<transport::Transport>, Fd> make_unix_transport_and_soc
 std::vector<TransportKind> transport_kinds() {
   return {
       {"loopback", [](const StreamOptions& options) { return make_loopback(options, true); }},
-      {"loopback_no_descriptor", [](const StreamOptions& options) { return make_loopback(options, false); }},
+      {"loopback_no_descriptor",
+       [](const StreamOptions& options) { return make_loopback(options, false); }},
       {"tcp", make_tcp_pair},
       {"tcp_spinning",
        [](StreamOptions options) {
