@@ -18,6 +18,7 @@ bool AddressMap::insert(const Region& region) {
   if (after != regions_.end() && after->second.base < region.base + region.bytes) return false;
   if (locate(region.base) != regions_.end()) return false;
   regions_.emplace(region.base, region);
+  count_.store(regions_.size(), std::memory_order_release);
   return true;
 }
 
@@ -34,12 +35,14 @@ std::optional<Region> AddressMap::erase(uint64_t base) {
   if (found == regions_.end()) return std::nullopt;
   Region region = found->second;
   regions_.erase(found);
+  count_.store(regions_.size(), std::memory_order_release);
   return region;
 }
 
 void AddressMap::erase_if(const std::function<bool(const Region&)>& gone) {
   std::unique_lock lock(mutex_);
   std::erase_if(regions_, [&](const auto& entry) { return gone(entry.second); });
+  count_.store(regions_.size(), std::memory_order_release);
 }
 
 uint64_t AddressMap::extent(uint64_t address) const {
@@ -56,11 +59,6 @@ uint64_t AddressMap::extent(uint64_t address) const {
 void AddressMap::for_each(const std::function<void(const Region&)>& visit) const {
   std::shared_lock lock(mutex_);
   for (const auto& [base, region] : regions_) visit(region);
-}
-
-bool AddressMap::empty() const {
-  std::shared_lock lock(mutex_);
-  return regions_.empty();
 }
 
 }  // namespace fargpu::client

@@ -7,6 +7,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -51,13 +52,14 @@ class AddressMap {
   uint64_t extent(uint64_t address) const;
   bool covers(uint64_t address, uint64_t bytes) const { return bytes <= extent(address); }
   void for_each(const std::function<void(const Region&)>& visit) const;
-  bool empty() const;
+  bool empty() const { return count_.load(std::memory_order_acquire) == 0; }  // without a lock
 
  private:
   using Map = std::map<uint64_t, Region>;
   Map::const_iterator locate(uint64_t address) const;  // needs the lock
   mutable std::shared_mutex mutex_;
   Map regions_;
+  std::atomic<size_t> count_{0};  // of regions_, written under the lock
 };
 
 }  // namespace fargpu::client
