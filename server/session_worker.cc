@@ -69,6 +69,11 @@ CUresult SessionWorker::add(HandleKind kind, uint64_t id, void* handle, uint16_t
   return handles_.add(kind, id, {handle, 0, context});
 }
 
+void SessionWorker::remove(uint64_t id) {
+  handles_.remove(id);
+  parameter_layouts_.forget(id);
+}
+
 CUresult SessionWorker::charge(uint64_t bytes) { return ledger_.charge(current_device_, bytes); }
 
 void SessionWorker::refund(uint64_t bytes) { ledger_.refund(current_device_, bytes); }

@@ -17,6 +17,7 @@
 #include "server/image_cache.h"
 #include "server/ledger.h"
 #include "server/output_capture.h"
+#include "server/parameter_layouts.h"
 #include "server/pending.h"
 #include "server/physical_memory.h"
 #include "server/request.h"
@@ -48,7 +49,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   CUresult enter_context(uint16_t context) override;
   CUresult find(rpc::HandleKind kind, uint64_t id, void** handle) override;
   CUresult add(rpc::HandleKind kind, uint64_t id, void* handle, uint16_t context) override;
-  void remove(uint64_t id) override { handles_.remove(id); }
+  void remove(uint64_t id) override;
   CUresult charge(uint64_t bytes) override;
   void refund(uint64_t bytes) override;
   void remember_allocation(CUdeviceptr pointer, uint64_t bytes) override;
@@ -82,6 +83,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   HostGate& host_gate() override { return host_gate_; }
   HostMirror& host_mirror() override { return host_mirror_; }
   PhysicalMemory& physical_memory() override { return physical_memory_; }
+  ParameterLayouts& parameter_layouts() override { return parameter_layouts_; }
   void post(std::function<void()> task) override;
   Status flush_output() override;
   uint64_t memory_limit() const override { return ledger_.limit(); }
@@ -103,6 +105,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   StagingPool staging_;
   HostMirror host_mirror_;
   PhysicalMemory physical_memory_;
+  ParameterLayouts parameter_layouts_;
   StagingBlock bulk_;
   uint16_t current_ = 0;
   size_t current_device_ = 0;

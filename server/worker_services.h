@@ -18,6 +18,7 @@ class Completion;
 class HostGate;
 class HostMirror;
 class Image;
+class ParameterLayouts;
 class PhysicalMemory;
 class StagingBlock;
 class StagingPool;
@@ -50,6 +51,7 @@ class WorkerServices {
   virtual HostGate& host_gate() = 0;
   virtual HostMirror& host_mirror() = 0;
   virtual PhysicalMemory& physical_memory() = 0;
+  virtual ParameterLayouts& parameter_layouts() = 0;
 
   // Runs `task` on the executor's thread, soon. From any thread.
   virtual void post(std::function<void()> task) = 0;

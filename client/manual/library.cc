@@ -19,9 +19,8 @@ CUresult manual_cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_op
                                   CUlibraryOption* libraryOptions, void** libraryOptionValues,
                                   unsigned int numLibraryOptions) {
   if (library == nullptr || code == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (numLibraryOptions != 0 && (libraryOptions == nullptr || libraryOptionValues == nullptr)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  // No values: fine for options that have none, as cuBLAS passes them.
+  if (numLibraryOptions != 0 && libraryOptions == nullptr) return CUDA_ERROR_INVALID_VALUE;
   JitOptions jit;
   if (const CUresult result = read_jit_options(numJitOptions, jitOptions, jitOptionsValues, &jit);
       result != CUDA_SUCCESS) {
@@ -37,9 +36,8 @@ CUresult manual_cuLibraryLoadFromFile(CUlibrary* library, const char* fileName,
                                       unsigned int numJitOptions, CUlibraryOption* libraryOptions,
                                       void** libraryOptionValues, unsigned int numLibraryOptions) {
   if (library == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (numLibraryOptions != 0 && (libraryOptions == nullptr || libraryOptionValues == nullptr)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  // No values: fine for options that have none, as cuBLAS passes them.
+  if (numLibraryOptions != 0 && libraryOptions == nullptr) return CUDA_ERROR_INVALID_VALUE;
   JitOptions jit;
   if (const CUresult result = read_jit_options(numJitOptions, jitOptions, jitOptionsValues, &jit);
       result != CUDA_SUCCESS) {

@@ -14,6 +14,7 @@
 #include "server/image_cache.h"
 #include "server/manual/jit_options.h"
 #include "server/manual/manual.h"
+#include "server/parameter_layouts.h"
 
 namespace fargpu::server {
 namespace {
@@ -25,7 +26,7 @@ constexpr int kAttributeCount = 17;  // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK 
 
 // What the client caches about one kernel.
 struct KernelFacts {
-  std::vector<unsigned> offsets, sizes;
+  ParameterLayout layout;
   std::array<int, kAttributeCount> attributes{};
 
   template <typename ParamInfo, typename Attribute>
@@ -34,8 +35,8 @@ struct KernelFacts {
       size_t offset = 0;
       size_t size = 0;
       if (param_info(i, &offset, &size) != CUDA_SUCCESS) break;
-      offsets.push_back(static_cast<unsigned>(offset));
-      sizes.push_back(static_cast<unsigned>(size));
+      layout.offsets.push_back(static_cast<unsigned>(offset));
+      layout.sizes.push_back(static_cast<unsigned>(size));
     }
     for (int i = 0; i < kAttributeCount; ++i) {
       if (attribute(&attributes[i], static_cast<CUfunction_attribute>(i)) != CUDA_SUCCESS) attributes[i] = -1;
@@ -43,16 +44,17 @@ struct KernelFacts {
   }
 
   template <typename Results>
-  Status send(Worker& worker, const Request& request) const {
-    const size_t bytes = offsets.size() * sizeof(unsigned);
+  Status send(Worker& worker, const Request& request, uint64_t id) {
+    const size_t bytes = layout.offsets.size() * sizeof(unsigned);
     rpc::Responder::Frame frame(
         worker.responder(), request.header,
         schema::fixed_bytes<Results>() + 2 * schema::padded(bytes) + schema::padded(sizeof(attributes)));
     auto results = frame.init<Results>();
-    results.setParameterCount(static_cast<unsigned>(offsets.size()));
-    results.setParameterOffsets(as_data(offsets.data(), bytes));
-    results.setParameterSizes(as_data(sizes.data(), bytes));
+    results.setParameterCount(static_cast<unsigned>(layout.offsets.size()));
+    results.setParameterOffsets(as_data(layout.offsets.data(), bytes));
+    results.setParameterSizes(as_data(layout.sizes.data(), bytes));
     results.setAttributes(as_data(attributes.data(), sizeof(attributes)));
+    worker.services().parameter_layouts().learn(id, std::move(layout));
     return frame.send(CUDA_SUCCESS);
   }
 };
@@ -184,7 +186,7 @@ Status manual_fgModuleFunction(Worker& worker, const Request& request) {
         [&](int* value, CUfunction_attribute attribute) {
           return driver.cuFuncGetAttribute(value, attribute, function);
         });
-    return facts.send<schema::FgModuleFunctionResults>(worker, request);
+    return facts.send<schema::FgModuleFunctionResults>(worker, request, params.getFunction());
   });
 }
 
@@ -214,7 +216,7 @@ Status manual_fgLibraryKernel(Worker& worker, const Request& request) {
         [&](int* value, CUfunction_attribute attribute) {
           return driver.cuKernelGetAttribute(value, attribute, kernel, has_device ? device : 0);
         });
-    return facts.send<schema::FgLibraryKernelResults>(worker, request);
+    return facts.send<schema::FgLibraryKernelResults>(worker, request, params.getKernel());
   });
 }
 

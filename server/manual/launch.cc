@@ -1,10 +1,11 @@
-// Launches: the packed parameter buffer goes to the driver as it is; attributes are checked one by one.
+// Launches: the packed parameter buffer becomes one pointer per parameter; attributes are checked one by one.
 #include "generated/schema/internal.capnp.h"
 
 #include <cstring>
 
 #include "schema/support/small_buffer.h"
 #include "server/manual/manual.h"
+#include "server/parameter_layouts.h"
 
 namespace fargpu::server {
 namespace {
@@ -94,24 +95,33 @@ Status manual_fgLaunch(Worker& worker, const Request& request) {
     CUstream stream = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
 
+    const ParameterLayout* layout = worker.services().parameter_layouts().find(params.getFunction());
+    schema::SmallBuffer<void*> pointers(layout != nullptr ? layout->offsets.size() : 0);
+    for (size_t i = 0; layout != nullptr && i < layout->offsets.size(); ++i) {
+      if (layout->offsets[i] + layout->sizes[i] > parameters.size()) {
+        return malformed("fgLaunch", "the kernel has more parameters than came");
+      }
+      pointers.data()[i] = const_cast<kj::byte*>(parameters.begin()) + layout->offsets[i];
+    }
     size_t parameter_bytes = parameters.size();
-    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<kj::byte*>(parameters.begin()),
-                     CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes, CU_LAUNCH_PARAM_END};
-    void** const extra_or_none = parameter_bytes > 0 ? extra : nullptr;
+    void* buffer[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<kj::byte*>(parameters.begin()),
+                      CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes, CU_LAUNCH_PARAM_END};
+    void** const each = layout != nullptr && parameter_bytes > 0 ? pointers.data() : nullptr;
+    void** const packed = layout == nullptr && parameter_bytes > 0 ? buffer : nullptr;
     const DriverTable& driver = worker.driver();
     if (params.getKind() == 0) {
       return answer(worker, request,
                     driver.cuLaunchKernel(function, params.getGridX(), params.getGridY(), params.getGridZ(),
                                           params.getBlockX(), params.getBlockY(), params.getBlockZ(),
-                                          params.getSharedBytes(), stream, nullptr, extra_or_none));
+                                          params.getSharedBytes(), stream, each, packed));
     }
     FARGPU_NEEDS_DRIVER(cuLaunchKernelEx);
     Attributes attributes(params.getAttributeCount(), params.getAttributes());
     FARGPU_ANSWER_UNLESS_SUCCESS(attributes.admit(worker));
-    // cuLaunchCooperativeKernel takes no parameter buffer; the same launch with an attribute does.
+    // As an attribute: cuLaunchCooperativeKernel would take no packed buffer.
     if (params.getKind() == 1) attributes.add_cooperative();
     const CUlaunchConfig config = config_of(params, stream, attributes);
-    return answer(worker, request, driver.cuLaunchKernelEx(&config, function, nullptr, extra_or_none));
+    return answer(worker, request, driver.cuLaunchKernelEx(&config, function, each, packed));
   });
 }
 
