@@ -47,8 +47,10 @@ Result<Fd> connect_unix(const std::string& path) {
 Result<Fd> connect_socket(const std::string& server, Deadline deadline) {
   if (server.starts_with("unix:")) return connect_unix(server.substr(5));
   if (server.starts_with("/")) return connect_unix(server);
-  FARGPU_ASSIGN_OR_RETURN(const Endpoint endpoint, parse_endpoint(server));
-  return transport::tcp_connect(endpoint, deadline);
+  const auto endpoint = parse_endpoint(server);
+  if (!endpoint)
+    return Status(endpoint.status().code(), "FARGPU_SERVER: " + endpoint.status().message());
+  return transport::tcp_connect(*endpoint, deadline);
 }
 
 std::string client_name() {
