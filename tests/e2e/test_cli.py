@@ -58,6 +58,7 @@ class Cli(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             token = pathlib.Path(folder) / "token"
             token.write_text("a-long-secret\n")
+            token.chmod(0o600)
             wrong = pathlib.Path(folder) / "wrong"
             wrong.write_text("something-else\n")
             with testing.Daemon("--token-file", token) as daemon:
@@ -108,11 +109,11 @@ class Cli(unittest.TestCase):
             self.assertEqual(fargpu("run", "--server", daemon.server, "--", "echo", "-n", "--", "--x").stdout, "-- --x")
 
     def test_wish_that_cannot_be_fulfilled(self):
-        program = testing.BUILD.folder / "tests" / "conformance" / "conformance_devices"
+        program = testing.BUILD.folder / "tests" / "fault" / "fault_program"
         with testing.Daemon("--sim-memory", "512M") as daemon:
-            done = fargpu("run", "--server", daemon.server, "--gpus", "5", "--", program)
-            self.assertNotEqual(done.returncode, 0)
-            self.assertIn("GPU", done.stderr)
+            done = fargpu("run", "--server", daemon.server, "--gpus", "5", "--", program, "init")
+            self.assertEqual(done.returncode, 4, done.stdout)
+            self.assertIn("5 GPUs", done.stderr)
             self.assertEqual(fargpu("devices", "--server", daemon.server).returncode, 0)
 
 

@@ -63,7 +63,7 @@ class Frames(unittest.TestCase):
         self.refused(frame(HELLO, hello_body(registryHash=12345)), "version")
 
     def test_too_many_gpus(self):
-        self.refused(frame(HELLO, hello_body(gpus=9)), "noCapacity")
+        self.refused(frame(HELLO, hello_body(gpus=9)), "badRequest")
 
     def test_unknown_device(self):
         self.refused(frame(HELLO, hello_body(devices='["GPU-does-not-exist"]')), "badRequest")
