@@ -49,6 +49,7 @@ CUresult AddressSpace::free(uint64_t address, uint64_t bytes) {
 CUresult AddressSpace::map(uint64_t address, uint64_t bytes, uint64_t offset, std::shared_ptr<PhysicalMemory> memory) {
   if (bytes == 0 || !aligned(bytes) || !aligned(address) || !aligned(offset)) return CUDA_ERROR_INVALID_VALUE;
   if (offset > memory->bytes() || bytes > memory->bytes() - offset) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes != memory->bytes()) return CUDA_ERROR_NOT_SUPPORTED;  // parts cannot be mapped, as in the driver
   std::lock_guard lock(mutex_);
   auto reservation = reserved_.upper_bound(address);
   if (reservation == reserved_.begin()) return CUDA_ERROR_INVALID_VALUE;
@@ -81,14 +82,19 @@ bool AddressSpace::whole_mappings(uint64_t address, uint64_t bytes) const {
 
 CUresult AddressSpace::unmap(uint64_t address, uint64_t bytes) {
   std::lock_guard lock(mutex_);
-  if (!whole_mappings(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  for (uint64_t at = address; at < address + bytes;) {
-    auto it = mappings_.find(at);
-    allocations_.erase(at);
-    at += it->second.bytes;
-    mappings_.erase(it);
+  if (bytes > UINT64_MAX - address) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t end = address + bytes;
+  const auto first = mappings_.lower_bound(address);
+  auto last = first;
+  while (last != mappings_.end() && last->first < end) ++last;
+  const bool cut_before = first != mappings_.begin() && std::prev(first)->first + std::prev(first)->second.bytes > address;
+  const bool cut_behind = first != last && std::prev(last)->first + std::prev(last)->second.bytes > end;
+  if (first == last || cut_before || cut_behind) return CUDA_ERROR_INVALID_VALUE;
+  for (auto it = first; it != last; ++it) {
+    allocations_.erase(it->first);
+    reserve_again(it->first, it->second.bytes);
   }
-  reserve_again(address, bytes);
+  mappings_.erase(first, last);
   return CUDA_SUCCESS;
 }
 

@@ -22,8 +22,9 @@ class AddressSpace {
   // CUDA_ERROR_INVALID_VALUE: not a reservation of this size, or something is mapped in it.
   CUresult free(uint64_t address, uint64_t bytes);
   CUresult map(uint64_t address, uint64_t bytes, uint64_t offset, std::shared_ptr<PhysicalMemory> memory);
-  // The range must consist of whole mappings.
+  // Every mapping in the range, which must not cut one in two.
   CUresult unmap(uint64_t address, uint64_t bytes);
+  // The range must consist of whole mappings.
   CUresult set_access(uint64_t address, uint64_t bytes, int device, CUmemAccess_flags flags);
   CUresult access(uint64_t address, int device, unsigned long long* flags) const;
   // The memory mapped at an address; nullptr: none.

@@ -37,6 +37,7 @@ Context::Context(Device& device, unsigned flags, bool primary)
   limits_[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
   limits_[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
   limits_[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+  limits_[CU_LIMIT_SHMEM_SIZE] = static_cast<size_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
 }
 
 void Context::fail(CUresult error, std::string_view text) {
@@ -173,21 +174,31 @@ void Context::destroy() {
 CUresult Context::limit(CUlimit limit, size_t* value) const {
   std::lock_guard lock(limits_mutex_);
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
-  if (limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (!has_limit(limit)) return CUDA_ERROR_UNSUPPORTED_LIMIT;
   *value = limits_[limit];
   return CUDA_SUCCESS;
 }
 
 CUresult Context::set_limit(CUlimit limit, size_t value) {
+  constexpr size_t kMaxStack = size_t{512} << 10;
+  constexpr size_t kMaxFetch = 128;
   std::lock_guard lock(limits_mutex_);
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
-  if (limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
-  if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128) return CUDA_ERROR_INVALID_VALUE;
+  if (!has_limit(limit)) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (limit == CU_LIMIT_SHMEM_SIZE || limit == CU_LIMIT_CIG_ENABLED) return CUDA_ERROR_NOT_PERMITTED;
+  if (limit == CU_LIMIT_STACK_SIZE && value > kMaxStack) return CUDA_ERROR_INVALID_VALUE;
+  if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > kMaxFetch) return CUDA_ERROR_INVALID_VALUE;
   if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE) value = 0;  // there is no such cache
   if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && value > device_.memory().total()) return CUDA_ERROR_OUT_OF_MEMORY;
   if (limit == CU_LIMIT_PRINTF_FIFO_SIZE) output_.set_limit(value);
   limits_[limit] = value;
   return CUDA_SUCCESS;
+}
+
+// The depth of device-side synchronisation went with capability 9.0.
+bool Context::has_limit(CUlimit limit) const {
+  if (limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH) return device_.compute_capability() < 90;
+  return limit <= CU_LIMIT_CIG_ENABLED;
 }
 
 }  // namespace fargpu::sim

@@ -80,6 +80,7 @@ class Context : public std::enable_shared_from_this<Context> {
 
  private:
   Context(Device& device, unsigned flags, bool primary);
+  bool has_limit(CUlimit limit) const;
   void prune_streams();
   std::vector<Fence> ahead_of(const Stream& stream, std::vector<Fence> extra) const;
 

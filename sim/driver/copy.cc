@@ -39,7 +39,7 @@ void copy_rows(const Copy& copy) {
 }
 
 CUresult check_side(const CopySide& side, const Copy& copy, bool* pageable) {
-  if ((copy.height > 1 || copy.depth > 1) && side.pitch < copy.width) return CUDA_ERROR_INVALID_VALUE;
+  if (side.pitch < copy.width) return CUDA_ERROR_INVALID_VALUE;
   uint64_t bytes = 0;
   if (side.base == 0 || !extent(side, copy, &bytes)) return CUDA_ERROR_INVALID_VALUE;
   const bool is_known = known(side, bytes);
@@ -109,7 +109,8 @@ CUresult submit_fill(Context& context, const std::shared_ptr<Stream>& stream, co
   Copy area;
   area.width = fill.width * fill.element;
   area.height = fill.height;
-  CopySide side{CopySide::Where::kDevice, fill.base, fill.pitch, 0};
+  // The pitch of a single row does not matter.
+  CopySide side{CopySide::Where::kDevice, fill.base, fill.height > 1 ? fill.pitch : area.width, 0};
   if (fill.base % fill.element != 0 || (fill.height > 1 && fill.pitch % fill.element != 0)) {
     return CUDA_ERROR_INVALID_VALUE;
   }

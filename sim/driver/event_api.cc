@@ -43,7 +43,8 @@ CUresult CUDAAPI cuEventCreate(CUevent* phEvent, unsigned int Flags) {
 
 CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
   return with_stream(hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
-    if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;  // EXTERNAL is for captures
+    if (flags == CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;  // for captures only
+    if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
     auto event = Driver::get().registry().find<Event>(hEvent);
     if (!event || event->context.lock().get() != &context) return CUDA_ERROR_INVALID_HANDLE;
     auto record = std::make_shared<EventRecord>();

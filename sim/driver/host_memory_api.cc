@@ -63,7 +63,11 @@ CUresult CUDAAPI cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Fla
     allocation.kind = Allocation::Kind::kRegistered;
     allocation.flags = Flags;
     if ((Flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0) allocation.writable = 0;
-    return Driver::get().allocations().insert(allocation) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    AllocationMap& allocations = Driver::get().allocations();
+    if (allocations.insert(allocation)) return CUDA_SUCCESS;
+    const auto there = allocations.find(allocation.base);
+    const bool registered = !there || there->kind == Allocation::Kind::kRegistered;
+    return registered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
@@ -76,8 +80,9 @@ CUresult CUDAAPI cuMemHostUnregister(void* p) {
     AllocationMap& allocations = Driver::get().allocations();
     if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const auto found = allocations.find(reinterpret_cast<uint64_t>(p));
-    if (!found || found->base != reinterpret_cast<uint64_t>(p) || found->kind != Allocation::Kind::kRegistered) {
-      return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    if (!found) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    if (found->base != reinterpret_cast<uint64_t>(p) || found->kind != Allocation::Kind::kRegistered) {
+      return CUDA_ERROR_INVALID_VALUE;
     }
     quiesce(context, *found);
     allocations.erase(found->base);

@@ -111,7 +111,6 @@ CUresult CUDAAPI cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
     if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
     auto library = driver.registry().find<Library>(lib);
     if (!library) return CUDA_ERROR_INVALID_HANDLE;
-    if (CUresult result = usable(*library); result != CUDA_SUCCESS) return result;
     *count = static_cast<unsigned>(library->kernels.size());
     return CUDA_SUCCESS;
   });

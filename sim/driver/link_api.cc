@@ -9,6 +9,9 @@ using namespace fargpu::sim;
 
 namespace {
 
+// Linking nothing gives a module without anything in it, not an error.
+constexpr char kEmptyModule[] = ".version 7.5\n.target sm_75\n.address_size 64\n";
+
 struct LinkState {
   static constexpr ObjectKind kKind = ObjectKind::kLinkState;
   std::mutex mutex;
@@ -28,7 +31,6 @@ CUresult add_input(LinkState& state, const Context& context, CUjitInputType type
       // A NUL-terminated copy: the input may end at the end of a page.
       const std::string copy(data);
       result = texts_of_image(copy.c_str(), context.device().compute_capability(), &texts, &problem);
-      if (result == CUDA_ERROR_INVALID_IMAGE && type == CU_JIT_INPUT_PTX) result = CUDA_ERROR_INVALID_PTX;
       break;
     }
     case CU_JIT_INPUT_CUBIN:
@@ -96,7 +98,7 @@ CUresult CUDAAPI cuLinkComplete(CUlinkState state, void** cubinOut, size_t* size
   return with_link(state, [&](Context& context, LinkState& link) -> CUresult {
     if (cubinOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard lock(link.mutex);
-    if (link.texts.empty()) return CUDA_ERROR_INVALID_VALUE;
+    if (link.texts.empty()) link.texts.emplace_back(kEmptyModule);
     std::string problem;
     std::shared_ptr<Module> trial;
     const auto texts = std::make_shared<const std::vector<std::string>>(link.texts);

@@ -67,8 +67,7 @@ CUresult to_copy_3d(const Params& p, Copy* copy) {
   if (CUresult result = side_of(p.dstMemoryType, p.dstHost, p.dstDevice, &copy->to); result != CUDA_SUCCESS) {
     return result;
   }
-  if ((p.srcHeight != 0 && p.srcHeight < p.Height && p.Depth > 1) ||
-      (p.dstHeight != 0 && p.dstHeight < p.Height && p.Depth > 1)) {
+  if ((p.srcHeight != 0 && p.srcHeight < p.Height) || (p.dstHeight != 0 && p.dstHeight < p.Height)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const bool placed = place(&copy->from, p.srcXInBytes, p.srcY, p.srcZ, p.srcPitch, p.srcHeight, *copy) &&

@@ -1,5 +1,7 @@
 #include "sim/driver/module.h"
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 
@@ -28,6 +30,16 @@ class ScratchMemory final : public MemoryMap {
   std::map<uint64_t, std::unique_ptr<std::byte[]>> blocks_;
 };
 
+// PTX of a later toolkit than this driver's.
+bool too_new(std::string_view text) {
+  constexpr int kNewest = 90;  // ISA 9.0, that of CUDA 13.0
+  const size_t at = text.find(".version");
+  if (at == std::string_view::npos) return false;
+  int major = 0, minor = 0;
+  const std::string line(text.substr(at, 40));
+  return std::sscanf(line.c_str(), ".version %d.%d", &major, &minor) == 2 && (major > 99 || 10 * major + minor > kNewest);
+}
+
 LoadResult load(const std::vector<std::string>& texts, MemoryMap& memory, const EngineOptions& options) {
   if (texts.size() == 1) return load_ptx(texts[0], memory, options);
   const std::vector<std::string_view> views(texts.begin(), texts.end());
@@ -45,7 +57,7 @@ std::shared_ptr<FunctionSettings> make_settings(const KernelInfo& info) {
 
 CUresult to_result(LoadError::Kind kind) {
   switch (kind) {
-    case LoadError::Kind::kUnsupportedTarget: return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    case LoadError::Kind::kUnsupportedTarget:
     case LoadError::Kind::kInvalidPtx:
     case LoadError::Kind::kUnsupportedInstruction:
     case LoadError::Kind::kUnresolvedSymbol: return CUDA_ERROR_INVALID_PTX;
@@ -64,6 +76,10 @@ CUresult texts_of_image(const void* image, int compute_capability, ImageTexts* t
 }
 
 CUresult load_texts(Context& context, const ImageTexts& texts, std::shared_ptr<Module>* module, std::string* problem) {
+  if (std::any_of(texts->begin(), texts->end(), too_new)) {
+    *problem = "the PTX is of a newer ISA than 9.0; compile with CUDA 13.0 or older";
+    return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+  }
   size_t heap = 0;
   context.limit(CU_LIMIT_MALLOC_HEAP_SIZE, &heap);
   auto made = std::make_shared<Module>();
@@ -193,7 +209,7 @@ CUresult find_function(Context& context, CUfunction handle, LaunchTarget* target
   }
   target->module = target->function->module.lock();
   if (!target->module) return CUDA_ERROR_INVALID_HANDLE;
-  return target->module->context_id == context.id() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  return target->module->context_id == context.id() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult parameter_info(const KernelInfo& info, size_t index, size_t* offset, size_t* size) {

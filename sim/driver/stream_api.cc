@@ -95,7 +95,8 @@ CUresult CUDAAPI cuStreamGetDevice(CUstream hStream, CUdevice* device) {
 
 CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
   return with_stream(hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
-    if ((Flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (Flags == CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;  // for captures only
+    if (Flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
     auto event = Driver::get().registry().find<Event>(hEvent);
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
     const auto record = event->latest();

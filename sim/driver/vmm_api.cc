@@ -30,13 +30,12 @@ bool valid_access(CUmemAccess_flags flags) {
 
 CUresult CUDAAPI cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
                                                CUmemAllocationGranularity_flags option) {
-  return with_driver([&](Driver& driver) -> CUresult {
+  return with_driver([&](Driver&) -> CUresult {
     if (granularity == nullptr ||
         (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    Device* device = nullptr;
-    if (CUresult result = device_of(driver, prop, &device); result != CUDA_SUCCESS) return result;
+    if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *granularity = kMappingGranularity;
     return CUDA_SUCCESS;
   });

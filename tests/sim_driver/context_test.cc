@@ -117,6 +117,9 @@ TEST_F(ContextTest, LimitsAndPreferences) {
   OK(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE));
   EXPECT_EQ(value, size_t{16} << 20);
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuCtxGetLimit(&value, static_cast<CUlimit>(99)));
+  EXPECT_CU(CUDA_ERROR_UNSUPPORTED_LIMIT, cuCtxGetLimit(&value, CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuCtxSetLimit(CU_LIMIT_STACK_SIZE, size_t{1} << 30));
+  EXPECT_CU(CUDA_ERROR_NOT_PERMITTED, cuCtxSetLimit(CU_LIMIT_SHMEM_SIZE, 1024));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuCtxGetLimit(nullptr, CU_LIMIT_STACK_SIZE));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuCtxSetCacheConfig(static_cast<CUfunc_cache>(9)));
   OK(cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_L1));

@@ -149,6 +149,7 @@ TEST_F(ContextTest, ThreeDimensions) {
   OK(cuStreamSynchronize(nullptr));
   EXPECT_EQ(in, out);
   copy.srcHeight = 7;
+  copy.Depth = 1;
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemcpy3D(&copy));
 }
 

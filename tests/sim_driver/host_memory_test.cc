@@ -21,7 +21,7 @@ TEST_F(ContextTest, RegisteredMemory) {
   EXPECT_CU(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(words.data()));
   OK(cuMemHostRegister(words.data(), 4000, 0));
   EXPECT_CU(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister(words.data() + 10, 100, 0));
-  EXPECT_CU(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(words.data() + 10));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemHostUnregister(words.data() + 10));
   OK(fill(reinterpret_cast<CUdeviceptr>(words.data()), 5, 1000));
   OK(cuCtxSynchronize());
   EXPECT_EQ(words[999], 5u);
@@ -53,6 +53,8 @@ TEST_F(ContextTest, BadHostMemoryArguments) {
   OK(cuMemFreeHost(nullptr));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(this));
   OK(cuMemAllocHost(&host, 16));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister(host, 16, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemHostUnregister(host));
   OK(cuMemFreeHost(host));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(host));
 }

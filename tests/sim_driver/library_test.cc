@@ -71,7 +71,10 @@ TEST_F(ContextTest, ABadImageIsToldWhenTheLibraryIsUsed) {
   CUkernel kernel = nullptr;
   unsigned count = 0;
   EXPECT_CU(CUDA_ERROR_INVALID_IMAGE, cuLibraryGetKernel(&kernel, library, "x"));
-  EXPECT_CU(CUDA_ERROR_INVALID_IMAGE, cuLibraryGetKernelCount(&count, library));
+  CUmodule module = nullptr;
+  OK(cuLibraryGetKernelCount(&count, library));
+  EXPECT_EQ(count, 0u);
+  EXPECT_CU(CUDA_ERROR_INVALID_IMAGE, cuLibraryGetModule(&module, library));
   OK(cuLibraryUnload(library));
 }
 

@@ -61,6 +61,18 @@ TEST_F(ContextTest, LinksPtxOfSeveralInputs) {
   EXPECT_EQ(read_word(p), 42u);
 }
 
+TEST_F(ContextTest, LinkingNothingGivesAnEmptyModule) {
+  CUlinkState link = nullptr;
+  OK(cuLinkCreate(0, nullptr, nullptr, &link));
+  void* image = nullptr;
+  OK(cuLinkComplete(link, &image, nullptr));
+  OK(cuModuleLoadData(&module_, image));
+  unsigned count = 99;
+  OK(cuModuleGetFunctionCount(&count, module_));
+  EXPECT_EQ(count, 0u);
+  OK(cuLinkDestroy(link));
+}
+
 TEST_F(ContextTest, SaysWhatIsMissing) {
   char log[300] = "";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
@@ -71,7 +83,7 @@ TEST_F(ContextTest, SaysWhatIsMissing) {
   void* image = nullptr;
   EXPECT_CU(CUDA_ERROR_INVALID_PTX, cuLinkComplete(link, &image, nullptr));
   EXPECT_NE(std::string(log).find("twice"), std::string::npos) << log;
-  EXPECT_CU(CUDA_ERROR_INVALID_PTX, add(link, "not PTX"));
+  EXPECT_CU(CUDA_ERROR_INVALID_IMAGE, add(link, "not PTX"));
   char cubin[64] = "\177ELF";
   EXPECT_CU(CUDA_ERROR_NO_BINARY_FOR_GPU,
             cuLinkAddData(link, CU_JIT_INPUT_CUBIN, cubin, sizeof cubin, "c", 0, nullptr, nullptr));

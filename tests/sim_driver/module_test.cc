@@ -93,6 +93,9 @@ TEST_F(ContextTest, ImagesThatCannotBeLoaded) {
   const char* unknown =
       ".version 7.5\n.target sm_75\n.address_size 64\n.visible .entry f() {\n  frobnicate.u32 1, 2;\n  ret;\n}\n";
   EXPECT_CU(CUDA_ERROR_INVALID_PTX, cuModuleLoadData(&module, unknown));
+  EXPECT_CU(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+            cuModuleLoadData(&module, ".version 99.0\n.target sm_75\n.address_size 64\n"));
+  EXPECT_CU(CUDA_ERROR_INVALID_PTX, cuModuleLoadData(&module, ".version 8.6\n.target sm_100\n.address_size 64\n"));
   char log[200] = "";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log, reinterpret_cast<void*>(sizeof log)};

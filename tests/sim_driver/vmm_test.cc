@@ -50,7 +50,7 @@ TEST_F(VmmTest, MapUseUnmap) {
   OK(cuMemGetAccess(&flags, &properties_.location, range));
   EXPECT_EQ(flags, static_cast<unsigned long long>(CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(range, 4 * kChunk));
-  OK(cuMemUnmap(range, 2 * kChunk));
+  OK(cuMemUnmap(range, 4 * kChunk));  // holes do not matter
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(range, kChunk));
   // Contents stay with the physical memory.
   OK(cuMemMap(range + 3 * kChunk, kChunk, 0, second, 0));
@@ -131,6 +131,13 @@ TEST_F(VmmTest, BadArguments) {
   handle = create();
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemMap(range, 2 * kChunk, 0, handle, 0));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemMap(range, kChunk, kChunk, handle, 0));
+  const auto large = create(2 * kChunk);
+  EXPECT_CU(CUDA_ERROR_NOT_SUPPORTED, cuMemMap(range, kChunk, 0, large, 0));
+  OK(cuMemMap(range, 2 * kChunk, 0, large, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(range, kChunk));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(range + kChunk, kChunk));
+  OK(cuMemUnmap(range, 2 * kChunk));
+  OK(cuMemRelease(large));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemMap(range + 2 * kChunk, kChunk, 0, handle, 0));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemMap(range + 1, kChunk, 0, handle, 0));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemMap(range, kChunk, 0, 4711, 0));
