@@ -109,7 +109,11 @@ CUresult handle_to_wire(rpc::HandleKind kind, const void* handle, uint64_t* id) 
     *id = context->wire_id;
     return CUDA_SUCCESS;
   }
-  if (current_session().handles.find(kind, value) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (current_session().handles.find(kind, value) == nullptr) {
+    // These are no pointers in cuda.h, and the driver calls a wrong one a wrong value.
+    return kind == rpc::HandleKind::kMemGeneric ? CUDA_ERROR_INVALID_VALUE
+                                                : CUDA_ERROR_INVALID_HANDLE;
+  }
   *id = value;
   return CUDA_SUCCESS;
 }

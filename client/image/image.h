@@ -25,8 +25,8 @@ struct Image {
 };
 
 // `data`: wrapper, container, ELF or NUL-terminated PTX text. kInvalidArgument says what is wrong.
-// `lenient`: what is nothing of that kind counts as text too, as for libraries, whose text is
-// judged only when a kernel is wanted.
+// `lenient`: what is nothing of that kind counts as text too, which the driver
+// judges.
 Result<Image> inspect_image(const void* data, bool lenient = false);
 // The same for a file's contents, whose length is known: nothing beyond `contents` is read.
 Result<Image> inspect_image(std::span<const std::byte> contents);

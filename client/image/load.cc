@@ -185,7 +185,7 @@ CUresult read_jit_options(unsigned count, const CUjit_option* options, void** va
 }
 
 CUresult load_module(Session& session, const void* image, const JitOptions& jit, CUmodule* module) {
-  const Result<Image> inspected = inspect_image(image);
+  const Result<Image> inspected = inspect_image(image, /*lenient=*/true);
   if (!inspected.ok()) return image_error(inspected.status());
   return load_module_bytes(session, inspected->bytes, jit, module);
 }

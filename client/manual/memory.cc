@@ -48,7 +48,9 @@ CUresult set(CUdeviceptr address, size_t width, size_t height, size_t pitch, siz
   if (box.empty()) return CUDA_SUCCESS;
   const Here here;
   if (const CUresult result = before_work(here.session); result != CUDA_SUCCESS) return result;
-  return call(here.session, here.context);
+  const CUresult result = call(here.session, here.context);
+  if (result != CUDA_SUCCESS) return result;
+  return settle_untried(here.session, address, span_of(box, {address, pitch, 0}));
 }
 
 // Marks the region that allocation_created has just entered as memory of a pool: no context owns

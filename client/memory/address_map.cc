@@ -45,6 +45,19 @@ void AddressMap::erase_if(const std::function<bool(const Region&)>& gone) {
   count_.store(regions_.size(), std::memory_order_release);
 }
 
+void AddressMap::mark_used(uint64_t address, uint64_t bytes) {
+  std::unique_lock lock(mutex_);
+  for (auto it = regions_.lower_bound(address); it != regions_.end() && it->first - address < bytes;
+       ++it) {
+    it->second.used = true;
+  }
+  auto after = regions_.upper_bound(address);
+  if (after != regions_.begin()) {
+    Region& before = std::prev(after)->second;
+    if (address - before.base < before.bytes) before.used = true;
+  }
+}
+
 uint64_t AddressMap::extent(uint64_t address) const {
   std::shared_lock lock(mutex_);
   auto found = locate(address);

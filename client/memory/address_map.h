@@ -36,6 +36,7 @@ struct Region {
   int device = 0;              // visible ordinal
   uint64_t buffer_id = 0;      // CU_POINTER_ATTRIBUTE_BUFFER_ID: never used again
   unsigned flags = 0;          // as given to cuMemHostAlloc and friends
+  bool used = false;           // kVirtual: an operation on it has succeeded, so access was granted
   bool reserved = false;       // this process holds an inaccessible mapping at these addresses
   uint64_t owner = 0;          // module or library of a kGlobal, pool of a kPool, 0
 };
@@ -47,6 +48,8 @@ class AddressMap {
   std::optional<Region> find(uint64_t address) const;
   // Removes the region that begins at `base`.
   std::optional<Region> erase(uint64_t base);
+  // Sets `used` of the regions that [address, address + bytes) touches.
+  void mark_used(uint64_t address, uint64_t bytes);
   void erase_if(const std::function<bool(const Region&)>& gone);
   // How many bytes from `address` on are inside regions that touch each other.
   uint64_t extent(uint64_t address) const;

@@ -98,6 +98,14 @@ CUresult check_device_range(Session& session, uint64_t address, uint64_t bytes, 
   return *known && extent < bytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+CUresult settle_untried(Session& session, uint64_t address, uint64_t bytes) {
+  const auto region = session.device_memory.find(address);
+  if (!region || region->kind != MemoryKind::kVirtual || region->used) return CUDA_SUCCESS;
+  if (const CUresult result = settle(session); result != CUDA_SUCCESS) return result;
+  session.device_memory.mark_used(address, bytes);
+  return CUDA_SUCCESS;
+}
+
 CUresult copy_to_device(Session& session, const Side& dst, const Side& src, const Box& box,
                         CUstream stream, bool wait) {
   if (box.empty()) return CUDA_SUCCESS;
@@ -120,8 +128,9 @@ CUresult copy_to_device(Session& session, const Side& dst, const Side& src, cons
         return call_fgCopyToDevice(session, current_context_id(), to.address, to.pitch, to.slice,
                                    piece.width, piece.height, piece.depth, stream, data, bytes);
       });
-  if (result != CUDA_SUCCESS || known || !wait) return result;
-  return settle(session);
+  if (result != CUDA_SUCCESS) return result;
+  if (known) return settle_untried(session, dst.address, span_of(box, dst));
+  return wait ? settle(session) : CUDA_SUCCESS;
 }
 
 CUresult copy_to_host(Session& session, const Side& dst, const Side& src, const Box& box,

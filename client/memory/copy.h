@@ -44,6 +44,10 @@ Where classify(Session& session, uint64_t address);
 // `*known`: it lies in known ones.
 CUresult check_device_range(Session& session, uint64_t address, uint64_t bytes, bool* known);
 
+// After work on a range was sent: mapped virtual memory may not be accessible yet, so the first
+// operation on it is awaited.
+CUresult settle_untried(Session& session, uint64_t address, uint64_t bytes);
+
 // `stream`: as the application gave it. The source has been taken when this returns; `wait`: an
 // error of an unknown destination is awaited.
 CUresult copy_to_device(Session& session, const Side& dst, const Side& src, const Box& box,

@@ -41,6 +41,17 @@ TEST(AddressMap, ExtentSpansTouchingRegions) {
   EXPECT_EQ(map.extent(0x1200), 0u);
 }
 
+TEST(AddressMap, MarkUsedReachesEveryTouchedRegion) {
+  AddressMap map;
+  map.insert({.base = 0x1000, .bytes = 0x100});
+  map.insert({.base = 0x1100, .bytes = 0x100});
+  map.insert({.base = 0x1200, .bytes = 0x100});
+  map.mark_used(0x1080, 0x90);
+  EXPECT_TRUE(map.find(0x1000)->used);
+  EXPECT_TRUE(map.find(0x1100)->used);
+  EXPECT_FALSE(map.find(0x1200)->used);
+}
+
 TEST(AddressMap, EraseNeedsTheBase) {
   AddressMap map;
   map.insert({.base = 0x1000, .bytes = 0x100});

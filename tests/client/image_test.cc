@@ -77,6 +77,7 @@ TEST(Image, BareContainerElfAndText) {
 TEST(Image, NullAndUnknown) {
   EXPECT_FALSE(inspect_image(static_cast<const void*>(nullptr)).ok());
   EXPECT_FALSE(inspect_image(static_cast<const void*>("garbage")).ok());
+  EXPECT_EQ(inspect_image(static_cast<const void*>("garbage"), true)->kind, ImageKind::kPtx);
   const Wrapper empty;
   EXPECT_FALSE(inspect_image(&empty).ok());
 }
