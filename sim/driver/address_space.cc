@@ -14,8 +14,10 @@ bool aligned(uint64_t value) { return value % kMappingGranularity == 0; }
 
 }  // namespace
 
-CUresult AddressSpace::reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted, uint64_t* address) {
-  if (bytes == 0 || !aligned(bytes) || (alignment & (alignment - 1)) != 0 || bytes > (uint64_t{1} << 47)) {
+CUresult AddressSpace::reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted,
+                               uint64_t* address) {
+  if (bytes == 0 || !aligned(bytes) || (alignment & (alignment - 1)) != 0 ||
+      bytes > (uint64_t{1} << 47)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   alignment = std::max(alignment, kMappingGranularity);
@@ -46,16 +48,20 @@ CUresult AddressSpace::free(uint64_t address, uint64_t bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult AddressSpace::map(uint64_t address, uint64_t bytes, uint64_t offset, std::shared_ptr<PhysicalMemory> memory) {
-  if (bytes == 0 || !aligned(bytes) || !aligned(address) || !aligned(offset)) return CUDA_ERROR_INVALID_VALUE;
+CUresult AddressSpace::map(uint64_t address, uint64_t bytes, uint64_t offset,
+                           std::shared_ptr<PhysicalMemory> memory) {
+  if (bytes == 0 || !aligned(bytes) || !aligned(address) || !aligned(offset))
+    return CUDA_ERROR_INVALID_VALUE;
   if (offset > memory->bytes() || bytes > memory->bytes() - offset) return CUDA_ERROR_INVALID_VALUE;
-  if (bytes != memory->bytes()) return CUDA_ERROR_NOT_SUPPORTED;  // parts cannot be mapped, as in the driver
+  if (bytes != memory->bytes())
+    return CUDA_ERROR_NOT_SUPPORTED;  // parts cannot be mapped, as in the driver
   std::lock_guard lock(mutex_);
   auto reservation = reserved_.upper_bound(address);
   if (reservation == reserved_.begin()) return CUDA_ERROR_INVALID_VALUE;
   --reservation;
   const uint64_t into = address - reservation->first;
-  if (into >= reservation->second || bytes > reservation->second - into) return CUDA_ERROR_INVALID_VALUE;
+  if (into >= reservation->second || bytes > reservation->second - into)
+    return CUDA_ERROR_INVALID_VALUE;
   if (allocations_.touches(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (!memory->map_at(address, bytes, offset)) return CUDA_ERROR_OUT_OF_MEMORY;
   Allocation allocation;
@@ -87,8 +93,10 @@ CUresult AddressSpace::unmap(uint64_t address, uint64_t bytes) {
   const auto first = mappings_.lower_bound(address);
   auto last = first;
   while (last != mappings_.end() && last->first < end) ++last;
-  const bool cut_before = first != mappings_.begin() && std::prev(first)->first + std::prev(first)->second.bytes > address;
-  const bool cut_behind = first != last && std::prev(last)->first + std::prev(last)->second.bytes > end;
+  const bool cut_before = first != mappings_.begin() &&
+                          std::prev(first)->first + std::prev(first)->second.bytes > address;
+  const bool cut_behind =
+      first != last && std::prev(last)->first + std::prev(last)->second.bytes > end;
   if (first == last || cut_before || cut_behind) return CUDA_ERROR_INVALID_VALUE;
   for (auto it = first; it != last; ++it) {
     allocations_.erase(it->first);
@@ -98,14 +106,16 @@ CUresult AddressSpace::unmap(uint64_t address, uint64_t bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult AddressSpace::set_access(uint64_t address, uint64_t bytes, int device, CUmemAccess_flags flags) {
+CUresult AddressSpace::set_access(uint64_t address, uint64_t bytes, int device,
+                                  CUmemAccess_flags flags) {
   std::lock_guard lock(mutex_);
   if (!whole_mappings(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   const uint32_t bit = uint32_t{1} << device;
   allocations_.for_range(address, bytes, [&](Allocation& allocation) {
-    allocation.readable = flags != CU_MEM_ACCESS_FLAGS_PROT_NONE ? allocation.readable | bit : allocation.readable & ~bit;
-    allocation.writable =
-        flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? allocation.writable | bit : allocation.writable & ~bit;
+    allocation.readable = flags != CU_MEM_ACCESS_FLAGS_PROT_NONE ? allocation.readable | bit
+                                                                 : allocation.readable & ~bit;
+    allocation.writable = flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? allocation.writable | bit
+                                                                      : allocation.writable & ~bit;
     return true;
   });
   return CUDA_SUCCESS;

@@ -1,4 +1,5 @@
-// Virtual memory management of the process: reserved address ranges and what is mapped into them. Thread safe.
+// Virtual memory management of the process: reserved address ranges and what is mapped into them.
+// Thread safe.
 #pragma once
 
 #include <cuda.h>
@@ -21,7 +22,8 @@ class AddressSpace {
   CUresult reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted, uint64_t* address);
   // CUDA_ERROR_INVALID_VALUE: not a reservation of this size, or something is mapped in it.
   CUresult free(uint64_t address, uint64_t bytes);
-  CUresult map(uint64_t address, uint64_t bytes, uint64_t offset, std::shared_ptr<PhysicalMemory> memory);
+  CUresult map(uint64_t address, uint64_t bytes, uint64_t offset,
+               std::shared_ptr<PhysicalMemory> memory);
   // Every mapping in the range, which must not cut one in two.
   CUresult unmap(uint64_t address, uint64_t bytes);
   // The range must consist of whole mappings.
@@ -41,7 +43,7 @@ class AddressSpace {
   mutable std::mutex mutex_;
   std::map<uint64_t, uint64_t> reserved_;  // address -> bytes
   std::map<uint64_t, Mapping> mappings_;
-  uint64_t next_ = uint64_t{3} << 40;      // where the next reservation is tried
+  uint64_t next_ = uint64_t{3} << 40;  // where the next reservation is tried
 };
 
 }  // namespace fargpu::sim

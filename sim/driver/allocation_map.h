@@ -1,5 +1,6 @@
-// Every piece of memory that CUDA knows in this process, by address: device memory, pinned, registered and managed host memory, mapped
-// physical memory. The addresses are those of the CPU. Answers what an address belongs to and who may touch it.
+// Every piece of memory that CUDA knows in this process, by address: device memory, pinned,
+// registered and managed host memory, mapped physical memory. The addresses are those of the CPU.
+// Answers what an address belongs to and who may touch it.
 //
 // Thread safe; find() takes a shared lock. Holds no memory itself: whoever inserts owns the bytes.
 #pragma once
@@ -18,16 +19,16 @@ struct Allocation {
   uint64_t base = 0;
   uint64_t bytes = 0;
   Kind kind = Kind::kDevice;
-  int device = -1;           // ordinal; for host memory: of the context that made it
-  uint64_t context = 0;      // id of the owner; 0: no context (pools, mapped memory)
+  int device = -1;       // ordinal; for host memory: of the context that made it
+  uint64_t context = 0;  // id of the owner; 0: no context (pools, mapped memory)
   uint64_t context_handle = 0;
-  unsigned flags = 0;        // as given to cuMemHostAlloc, cuMemHostRegister, cuMemAllocManaged
-  uint32_t readable = ~0u;   // one bit per device ordinal (kMapped, pools)
+  unsigned flags = 0;       // as given to cuMemHostAlloc, cuMemHostRegister, cuMemAllocManaged
+  uint32_t readable = ~0u;  // one bit per device ordinal (kMapped, pools)
   uint32_t writable = ~0u;
-  uint64_t pool = 0;         // handle of the pool it came from
-  uint64_t buffer_id = 0;    // given by insert(), unique in the process
+  uint64_t pool = 0;       // handle of the pool it came from
+  uint64_t buffer_id = 0;  // given by insert(), unique in the process
   bool sync_memops = false;
-  bool freeing = false;      // a stream will free it
+  bool freeing = false;  // a stream will free it
 
   uint64_t end() const { return base + bytes; }
   bool is_host() const { return kind == Kind::kPinned || kind == Kind::kRegistered; }
@@ -41,8 +42,8 @@ class AllocationMap {
   std::optional<Allocation> find(uint64_t address) const;
   // Takes out all that belong to a context.
   std::vector<Allocation> take_context(uint64_t context);
-  // Calls `visit` for each allocation that touches the range, in order, under the lock; false: it stopped early or a byte of the range
-  // belongs to no allocation.
+  // Calls `visit` for each allocation that touches the range, in order, under the lock; false: it
+  // stopped early or a byte of the range belongs to no allocation.
   bool for_range(uint64_t address, uint64_t bytes, const std::function<bool(Allocation&)>& visit);
   // Calls `visit` for each allocation of a pool, under the lock.
   void for_pool(uint64_t pool, const std::function<void(Allocation&)>& visit);

@@ -16,8 +16,8 @@ CUresult current_context(Driver& driver, std::shared_ptr<Context>* context) {
   return *context && (*context)->alive() ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-CUresult find_stream(const std::shared_ptr<Context>& current, CUstream handle, std::shared_ptr<Context>* owner,
-                     std::shared_ptr<Stream>* stream) {
+CUresult find_stream(const std::shared_ptr<Context>& current, CUstream handle,
+                     std::shared_ptr<Context>* owner, std::shared_ptr<Stream>* stream) {
   *owner = current;
   if (handle == nullptr && PerThreadDefault::active()) handle = CU_STREAM_PER_THREAD;
   if (handle == nullptr || handle == CU_STREAM_LEGACY) {

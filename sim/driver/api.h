@@ -1,5 +1,6 @@
-// What every entry point of the library begins with. The target defines what makes cuda.h declare all functions, old ABIs and per-thread variants
-// too, with default visibility, so that a definition needs no more than its name.
+// What every entry point of the library begins with. The target defines what makes cuda.h declare
+// all functions, old ABIs and per-thread variants too, with default visibility, so that a
+// definition needs no more than its name.
 #pragma once
 
 #include <cuda.h>
@@ -46,7 +47,8 @@ CUresult with_device(CUdevice ordinal, Body&& body) noexcept {
   });
 }
 
-// The calling thread's context. CUDA_ERROR_INVALID_CONTEXT without one, CUDA_ERROR_CONTEXT_IS_DESTROYED for one that is gone or was never retained.
+// The calling thread's context. CUDA_ERROR_INVALID_CONTEXT without one,
+// CUDA_ERROR_CONTEXT_IS_DESTROYED for one that is gone or was never retained.
 CUresult current_context(Driver& driver, std::shared_ptr<Context>* context);
 
 // For calls that need a current context; a failed context returns its error: body(Context&).
@@ -60,18 +62,21 @@ CUresult with_context(Body&& body) noexcept {
   });
 }
 
-// NULL and CU_STREAM_LEGACY are the current context's legacy default stream. `owner` becomes the stream's context, which for a created stream may be
-// another than the current one. CUDA_ERROR_INVALID_HANDLE: not a stream, or its context is gone.
-CUresult find_stream(const std::shared_ptr<Context>& current, CUstream handle, std::shared_ptr<Context>* owner,
-                     std::shared_ptr<Stream>* stream);
+// NULL and CU_STREAM_LEGACY are the current context's legacy default stream. `owner` becomes the
+// stream's context, which for a created stream may be another than the current one.
+// CUDA_ERROR_INVALID_HANDLE: not a stream, or its context is gone.
+CUresult find_stream(const std::shared_ptr<Context>& current, CUstream handle,
+                     std::shared_ptr<Context>* owner, std::shared_ptr<Stream>* stream);
 
-// For calls that put work into a stream: body(Context& of the stream, const std::shared_ptr<Stream>&).
+// For calls that put work into a stream: body(Context& of the stream, const
+// std::shared_ptr<Stream>&).
 template <typename Body>
 CUresult with_stream(CUstream handle, Body&& body) noexcept {
   return with_context([&](Context& current) -> CUresult {
     std::shared_ptr<Context> owner;
     std::shared_ptr<Stream> stream;
-    if (CUresult result = find_stream(current.shared_from_this(), handle, &owner, &stream); result != CUDA_SUCCESS) {
+    if (CUresult result = find_stream(current.shared_from_this(), handle, &owner, &stream);
+        result != CUDA_SUCCESS) {
       return result;
     }
     if (CUresult result = owner->error(); result != CUDA_SUCCESS) return result;
@@ -81,7 +86,8 @@ CUresult with_stream(CUstream handle, Body&& body) noexcept {
 
 // A description of memory that belongs to a context; the caller fills in the rest.
 Allocation owned_by(Context& context);
-// Waits for what may still use an allocation: the work of the context and of its device's primary context.
+// Waits for what may still use an allocation: the work of the context and of its device's primary
+// context.
 void quiesce(Context& context, const Allocation& allocation);
 
 // Handle <-> number, for objects in the registry.

@@ -24,20 +24,23 @@ uint64_t this_thread_number() {
 
 std::shared_ptr<Context> Context::create(Device& device, unsigned flags, bool primary) {
   std::shared_ptr<Context> context(new Context(device, flags, primary));
-  context->legacy_ = std::make_shared<Stream>(context, StreamRole::kLegacy, CU_STREAM_DEFAULT, 0, next_id());
+  context->legacy_ =
+      std::make_shared<Stream>(context, StreamRole::kLegacy, CU_STREAM_DEFAULT, 0, next_id());
   return context;
 }
 
 Context::Context(Device& device, unsigned flags, bool primary)
     : device_(device), id_(next_id()), primary_(primary), flags_(flags) {
-  memory_ = std::make_shared<ContextMemory>(Driver::get().allocations(), device.memory(), device.ordinal(), id_);
+  memory_ = std::make_shared<ContextMemory>(Driver::get().allocations(), device.memory(),
+                                            device.ordinal(), id_);
   limits_[CU_LIMIT_STACK_SIZE] = 1024;
   limits_[CU_LIMIT_PRINTF_FIFO_SIZE] = size_t{1} << 20;
   limits_[CU_LIMIT_MALLOC_HEAP_SIZE] = size_t{8} << 20;
   limits_[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
   limits_[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
   limits_[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
-  limits_[CU_LIMIT_SHMEM_SIZE] = static_cast<size_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+  limits_[CU_LIMIT_SHMEM_SIZE] =
+      static_cast<size_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
 }
 
 void Context::fail(CUresult error, std::string_view text) {
@@ -49,21 +52,24 @@ std::shared_ptr<Stream> Context::per_thread_stream() {
   std::lock_guard lock(submit_mutex_);
   auto& stream = per_thread_[this_thread_number()];
   if (!stream) {
-    stream = std::make_shared<Stream>(weak_from_this(), StreamRole::kPerThread, CU_STREAM_DEFAULT, 0, next_id());
+    stream = std::make_shared<Stream>(weak_from_this(), StreamRole::kPerThread, CU_STREAM_DEFAULT,
+                                      0, next_id());
     streams_.push_back(stream);
   }
   return stream;
 }
 
 std::shared_ptr<Stream> Context::create_stream(unsigned flags, int priority) {
-  auto stream = std::make_shared<Stream>(weak_from_this(), StreamRole::kCreated, flags, priority, next_id());
+  auto stream =
+      std::make_shared<Stream>(weak_from_this(), StreamRole::kCreated, flags, priority, next_id());
   std::lock_guard lock(submit_mutex_);
   prune_streams();
   streams_.push_back(stream);
   return stream;
 }
 
-// A destroyed stream with work left stays in the list until it is idle: the legacy stream must still wait for it.
+// A destroyed stream with work left stays in the list until it is idle: the legacy stream must
+// still wait for it.
 void Context::forget_stream(const std::shared_ptr<Stream>& stream) {
   std::lock_guard lock(submit_mutex_);
   stream->retired = true;
@@ -71,7 +77,8 @@ void Context::forget_stream(const std::shared_ptr<Stream>& stream) {
 }
 
 void Context::prune_streams() {
-  std::erase_if(streams_, [](const auto& stream) { return stream->retired && !pending(stream->last); });
+  std::erase_if(streams_,
+                [](const auto& stream) { return stream->retired && !pending(stream->last); });
 }
 
 std::vector<Fence> Context::ahead_of(const Stream& stream, std::vector<Fence> extra) const {
@@ -87,7 +94,8 @@ std::vector<Fence> Context::ahead_of(const Stream& stream, std::vector<Fence> ex
   return extra;
 }
 
-Fence Context::submit(const std::shared_ptr<Stream>& stream, std::function<void()> run, std::vector<Fence> extra) {
+Fence Context::submit(const std::shared_ptr<Stream>& stream, std::function<void()> run,
+                      std::vector<Fence> extra) {
   auto done = std::make_shared<Completion>();
   std::lock_guard lock(submit_mutex_);
   stream->queue->push(Task{std::move(run), ahead_of(*stream, std::move(extra)), done});
@@ -165,7 +173,8 @@ void Context::destroy() {
   // Modules go before the memory they occupy.
   driver.registry().remove_owned(id_);
   memory_->abandon();
-  for (const Allocation& allocation : driver.allocations().take_context(id_)) driver.release(allocation);
+  for (const Allocation& allocation : driver.allocations().take_context(id_))
+    driver.release(allocation);
   std::lock_guard lock(submit_mutex_);
   streams_.clear();
   per_thread_.clear();
@@ -185,11 +194,14 @@ CUresult Context::set_limit(CUlimit limit, size_t value) {
   std::lock_guard lock(limits_mutex_);
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
   if (!has_limit(limit)) return CUDA_ERROR_UNSUPPORTED_LIMIT;
-  if (limit == CU_LIMIT_SHMEM_SIZE || limit == CU_LIMIT_CIG_ENABLED) return CUDA_ERROR_NOT_PERMITTED;
+  if (limit == CU_LIMIT_SHMEM_SIZE || limit == CU_LIMIT_CIG_ENABLED)
+    return CUDA_ERROR_NOT_PERMITTED;
   if (limit == CU_LIMIT_STACK_SIZE && value > kMaxStack) return CUDA_ERROR_INVALID_VALUE;
-  if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > kMaxFetch) return CUDA_ERROR_INVALID_VALUE;
+  if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > kMaxFetch)
+    return CUDA_ERROR_INVALID_VALUE;
   if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE) value = 0;  // there is no such cache
-  if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && value > device_.memory().total()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && value > device_.memory().total())
+    return CUDA_ERROR_OUT_OF_MEMORY;
   if (limit == CU_LIMIT_PRINTF_FIFO_SIZE) output_.set_limit(value);
   limits_[limit] = value;
   return CUDA_SUCCESS;

@@ -1,9 +1,12 @@
-// A CUDA context of the simulated GPU: owns its streams' order, its sticky error, limits and view of memory.
+// A CUDA context of the simulated GPU: owns its streams' order, its sticky error, limits and view
+// of memory.
 //
-// Ordering rules: work of one stream runs in order. Work in the legacy default stream waits for all earlier work of blocking streams, and
-// work in a blocking stream waits for all earlier work of the legacy default stream. Non-blocking streams know no others.
+// Ordering rules: work of one stream runs in order. Work in the legacy default stream waits for all
+// earlier work of blocking streams, and work in a blocking stream waits for all earlier work of the
+// legacy default stream. Non-blocking streams know no others.
 //
-// Thread safe. Kept alive by the registry, by queued work and by calls in progress; after destroy() it refuses everything.
+// Thread safe. Kept alive by the registry, by queued work and by calls in progress; after destroy()
+// it refuses everything.
 #pragma once
 
 #include <cuda.h>
@@ -45,6 +48,9 @@ class Context : public std::enable_shared_from_this<Context> {
   CUresult error() const { return static_cast<CUresult>(error_.load(std::memory_order_acquire)); }
   // The first failure stays. `text` goes to the log.
   void fail(CUresult error, std::string_view text);
+  // The usage count of cuCtxAttach and cuCtxDetach; true: that was the last user.
+  void attach() { users_.fetch_add(1); }
+  bool detach() { return users_.fetch_sub(1) == 1; }
   bool alive() const { return alive_.load(std::memory_order_acquire); }
 
   // --- streams
@@ -53,7 +59,8 @@ class Context : public std::enable_shared_from_this<Context> {
   std::shared_ptr<Stream> create_stream(unsigned flags, int priority);
   void forget_stream(const std::shared_ptr<Stream>& stream);
   // Queues work, to run after `extra` and after what the ordering rules ask for.
-  Fence submit(const std::shared_ptr<Stream>& stream, std::function<void()> run, std::vector<Fence> extra = {});
+  Fence submit(const std::shared_ptr<Stream>& stream, std::function<void()> run,
+               std::vector<Fence> extra = {});
   // The same and waits; runs it on the calling thread when nothing is ahead of it.
   void submit_and_wait(const std::shared_ptr<Stream>& stream, std::function<void()> run);
   // Queues work that runs after everything the context was given so far, apart from all streams.
@@ -67,7 +74,8 @@ class Context : public std::enable_shared_from_this<Context> {
   CUresult synchronize(const std::shared_ptr<Stream>& stream);
   CUresult synchronize();
 
-  // Waits for all work (waits for values in memory are given up), then frees everything the context owns. Only the first call does.
+  // Waits for all work (waits for values in memory are given up), then frees everything the context
+  // owns. Only the first call does.
   void destroy();
 
   // --- limits and preferences, each guarded by mutex_
@@ -91,12 +99,14 @@ class Context : public std::enable_shared_from_this<Context> {
   std::atomic<unsigned> flags_;
   std::atomic<int> error_{CUDA_SUCCESS};
   std::atomic<bool> alive_{true};
+  std::atomic<int> users_{1};
   std::atomic<CUfunc_cache> cache_config_{CU_FUNC_CACHE_PREFER_NONE};
   std::atomic<CUsharedconfig> shared_config_{CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE};
   std::shared_ptr<ContextMemory> memory_;
   PrintfBuffer output_;
 
-  mutable std::mutex submit_mutex_;  // orders submissions of all streams; guards Stream::last and the members up to the next blank line
+  mutable std::mutex submit_mutex_;  // orders submissions of all streams; guards Stream::last and
+                                     // the members up to the next blank line
   std::shared_ptr<Stream> legacy_;
   std::vector<std::shared_ptr<Stream>> streams_;
   std::map<uint64_t, std::shared_ptr<Stream>> per_thread_;

@@ -1,4 +1,5 @@
-// Contexts: created and primary ones, the thread's stack, synchronisation, limits, preferences, peers.
+// Contexts: created and primary ones, the thread's stack, synchronisation, limits, preferences,
+// peers.
 #include "sim/driver/api.h"
 
 using namespace fargpu::sim;
@@ -35,15 +36,17 @@ CUresult named_context(Driver& driver, CUcontext handle, std::shared_ptr<Context
 
 }  // namespace
 
-CUresult CUDAAPI cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags, CUdevice dev) {
-  if (ctxCreateParams != nullptr && (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != nullptr)) {
+CUresult CUDAAPI cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams,
+                                unsigned int flags, CUdevice dev) {
+  if (ctxCreateParams != nullptr &&
+      (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != nullptr)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   return create_context(pctx, flags, dev);
 }
 
-CUresult CUDAAPI cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams, unsigned int flags,
-                                CUdevice dev) {
+CUresult CUDAAPI cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams,
+                                unsigned int flags, CUdevice dev) {
   if (numParams != 0 && paramsArray != nullptr) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   return create_context(pctx, flags, dev);
 }
@@ -128,7 +131,8 @@ CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
   return with_driver([&](Driver& driver) -> CUresult {
     if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<Context> context;
-    if (CUresult result = named_context(driver, ctx, &context); result != CUDA_SUCCESS) return result;
+    if (CUresult result = named_context(driver, ctx, &context); result != CUDA_SUCCESS)
+      return result;
     *device = context->device().ordinal();
     return CUDA_SUCCESS;
   });
@@ -153,7 +157,8 @@ CUresult CUDAAPI cuCtxSetFlags(unsigned int flags) {
 CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
   return with_driver([&](Driver& driver) -> CUresult {
     std::shared_ptr<Context> context;
-    if (CUresult result = named_context(driver, ctx, &context); result != CUDA_SUCCESS) return result;
+    if (CUresult result = named_context(driver, ctx, &context); result != CUDA_SUCCESS)
+      return result;
     if (ctxId == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *ctxId = context->id();
     return CUDA_SUCCESS;
@@ -167,7 +172,8 @@ CUresult CUDAAPI cuCtxSynchronize(void) {
 CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx) {
   return with_driver([&](Driver& driver) -> CUresult {
     std::shared_ptr<Context> context;
-    if (CUresult result = named_context(driver, ctx, &context); result != CUDA_SUCCESS) return result;
+    if (CUresult result = named_context(driver, ctx, &context); result != CUDA_SUCCESS)
+      return result;
     return context->synchronize();
   });
 }
@@ -192,7 +198,8 @@ CUresult CUDAAPI cuCtxGetCacheConfig(CUfunc_cache* pconfig) {
 
 CUresult CUDAAPI cuCtxSetCacheConfig(CUfunc_cache config) {
   return with_context([&](Context& context) -> CUresult {
-    if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
+    if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
+      return CUDA_ERROR_INVALID_VALUE;
     context.set_cache_config(config);
     return CUDA_SUCCESS;
   });
@@ -208,7 +215,8 @@ CUresult CUDAAPI cuCtxGetSharedMemConfig(CUsharedconfig* pConfig) {
 
 CUresult CUDAAPI cuCtxSetSharedMemConfig(CUsharedconfig config) {
   return with_context([&](Context& context) -> CUresult {
-    if (config < CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE || config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE) {
+    if (config < CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE ||
+        config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;  // banks have one width since capability 5.0
@@ -218,7 +226,8 @@ CUresult CUDAAPI cuCtxSetSharedMemConfig(CUsharedconfig config) {
 CUresult CUDAAPI cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
   return with_driver([&](Driver& driver) -> CUresult {
     std::shared_ptr<Context> context;
-    if (CUresult result = named_context(driver, ctx, &context); result != CUDA_SUCCESS) return result;
+    if (CUresult result = named_context(driver, ctx, &context); result != CUDA_SUCCESS)
+      return result;
     if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *version = 3020;
     return CUDA_SUCCESS;
@@ -275,7 +284,9 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   return with_device(dev, [](Device& device) { return device.release_primary(); });
 }
 
-CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev) { return cuDevicePrimaryCtxRelease_v2(dev); }
+CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev) {
+  return cuDevicePrimaryCtxRelease_v2(dev);
+}
 
 CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   return with_device(dev, [](Device& device) -> CUresult {
@@ -309,7 +320,26 @@ CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, i
 
 CUresult CUDAAPI cuCtxGetExecAffinity(CUexecAffinityParam* pExecAffinity, CUexecAffinityType type) {
   return with_context([&](Context&) -> CUresult {
-    if (pExecAffinity == nullptr || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX) return CUDA_ERROR_INVALID_VALUE;
+    if (pExecAffinity == nullptr || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX)
+      return CUDA_ERROR_INVALID_VALUE;
     return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  });
+}
+
+// The usage counts of CUDA 3: a context created here has one user, and one attached user more does
+// not matter.
+CUresult CUDAAPI cuCtxAttach(CUcontext* pctx, unsigned int flags) {
+  return with_context([&](Context& context) -> CUresult {
+    if (pctx == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    context.attach();
+    *pctx = context.handle();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuCtxDetach(CUcontext ctx) {
+  return with_context([&](Context& context) -> CUresult {
+    if (ctx != context.handle()) return CUDA_ERROR_INVALID_CONTEXT;
+    return context.detach() ? cuCtxDestroy_v2(ctx) : CUDA_SUCCESS;
   });
 }

@@ -7,7 +7,8 @@
 
 namespace fargpu::sim {
 
-ContextMemory::ContextMemory(AllocationMap& allocations, DeviceMemory& memory, int device, uint64_t context)
+ContextMemory::ContextMemory(AllocationMap& allocations, DeviceMemory& memory, int device,
+                             uint64_t context)
     : allocations_(allocations), memory_(memory), device_(device), context_(context) {}
 
 std::optional<MemoryMap::Range> ContextMemory::find(uint64_t address, size_t bytes) const {
@@ -17,8 +18,8 @@ std::optional<MemoryMap::Range> ContextMemory::find(uint64_t address, size_t byt
   switch (found->kind) {
     case Allocation::Kind::kDevice:
       // Pool memory has access rights of its own; other memory goes by the context's peers.
-      if (found->device != device_ &&
-          !(found->pool != 0 ? ((found->readable >> device_) & 1) != 0 : peer_enabled(found->device))) {
+      if (found->device != device_ && !(found->pool != 0 ? ((found->readable >> device_) & 1) != 0
+                                                         : peer_enabled(found->device))) {
         return std::nullopt;
       }
       break;

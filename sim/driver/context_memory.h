@@ -1,5 +1,5 @@
-// Device memory as one context's kernels see it: its own device, peers it was given access to, host memory known to CUDA, and what was
-// mapped with access for its device.
+// Device memory as one context's kernels see it: its own device, peers it was given access to, host
+// memory known to CUDA, and what was mapped with access for its device.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,8 @@ class DeviceMemory;
 
 class ContextMemory final : public MemoryMap {
  public:
-  // `allocations` and `memory` outlive it. `device`: ordinal; `context`: id of the owner of what allocate() gives.
+  // `allocations` and `memory` outlive it. `device`: ordinal; `context`: id of the owner of what
+  // allocate() gives.
   ContextMemory(AllocationMap& allocations, DeviceMemory& memory, int device, uint64_t context);
 
   std::optional<Range> find(uint64_t address, size_t bytes) const override;
@@ -26,7 +27,9 @@ class ContextMemory final : public MemoryMap {
   // Bits of peer device ordinals whose memory may be touched.
   void enable_peer(int device) { peers_.fetch_or(1u << device, std::memory_order_relaxed); }
   void disable_peer(int device) { peers_.fetch_and(~(1u << device), std::memory_order_relaxed); }
-  bool peer_enabled(int device) const { return (peers_.load(std::memory_order_relaxed) >> device) & 1; }
+  bool peer_enabled(int device) const {
+    return (peers_.load(std::memory_order_relaxed) >> device) & 1;
+  }
 
   // The context's memory has been freed as a whole: release() has nothing left to do.
   void abandon();

@@ -13,20 +13,24 @@ namespace {
 // Bytes from the first to the last byte of one side; false: it overflows.
 bool extent(const CopySide& side, const Copy& copy, uint64_t* bytes) {
   unsigned __int128 last = static_cast<unsigned __int128>(copy.depth - 1) * side.slice +
-                           static_cast<unsigned __int128>(copy.height - 1) * side.pitch + copy.width;
+                           static_cast<unsigned __int128>(copy.height - 1) * side.pitch +
+                           copy.width;
   if (last + side.base > UINT64_MAX) return false;
   *bytes = static_cast<uint64_t>(last);
   return true;
 }
 
 // Known to CUDA as a whole.
-bool known(const CopySide& side, uint64_t bytes) { return Driver::get().allocations().covered(side.base, bytes); }
+bool known(const CopySide& side, uint64_t bytes) {
+  return Driver::get().allocations().covered(side.base, bytes);
+}
 
 void copy_rows(const Copy& copy) {
   const bool packed = copy.to.pitch == copy.width && copy.from.pitch == copy.width;
   const uint64_t slice = copy.width * copy.height;
   for (uint64_t z = 0; z < copy.depth; ++z) {
-    const uint64_t to = copy.to.base + z * copy.to.slice, from = copy.from.base + z * copy.from.slice;
+    const uint64_t to = copy.to.base + z * copy.to.slice,
+                   from = copy.from.base + z * copy.from.slice;
     if (packed || copy.height == 1) {
       std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), slice);
       continue;
@@ -44,7 +48,8 @@ CUresult check_side(const CopySide& side, const Copy& copy, bool* pageable) {
   if (side.base == 0 || !extent(side, copy, &bytes)) return CUDA_ERROR_INVALID_VALUE;
   const bool is_known = known(side, bytes);
   if (side.where == CopySide::Where::kDevice && !is_known) return CUDA_ERROR_INVALID_VALUE;
-  // Partly known memory is an overrun of an allocation, unless it is plain host memory next to a registered piece.
+  // Partly known memory is an overrun of an allocation, unless it is plain host memory next to a
+  // registered piece.
   if (side.where == CopySide::Where::kUnified && !is_known) {
     const auto first = Driver::get().allocations().find(side.base);
     if (first && !first->is_host()) return CUDA_ERROR_INVALID_VALUE;
@@ -74,20 +79,30 @@ void fill_rows(const Fill& fill) {
 
 void run_fill(const Fill& fill) {
   switch (fill.element) {
-    case 1: fill_rows<uint8_t>(fill); break;
-    case 2: fill_rows<uint16_t>(fill); break;
-    default: fill_rows<uint32_t>(fill); break;
+    case 1:
+      fill_rows<uint8_t>(fill);
+      break;
+    case 2:
+      fill_rows<uint16_t>(fill);
+      break;
+    default:
+      fill_rows<uint32_t>(fill);
+      break;
   }
 }
 
 }  // namespace
 
-CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Copy copy, bool synchronous) {
+CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Copy copy,
+                     bool synchronous) {
   if (copy.width == 0 || copy.height == 0 || copy.depth == 0) return CUDA_SUCCESS;
   bool from_pageable = false, to_pageable = false;
-  if (CUresult result = check_side(copy.from, copy, &from_pageable); result != CUDA_SUCCESS) return result;
-  if (CUresult result = check_side(copy.to, copy, &to_pageable); result != CUDA_SUCCESS) return result;
-  const bool touches_host = copy.from.where != CopySide::Where::kDevice || copy.to.where != CopySide::Where::kDevice;
+  if (CUresult result = check_side(copy.from, copy, &from_pageable); result != CUDA_SUCCESS)
+    return result;
+  if (CUresult result = check_side(copy.to, copy, &to_pageable); result != CUDA_SUCCESS)
+    return result;
+  const bool touches_host =
+      copy.from.where != CopySide::Where::kDevice || copy.to.where != CopySide::Where::kDevice;
   if (to_pageable || (synchronous && touches_host)) {
     context.submit_and_wait(stream, [&context, &copy] {
       if (context.error() == CUDA_SUCCESS) copy_rows(copy);
@@ -103,7 +118,8 @@ CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Co
   return CUDA_SUCCESS;
 }
 
-CUresult submit_fill(Context& context, const std::shared_ptr<Stream>& stream, const Fill& fill, bool synchronous) {
+CUresult submit_fill(Context& context, const std::shared_ptr<Stream>& stream, const Fill& fill,
+                     bool synchronous) {
   if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
   if (fill.width > UINT64_MAX / fill.element) return CUDA_ERROR_INVALID_VALUE;
   Copy area;
@@ -120,7 +136,8 @@ CUresult submit_fill(Context& context, const std::shared_ptr<Stream>& stream, co
   auto work = [owner = context.shared_from_this(), fill] {
     if (owner->error() == CUDA_SUCCESS) run_fill(fill);
   };
-  // Filling device memory returns at once even in its synchronous form; filling pinned host memory does not.
+  // Filling device memory returns at once even in its synchronous form; filling pinned host memory
+  // does not.
   if (!synchronous || !found || !found->is_host()) {
     context.submit(stream, std::move(work));
     return CUDA_SUCCESS;

@@ -1,7 +1,9 @@
-// Copies and fills: one description for all forms (1D, 2D, 3D, any direction), its checks against known memory, and its way through a stream.
+// Copies and fills: one description for all forms (1D, 2D, 3D, any direction), its checks against
+// known memory, and its way through a stream.
 //
-// Host memory that CUDA does not know is pageable: an asynchronous copy from it takes the bytes before it returns, one into it returns when the
-// bytes are there. Everything else is in stream order.
+// Host memory that CUDA does not know is pageable: an asynchronous copy from it takes the bytes
+// before it returns, one into it returns when the bytes are there. Everything else is in stream
+// order.
 #pragma once
 
 #include <cuda.h>
@@ -28,8 +30,10 @@ struct Copy {
   uint64_t height = 1, depth = 1;
 };
 
-// CUDA_ERROR_INVALID_VALUE: a device side is not wholly inside known memory, a pitch is smaller than a row, or a size overflows.
-CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Copy copy, bool synchronous);
+// CUDA_ERROR_INVALID_VALUE: a device side is not wholly inside known memory, a pitch is smaller
+// than a row, or a size overflows.
+CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Copy copy,
+                     bool synchronous);
 
 struct Fill {
   uint64_t base = 0;
@@ -39,6 +43,7 @@ struct Fill {
   uint32_t value = 0;
   unsigned element = 1;  // bytes: 1, 2 or 4
 };
-CUresult submit_fill(Context& context, const std::shared_ptr<Stream>& stream, const Fill& fill, bool synchronous);
+CUresult submit_fill(Context& context, const std::shared_ptr<Stream>& stream, const Fill& fill,
+                     bool synchronous);
 
 }  // namespace fargpu::sim

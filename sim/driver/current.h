@@ -1,4 +1,5 @@
-// The calling thread's stack of current contexts, and whether it is executing a host function of a stream.
+// The calling thread's stack of current contexts, and whether it is executing a host function of a
+// stream.
 #pragma once
 
 #include <cuda.h>
@@ -13,7 +14,8 @@ std::vector<CUcontext>& context_stack();
 // Calls into the driver from a host function are refused; true while this thread runs one.
 bool& inside_host_function();
 
-// The NULL stream means the per-thread default stream for calls of this thread while one of these lives: the _ptsz and _ptds names.
+// The NULL stream means the per-thread default stream for calls of this thread while one of these
+// lives: the _ptsz and _ptds names.
 class PerThreadDefault {
  public:
   PerThreadDefault() : before_(active()) { active() = true; }

@@ -16,8 +16,8 @@ Device::Device(const Settings& settings, int ordinal, int index)
       name_(fmt::format("fargpu simulated GPU (sm_{})", settings.compute_capability)),
       memory_(index, settings.memory_bytes),
       physical_store_(settings.memory_bytes),
-      primary_handle_(reinterpret_cast<CUcontext>(
-          Driver::get().registry().add(std::make_shared<PrimaryContext>(PrimaryContext{ordinal}), 0))) {
+      primary_handle_(reinterpret_cast<CUcontext>(Driver::get().registry().add(
+          std::make_shared<PrimaryContext>(PrimaryContext{ordinal}), 0))) {
   default_pool_ = std::make_shared<Pool>(*this, true);
   default_pool_->set_handle(Driver::get().registry().add(default_pool_, 0));
   current_pool_ = default_pool_;

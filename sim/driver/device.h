@@ -1,4 +1,5 @@
-// One visible simulated GPU: identity, attributes, memory, primary context, memory pools. Lives from cuInit to the end of the process.
+// One visible simulated GPU: identity, attributes, memory, primary context, memory pools. Lives
+// from cuInit to the end of the process.
 #pragma once
 
 #include <cuda.h>
@@ -38,7 +39,8 @@ class Device {
   // The same for ids that are known to exist.
   int attribute(CUdevice_attribute id) const;
 
-  // --- primary context. Its handle never changes; there is a context behind it while it is retained.
+  // --- primary context. Its handle never changes; there is a context behind it while it is
+  // retained.
   CUcontext primary_handle() const { return primary_handle_; }
   std::shared_ptr<Context> primary() const;
   std::shared_ptr<Context> retain_primary();
@@ -70,7 +72,8 @@ class Device {
   std::shared_ptr<Pool> current_pool_;
 };
 
-// The value of every CUdevice_attribute for a simulated GPU of this capability; see device_attributes.cc.
+// The value of every CUdevice_attribute for a simulated GPU of this capability; see
+// device_attributes.cc.
 CUresult simulated_attribute(int id, int compute_capability, int physical_index, int* value);
 
 }  // namespace fargpu::sim

@@ -1,4 +1,5 @@
-// Initialisation, version, device enumeration, identity, attributes, and what two devices can do with each other.
+// Initialisation, version, device enumeration, identity, attributes, and what two devices can do
+// with each other.
 #include <algorithm>
 #include <cstring>
 
@@ -53,7 +54,9 @@ CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
   });
 }
 
-CUresult CUDAAPI cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) { return cuDeviceGetUuid_v2(uuid, dev); }
+CUresult CUDAAPI cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) {
+  return cuDeviceGetUuid_v2(uuid, dev);
+}
 
 CUresult CUDAAPI cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
   return with_device(dev, [&](Device& device) -> CUresult {
@@ -85,8 +88,10 @@ CUresult CUDAAPI cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) {
     *prop = CUdevprop{};
     prop->maxThreadsPerBlock = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
     for (int i = 0; i < 3; ++i) {
-      prop->maxThreadsDim[i] = device.attribute(static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i));
-      prop->maxGridSize[i] = device.attribute(static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i));
+      prop->maxThreadsDim[i] = device.attribute(
+          static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i));
+      prop->maxGridSize[i] =
+          device.attribute(static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i));
     }
     prop->sharedMemPerBlock = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
     prop->totalConstantMemory = device.attribute(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
@@ -112,12 +117,14 @@ CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) {
   return with_driver([&](Driver& driver) -> CUresult {
     if (dev == nullptr || pciBusId == nullptr) return CUDA_ERROR_INVALID_VALUE;
     unsigned domain = 0, bus = 0, slot = 0, function = 0;
-    const bool parsed = std::sscanf(pciBusId, "%x:%x:%x.%x", &domain, &bus, &slot, &function) == 4 ||
-                        (domain = function = 0, std::sscanf(pciBusId, "%x:%x.%x", &bus, &slot, &function) == 3) ||
-                        (function = 0, std::sscanf(pciBusId, "%x:%x:%x", &domain, &bus, &slot) == 3);
+    const bool parsed =
+        std::sscanf(pciBusId, "%x:%x:%x.%x", &domain, &bus, &slot, &function) == 4 ||
+        (domain = function = 0, std::sscanf(pciBusId, "%x:%x.%x", &bus, &slot, &function) == 3) ||
+        (function = 0, std::sscanf(pciBusId, "%x:%x:%x", &domain, &bus, &slot) == 3);
     if (!parsed) return CUDA_ERROR_INVALID_VALUE;
     for (const auto& device : driver.devices()) {
-      const auto device_bus = static_cast<unsigned>(device->attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID));
+      const auto device_bus =
+          static_cast<unsigned>(device->attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID));
       if (domain != 0 || slot != 0 || function != 0 || bus != device_bus) continue;
       *dev = device->ordinal();
       return CUDA_SUCCESS;
@@ -128,7 +135,8 @@ CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) {
 
 CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType type, CUdevice dev) {
   return with_device(dev, [&](Device&) -> CUresult {
-    if (pi == nullptr || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX) return CUDA_ERROR_INVALID_VALUE;
+    if (pi == nullptr || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX)
+      return CUDA_ERROR_INVALID_VALUE;
     *pi = 0;
     return CUDA_SUCCESS;
   });
@@ -137,25 +145,36 @@ CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType type
 CUresult CUDAAPI cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDev) {
   return with_driver([&](Driver& driver) -> CUresult {
     if (canAccessPeer == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (driver.device(dev) == nullptr || driver.device(peerDev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    if (driver.device(dev) == nullptr || driver.device(peerDev) == nullptr)
+      return CUDA_ERROR_INVALID_DEVICE;
     *canAccessPeer = dev != peerDev;
     return CUDA_SUCCESS;
   });
 }
 
-CUresult CUDAAPI cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
-                                         CUdevice dstDevice) {
+CUresult CUDAAPI cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib,
+                                         CUdevice srcDevice, CUdevice dstDevice) {
   return with_driver([&](Driver& driver) -> CUresult {
     if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (driver.device(srcDevice) == nullptr || driver.device(dstDevice) == nullptr || srcDevice == dstDevice) {
+    if (driver.device(srcDevice) == nullptr || driver.device(dstDevice) == nullptr ||
+        srcDevice == dstDevice) {
       return CUDA_ERROR_INVALID_DEVICE;
     }
     switch (static_cast<int>(attrib)) {
-      case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK: *value = 0; break;
-      case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED: *value = 1; break;
-      case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED: *value = 1; break;
-      case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED: *value = 0; break;
-      default: return CUDA_ERROR_INVALID_VALUE;
+      case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
+        *value = 0;
+        break;
+      case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
+        *value = 1;
+        break;
+      case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
+        *value = 1;
+        break;
+      case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
+        *value = 0;
+        break;
+      default:
+        return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;
   });

@@ -30,8 +30,10 @@ DeviceMemory::DeviceMemory(int index, size_t total_bytes) : total_(total_bytes) 
   begin_ = reserve_at(kWindowBase + static_cast<uint64_t>(index) * bytes, bytes);
   if (begin_ == 0) begin_ = reserve_anywhere(bytes, kPage);
   if (begin_ == 0) {
-    log::error("cannot reserve {} bytes of addresses for simulated GPU {}: {}; raise the limit on virtual memory",
-               bytes, index, std::strerror(errno));
+    log::error(
+        "cannot reserve {} bytes of addresses for simulated GPU {}: {}; raise the limit on virtual "
+        "memory",
+        bytes, index, std::strerror(errno));
     return;
   }
   end_ = begin_ + bytes;
@@ -43,8 +45,10 @@ DeviceMemory::DeviceMemory(int index, size_t total_bytes) : total_(total_bytes) 
 bool DeviceMemory::commit(uint64_t end) {
   if (end <= committed_) return true;
   const uint64_t target = std::min(round_up(end, kCommitStep), end_);
-  if (mprotect(reinterpret_cast<void*>(committed_), target - committed_, PROT_READ | PROT_WRITE) != 0) {
-    log::error("cannot commit {} bytes of simulated device memory: {}", target - committed_, std::strerror(errno));
+  if (mprotect(reinterpret_cast<void*>(committed_), target - committed_, PROT_READ | PROT_WRITE) !=
+      0) {
+    log::error("cannot commit {} bytes of simulated device memory: {}", target - committed_,
+               std::strerror(errno));
     return false;
   }
   committed_ = target;
@@ -56,7 +60,8 @@ uint64_t DeviceMemory::allocate(uint64_t bytes) {
   if (bytes == 0 || charged < bytes) return 0;
   std::lock_guard lock(mutex_);
   if (!ranges_ || charged > total_ - used_) return 0;
-  const auto address = ranges_->allocate(charged + kGuard, charged >= 16 * kPage ? kPage : kAlignment);
+  const auto address =
+      ranges_->allocate(charged + kGuard, charged >= 16 * kPage ? kPage : kAlignment);
   if (!address) return 0;
   if (!commit(*address + charged)) {
     ranges_->free(*address, charged + kGuard);

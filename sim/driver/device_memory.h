@@ -1,8 +1,10 @@
-// The memory of one simulated GPU: a window of CPU addresses, reserved at start and committed as it is handed out.
+// The memory of one simulated GPU: a window of CPU addresses, reserved at start and committed as it
+// is handed out.
 //
-// Freed pages go back to the system but stay readable and writable, so that a kernel that still runs on freed memory reads zeros and
-// cannot crash the process; whether an access is legal is the AllocationMap's business. Between two allocations there is a gap of
-// at least 256 bytes. Thread safe.
+// Freed pages go back to the system but stay readable and writable, so that a kernel that still
+// runs on freed memory reads zeros and cannot crash the process; whether an access is legal is the
+// AllocationMap's business. Between two allocations there is a gap of at least 256 bytes. Thread
+// safe.
 #pragma once
 
 #include <cstdint>

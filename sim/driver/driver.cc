@@ -26,7 +26,8 @@ CUresult Driver::initialize() {
   static std::mutex mutex;
   std::lock_guard lock(mutex);
   if (g_ready.load()) return CUDA_SUCCESS;
-  if (g_driver.load()) return CUDA_ERROR_NOT_INITIALIZED;  // a forked child: threads and memory stayed with the parent
+  if (g_driver.load())
+    return CUDA_ERROR_NOT_INITIALIZED;  // a forked child: threads and memory stayed with the parent
   log::configure("sim", log::Level::kWarn);
   auto settings = read_settings([](const char* name) -> const char* { return std::getenv(name); });
   if (!settings) {
@@ -48,7 +49,8 @@ Driver& Driver::get() { return *g_driver.load(std::memory_order_acquire); }
 
 void Driver::make_devices() {
   for (size_t i = 0; i < settings_.visible.size(); ++i) {
-    devices_.push_back(std::make_unique<Device>(settings_, static_cast<int>(i), settings_.visible[i]));
+    devices_.push_back(
+        std::make_unique<Device>(settings_, static_cast<int>(i), settings_.visible[i]));
   }
 }
 
@@ -59,19 +61,22 @@ Device* Driver::device(int ordinal) const {
 
 std::shared_ptr<Context> Driver::find_context(CUcontext handle) const {
   if (auto context = registry_.find<Context>(handle)) return context;
-  if (auto primary = registry_.find<PrimaryContext>(handle)) return device(primary->ordinal)->primary();
+  if (auto primary = registry_.find<PrimaryContext>(handle))
+    return device(primary->ordinal)->primary();
   return nullptr;
 }
 
 bool Driver::is_context(CUcontext handle) const {
-  return registry_.find<Context>(handle) != nullptr || registry_.find<PrimaryContext>(handle) != nullptr;
+  return registry_.find<Context>(handle) != nullptr ||
+         registry_.find<PrimaryContext>(handle) != nullptr;
 }
 
 void Driver::release(const Allocation& allocation) {
   switch (allocation.kind) {
     case Allocation::Kind::kDevice:
       if (allocation.pool != 0) {
-        if (auto pool = registry_.find<Pool>(allocation.pool)) pool->free(allocation.base, allocation.bytes);
+        if (auto pool = registry_.find<Pool>(allocation.pool))
+          pool->free(allocation.base, allocation.bytes);
       } else {
         device(allocation.device)->memory().free(allocation.base, allocation.bytes);
       }
@@ -79,7 +84,8 @@ void Driver::release(const Allocation& allocation) {
     case Allocation::Kind::kPinned:
     case Allocation::Kind::kManaged:
       munmap(reinterpret_cast<void*>(allocation.base), (allocation.bytes + 4095) & ~size_t{4095});
-      if (allocation.kind == Allocation::Kind::kManaged) device(allocation.device)->memory().refund(allocation.bytes);
+      if (allocation.kind == Allocation::Kind::kManaged)
+        device(allocation.device)->memory().refund(allocation.bytes);
       break;
     case Allocation::Kind::kRegistered:
     case Allocation::Kind::kMapped:

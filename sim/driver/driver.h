@@ -1,5 +1,6 @@
-// The simulated driver's process-wide state: devices, live objects, known memory. Made by the first successful cuInit and never destroyed,
-// because stream threads may still run while the process exits.
+// The simulated driver's process-wide state: devices, live objects, known memory. Made by the first
+// successful cuInit and never destroyed, because stream threads may still run while the process
+// exits.
 #pragma once
 
 #include <cuda.h>

@@ -1,4 +1,5 @@
-// The texts are those that the driver answers (read from a driver 580.159.04): programs print and compare them.
+// The texts are those that the driver answers (read from a driver 580.159.04): programs print and
+// compare them.
 #include "sim/driver/error_names.h"
 
 #include <algorithm>
@@ -7,7 +8,8 @@
 namespace fargpu::sim {
 namespace {
 
-#define FARGPU_ERROR(code, text) ErrorEntry{code, #code, text}
+#define FARGPU_ERROR(code, text) \
+  ErrorEntry { code, #code, text }
 constexpr ErrorEntry kErrors[] = {
     FARGPU_ERROR(CUDA_SUCCESS, "no error"),
     FARGPU_ERROR(CUDA_ERROR_INVALID_VALUE, "invalid argument"),
@@ -113,12 +115,14 @@ constexpr ErrorEntry kErrors[] = {
                  "MPS server is not ready to accept new MPS client requests"),
     FARGPU_ERROR(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
                  "the hardware resources required to create MPS client have been exhausted"),
-    FARGPU_ERROR(CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED,
-                 "the hardware resources required to support device connections have been exhausted"),
+    FARGPU_ERROR(
+        CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED,
+        "the hardware resources required to support device connections have been exhausted"),
     FARGPU_ERROR(CUDA_ERROR_MPS_CLIENT_TERMINATED,
                  "the MPS client has been terminated by the server"),
     FARGPU_ERROR(CUDA_ERROR_CDP_NOT_SUPPORTED,
-                 "is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it"),
+                 "is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does "
+                 "not support it"),
     FARGPU_ERROR(CUDA_ERROR_CDP_VERSION_MISMATCH,
                  "unsupported interaction between different versions of CUDA Dynamic Parallelism"),
     FARGPU_ERROR(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
@@ -140,13 +144,15 @@ constexpr ErrorEntry kErrors[] = {
                  "attempt to terminate a thread-local capture sequence from another thread"),
     FARGPU_ERROR(CUDA_ERROR_TIMEOUT, "wait operation timed out"),
     FARGPU_ERROR(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
-                 "the graph update was not performed because it included changes which violated constraints specific to instantiated graph update"),
+                 "the graph update was not performed because it included changes which violated "
+                 "constraints specific to instantiated graph update"),
     FARGPU_ERROR(CUDA_ERROR_EXTERNAL_DEVICE,
                  "an async error has occured in external entity outside of CUDA"),
     FARGPU_ERROR(CUDA_ERROR_INVALID_CLUSTER_SIZE,
                  "a kernel launch error has occurred due to cluster misconfiguration"),
-    FARGPU_ERROR(CUDA_ERROR_FUNCTION_NOT_LOADED,
-                 "the function handle is not loaded when calling an API that requires a loaded function"),
+    FARGPU_ERROR(
+        CUDA_ERROR_FUNCTION_NOT_LOADED,
+        "the function handle is not loaded when calling an API that requires a loaded function"),
     FARGPU_ERROR(CUDA_ERROR_INVALID_RESOURCE_TYPE,
                  "one or more resources passed in are not valid resource types for the operation"),
     FARGPU_ERROR(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
@@ -159,8 +165,9 @@ constexpr ErrorEntry kErrors[] = {
 }  // namespace
 
 const ErrorEntry* find_error(CUresult code) {
-  const auto* it = std::lower_bound(std::begin(kErrors), std::end(kErrors), code,
-                                    [](const ErrorEntry& entry, CUresult wanted) { return entry.code < wanted; });
+  const auto* it = std::lower_bound(
+      std::begin(kErrors), std::end(kErrors), code,
+      [](const ErrorEntry& entry, CUresult wanted) { return entry.code < wanted; });
   return it != std::end(kErrors) && it->code == code ? it : nullptr;
 }
 

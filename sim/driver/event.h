@@ -22,7 +22,8 @@ struct EventRecord {
 struct Event {
   static constexpr ObjectKind kKind = ObjectKind::kEvent;
 
-  Event(std::weak_ptr<Context> context, unsigned flags) : context(std::move(context)), flags(flags) {}
+  Event(std::weak_ptr<Context> context, unsigned flags)
+      : context(std::move(context)), flags(flags) {}
 
   std::shared_ptr<EventRecord> latest() {
     std::lock_guard lock(mutex);

@@ -8,10 +8,12 @@ using namespace fargpu::sim;
 
 namespace {
 
-constexpr unsigned kEventFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+constexpr unsigned kEventFlags =
+    CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
 int64_t now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
@@ -33,7 +35,8 @@ CUresult CUDAAPI cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   return with_context([&](Context& context) -> CUresult {
     if (phEvent == nullptr || (Flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
     if ((Flags & CU_EVENT_INTERPROCESS) != 0) {
-      return (Flags & CU_EVENT_DISABLE_TIMING) != 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+      return (Flags & CU_EVENT_DISABLE_TIMING) != 0 ? CUDA_ERROR_NOT_SUPPORTED
+                                                    : CUDA_ERROR_INVALID_VALUE;
     }
     auto event = std::make_shared<Event>(context.weak_from_this(), Flags);
     *phEvent = to_handle<CUevent>(Driver::get().registry().add(std::move(event), context.id()));
@@ -42,18 +45,21 @@ CUresult CUDAAPI cuEventCreate(CUevent* phEvent, unsigned int Flags) {
 }
 
 CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
-  return with_stream(hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
-    if (flags == CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;  // for captures only
-    if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
-    auto event = Driver::get().registry().find<Event>(hEvent);
-    if (!event || event->context.lock().get() != &context) return CUDA_ERROR_INVALID_HANDLE;
-    auto record = std::make_shared<EventRecord>();
-    // Submission under the event's lock: of two threads that record at once, the later in the stream is the latest of the event.
-    std::lock_guard lock(event->mutex);
-    record->fence = context.submit(stream, [record] { record->nanoseconds = now(); });
-    event->record = std::move(record);
-    return CUDA_SUCCESS;
-  });
+  return with_stream(
+      hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
+        if (flags == CU_EVENT_RECORD_EXTERNAL)
+          return CUDA_ERROR_ILLEGAL_STATE;  // for captures only
+        if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+        auto event = Driver::get().registry().find<Event>(hEvent);
+        if (!event || event->context.lock().get() != &context) return CUDA_ERROR_INVALID_HANDLE;
+        auto record = std::make_shared<EventRecord>();
+        // Submission under the event's lock: of two threads that record at once, the later in the
+        // stream is the latest of the event.
+        std::lock_guard lock(event->mutex);
+        record->fence = context.submit(stream, [record] { record->nanoseconds = now(); });
+        event->record = std::move(record);
+        return CUDA_SUCCESS;
+      });
 }
 
 CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream) {
@@ -98,7 +104,8 @@ CUresult CUDAAPI cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUe
     const auto first = start->latest(), last = end->latest();
     if (!first || !last) return CUDA_ERROR_INVALID_HANDLE;
     if (pending(first->fence) || pending(last->fence)) return CUDA_ERROR_NOT_READY;
-    *pMilliseconds = static_cast<float>(static_cast<double>(last->nanoseconds - first->nanoseconds) * 1e-6);
+    *pMilliseconds =
+        static_cast<float>(static_cast<double>(last->nanoseconds - first->nanoseconds) * 1e-6);
     return CUDA_SUCCESS;
   });
 }
@@ -127,7 +134,8 @@ CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
     if (!context || !context->alive()) return CUDA_ERROR_INVALID_CONTEXT;
     auto event = driver.registry().find<Event>(hEvent);
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
-    if (const auto record = event->latest(); record && pending(record->fence)) context->gate(record->fence);
+    if (const auto record = event->latest(); record && pending(record->fence))
+      context->gate(record->fence);
     return context->error();
   });
 }

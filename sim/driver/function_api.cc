@@ -14,7 +14,8 @@ template <typename Body>
 CUresult with_function(CUfunction handle, Body&& body) {
   return with_context([&](Context& context) -> CUresult {
     LaunchTarget target;
-    if (CUresult result = find_function(context, handle, &target); result != CUDA_SUCCESS) return result;
+    if (CUresult result = find_function(context, handle, &target); result != CUDA_SUCCESS)
+      return result;
     return body(context, target);
   });
 }
@@ -31,13 +32,15 @@ CUresult CUDAAPI cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunc
 
 CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
   return with_function(hfunc, [&](Context& context, const LaunchTarget& target) {
-    return set_function_attribute(*target.function->info, *target.function->settings, context.device(), attrib, value);
+    return set_function_attribute(*target.function->info, *target.function->settings,
+                                  context.device(), attrib, value);
   });
 }
 
 CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
   return with_function(hfunc, [&](Context&, const LaunchTarget& target) -> CUresult {
-    if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
+    if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
+      return CUDA_ERROR_INVALID_VALUE;
     target.function->settings->cache_config = config;
     return CUDA_SUCCESS;
   });
@@ -67,7 +70,8 @@ CUresult CUDAAPI cuFuncGetName(const char** name, CUfunction hfunc) {
   });
 }
 
-CUresult CUDAAPI cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
+CUresult CUDAAPI cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
+                                    size_t* paramSize) {
   return with_function(func, [&](Context&, const LaunchTarget& target) {
     return parameter_info(*target.function->info, paramIndex, paramOffset, paramSize);
   });
@@ -85,38 +89,44 @@ CUresult CUDAAPI cuFuncLoad(CUfunction function) {
   return with_function(function, [](Context&, const LaunchTarget&) { return CUDA_SUCCESS; });
 }
 
-CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func, int blockSize,
-                                                                      size_t dynamicSMemSize, unsigned int flags) {
+CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int* numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned int flags) {
   return with_function(func, [&](Context& context, const LaunchTarget& target) -> CUresult {
-    if (numBlocks == nullptr || blockSize <= 0 || (flags & ~unsigned{CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE}) != 0) {
+    if (numBlocks == nullptr || blockSize <= 0 ||
+        (flags & ~unsigned{CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE}) != 0) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    *numBlocks = active_blocks(context.device(), *target.function->info, blockSize, dynamicSMemSize);
+    *numBlocks =
+        active_blocks(context.device(), *target.function->info, blockSize, dynamicSMemSize);
     return CUDA_SUCCESS;
   });
 }
 
-CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func, int blockSize,
+CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func,
+                                                             int blockSize,
                                                              size_t dynamicSMemSize) {
-  return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize, 0);
+  return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize,
+                                                              dynamicSMemSize, 0);
 }
 
-CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockSize, CUfunction func,
-                                                           CUoccupancyB2DSize blockSizeToDynamicSMemSize,
-                                                           size_t dynamicSMemSize, int blockSizeLimit,
-                                                           unsigned int flags) {
+CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(
+    int* minGridSize, int* blockSize, CUfunction func,
+    CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit,
+    unsigned int flags) {
   return with_function(func, [&](Context& context, const LaunchTarget& target) -> CUresult {
     if (minGridSize == nullptr || blockSize == nullptr || blockSizeLimit < 0 ||
         (flags & ~unsigned{CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE}) != 0) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     const KernelInfo& info = *target.function->info;
-    int limit = std::min(info.max_threads_per_block, context.device().attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
+    int limit = std::min(info.max_threads_per_block,
+                         context.device().attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
     if (blockSizeLimit > 0) limit = std::min(limit, blockSizeLimit);
     int best_threads = 0, best_size = 0, best_blocks = 0;
     // From the largest size down in whole warps: of equally good ones the largest is the answer.
     for (int size = limit; size > 0; size = size % 32 != 0 ? size / 32 * 32 : size - 32) {
-      const size_t shared = blockSizeToDynamicSMemSize != nullptr ? blockSizeToDynamicSMemSize(size) : dynamicSMemSize;
+      const size_t shared = blockSizeToDynamicSMemSize != nullptr ? blockSizeToDynamicSMemSize(size)
+                                                                  : dynamicSMemSize;
       const int blocks = active_blocks(context.device(), info, size, shared);
       if (blocks * size <= best_threads) continue;
       best_threads = blocks * size;
@@ -124,35 +134,39 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int
       best_blocks = blocks;
     }
     *blockSize = best_size;
-    *minGridSize = best_blocks * context.device().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    *minGridSize =
+        best_blocks * context.device().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     return CUDA_SUCCESS;
   });
 }
 
 CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func,
-                                                  CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
-                                                  int blockSizeLimit) {
-  return cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize,
-                                                   dynamicSMemSize, blockSizeLimit, 0);
+                                                  CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                  size_t dynamicSMemSize, int blockSizeLimit) {
+  return cuOccupancyMaxPotentialBlockSizeWithFlags(
+      minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, 0);
 }
 
-CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func, int numBlocks,
-                                                         int blockSize) {
+CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func,
+                                                         int numBlocks, int blockSize) {
   return with_function(func, [&](Context& context, const LaunchTarget& target) -> CUresult {
-    if (dynamicSmemSize == nullptr || numBlocks <= 0 || blockSize <= 0) return CUDA_ERROR_INVALID_VALUE;
+    if (dynamicSmemSize == nullptr || numBlocks <= 0 || blockSize <= 0)
+      return CUDA_ERROR_INVALID_VALUE;
     *dynamicSmemSize = available_shared(context.device(), *target.function->info, numBlocks);
     return CUDA_SUCCESS;
   });
 }
 
 // Clusters are not simulated.
-CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func, const CUlaunchConfig*) {
+CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
+                                                    const CUlaunchConfig*) {
   return with_function(func, [&](Context&, const LaunchTarget&) -> CUresult {
     return clusterSize == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
   });
 }
 
-CUresult CUDAAPI cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func, const CUlaunchConfig*) {
+CUresult CUDAAPI cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
+                                              const CUlaunchConfig*) {
   return with_function(func, [&](Context&, const LaunchTarget&) -> CUresult {
     return numClusters == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
   });

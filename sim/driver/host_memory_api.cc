@@ -7,7 +7,8 @@ using namespace fargpu::sim;
 
 namespace {
 
-constexpr unsigned kAllocFlags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+constexpr unsigned kAllocFlags =
+    CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
 constexpr unsigned kRegisterFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                                     CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
 constexpr size_t kPage = 4096;
@@ -36,14 +37,17 @@ CUresult CUDAAPI cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) 
   });
 }
 
-CUresult CUDAAPI cuMemAllocHost_v2(void** pp, size_t bytesize) { return cuMemHostAlloc(pp, bytesize, 0); }
+CUresult CUDAAPI cuMemAllocHost_v2(void** pp, size_t bytesize) {
+  return cuMemHostAlloc(pp, bytesize, 0);
+}
 
 CUresult CUDAAPI cuMemFreeHost(void* p) {
   return with_context([&](Context& context) -> CUresult {
     if (p == nullptr) return CUDA_SUCCESS;
     AllocationMap& allocations = Driver::get().allocations();
     const auto found = allocations.find(reinterpret_cast<uint64_t>(p));
-    if (!found || found->base != reinterpret_cast<uint64_t>(p) || found->kind != Allocation::Kind::kPinned) {
+    if (!found || found->base != reinterpret_cast<uint64_t>(p) ||
+        found->kind != Allocation::Kind::kPinned) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     quiesce(context, *found);
@@ -54,7 +58,8 @@ CUresult CUDAAPI cuMemFreeHost(void* p) {
 
 CUresult CUDAAPI cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
   return with_context([&](Context& context) -> CUresult {
-    if (p == nullptr || bytesize == 0 || (Flags & ~kRegisterFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (p == nullptr || bytesize == 0 || (Flags & ~kRegisterFlags) != 0)
+      return CUDA_ERROR_INVALID_VALUE;
     if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
     Allocation allocation = owned_by(context);
     allocation.base = reinterpret_cast<uint64_t>(p);
@@ -81,7 +86,8 @@ CUresult CUDAAPI cuMemHostUnregister(void* p) {
     if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const auto found = allocations.find(reinterpret_cast<uint64_t>(p));
     if (!found) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-    if (found->base != reinterpret_cast<uint64_t>(p) || found->kind != Allocation::Kind::kRegistered) {
+    if (found->base != reinterpret_cast<uint64_t>(p) ||
+        found->kind != Allocation::Kind::kRegistered) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     quiesce(context, *found);
@@ -105,7 +111,8 @@ CUresult CUDAAPI cuMemHostGetFlags(unsigned int* pFlags, void* p) {
     if (pFlags == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const auto found = Driver::get().allocations().find(reinterpret_cast<uint64_t>(p));
     if (!found || !found->is_host()) return CUDA_ERROR_INVALID_VALUE;
-    *pFlags = found->flags | CU_MEMHOSTALLOC_DEVICEMAP;  // with unified addressing all of it is mapped
+    *pFlags =
+        found->flags | CU_MEMHOSTALLOC_DEVICEMAP;  // with unified addressing all of it is mapped
     return CUDA_SUCCESS;
   });
 }

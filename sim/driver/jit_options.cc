@@ -11,10 +11,18 @@ CUresult JitOptions::parse(unsigned count, const CUjit_option* options, void** v
   if (count != 0 && (options == nullptr || values == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
     switch (static_cast<int>(options[i])) {
-      case CU_JIT_INFO_LOG_BUFFER: info_ = static_cast<char*>(values[i]); break;
-      case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES: info_size_ = &values[i]; break;
-      case CU_JIT_ERROR_LOG_BUFFER: error_ = static_cast<char*>(values[i]); break;
-      case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: error_size_ = &values[i]; break;
+      case CU_JIT_INFO_LOG_BUFFER:
+        info_ = static_cast<char*>(values[i]);
+        break;
+      case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+        info_size_ = &values[i];
+        break;
+      case CU_JIT_ERROR_LOG_BUFFER:
+        error_ = static_cast<char*>(values[i]);
+        break;
+      case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+        error_size_ = &values[i];
+        break;
       default:
         if (options[i] < 0 || options[i] >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
     }

@@ -1,5 +1,5 @@
-// The options of module loading and linking that mean something here: the log buffers. Others are checked for existence and ignored, as they steer
-// the code generation of a real GPU.
+// The options of module loading and linking that mean something here: the log buffers. Others are
+// checked for existence and ignored, as they steer the code generation of a real GPU.
 #pragma once
 
 #include <cuda.h>
@@ -11,9 +11,11 @@ namespace fargpu::sim {
 
 class JitOptions {
  public:
-  // CUDA_ERROR_INVALID_VALUE: an option that cuda.h does not have, or missing arrays. Keeps the pointers for report().
+  // CUDA_ERROR_INVALID_VALUE: an option that cuda.h does not have, or missing arrays. Keeps the
+  // pointers for report().
   CUresult parse(unsigned count, const CUjit_option* options, void** values);
-  // Writes the problem (empty: none) into the application's log buffers and the lengths into the values.
+  // Writes the problem (empty: none) into the application's log buffers and the lengths into the
+  // values.
   void report(std::string_view problem);
 
  private:
@@ -25,7 +27,8 @@ class JitOptions {
   void** error_size_ = nullptr;
 };
 
-// The bytes of an image file, with a NUL behind them. CUDA_ERROR_FILE_NOT_FOUND, CUDA_ERROR_INVALID_IMAGE.
+// The bytes of an image file, with a NUL behind them. CUDA_ERROR_FILE_NOT_FOUND,
+// CUDA_ERROR_INVALID_IMAGE.
 CUresult read_image_file(const char* path, std::string* image);
 
 }  // namespace fargpu::sim

@@ -1,4 +1,5 @@
-// Kernel launches: every check that CUDA makes before it returns, then the grid goes into the stream.
+// Kernel launches: every check that CUDA makes before it returns, then the grid goes into the
+// stream.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -19,8 +20,10 @@ struct Launch {
   void** extra = nullptr;
 };
 
-// A kernel's parameters as one block. CUDA_ERROR_INVALID_VALUE: there are too few, or they are given in both ways.
-CUresult pack_parameters(const KernelInfo& info, const Launch& launch, std::vector<std::byte>* packed) {
+// A kernel's parameters as one block. CUDA_ERROR_INVALID_VALUE: there are too few, or they are
+// given in both ways.
+CUresult pack_parameters(const KernelInfo& info, const Launch& launch,
+                         std::vector<std::byte>* packed) {
   packed->assign(info.parameter_bytes, std::byte{0});
   if (launch.parameters != nullptr && launch.extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (launch.parameters != nullptr) {
@@ -31,7 +34,8 @@ CUresult pack_parameters(const KernelInfo& info, const Launch& launch, std::vect
     }
     return CUDA_SUCCESS;
   }
-  if (launch.extra == nullptr) return info.parameters.empty() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (launch.extra == nullptr)
+    return info.parameters.empty() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   const void* buffer = nullptr;
   const size_t* bytes = nullptr;
   for (void** item = launch.extra; *item != CU_LAUNCH_PARAM_END; item += 2) {
@@ -44,7 +48,8 @@ CUresult pack_parameters(const KernelInfo& info, const Launch& launch, std::vect
     }
   }
   if (info.parameter_bytes == 0) return CUDA_SUCCESS;
-  if (buffer == nullptr || bytes == nullptr || *bytes < info.parameter_bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (buffer == nullptr || bytes == nullptr || *bytes < info.parameter_bytes)
+    return CUDA_ERROR_INVALID_VALUE;
   std::memcpy(packed->data(), buffer, info.parameter_bytes);
   return CUDA_SUCCESS;
 }
@@ -52,40 +57,53 @@ CUresult pack_parameters(const KernelInfo& info, const Launch& launch, std::vect
 CUresult check_dimensions(const Device& device, const KernelInfo& info, const GridConfig& grid) {
   uint64_t threads = 1;
   for (int i = 0; i < 3; ++i) {
-    const auto block_limit = static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i);
+    const auto block_limit =
+        static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i);
     const auto grid_limit = static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i);
-    if (grid.block[i] == 0 || grid.block[i] > static_cast<uint32_t>(device.attribute(block_limit)) ||
-        grid.grid[i] == 0 || grid.grid[i] > static_cast<uint32_t>(device.attribute(grid_limit))) {
+    if (grid.block[i] == 0 ||
+        grid.block[i] > static_cast<uint32_t>(device.attribute(block_limit)) || grid.grid[i] == 0 ||
+        grid.grid[i] > static_cast<uint32_t>(device.attribute(grid_limit))) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     threads *= grid.block[i];
   }
-  if (threads > static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)) ||
+  if (threads >
+          static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)) ||
       threads > static_cast<uint64_t>(info.max_threads_per_block)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (info.required_block[0] != 0 && info.required_block != grid.block) return CUDA_ERROR_INVALID_VALUE;
+  if (info.required_block[0] != 0 && info.required_block != grid.block)
+    return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
 CUresult check_cooperative(const Device& device, const KernelInfo& info, const GridConfig& grid) {
   const auto threads = static_cast<int>(grid.block[0] * grid.block[1] * grid.block[2]);
-  const auto resident = static_cast<uint64_t>(active_blocks(device, info, threads, grid.dynamic_shared_bytes)) *
-                        static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  const auto resident =
+      static_cast<uint64_t>(active_blocks(device, info, threads, grid.dynamic_shared_bytes)) *
+      static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   const uint64_t blocks = uint64_t{grid.grid[0]} * grid.grid[1] * grid.grid[2];
   return blocks > resident ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
 }
 
 CUresult to_result(Fault::Kind kind) {
   switch (kind) {
-    case Fault::Kind::kIllegalAddress: return CUDA_ERROR_ILLEGAL_ADDRESS;
-    case Fault::Kind::kMisalignedAddress: return CUDA_ERROR_MISALIGNED_ADDRESS;
-    case Fault::Kind::kIllegalInstruction: return CUDA_ERROR_ILLEGAL_INSTRUCTION;
-    case Fault::Kind::kTrap: return CUDA_ERROR_LAUNCH_FAILED;
-    case Fault::Kind::kAssert: return CUDA_ERROR_ASSERT;
-    case Fault::Kind::kStackOverflow: return CUDA_ERROR_HARDWARE_STACK_ERROR;
-    case Fault::Kind::kInvalidProgramCounter: return CUDA_ERROR_INVALID_PC;
-    case Fault::Kind::kDeadlock: return CUDA_ERROR_LAUNCH_TIMEOUT;
+    case Fault::Kind::kIllegalAddress:
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case Fault::Kind::kMisalignedAddress:
+      return CUDA_ERROR_MISALIGNED_ADDRESS;
+    case Fault::Kind::kIllegalInstruction:
+      return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+    case Fault::Kind::kTrap:
+      return CUDA_ERROR_LAUNCH_FAILED;
+    case Fault::Kind::kAssert:
+      return CUDA_ERROR_ASSERT;
+    case Fault::Kind::kStackOverflow:
+      return CUDA_ERROR_HARDWARE_STACK_ERROR;
+    case Fault::Kind::kInvalidProgramCounter:
+      return CUDA_ERROR_INVALID_PC;
+    case Fault::Kind::kDeadlock:
+      return CUDA_ERROR_LAUNCH_TIMEOUT;
   }
   return CUDA_ERROR_LAUNCH_FAILED;
 }
@@ -95,48 +113,66 @@ void run_grid(Context& context, const LaunchTarget& target, const GridConfig& gr
               const std::vector<std::byte>& parameters) {
   if (context.error() != CUDA_SUCCESS) return;
   const auto output = [&context](std::string_view text) { context.output().append(text); };
-  const auto fault = target.module->program->run(target.function->info->name, grid, parameters, output);
+  const auto fault =
+      target.module->program->run(target.function->info->name, grid, parameters, output);
   if (fault) context.fail(to_result(fault->kind), fault->text);
 }
 
-CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& launch, CUevent after = nullptr) {
-  return with_stream(stream_handle, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
-    LaunchTarget target;
-    if (CUresult result = find_function(context, handle, &target); result != CUDA_SUCCESS) return result;
-    const KernelInfo& info = *target.function->info;
-    const Device& device = context.device();
-    if (CUresult result = check_dimensions(device, info, launch.grid); result != CUDA_SUCCESS) return result;
-    if (launch.grid.dynamic_shared_bytes > static_cast<size_t>(target.function->settings->max_dynamic_shared)) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (launch.grid.cooperative) {
-      if (CUresult result = check_cooperative(device, info, launch.grid); result != CUDA_SUCCESS) return result;
-    }
-    std::vector<std::byte> parameters;
-    if (CUresult result = pack_parameters(info, launch, &parameters); result != CUDA_SUCCESS) return result;
-    context.submit(stream, [owner = context.shared_from_this(), target, grid = launch.grid,
-                            parameters = std::move(parameters)] { run_grid(*owner, target, grid, parameters); });
-    return after != nullptr ? cuEventRecord(after, stream_handle) : CUDA_SUCCESS;
-  });
+CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& launch,
+                       CUevent after = nullptr) {
+  return with_stream(
+      stream_handle, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
+        LaunchTarget target;
+        if (CUresult result = find_function(context, handle, &target); result != CUDA_SUCCESS)
+          return result;
+        const KernelInfo& info = *target.function->info;
+        const Device& device = context.device();
+        if (CUresult result = check_dimensions(device, info, launch.grid); result != CUDA_SUCCESS)
+          return result;
+        if (launch.grid.dynamic_shared_bytes >
+            static_cast<size_t>(target.function->settings->max_dynamic_shared)) {
+          return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (launch.grid.cooperative) {
+          if (CUresult result = check_cooperative(device, info, launch.grid);
+              result != CUDA_SUCCESS)
+            return result;
+        }
+        std::vector<std::byte> parameters;
+        if (CUresult result = pack_parameters(info, launch, &parameters); result != CUDA_SUCCESS)
+          return result;
+        context.submit(stream, [owner = context.shared_from_this(), target, grid = launch.grid,
+                                parameters = std::move(parameters)] {
+          run_grid(*owner, target, grid, parameters);
+        });
+        return after != nullptr ? cuEventRecord(after, stream_handle) : CUDA_SUCCESS;
+      });
 }
 
-// The attributes that change a launch here; those that only steer a real GPU are accepted. CUDA_ERROR_NOT_SUPPORTED: what is not simulated.
+// The attributes that change a launch here; those that only steer a real GPU are accepted.
+// CUDA_ERROR_NOT_SUPPORTED: what is not simulated.
 CUresult apply_attributes(const CUlaunchConfig& config, Launch* launch, CUevent* after) {
   if (config.numAttrs != 0 && config.attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     const CUlaunchAttribute& attribute = config.attrs[i];
     switch (static_cast<int>(attribute.id)) {
-      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: launch->grid.cooperative = attribute.value.cooperative != 0; break;
-      case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT: *after = attribute.value.launchCompletionEvent.event; break;
+      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        launch->grid.cooperative = attribute.value.cooperative != 0;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+        *after = attribute.value.launchCompletionEvent.event;
+        break;
       case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
         const auto& cluster = attribute.value.clusterDim;
         if (cluster.x > 1 || cluster.y > 1 || cluster.z > 1) return CUDA_ERROR_NOT_SUPPORTED;
         break;
       }
       case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-      case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: return CUDA_ERROR_NOT_SUPPORTED;
+      case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+        return CUDA_ERROR_NOT_SUPPORTED;
       default:
-        if (attribute.id < 0 || attribute.id >= CU_LAUNCH_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
+        if (attribute.id < 0 || attribute.id >= CU_LAUNCH_ATTRIBUTE_MAX)
+          return CUDA_ERROR_INVALID_VALUE;
     }
   }
   return CUDA_SUCCESS;
@@ -144,22 +180,28 @@ CUresult apply_attributes(const CUlaunchConfig& config, Launch* launch, CUevent*
 
 }  // namespace
 
-CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                                unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-                                unsigned int sharedMemBytes, CUstream hStream, void** kernelParams, void** extra) {
-  const GridConfig grid{{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, false};
+CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                unsigned int gridDimZ, unsigned int blockDimX,
+                                unsigned int blockDimY, unsigned int blockDimZ,
+                                unsigned int sharedMemBytes, CUstream hStream, void** kernelParams,
+                                void** extra) {
+  const GridConfig grid{
+      {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, false};
   return launch_kernel(f, hStream, Launch{grid, kernelParams, extra});
 }
 
-CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-                                           unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
-                                           unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
-                                           void** kernelParams) {
-  const GridConfig grid{{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, true};
+CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
+                                           unsigned int gridDimY, unsigned int gridDimZ,
+                                           unsigned int blockDimX, unsigned int blockDimY,
+                                           unsigned int blockDimZ, unsigned int sharedMemBytes,
+                                           CUstream hStream, void** kernelParams) {
+  const GridConfig grid{
+      {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, true};
   return launch_kernel(f, hStream, Launch{grid, kernelParams, nullptr});
 }
 
-CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
+CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
+                                  void** extra) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const GridConfig grid{{config->gridDimX, config->gridDimY, config->gridDimZ},
                         {config->blockDimX, config->blockDimY, config->blockDimZ},
@@ -167,6 +209,7 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, vo
                         false};
   Launch launch{grid, kernelParams, extra};
   CUevent after = nullptr;
-  if (CUresult result = apply_attributes(*config, &launch, &after); result != CUDA_SUCCESS) return result;
+  if (CUresult result = apply_attributes(*config, &launch, &after); result != CUDA_SUCCESS)
+    return result;
   return launch_kernel(f, config->hStream, launch, after);
 }

@@ -14,15 +14,18 @@ std::shared_ptr<Context> context_or_null(Driver& driver) {
   return current_context(driver, &context) == CUDA_SUCCESS ? context : nullptr;
 }
 
-CUresult load(Driver& driver, CUlibrary* handle, const void* image, unsigned num_jit, CUjit_option* jit_options,
-              void** jit_values, unsigned num_library, CUlibraryOption* library_options) {
+CUresult load(Driver& driver, CUlibrary* handle, const void* image, unsigned num_jit,
+              CUjit_option* jit_options, void** jit_values, unsigned num_library,
+              CUlibraryOption* library_options) {
   if (handle == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (num_library != 0 && library_options == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < num_library; ++i) {
-    if (library_options[i] < 0 || library_options[i] >= CU_LIBRARY_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
+    if (library_options[i] < 0 || library_options[i] >= CU_LIBRARY_NUM_OPTIONS)
+      return CUDA_ERROR_INVALID_VALUE;
   }
   JitOptions jit;
-  if (CUresult result = jit.parse(num_jit, jit_options, jit_values); result != CUDA_SUCCESS) return result;
+  if (CUresult result = jit.parse(num_jit, jit_options, jit_values); result != CUDA_SUCCESS)
+    return result;
   const auto library = load_library(image, context_or_null(driver).get());
   jit.report(library->problem);
   *handle = to_handle<CUlibrary>(library->handle);
@@ -36,7 +39,8 @@ CUresult in_current_context(CUlibrary handle, Body&& body) {
     auto library = Driver::get().registry().find<Library>(handle);
     if (!library) return CUDA_ERROR_INVALID_HANDLE;
     std::shared_ptr<Module> module;
-    if (CUresult result = library_module(*library, context, &module); result != CUDA_SUCCESS) return result;
+    if (CUresult result = library_module(*library, context, &module); result != CUDA_SUCCESS)
+      return result;
     return body(*library, module);
   });
 }
@@ -52,24 +56,26 @@ CUresult with_kernel(CUkernel handle, Body&& body) {
 
 }  // namespace
 
-CUresult CUDAAPI cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions, void** jitOptionsValues,
-                                   unsigned int numJitOptions, CUlibraryOption* libraryOptions,
-                                   void** libraryOptionValues, unsigned int numLibraryOptions) {
+CUresult CUDAAPI cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
+                                   void** jitOptionsValues, unsigned int numJitOptions,
+                                   CUlibraryOption* libraryOptions, void** libraryOptionValues,
+                                   unsigned int numLibraryOptions) {
   return with_driver([&](Driver& driver) {
-    return load(driver, library, code, numJitOptions, jitOptions, jitOptionsValues, numLibraryOptions, libraryOptions);
+    return load(driver, library, code, numJitOptions, jitOptions, jitOptionsValues,
+                numLibraryOptions, libraryOptions);
   });
 }
 
-CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions,
-                                       void** jitOptionsValues, unsigned int numJitOptions,
-                                       CUlibraryOption* libraryOptions, void** libraryOptionValues,
-                                       unsigned int numLibraryOptions) {
+CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary* library, const char* fileName,
+                                       CUjit_option* jitOptions, void** jitOptionsValues,
+                                       unsigned int numJitOptions, CUlibraryOption* libraryOptions,
+                                       void** libraryOptionValues, unsigned int numLibraryOptions) {
   return with_driver([&](Driver& driver) -> CUresult {
     if (fileName == nullptr) return CUDA_ERROR_INVALID_VALUE;
     std::string image;
     if (CUresult result = read_image_file(fileName, &image); result != CUDA_SUCCESS) return result;
-    return load(driver, library, image.data(), numJitOptions, jitOptions, jitOptionsValues, numLibraryOptions,
-                libraryOptions);
+    return load(driver, library, image.data(), numJitOptions, jitOptions, jitOptionsValues,
+                numLibraryOptions, libraryOptions);
   });
 }
 
@@ -84,10 +90,12 @@ CUresult CUDAAPI cuLibraryUnload(CUlibrary handle) {
       modules.swap(library->modules);
     }
     for (const auto& [id, module] : modules) {
-      if (auto context = module->context.lock(); context && context->alive()) context->synchronize();
+      if (auto context = module->context.lock(); context && context->alive())
+        context->synchronize();
       driver.registry().remove<Module>(module->handle);
       std::lock_guard lock(module->mutex);
-      for (const auto& [name, function] : module->functions) driver.registry().remove<Function>(function);
+      for (const auto& [name, function] : module->functions)
+        driver.registry().remove<Function>(function);
     }
     return CUDA_SUCCESS;
   });
@@ -116,7 +124,8 @@ CUresult CUDAAPI cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
   });
 }
 
-CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels, CUlibrary lib) {
+CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels,
+                                           CUlibrary lib) {
   return with_driver([&](Driver& driver) -> CUresult {
     if (kernels == nullptr || numKernels == 0) return CUDA_ERROR_INVALID_VALUE;
     auto library = driver.registry().find<Library>(lib);
@@ -132,14 +141,16 @@ CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKe
 }
 
 CUresult CUDAAPI cuLibraryGetModule(CUmodule* pMod, CUlibrary handle) {
-  return in_current_context(handle, [&](Library&, const std::shared_ptr<Module>& module) -> CUresult {
-    if (pMod == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *pMod = to_handle<CUmodule>(module->handle);
-    return CUDA_SUCCESS;
-  });
+  return in_current_context(handle,
+                            [&](Library&, const std::shared_ptr<Module>& module) -> CUresult {
+                              if (pMod == nullptr) return CUDA_ERROR_INVALID_VALUE;
+                              *pMod = to_handle<CUmodule>(module->handle);
+                              return CUDA_SUCCESS;
+                            });
 }
 
-CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary handle, const char* name) {
+CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary handle,
+                                    const char* name) {
   if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   return in_current_context(handle, [&](Library&, const std::shared_ptr<Module>& module) {
     return find_global(*module, name, dptr, bytes);
@@ -147,10 +158,12 @@ CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary 
 }
 
 // PTX for the simulated GPU has no managed variables: the engine places none.
-CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary handle, const char* name) {
+CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary handle,
+                                     const char* name) {
   return with_driver([&](Driver& driver) -> CUresult {
     if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-    return driver.registry().find<Library>(handle) ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
+    return driver.registry().find<Library>(handle) ? CUDA_ERROR_NOT_FOUND
+                                                   : CUDA_ERROR_INVALID_HANDLE;
   });
 }
 
@@ -161,7 +174,8 @@ CUresult CUDAAPI cuKernelGetFunction(CUfunction* pFunc, CUkernel handle) {
     auto library = kernel ? kernel->library.lock() : nullptr;
     if (!library) return CUDA_ERROR_INVALID_HANDLE;
     std::shared_ptr<Module> module;
-    if (CUresult result = library_module(*library, context, &module); result != CUDA_SUCCESS) return result;
+    if (CUresult result = library_module(*library, context, &module); result != CUDA_SUCCESS)
+      return result;
     *pFunc = to_handle<CUfunction>(function_handle(module, kernel->info.name));
     return CUDA_SUCCESS;
   });
@@ -177,31 +191,38 @@ CUresult CUDAAPI cuKernelGetLibrary(CUlibrary* pLib, CUkernel handle) {
   });
 }
 
-CUresult CUDAAPI cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel handle, CUdevice dev) {
-  return with_kernel(handle, [&](Driver& driver, const std::shared_ptr<Kernel>& kernel) -> CUresult {
-    Device* device = driver.device(dev);
-    if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-    if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    return function_attribute(kernel->info, *kernel->settings[static_cast<size_t>(dev)], device->compute_capability(),
-                              attrib, pi);
-  });
+CUresult CUDAAPI cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel handle,
+                                      CUdevice dev) {
+  return with_kernel(
+      handle, [&](Driver& driver, const std::shared_ptr<Kernel>& kernel) -> CUresult {
+        Device* device = driver.device(dev);
+        if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+        if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
+        return function_attribute(kernel->info, *kernel->settings[static_cast<size_t>(dev)],
+                                  device->compute_capability(), attrib, pi);
+      });
 }
 
-CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel handle, CUdevice dev) {
-  return with_kernel(handle, [&](Driver& driver, const std::shared_ptr<Kernel>& kernel) -> CUresult {
-    Device* device = driver.device(dev);
-    if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-    return set_function_attribute(kernel->info, *kernel->settings[static_cast<size_t>(dev)], *device, attrib, val);
-  });
+CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel handle,
+                                      CUdevice dev) {
+  return with_kernel(
+      handle, [&](Driver& driver, const std::shared_ptr<Kernel>& kernel) -> CUresult {
+        Device* device = driver.device(dev);
+        if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+        return set_function_attribute(kernel->info, *kernel->settings[static_cast<size_t>(dev)],
+                                      *device, attrib, val);
+      });
 }
 
 CUresult CUDAAPI cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CUdevice dev) {
-  return with_kernel(handle, [&](Driver& driver, const std::shared_ptr<Kernel>& kernel) -> CUresult {
-    if (driver.device(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-    if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
-    kernel->settings[static_cast<size_t>(dev)]->cache_config = config;
-    return CUDA_SUCCESS;
-  });
+  return with_kernel(
+      handle, [&](Driver& driver, const std::shared_ptr<Kernel>& kernel) -> CUresult {
+        if (driver.device(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+        if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
+          return CUDA_ERROR_INVALID_VALUE;
+        kernel->settings[static_cast<size_t>(dev)]->cache_config = config;
+        return CUDA_SUCCESS;
+      });
 }
 
 CUresult CUDAAPI cuKernelGetName(const char** name, CUkernel handle) {
@@ -212,7 +233,8 @@ CUresult CUDAAPI cuKernelGetName(const char** name, CUkernel handle) {
   });
 }
 
-CUresult CUDAAPI cuKernelGetParamInfo(CUkernel handle, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
+CUresult CUDAAPI cuKernelGetParamInfo(CUkernel handle, size_t paramIndex, size_t* paramOffset,
+                                      size_t* paramSize) {
   return with_kernel(handle, [&](Driver&, const std::shared_ptr<Kernel>& kernel) {
     return parameter_info(kernel->info, paramIndex, paramOffset, paramSize);
   });

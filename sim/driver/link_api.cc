@@ -20,8 +20,8 @@ struct LinkState {
   std::vector<std::byte> image;  // made by cuLinkComplete
 };
 
-CUresult add_input(LinkState& state, const Context& context, CUjitInputType type, std::string_view data,
-                   const char* name) {
+CUresult add_input(LinkState& state, const Context& context, CUjitInputType type,
+                   std::string_view data, const char* name) {
   std::string problem;
   ImageTexts texts;
   CUresult result = CUDA_SUCCESS;
@@ -30,7 +30,8 @@ CUresult add_input(LinkState& state, const Context& context, CUjitInputType type
     case CU_JIT_INPUT_FATBINARY: {
       // A NUL-terminated copy: the input may end at the end of a page.
       const std::string copy(data);
-      result = texts_of_image(copy.c_str(), context.device().compute_capability(), &texts, &problem);
+      result =
+          texts_of_image(copy.c_str(), context.device().compute_capability(), &texts, &problem);
       break;
     }
     case CU_JIT_INPUT_CUBIN:
@@ -40,7 +41,8 @@ CUresult add_input(LinkState& state, const Context& context, CUjitInputType type
       problem = "only PTX can be linked for the simulated GPU";
       result = CUDA_ERROR_NO_BINARY_FOR_GPU;
       break;
-    default: return CUDA_ERROR_INVALID_VALUE;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
   std::lock_guard lock(state.mutex);
   if (result != CUDA_SUCCESS) {
@@ -63,28 +65,31 @@ CUresult with_link(CUlinkState handle, Body&& body) {
 
 }  // namespace
 
-CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** optionValues,
-                                 CUlinkState* stateOut) {
+CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options,
+                                 void** optionValues, CUlinkState* stateOut) {
   return with_context([&](Context& context) -> CUresult {
     if (stateOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
     auto state = std::make_shared<LinkState>();
     const CUresult result = state->options.parse(numOptions, options, optionValues);
     if (result != CUDA_SUCCESS) return result;
-    *stateOut = to_handle<CUlinkState>(Driver::get().registry().add(std::move(state), context.id()));
+    *stateOut =
+        to_handle<CUlinkState>(Driver::get().registry().add(std::move(state), context.id()));
     return CUDA_SUCCESS;
   });
 }
 
-CUresult CUDAAPI cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, size_t size, const char* name,
-                                  unsigned int numOptions, CUjit_option* options, void** optionValues) {
+CUresult CUDAAPI cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, size_t size,
+                                  const char* name, unsigned int numOptions, CUjit_option* options,
+                                  void** optionValues) {
   return with_link(state, [&](Context& context, LinkState& link) -> CUresult {
     if (data == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
     return add_input(link, context, type, {static_cast<const char*>(data), size}, name);
   });
 }
 
-CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* path, unsigned int numOptions,
-                                  CUjit_option* options, void** optionValues) {
+CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* path,
+                                  unsigned int numOptions, CUjit_option* options,
+                                  void** optionValues) {
   return with_link(state, [&](Context& context, LinkState& link) -> CUresult {
     if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
     std::string contents;
@@ -126,11 +131,13 @@ CUresult CUDAAPI cuLinkCreate(unsigned int numOptions, CUjit_option* options, vo
                               CUlinkState* stateOut) {
   return cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
 }
-CUresult CUDAAPI cuLinkAddData(CUlinkState state, CUjitInputType type, void* data, size_t size, const char* name,
-                               unsigned int numOptions, CUjit_option* options, void** optionValues) {
+CUresult CUDAAPI cuLinkAddData(CUlinkState state, CUjitInputType type, void* data, size_t size,
+                               const char* name, unsigned int numOptions, CUjit_option* options,
+                               void** optionValues) {
   return cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
 }
-CUresult CUDAAPI cuLinkAddFile(CUlinkState state, CUjitInputType type, const char* path, unsigned int numOptions,
-                               CUjit_option* options, void** optionValues) {
+CUresult CUDAAPI cuLinkAddFile(CUlinkState state, CUjitInputType type, const char* path,
+                               unsigned int numOptions, CUjit_option* options,
+                               void** optionValues) {
   return cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
 }

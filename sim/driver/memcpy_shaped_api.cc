@@ -21,13 +21,15 @@ CUresult side_of(CUmemorytype type, const void* host, CUdeviceptr device, CopySi
       side->where = CopySide::Where::kUnified;
       side->base = device;
       return CUDA_SUCCESS;
-    case CU_MEMORYTYPE_ARRAY: return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_MEMORYTYPE_ARRAY:
+      return CUDA_ERROR_NOT_SUPPORTED;
   }
   return CUDA_ERROR_INVALID_VALUE;
 }
 
 // base + z * slice + y * pitch + x; a pitch of 0 means packed rows. False: overflow.
-bool place(CopySide* side, size_t x, size_t y, size_t z, size_t pitch, size_t rows, const Copy& copy) {
+bool place(CopySide* side, size_t x, size_t y, size_t z, size_t pitch, size_t rows,
+           const Copy& copy) {
   side->pitch = pitch != 0 ? pitch : copy.width;
   if (rows == 0) rows = copy.height;
   if (__builtin_mul_overflow(side->pitch, rows, &side->slice)) return false;
@@ -43,10 +45,12 @@ bool place(CopySide* side, size_t x, size_t y, size_t z, size_t pitch, size_t ro
 CUresult to_copy(const CUDA_MEMCPY2D& p, Copy* copy) {
   copy->width = p.WidthInBytes;
   copy->height = p.Height;
-  if (CUresult result = side_of(p.srcMemoryType, p.srcHost, p.srcDevice, &copy->from); result != CUDA_SUCCESS) {
+  if (CUresult result = side_of(p.srcMemoryType, p.srcHost, p.srcDevice, &copy->from);
+      result != CUDA_SUCCESS) {
     return result;
   }
-  if (CUresult result = side_of(p.dstMemoryType, p.dstHost, p.dstDevice, &copy->to); result != CUDA_SUCCESS) {
+  if (CUresult result = side_of(p.dstMemoryType, p.dstHost, p.dstDevice, &copy->to);
+      result != CUDA_SUCCESS) {
     return result;
   }
   const bool placed = place(&copy->from, p.srcXInBytes, p.srcY, 0, p.srcPitch, p.Height, *copy) &&
@@ -61,24 +65,30 @@ CUresult to_copy_3d(const Params& p, Copy* copy) {
   copy->width = p.WidthInBytes;
   copy->height = p.Height;
   copy->depth = p.Depth;
-  if (CUresult result = side_of(p.srcMemoryType, p.srcHost, p.srcDevice, &copy->from); result != CUDA_SUCCESS) {
+  if (CUresult result = side_of(p.srcMemoryType, p.srcHost, p.srcDevice, &copy->from);
+      result != CUDA_SUCCESS) {
     return result;
   }
-  if (CUresult result = side_of(p.dstMemoryType, p.dstHost, p.dstDevice, &copy->to); result != CUDA_SUCCESS) {
+  if (CUresult result = side_of(p.dstMemoryType, p.dstHost, p.dstDevice, &copy->to);
+      result != CUDA_SUCCESS) {
     return result;
   }
-  if ((p.srcHeight != 0 && p.srcHeight < p.Height) || (p.dstHeight != 0 && p.dstHeight < p.Height)) {
+  if ((p.srcHeight != 0 && p.srcHeight < p.Height) ||
+      (p.dstHeight != 0 && p.dstHeight < p.Height)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const bool placed = place(&copy->from, p.srcXInBytes, p.srcY, p.srcZ, p.srcPitch, p.srcHeight, *copy) &&
-                      place(&copy->to, p.dstXInBytes, p.dstY, p.dstZ, p.dstPitch, p.dstHeight, *copy);
+  const bool placed =
+      place(&copy->from, p.srcXInBytes, p.srcY, p.srcZ, p.srcPitch, p.srcHeight, *copy) &&
+      place(&copy->to, p.dstXInBytes, p.dstY, p.dstZ, p.dstPitch, p.dstHeight, *copy);
   return placed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult run(const Copy& copy, CUresult converted, CUstream stream, bool synchronous) {
-  return with_stream(stream, [&](Context& context, const std::shared_ptr<Stream>& target) -> CUresult {
-    return converted != CUDA_SUCCESS ? converted : submit_copy(context, target, copy, synchronous);
-  });
+  return with_stream(
+      stream, [&](Context& context, const std::shared_ptr<Stream>& target) -> CUresult {
+        return converted != CUDA_SUCCESS ? converted
+                                         : submit_copy(context, target, copy, synchronous);
+      });
 }
 
 CUresult copy_2d(const CUDA_MEMCPY2D* params, CUstream stream, bool synchronous) {
@@ -90,14 +100,17 @@ CUresult copy_2d(const CUDA_MEMCPY2D* params, CUstream stream, bool synchronous)
 template <typename Params>
 CUresult copy_3d(const Params* params, CUstream stream, bool synchronous) {
   Copy copy;
-  const CUresult converted = params != nullptr ? to_copy_3d(*params, &copy) : CUDA_ERROR_INVALID_VALUE;
+  const CUresult converted =
+      params != nullptr ? to_copy_3d(*params, &copy) : CUDA_ERROR_INVALID_VALUE;
   return run(copy, converted, stream, synchronous);
 }
 
 }  // namespace
 
 CUresult CUDAAPI cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) { return copy_2d(pCopy, nullptr, true); }
-CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) { return copy_2d(pCopy, nullptr, true); }
+CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) {
+  return copy_2d(pCopy, nullptr, true);
+}
 CUresult CUDAAPI cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
   return copy_2d(pCopy, hStream, false);
 }
@@ -105,7 +118,9 @@ CUresult CUDAAPI cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) { return copy_3d(pCop
 CUresult CUDAAPI cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
   return copy_3d(pCopy, hStream, false);
 }
-CUresult CUDAAPI cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) { return copy_3d(pCopy, nullptr, true); }
+CUresult CUDAAPI cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
+  return copy_3d(pCopy, nullptr, true);
+}
 CUresult CUDAAPI cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
   return copy_3d(pCopy, hStream, false);
 }

@@ -40,32 +40,36 @@ CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
   return with_context([&](Context& context) { return allocate(context, dptr, bytesize); });
 }
 
-CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height,
-                                    unsigned int ElementSizeBytes) {
+CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes,
+                                    size_t Height, unsigned int ElementSizeBytes) {
   return with_context([&](Context& context) -> CUresult {
     const bool element = ElementSizeBytes == 4 || ElementSizeBytes == 8 || ElementSizeBytes == 16;
     if (dptr == nullptr || pPitch == nullptr || WidthInBytes == 0 || Height == 0 || !element) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    if (WidthInBytes > static_cast<size_t>(context.device().attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH))) {
+    if (WidthInBytes >
+        static_cast<size_t>(context.device().attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH))) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     const size_t pitch = (WidthInBytes + kPitchAlignment - 1) / kPitchAlignment * kPitchAlignment;
     if (Height > SIZE_MAX / pitch) return CUDA_ERROR_OUT_OF_MEMORY;
-    if (CUresult result = allocate(context, dptr, pitch * Height); result != CUDA_SUCCESS) return result;
+    if (CUresult result = allocate(context, dptr, pitch * Height); result != CUDA_SUCCESS)
+      return result;
     *pPitch = pitch;
     return CUDA_SUCCESS;
   });
 }
 
-// Also for pool and managed memory. Waits for the context, so that no work is left that uses the memory.
+// Also for pool and managed memory. Waits for the context, so that no work is left that uses the
+// memory.
 CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr) {
   return with_context([&](Context& context) -> CUresult {
     if (dptr == 0) return CUDA_SUCCESS;
     AllocationMap& allocations = Driver::get().allocations();
     const auto found = allocations.find(dptr);
-    const bool freeable = found && found->base == dptr &&
-                          (found->kind == Allocation::Kind::kDevice || found->kind == Allocation::Kind::kManaged);
+    const bool freeable =
+        found && found->base == dptr &&
+        (found->kind == Allocation::Kind::kDevice || found->kind == Allocation::Kind::kManaged);
     if (!freeable) return CUDA_ERROR_INVALID_VALUE;
     if (found->freeing) return CUDA_ERROR_INVALID_VALUE;
     quiesce(context, *found);
@@ -86,7 +90,8 @@ CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUde
 
 CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flags) {
   return with_context([&](Context& context) -> CUresult {
-    if (dptr == nullptr || bytesize == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) {
+    if (dptr == nullptr || bytesize == 0 ||
+        (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     if (!context.device().memory().charge(bytesize)) return CUDA_ERROR_OUT_OF_MEMORY;

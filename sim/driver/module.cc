@@ -37,10 +37,12 @@ bool too_new(std::string_view text) {
   if (at == std::string_view::npos) return false;
   int major = 0, minor = 0;
   const std::string line(text.substr(at, 40));
-  return std::sscanf(line.c_str(), ".version %d.%d", &major, &minor) == 2 && (major > 99 || 10 * major + minor > kNewest);
+  return std::sscanf(line.c_str(), ".version %d.%d", &major, &minor) == 2 &&
+         (major > 99 || 10 * major + minor > kNewest);
 }
 
-LoadResult load(const std::vector<std::string>& texts, MemoryMap& memory, const EngineOptions& options) {
+LoadResult load(const std::vector<std::string>& texts, MemoryMap& memory,
+                const EngineOptions& options) {
   if (texts.size() == 1) return load_ptx(texts[0], memory, options);
   const std::vector<std::string_view> views(texts.begin(), texts.end());
   return load_ptx_linked(views, memory, options);
@@ -49,7 +51,8 @@ LoadResult load(const std::vector<std::string>& texts, MemoryMap& memory, const 
 std::shared_ptr<FunctionSettings> make_settings(const KernelInfo& info) {
   auto settings = std::make_shared<FunctionSettings>();
   constexpr int kDefaultShared = 48 << 10;
-  settings->max_dynamic_shared = std::max(0, kDefaultShared - static_cast<int>(info.static_shared_bytes));
+  settings->max_dynamic_shared =
+      std::max(0, kDefaultShared - static_cast<int>(info.static_shared_bytes));
   return settings;
 }
 
@@ -60,22 +63,26 @@ CUresult to_result(LoadError::Kind kind) {
     case LoadError::Kind::kUnsupportedTarget:
     case LoadError::Kind::kInvalidPtx:
     case LoadError::Kind::kUnsupportedInstruction:
-    case LoadError::Kind::kUnresolvedSymbol: return CUDA_ERROR_INVALID_PTX;
+    case LoadError::Kind::kUnresolvedSymbol:
+      return CUDA_ERROR_INVALID_PTX;
   }
   return CUDA_ERROR_INVALID_PTX;
 }
 
-CUresult texts_of_image(const void* image, int compute_capability, ImageTexts* texts, std::string* problem) {
+CUresult texts_of_image(const void* image, int compute_capability, ImageTexts* texts,
+                        std::string* problem) {
   auto read = read_image(image, compute_capability);
   if (!read) {
     *problem = read.status().message();
-    return read.status().code() == StatusCode::kNotFound ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
+    return read.status().code() == StatusCode::kNotFound ? CUDA_ERROR_NO_BINARY_FOR_GPU
+                                                         : CUDA_ERROR_INVALID_IMAGE;
   }
   *texts = std::make_shared<const std::vector<std::string>>(std::move(*read));
   return CUDA_SUCCESS;
 }
 
-CUresult load_texts(Context& context, const ImageTexts& texts, std::shared_ptr<Module>* module, std::string* problem) {
+CUresult load_texts(Context& context, const ImageTexts& texts, std::shared_ptr<Module>* module,
+                    std::string* problem) {
   if (std::any_of(texts->begin(), texts->end(), too_new)) {
     *problem = "the PTX is of a newer ISA than 9.0; compile with CUDA 13.0 or older";
     return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
@@ -110,9 +117,11 @@ void add_kernels(const std::shared_ptr<Library>& library, const Program& program
   }
 }
 
-CUresult load_contents(const std::shared_ptr<Library>& library, const void* image, Context* context) {
+CUresult load_contents(const std::shared_ptr<Library>& library, const void* image,
+                       Context* context) {
   Device& device = context != nullptr ? context->device() : *Driver::get().device(0);
-  CUresult result = texts_of_image(image, device.compute_capability(), &library->texts, &library->problem);
+  CUresult result =
+      texts_of_image(image, device.compute_capability(), &library->texts, &library->problem);
   if (result != CUDA_SUCCESS) return result;
   if (context != nullptr) {
     std::shared_ptr<Module> module;
@@ -145,7 +154,8 @@ std::shared_ptr<Library> load_library(const void* image, Context* context) {
 
 CUresult usable(Library& library) {
   if (library.error != CUDA_SUCCESS) {
-    std::call_once(library.problem_logged, [&] { log::error("a library cannot be used: {}", library.problem); });
+    std::call_once(library.problem_logged,
+                   [&] { log::error("a library cannot be used: {}", library.problem); });
   }
   return library.error;
 }
@@ -161,7 +171,8 @@ CUresult library_module(Library& library, Context& context, std::shared_ptr<Modu
   if (!known) {
     std::string problem;
     std::shared_ptr<Module> made;
-    if (CUresult result = load_texts(context, library.texts, &made, &problem); result != CUDA_SUCCESS) {
+    if (CUresult result = load_texts(context, library.texts, &made, &problem);
+        result != CUDA_SUCCESS) {
       log::error("cannot load a library into context {}: {}", context.id(), problem);
       library.modules.erase(context.id());
       return result;
@@ -203,7 +214,8 @@ CUresult find_function(Context& context, CUfunction handle, LaunchTarget* target
     auto library = kernel ? kernel->library.lock() : nullptr;
     if (!library) return CUDA_ERROR_INVALID_HANDLE;
     std::shared_ptr<Module> module;
-    if (CUresult result = library_module(*library, context, &module); result != CUDA_SUCCESS) return result;
+    if (CUresult result = library_module(*library, context, &module); result != CUDA_SUCCESS)
+      return result;
     target->function = registry.find<Function>(function_handle(module, kernel->info.name));
     if (!target->function) return CUDA_ERROR_INVALID_HANDLE;
   }
@@ -229,36 +241,60 @@ CUresult find_global(const Module& module, const char* name, CUdeviceptr* addres
   return CUDA_ERROR_NOT_FOUND;
 }
 
-CUresult function_attribute(const KernelInfo& info, const FunctionSettings& settings, int compute_capability,
-                            CUfunction_attribute attribute, int* value) {
+CUresult function_attribute(const KernelInfo& info, const FunctionSettings& settings,
+                            int compute_capability, CUfunction_attribute attribute, int* value) {
   switch (attribute) {
-    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = info.max_threads_per_block; break;
-    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: *value = static_cast<int>(info.static_shared_bytes); break;
-    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: *value = static_cast<int>(info.constant_bytes); break;
-    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: *value = static_cast<int>(info.local_bytes); break;
-    case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = info.registers; break;
-    case CU_FUNC_ATTRIBUTE_PTX_VERSION: *value = info.target_arch; break;
-    case CU_FUNC_ATTRIBUTE_BINARY_VERSION: *value = compute_capability; break;
-    case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA: *value = 0; break;
-    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: *value = settings.max_dynamic_shared; break;
-    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: *value = settings.carveout; break;
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+      *value = info.max_threads_per_block;
+      break;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+      *value = static_cast<int>(info.static_shared_bytes);
+      break;
+    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
+      *value = static_cast<int>(info.constant_bytes);
+      break;
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+      *value = static_cast<int>(info.local_bytes);
+      break;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+      *value = info.registers;
+      break;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+      *value = info.target_arch;
+      break;
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+      *value = compute_capability;
+      break;
+    case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
+      *value = 0;
+      break;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+      *value = settings.max_dynamic_shared;
+      break;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      *value = settings.carveout;
+      break;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
-    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: *value = 0; break;
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      *value = 0;
+      break;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
 }
 
-CUresult set_function_attribute(const KernelInfo& info, FunctionSettings& settings, const Device& device,
-                                CUfunction_attribute attribute, int value) {
+CUresult set_function_attribute(const KernelInfo& info, FunctionSettings& settings,
+                                const Device& device, CUfunction_attribute attribute, int value) {
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
       const int most = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-      if (value < 0 || value > most - static_cast<int>(info.static_shared_bytes)) return CUDA_ERROR_INVALID_VALUE;
+      if (value < 0 || value > most - static_cast<int>(info.static_shared_bytes))
+        return CUDA_ERROR_INVALID_VALUE;
       settings.max_dynamic_shared = value;
       return CUDA_SUCCESS;
     }
@@ -266,7 +302,8 @@ CUresult set_function_attribute(const KernelInfo& info, FunctionSettings& settin
       if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
       settings.carveout = value;
       return CUDA_SUCCESS;
-    default: return CUDA_ERROR_INVALID_VALUE;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }
 

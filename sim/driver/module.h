@@ -1,5 +1,5 @@
-// Loaded code: modules and their functions (of one context), libraries and their kernels (of the process, loaded into a context when first
-// needed there). Thread safe where not said otherwise.
+// Loaded code: modules and their functions (of one context), libraries and their kernels (of the
+// process, loaded into a context when first needed there). Thread safe where not said otherwise.
 #pragma once
 
 #include <cuda.h>
@@ -46,7 +46,7 @@ struct Module {
   uint64_t context_id = 0;
   std::shared_ptr<ContextMemory> memory;  // outlives program
   std::unique_ptr<Program> program;
-  std::weak_ptr<Library> library;         // empty: loaded by cuModuleLoad*
+  std::weak_ptr<Library> library;  // empty: loaded by cuModuleLoad*
   uint64_t handle = 0;
 
   std::mutex mutex;
@@ -57,7 +57,8 @@ struct Kernel {
   static constexpr ObjectKind kKind = ObjectKind::kKernel;
   std::weak_ptr<Library> library;
   KernelInfo info;
-  std::array<std::shared_ptr<FunctionSettings>, kMaxGpus> settings;  // by device ordinal; never changed after creation
+  std::array<std::shared_ptr<FunctionSettings>, kMaxGpus>
+      settings;  // by device ordinal; never changed after creation
 };
 
 struct Library {
@@ -70,22 +71,25 @@ struct Library {
   std::string problem;
   std::once_flag problem_logged;
 
-  std::mutex mutex;  // held while a module is loaded
+  std::mutex mutex;                                     // held while a module is loaded
   std::map<uint64_t, std::shared_ptr<Module>> modules;  // by context id; guarded by mutex
 };
 
-// The function's or kernel's attribute as CUDA reports it. CUDA_ERROR_INVALID_VALUE for an unknown one.
-CUresult function_attribute(const KernelInfo& info, const FunctionSettings& settings, int compute_capability,
-                            CUfunction_attribute attribute, int* value);
-CUresult set_function_attribute(const KernelInfo& info, FunctionSettings& settings, const class Device& device,
-                                CUfunction_attribute attribute, int value);
+// The function's or kernel's attribute as CUDA reports it. CUDA_ERROR_INVALID_VALUE for an unknown
+// one.
+CUresult function_attribute(const KernelInfo& info, const FunctionSettings& settings,
+                            int compute_capability, CUfunction_attribute attribute, int* value);
+CUresult set_function_attribute(const KernelInfo& info, FunctionSettings& settings,
+                                const class Device& device, CUfunction_attribute attribute,
+                                int value);
 
 CUresult parameter_info(const KernelInfo& info, size_t index, size_t* offset, size_t* size);
 // Outputs may be null. CUDA_ERROR_NOT_FOUND.
 CUresult find_global(const Module& module, const char* name, CUdeviceptr* address, size_t* bytes);
 
 // --- loading; `problem` receives one line when the result is not CUDA_SUCCESS
-CUresult load_texts(Context& context, const ImageTexts& texts, std::shared_ptr<Module>* module, std::string* problem);
+CUresult load_texts(Context& context, const ImageTexts& texts, std::shared_ptr<Module>* module,
+                    std::string* problem);
 // Never fails for the contents of the image: see Library::error.
 std::shared_ptr<Library> load_library(const void* image, Context* context);
 // The library's error, logged the first time.
@@ -93,13 +97,15 @@ CUresult usable(Library& library);
 // The library's module in a context, loaded now if need be.
 CUresult library_module(Library& library, Context& context, std::shared_ptr<Module>* module);
 // Image -> texts, or CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_INVALID_IMAGE ...
-CUresult texts_of_image(const void* image, int compute_capability, ImageTexts* texts, std::string* problem);
+CUresult texts_of_image(const void* image, int compute_capability, ImageTexts* texts,
+                        std::string* problem);
 // The error that a refused PTX text gives.
 CUresult to_result(LoadError::Kind kind);
 
 // Handle of a function of a module; 0: no such kernel.
 uint64_t function_handle(const std::shared_ptr<Module>& module, std::string_view name);
-// A CUfunction, or a CUkernel cast to one, as a function of the current context, with the module that keeps it usable.
+// A CUfunction, or a CUkernel cast to one, as a function of the current context, with the module
+// that keeps it usable.
 struct LaunchTarget {
   std::shared_ptr<Module> module;
   std::shared_ptr<Function> function;

@@ -37,12 +37,13 @@ CUresult find_module(CUmodule handle, std::shared_ptr<Module>* module) {
 
 }  // namespace
 
-CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions, CUjit_option* options,
-                                    void** optionValues) {
+CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions,
+                                    CUjit_option* options, void** optionValues) {
   return with_context([&](Context& context) -> CUresult {
     if (module == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
     JitOptions jit;
-    if (CUresult result = jit.parse(numOptions, options, optionValues); result != CUDA_SUCCESS) return result;
+    if (CUresult result = jit.parse(numOptions, options, optionValues); result != CUDA_SUCCESS)
+      return result;
     return load_module(context, module, image, jit);
   });
 }
@@ -109,19 +110,22 @@ CUresult CUDAAPI cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
   });
 }
 
-CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions, CUmodule mod) {
+CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions,
+                                            CUmodule mod) {
   return with_context([&](Context&) -> CUresult {
     if (functions == nullptr || numFunctions == 0) return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<Module> module;
     if (CUresult result = find_module(mod, &module); result != CUDA_SUCCESS) return result;
     const auto names = module->program->kernel_names();
     const size_t count = std::min<size_t>(numFunctions, names.size());
-    for (size_t i = 0; i < count; ++i) functions[i] = to_handle<CUfunction>(function_handle(module, names[i]));
+    for (size_t i = 0; i < count; ++i)
+      functions[i] = to_handle<CUfunction>(function_handle(module, names[i]));
     return CUDA_SUCCESS;
   });
 }
 
-CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, const char* name) {
+CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod,
+                                      const char* name) {
   return with_context([&](Context&) -> CUresult {
     if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<Module> module;

@@ -50,8 +50,9 @@ PhysicalMemory::~PhysicalMemory() {
 }
 
 bool PhysicalMemory::map_at(uint64_t address, uint64_t bytes, uint64_t offset) const {
-  return mmap(reinterpret_cast<void*>(address), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-              device_.physical_store().descriptor(), static_cast<off_t>(offset_ + offset)) != MAP_FAILED;
+  return mmap(reinterpret_cast<void*>(address), bytes, PROT_READ | PROT_WRITE,
+              MAP_SHARED | MAP_FIXED, device_.physical_store().descriptor(),
+              static_cast<off_t>(offset_ + offset)) != MAP_FAILED;
 }
 
 uint64_t PhysicalMemory::retain(const std::shared_ptr<PhysicalMemory>& self) {

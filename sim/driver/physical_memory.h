@@ -1,5 +1,5 @@
-// Physical memory of virtual memory management: bytes of a device that have no address until they are mapped, at several addresses if wanted.
-// They live in one memory file per device.
+// Physical memory of virtual memory management: bytes of a device that have no address until they
+// are mapped, at several addresses if wanted. They live in one memory file per device.
 #pragma once
 
 #include <cuda.h>
@@ -40,7 +40,8 @@ class PhysicalMemory {
   static constexpr ObjectKind kKind = ObjectKind::kPhysicalMemory;
 
   // nullptr: out of memory.
-  static std::shared_ptr<PhysicalMemory> create(Device& device, uint64_t bytes, const CUmemAllocationProp& properties);
+  static std::shared_ptr<PhysicalMemory> create(Device& device, uint64_t bytes,
+                                                const CUmemAllocationProp& properties);
   ~PhysicalMemory();
   PhysicalMemory(const PhysicalMemory&) = delete;
   PhysicalMemory& operator=(const PhysicalMemory&) = delete;
@@ -57,7 +58,8 @@ class PhysicalMemory {
   bool release();
 
  private:
-  PhysicalMemory(Device& device, uint64_t bytes, uint64_t offset, const CUmemAllocationProp& properties)
+  PhysicalMemory(Device& device, uint64_t bytes, uint64_t offset,
+                 const CUmemAllocationProp& properties)
       : device_(device), bytes_(bytes), offset_(offset), properties_(properties) {}
 
   Device& device_;

@@ -30,50 +30,74 @@ CUresult access_flags(Driver& driver, const Allocation& allocation, void* data) 
                                      : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ);
 }
 
-CUresult attribute_of(Driver& driver, const Allocation& allocation, uint64_t address, CUpointer_attribute attribute,
-                      void* data) {
+CUresult attribute_of(Driver& driver, const Allocation& allocation, uint64_t address,
+                      CUpointer_attribute attribute, void* data) {
   switch (static_cast<int>(attribute)) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT: return put(data, to_handle<CUcontext>(allocation.context_handle));
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: return put(data, memory_type(allocation));
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return put(data, static_cast<CUdeviceptr>(address));
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER: return host_pointer(allocation, address, data);
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return put(data, static_cast<unsigned>(allocation.sync_memops));
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID: return put(data, static_cast<unsigned long long>(allocation.buffer_id));
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      return put(data, to_handle<CUcontext>(allocation.context_handle));
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return put(data, memory_type(allocation));
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      return put(data, static_cast<CUdeviceptr>(address));
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      return host_pointer(allocation, address, data);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      return put(data, static_cast<unsigned>(allocation.sync_memops));
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      return put(data, static_cast<unsigned long long>(allocation.buffer_id));
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return put(data, static_cast<unsigned>(allocation.kind == Allocation::Kind::kManaged));
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return put(data, allocation.device);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return put(data, allocation.device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: return put(data, 0u);
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+      return put(data, 0u);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: return put(data, static_cast<CUdeviceptr>(allocation.base));
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      return put(data, static_cast<CUdeviceptr>(allocation.base));
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: return put(data, static_cast<size_t>(allocation.bytes));
-    case CU_POINTER_ATTRIBUTE_MAPPED: return put(data, 1u);
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return put(data, static_cast<unsigned long long>(0));
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return access_flags(driver, allocation, data);
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return put(data, to_handle<CUmemoryPool>(allocation.pool));
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: return put(data, static_cast<unsigned long long>(allocation.buffer_id));
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: return CUDA_ERROR_NOT_SUPPORTED;
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      return put(data, static_cast<size_t>(allocation.bytes));
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return put(data, 1u);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return put(data, static_cast<unsigned long long>(0));
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      return access_flags(driver, allocation, data);
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return put(data, to_handle<CUmemoryPool>(allocation.pool));
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      return put(data, static_cast<unsigned long long>(allocation.buffer_id));
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
 // What cuPointerGetAttributes answers for memory that CUDA does not know.
 CUresult default_of(CUpointer_attribute attribute, void* data) {
   switch (static_cast<int>(attribute)) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT: return put(data, static_cast<CUcontext>(nullptr));
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      return put(data, static_cast<CUcontext>(nullptr));
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: return put(data, static_cast<CUdeviceptr>(0));
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER: return put(data, static_cast<void*>(nullptr));
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      return put(data, static_cast<CUdeviceptr>(0));
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      return put(data, static_cast<void*>(nullptr));
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return put(data, static_cast<unsigned long long>(0));
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return put(data, static_cast<unsigned long long>(0));
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: return put(data, size_t{0});
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return put(data, -2);
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return put(data, static_cast<CUmemoryPool>(nullptr));
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      return put(data, size_t{0});
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return put(data, -2);
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return put(data, static_cast<CUmemoryPool>(nullptr));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
@@ -81,8 +105,10 @@ CUresult default_of(CUpointer_attribute attribute, void* data) {
     case CU_POINTER_ATTRIBUTE_MAPPED:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: return put(data, 0u);
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+      return put(data, 0u);
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
@@ -96,24 +122,30 @@ CUresult CUDAAPI cuPointerGetAttribute(void* data, CUpointer_attribute attribute
   });
 }
 
-CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes, void** data,
-                                        CUdeviceptr ptr) {
+CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes,
+                                        void** data, CUdeviceptr ptr) {
   return with_driver([&](Driver& driver) -> CUresult {
-    if (numAttributes == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (numAttributes == 0 || attributes == nullptr || data == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
     const auto found = driver.allocations().find(ptr);
     for (unsigned i = 0; i < numAttributes; ++i) {
       if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-      // An attribute that this memory does not have gets its default; one that does not exist is an error.
-      if (found && attribute_of(driver, *found, ptr, attributes[i], data[i]) == CUDA_SUCCESS) continue;
-      if (CUresult result = default_of(attributes[i], data[i]); result != CUDA_SUCCESS) return result;
+      // An attribute that this memory does not have gets its default; one that does not exist is an
+      // error.
+      if (found && attribute_of(driver, *found, ptr, attributes[i], data[i]) == CUDA_SUCCESS)
+        continue;
+      if (CUresult result = default_of(attributes[i], data[i]); result != CUDA_SUCCESS)
+        return result;
     }
     return CUDA_SUCCESS;
   });
 }
 
-CUresult CUDAAPI cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr ptr) {
+CUresult CUDAAPI cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
+                                       CUdeviceptr ptr) {
   return with_driver([&](Driver& driver) -> CUresult {
-    if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return CUDA_ERROR_INVALID_VALUE;
+    if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+      return CUDA_ERROR_INVALID_VALUE;
     const bool on = *static_cast<const unsigned*>(value) != 0;
     const bool known = driver.allocations().for_range(ptr, 1, [&](Allocation& allocation) {
       allocation.sync_memops = on;

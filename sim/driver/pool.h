@@ -1,5 +1,5 @@
-// A memory pool of one device: gives device memory to stream-ordered allocations and keeps what was freed, up to the release
-// threshold, for the next one of the same size. Thread safe.
+// A memory pool of one device: gives device memory to stream-ordered allocations and keeps what was
+// freed, up to the release threshold, for the next one of the same size. Thread safe.
 #pragma once
 
 #include <cuda.h>
@@ -34,7 +34,8 @@ class Pool {
   void trim(uint64_t keep);
   CUresult get(CUmemPool_attribute attribute, void* value) const;
   CUresult set(CUmemPool_attribute attribute, const void* value);
-  // No new allocations; true when nothing is outstanding, so that it can go at once. Otherwise the last free() lets it go.
+  // No new allocations; true when nothing is outstanding, so that it can go at once. Otherwise the
+  // last free() lets it go.
   bool retire();
   bool retired() const;
 

@@ -14,7 +14,8 @@ std::shared_ptr<Pool> find_pool(Driver& driver, CUmemoryPool handle) {
 CUmemoryPool handle_of(const Pool& pool) { return to_handle<CUmemoryPool>(pool.handle()); }
 
 // The memory may be used from the place of the call in the stream on; here it exists at once.
-CUresult allocate(Context& context, const std::shared_ptr<Pool>& pool, CUdeviceptr* dptr, size_t bytes) {
+CUresult allocate(Context& context, const std::shared_ptr<Pool>& pool, CUdeviceptr* dptr,
+                  size_t bytes) {
   if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (bytes == 0) {
     *dptr = 0;
@@ -41,10 +42,12 @@ CUresult allocate(Context& context, const std::shared_ptr<Pool>& pool, CUdevicep
 
 // CUDA_ERROR_NOT_SUPPORTED: memory of the host, or for other processes.
 CUresult check_properties(Driver& driver, const CUmemPoolProps* props) {
-  if (props == nullptr || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (props == nullptr || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    return CUDA_ERROR_INVALID_VALUE;
   if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
   if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-    return props->location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    return props->location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE
+                                                                : CUDA_ERROR_NOT_SUPPORTED;
   }
   return driver.device(props->location.id) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
@@ -57,7 +60,8 @@ CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hS
   });
 }
 
-CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
+CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
+                                         CUstream hStream) {
   return with_stream(hStream, [&](Context& context, const std::shared_ptr<Stream>&) -> CUresult {
     auto found = find_pool(Driver::get(), pool);
     return found ? allocate(context, found, dptr, bytesize) : CUDA_ERROR_INVALID_VALUE;
@@ -65,29 +69,33 @@ CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUm
 }
 
 CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
-  return with_stream(hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
-    if (dptr == 0) return CUDA_SUCCESS;
-    AllocationMap& allocations = Driver::get().allocations();
-    bool claimed = false;
-    allocations.for_range(dptr, 1, [&](Allocation& allocation) {
-      claimed = allocation.base == dptr && allocation.kind == Allocation::Kind::kDevice && !allocation.freeing;
-      if (claimed) allocation.freeing = true;
-      return claimed;
-    });
-    if (!claimed) return CUDA_ERROR_INVALID_VALUE;
-    context.submit(stream, [dptr] {
-      Driver& driver = Driver::get();
-      if (auto allocation = driver.allocations().erase(dptr)) driver.release(*allocation);
-    });
-    return CUDA_SUCCESS;
-  });
+  return with_stream(
+      hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
+        if (dptr == 0) return CUDA_SUCCESS;
+        AllocationMap& allocations = Driver::get().allocations();
+        bool claimed = false;
+        allocations.for_range(dptr, 1, [&](Allocation& allocation) {
+          claimed = allocation.base == dptr && allocation.kind == Allocation::Kind::kDevice &&
+                    !allocation.freeing;
+          if (claimed) allocation.freeing = true;
+          return claimed;
+        });
+        if (!claimed) return CUDA_ERROR_INVALID_VALUE;
+        context.submit(stream, [dptr] {
+          Driver& driver = Driver::get();
+          if (auto allocation = driver.allocations().erase(dptr)) driver.release(*allocation);
+        });
+        return CUDA_SUCCESS;
+      });
 }
 
 CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   return with_driver([&](Driver& driver) -> CUresult {
     if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult result = check_properties(driver, poolProps); result != CUDA_SUCCESS) return result;
-    auto made = std::make_shared<Pool>(*driver.device(poolProps->location.id), false, poolProps->maxSize);
+    if (CUresult result = check_properties(driver, poolProps); result != CUDA_SUCCESS)
+      return result;
+    auto made =
+        std::make_shared<Pool>(*driver.device(poolProps->location.id), false, poolProps->maxSize);
     made->set_handle(driver.registry().add(made, 0));
     *pool = handle_of(*made);
     return CUDA_SUCCESS;
@@ -98,7 +106,8 @@ CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool handle) {
   return with_driver([&](Driver& driver) -> CUresult {
     auto pool = find_pool(driver, handle);
     if (!pool || pool->is_default()) return CUDA_ERROR_INVALID_VALUE;
-    if (pool->device().current_pool() == pool) pool->device().set_current_pool(pool->device().default_pool());
+    if (pool->device().current_pool() == pool)
+      pool->device().set_current_pool(pool->device().default_pool());
     if (pool->retire()) driver.registry().remove<Pool>(handle);
     return CUDA_SUCCESS;
   });
@@ -134,24 +143,28 @@ CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* 
     for (size_t i = 0; i < count; ++i) {
       if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
       if (driver.device(map[i].location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-      if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+      if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+          map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
         return CUDA_ERROR_INVALID_VALUE;
       }
       const bool own = map[i].location.id == pool->device().ordinal();
       if (own && map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_DEVICE;
     }
     for (size_t i = 0; i < count; ++i) pool->set_access(map[i].location.id, map[i].flags);
-    driver.allocations().for_pool(pool->handle(), [mask = pool->access_mask()](Allocation& allocation) {
-      allocation.readable = allocation.writable = mask;
-    });
+    driver.allocations().for_pool(pool->handle(),
+                                  [mask = pool->access_mask()](Allocation& allocation) {
+                                    allocation.readable = allocation.writable = mask;
+                                  });
     return CUDA_SUCCESS;
   });
 }
 
-CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool, CUmemLocation* location) {
+CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool,
+                                    CUmemLocation* location) {
   return with_driver([&](Driver& driver) -> CUresult {
     auto pool = find_pool(driver, memPool);
-    if (!pool || flags == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    if (!pool || flags == nullptr || location == nullptr ||
+        location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     if (driver.device(location->id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
@@ -194,17 +207,20 @@ CUresult check_location(const CUmemLocation* location, CUmemAllocationType type)
 
 }  // namespace
 
-CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location, CUmemAllocationType type) {
+CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location,
+                                        CUmemAllocationType type) {
   const CUresult result = check_location(location, type);
   return result == CUDA_SUCCESS ? cuDeviceGetDefaultMemPool(pool_out, location->id) : result;
 }
 
-CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
+CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location,
+                                 CUmemAllocationType type) {
   const CUresult result = check_location(location, type);
   return result == CUDA_SUCCESS ? cuDeviceGetMemPool(pool, location->id) : result;
 }
 
-CUresult CUDAAPI cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
+CUresult CUDAAPI cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type,
+                                 CUmemoryPool pool) {
   const CUresult result = check_location(location, type);
   return result == CUDA_SUCCESS ? cuDeviceSetMemPool(location->id, pool) : result;
 }

@@ -1,5 +1,5 @@
-// Text that kernels printed and nobody has seen yet. Goes to the process's stdout at synchronisation points and when it grows over
-// its limit. Thread safe; pieces keep their order.
+// Text that kernels printed and nobody has seen yet. Goes to the process's stdout at
+// synchronisation points and when it grows over its limit. Thread safe; pieces keep their order.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,6 @@ class PrintfBuffer {
   void flush();
 
  private:
-
   std::mutex mutex_;
   std::string text_;
   size_t limit_ = size_t{1} << 20;

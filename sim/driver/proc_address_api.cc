@@ -9,22 +9,28 @@ using namespace fargpu::sim;
 
 namespace {
 
-CUdriverProcAddressQueryResult find(std::string_view name, int version, bool per_thread, void** address) {
+CUdriverProcAddressQueryResult find(std::string_view name, int version, bool per_thread,
+                                    void** address) {
   const auto rows = std::ranges::equal_range(proc_table(), name, {}, &ProcEntry::name);
   if (rows.empty()) return CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   const bool has_per_thread = std::ranges::any_of(rows, &ProcEntry::per_thread);
   for (const ProcEntry& entry : rows) {
-    if (entry.per_thread == (per_thread && has_per_thread) && entry.version <= version) *address = entry.address;
+    if (entry.per_thread == (per_thread && has_per_thread) && entry.version <= version)
+      *address = entry.address;
   }
-  return *address != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+  return *address != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS
+                             : CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
 }
 
 }  // namespace
 
-CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags,
+CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion,
+                                     cuuint64_t flags,
                                      CUdriverProcAddressQueryResult* symbolStatus) {
-  constexpr cuuint64_t kFlags = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-  if (symbol == nullptr || pfn == nullptr || (flags & ~kFlags) != 0 || flags == kFlags) return CUDA_ERROR_INVALID_VALUE;
+  constexpr cuuint64_t kFlags =
+      CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+  if (symbol == nullptr || pfn == nullptr || (flags & ~kFlags) != 0 || flags == kFlags)
+    return CUDA_ERROR_INVALID_VALUE;
   *pfn = nullptr;
   if (cudaVersion > CUDA_VERSION) return CUDA_ERROR_INVALID_VALUE;
   const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
@@ -34,12 +40,14 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVer
 }
 
 // The form of CUDA 11.3 has no status: not finding something is an error.
-CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags) {
+CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion,
+                                  cuuint64_t flags) {
   const CUresult result = cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, nullptr);
   return result == CUDA_SUCCESS && *pfn == nullptr ? CUDA_ERROR_NOT_FOUND : result;
 }
 
-// The tables that NVIDIA's runtime library asks for are answered by the client library, not by a driver simulation.
+// The tables that NVIDIA's runtime library asks for are answered by the client library, not by a
+// driver simulation.
 CUresult CUDAAPI cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTableId) {
   if (ppExportTable == nullptr || pExportTableId == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *ppExportTable = nullptr;

@@ -1,4 +1,5 @@
-// Every function that cuGetProcAddress can name, with the CUDA version of each of its ABIs. Made from the description at build time.
+// Every function that cuGetProcAddress can name, with the CUDA version of each of its ABIs. Made
+// from the description at build time.
 #pragma once
 
 #include <atomic>

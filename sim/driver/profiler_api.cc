@@ -1,7 +1,7 @@
 // The profiler controls have nothing to control.
-#include "sim/driver/api.h"
-
 #include <cudaProfiler.h>
+
+#include "sim/driver/api.h"
 
 using namespace fargpu::sim;
 

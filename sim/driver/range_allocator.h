@@ -1,5 +1,5 @@
-// Hands out ranges of a number line (device addresses, offsets in a memory file): best fit, neighbours merged when freed.
-// Not thread safe: its owner locks.
+// Hands out ranges of a number line (device addresses, offsets in a memory file): best fit,
+// neighbours merged when freed. Not thread safe: its owner locks.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,9 @@
-// All live objects behind CUDA handles. A handle is a number made here, never an address, and never used twice: a stale or made-up handle
-// is not found, and a handle of one kind is not found as another.
+// All live objects behind CUDA handles. A handle is a number made here, never an address, and never
+// used twice: a stale or made-up handle is not found, and a handle of one kind is not found as
+// another.
 //
-// Thread safe. An object lives as long as somebody holds the shared_ptr that find() returned, also after it left the registry.
+// Thread safe. An object lives as long as somebody holds the shared_ptr that find() returned, also
+// after it left the registry.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +15,17 @@
 namespace fargpu::sim {
 
 enum class ObjectKind : uint8_t {
-  kContext = 1, kStream, kEvent, kModule, kFunction, kLibrary, kKernel, kPool, kPhysicalMemory, kLinkState, kPrimaryContext
+  kContext = 1,
+  kStream,
+  kEvent,
+  kModule,
+  kFunction,
+  kLibrary,
+  kKernel,
+  kPool,
+  kPhysicalMemory,
+  kLinkState,
+  kPrimaryContext
 };
 
 class Registry {

@@ -5,7 +5,8 @@
 namespace fargpu::sim {
 namespace {
 
-// ThreadSanitizer divides the address space among itself and the program, and ends a program that asks for more.
+// ThreadSanitizer divides the address space among itself and the program, and ends a program that
+// asks for more.
 #if defined(__SANITIZE_THREAD__)
 constexpr bool kMayChoose = false;
 #else
@@ -13,8 +14,8 @@ constexpr bool kMayChoose = true;
 #endif
 
 uint64_t reserve(uint64_t at, uint64_t bytes, int flags) {
-  void* start = mmap(reinterpret_cast<void*>(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags,
-                     -1, 0);
+  void* start = mmap(reinterpret_cast<void*>(at), bytes, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
   return start == MAP_FAILED ? 0 : reinterpret_cast<uint64_t>(start);
 }
 
@@ -40,6 +41,8 @@ uint64_t reserve_anywhere(uint64_t bytes, uint64_t alignment) {
 
 void reserve_again(uint64_t address, uint64_t bytes) { reserve(address, bytes, MAP_FIXED); }
 
-void unreserve(uint64_t address, uint64_t bytes) { munmap(reinterpret_cast<void*>(address), bytes); }
+void unreserve(uint64_t address, uint64_t bytes) {
+  munmap(reinterpret_cast<void*>(address), bytes);
+}
 
 }  // namespace fargpu::sim

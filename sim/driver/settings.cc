@@ -24,8 +24,8 @@ bool parse_number(std::string_view text, uint64_t* value) {
 }
 
 Status bad_value(const char* name, std::string_view value, const char* expected) {
-  return Status(StatusCode::kInvalidArgument,
-                std::string(name) + "=\"" + std::string(value) + "\" is not valid: give " + expected);
+  return Status(StatusCode::kInvalidArgument, std::string(name) + "=\"" + std::string(value) +
+                                                  "\" is not valid: give " + expected);
 }
 
 // The physical index that a UUID prefix names; -1: none or several.
@@ -69,7 +69,8 @@ std::vector<int> parse_visible_devices(std::string_view text, int compute_capabi
     int index = -1;
     if (entry.starts_with("GPU-")) {
       index = index_of_uuid(entry, compute_capability, gpus);
-    } else if (uint64_t number = 0; parse_number(entry, &number) && number < static_cast<uint64_t>(gpus)) {
+    } else if (uint64_t number = 0;
+               parse_number(entry, &number) && number < static_cast<uint64_t>(gpus)) {
       index = static_cast<int>(number);
     }
     if (index < 0) break;
@@ -104,7 +105,8 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& ge
     if (dot == std::string_view::npos || !parse_number(view.substr(0, dot), &major) ||
         !parse_number(view.substr(dot + 1), &minor) || major < 7 || major > 12 || minor > 9 ||
         (major == 7 && minor < 5)) {
-      return bad_value("FARGPU_SIM_COMPUTE_CAPABILITY", text, "a capability from 7.5 to 12.9, like 9.0");
+      return bad_value("FARGPU_SIM_COMPUTE_CAPABILITY", text,
+                       "a capability from 7.5 to 12.9, like 9.0");
     }
     settings.compute_capability = static_cast<int>(10 * major + minor);
   }

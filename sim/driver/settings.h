@@ -1,7 +1,8 @@
 // What the environment says about the simulated GPUs. Read once, by cuInit.
 //
-// FARGPU_SIM_GPUS (1 .. 16), FARGPU_SIM_MEMORY (bytes per GPU, suffix K, M, G or T), FARGPU_SIM_COMPUTE_CAPABILITY ("9.0"),
-// FARGPU_SIM_THREADS (worker threads of the engine, 0: one per core) and CUDA_VISIBLE_DEVICES (indices or "GPU-<uuid>" prefixes).
+// FARGPU_SIM_GPUS (1 .. 16), FARGPU_SIM_MEMORY (bytes per GPU, suffix K, M, G or T),
+// FARGPU_SIM_COMPUTE_CAPABILITY ("9.0"), FARGPU_SIM_THREADS (worker threads of the engine, 0: one
+// per core) and CUDA_VISIBLE_DEVICES (indices or "GPU-<uuid>" prefixes).
 #pragma once
 
 #include <array>
@@ -23,7 +24,7 @@ struct Settings {
   size_t memory_bytes = size_t{4} << 30;
   int compute_capability = 90;  // 10 * major + minor
   int threads = 0;
-  std::vector<int> visible;     // physical indices in the order of the CUDA ordinals
+  std::vector<int> visible;  // physical indices in the order of the CUDA ordinals
 };
 
 // The same for every process: depends on the capability and the physical index only.
@@ -31,7 +32,8 @@ Uuid device_uuid(int compute_capability, int index);
 // "GPU-66617267-7075-2d73-696d-000000005a00".
 std::string uuid_text(const Uuid& uuid);
 
-// The rules of CUDA: the list ends at its first invalid entry, and an entry given twice leaves no device at all.
+// The rules of CUDA: the list ends at its first invalid entry, and an entry given twice leaves no
+// device at all.
 std::vector<int> parse_visible_devices(std::string_view text, int compute_capability, int gpus);
 
 // `get` returns the value of a variable or nullptr.

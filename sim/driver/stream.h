@@ -1,5 +1,5 @@
-// A stream of one context: the order of its work and what it must know about itself. Submission goes through the context, which knows the
-// rules between streams.
+// A stream of one context: the order of its work and what it must know about itself. Submission
+// goes through the context, which knows the rules between streams.
 #pragma once
 
 #include <cuda.h>
@@ -32,8 +32,8 @@ struct Stream {
   const int priority;
   const uint64_t id;
   const std::shared_ptr<TaskQueue> queue = std::make_shared<TaskQueue>();
-  Fence last;                // of the newest work; guarded by the context's submission lock, as is the next
-  bool retired = false;      // destroyed, but perhaps not yet idle
+  Fence last;  // of the newest work; guarded by the context's submission lock, as is the next
+  bool retired = false;  // destroyed, but perhaps not yet idle
   std::mutex attributes_mutex;
   CUsynchronizationPolicy sync_policy = CU_SYNC_POLICY_AUTO;  // guarded by attributes_mutex
   int mem_sync_domain = 0;                                    // likewise

@@ -13,16 +13,18 @@ constexpr int kGreatestPriority = -5;
 // For questions about a stream that must not disturb it: body(Context&, Stream&).
 template <typename Body>
 CUresult ask_stream(CUstream handle, Body&& body) {
-  return with_stream(handle, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
-    return body(context, *stream);
-  });
+  return with_stream(handle,
+                     [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
+                       return body(context, *stream);
+                     });
 }
 
 }  // namespace
 
 CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
   return with_context([&](Context& context) -> CUresult {
-    if (phStream == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (phStream == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0)
+      return CUDA_ERROR_INVALID_VALUE;
     auto stream = context.create_stream(flags, std::clamp(priority, kGreatestPriority, 0));
     *phStream = to_handle<CUstream>(Driver::get().registry().add(std::move(stream), context.id()));
     return CUDA_SUCCESS;
@@ -94,22 +96,26 @@ CUresult CUDAAPI cuStreamGetDevice(CUstream hStream, CUdevice* device) {
 }
 
 CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
-  return with_stream(hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
-    if (Flags == CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;  // for captures only
-    if (Flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
-    auto event = Driver::get().registry().find<Event>(hEvent);
-    if (!event) return CUDA_ERROR_INVALID_HANDLE;
-    const auto record = event->latest();
-    if (record && pending(record->fence)) context.submit(stream, [] {}, {record->fence});
-    return CUDA_SUCCESS;
-  });
+  return with_stream(hStream,
+                     [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
+                       if (Flags == CU_EVENT_WAIT_EXTERNAL)
+                         return CUDA_ERROR_ILLEGAL_STATE;  // for captures only
+                       if (Flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+                       auto event = Driver::get().registry().find<Event>(hEvent);
+                       if (!event) return CUDA_ERROR_INVALID_HANDLE;
+                       const auto record = event->latest();
+                       if (record && pending(record->fence))
+                         context.submit(stream, [] {}, {record->fence});
+                       return CUDA_SUCCESS;
+                     });
 }
 
 CUresult CUDAAPI cuStreamQuery(CUstream hStream) {
-  return with_stream(hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
-    if (!context.outstanding(stream).empty()) return CUDA_ERROR_NOT_READY;
-    return context.error();
-  });
+  return with_stream(hStream,
+                     [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
+                       if (!context.outstanding(stream).empty()) return CUDA_ERROR_NOT_READY;
+                       return context.error();
+                     });
 }
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream hStream) {
@@ -120,28 +126,31 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream hStream) {
 
 // Not called in a context that failed, as the driver does it.
 CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
-  return with_stream(hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
-    if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    context.submit(stream, [owner = context.shared_from_this(), fn, userData] {
-      if (owner->error() != CUDA_SUCCESS) return;
-      inside_host_function() = true;
-      fn(userData);
-      inside_host_function() = false;
-    });
-    return CUDA_SUCCESS;
-  });
+  return with_stream(hStream,
+                     [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
+                       if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+                       context.submit(stream, [owner = context.shared_from_this(), fn, userData] {
+                         if (owner->error() != CUDA_SUCCESS) return;
+                         inside_host_function() = true;
+                         fn(userData);
+                         inside_host_function() = false;
+                       });
+                       return CUDA_SUCCESS;
+                     });
 }
 
-CUresult CUDAAPI cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData, unsigned int flags) {
-  return with_stream(hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
-    if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-    context.submit(stream, [owner = context.shared_from_this(), hStream, callback, userData] {
-      inside_host_function() = true;
-      callback(hStream, owner->error(), userData);
-      inside_host_function() = false;
-    });
-    return CUDA_SUCCESS;
-  });
+CUresult CUDAAPI cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
+                                     unsigned int flags) {
+  return with_stream(
+      hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
+        if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+        context.submit(stream, [owner = context.shared_from_this(), hStream, callback, userData] {
+          inside_host_function() = true;
+          callback(hStream, owner->error(), userData);
+          inside_host_function() = false;
+        });
+        return CUDA_SUCCESS;
+      });
 }
 
 CUresult CUDAAPI cuStreamCopyAttributes(CUstream dst, CUstream src) {
@@ -149,8 +158,10 @@ CUresult CUDAAPI cuStreamCopyAttributes(CUstream dst, CUstream src) {
     std::shared_ptr<Context> owner;
     std::shared_ptr<Stream> from, to;
     const auto current = context.shared_from_this();
-    if (CUresult result = find_stream(current, src, &owner, &from); result != CUDA_SUCCESS) return result;
-    if (CUresult result = find_stream(current, dst, &owner, &to); result != CUDA_SUCCESS) return result;
+    if (CUresult result = find_stream(current, src, &owner, &from); result != CUDA_SUCCESS)
+      return result;
+    if (CUresult result = find_stream(current, dst, &owner, &to); result != CUDA_SUCCESS)
+      return result;
     if (from == to) return CUDA_SUCCESS;
     std::scoped_lock lock(from->attributes_mutex, to->attributes_mutex);
     to->sync_policy = from->sync_policy;
@@ -159,29 +170,38 @@ CUresult CUDAAPI cuStreamCopyAttributes(CUstream dst, CUstream src) {
   });
 }
 
-CUresult CUDAAPI cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue* value_out) {
+CUresult CUDAAPI cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr,
+                                      CUstreamAttrValue* value_out) {
   return ask_stream(hStream, [&](Context&, Stream& stream) -> CUresult {
     if (value_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard lock(stream.attributes_mutex);
     *value_out = CUstreamAttrValue{};
     switch (static_cast<int>(attr)) {
-      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY: value_out->syncPolicy = stream.sync_policy; return CUDA_SUCCESS;
-      case CU_LAUNCH_ATTRIBUTE_PRIORITY: value_out->priority = stream.priority; return CUDA_SUCCESS;
+      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+        value_out->syncPolicy = stream.sync_policy;
+        return CUDA_SUCCESS;
+      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        value_out->priority = stream.priority;
+        return CUDA_SUCCESS;
       case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
       case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: return CUDA_SUCCESS;
-      default: return CUDA_ERROR_INVALID_VALUE;
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+        return CUDA_SUCCESS;
+      default:
+        return CUDA_ERROR_INVALID_VALUE;
     }
   });
 }
 
-CUresult CUDAAPI cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue* value) {
+CUresult CUDAAPI cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
+                                      const CUstreamAttrValue* value) {
   return ask_stream(hStream, [&](Context&, Stream& stream) -> CUresult {
     if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard lock(stream.attributes_mutex);
     switch (static_cast<int>(attr)) {
       case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-        if (value->syncPolicy < CU_SYNC_POLICY_AUTO || value->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC) {
+        if (value->syncPolicy < CU_SYNC_POLICY_AUTO ||
+            value->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC) {
           return CUDA_ERROR_INVALID_VALUE;
         }
         stream.sync_policy = value->syncPolicy;
@@ -189,8 +209,10 @@ CUresult CUDAAPI cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, con
       case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
       case CU_LAUNCH_ATTRIBUTE_PRIORITY:
       case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: return CUDA_SUCCESS;  // hints
-      default: return CUDA_ERROR_INVALID_VALUE;
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+        return CUDA_SUCCESS;  // hints
+      default:
+        return CUDA_ERROR_INVALID_VALUE;
     }
   });
 }
@@ -204,18 +226,27 @@ CUresult CUDAAPI cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* ca
   });
 }
 
-CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t*,
+CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
+                                        cuuint64_t*) {
+  return cuStreamIsCapturing(hStream, captureStatus_out);
+}
+
+CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream hStream,
+                                           CUstreamCaptureStatus* captureStatus_out, cuuint64_t*,
                                            CUgraph*, const CUgraphNode**, size_t*) {
   return cuStreamIsCapturing(hStream, captureStatus_out);
 }
 
-CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t*,
-                                           CUgraph*, const CUgraphNode**, const CUgraphEdgeData**, size_t*) {
+CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream,
+                                           CUstreamCaptureStatus* captureStatus_out, cuuint64_t*,
+                                           CUgraph*, const CUgraphNode**, const CUgraphEdgeData**,
+                                           size_t*) {
   return cuStreamIsCapturing(hStream, captureStatus_out);
 }
 
 CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
+  if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
+      *mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;

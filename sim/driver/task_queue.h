@@ -1,7 +1,9 @@
-// The work of one stream, executed in order by a thread of its own, which starts with the first task and ends when there has been none for a
-// while. Before a task runs, the fences it names are waited for; they always belong to work submitted earlier, so no cycle can arise.
+// The work of one stream, executed in order by a thread of its own, which starts with the first
+// task and ends when there has been none for a while. Before a task runs, the fences it names are
+// waited for; they always belong to work submitted earlier, so no cycle can arise.
 //
-// Thread safe. The thread keeps the queue alive; dropping the last outside reference lets it finish what is queued.
+// Thread safe. The thread keeps the queue alive; dropping the last outside reference lets it finish
+// what is queued.
 #pragma once
 
 #include <condition_variable>
@@ -24,7 +26,8 @@ struct Task {
 class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
  public:
   void push(Task task);
-  // Claims an idle queue for the calling thread, which then runs one task itself and calls end_inline(). false: there is work in it.
+  // Claims an idle queue for the calling thread, which then runs one task itself and calls
+  // end_inline(). false: there is work in it.
   bool try_begin_inline();
   void end_inline();
 

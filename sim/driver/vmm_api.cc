@@ -7,9 +7,11 @@ using namespace fargpu::sim;
 
 namespace {
 
-// Memory on a device, without export. CUDA_ERROR_NOT_SUPPORTED: on the host, or to be shared with other processes.
+// Memory on a device, without export. CUDA_ERROR_NOT_SUPPORTED: on the host, or to be shared with
+// other processes.
 CUresult device_of(Driver& driver, const CUmemAllocationProp* properties, Device** device) {
-  if (properties == nullptr || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (properties == nullptr || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+    return CUDA_ERROR_INVALID_VALUE;
   if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
     const bool known = properties->location.type == CU_MEM_LOCATION_TYPE_HOST ||
                        properties->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
@@ -31,8 +33,8 @@ bool valid_access(CUmemAccess_flags flags) {
 CUresult CUDAAPI cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
                                                CUmemAllocationGranularity_flags option) {
   return with_driver([&](Driver&) -> CUresult {
-    if (granularity == nullptr ||
-        (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)) {
+    if (granularity == nullptr || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
+                                   option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -41,12 +43,13 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t* granularity, const CUmemA
   });
 }
 
-CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
-                                     unsigned long long flags) {
+CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment,
+                                     CUdeviceptr addr, unsigned long long flags) {
   return with_driver([&](Driver& driver) -> CUresult {
     if (ptr == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
     uint64_t address = 0;
-    if (CUresult result = driver.addresses().reserve(size, alignment, addr, &address); result != CUDA_SUCCESS) {
+    if (CUresult result = driver.addresses().reserve(size, alignment, addr, &address);
+        result != CUDA_SUCCESS) {
       return result;
     }
     *ptr = address;
@@ -58,10 +61,11 @@ CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size) {
   return with_driver([&](Driver& driver) { return driver.addresses().free(ptr, size); });
 }
 
-CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop,
-                             unsigned long long flags) {
+CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
+                             const CUmemAllocationProp* prop, unsigned long long flags) {
   return with_driver([&](Driver& driver) -> CUresult {
-    if (handle == nullptr || size == 0 || size % kMappingGranularity != 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (handle == nullptr || size == 0 || size % kMappingGranularity != 0 || flags != 0)
+      return CUDA_ERROR_INVALID_VALUE;
     Device* device = nullptr;
     if (CUresult result = device_of(driver, prop, &device); result != CUDA_SUCCESS) return result;
     auto memory = PhysicalMemory::create(*device, size, *prop);
@@ -78,8 +82,8 @@ CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
   });
 }
 
-CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
-                          unsigned long long flags) {
+CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
+                          CUmemGenericAllocationHandle handle, unsigned long long flags) {
   return with_driver([&](Driver& driver) -> CUresult {
     auto memory = driver.registry().find<PhysicalMemory>(handle);
     if (!memory || flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -100,7 +104,8 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size) {
   });
 }
 
-CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count) {
+CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc,
+                                size_t count) {
   return with_driver([&](Driver& driver) -> CUresult {
     if (desc == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; ++i) {
@@ -110,14 +115,16 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessD
       if (driver.device(desc[i].location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     }
     for (size_t i = 0; i < count; ++i) {
-      const CUresult result = driver.addresses().set_access(ptr, size, desc[i].location.id, desc[i].flags);
+      const CUresult result =
+          driver.addresses().set_access(ptr, size, desc[i].location.id, desc[i].flags);
       if (result != CUDA_SUCCESS) return result;
     }
     return CUDA_SUCCESS;
   });
 }
 
-CUresult CUDAAPI cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
+CUresult CUDAAPI cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
+                                CUdeviceptr ptr) {
   return with_driver([&](Driver& driver) -> CUresult {
     if (flags == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
       return CUDA_ERROR_INVALID_VALUE;

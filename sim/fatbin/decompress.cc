@@ -10,7 +10,8 @@ namespace fargpu::sim {
 namespace {
 
 Status failed(const char* method, const std::string& why) {
-  return Status(StatusCode::kInvalidArgument, fmt::format("damaged fat binary: {}: {}", method, why));
+  return Status(StatusCode::kInvalidArgument,
+                fmt::format("damaged fat binary: {}: {}", method, why));
 }
 
 // No method packs better than this; a larger promise would only make us allocate for nothing.
@@ -23,11 +24,14 @@ bool plausible(std::span<const std::byte> compressed, size_t bytes) {
 }  // namespace
 
 Result<std::string> decompress_zstd(std::span<const std::byte> compressed, size_t bytes) {
-  if (!plausible(compressed, bytes)) return failed("zstd", fmt::format("{} bytes from {}", bytes, compressed.size()));
+  if (!plausible(compressed, bytes))
+    return failed("zstd", fmt::format("{} bytes from {}", bytes, compressed.size()));
   std::string text(bytes, '\0');
-  const size_t written = ZSTD_decompress(text.data(), text.size(), compressed.data(), compressed.size());
+  const size_t written =
+      ZSTD_decompress(text.data(), text.size(), compressed.data(), compressed.size());
   if (ZSTD_isError(written)) return failed("zstd", ZSTD_getErrorName(written));
-  if (written != bytes) return failed("zstd", fmt::format("{} bytes instead of {}", written, bytes));
+  if (written != bytes)
+    return failed("zstd", fmt::format("{} bytes instead of {}", written, bytes));
   return text;
 }
 

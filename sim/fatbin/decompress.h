@@ -1,4 +1,5 @@
-// The two compressions of fat binary entries. `bytes`: the announced size of the result; anything else is an error.
+// The two compressions of fat binary entries. `bytes`: the announced size of the result; anything
+// else is an error.
 #pragma once
 
 #include <cstddef>

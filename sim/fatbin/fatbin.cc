@@ -12,15 +12,17 @@ namespace {
 
 // Offsets in the container's header and in an entry's header.
 constexpr size_t kHeaderSizeAt = 6, kBodySizeAt = 8;
-constexpr size_t kEntryHeaderSizeAt = 4, kPayloadSizeAt = 8, kCompressedSizeAt = 16, kArchAt = 28, kFlagsAt = 40,
-                 kUncompressedSizeAt = 56;
+constexpr size_t kEntryHeaderSizeAt = 4, kPayloadSizeAt = 8, kCompressedSizeAt = 16, kArchAt = 28,
+                 kFlagsAt = 40, kUncompressedSizeAt = 56;
 constexpr size_t kMinEntryHeader = 64;
 constexpr uint64_t kFlagLz4 = 0x2000, kFlagZstd = 0x8000;
 // A larger container or text is an attack or damage, not a program.
 constexpr uint64_t kMaxContainer = uint64_t{4} << 30;
 constexpr uint64_t kMaxText = uint64_t{1} << 30;
 
-Status damaged(std::string what) { return Status(StatusCode::kInvalidArgument, "damaged fat binary: " + what); }
+Status damaged(std::string what) {
+  return Status(StatusCode::kInvalidArgument, "damaged fat binary: " + what);
+}
 
 template <typename T>
 T load(std::span<const std::byte> bytes, size_t at) {
@@ -36,26 +38,30 @@ Result<size_t> fatbin_size(std::span<const std::byte> header) {
   if (load<uint32_t>(header, 0) != kFatbinMagic) return damaged("wrong magic number");
   const uint16_t header_bytes = load<uint16_t>(header, kHeaderSizeAt);
   const uint64_t body = load<uint64_t>(header, kBodySizeAt);
-  if (header_bytes < kFatbinHeaderBytes) return damaged(fmt::format("header of {} bytes", header_bytes));
+  if (header_bytes < kFatbinHeaderBytes)
+    return damaged(fmt::format("header of {} bytes", header_bytes));
   if (body > kMaxContainer) return damaged(fmt::format("body of {} bytes", body));
   return static_cast<size_t>(header_bytes + body);
 }
 
 Result<std::vector<FatbinEntry>> read_fatbin(std::span<const std::byte> container) {
   FARGPU_ASSIGN_OR_RETURN(const size_t size, fatbin_size(container));
-  if (size > container.size()) return damaged(fmt::format("{} bytes where {} are announced", container.size(), size));
+  if (size > container.size())
+    return damaged(fmt::format("{} bytes where {} are announced", container.size(), size));
   auto rest = container.subspan(load<uint16_t>(container, kHeaderSizeAt));
   rest = rest.first(size - load<uint16_t>(container, kHeaderSizeAt));
   std::vector<FatbinEntry> entries;
   while (!rest.empty()) {
-    if (rest.size() < kMinEntryHeader) return damaged(fmt::format("{} bytes after the last entry", rest.size()));
+    if (rest.size() < kMinEntryHeader)
+      return damaged(fmt::format("{} bytes after the last entry", rest.size()));
     const uint32_t header_bytes = load<uint32_t>(rest, kEntryHeaderSizeAt);
     const uint64_t payload_bytes = load<uint64_t>(rest, kPayloadSizeAt);
     if (header_bytes < kMinEntryHeader || header_bytes > rest.size()) {
       return damaged(fmt::format("entry header of {} bytes", header_bytes));
     }
     if (payload_bytes > rest.size() - header_bytes) {
-      return damaged(fmt::format("entry of {} bytes with {} left", payload_bytes, rest.size() - header_bytes));
+      return damaged(
+          fmt::format("entry of {} bytes with {} left", payload_bytes, rest.size() - header_bytes));
     }
     FatbinEntry entry;
     entry.kind = load<uint16_t>(rest, 0);
@@ -66,7 +72,8 @@ Result<std::vector<FatbinEntry>> read_fatbin(std::span<const std::byte> containe
     if ((entry.flags & (kFlagLz4 | kFlagZstd)) != 0) {
       // The payload is padded; this is what the compressor wrote.
       const uint32_t compressed = load<uint32_t>(rest, kCompressedSizeAt);
-      if (compressed > payload_bytes) return damaged(fmt::format("{} compressed bytes in {}", compressed, payload_bytes));
+      if (compressed > payload_bytes)
+        return damaged(fmt::format("{} compressed bytes in {}", compressed, payload_bytes));
       entry.payload = entry.payload.first(compressed);
     }
     entries.push_back(entry);
@@ -83,7 +90,8 @@ Result<std::string> entry_contents(const FatbinEntry& entry) {
     return damaged(fmt::format("entry of {} bytes uncompressed", entry.uncompressed_bytes));
   }
   const auto size = static_cast<size_t>(entry.uncompressed_bytes);
-  return (entry.flags & kFlagZstd) != 0 ? decompress_zstd(entry.payload, size) : decompress_lz4(entry.payload, size);
+  return (entry.flags & kFlagZstd) != 0 ? decompress_zstd(entry.payload, size)
+                                        : decompress_lz4(entry.payload, size);
 }
 
 Result<std::string> select_ptx(std::span<const FatbinEntry> entries, int compute_capability) {
@@ -91,14 +99,17 @@ Result<std::string> select_ptx(std::span<const FatbinEntry> entries, int compute
   std::string present;
   for (const FatbinEntry& entry : entries) {
     const bool is_ptx = entry.kind == static_cast<uint16_t>(EntryKind::kPtx);
-    const char* name = is_ptx ? "PTX" : entry.kind == static_cast<uint16_t>(EntryKind::kCubin) ? "cubin" : "entry";
+    const char* name = is_ptx                                                   ? "PTX"
+                       : entry.kind == static_cast<uint16_t>(EntryKind::kCubin) ? "cubin"
+                                                                                : "entry";
     present += fmt::format("{}{} sm_{}", present.empty() ? "" : ", ", name, entry.arch);
     if (!is_ptx || entry.arch > static_cast<uint32_t>(compute_capability)) continue;
     if (!best || entry.arch > best->arch) best = &entry;
   }
   if (!best) {
     return Status(StatusCode::kNotFound,
-                  fmt::format("no PTX for sm_{} in the image (it has: {}); the simulated GPU runs PTX only, compile with "
+                  fmt::format("no PTX for sm_{} in the image (it has: {}); the simulated GPU runs "
+                              "PTX only, compile with "
                               "-gencode arch=compute_XX,code=compute_XX",
                               compute_capability, present.empty() ? "nothing" : present));
   }

@@ -1,5 +1,6 @@
-// The container format of CUDA images ("fat binary"): finds the entries in a block of bytes. Every offset and size is checked against the block;
-// a damaged container is a Status and never a read outside it. Pure functions over memory that the caller owns.
+// The container format of CUDA images ("fat binary"): finds the entries in a block of bytes. Every
+// offset and size is checked against the block; a damaged container is a Status and never a read
+// outside it. Pure functions over memory that the caller owns.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +19,10 @@ constexpr uint32_t kWrapperMagic = 0x466243B1;
 enum class EntryKind : uint16_t { kPtx = 1, kCubin = 2 };
 
 struct FatbinEntry {
-  uint16_t kind = 0;                    // EntryKind, or something we do not know
-  uint32_t arch = 0;                    // 75 for sm_75
+  uint16_t kind = 0;  // EntryKind, or something we do not know
+  uint32_t arch = 0;  // 75 for sm_75
   uint64_t flags = 0;
-  std::span<const std::byte> payload;   // still compressed when flags say so
+  std::span<const std::byte> payload;  // still compressed when flags say so
   uint64_t uncompressed_bytes = 0;
 };
 
@@ -35,8 +36,8 @@ Result<std::vector<FatbinEntry>> read_fatbin(std::span<const std::byte> containe
 // The payload as it was before compression (zstd, LZ4 block or none).
 Result<std::string> entry_contents(const FatbinEntry& entry);
 
-// The PTX text that suits a device best: the highest arch not above its capability. kNotFound when there is none; the message lists what is
-// there.
+// The PTX text that suits a device best: the highest arch not above its capability. kNotFound when
+// there is none; the message lists what is there.
 Result<std::string> select_ptx(std::span<const FatbinEntry> entries, int compute_capability);
 
 }  // namespace fargpu::sim

@@ -36,11 +36,14 @@ Result<std::vector<std::string>> read_wrapper(const void* image, int compute_cap
   }
   if (wrapper.version == 2 && wrapper.prelinked != nullptr) {
     for (size_t i = 0; i < kMaxPrelinked && wrapper.prelinked[i] != nullptr; ++i) {
-      FARGPU_ASSIGN_OR_RETURN(std::string text, read_container(wrapper.prelinked[i], compute_capability));
+      FARGPU_ASSIGN_OR_RETURN(std::string text,
+                              read_container(wrapper.prelinked[i], compute_capability));
       texts.push_back(std::move(text));
     }
   }
-  if (texts.empty()) return Status(StatusCode::kInvalidArgument, "damaged fat binary: a wrapper without a container");
+  if (texts.empty())
+    return Status(StatusCode::kInvalidArgument,
+                  "damaged fat binary: a wrapper without a container");
   return texts;
 }
 
@@ -50,7 +53,8 @@ Result<std::vector<std::string>> read_image(const void* image, int compute_capab
   const auto* bytes = static_cast<const char*>(image);
   const size_t length = strnlen(bytes, sizeof(uint32_t));
   uint32_t magic = 0;
-  // A text may be shorter than a magic number: look at no byte behind its NUL. No magic number holds a NUL byte.
+  // A text may be shorter than a magic number: look at no byte behind its NUL. No magic number
+  // holds a NUL byte.
   std::memcpy(&magic, bytes, length);
   if (magic == kWrapperMagic) return read_wrapper(image, compute_capability);
   if (magic == kFatbinMagic) {
@@ -64,7 +68,8 @@ Result<std::vector<std::string>> read_image(const void* image, int compute_capab
   }
   if (std::memcmp(&magic, kElfMagic, sizeof kElfMagic) == 0) {
     return Status(StatusCode::kNotFound,
-                  "the image is a cubin (machine code); the simulated GPU runs PTX only, load the PTX instead");
+                  "the image is a cubin (machine code); the simulated GPU runs PTX only, load the "
+                  "PTX instead");
   }
   const size_t text_length = strnlen(bytes, kMaxText);
   const std::string_view text(bytes, text_length);

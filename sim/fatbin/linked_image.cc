@@ -8,7 +8,9 @@ namespace {
 constexpr size_t kCountAt = 4, kSizeAt = 8;
 constexpr uint64_t kMaxImage = uint64_t{4} << 30;
 
-Status damaged() { return Status(StatusCode::kInvalidArgument, "damaged image of the simulated linker"); }
+Status damaged() {
+  return Status(StatusCode::kInvalidArgument, "damaged image of the simulated linker");
+}
 
 template <typename T>
 void append(std::vector<std::byte>* image, T value) {
@@ -41,7 +43,8 @@ std::vector<std::byte> pack_linked_image(std::span<const std::string> texts) {
 }
 
 Result<size_t> linked_image_size(std::span<const std::byte> header) {
-  if (header.size() < kLinkedHeaderBytes || load<uint32_t>(header, 0) != kLinkedMagic) return damaged();
+  if (header.size() < kLinkedHeaderBytes || load<uint32_t>(header, 0) != kLinkedMagic)
+    return damaged();
   const uint64_t size = load<uint64_t>(header, kSizeAt);
   if (size < kLinkedHeaderBytes || size > kMaxImage) return damaged();
   return static_cast<size_t>(size);

@@ -1,5 +1,6 @@
-// The result of linking for the simulated GPU: PTX texts in one block, which module loading accepts like any other image. Layout: u32 magic, u32 number of
-// texts, u64 size of the whole, then per text u64 length and its bytes.
+// The result of linking for the simulated GPU: PTX texts in one block, which module loading accepts
+// like any other image. Layout: u32 magic, u32 number of texts, u64 size of the whole, then per
+// text u64 length and its bytes.
 #pragma once
 
 #include <cstdint>

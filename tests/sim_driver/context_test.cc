@@ -95,6 +95,18 @@ TEST_F(ContextTest, PrimaryContextCountsReferences) {
   OK(cuCtxSetCurrent(context_));
 }
 
+TEST_F(ContextTest, UsageCounts) {
+  CUcontext same = nullptr, second = nullptr;
+  OK(cuCtxCreate(&second, nullptr, 0, 0));
+  OK(cuCtxAttach(&same, 0));
+  EXPECT_EQ(same, second);
+  OK(cuCtxDetach(second));
+  OK(cuCtxSynchronize());
+  OK(cuCtxDetach(second));
+  EXPECT_CU(CUDA_ERROR_INVALID_CONTEXT, cuCtxDestroy(second));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuCtxAttach(&same, 1));
+}
+
 TEST_F(ContextTest, SetCurrentWorksBeforeRetain) {
   CUcontext handle = nullptr;
   OK(cuDevicePrimaryCtxRetain(&handle, 0));
@@ -135,7 +147,8 @@ TEST_F(ContextTest, LimitsAndPreferences) {
   unsigned flags = 0;
   OK(cuCtxGetFlags(&flags));
   EXPECT_EQ(flags, unsigned{CU_CTX_SCHED_BLOCKING_SYNC});
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuCtxCreate(&second, nullptr, CU_CTX_SCHED_SPIN | CU_CTX_SCHED_YIELD, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            cuCtxCreate(&second, nullptr, CU_CTX_SCHED_SPIN | CU_CTX_SCHED_YIELD, 0));
   OK(cuCtxDestroy(second));
 }
 

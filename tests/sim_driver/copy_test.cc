@@ -23,7 +23,8 @@ TEST_F(ContextTest, CopiesInAllDirections) {
   OK(cuMemcpy(b, reinterpret_cast<CUdeviceptr>(in.data()), 5000));
   OK(cuMemcpy(reinterpret_cast<CUdeviceptr>(out.data()), b, 5000));
   EXPECT_EQ(in, out);
-  OK(cuMemcpy(reinterpret_cast<CUdeviceptr>(out.data()), reinterpret_cast<CUdeviceptr>(in.data() + 1), 10));
+  OK(cuMemcpy(reinterpret_cast<CUdeviceptr>(out.data()),
+              reinterpret_cast<CUdeviceptr>(in.data() + 1), 10));
   EXPECT_EQ(out[0], in[1]);
 }
 
@@ -36,7 +37,8 @@ TEST_F(ContextTest, CopiesOutsideAnAllocationAreRefused) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD(0, host.data(), 4));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD(a, nullptr, 4));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(host.data(), a, SIZE_MAX));
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemcpy(a + 500, reinterpret_cast<CUdeviceptr>(host.data()), 501));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            cuMemcpy(a + 500, reinterpret_cast<CUdeviceptr>(host.data()), 501));
   const auto no_stream = reinterpret_cast<CUstream>(uintptr_t{0x7777000});
   EXPECT_CU(CUDA_ERROR_INVALID_HANDLE, cuMemcpyHtoDAsync(a, host.data(), 4, no_stream));
   OK(cuMemcpyHtoD(0, host.data(), 0));
@@ -76,6 +78,34 @@ TEST_F(ContextTest, PinnedSourceIsReadInStreamOrder) {
   gate.store(0, 1);
   OK(cuStreamSynchronize(stream));
   EXPECT_EQ(target.load(0), 2u);
+}
+
+TEST_F(ContextTest, Batches) {
+  CUstream stream = nullptr;
+  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  const auto in = pattern(64);
+  std::vector<unsigned char> out(64);
+  const CUdeviceptr a = allocate(64);
+  CUdeviceptr to[] = {a, a + 32, reinterpret_cast<CUdeviceptr>(out.data())};
+  CUdeviceptr from[] = {reinterpret_cast<CUdeviceptr>(in.data()), a, a};
+  size_t sizes[] = {64, 32, 64}, starts[] = {0}, failed = 99;
+  CUmemcpyAttributes attributes[1] = {};
+  attributes[0].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  OK(cuMemcpyBatchAsync(to, from, sizes, 3, attributes, starts, 1, stream));
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(std::memcmp(out.data() + 32, in.data(), 32), 0);
+  using Old = CUresult (*)(CUdeviceptr*, CUdeviceptr*, size_t*, size_t, CUmemcpyAttributes*,
+                           size_t*, size_t, size_t*, CUstream);
+  void* old = nullptr;
+  OK(cuGetProcAddress("cuMemcpyBatchAsync", &old, 12080, 0, nullptr));
+  sizes[1] = 33;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            reinterpret_cast<Old>(old)(to, from, sizes, 3, attributes, starts, 1, &failed, stream));
+  EXPECT_EQ(failed, 1u);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            cuMemcpyBatchAsync(to, from, sizes, 3, attributes, starts, 1, nullptr));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            cuMemcpyBatchAsync(to, from, sizes, 3, attributes, starts, 4, stream));
 }
 
 TEST_F(ContextTest, TwoDimensionsWithPitches) {

@@ -1,4 +1,5 @@
-// The rules of the legacy and the per-thread default stream. A stream is held back by a wait for a value that the test writes.
+// The rules of the legacy and the per-thread default stream. A stream is held back by a wait for a
+// value that the test writes.
 #include <memory>
 #include <thread>
 

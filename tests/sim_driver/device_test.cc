@@ -42,7 +42,8 @@ TEST(DeviceTest, UnknownDevicesAreRefusedEverywhere) {
   int value = 0;
   size_t bytes = 0;
   CUcontext context = nullptr;
-  EXPECT_CU(CUDA_ERROR_INVALID_DEVICE, cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 2));
+  EXPECT_CU(CUDA_ERROR_INVALID_DEVICE,
+            cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 2));
   EXPECT_CU(CUDA_ERROR_INVALID_DEVICE, cuDeviceTotalMem(&bytes, 2));
   EXPECT_CU(CUDA_ERROR_INVALID_DEVICE, cuDevicePrimaryCtxRetain(&context, 2));
   EXPECT_CU(CUDA_ERROR_INVALID_DEVICE, cuCtxCreate(&context, nullptr, 0, 2));

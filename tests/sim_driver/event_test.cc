@@ -99,7 +99,8 @@ TEST_F(ContextTest, EventsOfAnotherContextCannotBeRecordedHere) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuEventCreate(&event, 0xff0));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuEventCreate(nullptr, 0));
   OK(cuEventCreate(&event, 0));
-  EXPECT_CU(CUDA_ERROR_ILLEGAL_STATE, cuEventRecordWithFlags(event, nullptr, CU_EVENT_RECORD_EXTERNAL));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_STATE,
+            cuEventRecordWithFlags(event, nullptr, CU_EVENT_RECORD_EXTERNAL));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuEventRecordWithFlags(event, nullptr, 2));
   EXPECT_CU(CUDA_ERROR_ILLEGAL_STATE, cuStreamWaitEvent(nullptr, event, CU_EVENT_WAIT_EXTERNAL));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuStreamWaitEvent(nullptr, event, 2));

@@ -17,12 +17,14 @@ enum class Packing { kNone, kLz4, kZstd };
 
 class FatbinBuilder {
  public:
-  FatbinBuilder& add(uint16_t kind, uint32_t arch, const std::string& contents, Packing packing = Packing::kNone) {
+  FatbinBuilder& add(uint16_t kind, uint32_t arch, const std::string& contents,
+                     Packing packing = Packing::kNone) {
     std::string payload = contents;
     uint64_t flags = 0;
     if (packing == Packing::kZstd) {
       payload.resize(ZSTD_compressBound(contents.size()));
-      payload.resize(ZSTD_compress(payload.data(), payload.size(), contents.data(), contents.size(), 3));
+      payload.resize(
+          ZSTD_compress(payload.data(), payload.size(), contents.data(), contents.size(), 3));
       flags = 0x8000;
     } else if (packing == Packing::kLz4) {
       payload.resize(static_cast<size_t>(LZ4_compressBound(static_cast<int>(contents.size()))));

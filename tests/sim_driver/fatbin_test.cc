@@ -60,11 +60,15 @@ TEST(FatbinTest, SaysWhatThereIsWhenNothingFits) {
 }
 
 TEST(FatbinTest, EveryTruncationIsAnError) {
-  const auto container =
-      FatbinBuilder().add(kPtx, 75, text_for(75), Packing::kZstd).add(kPtx, 80, text_for(80), Packing::kLz4).container();
+  const auto container = FatbinBuilder()
+                             .add(kPtx, 75, text_for(75), Packing::kZstd)
+                             .add(kPtx, 80, text_for(80), Packing::kLz4)
+                             .container();
   ASSERT_TRUE(read_all(container).ok());
   for (size_t length = 0; length < container.size(); ++length) {
-    EXPECT_FALSE(read_all({container.begin(), container.begin() + static_cast<std::ptrdiff_t>(length)}).ok()) << length;
+    EXPECT_FALSE(
+        read_all({container.begin(), container.begin() + static_cast<std::ptrdiff_t>(length)}).ok())
+        << length;
   }
 }
 
@@ -75,18 +79,18 @@ TEST(FatbinTest, WrongSizesAreErrors) {
     FatbinBuilder::put(bad, at, value);
     return read_all(bad);
   };
-  EXPECT_FALSE(with(0, uint32_t{1}).ok());                 // magic
-  EXPECT_FALSE(with(6, uint16_t{8}).ok());                 // container header
-  EXPECT_FALSE(with(8, UINT64_MAX).ok());                  // container size
+  EXPECT_FALSE(with(0, uint32_t{1}).ok());  // magic
+  EXPECT_FALSE(with(6, uint16_t{8}).ok());  // container header
+  EXPECT_FALSE(with(8, UINT64_MAX).ok());   // container size
   EXPECT_FALSE(with(8, static_cast<uint64_t>(good.size())).ok());
-  EXPECT_FALSE(with(16 + 4, uint32_t{0}).ok());            // entry header
+  EXPECT_FALSE(with(16 + 4, uint32_t{0}).ok());  // entry header
   EXPECT_FALSE(with(16 + 4, UINT32_MAX).ok());
-  EXPECT_FALSE(with(16 + 8, UINT64_MAX).ok());             // payload
-  EXPECT_FALSE(with(16 + 16, UINT32_MAX).ok());            // compressed size
-  EXPECT_FALSE(with(16 + 56, UINT64_MAX).ok());            // uncompressed size
+  EXPECT_FALSE(with(16 + 8, UINT64_MAX).ok());   // payload
+  EXPECT_FALSE(with(16 + 16, UINT32_MAX).ok());  // compressed size
+  EXPECT_FALSE(with(16 + 56, UINT64_MAX).ok());  // uncompressed size
   EXPECT_FALSE(with(16 + 56, uint64_t{1} << 29).ok());
   EXPECT_FALSE(with(16 + 56, uint64_t{3}).ok());
-  EXPECT_FALSE(with(16 + 40, uint64_t{0x2000}).ok());      // zstd data called LZ4
+  EXPECT_FALSE(with(16 + 40, uint64_t{0x2000}).ok());  // zstd data called LZ4
 }
 
 TEST(FatbinTest, RandomDamageNeverReadsOutside) {

@@ -20,7 +20,8 @@ TEST_F(ContextTest, RegisteredMemory) {
   std::vector<uint32_t> words(2000);
   EXPECT_CU(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(words.data()));
   OK(cuMemHostRegister(words.data(), 4000, 0));
-  EXPECT_CU(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister(words.data() + 10, 100, 0));
+  EXPECT_CU(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+            cuMemHostRegister(words.data() + 10, 100, 0));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemHostUnregister(words.data() + 10));
   OK(fill(reinterpret_cast<CUdeviceptr>(words.data()), 5, 1000));
   OK(cuCtxSynchronize());

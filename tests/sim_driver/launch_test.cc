@@ -23,17 +23,21 @@ TEST_F(ContextTest, ParametersAsOneBuffer) {
     uint32_t value, n;
   } packed{p, 6, 100};
   size_t bytes = sizeof packed;
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                   CU_LAUNCH_PARAM_END};
   CUfunction fill = function("fill");
   OK(cuLaunchKernel(fill, 1, 1, 1, 128, 1, 1, 0, nullptr, nullptr, extra));
   packed.p = 0;  // taken at the launch
   EXPECT_EQ(read_word(p + 396), 6u);
   packed.p = p;
   bytes = 15;
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(fill, 1, 1, 1, 128, 1, 1, 0, nullptr, nullptr, extra));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            cuLaunchKernel(fill, 1, 1, 1, 128, 1, 1, 0, nullptr, nullptr, extra));
   void* parameters[] = {&packed.p, &packed.value, &packed.n};
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(fill, 1, 1, 1, 128, 1, 1, 0, nullptr, parameters, extra));
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(fill, 1, 1, 1, 128, 1, 1, 0, nullptr, nullptr, nullptr));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            cuLaunchKernel(fill, 1, 1, 1, 128, 1, 1, 0, nullptr, parameters, extra));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            cuLaunchKernel(fill, 1, 1, 1, 128, 1, 1, 0, nullptr, nullptr, nullptr));
 }
 
 TEST_F(ContextTest, StaticAndDynamicSharedMemory) {
@@ -44,12 +48,14 @@ TEST_F(ContextTest, StaticAndDynamicSharedMemory) {
   OK(launch(function("shared_reverse"), 128, {&p}, nullptr, 1, 512));
   OK(cuMemcpyDtoH(words.data(), p, 512));
   for (uint32_t i = 0; i < 128; ++i) ASSERT_EQ(words[i], 127 - i);
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, launch(function("shared_reverse"), 128, {&p}, nullptr, 1, 49152));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            launch(function("shared_reverse"), 128, {&p}, nullptr, 1, 49152));
 }
 
 TEST_F(ContextTest, ImpossibleLaunchesAreRefusedAtOnce) {
   CUfunction f = function("bump");
-  const auto with = [&](unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz) {
+  const auto with = [&](unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                        unsigned bz) {
     return cuLaunchKernel(f, gx, gy, gz, bx, by, bz, 0, nullptr, nullptr, nullptr);
   };
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, with(0, 1, 1, 1, 1, 1));
@@ -60,9 +66,11 @@ TEST_F(ContextTest, ImpossibleLaunchesAreRefusedAtOnce) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, with(1, 1, 1, 1, 1, 65));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, with(1, 65536, 1, 1, 1, 1));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, with(0x80000000u, 1, 1, 1, 1, 1));
-  EXPECT_CU(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+  EXPECT_CU(CUDA_ERROR_INVALID_HANDLE,
+            cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
   const auto no_stream = reinterpret_cast<CUstream>(uintptr_t{0x1234});
-  EXPECT_CU(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, no_stream, nullptr, nullptr));
+  EXPECT_CU(CUDA_ERROR_INVALID_HANDLE,
+            cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, no_stream, nullptr, nullptr));
   EXPECT_CU(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
             cuLaunchCooperativeKernel(f, 1000, 1, 1, 1024, 1, 1, 0, nullptr, nullptr));
   OK(cuLaunchCooperativeKernel(f, 8, 1, 1, 32, 1, 1, 0, nullptr, nullptr));

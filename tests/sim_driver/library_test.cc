@@ -5,7 +5,8 @@ namespace {
 
 CUlibrary load(const char* image) {
   CUlibrary library = nullptr;
-  EXPECT_CU(CUDA_SUCCESS, cuLibraryLoadData(&library, image, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  EXPECT_CU(CUDA_SUCCESS,
+            cuLibraryLoadData(&library, image, nullptr, nullptr, 0, nullptr, nullptr, 0));
   return library;
 }
 

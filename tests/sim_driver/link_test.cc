@@ -39,8 +39,8 @@ constexpr char kCallee[] = R"(.version 7.5
 )";
 
 CUresult add(CUlinkState link, const char* text) {
-  return cuLinkAddData(link, CU_JIT_INPUT_PTX, const_cast<char*>(text), std::strlen(text) + 1, "input", 0, nullptr,
-                       nullptr);
+  return cuLinkAddData(link, CU_JIT_INPUT_PTX, const_cast<char*>(text), std::strlen(text) + 1,
+                       "input", 0, nullptr, nullptr);
 }
 
 TEST_F(ContextTest, LinksPtxOfSeveralInputs) {

@@ -11,8 +11,9 @@ TEST_F(ContextTest, FillsOfAllWidths) {
   OK(cuMemsetD16(p + 8, 0x2233, 2));
   OK(cuMemsetD32(p + 16, 0x44556677, 2));
   OK(cuMemcpyDtoH(bytes.data(), p, 4096));
-  const std::vector<unsigned char> expected = {0, 0x11, 0x11, 0x11, 0,    0,    0,    0,    0x33, 0x22, 0x33, 0x22, 0,
-                                               0, 0,    0,    0x77, 0x66, 0x55, 0x44, 0x77, 0x66, 0x55, 0x44, 0,    0};
+  const std::vector<unsigned char> expected = {0,    0x11, 0x11, 0x11, 0,    0,    0, 0,    0x33,
+                                               0x22, 0x33, 0x22, 0,    0,    0,    0, 0x77, 0x66,
+                                               0x55, 0x44, 0x77, 0x66, 0x55, 0x44, 0, 0};
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(bytes[i], expected[i]) << i;
 }
 

@@ -59,8 +59,11 @@ TEST_F(ContextTest, UnloadedModulesTakeTheirFunctionsAndMemory) {
 
 TEST_F(ContextTest, EveryFormOfImage) {
   for (Packing packing : {Packing::kNone, Packing::kLz4, Packing::kZstd}) {
-    const auto container =
-        FatbinBuilder().add(2, 75, "machine code").add(1, 75, kKernels, packing).add(1, 120, "newer").container();
+    const auto container = FatbinBuilder()
+                               .add(2, 75, "machine code")
+                               .add(1, 75, kKernels, packing)
+                               .add(1, 120, "newer")
+                               .container();
     sim::FatbinWrapper wrapper;
     wrapper.data = container.data();
     CUmodule module = nullptr;
@@ -91,11 +94,13 @@ TEST_F(ContextTest, ImagesThatCannotBeLoaded) {
   damaged[16 + 64 + 20] ^= std::byte{0xff};
   EXPECT_CU(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&module, damaged.data()));
   const char* unknown =
-      ".version 7.5\n.target sm_75\n.address_size 64\n.visible .entry f() {\n  frobnicate.u32 1, 2;\n  ret;\n}\n";
+      ".version 7.5\n.target sm_75\n.address_size 64\n.visible .entry f() {\n  frobnicate.u32 1, "
+      "2;\n  ret;\n}\n";
   EXPECT_CU(CUDA_ERROR_INVALID_PTX, cuModuleLoadData(&module, unknown));
   EXPECT_CU(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
             cuModuleLoadData(&module, ".version 99.0\n.target sm_75\n.address_size 64\n"));
-  EXPECT_CU(CUDA_ERROR_INVALID_PTX, cuModuleLoadData(&module, ".version 8.6\n.target sm_100\n.address_size 64\n"));
+  EXPECT_CU(CUDA_ERROR_INVALID_PTX,
+            cuModuleLoadData(&module, ".version 8.6\n.target sm_100\n.address_size 64\n"));
   char log[200] = "";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log, reinterpret_cast<void*>(sizeof log)};
@@ -134,7 +139,8 @@ TEST_F(ContextTest, FunctionsDescribeThemselves) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
             cuFuncSetAttribute(reverse, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1 << 20));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuFuncSetAttribute(reverse, CU_FUNC_ATTRIBUTE_NUM_REGS, 1));
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuFuncGetAttribute(&value, static_cast<CUfunction_attribute>(99), add));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            cuFuncGetAttribute(&value, static_cast<CUfunction_attribute>(99), add));
   OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_BINARY_VERSION, add));
   EXPECT_EQ(value, 90);
   int blocks = 0, grid = 0, block = 0;

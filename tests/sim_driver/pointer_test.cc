@@ -11,7 +11,8 @@ TEST_F(ContextTest, WhatPointersAre) {
   EXPECT_EQ(type, CU_MEMORYTYPE_DEVICE);
   OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, words.device()));
   EXPECT_EQ(type, CU_MEMORYTYPE_HOST);
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + 1000));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + 1000));
   CUcontext of = nullptr;
   OK(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_CONTEXT, p));
   EXPECT_EQ(of, context_);
@@ -27,9 +28,12 @@ TEST_F(ContextTest, WhatPointersAre) {
   EXPECT_EQ(ordinal, 0);
   OK(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, words.device(2)));
   EXPECT_EQ(host, words.data() + 2);
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, p));
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(nullptr, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&host, static_cast<CUpointer_attribute>(99), p));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, p));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            cuPointerGetAttribute(nullptr, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            cuPointerGetAttribute(&host, static_cast<CUpointer_attribute>(99), p));
 }
 
 TEST_F(ContextTest, SeveralAttributesAtOnce) {
@@ -38,8 +42,9 @@ TEST_F(ContextTest, SeveralAttributesAtOnce) {
   int ordinal = 0;
   CUdeviceptr device = 1;
   void* host = this;
-  CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                 CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_HOST_POINTER};
+  CUpointer_attribute which[] = {
+      CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+      CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_HOST_POINTER};
   void* data[] = {&type, &ordinal, &device, &host};
   OK(cuPointerGetAttributes(4, which, data, p + 5));
   EXPECT_EQ(type, CU_MEMORYTYPE_DEVICE);
@@ -70,7 +75,8 @@ TEST_F(ContextTest, BufferIdsAndSyncMemops) {
   EXPECT_EQ(value, 1u);
   OK(cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, q));
   EXPECT_EQ(value, 0u);
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 16));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 16));
 }
 
 }  // namespace

@@ -37,7 +37,8 @@ TEST_F(PoolTest, AllocatesAndFreesInStreamOrder) {
   OK(cuStreamWaitValue32(stream_, gate.device(), 1, CU_STREAM_WAIT_VALUE_EQ));
   OK(fill(p, 9, 1024, stream_));
   OK(cuMemFreeAsync(p, stream_));
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(p, stream_));  // once is enough, even before it happens
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            cuMemFreeAsync(p, stream_));  // once is enough, even before it happens
   gate.store(0, 1);
   OK(cuStreamSynchronize(stream_));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(out.data(), p, 4));
@@ -73,8 +74,10 @@ TEST_F(PoolTest, CountsAndKeepsUpToTheThreshold) {
   cuuint64_t zero = 0, one = 1;
   OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero));
   EXPECT_EQ(get(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 0u);
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &one));
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &zero));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &one));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &zero));
   OK(cuMemPoolDestroy(pool));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemPoolDestroy(pool));
 }

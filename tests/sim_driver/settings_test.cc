@@ -38,10 +38,11 @@ TEST(SettingsTest, ReadsEveryVariable) {
 }
 
 TEST(SettingsTest, BadValuesNameTheVariable) {
-  for (auto [name, value] : std::map<std::string, const char*>{{"FARGPU_SIM_GPUS", "17"},
-                                                                {"FARGPU_SIM_MEMORY", "much"},
-                                                                {"FARGPU_SIM_COMPUTE_CAPABILITY", "9"},
-                                                                {"FARGPU_SIM_THREADS", "-1"}}) {
+  for (auto [name, value] :
+       std::map<std::string, const char*>{{"FARGPU_SIM_GPUS", "17"},
+                                          {"FARGPU_SIM_MEMORY", "much"},
+                                          {"FARGPU_SIM_COMPUTE_CAPABILITY", "9"},
+                                          {"FARGPU_SIM_THREADS", "-1"}}) {
     auto settings = read({{name, value}});
     ASSERT_FALSE(settings.ok()) << name;
     EXPECT_NE(settings.status().message().find(name), std::string::npos);
@@ -66,7 +67,8 @@ TEST(SettingsTest, VisibleDevicesByUuid) {
   const std::string second = uuid_text(device_uuid(90, 2));
   EXPECT_EQ(second, "GPU-66617267-7075-2d73-696d-000000005a02");
   EXPECT_EQ(parse_visible_devices(second, 90, 4), std::vector<int>{2});
-  EXPECT_EQ(parse_visible_devices("GPU-6661", 90, 1), std::vector<int>{0});  // a prefix, when it is unique
+  EXPECT_EQ(parse_visible_devices("GPU-6661", 90, 1),
+            std::vector<int>{0});  // a prefix, when it is unique
   EXPECT_EQ(parse_visible_devices("GPU-6661", 90, 2), std::vector<int>{});
   EXPECT_EQ(parse_visible_devices(second, 80, 4), std::vector<int>{});
 }

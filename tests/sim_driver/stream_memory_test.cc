@@ -16,7 +16,8 @@ TEST_F(ContextTest, WaitsForValuesByEveryCondition) {
   };
   waits_until(CU_STREAM_WAIT_VALUE_EQ, 5, 4, 5);
   waits_until(CU_STREAM_WAIT_VALUE_GEQ, 5, 4, 6);
-  waits_until(CU_STREAM_WAIT_VALUE_GEQ, 0xfffffff0u, 0xffffffefu, 3);  // the comparison wraps around
+  waits_until(CU_STREAM_WAIT_VALUE_GEQ, 0xfffffff0u, 0xffffffefu,
+              3);  // the comparison wraps around
   waits_until(CU_STREAM_WAIT_VALUE_AND, 6, 1, 4);
   waits_until(CU_STREAM_WAIT_VALUE_NOR, 0xffff0000u, 0x0000ffffu, 0x0000fffeu);
 }

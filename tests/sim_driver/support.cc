@@ -195,9 +195,10 @@ CUdeviceptr ContextTest::allocate(size_t bytes) {
   return p;
 }
 
-CUresult ContextTest::launch(CUfunction function, unsigned threads, std::vector<void*> parameters, CUstream stream,
-                             unsigned blocks, unsigned shared) {
-  return cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, shared, stream, parameters.data(), nullptr);
+CUresult ContextTest::launch(CUfunction function, unsigned threads, std::vector<void*> parameters,
+                             CUstream stream, unsigned blocks, unsigned shared) {
+  return cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, shared, stream, parameters.data(),
+                        nullptr);
 }
 
 CUresult ContextTest::fill(CUdeviceptr p, uint32_t value, uint32_t n, CUstream stream) {

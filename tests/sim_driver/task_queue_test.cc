@@ -11,7 +11,9 @@ TEST(TaskQueueTest, RunsInOrderAndKeepsRunningWithoutOwner) {
   {
     auto queue = std::make_shared<TaskQueue>();
     for (int i = 0; i < 100; ++i) {
-      queue->push(Task{[&order, i] { order.push_back(i); }, {}, i == 99 ? last : std::make_shared<Completion>()});
+      queue->push(Task{[&order, i] { order.push_back(i); },
+                       {},
+                       i == 99 ? last : std::make_shared<Completion>()});
     }
   }
   last->wait();

@@ -84,7 +84,8 @@ TEST_F(ContextTest, EventsAndWaitsBetweenThreads) {
     EXPECT_CU(CUDA_SUCCESS, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (int i = 0; i < 30; ++i) {
       EXPECT_CU(CUDA_SUCCESS, cuStreamWaitEvent(stream, event, 0));
-      EXPECT_CU(CUDA_SUCCESS, cuMemsetD32Async(p + 4 * static_cast<CUdeviceptr>(number), 1, 1, stream));
+      EXPECT_CU(CUDA_SUCCESS,
+                cuMemsetD32Async(p + 4 * static_cast<CUdeviceptr>(number), 1, 1, stream));
       EXPECT_CU(CUDA_SUCCESS, cuEventRecord(event, stream));
     }
     EXPECT_CU(CUDA_SUCCESS, cuEventSynchronize(event));

@@ -82,7 +82,8 @@ TEST_F(VmmTest, OneMemoryAtTwoAddresses) {
   EXPECT_EQ(found.location.id, 0);
   OK(cuMemRelease(again));
   OK(cuMemUnmap(range, 2 * kChunk));
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(range)));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(range)));
   OK(cuMemAddressFree(range, 2 * kChunk));
 }
 
