@@ -1,7 +1,6 @@
 // ParameterLayouts: where the parameters of a kernel lie in its packed buffer, by the id of the function or kernel. One thread (the executor's).
 //
-// A launch hands the driver one pointer per parameter. The packed buffer as a whole would do by the manual, but the driver refuses it for
-// some kernels (580 says INVALID_VALUE for one that has a single int), so it is only the way out where no layout is known.
+// A launch hands the driver one pointer per parameter, as programs do; the packed buffer as a whole is the way out where no layout is known.
 #pragma once
 
 #include <cstdint>

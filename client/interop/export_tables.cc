@@ -30,13 +30,15 @@ enum TableName : int {
   kIntegrityCheck,
   kContextIdentity,
   kFunctionEnumeration,
+  kCompilationCache,
 };
 
 template <TableName table, size_t slot>
 CUresult unknown_slot() {
   static constexpr const char* kNames[] = {
       "cudart interface", "tools hooks",     "tools tls",        "context storage",
-      "context checks",   "integrity check", "context identity", "function enumeration"};
+      "context checks",   "integrity check", "context identity", "function enumeration",
+      "run-time compilation cache"};
   static std::atomic<bool> told{false};
   if (!told.exchange(true))
     log::warn("slot {} of the export table '{}' is not supported", slot, kNames[table]);
@@ -339,6 +341,15 @@ auto& function_enumeration() {
   return table;
 }
 
+// --- cache of run-time compilation
+// -----------------------------------------------------------------------------------------------------------------------------
+
+// cuBLAS calls slot 4 also after the table was refused, so it has to exist; NOT_SUPPORTED from its slots means "not cached".
+auto& compilation_cache() {
+  static auto table = blank<kCompilationCache, 7>();
+  return table;
+}
+
 struct Offer {
   uint8_t id[16];
   const void* (*table)();
@@ -369,6 +380,9 @@ constexpr Offer kOffers[] = {
     {{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99,
       0x1e},
      []() -> const void* { return function_enumeration().data(); }},
+    {{0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41, 0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3,
+      0x28},
+     []() -> const void* { return compilation_cache().data(); }},
 };
 
 }  // namespace
