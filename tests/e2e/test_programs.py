@@ -63,7 +63,7 @@ class Programs(unittest.TestCase):
     def test_printf_is_in_order(self):
         done = self.daemon.run(testing.BUILD.program("printf_order"))
         want = [line for i in range(5) for line in (f"host {i}", f"device {i}")]
-        want.append("-5 7 255 z  3.14 1.000000e+10 text 1234567890123 %")
+        want.append("-5 7 ff z  3.14 1.000000e+10 text 1234567890123 %")
         want += [f"line {i}" for i in range(200)] + ["end"]
         self.assertEqual(done.stdout.splitlines(), want, done.stderr)
         self.assertEqual(done.returncode, 0)

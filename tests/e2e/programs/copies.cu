@@ -64,7 +64,7 @@ static void three_dimensions() {
 
 static void odd_sizes() {
   char* p;
-  CHECK(cudaMalloc(&p, 100));
+  CHECK(cudaMalloc(&p, 200));
   char text[100];
   for (int n = 1; n < 60; n += 7) {
     std::memset(text, n, sizeof(text));
