@@ -33,11 +33,20 @@ struct FunctionSettings {
   std::atomic<int> cache_config{CU_FUNC_CACHE_PREFER_NONE};
 };
 
+// What the launch interface of CUDA 3 keeps in a function between calls; guarded by mutex.
+struct OldLaunch {
+  std::mutex mutex;
+  std::array<unsigned, 3> block = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  std::vector<std::byte> parameters;
+};
+
 struct Function {
   static constexpr ObjectKind kKind = ObjectKind::kFunction;
   std::weak_ptr<Module> module;
   const KernelInfo* info = nullptr;  // of the module's program
   std::shared_ptr<FunctionSettings> settings;
+  OldLaunch old_launch;
 };
 
 struct Module {

@@ -77,6 +77,37 @@ TEST_F(ContextTest, ImpossibleLaunchesAreRefusedAtOnce) {
   OK(cuCtxSynchronize());
 }
 
+// A kernel that waits for another one in another stream gets what it waits for.
+TEST_F(ContextTest, KernelsOfTwoStreamsRunAtTheSameTime) {
+  CUstream first = nullptr, second = nullptr;
+  OK(cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+  OK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+  PinnedWords flag(1);
+  CUdeviceptr address = flag.device();
+  uint32_t one = 1;
+  OK(launch(function("spin"), 64, {&address}, first, 8));
+  EXPECT_CU(CUDA_ERROR_NOT_READY, cuStreamQuery(first));
+  OK(launch(function("write_at"), 1, {&address, &one}, second));
+  OK(cuStreamSynchronize(first));
+}
+
+TEST_F(ContextTest, TheOldInterface) {
+  CUfunction f = function("fill");
+  CUdeviceptr p = allocate(400);
+  OK(cuFuncSetBlockShape(f, 50, 1, 1));
+  OK(cuFuncSetSharedSize(f, 0));
+  OK(cuParamSetv(f, 0, &p, sizeof p));
+  OK(cuParamSeti(f, 8, 77));
+  OK(cuParamSeti(f, 12, 100));
+  OK(cuLaunchGrid(f, 2, 1));
+  EXPECT_EQ(read_word(p + 396), 77u);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuParamSeti(f, -1, 1));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuParamSeti(f, 4094, 1));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuFuncSetBlockShape(f, 0, 1, 1));
+  OK(cuParamSetSize(f, 12));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuLaunch(f));  // a parameter is missing
+}
+
 TEST_F(ContextTest, LaunchWithAttributes) {
   CUfunction f = function("bump");
   CUevent event = nullptr;
