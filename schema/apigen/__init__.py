@@ -1,1 +1,3 @@
-"""apigen: everything about a CUDA function that can be made from its description (schema/README.md)."""
+"""apigen: everything about a CUDA function that can be made from its description
+(schema/README.md).
+"""

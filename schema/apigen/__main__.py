@@ -1,4 +1,6 @@
-"""python3 -m apigen generate | cpp | list | verify | show | manual: see --help and schema/README.md."""
+"""python3 -m apigen generate | cpp | list | verify | show | manual: see --help and
+schema/README.md.
+"""
 
 import argparse
 import sys
@@ -49,10 +51,20 @@ def _show(api, options):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(prog="apigen", description="Makes code and contracts from schema/api/.")
-    parser.add_argument("--schema", type=Path, default=Path(__file__).resolve().parent.parent, help="the schema/ folder")
+    parser = argparse.ArgumentParser(
+        prog="apigen", description="Makes code and contracts from schema/api/."
+    )
+    parser.add_argument(
+        "--schema",
+        type=Path,
+        default=Path(__file__).resolve().parent.parent,
+        help="the schema/ folder",
+    )
     commands = parser.add_subparsers(dest="command", required=True)
-    sub = commands.add_parser("generate", help="write the committed contracts: registry, .capnp, exports.map, coverage page")
+    sub = commands.add_parser(
+        "generate",
+        help="write the committed contracts: registry, .capnp, exports.map, coverage page",
+    )
     sub.set_defaults(run=_generate)
     sub = commands.add_parser("cpp", help="write the C++ of one build")
     sub.add_argument("--out", type=Path, required=True, help="folder for generated/")
@@ -60,8 +72,12 @@ def _parser():
     sub.set_defaults(run=_cpp)
     sub = commands.add_parser("list", help="names of the files that 'cpp' writes")
     sub.set_defaults(run=_list)
-    sub = commands.add_parser("verify", help="what differs between description, contracts and hand-written files")
-    sub.add_argument("--base", default="HEAD", help="git revision whose registry must be kept (default HEAD)")
+    sub = commands.add_parser(
+        "verify", help="what differs between description, contracts and hand-written files"
+    )
+    sub.add_argument(
+        "--base", default="HEAD", help="git revision whose registry must be kept (default HEAD)"
+    )
     sub.set_defaults(run=_verify)
     sub = commands.add_parser("show", help="everything made for one function")
     sub.add_argument("name")

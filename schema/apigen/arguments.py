@@ -19,9 +19,15 @@ def _bad(notes, entry, function, parameter, message):
 def _plain_input(parameter, notes, entry, function, types):
     shape = types.value_shape(parameter.base) if parameter.stars == 0 else None
     if shape is None:
-        hint = "say what the pointer means (in, out, inout)" if parameter.stars else "its type is not in types.yml"
+        hint = (
+            "say what the pointer means (in, out, inout)"
+            if parameter.stars
+            else "its type is not in types.yml"
+        )
         _bad(notes, entry, function, parameter.name, f"'{parameter.ctype}' cannot travel: {hint}")
-    argument = Argument(parameter.name, parameter.ctype, parameter.base, shape[0], capnp=shape[1], kind=shape[2])
+    argument = Argument(
+        parameter.name, parameter.ctype, parameter.base, shape[0], capnp=shape[1], kind=shape[2]
+    )
     destroys = (notes or {}).get("destroys", "")
     if destroys == "allocation":
         if parameter.base != "CUdeviceptr":
@@ -29,7 +35,13 @@ def _plain_input(parameter, notes, entry, function, types):
         argument.destroys = destroys
     elif destroys:
         if argument.kind != destroys:
-            _bad(notes, entry, function, parameter.name, f"destroys: {destroys}, but the handle is a {argument.kind or 'value'}")
+            _bad(
+                notes,
+                entry,
+                function,
+                parameter.name,
+                f"destroys: {destroys}, but the handle is a {argument.kind or 'value'}",
+            )
         argument.destroys = destroys
     return argument
 
@@ -37,12 +49,33 @@ def _plain_input(parameter, notes, entry, function, types):
 def _with_direction(parameter, direction, notes, entry, function, parameters, types):
     shape = notes[direction]
     if shape not in SHAPES[direction]:
-        _bad(notes, entry, function, parameter.name, f"{direction}: '{shape}' is none of {', '.join(SHAPES[direction])}")
+        _bad(
+            notes,
+            entry,
+            function,
+            parameter.name,
+            f"{direction}: '{shape}' is none of {', '.join(SHAPES[direction])}",
+        )
     if parameter.stars < 1:
-        _bad(notes, entry, function, parameter.name, f"{direction}: {shape} needs a pointer, not '{parameter.ctype}'")
-    a = Argument(parameter.name, parameter.ctype, parameter.base, shape, direction, capnp="Data",
-                 optional=bool(notes.get("optional")), bulk=bool(notes.get("bulk")),
-                 length=str(notes.get("len", "")), count=str(notes.get("count", "")))
+        _bad(
+            notes,
+            entry,
+            function,
+            parameter.name,
+            f"{direction}: {shape} needs a pointer, not '{parameter.ctype}'",
+        )
+    a = Argument(
+        parameter.name,
+        parameter.ctype,
+        parameter.base,
+        shape,
+        direction,
+        capnp="Data",
+        optional=bool(notes.get("optional")),
+        bulk=bool(notes.get("bulk")),
+        length=str(notes.get("len", "")),
+        count=str(notes.get("count", "")),
+    )
     if direction != "in" and parameter.const:
         _bad(notes, entry, function, parameter.name, "an output cannot be const")
     if shape in ("array", "bytes") or (shape == "cstr" and direction == "out"):
@@ -59,8 +92,18 @@ def _with_direction(parameter, direction, notes, entry, function, parameters, ty
     elif shape == "address":
         a.capnp = "UInt64"
     elif shape in ("struct", "array"):
-        if parameter.stars != 1 or not types.is_plain(parameter.base) or (shape == "struct" and parameter.base not in types.structs):
-            _bad(notes, entry, function, parameter.name, f"'{parameter.base}' is not a plain type of types.yml")
+        if (
+            parameter.stars != 1
+            or not types.is_plain(parameter.base)
+            or (shape == "struct" and parameter.base not in types.structs)
+        ):
+            _bad(
+                notes,
+                entry,
+                function,
+                parameter.name,
+                f"'{parameter.base}' is not a plain type of types.yml",
+            )
         info = types.structs.get(parameter.base) or {}
         a.locations, a.clear = info.get("locations", []), info.get("clear", [])
     elif shape in ("value", "devptr", "handle"):
@@ -73,7 +116,13 @@ def _with_direction(parameter, direction, notes, entry, function, parameters, ty
         _bad(notes, entry, function, parameter.name, f"out: handle needs 'creates: {a.kind}'")
     if creates == "allocation":
         if shape != "devptr" or not notes.get("size"):
-            _bad(notes, entry, function, parameter.name, "creates: allocation needs 'out: devptr' and 'size'")
+            _bad(
+                notes,
+                entry,
+                function,
+                parameter.name,
+                "creates: allocation needs 'out: devptr' and 'size'",
+            )
         a.size = str(notes["size"])
     elif creates and shape != "handle":
         _bad(notes, entry, function, parameter.name, f"creates: {creates} needs 'out: handle'")

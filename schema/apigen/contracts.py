@@ -31,7 +31,13 @@ def _struct(name, fields, types):
 def capnp(chapter, types):
     """The text of <chapter>.capnp."""
     source = "api/internal.yml" if chapter.internal else f"api/driver/{chapter.name}.yml"
-    parts = [_HEADER.format(title=chapter.title[:1].lower() + chapter.title[1:], source=source, id=_file_id(chapter.name))]
+    parts = [
+        _HEADER.format(
+            title=chapter.title[:1].lower() + chapter.title[1:],
+            source=source,
+            id=_file_id(chapter.name),
+        )
+    ]
     for f in chapter.messages:
         parts.append(_struct(f.params_type, f.request_fields, types))
         if f.reply_fields:
@@ -42,7 +48,11 @@ def capnp(chapter, types):
 def exports_map(api):
     """ELF version script of libcuda.so.1: exactly the symbols of the toolkit's stub library."""
     symbols = sorted(s for f in api.functions for s, _ in f.symbols)
-    return "# Made by `apigen generate`; do not edit.\n{\n  global:\n" + "".join(f"    {s};\n" for s in symbols) + "  local: *;\n};\n"
+    return (
+        "# Made by `apigen generate`; do not edit.\n{\n  global:\n"
+        + "".join(f"    {s};\n" for s in symbols)
+        + "  local: *;\n};\n"
+    )
 
 
 def coverage(api):
@@ -50,23 +60,46 @@ def coverage(api):
     functions = [f for f in api.functions if not f.internal and f.exported]
     total = sum(len(f.symbols) for f in functions)
     supported = sum(len(f.symbols) for f in functions if f.supported)
-    out = ["# Coverage of the CUDA driver API", "",
-           "Made by `apigen generate` from `schema/api/`; do not edit. Version of the API: 13.0.", "",
-           f"**{supported} of {total}** exported symbols are supported; the others log their name once and return "
-           "`CUDA_ERROR_NOT_SUPPORTED`.", "",
-           "| class | meaning | symbols |", "|---|---|---|"]
-    meaning = {"sync": "sent, waits for the reply", "async": "sent, an error comes with a later call",
-               "deferred": "creation with a client-made id, returns at once", "local": "answered in the client",
-               "manual": "hand-written client half with a wire message", "unsupported": "refused"}
+    out = [
+        "# Coverage of the CUDA driver API",
+        "",
+        "Made by `apigen generate` from `schema/api/`; do not edit. Version of the API: 13.0.",
+        "",
+        f"**{supported} of {total}** exported symbols are supported; the others log their name once and return "
+        "`CUDA_ERROR_NOT_SUPPORTED`.",
+        "",
+        "| class | meaning | symbols |",
+        "|---|---|---|",
+    ]
+    meaning = {
+        "sync": "sent, waits for the reply",
+        "async": "sent, an error comes with a later call",
+        "deferred": "creation with a client-made id, returns at once",
+        "local": "answered in the client",
+        "manual": "hand-written client half with a wire message",
+        "unsupported": "refused",
+    }
     for call, text in meaning.items():
-        out.append(f"| {call} | {text} | {sum(len(f.symbols) for f in functions if f.call == call)} |")
+        out.append(
+            f"| {call} | {text} | {sum(len(f.symbols) for f in functions if f.call == call)} |"
+        )
     out += ["", "| chapter | supported | symbols |", "|---|---|---|"]
     chapters = [c for c in api.chapters if any(f.exported and not f.internal for f in c.functions)]
     for c in chapters:
         have = sum(len(f.symbols) for f in c.functions if f.supported)
-        out.append(f"| [{c.title}](#{c.name}) | {have} | {sum(len(f.symbols) for f in c.functions)} |")
+        out.append(
+            f"| [{c.title}](#{c.name}) | {have} | {sum(len(f.symbols) for f in c.functions)} |"
+        )
     for c in chapters:
-        out += ["", f'<a id="{c.name}"></a>', "", f"## {c.title}", "", "| function | further symbols | class | why |", "|---|---|---|---|"]
+        out += [
+            "",
+            f'<a id="{c.name}"></a>',
+            "",
+            f"## {c.title}",
+            "",
+            "| function | further symbols | class | why |",
+            "|---|---|---|---|",
+        ]
         for f in c.functions:
             others = " ".join(s for s, _ in f.symbols if s != f.name)
             out.append(f"| {f.name} | {others} | {f.call} | {f.why} |")
@@ -75,7 +108,9 @@ def coverage(api):
 
 def all_contracts(api):
     """path relative to the project root -> text."""
-    result = {f"schema/generated/{c.name}.capnp": capnp(c, api.types) for c in api.chapters if c.messages}
+    result = {
+        f"schema/generated/{c.name}.capnp": capnp(c, api.types) for c in api.chapters if c.messages
+    }
     result["schema/generated/exports.map"] = exports_map(api)
     result["docs/coverage.md"] = coverage(api)
     return result

@@ -9,7 +9,9 @@ def _kind(types, a):
 
 
 def _prepare(a, types, out):
-    """Checks of one argument, and its translation into something that can be put into the message."""
+    """Checks of one argument, and its translation into something that can be put into the
+    message.
+    """
     n = a.name
     if a.direction != "in" and not a.optional:
         out.append(f"if ({n} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
@@ -24,11 +26,15 @@ def _prepare(a, types, out):
         out.append(f"if (CUresult bad_ = {get}; bad_ != CUDA_SUCCESS) return bad_;")
     elif a.shape == "device":
         out.append(f"int32_t {n}_ordinal = 0;")
-        out.append(f"if (CUresult bad_ = device_to_wire({n}, &{n}_ordinal); bad_ != CUDA_SUCCESS) return bad_;")
+        out.append(
+            f"if (CUresult bad_ = device_to_wire({n}, &{n}_ordinal); bad_ != CUDA_SUCCESS) return bad_;"
+        )
     elif a.shape == "cstr" and a.direction == "in":
         if not a.optional:
             out.append(f"if ({n} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
-        out.append(f"const size_t {n}_bytes = {n} == nullptr ? 0 : strnlen({n}, schema::kMaxFieldBytes);")
+        out.append(
+            f"const size_t {n}_bytes = {n} == nullptr ? 0 : strnlen({n}, schema::kMaxFieldBytes);"
+        )
         out.append(f"if ({n}_bytes == schema::kMaxFieldBytes) return CUDA_ERROR_INVALID_VALUE;")
     if a.shape in ("array", "bytes", "cstr") and a.length:
         out.append(f"const uint64_t {n}_count = static_cast<uint64_t>({a.length});")
@@ -48,7 +54,9 @@ def _prepare(a, types, out):
         out.append(f"for ({a.base}& element : {n}_wire) {{")
         for member in a.locations:
             place = "&element" if member == "." else f"&element.{member}"
-            out.append(f"  if (CUresult bad_ = location_to_wire({place}); bad_ != CUDA_SUCCESS) return bad_;")
+            out.append(
+                f"  if (CUresult bad_ = location_to_wire({place}); bad_ != CUDA_SUCCESS) return bad_;"
+            )
         out.append("}")
     if a.shape == "handle" and a.creates:
         out.append(f"const uint64_t {n}_id = new_handle({_kind(types, a)});")
@@ -85,7 +93,11 @@ def _set(a, out):
         out.append(f"{guard}params_.set{s}(capnp::Text::Reader({n}, {n}_bytes));")
     elif a.shape in ("struct", "array", "bytes"):
         source = f"{n}_wire.data()" if a.locations else n
-        size = {"struct": f"sizeof({a.base})", "array": f"{n}_count * sizeof({a.base})", "bytes": f"{n}_count"}[a.shape]
+        size = {
+            "struct": f"sizeof({a.base})",
+            "array": f"{n}_count * sizeof({a.base})",
+            "bytes": f"{n}_count",
+        }[a.shape]
         guard = f"if ({n} != nullptr) " if a.optional else ""
         out.append(f"{guard}params_.set{s}(as_data({source}, {size}));")
 
@@ -107,11 +119,11 @@ def _take(f, a, out):
         elif a.count:
             counter = next(c for c in f.arguments if c.name == a.count)
             out.append(f"const uint64_t {n}_have = results_.get{counter.accessor}();")
-            out.append(f"if ({n}_have > {n}_count) return malformed(\"{f.name}\");")
+            out.append(f'if ({n}_have > {n}_count) return malformed("{f.name}");')
             size = f"{n}_have" + (f" * sizeof({a.base})" if a.shape == "array" else "")
         else:
             size = f"{n}_count" + (f" * sizeof({a.base})" if a.shape == "array" else "")
-        out.append(f"if (!take_data(results_.get{s}(), {n}, {size})) return malformed(\"{f.name}\");")
+        out.append(f'if (!take_data(results_.get{s}(), {n}, {size})) return malformed("{f.name}");')
         if a.locations:
             target = f"{n}" if "." in a.locations else f"&{n}->{a.locations[0]}"
             out.append(f"{guard}location_from_wire({target});")
@@ -135,7 +147,9 @@ def _exchange(f, out):
     bulk_in, bulk_out = f.bulk_in, f.bulk_out
     bulk = ""
     if bulk_in:
-        out.append(f"const rpc::Bytes bulk_(static_cast<const std::byte*>({bulk_in.name}), {bulk_in.name}_count);")
+        out.append(
+            f"const rpc::Bytes bulk_(static_cast<const std::byte*>({bulk_in.name}), {bulk_in.name}_count);"
+        )
         bulk = "std::span<const rpc::Bytes>(&bulk_, 1)"
     if f.wire != "sync":
         out.append("int32_t result_ = 0;")
@@ -149,7 +163,9 @@ def _exchange(f, out):
         arguments += [bulk or "{}", target]
     elif bulk:
         arguments.append(bulk)
-    out.append(f"if (Status status_ = call_.call({', '.join(arguments)}); !status_.ok()) return from_status(status_);")
+    out.append(
+        f"if (Status status_ = call_.call({', '.join(arguments)}); !status_.ok()) return from_status(status_);"
+    )
     out.append("if (reply_.result != CUDA_SUCCESS) return static_cast<CUresult>(reply_.result);")
     if f.reply_fields:
         out.append(f"auto results_ = reply_.root<schema::{f.results_type}>();")
@@ -157,12 +173,19 @@ def _exchange(f, out):
         for a in order:
             _take(f, a, out)
     if bulk_out:
-        expected = f"results_.get{next(c for c in f.arguments if c.name == bulk_out.count).accessor}()" if bulk_out.count else f"{bulk_out.name}_count"
-        out.append(f"if (reply_.bulk_bytes != {expected}) return malformed(\"{f.name}\");")
+        expected = (
+            f"results_.get{next(c for c in f.arguments if c.name == bulk_out.count).accessor}()"
+            if bulk_out.count
+            else f"{bulk_out.name}_count"
+        )
+        out.append(f'if (reply_.bulk_bytes != {expected}) return malformed("{f.name}");')
 
 
 def body(f, types):
-    """Lines of the body of call_<name>(Session& session_, uint16_t context_, ...). Names of ours end in _: parameters have any names."""
+    """Lines of the body of call_<name>(Session& session_, uint16_t context_, ...).
+
+    Names of ours end in _: parameters have any names.
+    """
     out = []
     for a in f.arguments:
         _prepare(a, types, out)
@@ -170,7 +193,9 @@ def body(f, types):
     bound += [piece for piece in (_variable_bytes(a) for a in f.request_fields) if piece]
     out.append(f"rpc::Channel::Call call_(channel(session_), schema::op_{f.name}, context_,")
     out.append("                        " + " + ".join(bound) + ");")
-    out.append(f"{'auto params_ = ' if f.request_fields else ''}call_.init<schema::{f.params_type}>();")
+    out.append(
+        f"{'auto params_ = ' if f.request_fields else ''}call_.init<schema::{f.params_type}>();"
+    )
     for a in f.request_fields:
         _set(a, out)
     _exchange(f, out)

@@ -1,4 +1,7 @@
-"""C++ of dispatch_cuX: message -> checked arguments -> driver -> reply. Lengths and handles are judged before the driver is called."""
+"""C++ of dispatch_cuX: message -> checked arguments -> driver -> reply.
+
+Lengths and handles are judged before the driver is called.
+"""
 
 
 def _decode(f, a, types, out):
@@ -8,7 +11,9 @@ def _decode(f, a, types, out):
     elif a.shape == "handle":
         out.append(f"{a.base} {n} = {{}};")
         kind = f"rpc::HandleKind::{types.kinds[a.kind]}"
-        out.append(f"if (CUresult bad_ = find_handle(worker_, {kind}, params_.get{s}(), &{n}); bad_ != CUDA_SUCCESS) return answer(worker_, request_, bad_);")
+        out.append(
+            f"if (CUresult bad_ = find_handle(worker_, {kind}, params_.get{s}(), &{n}); bad_ != CUDA_SUCCESS) return answer(worker_, request_, bad_);"
+        )
     elif a.shape == "device":
         out.append(f"const CUdevice {n} = params_.get{s}();")
     elif a.shape == "address":
@@ -21,11 +26,18 @@ def _decode(f, a, types, out):
             value = f"static_cast<{a.base}>({value})" if a.shape == "enum" else value
             out.append(f"{'' if a.direction == 'inout' else 'const '}{a.base} {n} = {value};")
     elif a.shape == "cstr" and a.direction == "in":
-        out.append(f"const char* const {n} = " + (f"params_.has{s}() ? params_.get{s}().cStr() : nullptr;" if a.optional else f"params_.get{s}().cStr();"))
+        out.append(
+            f"const char* const {n} = "
+            + (
+                f"params_.has{s}() ? params_.get{s}().cStr() : nullptr;"
+                if a.optional
+                else f"params_.get{s}().cStr();"
+            )
+        )
     elif a.shape == "struct":
         out.append(f"{a.base} {n}{{}};")
         if a.direction != "out":
-            check = f"if (!read_struct(params_.get{s}(), &{n})) return malformed(\"{name}\", \"{n} has the wrong size\");"
+            check = f'if (!read_struct(params_.get{s}(), &{n})) return malformed("{name}", "{n} has the wrong size");'
             out.append(f"if (params_.has{s}()) {check}" if a.optional else check)
             for member in a.clear:
                 out.append(f"{n}.{member} = {{}};")
@@ -37,15 +49,19 @@ def _decode_sized(f, a, out):
     element = a.base if a.shape == "array" else "std::byte"
     out.append(f"const uint64_t {n}_count = static_cast<uint64_t>({a.length});")
     if a.direction == "out":
-        out.append(f"if (!schema::fits({n}_count, sizeof({element}))) return answer(worker_, request_, CUDA_ERROR_INVALID_VALUE);")
+        out.append(
+            f"if (!schema::fits({n}_count, sizeof({element}))) return answer(worker_, request_, CUDA_ERROR_INVALID_VALUE);"
+        )
         out.append(f"schema::SmallBuffer<{element}> {n}({n}_count);")
         return
     out.append(f"auto {n}_data = params_.get{s}();")
     size = f"{n}_data.size() != {n}_count * sizeof({element}) || !schema::fits({n}_count, sizeof({element}))"
     if a.optional:
         size = f"params_.has{s}() && ({size})"
-    out.append(f"if ({size}) return malformed(\"{name}\", \"{n} has the wrong size\");")
-    out.append(f"schema::SmallBuffer<{element}> {n}(reinterpret_cast<const {element}*>({n}_data.begin()), {n}_data.size() / sizeof({element}));")
+    out.append(f'if ({size}) return malformed("{name}", "{n} has the wrong size");')
+    out.append(
+        f"schema::SmallBuffer<{element}> {n}(reinterpret_cast<const {element}*>({n}_data.begin()), {n}_data.size() / sizeof({element}));"
+    )
     for member in a.clear:
         out.append(f"for ({a.base}& element : {n}) element.{member} = {{}};")
 
@@ -57,9 +73,17 @@ def _pass(a):
         pointer = f"{n}.data()"
         if a.shape == "bytes":
             pointer = f"static_cast<{'const ' if 'const' in a.ctype else ''}void*>({pointer})"
-        return f"params_.has{a.accessor}() ? {pointer} : nullptr" if a.optional and a.direction == "in" else pointer
+        return (
+            f"params_.has{a.accessor}() ? {pointer} : nullptr"
+            if a.optional and a.direction == "in"
+            else pointer
+        )
     if a.shape == "struct":
-        return f"params_.has{a.accessor}() ? &{n} : nullptr" if a.optional and a.direction == "in" else f"&{n}"
+        return (
+            f"params_.has{a.accessor}() ? &{n} : nullptr"
+            if a.optional and a.direction == "in"
+            else f"&{n}"
+        )
     if a.direction in ("out", "inout") and a.shape != "cstr":
         return f"&{n}"
     return n
@@ -88,7 +112,9 @@ def _after_success(f, types, out):
     for a in f.arguments:
         if a.shape == "handle" and a.creates:
             kind = f"rpc::HandleKind::{types.kinds[a.kind]}"
-            out.append(f"FARGPU_RETURN_IF_ERROR(bind_handle(worker_, request_, \"{f.name}\", {kind}, params_.get{a.accessor}(), {a.name}));")
+            out.append(
+                f'FARGPU_RETURN_IF_ERROR(bind_handle(worker_, request_, "{f.name}", {kind}, params_.get{a.accessor}(), {a.name}));'
+            )
         elif a.creates == "allocation":
             out.append(f"worker_.remember_allocation({a.name}, {a.size});")
         elif a.destroys == "allocation":
@@ -98,16 +124,23 @@ def _after_success(f, types, out):
 
 
 def body(f, types):
-    """Lines of the body of dispatch_<name>(Worker& worker_, const Request& request_). Names of ours end in _: parameters have any names."""
+    """Lines of the body of dispatch_<name>(Worker& worker_, const Request& request_).
+
+    Names of ours end in _: parameters have any names.
+    """
     sized = [a for a in f.arguments if a.shape in ("array", "bytes")]
     out = []
     if f.request_fields:
         out.append("wire::SegmentReader reader_(request_.body);")
         out.append(f"auto params_ = reader_.getRoot<schema::{f.params_type}>();")
     out.append(f"const auto driver_ = worker_.driver().{f.name};")
-    out.append("if (driver_ == nullptr) return answer(worker_, request_, CUDA_ERROR_NOT_SUPPORTED);")
+    out.append(
+        "if (driver_ == nullptr) return answer(worker_, request_, CUDA_ERROR_NOT_SUPPORTED);"
+    )
     if f.needs != "nothing":
-        out.append("if (CUresult bad_ = worker_.enter_context(request_.header.context); bad_ != CUDA_SUCCESS) return answer(worker_, request_, bad_);")
+        out.append(
+            "if (CUresult bad_ = worker_.enter_context(request_.header.context); bad_ != CUDA_SUCCESS) return answer(worker_, request_, bad_);"
+        )
     for a in f.arguments:
         if a not in sized:
             _decode(f, a, types, out)
@@ -115,7 +148,9 @@ def body(f, types):
         _decode_sized(f, a, out)
     allocation = next((a for a in f.arguments if a.creates == "allocation"), None)
     if allocation:
-        out.append(f"if (CUresult bad_ = worker_.charge({allocation.size}); bad_ != CUDA_SUCCESS) return answer(worker_, request_, bad_);")
+        out.append(
+            f"if (CUresult bad_ = worker_.charge({allocation.size}); bad_ != CUDA_SUCCESS) return answer(worker_, request_, bad_);"
+        )
     out.append(f"const CUresult result_ = driver_({', '.join(_pass(a) for a in f.arguments)});")
     after = []
     _after_success(f, types, after)
@@ -133,8 +168,12 @@ def body(f, types):
     out.append("  return answer(worker_, request_, result_);")
     out.append("}")
     out += after
-    bound = [f"schema::fixed_bytes<schema::{f.results_type}>()"] + [b for b in map(_reply_bytes, f.reply_fields) if b]
-    out.append(f"rpc::Responder::Frame frame_(worker_.responder(), request_.header, {' + '.join(bound)});")
+    bound = [f"schema::fixed_bytes<schema::{f.results_type}>()"] + [
+        b for b in map(_reply_bytes, f.reply_fields) if b
+    ]
+    out.append(
+        f"rpc::Responder::Frame frame_(worker_.responder(), request_.header, {' + '.join(bound)});"
+    )
     out.append(f"auto results_ = frame_.init<schema::{f.results_type}>();")
     out += [_reply_value(a) for a in f.reply_fields]
     out.append("return frame_.send(CUDA_SUCCESS);")

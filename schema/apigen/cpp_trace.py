@@ -1,4 +1,6 @@
-"""C++ of the arguments that a trace prints: {"dptr", trace::result_of(dptr, result)} per parameter."""
+"""C++ of the arguments that a trace prints: {"dptr", trace::result_of(dptr, result)} per
+parameter.
+"""
 
 _CALLBACKS = ("CUhostFn", "CUstreamCallback", "CUoccupancyB2DSize")
 

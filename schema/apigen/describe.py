@@ -12,7 +12,21 @@ from .types import Types
 CALLS = ("sync", "async", "deferred", "local", "manual", "unsupported")
 WIRES = ("sync", "async", "deferred")
 NEEDS = ("nothing", "init", "context")
-KEYS = ("fn", "call", "why", "since", "needs", "twins", "aliases", "client", "server", "args", "wire", "via", "exported")
+KEYS = (
+    "fn",
+    "call",
+    "why",
+    "since",
+    "needs",
+    "twins",
+    "aliases",
+    "client",
+    "server",
+    "args",
+    "wire",
+    "via",
+    "exported",
+)
 
 
 def _choice(entry, key, allowed, default):
@@ -24,7 +38,9 @@ def _choice(entry, key, allowed, default):
 
 def _function(entry, chapter, types, internal):
     if not isinstance(entry, dict) or "fn" not in entry:
-        raise DescriptionError(getattr(entry, "where", chapter), "an entry needs 'fn: CUresult name(...)'")
+        raise DescriptionError(
+            getattr(entry, "where", chapter), "an entry needs 'fn: CUresult name(...)'"
+        )
     where = entry.where
     name, parameters = prototype.parse(entry["fn"], entry.at("fn"))
     for key in entry:
@@ -33,37 +49,65 @@ def _function(entry, chapter, types, internal):
     if "call" not in entry:
         raise DescriptionError(where, f"{name}: 'call' is missing")
     if name.startswith("fg") != internal:
-        raise DescriptionError(where, f"{name}: names of our own calls, and only they, begin with fg")
+        raise DescriptionError(
+            where, f"{name}: names of our own calls, and only they, begin with fg"
+        )
     call = _choice(entry, "call", CALLS, None)
     client = _choice(entry, "client", ("generated", "manual"), "generated")
     server = _choice(entry, "server", ("generated", "manual"), "generated")
     twins = entry.get("twins", [])
     for twin in twins:
         if twin not in names.PER_THREAD_SUFFIXES:
-            raise DescriptionError(entry.at("twins"), f"{name}: twin '{twin}' is neither ptsz nor ptds")
-    wired = call in WIRES or (call == "manual" and ("args" in entry or "wire" in entry)) or (internal and call != "unsupported")
+            raise DescriptionError(
+                entry.at("twins"), f"{name}: twin '{twin}' is neither ptsz nor ptds"
+            )
+    wired = (
+        call in WIRES
+        or (call == "manual" and ("args" in entry or "wire" in entry))
+        or (internal and call != "unsupported")
+    )
     wire = (call if call in WIRES else _choice(entry, "wire", WIRES, "sync")) if wired else ""
     if "wire" in entry and call != "manual":
         raise DescriptionError(entry.at("wire"), f"{name}: 'wire' belongs to call: manual")
-    if "why" not in entry and (call in ("local", "manual", "unsupported") or "manual" in (client, server)):
+    if "why" not in entry and (
+        call in ("local", "manual", "unsupported") or "manual" in (client, server)
+    ):
         raise DescriptionError(where, f"{name}: a reason is needed ('why')")
     if not wired and ("args" in entry or server == "manual"):
-        raise DescriptionError(where, f"{name}: 'args' and 'server' need a message, and call: {call} has none")
+        raise DescriptionError(
+            where, f"{name}: 'args' and 'server' need a message, and call: {call} has none"
+        )
     via = entry.get("via", "")
     if via and call != "local":
         raise DescriptionError(entry.at("via"), f"{name}: 'via' belongs to call: local")
     if not internal and not isinstance(entry.get("since"), int):
-        raise DescriptionError(where, f"{name}: 'since' (version of this ABI, for example 11020) is missing")
+        raise DescriptionError(
+            where, f"{name}: 'since' (version of this ABI, for example 11020) is missing"
+        )
     arguments = [resolve(p, entry, name, parameters, types, bool(wired)) for p in parameters]
     for key in entry.get("args") or ():
         if key not in {p.name for p in parameters}:
             raise DescriptionError(entry["args"].at(key), f"{name}: no parameter '{key}'")
     function = Function(
-        name=name, chapter=chapter, where=where, arguments=arguments, call=call, since=entry.get("since", 0),
-        why=entry.get("why", ""), needs=_choice(entry, "needs", NEEDS, "context"), twins=twins,
-        aliases=entry.get("aliases") or {}, via=via, exported=entry.get("exported", True), internal=internal,
-        client_manual=not internal and not via and (call in ("local", "manual") or client == "manual"),
-        server_manual=server == "manual", wire=wire)
+        name=name,
+        chapter=chapter,
+        where=where,
+        arguments=arguments,
+        call=call,
+        since=entry.get("since", 0),
+        why=entry.get("why", ""),
+        needs=_choice(entry, "needs", NEEDS, "context"),
+        twins=twins,
+        aliases=entry.get("aliases") or {},
+        via=via,
+        exported=entry.get("exported", True),
+        internal=internal,
+        client_manual=not internal
+        and not via
+        and (call in ("local", "manual") or client == "manual"),
+        server_manual=server == "manual",
+        wire=wire,
+    )
     _check_wire(function)
     return function
 
@@ -73,13 +117,21 @@ def _check_wire(function):
         return
     outputs = function.reply_fields or function.bulk_out
     if function.wire != "sync" and outputs:
-        raise DescriptionError(function.where, f"{function.name}: call: {function.wire} cannot bring outputs back")
+        raise DescriptionError(
+            function.where, f"{function.name}: call: {function.wire} cannot bring outputs back"
+        )
     if function.wire == "deferred" and not function.created:
-        raise DescriptionError(function.where, f"{function.name}: call: deferred needs a created handle")
+        raise DescriptionError(
+            function.where, f"{function.name}: call: deferred needs a created handle"
+        )
     if len([a for a in function.arguments if a.bulk]) > 1:
         raise DescriptionError(function.where, f"{function.name}: at most one bulk argument")
-    if not function.server_manual and any(a.bulk or (a.shape == "cstr" and a.direction != "in") for a in function.arguments):
-        raise DescriptionError(function.where, f"{function.name}: bulk and text outputs need 'server: manual'")
+    if not function.server_manual and any(
+        a.bulk or (a.shape == "cstr" and a.direction != "in") for a in function.arguments
+    ):
+        raise DescriptionError(
+            function.where, f"{function.name}: bulk and text outputs need 'server: manual'"
+        )
 
 
 def _chapter(path, root, types, internal):
@@ -100,7 +152,10 @@ def _check_vias(api):
             raise DescriptionError(f.where, f"{f.name}: via '{f.via}', which has no message")
         expected = [(a.base, a.ctype) for a in f.arguments] + [("CUstream", "CUstream")]
         if [(a.base, a.ctype) for a in target.arguments] != expected:
-            raise DescriptionError(f.where, f"{f.name}: via '{f.via}', which must have the same parameters and a stream at the end")
+            raise DescriptionError(
+                f.where,
+                f"{f.name}: via '{f.via}', which must have the same parameters and a stream at the end",
+            )
 
 
 def _check_symbols(api):
@@ -108,7 +163,9 @@ def _check_symbols(api):
     for f in api.functions:
         for symbol, _ in f.symbols:
             if symbol in owner:
-                raise DescriptionError(f.where, f"symbol {symbol} already belongs to {owner[symbol]}")
+                raise DescriptionError(
+                    f.where, f"symbol {symbol} already belongs to {owner[symbol]}"
+                )
             owner[symbol] = f.name
     known = set(api.symbols)
     for symbol in owner:
@@ -116,7 +173,10 @@ def _check_symbols(api):
             raise DescriptionError(api.function(symbol).where, f"{symbol} is not in symbols.txt")
     missing = sorted(known - set(owner))
     if missing:
-        raise DescriptionError("api/symbols.txt", f"{len(missing)} symbols are described nowhere: {', '.join(missing[:8])}")
+        raise DescriptionError(
+            "api/symbols.txt",
+            f"{len(missing)} symbols are described nowhere: {', '.join(missing[:8])}",
+        )
 
 
 def load(schema_dir, complete=True):

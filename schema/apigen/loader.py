@@ -25,7 +25,7 @@ class Located(dict):
         self.lines = lines or {}
 
     def at(self, key):
-        """"file:line" of one key."""
+        """ "file:line" of one key."""
         return self.lines.get(key, self.where)
 
 

@@ -3,7 +3,10 @@
 import re
 from pathlib import Path
 
-_DEFINITION = re.compile(r"^(?:::)?(?:fargpu::)?(?:CUresult|Status|::fargpu::Status)\s+(?:client::|server::)?manual_(\w+)\s*\(", re.M)
+_DEFINITION = re.compile(
+    r"^(?:::)?(?:fargpu::)?(?:CUresult|Status|::fargpu::Status)\s+(?:client::|server::)?manual_(\w+)\s*\(",
+    re.M,
+)
 
 
 def expected(api, side):
@@ -26,7 +29,7 @@ def found(folder):
         text = path.read_text(encoding="utf-8")
         for match in _DEFINITION.finditer(text):
             # A declaration ends in ';', a definition goes on with '{'.
-            rest = text[match.end():]
+            rest = text[match.end() :]
             depth, i = 1, 0
             while depth and i < len(rest):
                 depth += {"(": 1, ")": -1}.get(rest[i], 0)
@@ -40,7 +43,17 @@ def problems(api, side, folder):
     """One line per missing, extra or doubled hand-written half."""
     want = {f.name for f in expected(api, side)}
     have = found(folder)
-    lines = [f"{side}: manual_{n} is missing (described in api/driver/{api.function(n).chapter}.yml)" for n in sorted(want - set(have))]
-    lines += [f"{have[n][0]}: manual_{n} is not described as manual on the {side} side" for n in sorted(set(have) - want)]
-    lines += [f"{files[1]}: manual_{n} is already defined in {files[0]}" for n, files in sorted(have.items()) if len(files) > 1]
+    lines = [
+        f"{side}: manual_{n} is missing (described in api/driver/{api.function(n).chapter}.yml)"
+        for n in sorted(want - set(have))
+    ]
+    lines += [
+        f"{have[n][0]}: manual_{n} is not described as manual on the {side} side"
+        for n in sorted(set(have) - want)
+    ]
+    lines += [
+        f"{files[1]}: manual_{n} is already defined in {files[0]}"
+        for n, files in sorted(have.items())
+        if len(files) > 1
+    ]
     return lines

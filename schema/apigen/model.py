@@ -1,4 +1,7 @@
-"""The description as objects: Api -> Chapter -> Function -> Argument. Made by describe.py; judged there, only read elsewhere."""
+"""The description as objects: Api -> Chapter -> Function -> Argument.
+
+Made by describe.py; judged there, only read elsewhere.
+"""
 
 from dataclasses import dataclass, field
 
@@ -40,7 +43,9 @@ class Argument:
 
     @property
     def in_request(self):
-        return not self.bulk and (self.direction != "out" or (self.shape == "handle" and bool(self.creates)))
+        return not self.bulk and (
+            self.direction != "out" or (self.shape == "handle" and bool(self.creates))
+        )
 
     @property
     def in_reply(self):

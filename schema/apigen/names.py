@@ -6,7 +6,7 @@ PER_THREAD_SUFFIXES = ("ptsz", "ptds")
 
 
 def per_thread_suffix(symbol):
-    """"ptsz", "ptds" or "" for an exported symbol."""
+    """ "ptsz", "ptds" or "" for an exported symbol."""
     tail = symbol.rsplit("_", 1)[-1]
     return tail if tail in PER_THREAD_SUFFIXES else ""
 

@@ -11,7 +11,9 @@ _PARAMETER = re.compile(r"^(.*?[\s*])([A-Za-z_]\w*)$", re.S)
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter. ctype is normalised ("const void*"); base is ctype without const and pointers."""
+    """One parameter. ctype is normalised ("const void*"); base is ctype without const and
+    pointers.
+    """
 
     name: str
     ctype: str
@@ -44,12 +46,14 @@ def parse(text, where):
     for piece in inside.split(",") if inside not in ("", "void") else []:
         part = _PARAMETER.match(piece.strip())
         if not part:
-            raise DescriptionError(where, f"{name}: parameter '{piece.strip()}' needs a type and a name")
+            raise DescriptionError(
+                where, f"{name}: parameter '{piece.strip()}' needs a type and a name"
+            )
         ctype = _normalise(part[1])
         base = ctype.rstrip("*")
         const = base.startswith("const ")
         if const:
-            base = base[len("const "):]
+            base = base[len("const ") :]
         parameters.append(Parameter(part[2], ctype, base, ctype.count("*"), const))
     names = [p.name for p in parameters]
     for duplicate in {n for n in names if names.count(n) > 1}:

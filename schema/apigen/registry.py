@@ -1,4 +1,7 @@
-"""api/registry.yml: opcodes. Append-only: a number is given once and never again, also when its function is dropped."""
+"""api/registry.yml: opcodes.
+
+Append-only: a number is given once and never again, also when its function is dropped.
+"""
 
 import hashlib
 
@@ -16,18 +19,27 @@ def load(path, root):
     previous = FIRST - 1
     for name, opcode in data.items():
         if not isinstance(opcode, int) or not FIRST <= opcode <= LAST:
-            raise DescriptionError(data.at(name), f"{name}: opcode '{opcode}' is not in {FIRST}..{LAST}")
+            raise DescriptionError(
+                data.at(name), f"{name}: opcode '{opcode}' is not in {FIRST}..{LAST}"
+            )
         if opcode in seen:
-            raise DescriptionError(data.at(name), f"{name}: opcode {opcode} already belongs to {seen[opcode]}")
+            raise DescriptionError(
+                data.at(name), f"{name}: opcode {opcode} already belongs to {seen[opcode]}"
+            )
         if opcode <= previous:
-            raise DescriptionError(data.at(name), f"{name}: opcode {opcode} is out of order; new ones go to the end")
+            raise DescriptionError(
+                data.at(name), f"{name}: opcode {opcode} is out of order; new ones go to the end"
+            )
         seen[opcode] = name
         previous = opcode
     return dict(data)
 
 
 def assign(api, registry):
-    """Gives every function its opcode. Functions that the registry lacks are returned, with the numbers they would get."""
+    """Gives every function its opcode.
+
+    Functions that the registry lacks are returned, with the numbers they would get.
+    """
     following = max(registry.values(), default=FIRST - 1) + 1
     new = {}
     for f in api.functions:
@@ -48,13 +60,25 @@ def append(path, new):
 
 def check_append_only(old, new):
     """Problems of `new` against the committed `old`, one line each."""
-    lines = [f"registry.yml: {n} was {o} and is {new[n]} now; opcodes never change" for n, o in old.items() if n in new and new[n] != o]
-    lines += [f"registry.yml: {n} ({o}) was removed; numbers are never given up" for n, o in old.items() if n not in new]
+    lines = [
+        f"registry.yml: {n} was {o} and is {new[n]} now; opcodes never change"
+        for n, o in old.items()
+        if n in new and new[n] != o
+    ]
+    lines += [
+        f"registry.yml: {n} ({o}) was removed; numbers are never given up"
+        for n, o in old.items()
+        if n not in new
+    ]
     return lines
 
 
 def digest(api, contracts):
-    """64 bits over opcodes and message layouts: two ends with the same value mean the same by every frame."""
-    text = "".join(f"{f.opcode} {f.name}\n" for f in sorted(api.functions, key=lambda f: f.opcode) if f.wire)
+    """64 bits over opcodes and message layouts: two ends with the same value mean the same by every
+    frame.
+    """
+    text = "".join(
+        f"{f.opcode} {f.name}\n" for f in sorted(api.functions, key=lambda f: f.opcode) if f.wire
+    )
     text += "".join(contracts[name] for name in sorted(contracts))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")

@@ -1,4 +1,7 @@
-"""C++ files from templates/. Everything that depends on the description is computed here; the templates only lay it out."""
+"""C++ files from templates/.
+
+Everything that depends on the description is computed here; the templates only lay it out.
+"""
 
 from pathlib import Path
 
@@ -14,8 +17,14 @@ _MACROS = ("cuGetProcAddress", "cuMemcpyBatchAsync", "cuStreamGetCaptureInfo")
 
 def _environment():
     folder = Path(__file__).resolve().parent / "templates"
-    return Environment(loader=FileSystemLoader(folder), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-                       keep_trailing_newline=True, autoescape=False)
+    return Environment(
+        loader=FileSystemLoader(folder),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
 
 
 def _action(f, by_name):
@@ -33,21 +42,38 @@ def _action(f, by_name):
 
 
 def proc_entries(api):
-    """Rows of the cuGetProcAddress table: dicts name, version, per_thread, symbol, function (C++ expression)."""
+    """Rows of the cuGetProcAddress table: dicts name, version, per_thread, symbol, function (C++
+    expression).
+    """
     rows = []
     for f in api.functions:
         if f.internal:
             continue
-        found = [(f.name, "", f.since)] + [(f"{f.name}_{t}", t, max(f.since, 7000)) for t in f.twins]
-        found += [(alias, names.per_thread_suffix(alias), version) for alias, version in f.aliases.items()]
+        found = [(f.name, "", f.since)] + [
+            (f"{f.name}_{t}", t, max(f.since, 7000)) for t in f.twins
+        ]
+        found += [
+            (alias, names.per_thread_suffix(alias), version) for alias, version in f.aliases.items()
+        ]
         for symbol, twin, version in found:
-            rows.append({"name": names.proc_name(symbol), "version": version, "per_thread": bool(twin), "symbol": symbol,
-                         "function": f"::{symbol}" if f.exported else f"hidden_{f.name}"})
+            rows.append(
+                {
+                    "name": names.proc_name(symbol),
+                    "version": version,
+                    "per_thread": bool(twin),
+                    "symbol": symbol,
+                    "function": f"::{symbol}" if f.exported else f"hidden_{f.name}",
+                }
+            )
     return sorted(rows, key=lambda r: (r["name"], r["per_thread"], r["version"]))
 
 
 def driver_functions(api):
-    return [f for f in api.functions if f.supported and not f.internal and f.exported and f.name not in _MACROS]
+    return [
+        f
+        for f in api.functions
+        if f.supported and not f.internal and f.exported and f.name not in _MACROS
+    ]
 
 
 def _lookup(f):
@@ -72,19 +98,35 @@ def render(api, opcodes):
     def put(path, template, **values):
         files[path] = env.get_template(template).render(**values)
 
-    put("schema/opcodes.h", "opcodes.h.j2", digest=digest, first=registry.FIRST, end=end,
-        functions=sorted((f for f in api.functions if f.exported), key=lambda f: f.opcode))
+    put(
+        "schema/opcodes.h",
+        "opcodes.h.j2",
+        digest=digest,
+        first=registry.FIRST,
+        end=end,
+        functions=sorted((f for f in api.functions if f.exported), key=lambda f: f.opcode),
+    )
     put("schema/opcodes.cc", "opcodes.cc.j2", names=rows)
     put("schema/result_names.h", "result_names.h.j2")
     put("schema/result_names.cc", "result_names.cc.j2", results=api.results.items())
     with_messages = [c for c in api.chapters if c.messages]
     for chapter in with_messages:
         put(f"client/{chapter.name}_calls.h", "calls.h.j2", chapter=chapter)
-        put(f"client/{chapter.name}_calls.cc", "calls.cc.j2", chapter=chapter, body=lambda f: cpp_call.body(f, api.types))
+        put(
+            f"client/{chapter.name}_calls.cc",
+            "calls.cc.j2",
+            chapter=chapter,
+            body=lambda f: cpp_call.body(f, api.types),
+        )
         generated = [f for f in chapter.messages if not f.server_manual]
         if generated:
-            put(f"server/{chapter.name}_dispatch.cc", "dispatch.cc.j2", chapter=chapter, functions=generated,
-                body=lambda f: cpp_dispatch.body(f, api.types))
+            put(
+                f"server/{chapter.name}_dispatch.cc",
+                "dispatch.cc.j2",
+                chapter=chapter,
+                functions=generated,
+                body=lambda f: cpp_dispatch.body(f, api.types),
+            )
     put("client/calls.h", "all_calls.h.j2", chapters=with_messages)
     by_hand = manual.expected(api, "client")
     by_name = {f.name: f for f in api.functions}
@@ -93,19 +135,43 @@ def render(api, opcodes):
     for chapter in api.chapters:
         functions = [f for f in chapter.functions if f.exported and not f.internal]
         if functions:
-            put(f"client/{chapter.name}_entries.cc", "entries.cc.j2", chapter=chapter, functions=functions, needs=_NEEDS, action=lambda f: _action(f, by_name),
-                has_via=any(f.via for f in functions), items=cpp_trace.items)
+            put(
+                f"client/{chapter.name}_entries.cc",
+                "entries.cc.j2",
+                chapter=chapter,
+                functions=functions,
+                needs=_NEEDS,
+                action=lambda f: _action(f, by_name),
+                has_via=any(f.via for f in functions),
+                items=cpp_trace.items,
+            )
     put("client/proc_table.h", "proc_table.h.j2")
-    put("client/proc_table.cc", "proc_table.cc.j2", entries=proc_entries(api), hidden=[f for f in api.functions if not f.exported])
+    put(
+        "client/proc_table.cc",
+        "proc_table.cc.j2",
+        entries=proc_entries(api),
+        hidden=[f for f in api.functions if not f.exported],
+    )
     put("server/driver_table.h", "driver_table.h.j2", functions=driver_functions(api))
-    put("server/driver_table.cc", "driver_table.cc.j2", functions=driver_functions(api), lookup=_lookup)
+    put(
+        "server/driver_table.cc",
+        "driver_table.cc.j2",
+        functions=driver_functions(api),
+        lookup=_lookup,
+    )
     put("server/manual.h", "server_manual.h.j2", functions=manual.expected(api, "server"))
-    put("server/dispatch.h", "dispatch.h.j2", functions=[f for f in api.functions if f.wire and not f.server_manual])
+    put(
+        "server/dispatch.h",
+        "dispatch.h.j2",
+        functions=[f for f in api.functions if f.wire and not f.server_manual],
+    )
     wired = {f.name: f for f in api.functions if f.wire}
     table = []
     for name in rows:
         f = wired.get(name)
-        handler = "nullptr" if f is None else f"&{'manual' if f.server_manual else 'dispatch'}_{name}"
+        handler = (
+            "nullptr" if f is None else f"&{'manual' if f.server_manual else 'dispatch'}_{name}"
+        )
         table.append({"name": name, "handler": handler})
     put("server/dispatch_table.cc", "dispatch_table.cc.j2", table=table)
     render_tests.add(api, put)

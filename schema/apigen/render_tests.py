@@ -1,4 +1,6 @@
-"""C++ of tests/wire_roundtrip: messages with pattern values, and requests that every generated dispatch function accepts."""
+"""C++ of tests/wire_roundtrip: messages with pattern values, and requests that every generated
+dispatch function accepts.
+"""
 
 _SIGNED = {"Int8": 0x5A, "Int16": 0x5A5A, "Int32": 0x5A5A5A00, "Int64": 0x5A5A5A5A5A5A5A00}
 _UNSIGNED = {"UInt8": 0xA5, "UInt16": 0xA5A5, "UInt32": 0xA5A5A500, "UInt64": 0xA5A5A5A5A5A5A500}
@@ -30,7 +32,9 @@ def _messages(chapter):
 
 
 def _locals(f):
-    """The scalars, so that the lengths of the description can be computed from them; 3 of everything."""
+    """The scalars, so that the lengths of the description can be computed from them; 3 of
+    everything.
+    """
     out = []
     for a in f.arguments:
         if a.shape in ("scalar", "enum", "device"):
@@ -38,7 +42,9 @@ def _locals(f):
     for a in f.request_fields:
         if a.shape in ("array", "bytes"):
             each = f" * sizeof({a.base})" if a.shape == "array" else ""
-            out.append(f"const std::string {a.name}_bytes(static_cast<size_t>({a.length}){each}, '\\1');")
+            out.append(
+                f"const std::string {a.name}_bytes(static_cast<size_t>({a.length}){each}, '\\1');"
+            )
         elif a.shape == "struct":
             out.append(f"const std::string {a.name}_bytes(sizeof({a.base}), '\\1');")
     return out
@@ -68,8 +74,24 @@ def add(api, put):
     """put(path, template, **values) for every test source."""
     chapters = [c for c in api.chapters if c.messages]
     for chapter in chapters:
-        put(f"tests/{chapter.name}_wire_test.cc", "wire_test.cc.j2", chapter=chapter, messages=list(_messages(chapter)), pattern=pattern, extra=_extra)
+        put(
+            f"tests/{chapter.name}_wire_test.cc",
+            "wire_test.cc.j2",
+            chapter=chapter,
+            messages=list(_messages(chapter)),
+            pattern=pattern,
+            extra=_extra,
+        )
     generated = [f for f in api.functions if f.wire and not f.server_manual]
     by_hand = [f for f in api.functions if f.wire and f.server_manual]
-    put("tests/dispatch_cases.cc", "dispatch_test.cc.j2", chapters=chapters, generated=generated, manual=by_hand,
-        driver=[f for f in generated + by_hand if not f.internal], locals=_locals, value=_value, extra=_case_bytes)
+    put(
+        "tests/dispatch_cases.cc",
+        "dispatch_test.cc.j2",
+        chapters=chapters,
+        generated=generated,
+        manual=by_hand,
+        driver=[f for f in generated + by_hand if not f.internal],
+        locals=_locals,
+        value=_value,
+        extra=_case_bytes,
+    )

@@ -7,17 +7,21 @@ from .errors import DescriptionError
 
 
 def _block(text, start):
-    """The function or struct whose text begins at `start`, to its closing brace at the left margin."""
+    """The function or struct whose text begins at `start`, to its closing brace at the left
+    margin.
+    """
     end = re.compile(r"^\}.*$", re.M).search(text, start)
-    return text[start:end.end()] if end else text[start:]
+    return text[start : end.end()] if end else text[start:]
 
 
 def _pieces(files, patterns):
     for name, text in sorted(files.items()):
         for pattern in patterns:
             for match in re.finditer(pattern, text, re.M):
-                line = text[match.start():text.index("\n", match.start())]
-                yield name, _block(text, match.start()) if line.rstrip().endswith("{") else line.strip()
+                line = text[match.start() : text.index("\n", match.start())]
+                yield name, (
+                    _block(text, match.start()) if line.rstrip().endswith("{") else line.strip()
+                )
 
 
 def text(api, schema_dir, name):
@@ -25,7 +29,10 @@ def text(api, schema_dir, name):
     if f is None:
         raise DescriptionError("show", f"no function '{name}' is described")
     files = generate.cpp(api, schema_dir)
-    out = [f"{f.name}  ({f.where})", f"  call: {f.call}   opcode: {f.opcode or '-'}   wire: {f.wire or '-'}   needs: {f.needs}   since: {f.since}"]
+    out = [
+        f"{f.name}  ({f.where})",
+        f"  call: {f.call}   opcode: {f.opcode or '-'}   wire: {f.wire or '-'}   needs: {f.needs}   since: {f.since}",
+    ]
     if f.why:
         out.append(f"  why: {f.why}")
     if f.symbols:
@@ -37,12 +44,22 @@ def text(api, schema_dir, name):
     if f.wire:
         chapter = next(c for c in api.chapters if c.name == f.chapter)
         messages = {f"schema/generated/{f.chapter}.capnp": contracts.capnp(chapter, api.types)}
-        for where, piece in _pieces(messages, [rf"^struct {f.params_type} ", rf"^struct {f.results_type} "]):
+        for where, piece in _pieces(
+            messages, [rf"^struct {f.params_type} ", rf"^struct {f.results_type} "]
+        ):
             out += ["", f"--- {where}", piece]
     n = re.escape(f.name)
     symbols = "|".join(re.escape(s) for s, _ in f.symbols) or n
-    patterns = [rf"^CUresult call_{n}\(", rf"^CUresult enter_{n}\(", rf"^__attribute__.* CUresult ({symbols})\(", rf"^static_assert.*&::({symbols})\)",
-                rf"^Status dispatch_{n}\(", rf"^  CUresult \(\*{n}\)", rf"^ +\{{.*\"({symbols})\".*\}},$", rf"^inline constexpr uint16_t op_{n} "]
+    patterns = [
+        rf"^CUresult call_{n}\(",
+        rf"^CUresult enter_{n}\(",
+        rf"^__attribute__.* CUresult ({symbols})\(",
+        rf"^static_assert.*&::({symbols})\)",
+        rf"^Status dispatch_{n}\(",
+        rf"^  CUresult \(\*{n}\)",
+        rf"^ +\{{.*\"({symbols})\".*\}},$",
+        rf"^inline constexpr uint16_t op_{n} ",
+    ]
     for where, piece in _pieces(files, patterns):
         out += ["", f"--- generated/{where}", piece]
     return "\n".join(out)

@@ -28,7 +28,9 @@ class Types:
                 raise DescriptionError(self.handles.at(handle), f"{handle}: unknown kind '{kind}'")
 
     def value_shape(self, base):
-        """(shape, capnp type, kind) of a value of this type, or None when it cannot travel as a value."""
+        """(shape, capnp type, kind) of a value of this type, or None when it cannot travel as a
+        value.
+        """
         if base == "CUdevice":
             return "device", "Int32", ""
         if base in self.handles:

@@ -1,4 +1,6 @@
-"""What CI asks: do description, committed contracts, registry and hand-written files belong together?"""
+"""What CI asks: do description, committed contracts, registry and hand-written files belong
+together?
+"""
 
 import subprocess
 from pathlib import Path
@@ -10,12 +12,20 @@ from . import contracts, manual, registry
 
 def _registry_at(root, revision):
     """The committed registry at `revision`, or None when there is no git or no such file."""
-    done = subprocess.run(["git", "-C", str(root), "show", f"{revision}:schema/api/registry.yml"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", "-C", str(root), "show", f"{revision}:schema/api/registry.yml"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return yaml.safe_load(done.stdout) if done.returncode == 0 else None
 
 
 def problems(api, schema_dir, base="HEAD"):
-    """One line per problem; empty when all is well. The description itself was judged when it was loaded."""
+    """One line per problem; empty when all is well.
+
+    The description itself was judged when it was loaded.
+    """
     root = Path(schema_dir)
     opcodes = registry.load(root / "api" / "registry.yml", root)
     lines = []

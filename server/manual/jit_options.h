@@ -13,7 +13,8 @@ namespace fargpu::server {
 inline constexpr unsigned kMaxJitOptions = 64;
 inline constexpr unsigned kMaxLogBytes = 64 << 10;
 
-// JIT options whose value is a plain number. The others carry pointers and are left out: logs are handled here, the rest does not change results.
+// JIT options whose value is a plain number. The others carry pointers and are left out: logs are
+// handled here, the rest does not change results.
 inline bool is_jit_scalar(int option) {
   switch (option) {
     case CU_JIT_MAX_REGISTERS:

@@ -1,4 +1,5 @@
-// Linking: the client names the inputs by hash, the result goes into the image cache and is fetched from there.
+// Linking: the client names the inputs by hash, the result goes into the image cache and is fetched
+// from there.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -40,15 +41,19 @@ std::optional<std::vector<std::string>> split_names(capnp::Data::Reader data, un
   return names;
 }
 
-// The linked image, or the driver's error. The driver's memory is copied before the link state is destroyed.
-CUresult link(const DriverTable& driver, JitOptions& options, std::vector<Input>& inputs, std::vector<std::byte>* linked) {
+// The linked image, or the driver's error. The driver's memory is copied before the link state is
+// destroyed.
+CUresult link(const DriverTable& driver, JitOptions& options, std::vector<Input>& inputs,
+              std::vector<std::byte>* linked) {
   CUlinkState state = nullptr;
-  CUresult result = driver.cuLinkCreate_v2(options.count(), options.ids(), options.values(), &state);
+  CUresult result =
+      driver.cuLinkCreate_v2(options.count(), options.ids(), options.values(), &state);
   if (result != CUDA_SUCCESS) return result;
   for (Input& input : inputs) {
-    // PTX counts its terminator for some drivers and not for others; the image has one behind its bytes in any case.
-    result = driver.cuLinkAddData_v2(state, input.type, const_cast<void*>(input.image.data()), input.image.size(),
-                                     input.name.c_str(), 0, nullptr, nullptr);
+    // PTX counts its terminator for some drivers and not for others; the image has one behind its
+    // bytes in any case.
+    result = driver.cuLinkAddData_v2(state, input.type, const_cast<void*>(input.image.data()),
+                                     input.image.size(), input.name.c_str(), 0, nullptr, nullptr);
     if (result != CUDA_SUCCESS) break;
   }
   void* image = nullptr;
@@ -71,7 +76,8 @@ Status manual_fgLink(Worker& worker, const Request& request) {
     const unsigned count = params.getInputCount();
     const auto types = params.getTypes();
     const auto hashes = params.getHashes();
-    if (count > kMaxInputs || types.size() != count * sizeof(int) || hashes.size() != count * kHashBytes) {
+    if (count > kMaxInputs || types.size() != count * sizeof(int) ||
+        hashes.size() != count * kHashBytes) {
       return malformed("fgLink", "types or hashes have the wrong size");
     }
     const auto names = split_names(params.getNames(), count);
@@ -89,7 +95,8 @@ Status manual_fgLink(Worker& worker, const Request& request) {
     for (unsigned i = 0; i < count; ++i) {
       int type = 0;
       std::memcpy(&type, types.begin() + i * sizeof(type), sizeof(type));
-      Result<Image> image = worker.services().find_image(as_bytes(hashes).subspan(i * kHashBytes, kHashBytes));
+      Result<Image> image =
+          worker.services().find_image(as_bytes(hashes).subspan(i * kHashBytes, kHashBytes));
       if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
       inputs.push_back({static_cast<CUjitInputType>(type), (*names)[i], std::move(*image)});
     }
@@ -102,19 +109,22 @@ Status manual_fgLink(Worker& worker, const Request& request) {
     Sha256Digest hash{};
     if (outcome == CUDA_SUCCESS) {
       hash = sha256(linked);
-      const Status kept = worker.services().put_image(std::as_bytes(std::span(hash)), linked.size(), 0, linked);
+      const Status kept =
+          worker.services().put_image(std::as_bytes(std::span(hash)), linked.size(), 0, linked);
       if (!kept.ok()) {
         log::warn("linked image is not kept: {}", kept.message());
         return answer(worker, request, CUDA_ERROR_OUT_OF_MEMORY);
       }
     } else {
-      log::info("images do not link: {}", errors.empty() ? "the client asked for no log" : text_of(errors));
+      log::info("images do not link: {}",
+                errors.empty() ? "the client asked for no log" : text_of(errors));
     }
     const std::string info_text = text_of(info);
     const std::string error_text = text_of(errors);
-    rpc::Responder::Frame frame(worker.responder(), request.header,
-                                schema::fixed_bytes<schema::FgLinkResults>() + schema::padded(hash.size()) +
-                                    schema::padded(info_text.size() + 1) + schema::padded(error_text.size() + 1));
+    rpc::Responder::Frame frame(
+        worker.responder(), request.header,
+        schema::fixed_bytes<schema::FgLinkResults>() + schema::padded(hash.size()) +
+            schema::padded(info_text.size() + 1) + schema::padded(error_text.size() + 1));
     auto results = frame.init<schema::FgLinkResults>();
     results.setOutcome(outcome);
     results.setImageBytes(linked.size());
@@ -139,7 +149,8 @@ Status manual_fgImageGet(Worker& worker, const Request& request) {
     if (offset > image->size() || bytes > image->size() - offset) {
       return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
     }
-    const std::span<const std::byte> piece(static_cast<const std::byte*>(image->data()) + offset, bytes);
+    const std::span<const std::byte> piece(static_cast<const std::byte*>(image->data()) + offset,
+                                           bytes);
     rpc::Responder::Frame frame(worker.responder(), request.header, 0);
     return frame.send(CUDA_SUCCESS, std::span<const std::span<const std::byte>>(&piece, 1));
   });

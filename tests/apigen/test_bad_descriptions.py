@@ -10,57 +10,117 @@ class BadDescriptions(Description):
         self.refused("# x\n- fn: [\n", "api/driver/demo.yml:", "not YAML")
 
     def test_double_key(self):
-        self.refused("# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: sync\n  call: async\n", "demo.yml:5", "'call' is given twice")
+        self.refused(
+            "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: sync\n  call: async\n",
+            "demo.yml:5",
+            "'call' is given twice",
+        )
 
     def test_unknown_key(self):
-        self.refused("# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: sync\n  colour: red\n", "demo.yml:5", "cuA: unknown key 'colour'")
+        self.refused(
+            "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: sync\n  colour: red\n",
+            "demo.yml:5",
+            "cuA: unknown key 'colour'",
+        )
 
     def test_unknown_class(self):
-        self.refused("# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: maybe\n", "demo.yml:4", "'maybe' is none of")
+        self.refused(
+            "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: maybe\n",
+            "demo.yml:4",
+            "'maybe' is none of",
+        )
 
     def test_class_missing(self):
-        self.refused("# x\n- fn: CUresult cuA(int a)\n  since: 1\n", "demo.yml:2", "'call' is missing")
+        self.refused(
+            "# x\n- fn: CUresult cuA(int a)\n  since: 1\n", "demo.yml:2", "'call' is missing"
+        )
 
     def test_no_prototype(self):
         self.refused("# x\n- fn: void cuA\n  call: sync\n", "demo.yml:2", "is not a prototype")
 
     def test_parameter_without_name(self):
-        self.refused("# x\n- fn: CUresult cuA(int)\n  since: 1\n  call: sync\n", "demo.yml:2", "needs a type and a name")
+        self.refused(
+            "# x\n- fn: CUresult cuA(int)\n  since: 1\n  call: sync\n",
+            "demo.yml:2",
+            "needs a type and a name",
+        )
 
     def test_why_missing(self):
         for call in ("local", "manual", "unsupported"):
-            self.refused(f"# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: {call}\n", "demo.yml:2", "a reason is needed")
+            self.refused(
+                f"# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: {call}\n",
+                "demo.yml:2",
+                "a reason is needed",
+            )
 
     def test_pointer_without_direction(self):
-        self.refused("# x\n- fn: CUresult cuA(int *a)\n  since: 1\n  call: sync\n", "cuA: a: 'int*' cannot travel", "in, out, inout")
+        self.refused(
+            "# x\n- fn: CUresult cuA(int *a)\n  since: 1\n  call: sync\n",
+            "cuA: a: 'int*' cannot travel",
+            "in, out, inout",
+        )
 
     def test_unknown_type(self):
-        self.refused("# x\n- fn: CUresult cuA(CUnothing a)\n  since: 1\n  call: sync\n", "demo.yml:2", "not in types.yml")
+        self.refused(
+            "# x\n- fn: CUresult cuA(CUnothing a)\n  since: 1\n  call: sync\n",
+            "demo.yml:2",
+            "not in types.yml",
+        )
 
     def test_args_of_no_parameter(self):
-        self.refused("# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: sync\n  args:\n    b: {out: value}\n", "demo.yml:6", "no parameter 'b'")
+        self.refused(
+            "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: sync\n  args:\n    b: {out: value}\n",
+            "demo.yml:6",
+            "no parameter 'b'",
+        )
 
     def test_array_without_length(self):
-        self.refused("# x\n- fn: CUresult cuA(const int *a)\n  since: 1\n  call: sync\n  args:\n    a: {in: array}\n", "demo.yml:6", "in: array needs 'len'")
+        self.refused(
+            "# x\n- fn: CUresult cuA(const int *a)\n  since: 1\n  call: sync\n  args:\n    a: {in: array}\n",
+            "demo.yml:6",
+            "in: array needs 'len'",
+        )
 
     def test_const_output(self):
-        self.refused("# x\n- fn: CUresult cuA(const int *a)\n  since: 1\n  call: sync\n  args: {a: {out: value}}\n", "an output cannot be const")
+        self.refused(
+            "# x\n- fn: CUresult cuA(const int *a)\n  since: 1\n  call: sync\n  args: {a: {out: value}}\n",
+            "an output cannot be const",
+        )
 
     def test_output_of_async(self):
-        self.refused("# x\n- fn: CUresult cuA(int *a)\n  since: 1\n  call: async\n  args: {a: {out: value}}\n", "call: async cannot bring outputs back")
+        self.refused(
+            "# x\n- fn: CUresult cuA(int *a)\n  since: 1\n  call: async\n  args: {a: {out: value}}\n",
+            "call: async cannot bring outputs back",
+        )
 
     def test_deferred_creates_nothing(self):
-        self.refused("# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: deferred\n", "call: deferred needs a created handle")
+        self.refused(
+            "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: deferred\n",
+            "call: deferred needs a created handle",
+        )
 
     def test_wrong_kind(self):
-        self.refused("# x\n- fn: CUresult cuA(CUstream s)\n  since: 1\n  call: sync\n  args: {s: {destroys: event}}\n", "the handle is a stream")
-        self.refused("# x\n- fn: CUresult cuA(CUstream *s)\n  since: 1\n  call: sync\n  args: {s: {out: handle, creates: event}}\n", "creates: stream")
+        self.refused(
+            "# x\n- fn: CUresult cuA(CUstream s)\n  since: 1\n  call: sync\n  args: {s: {destroys: event}}\n",
+            "the handle is a stream",
+        )
+        self.refused(
+            "# x\n- fn: CUresult cuA(CUstream *s)\n  since: 1\n  call: sync\n  args: {s: {out: handle, creates: event}}\n",
+            "creates: stream",
+        )
 
     def test_allocation_without_size(self):
-        self.refused("# x\n- fn: CUresult cuA(CUdeviceptr *p)\n  since: 1\n  call: sync\n  args: {p: {out: devptr, creates: allocation}}\n", "'size'")
+        self.refused(
+            "# x\n- fn: CUresult cuA(CUdeviceptr *p)\n  since: 1\n  call: sync\n  args: {p: {out: devptr, creates: allocation}}\n",
+            "'size'",
+        )
 
     def test_described_twice(self):
-        self.refused("# x\n" + 2 * "- fn: CUresult cuA(int a)\n  since: 1\n  call: sync\n", "demo.yml:5", "already described at api/driver/demo.yml:2")
+        self.refused(
+            "# x\n" + 2 * "- fn: CUresult cuA(int a)\n  since: 1\n  call: sync\n",
+            "demo.yml:5",
+            "already described at api/driver/demo.yml:2",
+        )
 
     def test_via_unlike(self):
         text = "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: local\n  why: w\n  via: cuB\n- fn: CUresult cuB(int a)\n  since: 1\n  call: async\n"
@@ -72,8 +132,11 @@ class BadDescriptions(Description):
 
     def test_registry(self):
         text = "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: sync\n"
-        for registry, message in (("cuA: 63\n", "registry.yml:1: cuA: opcode '63'"), ("cuA: 64\ncuB: 64\n", "registry.yml:2: cuB: opcode 64 already belongs to cuA"),
-                                  ("cuB: 70\ncuA: 64\n", "registry.yml:2: cuA: opcode 64 is out of order")):
+        for registry, message in (
+            ("cuA: 63\n", "registry.yml:1: cuA: opcode '63'"),
+            ("cuA: 64\ncuB: 64\n", "registry.yml:2: cuB: opcode 64 already belongs to cuA"),
+            ("cuB: 70\ncuA: 64\n", "registry.yml:2: cuA: opcode 64 is out of order"),
+        ):
             (self.schema / "api" / "registry.yml").write_text(registry)
             with self.assertRaisesRegex(Exception, message.replace("'", ".")):
                 self.cpp(text)

@@ -1,4 +1,6 @@
-"""The real description: complete, in step with its contracts, and enough for the programs that were watched."""
+"""The real description: complete, in step with its contracts, and enough for the programs that
+were watched.
+"""
 
 import unittest
 from pathlib import Path
@@ -11,7 +13,9 @@ HERE = Path(__file__).resolve().parent
 
 
 def lines(name):
-    return [line for line in (HERE / name).read_text().splitlines() if line and not line.startswith("#")]
+    return [
+        line for line in (HERE / name).read_text().splitlines() if line and not line.startswith("#")
+    ]
 
 
 class RealDescription(unittest.TestCase):
@@ -57,8 +61,12 @@ class RealDescription(unittest.TestCase):
         self.assertEqual(self.resolve("cuMemcpyHtoD", 7000, True), "cuMemcpyHtoD_v2_ptds")
         self.assertIsNone(self.resolve("cuMemcpyHtoD", 6050, True))
         self.assertEqual(self.resolve("cuInit", 13000, True), "cuInit")
-        self.assertEqual(self.resolve("cuStreamWaitValue32", 8000, True), "cuStreamWaitValue32_ptsz")
-        self.assertEqual(self.resolve("cuStreamWaitValue32", 13000, True), "cuStreamWaitValue32_v2_ptsz")
+        self.assertEqual(
+            self.resolve("cuStreamWaitValue32", 8000, True), "cuStreamWaitValue32_ptsz"
+        )
+        self.assertEqual(
+            self.resolve("cuStreamWaitValue32", 13000, True), "cuStreamWaitValue32_v2_ptsz"
+        )
         self.assertIsNone(self.resolve("cuNoSuchThing", 13000, False))
 
     def test_workloads(self):
@@ -88,7 +96,11 @@ class RealDescription(unittest.TestCase):
     def test_contracts_are_current(self):
         for name, text in contracts.all_contracts(self.api).items():
             with self.subTest(name):
-                self.assertEqual((SCHEMA.parent / name).read_text(), text, "run: PYTHONPATH=schema python3 -m apigen generate")
+                self.assertEqual(
+                    (SCHEMA.parent / name).read_text(),
+                    text,
+                    "run: PYTHONPATH=schema python3 -m apigen generate",
+                )
 
 
 if __name__ == "__main__":

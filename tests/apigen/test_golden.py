@@ -1,4 +1,6 @@
-"""What is made for a few functions, word for word: tests/apigen/golden/<name>.txt is the output of `apigen show` for demo.yml."""
+"""What is made for a few functions, word for word: tests/apigen/golden/<name>.txt is the output
+of `apigen show` for demo.yml.
+"""
 
 import os
 import unittest
@@ -14,7 +16,9 @@ HERE = Path(__file__).resolve().parent
 class Golden(Description):
     def setUp(self):
         super().setUp()
-        (self.schema / "api" / "registry.yml").write_text("cuDemoAlloc_v2: 64\ncuDemoCreate: 65\ncuDemoFill: 66\ncuDemoNames: 67\ncuDemoGone: 68\ncuDemoCount: 69\n")
+        (self.schema / "api" / "registry.yml").write_text(
+            "cuDemoAlloc_v2: 64\ncuDemoCreate: 65\ncuDemoFill: 66\ncuDemoNames: 67\ncuDemoGone: 68\ncuDemoCount: 69\n"
+        )
         self.api = self.describe((HERE / "demo.yml").read_text())
 
     def test_functions(self):
@@ -25,7 +29,11 @@ class Golden(Description):
                 path.parent.mkdir(exist_ok=True)
                 path.write_text(made)
             with self.subTest(f.name):
-                self.assertEqual(path.read_text(), made, f"differs; FARGPU_WRITE_GOLDEN=1 writes {path.name} anew")
+                self.assertEqual(
+                    path.read_text(),
+                    made,
+                    f"differs; FARGPU_WRITE_GOLDEN=1 writes {path.name} anew",
+                )
 
 
 if __name__ == "__main__":

@@ -30,9 +30,14 @@ class HandWritten(Description):
         (self.client / name).write_text(text)
 
     def test_prototypes(self):
-        self.assertEqual([manual.prototype(f, "client") for f in manual.expected(self.api, "client")], ["CUresult manual_cuA(int* a);"])
-        self.assertEqual([manual.prototype(f, "server") for f in manual.expected(self.api, "server")],
-                         ["Status manual_cuB(Worker& worker, const Request& request);"])
+        self.assertEqual(
+            [manual.prototype(f, "client") for f in manual.expected(self.api, "client")],
+            ["CUresult manual_cuA(int* a);"],
+        )
+        self.assertEqual(
+            [manual.prototype(f, "server") for f in manual.expected(self.api, "server")],
+            ["Status manual_cuB(Worker& worker, const Request& request);"],
+        )
 
     def test_complete(self):
         self.put("a.cc", "CUresult manual_cuA(int* a) {\n  return CUDA_SUCCESS;\n}\n")
@@ -45,7 +50,10 @@ class HandWritten(Description):
 
     def test_extra(self):
         self.put("a.cc", "CUresult manual_cuA(int* a) {}\nCUresult manual_cuB(int a) {}\n")
-        self.assertIn("a.cc: manual_cuB is not described as manual on the client side", manual.problems(self.api, "client", self.client)[0])
+        self.assertIn(
+            "a.cc: manual_cuB is not described as manual on the client side",
+            manual.problems(self.api, "client", self.client)[0],
+        )
 
     def test_doubled(self):
         self.put("a.cc", "CUresult manual_cuA(int* a) {}\n")
