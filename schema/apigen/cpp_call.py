@@ -1,7 +1,8 @@
-"""C++ of call_cuX: arguments -> message -> reply -> outputs. Order: checks and translations (they may themselves make calls), then the Call
-that holds the send lock, then the reply."""
+"""C++ of call_cuX: arguments -> message -> reply -> outputs.
 
-_SCALARS = {"CUdeviceptr": "CUdeviceptr"}
+Order: checks and translations (they may themselves make calls), then the Call that holds the send
+lock, then the reply.
+"""
 
 
 def _kind(types, a):
