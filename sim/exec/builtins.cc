@@ -50,7 +50,8 @@ bool DeviceHeap::release(uint64_t address) {
   auto place = free_.emplace(address, found->second).first;
   used_.erase(found);
   // Neighbours become one.
-  if (const auto next = std::next(place); next != free_.end() && place->first + place->second == next->first) {
+  if (const auto next = std::next(place);
+      next != free_.end() && place->first + place->second == next->first) {
     place->second += next->second;
     free_.erase(next);
   }
@@ -66,17 +67,21 @@ bool DeviceHeap::release(uint64_t address) {
 
 namespace {
 
-template <typename T> T argument(Exec& x, const CallSite& site, size_t index, uint32_t lane) {
+template <typename T>
+T argument(Exec& x, const CallSite& site, size_t index, uint32_t lane) {
   T value{};
   const CallSite::Copy& place = site.arguments[index];
-  std::memcpy(&value, local_base(x, lane) + x.path.local + place.offset, std::min<size_t>(sizeof(T), place.bytes));
+  std::memcpy(&value, local_base(x, lane) + x.path.local + place.offset,
+              std::min<size_t>(sizeof(T), place.bytes));
   return value;
 }
 
-template <typename T> void give_back(Exec& x, const CallSite& site, uint32_t lane, T value) {
+template <typename T>
+void give_back(Exec& x, const CallSite& site, uint32_t lane, T value) {
   if (site.returns.empty()) return;
   const CallSite::Copy& place = site.returns[0];
-  std::memcpy(local_base(x, lane) + x.path.local + place.offset, &value, std::min<size_t>(sizeof(T), place.bytes));
+  std::memcpy(local_base(x, lane) + x.path.local + place.offset, &value,
+              std::min<size_t>(sizeof(T), place.bytes));
 }
 
 void write_output(Exec& x, std::string_view text) {
@@ -88,17 +93,21 @@ void write_output(Exec& x, std::string_view text) {
 // Arguments lie one after the other at a generic address, each aligned to its size.
 class LaneArguments final : public PrintSource {
  public:
-  LaneArguments(Exec& x, const Instr& in, uint64_t address, uint32_t lane) : x_(x), in_(in), address_(address), lane_(lane) {}
+  LaneArguments(Exec& x, const Instr& in, uint64_t address, uint32_t lane)
+      : x_(x), in_(in), address_(address), lane_(lane) {}
   bool argument(unsigned bytes, uint64_t& value) override {
     address_ = (address_ + bytes - 1) / bytes * bytes;
-    const uint8_t* place = resolve_lane(x_, in_, ptx::Space::kGeneric, address_, bytes, false, lane_);
+    const uint8_t* place =
+        resolve_lane(x_, in_, ptx::Space::kGeneric, address_, bytes, false, lane_);
     if (place == nullptr) return false;
     value = 0;
     std::memcpy(&value, place, bytes);
     address_ += bytes;
     return true;
   }
-  bool text(uint64_t address, std::string& value) override { return read_string(x_, in_, address, lane_, value); }
+  bool text(uint64_t address, std::string& value) override {
+    return read_string(x_, in_, address, lane_, value);
+  }
 
  private:
   Exec& x_;
@@ -127,32 +136,41 @@ void assert_failed(Exec& x, const Instr& in, const CallSite& site, uint32_t lane
     return;
   }
   const auto& block = x.block->index;
-  const auto thread = [&](WarpValue which) { return x.at<uint32_t>(operand_ref(kWarpArea, which * kValueBytes))[lane]; };
-  write_output(x, fmt::format("{}:{}: {}: block: [{},{},{}], thread: [{},{},{}] Assertion `{}` failed.\n", file,
-                              argument<uint32_t>(x, site, 2, lane), function, block[0], block[1], block[2],
-                              thread(kTidX), thread(kTidY), thread(kTidZ), message));
+  const auto thread = [&](WarpValue which) {
+    return x.at<uint32_t>(operand_ref(kWarpArea, which * kValueBytes))[lane];
+  };
+  write_output(
+      x, fmt::format("{}:{}: {}: block: [{},{},{}], thread: [{},{},{}] Assertion `{}` failed.\n",
+                     file, argument<uint32_t>(x, site, 2, lane), function, block[0], block[1],
+                     block[2], thread(kTidX), thread(kTidY), thread(kTidZ), message));
   raise_fault(x, in, Fault::Kind::kAssert, lane, 0, 0, message);
 }
 
 }  // namespace
 
-void call_builtin(Exec& x, const Instr& in, const FunctionCode& function, const CallSite& site, uint32_t mask) {
+void call_builtin(Exec& x, const Instr& in, const FunctionCode& function, const CallSite& site,
+                  uint32_t mask) {
   for (uint32_t l = 0; l < kLanes; ++l) {
     if ((mask >> l & 1u) == 0) continue;
     switch (function.builtin) {
       case Builtin::kPrintf:
         if (!print(x, in, site, l)) return;
         break;
-      case Builtin::kAssertFail: return assert_failed(x, in, site, l);
-      case Builtin::kMalloc: give_back<uint64_t>(x, site, l, x.grid->heap->allocate(argument<uint64_t>(x, site, 0, l))); break;
+      case Builtin::kAssertFail:
+        return assert_failed(x, in, site, l);
+      case Builtin::kMalloc:
+        give_back<uint64_t>(x, site, l, x.grid->heap->allocate(argument<uint64_t>(x, site, 0, l)));
+        break;
       case Builtin::kFree: {
         const auto address = argument<uint64_t>(x, site, 0, l);
         if (!x.grid->heap->release(address)) {
-          return raise_fault(x, in, Fault::Kind::kIllegalAddress, l, address, 0, "free of what malloc did not give");
+          return raise_fault(x, in, Fault::Kind::kIllegalAddress, l, address, 0,
+                             "free of what malloc did not give");
         }
         break;
       }
-      case Builtin::kNone: break;
+      case Builtin::kNone:
+        break;
     }
   }
 }

@@ -1,4 +1,5 @@
-// Functions of the device runtime that programs call and the engine provides: vprintf, __assertfail, malloc, free.
+// Functions of the device runtime that programs call and the engine provides: vprintf,
+// __assertfail, malloc, free.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +15,13 @@ namespace fargpu::sim {
 // kNone when the engine has no function of this name.
 Builtin builtin_from_name(std::string_view name);
 
-// Runs the function for lanes `mask` of the running path: arguments from and results to the caller's local frame.
+// Runs the function for lanes `mask` of the running path: arguments from and results to the
+// caller's local frame.
 void call_builtin(Exec& x, const Instr& in, const FunctionCode& function, const CallSite& site,
                   uint32_t mask);
 
-// The heap of device-side malloc: one region, made at the first use. Thread safe; lives as long as its program.
+// The heap of device-side malloc: one region, made at the first use. Thread safe; lives as long as
+// its program.
 class DeviceHeap {
  public:
   DeviceHeap(MemoryMap& memory, size_t bytes) : memory_(memory), bytes_(bytes) {}
@@ -37,7 +40,8 @@ class DeviceHeap {
   std::map<uint64_t, uint64_t> free_, used_;  // address to bytes
 };
 
-// The text of one device printf. `read` fetches argument bytes, `text` strings by address; either may fail.
+// The text of one device printf. `read` fetches argument bytes, `text` strings by address; either
+// may fail.
 class PrintSource {
  public:
   virtual ~PrintSource() = default;

@@ -1,5 +1,6 @@
-// The PTX engine's face towards the simulated driver: load PTX text, ask about kernels, run a grid. Knows nothing of streams,
-// contexts or handles. A Program is immutable after load and may be run by several threads at once.
+// The PTX engine's face towards the simulated driver: load PTX text, ask about kernels, run a grid.
+// Knows nothing of streams, contexts or handles. A Program is immutable after load and may be run
+// by several threads at once.
 #pragma once
 
 #include <array>
@@ -16,7 +17,12 @@
 namespace fargpu::sim {
 
 struct LoadError {
-  enum class Kind { kInvalidPtx, kUnsupportedInstruction, kUnresolvedSymbol, kUnsupportedTarget } kind;
+  enum class Kind {
+    kInvalidPtx,
+    kUnsupportedInstruction,
+    kUnresolvedSymbol,
+    kUnsupportedTarget
+  } kind;
   std::string message;  // with instruction text
   int line = 0;         // 1-based line of the PTX text
 };
@@ -30,53 +36,65 @@ struct KernelInfo {
   std::vector<ParameterInfo> parameters;
   size_t parameter_bytes = 0;
   size_t static_shared_bytes = 0;
-  size_t local_bytes = 0;       // per thread
+  size_t local_bytes = 0;  // per thread
   size_t constant_bytes = 0;
-  int registers = 0;            // an estimate (from the number of virtual registers, at most 255)
-  int max_threads_per_block = 1024;  // from .maxntid/.reqntid
+  int registers = 0;  // an estimate (from the number of virtual registers, at most 255)
+  int max_threads_per_block = 1024;                    // from .maxntid/.reqntid
   std::array<uint32_t, 3> required_block = {0, 0, 0};  // .reqntid, or 0
-  int ptx_version = 0;          // 90 for ISA 9.0
-  int target_arch = 0;          // 75 for sm_75
+  int ptx_version = 0;                                 // 90 for ISA 9.0
+  int target_arch = 0;                                 // 75 for sm_75
 };
 
 struct GlobalInfo {
   std::string name;
-  uint64_t address = 0;         // in device memory
+  uint64_t address = 0;  // in device memory
   size_t bytes = 0;
   bool is_constant = false;
 };
 
-// Device memory as the engine sees it: host memory at the same address, checked. Implemented by the driver's allocator.
+// Device memory as the engine sees it: host memory at the same address, checked. Implemented by the
+// driver's allocator.
 class MemoryMap {
  public:
   virtual ~MemoryMap() = default;
-  // The allocation [base, base + bytes) that contains [address, address + bytes); nullopt: illegal address. Thread safe, hot: called on a
-  // miss of the engine's per-thread cache only. `writable` says whether stores are allowed. An answer stays valid for the whole grid.
+  // The allocation [base, base + bytes) that contains [address, address + bytes); nullopt: illegal
+  // address. Thread safe, hot: called on a miss of the engine's per-thread cache only. `writable`
+  // says whether stores are allowed. An answer stays valid for the whole grid.
   struct Range {
     uint64_t base = 0;
     uint64_t bytes = 0;
     bool writable = true;
   };
   virtual std::optional<Range> find(uint64_t address, size_t bytes) const = 0;
-  // Memory for .global and .const variables of a module, and device-side malloc; zeroed. 0: out of memory.
+  // Memory for .global and .const variables of a module, and device-side malloc; zeroed. 0: out of
+  // memory.
   virtual uint64_t allocate(size_t bytes) = 0;
   virtual void release(uint64_t address) = 0;
 };
 
 struct Fault {
-  enum class Kind { kIllegalAddress, kMisalignedAddress, kIllegalInstruction, kTrap, kAssert, kStackOverflow, kInvalidProgramCounter, kDeadlock } kind;
+  enum class Kind {
+    kIllegalAddress,
+    kMisalignedAddress,
+    kIllegalInstruction,
+    kTrap,
+    kAssert,
+    kStackOverflow,
+    kInvalidProgramCounter,
+    kDeadlock
+  } kind;
   std::string kernel;
   std::array<uint32_t, 3> block{}, thread{};
   uint64_t address = 0;
   size_t bytes = 0;
   int ptx_line = 0;
-  std::string text;             // one line for the log: all of the above and the instruction
+  std::string text;  // one line for the log: all of the above and the instruction
 };
 
 struct GridConfig {
   std::array<uint32_t, 3> grid = {1, 1, 1}, block = {1, 1, 1};
   size_t dynamic_shared_bytes = 0;
-  bool cooperative = false;     // all blocks must be able to wait for each other (grid.sync)
+  bool cooperative = false;  // all blocks must be able to wait for each other (grid.sync)
 };
 
 struct EngineOptions {
@@ -93,25 +111,30 @@ class Program {
   virtual const KernelInfo* kernel(std::string_view name) const = 0;
   virtual std::vector<GlobalInfo> globals() const = 0;
 
-  // Runs the whole grid and returns when it is done. `parameters`: KernelInfo::parameter_bytes laid out as in ParameterInfo. `output` receives
-  // the text of device printf and assert, in order within a thread. nullopt: success.
+  // Runs the whole grid and returns when it is done. `parameters`: KernelInfo::parameter_bytes laid
+  // out as in ParameterInfo. `output` receives the text of device printf and assert, in order
+  // within a thread. nullopt: success.
   virtual std::optional<Fault> run(std::string_view kernel, const GridConfig& config,
                                    std::span<const std::byte> parameters,
                                    const std::function<void(std::string_view)>& output) = 0;
 };
 
-// Parses and checks one PTX module and places its variables in `memory` (released with the Program). Every instruction is checked here:
-// what cannot run is refused with its name and line. `memory` outlives the Program.
+// Parses and checks one PTX module and places its variables in `memory` (released with the
+// Program). Every instruction is checked here: what cannot run is refused with its name and line.
+// `memory` outlives the Program.
 struct LoadResult {
   std::unique_ptr<Program> program;  // null on error
   LoadError error;
 };
 LoadResult load_ptx(std::string_view text, MemoryMap& memory, const EngineOptions& options);
 
-// Several PTX texts linked into one module (cuLink*): .extern symbols of one are resolved by .visible ones of another.
-LoadResult load_ptx_linked(std::span<const std::string_view> texts, MemoryMap& memory, const EngineOptions& options);
+// Several PTX texts linked into one module (cuLink*): .extern symbols of one are resolved by
+// .visible ones of another.
+LoadResult load_ptx_linked(std::span<const std::string_view> texts, MemoryMap& memory,
+                           const EngineOptions& options);
 
-// For the test that lists instruction forms ("ld.global.v4.u32"): executed, refused by name (mma, wmma, textures ...), or unknown.
+// For the test that lists instruction forms ("ld.global.v4.u32"): executed, refused by name (mma,
+// wmma, textures ...), or unknown.
 enum class FormSupport { kExecuted, kRefused, kUnknown };
 FormSupport form_support(std::string_view form);
 

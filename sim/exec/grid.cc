@@ -1,5 +1,5 @@
-// Blocks over threads. A worker takes the next block and runs it to its end; one that waits for other blocks (it spins)
-// is put aside so that others can run, and taken up again later.
+// Blocks over threads. A worker takes the next block and runs it to its end; one that waits for
+// other blocks (it spins) is put aside so that others can run, and taken up again later.
 #include <algorithm>
 #include <bit>
 #include <deque>
@@ -10,8 +10,9 @@
 namespace fargpu::sim {
 namespace {
 
-// Blocks that may be in progress at once when they wait for each other, unless the grid is cooperative.
-constexpr uint64_t kMaxResident = 1024;
+// Blocks that may be in progress at once when they wait for each other, unless the grid is
+// cooperative: what a GPU of this size would hold.
+constexpr uint64_t kBlocksPerSm = 32;
 
 void fill(AlignedBuffer& area, uint32_t index, uint32_t value) {
   auto* lanes = reinterpret_cast<uint32_t*>(area.data() + size_t{index} * kValueBytes);
@@ -24,7 +25,8 @@ std::unique_ptr<Block> make_block(const Grid& grid) {
   const auto& size = grid.config.block;
   block->threads = size[0] * size[1] * size[2];
   block->warp_count = (block->threads + kLanes - 1) / kLanes;
-  bool ok = block->specials.reserve(kBlockValueCount * kValueBytes) && block->shared.reserve(grid.shared_bytes + 16) &&
+  bool ok = block->specials.reserve(kBlockValueCount * kValueBytes) &&
+            block->shared.reserve(grid.shared_bytes + 16) &&
             block->locals.reserve(block->warp_count * kLanes * size_t{grid.local_bytes} + 16);
   for (uint32_t w = 0; ok && w < block->warp_count; ++w) {
     auto warp = std::make_unique<Warp>();
@@ -56,14 +58,16 @@ std::unique_ptr<Block> make_block(const Grid& grid) {
   fill(area, kTotalShared, grid.shared_bytes);
   fill(area, kEnvreg1, static_cast<uint32_t>(grid.workspace >> 32));
   fill(area, kEnvreg2, static_cast<uint32_t>(grid.workspace));
-  fill(area, kDynamicBase, grid.shared_bytes - static_cast<uint32_t>(grid.config.dynamic_shared_bytes));
+  fill(area, kDynamicBase,
+       grid.shared_bytes - static_cast<uint32_t>(grid.config.dynamic_shared_bytes));
   return block;
 }
 
 void start_block(const Grid& grid, Block& block, uint64_t linear) {
   const auto& size = grid.config.grid;
   block.linear = linear;
-  block.index = {static_cast<uint32_t>(linear % size[0]), static_cast<uint32_t>(linear / size[0] % size[1]),
+  block.index = {static_cast<uint32_t>(linear % size[0]),
+                 static_cast<uint32_t>(linear / size[0] % size[1]),
                  static_cast<uint32_t>(linear / size[0] / size[1])};
   for (uint32_t i = 0; i < 3; ++i) fill(block.specials, kCtaidX + i, block.index[i]);
   fill(block.specials, kSmid, static_cast<uint32_t>(linear % grid.sm_count));
@@ -95,7 +99,8 @@ class GridRun {
       WarpResult result = WarpResult::kYielded;
       do {  // a long block goes on; one that waits for others gives way
         result = run_block(x, *block);
-      } while (result == WarpResult::kYielded && !x.spun && !grid_.stop.load(std::memory_order_relaxed));
+      } while (result == WarpResult::kYielded && !x.spun &&
+               !grid_.stop.load(std::memory_order_relaxed));
       const std::lock_guard lock(mutex_);
       if (result == WarpResult::kYielded) {
         parked_.push_back(std::move(block));
@@ -107,10 +112,12 @@ class GridRun {
   }
 
  private:
-  // A new block while there are some and the limit allows, else one that was put aside. Null: nothing left to begin.
+  // A new block while there are some and the limit allows, else one that was put aside. Null:
+  // nothing left to begin.
   std::unique_ptr<Block> next(std::unique_ptr<Block>& spare) {
     std::unique_lock lock(mutex_);
-    const bool fresh = next_ < grid_.block_count && (grid_.config.cooperative || resident_ < kMaxResident);
+    const bool fresh = next_ < grid_.block_count &&
+                       (grid_.config.cooperative || resident_ < kBlocksPerSm * grid_.sm_count);
     if (!fresh) {
       if (parked_.empty()) return nullptr;
       std::unique_ptr<Block> block = std::move(parked_.front());
@@ -124,8 +131,10 @@ class GridRun {
     if (!block) {
       const std::lock_guard guard(grid_.mutex);
       if (!grid_.fault) {
-        grid_.fault = Fault{.kind = Fault::Kind::kStackOverflow, .kernel = grid_.kernel->name,
-                            .text = "no host memory left for a block of kernel " + grid_.kernel->name};
+        grid_.fault =
+            Fault{.kind = Fault::Kind::kStackOverflow,
+                  .kernel = grid_.kernel->name,
+                  .text = "no host memory left for a block of kernel " + grid_.kernel->name};
       }
       grid_.stop.store(true, std::memory_order_release);
       return nullptr;

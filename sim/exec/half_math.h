@@ -31,8 +31,8 @@ inline float half_to_float(uint16_t bits) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
 }
 
-// `value` in a binary format with one sign bit, rounded once. Overflow gives infinity or the largest number, as the rounding
-// says; not a number gives all ones below the sign.
+// `value` in a binary format with one sign bit, rounded once. Overflow gives infinity or the
+// largest number, as the rounding says; not a number gives all ones below the sign.
 template <typename Format>
 inline uint16_t double_to_half(double value, HalfRounding rounding) {
   constexpr int kBias = Format::kBias, kShift = 52 - Format::kFraction;
@@ -44,7 +44,8 @@ inline uint16_t double_to_half(double value, HalfRounding rounding) {
   if (magnitude == 0x7ff0000000000000u) return static_cast<uint16_t>(sign | kInfinity);
   if (magnitude == 0) return sign;
   const int exponent = static_cast<int>(magnitude >> 52) - 1023;
-  uint64_t significand = (magnitude & 0xfffffffffffffu) | (magnitude >> 52 != 0 ? uint64_t{1} << 52 : 0);
+  uint64_t significand =
+      (magnitude & 0xfffffffffffffu) | (magnitude >> 52 != 0 ? uint64_t{1} << 52 : 0);
   int drop = kShift;
   int field = exponent + kBias;  // biased exponent of the result
   if (field < 1) {               // below the normal numbers: fewer bits stay
@@ -62,25 +63,36 @@ inline uint16_t double_to_half(double value, HalfRounding rounding) {
   }
   bool up = false;
   switch (rounding) {
-    case HalfRounding::kNearest: up = lost > half || (lost == half && (kept & 1u) != 0); break;
-    case HalfRounding::kAway: up = lost >= half; break;
-    case HalfRounding::kZero: break;
-    case HalfRounding::kDown: up = sign != 0 && lost != 0; break;
-    case HalfRounding::kUp: up = sign == 0 && lost != 0; break;
+    case HalfRounding::kNearest:
+      up = lost > half || (lost == half && (kept & 1u) != 0);
+      break;
+    case HalfRounding::kAway:
+      up = lost >= half;
+      break;
+    case HalfRounding::kZero:
+      break;
+    case HalfRounding::kDown:
+      up = sign != 0 && lost != 0;
+      break;
+    case HalfRounding::kUp:
+      up = sign == 0 && lost != 0;
+      break;
   }
   kept += up ? 1 : 0;
   // The hidden bit of normal numbers is part of kept; a carry moves into the exponent by itself.
-  uint64_t result = field == 0 ? kept : kept + (static_cast<uint64_t>(field - 1) << Format::kFraction);
+  uint64_t result =
+      field == 0 ? kept : kept + (static_cast<uint64_t>(field - 1) << Format::kFraction);
   if (result >= kInfinity) {
-    const bool to_largest = rounding == HalfRounding::kZero || (rounding == HalfRounding::kDown && sign == 0) ||
+    const bool to_largest = rounding == HalfRounding::kZero ||
+                            (rounding == HalfRounding::kDown && sign == 0) ||
                             (rounding == HalfRounding::kUp && sign != 0);
     result = to_largest ? kInfinity - 1 : kInfinity;
   }
   return static_cast<uint16_t>(sign | result);
 }
 
-// a * b + c of numbers that have at most 24 bits, as a double that rounds like the exact result: where bits are lost, the
-// last one is made odd.
+// a * b + c of numbers that have at most 24 bits, as a double that rounds like the exact result:
+// where bits are lost, the last one is made odd.
 inline double fused_odd(double a, double b, double c) {
   const double product = a * b;  // exact
   const double sum = product + c;
@@ -111,7 +123,8 @@ inline uint16_t finish_half(uint16_t bits, uint64_t flags) {
     if (nan) return 0x7fff;
     if (negative) return 0;
   }
-  if ((flags & kHalfFinite) != 0 && magnitude == kInfinity) return static_cast<uint16_t>((bits & 0x8000u) | (kInfinity - 1));
+  if ((flags & kHalfFinite) != 0 && magnitude == kInfinity)
+    return static_cast<uint16_t>((bits & 0x8000u) | (kInfinity - 1));
   return bits;
 }
 

@@ -1,7 +1,8 @@
-// Templates for handlers that compute each lane from the same lane of their operands. Included by the files that are
-// compiled once per host instruction set (FARGPU_SIM_ISA names the namespace); everything is inline in that namespace, so that
-// no function compiled for a newer instruction set can be chosen by the linker for an older machine. An operation is a type with
-// a static run(); it must be total, because inactive lanes are computed too (and then thrown away).
+// Templates for handlers that compute each lane from the same lane of their operands. Included by
+// the files that are compiled once per host instruction set (FARGPU_SIM_ISA names the namespace);
+// everything is inline in that namespace, so that no function compiled for a newer instruction set
+// can be chosen by the linker for an older machine. An operation is a type with a static run(); it
+// must be total, because inactive lanes are computed too (and then thrown away).
 #pragma once
 
 #include <xmmintrin.h>
@@ -19,13 +20,14 @@ namespace fargpu::sim::FARGPU_SIM_ISA {
 
 // GCC and clang spell "these lanes do not depend on each other" differently.
 #if defined(__clang__)
-#define FARGPU_LANES(l) _Pragma("clang loop vectorize(assume_safety)") for (uint32_t l = 0; l < kLanes; ++l)
+#define FARGPU_LANES(l) \
+  _Pragma("clang loop vectorize(assume_safety)") for (uint32_t l = 0; l < kLanes; ++l)
 #else
 #define FARGPU_LANES(l) _Pragma("GCC ivdep") for (uint32_t l = 0; l < kLanes; ++l)
 #endif
 
-// Sets rounding and denormal handling for a handler. The memory clobber keeps the arithmetic, whose operands and results are
-// in memory, between the two writes of the control register.
+// Sets rounding and denormal handling for a handler. The memory clobber keeps the arithmetic, whose
+// operands and results are in memory, between the two writes of the control register.
 class FloatScope {
  public:
   explicit FloatScope(uint16_t control) : control_(control) {

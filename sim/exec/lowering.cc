@@ -16,15 +16,14 @@ OperandRef ConstantPool::value(uint64_t low, unsigned bytes, uint64_t high) {
     const size_t offset = (bytes_.size() + 63) / 64 * 64;
     bytes_.resize(offset + size_t{kLanes} * bytes);
     uint64_t both[2] = {low, high};
-    for (uint32_t l = 0; l < kLanes; ++l) std::memcpy(&bytes_[offset + size_t{l} * bytes], both, bytes);
+    for (uint32_t l = 0; l < kLanes; ++l)
+      std::memcpy(&bytes_[offset + size_t{l} * bytes], both, bytes);
     place->second = operand_ref(kConstArea, static_cast<uint32_t>(offset));
   }
   return place->second;
 }
 
-OperandRef ConstantPool::predicate(bool value) {
-  return this->value(value ? ~uint64_t{0} : 0, 8);
-}
+OperandRef ConstantPool::predicate(bool value) { return this->value(value ? ~uint64_t{0} : 0, 8); }
 
 bool ConstantPool::finish(AlignedBuffer& area) const {
   if (bytes_.size() > (size_t{1} << 31) || !area.reserve(bytes_.size())) return false;
@@ -115,6 +114,14 @@ void Lowering::refuse(std::string_view why) {
             current_->line};
 }
 
+void Lowering::unresolved(std::string_view name) {
+  if (failed_) return;
+  failed_ = true;
+  error_ = {ptx::Diagnostic::Kind::kUnresolvedSymbol,
+            fmt::format("{}: '{}' is not defined", instruction_text(*current_), name),
+            current_->line};
+}
+
 void Lowering::done(Modifiers& mods) {
   if (const std::string_view word = mods.left(); !word.empty()) {
     refuse(fmt::format("unknown modifier .{}", word));
@@ -127,7 +134,8 @@ bool Lowering::lower(const ptx::Instruction& instruction) {
   ignore_guard_ = false;
   temps_used_.clear();
   const std::string text = instruction_text(instruction);
-  const auto [place, fresh] = texts_.try_emplace(text, static_cast<uint32_t>(program_.texts.size()));
+  const auto [place, fresh] =
+      texts_.try_emplace(text, static_cast<uint32_t>(program_.texts.size()));
   if (fresh) program_.texts.push_back(text);
   text_index_ = place->second;
   const size_t first = program_.code.size();
@@ -228,7 +236,8 @@ Instr& Lowering::emit(std::string_view op) {
   return program_.code.back();
 }
 
-Instr& Lowering::emit(std::string_view op, OperandRef dst, OperandRef a, OperandRef b, OperandRef c) {
+Instr& Lowering::emit(std::string_view op, OperandRef dst, OperandRef a, OperandRef b,
+                      OperandRef c) {
   Instr& in = emit(op);
   in.dst = dst;
   in.a = a;

@@ -1,6 +1,7 @@
-// One PTX function to executable instructions. Checks what the parser cannot: which modifiers an instruction takes, how
-// many operands, and that registers have the size of the instruction's type. Every instruction is looked at, so that a module
-// that loads contains nothing the engine cannot run. Split over lowering*.cc by families of instructions.
+// One PTX function to executable instructions. Checks what the parser cannot: which modifiers an
+// instruction takes, how many operands, and that registers have the size of the instruction's type.
+// Every instruction is looked at, so that a module that loads contains nothing the engine cannot
+// run. Split over lowering*.cc by families of instructions.
 #pragma once
 
 #include <map>
@@ -42,14 +43,16 @@ struct Symbol {
 struct LoweringContext {
   ProgramCode* program = nullptr;
   ConstantPool* constants = nullptr;
-  const std::unordered_map<std::string_view, Symbol>* symbols = nullptr;  // of the function's module
+  const std::unordered_map<std::string_view, Symbol>* symbols =
+      nullptr;               // of the function's module
   uint64_t shared_base = 0;  // where the function's own shared variables begin
 };
 
 // The modifiers of one instruction, taken one by one; what is left at the end is an error.
 class Modifiers {
  public:
-  explicit Modifiers(const std::vector<std::string_view>& words) : words_(words), used_(words.size()) {}
+  explicit Modifiers(const std::vector<std::string_view>& words)
+      : words_(words), used_(words.size()) {}
   bool take(std::string_view word);
   // The first of the (space separated) words that is there; empty when none is.
   std::string_view take_one(std::string_view words);
@@ -72,7 +75,8 @@ bool is_refused_group(std::string_view opcode, const std::vector<std::string_vie
 class Lowering {
  public:
   // `dry`: only forms are looked at; operands are made up (for form_support).
-  Lowering(LoweringContext& context, const ptx::Function& function, uint32_t function_index, bool dry);
+  Lowering(LoweringContext& context, const ptx::Function& function, uint32_t function_index,
+           bool dry);
   bool run(ptx::Diagnostic& error);
   // One form without operands: what would become of it.
   bool try_form(const ptx::Instruction& instruction, ptx::Diagnostic& error);
@@ -87,9 +91,11 @@ class Lowering {
   using Method = void (Lowering::*)(Modifiers&);
   static const std::unordered_map<std::string_view, Method>& methods();
 
-  // Errors are sticky: the first one counts, and lowering of the instruction goes on with harmless values.
+  // Errors are sticky: the first one counts, and lowering of the instruction goes on with harmless
+  // values.
   void fail(std::string message);
   void refuse(std::string_view why);
+  void unresolved(std::string_view name);
   bool failed() const { return failed_; }
 
   // Layout.
@@ -119,8 +125,8 @@ class Lowering {
 
   // Instructions.
   Instr& emit(std::string_view op);
-  Instr& emit(std::string_view op, OperandRef dst, OperandRef a = kNoOperand, OperandRef b = kNoOperand,
-              OperandRef c = kNoOperand);
+  Instr& emit(std::string_view op, OperandRef dst, OperandRef a = kNoOperand,
+              OperandRef b = kNoOperand, OperandRef c = kNoOperand);
   bool lower(const ptx::Instruction& instruction);
   void set_predicate_flag(Instr& in, bool inverted, InstrFlags flag) {
     if (inverted) in.flags = static_cast<uint8_t>(in.flags | flag);
@@ -161,7 +167,7 @@ class Lowering {
   void lower_selp(Modifiers& mods);
   void lower_slct(Modifiers& mods);
   void lower_mov(Modifiers& mods);
-  void lower_unary_float(Modifiers& mods);  // rcp sqrt rsqrt
+  void lower_unary_float(Modifiers& mods);    // rcp sqrt rsqrt
   void lower_approximation(Modifiers& mods);  // sin cos lg2 ex2 tanh
   void lower_testp(Modifiers& mods);
   void lower_copysign(Modifiers& mods);
@@ -194,7 +200,17 @@ class Lowering {
   void lower_refused(Modifiers& mods);
 
   // Helpers of families.
-  void compare(std::string_view comparison, Type type, OperandRef a, OperandRef b, Instr*& in);
+  struct Comparison {
+    std::string_view comparison, combine;
+    bool ftz = false;
+    OperandRef c = kNoOperand;  // the predicate to combine with
+    bool inverted = false;
+  };
+  bool take_comparison(Modifiers& mods, Comparison& how);
+  void take_combination(Comparison& how);
+  void emit_comparison(const Comparison& how, Type type, OperandRef a, OperandRef b, OperandRef p,
+                       OperandRef q);
+  OperandRef half_of(OperandRef pair, unsigned which);
   void binary_float(std::string_view op, Type type, std::string_view rounding, bool ftz, bool sat);
   void half_op(std::string_view op, Type type, size_t sources, uint64_t flags);
   bool memory_operand(const Operand& o, Space space, unsigned bytes, Instr& in);

@@ -11,7 +11,9 @@ using ptx::Type;
 bool is_half(Type type) {
   return type == Type::kF16 || type == Type::kF16x2 || type == Type::kBf16 || type == Type::kBf16x2;
 }
-std::string key(std::string_view op, Type type) { return fmt::format("{}.{}", op, ptx::type_name(type)); }
+std::string key(std::string_view op, Type type) {
+  return fmt::format("{}.{}", op, ptx::type_name(type));
+}
 // Without the sign: "add.32".
 std::string width_key(std::string_view op, Type type) {
   return fmt::format("{}.{}", op, ptx::register_bytes(type) * 8);
@@ -38,7 +40,8 @@ OperandRef Lowering::flushed(OperandRef ref, Type type, bool ftz) {
   return out;
 }
 
-void Lowering::binary_float(std::string_view op, Type type, std::string_view rounding, bool ftz, bool sat) {
+void Lowering::binary_float(std::string_view op, Type type, std::string_view rounding, bool ftz,
+                            bool sat) {
   expect_operands(3, 3);
   if (type != Type::kF32 && (ftz || sat)) return refuse(".ftz and .sat need .f32");
   const OperandRef a = source(1, type), b = source(2, type), d = destination(0, type);
@@ -70,7 +73,8 @@ void Lowering::lower_add_sub(Modifiers& mods) {
   if (type == Type::kF32x2) {
     expect_operands(3, 3);
     const OperandRef a = source(1, type), b = source(2, type), d = destination(0, type);
-    return static_cast<void>(emit(key(op, type), d, a, b).float_control = float_control(rounding, ftz));
+    return static_cast<void>(emit(key(op, type), d, a, b).float_control =
+                                 float_control(rounding, ftz));
   }
   if (!is_wide_integer(type) || !rounding.empty() || ftz || (sat && type != Type::kS32)) {
     return refuse("no such type");
@@ -87,11 +91,13 @@ void Lowering::lower_carry(Modifiers& mods) {
   const bool writes = mods.take("cc") || !uses;
   const Type type = mods.take_type();
   done(mods);
-  if (ptx::type_bytes(type) < 4 || !ptx::is_integer(type)) return refuse("needs a 32- or 64-bit integer");
+  if (ptx::type_bytes(type) < 4 || !ptx::is_integer(type))
+    return refuse("needs a 32- or 64-bit integer");
   expect_operands(3, 3);
   if (carry_ == kNoOperand) carry_ = allocate(2);
   const OperandRef a = source(1, type), b = source(2, type);
-  Instr& in = emit(width_key(op.starts_with("add") ? "addc" : "subc", type), destination(0, type), a, b, carry_);
+  Instr& in = emit(width_key(op.starts_with("add") ? "addc" : "subc", type), destination(0, type),
+                   a, b, carry_);
   in.sub = static_cast<uint8_t>((uses ? 1 : 0) | (writes ? 2 : 0));
 }
 
@@ -101,20 +107,25 @@ void Lowering::lower_mul(Modifiers& mods) {
   const std::string_view part = mods.take_one("lo hi wide");
   const Type type = mods.take_type();
   done(mods);
-  if (is_half(type)) return half_op("mul", type, 2, (ftz ? kHalfFlush : 0) | (sat ? kHalfSaturate : 0));
-  if (type == Type::kF32 || type == Type::kF64) return binary_float("mul", type, rounding, ftz, sat);
+  if (is_half(type))
+    return half_op("mul", type, 2, (ftz ? kHalfFlush : 0) | (sat ? kHalfSaturate : 0));
+  if (type == Type::kF32 || type == Type::kF64)
+    return binary_float("mul", type, rounding, ftz, sat);
   expect_operands(3, 3);
   if (type == Type::kF32x2) {
     const OperandRef a = source(1, type), b = source(2, type), d = destination(0, type);
-    return static_cast<void>(emit(key("mul", type), d, a, b).float_control = float_control(rounding, ftz));
+    return static_cast<void>(emit(key("mul", type), d, a, b).float_control =
+                                 float_control(rounding, ftz));
   }
-  if (!is_wide_integer(type) || part.empty()) return refuse("needs .lo, .hi or .wide and an integer type");
+  if (!is_wide_integer(type) || part.empty())
+    return refuse("needs .lo, .hi or .wide and an integer type");
   const OperandRef a = source(1, type), b = source(2, type);
   if (part == "wide") {
     if (ptx::type_bytes(type) == 8) return refuse("no .wide of 64 bits");
     emit(key("mul.wide", type), destination(0, unsigned_type(2 * ptx::type_bytes(type))), a, b);
   } else {
-    emit(part == "lo" ? width_key("mul.lo", type) : key("mul.hi", type), destination(0, type), a, b);
+    emit(part == "lo" ? width_key("mul.lo", type) : key("mul.hi", type), destination(0, type), a,
+         b);
   }
 }
 
@@ -145,7 +156,8 @@ void Lowering::lower_mad(Modifiers& mods) {
   done(mods);
   expect_operands(4, 4);
   if (type == Type::kF32 || type == Type::kF64) {  // mad of floats is fma
-    const OperandRef a = source(1, type), b = source(2, type), c = source(3, type), d = destination(0, type);
+    const OperandRef a = source(1, type), b = source(2, type), c = source(3, type),
+                     d = destination(0, type);
     emit(key("fma", type), d, a, b, c).float_control = float_control(rounding, ftz);
     if (sat) emit(key("sat", type), d, d);
     return;
@@ -177,10 +189,12 @@ void Lowering::lower_fma(Modifiers& mods) {
     return half_op("fma", type, 3,
                    (ftz ? kHalfFlush : 0) | (sat ? kHalfSaturate : 0) | (relu ? kHalfRelu : 0));
   }
-  if (type != Type::kF32 && type != Type::kF64 && type != Type::kF32x2) return refuse("no such type");
+  if (type != Type::kF32 && type != Type::kF64 && type != Type::kF32x2)
+    return refuse("no such type");
   if (relu || (type != Type::kF32 && sat)) return refuse("no such modifier for this type");
   expect_operands(4, 4);
-  const OperandRef a = source(1, type), b = source(2, type), c = source(3, type), d = destination(0, type);
+  const OperandRef a = source(1, type), b = source(2, type), c = source(3, type),
+                   d = destination(0, type);
   emit(key("fma", type), d, a, b, c).float_control = float_control(rounding, ftz);
   if (sat) emit(key("sat", type), d, d);
 }
@@ -190,7 +204,8 @@ void Lowering::lower_div(Modifiers& mods) {
   const bool ftz = mods.take("ftz");
   const Type type = mods.take_type();
   done(mods);
-  if (type == Type::kF32 || type == Type::kF64) return binary_float("div", type, rounding, ftz, false);
+  if (type == Type::kF32 || type == Type::kF64)
+    return binary_float("div", type, rounding, ftz, false);
   if (!is_wide_integer(type)) return refuse("no such type");
   expect_operands(3, 3);
   const OperandRef a = source(1, type), b = source(2, type);
@@ -278,7 +293,8 @@ void Lowering::lower_mul24(Modifiers& mods) {
   const bool sat = mods.take("sat");
   const Type type = mods.take_type();
   done(mods);
-  if ((type != Type::kU32 && type != Type::kS32) || part.empty()) return refuse("needs .lo or .hi and 32 bits");
+  if ((type != Type::kU32 && type != Type::kS32) || part.empty())
+    return refuse("needs .lo or .hi and 32 bits");
   if (sat && (!add || part != "hi" || type != Type::kS32)) return refuse(".sat needs mad24.hi.s32");
   expect_operands(add ? 4 : 3, add ? 4 : 3);
   const OperandRef a = source(1, type), b = source(2, type);
@@ -299,12 +315,14 @@ void Lowering::lower_unary_float(Modifiers& mods) {
   const Type type = mods.take_type();
   done(mods);
   if (type != Type::kF32 && type != Type::kF64) return refuse("no such type");
-  if (approx == !rounding.empty() || (op == "rsqrt" && !approx)) return refuse("needs a rounding or .approx");
+  if (approx == !rounding.empty() || (op == "rsqrt" && !approx))
+    return refuse("needs a rounding or .approx");
   expect_operands(2, 2);
   if (type == Type::kF64 && approx && op != "sqrt") {
     // rcp and (with .ftz) rsqrt of f64 are coarse; without .ftz rsqrt keeps all bits.
     const bool coarse = op == "rcp" || ftz;
-    emit(coarse ? fmt::format("{}.coarse.f64", op) : "rsqrt.f64", destination(0, type), source(1, type));
+    emit(coarse ? fmt::format("{}.coarse.f64", op) : "rsqrt.f64", destination(0, type),
+         source(1, type));
     return;
   }
   if (op == "rsqrt") {  // computed in double: control bits would not reach it
@@ -356,11 +374,13 @@ void Lowering::lower_dot(Modifiers& mods) {
   const Type a_type = mods.take_type(), b_type = mods.take_type();
   done(mods);
   const auto fits = [](Type t) { return t == Type::kU32 || t == Type::kS32; };
-  if (!fits(a_type) || !fits(b_type) || half.empty() != (current_->opcode == "dp4a")) return refuse("no such type");
+  if (!fits(a_type) || !fits(b_type) || half.empty() != (current_->opcode == "dp4a"))
+    return refuse("no such type");
   expect_operands(4, 4);
   const OperandRef a = source(1, a_type), b = source(2, b_type), c = source(3, Type::kB32);
-  Instr& in = emit(fmt::format("{}.{}.{}", current_->opcode, ptx::type_name(a_type), ptx::type_name(b_type)),
-                   destination(0, Type::kB32), a, b, c);
+  Instr& in = emit(
+      fmt::format("{}.{}.{}", current_->opcode, ptx::type_name(a_type), ptx::type_name(b_type)),
+      destination(0, Type::kB32), a, b, c);
   in.imm = half == "hi" ? 2 : 0;
 }
 

@@ -68,14 +68,17 @@ void Lowering::lower_brx(Modifiers& mods) {
 }
 
 // The values in the parentheses of a call: names of .param variables of the caller.
-void Lowering::add_call_values(const Operand& tuple, bool is_return, std::vector<CallSite::Copy>& copies) {
+void Lowering::add_call_values(const Operand& tuple, bool is_return,
+                               std::vector<CallSite::Copy>& copies) {
   for (const Operand& o : tuple.parts) {
-    if (o.kind == Operand::Kind::kVariable && places_[o.index].space == Space::kLocal && o.value == 0) {
+    if (o.kind == Operand::Kind::kVariable && places_[o.index].space == Space::kLocal &&
+        o.value == 0) {
       copies.push_back({static_cast<uint32_t>(places_[o.index].offset),
                         static_cast<uint32_t>(function_.variables[o.index].bytes)});
       continue;
     }
-    if (!is_return && o.kind == Operand::Kind::kVariable && places_[o.index].space == Space::kParam) {
+    if (!is_return && o.kind == Operand::Kind::kVariable &&
+        places_[o.index].space == Space::kParam) {
       fail("a kernel parameter cannot be passed on directly");
       return;
     }
@@ -91,10 +94,12 @@ void Lowering::lower_call(Modifiers& mods) {
   CallSite site;
   size_t at = 0;
   const std::vector<Operand>& operands = current_->operands;
-  if (at < operands.size() && operands[at].kind == Operand::Kind::kTuple) add_call_values(operands[at++], true, site.returns);
+  if (at < operands.size() && operands[at].kind == Operand::Kind::kTuple)
+    add_call_values(operands[at++], true, site.returns);
   if (at >= operands.size()) return fail("no function to call");
   const Operand& callee = operands[at++];
-  if (at < operands.size() && operands[at].kind == Operand::Kind::kTuple) add_call_values(operands[at++], false, site.arguments);
+  if (at < operands.size() && operands[at].kind == Operand::Kind::kTuple)
+    add_call_values(operands[at++], false, site.arguments);
   const Operand* prototype = at < operands.size() ? &operands[at++] : nullptr;
   if (at != operands.size()) return fail("too many operands");
   if (failed()) return;
@@ -108,7 +113,11 @@ void Lowering::lower_call(Modifiers& mods) {
     in.imm = index;
     return;
   }
-  const auto found = callee.kind == Operand::Kind::kSymbol ? context_.symbols->find(callee.name) : context_.symbols->end();
+  const auto found = callee.kind == Operand::Kind::kSymbol ? context_.symbols->find(callee.name)
+                                                           : context_.symbols->end();
+  if (callee.kind == Operand::Kind::kSymbol && found == context_.symbols->end()) {
+    return unresolved(callee.name);
+  }
   if (found == context_.symbols->end() || found->second.kind != Symbol::Kind::kFunction) {
     return fail(fmt::format("'{}' is not a function", callee.name));
   }
@@ -165,7 +174,8 @@ void Lowering::lower_bar(Modifiers& mods) {
   const std::string_view action = mods.take_one("sync arrive red");
   mods.take("aligned");
   if (action.empty()) return refuse("no such barrier");
-  const std::string_view reduction = action == "red" ? mods.take_one("popc and or") : std::string_view{};
+  const std::string_view reduction =
+      action == "red" ? mods.take_one("popc and or") : std::string_view{};
   const Type type = action == "red" ? mods.take_type() : Type::kNone;
   done(mods);
   if (action != "red") {
@@ -177,7 +187,8 @@ void Lowering::lower_bar(Modifiers& mods) {
     return;
   }
   const bool counts = reduction == "popc";
-  if (reduction.empty() || type != (counts ? Type::kU32 : Type::kPred)) return refuse("no such reduction");
+  if (reduction.empty() || type != (counts ? Type::kU32 : Type::kPred))
+    return refuse("no such reduction");
   expect_operands(3, 4);
   const OperandRef id = source(1, Type::kU32);
   const OperandRef count = operand_count() > 3 ? source(2, Type::kU32) : kNoOperand;
@@ -236,11 +247,13 @@ void Lowering::lower_match(Modifiers& mods) {
   const bool sync = mods.take("sync");
   const Type type = mods.take_type();
   done(mods);
-  if (mode.empty() || !sync || (type != Type::kB32 && type != Type::kB64)) return refuse("no such variant");
+  if (mode.empty() || !sync || (type != Type::kB32 && type != Type::kB64))
+    return refuse("no such variant");
   expect_operands(3, 3);
   const OperandRef a = source(1, type), members = source(2, Type::kB32);
   const OperandRef d = destination(0, Type::kB32);
-  const OperandRef p = mode == "all" && operand(0).pair ? destination_predicate(*operand(0).pair) : kNoOperand;
+  const OperandRef p =
+      mode == "all" && operand(0).pair ? destination_predicate(*operand(0).pair) : kNoOperand;
   Instr& in = emit("warp", d, a);
   in.d = members;
   in.target = p;
@@ -262,12 +275,13 @@ void Lowering::lower_redux(Modifiers& mods) {
   in.d = members;
   in.target = kNoOperand;
   const bool is_signed = type == Type::kS32;
-  in.sub = static_cast<uint8_t>(mode == "add"   ? WarpOp::kReduxAdd
-                                : mode == "min" ? (is_signed ? WarpOp::kReduxMinS : WarpOp::kReduxMinU)
-                                : mode == "max" ? (is_signed ? WarpOp::kReduxMaxS : WarpOp::kReduxMaxU)
-                                : mode == "and" ? WarpOp::kReduxAnd
-                                : mode == "or"  ? WarpOp::kReduxOr
-                                                : WarpOp::kReduxXor);
+  in.sub =
+      static_cast<uint8_t>(mode == "add"   ? WarpOp::kReduxAdd
+                           : mode == "min" ? (is_signed ? WarpOp::kReduxMinS : WarpOp::kReduxMinU)
+                           : mode == "max" ? (is_signed ? WarpOp::kReduxMaxS : WarpOp::kReduxMaxU)
+                           : mode == "and" ? WarpOp::kReduxAnd
+                           : mode == "or"  ? WarpOp::kReduxOr
+                                           : WarpOp::kReduxXor);
 }
 
 void Lowering::lower_activemask(Modifiers& mods) {
@@ -305,47 +319,134 @@ void Lowering::lower_refused(Modifiers& mods) {
 }
 
 namespace {
-constexpr std::string_view kRefusedOpcodes[] = {
-    "mma", "wmma", "wgmma", "tcgen05", "ldmatrix", "stmatrix", "movmatrix", "tex", "tld4", "txq", "suld", "sust",
-    "sured", "suq", "istypep", "mbarrier", "multimem", "tensormap", "mapa", "getctarank", "setmaxnreg",
-    "clusterlaunchcontrol", "alloca", "stacksave", "stackrestore"};
+constexpr std::string_view kRefusedOpcodes[] = {"mma",         "wmma",
+                                                "wgmma",       "tcgen05",
+                                                "ldmatrix",    "stmatrix",
+                                                "movmatrix",   "tex",
+                                                "tld4",        "txq",
+                                                "suld",        "sust",
+                                                "sured",       "suq",
+                                                "istypep",     "mbarrier",
+                                                "multimem",    "tensormap",
+                                                "mapa",        "getctarank",
+                                                "setmaxnreg",  "clusterlaunchcontrol",
+                                                "alloca",      "stacksave",
+                                                "stackrestore"};
 }  // namespace
 
 const std::unordered_map<std::string_view, Lowering::Method>& Lowering::methods() {
   using L = Lowering;
   static const std::unordered_map<std::string_view, Method> table = {
-      {"add", &L::lower_add_sub}, {"sub", &L::lower_add_sub}, {"addc", &L::lower_carry}, {"subc", &L::lower_carry},
-      {"mul", &L::lower_mul}, {"mad", &L::lower_mad}, {"madc", &L::lower_mad}, {"fma", &L::lower_fma},
-      {"div", &L::lower_div}, {"rem", &L::lower_rem}, {"abs", &L::lower_abs_neg}, {"neg", &L::lower_abs_neg},
-      {"min", &L::lower_min_max}, {"max", &L::lower_min_max}, {"sad", &L::lower_sad},
-      {"mul24", &L::lower_mul24}, {"mad24", &L::lower_mul24}, {"rcp", &L::lower_unary_float},
-      {"sqrt", &L::lower_unary_float}, {"rsqrt", &L::lower_unary_float}, {"sin", &L::lower_approximation},
-      {"cos", &L::lower_approximation}, {"lg2", &L::lower_approximation}, {"ex2", &L::lower_approximation},
-      {"tanh", &L::lower_approximation}, {"testp", &L::lower_testp}, {"copysign", &L::lower_copysign},
-      {"dp4a", &L::lower_dot}, {"dp2a", &L::lower_dot},
-      {"and", &L::lower_logic}, {"or", &L::lower_logic}, {"xor", &L::lower_logic}, {"not", &L::lower_not},
-      {"cnot", &L::lower_not}, {"shl", &L::lower_shift}, {"shr", &L::lower_shift}, {"shf", &L::lower_shf},
-      {"lop3", &L::lower_lop3}, {"popc", &L::lower_count}, {"clz", &L::lower_count}, {"brev", &L::lower_count},
-      {"bfind", &L::lower_bfind}, {"bfe", &L::lower_bfe}, {"bfi", &L::lower_bfi}, {"bmsk", &L::lower_bmsk},
-      {"szext", &L::lower_szext}, {"fns", &L::lower_fns}, {"prmt", &L::lower_prmt},
-      {"setp", &L::lower_setp}, {"set", &L::lower_set}, {"selp", &L::lower_selp}, {"slct", &L::lower_slct},
-      {"mov", &L::lower_mov}, {"cvt", &L::lower_cvt}, {"ld", &L::lower_load}, {"ldu", &L::lower_load},
-      {"st", &L::lower_store}, {"cvta", &L::lower_cvta}, {"isspacep", &L::lower_isspacep},
-      {"atom", &L::lower_atom}, {"red", &L::lower_atom}, {"cp", &L::lower_cp},
-      {"prefetch", &L::lower_hint}, {"prefetchu", &L::lower_hint}, {"applypriority", &L::lower_hint},
-      {"discard", &L::lower_hint}, {"griddepcontrol", &L::lower_hint}, {"createpolicy", &L::lower_createpolicy},
-      {"membar", &L::lower_fence}, {"fence", &L::lower_fence}, {"bra", &L::lower_bra}, {"brx", &L::lower_brx},
-      {"call", &L::lower_call}, {"ret", &L::lower_ret}, {"exit", &L::lower_exit}, {"trap", &L::lower_trap},
-      {"brkpt", &L::lower_trap}, {"bar", &L::lower_bar}, {"barrier", &L::lower_bar}, {"shfl", &L::lower_shfl},
-      {"vote", &L::lower_vote}, {"match", &L::lower_match}, {"redux", &L::lower_redux},
-      {"activemask", &L::lower_activemask}, {"elect", &L::lower_elect}, {"nanosleep", &L::lower_nanosleep},
-      {"vadd", &L::lower_video}, {"vsub", &L::lower_video}, {"vabsdiff", &L::lower_video},
-      {"vmin", &L::lower_video}, {"vmax", &L::lower_video}, {"vshl", &L::lower_video}, {"vshr", &L::lower_video},
-      {"vmad", &L::lower_video}, {"vset", &L::lower_video}, {"vadd2", &L::lower_video}, {"vsub2", &L::lower_video},
-      {"vavrg2", &L::lower_video}, {"vabsdiff2", &L::lower_video}, {"vmin2", &L::lower_video},
-      {"vmax2", &L::lower_video}, {"vset2", &L::lower_video}, {"vadd4", &L::lower_video},
-      {"vsub4", &L::lower_video}, {"vavrg4", &L::lower_video}, {"vabsdiff4", &L::lower_video},
-      {"vmin4", &L::lower_video}, {"vmax4", &L::lower_video}, {"vset4", &L::lower_video},
+      {"add", &L::lower_add_sub},
+      {"sub", &L::lower_add_sub},
+      {"addc", &L::lower_carry},
+      {"subc", &L::lower_carry},
+      {"mul", &L::lower_mul},
+      {"mad", &L::lower_mad},
+      {"madc", &L::lower_mad},
+      {"fma", &L::lower_fma},
+      {"div", &L::lower_div},
+      {"rem", &L::lower_rem},
+      {"abs", &L::lower_abs_neg},
+      {"neg", &L::lower_abs_neg},
+      {"min", &L::lower_min_max},
+      {"max", &L::lower_min_max},
+      {"sad", &L::lower_sad},
+      {"mul24", &L::lower_mul24},
+      {"mad24", &L::lower_mul24},
+      {"rcp", &L::lower_unary_float},
+      {"sqrt", &L::lower_unary_float},
+      {"rsqrt", &L::lower_unary_float},
+      {"sin", &L::lower_approximation},
+      {"cos", &L::lower_approximation},
+      {"lg2", &L::lower_approximation},
+      {"ex2", &L::lower_approximation},
+      {"tanh", &L::lower_approximation},
+      {"testp", &L::lower_testp},
+      {"copysign", &L::lower_copysign},
+      {"dp4a", &L::lower_dot},
+      {"dp2a", &L::lower_dot},
+      {"and", &L::lower_logic},
+      {"or", &L::lower_logic},
+      {"xor", &L::lower_logic},
+      {"not", &L::lower_not},
+      {"cnot", &L::lower_not},
+      {"shl", &L::lower_shift},
+      {"shr", &L::lower_shift},
+      {"shf", &L::lower_shf},
+      {"lop3", &L::lower_lop3},
+      {"popc", &L::lower_count},
+      {"clz", &L::lower_count},
+      {"brev", &L::lower_count},
+      {"bfind", &L::lower_bfind},
+      {"bfe", &L::lower_bfe},
+      {"bfi", &L::lower_bfi},
+      {"bmsk", &L::lower_bmsk},
+      {"szext", &L::lower_szext},
+      {"fns", &L::lower_fns},
+      {"prmt", &L::lower_prmt},
+      {"setp", &L::lower_setp},
+      {"set", &L::lower_set},
+      {"selp", &L::lower_selp},
+      {"slct", &L::lower_slct},
+      {"mov", &L::lower_mov},
+      {"cvt", &L::lower_cvt},
+      {"ld", &L::lower_load},
+      {"ldu", &L::lower_load},
+      {"st", &L::lower_store},
+      {"cvta", &L::lower_cvta},
+      {"isspacep", &L::lower_isspacep},
+      {"atom", &L::lower_atom},
+      {"red", &L::lower_atom},
+      {"cp", &L::lower_cp},
+      {"prefetch", &L::lower_hint},
+      {"prefetchu", &L::lower_hint},
+      {"applypriority", &L::lower_hint},
+      {"discard", &L::lower_hint},
+      {"pmevent", &L::lower_hint},
+      {"griddepcontrol", &L::lower_hint},
+      {"createpolicy", &L::lower_createpolicy},
+      {"membar", &L::lower_fence},
+      {"fence", &L::lower_fence},
+      {"bra", &L::lower_bra},
+      {"brx", &L::lower_brx},
+      {"call", &L::lower_call},
+      {"ret", &L::lower_ret},
+      {"exit", &L::lower_exit},
+      {"trap", &L::lower_trap},
+      {"brkpt", &L::lower_trap},
+      {"bar", &L::lower_bar},
+      {"barrier", &L::lower_bar},
+      {"shfl", &L::lower_shfl},
+      {"vote", &L::lower_vote},
+      {"match", &L::lower_match},
+      {"redux", &L::lower_redux},
+      {"activemask", &L::lower_activemask},
+      {"elect", &L::lower_elect},
+      {"nanosleep", &L::lower_nanosleep},
+      {"vadd", &L::lower_video},
+      {"vsub", &L::lower_video},
+      {"vabsdiff", &L::lower_video},
+      {"vmin", &L::lower_video},
+      {"vmax", &L::lower_video},
+      {"vshl", &L::lower_video},
+      {"vshr", &L::lower_video},
+      {"vmad", &L::lower_video},
+      {"vset", &L::lower_video},
+      {"vadd2", &L::lower_video},
+      {"vsub2", &L::lower_video},
+      {"vavrg2", &L::lower_video},
+      {"vabsdiff2", &L::lower_video},
+      {"vmin2", &L::lower_video},
+      {"vmax2", &L::lower_video},
+      {"vset2", &L::lower_video},
+      {"vadd4", &L::lower_video},
+      {"vsub4", &L::lower_video},
+      {"vavrg4", &L::lower_video},
+      {"vabsdiff4", &L::lower_video},
+      {"vmin4", &L::lower_video},
+      {"vmax4", &L::lower_video},
+      {"vset4", &L::lower_video},
   };
   static const std::unordered_map<std::string_view, Method> all = [] {
     auto both = table;
@@ -356,13 +457,16 @@ const std::unordered_map<std::string_view, Lowering::Method>& Lowering::methods(
 }
 
 bool is_refused_group(std::string_view opcode, const std::vector<std::string_view>& modifiers) {
-  if (std::find(std::begin(kRefusedOpcodes), std::end(kRefusedOpcodes), opcode) != std::end(kRefusedOpcodes)) return true;
+  if (std::find(std::begin(kRefusedOpcodes), std::end(kRefusedOpcodes), opcode) !=
+      std::end(kRefusedOpcodes))
+    return true;
   const auto has = [&](std::string_view word) {
     return std::find(modifiers.begin(), modifiers.end(), word) != modifiers.end();
   };
   // Bulk and asynchronous forms of instructions that otherwise run.
   return ((opcode == "cp") && (has("bulk") || has("mbarrier") || has("reduce"))) ||
-         ((opcode == "st" || opcode == "red") && has("async")) || (opcode == "barrier" && has("cluster")) ||
+         ((opcode == "st" || opcode == "red") && has("async")) ||
+         (opcode == "barrier" && has("cluster")) ||
          (opcode == "fence" && (has("mbarrier_init") || has("tensormap::generic"))) ||
          (opcode == "prefetch" && has("tensormap"));
 }

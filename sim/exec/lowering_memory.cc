@@ -37,7 +37,8 @@ void Lowering::lower_mov(Modifiers& mods) {
   const unsigned bytes = ptx::type_bytes(type);
   if (bytes < 2 || type == Type::kOpaque) return refuse("no such type");
   const Operand &to = operand(0), &from = operand(1);
-  const bool packs = from.kind == Operand::Kind::kVector, unpacks = to.kind == Operand::Kind::kVector;
+  const bool packs = from.kind == Operand::Kind::kVector,
+             unpacks = to.kind == Operand::Kind::kVector;
   if (packs || unpacks) {
     const std::vector<Operand>& parts = packs ? from.parts : to.parts;
     const size_t count = parts.size();
@@ -45,7 +46,10 @@ void Lowering::lower_mov(Modifiers& mods) {
       return fail("parts do not make up the whole");
     }
     const auto size = static_cast<unsigned>(bytes / count);
-    const Type part = size == 1 ? Type::kB8 : size == 2 ? Type::kB16 : size == 4 ? Type::kB32 : Type::kB64;
+    const Type part = size == 1   ? Type::kB8
+                      : size == 2 ? Type::kB16
+                      : size == 4 ? Type::kB32
+                                  : Type::kB64;
     std::vector<OperandRef> refs;
     for (const Operand& o : parts) {
       if (size == 1) {  // 8-bit parts live in 16-bit registers
@@ -81,7 +85,10 @@ bool Lowering::memory_operand(const Operand& o, Space space, unsigned bytes, Ins
   }
   const Operand& base = o.parts[0];
   in.imm = o.value;
-  const auto narrow_ok = [&] { return space == Space::kShared || space == Space::kLocal || space == Space::kParam || space == Space::kConst; };
+  const auto narrow_ok = [&] {
+    return space == Space::kShared || space == Space::kLocal || space == Space::kParam ||
+           space == Space::kConst;
+  };
   if (base.kind == Operand::Kind::kRegister) {
     const unsigned size = register_size(base);
     if (size != 8 && !(size == 4 && narrow_ok())) {
@@ -91,7 +98,8 @@ bool Lowering::memory_operand(const Operand& o, Space space, unsigned bytes, Ins
     in.a = register_ref(base.index);
     if (size == 4) in.flags |= kNarrowAddress;
     // The parameters of a function are in its local memory.
-    if (space == Space::kParam && !function_.is_entry) in.space = static_cast<uint8_t>(Space::kLocal);
+    if (space == Space::kParam && !function_.is_entry)
+      in.space = static_cast<uint8_t>(Space::kLocal);
     return true;
   }
   if (base.kind == Operand::Kind::kInteger) {
@@ -131,13 +139,15 @@ bool Lowering::memory_operand(const Operand& o, Space space, unsigned bytes, Ins
   if (base.kind == Operand::Kind::kSymbol) {
     const auto found = context_.symbols->find(base.name);
     if (found == context_.symbols->end()) {
-      fail(fmt::format("unknown name '{}'", base.name));
+      unresolved(base.name);
       return false;
     }
     const Symbol& symbol = found->second;
-    const bool shared = symbol.kind == Symbol::Kind::kShared || symbol.kind == Symbol::Kind::kDynamicShared;
+    const bool shared =
+        symbol.kind == Symbol::Kind::kShared || symbol.kind == Symbol::Kind::kDynamicShared;
     const bool memory = symbol.kind == Symbol::Kind::kMemory;
-    if (!(shared && space == Space::kShared) && !(memory && (space == symbol.space || space == Space::kGeneric))) {
+    if (!(shared && space == Space::kShared) &&
+        !(memory && (space == symbol.space || space == Space::kGeneric))) {
       fail(fmt::format("'{}' is not in this space", base.name));
       return false;
     }
@@ -153,8 +163,8 @@ bool Lowering::memory_operand(const Operand& o, Space space, unsigned bytes, Ins
   return false;
 }
 
-// Words about caches and the memory model. The engine executes every access in order, so they change nothing but
-// whether a loop around the access may be waiting for somebody.
+// Words about caches and the memory model. The engine executes every access in order, so they
+// change nothing but whether a loop around the access may be waiting for somebody.
 void Lowering::take_cache_words(Modifiers& mods, bool& spins) {
   spins = false;
   if (!mods.take_one("volatile relaxed acquire mmio").empty()) spins = true;
@@ -162,7 +172,8 @@ void Lowering::take_cache_words(Modifiers& mods, bool& spins) {
   mods.take_one("cta cluster gpu sys gl");
   mods.take_one("ca cg cs lu cv wb wt nc");
   mods.take_one("ca cg cs lu cv");  // after .nc
-  mods.take_one("L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate");
+  mods.take_one(
+      "L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate");
   mods.take_one("L2::evict_normal L2::evict_first L2::evict_last");
   mods.take_one("L2::cache_hint");
   mods.take_one("L2::64B L2::128B L2::256B");
@@ -173,14 +184,15 @@ void Lowering::lower_load(Modifiers& mods) {
   const bool uniform = current_->opcode == "ldu";
   bool spins = false;
   const bool hint = !current_->modifiers.empty() &&
-                    std::find(current_->modifiers.begin(), current_->modifiers.end(), "L2::cache_hint") !=
-                        current_->modifiers.end();
+                    std::find(current_->modifiers.begin(), current_->modifiers.end(),
+                              "L2::cache_hint") != current_->modifiers.end();
   take_cache_words(mods, spins);
   const Space space = mods.take_space().value_or(Space::kGeneric);
   const std::string_view vector = mods.take_one("v2 v4 v8");
   const Type type = mods.take_type();
   done(mods);
-  if (uniform && space != Space::kGlobal && space != Space::kGeneric) return refuse("no such space");
+  if (uniform && space != Space::kGlobal && space != Space::kGeneric)
+    return refuse("no such space");
   const unsigned bytes = ptx::type_bytes(type);
   if (bytes == 0 || type == Type::kPred || type == Type::kOpaque) return refuse("no such type");
   const unsigned count = vector.empty() ? 1 : static_cast<unsigned>(vector[1] - '0');
@@ -236,8 +248,8 @@ void Lowering::lower_load(Modifiers& mods) {
 
 void Lowering::lower_store(Modifiers& mods) {
   bool spins = false;
-  const bool hint = std::find(current_->modifiers.begin(), current_->modifiers.end(), "L2::cache_hint") !=
-                    current_->modifiers.end();
+  const bool hint = std::find(current_->modifiers.begin(), current_->modifiers.end(),
+                              "L2::cache_hint") != current_->modifiers.end();
   if (mods.take("async")) return refuse("asynchronous stores");
   take_cache_words(mods, spins);
   const Space space = mods.take_space().value_or(Space::kGeneric);
@@ -246,9 +258,10 @@ void Lowering::lower_store(Modifiers& mods) {
   done(mods);
   const unsigned bytes = ptx::type_bytes(type);
   if (bytes == 0 || type == Type::kPred || type == Type::kOpaque) return refuse("no such type");
-  if (space == Space::kConst || (space == Space::kParam && function_.is_entry && !dry_ &&
-                                 operand(0).kind == Operand::Kind::kAddress && !operand(0).parts.empty() &&
-                                 operand(0).parts[0].kind == Operand::Kind::kRegister)) {
+  if (space == Space::kConst ||
+      (space == Space::kParam && function_.is_entry && !dry_ &&
+       operand(0).kind == Operand::Kind::kAddress && !operand(0).parts.empty() &&
+       operand(0).parts[0].kind == Operand::Kind::kRegister)) {
     return refuse("this space cannot be written");
   }
   const unsigned count = vector.empty() ? 1 : static_cast<unsigned>(vector[1] - '0');
@@ -256,7 +269,8 @@ void Lowering::lower_store(Modifiers& mods) {
   expect_operands(hint ? 3 : 2, hint ? 3 : 2);
   Instr prepared;
   if (failed() || !memory_operand(operand(0), space, bytes * count, prepared)) return;
-  if (prepared.space == static_cast<uint8_t>(Space::kParam) && !dry_) return fail("a kernel's parameters cannot be written");
+  if (prepared.space == static_cast<uint8_t>(Space::kParam) && !dry_)
+    return fail("a kernel's parameters cannot be written");
   const Operand& value = operand(1);
   const std::vector<Operand> single = {value};
   const std::vector<Operand>& parts = count == 1 ? single : value.parts;
@@ -287,8 +301,10 @@ void Lowering::lower_store(Modifiers& mods) {
   in.flags = prepared.flags;
   in.size = static_cast<uint8_t>(bytes);
   in.count = static_cast<uint8_t>(count);
-  if (count == 1) in.b = refs[0];
-  else in.target = add_list(refs);
+  if (count == 1)
+    in.b = refs[0];
+  else
+    in.target = add_list(refs);
 }
 
 void Lowering::lower_cvta(Modifiers& mods) {
@@ -338,20 +354,25 @@ void Lowering::lower_atom(Modifiers& mods) {
   const std::string_view vector = mods.take_one("v2 v4 v8");
   const Type type = mods.take_type();
   done(mods);
-  if (space != Space::kGeneric && space != Space::kGlobal && space != Space::kShared) return refuse("no such space");
-  if (operation.empty() || (!returns && (operation == "exch" || operation == "cas"))) return refuse("no such operation");
+  if (space != Space::kGeneric && space != Space::kGlobal && space != Space::kShared)
+    return refuse("no such space");
+  if (operation.empty() || (!returns && (operation == "exch" || operation == "cas")))
+    return refuse("no such operation");
   const std::string op = fmt::format("atom.{}.{}", operation, ptx::type_name(type));
   const unsigned count = vector.empty() ? 1 : static_cast<unsigned>(vector[1] - '0');
-  if (count > 1 && operation != "add" && operation != "min" && operation != "max") return refuse("no such vector");
-  const bool hint = std::find(current_->modifiers.begin(), current_->modifiers.end(), "L2::cache_hint") !=
-                    current_->modifiers.end();
+  if (count > 1 && operation != "add" && operation != "min" && operation != "max")
+    return refuse("no such vector");
+  const bool hint = std::find(current_->modifiers.begin(), current_->modifiers.end(),
+                              "L2::cache_hint") != current_->modifiers.end();
   const size_t first = returns ? 1 : 0;
   const size_t sources = operation == "cas" ? 2 : 1;
   expect_operands(first + 1 + sources, first + 1 + sources + (hint ? 1 : 0));
   Instr prepared;
   const unsigned bytes = ptx::type_bytes(type);
-  if (failed() || !memory_operand(operand(first), space, count > 1 ? bytes : bytes, prepared)) return;
-  if (prepared.space == static_cast<uint8_t>(Space::kParam) || prepared.space == static_cast<uint8_t>(Space::kConst)) {
+  if (failed() || !memory_operand(operand(first), space, count > 1 ? bytes : bytes, prepared))
+    return;
+  if (prepared.space == static_cast<uint8_t>(Space::kParam) ||
+      prepared.space == static_cast<uint8_t>(Space::kConst)) {
     return fail("this space cannot be written");
   }
   const auto one = [&](const Operand& value, const Operand* to, unsigned index, OperandRef dst) {
@@ -361,31 +382,36 @@ void Lowering::lower_atom(Modifiers& mods) {
     in.imm = prepared.imm + uint64_t{index} * bytes;
     in.space = prepared.space;
     in.size = static_cast<uint8_t>(bytes);
-    in.flags = static_cast<uint8_t>(prepared.flags | (operation == "cas" || operation == "exch" ? kSpins : 0));
+    in.flags = static_cast<uint8_t>(prepared.flags |
+                                    (operation == "cas" || operation == "exch" ? kSpins : 0));
   };
   if (count == 1) {
     const OperandRef dst = returns ? destination(0, type) : kNoOperand;
     one(operand(first + 1), returns ? &operand(0) : nullptr, 0, dst);
     return;
   }
-  if (!dry_ && (operand(first + 1).parts.size() != count || (returns && operand(0).parts.size() != count))) {
+  if (!dry_ &&
+      (operand(first + 1).parts.size() != count || (returns && operand(0).parts.size() != count))) {
     return fail(fmt::format("expected vectors of {} registers", count));
   }
   // Element by element: the vector as a whole need not be atomic.
   std::vector<OperandRef> results;
   for (unsigned i = 0; i < count; ++i) results.push_back(temp(ptx::register_bytes(type)));
   for (unsigned i = 0; i < count; ++i) {
-    one(dry_ ? operand(first + 1) : operand(first + 1).parts[i], returns ? &operand(0) : nullptr, i, results[i]);
+    one(dry_ ? operand(first + 1) : operand(first + 1).parts[i], returns ? &operand(0) : nullptr, i,
+        results[i]);
   }
   if (!returns || dry_) return;
-  for (unsigned i = 0; i < count; ++i) emit(width_key("mov", type), destination(operand(0).parts[i], type), results[i]);
+  for (unsigned i = 0; i < count; ++i)
+    emit(width_key("mov", type), destination(operand(0).parts[i], type), results[i]);
 }
 
 // cp.async: copies happen at once, so the group instructions have nothing to wait for.
 void Lowering::lower_cp(Modifiers& mods) {
   if (!mods.take("async")) return refuse("no such copy");
   if (mods.take("bulk") || mods.take("reduce")) return refuse("bulk copies (TMA)");
-  if (!mods.take_one("mbarrier::complete_tx::bytes").empty() || mods.take("mbarrier")) return refuse("memory barriers");
+  if (!mods.take_one("mbarrier::complete_tx::bytes").empty() || mods.take("mbarrier"))
+    return refuse("memory barriers");
   const std::string_view group = mods.take_one("commit_group wait_group wait_all");
   if (!group.empty()) {
     done(mods);
@@ -404,7 +430,8 @@ void Lowering::lower_cp(Modifiers& mods) {
   expect_operands(3, hint ? 5 : 4);
   if (dry_) return static_cast<void>(emit("cp.async"));
   const std::optional<uint64_t> bytes = constant_of(operand(2));
-  if (!bytes || (*bytes != 4 && *bytes != 8 && *bytes != 16)) return fail("the size is not 4, 8 or 16");
+  if (!bytes || (*bytes != 4 && *bytes != 8 && *bytes != 16))
+    return fail("the size is not 4, 8 or 16");
   Instr to, from;
   if (!memory_operand(operand(0), Space::kShared, static_cast<unsigned>(*bytes), to)) return;
   if (!memory_operand(operand(1), Space::kGlobal, static_cast<unsigned>(*bytes), from)) return;
@@ -421,11 +448,13 @@ void Lowering::lower_cp(Modifiers& mods) {
   OperandRef count = kNoOperand;
   OperandRef ignored = kNoOperand;
   if (operand_count() > 3) {
-    if (operand(3).kind == Operand::Kind::kRegister && register_size(operand(3)) == 0) {  // ignore-src predicate
+    if (operand(3).kind == Operand::Kind::kRegister &&
+        register_size(operand(3)) == 0) {  // ignore-src predicate
       bool inverted = false;
       ignored = source_predicate(operand(3), inverted);
       count = temp(4);
-      Instr& in = emit("selp.32", count, context_.constants->value(0, 4), context_.constants->value(*bytes, 4), ignored);
+      Instr& in = emit("selp.32", count, context_.constants->value(0, 4),
+                       context_.constants->value(*bytes, 4), ignored);
       set_predicate_flag(in, inverted, kInvertC);
     } else if (!hint || operand_count() == 5) {
       count = source(3, Type::kU32);
@@ -446,6 +475,7 @@ void Lowering::lower_hint(Modifiers& mods) {
     emit("nop");
     return;
   }
+  if (op == "pmevent") mods.take("mask");
   mods.take_space();
   mods.take_one("L1 L2 L2::evict_last L2::evict_normal L2::128B");
   mods.take_one("L2::evict_normal");

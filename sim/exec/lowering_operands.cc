@@ -27,28 +27,48 @@ struct SpecialValue {
   uint32_t index;
 };
 constexpr SpecialValue kSpecials[] = {
-    {"%tid.x", kWarpArea, kTidX},          {"%tid.y", kWarpArea, kTidY},
-    {"%tid.z", kWarpArea, kTidZ},          {"%warpid", kWarpArea, kWarpId},
-    {"%laneid", kWarpArea, kLaneId},       {"%ntid.x", kBlockArea, kNtidX},
-    {"%ntid.y", kBlockArea, kNtidY},       {"%ntid.z", kBlockArea, kNtidZ},
-    {"%ctaid.x", kBlockArea, kCtaidX},     {"%ctaid.y", kBlockArea, kCtaidY},
-    {"%ctaid.z", kBlockArea, kCtaidZ},     {"%nctaid.x", kBlockArea, kNctaidX},
-    {"%nctaid.y", kBlockArea, kNctaidY},   {"%nctaid.z", kBlockArea, kNctaidZ},
-    {"%nwarpid", kBlockArea, kNwarpId},    {"%smid", kBlockArea, kSmid},
-    {"%nsmid", kBlockArea, kNsmid},        {"%gridid", kBlockArea, kGridIdLow},
+    {"%tid.x", kWarpArea, kTidX},
+    {"%tid.y", kWarpArea, kTidY},
+    {"%tid.z", kWarpArea, kTidZ},
+    {"%warpid", kWarpArea, kWarpId},
+    {"%laneid", kWarpArea, kLaneId},
+    {"%ntid.x", kBlockArea, kNtidX},
+    {"%ntid.y", kBlockArea, kNtidY},
+    {"%ntid.z", kBlockArea, kNtidZ},
+    {"%ctaid.x", kBlockArea, kCtaidX},
+    {"%ctaid.y", kBlockArea, kCtaidY},
+    {"%ctaid.z", kBlockArea, kCtaidZ},
+    {"%nctaid.x", kBlockArea, kNctaidX},
+    {"%nctaid.y", kBlockArea, kNctaidY},
+    {"%nctaid.z", kBlockArea, kNctaidZ},
+    {"%nwarpid", kBlockArea, kNwarpId},
+    {"%smid", kBlockArea, kSmid},
+    {"%nsmid", kBlockArea, kNsmid},
+    {"%gridid", kBlockArea, kGridIdLow},
     {"%dynamic_smem_size", kBlockArea, kDynamicShared},
     {"%total_smem_size", kBlockArea, kTotalShared},
     {"%aggr_smem_size", kBlockArea, kTotalShared},
-    {"%envreg1", kBlockArea, kEnvreg1},    {"%envreg2", kBlockArea, kEnvreg2},
+    {"%envreg1", kBlockArea, kEnvreg1},
+    {"%envreg2", kBlockArea, kEnvreg2},
     // A cluster of one block.
-    {"%clusterid.x", kBlockArea, kCtaidX},   {"%clusterid.y", kBlockArea, kCtaidY},
-    {"%clusterid.z", kBlockArea, kCtaidZ},   {"%nclusterid.x", kBlockArea, kNctaidX},
-    {"%nclusterid.y", kBlockArea, kNctaidY}, {"%nclusterid.z", kBlockArea, kNctaidZ},
+    {"%clusterid.x", kBlockArea, kCtaidX},
+    {"%clusterid.y", kBlockArea, kCtaidY},
+    {"%clusterid.z", kBlockArea, kCtaidZ},
+    {"%nclusterid.x", kBlockArea, kNctaidX},
+    {"%nclusterid.y", kBlockArea, kNctaidY},
+    {"%nclusterid.z", kBlockArea, kNctaidZ},
 };
-constexpr std::string_view kZeros[] = {
-    "%tid.w", "%ctaid.w", "%clusterid.w", "%cluster_ctaid.x", "%cluster_ctaid.y", "%cluster_ctaid.z",
-    "%cluster_ctaid.w", "%cluster_ctarank", "%reserved_smem_offset_begin",
-    "%reserved_smem_offset_end", "%reserved_smem_offset_cap"};
+constexpr std::string_view kZeros[] = {"%tid.w",
+                                       "%ctaid.w",
+                                       "%clusterid.w",
+                                       "%cluster_ctaid.x",
+                                       "%cluster_ctaid.y",
+                                       "%cluster_ctaid.z",
+                                       "%cluster_ctaid.w",
+                                       "%cluster_ctarank",
+                                       "%reserved_smem_offset_begin",
+                                       "%reserved_smem_offset_end",
+                                       "%reserved_smem_offset_cap"};
 constexpr std::string_view kOnes[] = {"%ntid.w",           "%nctaid.w",         "%nclusterid.w",
                                       "%cluster_nctaid.x", "%cluster_nctaid.y", "%cluster_nctaid.z",
                                       "%cluster_nctaid.w", "%cluster_nctarank"};
@@ -107,12 +127,14 @@ bool Lowering::lay_out_variables() {
       places_[i] = {Space::kShared, context_.shared_base + shared_bytes_};
       shared_bytes_ += v.bytes;
     } else if (v.space == Space::kLocal ||
-               (v.space == Space::kParam && i >= function_.params.size() + function_.returns.size())) {
+               (v.space == Space::kParam &&
+                i >= function_.params.size() + function_.returns.size())) {
       local_bytes_ = align_up(local_bytes_, v.align);
       places_[i] = {Space::kLocal, local_bytes_};
       local_bytes_ += v.bytes;
     } else if (v.space == Space::kGlobal || v.space == Space::kConst) {
-      fail(fmt::format("variable '{}': .global and .const variables belong outside of functions", v.name));
+      fail(fmt::format("variable '{}': .global and .const variables belong outside of functions",
+                       v.name));
       return false;
     }
     if (local_bytes_ >= (uint64_t{1} << 30) || shared_bytes_ >= (uint64_t{1} << 30)) {
@@ -161,8 +183,9 @@ void Lowering::expect_operands(size_t least, size_t most) {
   }
   const size_t count = operand_count();
   if (count < least || count > most) {
-    fail(fmt::format("{} operands, expected {}", count,
-                     least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most)));
+    fail(fmt::format(
+        "{} operands, expected {}", count,
+        least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most)));
   }
 }
 
@@ -212,19 +235,26 @@ OperandRef Lowering::special(std::string_view name, Type type) {
     emit("shl.32", bit, constant(1), operand_ref(kWarpArea, kLaneId * kValueBytes));
     const std::string_view which = name.substr(10);
     ref = result;
-    if (which == "eq") ref = bit;
-    else if (which == "lt") emit("sub.32", result, bit, constant(1));
-    else if (which == "le") emit("sub.32", result, bit, constant(1)), emit("or.32", result, result, bit);
-    else if (which == "ge") emit("neg.32", result, bit);
-    else if (which == "gt") emit("neg.32", result, bit), emit("xor.32", result, result, bit);
-    else ref = kNoOperand;
+    if (which == "eq")
+      ref = bit;
+    else if (which == "lt")
+      emit("sub.32", result, bit, constant(1));
+    else if (which == "le")
+      emit("sub.32", result, bit, constant(1)), emit("or.32", result, result, bit);
+    else if (which == "ge")
+      emit("neg.32", result, bit);
+    else if (which == "gt")
+      emit("neg.32", result, bit), emit("xor.32", result, result, bit);
+    else
+      ref = kNoOperand;
   }
   if (name == "%clock64" || name == "%globaltimer") {
     ref = temp(8);
     emit(name == "%clock64" ? "clock.64" : "globaltimer.64", ref);
     return resize(ref, 8, bytes, false);
   }
-  if (name == "%clock" || name == "%clock_hi" || name == "%globaltimer_lo" || name == "%globaltimer_hi") {
+  if (name == "%clock" || name == "%clock_hi" || name == "%globaltimer_lo" ||
+      name == "%globaltimer_hi") {
     ref = temp(4);
     emit(name == "%clock"            ? "clock.32"
          : name == "%clock_hi"       ? "clock.hi.32"
@@ -258,12 +288,13 @@ OperandRef Lowering::address_value(const Operand& o, unsigned bytes) {
   }
   const auto found = context_.symbols->find(o.name);
   if (found == context_.symbols->end()) {
-    fail(fmt::format("unknown name '{}'", o.name));
+    unresolved(o.name);
     return operand_ref(kConstArea, 0);
   }
   const Symbol& symbol = found->second;
   switch (symbol.kind) {
-    case Symbol::Kind::kFunction: return constant(kFunctionWindow + 16 * symbol.value + o.value);
+    case Symbol::Kind::kFunction:
+      return constant(kFunctionWindow + 16 * symbol.value + o.value);
     case Symbol::Kind::kDynamicShared: {
       OperandRef base = operand_ref(kBlockArea, kDynamicBase * kValueBytes);
       base = resize(base, 4, bytes, false);
@@ -272,7 +303,8 @@ OperandRef Lowering::address_value(const Operand& o, unsigned bytes) {
       emit(size_key("add", bytes), out, base, constant(o.value));
       return out;
     }
-    default: return constant(symbol.value + o.value);
+    default:
+      return constant(symbol.value + o.value);
   }
 }
 
@@ -292,7 +324,8 @@ OperandRef Lowering::source(const Operand& o, Type type) {
     case Operand::Kind::kRegister: {
       const Type actual = function_.registers[o.index].type;
       if (actual == Type::kPred || ptx::register_bytes(actual) != bytes) {
-        fail(fmt::format("register '{}' is .{}, expected {} bits", o.name, ptx::type_name(actual), bytes * 8));
+        fail(fmt::format("register '{}' is .{}, expected {} bits", o.name, ptx::type_name(actual),
+                         bytes * 8));
         return harmless;
       }
       return register_ref(o.index);
@@ -305,13 +338,18 @@ OperandRef Lowering::source(const Operand& o, Type type) {
         return harmless;
       }
       const uint64_t high = bytes == 16 && o.kind == Operand::Kind::kInteger && !o.is_unsigned &&
-                                    static_cast<int64_t>(bits) < 0 ? ~uint64_t{0} : 0;
+                                    static_cast<int64_t>(bits) < 0
+                                ? ~uint64_t{0}
+                                : 0;
       return context_.constants->value(bits, bytes, high);
     }
-    case Operand::Kind::kSpecial: return special(o.name, type);
+    case Operand::Kind::kSpecial:
+      return special(o.name, type);
     case Operand::Kind::kVariable:
-    case Operand::Kind::kSymbol: return address_value(o, bytes);
-    default: break;
+    case Operand::Kind::kSymbol:
+      return address_value(o, bytes);
+    default:
+      break;
   }
   fail("an operand is not a value");
   return harmless;
@@ -336,12 +374,18 @@ OperandRef Lowering::source_predicate(const Operand& o, bool& inverted) {
 }
 
 OperandRef Lowering::destination(const Operand& o, Type type) {
+  const std::string_view op = current_->opcode;
+  if (o.pair && op != "shfl" && op != "lop3" && op != "match" && op != "elect") {
+    fail("a second destination");
+  }
+  if (!o.part.empty() && op[0] != 'v') fail(fmt::format("part .{} of a register", o.part));
   const unsigned bytes = ptx::register_bytes(type);
   if (dry_ || o.kind == Operand::Kind::kSink) return temp(bytes);
   if (o.kind == Operand::Kind::kRegister && !o.negated && !o.negative) {
     const Type actual = function_.registers[o.index].type;
     if (actual != Type::kPred && ptx::register_bytes(actual) == bytes) return register_ref(o.index);
-    fail(fmt::format("register '{}' is .{}, expected {} bits", o.name, ptx::type_name(actual), bytes * 8));
+    fail(fmt::format("register '{}' is .{}, expected {} bits", o.name, ptx::type_name(actual),
+                     bytes * 8));
   } else {
     fail("the destination is not a register");
   }

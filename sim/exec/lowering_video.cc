@@ -1,5 +1,6 @@
-// vadd, vsub, vabsdiff, vmin, vmax, vshl, vshr, vmad, vset and the packed forms with 2 and 4 parts. The selectors of the
-// scalar forms (.b0 .. .h1) are written after the operands' names, which the parser hands over as modifiers of the operand.
+// vadd, vsub, vabsdiff, vmin, vmax, vshl, vshr, vmad, vset and the packed forms with 2 and 4 parts.
+// The selectors of the scalar forms (.b0 .. .h1) are written after the operands' names, which the
+// parser hands over as modifiers of the operand.
 #include <fmt/format.h>
 
 #include "sim/exec/lowering.h"
@@ -29,7 +30,8 @@ std::optional<VideoKind> kind_of(std::string_view name) {
 // ".b0" .. ".b3", ".h0", ".h1" or nothing.
 std::optional<uint32_t> selector(std::string_view part, uint32_t none) {
   if (part.empty()) return none;
-  if (part.size() == 2 && part[0] == 'b' && part[1] >= '0' && part[1] <= '3') return static_cast<uint32_t>(part[1] - '0');
+  if (part.size() == 2 && part[0] == 'b' && part[1] >= '0' && part[1] <= '3')
+    return static_cast<uint32_t>(part[1] - '0');
   if (part == "h0") return 4;
   if (part == "h1") return 5;
   return std::nullopt;
@@ -94,9 +96,12 @@ void Lowering::lower_video(Modifiers& mods) {
   op.b_signed = ptx::is_signed(b_type);
   if (parts == 1) {
     if (!second.empty()) {
-      op.second = second == "add" ? VideoSecond::kAdd : second == "min" ? VideoSecond::kMin : VideoSecond::kMax;
+      op.second = second == "add"   ? VideoSecond::kAdd
+                  : second == "min" ? VideoSecond::kMin
+                                    : VideoSecond::kMax;
     }
-    const std::optional<uint32_t> ds = selector(operand(0).part, 7), as = selector(operand(1).part, 6),
+    const std::optional<uint32_t> ds = selector(operand(0).part, 7),
+                                  as = selector(operand(1).part, 6),
                                   bs = selector(operand(2).part, 6);
     if (!ds || !as || !bs) return refuse("no such selector");
     op.d_select = *ds;
@@ -120,7 +125,8 @@ void Lowering::lower_video(Modifiers& mods) {
   op.accumulate = !second.empty();
   const uint32_t usual = parts == 4 ? 0x3210 : 0x10;
   const std::optional<uint32_t> as = packed_selector(operand(1).part, parts, usual),
-                                bs = packed_selector(operand(2).part, parts, parts == 4 ? 0x7654 : 0x32);
+                                bs = packed_selector(operand(2).part, parts,
+                                                     parts == 4 ? 0x7654 : 0x32);
   if (!as || !bs) return refuse("no such selector");
   op.a_select = *as;
   op.b_select = *bs;

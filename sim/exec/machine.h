@@ -1,10 +1,12 @@
-// State of a running grid: blocks, warps, their divergent paths, and the context that instruction handlers work on.
+// State of a running grid: blocks, warps, their divergent paths, and the context that instruction
+// handlers work on.
 //
-// Divergence: a warp holds disjoint paths (a lane mask with its own program counter). A divergent branch makes a Join for
-// its reconvergence point; paths that arrive there wait and continue as one when all expected lanes are there or gone. A
-// join is broken (the arrived lanes go on alone) when nothing else of the warp can run, or when the rest of it spins:
-// that gives each lane the forward progress that programs with locks between lanes rely on. Registers are columns per lane,
-// so paths of one warp share one register stack without conflict, at any call depth.
+// Divergence: a warp holds disjoint paths (a lane mask with its own program counter). A divergent
+// branch makes a Join for its reconvergence point; paths that arrive there wait and continue as one
+// when all expected lanes are there or gone. A join is broken (the arrived lanes go on alone) when
+// nothing else of the warp can run, or when the rest of it spins: that gives each lane the forward
+// progress that programs with locks between lanes rely on. Registers are columns per lane, so paths
+// of one warp share one register stack without conflict, at any call depth.
 //
 // Threads: a block, its warps and an Exec belong to one worker thread at a time. Grid is shared.
 #pragma once
@@ -30,7 +32,8 @@ struct ProgramCode;
 struct FunctionCode;
 class DeviceHeap;
 
-// Windows of the generic address space that are not global memory. Above what user space can map, within 48 bits.
+// Windows of the generic address space that are not global memory. Above what user space can map,
+// within 48 bits.
 inline constexpr uint64_t kSharedWindow = 0x8000'0000'0000;
 inline constexpr uint64_t kLocalWindow = 0x8100'0000'0000;
 inline constexpr uint64_t kParamWindow = 0x8200'0000'0000;
@@ -51,6 +54,7 @@ class AlignedBuffer {
   size_t size() const { return size_; }
 
  private:
+  void drop();
   uint8_t* data_ = nullptr;
   size_t size_ = 0;
 };
@@ -113,8 +117,8 @@ struct Block {
 
 enum class Event : uint8_t {
   kNone,
-  kEnded,    // the path's lanes have left it: joined, blocked or exited
-  kYield,    // the slice is over
+  kEnded,  // the path's lanes have left it: joined, blocked or exited
+  kYield,  // the slice is over
   kFault,
 };
 
@@ -140,7 +144,7 @@ struct Exec {
   uint8_t* bases[4] = {};
   uint32_t mask = 0;
   Event event = Event::kNone;
-  Path path;        // the running path; pc is already the next instruction's
+  Path path;  // the running path; pc is already the next instruction's
   int64_t budget = 0;
   uint32_t spins = 0;
   bool spun = false;  // a slice of the block ended because of spinning

@@ -1,5 +1,7 @@
 #include "sim/exec/memory.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -7,16 +9,39 @@
 
 namespace fargpu::sim {
 
-AlignedBuffer::~AlignedBuffer() { std::free(data_); }
+namespace {
+
+// From here on memory comes straight from the kernel, zeroed when it is first touched.
+constexpr size_t kMapFrom = size_t{1} << 20;
+
+}  // namespace
+
+AlignedBuffer::~AlignedBuffer() { drop(); }
+
+void AlignedBuffer::drop() {
+  if (size_ >= kMapFrom) {
+    munmap(data_, size_);
+  } else {
+    std::free(data_);
+  }
+}
 
 bool AlignedBuffer::reserve(size_t bytes) {
   if (bytes <= size_) return true;
-  const size_t size = (bytes + 127) / 128 * 128;
-  auto* fresh = static_cast<uint8_t*>(std::aligned_alloc(128, size));
-  if (fresh == nullptr) return false;
-  std::memset(fresh + size_, 0, size - size_);
+  const size_t size = (bytes + 4095) / 4096 * 4096;
+  uint8_t* fresh = nullptr;
+  if (size >= kMapFrom) {
+    void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return false;
+    fresh = static_cast<uint8_t*>(memory);
+  } else {
+    fresh = static_cast<uint8_t*>(std::aligned_alloc(128, size));
+    if (fresh == nullptr) return false;
+    std::memset(fresh + size_, 0, size - size_);
+  }
   if (size_ != 0) std::memcpy(fresh, data_, size_);
-  std::free(data_);
+  drop();
   data_ = fresh;
   size_ = size;
   return true;
@@ -42,8 +67,7 @@ const MemoryMap::Range* RangeCache::find(uint64_t address, size_t bytes) {
 }
 
 uint8_t* local_base(Exec& x, uint32_t lane) {
-  return x.block->locals.data() +
-         size_t{x.grid->local_bytes} * (x.warp->index * kLanes + lane);
+  return x.block->locals.data() + size_t{x.grid->local_bytes} * (x.warp->index * kLanes + lane);
 }
 
 uint8_t* resolve_lane(Exec& x, const Instr& in, ptx::Space space, uint64_t address, unsigned bytes,
@@ -64,8 +88,12 @@ uint8_t* resolve_lane(Exec& x, const Instr& in, ptx::Space space, uint64_t addre
   };
   uint8_t* place = nullptr;
   switch (space) {
-    case Space::kShared: place = check(x.block->shared.data(), x.grid->shared_bytes); break;
-    case Space::kLocal: place = check(local_base(x, lane), x.grid->local_bytes); break;
+    case Space::kShared:
+      place = check(x.block->shared.data(), x.grid->shared_bytes);
+      break;
+    case Space::kLocal:
+      place = check(local_base(x, lane), x.grid->local_bytes);
+      break;
     case Space::kParam:
       if (!write) {
         place = check(reinterpret_cast<uint8_t*>(const_cast<std::byte*>(x.grid->parameters.data())),

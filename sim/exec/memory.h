@@ -1,5 +1,6 @@
-// Checked access to the memory of a device program: every address is inside an allocation, shared memory, the lane's local
-// memory or the kernel's parameters, and aligned to its size, or the grid ends with a fault.
+// Checked access to the memory of a device program: every address is inside an allocation, shared
+// memory, the lane's local memory or the kernel's parameters, and aligned to its size, or the grid
+// ends with a fault.
 #pragma once
 
 #include <string>

@@ -1,18 +1,18 @@
-// The groups of micro-operations; each file ops_*.cc adds its own to the table. The first set is compiled once per host
-// instruction set, the second once.
+// The groups of micro-operations; each file ops_*.cc adds its own to the table. The first set is
+// compiled once per host instruction set, the second once.
 #pragma once
 
 #include "sim/exec/instr.h"
 
 namespace fargpu::sim {
 
-#define FARGPU_SIM_ISA_OPS(isa)              \
-  namespace isa {                            \
-  void add_integer_ops(OpTable& table);      \
-  void add_float_ops(OpTable& table);        \
-  void add_compare_ops(OpTable& table);      \
-  void add_convert_ops(OpTable& table);      \
-  void add_memory_ops(OpTable& table);       \
+#define FARGPU_SIM_ISA_OPS(isa)         \
+  namespace isa {                       \
+  void add_integer_ops(OpTable& table); \
+  void add_float_ops(OpTable& table);   \
+  void add_compare_ops(OpTable& table); \
+  void add_convert_ops(OpTable& table); \
+  void add_memory_ops(OpTable& table);  \
   }
 FARGPU_SIM_ISA_OPS(isa_baseline)
 FARGPU_SIM_ISA_OPS(isa_avx2)

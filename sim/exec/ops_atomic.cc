@@ -1,5 +1,6 @@
-// atom and red. Every operation is one atomic read-modify-write on host memory, lane after lane, so blocks on different
-// cores see each other's. Not instrumented by thread sanitizer, like all accesses of device programs.
+// atom and red. Every operation is one atomic read-modify-write on host memory, lane after lane, so
+// blocks on different cores see each other's. Not instrumented by thread sanitizer, like all
+// accesses of device programs.
 #include <string>
 #include <type_traits>
 
@@ -12,30 +13,89 @@ namespace {
 
 using ptx::Space;
 
-template <typename T> struct Bits { using type = T; };
-template <> struct Bits<float> { using type = uint32_t; };
-template <> struct Bits<double> { using type = uint64_t; };
-template <typename T> using bits_t = typename Bits<T>::type;
+template <typename T>
+struct Bits {
+  using type = T;
+};
+template <>
+struct Bits<float> {
+  using type = uint32_t;
+};
+template <>
+struct Bits<double> {
+  using type = uint64_t;
+};
+template <typename T>
+using bits_t = typename Bits<T>::type;
 
-struct Add { template <typename T> static T run(T old, T b) { return old + b; } };
-struct Minimum { template <typename T> static T run(T old, T b) { return b < old ? b : old; } };
-struct Maximum { template <typename T> static T run(T old, T b) { return old < b ? b : old; } };
-struct And { template <typename T> static T run(T old, T b) { return old & b; } };
-struct Or { template <typename T> static T run(T old, T b) { return old | b; } };
-struct Xor { template <typename T> static T run(T old, T b) { return old ^ b; } };
-struct Exchange { template <typename T> static T run(T, T b) { return b; } };
-struct Increment { template <typename T> static T run(T old, T b) { return old >= b ? T{0} : old + 1; } };
-struct Decrement { template <typename T> static T run(T old, T b) { return old == 0 || old > b ? b : old - 1; } };
-template <typename F> struct HalfAdd {
+struct Add {
+  template <typename T>
+  static T run(T old, T b) {
+    return old + b;
+  }
+};
+struct Minimum {
+  template <typename T>
+  static T run(T old, T b) {
+    return b < old ? b : old;
+  }
+};
+struct Maximum {
+  template <typename T>
+  static T run(T old, T b) {
+    return old < b ? b : old;
+  }
+};
+struct And {
+  template <typename T>
+  static T run(T old, T b) {
+    return old & b;
+  }
+};
+struct Or {
+  template <typename T>
+  static T run(T old, T b) {
+    return old | b;
+  }
+};
+struct Xor {
+  template <typename T>
+  static T run(T old, T b) {
+    return old ^ b;
+  }
+};
+struct Exchange {
+  template <typename T>
+  static T run(T, T b) {
+    return b;
+  }
+};
+struct Increment {
+  template <typename T>
+  static T run(T old, T b) {
+    return old >= b ? T{0} : old + 1;
+  }
+};
+struct Decrement {
+  template <typename T>
+  static T run(T old, T b) {
+    return old == 0 || old > b ? b : old - 1;
+  }
+};
+template <typename F>
+struct HalfAdd {
   static uint16_t run(uint16_t a, uint16_t b) {
-    return double_to_half<F>(static_cast<double>(half_to_float<F>(a)) + static_cast<double>(half_to_float<F>(b)), HalfRounding::kNearest);
+    return double_to_half<F>(
+        static_cast<double>(half_to_float<F>(a)) + static_cast<double>(half_to_float<F>(b)),
+        HalfRounding::kNearest);
   }
   static uint32_t run(uint32_t a, uint32_t b) {
     return uint32_t{run(static_cast<uint16_t>(a >> 16), static_cast<uint16_t>(b >> 16))} << 16 |
            run(static_cast<uint16_t>(a), static_cast<uint16_t>(b));
   }
 };
-template <typename F, bool kMax> struct HalfExtreme {
+template <typename F, bool kMax>
+struct HalfExtreme {
   static uint16_t run(uint16_t a, uint16_t b) {
     const float x = half_to_float<F>(a), y = half_to_float<F>(b);
     if (x != x) return b;
@@ -56,17 +116,20 @@ uint64_t address_of(Exec& x, const Instr& in, uint32_t lane) {
   return x.at<uint64_t>(in.a)[lane] + in.imm;
 }
 
-template <typename F> void each_place(Exec& x, const Instr& in, F visit) {
+template <typename F>
+void each_place(Exec& x, const Instr& in, F visit) {
   if ((in.flags & kSpins) != 0) ++x.spins;
   for (uint32_t l = 0; l < kLanes; ++l) {
     if ((x.mask >> l & 1u) == 0) continue;
-    uint8_t* place = resolve_lane(x, in, static_cast<Space>(in.space), address_of(x, in, l), in.size, true, l);
+    uint8_t* place =
+        resolve_lane(x, in, static_cast<Space>(in.space), address_of(x, in, l), in.size, true, l);
     if (place == nullptr) return;
     visit(l, place);
   }
 }
 
-template <typename Op, typename T> void atomic(Exec& x, const Instr& in) {
+template <typename Op, typename T>
+void atomic(Exec& x, const Instr& in) {
   using B = bits_t<T>;
   const B* b = x.at<B>(in.b);
   B* d = in.dst == kNoOperand ? nullptr : x.at<B>(in.dst);
@@ -80,27 +143,34 @@ template <typename Op, typename T> void atomic(Exec& x, const Instr& in) {
       old = __atomic_load_n(word, __ATOMIC_RELAXED);
       B next;
       do {
-        next = __builtin_bit_cast(B, Op::run(__builtin_bit_cast(T, old), __builtin_bit_cast(T, operand)));
-      } while (!__atomic_compare_exchange_n(word, &old, next, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+        next = __builtin_bit_cast(
+            B, Op::run(__builtin_bit_cast(T, old), __builtin_bit_cast(T, operand)));
+      } while (
+          !__atomic_compare_exchange_n(word, &old, next, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
     }
     if (d != nullptr) d[l] = old;
   });
 }
 
-template <typename T> void compare_and_swap(Exec& x, const Instr& in) {
+template <typename T>
+void compare_and_swap(Exec& x, const Instr& in) {
   const T *b = x.at<T>(in.b), *c = x.at<T>(in.c);
   T* d = in.dst == kNoOperand ? nullptr : x.at<T>(in.dst);
   each_place(x, in, [&](uint32_t l, uint8_t* place) {
     T old = b[l];
-    __atomic_compare_exchange_n(reinterpret_cast<T*>(place), &old, c[l], false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    __atomic_compare_exchange_n(reinterpret_cast<T*>(place), &old, c[l], false, __ATOMIC_SEQ_CST,
+                                __ATOMIC_SEQ_CST);
     if (d != nullptr) d[l] = old;
   });
 }
 
 using Wide = unsigned __int128;
 
-// x86-64-v2 has cmpxchg16b; the __sync form is the one that compilers put in place without a library.
-Wide swap_wide(Wide* place, Wide expected, Wide next) { return __sync_val_compare_and_swap(place, expected, next); }
+// x86-64-v2 has cmpxchg16b; the __sync form is the one that compilers put in place without a
+// library.
+Wide swap_wide(Wide* place, Wide expected, Wide next) {
+  return __sync_val_compare_and_swap(place, expected, next);
+}
 
 void compare_and_swap_wide(Exec& x, const Instr& in) {
   const Wide *b = x.at<Wide>(in.b), *c = x.at<Wide>(in.c);
@@ -125,7 +195,8 @@ void exchange_wide(Exec& x, const Instr& in) {
   });
 }
 
-template <typename U, typename S> void add_width(OpTable& table, const std::string& bits) {
+template <typename U, typename S>
+void add_width(OpTable& table, const std::string& bits) {
   table.add("atom.add.u" + bits, atomic<Add, U>);
   table.add("atom.add.s" + bits, atomic<Add, U>);
   table.add("atom.min.u" + bits, atomic<Minimum, U>);
@@ -143,7 +214,8 @@ template <typename U, typename S> void add_width(OpTable& table, const std::stri
   }
 }
 
-template <typename F> void add_half(OpTable& table, const std::string& name) {
+template <typename F>
+void add_half(OpTable& table, const std::string& name) {
   table.add("atom.add." + name, atomic<HalfAdd<F>, uint16_t>);
   table.add("atom.add." + name + "x2", atomic<HalfAdd<F>, uint32_t>);
   table.add("atom.min." + name, atomic<HalfExtreme<F, false>, uint16_t>);

@@ -1,4 +1,5 @@
-// Bit manipulation: counting, fields, permutation, funnel shifts, three-input logic, dot products of bytes.
+// Bit manipulation: counting, fields, permutation, funnel shifts, three-input logic, dot products
+// of bytes.
 #include <bit>
 #include <string>
 #include <type_traits>
@@ -12,10 +13,21 @@ namespace {
 
 using namespace isa_common;  // NOLINT: the lane templates of this file's build
 
-template <typename T> inline constexpr uint32_t kBits = sizeof(T) * 8;
+template <typename T>
+inline constexpr uint32_t kBits = sizeof(T) * 8;
 
-struct PopCount { template <typename T> static uint32_t run(T a) { return static_cast<uint32_t>(std::popcount(a)); } };
-struct LeadingZeros { template <typename T> static uint32_t run(T a) { return static_cast<uint32_t>(std::countl_zero(a)); } };
+struct PopCount {
+  template <typename T>
+  static uint32_t run(T a) {
+    return static_cast<uint32_t>(std::popcount(a));
+  }
+};
+struct LeadingZeros {
+  template <typename T>
+  static uint32_t run(T a) {
+    return static_cast<uint32_t>(std::countl_zero(a));
+  }
+};
 struct Reverse {
   static uint32_t run(uint32_t a) {
     a = (a >> 1 & 0x55555555u) | (a & 0x55555555u) << 1;
@@ -28,9 +40,12 @@ struct Reverse {
   }
 };
 
-// The highest bit that differs from the sign (or is set); all ones when there is none. kShift: as a shift amount from the top.
-template <bool kShift> struct FindBit {
-  template <typename T> static uint32_t run(T a) {
+// The highest bit that differs from the sign (or is set); all ones when there is none. kShift: as a
+// shift amount from the top.
+template <bool kShift>
+struct FindBit {
+  template <typename T>
+  static uint32_t run(T a) {
     using U = std::make_unsigned_t<T>;
     auto bits = static_cast<U>(a);
     if constexpr (std::is_signed_v<T>) {
@@ -43,7 +58,8 @@ template <bool kShift> struct FindBit {
 };
 
 struct ExtractField {
-  template <typename T> static T run(T a, uint32_t position, uint32_t length) {
+  template <typename T>
+  static T run(T a, uint32_t position, uint32_t length) {
     using U = std::make_unsigned_t<T>;
     const uint32_t pos = position & 0xffu, len = length & 0xffu;
     const auto bits = static_cast<U>(a);
@@ -60,7 +76,8 @@ struct ExtractField {
 };
 
 struct InsertField {
-  template <typename T> static T run(T a, T b, uint32_t position, uint32_t length) {
+  template <typename T>
+  static T run(T a, T b, uint32_t position, uint32_t length) {
     const uint32_t pos = position & 0xffu, len = length & 0xffu;
     if (len == 0 || pos >= kBits<T>) return b;
     const T field = len >= kBits<T> ? ~T{0} : static_cast<T>((T{1} << len) - 1);
@@ -69,7 +86,8 @@ struct InsertField {
   }
 };
 
-template <bool kWrap> struct BitMask {
+template <bool kWrap>
+struct BitMask {
   static uint32_t run(uint32_t a, uint32_t b) {
     const uint32_t position = kWrap ? a & 31u : a < 32 ? a : 32;
     const uint32_t width = kWrap ? b & 31u : b < 32 ? b : 32;
@@ -79,8 +97,10 @@ template <bool kWrap> struct BitMask {
   }
 };
 
-template <bool kWrap> struct ExtendField {
-  template <typename T> static T run(T a, uint32_t b) {
+template <bool kWrap>
+struct ExtendField {
+  template <typename T>
+  static T run(T a, uint32_t b) {
     const uint32_t width = kWrap ? b & 31u : b < 32 ? b : 32;
     if (width == 0) return 0;
     if (width >= 32) return a;
@@ -111,10 +131,13 @@ struct Permute {
   // imm: 0 general, then f4e, b4e, rc8, ecl, ecr, rc16.
   static uint32_t run(uint32_t a, uint32_t b, uint32_t c, uint64_t mode) {
     const uint64_t bytes = uint64_t{b} << 32 | a;
-    static constexpr uint16_t kTables[7][4] = {
-        {}, {0x3210, 0x4321, 0x5432, 0x6543}, {0x5670, 0x6701, 0x7012, 0x0123},
-        {0x0000, 0x1111, 0x2222, 0x3333}, {0x3210, 0x3211, 0x3222, 0x3333},
-        {0x0000, 0x1110, 0x2210, 0x3210}, {0x1010, 0x3232, 0x1010, 0x3232}};
+    static constexpr uint16_t kTables[7][4] = {{},
+                                               {0x3210, 0x4321, 0x5432, 0x6543},
+                                               {0x5670, 0x6701, 0x7012, 0x0123},
+                                               {0x0000, 0x1111, 0x2222, 0x3333},
+                                               {0x3210, 0x3211, 0x3222, 0x3333},
+                                               {0x0000, 0x1110, 0x2210, 0x3210},
+                                               {0x1010, 0x3232, 0x1010, 0x3232}};
     const uint32_t selectors = mode == 0 ? c : kTables[mode][c & 3u];
     uint32_t result = 0;
     for (unsigned i = 0; i < 4; ++i) result |= pick(bytes, selectors >> 4 * i) << 8 * i;
@@ -145,7 +168,8 @@ void logic3_predicate(Exec& x, const Instr& in) {
   x.set_predicate(in.dst, in.sub == 1 ? bits & q : bits | q);
 }
 
-template <bool kLeft, bool kWrap> struct Funnel {
+template <bool kLeft, bool kWrap>
+struct Funnel {
   static uint32_t run(uint32_t a, uint32_t b, uint32_t c) {
     const uint32_t n = kWrap ? c & 31u : c < 32 ? c : 32;
     const uint64_t both = uint64_t{b} << 32 | a;
@@ -158,7 +182,8 @@ inline int32_t element(uint32_t a, unsigned i, bool is_signed, unsigned bits) {
   const uint32_t sign = 1u << (bits - 1);
   return is_signed ? static_cast<int32_t>((v ^ sign) - sign) : static_cast<int32_t>(v);
 }
-template <bool kSignedA, bool kSignedB> struct Dot4 {
+template <bool kSignedA, bool kSignedB>
+struct Dot4 {
   static uint32_t run(uint32_t a, uint32_t b, uint32_t c) {
     for (unsigned i = 0; i < 4; ++i) {
       c += static_cast<uint32_t>(element(a, i, kSignedA, 8) * element(b, i, kSignedB, 8));
@@ -167,7 +192,8 @@ template <bool kSignedA, bool kSignedB> struct Dot4 {
   }
 };
 // imm: 0 for the low two bytes of b, 2 for the high ones.
-template <bool kSignedA, bool kSignedB> struct Dot2 {
+template <bool kSignedA, bool kSignedB>
+struct Dot2 {
   static uint32_t run(uint32_t a, uint32_t b, uint32_t c, uint64_t high) {
     for (unsigned i = 0; i < 2; ++i) {
       c += static_cast<uint32_t>(element(a, i, kSignedA, 16)) *
@@ -218,7 +244,8 @@ void add_bit_ops(OpTable& table) {
   table.add("dp4a.u32.s32", ternary<Dot4<false, true>, uint32_t, uint32_t, uint32_t, uint32_t>);
   table.add("dp4a.s32.u32", ternary<Dot4<true, false>, uint32_t, uint32_t, uint32_t, uint32_t>);
   table.add("dp4a.s32.s32", ternary<Dot4<true, true>, uint32_t, uint32_t, uint32_t, uint32_t>);
-  table.add("dp2a.u32.u32", ternary_imm<Dot2<false, false>, uint32_t, uint32_t, uint32_t, uint32_t>);
+  table.add("dp2a.u32.u32",
+            ternary_imm<Dot2<false, false>, uint32_t, uint32_t, uint32_t, uint32_t>);
   table.add("dp2a.u32.s32", ternary_imm<Dot2<false, true>, uint32_t, uint32_t, uint32_t, uint32_t>);
   table.add("dp2a.s32.u32", ternary_imm<Dot2<true, false>, uint32_t, uint32_t, uint32_t, uint32_t>);
   table.add("dp2a.s32.s32", ternary_imm<Dot2<true, true>, uint32_t, uint32_t, uint32_t, uint32_t>);

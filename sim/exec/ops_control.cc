@@ -72,8 +72,10 @@ void branch_if(Exec& x, const Instr& in) {
   const uint32_t taken = x.path.mask & x.predicate(in.a, (in.flags & kInvertA) != 0);
   if (taken == 0) return;
   const uint32_t rest = x.path.mask & ~taken;
-  if (rest == 0) jump(x, in.target);
-  else diverge(x, in, taken, rest);
+  if (rest == 0)
+    jump(x, in.target);
+  else
+    diverge(x, in, taken, rest);
 }
 
 // in.b: the index; in.imm: the table. Lanes with the same target go together.
@@ -150,9 +152,10 @@ bool same_sizes(const std::vector<CallSite::Copy>& a, const std::vector<CallSite
 
 constexpr size_t kMaxRegisterStack = size_t{256} << 20;  // per warp
 
-// Lanes `mask` of the running path enter `function`; the path they run on comes back. False after a fault.
-bool enter(Exec& x, const Instr& in, const FunctionCode& function, const CallSite& site, uint32_t mask,
-           int32_t join, Path& path) {
+// Lanes `mask` of the running path enter `function`; the path they run on comes back. False after a
+// fault.
+bool enter(Exec& x, const Instr& in, const FunctionCode& function, const CallSite& site,
+           uint32_t mask, int32_t join, Path& path) {
   const auto lane = static_cast<uint32_t>(std::countr_zero(mask));
   path = x.path;
   path.mask = mask;
@@ -213,10 +216,10 @@ void call_indirect(Exec& x, const Instr& in) {
   for (uint32_t l = 0; l < kLanes; ++l) {
     if ((x.mask >> l & 1u) == 0) continue;
     const uint64_t index = (address[l] - kFunctionWindow) / 16;
-    const bool known = address[l] % 16 == 0 && address[l] >= kFunctionWindow &&
-                       index < program.functions.size() && !program.functions[index].is_entry &&
-                       (program.functions[index].defined ||
-                        program.functions[index].builtin != Builtin::kNone);
+    const bool known =
+        address[l] % 16 == 0 && address[l] >= kFunctionWindow && index < program.functions.size() &&
+        !program.functions[index].is_entry &&
+        (program.functions[index].defined || program.functions[index].builtin != Builtin::kNone);
     if (!known || !same_sizes(site.arguments, program.functions[index].params) ||
         !same_sizes(site.returns, program.functions[index].returns)) {
       return raise_fault(x, in, Fault::Kind::kInvalidProgramCounter, l, address[l], 0);
@@ -273,19 +276,25 @@ void ret(Exec& x, const Instr& in) {
   if (join.expected == lanes) {  // all return at once: go on without the ready list
     warp.joins[static_cast<size_t>(index)].expected = 0;
     warp.free_joins.push_back(index);
-    switch_to(x, {.mask = lanes, .pc = join.pc, .frame = join.frame, .local = join.local, .join = join.parent});
+    switch_to(x, {.mask = lanes,
+                  .pc = join.pc,
+                  .frame = join.frame,
+                  .local = join.local,
+                  .join = join.parent});
     return;
   }
   arrive_at_join(warp, index, lanes);
   if (x.path.mask == 0) x.event = Event::kEnded;
 }
 
-// sub: 0 sync, 1 arrive, 2 red.popc, 3 red.and, 4 red.or. a: barrier, b: threads or none, c: predicate.
+// sub: 0 sync, 1 arrive, 2 red.popc, 3 red.and, 4 red.or. a: barrier, b: threads or none, c:
+// predicate.
 void barrier(Exec& x, const Instr& in) {
   const auto lane = static_cast<uint32_t>(std::countr_zero(x.mask));
   const uint32_t id = x.at<uint32_t>(in.a)[lane];
   const uint32_t count = in.b == kNoOperand ? 0 : x.at<uint32_t>(in.b)[lane];
-  if (id >= x.block->barriers.size() || (in.b != kNoOperand && (count == 0 || count % kLanes != 0))) {
+  if (id >= x.block->barriers.size() ||
+      (in.b != kNoOperand && (count == 0 || count % kLanes != 0))) {
     return raise_fault(x, in, Fault::Kind::kIllegalInstruction, lane, id, 0);
   }
   Barrier& state = x.block->barriers[id];

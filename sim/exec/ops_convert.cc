@@ -1,4 +1,5 @@
-// Conversions among integers, f32 and f64. Values of 8 bits live in 16-bit registers, extended by their own sign.
+// Conversions among integers, f32 and f64. Values of 8 bits live in 16-bit registers, extended by
+// their own sign.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -13,24 +14,46 @@ namespace {
 
 // The register of a type: itself, but 16 bits for 8.
 template <typename T>
-using reg_t = std::conditional_t<sizeof(T) == 1, std::conditional_t<std::is_signed_v<T>, int16_t, uint16_t>, T>;
+using reg_t = std::conditional_t<sizeof(T) == 1,
+                                 std::conditional_t<std::is_signed_v<T>, int16_t, uint16_t>, T>;
 
-template <typename D, typename S> struct Resize {
-  static reg_t<D> run(reg_t<S> a) { return static_cast<reg_t<D>>(static_cast<D>(static_cast<S>(a))); }
-};
-template <typename D, typename S> struct Clamp {
+template <typename D, typename S>
+struct Resize {
   static reg_t<D> run(reg_t<S> a) {
-    const auto v = static_cast<__int128>(static_cast<S>(a));
-    constexpr auto low = static_cast<__int128>(std::numeric_limits<D>::min());
-    constexpr auto high = static_cast<__int128>(std::numeric_limits<D>::max());
-    return static_cast<reg_t<D>>(static_cast<D>(v < low ? low : v > high ? high : v));
+    return static_cast<reg_t<D>>(static_cast<D>(static_cast<S>(a)));
   }
 };
-template <typename F, typename S> struct FromInteger {
+// Into the range of a narrower type or one of the other signedness: imm is its largest value, sub
+// whether it is signed.
+template <typename S>
+void clamp(Exec& x, const Instr& in) {
+  reg_t<S>* d = x.at<reg_t<S>>(in.dst);
+  const reg_t<S>* a = x.at<reg_t<S>>(in.a);
+  const uint64_t high = in.imm;
+  const int64_t low = in.sub != 0 ? -static_cast<int64_t>(high) - 1 : 0;
+  alignas(64) reg_t<S> t[kLanes];
+  for (uint32_t l = 0; l < kLanes; ++l) {
+    const S v = static_cast<S>(a[l]);
+    if constexpr (std::is_signed_v<S>) {
+      const int64_t wide = v < low ? low : v;
+      t[l] = static_cast<reg_t<S>>(
+          wide > 0 && static_cast<uint64_t>(wide) > high ? static_cast<int64_t>(high) : wide);
+    } else {
+      t[l] = static_cast<reg_t<S>>(v > high ? high : v);
+    }
+  }
+  blend(d, t, x.mask);
+}
+template <typename F, typename S>
+struct FromInteger {
   static F run(reg_t<S> a) { return static_cast<F>(static_cast<S>(a)); }
 };
-struct FloatToDouble { static double run(float a) { return a; } };
-struct DoubleToFloat { static float run(double a) { return static_cast<float>(a); } };
+struct FloatToDouble {
+  static double run(float a) { return a; }
+};
+struct DoubleToFloat {
+  static float run(double a) { return static_cast<float>(a); }
+};
 
 struct RoundEven {
   static float run(float a) { return rintf(a); }
@@ -49,12 +72,15 @@ struct RoundUp {
   static double run(double a) { return ceil(a); }
 };
 
-// Out of range saturates. Not a number: 0 from f32 to at most 32 bits, else the sign bit alone.
-template <typename Round, typename D, typename F> struct ToInteger {
+// Toward zero; out of range saturates. Not a number: 0 from f32 to at most 32 bits, else the sign
+// bit alone.
+template <typename D, typename F>
+struct ToInteger {
   static reg_t<D> run(F a) {
-    const F r = Round::run(a);
+    const F r = RoundZero::run(a);
     constexpr bool wide = sizeof(D) == 8 || sizeof(F) == 8;
-    constexpr D nan = wide ? static_cast<D>(static_cast<std::make_unsigned_t<D>>(1) << (sizeof(D) * 8 - 1)) : D{0};
+    using U = std::make_unsigned_t<D>;
+    constexpr D nan = wide ? static_cast<D>(static_cast<U>(1) << (sizeof(D) * 8 - 1)) : D{0};
     constexpr D low = std::numeric_limits<D>::min(), high = std::numeric_limits<D>::max();
     // Both bounds are powers of two or 0 as F, hence exact: high + 1 = 2 * (high / 2 + 1).
     constexpr F below = static_cast<F>(low);
@@ -65,33 +91,30 @@ template <typename Round, typename D, typename F> struct ToInteger {
   }
 };
 
-template <typename D, typename S> void add_integers(OpTable& table, const std::string& d, const std::string& s) {
-  table.add("cvt." + d + "." + s, unary<Resize<D, S>, reg_t<D>, reg_t<S>>);
-  table.add("cvt.sat." + d + "." + s, unary<Clamp<D, S>, reg_t<D>, reg_t<S>>);
-}
-
-template <typename F, typename I> void add_mixed(OpTable& table, const std::string& f, const std::string& i) {
+template <typename F, typename I>
+void add_mixed(OpTable& table, const std::string& f, const std::string& i) {
   table.add("cvt." + f + "." + i, unary<FromInteger<F, I>, F, reg_t<I>>);
-  table.add("cvt.rni." + i + "." + f, unary<ToInteger<RoundEven, I, F>, reg_t<I>, F>);
-  table.add("cvt.rzi." + i + "." + f, unary<ToInteger<RoundZero, I, F>, reg_t<I>, F>);
-  table.add("cvt.rmi." + i + "." + f, unary<ToInteger<RoundDown, I, F>, reg_t<I>, F>);
-  table.add("cvt.rpi." + i + "." + f, unary<ToInteger<RoundUp, I, F>, reg_t<I>, F>);
+  table.add("cvt." + i + "." + f, unary<ToInteger<I, F>, reg_t<I>, F>);
 }
 
-template <typename I> void add_type(OpTable& table, const std::string& i) {
-  add_integers<uint8_t, I>(table, "u8", i);
-  add_integers<int8_t, I>(table, "s8", i);
-  add_integers<uint16_t, I>(table, "u16", i);
-  add_integers<int16_t, I>(table, "s16", i);
-  add_integers<uint32_t, I>(table, "u32", i);
-  add_integers<int32_t, I>(table, "s32", i);
-  add_integers<uint64_t, I>(table, "u64", i);
-  add_integers<int64_t, I>(table, "s64", i);
+// Beyond 8 bits the result's signedness does not change its bits.
+template <typename I>
+void add_type(OpTable& table, const std::string& i) {
+  table.add("cvt.u8." + i, unary<Resize<uint8_t, I>, uint16_t, reg_t<I>>);
+  table.add("cvt.s8." + i, unary<Resize<int8_t, I>, int16_t, reg_t<I>>);
+  for (const char* sign : {"u", "s"}) {
+    const std::string prefix = std::string("cvt.") + sign;
+    table.add(prefix + "16." + i, unary<Resize<uint16_t, I>, uint16_t, reg_t<I>>);
+    table.add(prefix + "32." + i, unary<Resize<uint32_t, I>, uint32_t, reg_t<I>>);
+    table.add(prefix + "64." + i, unary<Resize<uint64_t, I>, uint64_t, reg_t<I>>);
+  }
+  table.add("clamp." + i, clamp<I>);
   add_mixed<float, I>(table, "f32", i);
   add_mixed<double, I>(table, "f64", i);
 }
 
-template <typename F> void add_rounding(OpTable& table, const std::string& f) {
+template <typename F>
+void add_rounding(OpTable& table, const std::string& f) {
   table.add("rni." + f, unary<RoundEven, F, F>);
   table.add("rzi." + f, unary<RoundZero, F, F>);
   table.add("rmi." + f, unary<RoundDown, F, F>);

@@ -1,6 +1,7 @@
-// f32 and f64 arithmetic. Rounding and denormals come from the handler's FloatScope for the operations of the hardware; the
-// others get explicit flush operations from lowering. The approximations are computed exactly or by the C library, which is
-// within the error the PTX manual allows.
+// f32 and f64 arithmetic. Rounding and denormals come from the handler's FloatScope for the
+// operations of the hardware; the others get explicit flush operations from lowering. The
+// approximations are computed exactly or by the C library, which is within the error the PTX manual
+// allows.
 #include <cmath>
 #include <string>
 #include <type_traits>
@@ -11,24 +12,57 @@
 namespace fargpu::sim::FARGPU_SIM_ISA {
 namespace {
 
-template <typename T> using bits_t = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
-template <typename T> inline constexpr bits_t<T> kSign = bits_t<T>{1} << (sizeof(T) * 8 - 1);
-template <typename T> inline constexpr unsigned kFraction = sizeof(T) == 4 ? 23 : 52;
-template <typename T> inline constexpr bits_t<T> kExponent =
-    (~bits_t<T>{0} >> 1) & ~((bits_t<T>{1} << kFraction<T>) - 1);
+template <typename T>
+using bits_t = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+template <typename T>
+inline constexpr bits_t<T> kSign = bits_t<T>{1} << (sizeof(T) * 8 - 1);
+template <typename T>
+inline constexpr unsigned kFraction = sizeof(T) == 4 ? 23 : 52;
+template <typename T>
+inline constexpr bits_t<T> kExponent = (~bits_t<T>{0} >> 1) & ~((bits_t<T>{1} << kFraction<T>)-1);
 
-template <typename T> inline bits_t<T> to_bits(T a) { return __builtin_bit_cast(bits_t<T>, a); }
-template <typename T> inline T from_bits(bits_t<T> a) { return __builtin_bit_cast(T, a); }
-template <typename T> inline bool is_nan(T a) { return (to_bits(a) & ~kSign<T>) > kExponent<T>; }
-template <typename T> inline T canonical_nan() {
+template <typename T>
+inline bits_t<T> to_bits(T a) {
+  return __builtin_bit_cast(bits_t<T>, a);
+}
+template <typename T>
+inline T from_bits(bits_t<T> a) {
+  return __builtin_bit_cast(T, a);
+}
+template <typename T>
+inline bool is_nan(T a) {
+  return (to_bits(a) & ~kSign<T>) > kExponent<T>;
+}
+template <typename T>
+inline T canonical_nan() {
   return from_bits<T>(sizeof(T) == 4 ? static_cast<bits_t<T>>(0x7fffffffu)
                                      : static_cast<bits_t<T>>(0x7fffffffffffffffull));
 }
 
-struct Add { template <typename T> static T run(T a, T b) { return a + b; } };
-struct Subtract { template <typename T> static T run(T a, T b) { return a - b; } };
-struct Multiply { template <typename T> static T run(T a, T b) { return a * b; } };
-struct Divide { template <typename T> static T run(T a, T b) { return a / b; } };
+struct Add {
+  template <typename T>
+  static T run(T a, T b) {
+    return a + b;
+  }
+};
+struct Subtract {
+  template <typename T>
+  static T run(T a, T b) {
+    return a - b;
+  }
+};
+struct Multiply {
+  template <typename T>
+  static T run(T a, T b) {
+    return a * b;
+  }
+};
+struct Divide {
+  template <typename T>
+  static T run(T a, T b) {
+    return a / b;
+  }
+};
 struct FusedMultiplyAdd {
   static float run(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
   static double run(double a, double b, double c) { return __builtin_fma(a, b, c); }
@@ -37,9 +71,16 @@ struct SquareRoot {
   static float run(float a) { return __builtin_sqrtf(a); }
   static double run(double a) { return __builtin_sqrt(a); }
 };
-struct Reciprocal { template <typename T> static T run(T a) { return T{1} / a; } };
+struct Reciprocal {
+  template <typename T>
+  static T run(T a) {
+    return T{1} / a;
+  }
+};
 struct ReciprocalSquareRoot {
-  static float run(float a) { return static_cast<float>(1.0 / __builtin_sqrt(static_cast<double>(a))); }
+  static float run(float a) {
+    return static_cast<float>(1.0 / __builtin_sqrt(static_cast<double>(a)));
+  }
   static double run(double a) { return 1.0 / __builtin_sqrt(a); }
 };
 // The f64 approximations look at and give the upper half of the number only.
@@ -55,34 +96,56 @@ struct ReciprocalSquareRootCoarse {
     return from_bits<double>(to_bits(1.0 / __builtin_sqrt(cut)) & 0xffffffff00000000ull);
   }
 };
-struct Sine { static float run(float a) { return sinf(a); } };
-struct Cosine { static float run(float a) { return cosf(a); } };
-struct Exponential { static float run(float a) { return exp2f(a); } };
-struct Logarithm { static float run(float a) { return log2f(a); } };
-struct HyperbolicTangent { static float run(float a) { return tanhf(a); } };
+struct Sine {
+  static float run(float a) { return sinf(a); }
+};
+struct Cosine {
+  static float run(float a) { return cosf(a); }
+};
+struct Exponential {
+  static float run(float a) { return exp2f(a); }
+};
+struct Logarithm {
+  static float run(float a) { return log2f(a); }
+};
+struct HyperbolicTangent {
+  static float run(float a) { return tanhf(a); }
+};
 
-template <typename T> struct NegateBits {
+template <typename T>
+struct NegateBits {
   static bits_t<T> run(bits_t<T> a) { return a ^ kSign<T>; }
 };
-template <typename T> struct AbsoluteBits {
+template <typename T>
+struct AbsoluteBits {
   static bits_t<T> run(bits_t<T> a) { return a & ~kSign<T>; }
 };
-template <typename T> struct FlushBits {  // denormals to zero of the same sign
+template <typename T>
+struct FlushBits {  // denormals to zero of the same sign
   static bits_t<T> run(bits_t<T> a) { return (a & kExponent<T>) == 0 ? a & kSign<T> : a; }
 };
-template <typename T> struct CopySignBits {  // PTX: the sign of a on the magnitude of b
+template <typename T>
+struct CopySignBits {  // PTX: the sign of a on the magnitude of b
   static bits_t<T> run(bits_t<T> a, bits_t<T> b) { return (a & kSign<T>) | (b & ~kSign<T>); }
 };
 // Not a number becomes 0; everything else is brought into [0, 1].
 struct Saturate {
-  template <typename T> static T run(T a) { return a > T{0} ? (a < T{1} ? a : T{1}) : T{0}; }
+  template <typename T>
+  static T run(T a) {
+    return a > T{0} ? (a < T{1} ? a : T{1}) : T{0};
+  }
 };
 struct SaturateRelu {
-  template <typename T> static T run(T a) { return is_nan(a) ? canonical_nan<T>() : a > T{0} ? a : T{0}; }
+  template <typename T>
+  static T run(T a) {
+    return is_nan(a) ? canonical_nan<T>() : a > T{0} ? a : T{0};
+  }
 };
 
-template <bool kMax, bool kPropagate> struct Extreme {
-  template <typename T> static T run(T a, T b) {
+template <bool kMax, bool kPropagate>
+struct Extreme {
+  template <typename T>
+  static T run(T a, T b) {
     const bool a_nan = is_nan(a), b_nan = is_nan(b);
     const T picked = (kMax ? a > b : a < b) ? a : b;
     // Equal numbers differ in the sign of zero only: -0 is below +0.
@@ -93,7 +156,8 @@ template <bool kMax, bool kPropagate> struct Extreme {
   }
 };
 // .xorsign.abs: the extreme of the magnitudes with the product's sign.
-template <bool kMax, bool kPropagate> struct ExtremeXorSign {
+template <bool kMax, bool kPropagate>
+struct ExtremeXorSign {
   static float run(float a, float b) {
     const uint32_t sign = (to_bits(a) ^ to_bits(b)) & kSign<float>;
     const float m = Extreme<kMax, kPropagate>::run(from_bits<float>(to_bits(a) & ~kSign<float>),
@@ -102,24 +166,52 @@ template <bool kMax, bool kPropagate> struct ExtremeXorSign {
   }
 };
 
-template <typename T, typename Op> void test_property(Exec& x, const Instr& in) {
+template <typename T, typename Op>
+void test_property(Exec& x, const Instr& in) {
   const auto* a = x.at<bits_t<T>>(in.a);
   uint32_t bits = 0;
   for (uint32_t l = 0; l < kLanes; ++l) bits |= (Op::template run<T>(a[l]) ? 1u : 0u) << l;
   x.set_predicate(in.dst, bits);
 }
-struct IsFinite { template <typename T> static bool run(bits_t<T> a) { return (a & kExponent<T>) != kExponent<T>; } };
-struct IsInfinite { template <typename T> static bool run(bits_t<T> a) { return (a & ~kSign<T>) == kExponent<T>; } };
-struct IsNumber { template <typename T> static bool run(bits_t<T> a) { return (a & ~kSign<T>) <= kExponent<T>; } };
-struct IsNotNumber { template <typename T> static bool run(bits_t<T> a) { return (a & ~kSign<T>) > kExponent<T>; } };
+struct IsFinite {
+  template <typename T>
+  static bool run(bits_t<T> a) {
+    return (a & kExponent<T>) != kExponent<T>;
+  }
+};
+struct IsInfinite {
+  template <typename T>
+  static bool run(bits_t<T> a) {
+    return (a & ~kSign<T>) == kExponent<T>;
+  }
+};
+struct IsNumber {
+  template <typename T>
+  static bool run(bits_t<T> a) {
+    return (a & ~kSign<T>) <= kExponent<T>;
+  }
+};
+struct IsNotNumber {
+  template <typename T>
+  static bool run(bits_t<T> a) {
+    return (a & ~kSign<T>) > kExponent<T>;
+  }
+};
 struct IsNormal {
-  template <typename T> static bool run(bits_t<T> a) { return (a & kExponent<T>) != 0 && IsFinite::run<T>(a); }
+  template <typename T>
+  static bool run(bits_t<T> a) {
+    return (a & kExponent<T>) != 0 && IsFinite::run<T>(a);
+  }
 };
 struct IsSubnormal {
-  template <typename T> static bool run(bits_t<T> a) { return (a & kExponent<T>) == 0 && (a & ~kSign<T>) != 0; }
+  template <typename T>
+  static bool run(bits_t<T> a) {
+    return (a & kExponent<T>) == 0 && (a & ~kSign<T>) != 0;
+  }
 };
 
-template <typename T> void add_type(OpTable& table, const std::string& type) {
+template <typename T>
+void add_type(OpTable& table, const std::string& type) {
   using B = bits_t<T>;
   table.add("add." + type, binary<Add, T, T, T>);
   table.add("sub." + type, binary<Subtract, T, T, T>);

@@ -1,4 +1,5 @@
-// Integer arithmetic, logic and shifts. Wrapping everywhere; division by zero gives all ones, as on the device.
+// Integer arithmetic, logic and shifts. Wrapping everywhere; division by zero gives all ones, as on
+// the device.
 #include <string>
 #include <type_traits>
 
@@ -8,47 +9,132 @@
 namespace fargpu::sim::FARGPU_SIM_ISA {
 namespace {
 
-template <typename T> struct Wider;
-template <> struct Wider<uint16_t> { using type = uint32_t; };
-template <> struct Wider<int16_t> { using type = int32_t; };
-template <> struct Wider<uint32_t> { using type = uint64_t; };
-template <> struct Wider<int32_t> { using type = int64_t; };
-template <> struct Wider<uint64_t> { using type = unsigned __int128; };
-template <> struct Wider<int64_t> { using type = __int128; };
-template <typename T> using wider_t = typename Wider<T>::type;
-template <typename T> inline constexpr unsigned kBits = sizeof(T) * 8;
+template <typename T>
+struct Wider;
+template <>
+struct Wider<uint16_t> {
+  using type = uint32_t;
+};
+template <>
+struct Wider<int16_t> {
+  using type = int32_t;
+};
+template <>
+struct Wider<uint32_t> {
+  using type = uint64_t;
+};
+template <>
+struct Wider<int32_t> {
+  using type = int64_t;
+};
+template <>
+struct Wider<uint64_t> {
+  using type = unsigned __int128;
+};
+template <>
+struct Wider<int64_t> {
+  using type = __int128;
+};
+template <typename T>
+using wider_t = typename Wider<T>::type;
+template <typename T>
+inline constexpr unsigned kBits = sizeof(T) * 8;
 
-struct Move { template <typename T> static T run(T a) { return a; } };
-struct Not { template <typename T> static T run(T a) { return static_cast<T>(~a); } };
-struct LogicalNot { template <typename T> static T run(T a) { return a == 0 ? 1 : 0; } };
-struct Negate { template <typename T> static T run(T a) { return static_cast<T>(T{0} - a); } };
+struct Move {
+  template <typename T>
+  static T run(T a) {
+    return a;
+  }
+};
+struct Not {
+  template <typename T>
+  static T run(T a) {
+    return static_cast<T>(~a);
+  }
+};
+struct LogicalNot {
+  template <typename T>
+  static T run(T a) {
+    return a == 0 ? 1 : 0;
+  }
+};
+struct Negate {
+  template <typename T>
+  static T run(T a) {
+    return static_cast<T>(T{0} - a);
+  }
+};
 struct Absolute {
-  template <typename T> static T run(T a) {
+  template <typename T>
+  static T run(T a) {
     const T sign = static_cast<T>(T{0} - (a >> (kBits<T> - 1)));
     return static_cast<T>((a ^ sign) - sign);
   }
 };
-struct Add { template <typename T> static T run(T a, T b) { return static_cast<T>(a + b); } };
-struct Subtract { template <typename T> static T run(T a, T b) { return static_cast<T>(a - b); } };
-struct And { template <typename T> static T run(T a, T b) { return static_cast<T>(a & b); } };
-struct Or { template <typename T> static T run(T a, T b) { return static_cast<T>(a | b); } };
-struct Xor { template <typename T> static T run(T a, T b) { return static_cast<T>(a ^ b); } };
-struct Minimum { template <typename T> static T run(T a, T b) { return a < b ? a : b; } };
-struct Maximum { template <typename T> static T run(T a, T b) { return a < b ? b : a; } };
-struct MultiplyLow {
-  template <typename T> static T run(T a, T b) {
-    if constexpr (sizeof(T) == 2) return static_cast<T>(uint32_t{a} * b);
-    else return a * b;
+struct Add {
+  template <typename T>
+  static T run(T a, T b) {
+    return static_cast<T>(a + b);
   }
-  template <typename T> static T run(T a, T b, T c) { return static_cast<T>(run(a, b) + c); }
+};
+struct Subtract {
+  template <typename T>
+  static T run(T a, T b) {
+    return static_cast<T>(a - b);
+  }
+};
+struct And {
+  template <typename T>
+  static T run(T a, T b) {
+    return static_cast<T>(a & b);
+  }
+};
+struct Or {
+  template <typename T>
+  static T run(T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+struct Xor {
+  template <typename T>
+  static T run(T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
+};
+struct Minimum {
+  template <typename T>
+  static T run(T a, T b) {
+    return a < b ? a : b;
+  }
+};
+struct Maximum {
+  template <typename T>
+  static T run(T a, T b) {
+    return a < b ? b : a;
+  }
+};
+struct MultiplyLow {
+  template <typename T>
+  static T run(T a, T b) {
+    if constexpr (sizeof(T) == 2)
+      return static_cast<T>(uint32_t{a} * b);
+    else
+      return a * b;
+  }
+  template <typename T>
+  static T run(T a, T b, T c) {
+    return static_cast<T>(run(a, b) + c);
+  }
 };
 struct MultiplyHigh {
-  template <typename T> static T run(T a, T b) {
+  template <typename T>
+  static T run(T a, T b) {
     return static_cast<T>(static_cast<wider_t<T>>(a) * b >> kBits<T>);
   }
 };
 struct MultiplyAddHigh {
-  template <typename T> static T run(T a, T b, T c) {
+  template <typename T>
+  static T run(T a, T b, T c) {
     using U = std::make_unsigned_t<T>;
     return static_cast<T>(static_cast<U>(MultiplyHigh::run(a, b)) + static_cast<U>(c));
   }
@@ -60,23 +146,30 @@ struct MultiplyAddHighSaturate {
   }
 };
 struct MultiplyWide {
-  template <typename T> static wider_t<T> run(T a, T b) { return static_cast<wider_t<T>>(a) * b; }
-  template <typename T> static wider_t<T> run(T a, T b, wider_t<T> c) {
+  template <typename T>
+  static wider_t<T> run(T a, T b) {
+    return static_cast<wider_t<T>>(a) * b;
+  }
+  template <typename T>
+  static wider_t<T> run(T a, T b, wider_t<T> c) {
     using U = std::make_unsigned_t<wider_t<T>>;
     return static_cast<wider_t<T>>(static_cast<U>(run(a, b)) + static_cast<U>(c));
   }
 };
 struct Divide {
-  template <typename T> static T run(T a, T b) {
+  template <typename T>
+  static T run(T a, T b) {
     if (b == 0) return static_cast<T>(-1);
     if constexpr (std::is_signed_v<T>) {
-      if (b == -1) return static_cast<T>(std::make_unsigned_t<T>{0} - static_cast<std::make_unsigned_t<T>>(a));
+      if (b == -1)
+        return static_cast<T>(std::make_unsigned_t<T>{0} - static_cast<std::make_unsigned_t<T>>(a));
     }
     return static_cast<T>(a / b);
   }
 };
 struct Remainder {
-  template <typename T> static T run(T a, T b) {
+  template <typename T>
+  static T run(T a, T b) {
     if (b == 0) return a;
     if constexpr (std::is_signed_v<T>) {
       if (b == -1) return 0;
@@ -97,19 +190,24 @@ struct SubtractSaturate {
   }
 };
 struct ShiftLeft {
-  template <typename T> static T run(T a, uint32_t by) {
+  template <typename T>
+  static T run(T a, uint32_t by) {
     return by >= kBits<T> ? T{0} : static_cast<T>(a << (by & (kBits<T> - 1)));
   }
 };
 struct ShiftRight {
-  template <typename T> static T run(T a, uint32_t by) {
+  template <typename T>
+  static T run(T a, uint32_t by) {
     const uint32_t most = kBits<T> - 1;
-    if constexpr (std::is_signed_v<T>) return static_cast<T>(a >> (by > most ? most : by));
-    else return by > most ? T{0} : static_cast<T>(a >> (by & most));
+    if constexpr (std::is_signed_v<T>)
+      return static_cast<T>(a >> (by > most ? most : by));
+    else
+      return by > most ? T{0} : static_cast<T>(a >> (by & most));
   }
 };
 struct AbsoluteDifference {  // sad: c + |a - b|
-  template <typename T> static T run(T a, T b, T c) {
+  template <typename T>
+  static T run(T a, T b, T c) {
     using U = std::make_unsigned_t<T>;
     const U difference = a < b ? static_cast<U>(static_cast<U>(b) - static_cast<U>(a))
                                : static_cast<U>(static_cast<U>(a) - static_cast<U>(b));
@@ -119,10 +217,16 @@ struct AbsoluteDifference {  // sad: c + |a - b|
 inline int64_t low24(int32_t a) { return static_cast<int32_t>(static_cast<uint32_t>(a) << 8) >> 8; }
 inline uint64_t low24(uint32_t a) { return a & 0xffffffu; }
 struct Multiply24Low {
-  template <typename T> static T run(T a, T b) { return static_cast<T>(low24(a) * low24(b)); }
+  template <typename T>
+  static T run(T a, T b) {
+    return static_cast<T>(low24(a) * low24(b));
+  }
 };
 struct Multiply24High {
-  template <typename T> static T run(T a, T b) { return static_cast<T>(low24(a) * low24(b) >> 16); }
+  template <typename T>
+  static T run(T a, T b) {
+    return static_cast<T>(low24(a) * low24(b) >> 16);
+  }
 };
 
 template <typename Op, typename T>
@@ -143,12 +247,14 @@ void add_with_carry(Exec& x, const Instr& in) {
   if ((in.sub & 2u) != 0) x.set_predicate(in.c, out);
 }
 struct CarryAdd {
-  template <typename T> static wider_t<T> run(T a, T b, uint32_t carry) {
+  template <typename T>
+  static wider_t<T> run(T a, T b, uint32_t carry) {
     return static_cast<wider_t<T>>(a) + b + carry;
   }
 };
 struct BorrowSubtract {
-  template <typename T> static wider_t<T> run(T a, T b, uint32_t borrow) {
+  template <typename T>
+  static wider_t<T> run(T a, T b, uint32_t borrow) {
     return static_cast<wider_t<T>>(a) - b - borrow;
   }
 };

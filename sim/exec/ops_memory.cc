@@ -1,6 +1,6 @@
-// Loads and stores. First all addresses are checked and become host addresses (inactive lanes point to scratch memory),
-// then the values move without any branch. This file is compiled without thread sanitizer: a device program's own races are
-// not ours.
+// Loads and stores. First all addresses are checked and become host addresses (inactive lanes point
+// to scratch memory), then the values move without any branch. This file is compiled without thread
+// sanitizer: a device program's own races are not ours.
 #include <string>
 #include <type_traits>
 
@@ -70,7 +70,8 @@ inline bool resolve(Exec& x, const Instr& in, unsigned bytes, bool write, uint8_
     uint8_t* base = local_base(x, 0);
     const uint64_t stride = x.grid->local_bytes;
     FARGPU_LANES(l) place[l] = base + address[l] + stride * l;
-  } else if (space == Space::kParam && in.a == kNoOperand) {  // a kernel's parameter: checked at load
+  } else if (space == Space::kParam &&
+             in.a == kNoOperand) {  // a kernel's parameter: checked at load
     auto* base = reinterpret_cast<uint8_t*>(const_cast<std::byte*>(x.grid->parameters.data()));
     FARGPU_LANES(l) place[l] = base + offset;
   } else if (space == Space::kParam) {
@@ -96,21 +97,25 @@ inline void note_spin(Exec& x, const Instr& in) {
 }
 
 // M: the type in memory, R: the register.
-template <typename M, typename R> void load(Exec& x, const Instr& in) {
+template <typename M, typename R>
+void load(Exec& x, const Instr& in) {
   uint8_t* place[kLanes];
   if (!resolve(x, in, sizeof(M), false, place)) return;
   note_spin(x, in);
   R* d = x.at<R>(in.dst);
   if (x.mask == kAllLanes) {
-    for (uint32_t l = 0; l < kLanes; ++l) d[l] = static_cast<R>(*reinterpret_cast<const M*>(place[l]));
+    for (uint32_t l = 0; l < kLanes; ++l)
+      d[l] = static_cast<R>(*reinterpret_cast<const M*>(place[l]));
   } else {
     alignas(64) R t[kLanes];
-    for (uint32_t l = 0; l < kLanes; ++l) t[l] = static_cast<R>(*reinterpret_cast<const M*>(place[l]));
+    for (uint32_t l = 0; l < kLanes; ++l)
+      t[l] = static_cast<R>(*reinterpret_cast<const M*>(place[l]));
     blend(d, t, x.mask);
   }
 }
 
-template <typename M, typename R> void store(Exec& x, const Instr& in) {
+template <typename M, typename R>
+void store(Exec& x, const Instr& in) {
   uint8_t* place[kLanes];
   if (!resolve(x, in, sizeof(M), true, place)) return;
   const R* s = x.at<R>(in.b);
@@ -118,11 +123,13 @@ template <typename M, typename R> void store(Exec& x, const Instr& in) {
 }
 
 // Vectors: the elements' registers are in the program's operand list at in.target.
-template <typename M, typename R> void load_vector(Exec& x, const Instr& in) {
+template <typename M, typename R>
+void load_vector(Exec& x, const Instr& in) {
   uint8_t* place[kLanes];
   if (!resolve(x, in, sizeof(M) * in.count, false, place)) return;
   note_spin(x, in);
-  // All elements are read before any is written: the address register may be one of them, and they belong together.
+  // All elements are read before any is written: the address register may be one of them, and they
+  // belong together.
   alignas(64) R t[8][kLanes];
   const OperandRef* registers = operand_list(x, in);
   for (uint32_t l = 0; l < kLanes; ++l) {
@@ -133,7 +140,8 @@ template <typename M, typename R> void load_vector(Exec& x, const Instr& in) {
   for (uint32_t e = 0; e < in.count; ++e) blend(x.at<R>(registers[e]), t[e], x.mask);
 }
 
-template <typename M, typename R> void store_vector(Exec& x, const Instr& in) {
+template <typename M, typename R>
+void store_vector(Exec& x, const Instr& in) {
   uint8_t* place[kLanes];
   if (!resolve(x, in, sizeof(M) * in.count, true, place)) return;
   const OperandRef* registers = operand_list(x, in);
@@ -143,17 +151,20 @@ template <typename M, typename R> void store_vector(Exec& x, const Instr& in) {
   }
 }
 
-// Copies of in.count bytes for cp.async: dst [a] in shared memory, src [b] in global memory, in.imm bytes copied, the rest zero.
-// in.c, if there: the number of bytes to read per lane.
+// Copies of in.count bytes for cp.async: dst [a] in shared memory, src [b] in global memory, in.imm
+// bytes copied, the rest zero. in.c, if there: the number of bytes to read per lane.
 void copy_async(Exec& x, const Instr& in) {
   const uint64_t* from = x.at<uint64_t>(in.b);
   for (uint32_t l = 0; l < kLanes; ++l) {
     if ((x.mask >> l & 1u) == 0) continue;
-    const uint64_t to = (in.flags & kNarrowAddress) != 0 ? x.at<uint32_t>(in.a)[l] + static_cast<uint32_t>(in.imm)
-                                                         : x.at<uint64_t>(in.a)[l] + in.imm;
+    const uint64_t to = (in.flags & kNarrowAddress) != 0
+                            ? x.at<uint32_t>(in.a)[l] + static_cast<uint32_t>(in.imm)
+                            : x.at<uint64_t>(in.a)[l] + in.imm;
     uint64_t bytes = in.count;
-    if (in.c != kNoOperand) bytes = x.at<uint32_t>(in.c)[l] < bytes ? x.at<uint32_t>(in.c)[l] : bytes;
-    uint8_t* target = resolve_lane(x, in, Space::kShared, to & (kWindowBytes - 1), in.count, true, l);
+    if (in.c != kNoOperand)
+      bytes = x.at<uint32_t>(in.c)[l] < bytes ? x.at<uint32_t>(in.c)[l] : bytes;
+    uint8_t* target =
+        resolve_lane(x, in, Space::kShared, to & (kWindowBytes - 1), in.count, true, l);
     if (target == nullptr) return;
     const uint8_t* source = nullptr;
     if (bytes != 0) {
@@ -164,15 +175,18 @@ void copy_async(Exec& x, const Instr& in) {
   }
 }
 
-template <typename M, typename R> void add_pair(OpTable& table, const std::string& m, const std::string& r) {
+template <typename M, typename R>
+void add_pair(OpTable& table, const std::string& m, const std::string& r) {
   table.add("ld." + m + "." + r, load<M, R>);
   table.add("ld.v." + m + "." + r, load_vector<M, R>);
 }
-template <typename M, typename R> void add_store(OpTable& table, const std::string& m, const std::string& r) {
+template <typename M, typename R>
+void add_store(OpTable& table, const std::string& m, const std::string& r) {
   table.add("st." + m + "." + r, store<M, R>);
   table.add("st.v." + m + "." + r, store_vector<M, R>);
 }
-template <typename M> void add_narrow(OpTable& table, const std::string& m) {
+template <typename M>
+void add_narrow(OpTable& table, const std::string& m) {
   add_pair<M, uint16_t>(table, m, "16");
   add_pair<M, uint32_t>(table, m, "32");
   add_pair<M, uint64_t>(table, m, "64");

@@ -9,7 +9,8 @@
 namespace fargpu::sim {
 namespace {
 
-template <typename F> void predicate_op(Exec& x, const Instr& in, F op) {
+template <typename F>
+void predicate_op(Exec& x, const Instr& in, F op) {
   const uint32_t a = x.predicate(in.a, (in.flags & kInvertA) != 0);
   const uint32_t b = in.b == kNoOperand ? 0 : x.predicate(in.b, (in.flags & kInvertB) != 0);
   x.set_predicate(in.dst, op(a, b));
@@ -39,7 +40,8 @@ void pack(Exec& x, const Instr& in) {
     if ((x.mask >> l & 1u) == 0) continue;
     uint8_t value[16];
     for (uint32_t e = 0; e < in.count; ++e) {
-      std::memcpy(value + size_t{e} * in.size, x.at<uint8_t>(parts[e]) + size_t{l} * in.size, in.size);
+      std::memcpy(value + size_t{e} * in.size, x.at<uint8_t>(parts[e]) + size_t{l} * in.size,
+                  in.size);
     }
     std::memcpy(d + l * whole, value, whole);
   }
@@ -55,19 +57,22 @@ void unpack(Exec& x, const Instr& in) {
     std::memcpy(value, a + l * whole, whole);
     for (uint32_t e = 0; e < in.count; ++e) {
       if (parts[e] == kNoOperand) continue;
-      std::memcpy(x.at<uint8_t>(parts[e]) + size_t{l} * in.size, value + size_t{e} * in.size, in.size);
+      std::memcpy(x.at<uint8_t>(parts[e]) + size_t{l} * in.size, value + size_t{e} * in.size,
+                  in.size);
     }
   }
 }
 
-template <typename T> void write_all(Exec& x, const Instr& in, T value) {
+template <typename T>
+void write_all(Exec& x, const Instr& in, T value) {
   T* d = x.at<T>(in.dst);
   for (uint32_t l = 0; l < kLanes; ++l) {
     if ((x.mask >> l & 1u) != 0) d[l] = value;
   }
 }
 
-template <typename T> void local_address(Exec& x, const Instr& in) {
+template <typename T>
+void local_address(Exec& x, const Instr& in) {
   write_all<T>(x, in, static_cast<T>(x.path.local + in.imm));
 }
 
@@ -76,11 +81,13 @@ uint64_t nanoseconds(bool wall) {
   using std::chrono::nanoseconds;
   return static_cast<uint64_t>(
       wall ? duration_cast<nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count()
-           : duration_cast<nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+           : duration_cast<nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+                 .count());
 }
 
 // A clock of one tick per nanosecond. Loops that wait for it count as spinning.
-template <typename T, bool kWall, unsigned kShift> void clock(Exec& x, const Instr& in) {
+template <typename T, bool kWall, unsigned kShift>
+void clock(Exec& x, const Instr& in) {
   ++x.spins;
   write_all<T>(x, in, static_cast<T>(nanoseconds(kWall) >> kShift));
 }
@@ -98,7 +105,8 @@ void pack_bytes(Exec& x, const Instr& in) {
   for (uint32_t l = 0; l < kLanes; ++l) {
     if ((x.mask >> l & 1u) == 0) continue;
     uint8_t value[8];
-    for (uint32_t e = 0; e < in.count; ++e) value[e] = static_cast<uint8_t>(x.at<uint16_t>(parts[e])[l]);
+    for (uint32_t e = 0; e < in.count; ++e)
+      value[e] = static_cast<uint8_t>(x.at<uint16_t>(parts[e])[l]);
     std::memcpy(d + size_t{l} * in.count, value, in.count);
   }
 }
@@ -113,7 +121,8 @@ void unpack_bytes(Exec& x, const Instr& in) {
   }
 }
 
-// imm: the window, 0 for global memory. sub 1: constants, which share the addresses of global memory and are never told apart.
+// imm: the window, 0 for global memory. sub 1: constants, which share the addresses of global
+// memory and are never told apart.
 void is_space(Exec& x, const Instr& in) {
   const uint64_t* a = x.at<uint64_t>(in.a);
   uint32_t bits = 0;

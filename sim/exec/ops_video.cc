@@ -1,5 +1,5 @@
-// Video instructions: scalar ones on selected bytes or halves (vadd, vmad ...) and packed ones on 2 halves or 4 bytes
-// (vabsdiff4 ...), with saturation and an optional second operation.
+// Video instructions: scalar ones on selected bytes or halves (vadd, vmad ...) and packed ones on 2
+// halves or 4 bytes (vabsdiff4 ...), with saturation and an optional second operation.
 #include "sim/exec/machine.h"
 #include "sim/exec/ops.h"
 #include "sim/exec/video_op.h"
@@ -21,28 +21,42 @@ int64_t clamp(int64_t v, unsigned bits, bool is_signed) {
 
 bool holds(VideoCompare c, int64_t a, int64_t b) {
   switch (c) {
-    case VideoCompare::kEq: return a == b;
-    case VideoCompare::kNe: return a != b;
-    case VideoCompare::kLt: return a < b;
-    case VideoCompare::kLe: return a <= b;
-    case VideoCompare::kGt: return a > b;
-    default: return a >= b;
+    case VideoCompare::kEq:
+      return a == b;
+    case VideoCompare::kNe:
+      return a != b;
+    case VideoCompare::kLt:
+      return a < b;
+    case VideoCompare::kLe:
+      return a <= b;
+    case VideoCompare::kGt:
+      return a > b;
+    default:
+      return a >= b;
   }
 }
 
 int64_t basic(const VideoOp& op, int64_t a, int64_t b, int64_t c) {
   switch (op.kind) {
-    case VideoKind::kAdd: return a + b;
-    case VideoKind::kSub: return a - b;
-    case VideoKind::kAbsDiff: return a < b ? b - a : a - b;
-    case VideoKind::kMin: return a < b ? a : b;
-    case VideoKind::kMax: return a < b ? b : a;
-    case VideoKind::kAverage: {  // rounded away from zero for sums that are not negative, toward it otherwise
+    case VideoKind::kAdd:
+      return a + b;
+    case VideoKind::kSub:
+      return a - b;
+    case VideoKind::kAbsDiff:
+      return a < b ? b - a : a - b;
+    case VideoKind::kMin:
+      return a < b ? a : b;
+    case VideoKind::kMax:
+      return a < b ? b : a;
+    case VideoKind::kAverage: {  // rounded away from zero for sums that are not negative, toward it
+                                 // otherwise
       const int64_t sum = a + b;
       return sum >= 0 ? (sum + 1) >> 1 : sum >> 1;
     }
-    case VideoKind::kSet: return holds(op.compare, a, b) ? 1 : 0;
-    default: return c;
+    case VideoKind::kSet:
+      return holds(op.compare, a, b) ? 1 : 0;
+    default:
+      return c;
   }
 }
 
@@ -62,7 +76,8 @@ void packed(Exec& x, const Instr& in) {
         return selector < op.parts ? part_of(a[l], index * bits, bits, op.a_signed)
                                    : part_of(b[l], index * bits, bits, op.b_signed);
       };
-      int64_t v = basic(op, pick(op.a_select >> 4 * i & 0xfu), pick(op.b_select >> 4 * i & 0xfu), 0);
+      int64_t v =
+          basic(op, pick(op.a_select >> 4 * i & 0xfu), pick(op.b_select >> 4 * i & 0xfu), 0);
       if (op.saturate) v = clamp(v, bits, op.d_signed);
       if (op.accumulate) {
         total += static_cast<uint32_t>(v);
@@ -109,7 +124,9 @@ void scalar(Exec& x, const Instr& in) {
     auto result = static_cast<uint32_t>(v);
     if (op.d_select != 7) {  // into a part of c
       const unsigned bits = op.d_select < 4 ? 8 : op.d_select < 6 ? 16 : 32;
-      const unsigned at = op.d_select < 4 ? op.d_select * 8 : op.d_select < 6 ? (op.d_select - 4u) * 16 : 0;
+      const unsigned at = op.d_select < 4   ? op.d_select * 8
+                          : op.d_select < 6 ? (op.d_select - 4u) * 16
+                                            : 0;
       const uint32_t mask = bits == 32 ? ~0u : ((1u << bits) - 1) << at;
       result = ((c == nullptr ? 0 : c[l]) & ~mask) | (result << at & mask);
     } else if (op.second != VideoSecond::kNone && c != nullptr) {

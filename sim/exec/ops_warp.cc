@@ -1,5 +1,5 @@
-// Warp-wide operations. Each has two steps: gather reads what lanes bring, apply writes what they get; between them the lanes of
-// several divergent paths may have been brought together.
+// Warp-wide operations. Each has two steps: gather reads what lanes bring, apply writes what they
+// get; between them the lanes of several divergent paths may have been brought together.
 #include <algorithm>
 #include <bit>
 
@@ -17,7 +17,8 @@ struct Exchange {
   uint32_t predicate = 0;
 };
 
-template <typename F> void each_lane(uint32_t mask, F visit) {
+template <typename F>
+void each_lane(uint32_t mask, F visit) {
   for (; mask != 0; mask &= mask - 1) visit(static_cast<uint32_t>(std::countr_zero(mask)));
 }
 
@@ -42,7 +43,8 @@ uint32_t members_of(Exec& x, const Instr& in, uint32_t lane) {
   return in.d == kNoOperand ? kAllLanes : x.at<uint32_t>(in.d)[lane];
 }
 
-void shuffle(Exec& x, const Instr& in, uint32_t mask, const Exchange& exchange, uint32_t participants) {
+void shuffle(Exec& x, const Instr& in, uint32_t mask, const Exchange& exchange,
+             uint32_t participants) {
   const auto op = static_cast<WarpOp>(in.sub);
   uint32_t valid = 0;
   uint32_t result[kLanes];
@@ -57,10 +59,22 @@ void shuffle(Exec& x, const Instr& in, uint32_t mask, const Exchange& exchange, 
     int from = 0;
     bool inside = false;
     switch (op) {
-      case WarpOp::kShflUp: from = lane - b; inside = from >= most; break;
-      case WarpOp::kShflDown: from = lane + b; inside = from <= most; break;
-      case WarpOp::kShflBfly: from = lane ^ b; inside = from <= most; break;
-      default: from = (lane & segment) | (b & ~segment); inside = from <= most; break;
+      case WarpOp::kShflUp:
+        from = lane - b;
+        inside = from >= most;
+        break;
+      case WarpOp::kShflDown:
+        from = lane + b;
+        inside = from <= most;
+        break;
+      case WarpOp::kShflBfly:
+        from = lane ^ b;
+        inside = from <= most;
+        break;
+      default:
+        from = (lane & segment) | (b & ~segment);
+        inside = from <= most;
+        break;
     }
     if (!inside) from = lane;
     // A source lane that takes no part leaves the result undefined: the own value then.
@@ -79,19 +93,29 @@ void shuffle(Exec& x, const Instr& in, uint32_t mask, const Exchange& exchange, 
 uint32_t reduce(WarpOp op, uint32_t a, uint32_t b) {
   const auto sa = static_cast<int32_t>(a), sb = static_cast<int32_t>(b);
   switch (op) {
-    case WarpOp::kReduxAdd: return a + b;
-    case WarpOp::kReduxMinU: return std::min(a, b);
-    case WarpOp::kReduxMaxU: return std::max(a, b);
-    case WarpOp::kReduxMinS: return static_cast<uint32_t>(std::min(sa, sb));
-    case WarpOp::kReduxMaxS: return static_cast<uint32_t>(std::max(sa, sb));
-    case WarpOp::kReduxAnd: return a & b;
-    case WarpOp::kReduxOr: return a | b;
-    default: return a ^ b;
+    case WarpOp::kReduxAdd:
+      return a + b;
+    case WarpOp::kReduxMinU:
+      return std::min(a, b);
+    case WarpOp::kReduxMaxU:
+      return std::max(a, b);
+    case WarpOp::kReduxMinS:
+      return static_cast<uint32_t>(std::min(sa, sb));
+    case WarpOp::kReduxMaxS:
+      return static_cast<uint32_t>(std::max(sa, sb));
+    case WarpOp::kReduxAnd:
+      return a & b;
+    case WarpOp::kReduxOr:
+      return a | b;
+    default:
+      return a ^ b;
   }
 }
 
-// The lanes `group` have the same members: one result for votes, reductions and elections, one per lane for matches.
-void apply_group(Exec& x, const Instr& in, uint32_t group, uint32_t members, const Exchange& exchange) {
+// The lanes `group` have the same members: one result for votes, reductions and elections, one per
+// lane for matches.
+void apply_group(Exec& x, const Instr& in, uint32_t group, uint32_t members,
+                 const Exchange& exchange) {
   const auto op = static_cast<WarpOp>(in.sub);
   const uint32_t p = exchange.predicate & members;
   x.mask = group;
@@ -101,10 +125,18 @@ void apply_group(Exec& x, const Instr& in, uint32_t group, uint32_t members, con
     each_lane(group, [&](uint32_t l) { d[l] = value; });
   };
   switch (op) {
-    case WarpOp::kVoteAll: x.set_predicate(in.dst, p == members ? kAllLanes : 0); return;
-    case WarpOp::kVoteAny: x.set_predicate(in.dst, p != 0 ? kAllLanes : 0); return;
-    case WarpOp::kVoteUni: x.set_predicate(in.dst, p == members || p == 0 ? kAllLanes : 0); return;
-    case WarpOp::kVoteBallot: write(p); return;
+    case WarpOp::kVoteAll:
+      x.set_predicate(in.dst, p == members ? kAllLanes : 0);
+      return;
+    case WarpOp::kVoteAny:
+      x.set_predicate(in.dst, p != 0 ? kAllLanes : 0);
+      return;
+    case WarpOp::kVoteUni:
+      x.set_predicate(in.dst, p == members || p == 0 ? kAllLanes : 0);
+      return;
+    case WarpOp::kVoteBallot:
+      write(p);
+      return;
     case WarpOp::kMatchAny: {
       uint32_t* d = x.at<uint32_t>(in.dst);
       each_lane(group, [&](uint32_t l) {
@@ -130,7 +162,8 @@ void apply_group(Exec& x, const Instr& in, uint32_t group, uint32_t members, con
       if (in.target != kNoOperand) x.set_predicate(in.target, 1u << leader);
       return;
     }
-    default: break;
+    default:
+      break;
   }
   if (is_redux(op)) {
     auto total = static_cast<uint32_t>(exchange.value[std::countr_zero(members)]);
@@ -141,12 +174,14 @@ void apply_group(Exec& x, const Instr& in, uint32_t group, uint32_t members, con
   }
 }
 
-void apply(Exec& x, const Instr& in, uint32_t mask, const Exchange& exchange, uint32_t participants) {
+void apply(Exec& x, const Instr& in, uint32_t mask, const Exchange& exchange,
+           uint32_t participants) {
   if (mask == 0 || static_cast<WarpOp>(in.sub) == WarpOp::kBarrier) return;
   if (is_shuffle(static_cast<WarpOp>(in.sub))) return shuffle(x, in, mask, exchange, participants);
   // Masks are read before results are written: the destination may be the mask's register.
   uint32_t members[kLanes];
-  each_lane(mask, [&](uint32_t l) { members[l] = (members_of(x, in, l) & participants) | 1u << l; });
+  each_lane(mask,
+            [&](uint32_t l) { members[l] = (members_of(x, in, l) & participants) | 1u << l; });
   for (uint32_t left = mask; left != 0;) {
     const uint32_t m = members[std::countr_zero(left)];
     uint32_t group = 0;

@@ -1,4 +1,5 @@
-// The text of device printf: C's conversions, with the argument sizes that the CUDA compiler stores.
+// The text of device printf: C's conversions, with the argument sizes that the CUDA compiler
+// stores.
 #include <cstdio>
 #include <string>
 
@@ -8,7 +9,8 @@ namespace fargpu::sim {
 namespace {
 
 // Formats one value with the host's snprintf, whose conversions are the same.
-template <typename T> void put(std::string& out, const std::string& spec, T value) {
+template <typename T>
+void put(std::string& out, const std::string& spec, T value) {
   char text[512];
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
@@ -88,16 +90,20 @@ int format_print(std::string_view format, PrintSource& source, std::string& out)
     if (is_any(conversion, "diouxXc")) {
       const bool wide = conversion != 'c' && (longs > 0 || size_type);
       if (!source.argument(wide ? 8 : 4, value)) return -1;
-      if (wide) put(out, spec + "ll" + conversion, static_cast<long long>(value));
-      else put(out, spec + conversion, static_cast<int>(value));
+      if (wide)
+        put(out, spec + "ll" + conversion, static_cast<long long>(value));
+      else
+        put(out, spec + conversion, static_cast<int>(value));
     } else if (is_any(conversion, "eEfFgGaA")) {
       if (!source.argument(8, value)) return -1;
       put(out, spec + conversion, __builtin_bit_cast(double, value));
     } else if (conversion == 's') {
       std::string text;
       if (!source.argument(8, value)) return -1;
-      if (value == 0) text = "(null)";
-      else if (!source.text(value, text)) return -1;
+      if (value == 0)
+        text = "(null)";
+      else if (!source.text(value, text))
+        return -1;
       put(out, spec + 's', text.c_str());
     } else if (conversion == 'p') {
       if (!source.argument(8, value)) return -1;

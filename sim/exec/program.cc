@@ -16,7 +16,8 @@ ProgramImpl::~ProgramImpl() {
 bool ProgramImpl::load(std::span<const std::string_view> texts, LoadError& error) {
   if (!load_program(texts, memory_, options_, code_, globals_, allocations_, error)) return false;
   for (uint32_t i = 0; i < code_.functions.size(); ++i) {
-    if (code_.functions[i].is_entry && code_.functions[i].defined) kernels_.emplace(code_.functions[i].name, i);
+    if (code_.functions[i].is_entry && code_.functions[i].defined)
+      kernels_.emplace(code_.functions[i].name, i);
   }
   return true;
 }
@@ -49,13 +50,18 @@ std::optional<Fault> ProgramImpl::run(std::string_view kernel, const GridConfig&
   for (int i = 0; i < 3; ++i) {
     threads *= config.block[i];
     if (config.block[i] > 1024 || threads > 1024) threads = 0;
-    blocks = config.grid[i] != 0 && blocks > (uint64_t{1} << 40) / config.grid[i] ? 0 : blocks * config.grid[i];
+    blocks = config.grid[i] != 0 && blocks > (uint64_t{1} << 40) / config.grid[i]
+                 ? 0
+                 : blocks * config.grid[i];
   }
-  if (threads == 0 || blocks == 0) return refuse(fmt::format("kernel {}: no such launch dimensions", kernel));
+  if (threads == 0 || blocks == 0)
+    return refuse(fmt::format("kernel {}: no such launch dimensions", kernel));
   if (parameters.size() < function.info.parameter_bytes) {
-    return refuse(fmt::format("kernel {} takes {} bytes of parameters, got {}", kernel, function.info.parameter_bytes, parameters.size()));
+    return refuse(fmt::format("kernel {} takes {} bytes of parameters, got {}", kernel,
+                              function.info.parameter_bytes, parameters.size()));
   }
-  if (config.dynamic_shared_bytes > (size_t{1} << 24)) return refuse(fmt::format("kernel {}: too much dynamic shared memory", kernel));
+  if (config.dynamic_shared_bytes > (size_t{1} << 24))
+    return refuse(fmt::format("kernel {}: too much dynamic shared memory", kernel));
   Grid grid;
   grid.program = &code_;
   grid.kernel = &function;
@@ -68,23 +74,29 @@ std::optional<Fault> ProgramImpl::run(std::string_view kernel, const GridConfig&
   grid.id = next_grid_.fetch_add(1, std::memory_order_relaxed);
   grid.block_count = blocks;
   grid.local_bytes = static_cast<uint32_t>(function.local_need);
-  grid.shared_bytes = static_cast<uint32_t>(function.info.static_shared_bytes + config.dynamic_shared_bytes);
+  grid.shared_bytes =
+      static_cast<uint32_t>(function.info.static_shared_bytes + config.dynamic_shared_bytes);
   if (config.dynamic_shared_bytes != 0) {
-    const size_t base = (function.info.static_shared_bytes + kDynamicSharedAlign - 1) / kDynamicSharedAlign * kDynamicSharedAlign;
+    const size_t base = (function.info.static_shared_bytes + kDynamicSharedAlign - 1) /
+                        kDynamicSharedAlign * kDynamicSharedAlign;
     grid.shared_bytes = static_cast<uint32_t>(base + config.dynamic_shared_bytes);
   }
   if (config.cooperative) {
-    // What grid.sync() finds through %envreg1 and %envreg2: a size, then the barrier's counter; all zero at the start.
+    // What grid.sync() finds through %envreg1 and %envreg2: a size, then the barrier's counter; all
+    // zero at the start.
     grid.workspace = memory_.allocate(kWorkspaceBytes);
-    if (grid.workspace == 0) return refuse(fmt::format("kernel {}: no memory for the grid barrier", kernel));
+    if (grid.workspace == 0)
+      return refuse(fmt::format("kernel {}: no memory for the grid barrier", kernel));
   }
   const unsigned cores = std::max(std::thread::hardware_concurrency(), 1u);
-  run_grid(grid, pool_, options_.worker_threads > 0 ? static_cast<unsigned>(options_.worker_threads) : cores);
+  run_grid(grid, pool_,
+           options_.worker_threads > 0 ? static_cast<unsigned>(options_.worker_threads) : cores);
   if (grid.workspace != 0) memory_.release(grid.workspace);
   return std::move(grid.fault);
 }
 
-LoadResult load_ptx_linked(std::span<const std::string_view> texts, MemoryMap& memory, const EngineOptions& options) {
+LoadResult load_ptx_linked(std::span<const std::string_view> texts, MemoryMap& memory,
+                           const EngineOptions& options) {
   LoadResult result;
   auto program = std::make_unique<ProgramImpl>(memory, options);
   if (program->load(texts, result.error)) result.program = std::move(program);
@@ -105,15 +117,18 @@ FormSupport form_support(std::string_view form) {
   for (size_t start = 0; start <= form.size();) {
     const size_t end = std::min(form.find('.', start), form.size());
     const std::string_view word = form.substr(start, end - start);
-    if (start == 0) instruction.opcode = word;
-    else instruction.modifiers.push_back(word);
+    if (start == 0)
+      instruction.opcode = word;
+    else
+      instruction.modifiers.push_back(word);
     start = end + 1;
   }
   const ptx::Function function;
   Lowering lowering(context, function, 0, true);
   ptx::Diagnostic error;
   if (lowering.try_form(instruction, error)) return FormSupport::kExecuted;
-  return is_refused_group(instruction.opcode, instruction.modifiers) ? FormSupport::kRefused : FormSupport::kUnknown;
+  return is_refused_group(instruction.opcode, instruction.modifiers) ? FormSupport::kRefused
+                                                                     : FormSupport::kUnknown;
 }
 
 }  // namespace fargpu::sim

@@ -1,4 +1,5 @@
-// Program's implementation: modules linked, variables placed, functions lowered; and grids run on it.
+// Program's implementation: modules linked, variables placed, functions lowered; and grids run on
+// it.
 #pragma once
 
 #include <atomic>
@@ -23,7 +24,8 @@ class ProgramImpl final : public Program {
   std::vector<std::string> kernel_names() const override;
   const KernelInfo* kernel(std::string_view name) const override;
   std::vector<GlobalInfo> globals() const override { return globals_; }
-  std::optional<Fault> run(std::string_view kernel, const GridConfig& config, std::span<const std::byte> parameters,
+  std::optional<Fault> run(std::string_view kernel, const GridConfig& config,
+                           std::span<const std::byte> parameters,
                            const std::function<void(std::string_view)>& output) override;
 
  private:
@@ -38,10 +40,11 @@ class ProgramImpl final : public Program {
   std::atomic<uint64_t> next_grid_{1};
 };
 
-// Links modules and fills `code`. Split from the class so that the steps can be read one by one; loader.cc.
-bool load_program(std::span<const std::string_view> texts, MemoryMap& memory, const EngineOptions& options,
-                  ProgramCode& code, std::vector<GlobalInfo>& globals, std::vector<uint64_t>& allocations,
-                  LoadError& error);
+// Links modules and fills `code`. Split from the class so that the steps can be read one by one;
+// loader.cc.
+bool load_program(std::span<const std::string_view> texts, MemoryMap& memory,
+                  const EngineOptions& options, ProgramCode& code, std::vector<GlobalInfo>& globals,
+                  std::vector<uint64_t>& allocations, LoadError& error);
 
 // Runs all blocks of a prepared grid on the pool and the calling thread; grid.cc.
 void run_grid(Grid& grid, WorkerPool& pool, unsigned workers);

@@ -22,8 +22,8 @@ struct FunctionCode {
   uint32_t frame_bytes = 0;  // registers
   uint32_t local_bytes = 0;  // local frame of each lane, parameters of functions included
   std::vector<CallSite::Copy> params, returns;  // in the function's local frame
-  KernelInfo info;           // of kernels
-  uint64_t local_need = 0;   // bytes of local memory a thread needs from here on, calls included
+  KernelInfo info;                              // of kernels
+  uint64_t local_need = 0;  // bytes of local memory a thread needs from here on, calls included
 };
 
 struct ProgramCode {
@@ -43,9 +43,25 @@ inline const OperandRef* operand_list(const Exec& x, const Instr& in) {
 // kWarpArea and kBlockArea: arrays of 32 lanes of 32-bit values.
 enum WarpValue : uint32_t { kTidX, kTidY, kTidZ, kWarpId, kLaneId, kWarpValueCount };
 enum BlockValue : uint32_t {
-  kNtidX, kNtidY, kNtidZ, kCtaidX, kCtaidY, kCtaidZ, kNctaidX, kNctaidY, kNctaidZ,
-  kNwarpId, kSmid, kNsmid, kGridIdLow, kDynamicShared, kTotalShared, kEnvreg1, kEnvreg2,
-  kDynamicBase, kBlockValueCount
+  kNtidX,
+  kNtidY,
+  kNtidZ,
+  kCtaidX,
+  kCtaidY,
+  kCtaidZ,
+  kNctaidX,
+  kNctaidY,
+  kNctaidZ,
+  kNwarpId,
+  kSmid,
+  kNsmid,
+  kGridIdLow,
+  kDynamicShared,
+  kTotalShared,
+  kEnvreg1,
+  kEnvreg2,
+  kDynamicBase,
+  kBlockValueCount
 };
 inline constexpr uint32_t kValueBytes = kLanes * 4;
 

@@ -9,8 +9,9 @@
 namespace fargpu::sim {
 namespace {
 
-constexpr int64_t kWarpSlice = 100'000;     // backward branches and calls
-// A block's slice: rounds over its warps, of which one that ended in a yield costs more than one that ended in barriers.
+constexpr int64_t kWarpSlice = 100'000;  // backward branches and calls
+// A block's slice: rounds over its warps, of which one that ended in a yield costs more than one
+// that ended in barriers.
 constexpr int kBlockSlice = 32'000;
 constexpr int kYieldedRound = 1'000;
 

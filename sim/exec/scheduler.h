@@ -1,5 +1,6 @@
-// Paths and joins of one warp, and barriers of one block: who runs, who waits, who comes together. Called by the control
-// handlers and by the loop that runs warps. All functions belong to the worker thread that holds the block.
+// Paths and joins of one warp, and barriers of one block: who runs, who waits, who comes together.
+// Called by the control handlers and by the loop that runs warps. All functions belong to the
+// worker thread that holds the block.
 #pragma once
 
 #include "sim/exec/machine.h"
@@ -15,7 +16,8 @@ void make_ready(Warp& warp, Path path);
 int32_t push_join(Warp& warp, const Join& join);
 // The lanes `mask` of a path arrive at `join`; when all are there they become ready as one path.
 void arrive_at_join(Warp& warp, int32_t join, uint32_t mask);
-// The lanes have left for good (or jumped over the joins): they are not expected from `join` up to `until` (exclusive).
+// The lanes have left for good (or jumped over the joins): they are not expected from `join` up to
+// `until` (exclusive).
 void forget_lanes(Warp& warp, int32_t join, uint32_t mask, int32_t until);
 // Lets lanes that wait at joins go on alone. True when any did.
 bool break_joins(Warp& warp);
@@ -28,7 +30,8 @@ void block_lanes(Exec& x, uint32_t mask, PathState state, uint8_t barrier);
 
 // After an arrival or an exit: releases the barrier's paths if it is complete.
 void complete_barrier(Exec& x, Block& block, uint8_t id);
-// After a change of a warp's waiting or live lanes: executes warp-wide operations that have all their lanes.
+// After a change of a warp's waiting or live lanes: executes warp-wide operations that have all
+// their lanes.
 void complete_warp_syncs(Exec& x, Warp& warp);
 
 // Runs one warp until nothing of it can run or its slice is over.

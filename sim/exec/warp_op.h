@@ -1,5 +1,6 @@
-// The warp-wide operations by number (Instr::sub of "warp"). Operands: dst, a the value or predicate, b and c of shfl, d the
-// member mask (none: the active lanes), target the second destination, a predicate (kNoOperand without).
+// The warp-wide operations by number (Instr::sub of "warp"). Operands: dst, a the value or
+// predicate, b and c of shfl, d the member mask (none: the active lanes), target the second
+// destination, a predicate (kNoOperand without).
 #pragma once
 
 #include <cstdint>
@@ -8,10 +9,24 @@ namespace fargpu::sim {
 
 enum class WarpOp : uint8_t {
   kBarrier,
-  kShflUp, kShflDown, kShflBfly, kShflIdx,
-  kVoteAll, kVoteAny, kVoteUni, kVoteBallot,
-  kMatchAny, kMatchAll,
-  kReduxAdd, kReduxMinU, kReduxMaxU, kReduxMinS, kReduxMaxS, kReduxAnd, kReduxOr, kReduxXor,
+  kShflUp,
+  kShflDown,
+  kShflBfly,
+  kShflIdx,
+  kVoteAll,
+  kVoteAny,
+  kVoteUni,
+  kVoteBallot,
+  kMatchAny,
+  kMatchAll,
+  kReduxAdd,
+  kReduxMinU,
+  kReduxMaxU,
+  kReduxMinS,
+  kReduxMaxS,
+  kReduxAnd,
+  kReduxOr,
+  kReduxXor,
   kElect,
 };
 

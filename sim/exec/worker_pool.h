@@ -1,5 +1,6 @@
-// Threads that help to run grids. Started when first needed, as many as were ever asked for at once; joined on destruction.
-// run() may be called by several threads at a time: each helps with its own task and shares the pool's threads.
+// Threads that help to run grids. Started when first needed, as many as were ever asked for at
+// once; joined on destruction. run() may be called by several threads at a time: each helps with
+// its own task and shares the pool's threads.
 #pragma once
 
 #include <condition_variable>
@@ -18,8 +19,9 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // Calls `task` on this thread and on up to `helpers` others at the same time; returns when all calls have. A helper that
-  // has not begun when this thread's call returns is not started any more.
+  // Calls `task` on this thread and on up to `helpers` others at the same time; returns when all
+  // calls have. A helper that has not begun when this thread's call returns is not started any
+  // more.
   void run(unsigned helpers, const std::function<void()>& task);
 
  private:

@@ -73,6 +73,15 @@ void find_post_dominators(std::vector<BasicBlock>& blocks) {
       }
     }
   }
+  // Blocks of endless loops never leave. For the others they must count as an end of their own, or
+  // lanes would wait for those that went there.
+  bool endless = false;
+  for (uint32_t b = 0; b < count; ++b) {
+    if (dominator[b] != BasicBlock::kNone) continue;
+    blocks[b].leaves = true;
+    endless = true;
+  }
+  if (endless) return find_post_dominators(blocks);
   for (uint32_t b = 0; b < count; ++b) {
     blocks[b].post_dominator = dominator[b] == exit ? BasicBlock::kNone : dominator[b];
   }
@@ -102,8 +111,10 @@ FlowGraph build_flow_graph(const Function& function) {
   for (uint32_t b = 0; b < graph.blocks.size(); ++b) {
     BasicBlock& block = graph.blocks[b];
     const auto follow = [&] {
-      if (b + 1 < graph.blocks.size()) block.successors.push_back(b + 1);
-      else block.leaves = true;
+      if (b + 1 < graph.blocks.size())
+        block.successors.push_back(b + 1);
+      else
+        block.leaves = true;
     };
     if (block.begin == block.end) {
       follow();

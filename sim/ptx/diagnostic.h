@@ -1,4 +1,5 @@
-// What the front end says about a text it cannot accept. One line for people, with the line of the PTX text.
+// What the front end says about a text it cannot accept. One line for people, with the line of the
+// PTX text.
 #pragma once
 
 #include <string>

@@ -94,7 +94,8 @@ Token Lexer::number(size_t start) {
   size_t end = at_;
   while (end < text_.size() && is_digit(text_[end])) ++end;
   bool decimal = false;
-  if (end < text_.size() && text_[end] == '.' && end + 1 < text_.size() && is_digit(text_[end + 1])) {
+  if (end < text_.size() && text_[end] == '.' && end + 1 < text_.size() &&
+      is_digit(text_[end + 1])) {
     decimal = true;
     ++end;
     while (end < text_.size() && is_digit(text_[end])) ++end;

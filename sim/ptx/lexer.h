@@ -1,5 +1,6 @@
-// Splits PTX text into tokens. The text must outlive the tokens; bytes that PTX does not know become kBad tokens, so the
-// lexer itself never fails. Comments and white space are dropped. One lexer per thread.
+// Splits PTX text into tokens. The text must outlive the tokens; bytes that PTX does not know
+// become kBad tokens, so the lexer itself never fails. Comments and white space are dropped. One
+// lexer per thread.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +10,13 @@ namespace fargpu::sim::ptx {
 
 enum class TokenKind : uint8_t {
   kEnd,
-  kIdentifier,  // name, %register, $label, _
-  kDot,         // .word, with the following ::word parts; text is without the dot
-  kInteger,     // value; is_unsigned for a U suffix
-  kFloat32,     // 0fXXXXXXXX: bits
-  kFloat64,     // 0dXXXXXXXXXXXXXXXX or decimal: bits of the double
-  kString,      // text between the quotes
-  kPunctuation, // one character, or two for << >> <= >= == != && ||
+  kIdentifier,   // name, %register, $label, _
+  kDot,          // .word, with the following ::word parts; text is without the dot
+  kInteger,      // value; is_unsigned for a U suffix
+  kFloat32,      // 0fXXXXXXXX: bits
+  kFloat64,      // 0dXXXXXXXXXXXXXXXX or decimal: bits of the double
+  kString,       // text between the quotes
+  kPunctuation,  // one character, or two for << >> <= >= == != && ||
   kBad,
 };
 
@@ -27,7 +28,9 @@ struct Token {
   bool glued = false;  // no white space between this token and the one before
   int line = 0;
 
-  bool is(char c) const { return kind == TokenKind::kPunctuation && text.size() == 1 && text[0] == c; }
+  bool is(char c) const {
+    return kind == TokenKind::kPunctuation && text.size() == 1 && text[0] == c;
+  }
   bool is(std::string_view s) const { return kind == TokenKind::kPunctuation && text == s; }
 };
 

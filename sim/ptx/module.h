@@ -1,5 +1,6 @@
-// The parsed form of one PTX module: variables, functions, instructions with resolved registers and labels. Names and
-// texts are views into the PTX text, which must outlive the module. Plain data; built by parse_module only.
+// The parsed form of one PTX module: variables, functions, instructions with resolved registers and
+// labels. Names and texts are views into the PTX text, which must outlive the module. Plain data;
+// built by parse_module only.
 #pragma once
 
 #include <array>
@@ -15,7 +16,8 @@ namespace fargpu::sim::ptx {
 
 enum class Linkage : uint8_t { kLocal, kVisible, kWeak, kExtern, kCommon };
 
-// One element of an initialiser: `bytes` bytes of `value`, or of the address of `symbol` plus value.
+// One element of an initialiser: `bytes` bytes of `value`, or of the address of `symbol` plus
+// value.
 struct InitialValue {
   uint64_t offset = 0;
   unsigned bytes = 0;
@@ -55,28 +57,29 @@ struct Operand {
     kFloat,     // value: bits of a double, or of a float when is_single
     kVector,    // {a, b}: parts
     kTuple,     // (a, b): parts
-    kAddress,   // [base + offset]: parts[0] is the base (kRegister, kVariable, kSymbol, kInteger), value the offset
+    kAddress,   // [base + offset]: parts[0] is the base (kRegister, kVariable, kSymbol, kInteger),
+                // value the offset
     kSink,      // _
   };
   Kind kind = Kind::kNone;
-  bool negated = false;    // !p
-  bool negative = false;   // -%r (only in some instructions)
+  bool negated = false;   // !p
+  bool negative = false;  // -%r (only in some instructions)
   bool is_single = false;
   bool is_unsigned = false;
   uint32_t index = 0;
-  uint64_t value = 0;      // also the offset of kVariable and kSymbol
+  uint64_t value = 0;  // also the offset of kVariable and kSymbol
   std::string_view name;
-  std::string_view part;   // of video instructions: b0, h1, b3210 after the register's name
+  std::string_view part;  // of video instructions: b0, h1, b3210 after the register's name
   std::vector<Operand> parts;
   std::shared_ptr<Operand> pair;  // the q of p|q
 };
 
 struct Instruction {
-  std::string_view opcode;               // "ld"
+  std::string_view opcode;                  // "ld"
   std::vector<std::string_view> modifiers;  // "global", "v4", "u32"
   bool guarded = false;
   bool guard_negated = false;
-  uint32_t guard = 0;                    // register
+  uint32_t guard = 0;  // register
   std::vector<Operand> operands;
   int line = 0;
 };

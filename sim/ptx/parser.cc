@@ -36,7 +36,8 @@ bool Parser::fail_at(int line, std::string message, Diagnostic::Kind kind) {
 
 bool Parser::fail(std::string message) {
   const Token& token = peek();
-  if (token.kind == TokenKind::kEnd) return fail_at(token.line, message + ", found the end of the text");
+  if (token.kind == TokenKind::kEnd)
+    return fail_at(token.line, message + ", found the end of the text");
   return fail_at(token.line, fmt::format("{}, found '{}'", message, token.text.substr(0, 80)));
 }
 
@@ -119,12 +120,18 @@ bool Parser::parse_top() {
     if (peek().kind != TokenKind::kDot) return fail("expected a directive");
     const Token& directive = take();
     const std::string_view text = directive.text;
-    if (text == "visible") linkage = Linkage::kVisible;
-    else if (text == "weak") linkage = Linkage::kWeak;
-    else if (text == "extern") linkage = Linkage::kExtern;
-    else if (text == "common") linkage = Linkage::kCommon;
-    else if (text == "version") return parse_version();
-    else if (text == "target") return parse_target();
+    if (text == "visible")
+      linkage = Linkage::kVisible;
+    else if (text == "weak")
+      linkage = Linkage::kWeak;
+    else if (text == "extern")
+      linkage = Linkage::kExtern;
+    else if (text == "common")
+      linkage = Linkage::kCommon;
+    else if (text == "version")
+      return parse_version();
+    else if (text == "target")
+      return parse_target();
     else if (text == "address_size") {
       uint64_t size = 0;
       if (!expect_integer(size)) return false;
@@ -133,18 +140,30 @@ bool Parser::parse_top() {
                        Diagnostic::Kind::kUnsupportedTarget);
       }
       return true;
-    } else if (text == "entry") return parse_function(true, linkage);
-    else if (text == "func") return parse_function(false, linkage);
-    else if (text == "global") return parse_variable(Space::kGlobal, linkage, module_->variables, false);
-    else if (text == "const") return parse_variable(Space::kConst, linkage, module_->variables, false);
-    else if (text == "shared") return parse_variable(Space::kShared, linkage, module_->variables, false);
-    else if (text == "local") return parse_variable(Space::kLocal, linkage, module_->variables, false);
-    else if (text == "file") return skip_file();
-    else if (text == "loc") return skip_location();
-    else if (text == "section") return skip_block();
-    else if (text == "pragma" || text == "tex") return skip_to_semicolon();
-    else if (text == "alias") return parse_alias();
-    else return fail_at(directive.line, fmt::format("unknown directive .{}", text));
+    } else if (text == "entry")
+      return parse_function(true, linkage);
+    else if (text == "func")
+      return parse_function(false, linkage);
+    else if (text == "global")
+      return parse_variable(Space::kGlobal, linkage, module_->variables, false);
+    else if (text == "const")
+      return parse_variable(Space::kConst, linkage, module_->variables, false);
+    else if (text == "shared")
+      return parse_variable(Space::kShared, linkage, module_->variables, false);
+    else if (text == "local")
+      return parse_variable(Space::kLocal, linkage, module_->variables, false);
+    else if (text == "file")
+      return skip_file();
+    else if (text == "loc")
+      return skip_location();
+    else if (text == "section")
+      return skip_block();
+    else if (text == "pragma" || text == "tex")
+      return skip_to_semicolon();
+    else if (text == "alias")
+      return parse_alias();
+    else
+      return fail_at(directive.line, fmt::format("unknown directive .{}", text));
   }
 }
 
@@ -299,12 +318,14 @@ bool Parser::parse_function(bool is_entry, Linkage linkage) {
   }
   if (!accept(';')) {
     if (linkage == Linkage::kExtern) {
-      return fail_at(function->line, fmt::format(".extern function '{}' with a body", function->name));
+      return fail_at(function->line,
+                     fmt::format(".extern function '{}' with a body", function->name));
     }
     if (!expect('{') || !parse_body(*function)) return false;
     function->has_body = true;
   }
-  const auto [place, fresh] = function_names_.try_emplace(function->name, module_->functions.size());
+  const auto [place, fresh] =
+      function_names_.try_emplace(function->name, module_->functions.size());
   if (fresh) {
     module_->functions.push_back(std::move(function));
     return true;

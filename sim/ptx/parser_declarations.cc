@@ -10,8 +10,13 @@ bool constant_bits(const Constant& constant, Type type, uint64_t& bits) {
   using Kind = Constant::Kind;
   const uint64_t v = constant.value;
   if (type == Type::kF64) {
-    if (constant.kind == Kind::kSingle) return bits = std::bit_cast<uint64_t>(static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(v)))), true;
-    bits = constant.kind == Kind::kFloat ? v : std::bit_cast<uint64_t>(static_cast<double>(static_cast<int64_t>(v)));
+    if (constant.kind == Kind::kSingle)
+      return bits = std::bit_cast<uint64_t>(
+                 static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(v)))),
+             true;
+    bits = constant.kind == Kind::kFloat
+               ? v
+               : std::bit_cast<uint64_t>(static_cast<double>(static_cast<int64_t>(v)));
     return true;
   }
   if (type == Type::kF32) {
@@ -151,7 +156,8 @@ bool Parser::parse_initializer(Variable& variable, uint64_t element_bytes) {
   return true;
 }
 
-// Values of one { } list. Nested lists continue at the next value: PTX writers give every element of inner dimensions.
+// Values of one { } list. Nested lists continue at the next value: PTX writers give every element
+// of inner dimensions.
 bool Parser::parse_initial_values(Variable& variable, unsigned element, uint64_t& offset,
                                   int depth) {
   if (depth > kMaxNesting) return fail("initial values are nested too deeply");
@@ -196,8 +202,8 @@ bool Parser::parse_initial_value(Variable& variable, unsigned element, uint64_t 
       if (!parse_offset(value.value)) return false;
     }
     if (!masked && element < 4) {
-      return fail_at(value.line, fmt::format("address of '{}' in a {}-byte element", value.symbol,
-                                             element));
+      return fail_at(value.line,
+                     fmt::format("address of '{}' in a {}-byte element", value.symbol, element));
     }
   } else if (masked) {
     return fail("expected a name");
@@ -247,7 +253,8 @@ bool Parser::parse_registers() {
     } else {
       fresh = scope.registers.try_emplace(name, function_->registers.size()).second;
       function_->registers.push_back({name, type});
-      if (function_->registers.size() > kMaxRegisters) return fail_at(token.line, "too many registers");
+      if (function_->registers.size() > kMaxRegisters)
+        return fail_at(token.line, "too many registers");
     }
     if (!fresh) return fail_at(token.line, fmt::format("register '{}' is declared twice", name));
   } while (accept(','));

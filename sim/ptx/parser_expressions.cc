@@ -26,9 +26,12 @@ int precedence_of(const Token& token) {
 
 double as_double(const Constant& c) {
   switch (c.kind) {
-    case Constant::Kind::kFloat: return std::bit_cast<double>(c.value);
-    case Constant::Kind::kSingle: return std::bit_cast<float>(static_cast<uint32_t>(c.value));
-    case Constant::Kind::kInteger: break;
+    case Constant::Kind::kFloat:
+      return std::bit_cast<double>(c.value);
+    case Constant::Kind::kSingle:
+      return std::bit_cast<float>(static_cast<uint32_t>(c.value));
+    case Constant::Kind::kInteger:
+      break;
   }
   return c.is_unsigned ? static_cast<double>(c.value)
                        : static_cast<double>(static_cast<int64_t>(c.value));
@@ -88,10 +91,17 @@ bool Parser::parse_unary(Constant& value, int depth) {
     return true;
   }
   switch (token.kind) {
-    case TokenKind::kInteger: value = {Constant::Kind::kInteger, token.value, token.is_unsigned}; break;
-    case TokenKind::kFloat64: value = {Constant::Kind::kFloat, token.value, false}; break;
-    case TokenKind::kFloat32: value = {Constant::Kind::kSingle, token.value, false}; break;
-    default: return fail("expected a number");
+    case TokenKind::kInteger:
+      value = {Constant::Kind::kInteger, token.value, token.is_unsigned};
+      break;
+    case TokenKind::kFloat64:
+      value = {Constant::Kind::kFloat, token.value, false};
+      break;
+    case TokenKind::kFloat32:
+      value = {Constant::Kind::kSingle, token.value, false};
+      break;
+    default:
+      return fail("expected a number");
   }
   take();
   return true;
@@ -101,11 +111,16 @@ bool Parser::apply(std::string_view op, Constant& left, const Constant& right) {
   if (left.kind != Constant::Kind::kInteger || right.kind != Constant::Kind::kInteger) {
     const double a = as_double(left), b = as_double(right);
     double result = 0;
-    if (op == "+") result = a + b;
-    else if (op == "-") result = a - b;
-    else if (op == "*") result = a * b;
-    else if (op == "/" && b != 0) result = a / b;
-    else return fail(fmt::format("operator {} on floating-point constants", op));
+    if (op == "+")
+      result = a + b;
+    else if (op == "-")
+      result = a - b;
+    else if (op == "*")
+      result = a * b;
+    else if (op == "/" && b != 0)
+      result = a / b;
+    else
+      return fail(fmt::format("operator {} on floating-point constants", op));
     left = {Constant::Kind::kFloat, std::bit_cast<uint64_t>(result), false};
     return true;
   }
@@ -119,27 +134,45 @@ bool Parser::apply(std::string_view op, Constant& left, const Constant& right) {
   if (op == "/" || op == "%") {
     if (b == 0) return fail("division by zero in an expression");
     const bool divide = op == "/";
-    if (is_unsigned) result = divide ? a / b : a % b;
-    else if (sb == -1) result = divide ? 0 - a : 0;
-    else result = static_cast<uint64_t>(divide ? sa / sb : sa % sb);
-  } else if (op == "*") result = a * b;
-  else if (op == "+") result = a + b;
-  else if (op == "-") result = a - b;
-  else if (op == "<<") result = b < 64 ? a << b : 0;
+    if (is_unsigned)
+      result = divide ? a / b : a % b;
+    else if (sb == -1)
+      result = divide ? 0 - a : 0;
+    else
+      result = static_cast<uint64_t>(divide ? sa / sb : sa % sb);
+  } else if (op == "*")
+    result = a * b;
+  else if (op == "+")
+    result = a + b;
+  else if (op == "-")
+    result = a - b;
+  else if (op == "<<")
+    result = b < 64 ? a << b : 0;
   else if (op == ">>") {
     const unsigned by = b < 64 ? static_cast<unsigned>(b) : 63;
     result = left.is_unsigned ? (b < 64 ? a >> by : 0) : static_cast<uint64_t>(sa >> by);
-  } else if (op == "<") result = less(a, b);
-  else if (op == ">") result = less(b, a);
-  else if (op == "<=") result = !less(b, a);
-  else if (op == ">=") result = !less(a, b);
-  else if (op == "==") result = a == b;
-  else if (op == "!=") result = a != b;
-  else if (op == "&") result = a & b;
-  else if (op == "^") result = a ^ b;
-  else if (op == "|") result = a | b;
-  else if (op == "&&") result = a != 0 && b != 0;
-  else if (op == "||") result = a != 0 || b != 0;
+  } else if (op == "<")
+    result = less(a, b);
+  else if (op == ">")
+    result = less(b, a);
+  else if (op == "<=")
+    result = !less(b, a);
+  else if (op == ">=")
+    result = !less(a, b);
+  else if (op == "==")
+    result = a == b;
+  else if (op == "!=")
+    result = a != b;
+  else if (op == "&")
+    result = a & b;
+  else if (op == "^")
+    result = a ^ b;
+  else if (op == "|")
+    result = a | b;
+  else if (op == "&&")
+    result = a != 0 && b != 0;
+  else if (op == "||")
+    result = a != 0 || b != 0;
   left.value = result;
   left.is_unsigned = is_unsigned;
   return true;

@@ -1,6 +1,7 @@
-// The recursive-descent parser behind parse_module: one class, split over parser.cc (module and function level),
-// parser_declarations.cc (variables and initialisers) and parser_statements.cc (instructions and operands). Methods return
-// false after they have put the cause into error_. Private to this folder.
+// The recursive-descent parser behind parse_module: one class, split over parser.cc (module and
+// function level), parser_declarations.cc (variables and initialisers) and parser_statements.cc
+// (instructions and operands). Methods return false after they have put the cause into error_.
+// Private to this folder.
 #pragma once
 
 #include <string>
@@ -47,8 +48,7 @@ class Parser {
   bool accept(char c);
   bool expect(char c);
   bool fail(std::string message);
-  bool fail_at(int line, std::string message,
-               Diagnostic::Kind kind = Diagnostic::Kind::kInvalid);
+  bool fail_at(int line, std::string message, Diagnostic::Kind kind = Diagnostic::Kind::kInvalid);
   bool expect_integer(uint64_t& value);
   bool expect_name(std::string_view& name);
 

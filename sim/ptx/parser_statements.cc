@@ -243,7 +243,8 @@ bool Parser::parse_offset(uint64_t& value) {
   if (!minus && !accept('+')) return fail("expected an offset");
   if (minus) take();
   if (!parse_constant(constant)) return false;
-  if (constant.kind != Constant::Kind::kInteger) return fail_at(line, "an offset must be an integer");
+  if (constant.kind != Constant::Kind::kInteger)
+    return fail_at(line, "an offset must be an integer");
   value += minus ? 0 - constant.value : constant.value;
   return true;
 }
@@ -339,8 +340,8 @@ bool Parser::parse_operand(Operand& operand, int depth, bool in_call) {
   operand.value = constant.value;
   operand.is_unsigned = constant.is_unsigned;
   operand.is_single = constant.kind == Constant::Kind::kSingle;
-  operand.kind = constant.kind == Constant::Kind::kInteger ? Operand::Kind::kInteger
-                                                           : Operand::Kind::kFloat;
+  operand.kind =
+      constant.kind == Constant::Kind::kInteger ? Operand::Kind::kInteger : Operand::Kind::kFloat;
   return true;
 }
 

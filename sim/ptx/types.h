@@ -9,12 +9,31 @@ namespace fargpu::sim::ptx {
 enum class Type : uint8_t {
   kNone,
   kPred,
-  kB8, kB16, kB32, kB64, kB128,
-  kU8, kU16, kU32, kU64,
-  kS8, kS16, kS32, kS64,
-  kU16x2, kS16x2,
-  kF16, kF16x2, kBf16, kBf16x2, kTf32, kF32, kF32x2, kF64,
-  kE4m3x2, kE5m2x2,
+  kB8,
+  kB16,
+  kB32,
+  kB64,
+  kB128,
+  kU8,
+  kU16,
+  kU32,
+  kU64,
+  kS8,
+  kS16,
+  kS32,
+  kS64,
+  kU16x2,
+  kS16x2,
+  kF16,
+  kF16x2,
+  kBf16,
+  kBf16x2,
+  kTf32,
+  kF32,
+  kF32x2,
+  kF64,
+  kE4m3x2,
+  kE5m2x2,
   kOpaque,  // .texref, .samplerref, .surfref
 };
 
@@ -28,9 +47,9 @@ unsigned type_bytes(Type type);
 // Bytes of one lane of a register of this type: 8-bit values live in 16-bit registers.
 unsigned register_bytes(Type type);
 
-bool is_signed(Type type);    // s8 .. s64
-bool is_float(Type type);     // f16, bf16, tf32, f32, f64 and the packed ones
-bool is_integer(Type type);   // u8 .. u64, s8 .. s64
-bool is_bits(Type type);      // b8 .. b128
+bool is_signed(Type type);   // s8 .. s64
+bool is_float(Type type);    // f16, bf16, tf32, f32, f64 and the packed ones
+bool is_integer(Type type);  // u8 .. u64, s8 .. s64
+bool is_bits(Type type);     // b8 .. b128
 
 }  // namespace fargpu::sim::ptx

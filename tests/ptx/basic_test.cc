@@ -5,7 +5,7 @@ namespace fargpu::sim {
 namespace {
 
 TEST_F(EngineTest, VectorAdd) {
-  load(ptx(R"(
+  load(module_text(R"(
 .visible .entry vadd(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n) {
   .reg .pred %p<2>; .reg .f32 %f<4>; .reg .b32 %r<6>; .reg .b64 %rd<11>;
   ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u64 %rd3, [c]; ld.param.u32 %r2, [n];
@@ -22,7 +22,8 @@ DONE:
 })"));
   const uint32_t n = 1000;
   std::vector<float> a(n), b(n);
-  for (uint32_t i = 0; i < n; ++i) a[i] = static_cast<float>(i), b[i] = 0.5f * static_cast<float>(i);
+  for (uint32_t i = 0; i < n; ++i)
+    a[i] = static_cast<float>(i), b[i] = 0.5f * static_cast<float>(i);
   const uint64_t da = buffer(a), db = buffer(b), dc = buffer(std::vector<float>(n));
   run("vadd", 4, 256, Parameters().add(da).add(db).add(dc).add(n));
   const auto c = read<float>(dc, n);

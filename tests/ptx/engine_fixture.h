@@ -1,5 +1,5 @@
-// What tests of the PTX engine share: device memory made of host allocations with exact bounds, and a runner that loads
-// PTX, fills buffers, launches and gives results back.
+// What tests of the PTX engine share: device memory made of host allocations with exact bounds, and
+// a runner that loads PTX, fills buffers, launches and gives results back.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,19 +19,21 @@ namespace fargpu::sim {
 class TestMemory final : public MemoryMap {
  public:
   ~TestMemory() override {
-    for (auto& [address, bytes] : allocations_) ::operator delete(reinterpret_cast<void*>(address), std::align_val_t{256});
+    for (auto& [address, bytes] : allocations_)
+      ::operator delete (reinterpret_cast<void*>(address), std::align_val_t{256});
   }
   std::optional<Range> find(uint64_t address, size_t bytes) const override {
     const std::lock_guard lock(mutex_);
     auto it = allocations_.upper_bound(address);
     if (it == allocations_.begin()) return std::nullopt;
     --it;
-    if (address - it->first > it->second || bytes > it->second - (address - it->first)) return std::nullopt;
+    if (address - it->first > it->second || bytes > it->second - (address - it->first))
+      return std::nullopt;
     return Range{it->first, it->second, true};
   }
   uint64_t allocate(size_t bytes) override {
     if (bytes > limit) return 0;
-    void* memory = ::operator new(bytes, std::align_val_t{256}, std::nothrow);
+    void* memory = ::operator new (bytes, std::align_val_t{256}, std::nothrow);
     if (memory == nullptr) return 0;
     std::memset(memory, 0, bytes);
     const std::lock_guard lock(mutex_);
@@ -44,7 +46,7 @@ class TestMemory final : public MemoryMap {
       const std::lock_guard lock(mutex_);
       allocations_.erase(address);
     }
-    ::operator delete(reinterpret_cast<void*>(address), std::align_val_t{256});
+    ::operator delete (reinterpret_cast<void*>(address), std::align_val_t{256});
   }
   size_t count() const {
     const std::lock_guard lock(mutex_);
@@ -61,8 +63,9 @@ class TestMemory final : public MemoryMap {
 // Kernel parameters, one after the other at their natural alignment.
 class Parameters {
  public:
-  template <typename T> Parameters& add(T value) {
-    bytes_.resize((bytes_.size() + sizeof(T) - 1) / sizeof(T) * sizeof(T));
+  template <typename T>
+  Parameters& add(T value) {
+    bytes_.resize((bytes_.size() + alignof(T) - 1) / alignof(T) * alignof(T));
     const auto* p = reinterpret_cast<const std::byte*>(&value);
     bytes_.insert(bytes_.end(), p, p + sizeof(T));
     return *this;
@@ -74,7 +77,7 @@ class Parameters {
 };
 
 // A module header for texts of tests.
-inline std::string ptx(const std::string& body, const std::string& target = "sm_90") {
+inline std::string module_text(const std::string& body, const std::string& target = "sm_90") {
   return ".version 8.6\n.target " + target + "\n.address_size 64\n" + body;
 }
 
@@ -90,29 +93,34 @@ class EngineTest : public ::testing::Test {
     EXPECT_EQ(result.program, nullptr) << text;
     return result.error;
   }
-  template <typename T> uint64_t buffer(const std::vector<T>& values) {
+  template <typename T>
+  uint64_t buffer(const std::vector<T>& values) {
     const uint64_t address = memory.allocate(std::max<size_t>(values.size() * sizeof(T), 1));
     std::memcpy(reinterpret_cast<void*>(address), values.data(), values.size() * sizeof(T));
     return address;
   }
-  template <typename T> std::vector<T> read(uint64_t address, size_t count) {
+  template <typename T>
+  std::vector<T> read(uint64_t address, size_t count) {
     std::vector<T> values(count);
     std::memcpy(values.data(), reinterpret_cast<const void*>(address), count * sizeof(T));
     return values;
   }
-  std::optional<Fault> launch(const std::string& kernel, uint32_t grid, uint32_t block, const Parameters& parameters,
-                              size_t dynamic_shared = 0) {
+  std::optional<Fault> launch(const std::string& kernel, uint32_t grid, uint32_t block,
+                              const Parameters& parameters, size_t dynamic_shared = 0) {
     GridConfig config;
     config.grid = {grid, 1, 1};
     config.block = {block, 1, 1};
     config.dynamic_shared_bytes = dynamic_shared;
     return launch(kernel, config, parameters);
   }
-  std::optional<Fault> launch(const std::string& kernel, const GridConfig& config, const Parameters& parameters) {
+  std::optional<Fault> launch(const std::string& kernel, const GridConfig& config,
+                              const Parameters& parameters) {
     output.clear();
-    return program->run(kernel, config, parameters.bytes(), [this](std::string_view text) { output += text; });
+    return program->run(kernel, config, parameters.bytes(),
+                        [this](std::string_view text) { output += text; });
   }
-  void run(const std::string& kernel, uint32_t grid, uint32_t block, const Parameters& parameters, size_t dynamic_shared = 0) {
+  void run(const std::string& kernel, uint32_t grid, uint32_t block, const Parameters& parameters,
+           size_t dynamic_shared = 0) {
     const std::optional<Fault> fault = launch(kernel, grid, block, parameters, dynamic_shared);
     EXPECT_FALSE(fault.has_value()) << fault->text;
   }
