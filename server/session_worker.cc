@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "common/wire/control.h"
 #include "generated/server/driver_table.h"
@@ -97,6 +98,18 @@ CUresult SessionWorker::bind_context(uint16_t id, CUcontext context, CUdevice de
   // Making a context leaves it current in the driver, whatever was entered before.
   current_ = 0;
   return enter_context(id);
+}
+
+CUresult SessionWorker::borrow_context() {
+  if (borrowed_ == nullptr) {
+    if (const CUresult result = driver_.cuDevicePrimaryCtxRetain(&borrowed_, 0); result != CUDA_SUCCESS) return result;
+  }
+  current_ = 0;
+  return driver_.cuCtxSetCurrent(borrowed_);
+}
+
+void SessionWorker::return_borrowed_context() {
+  if (std::exchange(borrowed_, nullptr) != nullptr) driver_.cuDevicePrimaryCtxRelease_v2(0);
 }
 
 CUcontext SessionWorker::find_context(uint16_t id) {

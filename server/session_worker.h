@@ -73,6 +73,8 @@ class SessionWorker final : public Worker, private WorkerServices {
   CUresult bind_context(uint16_t id, CUcontext context, CUdevice device) override;
   CUcontext find_context(uint16_t id) override;
   void unbind_context(uint16_t id) override;
+  CUresult borrow_context() override;
+  void return_borrowed_context() override;
   int device_count() const override { return static_cast<int>(setup_.devices); }
   Status put_image(std::span<const std::byte> hash, uint64_t total_bytes, uint64_t offset,
                    std::span<const std::byte> piece) override;
@@ -109,6 +111,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   StagingBlock bulk_;
   uint16_t current_ = 0;
   size_t current_device_ = 0;
+  CUcontext borrowed_ = nullptr;
   std::mutex posted_mutex_;
   std::vector<std::function<void()>> posted_;  // guarded by posted_mutex_
   // Last, so that they go first: they hold staging blocks, and threads that post.

@@ -37,6 +37,10 @@ class WorkerServices {
   // Forgets the context and every handle that was made in it; does not call the driver.
   virtual void unbind_context(uint16_t id) = 0;
   virtual int device_count() const = 0;
+  // For questions that the driver answers only inside a context, before the client has one: makes device 0's primary context current.
+  // It is held until the client retains it itself (return_borrowed_context), so that it is made only once.
+  virtual CUresult borrow_context() = 0;
+  virtual void return_borrowed_context() = 0;
 
   // Images, content-addressed (image_cache.h).
   virtual Status put_image(std::span<const std::byte> hash, uint64_t total_bytes, uint64_t offset,

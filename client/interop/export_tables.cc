@@ -31,6 +31,7 @@ enum TableName : int {
   kContextIdentity,
   kFunctionEnumeration,
   kCompilationCache,
+  kMatmulHeuristics,
 };
 
 template <TableName table, size_t slot>
@@ -38,7 +39,7 @@ CUresult unknown_slot() {
   static constexpr const char* kNames[] = {
       "cudart interface", "tools hooks",     "tools tls",        "context storage",
       "context checks",   "integrity check", "context identity", "function enumeration",
-      "run-time compilation cache"};
+      "run-time compilation cache", "matmul heuristics"};
   static std::atomic<bool> told{false};
   if (!told.exchange(true))
     log::warn("slot {} of the export table '{}' is not supported", slot, kNames[table]);
@@ -344,9 +345,18 @@ auto& function_enumeration() {
 // --- cache of run-time compilation
 // -----------------------------------------------------------------------------------------------------------------------------
 
-// cuBLAS calls slot 4 also after the table was refused, so it has to exist; NOT_SUPPORTED from its slots means "not cached".
+// NOT_SUPPORTED from its slots means "not cached".
 auto& compilation_cache() {
   static auto table = blank<kCompilationCache, 7>();
+  return table;
+}
+
+// --- what cuBLASLt asks when it chooses a kernel for half-precision products
+// -----------------------------------------------------------------------------------------------------------------------------
+
+// Seen: cuBLASLt 13.0 calls slot 4 without looking whether it got the table, so it has to exist. Its size is not known.
+auto& matmul_heuristics() {
+  static auto table = blank<kMatmulHeuristics, 16>();
   return table;
 }
 
@@ -383,6 +393,9 @@ constexpr Offer kOffers[] = {
     {{0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41, 0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3,
       0x28},
      []() -> const void* { return compilation_cache().data(); }},
+    {{0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b,
+      0xca},
+     []() -> const void* { return matmul_heuristics().data(); }},
 };
 
 }  // namespace

@@ -1,7 +1,10 @@
 // How libraries find functions: cuGetProcAddress by name and version, cuGetExportTable by UUID.
+#include <fmt/ranges.h>
+
 #include "client/interop/export_tables.h"
 #include "client/manual/common.h"
 #include "client/process.h"
+#include "common/base/log.h"
 #include "generated/client/proc_table.h"
 
 namespace fargpu::client {
@@ -56,7 +59,10 @@ CUresult manual_cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVers
 CUresult manual_cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTableId) {
   if (ppExportTable == nullptr || pExportTableId == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *ppExportTable = interop::export_table(*pExportTableId);
-  return *ppExportTable == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (*ppExportTable != nullptr) return CUDA_SUCCESS;
+  const auto* id = reinterpret_cast<const unsigned char*>(pExportTableId->bytes);
+  log::debug("export table {:02x} is refused", fmt::join(id, id + sizeof pExportTableId->bytes, ""));
+  return CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace fargpu::client

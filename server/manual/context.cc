@@ -47,6 +47,7 @@ Status manual_fgPrimaryRetain(Worker& worker, const Request& request) {
     }
     CUcontext context = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuDevicePrimaryCtxRetain(&context, device));
+    if (device == 0) worker.services().return_borrowed_context();
     const CUresult result = worker.services().bind_context(id, context, device);
     if (result == CUDA_SUCCESS) worker.services().staging().context_available(true);
     return answer(worker, request, result);

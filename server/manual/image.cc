@@ -205,8 +205,11 @@ Status manual_fgLibraryKernel(Worker& worker, const Request& request) {
                                     params.getLibrary()) != CUDA_SUCCESS) {
       return malformed("fgLibraryKernel", "the id of the kernel is in use or of the wrong kind");
     }
+    // The runtime asks for its first kernel before it has a context, and the driver tells the parameters only inside one.
     CUdevice device = 0;
-    const bool has_device = driver.cuCtxGetDevice(&device) == CUDA_SUCCESS;
+    if (driver.cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+      FARGPU_ANSWER_UNLESS_SUCCESS(worker.services().borrow_context());
+    }
     KernelFacts facts;
     facts.learn(
         [&](unsigned i, size_t* offset, size_t* size) {
@@ -214,7 +217,7 @@ Status manual_fgLibraryKernel(Worker& worker, const Request& request) {
                                              : CUDA_ERROR_NOT_SUPPORTED;
         },
         [&](int* value, CUfunction_attribute attribute) {
-          return driver.cuKernelGetAttribute(value, attribute, kernel, has_device ? device : 0);
+          return driver.cuKernelGetAttribute(value, attribute, kernel, device);
         });
     return facts.send<schema::FgLibraryKernelResults>(worker, request, params.getKernel());
   });
