@@ -72,7 +72,9 @@ Status Executor::on_control(const wire::FrameHeader& header, std::span<const std
       try {
         wire::SegmentReader reader(body);
         const uint64_t id = reader.getRoot<schema::HostCallDone>().getId();
-        return worker_.services().host_gate().finished(id);
+        FARGPU_RETURN_IF_ERROR(worker_.services().host_gate().finished(id));
+        // Awaited when the client makes every call wait (FARGPU_SYNC=1).
+        return worker_.responder().reply(header, CUDA_SUCCESS);
       } catch (const kj::Exception& error) {
         return {StatusCode::kProtocol, fmt::format("hostCallDone: {}", error.getDescription().cStr())};
       }
