@@ -206,7 +206,8 @@ TEST_P(LanguageTest, BigNumbers) {
 
 TEST_P(LanguageTest, Halves) {
   std::vector<float> v;
-  for (int i = 0; i < 32; ++i) v.push_back(static_cast<float>(i) * 0.25f - 3);
+  // From -3 to 3.75: squares of more than 16 would need more than the 8 bits of bf16.
+  for (int i = 0; i < 32; ++i) v.push_back(static_cast<float>(i % 28) * 0.25f - 3);
   const uint64_t in = buffer(v), out = buffer(std::vector<float>(96));
   run("halves", 1, 32, Parameters().add(in).add(out).add(int32_t{32}));
   const auto r = read<float>(out, 96);
