@@ -8,6 +8,7 @@
 
 #include "client/call.h"
 #include "client/context.h"
+#include "client/image/linked.h"
 #include "client/session.h"
 #include "common/base/log.h"
 #include "common/base/sha256.h"
@@ -185,6 +186,9 @@ CUresult read_jit_options(unsigned count, const CUjit_option* options, void** va
 }
 
 CUresult load_module(Session& session, const void* image, const JitOptions& jit, CUmodule* module) {
+  if (const auto linked = linked_image(session, image); !linked.empty()) {
+    return load_module_bytes(session, linked, jit, module);
+  }
   const Result<Image> inspected = inspect_image(image, /*lenient=*/true);
   if (!inspected.ok()) return image_error(inspected.status());
   return load_module_bytes(session, inspected->bytes, jit, module);
@@ -192,6 +196,9 @@ CUresult load_module(Session& session, const void* image, const JitOptions& jit,
 
 CUresult load_library(Session& session, const void* image, const JitOptions& jit,
                       CUlibrary* library) {
+  if (const auto linked = linked_image(session, image); !linked.empty()) {
+    return load_library_bytes(session, linked, jit, library);
+  }
   const Result<Image> inspected = inspect_image(image, /*lenient=*/true);
   if (!inspected.ok()) return image_error(inspected.status());
   return load_library_bytes(session, inspected->bytes, jit, library);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "client/image/linked.h"
 #include "client/image/load.h"
 #include "client/manual/common.h"
 #include "common/base/log.h"
@@ -18,20 +19,6 @@ namespace fargpu::client {
 namespace {
 
 constexpr size_t kMaxInputs = 1024;
-
-struct LinkInput {
-  int type = 0;
-  std::string name;
-  std::vector<std::byte> bytes;
-  Sha256Digest hash{};
-};
-
-struct LinkRecord final : Object {
-  std::mutex mutex;  // all members
-  JitOptions jit;
-  std::vector<LinkInput> inputs;
-  std::vector<std::byte> image;  // what cuLinkComplete gave, valid until cuLinkDestroy
-};
 
 CUresult find(CUlinkState state, LinkRecord** record) {
   Object* object = current_session().handles.find(rpc::HandleKind::kLinkState,
@@ -137,7 +124,6 @@ CUresult manual_cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeO
   if (const CUresult result = find(state, &record); result != CUDA_SUCCESS) return result;
   const Here here;
   const std::lock_guard lock(record->mutex);
-  if (record->inputs.empty()) return CUDA_ERROR_INVALID_VALUE;
   const JitLogs logs(record->jit);
   logs.prepare();
   Outcome outcome;

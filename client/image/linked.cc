@@ -1,0 +1,20 @@
+#include "client/image/linked.h"
+
+#include "client/session.h"
+
+namespace fargpu::client {
+
+std::span<const std::byte> linked_image(Session& session, const void* image) {
+  std::span<const std::byte> found;
+  session.handles.for_each([&](Object& object) {
+    if (object.kind() != rpc::HandleKind::kLinkState) return;
+    auto& record = static_cast<LinkRecord&>(object);
+    // One that is locked is being completed: nobody has its image yet, and waiting here would hold
+    // up the table.
+    const std::unique_lock lock(record.mutex, std::try_to_lock);
+    if (lock && !record.image.empty() && record.image.data() == image) found = record.image;
+  });
+  return found;
+}
+
+}  // namespace fargpu::client

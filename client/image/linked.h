@@ -1,0 +1,37 @@
+// Links in the making, and the images that cuLinkComplete gave out.
+//
+// The format of a linked image is the driver's own business. The application hands it back as a
+// bare pointer, so its length is known here and nowhere else. Any thread.
+#pragma once
+
+#include <cuda.h>
+
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "client/image/load.h"
+#include "client/object.h"
+#include "common/base/sha256.h"
+
+namespace fargpu::client {
+
+struct LinkInput {
+  int type = 0;
+  std::string name;
+  std::vector<std::byte> bytes;
+  Sha256Digest hash{};
+};
+
+struct LinkRecord final : Object {
+  std::mutex mutex;  // all members
+  JitOptions jit;
+  std::vector<LinkInput> inputs;
+  std::vector<std::byte> image;  // what cuLinkComplete gave, valid until cuLinkDestroy
+};
+
+// The bytes of the image that begins at `image`, when a live link gave it out; else empty.
+std::span<const std::byte> linked_image(Session& session, const void* image);
+
+}  // namespace fargpu::client
