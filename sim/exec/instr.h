@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,6 +75,10 @@ class OpTable {
   OpTable(const OpTable&) = delete;
   OpTable& operator=(const OpTable&) = delete;
   void add(std::string name, Handler handler);
+  // For files compiled for a newer instruction set: no code of std::string is made there, which the
+  // linker might choose for everybody. The name is the parts one after the other.
+  void add(const char* name, Handler handler);
+  void add(std::initializer_list<const char*> parts, Handler handler);
   Handler find(std::string_view name) const;  // null: there is no such operation
  private:
   struct State;

@@ -1,6 +1,5 @@
 // Comparisons (setp, set). The result is a bit per lane; the boolean combination with a third
 // predicate happens here.
-#include <string>
 
 #include "sim/exec/lanes.h"
 #include "sim/exec/ops.h"
@@ -78,16 +77,16 @@ void materialize(Exec& x, const Instr& in) {
 }
 
 template <typename T>
-void add_type(OpTable& table, const std::string& type) {
-  table.add("cmp.eq." + type, compare<Equal, T>);
-  table.add("cmp.lt." + type, compare<Less, T>);
-  table.add("cmp.le." + type, compare<LessEqual, T>);
+void add_type(OpTable& table, const char* type) {
+  table.add({"cmp.eq.", type}, compare<Equal, T>);
+  table.add({"cmp.lt.", type}, compare<Less, T>);
+  table.add({"cmp.le.", type}, compare<LessEqual, T>);
 }
 template <typename T>
-void add_float(OpTable& table, const std::string& type) {
+void add_float(OpTable& table, const char* type) {
   add_type<T>(table, type);
-  table.add("cmp.ne." + type, compare<NotEqual, T>);
-  table.add("cmp.num." + type, compare<Ordered, T>);
+  table.add({"cmp.ne.", type}, compare<NotEqual, T>);
+  table.add({"cmp.num.", type}, compare<Ordered, T>);
 }
 
 }  // namespace

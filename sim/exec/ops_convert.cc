@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <string>
 #include <type_traits>
 
 #include "sim/exec/lanes.h"
@@ -92,33 +91,32 @@ struct ToInteger {
 };
 
 template <typename F, typename I>
-void add_mixed(OpTable& table, const std::string& f, const std::string& i) {
-  table.add("cvt." + f + "." + i, unary<FromInteger<F, I>, F, reg_t<I>>);
-  table.add("cvt." + i + "." + f, unary<ToInteger<I, F>, reg_t<I>, F>);
+void add_mixed(OpTable& table, const char* f, const char* i) {
+  table.add({"cvt.", f, ".", i}, unary<FromInteger<F, I>, F, reg_t<I>>);
+  table.add({"cvt.", i, ".", f}, unary<ToInteger<I, F>, reg_t<I>, F>);
 }
 
 // Beyond 8 bits the result's signedness does not change its bits.
 template <typename I>
-void add_type(OpTable& table, const std::string& i) {
-  table.add("cvt.u8." + i, unary<Resize<uint8_t, I>, uint16_t, reg_t<I>>);
-  table.add("cvt.s8." + i, unary<Resize<int8_t, I>, int16_t, reg_t<I>>);
+void add_type(OpTable& table, const char* i) {
+  table.add({"cvt.u8.", i}, unary<Resize<uint8_t, I>, uint16_t, reg_t<I>>);
+  table.add({"cvt.s8.", i}, unary<Resize<int8_t, I>, int16_t, reg_t<I>>);
   for (const char* sign : {"u", "s"}) {
-    const std::string prefix = std::string("cvt.") + sign;
-    table.add(prefix + "16." + i, unary<Resize<uint16_t, I>, uint16_t, reg_t<I>>);
-    table.add(prefix + "32." + i, unary<Resize<uint32_t, I>, uint32_t, reg_t<I>>);
-    table.add(prefix + "64." + i, unary<Resize<uint64_t, I>, uint64_t, reg_t<I>>);
+    table.add({"cvt.", sign, "16.", i}, unary<Resize<uint16_t, I>, uint16_t, reg_t<I>>);
+    table.add({"cvt.", sign, "32.", i}, unary<Resize<uint32_t, I>, uint32_t, reg_t<I>>);
+    table.add({"cvt.", sign, "64.", i}, unary<Resize<uint64_t, I>, uint64_t, reg_t<I>>);
   }
-  table.add("clamp." + i, clamp<I>);
+  table.add({"clamp.", i}, clamp<I>);
   add_mixed<float, I>(table, "f32", i);
   add_mixed<double, I>(table, "f64", i);
 }
 
 template <typename F>
-void add_rounding(OpTable& table, const std::string& f) {
-  table.add("rni." + f, unary<RoundEven, F, F>);
-  table.add("rzi." + f, unary<RoundZero, F, F>);
-  table.add("rmi." + f, unary<RoundDown, F, F>);
-  table.add("rpi." + f, unary<RoundUp, F, F>);
+void add_rounding(OpTable& table, const char* f) {
+  table.add({"rni.", f}, unary<RoundEven, F, F>);
+  table.add({"rzi.", f}, unary<RoundZero, F, F>);
+  table.add({"rmi.", f}, unary<RoundDown, F, F>);
+  table.add({"rpi.", f}, unary<RoundUp, F, F>);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 // approximations are computed exactly or by the C library, which is within the error the PTX manual
 // allows.
 #include <cmath>
-#include <string>
 #include <type_traits>
 
 #include "sim/exec/lanes.h"
@@ -211,32 +210,32 @@ struct IsSubnormal {
 };
 
 template <typename T>
-void add_type(OpTable& table, const std::string& type) {
+void add_type(OpTable& table, const char* type) {
   using B = bits_t<T>;
-  table.add("add." + type, binary<Add, T, T, T>);
-  table.add("sub." + type, binary<Subtract, T, T, T>);
-  table.add("mul." + type, binary<Multiply, T, T, T>);
-  table.add("div." + type, binary<Divide, T, T, T>);
-  table.add("fma." + type, ternary<FusedMultiplyAdd, T, T, T, T>);
-  table.add("sqrt." + type, unary<SquareRoot, T, T>);
-  table.add("rcp." + type, unary<Reciprocal, T, T>);
-  table.add("rsqrt." + type, unary<ReciprocalSquareRoot, T, T>);
-  table.add("min." + type, binary<Extreme<false, false>, T, T, T>);
-  table.add("max." + type, binary<Extreme<true, false>, T, T, T>);
-  table.add("min.nan." + type, binary<Extreme<false, true>, T, T, T>);
-  table.add("max.nan." + type, binary<Extreme<true, true>, T, T, T>);
-  table.add("neg." + type, unary<NegateBits<T>, B, B>);
-  table.add("abs." + type, unary<AbsoluteBits<T>, B, B>);
-  table.add("flush." + type, unary<FlushBits<T>, B, B>);
-  table.add("copysign." + type, binary<CopySignBits<T>, B, B, B>);
-  table.add("sat." + type, unary<Saturate, T, T>);
-  table.add("relu." + type, unary<SaturateRelu, T, T>);
-  table.add("testp.finite." + type, test_property<T, IsFinite>);
-  table.add("testp.infinite." + type, test_property<T, IsInfinite>);
-  table.add("testp.number." + type, test_property<T, IsNumber>);
-  table.add("testp.notanumber." + type, test_property<T, IsNotNumber>);
-  table.add("testp.normal." + type, test_property<T, IsNormal>);
-  table.add("testp.subnormal." + type, test_property<T, IsSubnormal>);
+  table.add({"add.", type}, binary<Add, T, T, T>);
+  table.add({"sub.", type}, binary<Subtract, T, T, T>);
+  table.add({"mul.", type}, binary<Multiply, T, T, T>);
+  table.add({"div.", type}, binary<Divide, T, T, T>);
+  table.add({"fma.", type}, ternary<FusedMultiplyAdd, T, T, T, T>);
+  table.add({"sqrt.", type}, unary<SquareRoot, T, T>);
+  table.add({"rcp.", type}, unary<Reciprocal, T, T>);
+  table.add({"rsqrt.", type}, unary<ReciprocalSquareRoot, T, T>);
+  table.add({"min.", type}, binary<Extreme<false, false>, T, T, T>);
+  table.add({"max.", type}, binary<Extreme<true, false>, T, T, T>);
+  table.add({"min.nan.", type}, binary<Extreme<false, true>, T, T, T>);
+  table.add({"max.nan.", type}, binary<Extreme<true, true>, T, T, T>);
+  table.add({"neg.", type}, unary<NegateBits<T>, B, B>);
+  table.add({"abs.", type}, unary<AbsoluteBits<T>, B, B>);
+  table.add({"flush.", type}, unary<FlushBits<T>, B, B>);
+  table.add({"copysign.", type}, binary<CopySignBits<T>, B, B, B>);
+  table.add({"sat.", type}, unary<Saturate, T, T>);
+  table.add({"relu.", type}, unary<SaturateRelu, T, T>);
+  table.add({"testp.finite.", type}, test_property<T, IsFinite>);
+  table.add({"testp.infinite.", type}, test_property<T, IsInfinite>);
+  table.add({"testp.number.", type}, test_property<T, IsNumber>);
+  table.add({"testp.notanumber.", type}, test_property<T, IsNotNumber>);
+  table.add({"testp.normal.", type}, test_property<T, IsNormal>);
+  table.add({"testp.subnormal.", type}, test_property<T, IsSubnormal>);
 }
 
 }  // namespace

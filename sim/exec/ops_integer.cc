@@ -1,6 +1,5 @@
 // Integer arithmetic, logic and shifts. Wrapping everywhere; division by zero gives all ones, as on
 // the device.
-#include <string>
 #include <type_traits>
 
 #include "sim/exec/lanes.h"
@@ -280,45 +279,45 @@ struct SelectByFloat {
 };
 
 template <typename T>
-void add_unsigned(OpTable& table, const std::string& bits) {
-  table.add("mov." + bits, unary<Move, T, T>);
-  table.add("not." + bits, unary<Not, T, T>);
-  table.add("cnot." + bits, unary<LogicalNot, T, T>);
-  table.add("neg." + bits, unary<Negate, T, T>);
-  table.add("abs." + bits, unary<Absolute, T, T>);
-  table.add("add." + bits, binary<Add, T, T, T>);
-  table.add("sub." + bits, binary<Subtract, T, T, T>);
-  table.add("and." + bits, binary<And, T, T, T>);
-  table.add("or." + bits, binary<Or, T, T, T>);
-  table.add("xor." + bits, binary<Xor, T, T, T>);
-  table.add("mul.lo." + bits, binary<MultiplyLow, T, T, T>);
-  table.add("mad.lo." + bits, ternary<MultiplyLow, T, T, T, T>);
-  table.add("shl." + bits, binary<ShiftLeft, T, T, uint32_t>);
-  table.add("selp." + bits, select<T>);
-  table.add("slct.s32." + bits, ternary<SelectByInteger<T>, T, T, T, int32_t>);
-  table.add("slct.f32." + bits, ternary<SelectByFloat<T>, T, T, T, float>);
+void add_unsigned(OpTable& table, const char* bits) {
+  table.add({"mov.", bits}, unary<Move, T, T>);
+  table.add({"not.", bits}, unary<Not, T, T>);
+  table.add({"cnot.", bits}, unary<LogicalNot, T, T>);
+  table.add({"neg.", bits}, unary<Negate, T, T>);
+  table.add({"abs.", bits}, unary<Absolute, T, T>);
+  table.add({"add.", bits}, binary<Add, T, T, T>);
+  table.add({"sub.", bits}, binary<Subtract, T, T, T>);
+  table.add({"and.", bits}, binary<And, T, T, T>);
+  table.add({"or.", bits}, binary<Or, T, T, T>);
+  table.add({"xor.", bits}, binary<Xor, T, T, T>);
+  table.add({"mul.lo.", bits}, binary<MultiplyLow, T, T, T>);
+  table.add({"mad.lo.", bits}, ternary<MultiplyLow, T, T, T, T>);
+  table.add({"shl.", bits}, binary<ShiftLeft, T, T, uint32_t>);
+  table.add({"selp.", bits}, select<T>);
+  table.add({"slct.s32.", bits}, ternary<SelectByInteger<T>, T, T, T, int32_t>);
+  table.add({"slct.f32.", bits}, ternary<SelectByFloat<T>, T, T, T, float>);
 }
 
 template <typename T>
-void add_signed(OpTable& table, const std::string& type) {
-  table.add("min." + type, binary<Minimum, T, T, T>);
-  table.add("max." + type, binary<Maximum, T, T, T>);
-  table.add("mul.hi." + type, binary<MultiplyHigh, T, T, T>);
-  table.add("mad.hi." + type, ternary<MultiplyAddHigh, T, T, T, T>);
-  table.add("div." + type, binary<Divide, T, T, T>);
-  table.add("rem." + type, binary<Remainder, T, T, T>);
-  table.add("shr." + type, binary<ShiftRight, T, T, uint32_t>);
-  table.add("sad." + type, ternary<AbsoluteDifference, T, T, T, T>);
+void add_signed(OpTable& table, const char* type) {
+  table.add({"min.", type}, binary<Minimum, T, T, T>);
+  table.add({"max.", type}, binary<Maximum, T, T, T>);
+  table.add({"mul.hi.", type}, binary<MultiplyHigh, T, T, T>);
+  table.add({"mad.hi.", type}, ternary<MultiplyAddHigh, T, T, T, T>);
+  table.add({"div.", type}, binary<Divide, T, T, T>);
+  table.add({"rem.", type}, binary<Remainder, T, T, T>);
+  table.add({"shr.", type}, binary<ShiftRight, T, T, uint32_t>);
+  table.add({"sad.", type}, ternary<AbsoluteDifference, T, T, T, T>);
   if constexpr (sizeof(T) < 8) {
-    table.add("mul.wide." + type, binary<MultiplyWide, wider_t<T>, T, T>);
-    table.add("mad.wide." + type, ternary<MultiplyWide, wider_t<T>, T, T, wider_t<T>>);
+    table.add({"mul.wide.", type}, binary<MultiplyWide, wider_t<T>, T, T>);
+    table.add({"mad.wide.", type}, ternary<MultiplyWide, wider_t<T>, T, T, wider_t<T>>);
   }
 }
 
 template <typename T>
-void add_24(OpTable& table, const std::string& type) {
-  table.add("mul24.lo." + type, binary<Multiply24Low, T, T, T>);
-  table.add("mul24.hi." + type, binary<Multiply24High, T, T, T>);
+void add_24(OpTable& table, const char* type) {
+  table.add({"mul24.lo.", type}, binary<Multiply24Low, T, T, T>);
+  table.add({"mul24.hi.", type}, binary<Multiply24High, T, T, T>);
 }
 
 }  // namespace

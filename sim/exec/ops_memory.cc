@@ -1,7 +1,6 @@
 // Loads and stores. First all addresses are checked and become host addresses (inactive lanes point
 // to scratch memory), then the values move without any branch. This file is compiled without thread
 // sanitizer: a device program's own races are not ours.
-#include <string>
 #include <type_traits>
 
 #include "sim/exec/lanes.h"
@@ -176,17 +175,17 @@ void copy_async(Exec& x, const Instr& in) {
 }
 
 template <typename M, typename R>
-void add_pair(OpTable& table, const std::string& m, const std::string& r) {
-  table.add("ld." + m + "." + r, load<M, R>);
-  table.add("ld.v." + m + "." + r, load_vector<M, R>);
+void add_pair(OpTable& table, const char* m, const char* r) {
+  table.add({"ld.", m, ".", r}, load<M, R>);
+  table.add({"ld.v.", m, ".", r}, load_vector<M, R>);
 }
 template <typename M, typename R>
-void add_store(OpTable& table, const std::string& m, const std::string& r) {
-  table.add("st." + m + "." + r, store<M, R>);
-  table.add("st.v." + m + "." + r, store_vector<M, R>);
+void add_store(OpTable& table, const char* m, const char* r) {
+  table.add({"st.", m, ".", r}, store<M, R>);
+  table.add({"st.v.", m, ".", r}, store_vector<M, R>);
 }
 template <typename M>
-void add_narrow(OpTable& table, const std::string& m) {
+void add_narrow(OpTable& table, const char* m) {
   add_pair<M, uint16_t>(table, m, "16");
   add_pair<M, uint32_t>(table, m, "32");
   add_pair<M, uint64_t>(table, m, "64");

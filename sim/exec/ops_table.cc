@@ -15,6 +15,14 @@ void OpTable::add(std::string name, Handler handler) {
   state_->handlers.insert_or_assign(std::move(name), handler);
 }
 
+void OpTable::add(const char* name, Handler handler) { add(std::string(name), handler); }
+
+void OpTable::add(std::initializer_list<const char*> parts, Handler handler) {
+  std::string name;
+  for (const char* part : parts) name += part;
+  add(std::move(name), handler);
+}
+
 Handler OpTable::find(std::string_view name) const {
   const auto found = state_->handlers.find(name);
   return found == state_->handlers.end() ? nullptr : found->second;
