@@ -17,6 +17,9 @@
 
 namespace fargpu::transport {
 
+class DescriptorPassing;
+class RemoteMemory;
+
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
 inline constexpr Deadline kNoDeadline = Deadline::max();
@@ -24,7 +27,8 @@ inline constexpr Deadline kNoDeadline = Deadline::max();
 struct Capabilities {
   const char* name = "";           // "loopback", "tcp", "shm", "rdma"
   size_t max_slot_bytes = 0;       // largest reserve(); at least header + FrameLimits::max_body_bytes
-  bool same_host = false;          // both ends share memory
+  bool same_host = false;          // both ends share memory: descriptor_passing() is there
+  bool remote_memory = false;      // one-sided access to registered memory: remote_memory() is there
   bool survives_peer_death = true; // the death of the peer is seen as kLost without a keepalive
 };
 
@@ -67,6 +71,10 @@ class Transport {
   virtual Result<size_t> receive(FrameHandler& handler, Deadline deadline) = 0;
   // Makes the current or next receive() return.
   virtual void wake() = 0;
+  // What only some transports can do; null where it is not there. They live as long as the transport.
+  virtual DescriptorPassing* descriptor_passing() { return nullptr; }  // capabilities().same_host
+  virtual RemoteMemory* remote_memory() { return nullptr; }            // capabilities().remote_memory
+
   // A descriptor that polls readable when receive() may have something to do; -1 when there is none. For event loops.
   virtual int poll_descriptor() const = 0;
 
