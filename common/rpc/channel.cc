@@ -171,8 +171,8 @@ Status Channel::Impl::wait(Waiter& waiter, Deadline deadline) {
   if (reader == Reader::kNobody) {
     if (first != nullptr) {
       first->wake.notify_one();  // the next reader
-    } else if (service_sleep == ServiceSleep::kLongNap) {
-      kick();  // nobody reads now
+    } else if (service_sleep == ServiceSleep::kLongNap || service_sleep == ServiceSleep::kWatch) {
+      kick();  // nobody reads now, and what the service thread armed was undone by reading
     }
   }
   return waiter.status;

@@ -68,10 +68,12 @@ void Channel::Impl::serve() {
       until = now + options.keepalive;
       service_sleep = ServiceSleep::kWatch;
     }
+    // Under the lock, because nobody else may be receiving.
+    const bool readable = watch && has_descriptor && !transport->arm();
     lock.unlock();
 
     check_liveness(now, call_waits);
-    const Wake wake = sleep(std::min(until, flush_due), watch);
+    const Wake wake = readable ? Wake::kReadable : sleep(std::min(until, flush_due), watch);
     quiet = watch && wake == Wake::kTimeout && flush_due == kNoDeadline;
 
     lock.lock();

@@ -74,7 +74,7 @@ class LoopbackTransport final : public Transport {
   ~LoopbackTransport() override { close(); }
 
   Capabilities capabilities() const override {
-    return {"loopback", sizeof(wire::FrameHeader) + limits_.max_body_bytes, true, true};
+    return {.name = "loopback", .max_slot_bytes = sizeof(wire::FrameHeader) + limits_.max_body_bytes};
   }
 
   Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline) override {

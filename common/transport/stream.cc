@@ -49,8 +49,8 @@ class StreamTransport final : public Transport {
   ~StreamTransport() override { close(); }
 
   Capabilities capabilities() const override {
-    return {is_tcp_ ? "tcp" : "unix", sizeof(wire::FrameHeader) + options_.max_send_body_bytes,
-            false, true};
+    return {.name = is_tcp_ ? "tcp" : "unix",
+            .max_slot_bytes = sizeof(wire::FrameHeader) + options_.max_send_body_bytes};
   }
 
   Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline) override {

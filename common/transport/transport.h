@@ -75,8 +75,12 @@ class Transport {
   virtual DescriptorPassing* descriptor_passing() { return nullptr; }  // capabilities().same_host
   virtual RemoteMemory* remote_memory() { return nullptr; }            // capabilities().remote_memory
 
-  // A descriptor that polls readable when receive() may have something to do; -1 when there is none. For event loops.
+  // A descriptor that polls readable when receive() may have something to do; -1 when there is none. Whoever sleeps on it outside
+  // receive() calls arm() before each time.
   virtual int poll_descriptor() const = 0;
+  // Called like receive(), before sleeping on poll_descriptor(). False: receive() has something to do already. Holds until the next
+  // receive(). For transports whose peer must be told that it has to signal.
+  virtual bool arm() { return true; }
 
   // Ends the session at both sides. Idempotent.
   virtual void close() = 0;
