@@ -2,6 +2,8 @@
 
 #include <sys/socket.h>
 
+#include <thread>
+
 #include "common/base/check.h"
 #include "common/transport/loopback.h"
 #include "common/transport/tcp.h"
@@ -50,6 +52,23 @@ TransportPair make_unix_pair(const StreamOptions& options) {
   return {adopt(std::move(client), options), adopt(std::move(server), options)};
 }
 
+TransportPair make_shm_pair(const StreamOptions& options, const transport::ShmRings& rings) {
+  auto [client_socket, server_socket] = socket_pair();
+  const auto shm = transport::shm_options(options);
+  const auto deadline = Clock::now() + std::chrono::seconds(30);
+  TransportPair pair;
+  std::thread joiner([&] {
+    auto made = transport::shm_join(client_socket, shm, deadline);
+    FARGPU_CHECK(made.ok());
+    pair.client = std::move(*made);
+  });
+  auto made = transport::shm_serve(server_socket, rings, shm, deadline);
+  joiner.join();
+  FARGPU_CHECK(made.ok());
+  pair.server = std::move(*made);
+  return pair;
+}
+
 std::pair<std::unique_ptr<transport::Transport>, Fd> make_unix_transport_and_socket(
     const StreamOptions& options) {
   auto [client, server] = socket_pair();
@@ -68,6 +87,12 @@ std::vector<TransportKind> transport_kinds() {
          return make_tcp_pair(options);
        }},
       {"unix", make_unix_pair},
+      {"shm", [](const StreamOptions& options) { return make_shm_pair(options); }},
+      {"shm_spinning",
+       [](StreamOptions options) {
+         options.spin = std::chrono::microseconds(200);
+         return make_shm_pair(options);
+       }},
   };
 }
 

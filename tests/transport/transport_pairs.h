@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/transport/shm.h"
 #include "common/transport/stream.h"
 #include "common/transport/transport.h"
 
@@ -22,11 +23,12 @@ struct TransportKind {
   std::function<TransportPair(const transport::StreamOptions& options)> make;
 };
 
-// loopback, loopback without a descriptor, tcp, tcp with spinning, unix.
+// loopback, loopback without a descriptor, tcp, tcp with spinning, unix, shm, shm with spinning.
 std::vector<TransportKind> transport_kinds();
 TransportPair make_tcp_pair(const transport::StreamOptions& options);
 TransportPair make_unix_pair(const transport::StreamOptions& options);
-// The same, and the bare server end for tests that write bytes by hand.
+TransportPair make_shm_pair(const transport::StreamOptions& options, const transport::ShmRings& rings = {});
+// The same as make_unix_pair, and the bare server end for tests that write bytes by hand.
 std::pair<std::unique_ptr<transport::Transport>, Fd> make_unix_transport_and_socket(
     const transport::StreamOptions& options);
 
