@@ -3,8 +3,10 @@
 // process, connected over loopback TCP.
 #include <benchmark/benchmark.h>
 #include <capnp/any.h>
+#include <fcntl.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +16,8 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/responder.h"
 #include "common/transport/loopback.h"
+#include "common/transport/shm.h"
+#include "common/transport/shm_segment.h"
 #include "common/transport/tcp.h"
 #include "common/wire/control.h"
 
@@ -41,6 +45,10 @@ std::pair<Fd, Fd> tcp_sockets() {
   require(client.ok(), "connect");
   auto server = listener->accept(deadline);
   require(server.ok(), "accept");
+  // The bare benchmarks wait in the system; a transport does not care.
+  for (const Fd* socket : {&*client, &*server}) {
+    require(::fcntl(socket->get(), F_SETFL, 0) == 0, "fcntl");
+  }
   return {std::move(*client), std::move(*server)};
 }
 
@@ -57,6 +65,42 @@ Ends tcp_ends(std::chrono::microseconds spin) {
   require(client.ok() && server.ok(), "from_fd");
   return {std::move(*client), std::move(*server)};
 }
+
+Ends shm_ends(std::chrono::microseconds spin) {
+  int sockets[2];
+  require(::socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0, "socketpair");
+  Fd client_socket(sockets[0]), server_socket(sockets[1]);
+  transport::ShmOptions options;
+  options.spin = spin;
+  const auto deadline = Clock::now() + std::chrono::seconds(10);
+  Ends ends;
+  std::thread joiner([&] {
+    auto client = transport::shm_join(client_socket, options, deadline);
+    require(client.ok(), "join");
+    ends.client = std::move(*client);
+  });
+  auto server = transport::shm_serve(server_socket, {}, options, deadline);
+  joiner.join();
+  require(server.ok(), "serve");
+  ends.server = std::move(*server);
+  return ends;
+}
+
+Ends shm() { return shm_ends({}); }
+Ends shm_spinning() { return shm_ends(std::chrono::microseconds(1000)); }
+
+Ends unix_ends(std::chrono::microseconds spin) {
+  int sockets[2];
+  require(::socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0, "socketpair");
+  transport::StreamOptions options;
+  options.spin = spin;
+  auto client = transport::from_fd(Fd(sockets[0]), options);
+  auto server = transport::from_fd(Fd(sockets[1]), options);
+  require(client.ok() && server.ok(), "from_fd");
+  return {std::move(*client), std::move(*server)};
+}
+
+Ends unix_sleeping() { return unix_ends({}); }
 
 Ends tcp() { return tcp_ends({}); }
 Ends tcp_spinning() { return tcp_ends(std::chrono::microseconds(50)); }
@@ -137,8 +181,8 @@ void async_call(benchmark::State& state, Ends (*connect)()) {
   state.SetItemsProcessed(state.iterations());
 }
 
-void bulk_to_server(benchmark::State& state) {
-  Session session(tcp());
+void bulk_to_server(benchmark::State& state, Ends (*connect)()) {
+  Session session(connect());
   const std::vector<std::byte> data(static_cast<size_t>(state.range(0)), std::byte{1});
   const Bytes piece(data);
   for (auto _ : state) {
@@ -149,8 +193,8 @@ void bulk_to_server(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * state.range(0));
 }
 
-void bulk_from_server(benchmark::State& state) {
-  Session session(tcp());
+void bulk_from_server(benchmark::State& state, Ends (*connect)()) {
+  Session session(connect());
   std::vector<std::byte> room(static_cast<size_t>(state.range(0)));
   for (auto _ : state) {
     rpc::Reply reply;
@@ -179,6 +223,78 @@ void bare_ping_pong(benchmark::State& state) {
     require(::recv(client.get(), frame, sizeof frame, MSG_WAITALL) == sizeof frame, "recv");
   }
   ::shutdown(client.get(), SHUT_RDWR);
+  echo.join();
+}
+
+// The rings of the shared-memory transport by themselves: what the cache lines cost.
+void bare_ring(benchmark::State& state) {
+  auto segment = transport::ShmSegment::create({1 << 16, 1 << 16});
+  require(segment.ok(), "segment");
+  std::atomic<bool> stop{false};
+  const auto take = [&stop](transport::RingConsumer& ring, std::span<std::byte> frame) {
+    while (!ring.anything_new()) {
+      if (stop.load(std::memory_order_relaxed)) return false;
+      __builtin_ia32_pause();
+    }
+    require(ring.refresh() && ring.available() == frame.size(), "take");
+    ring.read(frame);
+    (void)ring.publish();
+    return true;
+  };
+  const auto put = [](transport::RingProducer& ring, Bytes frame) {
+    require(ring.refresh() && ring.write(frame) == frame.size(), "put");
+    ring.publish();
+  };
+  std::thread echo([&] {
+    transport::RingConsumer in(segment->to_server());
+    transport::RingProducer out(segment->to_client());
+    std::byte frame[kFrameBytes];
+    while (take(in, frame)) put(out, frame);
+  });
+  transport::RingProducer out(segment->to_server());
+  transport::RingConsumer in(segment->to_client());
+  std::byte frame[kFrameBytes] = {};
+  for (auto _ : state) {
+    put(out, frame);
+    require(take(in, frame), "take");
+  }
+  stop = true;
+  echo.join();
+}
+
+// Frames through a transport without channel and responder.
+void transport_ping_pong(benchmark::State& state, Ends (*connect)()) {
+  struct Echo final : transport::FrameHandler {
+    explicit Echo(transport::Transport& end) : transport(end) {}
+    Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader&, Bytes) override {
+      return std::span<std::byte>();
+    }
+    Status on_frame(const wire::FrameHeader& header, Bytes, std::span<std::byte>) override {
+      return answer ? send(header) : Status();
+    }
+    Status send(const wire::FrameHeader& header) {
+      FARGPU_ASSIGN_OR_RETURN(auto slot, transport.reserve(sizeof header, kNoDeadline));
+      std::memcpy(slot.data(), &header, sizeof header);
+      FARGPU_RETURN_IF_ERROR(transport.commit(sizeof header, {}, kNoDeadline));
+      return transport.flush(kNoDeadline);
+    }
+    transport::Transport& transport;
+    bool answer = false;
+  };
+  Ends ends = connect();
+  std::thread echo([&] {
+    Echo handler(*ends.server);
+    handler.answer = true;
+    while (ends.server->receive(handler, kNoDeadline).ok()) {
+    }
+  });
+  Echo handler(*ends.client);
+  for (auto _ : state) {
+    require(handler.send({}).ok(), "send");
+    auto received = ends.client->receive(handler, kNoDeadline);
+    require(received.ok() && *received == 1, "receive");
+  }
+  ends.client->close();
   echo.join();
 }
 
@@ -213,14 +329,37 @@ void bare_copy(benchmark::State& state) {
 }
 
 BENCHMARK(bare_ping_pong)->UseRealTime();
+BENCHMARK(bare_ring)->UseRealTime();
+BENCHMARK_CAPTURE(transport_ping_pong, shm_spinning, shm_spinning)->UseRealTime();
 BENCHMARK_CAPTURE(null_call, tcp, tcp)->UseRealTime();
 BENCHMARK_CAPTURE(null_call, tcp_spinning, tcp_spinning)->UseRealTime();
+BENCHMARK_CAPTURE(null_call, unix, unix_sleeping)->UseRealTime();
+BENCHMARK_CAPTURE(null_call, shm, shm)->UseRealTime();
+BENCHMARK_CAPTURE(null_call, shm_spinning, shm_spinning)->UseRealTime();
 BENCHMARK_CAPTURE(null_call, loopback, loopback)->UseRealTime();
 BENCHMARK_CAPTURE(async_call, tcp, tcp)->UseRealTime();
+BENCHMARK_CAPTURE(async_call, unix, unix_sleeping)->UseRealTime();
+BENCHMARK_CAPTURE(async_call, shm, shm)->UseRealTime();
+BENCHMARK_CAPTURE(async_call, shm_spinning, shm_spinning)->UseRealTime();
 BENCHMARK_CAPTURE(async_call, loopback, loopback)->UseRealTime();
 BENCHMARK(bare_copy)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
-BENCHMARK(bulk_to_server)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
-BENCHMARK(bulk_from_server)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
+BENCHMARK_CAPTURE(bulk_to_server, tcp, tcp)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
+BENCHMARK_CAPTURE(bulk_to_server, unix, unix_sleeping)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
+BENCHMARK_CAPTURE(bulk_to_server, shm, shm)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
+BENCHMARK_CAPTURE(bulk_to_server, shm_spinning, shm_spinning)
+    ->Arg(1 << 20)
+    ->Arg(32 << 20)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(bulk_from_server, tcp, tcp)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
+BENCHMARK_CAPTURE(bulk_from_server, unix, unix_sleeping)
+    ->Arg(1 << 20)
+    ->Arg(32 << 20)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(bulk_from_server, shm, shm)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
+BENCHMARK_CAPTURE(bulk_from_server, shm_spinning, shm_spinning)
+    ->Arg(1 << 20)
+    ->Arg(32 << 20)
+    ->UseRealTime();
 
 }  // namespace
 
