@@ -1,5 +1,5 @@
-// The conversation that sets up a shared-memory transport: one message from the server with two
-// descriptors (or its refusal), one answer from the client.
+#include "common/transport/shm_setup.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -15,31 +15,20 @@
 namespace fargpu::transport {
 namespace {
 
-constexpr uint32_t kMagic = 0x4d534746;  // "FGSM" in memory order
-constexpr uint16_t kVersion =
-    1;  // of the layout of the shared memory and of what travels beside it
-enum Kind : uint16_t { kOffer = 1, kAccept = 2, kRefusal = 3 };
-
-struct Message {
-  uint32_t magic = kMagic;
-  uint16_t version = kVersion;
-  uint16_t kind = 0;
-  ShmSizes sizes{};       // of an offer
-  char reason[232] = {};  // of a refusal; ends with a 0
-};
-static_assert(sizeof(Message) == 256);
+using Message = ShmSetupMessage;
 
 std::string reason_of(const Message& message) {
   return std::string(message.reason, ::strnlen(message.reason, sizeof message.reason));
 }
 
-Status check_kind(const Message& message, Kind expected) {
-  if (message.magic != kMagic || (message.kind != expected && message.kind != kRefusal)) {
+Status check_kind(const Message& message, Message::Kind expected) {
+  if (message.magic != Message::kMagic ||
+      (message.kind != expected && message.kind != Message::kRefusal)) {
     return Status(StatusCode::kProtocol,
                   fmt::format("the peer sent {:#x}, {} while shared memory was set up",
                               message.magic, message.kind));
   }
-  if (message.kind == kRefusal) {
+  if (message.kind == Message::kRefusal) {
     return Status(StatusCode::kUnsupported,
                   fmt::format("the peer has no shared memory: {}", reason_of(message)));
   }
@@ -55,7 +44,7 @@ Status send_message(int socket, const Message& message, std::span<const int> des
 // Tells the peer why not, so that it does not wait, and the caller too.
 Status refuse(int socket, const Status& why, Deadline deadline) {
   Message message;
-  message.kind = kRefusal;
+  message.kind = Message::kRefusal;
   why.message().copy(message.reason, sizeof message.reason - 1);
   FARGPU_RETURN_IF_ERROR(send_message(socket, message, {}, deadline));
   return Status(StatusCode::kUnsupported, why.message());
@@ -102,10 +91,10 @@ struct ClientParts {
 
 Result<ClientParts> make_client_parts(int socket, const Message& offer,
                                       std::vector<Fd> descriptors) {
-  if (offer.version != kVersion) {
-    return Status(
-        StatusCode::kVersion,
-        fmt::format("shared memory of version {} is offered, we know {}", offer.version, kVersion));
+  if (offer.version != Message::kVersion) {
+    return Status(StatusCode::kVersion,
+                  fmt::format("shared memory of version {} is offered, we know {}", offer.version,
+                              Message::kVersion));
   }
   if (descriptors.size() != 2) {
     return Status(StatusCode::kProtocol,
@@ -130,7 +119,7 @@ Result<std::unique_ptr<Transport>> shm_serve(Fd& socket, const ShmRings& rings,
   auto made = make_server_parts(socket.get(), rings);
   if (!made.ok()) return refuse(socket.get(), made.status(), deadline);
   Message offer;
-  offer.kind = kOffer;
+  offer.kind = Message::kOffer;
   offer.sizes = {rings.to_server_bytes, rings.to_client_bytes};
   const int descriptors[] = {made->segment.descriptor(), made->peers_room.get()};
   FARGPU_RETURN_IF_ERROR(send_message(socket.get(), offer, descriptors, deadline));
@@ -138,7 +127,7 @@ Result<std::unique_ptr<Transport>> shm_serve(Fd& socket, const ShmRings& rings,
   std::vector<Fd> unwanted;
   FARGPU_RETURN_IF_ERROR(receive_with_descriptors(
       socket.get(), std::as_writable_bytes(std::span(&answer, 1)), unwanted, deadline));
-  FARGPU_RETURN_IF_ERROR(check_kind(answer, kAccept));
+  FARGPU_RETURN_IF_ERROR(check_kind(answer, Message::kAccept));
   if (!unwanted.empty())
     return Status(StatusCode::kProtocol, "the client sent descriptors of its own");
   made->segment.close_descriptor();
@@ -153,11 +142,11 @@ Result<std::unique_ptr<Transport>> shm_join(Fd& socket, const ShmOptions& option
   std::vector<Fd> descriptors;
   FARGPU_RETURN_IF_ERROR(receive_with_descriptors(
       socket.get(), std::as_writable_bytes(std::span(&offer, 1)), descriptors, deadline));
-  FARGPU_RETURN_IF_ERROR(check_kind(offer, kOffer));
+  FARGPU_RETURN_IF_ERROR(check_kind(offer, Message::kOffer));
   auto made = make_client_parts(socket.get(), offer, std::move(descriptors));
   if (!made.ok()) return refuse(socket.get(), made.status(), deadline);
   Message answer;
-  answer.kind = kAccept;
+  answer.kind = Message::kAccept;
   FARGPU_RETURN_IF_ERROR(send_message(socket.get(), answer, {}, deadline));
   made->segment.close_descriptor();
   return make_shm_transport(ShmEnd::kClient, std::move(made->segment), std::move(socket),
