@@ -15,7 +15,7 @@ Completion::~Completion() {
     jobs_.clear();
   }
   changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 CUevent Completion::take_event(uint16_t context) {
@@ -59,16 +59,26 @@ void Completion::when_reached(uint16_t context, CUstream stream, Done done) {
   });
 }
 
-void Completion::when_idle(uint16_t context, Done done) {
-  const CUcontext handle = worker_.services().find_context(context);
-  if (handle == nullptr) {
+void Completion::when_idle(uint16_t context, Done done) { start(context, true, {}, std::move(done)); }
+
+void Completion::aside(uint16_t context, Call call, Done done) {
+  start(context, false, std::move(call), std::move(done));
+}
+
+void Completion::aside_when_idle(uint16_t context, Call call, Done done) {
+  start(context, true, std::move(call), std::move(done));
+}
+
+void Completion::start(uint16_t context, bool wait_for_idle, Call call, Done done) {
+  const CUcontext handle = context == 0 ? nullptr : worker_.services().find_context(context);
+  if (handle == nullptr && (context != 0 || !call)) {
     done(CUDA_ERROR_INVALID_CONTEXT);
     return;
   }
   {
     std::lock_guard lock(mutex_);
-    jobs_.push_back({handle, std::move(done)});
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    jobs_.push_back({handle, wait_for_idle && handle != nullptr, std::move(call), std::move(done)});
+    if (idle_threads_ < jobs_.size() && threads_.size() < kMaxThreads) threads_.emplace_back([this] { run(); });
   }
   changed_.notify_one();
 }
@@ -78,15 +88,25 @@ void Completion::run() {
     Job job;
     {
       std::unique_lock lock(mutex_);
+      ++idle_threads_;
       changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+      --idle_threads_;
       if (stopping_) return;
       job = std::move(jobs_.front());
       jobs_.pop_front();
     }
-    CUresult result = worker_.driver().cuCtxSetCurrent(job.context);
-    if (result == CUDA_SUCCESS) result = worker_.driver().cuCtxSynchronize();
+    const CUresult result = execute(job);
+    job.call = {};
     worker_.services().post([done = std::move(job.done), result] { done(result); });
   }
+}
+
+CUresult Completion::execute(const Job& job) {
+  const DriverTable& driver = worker_.driver();
+  CUresult result = driver.cuCtxSetCurrent(job.context);
+  if (result == CUDA_SUCCESS && job.wait_for_idle) result = driver.cuCtxSynchronize();
+  // An error of earlier work is for the call to report, as it does natively.
+  return job.call ? job.call() : result;
 }
 
 void Completion::forget(uint16_t context) {

@@ -1,8 +1,9 @@
 // Completion: tells when the GPU has got somewhere, without ever blocking the executor.
 //
-// when_reached() records an event and polls it from the worker's list of deferred work. when_idle() hands the one wait that the driver cannot
-// poll (a whole context) to a helper thread. Callbacks run on the executor's thread, exactly once, also when the context is destroyed
-// meanwhile (they then get its error). Not after the session has ended.
+// when_reached() records an event and polls it from the worker's list of deferred work. What the driver cannot poll (a whole context) and calls
+// in which the driver itself waits go to helper threads: as many as wait at once, so that none waits behind another one's kernel.
+// Callbacks run on the executor's thread, exactly once, also when the context is destroyed meanwhile (they then get its error). Not after
+// the session has ended.
 #pragma once
 
 #include <cuda.h>
@@ -23,6 +24,9 @@ class Worker;
 class Completion {
  public:
   using Done = std::function<void(CUresult)>;
+  using Call = std::function<CUresult()>;
+  // More waits at once than this queue up. Each takes a thread, and a client has one wait for each of its threads.
+  static constexpr size_t kMaxThreads = 64;
 
   explicit Completion(Worker& worker) : worker_(worker) {}
   ~Completion();
@@ -33,24 +37,34 @@ class Completion {
   void when_reached(uint16_t context, CUstream stream, Done done);
   // `done` runs when everything submitted to the context so far is finished.
   void when_idle(uint16_t context, Done done);
+  // Runs `call` on a helper thread with the context current (0: none), then `done` with its result. For driver calls that may wait.
+  void aside(uint16_t context, Call call, Done done);
+  // The same after the context has become idle, whatever that says: inside `call` the driver then has nothing to wait for, and holds
+  // none of its locks meanwhile.
+  void aside_when_idle(uint16_t context, Call call, Done done);
   // The context is about to go: its cached events are destroyed. Its driver context must be current.
   void forget(uint16_t context);
 
  private:
   struct Job {
     CUcontext context;
+    bool wait_for_idle;
+    Call call;  // may be empty
     Done done;
   };
   CUevent take_event(uint16_t context);
+  void start(uint16_t context, bool wait_for_idle, Call call, Done done);
   void run();
+  CUresult execute(const Job& job);
 
   Worker& worker_;
   std::unordered_map<uint16_t, std::vector<CUevent>> events_;  // unused ones, by context
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Job> jobs_;   // guarded by mutex_
-  bool stopping_ = false;  // guarded by mutex_
-  std::thread thread_;     // started by the first when_idle()
+  std::deque<Job> jobs_;     // guarded by mutex_
+  size_t idle_threads_ = 0;  // guarded by mutex_
+  bool stopping_ = false;    // guarded by mutex_
+  std::vector<std::thread> threads_;  // started when all others are busy
 };
 
 }  // namespace fargpu::server

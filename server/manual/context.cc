@@ -1,7 +1,9 @@
 // Contexts: ids are 16 bits wide and made by the client; what may wait for the GPU must not hold up the executor.
 #include "generated/schema/context.capnp.h"
 #include "generated/schema/internal.capnp.h"
-#include "server/host_gate.h"
+
+#include <functional>
+
 #include "server/manual/manual.h"
 #include "server/staging.h"
 
@@ -20,6 +22,24 @@ void let_go(Worker& worker, uint16_t id) {
   if (worker.enter_context(id) == CUDA_SUCCESS) worker.services().completion().forget(id);
   worker.services().unbind_context(id);
   worker.services().staging().context_available(false);
+  worker.driver().cuCtxSetCurrent(nullptr);
+}
+
+// When the context is idle: it goes from our tables, then `end` ends it in the driver (which takes its time, so aside), then the reply.
+void end_when_idle(const LaterReply& later, uint16_t id, std::function<CUresult(CUcontext)> end) {
+  later.worker().services().completion().when_idle(id, [later, id, end = std::move(end)](CUresult) {
+    Worker& worker = later.worker();
+    // What a kernel printed last must not be lost with its context.
+    (void)worker.services().flush_output();
+    const CUcontext context = worker.services().find_context(id);
+    if (context == nullptr) {
+      later.send(CUDA_ERROR_INVALID_CONTEXT);
+      return;
+    }
+    let_go(worker, id);
+    worker.services().completion().aside(0, [end, context] { return end(context); },
+                                         [later](CUresult result) { later.send(result); });
+  });
 }
 
 }  // namespace
@@ -62,21 +82,10 @@ Status manual_fgPrimaryRelease(Worker& worker, const Request& request) {
     if (!is_device(worker, device)) return answer(worker, request, CUDA_ERROR_INVALID_DEVICE);
     const auto id = static_cast<uint16_t>(device + 1);
     const bool reset = params.getReset() != 0;
-    const LaterReply later(worker, request);
-    worker.services().completion().when_idle(id, [later, device, id, reset](CUresult) {
-      Worker& worker = later.worker();
-      // What a kernel printed last must not be lost with its context.
-      (void)worker.services().flush_output();
-      if (worker.services().find_context(id) == nullptr) {
-        later.send(CUDA_ERROR_INVALID_CONTEXT);
-        return;
-      }
-      let_go(worker, id);
-      const DriverTable& driver = worker.driver();
-      CUresult result = CUDA_SUCCESS;
-      if (reset) result = driver.cuDevicePrimaryCtxReset_v2(device);
+    end_when_idle(LaterReply(worker, request), id, [&driver = worker.driver(), device, reset](CUcontext) {
+      const CUresult result = reset ? driver.cuDevicePrimaryCtxReset_v2(device) : CUDA_SUCCESS;
       const CUresult released = driver.cuDevicePrimaryCtxRelease_v2(device);
-      later.send(result != CUDA_SUCCESS ? result : released);
+      return result != CUDA_SUCCESS ? result : released;
     });
     return Status();
   });
@@ -109,18 +118,8 @@ Status manual_fgContextDestroy(Worker& worker, const Request& request) {
       return malformed("fgContextDestroy", "context id out of range");
     }
     const auto id = static_cast<uint16_t>(wide_id);
-    const LaterReply later(worker, request);
-    worker.services().completion().when_idle(id, [later, id](CUresult) {
-      Worker& worker = later.worker();
-      (void)worker.services().flush_output();
-      const CUcontext context = worker.services().find_context(id);
-      if (context == nullptr) {
-        later.send(CUDA_ERROR_INVALID_CONTEXT);
-        return;
-      }
-      let_go(worker, id);
-      later.send(worker.driver().cuCtxDestroy_v2(context));
-    });
+    end_when_idle(LaterReply(worker, request), id,
+                  [&driver = worker.driver()](CUcontext context) { return driver.cuCtxDestroy_v2(context); });
     return Status();
   });
 }

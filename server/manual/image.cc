@@ -10,7 +10,6 @@
 #include "common/base/log.h"
 #include "generated/schema/library.capnp.h"
 #include "generated/schema/module.capnp.h"
-#include "server/host_gate.h"
 #include "server/image_cache.h"
 #include "server/manual/jit_options.h"
 #include "server/manual/manual.h"
@@ -59,15 +58,20 @@ struct KernelFacts {
   }
 };
 
-// The image goes, and with it every id that came from it.
-template <typename Unload>
-void unload(const LaterReply& later, rpc::HandleKind kind, uint64_t id, Unload unload_image) {
-  Worker& worker = later.worker();
-  void* handle = nullptr;
-  CUresult result = worker.find(kind, id, &handle);
-  if (result == CUDA_SUCCESS) result = unload_image(handle);
-  if (result == CUDA_SUCCESS) worker.remove(id);
-  later.send(result);
+// The image goes, and with it every id that came from it. The driver waits for what runs.
+template <typename Handle>
+Status unload(Worker& worker, const Request& request, rpc::HandleKind kind, uint64_t id, CUresult (*driver_unload)(Handle)) {
+  FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+  Handle handle = nullptr;
+  FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, kind, id, &handle));
+  const LaterReply later(worker, request);
+  worker.services().completion().aside_when_idle(
+      request.header.context, [driver_unload, handle] { return driver_unload(handle); },
+      [later, id](CUresult result) {
+        if (result == CUDA_SUCCESS) later.worker().remove(id);
+        later.send(result);
+      });
+  return Status();
 }
 
 // Names one after the other, each with its NUL, as long as they fit.
@@ -271,14 +275,7 @@ Status manual_cuModuleUnload(Worker& worker, const Request& request) {
   return decoded("cuModuleUnload", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const uint64_t id = reader.getRoot<schema::CuModuleUnloadParams>().getHmod();
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    const LaterReply later(worker, request);
-    run_when_safe(worker, request.header.context, worker.services().host_gate().outstanding(), [later, id] {
-      unload(later, rpc::HandleKind::kModule, id, [&](void* module) {
-        return later.worker().driver().cuModuleUnload(static_cast<CUmodule>(module));
-      });
-    });
-    return Status();
+    return unload(worker, request, rpc::HandleKind::kModule, id, worker.driver().cuModuleUnload);
   });
 }
 
@@ -287,13 +284,7 @@ Status manual_cuLibraryUnload(Worker& worker, const Request& request) {
     wire::SegmentReader reader(request.body);
     const uint64_t id = reader.getRoot<schema::CuLibraryUnloadParams>().getLibrary();
     FARGPU_NEEDS_DRIVER(cuLibraryUnload);
-    const LaterReply later(worker, request);
-    run_when_safe(worker, request.header.context, worker.services().host_gate().outstanding(), [later, id] {
-      unload(later, rpc::HandleKind::kLibrary, id, [&](void* library) {
-        return later.worker().driver().cuLibraryUnload(static_cast<CUlibrary>(library));
-      });
-    });
-    return Status();
+    return unload(worker, request, rpc::HandleKind::kLibrary, id, worker.driver().cuLibraryUnload);
   });
 }
 

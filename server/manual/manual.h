@@ -43,17 +43,6 @@ class LaterReply {
   wire::FrameHeader header_;
 };
 
-// Runs `action` when the driver can run it without waiting for a host function, whose answer the executor itself has to bring:
-// at once when none is outstanding, otherwise after the context has become idle.
-template <typename Action>
-void run_when_safe(Worker& worker, uint16_t context, bool outstanding, Action action) {
-  if (!outstanding) {
-    action();
-    return;
-  }
-  worker.services().completion().when_idle(context, [action = std::move(action)](CUresult) { action(); });
-}
-
 inline std::span<const std::byte> as_bytes(capnp::Data::Reader data) {
   return {reinterpret_cast<const std::byte*>(data.begin()), data.size()};
 }

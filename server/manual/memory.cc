@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "server/host_gate.h"
 #include "server/manual/manual.h"
 
 namespace fargpu::server {
@@ -82,14 +81,14 @@ Status manual_cuMemFree_v2(Worker& worker, const Request& request) {
     wire::SegmentReader reader(request.body);
     const CUdeviceptr pointer = reader.getRoot<schema::CuMemFreeV2Params>().getDptr();
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    // The driver waits for everything that runs; what other threads of the client submit must go on meanwhile.
     const LaterReply later(worker, request);
-    run_when_safe(worker, request.header.context, worker.services().host_gate().outstanding(), [later, pointer] {
-      Worker& worker = later.worker();
-      CUresult result = worker.enter_context(later.header().context);
-      if (result == CUDA_SUCCESS) result = worker.driver().cuMemFree_v2(pointer);
-      if (result == CUDA_SUCCESS) worker.forget_allocation(pointer);
-      later.send(result);
-    });
+    worker.services().completion().aside_when_idle(
+        request.header.context, [&driver = worker.driver(), pointer] { return driver.cuMemFree_v2(pointer); },
+        [later, pointer](CUresult result) {
+          if (result == CUDA_SUCCESS) later.worker().forget_allocation(pointer);
+          later.send(result);
+        });
     return Status();
   });
 }

@@ -1,7 +1,6 @@
 // Physical memory behind virtual mappings: charged until its last handle and its last mapping are gone.
 #include "generated/schema/virtual_memory.capnp.h"
 
-#include "server/host_gate.h"
 #include "server/manual/manual.h"
 #include "server/physical_memory.h"
 
@@ -72,15 +71,14 @@ Status manual_cuMemUnmap(Worker& worker, const Request& request) {
     const CUdeviceptr pointer = params.getPtr();
     const size_t bytes = params.getSize();
     const LaterReply later(worker, request);
-    run_when_safe(worker, request.header.context, worker.services().host_gate().outstanding(),
-                  [later, pointer, bytes] {
-                    Worker& worker = later.worker();
-                    const CUresult result = worker.driver().cuMemUnmap(pointer, bytes);
-                    if (result == CUDA_SUCCESS) {
-                      worker.refund(worker.services().physical_memory().unmapped(pointer, bytes));
-                    }
-                    later.send(result);
-                  });
+    worker.services().completion().aside(
+        request.header.context,
+        [&driver = worker.driver(), pointer, bytes] { return driver.cuMemUnmap(pointer, bytes); },
+        [later, pointer, bytes](CUresult result) {
+          Worker& worker = later.worker();
+          if (result == CUDA_SUCCESS) worker.refund(worker.services().physical_memory().unmapped(pointer, bytes));
+          later.send(result);
+        });
     return Status();
   });
 }
