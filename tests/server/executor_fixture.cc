@@ -1,0 +1,261 @@
+#include "tests/server/executor_fixture.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "common/wire/control.h"
+#include "generated/schema/internal.capnp.h"
+#include "generated/schema/opcodes.h"
+
+namespace fargpu::server {
+namespace {
+
+using transport::Clock;
+
+constexpr auto kLimit = std::chrono::seconds(60);
+
+CUresult noted(const std::string& call) {
+  FakeDriver::get().note(call);
+  FakeDriver::get().pass(call);
+  return FakeDriver::get().result_of(call);
+}
+
+template <typename Handle>
+Handle handle(uint64_t number) {
+  return reinterpret_cast<Handle>(number);
+}
+
+}  // namespace
+
+FakeDriver& FakeDriver::get() {
+  static FakeDriver driver;
+  return driver;
+}
+
+void FakeDriver::reset() {
+  std::lock_guard lock(mutex_);
+  calls_.clear();
+  results_.clear();
+  shut_.clear();
+}
+
+void FakeDriver::note(const std::string& call) {
+  std::lock_guard lock(mutex_);
+  calls_.push_back(call);
+}
+
+std::vector<std::string> FakeDriver::calls() {
+  std::lock_guard lock(mutex_);
+  return calls_;
+}
+
+size_t FakeDriver::count(const std::string& call) {
+  std::lock_guard lock(mutex_);
+  return static_cast<size_t>(std::count(calls_.begin(), calls_.end(), call));
+}
+
+bool FakeDriver::saw(const std::string& call) { return count(call) > 0; }
+
+void FakeDriver::fail(const std::string& call, CUresult result) {
+  std::lock_guard lock(mutex_);
+  results_[call] = result;
+}
+
+CUresult FakeDriver::result_of(const std::string& call) {
+  std::lock_guard lock(mutex_);
+  const auto found = results_.find(call);
+  return found == results_.end() ? CUDA_SUCCESS : found->second;
+}
+
+void FakeDriver::shut(const std::string& gate) {
+  std::lock_guard lock(mutex_);
+  shut_[gate] = true;
+}
+
+void FakeDriver::open(const std::string& gate) {
+  {
+    std::lock_guard lock(mutex_);
+    shut_[gate] = false;
+  }
+  changed_.notify_all();
+}
+
+void FakeDriver::pass(const std::string& gate) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !shut_[gate]; });
+}
+
+bool FakeDriver::is_shut(const std::string& gate) {
+  std::lock_guard lock(mutex_);
+  return shut_[gate];
+}
+
+DriverTable FakeDriver::table() {
+  DriverTable t;
+  t.cuCtxSetCurrent = [](CUcontext) { return FakeDriver::get().result_of("cuCtxSetCurrent"); };
+  t.cuCtxSynchronize = [] { return noted("cuCtxSynchronize"); };
+  t.cuCtxCreate_v2 = [](CUcontext* context, unsigned, CUdevice) {
+    *context = handle<CUcontext>(0xc2);
+    return noted("cuCtxCreate");
+  };
+  t.cuCtxDestroy_v2 = [](CUcontext) { return noted("cuCtxDestroy"); };
+  t.cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice device) {
+    *context = handle<CUcontext>(0xc1 + static_cast<uint64_t>(device));
+    return noted("cuDevicePrimaryCtxRetain");
+  };
+  t.cuDevicePrimaryCtxRelease_v2 = [](CUdevice) { return noted("cuDevicePrimaryCtxRelease"); };
+  t.cuMemAlloc_v2 = [](CUdeviceptr* pointer, size_t bytes) {
+    *pointer = 0x7000;
+    return noted("cuMemAlloc " + std::to_string(bytes));
+  };
+  t.cuMemFree_v2 = [](CUdeviceptr) { return noted("cuMemFree"); };
+  t.cuMemsetD8Async = [](CUdeviceptr, unsigned char value, size_t, CUstream) {
+    return noted("cuMemsetD8Async " + std::to_string(value));
+  };
+  t.cuMemcpyHtoDAsync_v2 = [](CUdeviceptr, const void* bytes, size_t count, CUstream) {
+    return noted("cuMemcpyHtoDAsync " + std::string(static_cast<const char*>(bytes), count));
+  };
+  t.cuStreamCreate = [](CUstream* stream, unsigned) {
+    *stream = handle<CUstream>(0x5000);
+    return noted("cuStreamCreate");
+  };
+  t.cuEventCreate = [](CUevent* event, unsigned) {
+    *event = handle<CUevent>(0xe000);
+    return noted("cuEventCreate");
+  };
+  t.cuEventDestroy_v2 = [](CUevent) { return noted("cuEventDestroy"); };
+  t.cuEventRecord = [](CUevent, CUstream) { return noted("cuEventRecord"); };
+  t.cuEventQuery = [](CUevent) {
+    return FakeDriver::get().is_shut("event") ? CUDA_ERROR_NOT_READY : FakeDriver::get().result_of("cuEventQuery");
+  };
+  t.cuEventSynchronize = [](CUevent) { return CUDA_SUCCESS; };
+  t.cuMemHostRegister_v2 = [](void*, size_t, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; };
+  t.cuMemHostUnregister = [](void*) { return CUDA_SUCCESS; };
+  t.cuModuleUnload = [](CUmodule) { return noted("cuModuleUnload"); };
+  // As in a driver: on a thread that is not the caller's.
+  t.cuLaunchHostFunc = [](CUstream, CUhostFn function, void* data) {
+    std::thread([function, data] {
+      function(data);
+      FakeDriver::get().note("host function returned");
+    }).detach();
+    return noted("cuLaunchHostFunc");
+  };
+  return t;
+}
+
+void ExecutorTest::start(bool with_output, uint64_t memory_bytes) {
+  FakeDriver::get().reset();
+  table_ = FakeDriver::table();
+  if (with_output) {
+    // The test's own stdout stays what it is.
+    const int ours = ::dup(STDOUT_FILENO);
+    auto capture = OutputCapture::install();
+    ASSERT_TRUE(capture.ok());
+    capture_ = std::move(*capture);
+    output_ = ::dup(STDOUT_FILENO);
+    ::dup2(ours, STDOUT_FILENO);
+    ::close(ours);
+  }
+  std::tie(client_, server_) = transport::make_loopback_pair();
+  WorkerSetup setup;
+  setup.memory_bytes = memory_bytes;
+  worker_ = std::make_unique<SessionWorker>(table_, *server_, statistics_, capture_, setup);
+  thread_ = std::thread([this] {
+    Executor executor(*worker_, *server_, statistics_, std::chrono::microseconds(0));
+    ended_ = executor.run();
+    server_->close();
+  });
+}
+
+void ExecutorTest::TearDown() {
+  for (const char* gate : {"cuCtxSynchronize", "cuMemFree", "cuModuleUnload", "cuCtxDestroy", "cuDevicePrimaryCtxRelease"}) {
+    FakeDriver::get().open(gate);
+  }
+  if (thread_.joinable()) {
+    client_->close();
+    thread_.join();
+  }
+  worker_.reset();
+  if (output_ >= 0) ::close(output_);
+}
+
+uint32_t ExecutorTest::send(uint16_t opcode, std::span<const std::byte> body, uint16_t flags, uint16_t context,
+                            std::span<const std::byte> bulk) {
+  wire::FrameHeader header;
+  header.opcode = opcode;
+  header.flags = flags;
+  header.context = context;
+  header.sequence = ++sequence_;
+  header.body_bytes = static_cast<uint32_t>(body.size());
+  header.bulk_bytes = bulk.size();
+  const auto deadline = Clock::now() + kLimit;
+  auto slot = client_->reserve(sizeof header + body.size(), deadline);
+  EXPECT_TRUE(slot.ok());
+  if (!slot.ok()) return sequence_;
+  std::memcpy(slot->data(), &header, sizeof header);
+  if (!body.empty()) std::memcpy(slot->data() + sizeof header, body.data(), body.size());
+  const std::span<const std::byte> pieces[] = {bulk};
+  EXPECT_TRUE(client_->commit(slot->size(), std::span(pieces, bulk.empty() ? 0 : 1), deadline).ok());
+  EXPECT_TRUE(client_->flush(deadline).ok());
+  return sequence_;
+}
+
+Answer ExecutorTest::next() {
+  const auto deadline = Clock::now() + kLimit;
+  while (answers_.empty()) {
+    const auto received = client_->receive(*this, deadline);
+    if (!received.ok()) {
+      ADD_FAILURE() << "no answer: " << received.status().message();
+      return {};
+    }
+  }
+  Answer answer = std::move(answers_.front());
+  answers_.erase(answers_.begin());
+  return answer;
+}
+
+CUresult ExecutorTest::result(uint32_t sequence, uint16_t flags) {
+  const Answer answer = next();
+  EXPECT_EQ(answer.header.sequence, sequence);
+  EXPECT_EQ(answer.header.flags, flags);
+  return static_cast<CUresult>(answer.header.result);
+}
+
+void ExecutorTest::expect_silence() { expect_answer(send(wire::kPing), CUDA_SUCCESS); }
+
+Status ExecutorTest::end() {
+  EXPECT_TRUE(eventually([&] {
+    const auto received = client_->receive(*this, Clock::now());
+    return !received.ok() && received.status().code() == StatusCode::kLost;
+  }));
+  thread_.join();
+  return *ended_;
+}
+
+void ExecutorTest::enter() {
+  expect_answer(send<schema::FgPrimaryRetainParams>(schema::op_fgPrimaryRetain, [](auto p) { p.setDev(0); }, wire::kWantReply, 0),
+                CUDA_SUCCESS);
+}
+
+bool ExecutorTest::eventually(const std::function<bool()>& condition) {
+  for (const auto deadline = Clock::now() + kLimit; Clock::now() < deadline;
+       std::this_thread::sleep_for(std::chrono::milliseconds(2))) {
+    if (condition()) return true;
+  }
+  return condition();
+}
+
+Result<std::span<std::byte>> ExecutorTest::bulk_buffer(const wire::FrameHeader& header, std::span<const std::byte>) {
+  bulk_.resize(header.bulk_bytes);
+  return std::span(bulk_);
+}
+
+Status ExecutorTest::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body, std::span<std::byte> bulk) {
+  answers_.push_back({header, {body.begin(), body.end()}, {bulk.begin(), bulk.end()}});
+  return Status();
+}
+
+}  // namespace fargpu::server

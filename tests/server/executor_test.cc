@@ -1,0 +1,278 @@
+// The executor with a driver made by hand: order, replies, errors, what ends a session, and that nothing holds up the frames of others.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include "common/wire/control.h"
+#include "generated/schema/control.capnp.h"
+#include "generated/schema/internal.capnp.h"
+#include "generated/schema/memory.capnp.h"
+#include "generated/schema/module.capnp.h"
+#include "generated/schema/opcodes.h"
+#include "generated/schema/stream.capnp.h"
+#include "tests/server/executor_fixture.h"
+
+namespace fargpu::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+FakeDriver& driver() { return FakeDriver::get(); }
+
+class Executing : public ExecutorTest {
+ protected:
+  uint32_t set(uint8_t value, uint16_t flags, uint16_t context = 1) {
+    return send<schema::CuMemsetD8AsyncParams>(
+        schema::op_cuMemsetD8Async,
+        [&](auto p) {
+          p.setDstDevice(0x7000);
+          p.setUc(value);
+          p.setN(1);
+        },
+        flags, context);
+  }
+  uint32_t allocate(uint64_t bytes) {
+    return send<schema::CuMemAllocV2Params>(schema::op_cuMemAlloc_v2, [&](auto p) { p.setBytesize(bytes); });
+  }
+  uint32_t free_memory() {
+    return send<schema::CuMemFreeV2Params>(schema::op_cuMemFree_v2, [](auto p) { p.setDptr(0x7000); });
+  }
+  uint32_t synchronise_stream() {
+    return send<schema::CuStreamSynchronizeParams>(schema::op_cuStreamSynchronize, [](auto) {});
+  }
+  uint32_t synchronise_context() { return send(schema::op_cuCtxSynchronize); }
+  uint32_t host_call(uint64_t id) {
+    return send<schema::FgHostCallParams>(schema::op_fgHostCall, [&](auto p) { p.setId(id); });
+  }
+  uint32_t host_call_done(uint64_t id, uint16_t flags = 0) {
+    return send<schema::HostCallDone>(wire::kHostCallDone, [&](auto p) { p.setId(id); }, flags, 0);
+  }
+  uint64_t allocated() {
+    const Answer answer = next();
+    EXPECT_EQ(answer.header.result, CUDA_SUCCESS);
+    wire::SegmentReader reader(answer.body);
+    return reader.getRoot<schema::CuMemAllocV2Results>().getDptr();
+  }
+};
+
+TEST_F(Executing, CallsHappenInTheOrderOfFramesAndOnlyWaitedOnesAreAnswered) {
+  start();
+  enter();
+  for (uint8_t i = 0; i < 5; ++i) set(i, 0);
+  allocate(100);
+  EXPECT_EQ(allocated(), 0x7000u);
+  EXPECT_THAT(driver().calls(), ElementsAre("cuDevicePrimaryCtxRetain", "cuMemsetD8Async 0", "cuMemsetD8Async 1", "cuMemsetD8Async 2",
+                                            "cuMemsetD8Async 3", "cuMemsetD8Async 4", "cuMemAlloc 100"));
+}
+
+TEST_F(Executing, AnErrorThatNobodyWaitsForIsSentAsANotice) {
+  start();
+  enter();
+  driver().fail("cuMemsetD8Async 7", CUDA_ERROR_INVALID_VALUE);
+  const uint32_t failed = set(7, 0);
+  EXPECT_EQ(result(failed, wire::kReply | wire::kAsyncError), CUDA_ERROR_INVALID_VALUE);
+  expect_answer(set(8, wire::kWantReply), CUDA_SUCCESS);  // the session goes on
+}
+
+TEST_F(Executing, AReplyThatIsWaitedForComesWhenTheStreamGetsThere) {
+  start();
+  enter();
+  driver().shut("event");
+  const uint32_t waiting = synchronise_stream();
+  expect_answer(set(1, wire::kWantReply), CUDA_SUCCESS);  // later frames overtake it
+  expect_silence();
+  driver().open("event");
+  expect_answer(waiting, CUDA_SUCCESS);
+}
+
+TEST_F(Executing, DeferredRepliesBringErrorsOfTheWork) {
+  start();
+  enter();
+  driver().fail("cuEventQuery", CUDA_ERROR_ILLEGAL_ADDRESS);
+  expect_answer(synchronise_stream(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  driver().fail("cuCtxSynchronize", CUDA_ERROR_ILLEGAL_ADDRESS);
+  expect_answer(synchronise_context(), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+TEST_F(Executing, AFailingContextIsTheAnswer) {
+  start();
+  enter();
+  expect_answer(set(1, wire::kWantReply, 99), CUDA_ERROR_INVALID_CONTEXT);
+  expect_answer(send(schema::op_cuCtxSynchronize, {}, wire::kWantReply, 99), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_FALSE(driver().saw("cuMemsetD8Async 1"));
+  expect_answer(send<schema::FgContextCreateParams>(schema::op_fgContextCreate, [](auto p) { p.setContext(300); }), CUDA_SUCCESS);
+  driver().fail("cuCtxSetCurrent", CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  expect_answer(set(2, wire::kWantReply), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  EXPECT_FALSE(driver().saw("cuMemsetD8Async 2"));
+}
+
+TEST_F(Executing, TheQuotaIsCheckedBeforeTheDriverIsAsked) {
+  start(false, 1000);
+  enter();
+  allocate(800);
+  allocated();
+  expect_answer(allocate(300), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_FALSE(driver().saw("cuMemAlloc 300"));
+  expect_answer(free_memory(), CUDA_SUCCESS);
+  allocate(300);
+  allocated();
+}
+
+TEST_F(Executing, BulkBytesReachTheDriver) {
+  start();
+  enter();
+  const std::string text = "seven!!";
+  alignas(8) std::byte memory[256];
+  wire::SlotMessageBuilder builder(std::span<std::byte>(memory, sizeof memory));
+  auto params = builder.initRoot<schema::FgCopyToDeviceParams>();
+  params.setDst(0x7000);
+  params.setWidthBytes(text.size());
+  params.setHeight(1);
+  params.setDepth(1);
+  params.setSrcBytes(text.size());
+  expect_answer(send(schema::op_fgCopyToDevice, std::span<const std::byte>(memory, builder.used_bytes()), wire::kWantReply, 1,
+                     std::as_bytes(std::span(text))),
+                CUDA_SUCCESS);
+  EXPECT_TRUE(driver().saw("cuMemcpyHtoDAsync seven!!"));
+}
+
+TEST_F(Executing, PingIsAnsweredAndByeEnds) {
+  start();
+  expect_answer(send(wire::kPing), CUDA_SUCCESS);
+  send(wire::kBye, {}, 0);
+  EXPECT_TRUE(end().ok());
+}
+
+TEST_F(Executing, AClientThatGoesAwayIsLost) {
+  start();
+  enter();
+  driver().shut("event");
+  synchronise_stream();  // also with something pending
+  expect_silence();
+  hang_up();
+  EXPECT_EQ(end().code(), StatusCode::kLost);
+}
+
+TEST_F(Executing, WhatBreaksTheProtocolEndsTheSession) {
+  const std::vector<std::byte> garbage(64, std::byte{0xff});
+  const std::vector<std::byte> bulk(16);
+  struct Case {
+    const char* what;
+    const char* said;
+    std::function<void()> act;
+  };
+  const Case cases[] = {
+      {"unknown call", "65000", [&] { send(65000); }},
+      {"a call that the client answers itself", "no message", [&] { send(schema::op_cuDeviceGetCount); }},
+      {"unknown control", "60", [&] { send(60); }},
+      {"a second hello", "control opcode 1", [&] { send(wire::kHello); }},
+      {"bulk of a call without", "cuMemAlloc_v2", [&] { send(schema::op_cuMemAlloc_v2, {}, wire::kWantReply, 1, bulk); }},
+      {"bulk of a ping", "16 bytes", [&] { send(wire::kPing, {}, wire::kWantReply, 0, bulk); }},
+      {"malformed body", "cuMemAlloc_v2", [&] { send(schema::op_cuMemAlloc_v2, garbage); }},
+      {"malformed body of a hand-written call", "cuStreamSynchronize", [&] { send(schema::op_cuStreamSynchronize, garbage); }},
+      {"malformed hostCallDone", "hostCallDone", [&] { send(wire::kHostCallDone, garbage, 0); }},
+      {"flags of a server", "0x1", [&] { send(wire::kPing, {}, wire::kReply); }},
+      {"a notice from a client", "0x6", [&] { send(wire::kPing, {}, wire::kNotice | wire::kWantReply); }},
+      {"a host call that does not run", "host call 5", [&] { host_call_done(5); }},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.what);
+    start();
+    c.act();
+    const Status status = end();
+    EXPECT_EQ(status.code(), StatusCode::kProtocol);
+    EXPECT_THAT(status.message(), HasSubstr(c.said));
+    TearDown();
+  }
+}
+
+TEST_F(Executing, AHostFunctionRunsInTheClientAndHoldsItsStream) {
+  start();
+  enter();
+  expect_answer(host_call(17), CUDA_SUCCESS);
+  const Answer notice = next();
+  EXPECT_EQ(notice.header.opcode, wire::kHostCall);
+  EXPECT_EQ(notice.header.flags, wire::kNotice);
+  EXPECT_EQ(notice.header.sequence, 0u);
+  wire::SegmentReader reader(notice.body);
+  EXPECT_EQ(reader.getRoot<schema::HostCall>().getId(), 17u);
+  expect_silence();
+  EXPECT_FALSE(driver().saw("host function returned"));
+  expect_answer(host_call_done(17, wire::kWantReply), CUDA_SUCCESS);
+  EXPECT_TRUE(eventually([] { return driver().saw("host function returned"); }));
+  host_call_done(17);  // once
+  EXPECT_EQ(end().code(), StatusCode::kProtocol);
+}
+
+TEST_F(Executing, PrintedTextComesBeforeTheReplyThatWaitedForIt) {
+  start(true);
+  enter();
+  ASSERT_EQ(::write(output_, "hello\n", 6), 6);
+  expect_silence();  // nothing but a synchronisation brings it
+  const uint32_t waiting = synchronise_stream();
+  const Answer text = next();
+  EXPECT_EQ(text.header.opcode, wire::kOutput);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(text.bulk.data()), text.bulk.size()), "hello\n");
+  expect_answer(waiting, CUDA_SUCCESS);
+  ASSERT_EQ(::write(output_, "bye", 3), 3);
+  send(wire::kBye, {}, 0);
+  const Answer last = next();
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(last.bulk.data()), last.bulk.size()), "bye");
+  EXPECT_TRUE(end().ok());
+}
+
+// A driver that waits inside a call holds up nobody but who asked.
+TEST_F(Executing, CallsThatWaitInTheDriverHoldUpNobody) {
+  start();
+  enter();
+  driver().shut("cuMemFree");
+  driver().shut("event");
+  const uint32_t freeing = free_memory(), waiting = synchronise_stream();
+  ASSERT_TRUE(eventually([] { return driver().saw("cuMemFree"); }));
+  expect_answer(set(1, wire::kWantReply), CUDA_SUCCESS);
+  expect_answer(synchronise_context(), CUDA_SUCCESS);
+  const uint32_t second = free_memory();
+  EXPECT_TRUE(eventually([] { return driver().count("cuMemFree") == 2; })) << "a wait is queued behind another one";
+  expect_silence();
+  driver().open("event");
+  expect_answer(waiting, CUDA_SUCCESS);
+  driver().open("cuMemFree");
+  Answer answers[] = {next(), next()};
+  std::sort(std::begin(answers), std::end(answers), [](auto& a, auto& b) { return a.header.sequence < b.header.sequence; });
+  EXPECT_EQ(answers[0].header.sequence, freeing);
+  EXPECT_EQ(answers[1].header.sequence, second);
+}
+
+TEST_F(Executing, AFreeThatFailsIsSaidAndKeepsItsCharge) {
+  start(false, 1000);
+  enter();
+  allocate(800);
+  allocated();
+  driver().fail("cuMemFree", CUDA_ERROR_INVALID_VALUE);
+  expect_answer(free_memory(), CUDA_ERROR_INVALID_VALUE);
+  expect_answer(allocate(300), CUDA_ERROR_OUT_OF_MEMORY);
+  // An error of earlier work does not keep the driver from being asked.
+  driver().fail("cuCtxSynchronize", CUDA_ERROR_LAUNCH_FAILED);
+  driver().fail("cuMemFree", CUDA_SUCCESS);
+  expect_answer(free_memory(), CUDA_SUCCESS);
+}
+
+TEST_F(Executing, ContextsEndAsideAndAreGoneAtOnce) {
+  start();
+  enter();
+  expect_answer(send<schema::FgContextCreateParams>(schema::op_fgContextCreate, [](auto p) { p.setContext(300); }), CUDA_SUCCESS);
+  driver().shut("cuCtxDestroy");
+  const uint32_t ending =
+      send<schema::FgContextDestroyParams>(schema::op_fgContextDestroy, [](auto p) { p.setContext(300); });
+  ASSERT_TRUE(eventually([] { return driver().saw("cuCtxDestroy"); }));
+  expect_answer(set(1, wire::kWantReply, 300), CUDA_ERROR_INVALID_CONTEXT);
+  expect_answer(set(2, wire::kWantReply, 1), CUDA_SUCCESS);
+  driver().open("cuCtxDestroy");
+  expect_answer(ending, CUDA_SUCCESS);
+  expect_answer(send<schema::FgPrimaryReleaseParams>(schema::op_fgPrimaryRelease, [](auto) {}), CUDA_SUCCESS);
+  EXPECT_TRUE(driver().saw("cuDevicePrimaryCtxRelease"));
+  expect_answer(set(3, wire::kWantReply, 1), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+}  // namespace
+}  // namespace fargpu::server
