@@ -1,101 +1,25 @@
 // The way from settings to a session: connect, Hello, Welcome or Refusal.
-#include <fmt/format.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
+#include <cuda.h>
+#include <kj/exception.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "client/session.h"
-#include "common/base/fd.h"
-#include "common/base/parse.h"
-#include "common/transport/frame_io.h"
-#include "common/transport/stream.h"
-#include "common/transport/tcp.h"
+#include "common/base/log.h"
+#include "common/bootstrap/connect.h"
+#include "common/bootstrap/greeting.h"
+#include "common/bootstrap/upgrade.h"
 #include "common/wire/control.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
-#include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
 namespace {
 
 using transport::Clock;
 using transport::Deadline;
-
-constexpr size_t kHelloWords = 8192;
-
-Result<Fd> connect_unix(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("FARGPU_SERVER: the socket path {} is longer than {} bytes", path,
-                              sizeof address.sun_path - 1));
-  }
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return system_error("socket", errno);
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return Status(StatusCode::kLost, fmt::format("{}: {}", path, std::strerror(errno)));
-  }
-  return fd;
-}
-
-Result<Fd> connect_socket(const std::string& server, Deadline deadline) {
-  if (server.starts_with("unix:")) return connect_unix(server.substr(5));
-  if (server.starts_with("/")) return connect_unix(server);
-  const auto endpoint = parse_endpoint(server);
-  if (!endpoint)
-    return Status(endpoint.status().code(), "FARGPU_SERVER: " + endpoint.status().message());
-  return transport::tcp_connect(*endpoint, deadline);
-}
-
-std::string client_name() {
-  char host[256] = "?";
-  ::gethostname(host, sizeof host - 1);
-  return fmt::format("{}:{} {}", host, ::getpid(), program_invocation_short_name);
-}
-
-size_t build_hello(const Settings& settings, const wire::FrameLimits& limits,
-                   std::span<std::byte> slot) {
-  wire::SlotMessageBuilder builder(slot);
-  auto hello = builder.initRoot<schema::Hello>();
-  hello.setProtocolVersion(wire::kProtocolVersion);
-  hello.setRegistryHash(schema::kRegistryHash);
-  hello.setClientVersion(FARGPU_VERSION);
-  hello.setCudaVersion(CUDA_VERSION);
-  hello.setToken(settings.token);
-  hello.setGpus(settings.gpus);
-  hello.setMemoryBytes(settings.memory_bytes);
-  auto devices = hello.initDevices(static_cast<unsigned>(settings.devices.size()));
-  for (unsigned i = 0; i < settings.devices.size(); ++i) devices.set(i, settings.devices[i]);
-  hello.setClientName(client_name());
-  hello.setMaxBodyBytes(limits.max_body_bytes);
-  hello.setMaxBulkBytes(limits.max_bulk_bytes);
-  return builder.used_bytes();
-}
-
-Status refusal(schema::Refusal::Reader reader) {
-  std::string message = reader.getMessage();
-  switch (reader.getReason()) {
-    case schema::Refusal::Reason::VERSION:
-      return {StatusCode::kVersion, std::move(message)};
-    case schema::Refusal::Reason::TOKEN:
-      return {StatusCode::kRefused, std::move(message)};
-    case schema::Refusal::Reason::NO_CAPACITY:
-    case schema::Refusal::Reason::DRAINING:
-      return {StatusCode::kNoCapacity, std::move(message)};
-    case schema::Refusal::Reason::DRIVER:
-      return {StatusCode::kDriver, std::move(message)};
-    case schema::Refusal::Reason::BAD_REQUEST:
-      return {StatusCode::kInvalidArgument, std::move(message)};
-    default:
-      return {StatusCode::kUnsupported, std::move(message)};
-  }
-}
 
 Device read_device(schema::Device::Reader reader, int ordinal) {
   Device device;
@@ -147,46 +71,50 @@ Result<std::unique_ptr<Session>> connect(Settings settings) {
         StatusCode::kNotFound,
         "FARGPU_SERVER is not set; start the program with `fargpu run --server HOST:PORT -- ...`");
   }
+  auto address = bootstrap::parse_server(settings.server);
+  if (!address.ok())
+    return Status(address.status().code(), "FARGPU_SERVER: " + address.status().message());
   const Deadline deadline = Clock::now() + settings.connect_timeout;
-  FARGPU_ASSIGN_OR_RETURN(Fd socket, connect_socket(settings.server, deadline));
+  FARGPU_ASSIGN_OR_RETURN(Fd socket, bootstrap::connect_server(*address, deadline));
 
-  const wire::FrameLimits limits;
-  std::vector<uint64_t> words(kHelloWords);
-  const std::span slot(reinterpret_cast<std::byte*>(words.data()), kHelloWords * 8);
-  try {
-    const size_t bytes = build_hello(settings, limits, slot);
-    wire::FrameHeader header;
-    header.opcode = wire::kHello;
-    header.flags = wire::kWantReply;
-    header.sequence = 1;
-    FARGPU_RETURN_IF_ERROR(
-        transport::write_one_frame(socket.get(), header, slot.first(bytes), {}, deadline));
-  } catch (const kj::Exception&) {
-    return Status(StatusCode::kInvalidArgument,
-                  "the hello is too long: FARGPU_TOKEN or FARGPU_DEVICES");
-  }
+  bootstrap::Greeting greeting{.opcode = wire::kHello,
+                               .program = program_invocation_short_name,
+                               .token = settings.token,
+                               .cuda_version = CUDA_VERSION,
+                               .gpus = settings.gpus,
+                               .memory_bytes = settings.memory_bytes,
+                               .devices = settings.devices,
+                               .upgrades = settings.transport.upgrades,
+                               .limits = {}};
   // The worker starts its driver before it answers: allow for that beyond the time to connect.
   constexpr auto kWorkerStart = std::chrono::seconds(60);
   FARGPU_ASSIGN_OR_RETURN(
       const transport::OwnedFrame answer,
-      transport::read_one_frame(socket.get(), limits, Clock::now() + kWorkerStart));
-  if (answer.header.opcode != wire::kHello || (answer.header.flags & wire::kReply) == 0) {
-    return Status(StatusCode::kProtocol, "the server's first frame does not answer the hello");
-  }
+      bootstrap::greet(socket.get(), greeting, deadline, Clock::now() + kWorkerStart));
   try {
     wire::SegmentReader reader(answer.body());
-    if (answer.header.result != 0) return refusal(reader.getRoot<schema::Refusal>());
     Snapshot snapshot = read_welcome(reader.getRoot<schema::Welcome>(), settings);
+    FARGPU_ASSIGN_OR_RETURN(const auto offers, bootstrap::read_offers(answer.body()));
     transport::StreamOptions stream;
-    stream.receive_limits = limits;
+    stream.receive_limits = greeting.limits;
     stream.max_send_body_bytes = snapshot.max_body_bytes;
+    stream.spin = settings.spin;
+    constexpr auto kConversation = std::chrono::seconds(30);
+    FARGPU_ASSIGN_OR_RETURN(
+        bootstrap::Upgraded made,
+        bootstrap::upgrade_as_client(std::move(socket), settings.transport, offers, stream,
+                                     Clock::now() + kConversation));
+    for (const std::string& failure : made.failures) {
+      log::warn("going on over {}, because a better transport failed: {}",
+                made.transport->describe(), failure);
+    }
+    log::info("session {} over {}: {}", snapshot.session_id, made.transport->describe(),
+              made.reason);
     rpc::ChannelOptions options;
-    options.limits = limits;
+    options.limits = greeting.limits;
     options.sync_all = settings.sync_all;
     auto session = std::make_unique<Session>(std::move(settings), std::move(snapshot));
-    FARGPU_ASSIGN_OR_RETURN(auto transport,
-                            transport::from_fd(std::move(socket), std::move(stream)));
-    session->attach(std::move(transport), options);
+    session->attach(std::move(made.transport), options);
     return session;
   } catch (const kj::Exception&) {
     return Status(StatusCode::kProtocol, "the server's answer to the hello is malformed");

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "common/base/env.h"
+#include "common/transport/spin.h"
 
 namespace fargpu::client {
 namespace {
@@ -75,6 +76,10 @@ Result<Settings> read_settings() {
   settings.devices = split(env_text("FARGPU_DEVICES").value_or(""));
   FARGPU_ASSIGN_OR_RETURN(settings.connect_timeout,
                           env_duration("FARGPU_CONNECT_TIMEOUT", settings.connect_timeout));
+  auto wish = bootstrap::parse_wish(env_text("FARGPU_TRANSPORT").value_or(""));
+  if (!wish.ok()) return Status(wish.status().code(), "FARGPU_TRANSPORT: " + wish.status().message());
+  settings.transport = std::move(*wish);
+  FARGPU_ASSIGN_OR_RETURN(settings.spin, transport::spin_from_environment());
   FARGPU_ASSIGN_OR_RETURN(settings.sync_all, env_bool("FARGPU_SYNC", false));
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) settings.visible_devices = visible;
   const auto blocking = env_text("CUDA_LAUNCH_BLOCKING");

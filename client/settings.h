@@ -7,6 +7,8 @@
 //   FARGPU_MEMORY            memory per GPU, like 8G; default: the server's
 //   FARGPU_DEVICES           wanted GPUs on the server: UUIDs or indices, separated by commas
 //   FARGPU_CONNECT_TIMEOUT   seconds (or 500ms ...); default 5 s
+//   FARGPU_TRANSPORT         auto (default), shm, rdma or tcp; the last three: that or no session
+//   FARGPU_SPIN              how long a waiting call looks before it sleeps, like 20us
 //   FARGPU_SYNC              1: every call waits for its answer
 //   CUDA_VISIBLE_DEVICES     which of the session's GPUs the application sees, as NVIDIA documents
 //   it CUDA_LAUNCH_BLOCKING     1: kernel launches wait
@@ -21,6 +23,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/bootstrap/transport_choice.h"
 
 namespace fargpu::client {
 
@@ -31,6 +34,8 @@ struct Settings {
   uint64_t memory_bytes = 0;
   std::vector<std::string> devices;
   std::chrono::microseconds connect_timeout{5'000'000};
+  bootstrap::TransportWish transport;
+  std::chrono::microseconds spin{0};
   bool sync_all = false;
   std::optional<std::string> visible_devices;  // set but empty: no device is visible
   bool launch_blocking = false;

@@ -8,6 +8,7 @@
 #    5 hostCall   worker to client, notice             body HostCall   the client runs the function, then sends hostCallDone
 #    6 hostCallDone client to worker, async            body HostCallDone
 #    7 status     operator to daemon, first frame      body Hello (token)  reply Status; then the daemon closes
+#    8 upgrade    client to worker, after the Welcome  body Upgrade    reply UpgradeReply: another transport takes over
 #
 # Every text is UTF-8, at most 4 KiB; lists are limited by the frame limits.
 
@@ -26,6 +27,8 @@ struct Hello {
   clientName @8 :Text;            # host:pid program, for ps and logs
   maxBodyBytes @9 :UInt32;        # what the client accepts in one frame
   maxBulkBytes @10 :UInt64;
+  transports @11 :List(Text);     # what the client would rather use than this socket, best first ("shm", "rdma"); empty: it stays here
+  hostId @12 :Text;               # the same text on both ends: one host
 }
 
 struct Refusal {
@@ -60,6 +63,30 @@ struct Welcome {
   maxBodyBytes @5 :UInt32;
   maxBulkBytes @6 :UInt64;
   unavailable @7 :List(UInt16);   # API opcodes that the server's driver does not have
+  upgrades @8 :List(UpgradeChoice); # one for each of Hello.transports, in its order
+}
+
+struct UpgradeChoice {
+  transport @0 :Text;
+  why @1 :Text;                   # why the server cannot offer it; empty: it can
+}
+
+# When Welcome.upgrades is not empty the client leads a conversation on the socket: prepare, then done or failed, as often as it wants to try;
+# after a done that the worker agreed to, the new transport takes over; stay ends it with the socket as the transport.
+struct Upgrade {
+  enum Step { prepare @0; done @1; failed @2; stay @3; }
+  step @0 :Step;
+  transport @1 :Text;
+  reason @2 :Text;                # of failed and stay, for the server's log
+}
+
+struct UpgradeReply {
+  ok @0 :Bool;
+  reason @1 :Text;                # when not ok
+  # Of prepare: where the client finds the worker, and what proves that it is this client.
+  unixName @2 :Text;              # shm: an abstract unix socket; empty: the session's own socket is one
+  port @3 :UInt16;                # rdma
+  cookie @4 :Data;                # 16 bytes
 }
 
 struct HostCall { id @0 :UInt64; status @1 :Int32; }   # id: client-made, given in fgHostCall; status: the stream's CUresult, for cuStreamAddCallback

@@ -99,6 +99,21 @@ Key text_list(std::vector<std::string>& target) {
           "a text, or a list of texts like [\"0.0.0.0:14900\", \"/run/fargpud/socket\"]"};
 }
 
+Key transports(std::vector<bootstrap::Upgrade>& target) {
+  return {[&target](const toml::value& value) {
+            if (!value.is_array()) return false;
+            std::vector<bootstrap::Upgrade> list;
+            for (const toml::value& item : value.as_array()) {
+              const auto upgrade = item.is_string() ? bootstrap::parse_upgrade(item.as_string().str) : std::nullopt;
+              if (!upgrade) return false;
+              list.push_back(*upgrade);
+            }
+            target = std::move(list);
+            return true;
+          },
+          "a list of \"shm\" and \"rdma\"; it may be empty"};
+}
+
 std::map<std::string, Key> keys_of(DaemonConfig& c) {
   return {
       {"listen", text_list(c.listen)},
@@ -127,6 +142,7 @@ std::map<std::string, Key> keys_of(DaemonConfig& c) {
       {"max-handshakes", number(c.max_handshakes, 1, 4096, "a number from 1 to 4096")},
       {"hello-deadline", duration(c.hello_deadline)},
       {"drain", duration(c.drain)},
+      {"transports", transports(c.transports)},
   };
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/bootstrap/transport_choice.h"
 #include "common/wire/frame.h"
 #include "server/pool.h"
 
@@ -23,6 +24,7 @@ struct DaemonConfig {
   std::string token_file;              // empty: no token is asked for
   std::string runtime_dir;             // empty: a new folder below RUNTIME_DIRECTORY, XDG_RUNTIME_DIR or /tmp
   std::string port_file;               // empty: none; the bound TCP ports, one per line
+  std::vector<bootstrap::Upgrade> transports{bootstrap::Upgrade::kShm, bootstrap::Upgrade::kRdma};  // offered beyond TCP and unix sockets
   std::string log_level;               // empty: FARGPU_LOG or info
   PoolLimits pool;
   uint64_t memory_per_session = 0;     // bytes per GPU for a client that asks for none; 0: the whole GPU

@@ -15,6 +15,7 @@
 
 #include "common/base/log.h"
 #include "common/base/parse.h"
+#include "common/bootstrap/host_identity.h"
 #include "common/wire/control.h"
 #include "generated/schema/opcodes.h"
 #include "server/child_process.h"
@@ -86,6 +87,7 @@ struct Daemon::Impl {
   const RuntimeFolder folder;
   const Inventory inventory;
   HelloRules rules;
+  const std::string host_id = bootstrap::host_identity();
   asio::io_context loop;
   Pool pool;
   Listeners listeners;
@@ -238,6 +240,9 @@ Result<pid_t> Daemon::Impl::start_worker(SessionRecord& session, Fd socket, cons
   options.client_limits = {hello.max_body_bytes, hello.max_bulk_bytes};
   options.hello_sequence = sequence;
   options.client = hello.client_name;
+  options.transports = hello.transports;
+  options.allowed = config.transports;
+  options.same_host = !hello.host_id.empty() && hello.host_id == host_id;
 
   std::string visible;
   for (const size_t gpu : session.gpus) {

@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kMaxText = 4096;
 constexpr size_t kMaxDevices = 64;
+constexpr size_t kMaxTransports = 16;
 constexpr uint32_t kMinBody = 64u << 10;
 constexpr uint64_t kMinBulk = 64u << 10;
 constexpr size_t kRefusalBytes = 8192;
@@ -80,6 +81,15 @@ Result<HelloRequest> parse_hello(std::span<const std::byte> body) {
       if (device.size() > 64) return too_long("a name in devices");
       hello.placement.devices.push_back(printable(device.cStr(), 64));
     }
+    if (root.getTransports().size() > kMaxTransports) return too_long("transports");
+    // A name that this version does not know is for a newer server.
+    for (const auto name : root.getTransports()) {
+      const auto known = bootstrap::parse_upgrade(name.cStr());
+      if (known && std::find(hello.transports.begin(), hello.transports.end(), *known) == hello.transports.end()) {
+        hello.transports.push_back(*known);
+      }
+    }
+    hello.host_id = printable(root.getHostId().cStr(), 64);
     hello.max_body_bytes = root.getMaxBodyBytes();
     hello.max_bulk_bytes = root.getMaxBulkBytes();
     return hello;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/bootstrap/transport_choice.h"
 #include "server/pool.h"
 
 namespace fargpu::server {
@@ -20,6 +21,8 @@ struct HelloRequest {
   PlacementRequest placement;
   uint32_t max_body_bytes = 0;
   uint64_t max_bulk_bytes = 0;
+  std::vector<bootstrap::Upgrade> transports;  // wished beyond the socket, best first
+  std::string host_id;
 };
 
 // What the server expects of one.

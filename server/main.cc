@@ -86,6 +86,17 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
   app.add_option("--sim-gpus", c.sim_gpus, "number of simulated GPUs")->check(CLI::Range(1, 16));
   app.add_option("--sim-memory", c.sim_memory, "memory of each simulated GPU, e.g. 8G")->type_name("SIZE");
   app.add_option("--sim-compute-capability", c.sim_compute_capability, "of the simulated GPUs, e.g. 9.0");
+  app.add_option_function<std::vector<std::string>>(
+         "--transports",
+         [&c](const std::vector<std::string>& names) {
+           c.transports.clear();
+           for (const std::string& name : names) {
+             if (const auto upgrade = fargpu::bootstrap::parse_upgrade(name)) c.transports.push_back(*upgrade);
+           }
+         },
+         "what sessions may use beyond TCP and unix sockets: shm, rdma or none (default: shm,rdma)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"shm", "rdma", "none"}));
   app.add_option("--token-file", c.token_file, "file whose first line clients must present; SIGHUP reads it again");
   app.add_option("--max-sessions", c.pool.max_sessions, "at once")->check(CLI::Range(1, 65535));
   app.add_option("--max-sessions-per-gpu", c.pool.max_sessions_per_gpu, "at once on one GPU")->check(CLI::Range(1, 65535));

@@ -7,6 +7,7 @@
 #include "common/wire/frame.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
+#include "server/hello.h"
 
 namespace fargpu::server {
 namespace {
@@ -19,7 +20,8 @@ void fill(schema::SessionInfo::Builder info, const SessionRecord& session, const
   info.setId(session.id);
   info.setClient(session.client);
   info.setPeer(session.peer);
-  info.setTransport(session.peer == "unix" ? "unix" : "tcp");
+  const std::string transport = printable(session.statistics->transport_text(), 256);
+  info.setTransport(transport.empty() ? "starting" : transport);
   auto gpus = info.initGpus(static_cast<unsigned>(session.gpus.size()));
   for (unsigned i = 0; i < session.gpus.size(); ++i) gpus.set(i, pool.gpus()[session.gpus[i]].uuid);
   info.setMemoryLimitBytes(session.memory_bytes);

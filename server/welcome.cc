@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "common/rpc/responder.h"
+#include "common/transport/frame_io.h"
 #include "common/wire/control.h"
+#include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
 #include "generated/server/driver_table.h"
 
@@ -74,7 +75,8 @@ void fill(schema::Device::Builder to, const DeviceFacts& facts, const WorkerOpti
 
 }  // namespace
 
-Status send_welcome(transport::Transport& transport, const DriverLibrary& driver, const WorkerOptions& options) {
+Status send_welcome(int socket, const DriverLibrary& driver, const WorkerOptions& options,
+                    const std::vector<bootstrap::UpgradeOffer>& offers) {
   int count = 0;
   driver.table().cuDeviceGetCount(&count);
   if (count <= 0) return {StatusCode::kDriver, "the driver sees none of the GPUs that the session was given"};
@@ -84,15 +86,12 @@ Status send_welcome(transport::Transport& transport, const DriverLibrary& driver
     devices.push_back(std::move(facts));
   }
   const std::vector<uint16_t> missing = missing_opcodes(driver.table());
-  const size_t bound = 8192 + missing.size() * 2 + devices.size() * (1024 + CU_DEVICE_ATTRIBUTE_MAX * 8);
+  const size_t bound = 8192 + missing.size() * 2 + devices.size() * (1024 + CU_DEVICE_ATTRIBUTE_MAX * 8) + offers.size() * 2048;
 
-  wire::FrameHeader hello;
-  hello.opcode = wire::kHello;
-  hello.flags = wire::kWantReply;
-  hello.sequence = options.hello_sequence;
-  rpc::Responder responder(transport);
-  rpc::Responder::Frame frame(responder, hello, bound);
-  auto welcome = frame.init<schema::Welcome>();
+  std::vector<uint64_t> words(bound / sizeof(uint64_t));
+  const std::span<std::byte> slot = std::as_writable_bytes(std::span(words));
+  wire::SlotMessageBuilder builder(slot);
+  auto welcome = builder.initRoot<schema::Welcome>();
   welcome.setSessionId(options.session);
   welcome.setServerVersion(FARGPU_VERSION);
   welcome.setDriverVersion(driver.version());
@@ -103,8 +102,17 @@ Status send_welcome(transport::Transport& transport, const DriverLibrary& driver
   for (unsigned i = 0; i < devices.size(); ++i) fill(list[i], devices[i], options, i);
   auto unavailable = welcome.initUnavailable(static_cast<unsigned>(missing.size()));
   for (unsigned i = 0; i < missing.size(); ++i) unavailable.set(i, missing[i]);
-  FARGPU_RETURN_IF_ERROR(frame.send(CUDA_SUCCESS));
-  return responder.flush();
+  auto upgrades = welcome.initUpgrades(static_cast<unsigned>(offers.size()));
+  for (unsigned i = 0; i < offers.size(); ++i) {
+    upgrades[i].setTransport(bootstrap::to_string(offers[i].upgrade));
+    upgrades[i].setWhy(offers[i].why_not.substr(0, 1024));
+  }
+  wire::FrameHeader header;
+  header.opcode = wire::kHello;
+  header.flags = wire::kReply;
+  header.sequence = options.hello_sequence;
+  constexpr auto kPatience = std::chrono::seconds(10);
+  return transport::write_one_frame(socket, header, slot.first(builder.used_bytes()), {}, transport::Clock::now() + kPatience);
 }
 
 std::string uuid_text(const unsigned char (&b)[16]) {

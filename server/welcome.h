@@ -1,15 +1,18 @@
 // The welcome: the snapshot of this worker's devices that the client answers from.
 #pragma once
 
+#include <vector>
+
 #include "common/base/status.h"
-#include "common/transport/transport.h"
+#include "common/bootstrap/upgrade.h"
 #include "server/driver_library.h"
 #include "server/worker_options.h"
 
 namespace fargpu::server {
 
-// Asks the driver and answers the hello. kDriver: the driver does not even tell a device's name.
-Status send_welcome(transport::Transport& transport, const DriverLibrary& driver, const WorkerOptions& options);
+// Asks the driver and answers the hello on the session's socket. kDriver: the driver does not even tell a device's name.
+Status send_welcome(int socket, const DriverLibrary& driver, const WorkerOptions& options,
+                    const std::vector<bootstrap::UpgradeOffer>& offers);
 
 // "GPU-01234567-89ab-cdef-0123-456789abcdef"
 std::string uuid_text(const unsigned char (&bytes)[16]);

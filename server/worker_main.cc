@@ -7,10 +7,11 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
-#include <thread>
 
 #include "common/base/env.h"
 #include "common/base/log.h"
+#include "common/bootstrap/upgrade.h"
+#include "common/transport/spin.h"
 #include "common/transport/stream.h"
 #include "common/wire/control.h"
 #include "generated/server/driver_table.h"
@@ -42,6 +43,9 @@ void add_flags(CLI::App& app, WorkerOptions& o) {
   app.add_option("--hello-sequence", o.hello_sequence);
   app.add_option_function<std::string>("--priorities", [&o](const std::string& text) { o.priorities = parse_priorities(text); });
   app.add_option("--client", o.client);
+  app.add_option_function<std::string>("--transports", [&o](const std::string& text) { o.transports = bootstrap::parse_upgrades(text); });
+  app.add_option_function<std::string>("--allowed", [&o](const std::string& text) { o.allowed = bootstrap::parse_upgrades(text); });
+  app.add_option("--same-host", o.same_host);
 }
 
 int run_probe(const std::string& driver) {
@@ -65,12 +69,28 @@ int end(const Status& status, const char* otherwise, int code) {
 }
 
 std::chrono::microseconds spin_time() {
-  // Spinning takes a core from whom it may be waiting for, where cores are few.
-  const auto usual = std::chrono::microseconds(std::thread::hardware_concurrency() >= 8 ? 50 : 0);
-  auto spin = env_duration("FARGPU_SPIN", usual);
+  auto spin = transport::spin_from_environment();
   if (spin.ok()) return *spin;
   log::warn("event=ignored why=\"{}\"", spin.status().message());
-  return usual;
+  return transport::usual_spin();
+}
+
+// Tells the client what it got, and lets it choose how frames shall travel.
+Result<std::unique_ptr<transport::Transport>> open_transport(const DriverLibrary& driver, const WorkerOptions& options,
+                                                             SessionStatistics& statistics) {
+  constexpr auto kConversation = std::chrono::seconds(30);
+  const auto offers = bootstrap::make_offers(kSocketFd, options.transports, {options.allowed, options.same_host});
+  FARGPU_RETURN_IF_ERROR(send_welcome(kSocketFd, driver, options, offers));
+  transport::StreamOptions stream;
+  stream.receive_limits = options.limits;
+  stream.max_send_body_bytes = options.client_limits.max_body_bytes;
+  stream.spin = spin_time();
+  FARGPU_ASSIGN_OR_RETURN(bootstrap::Upgraded made,
+                          bootstrap::upgrade_as_worker(Fd(kSocketFd), offers, stream, transport::Clock::now() + kConversation));
+  for (const std::string& failure : made.failures) log::warn("event=transport-failed why=\"{}\"", failure);
+  log::info("event=transport transport=\"{}\" why=\"{}\"", made.transport->describe(), made.reason);
+  statistics.set_transport(made.transport->describe());
+  return std::move(made.transport);
 }
 
 int run_session(const WorkerOptions& options) {
@@ -87,14 +107,9 @@ int run_session(const WorkerOptions& options) {
   auto driver = DriverLibrary::open(options.driver);
   if (!driver.ok()) return refuse(driver.status());
 
-  transport::StreamOptions stream;
-  stream.receive_limits = options.limits;
-  stream.max_send_body_bytes = options.client_limits.max_body_bytes;
-  stream.spin = spin_time();
-  auto transport = transport::from_fd(Fd(kSocketFd), std::move(stream));
-  if (!transport.ok()) return end(transport.status(), "", kExitClient);
-  if (Status status = send_welcome(**transport, *driver, options); !status.ok()) {
-    return status.code() == StatusCode::kDriver ? refuse(status) : end(status, "", kExitClient);
+  auto transport = open_transport(*driver, options, **page);
+  if (!transport.ok()) {
+    return transport.status().code() == StatusCode::kDriver ? refuse(transport.status()) : end(transport.status(), "", kExitClient);
   }
   int devices = 0;
   driver->table().cuDeviceGetCount(&devices);

@@ -25,6 +25,9 @@ std::vector<std::string> WorkerOptions::to_arguments() const {
       fmt::format("--hello-sequence={}", hello_sequence),
       fmt::format("--priorities={}", ranges),
       fmt::format("--client={}", client.empty() ? "?" : client),
+      fmt::format("--transports={}", bootstrap::join(transports)),
+      fmt::format("--allowed={}", bootstrap::join(allowed)),
+      fmt::format("--same-host={}", same_host ? 1 : 0),
   };
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/bootstrap/transport_choice.h"
 #include "common/wire/frame.h"
 #include "server/pool.h"
 
@@ -27,6 +28,9 @@ struct WorkerOptions {
   uint32_t hello_sequence = 0;
   std::vector<PriorityRange> priorities;  // of streams, per GPU of the session
   std::string client;               // for the log
+  std::vector<bootstrap::Upgrade> transports;  // that the client wishes for, best first
+  std::vector<bootstrap::Upgrade> allowed;     // by the configuration
+  bool same_host = false;                      // as the client
 
   // "--session=17" ...: what worker_main.cc reads.
   std::vector<std::string> to_arguments() const;

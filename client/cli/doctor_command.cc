@@ -119,7 +119,7 @@ int examine_server(const DoctorOptions& options) {
     line(false, "server", status.status().message());
     return exit_code(status.status());
   }
-  line(true, "server", target->endpoint.to_string() + ", fargpud " + status->version + ", " + std::to_string(status->sessions.size()) + " sessions");
+  line(true, "server", target->address.to_string() + ", fargpud " + status->version + ", " + std::to_string(status->sessions.size()) + " sessions");
   line(true, "token", target->token.empty() ? "none needed" : "accepted");
   line(status->version == FARGPU_VERSION, "versions", "client " FARGPU_VERSION ", server " + status->version);
   line(!status->gpus.empty(), "driver", status->driver_name + ", CUDA " + cuda_version(status->driver_version) + ", " + std::to_string(status->gpus.size()) + " GPUs");
@@ -132,7 +132,8 @@ int examine_server(const DoctorOptions& options) {
   char text[160];
   std::snprintf(text, sizeof(text), "opened in %.1f ms with %u GPUs", static_cast<double>(probe->opening.count()) / 1e3, probe->devices);
   line(true, "session", text);
-  line(true, "transport", probe->transport);
+  line(true, "transport", probe->transport + " (" + probe->reason + ")");
+  for (const std::string& failure : probe->failures) line(false, "better one", failure);
   std::snprintf(text, sizeof(text), "%.1f us (median of %u)", static_cast<double>(probe->median_round_trip.count()) / 1e3, options.pings);
   line(true, "round trip", text);
   return status->gpus.empty() ? kMissingPart : kSuccess;

@@ -8,6 +8,7 @@
 #include "client/cli/elf_rpath.h"
 #include "client/cli/layout.h"
 #include "common/base/parse.h"
+#include "common/bootstrap/connect.h"
 
 namespace fargpu::cli {
 
@@ -32,7 +33,7 @@ Status in_flag(const char* flag, const Status& status) {
 
 Status export_server(const ServerOptions& options) {
   if (!options.server.empty()) {
-    FARGPU_RETURN_IF_ERROR(in_flag("--server", parse_endpoint(options.server).status()));
+    FARGPU_RETURN_IF_ERROR(in_flag("--server", bootstrap::parse_server(options.server).status()));
     FARGPU_RETURN_IF_ERROR(set("FARGPU_SERVER", options.server));
   }
   if (!options.token_file.empty()) {

@@ -11,9 +11,9 @@ namespace fargpu::cli {
 
 // How an application reaches its GPUs; empty fields keep what the environment says.
 struct ServerOptions {
-  std::string server;      // host:port
+  std::string server;      // host:port, or the path of a unix socket
   std::string token_file;  // the token itself stays out of command lines
-  std::string transport;   // auto, tcp
+  std::string transport;   // auto, shm, rdma, tcp
 };
 
 struct SessionOptions {

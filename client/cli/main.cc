@@ -10,10 +10,10 @@
 namespace fargpu::cli {
 
 void add_server_options(CLI::App& command, ServerOptions& options) {
-  command.add_option("--server,-s", options.server, "Server: host or host:port (default: $FARGPU_SERVER; port 14900)");
+  command.add_option("--server,-s", options.server, "Server: host, host:port or the path of a unix socket (default: $FARGPU_SERVER; port 14900)");
   command.add_option("--token-file", options.token_file, "File whose first line is the server's token (default: $FARGPU_TOKEN_FILE)");
-  command.add_option("--transport", options.transport, "How frames travel: auto or tcp (default: auto)")
-      ->check(CLI::IsMember({"auto", "tcp"}));
+  command.add_option("--transport", options.transport, "How calls travel: auto, shm, rdma or tcp; the last three: that or no session (default: $FARGPU_TRANSPORT or auto)")
+      ->check(CLI::IsMember({"auto", "shm", "rdma", "tcp"}));
 }
 
 int main(int argc, char** argv) {

@@ -58,6 +58,7 @@ int run_with_simulator(const RunOptions& options, const std::string& program) {
   ServerOptions server;
   server.server = daemon->server();
   server.token_file = daemon->token_file();
+  server.transport = options.server.transport;
   if (Status status = export_server(server); !status.ok()) return fail(status);
   SessionOptions session = options.session;
   if (session.gpus.empty()) session.gpus = std::to_string(options.sim_gpus);

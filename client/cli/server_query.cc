@@ -2,87 +2,29 @@
 
 #include <fmt/format.h>
 #include <kj/exception.h>
-#include <unistd.h>
 
 #include <algorithm>
 
 #include "client/settings.h"
 #include "common/base/fd.h"
-#include "common/transport/frame_io.h"
-#include "common/transport/stream.h"
-#include "common/transport/tcp.h"
+#include "common/bootstrap/greeting.h"
+#include "common/bootstrap/upgrade.h"
+#include "common/rpc/channel.h"
 #include "common/wire/control.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
-#include "generated/schema/opcodes.h"
 
 namespace fargpu::cli {
 
 namespace {
 
-constexpr size_t kHelloWords = 2048;
-
+using transport::Clock;
 using transport::Deadline;
 using transport::OwnedFrame;
 
-// The next reply; anything else is passed over (a worker may send output first).
-Result<OwnedFrame> read_reply(const Fd& socket, Deadline deadline) {
-  for (;;) {
-    auto frame = transport::read_one_frame(socket.get(), wire::FrameLimits{}, deadline);
-    if (!frame || (frame->header.flags & wire::kReply) != 0) return frame;
-  }
-}
-
-std::string client_name() {
-  char host[256] = "unknown";
-  ::gethostname(host, sizeof(host) - 1);
-  return fmt::format("{}:{} fargpu", host, ::getpid());
-}
-
-Status send_hello(const Fd& socket, uint16_t opcode, const std::string& token, Deadline deadline) {
-  std::vector<uint64_t> words(kHelloWords);
-  const auto slot = std::as_writable_bytes(std::span(words));
-  wire::SlotMessageBuilder builder(slot);
-  auto hello = builder.initRoot<schema::Hello>();
-  const wire::FrameLimits limits;
-  hello.setProtocolVersion(wire::kProtocolVersion);
-  hello.setRegistryHash(schema::kRegistryHash);
-  hello.setClientVersion(FARGPU_VERSION);
-  hello.setToken(token);
-  hello.setClientName(client_name());
-  hello.setMaxBodyBytes(limits.max_body_bytes);
-  hello.setMaxBulkBytes(limits.max_bulk_bytes);
-  wire::FrameHeader header;
-  header.opcode = opcode;
-  header.flags = wire::kWantReply;
-  header.sequence = 1;
-  return transport::write_one_frame(socket.get(), header, slot.first(builder.used_bytes()), {}, deadline);
-}
-
-Status send_empty(const Fd& socket, uint16_t opcode, uint16_t flags, uint32_t sequence, Deadline deadline) {
-  wire::FrameHeader header;
-  header.opcode = opcode;
-  header.flags = flags;
-  header.sequence = sequence;
-  return transport::write_one_frame(socket.get(), header, {}, {}, deadline);
-}
-
-StatusCode code_of(schema::Refusal::Reason reason) {
-  switch (reason) {
-    case schema::Refusal::Reason::VERSION: return StatusCode::kVersion;
-    case schema::Refusal::Reason::TOKEN: return StatusCode::kRefused;
-    case schema::Refusal::Reason::NO_CAPACITY:
-    case schema::Refusal::Reason::DRAINING: return StatusCode::kNoCapacity;
-    case schema::Refusal::Reason::BAD_REQUEST: return StatusCode::kInvalidArgument;
-    case schema::Refusal::Reason::DRIVER: return StatusCode::kDriver;
-    case schema::Refusal::Reason::UNKNOWN: break;
-  }
-  return StatusCode::kProtocol;
-}
-
 // A Status with the server's name in front, for one clear line.
-Status about(const Endpoint& endpoint, const Status& status) {
-  return Status(status.code(), fmt::format("server {}: {}", endpoint.to_string(), status.message()));
+Status about(const Target& target, const Status& status) {
+  return Status(status.code(), fmt::format("server {}: {}", target.address.to_string(), status.message()));
 }
 
 struct Conversation {
@@ -90,23 +32,27 @@ struct Conversation {
   OwnedFrame answer;
 };
 
-// Connects, sends a hello as `opcode` and waits for the answer. A refusal becomes its Status.
+// Connects, sends a hello as `opcode` and waits for the answer.
 Result<Conversation> ask(const Target& target, uint16_t opcode, Deadline deadline) {
-  FARGPU_ASSIGN_OR_RETURN(Fd socket, transport::tcp_connect(target.endpoint, deadline));
-  Status sent = send_hello(socket, opcode, target.token, deadline);
-  if (!sent.ok()) return about(target.endpoint, sent);
-  auto answer = read_reply(socket, deadline);
-  if (!answer) {
-    const Status& status = answer.status();
-    return about(target.endpoint, Status(status.code(), "connected, but it does not answer like a fargpud: " + status.message()));
+  FARGPU_ASSIGN_OR_RETURN(Fd socket, bootstrap::connect_server(target.address, deadline));
+  bootstrap::Greeting greeting{.opcode = opcode, .program = "fargpu", .token = target.token};
+  if (opcode == wire::kHello) greeting.upgrades = target.transport.upgrades;
+  auto answer = bootstrap::greet(socket.get(), greeting, deadline, deadline);
+  if (answer.ok()) return Conversation{std::move(socket), std::move(*answer)};
+  const StatusCode code = answer.status().code();
+  if (code == StatusCode::kProtocol || code == StatusCode::kLost || code == StatusCode::kTimeout) {
+    return about(target, Status(code, "connected, but it does not answer like a fargpud: " + answer.status().message()));
   }
-  if (answer->header.result != 0) {
-    wire::SegmentReader reader(answer->body());
-    auto refusal = reader.getRoot<schema::Refusal>();
-    return about(target.endpoint, Status(code_of(refusal.getReason()), refusal.getMessage().cStr()));
-  }
-  return Conversation{std::move(socket), std::move(*answer)};
+  return about(target, answer.status());
 }
+
+// A session that only measures has nothing to be told.
+class NoNotices final : public rpc::NoticeSink {
+ public:
+  Status on_notice(const wire::FrameHeader&, rpc::Bytes, rpc::Bytes) override { return {}; }
+  void on_async_error(uint16_t, uint32_t, uint16_t, int32_t) override {}
+  void on_lost(const Status&) override {}
+};
 
 // Runs `work`; a malformed body (capnp throws) becomes kProtocol.
 template <typename Work>
@@ -114,7 +60,7 @@ auto guarded(const Target& target, Work work) -> decltype(work()) {
   try {
     return work();
   } catch (const kj::Exception& error) {
-    return about(target.endpoint, Status(StatusCode::kProtocol, std::string("malformed answer: ") + error.getDescription().cStr()));
+    return about(target, Status(StatusCode::kProtocol, std::string("malformed answer: ") + error.getDescription().cStr()));
   }
 }
 
@@ -151,9 +97,9 @@ Result<Target> target_from_environment() {
     return Status(StatusCode::kInvalidArgument,
                   "no server: give --server host:port, set FARGPU_SERVER, or use fargpu run --sim for a simulated GPU");
   }
-  auto endpoint = parse_endpoint(settings.server);
-  if (!endpoint) return Status(endpoint.status().code(), "server: " + endpoint.status().message());
-  return Target{*endpoint, settings.token};
+  auto address = bootstrap::parse_server(settings.server);
+  if (!address) return Status(address.status().code(), "server: " + address.status().message());
+  return Target{std::move(*address), settings.token, settings.transport, settings.spin};
 }
 
 Result<ServerStatus> query_status(const Target& target, Deadline deadline) {
@@ -166,32 +112,40 @@ Result<ServerStatus> query_status(const Target& target, Deadline deadline) {
 
 Result<SessionProbe> probe_session(const Target& target, unsigned pings, Deadline deadline) {
   return guarded(target, [&]() -> Result<SessionProbe> {
-    const auto begin = transport::Clock::now();
+    const auto begin = Clock::now();
     FARGPU_ASSIGN_OR_RETURN(Conversation conversation, ask(target, wire::kHello, deadline));
-    SessionProbe probe;
-    probe.opening = std::chrono::duration_cast<std::chrono::microseconds>(transport::Clock::now() - begin);
-    probe.transport = "tcp " + transport::peer_name(conversation.socket.get());
     wire::SegmentReader reader(conversation.answer.body());
-    auto welcome = reader.getRoot<schema::Welcome>();
+    const auto welcome = reader.getRoot<schema::Welcome>();
+    FARGPU_ASSIGN_OR_RETURN(const auto offers, bootstrap::read_offers(conversation.answer.body()));
+    transport::StreamOptions stream;
+    stream.max_send_body_bytes = welcome.getMaxBodyBytes();
+    stream.spin = target.spin;
+    auto made = bootstrap::upgrade_as_client(std::move(conversation.socket), target.transport, offers, stream, deadline);
+    if (!made) return about(target, made.status());
+    SessionProbe probe;
+    probe.opening = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
+    probe.transport = made->transport->describe();
+    probe.reason = made->reason;
+    probe.failures = made->failures;
     probe.server_version = welcome.getServerVersion().cStr();
     probe.driver_name = welcome.getDriverName().cStr();
     probe.driver_version = welcome.getDriverVersion();
     probe.devices = welcome.getDevices().size();
 
+    NoNotices nobody;
+    rpc::Channel channel(std::move(made->transport), nobody, {});
     std::vector<std::chrono::nanoseconds> round_trips;
     for (uint32_t i = 0; i < pings; ++i) {
-      const auto sent = transport::Clock::now();
-      FARGPU_RETURN_IF_ERROR(send_empty(conversation.socket, wire::kPing, wire::kWantReply, 2 + i, deadline));
-      auto pong = read_reply(conversation.socket, deadline);
-      if (!pong) return about(target.endpoint, pong.status());
-      round_trips.push_back(transport::Clock::now() - sent);
+      const auto sent = Clock::now();
+      if (Status status = channel.ping(deadline); !status.ok()) return about(target, status);
+      round_trips.push_back(Clock::now() - sent);
     }
     if (!round_trips.empty()) {
       auto middle = round_trips.begin() + static_cast<std::ptrdiff_t>(round_trips.size() / 2);
       std::nth_element(round_trips.begin(), middle, round_trips.end());
       probe.median_round_trip = *middle;
     }
-    FARGPU_RETURN_IF_ERROR(send_empty(conversation.socket, wire::kBye, 0, 2 + pings, deadline));
+    channel.close(deadline);
     return probe;
   });
 }

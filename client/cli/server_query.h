@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "common/base/parse.h"
 #include "common/base/status.h"
+#include "common/bootstrap/connect.h"
+#include "common/bootstrap/transport_choice.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::cli {
@@ -38,7 +39,9 @@ struct ServerStatus {
 
 // A session that was opened, pinged and closed.
 struct SessionProbe {
-  std::string transport;       // "tcp 127.0.0.1:14900"
+  std::string transport;              // "tcp 127.0.0.1:14900"
+  std::string reason;                 // why that one
+  std::vector<std::string> failures;  // what was tried in vain
   std::string server_version, driver_name;
   int driver_version = 0;
   unsigned devices = 0;
@@ -46,10 +49,12 @@ struct SessionProbe {
   std::chrono::nanoseconds median_round_trip{0};
 };
 
-// Where to ask, from flags and environment (FARGPU_SERVER, FARGPU_TOKEN, FARGPU_TOKEN_FILE).
+// Where to ask and how, from flags and environment (FARGPU_SERVER, FARGPU_TOKEN, FARGPU_TOKEN_FILE, FARGPU_TRANSPORT, FARGPU_SPIN).
 struct Target {
-  Endpoint endpoint;
+  bootstrap::ServerAddress address;
   std::string token;
+  bootstrap::TransportWish transport;
+  std::chrono::microseconds spin{0};
 };
 Result<Target> target_from_environment();
 

@@ -13,6 +13,7 @@ enum ControlOpcode : uint16_t {
   kHostCall = 5,
   kHostCallDone = 6,
   kStatus = 7,
+  kUpgrade = 8,
 };
 
 }  // namespace fargpu::wire

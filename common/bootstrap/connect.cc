@@ -1,0 +1,72 @@
+#include "common/bootstrap/connect.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "common/transport/tcp.h"
+
+namespace fargpu::bootstrap {
+namespace {
+
+Result<Fd> connect_unix(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return system_error("socket", errno);
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return Status(StatusCode::kLost, fmt::format("cannot connect to {}: {}; is fargpud listening there?", path, std::strerror(errno)));
+  }
+  return fd;
+}
+
+}  // namespace
+
+std::string ServerAddress::to_string() const {
+  if (const auto* endpoint = std::get_if<Endpoint>(&where)) return endpoint->to_string();
+  return "unix:" + std::get<std::string>(where);
+}
+
+Result<ServerAddress> parse_server(const std::string& text) {
+  if (text.starts_with("/") || text.starts_with("unix:")) {
+    std::string path = text.starts_with("/") ? text : text.substr(5);
+    if (path.empty() || path.size() >= sizeof(sockaddr_un::sun_path)) {
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("the socket path '{}' must have 1 to {} bytes", path, sizeof(sockaddr_un::sun_path) - 1));
+    }
+    return ServerAddress{std::move(path)};
+  }
+  FARGPU_ASSIGN_OR_RETURN(Endpoint endpoint, parse_endpoint(text));
+  return ServerAddress{std::move(endpoint)};
+}
+
+Result<Fd> connect_server(const ServerAddress& server, transport::Deadline deadline) {
+  if (const auto* path = std::get_if<std::string>(&server.where)) return connect_unix(*path);
+  return transport::tcp_connect(std::get<Endpoint>(server.where), deadline);
+}
+
+std::string peer_address(int socket) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&storage), &length) != 0) return {};
+  char text[INET6_ADDRSTRLEN] = {};
+  if (storage.ss_family == AF_INET) {
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(storage).sin_addr, text, sizeof text);
+  } else if (storage.ss_family == AF_INET6) {
+    const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr;
+    if (IN6_IS_ADDR_V4MAPPED(&v6)) {
+      ::inet_ntop(AF_INET, v6.s6_addr + 12, text, sizeof text);
+    } else {
+      ::inet_ntop(AF_INET6, &v6, text, sizeof text);
+    }
+  }
+  return text;
+}
+
+}  // namespace fargpu::bootstrap

@@ -1,0 +1,95 @@
+#include "common/bootstrap/greeting.h"
+
+#include <fmt/format.h>
+#include <kj/exception.h>
+#include <unistd.h>
+
+#include "common/bootstrap/host_identity.h"
+#include "common/wire/control.h"
+#include "common/wire/slot_message.h"
+#include "generated/schema/control.capnp.h"
+#include "generated/schema/opcodes.h"
+
+namespace fargpu::bootstrap {
+namespace {
+
+constexpr size_t kHelloWords = 8192;  // the daemon takes 64 KiB
+
+std::string client_name(const std::string& program) {
+  char host[256] = "?";
+  ::gethostname(host, sizeof host - 1);
+  return fmt::format("{}:{} {}", host, ::getpid(), program);
+}
+
+size_t build(const Greeting& greeting, std::span<std::byte> slot) {
+  wire::SlotMessageBuilder builder(slot);
+  auto hello = builder.initRoot<schema::Hello>();
+  hello.setProtocolVersion(wire::kProtocolVersion);
+  hello.setRegistryHash(schema::kRegistryHash);
+  hello.setClientVersion(FARGPU_VERSION);
+  hello.setCudaVersion(greeting.cuda_version);
+  hello.setToken(greeting.token);
+  hello.setGpus(greeting.gpus);
+  hello.setMemoryBytes(greeting.memory_bytes);
+  auto devices = hello.initDevices(static_cast<unsigned>(greeting.devices.size()));
+  for (unsigned i = 0; i < greeting.devices.size(); ++i) devices.set(i, greeting.devices[i]);
+  hello.setClientName(client_name(greeting.program));
+  hello.setMaxBodyBytes(greeting.limits.max_body_bytes);
+  hello.setMaxBulkBytes(greeting.limits.max_bulk_bytes);
+  auto transports = hello.initTransports(static_cast<unsigned>(greeting.upgrades.size()));
+  for (unsigned i = 0; i < greeting.upgrades.size(); ++i) transports.set(i, to_string(greeting.upgrades[i]));
+  hello.setHostId(host_identity());
+  return builder.used_bytes();
+}
+
+Status refusal(schema::Refusal::Reader reader) {
+  std::string message = reader.getMessage();
+  switch (reader.getReason()) {
+    case schema::Refusal::Reason::VERSION:
+      return {StatusCode::kVersion, std::move(message)};
+    case schema::Refusal::Reason::TOKEN:
+      return {StatusCode::kRefused, std::move(message)};
+    case schema::Refusal::Reason::NO_CAPACITY:
+    case schema::Refusal::Reason::DRAINING:
+      return {StatusCode::kNoCapacity, std::move(message)};
+    case schema::Refusal::Reason::DRIVER:
+      return {StatusCode::kDriver, std::move(message)};
+    case schema::Refusal::Reason::BAD_REQUEST:
+      return {StatusCode::kInvalidArgument, std::move(message)};
+    default:
+      return {StatusCode::kUnsupported, std::move(message)};
+  }
+}
+
+}  // namespace
+
+Result<transport::OwnedFrame> greet(int socket, const Greeting& greeting, transport::Deadline send_deadline,
+                                    transport::Deadline answer_deadline) {
+  std::vector<uint64_t> words(kHelloWords);
+  const std::span<std::byte> slot = std::as_writable_bytes(std::span(words));
+  size_t bytes = 0;
+  try {
+    bytes = build(greeting, slot);
+  } catch (const kj::Exception&) {
+    return Status(StatusCode::kInvalidArgument, "the hello is too long: look at the token and the list of devices");
+  }
+  wire::FrameHeader header;
+  header.opcode = greeting.opcode;
+  header.flags = wire::kWantReply;
+  header.sequence = 1;
+  FARGPU_RETURN_IF_ERROR(transport::write_one_frame(socket, header, slot.first(bytes), {}, send_deadline));
+  FARGPU_ASSIGN_OR_RETURN(transport::OwnedFrame answer,
+                          transport::read_one_frame(socket, greeting.limits, answer_deadline));
+  if (answer.header.opcode != greeting.opcode || (answer.header.flags & wire::kReply) == 0) {
+    return Status(StatusCode::kProtocol, "the server's first frame does not answer the hello");
+  }
+  if (answer.header.result == 0) return answer;
+  try {
+    wire::SegmentReader reader(answer.body());
+    return refusal(reader.getRoot<schema::Refusal>());
+  } catch (const kj::Exception&) {
+    return Status(StatusCode::kProtocol, "the server's refusal is malformed");
+  }
+}
+
+}  // namespace fargpu::bootstrap

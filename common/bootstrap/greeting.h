@@ -1,0 +1,32 @@
+// The first exchange of every connection, the client's side: a hello, and the server's answer or refusal.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/bootstrap/transport_choice.h"
+#include "common/transport/frame_io.h"
+
+namespace fargpu::bootstrap {
+
+// Hello of schema/control.capnp, but what is the same for everybody.
+struct Greeting {
+  uint16_t opcode = 0;  // kHello or kStatus
+  std::string program{};  // for ps and logs
+  std::string token{};
+  int32_t cuda_version = 0;
+  uint32_t gpus = 0;
+  uint64_t memory_bytes = 0;
+  std::vector<std::string> devices{};
+  std::vector<Upgrade> upgrades{};
+  wire::FrameLimits limits{};  // what we accept
+};
+
+// Sends it on a connected socket and waits for the answer, a successful reply. A refusal becomes a Status: kVersion, kRefused (token), kNoCapacity,
+// kDriver, kInvalidArgument, with the server's words. kInvalidArgument also for a greeting that is too long; kProtocol: no answer of a fargpud.
+Result<transport::OwnedFrame> greet(int socket, const Greeting& greeting, transport::Deadline send_deadline,
+                                    transport::Deadline answer_deadline);
+
+}  // namespace fargpu::bootstrap

@@ -1,0 +1,12 @@
+// Tells whether two processes run on one host.
+#pragma once
+
+#include <string>
+
+namespace fargpu::bootstrap {
+
+// Equal for all processes of one running system, containers included; another one after a reboot and on another host. Empty: not known, and
+// then equal to nobody's. Source: the kernel's boot id.
+std::string host_identity();
+
+}  // namespace fargpu::bootstrap

@@ -1,0 +1,53 @@
+// From the stream socket of the hello to the session's transport: the conversation of client and worker right after the Welcome.
+//
+// The client leads: it goes through what it wishes and the worker offers, best first; what fails costs a line in the log and the next best is
+// tried; in the end there is always the socket itself (unless the wish is forced). One thread at each end; ends within the deadline.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/fd.h"
+#include "common/bootstrap/transport_choice.h"
+#include "common/transport/stream.h"
+#include "common/transport/transport.h"
+
+namespace fargpu::bootstrap {
+
+// What one step (connecting, exchanging memory) may take before it counts as failed.
+inline constexpr auto kStepTime = std::chrono::seconds(5);
+
+struct Upgraded {
+  std::unique_ptr<transport::Transport> transport;
+  std::string reason;                 // why this one: "both ends are on one host"
+  std::vector<std::string> failures;  // what was tried in vain: "rdma: ..."; worth a warning
+};
+
+// One of the wished upgrades as the worker sees it.
+struct UpgradeOffer {
+  Upgrade upgrade = Upgrade::kShm;
+  std::string why_not;  // empty: it can be tried
+};
+
+// Those of a Welcome; names that this version does not know are left out. kProtocol: malformed.
+Result<std::vector<UpgradeOffer>> read_offers(std::span<const std::byte> welcome_body);
+
+// The client's half. `offers`: from the Welcome, empty when nothing was wished. kUnsupported: the wish was forced and cannot be had, with the reason.
+Result<Upgraded> upgrade_as_client(Fd socket, const TransportWish& wish, const std::vector<UpgradeOffer>& offers,
+                                   const transport::StreamOptions& options, transport::Deadline deadline);
+
+// What a worker can offer of what a client wishes.
+struct WorkerRules {
+  std::vector<Upgrade> allowed{Upgrade::kShm, Upgrade::kRdma};  // by the server's configuration
+  bool same_host = false;
+};
+std::vector<UpgradeOffer> make_offers(int socket, const std::vector<Upgrade>& wished, const WorkerRules& rules);
+
+// The worker's half, after a Welcome that brought these offers; returns at once when there are none. kProtocol: the client broke the rules;
+// kLost: it went away.
+Result<Upgraded> upgrade_as_worker(Fd socket, const std::vector<UpgradeOffer>& offers,
+                                   const transport::StreamOptions& options, transport::Deadline deadline);
+
+}  // namespace fargpu::bootstrap

@@ -1,0 +1,208 @@
+// The conversation that chooses a session's transport: both halves, against each other and against a peer that breaks the rules.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <thread>
+
+#include "common/bootstrap/unix_rendezvous.h"
+#include "common/bootstrap/upgrade.h"
+#include "common/bootstrap/upgrade_messages.h"
+#include "common/transport/tcp.h"
+#include "tests/transport/frames.h"
+
+namespace fargpu {
+namespace {
+
+using bootstrap::Upgrade;
+using bootstrap::Upgraded;
+using transport::Clock;
+
+transport::Deadline soon() { return Clock::now() + std::chrono::seconds(20); }
+
+struct Sockets {
+  Fd client, worker;
+};
+
+Sockets tcp_sockets() {
+  auto listener = transport::TcpListener::open({"127.0.0.1", 0});
+  EXPECT_TRUE(listener.ok());
+  auto client = transport::tcp_connect({"127.0.0.1", listener->port()}, soon());
+  auto worker = listener->accept(soon());
+  EXPECT_TRUE(client.ok() && worker.ok());
+  return {std::move(*client), std::move(*worker)};
+}
+
+Sockets unix_sockets() {
+  int ends[2];
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  return {Fd(ends[0]), Fd(ends[1])};
+}
+
+struct Outcome {
+  Result<Upgraded> client{Status(StatusCode::kLost, "not run")};
+  Result<Upgraded> worker{Status(StatusCode::kLost, "not run")};
+};
+
+// Both halves, as a session would have them.
+Outcome converse(Sockets sockets, const bootstrap::TransportWish& wish, const bootstrap::WorkerRules& rules) {
+  const auto offers = bootstrap::make_offers(sockets.worker.get(), wish.upgrades, rules);
+  Outcome outcome;
+  std::thread worker([&] { outcome.worker = upgrade_as_worker(std::move(sockets.worker), offers, {}, soon()); });
+  outcome.client = upgrade_as_client(std::move(sockets.client), wish, offers, {}, soon());
+  worker.join();
+  return outcome;
+}
+
+// A frame each way.
+void expect_carries_frames(transport::Transport& from, transport::Transport& to) {
+  auto slot = from.reserve(sizeof(wire::FrameHeader), soon());
+  ASSERT_TRUE(slot.ok()) << slot.status().message();
+  wire::FrameHeader header;
+  header.opcode = 77;
+  std::memcpy(slot->data(), &header, sizeof header);
+  ASSERT_TRUE(from.commit(sizeof header, {}, soon()).ok());
+  ASSERT_TRUE(from.flush(soon()).ok());
+  struct Handler final : transport::FrameHandler {
+    Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader&, std::span<const std::byte>) override {
+      return Status(StatusCode::kProtocol, "no bulk here");
+    }
+    Status on_frame(const wire::FrameHeader& header, std::span<const std::byte>, std::span<std::byte>) override {
+      opcode = header.opcode;
+      return {};
+    }
+    int opcode = 0;
+  } handler;
+  for (size_t frames = 0; frames == 0;) {
+    auto received = to.receive(handler, soon());
+    ASSERT_TRUE(received.ok()) << received.status().message();
+    frames = *received;
+  }
+  EXPECT_EQ(handler.opcode, 77);
+}
+
+void expect_works(const Outcome& outcome, const std::string& name) {
+  ASSERT_TRUE(outcome.client.ok()) << outcome.client.status().message();
+  ASSERT_TRUE(outcome.worker.ok()) << outcome.worker.status().message();
+  EXPECT_EQ(outcome.client->transport->capabilities().name, name);
+  EXPECT_EQ(outcome.worker->transport->capabilities().name, name);
+  expect_carries_frames(*outcome.client->transport, *outcome.worker->transport);
+  expect_carries_frames(*outcome.worker->transport, *outcome.client->transport);
+}
+
+TEST(Bootstrap, WishIsReadFromText) {
+  EXPECT_EQ(bootstrap::parse_wish("")->upgrades.size(), 2u);
+  EXPECT_FALSE(bootstrap::parse_wish("auto")->forced);
+  EXPECT_TRUE(bootstrap::parse_wish("tcp")->upgrades.empty());
+  EXPECT_TRUE(bootstrap::parse_wish("shm")->forced);
+  EXPECT_EQ(bootstrap::parse_wish("rdma")->upgrades, std::vector{Upgrade::kRdma});
+  EXPECT_EQ(bootstrap::parse_wish("carrier pigeon").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(bootstrap::parse_upgrades("rdma,none,shm"), (std::vector{Upgrade::kRdma, Upgrade::kShm}));
+}
+
+TEST(Bootstrap, NothingWishedStaysWithoutAWord) {
+  const Outcome outcome = converse(tcp_sockets(), *bootstrap::parse_wish("tcp"), {});
+  expect_works(outcome, "tcp");
+  EXPECT_EQ(outcome.client->reason, "asked for");
+}
+
+TEST(Bootstrap, OtherHostStaysOnTcpAndSaysWhy) {
+  const bootstrap::WorkerRules rules{.allowed = {Upgrade::kShm}, .same_host = false};
+  const Outcome outcome = converse(tcp_sockets(), *bootstrap::parse_wish("auto"), rules);
+  expect_works(outcome, "tcp");
+  EXPECT_NE(outcome.client->reason.find("shm: the server is on another host"), std::string::npos) << outcome.client->reason;
+  EXPECT_NE(outcome.client->reason.find("rdma: switched off"), std::string::npos) << outcome.client->reason;
+  EXPECT_EQ(outcome.worker->reason, outcome.client->reason);
+  EXPECT_TRUE(outcome.client->failures.empty()) << "what was never possible is no failure";
+}
+
+TEST(Bootstrap, SameHostTakesSharedMemoryOverTcp) {
+  const bootstrap::WorkerRules rules{.allowed = {Upgrade::kShm}, .same_host = true};
+  expect_works(converse(tcp_sockets(), *bootstrap::parse_wish("auto"), rules), "shm");
+}
+
+TEST(Bootstrap, UnixSocketTakesSharedMemoryOverItself) {
+  // No host identity needed: the socket is proof enough, as for a container that shares nothing else.
+  const bootstrap::WorkerRules rules{.allowed = {Upgrade::kShm}, .same_host = false};
+  expect_works(converse(unix_sockets(), *bootstrap::parse_wish("shm"), rules), "shm");
+}
+
+TEST(Bootstrap, ForcedWishThatCannotBeHadIsAnError) {
+  Sockets sockets = tcp_sockets();
+  const auto wish = *bootstrap::parse_wish("shm");
+  const auto offers = bootstrap::make_offers(sockets.worker.get(), wish.upgrades, {.same_host = false});
+  auto client = upgrade_as_client(std::move(sockets.client), wish, offers, {}, soon());
+  ASSERT_FALSE(client.ok());
+  EXPECT_EQ(client.status().code(), StatusCode::kUnsupported);
+  EXPECT_NE(client.status().message().find("another host"), std::string::npos);
+  // The worker sees the connection go.
+  auto worker = upgrade_as_worker(std::move(sockets.worker), offers, {}, soon());
+  EXPECT_EQ(worker.status().code(), StatusCode::kLost) << worker.status().message();
+}
+
+TEST(Bootstrap, ClientThatCannotReachTheUnixSocketGoesOnOverTcp) {
+  Sockets sockets = tcp_sockets();
+  const std::vector<bootstrap::UpgradeOffer> offers{{Upgrade::kShm, ""}};
+  Result<Upgraded> worker(Status(StatusCode::kLost, "not run"));
+  std::thread thread([&] { worker = upgrade_as_worker(std::move(sockets.worker), offers, {}, soon()); });
+  // By hand, as a client in another network namespace would have it: prepared, failed, stay.
+  const int socket = sockets.client.get();
+  auto prepared = bootstrap::ask_upgrade(socket, {bootstrap::UpgradeStep::kPrepare, Upgrade::kShm, "", 2}, soon());
+  ASSERT_TRUE(prepared.ok() && prepared->ok);
+  EXPECT_FALSE(prepared->unix_name.empty());
+  auto failed = bootstrap::ask_upgrade(socket, {bootstrap::UpgradeStep::kFailed, Upgrade::kShm, "no way", 3}, soon());
+  ASSERT_TRUE(failed.ok() && failed->ok);
+  auto stay = bootstrap::ask_upgrade(socket, {bootstrap::UpgradeStep::kStay, std::nullopt, "shm: no way", 4}, soon());
+  ASSERT_TRUE(stay.ok() && stay->ok);
+  thread.join();
+  ASSERT_TRUE(worker.ok()) << worker.status().message();
+  EXPECT_STREQ(worker->transport->capabilities().name, "tcp");
+  EXPECT_EQ(worker->reason, "shm: no way");
+  EXPECT_EQ(worker->failures.size(), 1u);
+}
+
+TEST(Bootstrap, StrangerAtTheRendezvousIsTurnedAway) {
+  auto rendezvous = bootstrap::UnixRendezvous::open();
+  ASSERT_TRUE(rendezvous.ok());
+  bootstrap::Cookie wrong = rendezvous->cookie();
+  wrong[3] ^= std::byte{1};
+  auto stranger = bootstrap::meet(rendezvous->name(), wrong);
+  ASSERT_TRUE(stranger.ok());
+  EXPECT_EQ(rendezvous->accept(Clock::now() + std::chrono::milliseconds(200)).status().code(), StatusCode::kTimeout);
+  auto client = bootstrap::meet(rendezvous->name(), rendezvous->cookie());
+  ASSERT_TRUE(client.ok());
+  EXPECT_TRUE(rendezvous->accept(soon()).ok());
+  EXPECT_FALSE(bootstrap::meet("", rendezvous->cookie()).ok());
+  EXPECT_FALSE(bootstrap::meet(std::string(200, 'x'), rendezvous->cookie()).ok());
+  EXPECT_FALSE(bootstrap::meet(rendezvous->name(), {}).ok());
+}
+
+// What a client must not do; the worker ends the session with kProtocol.
+using Script = std::vector<bootstrap::UpgradeRequest>;
+class BrokenRules : public testing::TestWithParam<Script> {};
+
+TEST_P(BrokenRules, EndTheSession) {
+  Sockets sockets = unix_sockets();
+  const std::vector<bootstrap::UpgradeOffer> offers{{Upgrade::kRdma, "not here"}, {Upgrade::kShm, ""}};
+  Result<Upgraded> worker(Status(StatusCode::kLost, "not run"));
+  std::thread thread([&] { worker = upgrade_as_worker(std::move(sockets.worker), offers, {}, soon()); });
+  for (const auto& request : GetParam()) (void)bootstrap::ask_upgrade(sockets.client.get(), request, soon());
+  thread.join();
+  EXPECT_EQ(worker.status().code(), StatusCode::kProtocol) << worker.status().message();
+}
+
+using bootstrap::UpgradeStep;
+INSTANTIATE_TEST_SUITE_P(
+    All, BrokenRules,
+    testing::Values(Script{{UpgradeStep::kDone, Upgrade::kShm, "", 2}}, Script{{UpgradeStep::kFailed, Upgrade::kShm, "", 2}},
+                    Script{{UpgradeStep::kPrepare, Upgrade::kRdma, "", 2}},
+                    Script{{UpgradeStep::kPrepare, std::nullopt, "", 2}}));
+
+TEST(Bootstrap, SilentClientIsNotWaitedForForEver) {
+  Sockets sockets = unix_sockets();
+  const std::vector<bootstrap::UpgradeOffer> offers{{Upgrade::kShm, ""}};
+  auto worker = upgrade_as_worker(std::move(sockets.worker), offers, {}, Clock::now() + std::chrono::milliseconds(100));
+  EXPECT_EQ(worker.status().code(), StatusCode::kTimeout);
+}
+
+}  // namespace
+}  // namespace fargpu
