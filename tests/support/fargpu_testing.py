@@ -45,8 +45,12 @@ BUILD = None  # set by main()
 
 
 def clean_environment(**more):
-    """The environment without anything that points at a server or a driver, plus `more`; a value None removes a variable."""
+    """The environment without anything that points at a server or a driver, plus `more`; a value None removes a variable.
+
+    FARGPU_TEST_TRANSPORT forces a transport on everything that a test starts; ctest registers the same test for several."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(DRIVER_ENVIRONMENT)}
+    if "FARGPU_TEST_TRANSPORT" in os.environ:
+        environment["FARGPU_TRANSPORT"] = os.environ["FARGPU_TEST_TRANSPORT"]
     environment.update({k: str(v) for k, v in more.items() if v is not None})
     return environment
 

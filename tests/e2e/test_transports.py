@@ -1,0 +1,89 @@
+"""Which transport a session gets, and that this is told: by `fargpu doctor`, `fargpu ps` and the logs."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import fargpu_testing as testing
+
+def fargpu(*arguments, **environment):
+    return testing.run([testing.BUILD.fargpu, *arguments], env=testing.clean_environment(**environment))
+
+
+def program():
+    return testing.BUILD.folder / "tests" / "fault" / "fault_program"
+
+
+class Choice(unittest.TestCase):
+    def transport_of(self, server, *flags, **environment):
+        done = fargpu("doctor", "--server", server, "--pings", "3", *flags, **environment)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return re.search(r"^ok +transport +(.*)$", done.stdout, re.MULTILINE)[1]
+
+    def test_one_host_gets_shared_memory(self):
+        with testing.Daemon() as daemon:
+            self.assertRegex(self.transport_of(daemon.server), r"^shm .*both ends are on one host")
+            self.assertIn('transport="shm', daemon.log_text())
+
+    def test_unix_socket(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "socket"
+            with testing.Daemon("--listen", path):
+                for server in (path, f"unix:{path}"):
+                    self.assertRegex(self.transport_of(server), r"^shm ")
+                    self.assertRegex(self.transport_of(server, "--transport", "tcp"), r"^(unix|stream).*asked for")
+                done = fargpu("run", "--server", path, "--", program(), "init")
+                self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_forced(self):
+        with testing.Daemon() as daemon:
+            self.assertRegex(self.transport_of(daemon.server, "--transport", "tcp"), r"^tcp .*asked for")
+            self.assertRegex(self.transport_of(daemon.server, FARGPU_TRANSPORT="shm"), r"^shm ")
+            self.assertEqual(fargpu("doctor", "--server", daemon.server, "--transport", "pigeon").returncode, 2)
+            done = fargpu("run", "--server", daemon.server, "--", program(), "init", FARGPU_TRANSPORT="pigeon")
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("FARGPU_TRANSPORT: 'pigeon' is no transport", done.stderr)
+
+    def test_server_that_offers_less(self):
+        with testing.Daemon("--transports", "none") as daemon:
+            self.assertRegex(self.transport_of(daemon.server), r"^tcp .*shm: switched off in the server's configuration")
+            done = fargpu("doctor", "--server", daemon.server, "--transport", "shm")
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("the wanted transport cannot be had: shm: switched off", done.stdout)
+            done = fargpu("run", "--server", daemon.server, "--transport", "shm", "--", program(), "init")
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("the wanted transport cannot be had: shm: switched off", done.stderr)
+            self.assertEqual(fargpu("run", "--server", daemon.server, "--", program(), "init").returncode, 0)
+
+    def test_ps_names_the_transport(self):
+        for transport in ("tcp", "shm"):
+            with testing.Daemon() as daemon:
+                process = daemon.start(program(), flags=("--transport", transport), stdin=subprocess.PIPE)
+                try:
+                    def listed():
+                        text = fargpu("ps", "--server", daemon.server).stdout
+                        return text if re.search(rf"\b{transport}\b", text) else None
+                    testing.wait_until(listed, f"fargpu ps shows {transport}")
+                finally:
+                    process.kill()
+                    process.communicate()
+
+    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("unshare"), "needs root, to make a network namespace")
+    def test_container_that_shares_only_the_socket(self):
+        # Another network namespace and another /dev/shm: the socket is all that the two ends have in common.
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "socket"
+            with testing.Daemon("--listen", path):
+                alone = ["unshare", "--net", "--mount", "--ipc", "sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$@"', "sh"]
+                done = testing.run([*alone, testing.BUILD.fargpu, "doctor", "--server", path, "--pings", "3"])
+                self.assertRegex(done.stdout, r"ok +transport +shm ")
+                done = testing.run([*alone, testing.BUILD.fargpu, "run", "--server", path, "--transport", "shm", "--", program(), "init"])
+                self.assertEqual(done.returncode, 0, done.stderr)
+
+
+if __name__ == "__main__":
+    testing.main()
