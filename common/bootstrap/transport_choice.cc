@@ -28,7 +28,7 @@ std::string join(const std::vector<Upgrade>& upgrades) {
     if (!text.empty()) text += ',';
     text += to_string(upgrade);
   }
-  return text;
+  return text.empty() ? "none" : text;
 }
 
 Result<TransportWish> parse_wish(std::string_view text) {

@@ -17,6 +17,7 @@ const char* to_string(Upgrade upgrade);
 std::optional<Upgrade> parse_upgrade(std::string_view text);
 // "shm,rdma": commas, no blanks; what is no name is passed over.
 std::vector<Upgrade> parse_upgrades(std::string_view text);
+// The contrary; "none" for an empty list.
 std::string join(const std::vector<Upgrade>& upgrades);
 
 struct TransportWish {

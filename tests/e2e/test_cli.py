@@ -82,7 +82,7 @@ class Cli(unittest.TestCase):
             done = fargpu("doctor", "--server", daemon.server, "--pings", "5")
             self.assertEqual(done.returncode, 0, done.stdout)
             self.assertIn(str(testing.BUILD.client_libraries / "libcuda.so.1"), done.stdout)
-            for word in ("server", "versions", "transport", "tcp", "round trip", "us (median of 5)", "all is well"):
+            for word in ("server", "versions", "transport", "shm", "round trip", "us (median of 5)", "all is well"):
                 self.assertIn(word, done.stdout)
         done = fargpu("doctor", "--server", "127.0.0.1:1")
         self.assertEqual(done.returncode, UNREACHABLE)
