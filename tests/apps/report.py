@@ -1,6 +1,7 @@
 """What the PyTorch workloads share: fixed seeds, comparable arithmetic, and the JSON line that scripts/gpu-suite reads."""
 
 import json
+import statistics
 import time
 
 import torch
@@ -13,13 +14,16 @@ def prepare():
     torch.backends.cudnn.benchmark = False
 
 
-def timed(work):
-    """(result, seconds) with the device idle before and after."""
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    result = work()
-    torch.cuda.synchronize()
-    return result, time.perf_counter() - begin
+def timed(work, runs=1):
+    """(result of the last run, median seconds of a run) with the device idle before and after each."""
+    seconds = []
+    for _ in range(runs):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        result = work()
+        torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - begin)
+    return result, statistics.median(seconds)
 
 
 def report(values, seconds):
