@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,47 @@ struct KernelFacts {
     return frame.send(CUDA_SUCCESS);
   }
 };
+
+// A load under way: the driver compiles, which takes up to minutes, so it does that aside. Stays where it is: the driver has pointers into it.
+template <typename Handle>
+struct Load {
+  Load(Image from, JitOptions with, uint64_t as) : image(std::move(from)), options(std::move(with)), id(as) {}
+  Load(const Load&) = delete;
+  Load& operator=(const Load&) = delete;
+  void add_logs(unsigned info_bytes, unsigned error_bytes) {
+    info.resize(std::min(info_bytes, kMaxLogBytes));
+    errors.resize(std::min(error_bytes, kMaxLogBytes));
+    options.add_log(CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, info);
+    options.add_log(CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, errors);
+  }
+
+  Image image;
+  JitOptions options;
+  uint64_t id;  // client-made
+  std::vector<char> info, errors;
+  Handle loaded = nullptr;
+};
+
+void module_loaded(const LaterReply& later, Load<CUmodule>& load, CUresult result) {
+  Worker& worker = later.worker();
+  if (result == CUDA_SUCCESS) {
+    result = worker.add(rpc::HandleKind::kModule, load.id, load.loaded, later.header().context);
+    // An id in use: the client's mistake.
+    if (result != CUDA_SUCCESS) worker.driver().cuModuleUnload(load.loaded);
+  } else {
+    log::info("module does not load: {}", load.errors.empty() ? "the client asked for no log" : text_of(load.errors));
+  }
+  const std::string info_text = text_of(load.info);
+  const std::string error_text = text_of(load.errors);
+  rpc::Responder::Frame frame(worker.responder(), later.header(),
+                              schema::fixed_bytes<schema::FgModuleLoadResults>() + schema::padded(info_text.size() + 1) +
+                                  schema::padded(error_text.size() + 1));
+  auto results = frame.init<schema::FgModuleLoadResults>();
+  results.setOutcome(result);
+  results.setInfoLog(info_text.c_str());
+  results.setErrorLog(error_text.c_str());
+  (void)frame.send(CUDA_SUCCESS);
+}
 
 // The image goes, and with it every id that came from it. The driver waits for what runs.
 template <typename Handle>
@@ -116,31 +158,19 @@ Status manual_fgModuleLoad(Worker& worker, const Request& request) {
       return malformed("fgModuleLoad", "the JIT options have the wrong size");
     }
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    const Result<Image> image = worker.services().find_image(as_bytes(params.getHash()));
+    Result<Image> image = worker.services().find_image(as_bytes(params.getHash()));
     if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
-    std::vector<char> info(std::min(params.getInfoLogBytes(), kMaxLogBytes));
-    std::vector<char> errors(std::min(params.getErrorLogBytes(), kMaxLogBytes));
-    options.add_log(CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, info);
-    options.add_log(CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, errors);
-    CUmodule module = nullptr;
-    const CUresult result =
-        worker.driver().cuModuleLoadDataEx(&module, image->data(), options.count(), options.ids(), options.values());
-    if (result == CUDA_SUCCESS) {
-      FARGPU_RETURN_IF_ERROR(
-          bind_handle(worker, request, "fgModuleLoad", rpc::HandleKind::kModule, params.getModule(), module));
-    } else {
-      log::info("module does not load: {}", errors.empty() ? "the client asked for no log" : text_of(errors));
-    }
-    const std::string info_text = text_of(info);
-    const std::string error_text = text_of(errors);
-    rpc::Responder::Frame frame(worker.responder(), request.header,
-                                schema::fixed_bytes<schema::FgModuleLoadResults>() +
-                                    schema::padded(info_text.size() + 1) + schema::padded(error_text.size() + 1));
-    auto results = frame.init<schema::FgModuleLoadResults>();
-    results.setOutcome(result);
-    results.setInfoLog(info_text.c_str());
-    results.setErrorLog(error_text.c_str());
-    return frame.send(CUDA_SUCCESS);
+    auto load = std::make_shared<Load<CUmodule>>(std::move(*image), std::move(options), params.getModule());
+    load->add_logs(params.getInfoLogBytes(), params.getErrorLogBytes());
+    const LaterReply later(worker, request);
+    worker.services().completion().aside(
+        request.header.context,
+        [&driver = worker.driver(), load] {
+          JitOptions& jit = load->options;
+          return driver.cuModuleLoadDataEx(&load->loaded, load->image.data(), jit.count(), jit.ids(), jit.values());
+        },
+        [later, load](CUresult result) { module_loaded(later, *load, result); });
+    return Status();
   });
 }
 
@@ -155,15 +185,26 @@ Status manual_fgLibraryLoad(Worker& worker, const Request& request) {
     // Library options are a table of host functions, which live in the client, and a promise about its memory: nothing for the driver here.
     FARGPU_NEEDS_DRIVER(cuLibraryLoadData);
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    const Result<Image> image = worker.services().find_image(as_bytes(params.getHash()));
+    Result<Image> image = worker.services().find_image(as_bytes(params.getHash()));
     if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
-    CUlibrary library = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuLibraryLoadData(
-        &library, image->data(), options.ids(), options.values(), options.count(), nullptr, nullptr, 0));
-    if (worker.add(rpc::HandleKind::kLibrary, params.getLibrary(), library, 0) != CUDA_SUCCESS) {
-      return malformed("fgLibraryLoad", "the id of the library is in use or of the wrong kind");
-    }
-    return answer(worker, request, CUDA_SUCCESS);
+    auto load = std::make_shared<Load<CUlibrary>>(std::move(*image), std::move(options), params.getLibrary());
+    const LaterReply later(worker, request);
+    worker.services().completion().aside(
+        request.header.context,
+        [&driver = worker.driver(), load] {
+          JitOptions& jit = load->options;
+          return driver.cuLibraryLoadData(&load->loaded, load->image.data(), jit.ids(), jit.values(), jit.count(), nullptr,
+                                          nullptr, 0);
+        },
+        [later, load](CUresult result) {
+          Worker& worker = later.worker();
+          if (result == CUDA_SUCCESS) {
+            result = worker.add(rpc::HandleKind::kLibrary, load->id, load->loaded, 0);
+            if (result != CUDA_SUCCESS) worker.driver().cuLibraryUnload(load->loaded);
+          }
+          later.send(result);
+        });
+    return Status();
   });
 }
 

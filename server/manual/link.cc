@@ -2,6 +2,7 @@
 // from there.
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,30 +42,68 @@ std::optional<std::vector<std::string>> split_names(capnp::Data::Reader data, un
   return names;
 }
 
-// The linked image, or the driver's error. The driver's memory is copied before the link state is
-// destroyed.
-CUresult link(const DriverTable& driver, JitOptions& options, std::vector<Input>& inputs,
-              std::vector<std::byte>* linked) {
-  CUlinkState state = nullptr;
-  CUresult result =
-      driver.cuLinkCreate_v2(options.count(), options.ids(), options.values(), &state);
-  if (result != CUDA_SUCCESS) return result;
-  for (Input& input : inputs) {
-    // PTX counts its terminator for some drivers and not for others; the image has one behind its
-    // bytes in any case.
-    result = driver.cuLinkAddData_v2(state, input.type, const_cast<void*>(input.image.data()),
-                                     input.image.size(), input.name.c_str(), 0, nullptr, nullptr);
-    if (result != CUDA_SUCCESS) break;
+// A link under way. The driver compiles, which takes its time, so it does that aside. Stays where it is: the driver has pointers into it.
+struct Link {
+  std::vector<Input> inputs;
+  JitOptions options;
+  std::vector<char> info, errors;
+  std::vector<std::byte> image;
+  Sha256Digest hash{};
+
+  // On a helper thread. The driver's memory is copied before the link state is destroyed.
+  CUresult run(const DriverTable& driver) {
+    CUlinkState state = nullptr;
+    CUresult result =
+        driver.cuLinkCreate_v2(options.count(), options.ids(), options.values(), &state);
+    if (result != CUDA_SUCCESS) return result;
+    for (Input& input : inputs) {
+      // PTX counts its terminator for some drivers and not for others; the image has one behind its
+      // bytes in any case.
+      result = driver.cuLinkAddData_v2(state, input.type, const_cast<void*>(input.image.data()),
+                                       input.image.size(), input.name.c_str(), 0, nullptr, nullptr);
+      if (result != CUDA_SUCCESS) break;
+    }
+    void* made = nullptr;
+    size_t bytes = 0;
+    if (result == CUDA_SUCCESS) result = driver.cuLinkComplete(state, &made, &bytes);
+    if (result == CUDA_SUCCESS) {
+      const auto* begin = static_cast<const std::byte*>(made);
+      image.assign(begin, begin + bytes);
+      hash = sha256(image);
+    }
+    driver.cuLinkDestroy(state);
+    return result;
   }
-  void* image = nullptr;
-  size_t bytes = 0;
-  if (result == CUDA_SUCCESS) result = driver.cuLinkComplete(state, &image, &bytes);
-  if (result == CUDA_SUCCESS) {
-    const auto* begin = static_cast<const std::byte*>(image);
-    linked->assign(begin, begin + bytes);
+};
+
+// On the executor's thread again: the image is kept, and its hash goes to the client.
+void linked(const LaterReply& later, const Link& job, CUresult outcome) {
+  Worker& worker = later.worker();
+  if (outcome == CUDA_SUCCESS) {
+    const Status kept = worker.services().put_image(std::as_bytes(std::span(job.hash)),
+                                                    job.image.size(), 0, job.image);
+    if (!kept.ok()) {
+      log::warn("linked image is not kept: {}", kept.message());
+      later.send(CUDA_ERROR_OUT_OF_MEMORY);
+      return;
+    }
+  } else {
+    log::info("images do not link: {}",
+              job.errors.empty() ? "the client asked for no log" : text_of(job.errors));
   }
-  driver.cuLinkDestroy(state);
-  return result;
+  const std::string info_text = text_of(job.info);
+  const std::string error_text = text_of(job.errors);
+  rpc::Responder::Frame frame(
+      worker.responder(), later.header(),
+      schema::fixed_bytes<schema::FgLinkResults>() + schema::padded(job.hash.size()) +
+          schema::padded(info_text.size() + 1) + schema::padded(error_text.size() + 1));
+  auto results = frame.init<schema::FgLinkResults>();
+  results.setOutcome(outcome);
+  results.setImageBytes(job.image.size());
+  results.setImageHash(as_data(job.hash.data(), job.hash.size()));
+  results.setInfoLog(info_text.c_str());
+  results.setErrorLog(error_text.c_str());
+  (void)frame.send(CUDA_SUCCESS);
 }
 
 }  // namespace
@@ -100,38 +139,18 @@ Status manual_fgLink(Worker& worker, const Request& request) {
       if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
       inputs.push_back({static_cast<CUjitInputType>(type), (*names)[i], std::move(*image)});
     }
-    std::vector<char> info(std::min(params.getInfoLogBytes(), kMaxLogBytes));
-    std::vector<char> errors(std::min(params.getErrorLogBytes(), kMaxLogBytes));
-    options.add_log(CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, info);
-    options.add_log(CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, errors);
-    std::vector<std::byte> linked;
-    const CUresult outcome = link(worker.driver(), options, inputs, &linked);
-    Sha256Digest hash{};
-    if (outcome == CUDA_SUCCESS) {
-      hash = sha256(linked);
-      const Status kept =
-          worker.services().put_image(std::as_bytes(std::span(hash)), linked.size(), 0, linked);
-      if (!kept.ok()) {
-        log::warn("linked image is not kept: {}", kept.message());
-        return answer(worker, request, CUDA_ERROR_OUT_OF_MEMORY);
-      }
-    } else {
-      log::info("images do not link: {}",
-                errors.empty() ? "the client asked for no log" : text_of(errors));
-    }
-    const std::string info_text = text_of(info);
-    const std::string error_text = text_of(errors);
-    rpc::Responder::Frame frame(
-        worker.responder(), request.header,
-        schema::fixed_bytes<schema::FgLinkResults>() + schema::padded(hash.size()) +
-            schema::padded(info_text.size() + 1) + schema::padded(error_text.size() + 1));
-    auto results = frame.init<schema::FgLinkResults>();
-    results.setOutcome(outcome);
-    results.setImageBytes(linked.size());
-    results.setImageHash(as_data(hash.data(), hash.size()));
-    results.setInfoLog(info_text.c_str());
-    results.setErrorLog(error_text.c_str());
-    return frame.send(CUDA_SUCCESS);
+    auto job = std::make_shared<Link>();
+    job->inputs = std::move(inputs);
+    job->options = std::move(options);
+    job->info.resize(std::min(params.getInfoLogBytes(), kMaxLogBytes));
+    job->errors.resize(std::min(params.getErrorLogBytes(), kMaxLogBytes));
+    job->options.add_log(CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, job->info);
+    job->options.add_log(CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, job->errors);
+    const LaterReply later(worker, request);
+    worker.services().completion().aside(
+        request.header.context, [&driver = worker.driver(), job] { return job->run(driver); },
+        [later, job](CUresult outcome) { linked(later, *job, outcome); });
+    return Status();
   });
 }
 

@@ -83,6 +83,14 @@ void FakeDriver::open(const std::string& gate) {
   changed_.notify_all();
 }
 
+void FakeDriver::open_all() {
+  {
+    std::lock_guard lock(mutex_);
+    shut_.clear();
+  }
+  changed_.notify_all();
+}
+
 void FakeDriver::pass(const std::string& gate) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !shut_[gate]; });
@@ -134,6 +142,10 @@ DriverTable FakeDriver::table() {
   t.cuEventSynchronize = [](CUevent) { return CUDA_SUCCESS; };
   t.cuMemHostRegister_v2 = [](void*, size_t, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; };
   t.cuMemHostUnregister = [](void*) { return CUDA_SUCCESS; };
+  t.cuModuleLoadDataEx = [](CUmodule* module, const void* image, unsigned, CUjit_option*, void**) {
+    *module = handle<CUmodule>(0x3000);
+    return noted("cuModuleLoadDataEx " + std::string(static_cast<const char*>(image)));
+  };
   t.cuModuleUnload = [](CUmodule) { return noted("cuModuleUnload"); };
   // As in a driver: on a thread that is not the caller's.
   t.cuLaunchHostFunc = [](CUstream, CUhostFn function, void* data) {
@@ -161,6 +173,8 @@ void ExecutorTest::start(bool with_output, uint64_t memory_bytes) {
   }
   std::tie(client_, server_) = transport::make_loopback_pair();
   WorkerSetup setup;
+  setup.image_folder = ::testing::TempDir();
+  setup.image_cache_bytes = 1u << 20;
   setup.memory_bytes = memory_bytes;
   worker_ = std::make_unique<SessionWorker>(table_, *server_, statistics_, capture_, setup);
   thread_ = std::thread([this] {
@@ -171,9 +185,7 @@ void ExecutorTest::start(bool with_output, uint64_t memory_bytes) {
 }
 
 void ExecutorTest::TearDown() {
-  for (const char* gate : {"cuCtxSynchronize", "cuMemFree", "cuModuleUnload", "cuCtxDestroy", "cuDevicePrimaryCtxRelease"}) {
-    FakeDriver::get().open(gate);
-  }
+  FakeDriver::get().open_all();
   if (thread_.joinable()) {
     client_->close();
     thread_.join();

@@ -45,6 +45,7 @@ class FakeDriver {
   // The call (or event query) does not end before open().
   void shut(const std::string& gate);
   void open(const std::string& gate);
+  void open_all();
   void pass(const std::string& gate);
   bool is_shut(const std::string& gate);
 
