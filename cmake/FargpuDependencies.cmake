@@ -45,6 +45,21 @@ else()
   target_link_libraries(fargpu_capnp INTERFACE fargpu_capnp_shared)
 endif()
 
+# RDMA verbs: the headers only. ON when they are there; -DFARGPU_RDMA=OFF leaves the rdma transport out, ON insists.
+find_path(FARGPU_VERBS_INCLUDE_DIR infiniband/verbs.h)
+find_path(FARGPU_RDMACM_INCLUDE_DIR rdma/rdma_cma.h)
+if(FARGPU_VERBS_INCLUDE_DIR AND FARGPU_RDMACM_INCLUDE_DIR)
+  set(rdma_headers ON)
+else()
+  set(rdma_headers OFF)
+endif()
+option(FARGPU_RDMA "Build the rdma transport (needs libibverbs-dev and librdmacm-dev)" ${rdma_headers})
+if(FARGPU_RDMA AND NOT rdma_headers)
+  message(FATAL_ERROR "FARGPU_RDMA is ON, but infiniband/verbs.h and rdma/rdma_cma.h are not there: install libibverbs-dev and librdmacm-dev")
+elseif(NOT FARGPU_RDMA)
+  message(STATUS "Without the rdma transport (FARGPU_RDMA is OFF)")
+endif()
+
 # CUDA headers: cuda.h 13.0 is the oracle of the description. Order: the cache variable, the environment, the usual
 # place, then the project-local copy that scripts/setup makes from PyPI packages.
 find_path(FARGPU_CUDA_INCLUDE_DIR cuda.h

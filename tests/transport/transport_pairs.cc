@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/transport/loopback.h"
 #include "common/transport/tcp.h"
+#include "tests/transport/rdma_pairs.h"
 
 namespace fargpu::test {
 namespace {
@@ -76,7 +77,7 @@ std::pair<std::unique_ptr<transport::Transport>, Fd> make_unix_transport_and_soc
 }
 
 std::vector<TransportKind> transport_kinds() {
-  return {
+  std::vector<TransportKind> kinds = {
       {"loopback", [](const StreamOptions& options) { return make_loopback(options, true); }},
       {"loopback_no_descriptor",
        [](const StreamOptions& options) { return make_loopback(options, false); }},
@@ -94,6 +95,16 @@ std::vector<TransportKind> transport_kinds() {
          return make_shm_pair(options);
        }},
   };
+  if (rdma_address()) {
+    kinds.push_back({"rdma", [](const StreamOptions& options) {
+                       return make_rdma_pair(rdma_options(options));
+                     }});
+    kinds.push_back({"rdma_spinning", [](StreamOptions options) {
+                       options.spin = std::chrono::microseconds(200);
+                       return make_rdma_pair(rdma_options(options));
+                     }});
+  }
+  return kinds;
 }
 
 }  // namespace fargpu::test

@@ -23,7 +23,8 @@ struct TransportKind {
   std::function<TransportPair(const transport::StreamOptions& options)> make;
 };
 
-// loopback, loopback without a descriptor, tcp, tcp with spinning, unix, shm, shm with spinning.
+// loopback, loopback without a descriptor, tcp, tcp with spinning, unix, shm, shm with spinning; rdma and rdma with spinning where
+// there is a device (rdma_pairs.h).
 std::vector<TransportKind> transport_kinds();
 TransportPair make_tcp_pair(const transport::StreamOptions& options);
 TransportPair make_unix_pair(const transport::StreamOptions& options);

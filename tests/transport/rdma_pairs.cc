@@ -1,0 +1,73 @@
+#include "tests/transport/rdma_pairs.h"
+
+#include <ifaddrs.h>
+
+#include <cstdio>
+#include <thread>
+
+#include "common/base/check.h"
+#include "common/base/env.h"
+
+namespace fargpu::test {
+
+using transport::Clock;
+
+std::optional<transport::SocketAddress> rdma_address(int family) {
+  std::optional<transport::SocketAddress> found;
+  std::string why = "no address of this host has an RDMA device";
+  ifaddrs* list = nullptr;
+  FARGPU_CHECK(::getifaddrs(&list) == 0);
+  for (const ifaddrs* entry = list; entry != nullptr && !found; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family) continue;
+    auto address = transport::SocketAddress::from(entry->ifa_addr);
+    if (!address.ok() || address->host().starts_with("127.") || address->host() == "::1") continue;
+    auto port = transport::probe_rdma_local(*address);
+    if (port.ok() && port->active) {
+      found = *address;
+    } else {
+      why = port.ok() ? port->text() : port.status().message();
+    }
+  }
+  ::freeifaddrs(list);
+  if (!found && *env_bool("FARGPU_TEST_REQUIRE_RDMA", false)) {
+    std::fprintf(stderr, "FARGPU_TEST_REQUIRE_RDMA is set, but: %s\n", why.c_str());
+    std::abort();
+  }
+  return found;
+}
+
+TransportPair make_rdma_pair(const transport::RdmaOptions& options,
+                             std::optional<transport::SocketAddress> address) {
+  if (!address) address = rdma_address();
+  FARGPU_CHECK(address.has_value());
+  const auto deadline = Clock::now() + std::chrono::seconds(30);
+  auto acceptor = transport::RdmaAcceptor::listen(*address, options);
+  if (!acceptor.ok()) std::fprintf(stderr, "%s\n", acceptor.status().message().c_str());
+  FARGPU_CHECK(acceptor.ok());
+  TransportPair pair;
+  std::thread client([&, offer = (*acceptor)->offer()] {
+    Fd none;
+    auto made = transport::rdma_connect(*address, offer, options, none, deadline);
+    if (!made.ok()) std::fprintf(stderr, "%s\n", made.status().message().c_str());
+    FARGPU_CHECK(made.ok());
+    pair.client = std::move(*made);
+  });
+  Fd none;
+  auto made = (*acceptor)->accept(none, deadline);
+  client.join();
+  if (!made.ok()) std::fprintf(stderr, "%s\n", made.status().message().c_str());
+  FARGPU_CHECK(made.ok());
+  pair.server = std::move(*made);
+  return pair;
+}
+
+transport::RdmaOptions rdma_options(const transport::StreamOptions& options) {
+  transport::RdmaOptions made;
+  made.receive_limits = options.receive_limits;
+  made.max_send_body_bytes = options.max_send_body_bytes;
+  made.stall_timeout = options.stall_timeout;
+  made.spin = options.spin;
+  return made;
+}
+
+}  // namespace fargpu::test

@@ -1,0 +1,18 @@
+// Connected pairs over rdma, where this host has an RDMA device: inside the VM of scripts/rdma-vm, or on real hardware.
+#pragma once
+
+#include <optional>
+
+#include "common/transport/rdma.h"
+#include "tests/transport/transport_pairs.h"
+
+namespace fargpu::test {
+
+// An address of this host that an RDMA device serves; nothing when there is none. With FARGPU_TEST_REQUIRE_RDMA=1 it is a failure that
+// there is none, so that a run which was made for rdma cannot pass without it.
+std::optional<transport::SocketAddress> rdma_address(int family = AF_INET);
+// Both ends use `options`, at rdma_address() or at the given one.
+TransportPair make_rdma_pair(const transport::RdmaOptions& options, std::optional<transport::SocketAddress> address = {});
+transport::RdmaOptions rdma_options(const transport::StreamOptions& options);
+
+}  // namespace fargpu::test
