@@ -2,8 +2,11 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 
+#include "common/bootstrap/upgrade.h"
+#include "common/transport/rdma.h"
 #include "common/transport/shm.h"
 
 namespace fargpu::bootstrap {
@@ -26,14 +29,52 @@ MadeTransport shm_as_client(Fd unix_socket, const transport::StreamOptions& opti
   return transport::shm_join(unix_socket, transport::shm_options(options), deadline);
 }
 
-std::string why_no_rdma(int) { return "this build has no RDMA"; }
-
-Result<std::unique_ptr<RdmaListening>> RdmaListening::open(int, const transport::StreamOptions&) {
-  return Status(StatusCode::kUnsupported, "this build has no RDMA");
+std::string why_no_rdma(int socket) {
+  auto remote = transport::SocketAddress::remote_of(socket);
+  if (!remote.ok()) return "the session does not go over a network";
+  auto port = transport::probe_rdma_route(*remote, transport::Clock::now() + kStepTime);
+  if (!port.ok()) return port.status().message();
+  return port->active ? "" : port->text();
 }
 
-MadeTransport rdma_as_client(Fd, const UpgradeAnswer&, const transport::StreamOptions&, transport::Deadline) {
-  return Status(StatusCode::kUnsupported, "this build has no RDMA");
+namespace {
+
+class Listening final : public RdmaListening {
+ public:
+  Listening(int socket, std::unique_ptr<transport::RdmaAcceptor> acceptor)
+      : socket_(socket), acceptor_(std::move(acceptor)) {}
+  UpgradeAnswer where() const override {
+    const transport::RdmaOffer offer = acceptor_->offer();
+    UpgradeAnswer answer{.ok = true, .port = offer.port};
+    answer.cookie.assign(offer.cookie.begin(), offer.cookie.end());
+    return answer;
+  }
+  MadeTransport accept(transport::Deadline deadline) override {
+    FARGPU_ASSIGN_OR_RETURN(Fd stream, duplicate(socket_));
+    return acceptor_->accept(stream, deadline);
+  }
+
+ private:
+  const int socket_;
+  const std::unique_ptr<transport::RdmaAcceptor> acceptor_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<RdmaListening>> RdmaListening::open(int socket, const transport::StreamOptions& options) {
+  FARGPU_ASSIGN_OR_RETURN(const auto local, transport::SocketAddress::local_of(socket));
+  FARGPU_ASSIGN_OR_RETURN(auto acceptor, transport::RdmaAcceptor::listen(local, transport::rdma_options(options)));
+  return std::unique_ptr<RdmaListening>(std::make_unique<Listening>(socket, std::move(acceptor)));
+}
+
+MadeTransport rdma_as_client(Fd stream, const UpgradeAnswer& where, const transport::StreamOptions& options,
+                             transport::Deadline deadline) {
+  transport::RdmaOffer offer;
+  offer.port = where.port;
+  if (where.cookie.size() != offer.cookie.size()) return Status(StatusCode::kProtocol, "the server's rdma cookie is malformed");
+  std::copy(where.cookie.begin(), where.cookie.end(), offer.cookie.begin());
+  FARGPU_ASSIGN_OR_RETURN(const auto remote, transport::SocketAddress::remote_of(stream.get()));
+  return transport::rdma_connect(remote, offer, transport::rdma_options(options), stream, deadline);
 }
 
 }  // namespace fargpu::bootstrap

@@ -18,6 +18,7 @@
 
 #include "common/base/fd.h"
 #include "common/transport/socket_address.h"
+#include "common/transport/stream.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::transport {
@@ -37,6 +38,9 @@ struct RdmaOptions {
   uint32_t staging_bytes = 1u << 20;
 };
 
+// Those that the transports have in common.
+RdmaOptions rdma_options(const StreamOptions& options);
+
 struct RdmaOffer {
   uint16_t port = 0;
   std::array<std::byte, 16> cookie{};
@@ -49,8 +53,9 @@ class RdmaAcceptor {
   // Listens on a port that the system chooses, at this address (its port does not count).
   static Result<std::unique_ptr<RdmaAcceptor>> listen(const SocketAddress& local, RdmaOptions options);
   virtual RdmaOffer offer() const = 0;
-  // The connection of whoever knows the cookie; others are rejected. `bootstrap`, if valid, is the session's stream socket: it is
-  // taken when this succeeds and left alone otherwise; its end is then also the transport's.
+  // The connection of whoever knows the cookie; others are rejected. kTimeout: nobody came, call again; once somebody has come, what is
+  // left takes up to lost_after more. `bootstrap`, if valid, is the session's stream socket: it is taken when this succeeds and left
+  // alone otherwise; its end is then also the transport's.
   virtual Result<std::unique_ptr<Transport>> accept(Fd& bootstrap, Deadline deadline) = 0;
 };
 

@@ -172,7 +172,7 @@ class Acceptor final : public RdmaAcceptor {
         return Status(StatusCode::kVersion,
                       fmt::format("the client's rdma is version {}", greeting.version));
       }
-      return answer(std::move(id), greeting, bootstrap, deadline);
+      return answer(std::move(id), greeting, bootstrap);
     }
   }
 
@@ -183,8 +183,7 @@ class Acceptor final : public RdmaAcceptor {
     if (id.get() != nullptr) rdma().cm_reject(id.get(), &rejection, sizeof rejection);
   }
 
-  Result<std::unique_ptr<Transport>> answer(CmId id, const Greeting& greeting, Fd& bootstrap,
-                                            Deadline deadline) {
+  Result<std::unique_ptr<Transport>> answer(CmId id, const Greeting& greeting, Fd& bootstrap) {
     auto end = prepare(id);
     if (!end.ok()) {
       reject(id, 2);
@@ -195,10 +194,11 @@ class Acceptor final : public RdmaAcceptor {
     rdma_conn_param wanted = parameters(*end->domain, ours);
     if (rdma().cm_accept(id.get(), &wanted) != 0)
       return system_error("cannot accept the rdma connection", errno);
-    FARGPU_ASSIGN_OR_RETURN(
-        CmEvent event, id.next_event(deadline, "the client did not finish its rdma connection"));
-    if (event.event != RDMA_CM_EVENT_ESTABLISHED)
-      return event.error("the client's rdma connection failed");
+    auto event = id.next_event(Clock::now() + options_.lost_after, "");
+    if (!event.ok())
+      return Status(StatusCode::kLost, "the client did not finish its rdma connection");
+    if (event->event != RDMA_CM_EVENT_ESTABLISHED)
+      return event->error("the client's rdma connection failed");
     FARGPU_ASSIGN_OR_RETURN(SocketAddress remote,
                             SocketAddress::from(&id.get()->route.addr.dst_addr));
     id.release();  // the domain's, with its event channel

@@ -22,6 +22,5 @@ Result<std::unique_ptr<Transport>> rdma_connect(SocketAddress, const RdmaOffer&,
 Result<RdmaPort> probe_rdma_route(const SocketAddress&, Deadline) { return left_out(); }
 Result<RdmaPort> probe_rdma_local(const SocketAddress&) { return left_out(); }
 Result<std::vector<RdmaPort>> list_rdma_ports() { return left_out(); }
-std::string RdmaPort::text() const { return device; }
 
 }  // namespace fargpu::transport

@@ -41,11 +41,6 @@ Result<RdmaPort> describe_id(const CmId& id) {
 
 }  // namespace
 
-std::string RdmaPort::text() const {
-  return fmt::format("{} port {}: {}, {}, mtu {}{}{}", device, port, state, link_layer, mtu,
-                     gid.empty() ? "" : ", gid ", gid);
-}
-
 Result<RdmaPort> probe_rdma_route(const SocketAddress& remote, Deadline deadline) {
   FARGPU_ASSIGN_OR_RETURN(CmId id, CmId::create());
   FARGPU_RETURN_IF_ERROR(id.resolve(remote, deadline));

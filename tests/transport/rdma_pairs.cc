@@ -61,13 +61,4 @@ TransportPair make_rdma_pair(const transport::RdmaOptions& options,
   return pair;
 }
 
-transport::RdmaOptions rdma_options(const transport::StreamOptions& options) {
-  transport::RdmaOptions made;
-  made.receive_limits = options.receive_limits;
-  made.max_send_body_bytes = options.max_send_body_bytes;
-  made.stall_timeout = options.stall_timeout;
-  made.spin = options.spin;
-  return made;
-}
-
 }  // namespace fargpu::test

@@ -13,6 +13,5 @@ namespace fargpu::test {
 std::optional<transport::SocketAddress> rdma_address(int family = AF_INET);
 // Both ends use `options`, at rdma_address() or at the given one.
 TransportPair make_rdma_pair(const transport::RdmaOptions& options, std::optional<transport::SocketAddress> address = {});
-transport::RdmaOptions rdma_options(const transport::StreamOptions& options);
 
 }  // namespace fargpu::test

@@ -97,11 +97,11 @@ std::vector<TransportKind> transport_kinds() {
   };
   if (rdma_address()) {
     kinds.push_back({"rdma", [](const StreamOptions& options) {
-                       return make_rdma_pair(rdma_options(options));
+                       return make_rdma_pair(transport::rdma_options(options));
                      }});
     kinds.push_back({"rdma_spinning", [](StreamOptions options) {
                        options.spin = std::chrono::microseconds(200);
-                       return make_rdma_pair(rdma_options(options));
+                       return make_rdma_pair(transport::rdma_options(options));
                      }});
   }
   return kinds;
