@@ -99,6 +99,10 @@ class Channel {
     alignas(16) std::byte storage_[640];  // State in place: lock, slot, builder
   };
 
+  // What async calls have left behind goes out now, instead of within a tenth of a millisecond.
+  Status flush();
+  // Hands the server a descriptor that later calls name by `number` (descriptor_passing.h). kUnsupported where client and server do not share a host.
+  Status pass_descriptor(uint64_t number, int descriptor);
   // Round trip of an empty control frame, for doctor and liveness.
   Status ping(transport::Deadline deadline);
   bool lost() const;

@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/channel_impl.h"
+#include "common/transport/descriptor_passing.h"
 #include "common/wire/control.h"
 
 namespace fargpu::rpc {
@@ -194,6 +195,33 @@ Status Channel::Call::send_bye(Deadline deadline) {
   FARGPU_RETURN_IF_ERROR(call.commit(0, {}));
   Status status = call.impl.flush_now(deadline);
   call.lock.unlock();
+  return status;
+}
+
+Status Channel::flush() {
+  if (lost()) return impl_->lost_status();
+  Status status;
+  {
+    std::lock_guard lock(impl_->send_mutex);
+    const auto now = Clock::now();
+    status = impl_->flush_now(now);
+    // What does not go without waiting is left to the service thread.
+    if (status.code() == StatusCode::kTimeout) return Status();
+  }
+  if (status.code() == StatusCode::kLost) impl_->declare_lost(status);
+  return status;
+}
+
+Status Channel::pass_descriptor(uint64_t number, int descriptor) {
+  if (lost()) return impl_->lost_status();
+  transport::DescriptorPassing* const passing = impl_->transport->descriptor_passing();
+  if (passing == nullptr) return {StatusCode::kUnsupported, "this connection passes no descriptors"};
+  Status status;
+  {
+    std::lock_guard lock(impl_->send_mutex);
+    status = passing->send(number, descriptor);
+  }
+  if (status.code() == StatusCode::kLost) impl_->declare_lost(status);
   return status;
 }
 
