@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <unordered_map>
+#include <vector>
 
 namespace fargpu::server {
 
@@ -26,6 +27,11 @@ class ContextTable {
     return added ? &entry->second : nullptr;
   }
   void remove(uint16_t id) { entries_.erase(id); }
+  std::vector<uint16_t> ids() const {
+    std::vector<uint16_t> all;
+    for (const auto& [id, entry] : entries_) all.push_back(id);
+    return all;
+  }
   size_t size() const { return entries_.size(); }
 
  private:

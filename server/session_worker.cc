@@ -34,6 +34,7 @@ SessionWorker::SessionWorker(const DriverTable& driver, transport::Transport& tr
       images_(setup.image_folder, setup.image_cache_bytes),
       staging_(&driver),
       host_mirror_(driver),
+      shared_host_(driver),
       host_gate_(*this),
       completion_(*this) {}
 
@@ -166,6 +167,7 @@ Status SessionWorker::flush_output() {
     const std::vector<std::byte> bytes = output_.take(limit);
     if (bytes.empty()) return Status();
     const std::span<const std::byte> piece(bytes);
+    ++outputs_sent_;
     FARGPU_RETURN_IF_ERROR(rpc::Responder::Frame(responder_, wire::kOutput, 0).send(0, std::span(&piece, 1)));
   }
 }

@@ -22,6 +22,7 @@
 #include "server/physical_memory.h"
 #include "server/request.h"
 #include "server/session_statistics.h"
+#include "server/shared_host.h"
 #include "server/staging.h"
 #include "server/worker_services.h"
 
@@ -75,6 +76,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   void unbind_context(uint16_t id) override;
   CUresult borrow_context() override;
   void return_borrowed_context() override;
+  std::vector<uint16_t> context_ids() const override { return contexts_.ids(); }
   int device_count() const override { return static_cast<int>(setup_.devices); }
   Status put_image(std::span<const std::byte> hash, uint64_t total_bytes, uint64_t offset,
                    std::span<const std::byte> piece) override;
@@ -84,10 +86,13 @@ class SessionWorker final : public Worker, private WorkerServices {
   Completion& completion() override { return completion_; }
   HostGate& host_gate() override { return host_gate_; }
   HostMirror& host_mirror() override { return host_mirror_; }
+  SharedHost& shared_host() override { return shared_host_; }
+  transport::DescriptorPassing* descriptor_passing() override { return transport_.descriptor_passing(); }
   PhysicalMemory& physical_memory() override { return physical_memory_; }
   ParameterLayouts& parameter_layouts() override { return parameter_layouts_; }
   void post(std::function<void()> task) override;
   Status flush_output() override;
+  uint32_t outputs_sent() const override { return outputs_sent_; }
   uint64_t memory_limit() const override { return ledger_.limit(); }
   uint64_t memory_used() const override { return ledger_.used(current_device_); }
   uint64_t max_bulk_bytes() const override { return setup_.client_limits.max_bulk_bytes; }
@@ -106,9 +111,11 @@ class SessionWorker final : public Worker, private WorkerServices {
   ImageCache images_;
   StagingPool staging_;
   HostMirror host_mirror_;
+  SharedHost shared_host_;
   PhysicalMemory physical_memory_;
   ParameterLayouts parameter_layouts_;
   StagingBlock bulk_;
+  uint32_t outputs_sent_ = 0;
   uint16_t current_ = 0;
   size_t current_device_ = 0;
   CUcontext borrowed_ = nullptr;

@@ -8,9 +8,14 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/rpc/handle_kind.h"
+
+namespace fargpu::transport {
+class DescriptorPassing;
+}
 
 namespace fargpu::server {
 
@@ -20,6 +25,7 @@ class HostMirror;
 class Image;
 class ParameterLayouts;
 class PhysicalMemory;
+class SharedHost;
 class StagingBlock;
 class StagingPool;
 
@@ -36,6 +42,7 @@ class WorkerServices {
   virtual CUcontext find_context(uint16_t id) = 0;
   // Forgets the context and every handle that was made in it; does not call the driver.
   virtual void unbind_context(uint16_t id) = 0;
+  virtual std::vector<uint16_t> context_ids() const = 0;
   virtual int device_count() const = 0;
   // For questions that the driver answers only inside a context, before the client has one: makes device 0's primary context current.
   // It is held until the client retains it itself (return_borrowed_context), so that it is made only once.
@@ -54,6 +61,9 @@ class WorkerServices {
   virtual Completion& completion() = 0;
   virtual HostGate& host_gate() = 0;
   virtual HostMirror& host_mirror() = 0;
+  virtual SharedHost& shared_host() = 0;
+  // Null where client and worker do not share a host.
+  virtual transport::DescriptorPassing* descriptor_passing() = 0;
   virtual PhysicalMemory& physical_memory() = 0;
   virtual ParameterLayouts& parameter_layouts() = 0;
 
@@ -61,6 +71,8 @@ class WorkerServices {
   virtual void post(std::function<void()> task) = 0;
   // Sends what device code printed so far as output notices. Before the reply of a synchronising call.
   virtual Status flush_output() = 0;
+  // How many such notices the session has had.
+  virtual uint32_t outputs_sent() const = 0;
 
   // Bytes of device memory that the session may have per GPU (0: no limit) and has taken on the current context's GPU.
   virtual uint64_t memory_limit() const = 0;

@@ -141,6 +141,36 @@ struct FgCopyToHostParams {
   dstBytes @7 :UInt64;  # size_t
 }
 
+struct FgCopySharedParams {
+  toDevice @0 :Int32;  # int
+  host @1 :UInt64;  # unsigned long long
+  hostPitch @2 :UInt64;  # size_t
+  hostSlicePitch @3 :UInt64;  # size_t
+  device @4 :UInt64;  # CUdeviceptr
+  devicePitch @5 :UInt64;  # size_t
+  deviceSlicePitch @6 :UInt64;  # size_t
+  widthBytes @7 :UInt64;  # size_t
+  height @8 :UInt64;  # size_t
+  depth @9 :UInt64;  # size_t
+  stream @10 :UInt64;  # CUstream
+  word @11 :UInt64;  # unsigned long long
+  value @12 :UInt64;  # unsigned long long
+}
+
+struct FgCopySharedWaitParams {
+  toDevice @0 :Int32;  # int
+  host @1 :UInt64;  # unsigned long long
+  hostPitch @2 :UInt64;  # size_t
+  hostSlicePitch @3 :UInt64;  # size_t
+  device @4 :UInt64;  # CUdeviceptr
+  devicePitch @5 :UInt64;  # size_t
+  deviceSlicePitch @6 :UInt64;  # size_t
+  widthBytes @7 :UInt64;  # size_t
+  height @8 :UInt64;  # size_t
+  depth @9 :UInt64;  # size_t
+  stream @10 :UInt64;  # CUstream
+}
+
 struct FgHostCallParams {
   stream @0 :UInt64;  # CUstream
   id @1 :UInt64;  # unsigned long long
@@ -169,6 +199,20 @@ struct FgHostPushParams {
 struct FgHostPullParams {
   address @0 :UInt64;  # unsigned long long
   bytes @1 :UInt64;  # size_t
+}
+
+struct FgHostShareParams {
+  address @0 :UInt64;  # unsigned long long
+  bytes @1 :UInt64;  # size_t
+  number @2 :UInt64;  # unsigned long long
+}
+
+struct FgHostShareResults {
+  devicePointer @0 :UInt64;  # CUdeviceptr*
+}
+
+struct FgHostUnshareParams {
+  address @0 :UInt64;  # unsigned long long
 }
 
 struct FgPrimaryRetainParams {

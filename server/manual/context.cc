@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "server/manual/manual.h"
+#include "server/shared_host.h"
 #include "server/staging.h"
 
 namespace fargpu::server {
@@ -20,6 +21,7 @@ bool is_device(Worker& worker, CUdevice device) {
 // Nothing of the context is used any more: its driver context is current for the last time.
 void let_go(Worker& worker, uint16_t id) {
   if (worker.enter_context(id) == CUDA_SUCCESS) worker.services().completion().forget(id);
+  worker.services().shared_host().forget_context(id);
   worker.services().unbind_context(id);
   worker.services().staging().context_available(false);
   worker.driver().cuCtxSetCurrent(nullptr);

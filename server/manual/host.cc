@@ -2,12 +2,34 @@
 #include "generated/schema/internal.capnp.h"
 
 #include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
 
 #include "server/host_gate.h"
 #include "server/host_mirror.h"
 #include "server/manual/manual.h"
+#include "server/shared_host.h"
 
 namespace fargpu::server {
+namespace {
+
+// Calls done() when no context of the session has work left.
+void when_all_idle(Worker& worker, std::function<void()> done) {
+  const std::vector<uint16_t> contexts = worker.services().context_ids();
+  if (contexts.empty()) {
+    done();
+    return;
+  }
+  const auto left = std::make_shared<size_t>(contexts.size());
+  for (const uint16_t context : contexts) {
+    worker.services().completion().when_idle(context, [left, done](CUresult) {
+      if (--*left == 0) done();
+    });
+  }
+}
+
+}  // namespace
 
 Status manual_fgHostCall(Worker& worker, const Request& request) {
   return decoded("fgHostCall", [&]() -> Status {
@@ -76,6 +98,40 @@ Status manual_fgHostPull(Worker& worker, const Request& request) {
     rpc::Responder::Frame frame(worker.responder(), request.header, 0);
     const std::span<const std::byte> bulk[] = {mirror};
     return frame.send(CUDA_SUCCESS, bulk);
+  });
+}
+
+Status manual_fgHostShare(Worker& worker, const Request& request) {
+  return decoded("fgHostShare", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgHostShareParams>();
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    CUdeviceptr device_pointer = 0;
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.services().shared_host().share(worker.services().descriptor_passing(), params.getNumber(),
+                                                                       params.getAddress(), params.getBytes(),
+                                                                       request.header.context, &device_pointer));
+    rpc::Responder::Frame frame(worker.responder(), request.header, schema::fixed_bytes<schema::FgHostShareResults>());
+    frame.init<schema::FgHostShareResults>().setDevicePointer(device_pointer);
+    return frame.send(CUDA_SUCCESS);
+  });
+}
+
+Status manual_fgHostUnshare(Worker& worker, const Request& request) {
+  return decoded("fgHostUnshare", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const uint64_t address = reader.getRoot<schema::FgHostUnshareParams>().getAddress();
+    const LaterReply later(worker, request);
+    // Memory of one context is accessible in all of them.
+    when_all_idle(worker, [later, address] {
+      Worker& worker = later.worker();
+      if (address == 0) return later.send(CUDA_SUCCESS);
+      SharedHost& shared = worker.services().shared_host();
+      const auto mapping = shared.at(address);
+      if (mapping == nullptr) return later.send(CUDA_ERROR_NOT_MAPPED);
+      (void)worker.enter_context(mapping->context());
+      later.send(shared.unshare(address));
+    });
+    return Status();
   });
 }
 
