@@ -37,6 +37,7 @@ Status Session::on_notice(const wire::FrameHeader& header, rpc::Bytes body, rpc:
   switch (header.opcode) {
     case wire::kOutput:
       output.append(bulk);
+      outputs_received.fetch_add(1, std::memory_order_relaxed);
       return {};
     case wire::kHostCall:
       try {

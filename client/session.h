@@ -20,6 +20,8 @@
 #include "client/host_calls.h"
 #include "client/memory/address_map.h"
 #include "client/memory/mirrors.h"
+#include "client/memory/shared_host.h"
+#include "client/memory/staging_ring.h"
 #include "client/output.h"
 #include "client/settings.h"
 #include "common/rpc/channel.h"
@@ -51,6 +53,8 @@ class Session final : public rpc::NoticeSink {
   AddressMap device_memory;
   AddressMap host_memory;
   Mirrors mirrors;
+  SharedHost shared_host;
+  StagingRings staging_rings;
   HostCalls host_calls;
   Output output;
 
@@ -66,6 +70,8 @@ class Session final : public rpc::NoticeSink {
   };
   std::mutex pools_mutex;
   std::map<int, DevicePools> pools;  // by visible ordinal; guarded by pools_mutex
+  // How many notices with device output have come.
+  std::atomic<uint32_t> outputs_received{0};
   // Kept errors of calls that belonged to no context.
   std::atomic<int> kept{CUDA_SUCCESS};
 

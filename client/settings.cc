@@ -81,6 +81,7 @@ Result<Settings> read_settings() {
   settings.transport = std::move(*wish);
   FARGPU_ASSIGN_OR_RETURN(settings.spin, transport::spin_from_environment());
   FARGPU_ASSIGN_OR_RETURN(settings.sync_all, env_bool("FARGPU_SYNC", false));
+  FARGPU_ASSIGN_OR_RETURN(settings.zero_copy, env_bool("FARGPU_ZERO_COPY", true));
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) settings.visible_devices = visible;
   const auto blocking = env_text("CUDA_LAUNCH_BLOCKING");
   settings.launch_blocking = blocking && *blocking != "0";

@@ -10,6 +10,8 @@
 //   FARGPU_TRANSPORT         auto (default), shm, rdma or tcp; the last three: that or no session
 //   FARGPU_SPIN              how long a waiting call looks before it sleeps, like 20us
 //   FARGPU_SYNC              1: every call waits for its answer
+//   FARGPU_ZERO_COPY         0: pinned memory is never shared with a worker on the same host
+//   FARGPU_COPY_THREADS      how many threads copy large pageable memory (copy_team.h)
 //   CUDA_VISIBLE_DEVICES     which of the session's GPUs the application sees, as NVIDIA documents
 //   it CUDA_LAUNCH_BLOCKING     1: kernel launches wait
 #pragma once
@@ -37,6 +39,7 @@ struct Settings {
   bootstrap::TransportWish transport;
   std::chrono::microseconds spin{0};
   bool sync_all = false;
+  bool zero_copy = true;
   std::optional<std::string> visible_devices;  // set but empty: no device is visible
   bool launch_blocking = false;
 };

@@ -43,6 +43,11 @@ CUresult before_work(Session& session) {
 }
 
 void forget_memory(Session& session, const Context* context) {
+  session.shared_host.forget(*context);
+  session.staging_rings.forget(*context);
+  session.host_memory.update([context](Region& region) {
+    if (region.context == context) region.shared_at = 0;
+  });
   session.device_memory.erase_if([&](const Region& region) {
     if (region.context != context || region.kind == MemoryKind::kManaged) return false;
     if (region.reserved) release_reserved(region.base, region.bytes);

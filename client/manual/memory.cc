@@ -2,6 +2,7 @@
 // checked against it before they are sent.
 #include "client/manual/common.h"
 #include "client/memory/copy.h"
+#include "client/memory/host_mapping.h"
 #include "client/memory/reserve.h"
 
 namespace fargpu::client {
@@ -47,6 +48,14 @@ CUresult set(CUdeviceptr address, size_t width, size_t height, size_t pitch, siz
     return result;
   if (box.empty()) return CUDA_SUCCESS;
   const Here here;
+  if (!here.session.host_memory.empty()) {
+    // Pinned memory is device memory as well.
+    uint64_t device_pointer = 0;
+    const auto region = here.session.host_memory.find(address);
+    const CUresult mapped =
+        region ? map_host(here.session, *region, &device_pointer) : CUDA_SUCCESS;
+    if (mapped != CUDA_SUCCESS) return mapped;
+  }
   if (const CUresult result = before_work(here.session); result != CUDA_SUCCESS) return result;
   const CUresult result = call(here.session, here.context);
   if (result != CUDA_SUCCESS) return result;

@@ -65,7 +65,7 @@ CUresult copy_any(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream strea
     return copy_to_device(session, flat(dst, bytes), flat(src, bytes), line(bytes), stream, wait);
   }
   if (from == Where::kDevice)
-    return copy_to_host(session, flat(dst, bytes), flat(src, bytes), line(bytes), stream);
+    return copy_to_host(session, flat(dst, bytes), flat(src, bytes), line(bytes), stream, wait);
   return copy_on_host(session, flat(dst, bytes), flat(src, bytes), line(bytes), stream);
 }
 
@@ -121,7 +121,8 @@ CUresult copy_box(Session& session, const Ends& ends, const Box& box, CUstream s
   }
   if (ends.to == Where::kDevice)
     return copy_to_device(session, ends.dst, ends.src, box, stream, wait);
-  if (ends.from == Where::kDevice) return copy_to_host(session, ends.dst, ends.src, box, stream);
+  if (ends.from == Where::kDevice)
+    return copy_to_host(session, ends.dst, ends.src, box, stream, wait);
   return copy_on_host(session, ends.dst, ends.src, box, stream);
 }
 
@@ -248,7 +249,10 @@ CUresult manual_cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size
 }
 
 CUresult manual_cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
-  return manual_cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, nullptr);
+  if (ByteCount == 0) return CUDA_SUCCESS;
+  if (dstHost == nullptr || srcDevice == 0) return CUDA_ERROR_INVALID_VALUE;
+  return copy_to_host(current_session(), flat(address_of(dstHost), ByteCount),
+                      flat(srcDevice, ByteCount), line(ByteCount), nullptr, true);
 }
 
 CUresult manual_cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
@@ -264,7 +268,7 @@ CUresult manual_cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_
   if (ByteCount == 0) return CUDA_SUCCESS;
   if (dstHost == nullptr || srcDevice == 0) return CUDA_ERROR_INVALID_VALUE;
   return copy_to_host(current_session(), flat(address_of(dstHost), ByteCount),
-                      flat(srcDevice, ByteCount), line(ByteCount), hStream);
+                      flat(srcDevice, ByteCount), line(ByteCount), hStream, false);
 }
 
 CUresult manual_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,

@@ -1,5 +1,6 @@
-// Host memory that the driver knows: it is this process's, from a window of addresses that the
-// worker can mirror on demand.
+// Host memory that the driver knows: shared with the worker where both are on one host, else this
+// process's, from a window of addresses that the worker can mirror on demand. Registered memory is
+// the application's own, which cannot be shared afterwards: to copies it is ordinary memory.
 #include <algorithm>
 
 #include "client/manual/common.h"
@@ -17,7 +18,8 @@ CUresult manual_cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
     return CUDA_SUCCESS;
   }
   Session& session = current_session();
-  void* memory = allocate_host(bytesize);
+  const auto shared = session.shared_host.allocate(session, *current_context(), bytesize);
+  void* memory = shared ? shared->memory : allocate_host(bytesize);
   if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   const Region region{.base = reinterpret_cast<uint64_t>(memory),
                       .bytes = bytesize,
@@ -25,9 +27,14 @@ CUresult manual_cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
                       .context = current_context(),
                       .device = current_context()->device,
                       .buffer_id = session.next_buffer_id(),
-                      .flags = Flags};
+                      .flags = Flags,
+                      .shared_at = shared ? shared->device_pointer : 0};
   if (!session.host_memory.insert(region)) {
-    free_host(memory, bytesize);
+    if (shared) {
+      session.shared_host.free(session, region.base);
+    } else {
+      free_host(memory, bytesize);
+    }
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *pp = memory;
@@ -45,6 +52,10 @@ CUresult manual_cuMemFreeHost(void* p) {
   if (!region || region->kind != MemoryKind::kHost ||
       region->base != reinterpret_cast<uint64_t>(p)) {
     return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (session.shared_host.owns(region->base)) {
+    if (!session.host_memory.erase(region->base)) return CUDA_ERROR_INVALID_VALUE;
+    return session.shared_host.free(session, region->base);
   }
   const CUresult result = unmap_host(session, *region);
   if (session.host_memory.erase(region->base)) free_host(p, region->bytes);

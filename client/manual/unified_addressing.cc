@@ -41,6 +41,10 @@ CUresult answer(Session& session, const Found& found, CUdeviceptr ptr,
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       if (found.host) {
+        if (region.shared_at != 0) {
+          put<CUdeviceptr>(data, region.shared_at + (ptr - region.base));
+          return CUDA_SUCCESS;
+        }
         const auto mapped = session.mirrors.device_pointer(region.base);
         put<CUdeviceptr>(data, mapped ? *mapped + (ptr - region.base) : ptr);
         return CUDA_SUCCESS;

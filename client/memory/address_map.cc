@@ -69,6 +69,11 @@ uint64_t AddressMap::extent(uint64_t address) const {
   return end - address;
 }
 
+void AddressMap::update(const std::function<void(Region&)>& change) {
+  std::unique_lock lock(mutex_);
+  for (auto& [base, region] : regions_) change(region);
+}
+
 void AddressMap::for_each(const std::function<void(const Region&)>& visit) const {
   std::shared_lock lock(mutex_);
   for (const auto& [base, region] : regions_) visit(region);

@@ -39,6 +39,8 @@ struct Region {
   bool used = false;           // kVirtual: an operation on it has succeeded, so access was granted
   bool reserved = false;       // this process holds an inaccessible mapping at these addresses
   uint64_t owner = 0;          // module or library of a kGlobal, pool of a kPool, 0
+  uint64_t shared_at =
+      0;  // kHost: where device code sees memory shared with the worker; 0: it is not
 };
 
 class AddressMap {
@@ -54,6 +56,8 @@ class AddressMap {
   // How many bytes from `address` on are inside regions that touch each other.
   uint64_t extent(uint64_t address) const;
   bool covers(uint64_t address, uint64_t bytes) const { return bytes <= extent(address); }
+  // Changes regions; not where they are.
+  void update(const std::function<void(Region&)>& change);
   void for_each(const std::function<void(const Region&)>& visit) const;
   bool empty() const { return count_.load(std::memory_order_acquire) == 0; }  // without a lock
 

@@ -5,74 +5,58 @@
 #include <memory>
 
 #include "client/manual/common.h"
+#include "client/memory/pieces.h"
 #include "client/memory/reserve.h"
+#include "client/memory/staged_copy.h"
 
 namespace fargpu::client {
 namespace {
 
-bool is_packed(const Box& box, const Side& side) {
-  const bool rows = box.height == 1 || side.pitch == box.width;
-  const bool slices = box.depth == 1 || side.slice == box.width * box.height;
-  return rows && slices;
-}
-
-// Calls visit(piece, device side, host side) for pieces of at most `limit` bytes: whole slices when
-// one fits, else whole rows, else parts of rows.
-template <typename Visit>
-CUresult for_each_piece(const Box& box, const Side& device, const Side& host, uint64_t limit,
-                        Visit&& visit) {
-  const auto at = [](const Side& side, size_t x, size_t y, size_t z) {
-    return Side{side.address + z * side.slice + y * side.pitch + x, side.pitch, side.slice};
-  };
-  const uint64_t slice_bytes = box.width * box.height;
-  if (slice_bytes <= limit) {
-    const size_t step = std::max<uint64_t>(1, limit / slice_bytes);
-    for (size_t z = 0; z < box.depth; z += step) {
-      const Box piece{box.width, box.height, std::min(step, box.depth - z)};
-      if (const CUresult result = visit(piece, at(device, 0, 0, z), at(host, 0, 0, z));
-          result != CUDA_SUCCESS) {
-        return result;
-      }
-    }
-    return CUDA_SUCCESS;
-  }
-  for (size_t z = 0; z < box.depth; ++z) {
-    if (box.width <= limit) {
-      const size_t step = std::max<uint64_t>(1, limit / box.width);
-      for (size_t y = 0; y < box.height; y += step) {
-        const Box piece{box.width, std::min(step, box.height - y), 1};
-        if (const CUresult result = visit(piece, at(device, 0, y, z), at(host, 0, y, z));
-            result != CUDA_SUCCESS) {
-          return result;
-        }
-      }
-      continue;
-    }
-    for (size_t y = 0; y < box.height; ++y) {
-      for (size_t x = 0; x < box.width; x += limit) {
-        const Box piece{std::min<size_t>(limit, box.width - x), 1, 1};
-        if (const CUresult result = visit(piece, at(device, x, y, z), at(host, x, y, z));
-            result != CUDA_SUCCESS) {
-          return result;
-        }
-      }
-    }
-  }
-  return CUDA_SUCCESS;
-}
-
-// Before host memory is read for a copy that is ordered behind other work: functions of the
+// Before host memory is read here for a copy that is ordered behind other work: functions of the
 // application in streams may still write pinned memory, and device code may have written mapped
-// memory.
+// memory. A region that is shared with the worker may be written by anything in a stream.
 CUresult settle_source(Session& session, uint64_t address, CUstream stream) {
-  const bool mirrored = session.mirrors.any();
-  if (!mirrored && !session.host_calls.outstanding()) return CUDA_SUCCESS;
-  if (!session.host_memory.find(address)) return CUDA_SUCCESS;
+  if (session.host_memory.empty()) return CUDA_SUCCESS;
+  const auto region = session.host_memory.find(address);
+  if (!region) return CUDA_SUCCESS;
+  const bool written_later = session.mirrors.any() || session.host_calls.outstanding();
+  if (!written_later && region->shared_at == 0) return CUDA_SUCCESS;
   if (const CUresult result = call_cuStreamSynchronize(session, current_context_id(), stream);
       result != CUDA_SUCCESS) {
     return result;
   }
   return after_synchronisation(session, /*all_done=*/false);
+}
+
+// True when the whole host side lies in memory of the application that the worker shares, in a
+// shape that the driver copies in one go. Its order is then the stream's own, whatever else may
+// write the memory.
+bool is_shared(Session& session, const Side& host, const Side& device, const Box& box) {
+  if (session.host_memory.empty()) return false;
+  const auto region = session.host_memory.find(host.address);
+  if (!region || region->shared_at == 0) return false;
+  if (span_of(box, host) > region->base + region->bytes - host.address) return false;
+  if (box.depth == 1) return true;
+  const auto whole_rows = [&box](const Side& side) {
+    return side.pitch >= box.width && side.slice % side.pitch == 0 &&
+           side.slice / side.pitch >= box.height;
+  };
+  return whole_rows(host) && whole_rows(device);
+}
+
+CUresult copy_shared(Session& session, bool to_device, const Side& host, const Side& device,
+                     const Box& box, CUstream stream, bool wait) {
+  const uint16_t context = current_context_id();
+  if (!wait) {
+    return call_fgCopyShared(session, context, to_device, host.address, host.pitch, host.slice,
+                             device.address, device.pitch, device.slice, box.width, box.height,
+                             box.depth, stream, 0, 0);
+  }
+  const CUresult result = call_fgCopySharedWait(
+      session, context, to_device, host.address, host.pitch, host.slice, device.address,
+      device.pitch, device.slice, box.width, box.height, box.depth, stream);
+  // Everything before it in the stream is complete.
+  return result == CUDA_SUCCESS ? after_synchronisation(session, /*all_done=*/false) : result;
 }
 
 CUresult checked_span(Session& session, const Side& device, const Side& host, const Box& box,
@@ -112,8 +96,19 @@ CUresult copy_to_device(Session& session, const Side& dst, const Side& src, cons
   bool known = false;
   if (const CUresult result = checked_span(session, dst, src, box, &known); result != CUDA_SUCCESS)
     return result;
+  if (is_shared(session, src, dst, box)) {
+    const CUresult result = copy_shared(session, true, src, dst, box, stream, wait);
+    if (result != CUDA_SUCCESS || !known) return result;
+    return settle_untried(session, dst.address, span_of(box, dst));
+  }
   if (const CUresult result = settle_source(session, src.address, stream); result != CUDA_SUCCESS)
     return result;
+  if (const auto ring = ring_for(session, box)) {
+    const CUresult result = staged_to_device(session, *ring, dst, src, box, stream);
+    if (result != CUDA_SUCCESS) return result;
+    if (known) return settle_untried(session, dst.address, span_of(box, dst));
+    return wait ? settle(session) : CUDA_SUCCESS;
+  }
   std::unique_ptr<std::byte[]> staging;
   const uint64_t limit = session.piece_bytes();
   const CUresult result = for_each_piece(
@@ -134,11 +129,20 @@ CUresult copy_to_device(Session& session, const Side& dst, const Side& src, cons
 }
 
 CUresult copy_to_host(Session& session, const Side& dst, const Side& src, const Box& box,
-                      CUstream stream) {
+                      CUstream stream, bool wait) {
   if (box.empty()) return CUDA_SUCCESS;
   bool known = false;
   if (const CUresult result = checked_span(session, src, dst, box, &known); result != CUDA_SUCCESS)
     return result;
+  if (is_shared(session, dst, src, box)) {
+    const CUresult result = copy_shared(session, false, dst, src, box, stream, wait);
+    if (result != CUDA_SUCCESS || !known) return result;
+    return settle_untried(session, src.address, span_of(box, src));
+  }
+  if (const auto ring = ring_for(session, box)) {
+    const CUresult result = staged_to_host(session, *ring, dst, src, box, stream);
+    return result == CUDA_SUCCESS ? after_synchronisation(session, /*all_done=*/false) : result;
+  }
   std::unique_ptr<std::byte[]> staging;
   const uint64_t limit = session.piece_bytes();
   const CUresult result = for_each_piece(

@@ -48,13 +48,14 @@ CUresult check_device_range(Session& session, uint64_t address, uint64_t bytes, 
 // operation on it is awaited.
 CUresult settle_untried(Session& session, uint64_t address, uint64_t bytes);
 
-// `stream`: as the application gave it. The source has been taken when this returns; `wait`: an
-// error of an unknown destination is awaited.
+// `stream`: as the application gave it. Memory shared with the worker is copied in stream order,
+// and only `wait` makes these return after it. Other sources have been taken when this returns;
+// `wait`: an error of an unknown destination is awaited.
 CUresult copy_to_device(Session& session, const Side& dst, const Side& src, const Box& box,
                         CUstream stream, bool wait);
-// Returns when the bytes are there.
+// To other memory than the worker's: returns when the bytes are there.
 CUresult copy_to_host(Session& session, const Side& dst, const Side& src, const Box& box,
-                      CUstream stream);
+                      CUstream stream, bool wait);
 // In stream order, then at once.
 CUresult copy_on_host(Session& session, const Side& dst, const Side& src, const Box& box,
                       CUstream stream);

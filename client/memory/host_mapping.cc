@@ -17,6 +17,10 @@ std::mutex& mapping_mutex() {
 }  // namespace
 
 CUresult map_host(Session& session, const Region& region, uint64_t* device_pointer) {
+  if (region.shared_at != 0) {
+    *device_pointer = region.shared_at;
+    return CUDA_SUCCESS;
+  }
   std::lock_guard lock(mapping_mutex());
   if (const auto known = session.mirrors.device_pointer(region.base)) {
     *device_pointer = *known;
@@ -49,7 +53,7 @@ CUresult map_pointers(Session& session, const std::byte* parameters, size_t byte
     uint64_t word;
     std::memcpy(&word, parameters + at, sizeof word);
     const auto region = session.host_memory.find(word);
-    if (!region || region->kind != MemoryKind::kHost) continue;
+    if (!region || region->kind != MemoryKind::kHost || region->shared_at != 0) continue;
     uint64_t device_pointer = 0;
     if (const CUresult result = map_host(session, *region, &device_pointer); result != CUDA_SUCCESS)
       return result;

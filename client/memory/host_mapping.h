@@ -1,5 +1,5 @@
-// Host memory seen by device code: the mirror of a region in the worker, made on demand. Any
-// thread; needs a current context.
+// Host memory seen by device code: the mirror of a region in the worker, made on demand; memory
+// that is shared with the worker needs none. Any thread; needs a current context.
 #pragma once
 
 #include <cuda.h>

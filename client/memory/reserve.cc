@@ -55,7 +55,8 @@ void release_reserved(uint64_t address, size_t bytes) {
   ::munmap(reinterpret_cast<void*>(begin), whole_pages(address + bytes - begin));
 }
 
-void* allocate_host(size_t bytes) {
+void* allocate_host(size_t bytes, int descriptor) {
+  const int kind = descriptor < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
   const uint64_t length = whole_pages(bytes);
   if (length < bytes) return nullptr;
   constexpr uint64_t kAlign = uint64_t{1} << 16;
@@ -64,12 +65,11 @@ void* allocate_host(size_t bytes) {
     const uint64_t address = next_address().fetch_add(step + kAlign);
     if (address + length > kWindow + kWindowBytes) break;
     void* got = ::mmap(reinterpret_cast<void*>(address), length, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+                       kind | MAP_FIXED_NOREPLACE, descriptor, 0);
     if (got == reinterpret_cast<void*>(address)) return got;
     if (got != MAP_FAILED) ::munmap(got, length);
   }
-  void* anywhere =
-      ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* anywhere = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, kind, descriptor, 0);
   return anywhere == MAP_FAILED ? nullptr : anywhere;
 }
 

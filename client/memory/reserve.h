@@ -17,8 +17,8 @@ void release_reserved(uint64_t address, size_t bytes);
 
 // Zeroed memory for the application in a window of addresses that other allocators hardly use, so
 // that the worker can map the same addresses; nullptr when there is none. `bytes` is rounded up to
-// pages.
-void* allocate_host(size_t bytes);
+// pages. With a descriptor: its memory, shared, instead of memory of this process's own.
+void* allocate_host(size_t bytes, int descriptor = -1);
 void free_host(void* memory, size_t bytes);
 
 // True when a byte at `address` can be read. One system call.

@@ -1,0 +1,57 @@
+// SharedSegment: memory of this process that the worker has too, at the same address, registered
+// with the driver: the GPU uses it directly.
+//
+// Backed by a memory file that can never change its size (the worker insists on that). The worker's
+// half belongs to the context that it was made in and goes with it, or by fgHostUnshare; this
+// object owns only the mapping here. Children of fork() share the memory, as they would share any
+// other memory file; natively pinned memory in a child is undefined.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+namespace fargpu::client {
+
+struct Context;
+class Session;
+
+class SharedSegment {
+ public:
+  // Whether this session's transport can do it at all.
+  static bool possible(Session& session);
+  // In whole pages, zeroed. nullopt: the worker or the system refused, which is logged once.
+  // `context` is usable.
+  static std::optional<SharedSegment> make(Session& session, Context& context, size_t bytes);
+
+  SharedSegment(SharedSegment&& other) noexcept { swap(other); }
+  SharedSegment& operator=(SharedSegment&& other) noexcept {
+    SharedSegment moved(std::move(other));
+    swap(moved);
+    return *this;
+  }
+  ~SharedSegment();
+
+  std::byte* base() const { return base_; }
+  uint64_t address() const { return reinterpret_cast<uint64_t>(base_); }
+  size_t bytes() const { return bytes_; }
+  uint64_t device_pointer() const { return device_pointer_; }
+  const Context* context() const { return context_; }
+
+ private:
+  SharedSegment() = default;
+  void swap(SharedSegment& other) noexcept {
+    std::swap(base_, other.base_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(device_pointer_, other.device_pointer_);
+    std::swap(context_, other.context_);
+  }
+
+  std::byte* base_ = nullptr;
+  size_t bytes_ = 0;
+  uint64_t device_pointer_ = 0;
+  const Context* context_ = nullptr;
+};
+
+}  // namespace fargpu::client
