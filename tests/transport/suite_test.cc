@@ -190,12 +190,13 @@ TEST_P(TransportSuite, ArmMissesNothing) {
     }
     ASSERT_TRUE(send_frame(client_, round, 8, 0).ok());
     ASSERT_TRUE(client_.flush(kNoDeadline).ok());
-    if (server_.arm()) {
-      pollfd entry{descriptor, POLLIN, 0};
-      ASSERT_EQ(::poll(&entry, 1, 10'000), 1) << "round " << round;
+    while (handler.headers.size() < round) {
+      if (server_.arm()) {
+        pollfd entry{descriptor, POLLIN, 0};
+        ASSERT_EQ(::poll(&entry, 1, 10'000), 1) << "round " << round;
+      }
+      ASSERT_TRUE(server_.receive(handler, Clock::now() - 1s).ok());
     }
-    ASSERT_TRUE(server_.receive(handler, Clock::now() - 1s).ok());
-    ASSERT_EQ(handler.headers.size(), round);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "common/base/check.h"
+#include "common/transport/emulated_link.h"
 #include "common/transport/loopback.h"
 #include "common/transport/tcp.h"
 #include "tests/transport/rdma_pairs.h"
@@ -76,6 +77,13 @@ std::pair<std::unique_ptr<transport::Transport>, Fd> make_unix_transport_and_soc
   return {adopt(std::move(client), options), std::move(server)};
 }
 
+TransportPair emulate_both(TransportPair pair, const std::string& link) {
+  const auto settings = transport::parse_link(link);
+  FARGPU_CHECK(settings.ok());
+  return {transport::emulate_link(std::move(pair.client), *settings),
+          transport::emulate_link(std::move(pair.server), *settings)};
+}
+
 std::vector<TransportKind> transport_kinds() {
   std::vector<TransportKind> kinds = {
       {"loopback", [](const StreamOptions& options) { return make_loopback(options, true); }},
@@ -93,6 +101,18 @@ std::vector<TransportKind> transport_kinds() {
        [](StreamOptions options) {
          options.spin = std::chrono::microseconds(200);
          return make_shm_pair(options);
+       }},
+      {"loopback_emulated",
+       [](const StreamOptions& options) {
+         return emulate_both(make_loopback(options, true), "rtt=100us");
+       }},
+      {"tcp_emulated",
+       [](const StreamOptions& options) {
+         return emulate_both(make_tcp_pair(options), "bandwidth=4Gbps");
+       }},
+      {"shm_emulated",
+       [](const StreamOptions& options) {
+         return emulate_both(make_shm_pair(options), "rtt=50us,bandwidth=10Gbps");
        }},
   };
   if (rdma_address()) {

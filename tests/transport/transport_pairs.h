@@ -23,12 +23,15 @@ struct TransportKind {
   std::function<TransportPair(const transport::StreamOptions& options)> make;
 };
 
-// loopback, loopback without a descriptor, tcp, tcp with spinning, unix, shm, shm with spinning; rdma and rdma with spinning where
-// there is a device (rdma_pairs.h).
+// loopback, loopback without a descriptor, tcp, tcp with spinning, unix, shm, shm with spinning, some over an emulated link at both ends;
+// rdma and rdma with spinning where there is a device (rdma_pairs.h).
 std::vector<TransportKind> transport_kinds();
 TransportPair make_tcp_pair(const transport::StreamOptions& options);
 TransportPair make_unix_pair(const transport::StreamOptions& options);
-TransportPair make_shm_pair(const transport::StreamOptions& options, const transport::ShmRings& rings = {});
+TransportPair make_shm_pair(const transport::StreamOptions& options,
+                            const transport::ShmRings& rings = {});
+// Both ends behind an emulated link, as FARGPU_LINK describes it.
+TransportPair emulate_both(TransportPair pair, const std::string& link);
 // The same as make_unix_pair, and the bare server end for tests that write bytes by hand.
 std::pair<std::unique_ptr<transport::Transport>, Fd> make_unix_transport_and_socket(
     const transport::StreamOptions& options);
