@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +16,7 @@
 
 #include "common/rpc/channel.h"
 #include "common/rpc/responder.h"
+#include "common/transport/emulated_link.h"
 #include "common/transport/loopback.h"
 #include "common/transport/shm.h"
 #include "common/transport/shm_segment.h"
@@ -207,6 +209,53 @@ void bulk_from_server(benchmark::State& state, Ends (*connect)()) {
   state.SetBytesProcessed(state.iterations() * state.range(0));
 }
 
+// --- emulated links: what was asked for, and what it is (the ratio should be 1) ---
+
+Ends behind_link(Ends ends, const std::string& link) {
+  auto settings = transport::parse_link(link);
+  require(settings.ok(), "parse_link");
+  ends.client = transport::emulate_link(std::move(ends.client), *settings);
+  return ends;
+}
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+void emulated_rtt(benchmark::State& state, Ends (*connect)()) {
+  const auto microseconds = state.range(0);
+  Session session(behind_link(connect(), "rtt=" + std::to_string(microseconds) + "us"));
+  std::vector<double> times;
+  for (auto _ : state) {
+    const auto begin = Clock::now();
+    rpc::Reply reply;
+    rpc::Channel::Call call(session.channel, kNull, 0, 0);
+    require(call.call(reply).ok(), "call");
+    times.push_back(seconds_since(begin));
+  }
+  std::sort(times.begin(), times.end());
+  state.counters["median_to_setting"] =
+      times[times.size() / 2] / (static_cast<double>(microseconds) * 1e-6);
+}
+
+void emulated_bandwidth(benchmark::State& state, Ends (*connect)()) {
+  constexpr size_t kBytes = 1 << 20;
+  const auto gigabits = state.range(0);
+  Session session(behind_link(connect(), "bandwidth=" + std::to_string(gigabits) + "Gbps"));
+  const std::vector<std::byte> data(kBytes, std::byte{1});
+  const Bytes piece(data);
+  const auto begin = Clock::now();
+  for (auto _ : state) {
+    rpc::Channel::Call call(session.channel, kAsync, 0, 0);
+    require(call.send(std::span(&piece, 1)).ok(), "send");
+  }
+  require(session.channel.ping(Clock::now() + std::chrono::seconds(60)).ok(), "ping");
+  const double bits =
+      8.0 * static_cast<double>(state.iterations()) * static_cast<double>(kBytes + kFrameBytes);
+  state.counters["rate_to_setting"] =
+      bits / seconds_since(begin) / (static_cast<double>(gigabits) * 1e9);
+}
+
 // --- the same with bare sockets ---
 
 void bare_ping_pong(benchmark::State& state) {
@@ -342,6 +391,18 @@ BENCHMARK_CAPTURE(async_call, unix, unix_sleeping)->UseRealTime();
 BENCHMARK_CAPTURE(async_call, shm, shm)->UseRealTime();
 BENCHMARK_CAPTURE(async_call, shm_spinning, shm_spinning)->UseRealTime();
 BENCHMARK_CAPTURE(async_call, loopback, loopback)->UseRealTime();
+BENCHMARK_CAPTURE(emulated_rtt, shm_spinning, shm_spinning)
+    ->Arg(20)
+    ->Arg(200)
+    ->Arg(2000)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(emulated_rtt, tcp, tcp)->Arg(2000)->UseRealTime();
+BENCHMARK_CAPTURE(emulated_bandwidth, shm_spinning, shm_spinning)
+    ->Arg(1)
+    ->Arg(10)
+    ->Arg(25)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(emulated_bandwidth, tcp, tcp)->Arg(1)->UseRealTime();
 BENCHMARK(bare_copy)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
 BENCHMARK_CAPTURE(bulk_to_server, tcp, tcp)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
 BENCHMARK_CAPTURE(bulk_to_server, unix, unix_sleeping)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
