@@ -125,12 +125,15 @@ Status ShmSender::wait_for_room(size_t room, Deadline deadline) {
     if (descriptors[0].revents != 0) {
       return Status(StatusCode::kLost, "the peer closed the connection");
     }
-    if (descriptors[1].revents != 0) socket_.drain_room_bells();
+    if (descriptors[1].revents != 0 && !socket_.drain_room_bells()) {
+      return Status(StatusCode::kLost, "the peer closed the socket for room bells");
+    }
     if (!ring_.refresh()) return broken_peer();
     if (ring_.free() >= room) return Status();
     const bool progress = ring_.free() != std::exchange(free_before, ring_.free());
     if (progress) stalled = deadline_after(stall_timeout_);
-    if (*ready > 0 || progress) continue;
+    // A peer may ring as often as it likes: that alone does not make the wait longer.
+    if (Clock::now() < std::min(deadline, stalled)) continue;
     // Short enough to need no heap: a flush that must not wait ends here often.
     if (deadline <= stalled) return Status(StatusCode::kTimeout, "peer is busy");
     return Status(

@@ -95,10 +95,11 @@ void ShmSocket::ring_producer() {
   (void)::send(room_.get(), &kBell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-void ShmSocket::drain_room_bells() {
+bool ShmSocket::drain_room_bells() {
   std::byte bells[64];
   send_calls.add(1);
-  (void)::recv(room_.get(), bells, sizeof bells, MSG_DONTWAIT);
+  const ssize_t got = ::recv(room_.get(), bells, sizeof bells, MSG_DONTWAIT);
+  return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
 Status ShmSocket::send_descriptor(uint64_t number, int descriptor) {

@@ -29,7 +29,8 @@ class ShmSocket {
   void ring_consumer();
   void ring_producer();
   Status send_descriptor(uint64_t number, int descriptor);
-  void drain_room_bells();
+  // False: the socket is closed.
+  bool drain_room_bells();
 
   // Takes in what has come. kProtocol when it makes no sense; a closed connection is no error here,
   // see ended().

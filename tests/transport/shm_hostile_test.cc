@@ -156,6 +156,33 @@ TEST(ShmHostile, MoreDescriptorsThanAllowed) {
   EXPECT_EQ(open_descriptors(), before);  // whatever came was closed
 }
 
+// The ring stays full, and the bell for room never stops.
+TEST(ShmHostile, RingingAlonePostponesNothing) {
+  transport::ShmOptions options;
+  options.stall_timeout = 100ms;
+  ServerAndPeer f(options);
+  std::atomic<bool> stop{false};
+  std::thread ringer([&] {
+    const std::byte bell{1};
+    while (!stop) (void)::send(f.peer->descriptors[1].get(), &bell, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+  });
+  Status status;
+  while (status.ok()) status = send_frame(*f.server, 1, 800, 0, 1, Clock::now() + 20ms);
+  EXPECT_EQ(status.code(), StatusCode::kTimeout) << status.message();
+  status = send_frame(*f.server, 1, 800, 0, 1, kNoDeadline);
+  EXPECT_EQ(status.code(), StatusCode::kLost);
+  stop = true;
+  ringer.join();
+}
+
+TEST(ShmHostile, ClosingTheSocketForRoomEndsTheSession) {
+  ServerAndPeer f;
+  ASSERT_EQ(::shutdown(f.peer->descriptors[1].get(), SHUT_RDWR), 0);
+  Status status;
+  while (status.ok()) status = send_frame(*f.server, 1, 800, 0, 1, soon());
+  EXPECT_EQ(status.code(), StatusCode::kLost);
+}
+
 // Thousands of sessions whose peer fills every shared word and some of the ring with numbers that
 // are often nearly right.
 TEST(ShmHostile, RandomRubbishEverywhere) {
