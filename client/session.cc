@@ -5,6 +5,7 @@
 #include "client/call.h"
 #include "client/process.h"
 #include "common/base/log.h"
+#include "common/transport/emulated_link.h"
 #include "common/wire/control.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
@@ -25,6 +26,7 @@ Session::Session(Settings given_settings, Snapshot given_snapshot)
 }
 
 void Session::attach(std::unique_ptr<transport::Transport> transport, rpc::ChannelOptions options) {
+  if (settings.link) transport = transport::emulate_link(std::move(transport), *settings.link);
   channel_ = std::make_unique<rpc::Channel>(std::move(transport), *this, options);
 }
 

@@ -40,6 +40,15 @@ Result<std::string> read_token() {
   return line;
 }
 
+Result<std::optional<transport::LinkSettings>> read_link() {
+  const auto text = env_text("FARGPU_LINK");
+  if (!text) return std::optional<transport::LinkSettings>();
+  auto link = transport::parse_link(*text);
+  if (!link.ok())
+    return Status(link.status().code(), "FARGPU_LINK: " + link.status().message());
+  return std::optional(*link);
+}
+
 // -1: not a device.
 int find_device(const std::string& entry, const std::vector<std::array<uint8_t, 16>>& uuids) {
   if (entry.empty()) return -1;
@@ -80,6 +89,7 @@ Result<Settings> read_settings() {
   if (!wish.ok()) return Status(wish.status().code(), "FARGPU_TRANSPORT: " + wish.status().message());
   settings.transport = std::move(*wish);
   FARGPU_ASSIGN_OR_RETURN(settings.spin, transport::spin_from_environment());
+  FARGPU_ASSIGN_OR_RETURN(settings.link, read_link());
   FARGPU_ASSIGN_OR_RETURN(settings.sync_all, env_bool("FARGPU_SYNC", false));
   FARGPU_ASSIGN_OR_RETURN(settings.zero_copy, env_bool("FARGPU_ZERO_COPY", true));
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) settings.visible_devices = visible;

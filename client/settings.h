@@ -9,6 +9,7 @@
 //   FARGPU_CONNECT_TIMEOUT   seconds (or 500ms ...); default 5 s
 //   FARGPU_TRANSPORT         auto (default), shm, rdma or tcp; the last three: that or no session
 //   FARGPU_SPIN              how long a waiting call looks before it sleeps, like 20us
+//   FARGPU_LINK              "rtt=20us,bandwidth=100Gbps": the session behaves as over such a link
 //   FARGPU_SYNC              1: every call waits for its answer
 //   FARGPU_ZERO_COPY         0: pinned memory is never shared with a worker on the same host
 //   FARGPU_COPY_THREADS      how many threads copy large pageable memory (copy_team.h)
@@ -26,6 +27,7 @@
 
 #include "common/base/status.h"
 #include "common/bootstrap/transport_choice.h"
+#include "common/transport/link_settings.h"
 
 namespace fargpu::client {
 
@@ -38,6 +40,7 @@ struct Settings {
   std::chrono::microseconds connect_timeout{5'000'000};
   bootstrap::TransportWish transport;
   std::chrono::microseconds spin{0};
+  std::optional<transport::LinkSettings> link;
   bool sync_all = false;
   bool zero_copy = true;
   std::optional<std::string> visible_devices;  // set but empty: no device is visible

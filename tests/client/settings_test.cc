@@ -78,6 +78,19 @@ TEST_F(Environment, WrongValuesNameTheVariable) {
   EXPECT_NE(settings.status().message().find("FARGPU_MEMORY"), std::string::npos);
 }
 
+TEST_F(Environment, EmulatedLink) {
+  EXPECT_FALSE(read_settings()->link.has_value());
+  set("FARGPU_LINK", "rtt=20us,bandwidth=100Gbps");
+  const auto settings = read_settings();
+  ASSERT_TRUE(settings.ok()) << settings.status().message();
+  ASSERT_TRUE(settings->link.has_value());
+  EXPECT_EQ(settings->link->rtt, std::chrono::microseconds(20));
+  set("FARGPU_LINK", "20us");
+  const auto wrong = read_settings();
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_NE(wrong.status().message().find("FARGPU_LINK"), std::string::npos);
+}
+
 TEST_F(Environment, TokenFromAFile) {
   const std::string path = testing::TempDir() + "/client_token";
   std::ofstream(path) << "secret\nsecond line\n";
