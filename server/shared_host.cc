@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
+#include <utility>
 
 #include "common/base/fd.h"
 #include "common/transport/descriptor_passing.h"
@@ -28,7 +30,15 @@ bool is_sealed_memory(int descriptor, uint64_t bytes) {
 
 }  // namespace
 
-SharedHost::Mapping::~Mapping() { ::munmap(base_, bytes_); }
+SharedHost::Mapping::Mapping(std::byte* base, size_t bytes, uint16_t context, std::shared_ptr<std::atomic<uint64_t>> total)
+    : base_(base), bytes_(bytes), context_(context), total_(std::move(total)) {
+  total_->fetch_add(bytes_, std::memory_order_relaxed);
+}
+
+SharedHost::Mapping::~Mapping() {
+  ::munmap(base_, bytes_);
+  total_->fetch_sub(bytes_, std::memory_order_relaxed);
+}
 
 uint64_t SharedHost::usual_limit() {
   constexpr uint64_t kAtLeast = uint64_t{16} << 30;
@@ -37,21 +47,18 @@ uint64_t SharedHost::usual_limit() {
 }
 
 SharedHost::~SharedHost() {
-  for (auto mapping = mappings_.begin(); mapping != mappings_.end();) mapping = drop(mapping);
+  for (const auto& [address, mapping] : mappings_) withdraw(*mapping);
 }
 
-CUresult SharedHost::share(transport::DescriptorPassing* passing, uint64_t number, uint64_t address, size_t bytes, uint16_t context,
-                           CUdeviceptr* device_pointer) {
+CUresult SharedHost::map(transport::DescriptorPassing* passing, uint64_t number, uint64_t address, size_t bytes, uint16_t context,
+                         Held* mapping) {
   if (passing == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   const Result<Fd> descriptor = passing->take(number);
   if (!descriptor.ok()) return CUDA_ERROR_INVALID_HANDLE;
-  if (driver_.cuMemHostRegister_v2 == nullptr || driver_.cuMemHostGetDevicePointer_v2 == nullptr ||
-      driver_.cuMemHostUnregister == nullptr) {
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
   if (address == 0 || address % kPage != 0 || bytes == 0 || bytes % kPage != 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > kAddressEnd || address > kAddressEnd - bytes) return CUDA_ERROR_INVALID_VALUE;
-  if (bytes > max_bytes_ || total_bytes_ > max_bytes_ - bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  const uint64_t total = total_bytes();
+  if (bytes > max_bytes_ || total > max_bytes_ - bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!is_sealed_memory(descriptor->get(), bytes)) return CUDA_ERROR_INVALID_VALUE;
   void* const wanted = reinterpret_cast<void*>(address);
   void* const memory =
@@ -60,51 +67,55 @@ CUresult SharedHost::share(transport::DescriptorPassing* passing, uint64_t numbe
     if (errno == EEXIST) return CUDA_ERROR_ALREADY_MAPPED;
     return errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
   }
-  auto mapping = std::make_shared<const Mapping>(static_cast<std::byte*>(memory), bytes, context);
+  auto mapped = std::make_shared<const Mapping>(static_cast<std::byte*>(memory), bytes, context, total_);
   if (memory != wanted) return CUDA_ERROR_ALREADY_MAPPED;  // a kernel that takes the address for a hint
-  CUresult result = driver_.cuMemHostRegister_v2(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-  if (result != CUDA_SUCCESS) return result;
-  result = driver_.cuMemHostGetDevicePointer_v2(device_pointer, memory, 0);
-  if (result != CUDA_SUCCESS) {
-    driver_.cuMemHostUnregister(memory);
-    return result;
-  }
-  mappings_.emplace(address, std::move(mapping));
-  total_bytes_ += bytes;
+  *mapping = std::move(mapped);
   return CUDA_SUCCESS;
 }
 
-CUresult SharedHost::unshare(uint64_t address) {
-  const auto found = mappings_.find(address);
-  if (found == mappings_.end()) return CUDA_ERROR_NOT_MAPPED;
-  drop(found);
-  return CUDA_SUCCESS;
+CUresult SharedHost::enroll(const Mapping& mapping, CUdeviceptr* device_pointer) const {
+  if (driver_.cuMemHostRegister_v2 == nullptr || driver_.cuMemHostGetDevicePointer_v2 == nullptr ||
+      driver_.cuMemHostUnregister == nullptr) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+  CUresult result = driver_.cuMemHostRegister_v2(mapping.base(), mapping.bytes(), kFlags);
+  if (result != CUDA_SUCCESS) return result;
+  result = driver_.cuMemHostGetDevicePointer_v2(device_pointer, mapping.base(), 0);
+  if (result != CUDA_SUCCESS) driver_.cuMemHostUnregister(mapping.base());
+  return result;
 }
+
+void SharedHost::add(Held mapping) {
+  const uint64_t address = mapping->address();
+  mappings_.insert_or_assign(address, std::move(mapping));
+}
+
+SharedHost::Held SharedHost::remove(uint64_t address) {
+  const auto found = mappings_.find(address);
+  if (found == mappings_.end()) return nullptr;
+  Held mapping = std::move(found->second);
+  mappings_.erase(found);
+  return mapping;
+}
+
+CUresult SharedHost::withdraw(const Mapping& mapping) const { return driver_.cuMemHostUnregister(mapping.base()); }
 
 void SharedHost::forget_context(uint16_t context) {
-  for (auto mapping = mappings_.begin(); mapping != mappings_.end();) {
-    mapping = mapping->second->context() == context ? drop(mapping) : std::next(mapping);
-  }
+  std::erase_if(mappings_, [&](const auto& entry) {
+    if (entry.second->context() != context) return false;
+    withdraw(*entry.second);
+    return true;
+  });
 }
 
-std::shared_ptr<const SharedHost::Mapping> SharedHost::find(uint64_t address, uint64_t bytes) const {
+SharedHost::Held SharedHost::find(uint64_t address, uint64_t bytes) const {
   const auto after = mappings_.upper_bound(address);
   if (after == mappings_.begin()) return nullptr;
   const auto& [base, mapping] = *std::prev(after);
   const uint64_t offset = address - base;
   if (offset >= mapping->bytes() || bytes > mapping->bytes() - offset) return nullptr;
   return mapping;
-}
-
-std::shared_ptr<const SharedHost::Mapping> SharedHost::at(uint64_t address) const {
-  const auto found = mappings_.find(address);
-  return found == mappings_.end() ? nullptr : found->second;
-}
-
-SharedHost::Map::iterator SharedHost::drop(Map::iterator mapping) {
-  driver_.cuMemHostUnregister(mapping->second->base());
-  total_bytes_ -= mapping->second->bytes();
-  return mappings_.erase(mapping);
 }
 
 }  // namespace fargpu::server

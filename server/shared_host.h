@@ -2,11 +2,13 @@
 // driver, so that the GPU reads and writes the application's own memory.
 //
 // Nothing about a descriptor is believed: it must be a memfd that can never shrink (else touching it could kill this process) and that is as
-// long as was said. A mapping belongs to the context it was registered in and goes with it. One thread (the executor's).
+// long as was said. A mapping belongs to the context it was registered in and goes with it. One thread (the executor's), but for enroll() and
+// withdraw(): the driver takes a tenth of a second for half a gigabyte, and calls nothing of ours meanwhile.
 #pragma once
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -23,14 +25,16 @@ struct DriverTable;
 
 class SharedHost {
  public:
-  // Memory that stays mapped as long as somebody holds this; registered only while SharedHost has it.
+  // Memory that stays mapped as long as somebody holds this.
   class Mapping {
    public:
-    Mapping(std::byte* base, size_t bytes, uint16_t context) : base_(base), bytes_(bytes), context_(context) {}
+    // `total`: of all mappings.
+    Mapping(std::byte* base, size_t bytes, uint16_t context, std::shared_ptr<std::atomic<uint64_t>> total);
     ~Mapping();
     Mapping(const Mapping&) = delete;
     Mapping& operator=(const Mapping&) = delete;
     std::byte* base() const { return base_; }
+    uint64_t address() const { return reinterpret_cast<uint64_t>(base_); }
     size_t bytes() const { return bytes_; }  // whole pages
     uint16_t context() const { return context_; }
 
@@ -38,7 +42,9 @@ class SharedHost {
     std::byte* const base_;
     const size_t bytes_;
     const uint16_t context_;
+    const std::shared_ptr<std::atomic<uint64_t>> total_;
   };
+  using Held = std::shared_ptr<const Mapping>;
 
   // Over all mappings: half of the machine's memory, but not less than 16 GiB. It is the client's memory, but the worker makes it stay in RAM.
   static uint64_t usual_limit();
@@ -50,28 +56,31 @@ class SharedHost {
 
   // Takes descriptor `number` (which is gone afterwards, whatever comes out) and maps it. `passing` may be null: CUDA_ERROR_NOT_SUPPORTED.
   // CUDA_ERROR_INVALID_HANDLE: there is no such descriptor; CUDA_ERROR_INVALID_VALUE: a wrong address or size, or memory that is not
-  // sealed or too short; CUDA_ERROR_ALREADY_MAPPED: the range is in use in this process; CUDA_ERROR_OUT_OF_MEMORY: over the limit; otherwise what the
-  // driver says. `context`, the id of the current one.
-  CUresult share(transport::DescriptorPassing* passing, uint64_t number, uint64_t address, size_t bytes, uint16_t context,
-                 CUdeviceptr* device_pointer);
-  // Both with the mapping's context current and idle.
-  CUresult unshare(uint64_t address);
+  // sealed or too short; CUDA_ERROR_ALREADY_MAPPED: the range is in use in this process; CUDA_ERROR_OUT_OF_MEMORY: over the limit. `context`: the one
+  // that it is going to be registered in.
+  CUresult map(transport::DescriptorPassing* passing, uint64_t number, uint64_t address, size_t bytes, uint16_t context, Held* mapping);
+  // Registers it in the current context. Any thread.
+  CUresult enroll(const Mapping& mapping, CUdeviceptr* device_pointer) const;
+  // Registered memory is known from here on.
+  void add(Held mapping);
+
+  // Not known any more; null when nothing begins there. It is still registered.
+  Held remove(uint64_t address);
+  // Ends the registration: the memory's context is current, and idle. Any thread.
+  CUresult withdraw(const Mapping& mapping) const;
+  // The context, which is current and idle, is going to be destroyed.
   void forget_context(uint16_t context);
 
   // The mapping that holds all of [address, address + bytes); null when none does.
-  std::shared_ptr<const Mapping> find(uint64_t address, uint64_t bytes) const;
-  // The mapping that begins at `address`.
-  std::shared_ptr<const Mapping> at(uint64_t address) const;
-  uint64_t total_bytes() const { return total_bytes_; }
+  Held find(uint64_t address, uint64_t bytes) const;
+  uint64_t total_bytes() const { return total_->load(std::memory_order_relaxed); }
 
  private:
-  using Map = std::map<uint64_t, std::shared_ptr<const Mapping>>;
-  Map::iterator drop(Map::iterator mapping);
-
   const DriverTable& driver_;
   const uint64_t max_bytes_;
-  Map mappings_;  // by address
-  uint64_t total_bytes_ = 0;
+  std::map<uint64_t, Held> mappings_;  // by address
+  // Counted as long as it is mapped: an atomic, because the last holder may be any thread.
+  const std::shared_ptr<std::atomic<uint64_t>> total_ = std::make_shared<std::atomic<uint64_t>>(0);
 };
 
 }  // namespace fargpu::server

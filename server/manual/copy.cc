@@ -222,7 +222,7 @@ Status manual_fgCopyShared(Worker& worker, const Request& request) {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgCopySharedParams>();
     const uint64_t word_address = params.getWord(), value = params.getValue();
-    std::shared_ptr<const SharedHost::Mapping> mapping;
+    SharedHost::Held mapping;
     if (word_address != 0) {
       mapping = worker.services().shared_host().find(word_address, sizeof(rpc::CompletionWord));
       if (mapping == nullptr || word_address % alignof(rpc::CompletionWord) != 0) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);

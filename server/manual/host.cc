@@ -106,13 +106,23 @@ Status manual_fgHostShare(Worker& worker, const Request& request) {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgHostShareParams>();
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    CUdeviceptr device_pointer = 0;
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.services().shared_host().share(worker.services().descriptor_passing(), params.getNumber(),
-                                                                       params.getAddress(), params.getBytes(),
-                                                                       request.header.context, &device_pointer));
-    rpc::Responder::Frame frame(worker.responder(), request.header, schema::fixed_bytes<schema::FgHostShareResults>());
-    frame.init<schema::FgHostShareResults>().setDevicePointer(device_pointer);
-    return frame.send(CUDA_SUCCESS);
+    SharedHost& shared = worker.services().shared_host();
+    SharedHost::Held mapping;
+    FARGPU_ANSWER_UNLESS_SUCCESS(shared.map(worker.services().descriptor_passing(), params.getNumber(), params.getAddress(),
+                                            params.getBytes(), request.header.context, &mapping));
+    const LaterReply later(worker, request);
+    const auto device_pointer = std::make_shared<CUdeviceptr>(0);
+    worker.services().completion().aside(
+        request.header.context, [&shared, mapping, device_pointer] { return shared.enroll(*mapping, device_pointer.get()); },
+        [later, mapping, device_pointer](CUresult result) {
+          if (result != CUDA_SUCCESS) return later.send(result);
+          Worker& worker = later.worker();
+          worker.services().shared_host().add(mapping);
+          rpc::Responder::Frame frame(worker.responder(), later.header(), schema::fixed_bytes<schema::FgHostShareResults>());
+          frame.init<schema::FgHostShareResults>().setDevicePointer(*device_pointer);
+          (void)frame.send(CUDA_SUCCESS);
+        });
+    return Status();
   });
 }
 
@@ -126,10 +136,11 @@ Status manual_fgHostUnshare(Worker& worker, const Request& request) {
       Worker& worker = later.worker();
       if (address == 0) return later.send(CUDA_SUCCESS);
       SharedHost& shared = worker.services().shared_host();
-      const auto mapping = shared.at(address);
+      const SharedHost::Held mapping = shared.remove(address);
       if (mapping == nullptr) return later.send(CUDA_ERROR_NOT_MAPPED);
-      (void)worker.enter_context(mapping->context());
-      later.send(shared.unshare(address));
+      worker.services().completion().aside(
+          mapping->context(), [&shared, mapping] { return shared.withdraw(*mapping); },
+          [later](CUresult result) { later.send(result); });
     });
     return Status();
   });

@@ -71,7 +71,15 @@ class SharedHostTest : public ::testing::Test {
     arrived_.waiting.insert_or_assign(number, std::move(file));
   }
   CUresult share(SharedHost& shared, uint64_t number, uint64_t address, size_t bytes, uint16_t context = kContext) {
-    return shared.share(&arrived_, number, address, bytes, context, &device_pointer_);
+    SharedHost::Held mapping;
+    CUresult result = shared.map(&arrived_, number, address, bytes, context, &mapping);
+    if (result == CUDA_SUCCESS) result = shared.enroll(*mapping, &device_pointer_);
+    if (result == CUDA_SUCCESS) shared.add(mapping);
+    return result;
+  }
+  CUresult unshare(SharedHost& shared, uint64_t address) {
+    const SharedHost::Held mapping = shared.remove(address);
+    return mapping == nullptr ? CUDA_ERROR_NOT_MAPPED : shared.withdraw(*mapping);
   }
 
   static inline bool refuse_registration = false;
@@ -99,7 +107,8 @@ TEST_F(SharedHostTest, IsTheClientsMemoryAtTheClientsAddress) {
 
 TEST_F(SharedHostTest, RefusesWhatItCannotTrust) {
   SharedHost shared(driver_);
-  EXPECT_EQ(shared.share(nullptr, 1, address_, kPage, kContext, &device_pointer_), CUDA_ERROR_NOT_SUPPORTED);
+  SharedHost::Held mapping;
+  EXPECT_EQ(shared.map(nullptr, 1, address_, kPage, kContext, &mapping), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(share(shared, 1, address_, kPage), CUDA_ERROR_INVALID_HANDLE);
 
   for (const int seals : {0, F_SEAL_GROW, F_SEAL_GROW | F_SEAL_SEAL}) {
@@ -152,8 +161,8 @@ TEST_F(SharedHostTest, KeepsToItsLimitAndGetsRoomBack) {
   ASSERT_EQ(share(shared, 2, address_, 2 * kPage), CUDA_SUCCESS);
   arrive(3, 2 * kPage);
   EXPECT_EQ(share(shared, 3, address_ + 4 * kPage, 2 * kPage), CUDA_ERROR_OUT_OF_MEMORY);
-  ASSERT_EQ(shared.unshare(address_), CUDA_SUCCESS);
-  EXPECT_EQ(shared.unshare(address_), CUDA_ERROR_NOT_MAPPED);
+  ASSERT_EQ(unshare(shared, address_), CUDA_SUCCESS);
+  EXPECT_EQ(unshare(shared, address_), CUDA_ERROR_NOT_MAPPED);
   EXPECT_TRUE(registered().empty());
   arrive(4, 3 * kPage);
   EXPECT_EQ(share(shared, 4, address_, 3 * kPage), CUDA_SUCCESS);
@@ -164,6 +173,7 @@ TEST_F(SharedHostTest, ARefusedRegistrationLeavesNothingBehind) {
   refuse_registration = true;
   arrive(1, kPage);
   EXPECT_EQ(share(shared, 1, address_, kPage), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(shared.total_bytes(), 0u);
   refuse_registration = false;
   arrive(2, kPage);
   EXPECT_EQ(share(shared, 2, address_, kPage), CUDA_SUCCESS);
