@@ -44,12 +44,14 @@ void empty(const std::byte* slot, const Box& box, const Side& to) {
   }
 }
 
+// Under way at once: the GPU is to work while the next piece is prepared.
 CUresult send(Session& session, bool to_device, const StagingRing::Slot& slot, const Side& device,
               const Box& box, CUstream stream) {
-  return call_fgCopyShared(
+  const CUresult result = call_fgCopyShared(
       session, current_context_id(), to_device, reinterpret_cast<uint64_t>(slot.memory), box.width,
       box.width * box.height, device.address, device.pitch, device.slice, box.width, box.height,
       box.depth, stream, reinterpret_cast<uint64_t>(slot.word), slot.value);
+  return result == CUDA_SUCCESS ? from_status(session.channel().flush()) : result;
 }
 
 CUresult ping(Session& session) {
@@ -61,11 +63,8 @@ CUresult ping(Session& session) {
 // Until the worker says that the slot's copy is done; its result.
 CUresult await(Session& session, const StagingRing& ring, const StagingRing::Slot& slot) {
   constexpr auto kLookForLife = std::chrono::seconds(1);
-  if (!rpc::reached(*slot.word, slot.value)) {
-    if (const Status status = session.channel().flush(); !status.ok()) return from_status(status);
-  }
-  while (
-      !rpc::wait_until_reached(*slot.word, slot.value, session.settings.spin, Clock::now() + kLookForLife)) {
+  while (!rpc::wait_until_reached(*slot.word, slot.value, session.settings.spin,
+                                  Clock::now() + kLookForLife)) {
     if (ring.closed()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (const CUresult result = ping(session); result != CUDA_SUCCESS) return result;
   }
