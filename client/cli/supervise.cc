@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,9 +48,13 @@ Result<ChildEnd> supervise(const std::string& program, const std::vector<std::st
   if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe2", errno);
   Fd reader(ends[0]), writer(ends[1]);
   std::vector<char*> array = argument_array(arguments);
+  const pid_t parent = ::getpid();
   pid_t child = ::fork();
   if (child < 0) return system_error("fork", errno);
   if (child == 0) {
+    // The one signal that nobody can pass on; the program's GPUs end with us in any case.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(127);
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
     ::execv(program.c_str(), array.data());
     int error = errno;

@@ -85,13 +85,14 @@ class Endings(unittest.TestCase):
 
     def test_private_daemon_ends_when_fargpu_is_killed(self):
         with tempfile.TemporaryDirectory() as folder:
-            with subprocess.Popen([str(testing.BUILD.fargpu), "run", "--sim", "--", "bash", "-c", "echo ready; sleep 1"],
+            with subprocess.Popen([str(testing.BUILD.fargpu), "run", "--sim", "--", "bash", "-c", "echo $$; exec sleep 60"],
                                   stdout=subprocess.PIPE, text=True, env=testing.clean_environment(TMPDIR=folder)) as process:
-                self.assertEqual(process.stdout.readline(), "ready\n")
+                program = int(process.stdout.readline())
                 self.assertEqual(len(private_daemons(folder)), 1)
                 process.kill()
                 process.wait(testing.LIMIT)
             testing.wait_until(lambda: not private_daemons(folder), "the private daemon ended")
+            testing.wait_until(lambda: not testing.is_running(program), "the program ended")
 
 
 def private_daemons(folder):
