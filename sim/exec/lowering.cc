@@ -183,8 +183,8 @@ bool Lowering::run(ptx::Diagnostic& error) {
     const ptx::BasicBlock& block = flow_.blocks[b];
     block_pc_[b] = static_cast<uint32_t>(program_.code.size());
     if (is_join[b]) {
-      ptx::Instruction none;
-      current_ = &none;
+      stand_in_ = {};
+      current_ = &stand_in_;
       emit("join");
     }
     for (uint32_t i = block.begin; i < block.end; ++i) {

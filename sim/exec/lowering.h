@@ -229,6 +229,7 @@ class Lowering {
   bool failed_ = false;
   ptx::Diagnostic error_;
   const ptx::Instruction* current_ = nullptr;
+  ptx::Instruction stand_in_;  // current_ while no instruction of the text is lowered
   uint32_t current_index_ = 0;
   bool ignore_guard_ = false;  // the instruction looks at its guard itself
   uint32_t text_index_ = 0;

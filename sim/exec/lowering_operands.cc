@@ -116,11 +116,11 @@ void Lowering::lay_out_parameters() {
 }
 
 bool Lowering::lay_out_variables() {
-  ptx::Instruction at;
-  current_ = &at;
+  stand_in_ = {};
+  current_ = &stand_in_;
   for (size_t i = 0; i < function_.variables.size(); ++i) {
     const ptx::Variable& v = function_.variables[i];
-    at.line = v.line;
+    stand_in_.line = v.line;
     if (v.space == Space::kShared) {
       shared_bytes_ = align_up(shared_bytes_, v.align);
       shared_align_ = std::max(shared_align_, v.align);
