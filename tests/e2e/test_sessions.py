@@ -10,7 +10,7 @@ AT_ONCE = 16
 
 
 def session_program():
-    """A short program for many sessions: the runtime's, or under sanitizers a conformance program."""
+    """A short program for many sessions: the runtime's, or without nvcc a conformance program."""
     path = testing.BUILD.programs / "vector_add"
     return path if path.exists() else testing.BUILD.folder / "tests" / "conformance" / "conformance_memset"
 

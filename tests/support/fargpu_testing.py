@@ -5,6 +5,7 @@ build from hanging the test run.
 """
 
 import argparse
+import atexit
 import os
 import pathlib
 import shutil
@@ -23,21 +24,33 @@ DRIVER_ENVIRONMENT = ("FARGPU_", "LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VISIBLE_
 
 
 class Build:
-    """The parts of one build folder."""
+    """The parts of one build folder. With `client`, another build folder, what runs on the client's side is from there: fargpu, its
+    libcuda.so.1 and the programs."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, client=None):
         self.folder = pathlib.Path(folder).resolve()
-        self.fargpu = self.folder / "bin" / "fargpu"
+        prefix = self.client_prefix(pathlib.Path(client).resolve()) if client else self.folder
+        self.fargpu = prefix / "bin" / "fargpu"
         self.fargpud = self.folder / "bin" / "fargpud"
         self.worker = self.folder / "bin" / "fargpu-worker"
-        self.client_libraries = self.folder / "lib" / "fargpu"
+        self.client_libraries = prefix / "lib" / "fargpu"
         self.sim_libraries = self.folder / "lib" / "sim-direct"
-        self.programs = self.folder / "tests" / "programs"
+        self.programs = (pathlib.Path(client).resolve() if client else self.folder) / "tests" / "programs"
+
+    def client_prefix(self, client):
+        """An installation of the client's parts of one build and the daemon of the other: `fargpu run --sim` finds its daemon beside it."""
+        prefix = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-prefix-")).resolve()
+        atexit.register(shutil.rmtree, prefix, ignore_errors=True)
+        (prefix / "bin").mkdir()
+        shutil.copy2(client / "bin" / "fargpu", prefix / "bin")
+        (prefix / "bin" / "fargpud").symlink_to(self.folder / "bin" / "fargpud")
+        shutil.copytree(client / "lib" / "fargpu", prefix / "lib" / "fargpu", symlinks=True)
+        return prefix
 
     def program(self, name):
         path = self.programs / name
         if not path.exists():
-            raise unittest.SkipTest(f"{name} is not part of this build (NVIDIA's runtime library is left out under sanitizers)")
+            raise unittest.SkipTest(f"{name} was not built (there was no nvcc, or no NVRTC)")
         return path
 
 
@@ -228,12 +241,13 @@ def is_closed(connection):
 
 
 def main():
-    """Entry of every test file: --build-dir FOLDER, then unittest's own arguments."""
+    """Entry of every test file: --build-dir FOLDER, perhaps --client-build-dir FOLDER, then unittest's own arguments."""
     global BUILD
     parser = argparse.ArgumentParser()
     parser.add_argument("--build-dir", required=True)
+    parser.add_argument("--client-build-dir")
     options, rest = parser.parse_known_args()
     # Test files import this module by name; make that the same object as the one that runs.
-    BUILD = Build(options.build_dir)
+    BUILD = Build(options.build_dir, options.client_build_dir)
     sys.modules["fargpu_testing"].BUILD = BUILD
     unittest.main(module="__main__", argv=[sys.argv[0], *rest], verbosity=2)
