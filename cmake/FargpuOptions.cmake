@@ -45,6 +45,13 @@ elseif(FARGPU_SANITIZE)
   message(FATAL_ERROR "FARGPU_SANITIZE must be empty, address or thread, not '${FARGPU_SANITIZE}'")
 endif()
 
+if(FARGPU_FUZZ)
+  # All code, not only the targets: a fuzzer is led by the branches that its inputs take in the libraries.
+  target_compile_options(fargpu_options INTERFACE -fsanitize=fuzzer-no-link,address,undefined -fno-omit-frame-pointer
+                                                  -fno-sanitize-recover=undefined)
+  target_link_options(fargpu_options INTERFACE -fsanitize=address,undefined)
+endif()
+
 # fargpu_library(NAME source...): a static library with the house flags.
 function(fargpu_library name)
   add_library(${name} STATIC ${ARGN})
