@@ -79,7 +79,7 @@ void shuffle(Exec& x, const Instr& in, uint32_t mask, const Exchange& exchange,
     if (!inside) from = lane;
     // A source lane that takes no part leaves the result undefined: the own value then.
     if ((participants >> from & 1u) == 0) from = lane;
-    valid |= (inside ? 1u : 0u) << l;
+    valid |= uint32_t{inside} << l;
     result[l] = static_cast<uint32_t>(exchange.value[from]);
   });
   if (in.dst != kNoOperand) {
@@ -142,7 +142,7 @@ void apply_group(Exec& x, const Instr& in, uint32_t group, uint32_t members,
       each_lane(group, [&](uint32_t l) {
         uint32_t same = 0;
         each_lane(members, [&](uint32_t m) {
-          same |= (exchange.value[m] == exchange.value[l] ? 1u : 0u) << m;
+          same |= uint32_t{exchange.value[m] == exchange.value[l]} << m;
         });
         d[l] = same;
       });
@@ -185,7 +185,7 @@ void apply(Exec& x, const Instr& in, uint32_t mask, const Exchange& exchange,
   for (uint32_t left = mask; left != 0;) {
     const uint32_t m = members[std::countr_zero(left)];
     uint32_t group = 0;
-    each_lane(left, [&](uint32_t l) { group |= (members[l] == m ? 1u : 0u) << l; });
+    each_lane(left, [&](uint32_t l) { group |= uint32_t{members[l] == m} << l; });
     apply_group(x, in, group, m, exchange);
     left &= ~group;
   }
