@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -96,13 +97,13 @@ class EngineTest : public ::testing::Test {
   template <typename T>
   uint64_t buffer(const std::vector<T>& values) {
     const uint64_t address = memory.allocate(std::max<size_t>(values.size() * sizeof(T), 1));
-    std::memcpy(reinterpret_cast<void*>(address), values.data(), values.size() * sizeof(T));
+    std::copy(values.begin(), values.end(), reinterpret_cast<T*>(address));
     return address;
   }
   template <typename T>
   std::vector<T> read(uint64_t address, size_t count) {
     std::vector<T> values(count);
-    std::memcpy(values.data(), reinterpret_cast<const void*>(address), count * sizeof(T));
+    std::copy_n(reinterpret_cast<const T*>(address), count, values.begin());
     return values;
   }
   std::optional<Fault> launch(const std::string& kernel, uint32_t grid, uint32_t block,
