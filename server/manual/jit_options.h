@@ -4,6 +4,7 @@
 #include <capnp/message.h>
 #include <cuda.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -74,7 +75,7 @@ class JitOptions {
 };
 
 inline std::string text_of(const std::vector<char>& log) {
-  return std::string(log.data(), strnlen(log.data(), log.size()));
+  return std::string(log.begin(), std::find(log.begin(), log.end(), '\0'));
 }
 
 }  // namespace fargpu::server
