@@ -68,11 +68,19 @@ def clean_environment(**more):
     return environment
 
 
+def show_reports(text):
+    """Undefined behaviour that a process reported on its stderr, for sanitized.py to see."""
+    if ": runtime error: " in text:
+        sys.stderr.write(f"--- a sanitizer's report ---\n{text}\n")
+
+
 def run(arguments, timeout=LIMIT, **options):
     """Runs to the end; output as text. Signals show as negative codes."""
     options.setdefault("env", clean_environment())
-    return subprocess.run([str(a) for a in arguments], timeout=timeout, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    done = subprocess.run([str(a) for a in arguments], timeout=timeout, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, errors="replace", **options)
+    show_reports(done.stderr)
+    return done
 
 
 def wait_until(condition, what, seconds=30):
@@ -125,6 +133,7 @@ class Daemon:
         self.stop()
         if kind is not None and not issubclass(kind, unittest.SkipTest):
             sys.stderr.write("--- log of fargpud ---\n" + self.log_text()[-6000:] + "\n")
+        show_reports(self.log_text())
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def stop(self):

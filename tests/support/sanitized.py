@@ -4,7 +4,8 @@
 
 A report ends or marks only the process that made it. Where that is a worker or a daemon, a test that expects its session to end would pass all
 the same; so every process writes its reports into the folder REPORTS, and this one looks there when the test has ended. CMake puts
-this in front of every test (fargpu_add_test); a test itself knows nothing about it.
+this in front of every test (fargpu_add_test). UndefinedBehaviorSanitizer beside AddressSanitizer writes to stderr whatever it is
+told, so the test's output is searched too; fargpu_testing prints what it finds in the logs of its daemons.
 """
 
 import ctypes
@@ -25,7 +26,7 @@ def options(kind, reports):
         return {"TSAN_OPTIONS": f"{common}:suppressions={SUPPRESSIONS}/tsan.supp:second_deadlock_stack=1"}
     return {"ASAN_OPTIONS": f"{common}:detect_stack_use_after_return=1:check_initialization_order=1:quarantine_size_mb=64",
             "LSAN_OPTIONS": f"suppressions={SUPPRESSIONS}/lsan.supp:print_suppressions=0",
-            "UBSAN_OPTIONS": common}
+            "UBSAN_OPTIONS": "print_stacktrace=1"}
 
 
 def fixed_addresses():
@@ -47,13 +48,19 @@ def main():
         environment[name] = ":".join(filter(None, (value, os.environ.get(name))))
     if kind == "thread":
         fixed_addresses()
-    code = subprocess.run(command, env=environment).returncode
+    undefined = False
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        for line in process.stdout:
+            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+            undefined = undefined or b": runtime error: " in line
+    code = process.returncode
 
     found = sorted(reports.iterdir())
     for report in found:
         print(f"\n--- {report.name} ---\n{report.read_text(errors='replace')[:20000]}", flush=True)
-    if found:
-        print(f"{len(found)} processes made sanitizer reports; they are in {reports}")
+    if found or undefined:
+        print(f"made sanitizer reports: {len(found)} processes, see {reports}" if found else "made sanitizer reports: see 'runtime error' above")
         return 1
     return code if code >= 0 else 128 - code
 
