@@ -1,10 +1,14 @@
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "server/child_process.h"
 #include "server/inventory.h"
@@ -54,7 +58,7 @@ TEST(ChildProcess, InheritsExactlyTheListedDescriptors) {
   EXPECT_THAT(output->text, HasSubstr(" 4 -> /dev/null"));
   EXPECT_THAT(output->text, HasSubstr(" 5 -> /dev/null"));
   for (int fd = 6; fd < 80; ++fd) {
-    EXPECT_EQ(output->text.find(" " + std::to_string(fd) + " -> /dev/null"), std::string::npos) << fd;
+    EXPECT_EQ(output->text.find(fmt::format(" {} -> /dev/null", fd)), std::string::npos) << fd;
   }
 }
 
@@ -125,6 +129,50 @@ TEST(RuntimeFolder, IsPrivateAndGoesWithItsObject) {
   }
   EXPECT_FALSE(std::filesystem::exists(path));
   EXPECT_FALSE(RuntimeFolder::create("/nonexistent").ok());
+}
+
+TEST(RuntimeFolder, TheNextOneRemovesWhatAKilledDaemonLeft) {
+  namespace fs = std::filesystem;
+  std::string base = ::testing::TempDir() + "/fargpu-folders-XXXXXX";
+  ASSERT_NE(::mkdtemp(base.data()), nullptr);
+  // A daemon that is killed: its folder stays, its lock does not.
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t killed = ::fork();
+  if (killed == 0) {
+    auto folder = RuntimeFolder::create(base);
+    if (folder.ok()) std::ofstream(folder->images() + "/image") << "bytes";
+    if (::write(ends[1], folder.ok() ? "y" : "n", 1) == 1) ::pause();
+    ::_exit(1);
+  }
+  char made = 0;
+  ASSERT_EQ(::read(ends[0], &made, 1), 1);
+  ASSERT_EQ(made, 'y');
+  const auto living = RuntimeFolder::create(base);
+  ASSERT_TRUE(living.ok());
+  EXPECT_EQ(std::distance(fs::directory_iterator(base), {}), 2) << "a folder in use was removed";
+  EXPECT_EQ(RuntimeFolder::remove_abandoned(base), 0u);
+  ::kill(killed, SIGKILL);
+  ASSERT_EQ(::waitpid(killed, nullptr, 0), killed);
+  ::close(ends[0]);
+  ::close(ends[1]);
+
+  // What does not look like ours, or has no lock yet, stays; so does what only points elsewhere.
+  fs::create_directory(base + "/fargpud-AAAAAA");
+  fs::create_directory(base + "/fargpud-somebody-else");
+  std::ofstream(base + "/fargpud-somebody-else/lock") << "";
+  fs::create_directory(base + "/elsewhere");
+  std::ofstream(base + "/elsewhere/lock") << "";
+  fs::create_directory_symlink(base + "/elsewhere", base + "/fargpud-BBBBBB");
+  EXPECT_EQ(std::distance(fs::directory_iterator(base), {}), 6);
+  {
+    const auto next = RuntimeFolder::create(base);
+    ASSERT_TRUE(next.ok());
+    EXPECT_EQ(std::distance(fs::directory_iterator(base), {}), 6) << "one went, one came";
+    EXPECT_TRUE(fs::exists(living->images()));
+    EXPECT_TRUE(fs::exists(base + "/elsewhere/lock"));
+  }
+  fs::remove_all(base);
 }
 
 }  // namespace
