@@ -124,7 +124,8 @@ Result<ChildOutput> run_child(ChildSetup setup, std::chrono::milliseconds limit)
 
 std::string describe_wait_status(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
-    return fmt::format("was killed by signal {} ({})", WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
+    return fmt::format("was killed by signal {} ({}){}", WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)),
+                       WCOREDUMP(wait_status) ? " and left a core dump" : "");
   }
   return fmt::format("exited with {}", WEXITSTATUS(wait_status));
 }

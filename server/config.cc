@@ -44,6 +44,15 @@ Key number(T& target, int64_t least, int64_t most, const char* expected) {
           expected};
 }
 
+Key yes_or_no(bool& target) {
+  return {[&target](const toml::value& value) {
+            if (!value.is_boolean()) return false;
+            target = value.as_boolean();
+            return true;
+          },
+          "true or false"};
+}
+
 template <typename T>
 Key bytes(T& target, uint64_t least, uint64_t most) {
   return {[&target, least, most](const toml::value& value) {
@@ -128,13 +137,10 @@ std::map<std::string, Key> keys_of(DaemonConfig& c) {
       {"max-sessions", number(c.pool.max_sessions, 1, 65535, "a number from 1 to 65535")},
       {"max-sessions-per-gpu",
        number(c.pool.max_sessions_per_gpu, 1, 65535, "a number from 1 to 65535")},
-      {"oversubscribe-memory",
-       {[&c](const toml::value& value) {
-          if (!value.is_boolean()) return false;
-          c.pool.oversubscribe_memory = value.as_boolean();
-          return true;
-        },
-        "true or false"}},
+      {"oversubscribe-memory", yes_or_no(c.pool.oversubscribe_memory)},
+      {"worker-open-files", number(c.worker.open_files, 256, 1 << 20, "a number from 256 to 1048576")},
+      {"worker-oom-score", number(c.worker.oom_score, 0, 1000, "a number from 0 to 1000")},
+      {"worker-core-dumps", yes_or_no(c.worker.core_dumps)},
       {"memory-per-session", bytes(c.memory_per_session, 0, UINT64_MAX)},
       {"max-frame", bytes(c.frame.max_body_bytes, 64u << 10, 1u << 30)},
       {"max-bulk", bytes(c.frame.max_bulk_bytes, 64u << 10, 1u << 30)},

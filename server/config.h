@@ -12,6 +12,7 @@
 #include "common/bootstrap/transport_choice.h"
 #include "common/wire/frame.h"
 #include "server/pool.h"
+#include "server/worker_limits.h"
 
 namespace fargpu::server {
 
@@ -30,6 +31,7 @@ struct DaemonConfig {
   uint64_t memory_per_session = 0;     // bytes per GPU for a client that asks for none; 0: the whole GPU
   wire::FrameLimits frame{1u << 20, 4u << 20};
   uint64_t image_cache_bytes = uint64_t{4} << 30;
+  WorkerLimits worker;
   uint32_t max_handshakes = 64;        // connections that have not said hello yet
   std::chrono::milliseconds hello_deadline{5000};
   std::chrono::seconds drain{30};

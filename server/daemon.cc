@@ -234,7 +234,7 @@ Result<pid_t> Daemon::Impl::start_worker(SessionRecord& session, Fd socket, cons
   options.parent = ::getpid();
   options.driver = inventory.driver_path;
   options.memory_bytes = session.memory_bytes;
-  options.image_folder = folder.path();
+  options.image_folder = folder.images();
   options.image_cache_bytes = config.image_cache_bytes;
   options.limits = config.frame;
   options.client_limits = {hello.max_body_bytes, hello.max_bulk_bytes};
@@ -242,6 +242,7 @@ Result<pid_t> Daemon::Impl::start_worker(SessionRecord& session, Fd socket, cons
   options.client = hello.client_name;
   options.transports = hello.transports;
   options.allowed = config.transports;
+  options.host_limits = config.worker;
   options.same_host = !hello.host_id.empty() && hello.host_id == host_id;
 
   std::string visible;

@@ -106,6 +106,11 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
   bytes("--max-frame", c.frame.max_body_bytes, "largest message of a frame");
   bytes("--max-bulk", c.frame.max_bulk_bytes, "largest piece of a copy");
   bytes("--image-cache", c.image_cache_bytes, "disk space for module images");
+  app.add_option("--worker-open-files", c.worker.open_files, "descriptors of one session's worker")->check(CLI::Range(256, 1 << 20));
+  app.add_option("--worker-oom-score", c.worker.oom_score,
+                 "oom_score_adj of workers: out of memory, the system ends one of them and not the daemon")
+      ->check(CLI::Range(0, 1000));
+  app.add_flag("--worker-core-dumps", c.worker.core_dumps, "let a worker that crashes leave a core dump");
   app.add_option("--max-handshakes", c.max_handshakes, "connections that have not said hello yet");
   duration("--hello-deadline", c.hello_deadline, "for a connection to say hello, e.g. 5s");
   duration("--drain-seconds,--drain", c.drain, "that sessions may go on after SIGTERM");

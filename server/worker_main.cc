@@ -46,6 +46,9 @@ void add_flags(CLI::App& app, WorkerOptions& o) {
   app.add_option_function<std::string>("--transports", [&o](const std::string& text) { o.transports = bootstrap::parse_upgrades(text); });
   app.add_option_function<std::string>("--allowed", [&o](const std::string& text) { o.allowed = bootstrap::parse_upgrades(text); });
   app.add_option("--same-host", o.same_host);
+  app.add_option("--open-files", o.host_limits.open_files);
+  app.add_option("--oom-score", o.host_limits.oom_score);
+  app.add_option("--core-dumps", o.host_limits.core_dumps);
 }
 
 int run_probe(const std::string& driver) {
@@ -149,5 +152,6 @@ int main(int argc, char** argv) {
   ::prctl(PR_SET_TIMERSLACK, 1000UL);           // short waits for the GPU are to be short
   for (const int descriptor : {kSocketFd, kReasonFd, kStatisticsFd}) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   log::configure(fmt::format("worker {}", options.session), log::Level::kInfo);
+  apply(options.host_limits);
   return run_session(options);
 }

@@ -8,6 +8,7 @@
 #include "common/bootstrap/transport_choice.h"
 #include "common/wire/frame.h"
 #include "server/pool.h"
+#include "server/worker_limits.h"
 
 namespace fargpu::server {
 
@@ -31,6 +32,7 @@ struct WorkerOptions {
   std::vector<bootstrap::Upgrade> transports;  // that the client wishes for, best first
   std::vector<bootstrap::Upgrade> allowed;     // by the configuration
   bool same_host = false;                      // as the client
+  WorkerLimits host_limits;
 
   // "--session=17" ...: what worker_main.cc reads.
   std::vector<std::string> to_arguments() const;

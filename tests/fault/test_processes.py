@@ -1,8 +1,10 @@
 """Processes that die: worker, daemon, client. The others notice at once, say so once, and the daemon serves the next session."""
 
 import os
+import pathlib
 import signal
 import subprocess
+import tempfile
 import unittest
 
 import fargpu_testing as testing
@@ -79,6 +81,63 @@ class Processes(unittest.TestCase):
             self.assertEqual(done.returncode, 69, done.stderr)
         finally:
             daemon.__exit__(None)
+
+    def test_killed_daemon_leaves_nothing_behind(self):
+        """The next daemon removes the folder of one that was killed, and never that of one that lives."""
+        with tempfile.TemporaryDirectory() as folder:
+            def folders():
+                return sorted(entry.name for entry in pathlib.Path(folder).iterdir())
+            killed = testing.Daemon("--runtime-dir", folder).__enter__()
+            try:
+                left = folders()
+                self.assertEqual(len(left), 1)
+                with testing.Daemon("--runtime-dir", folder) as living:
+                    self.assertIn(left[0], folders())
+                    killed.process.kill()
+                    killed.process.wait()
+                    with testing.Daemon("--runtime-dir", folder) as third:
+                        self.assertNotIn(left[0], folders())
+                        self.assertEqual(len(folders()), 2)
+                        self.serves(third)
+                    self.serves(living)
+            finally:
+                killed.__exit__(None)
+            self.assertEqual(folders(), [])
+
+    def test_limits_of_a_worker(self):
+        def limits(pid):
+            lines = pathlib.Path(f"/proc/{pid}/limits").read_text().splitlines()
+            return {line[:26].strip(): line[26:].split()[:2] for line in lines[1:]}
+
+        def score(pid):
+            return int(pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+        with testing.Daemon() as daemon:
+            session = Session(daemon)
+            worker, = daemon.workers()
+            self.assertEqual(limits(worker)["Max core file size"], ["1", "1"])
+            most = int(limits(daemon.process.pid)["Max open files"][1])
+            self.assertEqual(limits(worker)["Max open files"], [str(min(4096, most))] * 2)
+            self.assertEqual(score(worker), max(500, score(daemon.process.pid)))
+            self.assertEqual(session.end()[0], 0)
+        with testing.Daemon("--worker-open-files", "300", "--worker-oom-score", "700", "--worker-core-dumps") as daemon:
+            session = Session(daemon)
+            worker, = daemon.workers()
+            self.assertEqual(limits(worker)["Max core file size"], limits(daemon.process.pid)["Max core file size"])
+            self.assertEqual(limits(worker)["Max open files"], ["300", "300"])
+            self.assertEqual(score(worker), max(700, score(daemon.process.pid)))
+            self.assertEqual(session.end()[0], 0)
+
+    def test_a_worker_that_crashes_leaves_no_core(self):
+        with testing.Daemon() as daemon:
+            session = Session(daemon)
+            worker, = daemon.workers()
+            os.kill(worker, signal.SIGABRT)
+            testing.wait_until(lambda: not daemon.workers(), "the worker is gone")
+            self.is_lost(session)
+            self.assertIn("signal 6", daemon.log_text())
+            self.assertNotIn("core dump", daemon.log_text())
+            self.serves(daemon)
 
     def test_client_killed(self):
         with testing.Daemon() as daemon:

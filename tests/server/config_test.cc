@@ -18,7 +18,8 @@ TEST(Config, ReadsEveryKindOfValue) {
   DaemonConfig config;
   const Status status = parse(
       "listen = [\"127.0.0.1:0\", \"/tmp/socket\"]\ndriver = \"sim\"\nsim-gpus = 2\nmemory-per-session = \"8G\"\n"
-      "max-bulk = 1048576\nhello-deadline = \"250ms\"\ndrain = 7\noversubscribe-memory = true\nmax-sessions = 3\n",
+      "max-bulk = 1048576\nhello-deadline = \"250ms\"\ndrain = 7\noversubscribe-memory = true\nmax-sessions = 3\n"
+      "worker-open-files = 512\nworker-oom-score = 700\nworker-core-dumps = true\n",
       config);
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(config.listen, (std::vector<std::string>{"127.0.0.1:0", "/tmp/socket"}));
@@ -30,6 +31,9 @@ TEST(Config, ReadsEveryKindOfValue) {
   EXPECT_EQ(config.drain, std::chrono::seconds(7));
   EXPECT_TRUE(config.pool.oversubscribe_memory);
   EXPECT_EQ(config.pool.max_sessions, 3u);
+  EXPECT_EQ(config.worker.open_files, 512u);
+  EXPECT_EQ(config.worker.oom_score, 700u);
+  EXPECT_TRUE(config.worker.core_dumps);
 }
 
 TEST(Config, AnEmptyFileChangesNothing) {
@@ -54,6 +58,9 @@ TEST(Config, ErrorsNameLineAndKey) {
       {"max-bulk = \"8T\"\n", "max-bulk must be a size"},
       {"hello-deadline = \"soon\"\n", "hello-deadline must be a time"},
       {"hello-deadline = -1\n", "hello-deadline must be a time"},
+      {"worker-oom-score = 1001\n", "worker-oom-score must be a number from 0 to 1000"},
+      {"worker-open-files = 10\n", "worker-open-files must be a number from 256"},
+      {"worker-core-dumps = 1\n", "worker-core-dumps must be true or false"},
       {"oversubscribe-memory = 1\n", "oversubscribe-memory must be true or false"},
       {"\n\nmax-session = 4\n", "test.toml:3: unknown key 'max-session'"},
       {"listen = [\"a:1\", 2]\n", "listen must be"},
@@ -115,6 +122,9 @@ TEST(Config, TheSampleLoads) {
   EXPECT_EQ(config.frame.max_bulk_bytes, defaults.frame.max_bulk_bytes);
   EXPECT_EQ(config.pool.max_sessions, defaults.pool.max_sessions);
   EXPECT_EQ(config.drain, defaults.drain);
+  EXPECT_EQ(config.worker.open_files, defaults.worker.open_files);
+  EXPECT_EQ(config.worker.oom_score, defaults.worker.oom_score);
+  EXPECT_EQ(config.worker.core_dumps, defaults.worker.core_dumps);
 }
 
 }  // namespace
