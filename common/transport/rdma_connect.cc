@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint32_t kMagic = 0x46475244;  // "FGRD"
 constexpr uint32_t kVersion = 1;
-constexpr uint8_t kRetries = 7;      // after the first try
+constexpr uint8_t kRetries = 6;      // after the first try; Soft-RoCE takes 7 for "without end"
 constexpr double kRetryShare = 0.7;  // of lost_after, for all tries; rdma_link_wait.cc has the rest
 
 // Private data of the request and of its acceptance. rdma_cm has room for 56 bytes.
@@ -104,7 +104,8 @@ Status checked(RdmaOptions& options) {
 void set_ack_timeout(rdma_cm_id* id, std::chrono::milliseconds lost_after) {
   const double one_try =
       1e-3 * static_cast<double>(lost_after.count()) * kRetryShare / (4 * (kRetries + 1));
-  auto timeout = static_cast<uint8_t>(std::clamp(std::log2(one_try / 4.096e-6), 12.0, 20.0));
+  auto timeout =
+      static_cast<uint8_t>(std::clamp(std::round(std::log2(one_try / 4.096e-6)), 12.0, 20.0));
   // Old kernels do not know this option; theirs is a second per try or so.
   (void)rdma().cm_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
                              sizeof timeout);

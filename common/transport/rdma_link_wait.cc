@@ -14,7 +14,7 @@ namespace {
 
 // Shares of lost_after. A peer that vanishes is noticed by a probe, after kProbe and the adapter's
 // retries (rdma_connect.cc gives them kRetries); a port that goes down after kProbe and kPortDown.
-constexpr double kProbe = 0.3, kPortDown = 0.4, kPortCheck = 0.05;
+constexpr double kProbe = 0.25, kPortDown = 0.4, kPortCheck = 0.05;
 
 template <typename Duration>
 Clock::duration share(Duration whole, double part) {

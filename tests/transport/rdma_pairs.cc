@@ -1,12 +1,14 @@
 #include "tests/transport/rdma_pairs.h"
 
 #include <ifaddrs.h>
+#include <sys/socket.h>
 
 #include <cstdio>
 #include <thread>
 
 #include "common/base/check.h"
 #include "common/base/env.h"
+#include "common/transport/poll.h"
 
 namespace fargpu::test {
 
@@ -59,6 +61,28 @@ TransportPair make_rdma_pair(const transport::RdmaOptions& options,
   FARGPU_CHECK(made.ok());
   pair.server = std::move(*made);
   return pair;
+}
+
+Result<std::unique_ptr<transport::Transport>> rdma_serve_over(
+    Fd socket, const transport::RdmaOptions& options) {
+  FARGPU_ASSIGN_OR_RETURN(const auto local, transport::SocketAddress::local_of(socket.get()));
+  FARGPU_ASSIGN_OR_RETURN(auto acceptor, transport::RdmaAcceptor::listen(local, options));
+  const transport::RdmaOffer offer = acceptor->offer();
+  if (::send(socket.get(), &offer, sizeof offer, MSG_NOSIGNAL) != sizeof offer)
+    return Status(StatusCode::kLost, "cannot tell the offer");
+  return acceptor->accept(socket, Clock::now() + std::chrono::seconds(30));
+}
+
+Result<std::unique_ptr<transport::Transport>> rdma_connect_over(
+    Fd socket, const transport::RdmaOptions& options) {
+  transport::RdmaOffer offer;
+  pollfd entry{socket.get(), POLLIN, 0};  // the socket does not block by itself
+  (void)transport::poll_until(std::span(&entry, 1), Clock::now() + std::chrono::seconds(30));
+  if (::recv(socket.get(), &offer, sizeof offer, MSG_WAITALL) != sizeof offer)
+    return Status(StatusCode::kLost, "no offer came");
+  FARGPU_ASSIGN_OR_RETURN(const auto remote, transport::SocketAddress::remote_of(socket.get()));
+  return transport::rdma_connect(remote, offer, options, socket,
+                                 Clock::now() + std::chrono::seconds(30));
 }
 
 }  // namespace fargpu::test

@@ -14,4 +14,8 @@ std::optional<transport::SocketAddress> rdma_address(int family = AF_INET);
 // Both ends use `options`, at rdma_address() or at the given one.
 TransportPair make_rdma_pair(const transport::RdmaOptions& options, std::optional<transport::SocketAddress> address = {});
 
+// Both halves of a session that begins on a connected TCP socket, which stays its bootstrap: the server tells its offer there.
+Result<std::unique_ptr<transport::Transport>> rdma_serve_over(Fd socket, const transport::RdmaOptions& options);
+Result<std::unique_ptr<transport::Transport>> rdma_connect_over(Fd socket, const transport::RdmaOptions& options);
+
 }  // namespace fargpu::test
