@@ -20,7 +20,8 @@ class Session:
     """fault_program behind `fargpu run`, ready for commands."""
 
     def __init__(self, daemon, *flags):
-        self.process = daemon.start(program(), flags=flags, stdin=subprocess.PIPE)
+        self.process = daemon.start(program(), flags=flags, stdin=subprocess.PIPE,
+                                    env=testing.clean_environment(**testing.without_signal_handlers()))
         line = self.process.stdout.readline()
         if line != "ready\n":
             self.process.kill()

@@ -74,6 +74,12 @@ def show_reports(text):
         sys.stderr.write(f"--- a sanitizer's report ---\n{text}\n")
 
 
+def without_signal_handlers():
+    """Variables with which a sanitizer in the program leaves SIGSEGV and SIGABRT alone, so that the program dies of them."""
+    more = "handle_segv=0:handle_abort=0:handle_sigbus=0"
+    return {name: ":".join(filter(None, (os.environ.get(name), more))) for name in ("ASAN_OPTIONS", "TSAN_OPTIONS")}
+
+
 def run(arguments, timeout=LIMIT, **options):
     """Runs to the end; output as text. Signals show as negative codes."""
     options.setdefault("env", clean_environment())
