@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <regex>
 #include <sstream>
 
 namespace fargpu::server {
@@ -110,11 +109,16 @@ TEST(Config, ChecksWhatFlagsCanBreak) {
 TEST(Config, TheSampleLoads) {
   std::ifstream file(FARGPU_SAMPLE_CONFIG);
   ASSERT_TRUE(file);
-  std::ostringstream text;
+  std::stringstream text;
   text << file.rdbuf();
   DaemonConfig config;
   EXPECT_TRUE(parse(text.str(), config).ok());
-  const std::string active = std::regex_replace(text.str(), std::regex("(^|\n)# ([a-z-]+ = )"), "$1$2");
+  // The same with every "# key = value" switched on.
+  std::string active;
+  for (std::string line; std::getline(text, line); active += line + "\n") {
+    const size_t key_end = line.find_first_not_of("abcdefghijklmnopqrstuvwxyz-", 2);
+    if (line.starts_with("# ") && key_end != std::string::npos && key_end > 2 && line.compare(key_end, 3, " = ") == 0) line.erase(0, 2);
+  }
   const Status status = parse(active, config);
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(config.token_file, "/etc/fargpu/token");
