@@ -1,6 +1,6 @@
-// atom and red. Every operation is one atomic read-modify-write on host memory, lane after lane, so
-// blocks on different cores see each other's. Not instrumented by thread sanitizer, like all
-// accesses of device programs.
+// atom, red and fences. Every operation is one atomic read-modify-write on host memory, lane after
+// lane, so blocks on different cores see each other's. Not instrumented by thread sanitizer, like
+// all accesses of device programs (and it knows no fences).
 #include <string>
 #include <type_traits>
 
@@ -224,6 +224,8 @@ void add_half(OpTable& table, const std::string& name) {
   table.add("atom.max." + name + "x2", atomic<HalfExtreme<F, true>, uint32_t>);
 }
 
+void fence(Exec& x, const Instr& in) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
 }  // namespace
 
 void add_atomic_ops(OpTable& table) {
@@ -236,6 +238,7 @@ void add_atomic_ops(OpTable& table) {
   table.add("atom.cas.b16", compare_and_swap<uint16_t>);
   table.add("atom.cas.b128", compare_and_swap_wide);
   table.add("atom.exch.b128", exchange_wide);
+  table.add("fence", fence);
 }
 
 }  // namespace fargpu::sim

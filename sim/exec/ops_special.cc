@@ -137,8 +137,6 @@ void is_space(Exec& x, const Instr& in) {
 
 void nop(Exec& x, const Instr& in) {}
 
-void fence(Exec& x, const Instr& in) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-
 }  // namespace
 
 void add_special_ops(OpTable& table) {
@@ -162,7 +160,6 @@ void add_special_ops(OpTable& table) {
   table.add("globaltimer.hi.32", clock<uint32_t, true, 32>);
   table.add("nanosleep", nanosleep);
   table.add("nop", nop);
-  table.add("fence", fence);
 }
 
 }  // namespace fargpu::sim
