@@ -1,5 +1,5 @@
 // What the fault tests run: works with the driver API, prints "ready", then on each line of stdin tries one more call and prints the
-// name of its result and whether it took long. fault_program [init | unsupported]
+// name of its result and whether it took long. fault_program [init | unsupported | interposed | runaway (a kernel never ends)]
 #include <cuda.h>
 
 #include <chrono>
@@ -9,6 +9,27 @@
 #include <string>
 
 namespace {
+
+constexpr const char* kForever = R"ptx(
+.version 7.5
+.target sm_75
+.address_size 64
+.visible .entry forever()
+{
+again:
+  bra again;
+}
+)ptx";
+
+// One kernel that never ends, on every multiprocessor.
+CUresult run_away() {
+  CUmodule module;
+  CUfunction forever;
+  CUresult result = cuModuleLoadData(&module, kForever);
+  if (result == CUDA_SUCCESS) result = cuModuleGetFunction(&forever, module, "forever");
+  if (result == CUDA_SUCCESS) result = cuLaunchKernel(forever, 512, 1, 1, 64, 1, 1, 0, nullptr, nullptr, nullptr);
+  return result;
+}
 
 const char* name_of(CUresult result) {
   const char* name = nullptr;
@@ -27,6 +48,17 @@ int main(int count, char** values) {
   CUdevice device;
   CUcontext context;
   CUdeviceptr memory = 0;
+  if (std::strcmp(mode, "interposed") == 0) {
+    void* entry = nullptr;
+    cuGetProcAddress("cuMemAlloc", &entry, 12000, CU_GET_PROC_ADDRESS_DEFAULT, nullptr);
+    if (cuDeviceGet(&device, 0) != CUDA_SUCCESS || cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS ||
+        cuCtxSetCurrent(context) != CUDA_SUCCESS || entry == nullptr) {
+      return 5;
+    }
+    std::printf("linked: %s\n", name_of(cuMemAlloc(&memory, 64)));
+    std::printf("asked for: %s\n", name_of(reinterpret_cast<decltype(&cuMemAlloc)>(entry)(&memory, 64)));
+    return 0;
+  }
   if (cuDeviceGet(&device, 0) != CUDA_SUCCESS || cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS ||
       cuCtxSetCurrent(context) != CUDA_SUCCESS || (result = cuMemAlloc(&memory, 1 << 20)) != CUDA_SUCCESS) {
     std::printf("no context: %s\n", name_of(result));
@@ -37,6 +69,10 @@ int main(int count, char** values) {
     for (int i = 0; i < 3; ++i) std::printf("cuGraphCreate: %s\n", name_of(cuGraphCreate(&graph, 0)));
     std::printf("cuMemsetD8: %s\n", name_of(cuMemsetD8(memory, 1, 100)));
     return 0;
+  }
+  if (std::strcmp(mode, "runaway") == 0 && (result = run_away()) != CUDA_SUCCESS) {
+    std::printf("no kernel: %s\n", name_of(result));
+    return 5;
   }
   std::printf("ready\n");
   std::fflush(stdout);

@@ -96,6 +96,15 @@ class Limits(unittest.TestCase):
                 self.assertNotIn("CUDA_SUCCESS", done.stdout)
                 self.assertTrue(done.stderr.strip(), "a reason is said")
 
+    def test_interposed_function(self):
+        """What is linked is the preloaded function, what is asked for is the driver's own, as with NVIDIA's library."""
+        with testing.Daemon() as daemon:
+            done = testing.run([program(), "interposed"], env=testing.clean_environment(
+                LD_LIBRARY_PATH=testing.BUILD.client_libraries, FARGPU_SERVER=daemon.server,
+                LD_PRELOAD=program().parent / "fault_interposer.so"))
+            self.assertEqual(done.stdout.splitlines(), ["linked: CUDA_ERROR_ECC_UNCORRECTABLE", "asked for: CUDA_SUCCESS"],
+                             done.stderr)
+
     def test_unsupported_function(self):
         with testing.Daemon() as daemon:
             done = daemon.run(program(), "unsupported")
