@@ -19,8 +19,8 @@ def program():
 class Session:
     """fault_program behind `fargpu run`, ready for commands."""
 
-    def __init__(self, daemon, *flags):
-        self.process = daemon.start(program(), flags=flags, stdin=subprocess.PIPE,
+    def __init__(self, daemon, *flags, mode="work"):
+        self.process = daemon.start(program(), mode, flags=flags, stdin=subprocess.PIPE,
                                     env=testing.clean_environment(**testing.without_signal_handlers()))
         line = self.process.stdout.readline()
         if line != "ready\n":
@@ -149,6 +149,36 @@ class Processes(unittest.TestCase):
             listing = testing.run([testing.BUILD.fargpu, "devices", "--server", daemon.server]).stdout
             self.assertEqual(listing.splitlines()[1].split()[-1], "0", listing)
             self.serves(daemon)
+
+    def test_kernel_that_never_ends(self):
+        """It ends with its session, however that ends: no worker, no session, no core that stays busy."""
+        def kill(session):
+            session.process.kill()
+            session.process.communicate()
+
+        def end_of_program(session):
+            self.assertEqual(session.end()[0], 0)
+
+        def kill_while_a_thread_waits(session):
+            session.process.stdin.write("sync\n")
+            session.process.stdin.flush()
+            kill(session)
+
+        with testing.Daemon("--drain", "1s") as daemon:
+            for way in (kill, end_of_program, kill_while_a_thread_waits):
+                with self.subTest(way.__name__):
+                    session = Session(daemon, mode="runaway")
+                    worker, = daemon.workers()
+                    way(session)
+                    testing.wait_until(lambda: not testing.is_running(worker), "the worker ended with its kernel", 5)
+                    listing = testing.run([testing.BUILD.fargpu, "ps", "--server", daemon.server]).stdout
+                    self.assertTrue(listing.endswith("0 sessions\n"), listing)
+            session = Session(daemon, mode="runaway")
+            worker, = daemon.workers()
+            daemon.process.terminate()
+            daemon.process.wait(30)
+            self.assertFalse(testing.is_running(worker))
+            self.is_lost(session)
 
     def test_client_stopped_while_others_work(self):
         with testing.Daemon() as daemon:
