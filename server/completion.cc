@@ -59,7 +59,35 @@ void Completion::when_reached(uint16_t context, CUstream stream, Done done) {
   });
 }
 
-void Completion::when_idle(uint16_t context, Done done) { start(context, true, {}, std::move(done)); }
+CUresult Completion::ask_streams(uint16_t context) {
+  const DriverTable& driver = worker_.driver();
+  CUresult result = worker_.enter_context(context);
+  for (const CUstream common : {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD}) {
+    if (result == CUDA_SUCCESS) result = driver.cuStreamQuery(common);
+  }
+  for (void* const stream : worker_.services().streams_of(context)) {
+    if (result != CUDA_SUCCESS) break;
+    result = driver.cuStreamQuery(static_cast<CUstream>(stream));
+  }
+  return result;
+}
+
+void Completion::when_idle(uint16_t context, Done done) {
+  if (worker_.services().streams_of(context).size() > kMaxPolledStreams) return start(context, true, {}, std::move(done));
+  const auto last = std::chrono::steady_clock::now() + kPolledTime;
+  worker_.defer([this, context, last, done = std::move(done)] {
+    const CUresult result = ask_streams(context);
+    if (result == CUDA_SUCCESS) {
+      // Nothing is left to wait for: it makes the driver write out what kernels printed.
+      done(worker_.driver().cuCtxSynchronize());
+      return true;
+    }
+    // Also with an error, which may be that of one stream (a capture): the driver's own wait tells what it means for the context.
+    if (result == CUDA_ERROR_NOT_READY && std::chrono::steady_clock::now() < last) return false;
+    start(context, true, {}, done);
+    return true;
+  });
+}
 
 void Completion::aside(uint16_t context, Call call, Done done) {
   start(context, false, std::move(call), std::move(done));

@@ -8,6 +8,7 @@
 
 #include <cuda.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -27,6 +28,9 @@ class Completion {
   using Call = std::function<CUresult()>;
   // More waits at once than this queue up. Each takes a thread, and a client has one wait for each of its threads.
   static constexpr size_t kMaxThreads = 64;
+  // Of when_idle(): a stream costs about a microsecond to ask.
+  static constexpr size_t kMaxPolledStreams = 16;
+  static constexpr std::chrono::milliseconds kPolledTime{5};
 
   explicit Completion(Worker& worker) : worker_(worker) {}
   ~Completion();
@@ -35,7 +39,8 @@ class Completion {
 
   // `done` runs when everything submitted to `stream` so far is finished. `context` must be current.
   void when_reached(uint16_t context, CUstream stream, Done done);
-  // `done` runs when everything submitted to the context so far is finished.
+  // `done` runs when everything submitted to the context so far is finished. Polls its streams at first, which is the fastest way to know, and leaves
+  // the wait to a helper thread when that takes long or there are many streams.
   void when_idle(uint16_t context, Done done);
   // Runs `call` on a helper thread with the context current (0: none), then `done` with its result. For driver calls that may wait.
   void aside(uint16_t context, Call call, Done done);
@@ -53,6 +58,8 @@ class Completion {
     Done done;
   };
   CUevent take_event(uint16_t context);
+  // SUCCESS: idle. NOT_READY: not yet. Anything else: the context's error.
+  CUresult ask_streams(uint16_t context);
   void start(uint16_t context, bool wait_for_idle, Call call, Done done);
   void run();
   CUresult execute(const Job& job);

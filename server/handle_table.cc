@@ -26,6 +26,7 @@ CUresult HandleTable::add(HandleKind kind, uint64_t id, const Entry& entry) {
   if (entries_.size() >= kMaxObjects) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!entries_.emplace(id, entry).second) return CUDA_ERROR_INVALID_VALUE;
   if (entry.parent != 0) children_.emplace(entry.parent, id);
+  if (kind == HandleKind::kStream) streams_[entry.context].push_back(entry.handle);
   return CUDA_SUCCESS;
 }
 
@@ -39,6 +40,11 @@ void HandleTable::remove(uint64_t id) {
       children_.erase(child);
       break;
     }
+  }
+  if (rpc::handle_kind(id) == HandleKind::kStream) {
+    std::vector<void*>& streams = streams_[found->second.context];
+    std::erase(streams, found->second.handle);
+    if (streams.empty()) streams_.erase(found->second.context);
   }
   entries_.erase(found);
   std::vector<uint64_t> orphans;
@@ -56,12 +62,9 @@ void HandleTable::remove_context(uint16_t context) {
   for (const uint64_t id : gone) remove(id);
 }
 
-std::vector<void*> HandleTable::all(HandleKind kind, uint16_t context) const {
-  std::vector<void*> handles;
-  for (const auto& [id, entry] : entries_) {
-    if (entry.context == context && rpc::handle_kind(id) == kind) handles.push_back(entry.handle);
-  }
-  return handles;
+std::span<void* const> HandleTable::streams(uint16_t context) const {
+  const auto found = streams_.find(context);
+  return found == streams_.end() ? std::span<void* const>() : found->second;
 }
 
 }  // namespace fargpu::server

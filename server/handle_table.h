@@ -6,6 +6,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -33,13 +34,14 @@ class HandleTable {
   void remove(uint64_t id);
   void remove_context(uint16_t context);
 
-  // Handles of all objects of `kind` in `context`.
-  std::vector<void*> all(rpc::HandleKind kind, uint16_t context) const;
+  // The streams of a context, by driver handle; valid until the next change.
+  std::span<void* const> streams(uint16_t context) const;
   size_t size() const { return entries_.size(); }
 
  private:
   std::unordered_map<uint64_t, Entry> entries_;
   std::unordered_multimap<uint64_t, uint64_t> children_;
+  std::unordered_map<uint16_t, std::vector<void*>> streams_;  // by context: asked for at every synchronisation
 };
 
 }  // namespace fargpu::server

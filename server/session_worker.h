@@ -76,6 +76,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   void unbind_context(uint16_t id) override;
   CUresult borrow_context() override;
   void return_borrowed_context() override;
+  std::span<void* const> streams_of(uint16_t context) const override { return handles_.streams(context); }
   std::vector<uint16_t> context_ids() const override { return contexts_.ids(); }
   int device_count() const override { return static_cast<int>(setup_.devices); }
   Status put_image(std::span<const std::byte> hash, uint64_t total_bytes, uint64_t offset,

@@ -72,10 +72,10 @@ int end(const Status& status, const char* otherwise, int code) {
 }
 
 std::chrono::microseconds spin_time() {
-  auto spin = transport::spin_from_environment();
+  auto spin = transport::spin_from_environment(transport::SpinningEnd::kWorker);
   if (spin.ok()) return *spin;
   log::warn("event=ignored why=\"{}\"", spin.status().message());
-  return transport::usual_spin();
+  return transport::usual_spin(transport::SpinningEnd::kWorker);
 }
 
 // Tells the client what it got, and lets it choose how frames shall travel.

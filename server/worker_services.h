@@ -43,6 +43,8 @@ class WorkerServices {
   // Forgets the context and every handle that was made in it; does not call the driver.
   virtual void unbind_context(uint16_t id) = 0;
   virtual std::vector<uint16_t> context_ids() const = 0;
+  // The streams that were made in a context, by driver handle; valid until the next change.
+  virtual std::span<void* const> streams_of(uint16_t context) const = 0;
   virtual int device_count() const = 0;
   // For questions that the driver answers only inside a context, before the client has one: makes device 0's primary context current.
   // It is held until the client retains it itself (return_borrowed_context), so that it is made only once.

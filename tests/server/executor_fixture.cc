@@ -105,6 +105,8 @@ DriverTable FakeDriver::table() {
   DriverTable t;
   t.cuCtxSetCurrent = [](CUcontext) { return FakeDriver::get().result_of("cuCtxSetCurrent"); };
   t.cuCtxSynchronize = [] { return noted("cuCtxSynchronize"); };
+  // Streams are busy as long as a wait for the context would be.
+  t.cuStreamQuery = [](CUstream) { return FakeDriver::get().is_shut("cuCtxSynchronize") ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; };
   t.cuCtxCreate_v2 = [](CUcontext* context, unsigned, CUdevice) {
     *context = handle<CUcontext>(0xc2);
     return noted("cuCtxCreate");

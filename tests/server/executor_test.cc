@@ -246,6 +246,20 @@ TEST_F(Executing, CallsThatWaitInTheDriverHoldUpNobody) {
   EXPECT_EQ(answers[1].header.sequence, second);
 }
 
+// A busy context is polled at first and then waited for aside: calls go on during both.
+TEST_F(Executing, ASynchronisedContextHoldsUpNobody) {
+  start();
+  enter();
+  driver().shut("cuCtxSynchronize");
+  const uint32_t waiting = synchronise_context();
+  expect_answer(set(1, wire::kWantReply), CUDA_SUCCESS);
+  ASSERT_TRUE(eventually([] { return driver().saw("cuCtxSynchronize"); })) << "the wait is never left to a helper thread";
+  expect_answer(set(2, wire::kWantReply), CUDA_SUCCESS);
+  expect_silence();
+  driver().open("cuCtxSynchronize");
+  expect_answer(waiting, CUDA_SUCCESS);
+}
+
 // A compilation may take minutes; a client hears from its server meanwhile, and its other threads go on.
 TEST_F(Executing, LoadsAndUnloadsHoldUpNobody) {
   start();

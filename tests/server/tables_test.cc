@@ -63,11 +63,11 @@ TEST(HandleTable, AContextTakesItsObjectsAlong) {
     ASSERT_EQ(table.add(HandleKind::kStream, make_handle(HandleKind::kStream, i), {fake(i), 0, context}), CUDA_SUCCESS);
   }
   ASSERT_EQ(table.add(HandleKind::kEvent, make_handle(HandleKind::kEvent, 1), {fake(9), 0, 1}), CUDA_SUCCESS);
-  EXPECT_EQ(table.all(HandleKind::kStream, 1).size(), 2u);
+  EXPECT_EQ(table.streams(1).size(), 2u);
   table.remove_context(1);
   EXPECT_EQ(table.size(), 2u);
-  EXPECT_TRUE(table.all(HandleKind::kStream, 1).empty());
-  EXPECT_EQ(table.all(HandleKind::kStream, 2).size(), 2u);
+  EXPECT_TRUE(table.streams(1).empty());
+  EXPECT_EQ(table.streams(2).size(), 2u);
 }
 
 TEST(Ledger, HoldsTheLimitOnEachDevice) {
