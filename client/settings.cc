@@ -88,7 +88,7 @@ Result<Settings> read_settings() {
   auto wish = bootstrap::parse_wish(env_text("FARGPU_TRANSPORT").value_or(""));
   if (!wish.ok()) return Status(wish.status().code(), "FARGPU_TRANSPORT: " + wish.status().message());
   settings.transport = std::move(*wish);
-  FARGPU_ASSIGN_OR_RETURN(settings.spin, transport::spin_from_environment());
+  FARGPU_ASSIGN_OR_RETURN(settings.spin, transport::spin_from_environment(transport::SpinningEnd::kClient));
   FARGPU_ASSIGN_OR_RETURN(settings.link, read_link());
   FARGPU_ASSIGN_OR_RETURN(settings.sync_all, env_bool("FARGPU_SYNC", false));
   FARGPU_ASSIGN_OR_RETURN(settings.zero_copy, env_bool("FARGPU_ZERO_COPY", true));
