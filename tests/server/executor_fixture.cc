@@ -213,9 +213,8 @@ uint32_t ExecutorTest::send(uint16_t opcode, std::span<const std::byte> body, ui
   if (!body.empty()) std::memcpy(slot->data() + sizeof header, body.data(), body.size());
   const std::span<const std::byte> pieces[] = {bulk};
   EXPECT_TRUE(client_->commit(slot->size(), std::span(pieces, bulk.empty() ? 0 : 1), deadline).ok());
-  // A committed bye may have arrived already, and the other end gone with it.
-  const Status flushed = client_->flush(deadline);
-  EXPECT_TRUE(flushed.ok() || opcode == wire::kBye) << flushed.message();
+  // A committed frame that ends the session may have done so already: the answers tell, not this.
+  (void)client_->flush(deadline);
   return sequence_;
 }
 
