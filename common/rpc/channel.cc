@@ -33,6 +33,7 @@ Channel::Impl::Impl(std::unique_ptr<transport::Transport> made, NoticeSink& noti
       sink(notice_sink),
       transport(std::move(made)),
       has_descriptor(transport->poll_descriptor() >= 0),
+      prompt(transport->capabilities().prompt),
       kick_event(std::move(event)),
       next_sequence(channel_options.first_sequence),
       liveness(channel_options.keepalive, Clock::now()) {
@@ -106,6 +107,10 @@ Status Channel::Impl::on_reply(const wire::FrameHeader& header, Bytes body) {
                     header.opcode, header.sequence));
   }
   waiter->reply.take(header, body);  // claimed: it stays until done
+  if (waiter == reads_for) {
+    waiter->done = true;  // nobody else looks at it any more
+    return Status();
+  }
   std::lock_guard lock(wait_mutex);
   waiter->done = true;
   // Under the lock: the waiter is gone as soon as it has seen `done`.
@@ -157,7 +162,7 @@ Status Channel::Impl::wait(Waiter& waiter, Deadline deadline) {
     if (reader == Reader::kNobody) {
       reader = Reader::kCaller;
       // A claimed waiter is in the middle of its bulk, and only a reader moves that on.
-      read(lock, waiter.claimed ? kNoDeadline : deadline);
+      read(lock, &waiter, waiter.claimed ? kNoDeadline : deadline);
       continue;
     }
     if (reader == Reader::kService && !has_descriptor)
@@ -178,7 +183,9 @@ Status Channel::Impl::wait(Waiter& waiter, Deadline deadline) {
   return waiter.status;
 }
 
-void Channel::Impl::read(std::unique_lock<std::mutex>& lock, Deadline deadline) {
+void Channel::Impl::read(std::unique_lock<std::mutex>& lock, const Waiter* own,
+                         Deadline deadline) {
+  reads_for = own;
   lock.unlock();
   Result<size_t> received = transport->receive(*this, deadline);
   if (!received.ok()) declare_lost(received.status());
@@ -271,7 +278,7 @@ void Channel::close(Deadline deadline) {
     std::unique_lock lock(impl_->wait_mutex);
     if (impl_->reader == Impl::Reader::kNobody) {
       impl_->reader = Impl::Reader::kCaller;
-      impl_->read(lock, deadline);
+      impl_->read(lock, nullptr, deadline);
     } else {
       lock.unlock();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

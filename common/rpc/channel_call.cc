@@ -35,21 +35,21 @@ uint32_t Channel::Impl::take_sequence() {
 Status Channel::Impl::flush_now(Deadline deadline) {
   FARGPU_RETURN_IF_ERROR(transport->flush(deadline));
   unflushed_bytes = 0;
-  unflushed_since.store(0);
-  last_flush = Clock::now();
+  if (unflushed_since.load(std::memory_order_relaxed) != 0) unflushed_since.store(0);
   return Status();
 }
 
 // The first frame after a pause goes out at once: the server is probably idle. Those that follow
 // close behind it are batched.
 void Channel::Impl::flush_or_postpone(size_t frame_bytes) {
+  if (prompt && transport->seen_without_flush()) return;  // most often, and without asking the clock
   const auto now = Clock::now();
   unflushed_bytes += frame_bytes;
   if (now - last_flush >= kFlushDelay || unflushed_bytes >= kFlushBytes) {
     // A full socket is no reason to wait here: reserve() does, when the send area is full.
-    if (Status status = flush_now(now); status.ok() || status.code() != StatusCode::kTimeout)
-      return;
+    const Status status = flush_now(now);
     last_flush = now;
+    if (status.code() != StatusCode::kTimeout) return;
     unflushed_bytes = 0;
   }
   if (unflushed_since.load(std::memory_order_relaxed) != 0) return;
@@ -167,7 +167,10 @@ Status Channel::Call::State::submit_and_wait(Reply& reply, std::span<const Bytes
   impl.add(waiter);
   Status sent = impl.transport->commit(frame_bytes, bulk, kNoDeadline);
   const bool committed = sent.ok();
-  if (sent.ok()) sent = impl.flush_now(deadline);
+  if (sent.ok()) {
+    sent = impl.flush_now(deadline);
+    if (!impl.prompt) impl.last_flush = Clock::now();
+  }
   lock.unlock();
   if (sent.ok() || (committed && sent.code() == StatusCode::kTimeout))
     return impl.wait(waiter, deadline);
@@ -205,6 +208,7 @@ Status Channel::flush() {
     std::lock_guard lock(impl_->send_mutex);
     const auto now = Clock::now();
     status = impl_->flush_now(now);
+    impl_->last_flush = now;
     // What does not go without waiting is left to the service thread.
     if (status.code() == StatusCode::kTimeout) return Status();
   }

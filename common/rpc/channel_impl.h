@@ -69,7 +69,8 @@ struct Channel::Impl final : transport::FrameHandler {
   Status wait(Waiter& waiter, Deadline deadline);
   // Reads once on the calling thread, which has taken the lease (`reader`), and gives the lease
   // back. `lock` is on wait_mutex; released meanwhile.
-  void read(std::unique_lock<std::mutex>& lock, Deadline deadline);
+  // `own`: the thread's waiter, if it waits.
+  void read(std::unique_lock<std::mutex>& lock, const Waiter* own, Deadline deadline);
   void declare_lost(const Status& why);
   Status lost_status();
   void fail_all_waiters(std::unique_lock<std::mutex>& lock, const Status& why);
@@ -95,6 +96,7 @@ struct Channel::Impl final : transport::FrameHandler {
   NoticeSink& sink;
   std::unique_ptr<transport::Transport> transport;
   const bool has_descriptor;  // the service thread can poll on the transport without reading
+  const bool prompt;          // flushing is hardly ever needed, and costs nothing then
   EventFd kick_event;
 
   std::mutex send_mutex;
@@ -114,7 +116,8 @@ struct Channel::Impl final : transport::FrameHandler {
   ServiceSleep service_sleep = ServiceSleep::kAwake;
   uint64_t waits = 0;  // how many calls have waited so far
 
-  std::vector<std::byte> notice_bulk;  // of the thread that reads
+  std::vector<std::byte> notice_bulk;  // these two of the thread that reads
+  const Waiter* reads_for = nullptr;   // its own waiter
 
   std::mutex why_mutex;
   Status why_lost;  // guarded by why_mutex

@@ -80,7 +80,7 @@ void Channel::Impl::serve() {
     service_sleep = ServiceSleep::kAwake;
     if (reader == Reader::kNobody && (!watch || wake == Wake::kReadable || lost)) {
       reader = Reader::kService;
-      read(lock, now);
+      read(lock, nullptr, now);
       if (first != nullptr) first->wake.notify_one();
     }
     const bool finished = lost && told_sink;
@@ -105,7 +105,7 @@ Channel::Impl::Wake Channel::Impl::sleep(Deadline until, bool watch_transport) {
     if (reader != Reader::kNobody) return Wake::kKicked;
     reader = Reader::kService;
     const auto frames_before = transport->statistics().frames_received;
-    read(lock, until);
+    read(lock, nullptr, until);
     if (first != nullptr) first->wake.notify_one();
     const bool idle = frames_before == transport->statistics().frames_received;
     return !kick_event.drain() && idle && Clock::now() >= until ? Wake::kTimeout : Wake::kKicked;
@@ -130,6 +130,7 @@ Deadline Channel::Impl::flush_if_due(Clock::time_point now) {
   std::unique_lock lock(send_mutex, std::try_to_lock);
   if (!lock.owns_lock()) return now + kFlushDelay;  // a sender is at it
   const Status status = flush_now(now);
+  last_flush = now;
   if (status.ok()) return kNoDeadline;
   if (status.code() == StatusCode::kTimeout) return now + kRetryFlush;
   declare_lost(status);

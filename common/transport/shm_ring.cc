@@ -39,9 +39,13 @@ size_t RingProducer::write(std::span<const std::byte> bytes) {
   return count;
 }
 
-bool RingProducer::must_ring() {
+bool RingProducer::consumer_sleeps() const {
   full_fence();
-  if (ring_.control->consumer_sleeps.load(std::memory_order_relaxed) == 0) return false;
+  return ring_.control->consumer_sleeps.load(std::memory_order_relaxed) != 0;
+}
+
+bool RingProducer::must_ring() {
+  if (!consumer_sleeps()) return false;
   return ring_.control->consumer_sleeps.exchange(0, std::memory_order_seq_cst) != 0;
 }
 

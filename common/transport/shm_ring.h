@@ -64,6 +64,8 @@ class RingProducer {
   uint64_t written() const { return written_; }
   // After publish(). True: the consumer sleeps, and this caller is the one to ring.
   bool must_ring();
+  // After publish(). False: the consumer will see what was published without being rung.
+  bool consumer_sleeps() const;
   // Before sleeping until `room` bytes are free (at most the capacity). The caller looks again
   // (refresh) before it sleeps.
   void announce_wait(size_t room);

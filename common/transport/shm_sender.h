@@ -24,6 +24,8 @@ class ShmSender {
     if (ring_.must_ring()) socket_.ring_consumer();
     unrung_bytes_ = 0;
   }
+  // What is published will be seen without a bell.
+  bool peer_is_awake() const { return !ring_.consumer_sleeps(); }
   // As in DescriptorPassing.
   Status send_descriptor(uint64_t number, int descriptor);
 

@@ -46,7 +46,7 @@ class ShmTransport final : public Transport, public DescriptorPassing {
   ~ShmTransport() override { close(); }
 
   Capabilities capabilities() const override {
-    return {.name = "shm", .max_slot_bytes = max_slot_bytes_, .same_host = true};
+    return {.name = "shm", .max_slot_bytes = max_slot_bytes_, .same_host = true, .prompt = true};
   }
 
   Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline) override {
@@ -67,6 +67,8 @@ class ShmTransport final : public Transport, public DescriptorPassing {
     sender_.flush();
     return Status();
   }
+
+  bool seen_without_flush() override { return sender_.peer_is_awake(); }
 
   Result<size_t> receive(FrameHandler& handler, Deadline deadline) override {
     if (is_lost()) return lost_status();

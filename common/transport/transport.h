@@ -29,6 +29,7 @@ struct Capabilities {
   size_t max_slot_bytes = 0;       // largest reserve(); at least header + FrameLimits::max_body_bytes
   bool same_host = false;          // both ends share memory: descriptor_passing() is there
   bool remote_memory = false;      // one-sided access to registered memory: remote_memory() is there
+  bool prompt = false;             // a peer that is awake sees frames at commit(): flush() only wakes one that sleeps
   bool survives_peer_death = true; // the death of the peer is seen as kLost without a keepalive
 };
 
@@ -65,6 +66,8 @@ class Transport {
   // Everything committed is on its way: handed to the system or to the peer. A deadline in the past hands over what goes without
   // waiting; kTimeout then means that something is left for a later flush, nothing is lost.
   virtual Status flush(Deadline deadline) = 0;
+  // Called like flush(), where capabilities().prompt: the peer is awake, so it sees what was committed without a flush.
+  virtual bool seen_without_flush() { return false; }
 
   // Waits until at least one whole frame was delivered to `handler`, wake() was called, or the deadline passed; delivers every frame
   // that is there. Returns how many. A deadline in the past polls.

@@ -290,6 +290,31 @@ TEST_P(TransportSuite, CapabilitiesHold) {
   }
 }
 
+TEST_P(TransportSuite, PromptOnesNeedAFlushOnlyForASleeper) {
+  if (!client_.capabilities().prompt) {
+    EXPECT_FALSE(client_.seen_without_flush());
+    GTEST_SKIP() << "not prompt";
+  }
+  CheckingHandler handler;
+  const auto past = Clock::now() - 1s;
+  ASSERT_TRUE(server_.receive(handler, past).ok());
+  const auto calls = client_.statistics().system_calls;
+  ASSERT_TRUE(send_frame(client_, 1, 8, 0).ok());
+  EXPECT_TRUE(client_.seen_without_flush());
+  ASSERT_TRUE(server_.receive(handler, past).ok());
+  EXPECT_EQ(handler.headers.size(), 1u);
+  EXPECT_EQ(client_.statistics().system_calls, calls);
+  // Asleep: only the flush tells it.
+  ASSERT_TRUE(server_.arm());
+  ASSERT_TRUE(send_frame(client_, 2, 8, 0).ok());
+  EXPECT_FALSE(client_.seen_without_flush());
+  pollfd entry{server_.poll_descriptor(), POLLIN, 0};
+  EXPECT_EQ(::poll(&entry, 1, 0), 0);
+  ASSERT_TRUE(client_.flush(kNoDeadline).ok());
+  EXPECT_EQ(::poll(&entry, 1, 10'000), 1);
+  EXPECT_TRUE(client_.seen_without_flush());
+}
+
 TEST_P(TransportSuite, AnUncommittedSlotIsGivenBack) {
   auto first = client_.reserve(64, kNoDeadline);
   ASSERT_TRUE(first.ok());
