@@ -1,5 +1,6 @@
 """Bad input of people: configuration, tokens, drivers, limits, unsupported functions. One clear line, a distinct code, and the daemon goes on."""
 
+import os
 import pathlib
 import tempfile
 import unittest
@@ -101,7 +102,8 @@ class Limits(unittest.TestCase):
         with testing.Daemon() as daemon:
             done = testing.run([program(), "interposed"], env=testing.clean_environment(
                 LD_LIBRARY_PATH=testing.BUILD.client_libraries, FARGPU_SERVER=daemon.server,
-                LD_PRELOAD=program().parent / "fault_interposer.so"))
+                LD_PRELOAD=program().parent / "fault_interposer.so",
+                ASAN_OPTIONS=":".join(filter(None, (os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0")))))
             self.assertEqual(done.stdout.splitlines(), ["linked: CUDA_ERROR_ECC_UNCORRECTABLE", "asked for: CUDA_SUCCESS"],
                              done.stderr)
 
