@@ -1,8 +1,10 @@
 // Linking at run time: inputs are collected here, linked on the server by one call, and the result
 // is fetched.
 //
-// What is wrong with an input is therefore said by cuLinkComplete, not by cuLinkAddData; the log
-// buffers are filled there too.
+// What is wrong with an input is therefore said by cuLinkComplete. A local driver says it earlier:
+// CUDA's documentation has INVALID_PTX, INVALID_IMAGE and NO_BINARY_FOR_GPU among the results of
+// cuLinkAddData, which compiles PTX at once. The error is the same one, and the log buffers are
+// filled with it.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -27,15 +29,40 @@ CUresult find(CUlinkState state, LinkRecord** record) {
   return object == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
-CUresult add(CUlinkState state, CUjitInputType type, std::vector<std::byte> bytes, const char* name,
-             unsigned options) {
+// Options of one input that change its speed or what a debugger sees, not what it computes: accepted,
+// and left to the options of the whole link.
+bool is_harmless(CUjit_option option) {
+  switch (option) {
+    case CU_JIT_MAX_REGISTERS:
+    case CU_JIT_OPTIMIZATION_LEVEL:
+    case CU_JIT_GENERATE_DEBUG_INFO:
+    case CU_JIT_LOG_VERBOSE:
+    case CU_JIT_GENERATE_LINE_INFO:
+    case CU_JIT_CACHE_MODE:
+    case CU_JIT_FALLBACK_STRATEGY:
+    case CU_JIT_TARGET_FROM_CUCONTEXT:
+      return true;
+    default:
+      return false;
+  }
+}
+
+CUresult check_input_options(unsigned count, const CUjit_option* options, void* const* values) {
+  if (count != 0 && (options == nullptr || values == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < count; ++i) {
+    if (is_harmless(options[i])) continue;
+    log::warn("cuLinkAdd: option {} is not supported for one input; give it to cuLinkCreate",
+              static_cast<int>(options[i]));
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult add(CUlinkState state, CUjitInputType type, std::vector<std::byte> bytes,
+             const char* name) {
   LinkRecord* record = nullptr;
   if (const CUresult result = find(state, &record); result != CUDA_SUCCESS) return result;
   if (type < CU_JIT_INPUT_CUBIN || type >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
-  if (options != 0) {
-    log::warn("cuLinkAdd: options for one input are not supported; give them to cuLinkCreate");
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
   const std::lock_guard lock(record->mutex);
   if (record->inputs.size() == kMaxInputs) return CUDA_ERROR_OUT_OF_MEMORY;
   LinkInput input;
@@ -105,17 +132,21 @@ CUresult manual_cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* d
                                  const char* name, unsigned int numOptions, CUjit_option* options,
                                  void** optionValues) {
   if (data == nullptr || size == 0 || size > kMaxImageBytes) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = check_input_options(numOptions, options, optionValues);
+  if (result != CUDA_SUCCESS) return result;
   const auto* begin = static_cast<const std::byte*>(data);
-  return add(state, type, std::vector<std::byte>(begin, begin + size), name, numOptions);
+  return add(state, type, std::vector<std::byte>(begin, begin + size), name);
 }
 
 CUresult manual_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* path,
                                  unsigned int numOptions, CUjit_option* options,
                                  void** optionValues) {
+  CUresult result = check_input_options(numOptions, options, optionValues);
+  if (result != CUDA_SUCCESS) return result;
   std::vector<std::byte> bytes;
-  if (const CUresult result = read_image_file(path, &bytes); result != CUDA_SUCCESS) return result;
+  if (result = read_image_file(path, &bytes); result != CUDA_SUCCESS) return result;
   if (bytes.empty()) return CUDA_ERROR_INVALID_IMAGE;
-  return add(state, type, std::move(bytes), path, numOptions);
+  return add(state, type, std::move(bytes), path);
 }
 
 CUresult manual_cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
