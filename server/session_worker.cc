@@ -32,11 +32,14 @@ SessionWorker::SessionWorker(const DriverTable& driver, transport::Transport& tr
       responder_(transport),
       ledger_(setup.devices, setup.memory_bytes),
       images_(setup.image_folder, setup.image_cache_bytes),
+      remote_staging_(transport.remote_memory()),
       staging_(&driver),
       host_mirror_(driver),
       shared_host_(driver),
       host_gate_(*this),
-      completion_(*this) {}
+      completion_(*this) {
+  staging_.before_unmap([this](std::byte* memory) { remote_staging_.forget(memory); });
+}
 
 SessionWorker::~SessionWorker() { host_gate_.close(); }
 

@@ -20,6 +20,7 @@
 #include "server/parameter_layouts.h"
 #include "server/pending.h"
 #include "server/physical_memory.h"
+#include "server/remote_staging.h"
 #include "server/request.h"
 #include "server/session_statistics.h"
 #include "server/shared_host.h"
@@ -87,6 +88,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   Completion& completion() override { return completion_; }
   HostGate& host_gate() override { return host_gate_; }
   HostMirror& host_mirror() override { return host_mirror_; }
+  RemoteStaging& remote_staging() override { return remote_staging_; }
   SharedHost& shared_host() override { return shared_host_; }
   transport::DescriptorPassing* descriptor_passing() override { return transport_.descriptor_passing(); }
   PhysicalMemory& physical_memory() override { return physical_memory_; }
@@ -110,6 +112,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   HandleTable handles_;
   Ledger ledger_;
   ImageCache images_;
+  RemoteStaging remote_staging_;  // outlives the blocks of staging_
   StagingPool staging_;
   HostMirror host_mirror_;
   SharedHost shared_host_;

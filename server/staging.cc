@@ -23,6 +23,8 @@ StagingBlock::~StagingBlock() {
   if (pool_ != nullptr) pool_->give_back(memory_, use_, class_, pinned_);
 }
 
+std::span<std::byte> StagingBlock::whole() const { return {memory_, class_bytes(class_)}; }
+
 StagingPool::~StagingPool() {
   for (const auto& of_use : free_) {
     for (unsigned size_class = 0; size_class < std::size(of_use); ++size_class) {
@@ -93,6 +95,7 @@ void StagingPool::give_back(std::byte* memory, StagingUse use, unsigned size_cla
 }
 
 void StagingPool::unmap(std::byte* memory, size_t bytes, bool pinned) {
+  if (gone_) gone_(memory);
   if (pinned) driver_->cuMemHostUnregister(memory);
   munmap(memory, bytes);
 }

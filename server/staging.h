@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -35,6 +36,8 @@ class StagingBlock {
   ~StagingBlock();
   // The bytes asked for; the block itself may be larger.
   std::span<std::byte> bytes() const { return {memory_, size_}; }
+  // All of the block.
+  std::span<std::byte> whole() const;
   explicit operator bool() const { return memory_ != nullptr; }
   // The driver uses the memory until the stream gets there; else it is done with it when its call returns.
   bool pinned() const { return pinned_; }
@@ -77,6 +80,9 @@ class StagingPool {
   // A context is current from now on (or not any more): blocks are pinned on their next use.
   void context_available(bool available);
 
+  // `gone` is told of memory before it is unmapped.
+  void before_unmap(std::function<void(std::byte*)> gone) { gone_ = std::move(gone); }
+
   size_t kept_bytes() const { return kept_bytes_; }
 
  private:
@@ -90,6 +96,7 @@ class StagingPool {
   void unmap(std::byte* memory, size_t bytes, bool pinned);
 
   const DriverTable* driver_;
+  std::function<void(std::byte*)> gone_;
   bool may_pin_ = false;
   size_t kept_bytes_ = 0;
   std::vector<Free> free_[2][40];  // by use and class: blocks of kSmallest << class bytes

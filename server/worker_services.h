@@ -25,6 +25,7 @@ class HostMirror;
 class Image;
 class ParameterLayouts;
 class PhysicalMemory;
+class RemoteStaging;
 class SharedHost;
 class StagingBlock;
 class StagingPool;
@@ -64,6 +65,7 @@ class WorkerServices {
   virtual HostGate& host_gate() = 0;
   virtual HostMirror& host_mirror() = 0;
   virtual SharedHost& shared_host() = 0;
+  virtual RemoteStaging& remote_staging() = 0;
   // Null where client and worker do not share a host.
   virtual transport::DescriptorPassing* descriptor_passing() = 0;
   virtual PhysicalMemory& physical_memory() = 0;

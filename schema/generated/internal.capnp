@@ -171,6 +171,38 @@ struct FgCopySharedWaitParams {
   stream @10 :UInt64;  # CUstream
 }
 
+struct FgRemoteProbeParams {
+  bytes @0 :UInt64;  # size_t
+}
+
+struct FgCopyFromRemoteParams {
+  remoteAddress @0 :UInt64;  # unsigned long long
+  remoteBytes @1 :UInt64;  # unsigned long long
+  remoteKey @2 :UInt32;  # unsigned int
+  offset @3 :UInt64;  # unsigned long long
+  dst @4 :UInt64;  # CUdeviceptr
+  pitch @5 :UInt64;  # size_t
+  slicePitch @6 :UInt64;  # size_t
+  widthBytes @7 :UInt64;  # size_t
+  height @8 :UInt64;  # size_t
+  depth @9 :UInt64;  # size_t
+  stream @10 :UInt64;  # CUstream
+}
+
+struct FgCopyToRemoteParams {
+  remoteAddress @0 :UInt64;  # unsigned long long
+  remoteBytes @1 :UInt64;  # unsigned long long
+  remoteKey @2 :UInt32;  # unsigned int
+  offset @3 :UInt64;  # unsigned long long
+  src @4 :UInt64;  # CUdeviceptr
+  pitch @5 :UInt64;  # size_t
+  slicePitch @6 :UInt64;  # size_t
+  widthBytes @7 :UInt64;  # size_t
+  height @8 :UInt64;  # size_t
+  depth @9 :UInt64;  # size_t
+  stream @10 :UInt64;  # CUstream
+}
+
 struct FgHostCallParams {
   stream @0 :UInt64;  # CUstream
   id @1 :UInt64;  # unsigned long long

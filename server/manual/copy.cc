@@ -5,18 +5,13 @@
 #include <memory>
 
 #include "common/rpc/completion_word.h"
+#include "server/manual/copy_shape.h"
 #include "server/manual/manual.h"
 #include "server/shared_host.h"
 #include "server/staging.h"
 
 namespace fargpu::server {
-namespace {
 
-struct Shape {
-  size_t pitch, slice_pitch, width, height, depth;
-};
-
-// The rows fill exactly `bytes` on the host side, and the device side's extent is representable.
 bool is_consistent(const Shape& shape, uint64_t bytes) {
   uint64_t packed = 0;
   uint64_t extent = 0;
@@ -30,7 +25,6 @@ bool is_consistent(const Shape& shape, uint64_t bytes) {
          !__builtin_mul_overflow(shape.pitch, shape.height - 1, &extent);
 }
 
-// One driver call for each slice, or one for all when the rows are contiguous.
 CUresult copy_slices(Worker& worker, const Shape& shape, CUdeviceptr device, std::byte* host, bool to_device,
                      CUstream stream) {
   const DriverTable& driver = worker.driver();
@@ -68,6 +62,8 @@ CUresult copy_slices(Worker& worker, const Shape& shape, CUdeviceptr device, std
   }
   return CUDA_SUCCESS;
 }
+
+namespace {
 
 // One side of a copy of which both sides have rows of their own.
 struct Place {
