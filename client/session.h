@@ -20,6 +20,7 @@
 #include "client/host_calls.h"
 #include "client/memory/address_map.h"
 #include "client/memory/mirrors.h"
+#include "client/memory/remote_host.h"
 #include "client/memory/shared_host.h"
 #include "client/memory/staging_ring.h"
 #include "client/output.h"
@@ -54,6 +55,7 @@ class Session final : public rpc::NoticeSink {
   AddressMap host_memory;
   Mirrors mirrors;
   SharedHost shared_host;
+  RemoteHost remote_host;
   StagingRings staging_rings;
   HostCalls host_calls;
   Output output;

@@ -37,6 +37,7 @@ CUresult manual_cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
     }
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  if (!shared) session.remote_host.add(session, region.base, bytesize);
   *pp = memory;
   return CUDA_SUCCESS;
 }
@@ -58,8 +59,9 @@ CUresult manual_cuMemFreeHost(void* p) {
     return session.shared_host.free(session, region->base);
   }
   const CUresult result = unmap_host(session, *region);
+  const CUresult removed = session.remote_host.remove(session, region->base);
   if (session.host_memory.erase(region->base)) free_host(p, region->bytes);
-  return result;
+  return result != CUDA_SUCCESS ? result : removed;
 }
 
 CUresult manual_cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
@@ -99,7 +101,9 @@ CUresult manual_cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flag
                                                     .device = current_context()->device,
                                                     .buffer_id = session.next_buffer_id(),
                                                     .flags = Flags});
-  return inserted ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  if (!inserted) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  session.remote_host.add(session, base, bytesize);
+  return CUDA_SUCCESS;
 }
 
 CUresult manual_cuMemHostUnregister(void* p) {
@@ -111,8 +115,9 @@ CUresult manual_cuMemHostUnregister(void* p) {
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
   const CUresult result = unmap_host(session, *region);
+  const CUresult removed = session.remote_host.remove(session, region->base);
   session.host_memory.erase(region->base);
-  return result;
+  return result != CUDA_SUCCESS ? result : removed;
 }
 
 }  // namespace fargpu::client

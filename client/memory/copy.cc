@@ -6,6 +6,7 @@
 
 #include "client/manual/common.h"
 #include "client/memory/pieces.h"
+#include "client/memory/remote_host.h"
 #include "client/memory/reserve.h"
 #include "client/memory/staged_copy.h"
 
@@ -103,6 +104,13 @@ CUresult copy_to_device(Session& session, const Side& dst, const Side& src, cons
   }
   if (const CUresult result = settle_source(session, src.address, stream); result != CUDA_SUCCESS)
     return result;
+  if (const auto place = remote_place(session, src, box)) {
+    const CUresult result = remote_to_device(session, *place, dst, src, box, stream);
+    if (result != CUDA_SUCCESS) return result;
+    // A synchronous copy has taken its bytes.
+    if (wait) return settle(session);
+    return known ? settle_untried(session, dst.address, span_of(box, dst)) : CUDA_SUCCESS;
+  }
   if (const auto ring = ring_for(session, box)) {
     const CUresult result = staged_to_device(session, *ring, dst, src, box, stream);
     if (result != CUDA_SUCCESS) return result;
@@ -138,6 +146,10 @@ CUresult copy_to_host(Session& session, const Side& dst, const Side& src, const 
     const CUresult result = copy_shared(session, false, dst, src, box, stream, wait);
     if (result != CUDA_SUCCESS || !known) return result;
     return settle_untried(session, src.address, span_of(box, src));
+  }
+  if (const auto place = remote_place(session, dst, box)) {
+    const CUresult result = remote_to_host(session, *place, dst, src, box, stream);
+    return result == CUDA_SUCCESS ? after_synchronisation(session, /*all_done=*/false) : result;
   }
   if (const auto ring = ring_for(session, box)) {
     const CUresult result = staged_to_host(session, *ring, dst, src, box, stream);
