@@ -51,6 +51,7 @@ void async() {
   CUdeviceptr device;
   CHECK(cuMemAlloc(&device, kBytes));
   CHECK(cuMemsetD8(device, 5, kBytes));
+  CHECK(cuCtxSynchronize());  // the stream below does not wait for the default one
   std::memset(in, 6, kBytes);
   std::memset(out, 0, 4096);
   CUstream stream = make_stream();
