@@ -1,0 +1,132 @@
+#include "common/transport/registration_cache.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace fargpu::transport {
+namespace {
+
+uintptr_t address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
+
+}  // namespace
+
+RegistrationCache::ByBegin::iterator RegistrationCache::first_touching(uintptr_t begin) {
+  auto entry = by_begin_.upper_bound(begin);
+  if (entry != by_begin_.begin() && std::prev(entry)->second->end > begin) --entry;
+  return entry;
+}
+
+RegistrationCache::Entry* RegistrationCache::holding(uintptr_t begin, uintptr_t end,
+                                                     RemoteAccess access) {
+  const auto found = first_touching(begin);
+  if (found == by_begin_.end()) return nullptr;
+  Entry& entry = *found->second;
+  if (entry.begin > begin || entry.end < end || entry.access < access) return nullptr;
+  entries_.splice(entries_.begin(), entries_, found->second);
+  return &entry;
+}
+
+void RegistrationCache::erase(ByBegin::iterator entry) {
+  statistics_.bytes -= entry->second->end - entry->second->begin;
+  --statistics_.entries;
+  entries_.erase(entry->second);
+  by_begin_.erase(entry);
+}
+
+bool RegistrationCache::evict_one() {
+  const auto unused = std::find_if(entries_.rbegin(), entries_.rend(),
+                                   [](const Entry& entry) { return !entry.in_use(); });
+  if (unused == entries_.rend()) return false;
+  erase(by_begin_.find(unused->begin));
+  ++statistics_.evicted;
+  return true;
+}
+
+Result<RegistrationCache::Registration> RegistrationCache::make(uintptr_t begin, uintptr_t end,
+                                                                RemoteAccess access) {
+  for (;;) {
+    auto made = memory_.register_memory({reinterpret_cast<std::byte*>(begin), end - begin}, access);
+    if (made.ok()) return Registration(std::move(*made));
+    // Perhaps it is the cache that holds what is short.
+    if (made.status().code() != StatusCode::kNoCapacity || !evict_one()) return made.status();
+  }
+}
+
+Result<RegistrationCache::Registration> RegistrationCache::get(std::span<std::byte> memory,
+                                                               RemoteAccess access) {
+  const uintptr_t wanted_begin = address(memory.data()), wanted_end = wanted_begin + memory.size();
+  std::lock_guard lock(mutex_);
+  if (Entry* entry = holding(wanted_begin, wanted_end, access)) {
+    ++statistics_.hits;
+    return entry->registration;
+  }
+  ++statistics_.misses;
+  if (memory.size() > max_bytes_) return make(wanted_begin, wanted_end, access);
+
+  // With what it overlaps, as one.
+  uintptr_t begin = wanted_begin, end = wanted_end;
+  RemoteAccess most = access;
+  for (auto entry = first_touching(begin); entry != by_begin_.end() && entry->first < wanted_end;
+       ++entry) {
+    begin = std::min(begin, entry->second->begin);
+    end = std::max(end, entry->second->end);
+    most = std::max(most, entry->second->access);
+  }
+  if (end - begin > max_bytes_) begin = wanted_begin, end = wanted_end, most = access;
+  // They go first, so that their bytes are not locked twice; a caller that uses one keeps it.
+  for (auto entry = first_touching(wanted_begin);
+       entry != by_begin_.end() && entry->first < wanted_end;) {
+    const auto next = std::next(entry);
+    erase(entry);
+    entry = next;
+  }
+  while (statistics_.bytes + (end - begin) > max_bytes_ && evict_one()) {
+  }
+  auto made = make(begin, end, most);
+  if (!made.ok() && (begin != wanted_begin || end != wanted_end)) {
+    // Part of what was known cannot be registered any more; what is asked for may.
+    begin = wanted_begin, end = wanted_end, most = access;
+    made = make(begin, end, most);
+  }
+  // When everything else is in use the bound is kept by not keeping this one.
+  if (!made.ok() || statistics_.bytes + (end - begin) > max_bytes_) return made;
+  entries_.push_front(Entry{begin, end, most, *made});
+  by_begin_.emplace(begin, entries_.begin());
+  statistics_.bytes += end - begin;
+  ++statistics_.entries;
+  return made;
+}
+
+RegistrationCache::Registration RegistrationCache::find(std::span<const std::byte> memory,
+                                                        RemoteAccess access) {
+  std::lock_guard lock(mutex_);
+  Entry* entry = holding(address(memory.data()), address(memory.data()) + memory.size(), access);
+  if (entry == nullptr) return nullptr;
+  ++statistics_.hits;
+  return entry->registration;
+}
+
+void RegistrationCache::invalidate(const void* begin, size_t bytes) {
+  std::lock_guard lock(mutex_);
+  const uintptr_t end = address(begin) + bytes;
+  for (auto entry = first_touching(address(begin));
+       entry != by_begin_.end() && entry->first < end;) {
+    const auto next = std::next(entry);
+    erase(entry);
+    ++statistics_.invalidated;
+    entry = next;
+  }
+}
+
+void RegistrationCache::clear() {
+  std::lock_guard lock(mutex_);
+  while (!by_begin_.empty()) erase(by_begin_.begin());
+}
+
+RegistrationCache::Statistics RegistrationCache::statistics() const {
+  std::lock_guard lock(mutex_);
+  return statistics_;
+}
+
+}  // namespace fargpu::transport
