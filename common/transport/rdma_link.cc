@@ -184,7 +184,7 @@ void RdmaLink::give_credit() {
 
 // --- completions ---
 
-void RdmaLink::poll(Role role, bool must) {
+void RdmaLink::poll(Role role, bool must, bool sends) {
   std::unique_lock lock(poll_mutex_, std::defer_lock);
   if (must) {
     lock.lock();
@@ -215,7 +215,8 @@ void RdmaLink::poll(Role role, bool must) {
     }
     if (count < 16) break;
   }
-  for (int count; (count = ibv_poll_cq(send_queue_, 16, completions)) > 0;) {
+  if (must || role != Role::kReceiver) sends = true;
+  for (int count; sends && (count = ibv_poll_cq(send_queue_, 16, completions)) > 0;) {
     for (const ibv_wc& completion : std::span(completions, static_cast<size_t>(count))) {
       if (completion.status != IBV_WC_SUCCESS) {
         take_problem(completion);

@@ -136,7 +136,7 @@ class RdmaTransport final : public Transport {
       delivered += frames;
       budget -= std::min(budget, filled);
       if (link_->closed_here()) break;
-      link_->poll(RdmaLink::Role::kReceiver);
+      link_->poll(RdmaLink::Role::kReceiver, false, false);
     }
     return delivered;
   }

@@ -1,0 +1,6 @@
+# The rdma transport next to perftest, in a VM: bench/rdma.sh.
+if(FARGPU_RDMA)
+  add_executable(rdma_rates "${CMAKE_CURRENT_LIST_DIR}/rdma_rates.cc")
+  target_link_libraries(rdma_rates PRIVATE fargpu_options fargpu_rpc fargpu_capnp)
+  set_target_properties(rdma_rates PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
+endif()
