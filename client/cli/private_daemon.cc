@@ -77,6 +77,7 @@ Result<PrivateDaemon> PrivateDaemon::start(unsigned gpus) {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) ::_exit(1);
     ::setenv("FARGPU_LOG", "warn", 0);
+    ::unsetenv("CUDA_VISIBLE_DEVICES");  // chooses among the program's GPUs, which are all of this daemon's
     int null = ::open("/dev/null", O_RDWR);
     ::dup2(null, 0);
     ::dup2(2, 1);  // stdout belongs to the application

@@ -82,6 +82,12 @@ class Programs(unittest.TestCase):
                                    env=testing.clean_environment(CUDA_VISIBLE_DEVICES=visible))
             self.assertEqual(done.stdout.splitlines()[:1], [f"devices {devices}"], done.stderr)
 
+    def test_visible_devices_of_a_private_daemon(self):
+        for visible, line in [("1", "devices 1"), ("1,0", "devices 2"), ("0", "devices 1")]:
+            done = testing.run([testing.BUILD.fargpu, "run", "--sim", "--sim-gpus", "2", "--", testing.BUILD.program("memory_report")],
+                               env=testing.clean_environment(CUDA_VISIBLE_DEVICES=visible))
+            self.assertEqual(done.stdout.splitlines()[:1], [line], done.stderr)
+
 
 if __name__ == "__main__":
     testing.main()
