@@ -32,7 +32,8 @@ Deadline Executor::next_look() {
   const auto now = Clock::now();
   const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(now - last_progress_);
   if (waited < spin_) return now;
-  return now + std::clamp(waited / 8, kShortest, kLongest);
+  // Late by one or two hundredths of the wait: a copy of 10 ms must not end half a millisecond late.
+  return now + std::clamp(waited / 64, kShortest, kLongest);
 }
 
 Status Executor::between_frames() {
