@@ -53,6 +53,7 @@ void CopyTeam::start() {
 }
 
 void CopyTeam::copy(void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;  // memcpy wants true addresses even then
   const size_t chunks = (bytes + kChunk - 1) / kChunk;
   std::unique_lock lock(one_at_a_time_, std::defer_lock);
   if (helpers_ == 0 || bytes < kAlone || chunks > UINT32_MAX || !lock.try_lock()) {
