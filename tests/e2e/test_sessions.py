@@ -17,9 +17,11 @@ def session_program():
 
 class Sessions(unittest.TestCase):
     def no_session_left(self, daemon):
-        testing.wait_until(lambda: not daemon.workers(), "all workers ended")
-        listing = testing.run([testing.BUILD.fargpu, "ps", "--server", daemon.server])
-        self.assertEqual(listing.stdout.splitlines()[-1], "0 sessions", listing.stdout + listing.stderr)
+        """A worker ends a moment after its client, later under sanitizers."""
+        def none_listed():
+            listing = testing.run([testing.BUILD.fargpu, "ps", "--server", daemon.server])
+            return listing.stdout.splitlines()[-1] == "0 sessions"
+        testing.wait_until(none_listed, "fargpu ps shows no session")
 
     def test_many_in_a_row(self):
         with testing.Daemon() as daemon:
