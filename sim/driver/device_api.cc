@@ -58,6 +58,14 @@ CUresult CUDAAPI cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) {
   return cuDeviceGetUuid_v2(uuid, dev);
 }
 
+// Only Windows has LUIDs.
+CUresult CUDAAPI cuDeviceGetLuid(char* luid, unsigned int* deviceNodeMask, CUdevice dev) {
+  return with_device(dev, [&](Device&) -> CUresult {
+    if (luid == nullptr || deviceNodeMask == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_ERROR_NOT_SUPPORTED;
+  });
+}
+
 CUresult CUDAAPI cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
   return with_device(dev, [&](Device& device) -> CUresult {
     if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
