@@ -21,13 +21,15 @@ void ScriptedServer::stop() {
 void ScriptedServer::pause(bool paused) {
   paused_ = paused;
   transport_->wake();
+  while (paused && !resting_ && !ended_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 Status ScriptedServer::end_status() { return end_; }
 
 void ScriptedServer::run() {
   while (!stop_) {
-    if (paused_) {
+    resting_ = paused_.load();
+    if (resting_) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       continue;
     }
@@ -36,8 +38,9 @@ void ScriptedServer::run() {
       if (Status flushed = responder_.flush(); flushed.ok()) continue;
     }
     end_ = received.status();
-    return;
+    break;
   }
+  ended_ = true;
 }
 
 Result<std::span<std::byte>> ScriptedServer::bulk_buffer(const wire::FrameHeader& header,

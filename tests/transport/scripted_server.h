@@ -31,7 +31,7 @@ class ScriptedServer final : public transport::FrameHandler {
   ~ScriptedServer() override;
 
   void stop();
-  // Frames are neither read nor answered while paused.
+  // Frames are neither read nor answered while paused: pause(true) returns when the thread has stopped reading.
   void pause(bool paused);
   uint64_t frames() const { return frames_; }
   Status end_status();  // why the loop ended; after stop()
@@ -50,7 +50,7 @@ class ScriptedServer final : public transport::FrameHandler {
   Script script_;
   std::vector<std::byte> bulk_;
   std::atomic<uint64_t> frames_{0};
-  std::atomic<bool> stop_{false}, paused_{false};
+  std::atomic<bool> stop_{false}, paused_{false}, resting_{false}, ended_{false};
   Status end_;
   std::thread thread_;
 };
