@@ -80,9 +80,8 @@ CUresult manual_cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   if (pFlags == nullptr || p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto region = current_session().host_memory.find(reinterpret_cast<uint64_t>(p));
   if (!region || region->kind != MemoryKind::kHost) return CUDA_ERROR_INVALID_VALUE;
-  // With unified addressing all host memory of the driver is mapped, and portable, which it does not say.
-  *pFlags =
-      (region->flags & ~static_cast<unsigned>(CU_MEMHOSTALLOC_PORTABLE)) | CU_MEMHOSTALLOC_DEVICEMAP;
+  // With unified addressing all host memory of the driver is mapped.
+  *pFlags = region->flags | CU_MEMHOSTALLOC_DEVICEMAP;
   return CUDA_SUCCESS;
 }
 

@@ -111,8 +111,8 @@ CUresult CUDAAPI cuMemHostGetFlags(unsigned int* pFlags, void* p) {
     if (pFlags == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const auto found = Driver::get().allocations().find(reinterpret_cast<uint64_t>(p));
     if (!found || !found->is_host()) return CUDA_ERROR_INVALID_VALUE;
-    // With unified addressing all of it is mapped, and portable, which the driver does not say.
-    *pFlags = (found->flags & ~static_cast<unsigned>(CU_MEMHOSTALLOC_PORTABLE)) | CU_MEMHOSTALLOC_DEVICEMAP;
+    *pFlags =
+        found->flags | CU_MEMHOSTALLOC_DEVICEMAP;  // with unified addressing all of it is mapped
     return CUDA_SUCCESS;
   });
 }
