@@ -23,7 +23,7 @@ def options(kind, reports):
     # 'report', then the process id. A small quarantine: sixteen sessions at once are some forty processes.
     common = f"log_path={reports}/report:print_stacktrace=1"
     if kind == "thread":
-        return {"TSAN_OPTIONS": f"{common}:suppressions={SUPPRESSIONS}/tsan.supp:second_deadlock_stack=1"}
+        return {"TSAN_OPTIONS": f"{common}:report_thread_leaks=0:suppressions={SUPPRESSIONS}/tsan.supp:second_deadlock_stack=1"}
     return {"ASAN_OPTIONS": f"{common}:detect_stack_use_after_return=1:check_initialization_order=1:quarantine_size_mb=64",
             "LSAN_OPTIONS": f"suppressions={SUPPRESSIONS}/lsan.supp:print_suppressions=0",
             "UBSAN_OPTIONS": "print_stacktrace=1"}
