@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <mutex>
 #include <thread>
 
 #include "common/base/check.h"
 #include "common/base/fd.h"
 #include "common/base/log.h"
 #include "common/transport/link_sender.h"
+#include "common/transport/loss.h"
 #include "common/transport/shm_sender.h"
 
 namespace fargpu::transport {
@@ -73,22 +73,22 @@ class EmulatedLink final : public Transport {
   }
 
   Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline) override {
-    if (is_lost()) return lost_status();
+    if (loss_.happened()) return loss_.status();
     return sender_.reserve(bytes, deadline);
   }
   Status commit(size_t bytes, std::span<const Bytes> bulk, Deadline deadline) override {
-    if (is_lost()) return lost_status();
+    if (loss_.happened()) return loss_.status();
     return sender_.commit(bytes, bulk, deadline);
   }
   Status flush(Deadline deadline) override {
-    if (is_lost()) return lost_status();
+    if (loss_.happened()) return loss_.status();
     return sender_.flush(deadline);
   }
 
   Result<size_t> receive(FrameHandler& handler, Deadline deadline) override {
     if (std::exchange(timer_set_, false)) set_timer({});
     for (;;) {
-      if (is_lost()) return lost_status();
+      if (loss_.happened()) return loss_.status();
       take_in(Clock::now());
       auto delivered = deliver_due(handler);
       if (!delivered.ok()) return lose(delivered.status());
@@ -121,7 +121,7 @@ class EmulatedLink final : public Transport {
   }
   int poll_descriptor() const override { return poller_.get(); }
   bool arm() override {
-    if (is_lost()) return false;
+    if (loss_.happened()) return false;
     const LinkQueue& queue = holder_.queue;
     if (queue.empty()) return inner_end_.ok() && inner_->arm();
     const auto left = holder_.queue.front().due - Clock::now();
@@ -135,7 +135,7 @@ class EmulatedLink final : public Transport {
     (void)lose(Status(StatusCode::kLost, "the connection was closed on this side"));
   }
   void abandon_after_fork() override {
-    lost_.store(true, std::memory_order_release);
+    loss_.abandon();
     inner_->abandon_after_fork();
     timer_.reset();
     poller_.reset();
@@ -148,22 +148,8 @@ class EmulatedLink final : public Transport {
   std::string describe() const override { return name_; }
 
  private:
-  bool is_lost() const { return lost_.load(std::memory_order_acquire); }
-  Status lost_status() {
-    std::lock_guard lock(why_mutex_);
-    return Status(StatusCode::kLost,
-                  why_lost_.empty() ? "the connection is not ours any more" : why_lost_);
-  }
-  // The first reason is kept; it is returned as it is, later ones as kLost.
   Status lose(Status why) {
-    {
-      std::lock_guard lock(why_mutex_);
-      if (lost_.load(std::memory_order_relaxed)) return Status(StatusCode::kLost, why_lost_);
-      why_lost_ = why.message();
-      lost_.store(true, std::memory_order_release);
-    }
-    inner_->close();
-    return why;
+    return loss_.record(std::move(why), [this] { inner_->close(); });
   }
 
   bool may_take_in() const { return inner_end_.ok() && holder_.queue.bytes() < kMostHeldBytes; }
@@ -224,9 +210,7 @@ class EmulatedLink final : public Transport {
   Counter frames_received_, bytes_received_;
 
   std::atomic<bool> woken_{false};
-  std::atomic<bool> lost_{false};
-  std::mutex why_mutex_;  // guards why_lost_
-  std::string why_lost_;
+  Loss loss_;
   LinkSender sender_;  // its thread uses inner_, so it goes first
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "common/transport/commit_check.h"
 #include "common/transport/poll.h"
 #include "common/transport/shm_sender.h"
 
@@ -52,18 +53,9 @@ Result<std::span<std::byte>> LinkSender::reserve(size_t bytes, Deadline deadline
 }
 
 Status LinkSender::commit(size_t bytes_of_frame, std::span<const Bytes> bulk, Deadline deadline) {
-  if (bytes_of_frame > slot_bytes_ || bytes_of_frame < sizeof(wire::FrameHeader)) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("commit of {} bytes into a slot of {}", bytes_of_frame, slot_bytes_));
-  }
+  FARGPU_ASSIGN_OR_RETURN(const uint64_t bulk_bytes,
+                          check_commit(slot_.span().first(slot_bytes_), bytes_of_frame, bulk));
   const Bytes frame = slot_.span().first(bytes_of_frame);
-  wire::FrameHeader header;
-  std::memcpy(&header, frame.data(), sizeof header);
-  uint64_t bulk_bytes = 0;
-  for (const Bytes& piece : bulk) bulk_bytes += piece.size();
-  if (header.bulk_bytes != bulk_bytes || header.body_bytes != frame.size() - sizeof header) {
-    return Status(StatusCode::kInvalidArgument, "lengths of the frame do not match its header");
-  }
   slot_bytes_ = 0;
   const auto now = Clock::now();
   const auto due = schedule_.pass(frame.size() + bulk_bytes, now);

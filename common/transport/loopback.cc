@@ -12,11 +12,11 @@
 
 #include "common/base/check.h"
 #include "common/base/fd.h"
+#include "common/transport/commit_check.h"
 
 namespace fargpu::transport {
 namespace {
 
-using Bytes = std::span<const std::byte>;
 
 struct Message {
   std::vector<std::byte> head;  // header and body
@@ -89,17 +89,8 @@ class LoopbackTransport final : public Transport {
   }
 
   Status commit(size_t bytes, std::span<const Bytes> bulk, Deadline deadline) override {
-    wire::FrameHeader header;
-    uint64_t bulk_bytes = 0;
-    for (const Bytes& piece : bulk) bulk_bytes += piece.size();
-    if (bytes < sizeof header || bytes > reserved_) {
-      return Status(StatusCode::kInvalidArgument,
-                    fmt::format("commit of {} bytes into a slot of {}", bytes, reserved_));
-    }
-    std::memcpy(&header, std::as_bytes(std::span(slot_)).data(), sizeof header);
-    if (header.bulk_bytes != bulk_bytes || header.body_bytes != bytes - sizeof header) {
-      return Status(StatusCode::kInvalidArgument, "lengths of the frame do not match its header");
-    }
+    FARGPU_RETURN_IF_ERROR(
+        check_commit(std::as_bytes(std::span(slot_)).first(reserved_), bytes, bulk).status());
     reserved_ = 0;
     FARGPU_RETURN_IF_ERROR(wait_for_room(deadline));
     ++sent_;

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "common/base/fd.h"
+#include "common/transport/loss.h"
 #include "common/transport/rdma_domain.h"
 #include "common/transport/transport.h"
 
@@ -99,8 +100,8 @@ class RdmaLink {
   }
 
   // --- loss (rdma_link_wait.cc) ---
-  bool lost() const { return lost_.load(std::memory_order_acquire); }
-  Status lost_status() const;
+  bool lost() const { return loss_.happened(); }
+  Status lost_status() const { return loss_.status(); }
   // The first reason is kept; it is returned as it is, later ones as kLost. Disconnects. `by_peer`: what has arrived may still be taken.
   Status lose(Status why, bool by_peer = false);
   // Says good-bye and waits a moment until the peer has all that was posted; then lose().
@@ -172,9 +173,8 @@ class RdmaLink {
   uint64_t probe_ = 0;
   uint64_t arrived_at_look_ = 0;
 
-  std::atomic<bool> connected_{false}, closing_{false}, lost_{false}, closed_here_{false};
-  mutable std::mutex why_mutex_;  // guards why_lost_
-  std::string why_lost_;
+  std::atomic<bool> connected_{false}, closing_{false}, closed_here_{false};
+  Loss loss_;
   std::atomic<uint64_t> system_calls_{0};
 };
 

@@ -178,40 +178,22 @@ void RdmaLink::lose_to_peer(const char* why) {
   (void)lose(Status(StatusCode::kLost, why), true);
 }
 
-namespace {
-
-// Without a lock: in a forked child a thread that is not there may hold it.
-Status not_ours() { return Status(StatusCode::kLost, "the connection is not ours any more"); }
-
-}  // namespace
-
-Status RdmaLink::lost_status() const {
-  if (domain_->abandoned()) return not_ours();
-  std::lock_guard lock(why_mutex_);
-  return Status(StatusCode::kLost, why_lost_);
-}
-
 Status RdmaLink::lose(Status why, bool by_peer) {
-  if (domain_->abandoned()) return not_ours();
-  {
-    std::lock_guard lock(why_mutex_);
-    if (!by_peer) closed_here_.store(true, std::memory_order_release);
-    if (lost_.load(std::memory_order_relaxed)) return Status(StatusCode::kLost, why_lost_);
-    why_lost_ = why.message();
-    lost_.store(true, std::memory_order_release);
-  }
-  // The queue pair goes into its error state, which ends everything that is under way, and the peer
-  // is told.
-  if (connected_) rdma().cm_disconnect(domain_->id());
-  event(Role::kSender).signal();
-  nudge_receiver();
-  return why;
+  Status status = loss_.record(std::move(why), [this] {
+    // The queue pair goes into its error state, which ends everything that is under way, and the
+    // peer is told.
+    if (connected_) rdma().cm_disconnect(domain_->id());
+    event(Role::kSender).signal();
+    nudge_receiver();
+  });
+  if (!by_peer) closed_here_.store(true, std::memory_order_release);
+  return status;
 }
 
 void RdmaLink::abandon() {
   domain_->abandon();
   closed_here_.store(true, std::memory_order_release);
-  lost_.store(true, std::memory_order_release);
+  loss_.abandon();
   forget_descriptor(channel_->fd);
   bootstrap_.reset();
   poller_.reset();

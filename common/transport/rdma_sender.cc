@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/transport/commit_check.h"
 #include "common/transport/poll.h"
 
 namespace fargpu::transport {
@@ -172,21 +173,8 @@ Result<std::span<std::byte>> RdmaSender::reserve(size_t bytes, Deadline deadline
 }
 
 Status RdmaSender::commit(size_t frame_bytes, std::span<const Bytes> bulk, Deadline deadline) {
-  if (frame_bytes > slot_bytes_ || frame_bytes < sizeof(wire::FrameHeader)) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("commit of {} bytes into a slot of {}", frame_bytes, slot_bytes_));
-  }
-  uint64_t bulk_bytes = 0;
-  for (const Bytes& piece : bulk) bulk_bytes += piece.size();
   const std::byte* slot = slot_in_scratch_ ? scratch_.get() : place(slot_);
-  wire::FrameHeader header;
-  std::memcpy(&header, slot, sizeof header);
-  if (header.bulk_bytes != bulk_bytes || header.body_bytes != frame_bytes - sizeof header) {
-    return Status(
-        StatusCode::kInvalidArgument,
-        fmt::format("frame of {} + {} bytes whose header says {} + {}", frame_bytes - sizeof header,
-                    bulk_bytes, header.body_bytes, header.bulk_bytes));
-  }
+  FARGPU_RETURN_IF_ERROR(check_commit(Bytes(slot, slot_bytes_), frame_bytes, bulk).status());
   slot_bytes_ = 0;
   frames.add(1);
   if (slot_in_scratch_) {

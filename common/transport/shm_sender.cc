@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/transport/commit_check.h"
 #include "common/transport/poll.h"
 
 namespace fargpu::transport {
@@ -48,20 +49,7 @@ Result<std::span<std::byte>> ShmSender::reserve(size_t bytes, Deadline deadline)
 
 Status ShmSender::commit(size_t bytes, std::span<const Bytes> bulk, Deadline deadline) {
   const Bytes slot = std::as_bytes(std::span(slot_.get(), max_slot_bytes_ / sizeof(uint64_t) + 1));
-  if (bytes > slot_bytes_ || bytes < sizeof(wire::FrameHeader)) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("commit of {} bytes into a slot of {}", bytes, slot_bytes_));
-  }
-  uint64_t bulk_bytes = 0;
-  for (const Bytes& piece : bulk) bulk_bytes += piece.size();
-  wire::FrameHeader header;
-  std::memcpy(&header, slot.data(), sizeof header);
-  if (header.bulk_bytes != bulk_bytes || header.body_bytes != bytes - sizeof header) {
-    return Status(
-        StatusCode::kInvalidArgument,
-        fmt::format("frame of {} + {} bytes whose header says {} + {}", bytes - sizeof header,
-                    bulk_bytes, header.body_bytes, header.bulk_bytes));
-  }
+  FARGPU_RETURN_IF_ERROR(check_commit(slot.first(slot_bytes_), bytes, bulk).status());
   slot_bytes_ = 0;
   frames.add(1);
   FARGPU_RETURN_IF_ERROR(write(slot.first(bytes), deadline));

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 
+#include "common/transport/loss.h"
 #include "common/transport/poll.h"
 #include "common/transport/shm_receiver.h"
 #include "common/transport/shm_sender.h"
@@ -50,20 +50,20 @@ class ShmTransport final : public Transport, public DescriptorPassing {
   }
 
   Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline) override {
-    if (is_lost()) return lost_status();
+    if (loss_.happened()) return loss_.status();
     auto slot = sender_.reserve(bytes, deadline);
     if (slot.ok() || harmless(slot.status())) return slot;
     return lose(slot.status());
   }
 
   Status commit(size_t bytes, std::span<const Bytes> bulk, Deadline deadline) override {
-    if (is_lost()) return lost_status();
+    if (loss_.happened()) return loss_.status();
     Status status = sender_.commit(bytes, bulk, deadline);
     return status.ok() || harmless(status) ? status : lose(std::move(status));
   }
 
   Status flush(Deadline) override {
-    if (is_lost()) return lost_status();
+    if (loss_.happened()) return loss_.status();
     sender_.flush();
     return Status();
   }
@@ -71,7 +71,7 @@ class ShmTransport final : public Transport, public DescriptorPassing {
   bool seen_without_flush() override { return sender_.peer_is_awake(); }
 
   Result<size_t> receive(FrameHandler& handler, Deadline deadline) override {
-    if (is_lost()) return lost_status();
+    if (loss_.happened()) return loss_.status();
     auto delivered = receive_some(handler, deadline);
     if (!delivered.ok()) return lose(delivered.status());
     return delivered;
@@ -82,7 +82,7 @@ class ShmTransport final : public Transport, public DescriptorPassing {
     waker_.signal();
   }
   bool arm() override {
-    if (is_lost() || armed_) return !is_lost();
+    if (loss_.happened() || armed_) return !loss_.happened();
     return armed_ = receiver_.ring().announce_sleep();
   }
   int poll_descriptor() const override { return poller_.get(); }
@@ -93,7 +93,7 @@ class ShmTransport final : public Transport, public DescriptorPassing {
   }
 
   void abandon_after_fork() override {
-    lost_.store(true, std::memory_order_release);
+    loss_.abandon();
     socket_.abandon();
     waker_.reset();
     poller_.reset();
@@ -107,12 +107,12 @@ class ShmTransport final : public Transport, public DescriptorPassing {
 
   // DescriptorPassing.
   Status send(uint64_t number, int descriptor) override {
-    if (is_lost()) return lost_status();
+    if (loss_.happened()) return loss_.status();
     Status status = sender_.send_descriptor(number, descriptor);
     return status.code() == StatusCode::kLost ? lose(std::move(status)) : status;
   }
   Result<Fd> take(uint64_t number) override {
-    if (is_lost()) return lost_status();
+    if (loss_.happened()) return loss_.status();
     if (armed_) disarm();  // the bell that somebody waits for may be among what is drained
     if (Status status = socket_.drain(); !status.ok()) return lose(std::move(status));
     auto taken = socket_.take(number);
@@ -124,25 +124,14 @@ class ShmTransport final : public Transport, public DescriptorPassing {
   static bool harmless(const Status& status) {
     return status.code() == StatusCode::kTimeout || status.code() == StatusCode::kInvalidArgument;
   }
-  bool is_lost() const { return lost_.load(std::memory_order_acquire); }
 
-  Status lost_status() {
-    std::lock_guard lock(why_mutex_);
-    return Status(StatusCode::kLost,
-                  why_lost_.empty() ? "the connection is not ours any more" : why_lost_);
-  }
-
-  // The first reason is kept; it is returned as it is, later ones as kLost.
   Status lose(Status why) {
-    std::lock_guard lock(why_mutex_);
-    if (lost_.load(std::memory_order_relaxed)) return Status(StatusCode::kLost, why_lost_);
-    why_lost_ = why.message();
-    lost_.store(true, std::memory_order_release);
-    // The descriptors stay open until destruction: their numbers must not be reused under a thread
-    // that still waits.
-    socket_.shut_down();
-    wake();
-    return why;
+    return loss_.record(std::move(why), [this] {
+      // The descriptors stay open until destruction: their numbers must not be reused under a
+      // thread that still waits.
+      socket_.shut_down();
+      wake();
+    });
   }
 
   Result<size_t> receive_some(FrameHandler& handler, Deadline deadline) {
@@ -161,7 +150,7 @@ class ShmTransport final : public Transport, public DescriptorPassing {
       FARGPU_ASSIGN_OR_RETURN(const size_t delivered, receiver_.deliver(handler));
       if (delivered > 0) return delivered;
       if (receiver_.bytes.get() != bytes_before) may_spin = true;
-      if (is_lost()) return lost_status();
+      if (loss_.happened()) return loss_.status();
       if (ended) {
         return Status(StatusCode::kLost,
                       receiver_.in_frame()
@@ -238,9 +227,7 @@ class ShmTransport final : public Transport, public DescriptorPassing {
 
   std::atomic<bool> woken_{
       false};  // set before the waker is signalled, cleared before it is drained
-  std::atomic<bool> lost_{false};
-  std::mutex why_mutex_;  // guards why_lost_
-  std::string why_lost_;
+  Loss loss_;
 };
 
 }  // namespace

@@ -11,9 +11,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 
 #include "common/transport/frame_assembler.h"
+#include "common/transport/loss.h"
 #include "common/transport/poll.h"
 #include "common/transport/stream_sender.h"
 #include "common/transport/tcp_options.h"
@@ -54,7 +54,7 @@ class StreamTransport final : public Transport {
   }
 
   Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline) override {
-    if (is_lost()) return lost_status();
+    if (loss_.happened()) return loss_.status();
     if (bytes > sizeof(wire::FrameHeader) + options_.max_send_body_bytes) {
       return Status(StatusCode::kInvalidArgument,
                     fmt::format("a frame of {} bytes is larger than the peer's limit of {}", bytes,
@@ -66,21 +66,21 @@ class StreamTransport final : public Transport {
   }
 
   Status commit(size_t bytes, std::span<const Bytes> bulk, Deadline deadline) override {
-    if (is_lost()) return lost_status();
+    if (loss_.happened()) return loss_.status();
     Status status = sender_.commit(bytes, bulk, deadline);
     if (status.ok() || status.code() == StatusCode::kInvalidArgument) return status;
     return lose(std::move(status));
   }
 
   Status flush(Deadline deadline) override {
-    if (is_lost()) return lost_status();
+    if (loss_.happened()) return loss_.status();
     Status status = sender_.flush(deadline);
     if (status.ok() || status.code() == StatusCode::kTimeout) return status;
     return lose(std::move(status));
   }
 
   Result<size_t> receive(FrameHandler& handler, Deadline deadline) override {
-    if (is_lost()) return lost_status();
+    if (loss_.happened()) return loss_.status();
     if (!options_.initial_bytes.empty()) {
       auto delivered = take_initial_bytes(handler);
       if (!delivered.ok()) return lose(delivered.status());
@@ -102,7 +102,7 @@ class StreamTransport final : public Transport {
   }
 
   void abandon_after_fork() override {
-    lost_.store(true, std::memory_order_release);
+    loss_.abandon();
     socket_.reset();
     waker_.reset();
     poller_.reset();
@@ -116,27 +116,14 @@ class StreamTransport final : public Transport {
   std::string describe() const override { return (is_tcp_ ? "tcp " : "unix ") + peer_; }
 
  private:
-  bool is_lost() const { return lost_.load(std::memory_order_acquire); }
-
-  Status lost_status() {
-    std::lock_guard lock(why_mutex_);
-    return Status(StatusCode::kLost,
-                  why_lost_.empty() ? "the connection is not ours any more" : why_lost_);
-  }
-
-  // The first reason is kept; it is returned as it is, later ones as kLost.
   Status lose(Status why) {
-    std::lock_guard lock(why_mutex_);
-    if (lost_.load(std::memory_order_relaxed)) return Status(StatusCode::kLost, why_lost_);
-    why_lost_ = why.message();
-    lost_.store(true, std::memory_order_release);
-    // Both directions, so that the peer and every thread of ours that waits on the socket notice.
-    // The descriptor stays open until destruction: its number must not be reused under a thread
-    // that still waits.
-    ::shutdown(socket_.get(), SHUT_RDWR);
-    woken_hint_.store(true, std::memory_order_relaxed);
-    waker_.signal();
-    return why;
+    return loss_.record(std::move(why), [this] {
+      // Both directions, so that the peer and every thread of ours that waits on the socket notice.
+      // The descriptor stays open until destruction: its number must not be reused under a thread
+      // that still waits.
+      ::shutdown(socket_.get(), SHUT_RDWR);
+      wake();
+    });
   }
 
   Result<size_t> take_initial_bytes(FrameHandler& handler) {
@@ -222,7 +209,7 @@ class StreamTransport final : public Transport {
     if (descriptors[1].revents != 0) {
       woken_hint_.store(false, std::memory_order_relaxed);
       waker_.drain();
-      if (is_lost()) return lost_status();
+      if (loss_.happened()) return loss_.status();
       return false;
     }
     return true;
@@ -238,9 +225,7 @@ class StreamTransport final : public Transport {
   FrameAssembler assembler_;
   Counter frames_received_, bytes_received_, receive_calls_;
   std::atomic<bool> woken_hint_{false};  // ends spinning early; the waker itself is what counts
-  std::atomic<bool> lost_{false};
-  std::mutex why_mutex_;  // guards why_lost_
-  std::string why_lost_;
+  Loss loss_;
 };
 
 Result<Fd> make_poller(int socket, int waker) {

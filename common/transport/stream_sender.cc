@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/transport/commit_check.h"
 #include "common/transport/poll.h"
 
 namespace fargpu::transport {
@@ -52,20 +53,8 @@ void StreamSender::append_pending(size_t offset, size_t bytes) {
 }
 
 Status StreamSender::commit(size_t bytes, std::span<const Bytes> bulk, Deadline deadline) {
-  if (bytes > slot_bytes_ || bytes < sizeof(wire::FrameHeader)) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("commit of {} bytes into a slot of {}", bytes, slot_bytes_));
-  }
-  uint64_t bulk_bytes = 0;
-  for (const Bytes& piece : bulk) bulk_bytes += piece.size();
-  wire::FrameHeader header;
-  std::memcpy(&header, buffer_.get() + end_, sizeof header);
-  if (header.bulk_bytes != bulk_bytes || header.body_bytes != bytes - sizeof header) {
-    return Status(
-        StatusCode::kInvalidArgument,
-        fmt::format("frame of {} + {} bytes whose header says {} + {}", bytes - sizeof header,
-                    bulk_bytes, header.body_bytes, header.bulk_bytes));
-  }
+  FARGPU_ASSIGN_OR_RETURN(const uint64_t bulk_bytes,
+                          check_commit(Bytes(buffer_.get() + end_, slot_bytes_), bytes, bulk));
   slot_bytes_ = 0;
   frames.add(1);
 

@@ -11,11 +11,11 @@
 #include <memory>
 #include <span>
 
+#include "common/transport/commit_check.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::transport {
 
-using Bytes = std::span<const std::byte>;
 
 // Written by one thread each, read by any.
 struct Counter {
