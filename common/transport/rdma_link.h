@@ -112,6 +112,7 @@ class RdmaLink {
 
   uint64_t system_calls() const { return system_calls_.load(std::memory_order_relaxed); }
   unsigned path_mtu() const;
+  int bootstrap_socket() const { return bootstrap_.get(); }
 
  private:
   explicit RdmaLink(std::shared_ptr<RdmaDomain> domain, const Options& options, EventFd sender_event, EventFd receiver_event);

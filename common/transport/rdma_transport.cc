@@ -73,6 +73,7 @@ class RdmaTransport final : public Transport {
   RemoteMemory* remote_memory() override { return &memory_; }
 
   int poll_descriptor() const override { return link_->poll_descriptor(); }
+  int peer_socket() const override { return link_->bootstrap_socket(); }
   bool arm() override { return link_->arm_descriptor() && !woken_; }
 
   void close() override { link_->close(); }

@@ -86,6 +86,7 @@ class ShmTransport final : public Transport, public DescriptorPassing {
     return armed_ = receiver_.ring().announce_sleep();
   }
   int poll_descriptor() const override { return poller_.get(); }
+  int peer_socket() const override { return socket_.session(); }
   DescriptorPassing* descriptor_passing() override { return this; }
 
   void close() override {

@@ -96,6 +96,7 @@ class StreamTransport final : public Transport {
     waker_.signal();
   }
   int poll_descriptor() const override { return poller_.get(); }
+  int peer_socket() const override { return socket_.get(); }
 
   void close() override {
     (void)lose(Status(StatusCode::kLost, "the connection was closed on this side"));

@@ -84,6 +84,9 @@ class Transport {
   // Called like receive(), before sleeping on poll_descriptor(). False: receive() has something to do already. Holds until the next
   // receive(). For transports whose peer must be told that it has to signal.
   virtual bool arm() { return true; }
+  // A socket that ends when the peer does, whatever carries the frames; -1: there is none. To be
+  // polled for POLLRDHUP, never to be read.
+  virtual int peer_socket() const { return -1; }
 
   // Ends the session at both sides. Idempotent.
   virtual void close() = 0;
