@@ -96,10 +96,21 @@ std::vector<Fence> Context::ahead_of(const Stream& stream, std::vector<Fence> ex
 
 Fence Context::submit(const std::shared_ptr<Stream>& stream, std::function<void()> run,
                       std::vector<Fence> extra) {
+  return push(*stream, Task{std::move(run), std::move(extra), nullptr});
+}
+
+void Context::submit_to_device(const std::shared_ptr<Stream>& stream, std::function<void()> run) {
+  stream->queue->take_place();
+  push(*stream, Task{std::move(run), {}, nullptr, true});
+}
+
+Fence Context::push(Stream& stream, Task task) {
   auto done = std::make_shared<Completion>();
+  task.done = done;
   std::lock_guard lock(submit_mutex_);
-  stream->queue->push(Task{std::move(run), ahead_of(*stream, std::move(extra)), done});
-  stream->last = done;
+  task.after = ahead_of(stream, std::move(task.after));
+  stream.queue->push(std::move(task));
+  stream.last = done;
   return done;
 }
 

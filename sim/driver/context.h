@@ -61,7 +61,10 @@ class Context : public std::enable_shared_from_this<Context> {
   // Queues work, to run after `extra` and after what the ordering rules ask for.
   Fence submit(const std::shared_ptr<Stream>& stream, std::function<void()> run,
                std::vector<Fence> extra = {});
-  // The same and waits; runs it on the calling thread when nothing is ahead of it.
+  // Kernels, copies and fills: they take places in the stream's queue, and the caller waits when
+  // there is none (TaskQueue::kPlaces).
+  void submit_to_device(const std::shared_ptr<Stream>& stream, std::function<void()> run);
+  // As submit(), and waits; runs it on the calling thread when nothing is ahead of it.
   void submit_and_wait(const std::shared_ptr<Stream>& stream, std::function<void()> run);
   // Queues work that runs after everything the context was given so far, apart from all streams.
   Fence submit_after_all(std::function<void()> run);
@@ -90,6 +93,7 @@ class Context : public std::enable_shared_from_this<Context> {
   Context(Device& device, unsigned flags, bool primary);
   bool has_limit(CUlimit limit) const;
   void prune_streams();
+  Fence push(Stream& stream, Task task);
   std::vector<Fence> ahead_of(const Stream& stream, std::vector<Fence> extra) const;
 
   Device& device_;

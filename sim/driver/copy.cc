@@ -112,7 +112,7 @@ CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Co
   }
   std::shared_ptr<std::vector<std::byte>> staged;
   if (from_pageable) staged = stage(&copy);
-  context.submit(stream, [owner = context.shared_from_this(), copy, staged] {
+  context.submit_to_device(stream, [owner = context.shared_from_this(), copy, staged] {
     if (owner->error() == CUDA_SUCCESS) copy_rows(copy);
   });
   return CUDA_SUCCESS;
@@ -139,7 +139,7 @@ CUresult submit_fill(Context& context, const std::shared_ptr<Stream>& stream, co
   // Filling device memory returns at once even in its synchronous form; filling pinned host memory
   // does not.
   if (!synchronous || !found || !found->is_host()) {
-    context.submit(stream, std::move(work));
+    context.submit_to_device(stream, std::move(work));
     return CUDA_SUCCESS;
   }
   context.submit_and_wait(stream, std::move(work));

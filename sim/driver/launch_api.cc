@@ -141,8 +141,8 @@ CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& 
         std::vector<std::byte> parameters;
         if (CUresult result = pack_parameters(info, launch, &parameters); result != CUDA_SUCCESS)
           return result;
-        context.submit(stream, [owner = context.shared_from_this(), target, grid = launch.grid,
-                                parameters = std::move(parameters)] {
+        context.submit_to_device(stream, [owner = context.shared_from_this(), target,
+                                          grid = launch.grid, parameters = std::move(parameters)] {
           run_grid(*owner, target, grid, parameters);
         });
         return after != nullptr ? cuEventRecord(after, stream_handle) : CUDA_SUCCESS;

@@ -22,6 +22,12 @@ void TaskQueue::push(Task task) {
   changed_.notify_one();
 }
 
+void TaskQueue::take_place() {
+  std::unique_lock lock(mutex_);
+  room_.wait(lock, [this] { return places_taken_ < kPlaces; });
+  ++places_taken_;
+}
+
 bool TaskQueue::try_begin_inline() {
   std::lock_guard lock(mutex_);
   if (busy_ || !tasks_.empty()) return false;
@@ -51,6 +57,12 @@ void TaskQueue::work() {
     busy_ = true;
     lock.unlock();
     for (const Fence& fence : task.after) fence->wait();
+    if (task.has_place) {
+      lock.lock();
+      --places_taken_;
+      lock.unlock();
+      room_.notify_one();
+    }
     task.run();
     // What the task holds (staging buffers, modules) goes before anybody is told that it is done.
     task.run = nullptr;

@@ -21,11 +21,18 @@ struct Task {
   std::function<void()> run;
   std::vector<Fence> after;
   Fence done;
+  bool has_place = false;  // take_place() was called for it
 };
 
 class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
  public:
+  // So much work may wait in a stream, as counted on an H100 (driver 580): who submits more waits
+  // until some has begun. Events and host functions take no place.
+  static constexpr size_t kPlaces = 1021;
+
   void push(Task task);
+  // Waits until there is a place for a task that is about to be pushed.
+  void take_place();
   // Claims an idle queue for the calling thread, which then runs one task itself and calls
   // end_inline(). false: there is work in it.
   bool try_begin_inline();
@@ -36,6 +43,8 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
 
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::condition_variable room_;
+  size_t places_taken_ = 0;
   std::deque<Task> tasks_;
   bool busy_ = false;     // a task is being executed, by the thread or inline
   bool started_ = false;  // the thread exists

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 namespace fargpu::sim {
 namespace {
 
@@ -45,6 +49,28 @@ TEST(TaskQueueTest, InlineUseExcludesTheThread) {
   queue->end_inline();
   done->wait();
   EXPECT_EQ(seen, 1);
+}
+
+TEST(TaskQueueTest, WhoSubmitsTooMuchWaitsForAPlace) {
+  auto queue = std::make_shared<TaskQueue>();
+  auto gate = std::make_shared<Completion>();
+  for (size_t i = 0; i < TaskQueue::kPlaces; ++i) {
+    queue->take_place();
+    queue->push(Task{[] {}, {gate}, std::make_shared<Completion>(), true});
+  }
+  auto event = std::make_shared<Completion>();
+  queue->push(Task{[] {}, {}, event});  // takes no place
+  std::atomic<bool> taken{false};
+  std::thread submitter([&] {
+    queue->take_place();
+    taken = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(taken);
+  gate->complete();
+  submitter.join();
+  event->wait();
+  EXPECT_TRUE(taken);
 }
 
 }  // namespace
