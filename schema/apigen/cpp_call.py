@@ -190,6 +190,9 @@ def body(f, types):
     out = []
     for a in f.arguments:
         _prepare(a, types, out)
+    if f.queues:
+        stream = next(a.name for a in f.arguments if a.shape == "handle" and a.kind == "stream")
+        out.append(f"take_queue_place(session_, context_, {stream}, {stream}_id);")
     bound = [f"schema::fixed_bytes<schema::{f.params_type}>()"]
     bound += [piece for piece in (_variable_bytes(a) for a in f.request_fields) if piece]
     out.append(f"rpc::Channel::Call call_(channel(session_), schema::op_{f.name}, context_,")

@@ -26,6 +26,7 @@ KEYS = (
     "wire",
     "via",
     "exported",
+    "queues",
 )
 
 
@@ -77,6 +78,10 @@ def _function(entry, chapter, types, internal):
         raise DescriptionError(
             where, f"{name}: 'args' and 'server' need a message, and call: {call} has none"
         )
+    if entry.get("queues") and not wired:
+        raise DescriptionError(
+            entry.at("queues"), f"{name}: 'queues' needs a message, and call: {call} has none"
+        )
     via = entry.get("via", "")
     if via and call != "local":
         raise DescriptionError(entry.at("via"), f"{name}: 'via' belongs to call: local")
@@ -107,6 +112,7 @@ def _function(entry, chapter, types, internal):
         and (call in ("local", "manual") or client == "manual"),
         server_manual=server == "manual",
         wire=wire,
+        queues=entry.get("queues", False),
     )
     _check_wire(function)
     return function
@@ -115,6 +121,9 @@ def _function(entry, chapter, types, internal):
 def _check_wire(function):
     if not function.wire:
         return
+    streams = [a for a in function.arguments if a.shape == "handle" and a.kind == "stream"]
+    if function.queues and len(streams) != 1:
+        raise DescriptionError(function.where, f"{function.name}: 'queues' needs one stream")
     outputs = function.reply_fields or function.bulk_out
     if function.wire != "sync" and outputs:
         raise DescriptionError(

@@ -53,6 +53,18 @@ class BadDescriptions(Description):
                 "a reason is needed",
             )
 
+    def test_queue_without_stream_or_message(self):
+        self.refused(
+            "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: async\n  queues: true\n",
+            "demo.yml:2",
+            "'queues' needs one stream",
+        )
+        self.refused(
+            "# x\n- fn: CUresult cuA(CUstream s)\n  since: 1\n  call: local\n  why: w\n  queues: true\n",
+            "demo.yml:6",
+            "'queues' needs a message",
+        )
+
     def test_pointer_without_direction(self):
         self.refused(
             "# x\n- fn: CUresult cuA(int *a)\n  since: 1\n  call: sync\n",
