@@ -28,7 +28,9 @@ uint64_t HostCalls::add(const HostFunction& function) {
   }
   const uint64_t id = next_id_++;
   waiting_.emplace(id, function);
-  outstanding_.fetch_add(1, std::memory_order_release);
+  if (outstanding_.fetch_add(1, std::memory_order_release) == 0) {
+    period_.fetch_add(1, std::memory_order_release);
+  }
   return id;
 }
 

@@ -39,6 +39,8 @@ class HostCalls {
   // Functions in streams or running. While there are any, memory that an async copy reads may still
   // change in stream order.
   bool outstanding() const { return outstanding_.load(std::memory_order_acquire) != 0; }
+  // Counts the times that the first one became outstanding.
+  uint64_t period() const { return period_.load(std::memory_order_acquire); }
   // True on the thread that runs the functions: CUDA calls are not permitted there.
   static bool on_this_thread();
 
@@ -59,6 +61,7 @@ class HostCalls {
   uint64_t next_id_ = 1;
   bool started_ = false;
   std::atomic<size_t> outstanding_{0};
+  std::atomic<uint64_t> period_{0};
 };
 
 }  // namespace fargpu::client

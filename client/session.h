@@ -24,6 +24,7 @@
 #include "client/memory/shared_host.h"
 #include "client/memory/staging_ring.h"
 #include "client/output.h"
+#include "client/queue_limit.h"
 #include "client/settings.h"
 #include "common/rpc/channel.h"
 
@@ -58,6 +59,7 @@ class Session final : public rpc::NoticeSink {
   RemoteHost remote_host;
   StagingRings staging_rings;
   HostCalls host_calls;
+  QueueLimit queue_limit;
   Output output;
 
   rpc::Channel& channel() { return *channel_; }

@@ -90,6 +90,15 @@ CUresult stream_to_wire(CUstream stream, uint64_t* id) {
   return CUDA_SUCCESS;
 }
 
+void take_queue_place(Session& session, uint16_t context, CUstream stream, uint64_t id) {
+  if (!session.host_calls.outstanding()) [[likely]]
+    return;
+  if (HostCalls::on_this_thread()) return;
+  session.queue_limit.enter(id ^ (uint64_t{context} << 48), session.host_calls, [&] {
+    return call_cuStreamQuery(session, context, stream) != CUDA_ERROR_NOT_READY;
+  });
+}
+
 Context* context_of(CUstream stream) {
   if (is_default_stream(stream)) return current_context();
   const Object* found =

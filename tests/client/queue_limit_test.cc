@@ -1,0 +1,83 @@
+#include "client/queue_limit.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "client/host_calls.h"
+
+namespace fargpu::client {
+namespace {
+
+using namespace std::chrono_literals;
+
+class QueueLimitTest : public testing::Test {
+ protected:
+  void hold() { id_ = calls_.add({}); }
+  void release() { calls_.cancel(id_); }
+  void fill(uint64_t stream, uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) limit_.enter(stream, calls_, busy_);
+  }
+
+  HostCalls& calls_ = *new HostCalls([](uint64_t) {});  // its thread never ends
+  QueueLimit limit_;
+  uint64_t id_ = 0;
+  const std::function<bool()> busy_ = [] {
+    ADD_FAILURE() << "asked about a stream although there is room";
+    return false;
+  };
+};
+
+TEST_F(QueueLimitTest, NothingIsCountedWhileNoFunctionIsOutstanding) {
+  fill(1, 2 * QueueLimit::kMost);
+  hold();
+  fill(1, QueueLimit::kMost);
+}
+
+TEST_F(QueueLimitTest, WaitsUntilTheFunctionHasReturned) {
+  hold();
+  fill(1, QueueLimit::kMost);
+  std::atomic<bool> entered{false};
+  std::thread submitter([&] {
+    limit_.enter(1, calls_, [] { return false; });
+    entered = true;
+  });
+  std::this_thread::sleep_for(50ms);
+  EXPECT_FALSE(entered);
+  release();
+  submitter.join();
+  EXPECT_TRUE(entered);
+}
+
+TEST_F(QueueLimitTest, CountsAnewForTheNextFunction) {
+  hold();
+  fill(1, QueueLimit::kMost);
+  release();
+  hold();
+  fill(1, QueueLimit::kMost);
+}
+
+TEST_F(QueueLimitTest, AnIdleStreamGoesOnWhileAnotherOneIsHeld) {
+  hold();
+  fill(1, 10);
+  int asked = 0;
+  for (uint64_t i = 0; i < 3 * QueueLimit::kMost; ++i) {
+    limit_.enter(2, calls_, [&] { return ++asked > 0; });
+  }
+  EXPECT_GE(asked, 2);
+  EXPECT_LE(asked, 4);
+}
+
+TEST_F(QueueLimitTest, FurtherStreamsMayBeginWhenOneIsFull) {
+  hold();
+  fill(1, QueueLimit::kMost);
+  fill(2, 1);
+  int asked = 0;
+  limit_.enter(2, calls_, [&] { return ++asked > 0; });
+  EXPECT_EQ(asked, 1);
+}
+
+}  // namespace
+}  // namespace fargpu::client
