@@ -41,6 +41,8 @@ Status Session::on_notice(const wire::FrameHeader& header, rpc::Bytes body, rpc:
       output.append(bulk);
       outputs_received.fetch_add(1, std::memory_order_relaxed);
       return {};
+    case wire::kAlive:  // the channel has noted that bytes came
+      return {};
     case wire::kHostCall:
       try {
         wire::SegmentReader reader(body);

@@ -9,6 +9,7 @@
 #    6 hostCallDone client to worker, async            body HostCallDone
 #    7 status     operator to daemon, first frame      body Hello (token)  reply Status; then the daemon closes
 #    8 upgrade    client to worker, after the Welcome  body Upgrade    reply UpgradeReply: another transport takes over
+#   11 alive      worker to client, notice             no body         a call takes long in the driver; the worker lives
 #
 # Every text is UTF-8, at most 4 KiB; lists are limited by the frame limits.
 

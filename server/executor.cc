@@ -37,7 +37,9 @@ Deadline Executor::next_look() {
 }
 
 Status Executor::between_frames() {
+  activity_.begin();
   if (worker_.poll() > 0) last_progress_ = Clock::now();
+  activity_.end();
   return worker_.responder().flush();
 }
 
@@ -56,7 +58,9 @@ Status Executor::on_frame(const wire::FrameHeader& header, std::span<const std::
   if ((header.flags & ~wire::kWantReply) != 0) {
     return {StatusCode::kProtocol, fmt::format("the client sent flags {:#x}", header.flags)};
   }
+  activity_.begin();
   const Status status = header.opcode < wire::kFirstApiOpcode ? on_control(header, body) : on_call({header, body, bulk});
+  activity_.end();
   worker_.drop_bulk();
   FARGPU_RETURN_IF_ERROR(status);
   return (header.flags & wire::kWantReply) != 0 ? worker_.responder().flush() : Status();

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/transport/transport.h"
+#include "server/session_watch.h"
 #include "server/session_worker.h"
 
 namespace fargpu::server {
@@ -20,6 +21,8 @@ class Executor final : public transport::FrameHandler {
            std::chrono::microseconds spin)
       : worker_(worker), transport_(transport), statistics_(statistics), spin_(spin) {}
 
+  // When it works and when it waits. Any thread may look.
+  Activity& activity() { return activity_; }
   // Until the client says bye (ok), its connection is lost, or it breaks the protocol.
   Status run();
 
@@ -36,6 +39,7 @@ class Executor final : public transport::FrameHandler {
   transport::Transport& transport_;
   SessionStatistics& statistics_;
   const std::chrono::microseconds spin_;
+  Activity activity_;
   transport::Clock::time_point last_progress_{};
   bool bye_ = false;
 };

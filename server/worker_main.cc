@@ -19,6 +19,7 @@
 #include "server/executor.h"
 #include "server/hello.h"
 #include "server/probe.h"
+#include "server/session_watch.h"
 #include "server/welcome.h"
 #include "server/worker_options.h"
 
@@ -120,6 +121,16 @@ int run_session(const WorkerOptions& options) {
                     options.client_limits};
   SessionWorker worker(driver->table(), **transport, **page, *output, setup);
   Executor executor(worker, **transport, **page, spin_time());
+  const auto watch = SessionWatch::start(
+      (*transport)->peer_socket(), executor.activity(),
+      [&worker] { worker.responder().try_notice(wire::kAlive); },
+      [&options] {
+        log::warn("event=executor-stuck client=\"{}\" why=\"a driver call did not return\"",
+                  options.client);
+        end(Status(), "the client went while a driver call did not return", 0);
+      },
+      {});
+  if (!watch.ok()) log::warn("event=no-watch why=\"{}\"", watch.status().message());
   const Status status = executor.run();
   // A client that just goes away is daily business; one that breaks the protocol is not.
   const bool polite = status.ok() || status.code() == StatusCode::kLost;

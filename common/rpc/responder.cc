@@ -27,12 +27,12 @@ bool unwanted(const wire::FrameHeader& header, int32_t result) {
 
 Responder::Frame::Frame(Responder& responder, const wire::FrameHeader& request,
                         size_t body_bytes_bound)
-    : responder_(responder), header_(reply_header(request)) {
+    : responder_(responder), lock_(responder.mutex_), header_(reply_header(request)) {
   reserve(body_bytes_bound);
 }
 
 Responder::Frame::Frame(Responder& responder, uint16_t notice_opcode, size_t body_bytes_bound)
-    : responder_(responder) {
+    : responder_(responder), lock_(responder.mutex_) {
   header_.opcode = notice_opcode;
   header_.flags = wire::kNotice;
   reserve(body_bytes_bound);
@@ -61,6 +61,7 @@ capnp::MessageBuilder& Responder::Frame::builder() {
 }
 
 Status Responder::Frame::send(int32_t result, std::span<const std::span<const std::byte>> bulk) {
+  const auto lock = std::move(lock_);  // others may send from here on
   if (!status_.ok()) return status_;
   if (unwanted(header_, result)) return Status();
   const bool bare = result != 0;
@@ -79,6 +80,23 @@ Status Responder::reply(const wire::FrameHeader& request, int32_t result) {
   return Frame(*this, request, 0).send(result);
 }
 
-Status Responder::flush() { return transport_.flush(transport::kNoDeadline); }
+Status Responder::flush() {
+  std::lock_guard lock(mutex_);
+  return transport_.flush(transport::kNoDeadline);
+}
+
+void Responder::try_notice(uint16_t opcode) {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  const auto now = transport::Clock::now();
+  wire::FrameHeader header;
+  header.opcode = opcode;
+  header.flags = wire::kNotice;
+  // What goes wrong here is seen by whoever sends or receives next.
+  auto slot = transport_.reserve(kHeaderBytes, now);
+  if (!slot.ok()) return;
+  std::memcpy(slot->data(), &header, kHeaderBytes);
+  if (transport_.commit(kHeaderBytes, {}, now).ok()) (void)transport_.flush(now);
+}
 
 }  // namespace fargpu::rpc

@@ -1,7 +1,12 @@
-// Responder: the server's sending end. Replies and notices, built in the transport's slot. One thread (the executor's) uses it.
+// Responder: the server's sending end. Replies and notices, built in the transport's slot.
+//
+// The executor's thread uses it; only try_notice() may be called by another one. A Frame keeps the
+// sending end to itself until it is sent, so build it when there is nothing more to wait for, and
+// one at a time.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 
@@ -29,6 +34,7 @@ class Responder {
     void reserve(size_t body_bytes_bound);
     capnp::MessageBuilder& builder();
     Responder& responder_;
+    std::unique_lock<std::mutex> lock_;
     wire::FrameHeader header_;
     Status status_;
     size_t body_bound_ = 0;
@@ -40,10 +46,14 @@ class Responder {
   // A reply without body. For a request without kWantReply it is sent only when result != 0, as kAsyncError.
   Status reply(const wire::FrameHeader& request, int32_t result);
   Status flush();
+  // A notice without body, if nobody sends just now and the transport takes it without waiting. Any
+  // thread.
+  void try_notice(uint16_t opcode);
   transport::Transport& transport() { return transport_; }
 
  private:
   transport::Transport& transport_;
+  std::mutex mutex_;  // around everything that sends
 };
 
 }  // namespace fargpu::rpc

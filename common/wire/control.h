@@ -14,6 +14,7 @@ enum ControlOpcode : uint16_t {
   kHostCallDone = 6,
   kStatus = 7,
   kUpgrade = 8,
+  kAlive = 11,
 };
 
 }  // namespace fargpu::wire

@@ -7,7 +7,8 @@ import fargpu_testing as testing
 
 EXAMPLES = ["vector_add", "matmul_tiled", "reduction", "histogram", "scan", "streams_events", "two_gpus", "constant_symbols",
             "dynamic_shared", "divergent", "pitched_copies"]
-OTHERS = ["pageable_overwrite", "many_threads", "per_thread_streams", "callbacks", "fork_child", "kernel_fault", "copies", "large_copy"]
+OTHERS = ["pageable_overwrite", "many_threads", "per_thread_streams", "callbacks", "fork_child", "kernel_fault", "copies", "large_copy",
+          "held_launches"]
 
 
 class Programs(unittest.TestCase):
@@ -44,6 +45,11 @@ class Programs(unittest.TestCase):
         for name in ["streams_events", "callbacks", "many_threads"]:
             with self.subTest(name):
                 self.check_right(name, env=testing.clean_environment(FARGPU_SYNC=1))
+
+    def test_full_queue(self):
+        """Launches wait for places in the driver's queue for longer than a client waits for a sign of life."""
+        done = self.daemon.run(testing.BUILD.program("slow_queue"), "10", "2000")
+        self.assertEqual(done.stdout, "slow_queue: right\n", done.stderr)
 
     def test_launch_blocking(self):
         self.check_right("scan", env=testing.clean_environment(CUDA_LAUNCH_BLOCKING=1))

@@ -1,5 +1,7 @@
-// What the fault tests run: works with the driver API, prints "ready", then on each line of stdin tries one more call and prints the
-// name of its result and whether it took long. fault_program [init | unsupported | interposed | runaway (a kernel never ends)]
+// What the fault tests run: works with the driver API, prints "ready", then on each line of stdin
+// tries one more call and prints the name of its result and whether it took long. fault_program
+// [init | unsupported | interposed | runaway (a kernel never ends) | crowded (and more launches
+// than a driver takes are queued behind it)]
 #include <cuda.h>
 
 #include <chrono>
@@ -21,13 +23,15 @@ again:
 }
 )ptx";
 
-// One kernel that never ends, on every multiprocessor.
-CUresult run_away() {
+// Kernels that never end, on every multiprocessor: the first.
+CUresult run_away(int kernels) {
   CUmodule module;
   CUfunction forever;
   CUresult result = cuModuleLoadData(&module, kForever);
   if (result == CUDA_SUCCESS) result = cuModuleGetFunction(&forever, module, "forever");
-  if (result == CUDA_SUCCESS) result = cuLaunchKernel(forever, 512, 1, 1, 64, 1, 1, 0, nullptr, nullptr, nullptr);
+  for (int i = 0; i < kernels && result == CUDA_SUCCESS; ++i) {
+    result = cuLaunchKernel(forever, 512, 1, 1, 64, 1, 1, 0, nullptr, nullptr, nullptr);
+  }
   return result;
 }
 
@@ -70,7 +74,9 @@ int main(int count, char** values) {
     std::printf("cuMemsetD8: %s\n", name_of(cuMemsetD8(memory, 1, 100)));
     return 0;
   }
-  if (std::strcmp(mode, "runaway") == 0 && (result = run_away()) != CUDA_SUCCESS) {
+  const bool crowded = std::strcmp(mode, "crowded") == 0;
+  if ((crowded || std::strcmp(mode, "runaway") == 0) &&
+      (result = run_away(crowded ? 3000 : 1)) != CUDA_SUCCESS) {
     std::printf("no kernel: %s\n", name_of(result));
     return 5;
   }

@@ -180,6 +180,17 @@ class Processes(unittest.TestCase):
             self.assertFalse(testing.is_running(worker))
             self.is_lost(session)
 
+    def test_driver_call_that_does_not_return(self):
+        """So many launches behind a kernel that never ends that the driver holds the executor: the worker ends all the same."""
+        with testing.Daemon() as daemon:
+            session = Session(daemon, mode="crowded")
+            worker, = daemon.workers()
+            session.process.kill()
+            session.process.communicate()
+            testing.wait_until(lambda: not testing.is_running(worker), "the worker ended", 20)
+            self.assertIn("a driver call did not return", daemon.log_text())
+            self.serves(daemon)
+
     def test_client_stopped_while_others_work(self):
         with testing.Daemon() as daemon:
             session = Session(daemon)

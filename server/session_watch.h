@@ -1,0 +1,84 @@
+// SessionWatch: stands in for the executor while that is inside a driver call which does not return
+// for a while.
+//
+// A driver lets a launch wait while about a thousand others are queued ahead of it, for as long as
+// those take. Meanwhile nobody would answer the client's pings, and nobody would see that the
+// client is gone. So the watch tells the client every few seconds that the worker lives (notice
+// alive), and ends the worker when the client has been gone for a while: the GPU must be free
+// again, also when the call never returns.
+//
+// A thread of its own. It sleeps without waking while nothing happens in the session.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "common/base/fd.h"
+#include "common/base/status.h"
+
+namespace fargpu::server {
+
+// What the executor tells the watch, on its own thread: two stores and a load for each piece of
+// work.
+class Activity {
+ public:
+  void begin() {
+    count_.store(++mine_, std::memory_order_release);  // odd: at work
+    if (parked_.load(std::memory_order_relaxed)) [[unlikely]]
+      unpark();
+  }
+  void end() { count_.store(++mine_, std::memory_order_release); }
+
+ private:
+  friend class SessionWatch;
+  void unpark() {
+    parked_.store(false, std::memory_order_relaxed);
+    if (waker_ != nullptr) waker_->signal();
+  }
+
+  uint64_t mine_ = 0;  // the executor's copy of count_
+  std::atomic<uint64_t> count_{0};
+  std::atomic<bool> parked_{false};  // the watch sleeps until it is signalled
+  const EventFd* waker_ = nullptr;   // set before the executor starts
+};
+
+class SessionWatch {
+ public:
+  struct Options {
+    // A client declares the session lost after 15 s without a byte.
+    std::chrono::milliseconds alive_every{2000};
+    // What the executor gets to end the session in order once the client is gone.
+    std::chrono::milliseconds grace{5000};
+  };
+
+  // `peer`: ends when the client does (Transport::peer_socket()); a duplicate is watched. `alive`
+  // is called every alive_every while there is work; `stuck` when the client has been gone for
+  // `grace` and work still goes on. Both on the watch's thread. `activity` outlives the watch.
+  static Result<std::unique_ptr<SessionWatch>> start(int peer, Activity& activity,
+                                                     std::function<void()> alive,
+                                                     std::function<void()> stuck,
+                                                     const Options& options);
+  ~SessionWatch();
+  SessionWatch(const SessionWatch&) = delete;
+  SessionWatch& operator=(const SessionWatch&) = delete;
+
+ private:
+  SessionWatch(Fd peer, EventFd waker, Activity& activity, std::function<void()> alive,
+               std::function<void()> stuck, const Options& options);
+  void watch();
+  bool stop_requested(std::chrono::milliseconds within);
+
+  const Fd peer_;
+  const EventFd waker_;
+  Activity& activity_;
+  const std::function<void()> alive_, stuck_;
+  const Options options_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace fargpu::server
