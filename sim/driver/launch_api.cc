@@ -125,6 +125,7 @@ CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& 
         LaunchTarget target;
         if (CUresult result = find_function(context, handle, &target); result != CUDA_SUCCESS)
           return result;
+        load_at_first_use(context, *target.function->settings);
         const KernelInfo& info = *target.function->info;
         const Device& device = context.device();
         if (CUresult result = check_dimensions(device, info, launch.grid); result != CUDA_SUCCESS)

@@ -198,6 +198,10 @@ CUresult CUDAAPI cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUke
         Device* device = driver.device(dev);
         if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
         if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
+        std::shared_ptr<Context> context;
+        if (current_context(driver, &context) == CUDA_SUCCESS) {
+          load_at_first_use(*context, *kernel->settings[static_cast<size_t>(dev)]);
+        }
         return function_attribute(kernel->info, *kernel->settings[static_cast<size_t>(dev)],
                                   device->compute_capability(), attrib, pi);
       });

@@ -288,6 +288,11 @@ CUresult function_attribute(const KernelInfo& info, const FunctionSettings& sett
   return CUDA_SUCCESS;
 }
 
+void load_at_first_use(Context& context, FunctionSettings& settings) {
+  if (!Driver::get().settings().lazy_loading || settings.used.exchange(true)) return;
+  for (const Fence& fence : context.outstanding()) fence->wait();
+}
+
 CUresult set_function_attribute(const KernelInfo& info, FunctionSettings& settings,
                                 const Device& device, CUfunction_attribute attribute, int value) {
   switch (attribute) {

@@ -31,6 +31,7 @@ struct FunctionSettings {
   std::atomic<int> max_dynamic_shared{0};
   std::atomic<int> carveout{-1};
   std::atomic<int> cache_config{CU_FUNC_CACHE_PREFER_NONE};
+  std::atomic<bool> used{false};
 };
 
 // What the launch interface of CUDA 3 keeps in a function between calls; guarded by mutex.
@@ -84,6 +85,9 @@ struct Library {
   std::map<uint64_t, std::shared_ptr<Module>> modules;  // by context id; guarded by mutex
 };
 
+// At each use of a function. With Settings::lazy_loading the first one waits for all work of the
+// context.
+void load_at_first_use(Context& context, FunctionSettings& settings);
 // The function's or kernel's attribute as CUDA reports it. CUDA_ERROR_INVALID_VALUE for an unknown
 // one.
 CUresult function_attribute(const KernelInfo& info, const FunctionSettings& settings,

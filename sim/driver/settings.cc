@@ -117,6 +117,13 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& ge
     }
     settings.threads = static_cast<int>(value);
   }
+  if (const char* text = get("FARGPU_SIM_LAZY_LOADING")) {
+    uint64_t value = 0;
+    if (!parse_number(trim(text), &value) || value > 1) {
+      return bad_value("FARGPU_SIM_LAZY_LOADING", text, "0 or 1");
+    }
+    settings.lazy_loading = value == 1;
+  }
   if (const char* text = get("CUDA_VISIBLE_DEVICES")) {
     settings.visible = parse_visible_devices(text, settings.compute_capability, settings.gpus);
   } else {

@@ -2,7 +2,8 @@
 //
 // FARGPU_SIM_GPUS (1 .. 16), FARGPU_SIM_MEMORY (bytes per GPU, suffix K, M, G or T),
 // FARGPU_SIM_COMPUTE_CAPABILITY ("9.0"), FARGPU_SIM_THREADS (worker threads of the engine, 0: one
-// per core) and CUDA_VISIBLE_DEVICES (indices or "GPU-<uuid>" prefixes).
+// per core), FARGPU_SIM_LAZY_LOADING (0 or 1) and CUDA_VISIBLE_DEVICES (indices or "GPU-<uuid>"
+// prefixes).
 #pragma once
 
 #include <array>
@@ -24,6 +25,8 @@ struct Settings {
   size_t memory_bytes = size_t{4} << 30;
   int compute_capability = 90;  // 10 * major + minor
   int threads = 0;
+  bool lazy_loading =
+      false;  // a function's first use waits for the context, as a driver that loads it then
   std::vector<int> visible;  // physical indices in the order of the CUDA ordinals
 };
 

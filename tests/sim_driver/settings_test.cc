@@ -28,12 +28,14 @@ TEST(SettingsTest, ReadsEveryVariable) {
                         {"FARGPU_SIM_MEMORY", "512M"},
                         {"FARGPU_SIM_COMPUTE_CAPABILITY", "8.6"},
                         {"FARGPU_SIM_THREADS", "2"},
+                        {"FARGPU_SIM_LAZY_LOADING", "1"},
                         {"CUDA_VISIBLE_DEVICES", "2, 0"}});
   ASSERT_TRUE(settings.ok());
   EXPECT_EQ(settings->gpus, 3);
   EXPECT_EQ(settings->memory_bytes, size_t{512} << 20);
   EXPECT_EQ(settings->compute_capability, 86);
   EXPECT_EQ(settings->threads, 2);
+  EXPECT_TRUE(settings->lazy_loading);
   EXPECT_EQ(settings->visible, (std::vector<int>{2, 0}));
 }
 
@@ -42,7 +44,8 @@ TEST(SettingsTest, BadValuesNameTheVariable) {
        std::map<std::string, const char*>{{"FARGPU_SIM_GPUS", "17"},
                                           {"FARGPU_SIM_MEMORY", "much"},
                                           {"FARGPU_SIM_COMPUTE_CAPABILITY", "9"},
-                                          {"FARGPU_SIM_THREADS", "-1"}}) {
+                                          {"FARGPU_SIM_THREADS", "-1"},
+                                          {"FARGPU_SIM_LAZY_LOADING", "2"}}) {
     auto settings = read({{name, value}});
     ASSERT_FALSE(settings.ok()) << name;
     EXPECT_NE(settings.status().message().find(name), std::string::npos);
