@@ -190,6 +190,8 @@ def body(f, types):
     out = []
     for a in f.arguments:
         _prepare(a, types, out)
+    if f.loads:
+        out.append("const LoadingScope loading_(session_);")
     if f.queues:
         stream = next(a.name for a in f.arguments if a.shape == "handle" and a.kind == "stream")
         out.append(f"take_queue_place(session_, context_, {stream}, {stream}_id);")

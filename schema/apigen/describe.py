@@ -27,6 +27,7 @@ KEYS = (
     "via",
     "exported",
     "queues",
+    "loads",
 )
 
 
@@ -78,10 +79,11 @@ def _function(entry, chapter, types, internal):
         raise DescriptionError(
             where, f"{name}: 'args' and 'server' need a message, and call: {call} has none"
         )
-    if entry.get("queues") and not wired:
-        raise DescriptionError(
-            entry.at("queues"), f"{name}: 'queues' needs a message, and call: {call} has none"
-        )
+    for key in ("queues", "loads"):
+        if entry.get(key) and not wired:
+            raise DescriptionError(
+                entry.at(key), f"{name}: '{key}' needs a message, and call: {call} has none"
+            )
     via = entry.get("via", "")
     if via and call != "local":
         raise DescriptionError(entry.at("via"), f"{name}: 'via' belongs to call: local")
@@ -113,6 +115,7 @@ def _function(entry, chapter, types, internal):
         server_manual=server == "manual",
         wire=wire,
         queues=entry.get("queues", False),
+        loads=entry.get("loads", False),
     )
     _check_wire(function)
     return function

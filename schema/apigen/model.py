@@ -77,6 +77,7 @@ class Function:
     client_manual: bool = False
     server_manual: bool = False
     wire: str = ""  # sync, async, deferred; empty: no message
+    loads: bool = False  # the driver may load something for it, and waits for all streams then
     queues: bool = False  # its work takes a place in the driver's queue of its stream
     opcode: int = 0
 

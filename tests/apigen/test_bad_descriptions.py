@@ -53,7 +53,7 @@ class BadDescriptions(Description):
                 "a reason is needed",
             )
 
-    def test_queue_without_stream_or_message(self):
+    def test_queue_or_loading_without_stream_or_message(self):
         self.refused(
             "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: async\n  queues: true\n",
             "demo.yml:2",
@@ -63,6 +63,11 @@ class BadDescriptions(Description):
             "# x\n- fn: CUresult cuA(CUstream s)\n  since: 1\n  call: local\n  why: w\n  queues: true\n",
             "demo.yml:6",
             "'queues' needs a message",
+        )
+        self.refused(
+            "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: local\n  why: w\n  loads: true\n",
+            "demo.yml:6",
+            "'loads' needs a message",
         )
 
     def test_pointer_without_direction(self):
