@@ -15,7 +15,8 @@ thread_local bool runs_host_functions = false;
 bool HostCalls::on_this_thread() { return runs_host_functions; }
 
 uint64_t HostCalls::add(const HostFunction& function) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  loaded_.wait(lock, [this] { return loads_ == 0; });
   if (!started_) {
     // Detached: it lives as long as the process; the object is never destroyed while it waits
     // (process.h). Signals are the application's business: this thread takes none.
@@ -36,7 +37,7 @@ uint64_t HostCalls::add(const HostFunction& function) {
 
 void HostCalls::cancel(uint64_t id) {
   std::lock_guard lock(mutex_);
-  if (waiting_.erase(id) != 0) outstanding_.fetch_sub(1, std::memory_order_release);
+  if (waiting_.erase(id) != 0) one_less();
 }
 
 void HostCalls::due(uint64_t id, CUresult status) {
@@ -54,7 +55,7 @@ void HostCalls::lost(CUresult status) {
     if (function.callback != nullptr) {
       due_.push_back({function, id, status, false});
     } else {
-      outstanding_.fetch_sub(1, std::memory_order_release);
+      one_less();
     }
   }
   waiting_.clear();
@@ -76,9 +77,25 @@ void HostCalls::run() {
     } else if (next.status == CUDA_SUCCESS) {
       next.function.function(next.function.user_data);
     }
-    outstanding_.fetch_sub(1, std::memory_order_release);
     if (next.tell) done_(next.id);
+    std::lock_guard lock(mutex_);
+    one_less();
   }
+}
+
+void HostCalls::one_less() {
+  if (outstanding_.fetch_sub(1, std::memory_order_release) == 1) none_.notify_all();
+}
+
+void HostCalls::begin_load() {
+  std::unique_lock lock(mutex_);
+  if (!runs_host_functions) none_.wait(lock, [this] { return !outstanding(); });
+  ++loads_;
+}
+
+void HostCalls::end_load() {
+  std::lock_guard lock(mutex_);
+  if (--loads_ == 0) loaded_.notify_all();
 }
 
 }  // namespace fargpu::client

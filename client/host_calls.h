@@ -36,9 +36,13 @@ class HostCalls {
   void due(uint64_t id, CUresult status);  // does not block
   // The session is gone: stream callbacks still run, with `status`; host functions do not.
   void lost(CUresult status);
-  // Functions in streams or running. While there are any, memory that an async copy reads may still
-  // change in stream order.
+  // Functions in streams, running, or returned without the worker having been told. While there are
+  // any, memory that an async copy reads may still change in stream order.
   bool outstanding() const { return outstanding_.load(std::memory_order_acquire) != 0; }
+  // From begin_load(), which waits until no function is outstanding, to end_load() none is added.
+  // What is sent in between comes after what the worker was told of earlier ones.
+  void begin_load();
+  void end_load();
   // Counts the times that the first one became outstanding.
   uint64_t period() const { return period_.load(std::memory_order_acquire); }
   // True on the thread that runs the functions: CUDA calls are not permitted there.
@@ -52,10 +56,12 @@ class HostCalls {
     bool tell = true;
   };
   void run();
+  void one_less();  // with mutex_ held
 
   const std::function<void(uint64_t)> done_;
   std::mutex mutex_;
-  std::condition_variable ready_;
+  std::condition_variable ready_, none_, loaded_;
+  unsigned loads_ = 0;
   std::map<uint64_t, HostFunction> waiting_;
   std::deque<Due> due_;
   uint64_t next_id_ = 1;

@@ -99,6 +99,11 @@ void take_queue_place(Session& session, uint16_t context, CUstream stream, uint6
   });
 }
 
+LoadingScope::LoadingScope(Session& session) : session_(session) {
+  session_.host_calls.begin_load();
+}
+LoadingScope::~LoadingScope() { session_.host_calls.end_load(); }
+
 Context* context_of(CUstream stream) {
   if (is_default_stream(stream)) return current_context();
   const Object* found =

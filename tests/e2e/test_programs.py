@@ -51,6 +51,13 @@ class Programs(unittest.TestCase):
         done = self.daemon.run(testing.BUILD.program("slow_queue"), "10", "2000")
         self.assertEqual(done.stdout, "slow_queue: right\n", done.stderr)
 
+    def test_loading_behind_a_host_function(self):
+        """A driver that loads a kernel at its first use waits for all streams then, also for one that a host function holds."""
+        for name in ("held_launches", "callbacks"):
+            done = testing.run([testing.BUILD.fargpu, "run", "--sim", "--", testing.BUILD.program(name)],
+                               env=testing.clean_environment(FARGPU_SIM_LAZY_LOADING="1"))
+            self.assertEqual(done.stdout, f"{name}: right\n", done.stderr)
+
     def test_launch_blocking(self):
         self.check_right("scan", env=testing.clean_environment(CUDA_LAUNCH_BLOCKING=1))
 
