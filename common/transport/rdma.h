@@ -4,7 +4,7 @@
 // tells the client its offer (a port and a random cookie); the client then calls rdma_connect() with the host that it already talks to,
 // while the server is inside accept(). Both get a Transport with remote_memory(). Each failure is a Status that says why, so that the
 // session can go on over its stream socket:
-//   kUnsupported  this build has no rdma, or rdma-core is not installed
+//   kUnsupported  this build has no rdma, rdma-core is not installed, or the device is one of iWARP
 //   kNotFound     no RDMA device on this host, or none on the route
 //   kNoCapacity   the limit of locked memory, or of the adapter
 //   kRefused      the peer's end said no;  kTimeout, kLost: it did not answer, or went away
@@ -63,6 +63,15 @@ class RdmaAcceptor {
 Result<std::unique_ptr<Transport>> rdma_connect(SocketAddress remote, const RdmaOffer& offer, RdmaOptions options,
                                                 Fd& bootstrap, Deadline deadline);
 
+// One address of a port.
+struct RdmaGid {
+  unsigned index = 0;
+  std::string value;  // "::ffff:10.0.0.1"
+  std::string type;   // "RoCE v2", "RoCE v1", "InfiniBand"
+  // "GID 1 ::ffff:10.0.0.1 (RoCE v2)"
+  std::string text() const;
+};
+
 // What doctor shows of a port.
 struct RdmaPort {
   std::string device;      // "mlx5_0"
@@ -70,9 +79,10 @@ struct RdmaPort {
   bool active = false;
   std::string state;       // "active"
   std::string link_layer;  // "InfiniBand", "Ethernet"
-  std::string gid;         // "::ffff:10.0.0.1"; empty: none
-  unsigned mtu = 0;        // bytes, of the port
-  // "rxe0 port 1: active, Ethernet, mtu 4096, gid ::ffff:10.0.0.1"
+  std::vector<RdmaGid> gids;  // of list_rdma_ports(): all; of a probe: that of the address
+  unsigned mtu = 0;           // bytes, of the port
+  // "rxe0 port 1: active, Ethernet, mtu 4096, GID 0 fe80::1 (RoCE v2), GID 1 ::ffff:10.0.0.1 (RoCE
+  // v2)"
   std::string text() const;
 };
 

@@ -44,6 +44,13 @@ Status verbs_error(const std::string& what, int error_number) {
   return system_error(what, error_number);
 }
 
+Status check_device(const ibv_context* context) {
+  if (context->device->transport_type != IBV_TRANSPORT_IWARP) return Status();
+  return Status(StatusCode::kUnsupported,
+                fmt::format("{} is an iWARP device, which has no writes with immediate data",
+                            context->device->name));
+}
+
 void forget_descriptor(int descriptor) {
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null < 0) return;
@@ -54,6 +61,7 @@ void forget_descriptor(int descriptor) {
 Result<std::shared_ptr<RdmaDomain>> RdmaDomain::create(rdma_event_channel* channel,
                                                        rdma_cm_id* id) {
   auto made = std::make_shared<RdmaDomain>(channel, id);
+  FARGPU_RETURN_IF_ERROR(check_device(id->verbs));
   made->pd_ = rdma().alloc_pd(id->verbs);
   if (made->pd_ == nullptr) return verbs_error("cannot make a protection domain", errno);
   return made;

@@ -83,6 +83,8 @@ class RdmaBuffer {
   const std::span<std::byte> memory_;
 };
 
+// kUnsupported for a device whose protocol lacks what the transport needs.
+Status check_device(const ibv_context* context);
 // A Status for a verbs call that failed with this errno; ENOMEM names the limit of locked memory.
 Status verbs_error(const std::string& what, int error_number);
 

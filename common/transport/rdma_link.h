@@ -8,11 +8,13 @@
 // Any thread may post, poll and wait. A waiting thread is one of two roles, of which each has at most one thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 
 #include "common/base/fd.h"
 #include "common/transport/loss.h"
@@ -84,6 +86,10 @@ class RdmaLink {
   // The receiver says whether it waits for completions of what was posted; the sender always may.
   template <typename Ready>
   Status wait(Role role, Deadline deadline, Ready ready, bool for_completions = false);
+  // The same for any number of further threads, which nobody wakes: they look, less often as time
+  // goes by.
+  template <typename Ready>
+  Status wait_aside(Deadline deadline, Ready ready);
   // Wakes the receiver's wait so that its ready() is called.
   void nudge_receiver() { event(Role::kReceiver).signal(); }
   void drain_nudges() { event(Role::kReceiver).drain(); }
@@ -113,6 +119,8 @@ class RdmaLink {
   uint64_t system_calls() const { return system_calls_.load(std::memory_order_relaxed); }
   unsigned path_mtu() const;
   int bootstrap_socket() const { return bootstrap_.get(); }
+  // "rxe0 port 1, GID 1 ::ffff:10.0.0.1 (RoCE v2), path MTU 4096".
+  std::string route() const;
 
  private:
   explicit RdmaLink(std::shared_ptr<RdmaDomain> domain, const Options& options, EventFd sender_event, EventFd receiver_event);
@@ -199,6 +207,23 @@ Status RdmaLink::wait(Role role, Deadline deadline, Ready ready, bool for_comple
     asleep(role).store(false);
     spin_until = Clock::time_point{};
     round = ~0u;  // the next one looks at the clock
+  }
+}
+
+template <typename Ready>
+Status RdmaLink::wait_aside(Deadline deadline, Ready ready) {
+  constexpr auto kSpin = std::chrono::microseconds(20),
+                 kLongestNap = std::chrono::microseconds(100);
+  const auto begin = Clock::now();
+  for (;;) {
+    poll(Role::kNobody);
+    if (ready()) return Status();
+    if (lost()) return lost_status();
+    const auto now = Clock::now();
+    if (now >= deadline) return Status(StatusCode::kTimeout, "peer is busy");
+    const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(now - begin);
+    if (waited < std::max(kSpin, options_.spin)) continue;
+    std::this_thread::sleep_for(std::min(waited / 16, kLongestNap));
   }
 }
 

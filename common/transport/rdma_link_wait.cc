@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "common/transport/poll.h"
+#include "common/transport/rdma_gid.h"
 #include "common/transport/rdma_link.h"
 
 namespace fargpu::transport {
@@ -51,6 +52,20 @@ unsigned RdmaLink::path_mtu() const {
   ibv_qp_init_attr initial{};
   if (rdma().query_qp(pair_, &attributes, IBV_QP_PATH_MTU, &initial) != 0) return 0;
   return 128u << attributes.path_mtu;
+}
+
+std::string RdmaLink::route() const {
+  ibv_context* const context = domain_->context();
+  const auto port = static_cast<uint8_t>(domain_->id()->port_num);
+  std::string text = fmt::format("{} port {}", context->device->name, port);
+  ibv_qp_attr attributes{};
+  ibv_qp_init_attr initial{};
+  if (rdma().query_qp(pair_, &attributes, IBV_QP_AV, &initial) == 0 &&
+      attributes.ah_attr.is_global != 0) {
+    const auto gid = query_gid(context, port, attributes.ah_attr.grh.sgid_index);
+    if (gid) text += ", " + gid->text();
+  }
+  return fmt::format("{}, path MTU {}", text, path_mtu());
 }
 
 // --- sleeping ---

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace fargpu::transport {
 namespace {
@@ -88,19 +89,27 @@ Result<std::unique_ptr<RegisteredMemory>> RdmaMemory::register_dmabuf(int dmabuf
 Result<RemoteMemory::Ticket> RdmaMemory::read(const RemoteKey& from, uint64_t from_offset,
                                               const RegisteredMemory& to,
                                               std::span<std::byte> destination) {
-  return transfer(IBV_WR_RDMA_READ, to, destination, from, from_offset);
+  return start({IBV_WR_RDMA_READ, to, destination, from, from_offset});
 }
 
 Result<RemoteMemory::Ticket> RdmaMemory::write(const RegisteredMemory& from,
                                                std::span<const std::byte> source,
                                                const RemoteKey& to, uint64_t to_offset) {
-  return transfer(IBV_WR_RDMA_WRITE, from, source, to, to_offset);
+  return start({IBV_WR_RDMA_WRITE, from, source, to, to_offset});
 }
 
-Result<RemoteMemory::Ticket> RdmaMemory::transfer(ibv_wr_opcode opcode,
-                                                  const RegisteredMemory& ours,
-                                                  std::span<const std::byte> memory,
-                                                  const RemoteKey& theirs, uint64_t offset) {
+Status RdmaMemory::read_now(const RemoteKey& from, uint64_t from_offset, const RegisteredMemory& to,
+                            std::span<std::byte> destination, Deadline deadline) {
+  return complete({IBV_WR_RDMA_READ, to, destination, from, from_offset}, deadline);
+}
+
+Status RdmaMemory::write_now(const RegisteredMemory& from, std::span<const std::byte> source,
+                             const RemoteKey& to, uint64_t to_offset, Deadline deadline) {
+  return complete({IBV_WR_RDMA_WRITE, from, source, to, to_offset}, deadline);
+}
+
+Result<uint32_t> RdmaMemory::check(const Transfer& transfer) {
+  const auto& [opcode, ours, memory, theirs, offset] = transfer;
   if (offset > theirs.bytes || memory.size() > theirs.bytes - offset) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("{} bytes at offset {} are outside the peer's {} bytes",
@@ -114,30 +123,71 @@ Result<RemoteMemory::Ticket> RdmaMemory::transfer(ibv_wr_opcode opcode,
   const auto* registered = dynamic_cast<const Registered*>(&ours);
   if (registered == nullptr)
     return Status(StatusCode::kInvalidArgument, "the memory is registered with another transport");
-  Ticket ticket = 0;
-  while (!memory.empty()) {
-    const auto piece = memory.first(std::min<uint64_t>(memory.size(), link_.max_message()));
-    ibv_sge place{reinterpret_cast<uintptr_t>(piece.data()), static_cast<uint32_t>(piece.size()),
-                  registered->region().local_key()};
-    ibv_send_wr request{};
-    request.opcode = opcode;
-    request.sg_list = &place;
-    request.num_sge = 1;
-    request.wr.rdma.remote_addr = theirs.address + offset;
-    request.wr.rdma.rkey = theirs.key;
-    FARGPU_ASSIGN_OR_RETURN(ticket, link_.post(request, piece.size() == memory.size()));
-    if (ticket == 0) {
-      // The queue is full of requests that complete or fail by themselves.
-      const uint64_t before = link_.completed();
-      FARGPU_RETURN_IF_ERROR(link_.wait(
-          RdmaLink::Role::kReceiver, kNoDeadline, [&] { return link_.completed() != before; },
-          true));
+  return registered->region().local_key();
+}
+
+Result<RemoteMemory::Ticket> RdmaMemory::post_part(Transfer& transfer, uint32_t local_key,
+                                                   uint64_t limit, bool signal) {
+  const auto part = transfer.memory.first(
+      std::min<uint64_t>({transfer.memory.size(), link_.max_message(), limit}));
+  ibv_sge place{reinterpret_cast<uintptr_t>(part.data()), static_cast<uint32_t>(part.size()),
+                local_key};
+  ibv_send_wr request{};
+  request.opcode = transfer.opcode;
+  request.sg_list = &place;
+  request.num_sge = 1;
+  request.wr.rdma.remote_addr = transfer.theirs.address + transfer.offset;
+  request.wr.rdma.rkey = transfer.theirs.key;
+  FARGPU_ASSIGN_OR_RETURN(const Ticket ticket,
+                          link_.post(request, signal || part.size() == transfer.memory.size()));
+  if (ticket == 0) return ticket;
+  transfer.memory = transfer.memory.subspan(part.size());
+  transfer.offset += part.size();
+  return ticket;
+}
+
+Result<RemoteMemory::Ticket> RdmaMemory::start(Transfer transfer) {
+  FARGPU_ASSIGN_OR_RETURN(const uint32_t local_key, check(transfer));
+  Ticket last = 0;
+  while (!transfer.memory.empty()) {
+    FARGPU_ASSIGN_OR_RETURN(const Ticket ticket, post_part(transfer, local_key, UINT64_MAX, false));
+    if (ticket != 0) {
+      last = ticket;
       continue;
     }
-    memory = memory.subspan(piece.size());
-    offset += piece.size();
+    // The queue is full of requests that complete or fail by themselves.
+    const uint64_t before = link_.completed();
+    FARGPU_RETURN_IF_ERROR(link_.wait(
+        RdmaLink::Role::kReceiver, kNoDeadline, [&] { return link_.completed() != before; }, true));
   }
-  return ticket;
+  return last;
+}
+
+Status RdmaMemory::complete(Transfer transfer, Deadline deadline) {
+  constexpr size_t kUnderWay = 4;
+  constexpr uint64_t kPart = 1u << 20;
+  FARGPU_ASSIGN_OR_RETURN(const uint32_t local_key, check(transfer));
+  const auto wait = [&](auto ready) {
+    Status status = link_.wait_aside(deadline, ready);
+    if (status.code() != StatusCode::kTimeout) return status;
+    // What is under way cannot be taken back, and its memory is about to be used again.
+    return link_.lose(Status(StatusCode::kLost, "connection lost: a transfer did not end in time"));
+  };
+  Ticket tickets[kUnderWay] = {};  // as a ring; 0 is complete from the beginning
+  for (size_t next = 0; !transfer.memory.empty();) {
+    FARGPU_RETURN_IF_ERROR(
+        wait([&, oldest = tickets[next]] { return link_.completed() >= oldest; }));
+    const uint64_t before = link_.completed();
+    FARGPU_ASSIGN_OR_RETURN(const Ticket ticket, post_part(transfer, local_key, kPart, true));
+    if (ticket == 0) {  // the queue is full
+      FARGPU_RETURN_IF_ERROR(wait([&] { return link_.completed() != before; }));
+      continue;
+    }
+    tickets[next] = ticket;
+    next = (next + 1) % kUnderWay;
+  }
+  const Ticket last = *std::max_element(std::begin(tickets), std::end(tickets));
+  return wait([&] { return link_.completed() >= last; });
 }
 
 Status RdmaMemory::wait(Ticket ticket, Deadline deadline) {

@@ -36,12 +36,29 @@ class RdmaMemory final : public RemoteMemory {
                       std::span<std::byte> destination) override;
   Result<Ticket> write(const RegisteredMemory& from, std::span<const std::byte> source, const RemoteKey& to,
                        uint64_t to_offset) override;
+  Status read_now(const RemoteKey& from, uint64_t from_offset, const RegisteredMemory& to,
+                  std::span<std::byte> destination, Deadline deadline) override;
+  Status write_now(const RegisteredMemory& from, std::span<const std::byte> source,
+                   const RemoteKey& to, uint64_t to_offset, Deadline deadline) override;
   Status wait(Ticket ticket, Deadline deadline) override;
+  std::string route() const override { return link_.route(); }
   RdmaRegions& regions() { return *regions_; }
 
  private:
-  Result<Ticket> transfer(ibv_wr_opcode opcode, const RegisteredMemory& ours, std::span<const std::byte> memory,
-                          const RemoteKey& theirs, uint64_t offset);
+  struct Transfer {
+    ibv_wr_opcode opcode;
+    const RegisteredMemory& ours;
+    std::span<const std::byte> memory;
+    const RemoteKey& theirs;
+    uint64_t offset;
+  };
+  // The key of our side; an error when the ranges are not inside what they must be inside of.
+  static Result<uint32_t> check(const Transfer& transfer);
+  // Posts the first part of what is left, at most max_message() and `limit`, and takes it off; 0:
+  // the send queue has no room.
+  Result<Ticket> post_part(Transfer& transfer, uint32_t local_key, uint64_t limit, bool signal);
+  Result<Ticket> start(Transfer transfer);
+  Status complete(Transfer transfer, Deadline deadline);
 
   const std::shared_ptr<RdmaDomain> domain_;
   RdmaLink& link_;

@@ -14,9 +14,13 @@ RdmaOptions rdma_options(const StreamOptions& options) {
   return made;
 }
 
+std::string RdmaGid::text() const { return fmt::format("GID {} {} ({})", index, value, type); }
+
 std::string RdmaPort::text() const {
-  return fmt::format("{} port {}: {}, {}, mtu {}{}{}", device, port, state, link_layer, mtu,
-                     gid.empty() ? "" : ", gid ", gid);
+  std::string text =
+      fmt::format("{} port {}: {}, {}, mtu {}", device, port, state, link_layer, mtu);
+  for (const RdmaGid& gid : gids) text += ", " + gid.text();
+  return text;
 }
 
 }  // namespace fargpu::transport

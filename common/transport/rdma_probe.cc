@@ -4,15 +4,10 @@
 
 #include "common/transport/rdma.h"
 #include "common/transport/rdma_cm.h"
+#include "common/transport/rdma_gid.h"
 
 namespace fargpu::transport {
 namespace {
-
-std::string gid_text(const ibv_gid& gid) {
-  char text[INET6_ADDRSTRLEN] = "";
-  ::inet_ntop(AF_INET6, gid.raw, text, sizeof text);
-  return text;
-}
 
 Result<RdmaPort> describe_port(ibv_context* context, uint8_t number) {
   ibv_port_attr port{};
@@ -34,8 +29,15 @@ Result<RdmaPort> describe_port(ibv_context* context, uint8_t number) {
 Result<RdmaPort> describe_id(const CmId& id) {
   if (id.get()->verbs == nullptr)
     return Status(StatusCode::kNotFound, "the address belongs to no single RDMA device");
+  FARGPU_RETURN_IF_ERROR(check_device(id.get()->verbs));
   FARGPU_ASSIGN_OR_RETURN(RdmaPort port, describe_port(id.get()->verbs, id.get()->port_num));
-  port.gid = gid_text(id.get()->route.addr.addr.ibaddr.sgid);
+  // rdma_cm tells the address, not its place in the table; several entries may have it, of which
+  // rdma_cm takes the newest protocol.
+  char value[INET6_ADDRSTRLEN] = "";
+  ::inet_ntop(AF_INET6, id.get()->route.addr.addr.ibaddr.sgid.raw, value, sizeof value);
+  for (RdmaGid& gid : list_gids(id.get()->verbs, id.get()->port_num)) {
+    if (gid.value == value) port.gids = {std::move(gid)};
+  }
   return port;
 }
 
@@ -69,9 +71,7 @@ Result<std::vector<RdmaPort>> list_rdma_ports() {
       for (unsigned number = 1; number <= device.phys_port_cnt; ++number) {
         auto port = describe_port(context, static_cast<uint8_t>(number));
         if (!port.ok()) continue;
-        ibv_gid gid{};
-        if (rdma().query_gid(context, static_cast<uint8_t>(number), 0, &gid) == 0)
-          port->gid = gid_text(gid);
+        port->gids = list_gids(context, static_cast<uint8_t>(number));
         ports.push_back(std::move(*port));
       }
     }

@@ -1,9 +1,10 @@
 // One-sided access to memory that the peer has registered, without its CPU (rdma).
 //
-// One end registers memory and tells the other its RemoteKey in a message; the other then reads or writes inside exactly that range, until
-// the registration or the session ends. What a peer names is not trusted: a wrong key or range fails at the owner's adapter and ends the
-// session of the one who used it.
-// Registration: any thread. Transfers: one thread, the one that receives.
+// One end registers memory and tells the other its RemoteKey in a message; the other then reads or
+// writes inside exactly that range, until the registration or the session ends. What a peer names
+// is not trusted: a wrong key or range fails at the owner's adapter and ends the session of the one
+// who used it. Registration, read_now() and write_now(): any thread. Other transfers: one thread,
+// the one that receives.
 #pragma once
 
 #include <chrono>
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "common/base/status.h"
 
@@ -60,8 +62,17 @@ class RemoteMemory {
                               std::span<std::byte> destination) = 0;
   virtual Result<Ticket> write(const RegisteredMemory& from, std::span<const std::byte> source,
                                const RemoteKey& to, uint64_t to_offset) = 0;
+  // The same, complete when they return. For a thread that has nothing else to do, such as a
+  // function in a stream of the GPU: nobody wakes it, it looks. Little is under way at a time, so
+  // that frames need not wait long for their turn. A deadline that passes ends the session.
+  virtual Status read_now(const RemoteKey& from, uint64_t from_offset, const RegisteredMemory& to,
+                          std::span<std::byte> destination, Deadline deadline) = 0;
+  virtual Status write_now(const RegisteredMemory& from, std::span<const std::byte> source,
+                           const RemoteKey& to, uint64_t to_offset, Deadline deadline) = 0;
   // Everything up to this ticket is complete. A deadline in the past polls (kTimeout: not yet). kLost: the transfer failed, and with it the session.
   virtual Status wait(Ticket ticket, Deadline deadline) = 0;
+  // What it goes over, for doctor: "rxe0 port 1, GID 1 ::ffff:10.0.0.1 (RoCE v2), path MTU 4096".
+  virtual std::string route() const = 0;
 };
 
 }  // namespace fargpu::transport

@@ -125,6 +125,54 @@ TEST_F(RdmaMemoryTest, WritesAreSeenBeforeLaterFrames) {
   }
 }
 
+// As a function in a stream of the GPU does it, while the executor sleeps in receive().
+TEST_F(RdmaMemoryTest, MovesOnOtherThreadsBesideTheOneThatReceives) {
+  CheckingHandler handler;
+  std::thread receiver([&] { EXPECT_TRUE(receive_frames(*pair_.client, handler, 20).ok()); });
+  std::vector<std::byte> more(ours_.size());
+  auto more_registered = client().register_memory(more, RemoteAccess::kNone);
+  ASSERT_TRUE(more_registered.ok());
+  std::thread reader([&] {
+    for (int round = 0; round < 5; ++round) {
+      std::fill(more.begin(), more.end(), std::byte{0});
+      ASSERT_TRUE(client().read_now(there_->key(), 0, **more_registered, more, soon()).ok());
+      ASSERT_TRUE(same(more, theirs_));
+    }
+  });
+  std::thread server_side([&] {
+    for (uint32_t i = 1; i <= 20; ++i) {
+      ASSERT_TRUE(send_frame(*pair_.server, i, 8, 5000).ok());
+      ASSERT_TRUE(pair_.server->flush(kNoDeadline).ok());
+      std::this_thread::sleep_for(2ms);
+    }
+  });
+  reader.join();
+  server_side.join();
+  receiver.join();
+  EXPECT_EQ(handler.wrong, 0);
+  const auto fresh = pattern(ours_.size(), 8);
+  std::copy(fresh.begin(), fresh.end(), ours_.begin());
+  ASSERT_TRUE(client().write_now(*here_, ours_, there_->key(), 0, soon()).ok());
+  EXPECT_TRUE(same(theirs_, fresh));
+  EXPECT_EQ(client().read_now(there_->key(), 1, *here_, ours_, soon()).code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST_F(RdmaMemoryTest, AMoveThatFailsEndsTheSession) {
+  RemoteKey wrong = there_->key();
+  wrong.key ^= 0x5a5a5a00;
+  EXPECT_EQ(client().write_now(*here_, std::span(ours_).first(8), wrong, 0, soon()).code(),
+            StatusCode::kLost);
+  EXPECT_EQ(end_of(*pair_.server), StatusCode::kLost);
+}
+
+TEST_F(RdmaMemoryTest, SaysWhereItGoes) {
+  const std::string route = client().route();
+  EXPECT_NE(route.find("::ffff:" + address_->host()), std::string::npos) << route;
+  EXPECT_NE(route.find("path MTU"), std::string::npos) << route;
+  EXPECT_NE(route.find("RoCE v2"), std::string::npos) << route;
+}
+
 TEST_F(RdmaMemoryTest, RangesAreCheckedBeforeTheyAreUsed) {
   const RemoteKey key = there_->key();
   const auto some = std::span(ours_).first(100);
@@ -327,7 +375,8 @@ TEST_F(RdmaTest, ProbesSayWhatIsThere) {
   ASSERT_TRUE(all.ok() && !all->empty());
   EXPECT_TRUE(local->active);
   EXPECT_GE(local->mtu, 256u);
-  EXPECT_EQ(local->gid, "::ffff:" + address_->host());
+  ASSERT_EQ(local->gids.size(), 1u);
+  EXPECT_EQ(local->gids[0].value, "::ffff:" + address_->host());
   EXPECT_EQ(route->device, local->device);
   EXPECT_EQ((*all)[0].device, local->device);
   EXPECT_NE(local->text().find(local->device), std::string::npos);

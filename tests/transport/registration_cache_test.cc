@@ -53,7 +53,16 @@ class FakeMemory final : public transport::RemoteMemory {
                        uint64_t) override {
     return Ticket{0};
   }
+  Status read_now(const RemoteKey&, uint64_t, const RegisteredMemory&, std::span<std::byte>,
+                  Deadline) override {
+    return Status();
+  }
+  Status write_now(const RegisteredMemory&, std::span<const std::byte>, const RemoteKey&, uint64_t,
+                   Deadline) override {
+    return Status();
+  }
   Status wait(Ticket, Deadline) override { return Status(); }
+  std::string route() const override { return {}; }
 
   std::set<Registered*> live;
   size_t live_bytes = 0, limit = ~size_t{0};
