@@ -13,34 +13,14 @@
 #include "common/transport/poll.h"
 #include "common/transport/rdma.h"
 #include "common/transport/rdma_cm.h"
+#include "common/transport/rdma_greeting.h"
 #include "common/transport/rdma_transport.h"
 
 namespace fargpu::transport {
 namespace {
 
-constexpr uint32_t kMagic = 0x46475244;  // "FGRD"
-constexpr uint32_t kVersion = 1;
 constexpr uint8_t kRetries = 6;      // after the first try; Soft-RoCE takes 7 for "without end"
 constexpr double kRetryShare = 0.7;  // of lost_after, for all tries; rdma_link_wait.cc has the rest
-
-// Private data of the request and of its acceptance. rdma_cm has room for 56 bytes.
-struct Greeting {
-  uint32_t magic;
-  uint32_t version;
-  uint64_t ring_address;
-  uint32_t ring_key;
-  uint32_t ring_bytes;
-  uint32_t messages;
-  uint32_t zero;
-  std::array<std::byte, 16> cookie;
-};
-static_assert(sizeof(Greeting) == 48);
-
-// Private data of a rejection.
-struct Rejection {
-  uint32_t magic;
-  uint32_t reason;  // 1: cookie, 2: resources, 3: version
-};
 
 // An end on its way to be connected.
 struct End {
@@ -48,9 +28,9 @@ struct End {
   std::unique_ptr<RdmaLink> link;
   std::unique_ptr<RdmaBuffer> ring, staging;
 
-  Greeting greeting(const std::array<std::byte, 16>& cookie) const {
-    return {kMagic,
-            kVersion,
+  RdmaGreeting greeting(const std::array<std::byte, 16>& cookie) const {
+    return {kRdmaMagic,
+            kRdmaVersion,
             reinterpret_cast<uintptr_t>(ring->data()),
             ring->region().remote_key(),
             static_cast<uint32_t>(ring->size()),
@@ -72,9 +52,10 @@ Result<End> make_end(std::shared_ptr<RdmaDomain> domain, const RdmaOptions& opti
   return end;
 }
 
-Result<std::unique_ptr<Transport>> finish(End end, const Greeting& peer, const RdmaOptions& options,
-                                          const SocketAddress& remote, Fd& bootstrap) {
-  if (peer.magic != kMagic || peer.version != kVersion || peer.ring_bytes < (64u << 10) ||
+Result<std::unique_ptr<Transport>> finish(End end, const RdmaGreeting& peer,
+                                          const RdmaOptions& options, const SocketAddress& remote,
+                                          Fd& bootstrap) {
+  if (peer.magic != kRdmaMagic || peer.version != kRdmaVersion || peer.ring_bytes < (64u << 10) ||
       peer.ring_bytes > (1u << 30) || peer.ring_bytes % 4096 != 0 || peer.messages < 16) {
     return Status(StatusCode::kProtocol,
                   fmt::format("{} is no fargpu of this version", remote.text()));
@@ -111,7 +92,7 @@ void set_ack_timeout(rdma_cm_id* id, std::chrono::milliseconds lost_after) {
                              sizeof timeout);
 }
 
-rdma_conn_param parameters(const RdmaDomain& domain, const Greeting& greeting) {
+rdma_conn_param parameters(const RdmaDomain& domain, const RdmaGreeting& greeting) {
   ibv_device_attr device{};
   rdma().query_device(domain.context(), &device);
   rdma_conn_param made{};
@@ -132,11 +113,11 @@ bool same_cookie(const std::array<std::byte, 16>& left, const std::array<std::by
 }
 
 Status rejected(const CmEvent& event, const std::string& where) {
-  Rejection rejection{};
+  RdmaRejection rejection{};
   if (event.private_data.size() >= sizeof rejection)
     std::memcpy(&rejection, event.private_data.data(), sizeof rejection);
   const char* why = "no session waits there";
-  if (rejection.magic == kMagic) {
+  if (rejection.magic == kRdmaMagic) {
     why = rejection.reason == 1   ? "the cookie is not that of the session"
           : rejection.reason == 2 ? "it has no memory or adapter resources for it"
                                   : "it speaks another version";
@@ -160,15 +141,15 @@ class Acceptor final : public RdmaAcceptor {
                               listener_.next_event(deadline, "no rdma connection came"));
       if (request.event != RDMA_CM_EVENT_CONNECT_REQUEST) continue;
       CmId id = CmId::adopt(request.id);
-      Greeting greeting{};
+      RdmaGreeting greeting{};
       // rdma_cm pads what is shorter.
       if (request.private_data.size() >= sizeof greeting)
         std::memcpy(&greeting, request.private_data.data(), sizeof greeting);
-      if (greeting.magic != kMagic || !same_cookie(greeting.cookie, offer_.cookie)) {
+      if (greeting.magic != kRdmaMagic || !same_cookie(greeting.cookie, offer_.cookie)) {
         reject(id, 1);
         continue;  // somebody else; the deadline ends this
       }
-      if (greeting.version != kVersion) {
+      if (greeting.version != kRdmaVersion) {
         reject(id, 3);
         return Status(StatusCode::kVersion,
                       fmt::format("the client's rdma is version {}", greeting.version));
@@ -179,19 +160,19 @@ class Acceptor final : public RdmaAcceptor {
 
  private:
   static void reject(const CmId& id, uint32_t reason) {
-    const Rejection rejection{kMagic, reason};
+    const RdmaRejection rejection{kRdmaMagic, reason};
     // An id that went with its domain has been rejected by that.
     if (id.get() != nullptr) rdma().cm_reject(id.get(), &rejection, sizeof rejection);
   }
 
-  Result<std::unique_ptr<Transport>> answer(CmId id, const Greeting& greeting, Fd& bootstrap) {
+  Result<std::unique_ptr<Transport>> answer(CmId id, const RdmaGreeting& greeting, Fd& bootstrap) {
     auto end = prepare(id);
     if (!end.ok()) {
       reject(id, 2);
       return end.status();
     }
     set_ack_timeout(id.get(), options_.lost_after);
-    const Greeting ours = end->greeting({});
+    const RdmaGreeting ours = end->greeting({});
     rdma_conn_param wanted = parameters(*end->domain, ours);
     if (rdma().cm_accept(id.get(), &wanted) != 0)
       return system_error("cannot accept the rdma connection", errno);
@@ -251,7 +232,7 @@ Result<std::unique_ptr<Transport>> rdma_connect(SocketAddress remote, const Rdma
   FARGPU_RETURN_IF_ERROR(id.resolve_route(where, deadline));
   FARGPU_ASSIGN_OR_RETURN(auto domain, id.make_domain());
   FARGPU_ASSIGN_OR_RETURN(End end, make_end(std::move(domain), options));
-  const Greeting ours = end.greeting(offer.cookie);
+  const RdmaGreeting ours = end.greeting(offer.cookie);
   rdma_conn_param wanted = parameters(*end.domain, ours);
   if (rdma().cm_connect(id.get(), &wanted) != 0)
     return system_error(fmt::format("cannot connect to {} by rdma", where), errno);
@@ -260,7 +241,7 @@ Result<std::unique_ptr<Transport>> rdma_connect(SocketAddress remote, const Rdma
   if (event.event == RDMA_CM_EVENT_REJECTED) return rejected(event, where);
   if (event.event != RDMA_CM_EVENT_ESTABLISHED)
     return event.error(where + " cannot be reached by rdma");
-  Greeting theirs{};
+  RdmaGreeting theirs{};
   if (event.private_data.size() >= sizeof theirs)
     std::memcpy(&theirs, event.private_data.data(), sizeof theirs);
   id.release();

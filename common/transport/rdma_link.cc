@@ -210,7 +210,9 @@ void RdmaLink::poll(Role role, bool must, bool sends) {
         on_message(ntohl(completion.imm_data));
       } else {
         freed = true;
-        on_control(ntohl(completion.imm_data));
+        // Without an immediate the field holds anything.
+        const bool told = (completion.wc_flags & IBV_WC_WITH_IMM) != 0;
+        on_control(told ? ntohl(completion.imm_data) : 0);
       }
     }
     if (count < 16) break;
