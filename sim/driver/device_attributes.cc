@@ -189,6 +189,13 @@ CUresult simulated_attribute(int id, int capability, int index, int* value) {
     case CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS:
       *value = 0;
       break;
+    // The memory is the CPU's: an adapter registers it by its address, and its writes are ordered.
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
+      *value = 1;
+      break;
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING:
+      *value = CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES;
+      break;
     case CU_DEVICE_ATTRIBUTE_NUMA_ID:
       *value = -1;
       break;
