@@ -52,6 +52,15 @@ Status Session::on_notice(const wire::FrameHeader& header, rpc::Bytes body, rpc:
       } catch (const kj::Exception&) {
         return {StatusCode::kProtocol, "the server sent a malformed HostCall"};
       }
+    case wire::kCopied:
+      try {
+        wire::SegmentReader reader(body);
+        const auto copied = reader.getRoot<schema::Copied>();
+        staging_rings.copied(copied.getTicket(), copied.getResult(), copied.getOutputs());
+        return {};
+      } catch (const kj::Exception&) {
+        return {StatusCode::kProtocol, "the server sent a malformed Copied"};
+      }
     default:
       return {StatusCode::kProtocol,
               "the server sent an unknown notice, opcode " + std::to_string(header.opcode)};

@@ -9,6 +9,7 @@
 #    6 hostCallDone client to worker, async            body HostCallDone
 #    7 status     operator to daemon, first frame      body Hello (token)  reply Status; then the daemon closes
 #    8 upgrade    client to worker, after the Welcome  body Upgrade    reply UpgradeReply: another transport takes over
+#   10 copied     worker to client, notice             body Copied     a copy that the client gave a ticket is done with the client's memory
 #   11 alive      worker to client, notice             no body         a call takes long in the driver; the worker lives
 #
 # Every text is UTF-8, at most 4 KiB; lists are limited by the frame limits.
@@ -92,6 +93,12 @@ struct UpgradeReply {
 
 struct HostCall { id @0 :UInt64; status @1 :Int32; }   # id: client-made, given in fgHostCall; status: the stream's CUresult, for cuStreamAddCallback
 struct HostCallDone { id @0 :UInt64; }
+
+struct Copied {
+  ticket @0 :UInt64;              # as in fgCopyFromRemote and fgCopyToRemoteLater
+  result @1 :Int32;               # CUresult
+  outputs @2 :UInt32;             # how many output notices were sent before
+}
 
 struct SessionInfo {
   id @0 :UInt64;

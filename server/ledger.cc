@@ -1,6 +1,7 @@
 #include "server/ledger.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 namespace fargpu::server {
@@ -39,6 +40,15 @@ void Ledger::forget_context(uint16_t context) {
       ++entry;
     }
   }
+}
+
+std::optional<Ledger::Place> Ledger::find(CUdeviceptr address, uint64_t bytes) const {
+  const auto after = allocations_.upper_bound(address);
+  if (after == allocations_.begin()) return std::nullopt;
+  const auto& [base, allocation] = *std::prev(after);
+  const uint64_t offset = address - base;
+  if (offset > allocation.bytes || bytes > allocation.bytes - offset) return std::nullopt;
+  return Place{base, allocation.bytes, allocation.device, allocation.context};
 }
 
 uint64_t Ledger::used_everywhere() const { return std::accumulate(used_.begin(), used_.end(), uint64_t{0}); }

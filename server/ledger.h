@@ -27,6 +27,16 @@ class Ledger {
   bool forget(CUdeviceptr pointer);
   void forget_context(uint16_t context);
 
+  // An allocation of the session.
+  struct Place {
+    CUdeviceptr base = 0;
+    uint64_t bytes = 0;
+    size_t device = 0;
+    uint16_t context = 0;
+  };
+  // The one that holds all of [address, address + bytes); nullopt: none does.
+  std::optional<Place> find(CUdeviceptr address, uint64_t bytes) const;
+
   uint64_t limit() const { return limit_; }
   uint64_t used(size_t device) const { return device < used_.size() ? used_[device] : 0; }
   uint64_t used_everywhere() const;

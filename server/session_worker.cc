@@ -22,8 +22,9 @@ Sha256Digest to_digest(std::span<const std::byte> hash) {
 
 }  // namespace
 
-SessionWorker::SessionWorker(const DriverTable& driver, transport::Transport& transport, SessionStatistics& statistics,
-                             OutputCapture& output, const WorkerSetup& setup)
+SessionWorker::SessionWorker(const DriverTable& driver, transport::Transport& transport,
+                             SessionStatistics& statistics, OutputCapture& output,
+                             const WorkerSetup& setup)
     : driver_(driver),
       transport_(transport),
       statistics_(statistics),
@@ -34,6 +35,7 @@ SessionWorker::SessionWorker(const DriverTable& driver, transport::Transport& tr
       images_(setup.image_folder, setup.image_cache_bytes),
       remote_staging_(transport.remote_memory()),
       staging_(&driver),
+      direct_memory_(driver, transport.remote_memory(), setup.direct),
       host_mirror_(driver),
       shared_host_(driver),
       host_gate_(*this),
@@ -84,11 +86,13 @@ CUresult SessionWorker::charge(uint64_t bytes) { return ledger_.charge(current_d
 void SessionWorker::refund(uint64_t bytes) { ledger_.refund(current_device_, bytes); }
 
 void SessionWorker::remember_allocation(CUdeviceptr pointer, uint64_t bytes) {
+  direct_memory_.forget(pointer, bytes);  // what was there may have gone without our notice
   ledger_.remember(pointer, bytes, current_device_, current_);
   publish_memory();
 }
 
 void SessionWorker::forget_allocation(CUdeviceptr pointer) {
+  if (const auto gone = ledger_.find(pointer, 1)) direct_memory_.forget(gone->base, gone->bytes);
   ledger_.forget(pointer);
   publish_memory();
 }
@@ -123,6 +127,7 @@ CUcontext SessionWorker::find_context(uint16_t id) {
 
 void SessionWorker::unbind_context(uint16_t id) {
   handles_.remove_context(id);
+  direct_memory_.forget_context(id);
   ledger_.forget_context(id);
   contexts_.remove(id);
   current_ = 0;

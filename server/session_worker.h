@@ -11,6 +11,7 @@
 #include "common/transport/transport.h"
 #include "server/completion.h"
 #include "server/context_table.h"
+#include "server/direct_memory.h"
 #include "server/handle_table.h"
 #include "server/host_gate.h"
 #include "server/host_mirror.h"
@@ -35,6 +36,7 @@ struct WorkerSetup {
   std::string image_folder;
   uint64_t image_cache_bytes = 0;
   wire::FrameLimits client_limits;  // what we may send
+  DirectMemory::Options direct;
 };
 
 class SessionWorker final : public Worker, private WorkerServices {
@@ -89,6 +91,10 @@ class SessionWorker final : public Worker, private WorkerServices {
   HostGate& host_gate() override { return host_gate_; }
   HostMirror& host_mirror() override { return host_mirror_; }
   RemoteStaging& remote_staging() override { return remote_staging_; }
+  DirectMemory& direct_memory() override { return direct_memory_; }
+  std::optional<Ledger::Place> find_allocation(CUdeviceptr address, uint64_t bytes) const override {
+    return ledger_.find(address, bytes);
+  }
   SharedHost& shared_host() override { return shared_host_; }
   transport::DescriptorPassing* descriptor_passing() override { return transport_.descriptor_passing(); }
   PhysicalMemory& physical_memory() override { return physical_memory_; }
@@ -114,6 +120,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   ImageCache images_;
   RemoteStaging remote_staging_;  // outlives the blocks of staging_
   StagingPool staging_;
+  DirectMemory direct_memory_;
   HostMirror host_mirror_;
   SharedHost shared_host_;
   PhysicalMemory physical_memory_;

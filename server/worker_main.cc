@@ -79,6 +79,13 @@ std::chrono::microseconds spin_time() {
   return transport::usual_spin(transport::SpinningEnd::kWorker);
 }
 
+DirectMemory::Options direct_options() {
+  auto options = DirectMemory::Options::from_environment();
+  if (options.ok()) return *options;
+  log::warn("event=ignored why=\"{}\"", options.status().message());
+  return {};
+}
+
 // Tells the client what it got, and lets it choose how frames shall travel.
 Result<std::unique_ptr<transport::Transport>> open_transport(const DriverLibrary& driver, const WorkerOptions& options,
                                                              SessionStatistics& statistics) {
@@ -117,8 +124,8 @@ int run_session(const WorkerOptions& options) {
   }
   int devices = 0;
   driver->table().cuDeviceGetCount(&devices);
-  WorkerSetup setup{static_cast<size_t>(devices), options.memory_bytes, options.image_folder, options.image_cache_bytes,
-                    options.client_limits};
+  WorkerSetup setup{static_cast<size_t>(devices), options.memory_bytes,  options.image_folder,
+                    options.image_cache_bytes,    options.client_limits, direct_options()};
   SessionWorker worker(driver->table(), **transport, **page, *output, setup);
   Executor executor(worker, **transport, **page, spin_time());
   const auto watch = SessionWatch::start(

@@ -7,11 +7,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "common/base/status.h"
 #include "common/rpc/handle_kind.h"
+#include "server/ledger.h"
 
 namespace fargpu::transport {
 class DescriptorPassing;
@@ -20,6 +22,7 @@ class DescriptorPassing;
 namespace fargpu::server {
 
 class Completion;
+class DirectMemory;
 class HostGate;
 class HostMirror;
 class Image;
@@ -66,6 +69,10 @@ class WorkerServices {
   virtual HostMirror& host_mirror() = 0;
   virtual SharedHost& shared_host() = 0;
   virtual RemoteStaging& remote_staging() = 0;
+  virtual DirectMemory& direct_memory() = 0;
+  // The allocation of the session that holds all of [address, address + bytes); nullopt: none does.
+  virtual std::optional<Ledger::Place> find_allocation(CUdeviceptr address,
+                                                       uint64_t bytes) const = 0;
   // Null where client and worker do not share a host.
   virtual transport::DescriptorPassing* descriptor_passing() = 0;
   virtual PhysicalMemory& physical_memory() = 0;

@@ -37,7 +37,6 @@ CUresult manual_cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
     }
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  if (!shared) session.remote_host.add(session, region.base, bytesize);
   *pp = memory;
   return CUDA_SUCCESS;
 }
@@ -59,7 +58,7 @@ CUresult manual_cuMemFreeHost(void* p) {
     return session.shared_host.free(session, region->base);
   }
   const CUresult result = unmap_host(session, *region);
-  const CUresult removed = session.remote_host.remove(session, region->base);
+  const CUresult removed = session.remote_host.remove(session, *region);
   if (session.host_memory.erase(region->base)) free_host(p, region->bytes);
   return result != CUDA_SUCCESS ? result : removed;
 }
@@ -102,7 +101,6 @@ CUresult manual_cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flag
                                                     .buffer_id = session.next_buffer_id(),
                                                     .flags = Flags});
   if (!inserted) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  session.remote_host.add(session, base, bytesize);
   return CUDA_SUCCESS;
 }
 
@@ -115,7 +113,7 @@ CUresult manual_cuMemHostUnregister(void* p) {
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
   const CUresult result = unmap_host(session, *region);
-  const CUresult removed = session.remote_host.remove(session, region->base);
+  const CUresult removed = session.remote_host.remove(session, *region);
   session.host_memory.erase(region->base);
   return result != CUDA_SUCCESS ? result : removed;
 }

@@ -107,8 +107,11 @@ CUresult copy_to_device(Session& session, const Side& dst, const Side& src, cons
   if (const auto place = remote_place(session, src, box)) {
     const CUresult result = remote_to_device(session, *place, dst, src, box, stream);
     if (result != CUDA_SUCCESS) return result;
-    // A synchronous copy has taken its bytes.
-    if (wait) return settle(session);
+    // A synchronous copy has taken its bytes, and the worker takes them in stream order.
+    if (wait) {
+      const CUresult reached = call_cuStreamSynchronize(session, current_context_id(), stream);
+      return reached == CUDA_SUCCESS ? after_synchronisation(session, /*all_done=*/false) : reached;
+    }
     return known ? settle_untried(session, dst.address, span_of(box, dst)) : CUDA_SUCCESS;
   }
   if (const auto ring = ring_for(session, box)) {

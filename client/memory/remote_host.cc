@@ -1,12 +1,11 @@
 #include "client/memory/remote_host.h"
 
 #include <atomic>
-#include <chrono>
-#include <iterator>
 #include <string>
 #include <utility>
 
 #include "client/manual/common.h"
+#include "client/memory/address_map.h"
 #include "client/memory/pieces.h"
 #include "common/base/log.h"
 #include "common/transport/transport.h"
@@ -17,7 +16,7 @@ namespace {
 void tell_once(const std::string& why) {
   static std::atomic<bool> told{false};
   if (!told.exchange(true))
-    log::warn("pinned host memory is copied in frames, not by remote access: {}", why);
+    log::warn("host memory is copied in frames, not by remote access: {}", why);
 }
 
 }  // namespace
@@ -37,59 +36,104 @@ bool RemoteHost::possible(Session& session) {
   return *possible_;
 }
 
-void RemoteHost::add(Session& session, uint64_t address, size_t bytes) {
-  if (bytes < kFrom || !possible(session)) return;
-  auto registered = session.channel().transport().remote_memory()->register_memory(
-      {reinterpret_cast<std::byte*>(address), bytes}, transport::RemoteAccess::kReadWrite);
-  if (!registered.ok()) {
-    tell_once(registered.status().message());
-    return;
-  }
+transport::RegistrationCache& RemoteHost::cache(Session& session) {
   std::lock_guard lock(mutex_);
-  registered_.insert_or_assign(address, std::move(*registered));
+  // Without a bound of its own: what is pinned is locked, natively too.
+  if (!cache_) {
+    cache_ = std::make_unique<transport::RegistrationCache>(
+        *session.channel().transport().remote_memory(), UINT64_MAX);
+  }
+  return *cache_;
 }
 
-CUresult RemoteHost::remove(Session& session, uint64_t address) {
-  std::unique_ptr<transport::RegisteredMemory> registered;
+bool RemoteHost::make_room(Session& session) {
+  std::set<Registration> idle;
   {
     std::lock_guard lock(mutex_);
-    const auto found = registered_.find(address);
-    if (found == registered_.end()) return CUDA_SUCCESS;
-    registered = std::move(found->second);
-    registered_.erase(found);
+    idle.swap(in_use_);
   }
-  constexpr auto kPatience =
-      std::chrono::minutes(10);  // the channel's keepalive notices a dead server long before
-  return from_status(session.channel().ping(transport::Clock::now() + kPatience));
+  // What another thread sends meanwhile holds its registration itself, and comes back by sent().
+  return !idle.empty() && call_fgHostUnshare(session, current_context_id(), 0) == CUDA_SUCCESS;
 }
 
-std::optional<RemoteHost::Place> RemoteHost::find(uint64_t address, uint64_t bytes) const {
+std::optional<RemoteHost::Place> RemoteHost::find(Session& session, const Region& region,
+                                                  uint64_t address) {
+  if (!possible(session)) return std::nullopt;
+  {
+    std::lock_guard lock(mutex_);
+    if (refused_.contains(region.base)) return std::nullopt;
+  }
+  transport::RegistrationCache& known = cache(session);
+  const std::span memory(reinterpret_cast<std::byte*>(region.base), region.bytes);
+  auto registration = known.get(memory, transport::RemoteAccess::kReadWrite);
+  if (registration.status().code() == StatusCode::kNoCapacity && make_room(session))
+    registration = known.get(memory, transport::RemoteAccess::kReadWrite);
+  if (!registration.ok()) {
+    tell_once(registration.status().message());
+    std::lock_guard lock(mutex_);
+    refused_.insert(region.base);
+    return std::nullopt;
+  }
+  const transport::RemoteKey key = (*registration)->key();
+  return Place{key, address - key.address, std::move(*registration)};
+}
+
+void RemoteHost::sent(const Place& place) {
   std::lock_guard lock(mutex_);
-  const auto after = registered_.upper_bound(address);
-  if (after == registered_.begin()) return std::nullopt;
-  const auto& [base, registered] = *std::prev(after);
-  const uint64_t offset = address - base, size = registered->memory().size();
-  if (offset > size || bytes > size - offset) return std::nullopt;
-  return Place{registered->key(), offset};
+  in_use_.insert(place.registration);
+}
+
+CUresult RemoteHost::remove(Session& session, const Region& region) {
+  const std::span memory(reinterpret_cast<std::byte*>(region.base), region.bytes);
+  {
+    std::lock_guard lock(mutex_);
+    refused_.erase(region.base);
+    if (!cache_ || cache_->find(memory, transport::RemoteAccess::kNone) == nullptr)
+      return CUDA_SUCCESS;
+  }
+  const CUresult result = call_fgHostUnshare(session, current_context_id(), 0);
+  std::lock_guard lock(mutex_);
+  std::erase_if(in_use_, [&memory](const Registration& registration) {
+    return registration->memory().data() == memory.data();
+  });
+  cache_->invalidate(memory.data(), memory.size());
+  return result;
+}
+
+std::unique_ptr<transport::RegisteredMemory> RemoteHost::enroll(Session& session,
+                                                                std::span<std::byte> memory) {
+  if (!possible(session)) return nullptr;
+  transport::RemoteMemory& remote = *session.channel().transport().remote_memory();
+  auto registered = remote.register_memory(memory, transport::RemoteAccess::kReadWrite);
+  if (registered.status().code() == StatusCode::kNoCapacity && make_room(session))
+    registered = remote.register_memory(memory, transport::RemoteAccess::kReadWrite);
+  if (registered.ok()) return std::move(*registered);
+  tell_once(registered.status().message());
+  return nullptr;
 }
 
 std::optional<RemoteHost::Place> remote_place(Session& session, const Side& host, const Box& box) {
   const size_t bytes = box.width * box.height * box.depth;
   if (bytes < RemoteHost::kFrom || session.host_memory.empty() || !is_packed(box, host))
     return std::nullopt;
-  return session.remote_host.find(host.address, bytes);
+  const auto region = session.host_memory.find(host.address);
+  if (!region || bytes > region->base + region->bytes - host.address) return std::nullopt;
+  return session.remote_host.find(session, *region, host.address);
 }
 
 CUresult remote_to_device(Session& session, const RemoteHost::Place& place, const Side& dst,
                           const Side& src, const Box& box, CUstream stream) {
   const transport::RemoteKey& key = place.key;
-  return for_each_piece(box, dst, src, RemoteHost::kPieceBytes,
-                        [&](const Box& piece, const Side& to, const Side& from) {
-                          return call_fgCopyFromRemote(
-                              session, current_context_id(), key.address, key.bytes, key.key,
-                              place.offset + (from.address - src.address), to.address, to.pitch,
-                              to.slice, piece.width, piece.height, piece.depth, stream);
-                        });
+  const CUresult result =
+      for_each_piece(box, dst, src, RemoteHost::kPieceBytes,
+                     [&](const Box& piece, const Side& to, const Side& from) {
+                       return call_fgCopyFromRemote(
+                           session, current_context_id(), key.address, key.bytes, key.key,
+                           place.offset + (from.address - src.address), to.address, to.pitch,
+                           to.slice, piece.width, piece.height, piece.depth, stream, /*ticket=*/0);
+                     });
+  session.remote_host.sent(place);
+  return result;
 }
 
 CUresult remote_to_host(Session& session, const RemoteHost::Place& place, const Side& dst,

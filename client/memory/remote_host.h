@@ -1,26 +1,33 @@
-// RemoteHost: pinned memory of the application that is registered with the client's adapter (rdma),
-// so that the worker fetches and delivers its bytes by itself, without a copy by this CPU.
+// RemoteHost: memory of this process that is registered with the client's adapter (rdma), so that
+// the worker fetches and delivers bytes by itself, without a copy by this CPU.
 //
-// Registered when it is pinned, until it is freed or unregistered. Where the transport has no
-// remote memory, or the worker cannot take part, or the limit of locked memory is reached, memory
-// is simply not known here, and its bytes travel in frames. Any thread.
+// What the application pinned (cuMemHostAlloc, cuMemHostRegister) is registered whole when a copy
+// first uses it, and stays so until it is freed or unregistered, or until room for registrations is
+// short and nothing uses it. Only such memory: CUDA says when it goes. Pageable memory goes through
+// staging slots instead, because nobody tells when the C library unmaps it, and a registration
+// would go on naming the old pages.
+// Where the transport has no remote memory, or the worker cannot take part, or the limit of locked
+// memory is reached, bytes travel in frames. Any thread.
 #pragma once
 
 #include <cuda.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <span>
 
+#include "common/transport/registration_cache.h"
 #include "common/transport/remote_memory.h"
 
 namespace fargpu::client {
 
 class Session;
 struct Box;
+struct Region;
 struct Side;
 
 class RemoteHost {
@@ -30,33 +37,45 @@ class RemoteHost {
   // What the worker takes in one call.
   static constexpr size_t kPieceBytes = 16u << 20;
 
-  // Registers the memory if that is possible. Needs a current context.
-  void add(Session& session, uint64_t address, size_t bytes);
-  // Waits until the worker has executed what was sent, then ends the registration; nothing for
-  // memory that has none.
-  CUresult remove(Session& session, uint64_t address);
+  // Whether transport and worker can do it at all; asks the worker once. Needs a current context.
+  bool possible(Session& session);
 
   struct Place {
     transport::RemoteKey key;
     uint64_t offset = 0;  // of the address asked for
+    // Keeps the registration while a copy is being sent.
+    transport::RegistrationCache::Registration registration;
   };
-  // nullopt: not all of it is registered.
-  std::optional<Place> find(uint64_t address, uint64_t bytes) const;
+  // Of an address in memory that the application has pinned; registers it. nullopt: that cannot be
+  // done. Needs a current context.
+  std::optional<Place> find(Session& session, const Region& region, uint64_t address);
+  // A copy that may use the place after its call has returned was sent.
+  void sent(const Place& place);
+  // The application ends the memory: waits until no work is left that may use it, then ends its
+  // registration. Nothing for memory that has none.
+  CUresult remove(Session& session, const Region& region);
+
+  // For staging memory of our own. nullptr: not possible, said once.
+  std::unique_ptr<transport::RegisteredMemory> enroll(Session& session,
+                                                      std::span<std::byte> memory);
 
  private:
-  // Asks the worker, once.
-  bool possible(Session& session);
+  using Registration = transport::RegistrationCache::Registration;
+  transport::RegistrationCache& cache(Session& session);
+  // Registrations that copies of the past may still be using are given up once those are done.
+  bool make_room(Session& session);
 
-  mutable std::mutex mutex_;
-  std::map<uint64_t, std::unique_ptr<transport::RegisteredMemory>>
-      registered_;                // by address; guarded by mutex_
-  std::optional<bool> possible_;  // guarded by mutex_
+  std::mutex mutex_;
+  std::optional<bool> possible_;                         // guarded by mutex_, like these
+  std::unique_ptr<transport::RegistrationCache> cache_;  // itself safe for any thread
+  std::set<Registration> in_use_;                        // what asynchronous copies may be reading
+  std::set<uint64_t> refused_;  // bases of regions that cannot be registered
 };
 
 // The place of a host side that this copy should go to or come from by remote access; nullopt: it
-// travels in frames.
+// goes another way.
 std::optional<RemoteHost::Place> remote_place(Session& session, const Side& host, const Box& box);
-// The worker has the bytes before it executes the next call, but perhaps not yet when this returns.
+// In stream order; the worker may read the bytes until the stream has passed the copy.
 CUresult remote_to_device(Session& session, const RemoteHost::Place& place, const Side& dst,
                           const Side& src, const Box& box, CUstream stream);
 // The bytes are there when this returns.

@@ -44,14 +44,44 @@ void empty(const std::byte* slot, const Box& box, const Side& to) {
   }
 }
 
+// As the worker finds it: the slot by its key, the copy by its ticket.
+CUresult call_remote(Session& session, bool to_device, const StagingRing& ring,
+                     const StagingRing::Slot& slot, const Side& device, const Box& box,
+                     CUstream stream) {
+  const transport::RemoteKey key = ring.registered()->key();
+  const uint64_t offset = reinterpret_cast<uint64_t>(slot.memory) - key.address;
+  const auto call = to_device ? call_fgCopyFromRemote : call_fgCopyToRemoteLater;
+  return call(session, current_context_id(), key.address, key.bytes, key.key, offset,
+              device.address, device.pitch, device.slice, box.width, box.height, box.depth, stream,
+              ring.ticket(slot));
+}
+
 // Under way at once: the GPU is to work while the next piece is prepared.
-CUresult send(Session& session, bool to_device, const StagingRing::Slot& slot, const Side& device,
-              const Box& box, CUstream stream) {
-  const CUresult result = call_fgCopyShared(
-      session, current_context_id(), to_device, reinterpret_cast<uint64_t>(slot.memory), box.width,
-      box.width * box.height, device.address, device.pitch, device.slice, box.width, box.height,
-      box.depth, stream, reinterpret_cast<uint64_t>(slot.word), slot.value);
+CUresult send(Session& session, bool to_device, const StagingRing& ring,
+              const StagingRing::Slot& slot, const Side& device, const Box& box, CUstream stream) {
+  const CUresult result =
+      ring.registered() != nullptr
+          ? call_remote(session, to_device, ring, slot, device, box, stream)
+          : call_fgCopyShared(session, current_context_id(), to_device,
+                              reinterpret_cast<uint64_t>(slot.memory), box.width,
+                              box.width * box.height, device.address, device.pitch, device.slice,
+                              box.width, box.height, box.depth, stream,
+                              reinterpret_cast<uint64_t>(slot.word), slot.value);
   return result == CUDA_SUCCESS ? from_status(session.channel().flush()) : result;
+}
+
+// A single piece over rdma: the reply comes to this thread itself, a notice would come by way of
+// another one.
+CUresult fetch_one(Session& session, StagingRing& ring, const StagingRing::Slot& slot,
+                   const Side& to, const Side& from, const Box& box, CUstream stream) {
+  const transport::RemoteKey key = ring.registered()->key();
+  const uint64_t offset = reinterpret_cast<uint64_t>(slot.memory) - key.address;
+  const CUresult result = call_fgCopyToRemote(session, current_context_id(), key.address, key.bytes,
+                                              key.key, offset, from.address, from.pitch, from.slice,
+                                              box.width, box.height, box.depth, stream);
+  if (result == CUDA_SUCCESS) empty(slot.memory, box, to);
+  ring.give_back(slot, false);
+  return result;
 }
 
 CUresult ping(Session& session) {
@@ -112,7 +142,7 @@ class Arriving {
 }  // namespace
 
 std::shared_ptr<StagingRing> ring_for(Session& session, const Box& box) {
-  if (bytes_of(box) < kStagedFrom || !SharedSegment::possible(session)) return nullptr;
+  if (bytes_of(box) < kStagedFrom || !StagingRing::possible(session)) return nullptr;
   return session.staging_rings.get(session, *current_context());
 }
 
@@ -122,7 +152,8 @@ CUresult staged_to_device(Session& session, StagingRing& ring, const Side& dst, 
                         [&](const Box& piece, const Side& to, const Side& from) -> CUresult {
                           if (const auto slot = ring.take(kPatience)) {
                             fill(slot->memory, piece, from);
-                            const CUresult result = send(session, true, *slot, to, piece, stream);
+                            const CUresult result =
+                                send(session, true, ring, *slot, to, piece, stream);
                             ring.give_back(*slot, result == CUDA_SUCCESS);
                             return result;
                           }
@@ -142,6 +173,10 @@ CUresult staged_to_device(Session& session, StagingRing& ring, const Side& dst, 
 
 CUresult staged_to_host(Session& session, StagingRing& ring, const Side& dst, const Side& src,
                         const Box& box, CUstream stream) {
+  if (ring.registered() != nullptr && bytes_of(box) <= piece_bytes(session, box)) {
+    if (const auto slot = ring.take(kPatience))
+      return fetch_one(session, ring, *slot, dst, src, box, stream);
+  }
   Arriving arriving(session, ring);
   const CUresult result = for_each_piece(
       box, src, dst, piece_bytes(session, box),
@@ -154,7 +189,7 @@ CUresult staged_to_host(Session& session, StagingRing& ring, const Side& dst, co
         }
         if (!slot) slot = ring.take(kPatience);
         if (slot) {
-          const CUresult sent = send(session, false, *slot, from, piece, stream);
+          const CUresult sent = send(session, false, ring, *slot, from, piece, stream);
           if (sent == CUDA_SUCCESS) {
             arriving.add(*slot, piece, to);
           } else {

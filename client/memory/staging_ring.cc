@@ -1,29 +1,62 @@
 #include "client/memory/staging_ring.h"
 
+#include <sys/mman.h>
+
 #include <thread>
 #include <utility>
 
 #include "client/session.h"
+#include "common/transport/transport.h"
 
 namespace fargpu::client {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr size_t kWordsBytes = 4096;
+constexpr size_t kSlotsBytes = StagingRing::kSlots * StagingRing::kSlotBytes;
 static_assert(StagingRing::kSlots * sizeof(rpc::CompletionWord) <= kWordsBytes);
+// A ticket: ring (16 bits), slot (8), value of the slot's word (40: a million copies a second for
+// twelve days).
+constexpr uint64_t kValueMask = (uint64_t{1} << 40) - 1;
 
 }  // namespace
 
-std::shared_ptr<StagingRing> StagingRing::make(Session& session, Context& context) {
-  auto segment = SharedSegment::make(session, context, kWordsBytes + kSlots * kSlotBytes);
-  if (!segment) return nullptr;
-  return std::shared_ptr<StagingRing>(new StagingRing(std::move(*segment)));
+bool StagingRing::possible(Session& session) {
+  return SharedSegment::possible(session) ||
+         (session.settings.zero_copy && session.channel().transport().remote_memory() != nullptr);
 }
 
-StagingRing::StagingRing(SharedSegment segment) : segment_(std::move(segment)) {}
+std::shared_ptr<StagingRing> StagingRing::make(Session& session, Context& context, uint32_t id) {
+  std::shared_ptr<StagingRing> ring(new StagingRing);
+  ring->id_ = id;
+  if (SharedSegment::possible(session)) {
+    ring->segment_ = SharedSegment::make(session, context, kWordsBytes + kSlotsBytes);
+    if (!ring->segment_) return nullptr;
+    ring->words_ = reinterpret_cast<rpc::CompletionWord*>(ring->segment_->base());
+    ring->slots_ = ring->segment_->base() + kWordsBytes;
+    return ring;
+  }
+  void* const pages =
+      ::mmap(nullptr, kSlotsBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) return nullptr;
+  ring->pages_.reset(static_cast<std::byte*>(pages));
+  ring->registered_ = session.remote_host.enroll(session, {ring->pages_.get(), kSlotsBytes});
+  if (ring->registered_ == nullptr) return nullptr;
+  ring->words_ = ring->own_words_.data();
+  ring->slots_ = ring->pages_.get();
+  return ring;
+}
 
-rpc::CompletionWord* StagingRing::word(unsigned slot) {
-  return reinterpret_cast<rpc::CompletionWord*>(segment_.base()) + slot;
+void StagingRing::Unmap::operator()(std::byte* memory) const { ::munmap(memory, kSlotsBytes); }
+
+uint64_t StagingRing::ticket(const Slot& slot) const {
+  return uint64_t{id_} << 48 | uint64_t{slot.index} << 40 | (slot.value & kValueMask);
+}
+
+void StagingRing::copied(uint64_t ticket, int32_t result, uint32_t outputs) {
+  const uint64_t slot = (ticket >> 40) & 0xff;
+  if (slot >= kSlots || registered_ == nullptr) return;
+  rpc::publish(words_[slot], ticket & kValueMask, result, outputs);
 }
 
 std::optional<StagingRing::Slot> StagingRing::try_take() {
@@ -31,11 +64,10 @@ std::optional<StagingRing::Slot> StagingRing::try_take() {
   for (unsigned i = 0; i < kSlots; ++i) {
     const unsigned index = (next_ + i) % kSlots;
     State& state = states_[index];
-    if (state.taken || !rpc::reached(*word(index), state.sent)) continue;
+    if (state.taken || !rpc::reached(words_[index], state.sent)) continue;
     state.taken = true;
     next_ = (index + 1) % kSlots;
-    return Slot{index, segment_.base() + kWordsBytes + index * kSlotBytes, word(index),
-                state.sent + 1};
+    return Slot{index, slots_ + index * kSlotBytes, &words_[index], state.sent + 1};
   }
   return std::nullopt;
 }
@@ -52,7 +84,7 @@ std::optional<StagingRing::Slot> StagingRing::take(std::chrono::milliseconds pat
       for (unsigned i = 0; i < kSlots && oldest == nullptr; ++i) {
         const unsigned index = (next_ + i) % kSlots;
         if (states_[index].taken) continue;
-        oldest = word(index);
+        oldest = &words_[index];
         value = states_[index].sent;
       }
     }
@@ -75,11 +107,15 @@ void StagingRing::give_back(const Slot& slot, bool sent) {
 }
 
 std::shared_ptr<StagingRing> StagingRings::get(Session& session, Context& context) {
-  if (!SharedSegment::possible(session)) return nullptr;
+  if (!StagingRing::possible(session)) return nullptr;
   std::lock_guard lock(mutex_);
   if (const auto known = rings_.find(&context); known != rings_.end()) return known->second;
-  auto ring = StagingRing::make(session, context);
+  auto ring = StagingRing::make(session, context, next_id_);
   rings_.emplace(&context, ring);
+  if (ring != nullptr && ring->registered() != nullptr) {
+    std::lock_guard ids_lock(ids_mutex_);
+    by_id_.emplace(next_id_++ & 0xffff, ring);
+  }
   return ring;
 }
 
@@ -87,8 +123,23 @@ void StagingRings::forget(const Context& context) {
   std::lock_guard lock(mutex_);
   const auto found = rings_.find(&context);
   if (found == rings_.end()) return;
-  if (found->second != nullptr) found->second->close();
+  if (found->second != nullptr) {
+    found->second->close();
+    std::lock_guard ids_lock(ids_mutex_);
+    std::erase_if(by_id_, [&found](const auto& entry) { return entry.second == found->second; });
+  }
   rings_.erase(found);
+}
+
+void StagingRings::copied(uint64_t ticket, int32_t result, uint32_t outputs) {
+  std::shared_ptr<StagingRing> ring;
+  {
+    std::lock_guard lock(ids_mutex_);
+    const auto found = by_id_.find(StagingRing::ring_of(ticket));
+    if (found == by_id_.end()) return;  // of a context that is gone
+    ring = found->second;
+  }
+  ring->copied(ticket, result, outputs);
 }
 
 }  // namespace fargpu::client

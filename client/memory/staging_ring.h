@@ -1,9 +1,12 @@
-// StagingRing: slots of memory shared with the worker, through which large copies from and to
-// pageable memory go: while the GPU copies one slot, the CPU fills or empties the next.
+// StagingRing: slots of memory that the worker reaches, through which large copies from and to
+// pageable memory go: while the GPU or the network copies one slot, the CPU fills or empties the
+// next. The slots are memory shared with the worker, or over rdma memory registered with the
+// adapter.
 //
-// A slot is taken, used by at most one copy, and given back; it is free again when the worker says
-// in its CompletionWord that the copy is done with it. The ring belongs to one context, like every
-// shared segment. Any thread.
+// A slot is taken, used by at most one copy, and given back; it is free again when its
+// CompletionWord says that the copy is done with it. The worker writes that word in shared memory;
+// over rdma its notice `copied` does (StagingRings::copied). The ring belongs to one context, like
+// every shared segment. Any thread.
 #pragma once
 
 #include <array>
@@ -18,6 +21,7 @@
 
 #include "client/memory/shared_segment.h"
 #include "common/rpc/completion_word.h"
+#include "common/transport/remote_memory.h"
 
 namespace fargpu::client {
 
@@ -29,7 +33,10 @@ class StagingRing {
   static constexpr size_t kSlotBytes = 2u << 20;
   static constexpr unsigned kSlots = 8;
 
-  static std::shared_ptr<StagingRing> make(Session& session, Context& context);
+  // nullptr: not possible, or refused. `id`: in the tickets of this ring.
+  static std::shared_ptr<StagingRing> make(Session& session, Context& context, uint32_t id);
+  // Whether this session's transport can do it at all.
+  static bool possible(Session& session);
 
   struct Slot {
     unsigned index = 0;
@@ -43,19 +50,35 @@ class StagingRing {
   // `sent`: a copy that will set the word is under way.
   void give_back(const Slot& slot, bool sent);
 
+  // Over rdma: the slots as the worker names them; nullptr when they are shared memory.
+  const transport::RegisteredMemory* registered() const { return registered_.get(); }
+  // What a copy of this slot carries, so that `copied` finds it.
+  uint64_t ticket(const Slot& slot) const;
+  static uint32_t ring_of(uint64_t ticket) { return static_cast<uint32_t>(ticket >> 48); }
+  // The worker says that the copy with this ticket is done.
+  void copied(uint64_t ticket, int32_t result, uint32_t outputs);
+
   // The context is gone: words may never be set again.
   void close() { closed_.store(true, std::memory_order_release); }
   bool closed() const { return closed_.load(std::memory_order_acquire); }
 
  private:
-  explicit StagingRing(SharedSegment segment);
-  rpc::CompletionWord* word(unsigned slot);
+  StagingRing() = default;
 
   struct State {
     bool taken = false;
     uint64_t sent = 0;  // the word's value when the last copy is done
   };
-  SharedSegment segment_;
+  struct Unmap {
+    void operator()(std::byte* memory) const;
+  };
+  std::optional<SharedSegment> segment_;
+  std::unique_ptr<std::byte, Unmap> pages_;  // of the slots when there is no segment
+  std::unique_ptr<transport::RegisteredMemory> registered_;
+  std::array<rpc::CompletionWord, kSlots> own_words_{};
+  rpc::CompletionWord* words_ = nullptr;
+  std::byte* slots_ = nullptr;
+  uint32_t id_ = 0;
   std::mutex mutex_;
   std::array<State, kSlots> states_;  // guarded by mutex_
   unsigned next_ =
@@ -69,11 +92,16 @@ class StagingRings {
   // Null: not possible here.
   std::shared_ptr<StagingRing> get(Session& session, Context& context);
   void forget(const Context& context);
+  // On the thread that receives.
+  void copied(uint64_t ticket, int32_t result, uint32_t outputs);
 
  private:
-  std::mutex mutex_;
+  std::mutex mutex_;  // held while a ring is made
   std::map<const Context*, std::shared_ptr<StagingRing>>
-      rings_;  // guarded by mutex_; null: refused once
+      rings_;                                               // guarded by mutex_; null: refused once
+  uint32_t next_id_ = 1;                                    // guarded by mutex_
+  std::mutex ids_mutex_;                                    // never held across a wait
+  std::map<uint32_t, std::shared_ptr<StagingRing>> by_id_;  // guarded by ids_mutex_
 };
 
 }  // namespace fargpu::client

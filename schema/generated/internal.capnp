@@ -187,6 +187,7 @@ struct FgCopyFromRemoteParams {
   height @8 :UInt64;  # size_t
   depth @9 :UInt64;  # size_t
   stream @10 :UInt64;  # CUstream
+  ticket @11 :UInt64;  # unsigned long long
 }
 
 struct FgCopyToRemoteParams {
@@ -201,6 +202,29 @@ struct FgCopyToRemoteParams {
   height @8 :UInt64;  # size_t
   depth @9 :UInt64;  # size_t
   stream @10 :UInt64;  # CUstream
+}
+
+struct FgCopyToRemoteLaterParams {
+  remoteAddress @0 :UInt64;  # unsigned long long
+  remoteBytes @1 :UInt64;  # unsigned long long
+  remoteKey @2 :UInt32;  # unsigned int
+  offset @3 :UInt64;  # unsigned long long
+  src @4 :UInt64;  # CUdeviceptr
+  pitch @5 :UInt64;  # size_t
+  slicePitch @6 :UInt64;  # size_t
+  widthBytes @7 :UInt64;  # size_t
+  height @8 :UInt64;  # size_t
+  depth @9 :UInt64;  # size_t
+  stream @10 :UInt64;  # CUstream
+  ticket @11 :UInt64;  # unsigned long long
+}
+
+struct FgDirectProbeParams {}
+
+struct FgDirectProbeResults {
+  way @0 :Int32;  # int*
+  fromBytes @1 :UInt64;  # unsigned long long*
+  reason @2 :Text;
 }
 
 struct FgHostCallParams {

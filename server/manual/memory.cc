@@ -1,8 +1,10 @@
 // Device memory: what the ledger has to know, and copies inside the device.
-#include "generated/schema/memory.capnp.h"
-
 #include <algorithm>
+#include <utility>
+#include <vector>
 
+#include "generated/schema/memory.capnp.h"
+#include "server/direct_memory.h"
 #include "server/manual/manual.h"
 
 namespace fargpu::server {
@@ -66,7 +68,10 @@ Status manual_cuMemAllocPitch_v2(Worker& worker, const Request& request) {
       worker.refund(estimate);
       return answer(worker, request, result);
     }
-    worker.remember_allocation(pointer, estimate);
+    // Never more than there is: what the ledger knows may be registered with an adapter.
+    const uint64_t whole = std::min<uint64_t>(estimate, pitch * height);
+    worker.refund(estimate - whole);
+    worker.remember_allocation(pointer, whole);
     rpc::Responder::Frame frame(worker.responder(), request.header,
                                 schema::fixed_bytes<schema::CuMemAllocPitchV2Results>());
     auto results = frame.init<schema::CuMemAllocPitchV2Results>();
@@ -83,8 +88,17 @@ Status manual_cuMemFree_v2(Worker& worker, const Request& request) {
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     // The driver waits for everything that runs; what other threads of the client submit must go on meanwhile.
     const LaterReply later(worker, request);
+    // The adapter lets go of the memory before the driver takes it back, and after the copies that
+    // are under way, which hold it too.
+    std::vector<DirectMemory::Registration> registered;
+    if (const auto allocation = worker.services().find_allocation(pointer, 1))
+      registered = worker.services().direct_memory().take(allocation->base, allocation->bytes);
     worker.services().completion().aside_when_idle(
-        request.header.context, [&driver = worker.driver(), pointer] { return driver.cuMemFree_v2(pointer); },
+        request.header.context,
+        [&driver = worker.driver(), pointer, registered = std::move(registered)]() mutable {
+          registered.clear();
+          return driver.cuMemFree_v2(pointer);
+        },
         [later, pointer](CUresult result) {
           if (result == CUDA_SUCCESS) later.worker().forget_allocation(pointer);
           later.send(result);

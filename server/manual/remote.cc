@@ -1,12 +1,19 @@
-// Copies between the client's registered memory and the device over rdma: one-sided transfers into staging memory, in chunks, so that the network and the
-// copy engine overlap.
-#include "generated/schema/internal.capnp.h"
-
+// Copies between the client's registered memory and the device over rdma: by the adapter alone
+// where it reaches device memory, else by one-sided transfers into staging memory, in chunks, so
+// that the network and the copy engine overlap.
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "common/base/log.h"
+#include "common/wire/control.h"
+#include "generated/schema/control.capnp.h"
+#include "generated/schema/internal.capnp.h"
+#include "schema/support/sizes.h"
+#include "server/direct_copy.h"
+#include "server/direct_memory.h"
 #include "server/manual/copy_shape.h"
 #include "server/manual/manual.h"
 #include "server/remote_staging.h"
@@ -62,19 +69,116 @@ CUresult acquire(Worker& worker, uint64_t bytes, StagingUse use, Staged* staged)
   return CUDA_SUCCESS;
 }
 
-// A copy to the client that is under way: its last chunk sends the reply.
+// The notice `copied`: at once, because the client has nothing to do until it comes.
+void tell_copied(Worker& worker, uint64_t ticket, CUresult result) {
+  rpc::Responder::Frame frame(worker.responder(), wire::kCopied,
+                              schema::fixed_bytes<schema::Copied>());
+  auto copied = frame.init<schema::Copied>();
+  copied.setTicket(ticket);
+  copied.setResult(result);
+  copied.setOutputs(worker.services().outputs_sent());
+  // A failure means that the session is lost, which the executor sees by itself.
+  if (frame.send(0).ok()) (void)worker.responder().flush();
+}
+
+// One copy as its call described it.
+struct RemoteCopy {
+  RemoteKey client;
+  uint64_t offset;
+  CUdeviceptr device;
+  Shape shape;
+  uint64_t bytes;
+  CUstream stream = nullptr;
+
+  bool inside_client() const { return offset <= client.bytes && bytes <= client.bytes - offset; }
+};
+
+template <typename Params>
+RemoteCopy read_copy(const Params& params, CUdeviceptr device) {
+  RemoteCopy copy{key_of(params), params.getOffset(), device, {}, 0};
+  copy.bytes = read_shape(params, &copy.shape);
+  return copy;
+}
+
+// The copy may begin: its context is current and its stream is known.
+template <typename Params>
+CUresult prepare(Worker& worker, const Request& request, const Params& params, RemoteCopy* copy) {
+  if (worker.services().remote_staging().remote() == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!copy->inside_client()) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = worker.enter_context(request.header.context); result != CUDA_SUCCESS)
+    return result;
+  return find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &copy->stream);
+}
+
+// Puts the copy into the stream if the adapter reaches all of the device's side: one allocation of
+// this session, in one piece. False: it has to be staged.
+bool start_direct(Worker& worker, const RemoteCopy& copy, bool to_device, CUresult* result) {
+  DirectMemory& direct = worker.services().direct_memory();
+  if (!direct.wanted(copy.bytes) || !is_dense(copy.shape) ||
+      worker.driver().cuLaunchHostFunc == nullptr)
+    return false;
+  const auto allocation = worker.services().find_allocation(copy.device, copy.bytes);
+  if (!allocation) return false;
+  std::vector<DirectMemory::Part> parts =
+      direct.find(*allocation, copy.device, copy.bytes, to_device);
+  if (parts.empty()) return false;
+  *result = enqueue_direct(worker.driver(), copy.stream,
+                           {worker.services().remote_staging().remote(), to_device, copy.client,
+                            copy.offset, std::move(parts)});
+  return true;
+}
+
+// Fetches the bytes now and copies them in stream order. A Status: the session is over.
+Result<CUresult> fetch_staged(Worker& worker, uint16_t context, const RemoteCopy& copy) {
+  RemoteMemory& remote = *worker.services().remote_staging().remote();
+  Staged staged;
+  if (const CUresult result = acquire(worker, copy.bytes, StagingUse::kToDevice, &staged);
+      result != CUDA_SUCCESS)
+    return result;
+  const std::span<std::byte> memory = staged.block->bytes();
+  RemoteMemory::Ticket tickets[kMaxChunks];
+  size_t chunks = 0;
+  for (size_t at = 0; at < copy.bytes; at += kChunk) {
+    const size_t n = std::min<size_t>(kChunk, copy.bytes - at);
+    FARGPU_ASSIGN_OR_RETURN(
+        tickets[chunks++],
+        remote.read(copy.client, copy.offset + at, *staged.registered, memory.subspan(at, n)));
+  }
+  const bool in_chunks = is_dense(copy.shape);
+  CUresult result = CUDA_SUCCESS;
+  for (size_t i = 0; i < chunks; ++i) {
+    FARGPU_RETURN_IF_ERROR(remote.wait(tickets[i], Clock::now() + kFetchLimit));
+    if (!in_chunks || result != CUDA_SUCCESS) continue;
+    const size_t at = i * kChunk;
+    result = worker.driver().cuMemcpyHtoDAsync_v2(copy.device + at, memory.data() + at,
+                                                  std::min<size_t>(kChunk, copy.bytes - at),
+                                                  copy.stream);
+  }
+  if (!in_chunks)
+    result = copy_slices(worker, copy.shape, copy.device, memory.data(), true, copy.stream);
+  if (staged.block->pinned()) {
+    worker.services().completion().when_reached(context, copy.stream,
+                                                [block = staged.block](CUresult) {});
+  }
+  return result;
+}
+
+using Done = std::function<void(CUresult)>;
+
+// A copy to the client that is under way: its last chunk is followed by done().
 struct Delivery {
-  LaterReply later;
+  Worker& worker;
   Staged staged;
   RemoteKey key;
   uint64_t offset;
-  size_t left;                      // chunks whose bytes are not in staging memory yet
+  size_t left;  // chunks whose bytes are not in staging memory yet
+  Done done;
   RemoteMemory::Ticket ticket = 0;  // of the last write; 0: none
   CUresult result = CUDA_SUCCESS;
 };
 
 void deliver(const std::shared_ptr<Delivery>& delivery, size_t at, size_t bytes, CUresult reached) {
-  Worker& worker = delivery->later.worker();
+  Worker& worker = delivery->worker;
   RemoteMemory& remote = *worker.services().remote_staging().remote();
   if (delivery->result == CUDA_SUCCESS) delivery->result = reached;
   if (delivery->result == CUDA_SUCCESS) {
@@ -87,10 +191,36 @@ void deliver(const std::shared_ptr<Delivery>& delivery, size_t at, size_t bytes,
     }
   }
   if (--delivery->left != 0) return;
-  // Writes are seen before this reply. The adapter still reads the block.
-  delivery->later.send_synchronised(delivery->result);
+  // Writes are seen before what is said now. The adapter still reads the block.
+  delivery->done(delivery->result);
   if (delivery->ticket == 0) return;
   worker.defer([delivery, &remote] { return remote.wait(delivery->ticket, Clock::now()).code() != StatusCode::kTimeout; });
+}
+
+// The device's bytes to staging memory in stream order, and from there to the client. Calls done()
+// in any case.
+void deliver_staged(Worker& worker, uint16_t context, const RemoteCopy& copy, Done done) {
+  Staged staged;
+  if (const CUresult result = acquire(worker, copy.bytes, StagingUse::kFromDevice, &staged);
+      result != CUDA_SUCCESS)
+    return done(result);
+  std::byte* const memory = staged.block->bytes().data();
+  const bool in_chunks = is_dense(copy.shape);
+  const size_t chunk = in_chunks ? kChunk : copy.bytes;
+  const auto delivery =
+      std::make_shared<Delivery>(Delivery{worker, std::move(staged), copy.client, copy.offset,
+                                          (copy.bytes + chunk - 1) / chunk, std::move(done)});
+  for (size_t at = 0; at < copy.bytes; at += chunk) {
+    const size_t n = std::min<size_t>(chunk, copy.bytes - at);
+    const CUresult started =
+        in_chunks
+            ? worker.driver().cuMemcpyDtoHAsync_v2(memory + at, copy.device + at, n, copy.stream)
+            : copy_slices(worker, copy.shape, copy.device, memory, false, copy.stream);
+    worker.services().completion().when_reached(
+        context, copy.stream, [delivery, at, n, started](CUresult reached) {
+          deliver(delivery, at, n, started != CUDA_SUCCESS ? started : reached);
+        });
+  }
 }
 
 }  // namespace
@@ -109,43 +239,14 @@ Status manual_fgCopyFromRemote(Worker& worker, const Request& request) {
   return decoded("fgCopyFromRemote", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgCopyFromRemoteParams>();
-    Shape shape;
-    const uint64_t bytes = read_shape(params, &shape);
-    if (bytes == 0) return malformed("fgCopyFromRemote", "a shape that is not possible");
-    RemoteMemory* const remote = worker.services().remote_staging().remote();
-    if (remote == nullptr) return answer(worker, request, CUDA_ERROR_NOT_SUPPORTED);
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    CUstream stream = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
-    Staged staged;
-    FARGPU_ANSWER_UNLESS_SUCCESS(acquire(worker, bytes, StagingUse::kToDevice, &staged));
-    const std::span<std::byte> memory = staged.block->bytes();
-
-    RemoteMemory::Ticket tickets[kMaxChunks];
-    size_t chunks = 0;
-    Status failed;
-    for (size_t at = 0; at < bytes && failed.ok(); at += kChunk) {
-      const auto ticket =
-          remote->read(key_of(params), params.getOffset() + at, *staged.registered, memory.subspan(at, std::min(kChunk, bytes - at)));
-      if (ticket.ok()) {
-        tickets[chunks++] = *ticket;
-      } else {
-        failed = ticket.status();
-      }
+    RemoteCopy copy = read_copy(params, params.getDst());
+    if (copy.bytes == 0) return malformed("fgCopyFromRemote", "a shape that is not possible");
+    const uint64_t ticket = params.getTicket();
+    CUresult result = prepare(worker, request, params, &copy);
+    if (result == CUDA_SUCCESS && (ticket != 0 || !start_direct(worker, copy, true, &result))) {
+      FARGPU_ASSIGN_OR_RETURN(result, fetch_staged(worker, request.header.context, copy));
     }
-    const bool in_chunks = failed.ok() && is_dense(shape);
-    CUresult result = failed.ok() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < chunks; ++i) {
-      FARGPU_RETURN_IF_ERROR(remote->wait(tickets[i], Clock::now() + kFetchLimit));
-      if (!in_chunks || result != CUDA_SUCCESS) continue;
-      const size_t at = i * kChunk;
-      result = worker.driver().cuMemcpyHtoDAsync_v2(params.getDst() + at, memory.data() + at, std::min<size_t>(kChunk, bytes - at), stream);
-    }
-    if (!failed.ok() && failed.code() != StatusCode::kInvalidArgument) return failed;
-    if (failed.ok() && !in_chunks) result = copy_slices(worker, shape, params.getDst(), memory.data(), true, stream);
-    if (staged.block->pinned()) {
-      worker.services().completion().when_reached(request.header.context, stream, [block = staged.block](CUresult) {});
-    }
+    if (ticket != 0) tell_copied(worker, ticket, result);
     return answer(worker, request, result);
   });
 }
@@ -154,31 +255,63 @@ Status manual_fgCopyToRemote(Worker& worker, const Request& request) {
   return decoded("fgCopyToRemote", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgCopyToRemoteParams>();
-    Shape shape;
-    const uint64_t bytes = read_shape(params, &shape);
-    if (bytes == 0) return malformed("fgCopyToRemote", "a shape that is not possible");
-    if (worker.services().remote_staging().remote() == nullptr) return answer(worker, request, CUDA_ERROR_NOT_SUPPORTED);
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    CUstream stream = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
-    Staged staged;
-    FARGPU_ANSWER_UNLESS_SUCCESS(acquire(worker, bytes, StagingUse::kFromDevice, &staged));
-    std::byte* const memory = staged.block->bytes().data();
-
-    const bool in_chunks = is_dense(shape);
-    const size_t chunk = in_chunks ? kChunk : bytes;
-    const auto delivery = std::make_shared<Delivery>(
-        Delivery{LaterReply(worker, request), staged, key_of(params), params.getOffset(), (bytes + chunk - 1) / chunk});
-    for (size_t at = 0; at < bytes; at += chunk) {
-      const size_t n = std::min<size_t>(chunk, bytes - at);
-      const CUresult started = in_chunks ? worker.driver().cuMemcpyDtoHAsync_v2(memory + at, params.getSrc() + at, n, stream)
-                                         : copy_slices(worker, shape, params.getSrc(), memory, false, stream);
-      worker.services().completion().when_reached(request.header.context, stream, [delivery, at, n, started](CUresult reached) {
-        deliver(delivery, at, n, started != CUDA_SUCCESS ? started : reached);
-      });
+    RemoteCopy copy = read_copy(params, params.getSrc());
+    if (copy.bytes == 0) return malformed("fgCopyToRemote", "a shape that is not possible");
+    FARGPU_ANSWER_UNLESS_SUCCESS(prepare(worker, request, params, &copy));
+    const LaterReply later(worker, request);
+    CUresult started = CUDA_SUCCESS;
+    if (!start_direct(worker, copy, false, &started)) {
+      deliver_staged(worker, request.header.context, copy,
+                     [later](CUresult result) { later.send_synchronised(result); });
+      return Status();
     }
+    if (started != CUDA_SUCCESS) return answer(worker, request, started);
+    worker.services().completion().when_reached(
+        request.header.context, copy.stream,
+        [later](CUresult result) { later.send_synchronised(result); });
     return Status();
   });
+}
+
+Status manual_fgCopyToRemoteLater(Worker& worker, const Request& request) {
+  return decoded("fgCopyToRemoteLater", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgCopyToRemoteLaterParams>();
+    RemoteCopy copy = read_copy(params, params.getSrc());
+    if (copy.bytes == 0) return malformed("fgCopyToRemoteLater", "a shape that is not possible");
+    const Done done = [&worker, ticket = params.getTicket()](CUresult result) {
+      // Somebody waits: what device code printed goes first.
+      (void)worker.services().flush_output();
+      tell_copied(worker, ticket, result);
+    };
+    if (const CUresult result = prepare(worker, request, params, &copy); result != CUDA_SUCCESS) {
+      done(result);
+    } else {
+      deliver_staged(worker, request.header.context, copy, done);
+    }
+    return answer(worker, request, CUDA_SUCCESS);
+  });
+}
+
+Status manual_fgDirectProbe(Worker& worker, const Request& request) {
+  constexpr size_t kBytes = 2u << 20;
+  FARGPU_ANSWER_UNLESS_SUCCESS(worker.services().borrow_context());
+  CUdeviceptr memory = 0;
+  FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemAlloc_v2(&memory, kBytes));
+  DirectMemory& direct = worker.services().direct_memory();
+  std::string why;
+  const DirectMemory::Way way = direct.probe(0, memory, kBytes, &why);
+  worker.driver().cuMemFree_v2(memory);
+  constexpr size_t kLongest = 511;
+  if (why.size() > kLongest) why.resize(kLongest);
+  rpc::Responder::Frame frame(
+      worker.responder(), request.header,
+      schema::fixed_bytes<schema::FgDirectProbeResults>() + schema::padded(why.size() + 1));
+  auto results = frame.init<schema::FgDirectProbeResults>();
+  results.setWay(static_cast<int>(way));
+  results.setFromBytes(direct.from());
+  results.setReason(why);
+  return frame.send(CUDA_SUCCESS);
 }
 
 }  // namespace fargpu::server

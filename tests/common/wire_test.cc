@@ -55,6 +55,7 @@ TEST(Golden, FlagsAndControlOpcodesNeverChange) {
   EXPECT_EQ(kOutput, 4);
   EXPECT_EQ(kHostCall, 5);
   EXPECT_EQ(kHostCallDone, 6);
+  EXPECT_EQ(kCopied, 10);
   EXPECT_EQ(kStatus, 7);
   EXPECT_EQ(kAlive, 11);
   EXPECT_EQ(kFirstApiOpcode, 64);

@@ -149,5 +149,23 @@ TEST(PendingList, APollMayAddAnother) {
   EXPECT_TRUE(pending.empty());
 }
 
+TEST(Ledger, FindsTheAllocationThatHoldsARange) {
+  Ledger ledger(2, 0);
+  ledger.remember(0x1000, 0x100, 0, 1);
+  ledger.remember(0x2000, 0x200, 1, 7);
+  EXPECT_FALSE(ledger.find(0xfff, 1));
+  EXPECT_FALSE(ledger.find(0x1100, 1));
+  EXPECT_FALSE(ledger.find(0x1080, 0x81));
+  EXPECT_FALSE(ledger.find(0x2000, ~uint64_t{0}));
+  const auto found = ledger.find(0x2100, 0x100);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->base, 0x2000u);
+  EXPECT_EQ(found->bytes, 0x200u);
+  EXPECT_EQ(found->device, 1u);
+  EXPECT_EQ(found->context, 7u);
+  ledger.forget(0x2000);
+  EXPECT_FALSE(ledger.find(0x2100, 1));
+}
+
 }  // namespace
 }  // namespace fargpu::server
