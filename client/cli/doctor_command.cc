@@ -1,11 +1,11 @@
 // fargpu doctor: says what a program started by `fargpu run` would find, by really trying it: a child process loads libcuda.so.1 in the run
 // environment and tells where it came from; a short session measures the way to the server. Ends with 0 when everything is well.
-#include <CLI/CLI.hpp>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -17,6 +17,7 @@
 #include "client/cli/layout.h"
 #include "client/cli/server_query.h"
 #include "common/base/fd.h"
+#include "common/transport/rdma.h"
 
 namespace fargpu::cli {
 
@@ -108,6 +109,25 @@ int examine_library(const DoctorOptions& options) {
 
 std::string cuda_version(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
 
+// The rdma that the session uses, or what this host has of it and why it is not used.
+void show_rdma(const SessionProbe& probe) {
+  if (!probe.device_memory.empty()) {
+    line(true, "rdma", probe.route);
+    line(true, "GPU memory", probe.device_memory);
+    return;
+  }
+  const auto ports = transport::list_rdma_ports();
+  if (!ports.ok() || ports->empty()) {
+    line(true, "rdma",
+         "not used: " + (ports.ok() ? "no RDMA device on this host" : ports.status().message()));
+    return;
+  }
+  // Over the socket itself the reason says why each better transport could not be had.
+  line(true, "rdma",
+       probe.same_host ? "not used: shared memory is better" : "not used, see transport");
+  for (const transport::RdmaPort& port : *ports) line(true, "rdma port", port.text());
+}
+
 int examine_server(const DoctorOptions& options) {
   auto target = target_from_environment();
   if (!target) {
@@ -134,6 +154,7 @@ int examine_server(const DoctorOptions& options) {
   line(true, "session", text);
   line(true, "transport", probe->transport + " (" + probe->reason + ")");
   for (const std::string& failure : probe->failures) line(false, "better one", failure);
+  show_rdma(*probe);
   std::snprintf(text, sizeof(text), "%.1f us (median of %u)", static_cast<double>(probe->median_round_trip.count()) / 1e3, options.pings);
   line(true, "round trip", text);
   return status->gpus.empty() ? kMissingPart : kSuccess;

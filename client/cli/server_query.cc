@@ -10,9 +10,13 @@
 #include "common/bootstrap/greeting.h"
 #include "common/bootstrap/upgrade.h"
 #include "common/rpc/channel.h"
+#include "common/transport/remote_memory.h"
 #include "common/wire/control.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
+#include "generated/schema/internal.capnp.h"
+#include "generated/schema/opcodes.h"
+#include "schema/support/sizes.h"
 
 namespace fargpu::cli {
 
@@ -89,6 +93,30 @@ ServerStatus to_plain(schema::Status::Reader from) {
   return to;
 }
 
+// The numbers are those of the server's DirectMemory::Way.
+Result<std::string> ask_device_memory(rpc::Channel& channel) {
+  rpc::Reply reply;
+  rpc::Channel::Call call(channel, schema::op_fgDirectProbe, 0,
+                          schema::fixed_bytes<schema::FgDirectProbeParams>());
+  call.init<schema::FgDirectProbeParams>();
+  FARGPU_RETURN_IF_ERROR(call.call(reply));
+  if (reply.result != 0)
+    return fmt::format("unknown: the server could not try it, error {}", reply.result);
+  const auto results = reply.root<schema::FgDirectProbeResults>();
+  const std::string why = results.getReason();
+  const std::string because = why.empty() ? "" : " (" + why + ")";
+  switch (results.getWay()) {
+    case 1:
+      return fmt::format("GPUDirect by dma-buf, from {} KiB on{}", results.getFromBytes() >> 10,
+                         because);
+    case 2:
+      return fmt::format("GPUDirect by peer memory, from {} KiB on{}", results.getFromBytes() >> 10,
+                         because);
+    default:
+      return "staged" + because;
+  }
+}
+
 }  // namespace
 
 Result<Target> target_from_environment() {
@@ -132,8 +160,14 @@ Result<SessionProbe> probe_session(const Target& target, unsigned pings, Deadlin
     probe.driver_version = welcome.getDriverVersion();
     probe.devices = welcome.getDevices().size();
 
+    probe.same_host = made->transport->capabilities().same_host;
+    const transport::RemoteMemory* const remote_memory = made->transport->remote_memory();
+    if (remote_memory != nullptr) probe.route = remote_memory->route();
     NoNotices nobody;
     rpc::Channel channel(std::move(made->transport), nobody, {});
+    if (remote_memory != nullptr) {
+      FARGPU_ASSIGN_OR_RETURN(probe.device_memory, ask_device_memory(channel));
+    }
     std::vector<std::chrono::nanoseconds> round_trips;
     for (uint32_t i = 0; i < pings; ++i) {
       const auto sent = Clock::now();

@@ -41,6 +41,11 @@ struct ServerStatus {
 struct SessionProbe {
   std::string transport;              // "tcp 127.0.0.1:14900"
   std::string reason;                 // why that one
+  std::string route;                  // what lies below it, where there is more to say
+  // How bulk reaches device memory over rdma: "peer memory, from 1048576 bytes on (dma-buf: ...)";
+  // empty over other transports.
+  std::string device_memory;
+  bool same_host = false;             // the transport is one of shared memory
   std::vector<std::string> failures;  // what was tried in vain
   std::string server_version, driver_name;
   int driver_version = 0;
