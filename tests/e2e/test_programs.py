@@ -8,7 +8,7 @@ import fargpu_testing as testing
 EXAMPLES = ["vector_add", "matmul_tiled", "reduction", "histogram", "scan", "streams_events", "two_gpus", "constant_symbols",
             "dynamic_shared", "divergent", "pitched_copies"]
 OTHERS = ["pageable_overwrite", "many_threads", "per_thread_streams", "callbacks", "fork_child", "kernel_fault", "copies", "large_copy",
-          "held_launches"]
+          "held_launches", "pinned_copies"]
 
 
 class Programs(unittest.TestCase):

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Bulk over rdma with the simulated GPU in one VM run (Soft-RoCE, scripts/rdma-vm): pinned memory directly to and from device memory against
+# the same by way of staging, for many sizes; and pageable memory through registered slots against frames. Ratios; the times are the emulator's.
+#   bench/rdma_direct.sh [--build-dir DIR] [--seconds S]     default: build/release, 0.3 s for each figure
+# The size from which on direct copies are not slower, both ways, is where FARGPU_GPUDIRECT_FROM belongs on this "hardware".
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
+
+BUILD=$ROOT/build/release
+seconds=0.3
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --build-dir | --seconds)
+      [ $# -ge 2 ] || die "$1 needs a value"
+      if [ "$1" = --seconds ]; then seconds=$2; else BUILD=$(realpath -- "$2"); fi
+      shift
+      ;;
+    -h | --help)
+      sed -n '2,5s/^# \{0,1\}//p' "$0"
+      exit 0
+      ;;
+    *) die "unknown argument '$1'; see bench/rdma_direct.sh --help" ;;
+  esac
+  shift
+done
+for file in bench/bandwidth bin/fargpu bin/fargpud bin/fargpu-worker lib/fargpu/libcuda.so.1 lib/libfargpu-sim.so; do
+  [ -e "$BUILD/$file" ] || die "$BUILD/$file is not there: build it first"
+done
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cat >"$scratch/guest.sh" <<'EOF2'
+bin=$1/bin
+seconds=$2
+# measure NAME KIND VARIABLE...: "NAME WHAT BYTES US" lines; the variables are the daemon's and the program's.
+measure() {
+  name=$1 kind=$2
+  shift 2
+  rm -f /tmp/port
+  env "$@" $bin/fargpud --driver sim --listen 10.0.0.1:0 --port-file /tmp/port >/tmp/$name.log 2>&1 &
+  daemon=$!
+  for i in $(seq 100); do [ -s /tmp/port ] && break; sleep 0.1; done
+  # One filter finds both directions.
+  env "$@" timeout 120 $bin/fargpu run --server "10.0.0.1:$(cut -d' ' -f1 /tmp/port)" --transport rdma -- \
+    /t/bandwidth --largest 16 --seconds "$seconds" --only "$kind H2D" --json /tmp/figures >/tmp/out 2>&1 || { cat /tmp/out; exit 1; }
+  sed -n 's/.*"name": "\([a-z]*\) \([HD2]*\) .*"bytes": \([0-9]*\), "us": \([0-9.]*\).*/\1-\2 \3 \4/p' /tmp/figures | sed "s/^/$name /"
+  kill $daemon
+}
+measure direct pinned FARGPU_GPUDIRECT_FROM=1
+measure staged pinned FARGPU_GPUDIRECT=0
+measure slots pageable FARGPU_GPUDIRECT=0
+measure frames pageable FARGPU_ZERO_COPY=0
+EOF2
+"$ROOT/scripts/rdma-vm" --timeout 280 --add "$BUILD/bench/bandwidth:/t/bandwidth" --add "$BUILD/bin" --add "$BUILD/lib" \
+  --add "$scratch/guest.sh:/t/guest.sh" -- sh /t/guest.sh "$BUILD" "$seconds" >"$scratch/figures"
+awk '
+  {us[$1, $2, $3] = $4; if (!seen[$2, $3]++) {order[++rows] = $2 SUBSEP $3}}
+  END {
+    printf "%-14s %10s %14s %14s %8s\n", "", "bytes", "us", "us", "ratio"
+    for (i = 1; i <= rows; ++i) {
+      split(order[i], key, SUBSEP)
+      if (key[2] < 65536) continue
+      new = key[1] ~ /^pinned/ ? "direct" : "slots"
+      old = key[1] ~ /^pinned/ ? "staged" : "frames"
+      if (us[old, key[1], key[2]] == 0 || us[new, key[1], key[2]] == 0) continue
+      printf "%-14s %10d %6s %8.0f %6s %8.0f %8.2f\n", key[1], key[2], new, us[new, key[1], key[2]], old, us[old, key[1], key[2]],
+             us[new, key[1], key[2]] / us[old, key[1], key[2]]
+    }
+  }' "$scratch/figures" | sort -k1,1 -k2,2n
