@@ -1,23 +1,29 @@
 #!/usr/bin/env bash
 # Bulk over rdma with the simulated GPU in one VM run (Soft-RoCE, scripts/rdma-vm): pinned memory directly to and from device memory against
 # the same by way of staging, for many sizes; and pageable memory through registered slots against frames. Ratios; the times are the emulator's.
-#   bench/rdma_direct.sh [--build-dir DIR] [--seconds S]     default: build/release, 0.3 s for each figure
+#   bench/rdma_direct.sh [--build-dir DIR] [--seconds S] [--rounds N]     default: build/release, 0.2 s for each figure, 3 rounds of each in turn;
+#   medians are compared
 # The size from which on direct copies are not slower, both ways, is where FARGPU_GPUDIRECT_FROM belongs on this "hardware".
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
 BUILD=$ROOT/build/release
-seconds=0.3
+seconds=0.2
+rounds=3
 while [ $# -gt 0 ]; do
   case "$1" in
-    --build-dir | --seconds)
+    --build-dir | --seconds | --rounds)
       [ $# -ge 2 ] || die "$1 needs a value"
-      if [ "$1" = --seconds ]; then seconds=$2; else BUILD=$(realpath -- "$2"); fi
+      case "$1" in
+        --seconds) seconds=$2 ;;
+        --rounds) rounds=$2 ;;
+        *) BUILD=$(realpath -- "$2") ;;
+      esac
       shift
       ;;
     -h | --help)
-      sed -n '2,5s/^# \{0,1\}//p' "$0"
+      sed -n '2,6s/^# \{0,1\}//p' "$0"
       exit 0
       ;;
     *) die "unknown argument '$1'; see bench/rdma_direct.sh --help" ;;
@@ -47,24 +53,27 @@ measure() {
   sed -n 's/.*"name": "\([a-z]*\) \([HD2]*\) .*"bytes": \([0-9]*\), "us": \([0-9.]*\).*/\1-\2 \3 \4/p' /tmp/figures | sed "s/^/$name /"
   kill $daemon
 }
-measure direct pinned FARGPU_GPUDIRECT_FROM=1
-measure staged pinned FARGPU_GPUDIRECT=0
-measure slots pageable FARGPU_GPUDIRECT=0
-measure frames pageable FARGPU_ZERO_COPY=0
+for i in $(seq "$3"); do
+  measure direct pinned FARGPU_GPUDIRECT_FROM=1
+  measure staged pinned FARGPU_GPUDIRECT=0
+  measure slots pageable FARGPU_GPUDIRECT=0
+  measure frames pageable FARGPU_ZERO_COPY=0
+done
 EOF2
-"$ROOT/scripts/rdma-vm" --timeout 280 --add "$BUILD/bench/bandwidth:/t/bandwidth" --add "$BUILD/bin" --add "$BUILD/lib" \
-  --add "$scratch/guest.sh:/t/guest.sh" -- sh /t/guest.sh "$BUILD" "$seconds" >"$scratch/figures"
-awk '
-  {us[$1, $2, $3] = $4; if (!seen[$2, $3]++) {order[++rows] = $2 SUBSEP $3}}
+"$ROOT/scripts/rdma-vm" --timeout 600 --add "$BUILD/bench/bandwidth:/t/bandwidth" --add "$BUILD/bin" --add "$BUILD/lib" \
+  --add "$scratch/guest.sh:/t/guest.sh" -- sh /t/guest.sh "$BUILD" "$seconds" "$rounds" >"$scratch/figures"
+sort -k1,1 -k2,2 -k3,3n -k4,4n "$scratch/figures" | awk '
+  {value[$1, $2, $3, ++count[$1, $2, $3]] = $4; if (!seen[$2, $3]++) order[++rows] = $2 SUBSEP $3}
+  function median(name, what, bytes,  n) {n = count[name, what, bytes]; return n == 0 ? 0 : value[name, what, bytes, int((n + 1) / 2)]}
   END {
-    printf "%-14s %10s %14s %14s %8s\n", "", "bytes", "us", "us", "ratio"
     for (i = 1; i <= rows; ++i) {
       split(order[i], key, SUBSEP)
       if (key[2] < 65536) continue
-      new = key[1] ~ /^pinned/ ? "direct" : "slots"
-      old = key[1] ~ /^pinned/ ? "staged" : "frames"
-      if (us[old, key[1], key[2]] == 0 || us[new, key[1], key[2]] == 0) continue
-      printf "%-14s %10d %6s %8.0f %6s %8.0f %8.2f\n", key[1], key[2], new, us[new, key[1], key[2]], old, us[old, key[1], key[2]],
-             us[new, key[1], key[2]] / us[old, key[1], key[2]]
+      pinned = key[1] ~ /^pinned/
+      ours = median(pinned ? "direct" : "slots", key[1], key[2])
+      other = median(pinned ? "staged" : "frames", key[1], key[2])
+      if (ours == 0 || other == 0) {print "no figures of " key[1]; exit 2}
+      printf "%-14s %10d %8s %9.0f us %8s %9.0f us  ratio %.2f\n", key[1], key[2], pinned ? "direct" : "slots", ours, pinned ? "staged" : "frames", other,
+             ours / other
     }
-  }' "$scratch/figures" | sort -k1,1 -k2,2n
+  }' | sort -k1,1 -k2,2n
