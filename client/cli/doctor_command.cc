@@ -1,5 +1,6 @@
-// fargpu doctor: says what a program started by `fargpu run` would find, by really trying it: a child process loads libcuda.so.1 in the run
-// environment and tells where it came from; a short session measures the way to the server. Ends with 0 when everything is well.
+// fargpu doctor: says what a program started by `fargpu run` would find, by really trying it: a
+// child process loads libcuda.so.1 in the run environment and tells where it came from; a short
+// session measures the way to the server. Ends with 0 when everything is well.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/wait.h>

@@ -1,9 +1,11 @@
-// The rdma transport: frames over a reliable connection of RDMA verbs (InfiniBand, or RoCE v2), set up by rdma_cm.
+// The rdma transport: frames over a reliable connection of RDMA verbs (InfiniBand, or RoCE v2), set
+// up by rdma_cm.
 //
-// A session begins on a stream socket. The server's end makes an RdmaAcceptor on the address that the client's connection came to and
-// tells the client its offer (a port and a random cookie); the client then calls rdma_connect() with the host that it already talks to,
-// while the server is inside accept(). Both get a Transport with remote_memory(). Each failure is a Status that says why, so that the
-// session can go on over its stream socket:
+// A session begins on a stream socket. The server's end makes an RdmaAcceptor on the address that
+// the client's connection came to and tells the client its offer (a port and a random cookie); the
+// client then calls rdma_connect() with the host that it already talks to, while the server is
+// inside accept(). Both get a Transport with remote_memory(). Each failure is a Status that says
+// why, so that the session can go on over its stream socket:
 //   kUnsupported  this build has no rdma, rdma-core is not installed, or the device is one of iWARP
 //   kNotFound     no RDMA device on this host, or none on the route
 //   kNoCapacity   the limit of locked memory, or of the adapter
