@@ -14,6 +14,7 @@ constexpr int kMaxEntries = 1024;
 
 // The kernel tells the type of an entry as a file: "IB/RoCE v1" or "RoCE v2".
 std::string gid_type(const ibv_context* context, uint8_t port, unsigned index) {
+  if (context->device->transport_type == IBV_TRANSPORT_IWARP) return "iWARP";
   ibv_port_attr attributes{};
   if (rdma().query_port(const_cast<ibv_context*>(context), port,
                         reinterpret_cast<_compat_ibv_port_attr*>(&attributes)) == 0 &&
