@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include "common/base/map_exactly.h"
 #include "generated/server/driver_table.h"
 
 namespace fargpu::server {
@@ -27,9 +28,9 @@ CUresult HostMirror::map(uint64_t address, size_t bytes, CUdeviceptr* device_poi
   }
   const size_t rounded = (bytes + kPage - 1) / kPage * kPage;
   if (total_bytes_ + rounded > kMaxBytes) return CUDA_ERROR_OUT_OF_MEMORY;
-  void* memory = mmap(pointer(address), rounded, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-  if (memory == MAP_FAILED) return CUDA_ERROR_ALREADY_MAPPED;
+  void* const memory = pointer(address);
+  if (!map_exactly(memory, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS))
+    return CUDA_ERROR_ALREADY_MAPPED;
   CUresult result = driver_.cuMemHostRegister_v2(memory, rounded,
                                                  CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   if (result == CUDA_SUCCESS) {

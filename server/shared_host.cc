@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/base/fd.h"
+#include "common/base/map_exactly.h"
 #include "common/transport/descriptor_passing.h"
 #include "generated/server/driver_table.h"
 
@@ -60,16 +61,12 @@ CUresult SharedHost::map(transport::DescriptorPassing* passing, uint64_t number,
   const uint64_t total = total_bytes();
   if (bytes > max_bytes_ || total > max_bytes_ - bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!is_sealed_memory(descriptor->get(), bytes)) return CUDA_ERROR_INVALID_VALUE;
-  void* const wanted = reinterpret_cast<void*>(address);
-  void* const memory =
-      ::mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, descriptor->get(), 0);
-  if (memory == MAP_FAILED) {
+  auto* const memory = reinterpret_cast<std::byte*>(address);
+  if (!map_exactly(memory, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor->get())) {
     if (errno == EEXIST) return CUDA_ERROR_ALREADY_MAPPED;
     return errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
   }
-  auto mapped = std::make_shared<const Mapping>(static_cast<std::byte*>(memory), bytes, context, total_);
-  if (memory != wanted) return CUDA_ERROR_ALREADY_MAPPED;  // a kernel that takes the address for a hint
-  *mapping = std::move(mapped);
+  *mapping = std::make_shared<const Mapping>(memory, bytes, context, total_);
   return CUDA_SUCCESS;
 }
 

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "common/base/log.h"
+#include "common/base/map_exactly.h"
 
 namespace fargpu::client {
 namespace {
@@ -17,15 +18,22 @@ constexpr uint64_t kPage = 4096;
 // Far below the heap, stacks and libraries of a 47-bit process, far above a fixed-address program.
 // Where in it a process begins is random, so that a worker which has inherited or mapped something
 // there does not clash with every client.
+#if defined(__SANITIZE_THREAD__)
+// Those are not ThreadSanitizer's to give. It leaves the program half a TiB above zero.
+constexpr uint64_t kWindow = 0x20'0000'0000;
+constexpr uint64_t kWindowBytes = uint64_t{1} << 38;
+#else
 constexpr uint64_t kWindow = 0x2c00'0000'0000;
 constexpr uint64_t kWindowBytes = uint64_t{1} << 42;
+#endif
 
 uint64_t whole_pages(uint64_t bytes) { return (bytes + kPage - 1) & ~(kPage - 1); }
 
 std::atomic<uint64_t>& next_address() {
   static std::atomic<uint64_t> next = [] {
+    constexpr uint64_t kStep = uint64_t{1} << 21;
     std::random_device random;
-    return kWindow + (static_cast<uint64_t>(random()) % (1 << 20)) * (uint64_t{1} << 21);
+    return kWindow + random() % (kWindowBytes / 2 / kStep) * kStep;
   }();
   return next;
 }
@@ -35,10 +43,10 @@ std::atomic<uint64_t>& next_address() {
 bool reserve_addresses(uint64_t address, size_t bytes) {
   const uint64_t begin = address & ~(kPage - 1);
   const uint64_t length = whole_pages(address + bytes - begin);
-  void* got = ::mmap(reinterpret_cast<void*>(begin), length, PROT_NONE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-  if (got == reinterpret_cast<void*>(begin)) return true;
-  if (got != MAP_FAILED) ::munmap(got, length);
+  if (map_exactly(reinterpret_cast<void*>(begin), length, PROT_NONE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)) {
+    return true;
+  }
   static std::atomic<bool> told{false};
   if (!told.exchange(true)) {
     log::info(
@@ -64,10 +72,8 @@ void* allocate_host(size_t bytes, int descriptor) {
     const uint64_t step = (length + kAlign - 1) & ~(kAlign - 1);
     const uint64_t address = next_address().fetch_add(step + kAlign);
     if (address + length > kWindow + kWindowBytes) break;
-    void* got = ::mmap(reinterpret_cast<void*>(address), length, PROT_READ | PROT_WRITE,
-                       kind | MAP_FIXED_NOREPLACE, descriptor, 0);
-    if (got == reinterpret_cast<void*>(address)) return got;
-    if (got != MAP_FAILED) ::munmap(got, length);
+    auto* const wanted = reinterpret_cast<void*>(address);
+    if (map_exactly(wanted, length, PROT_READ | PROT_WRITE, kind, descriptor)) return wanted;
   }
   void* anywhere = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, kind, descriptor, 0);
   return anywhere == MAP_FAILED ? nullptr : anywhere;

@@ -2,31 +2,22 @@
 
 #include <sys/mman.h>
 
+#include "common/base/map_exactly.h"
+
 namespace fargpu::sim {
 namespace {
 
-// ThreadSanitizer divides the address space among itself and the program, and ends a program that
-// asks for more.
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kMayChoose = false;
-#else
-constexpr bool kMayChoose = true;
-#endif
+constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
 uint64_t reserve(uint64_t at, uint64_t bytes, int flags) {
-  void* start = mmap(reinterpret_cast<void*>(at), bytes, PROT_NONE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+  void* start = mmap(reinterpret_cast<void*>(at), bytes, PROT_NONE, kFlags | flags, -1, 0);
   return start == MAP_FAILED ? 0 : reinterpret_cast<uint64_t>(start);
 }
 
 }  // namespace
 
 uint64_t reserve_at(uint64_t address, uint64_t bytes) {
-  if (!kMayChoose) return 0;
-  const uint64_t start = reserve(address, bytes, MAP_FIXED_NOREPLACE);
-  // A kernel before 4.17 takes the flag for a mere hint.
-  if (start != 0 && start != address) unreserve(start, bytes);
-  return start == address ? start : 0;
+  return map_exactly(reinterpret_cast<void*>(address), bytes, PROT_NONE, kFlags) ? address : 0;
 }
 
 uint64_t reserve_anywhere(uint64_t bytes, uint64_t alignment) {

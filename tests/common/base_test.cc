@@ -2,9 +2,11 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -14,6 +16,7 @@
 #include "common/base/check.h"
 #include "common/base/fd.h"
 #include "common/base/log.h"
+#include "common/base/map_exactly.h"
 #include "common/base/status.h"
 
 namespace fargpu {
@@ -173,6 +176,39 @@ TEST_F(LogTest, ForkedChildCanLog) {
   }
   stop = true;
   busy.join();
+}
+
+TEST(MapExactly, TakesTheAddressOrNothing) {
+  constexpr size_t kPage = 4096;
+  constexpr int kAnywhere = MAP_PRIVATE | MAP_ANONYMOUS;
+  auto* const hole =
+      static_cast<char*>(::mmap(nullptr, 4 * kPage, PROT_READ | PROT_WRITE, kAnywhere, -1, 0));
+  ASSERT_NE(hole, MAP_FAILED);
+  hole[3 * kPage] = 'x';
+  ASSERT_EQ(::munmap(hole, 3 * kPage), 0);
+  EXPECT_FALSE(map_exactly(hole, 4 * kPage, PROT_READ, kAnywhere));
+  EXPECT_EQ(errno, EEXIST);
+  EXPECT_EQ(hole[3 * kPage], 'x');
+  ASSERT_TRUE(map_exactly(hole, 3 * kPage, PROT_READ | PROT_WRITE, kAnywhere));
+  hole[0] = 'y';
+  EXPECT_FALSE(map_exactly(hole, kPage, PROT_READ, kAnywhere));
+  EXPECT_EQ(hole[0], 'y');
+  ::munmap(hole, 4 * kPage);
+}
+
+// Addresses that a client of another build uses: also a process that cannot have them lives on.
+TEST(MapExactly, FarAddressesAreMappedOrRefused) {
+  constexpr size_t kPage = 4096;
+  for (const uint64_t address :
+       {uint64_t{0x2c00'0000'0000}, uint64_t{1} << 40, uint64_t{0x3000'0000'0000}}) {
+    auto* const memory = reinterpret_cast<char*>(address);
+    if (map_exactly(memory, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS)) {
+      *memory = 1;
+      ::munmap(memory, kPage);
+    } else {
+      EXPECT_EQ(errno, EEXIST);
+    }
+  }
 }
 
 TEST(CheckDeathTest, AbortsWithThePlace) {
