@@ -98,6 +98,7 @@ CUresult await(Session& session, const StagingRing& ring, const StagingRing::Slo
     if (ring.closed()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (const CUresult result = ping(session); result != CUDA_SUCCESS) return result;
   }
+  session.channel().see_sent();
   // What device code printed before the copy must be here before the application goes on.
   if (slot.word->outputs.load(std::memory_order_relaxed) !=
       session.outputs_received.load(std::memory_order_relaxed)) {

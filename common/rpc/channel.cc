@@ -180,6 +180,7 @@ Status Channel::Impl::wait(Waiter& waiter, Deadline deadline) {
       kick();  // nobody reads now, and what the service thread armed was undone by reading
     }
   }
+  (void)next_sequence.load(std::memory_order_acquire);
   return waiter.status;
 }
 
@@ -292,6 +293,8 @@ void Channel::abandon_after_fork() {
   impl_->transport->abandon_after_fork();
   impl_->kick_event.reset();
 }
+
+void Channel::see_sent() const { (void)impl_->next_sequence.load(std::memory_order_acquire); }
 
 transport::Transport& Channel::transport() { return *impl_->transport; }
 

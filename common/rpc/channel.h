@@ -103,6 +103,9 @@ class Channel {
   Status flush();
   // Hands the server a descriptor that later calls name by `number` (descriptor_passing.h). kUnsupported where client and server do not share a host.
   Status pass_descriptor(uint64_t number, int descriptor);
+  // After an answer that is no reply (a completion word): as after a call's reply, what other
+  // threads did before they sent what the server had by then happened before this returns.
+  void see_sent() const;
   // Round trip of an empty control frame, for doctor and liveness.
   Status ping(transport::Deadline deadline);
   bool lost() const;

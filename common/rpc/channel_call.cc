@@ -27,8 +27,10 @@ size_t total(std::span<const Bytes> pieces) {
 }  // namespace
 
 uint32_t Channel::Impl::take_sequence() {
-  const uint32_t sequence = next_sequence++;
-  if (next_sequence == 0) next_sequence = 1;  // 0 belongs to notices
+  const uint32_t sequence = next_sequence.load(std::memory_order_relaxed);
+  const uint32_t following = sequence + 1;
+  next_sequence.store(following == 0 ? 1 : following,  // 0 belongs to notices
+                      std::memory_order_release);
   return sequence;
 }
 

@@ -100,7 +100,10 @@ struct Channel::Impl final : transport::FrameHandler {
   EventFd kick_event;
 
   std::mutex send_mutex;
-  uint32_t next_sequence;          // guarded by send_mutex
+  // Written under send_mutex. What the server's answer may depend on happened before the wait for
+  // it ends: a frame's sequence number is taken with release, and a thread that waited reads with
+  // acquire. The true order leads through the server, which the memory model knows nothing of.
+  std::atomic<uint32_t> next_sequence;
   size_t unflushed_bytes = 0;      // guarded by send_mutex
   Clock::time_point last_flush{};  // guarded by send_mutex
   // When the oldest unflushed frame was committed (ns of Clock, 0: none). Written under send_mutex;
