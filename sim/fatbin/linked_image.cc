@@ -14,8 +14,9 @@ Status damaged() {
 
 template <typename T>
 void append(std::vector<std::byte>* image, T value) {
-  const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-  image->insert(image->end(), bytes, bytes + sizeof value);
+  const size_t at = image->size();
+  image->resize(at + sizeof value);
+  std::memcpy(image->data() + at, &value, sizeof value);
 }
 
 template <typename T>

@@ -66,9 +66,9 @@ class Parameters {
  public:
   template <typename T>
   Parameters& add(T value) {
-    bytes_.resize((bytes_.size() + alignof(T) - 1) / alignof(T) * alignof(T));
-    const auto* p = reinterpret_cast<const std::byte*>(&value);
-    bytes_.insert(bytes_.end(), p, p + sizeof(T));
+    const size_t at = (bytes_.size() + alignof(T) - 1) / alignof(T) * alignof(T);
+    bytes_.resize(at + sizeof(T));
+    std::memcpy(bytes_.data() + at, &value, sizeof(T));
     return *this;
   }
   std::span<const std::byte> bytes() const { return bytes_; }

@@ -4,6 +4,7 @@
 #include <lz4.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -50,12 +51,12 @@ class FatbinBuilder {
   }
 
   std::vector<std::byte> container() const {
-    std::vector<std::byte> result(16);
+    std::vector<std::byte> result(16 + body_.size());
     put(result, 0, kFatbinMagic);
     put(result, 4, uint16_t{1});
     put(result, 6, uint16_t{16});
     put(result, 8, static_cast<uint64_t>(body_.size()));
-    result.insert(result.end(), body_.begin(), body_.end());
+    std::copy(body_.begin(), body_.end(), result.begin() + 16);
     return result;
   }
 
