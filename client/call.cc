@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "client/image/linked.h"
 #include "client/image/records.h"
 #include "client/memory/reserve.h"
 #include "client/process.h"
@@ -128,6 +129,9 @@ void handle_created(uint64_t id) {
     case rpc::HandleKind::kModule:
     case rpc::HandleKind::kLibrary:
       object = std::make_unique<ImageRecord>();
+      break;
+    case rpc::HandleKind::kLinkState:
+      object = std::make_unique<LinkRecord>();
       break;
     case rpc::HandleKind::kFunction:
     case rpc::HandleKind::kKernel:

@@ -17,6 +17,7 @@
 #include "server/host_mirror.h"
 #include "server/image_cache.h"
 #include "server/ledger.h"
+#include "server/link_table.h"
 #include "server/output_capture.h"
 #include "server/parameter_layouts.h"
 #include "server/pending.h"
@@ -97,6 +98,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   }
   SharedHost& shared_host() override { return shared_host_; }
   transport::DescriptorPassing* descriptor_passing() override { return transport_.descriptor_passing(); }
+  LinkTable& links() override { return links_; }
   PhysicalMemory& physical_memory() override { return physical_memory_; }
   ParameterLayouts& parameter_layouts() override { return parameter_layouts_; }
   void post(std::function<void()> task) override;
@@ -123,6 +125,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   DirectMemory direct_memory_;
   HostMirror host_mirror_;
   SharedHost shared_host_;
+  LinkTable links_;
   PhysicalMemory physical_memory_;
   ParameterLayouts parameter_layouts_;
   StagingBlock bulk_;

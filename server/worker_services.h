@@ -26,6 +26,7 @@ class DirectMemory;
 class HostGate;
 class HostMirror;
 class Image;
+class LinkTable;
 class ParameterLayouts;
 class PhysicalMemory;
 class RemoteStaging;
@@ -75,6 +76,7 @@ class WorkerServices {
                                                        uint64_t bytes) const = 0;
   // Null where client and worker do not share a host.
   virtual transport::DescriptorPassing* descriptor_passing() = 0;
+  virtual LinkTable& links() = 0;
   virtual PhysicalMemory& physical_memory() = 0;
   virtual ParameterLayouts& parameter_layouts() = 0;
 

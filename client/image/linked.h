@@ -8,26 +8,16 @@
 
 #include <mutex>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "client/image/load.h"
 #include "client/object.h"
-#include "common/base/sha256.h"
 
 namespace fargpu::client {
 
-struct LinkInput {
-  int type = 0;
-  std::string name;
-  std::vector<std::byte> bytes;
-  Sha256Digest hash{};
-};
-
 struct LinkRecord final : Object {
-  std::mutex mutex;  // all members
+  std::mutex mutex;  // all members; held during calls, as a link serves one thread at a time
   JitOptions jit;
-  std::vector<LinkInput> inputs;
   std::vector<std::byte> image;  // what cuLinkComplete gave, valid until cuLinkDestroy
 };
 

@@ -144,6 +144,8 @@ CUresult read_jit_options(unsigned count, const CUjit_option* options, void** va
                           JitOptions* out) {
   if (count != 0 && (options == nullptr || values == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
+    if (options[i] < CU_JIT_MAX_REGISTERS || options[i] >= CU_JIT_NUM_OPTIONS)
+      return CUDA_ERROR_INVALID_VALUE;
     const auto number = reinterpret_cast<unsigned long long>(values[i]);
     switch (options[i]) {
       case CU_JIT_INFO_LOG_BUFFER:

@@ -48,8 +48,8 @@ class JitLogs {
 // Sends an image that the server asked for (it answered CUDA_ERROR_NOT_FOUND to its hash).
 CUresult send_image(Session& session, const Sha256Digest& hash, std::span<const std::byte> bytes);
 
-// CUDA_ERROR_INVALID_VALUE for missing arrays; CUDA_ERROR_NOT_SUPPORTED for options that hold
-// pointers other than log buffers.
+// CUDA_ERROR_INVALID_VALUE for missing arrays and options that cuda.h does not have;
+// CUDA_ERROR_NOT_SUPPORTED for options that hold pointers other than log buffers.
 CUresult read_jit_options(unsigned count, const CUjit_option* options, void** values,
                           JitOptions* out);
 

@@ -38,25 +38,49 @@ struct FgLibraryLoadParams {
   library @7 :UInt64;  # CUlibrary*
 }
 
-struct FgLinkParams {
-  inputCount @0 :UInt32;  # unsigned int
-  types @1 :Data;  # const int*
-  hashes @2 :Data;  # const unsigned char*
-  namesBytes @3 :UInt64;  # size_t
-  names @4 :Data;  # const void*
-  numOptions @5 :UInt32;  # unsigned int
-  options @6 :Data;  # const int*
-  values @7 :Data;  # const unsigned long long*
-  infoLogBytes @8 :UInt32;  # unsigned int
-  errorLogBytes @9 :UInt32;  # unsigned int
+struct FgLinkCreateParams {
+  numOptions @0 :UInt32;  # unsigned int
+  options @1 :Data;  # const int*
+  values @2 :Data;  # const unsigned long long*
+  infoLogBytes @3 :UInt32;  # unsigned int
+  errorLogBytes @4 :UInt32;  # unsigned int
+  state @5 :UInt64;  # CUlinkState*
 }
 
-struct FgLinkResults {
+struct FgLinkAddParams {
+  state @0 :UInt64;  # CUlinkState
+  type @1 :Int32;  # int
+  hash @2 :Data;  # const unsigned char*
+  name @3 :Text;
+  numOptions @4 :UInt32;  # unsigned int
+  options @5 :Data;  # const int*
+  values @6 :Data;  # const unsigned long long*
+  infoLogBytes @7 :UInt32;  # unsigned int
+  errorLogBytes @8 :UInt32;  # unsigned int
+}
+
+struct FgLinkAddResults {
+  outcome @0 :Int32;  # int*
+  infoLog @1 :Text;
+  errorLog @2 :Text;
+}
+
+struct FgLinkCompleteParams {
+  state @0 :UInt64;  # CUlinkState
+  infoLogBytes @1 :UInt32;  # unsigned int
+  errorLogBytes @2 :UInt32;  # unsigned int
+}
+
+struct FgLinkCompleteResults {
   outcome @0 :Int32;  # int*
   imageBytes @1 :UInt64;  # unsigned long long*
   imageHash @2 :Data;  # unsigned char*
   infoLog @3 :Text;
   errorLog @4 :Text;
+}
+
+struct FgLinkDestroyParams {
+  state @0 :UInt64;  # CUlinkState
 }
 
 struct FgImageGetParams {

@@ -1,9 +1,10 @@
-// Contexts: ids are 16 bits wide and made by the client; what may wait for the GPU must not hold up the executor.
-#include "generated/schema/context.capnp.h"
-#include "generated/schema/internal.capnp.h"
-
+// Contexts: ids are 16 bits wide and made by the client; what may wait for the GPU must not hold up
+// the executor.
 #include <functional>
 
+#include "generated/schema/context.capnp.h"
+#include "generated/schema/internal.capnp.h"
+#include "server/link_table.h"
 #include "server/manual/manual.h"
 #include "server/shared_host.h"
 #include "server/staging.h"
@@ -22,6 +23,7 @@ bool is_device(Worker& worker, CUdevice device) {
 void let_go(Worker& worker, uint16_t id) {
   if (worker.enter_context(id) == CUDA_SUCCESS) worker.services().completion().forget(id);
   worker.services().shared_host().forget_context(id);
+  worker.services().links().forget_context(id);
   worker.services().unbind_context(id);
   worker.services().staging().context_available(false);
   worker.driver().cuCtxSetCurrent(nullptr);

@@ -1,156 +1,153 @@
-// Linking: the client names the inputs by hash, the result goes into the image cache and is fetched
-// from there.
+// Linking: inputs come by hash from the image cache; the result goes into it and is fetched from
+// there.
 #include <algorithm>
-#include <cstring>
 #include <memory>
-#include <optional>
+#include <span>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "common/base/log.h"
 #include "common/base/sha256.h"
 #include "generated/schema/internal.capnp.h"
 #include "server/image_cache.h"
-#include "server/manual/jit_options.h"
+#include "server/link_table.h"
 #include "server/manual/manual.h"
 
 namespace fargpu::server {
 namespace {
 
 constexpr size_t kHashBytes = 32;
-constexpr unsigned kMaxInputs = 1024;
 
-struct Input {
-  CUjitInputType type;
-  std::string name;
-  Image image;
-};
-
-// `count` texts, each with its NUL, and nothing behind them; nullopt when that is not so.
-std::optional<std::vector<std::string>> split_names(capnp::Data::Reader data, unsigned count) {
-  std::vector<std::string> names;
-  const char* at = reinterpret_cast<const char*>(data.begin());
-  size_t left = data.size();
-  while (names.size() < count) {
-    const size_t length = strnlen(at, left);
-    if (length == left) return std::nullopt;
-    names.emplace_back(at, length);
-    at += length + 1;
-    left -= length + 1;
-  }
-  if (left != 0) return std::nullopt;
-  return names;
+// Runs `call` in `context` on a helper thread, then sends outcome and logs; `fill(worker, outcome,
+// results)` adds to that, `extra_bytes` at most.
+template <typename Results, typename Call, typename Fill>
+void answer_aside(Worker& worker, const Request& request, uint16_t context, size_t extra_bytes,
+                  Call&& call, Fill&& fill) {
+  const LaterReply later(worker, request);
+  const auto outcome = std::make_shared<LinkOutcome>();
+  worker.services().completion().aside(
+      context,
+      [outcome, call = std::forward<Call>(call)] {
+        *outcome = call();
+        return outcome->result;
+      },
+      [later, outcome, extra_bytes, fill = std::forward<Fill>(fill)](CUresult result) {
+        outcome->result = result;  // no call was made when the context had gone
+        rpc::Responder::Frame frame(later.worker().responder(), later.header(),
+                                    schema::fixed_bytes<Results>() + extra_bytes +
+                                        schema::padded(outcome->info.size() + 1) +
+                                        schema::padded(outcome->errors.size() + 1));
+        auto results = frame.init<Results>();
+        fill(later.worker(), *outcome, results);
+        results.setOutcome(outcome->result);
+        results.setInfoLog(outcome->info.c_str());
+        results.setErrorLog(outcome->errors.c_str());
+        (void)frame.send(CUDA_SUCCESS);
+      });
 }
 
-// A link under way. The driver compiles, which takes its time, so it does that aside. Stays where it is: the driver has pointers into it.
-struct Link {
-  std::vector<Input> inputs;
-  JitOptions options;
-  std::vector<char> info, errors;
-  std::vector<std::byte> image;
-  Sha256Digest hash{};
-
-  // On a helper thread. The driver's memory is copied before the link state is destroyed.
-  CUresult run(const DriverTable& driver) {
-    CUlinkState state = nullptr;
-    CUresult result =
-        driver.cuLinkCreate_v2(options.count(), options.ids(), options.values(), &state);
-    if (result != CUDA_SUCCESS) return result;
-    for (Input& input : inputs) {
-      // PTX counts its terminator for some drivers and not for others; the image has one behind its
-      // bytes in any case.
-      result = driver.cuLinkAddData_v2(state, input.type, const_cast<void*>(input.image.data()),
-                                       input.image.size(), input.name.c_str(), 0, nullptr, nullptr);
-      if (result != CUDA_SUCCESS) break;
-    }
-    void* made = nullptr;
-    size_t bytes = 0;
-    if (result == CUDA_SUCCESS) result = driver.cuLinkComplete(state, &made, &bytes);
-    if (result == CUDA_SUCCESS) {
-      const auto* begin = static_cast<const std::byte*>(made);
-      image.assign(begin, begin + bytes);
-      hash = sha256(image);
-    }
-    driver.cuLinkDestroy(state);
-    return result;
+// The linked image becomes one of the cache.
+Sha256Digest keep(Worker& worker, LinkOutcome& outcome) {
+  const Sha256Digest hash = sha256(outcome.image);
+  const Status kept = worker.services().put_image(std::as_bytes(std::span(hash)),
+                                                  outcome.image.size(), 0, outcome.image);
+  if (!kept.ok()) {
+    log::warn("linked image is not kept: {}", kept.message());
+    outcome.result = CUDA_ERROR_OUT_OF_MEMORY;
   }
-};
-
-// On the executor's thread again: the image is kept, and its hash goes to the client.
-void linked(const LaterReply& later, const Link& job, CUresult outcome) {
-  Worker& worker = later.worker();
-  if (outcome == CUDA_SUCCESS) {
-    const Status kept = worker.services().put_image(std::as_bytes(std::span(job.hash)),
-                                                    job.image.size(), 0, job.image);
-    if (!kept.ok()) {
-      log::warn("linked image is not kept: {}", kept.message());
-      later.send(CUDA_ERROR_OUT_OF_MEMORY);
-      return;
-    }
-  } else {
-    log::info("images do not link: {}",
-              job.errors.empty() ? "the client asked for no log" : text_of(job.errors));
-  }
-  const std::string info_text = text_of(job.info);
-  const std::string error_text = text_of(job.errors);
-  rpc::Responder::Frame frame(
-      worker.responder(), later.header(),
-      schema::fixed_bytes<schema::FgLinkResults>() + schema::padded(job.hash.size()) +
-          schema::padded(info_text.size() + 1) + schema::padded(error_text.size() + 1));
-  auto results = frame.init<schema::FgLinkResults>();
-  results.setOutcome(outcome);
-  results.setImageBytes(job.image.size());
-  results.setImageHash(as_data(job.hash.data(), job.hash.size()));
-  results.setInfoLog(info_text.c_str());
-  results.setErrorLog(error_text.c_str());
-  (void)frame.send(CUDA_SUCCESS);
+  return hash;
 }
 
 }  // namespace
 
-Status manual_fgLink(Worker& worker, const Request& request) {
-  return decoded("fgLink", [&]() -> Status {
+Status manual_fgLinkCreate(Worker& worker, const Request& request) {
+  return decoded("fgLinkCreate", [&]() -> Status {
     wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgLinkParams>();
-    const unsigned count = params.getInputCount();
-    const auto types = params.getTypes();
-    const auto hashes = params.getHashes();
-    if (count > kMaxInputs || types.size() != count * sizeof(int) ||
-        hashes.size() != count * kHashBytes) {
-      return malformed("fgLink", "types or hashes have the wrong size");
-    }
-    const auto names = split_names(params.getNames(), count);
-    if (!names) return malformed("fgLink", "the names do not belong to the inputs");
+    const auto params = reader.getRoot<schema::FgLinkCreateParams>();
     JitOptions options;
     if (!options.read(params.getNumOptions(), params.getOptions(), params.getValues())) {
-      return malformed("fgLink", "the JIT options have the wrong size");
+      return malformed("fgLinkCreate", "the JIT options have the wrong size");
     }
     FARGPU_NEEDS_DRIVER(cuLinkCreate_v2);
     FARGPU_NEEDS_DRIVER(cuLinkAddData_v2);
     FARGPU_NEEDS_DRIVER(cuLinkComplete);
     FARGPU_NEEDS_DRIVER(cuLinkDestroy);
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    std::vector<Input> inputs;
-    for (unsigned i = 0; i < count; ++i) {
-      int type = 0;
-      std::memcpy(&type, types.begin() + i * sizeof(type), sizeof(type));
-      Result<Image> image =
-          worker.services().find_image(as_bytes(hashes).subspan(i * kHashBytes, kHashBytes));
-      if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
-      inputs.push_back({static_cast<CUjitInputType>(type), (*names)[i], std::move(*image)});
-    }
-    auto job = std::make_shared<Link>();
-    job->inputs = std::move(inputs);
-    job->options = std::move(options);
-    job->info.resize(std::min(params.getInfoLogBytes(), kMaxLogBytes));
-    job->errors.resize(std::min(params.getErrorLogBytes(), kMaxLogBytes));
-    job->options.add_log(CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, job->info);
-    job->options.add_log(CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, job->errors);
+    const auto link =
+        std::make_shared<Link>(worker.driver(), request.header.context, std::move(options),
+                               std::min(params.getInfoLogBytes(), kMaxLogBytes),
+                               std::min(params.getErrorLogBytes(), kMaxLogBytes));
     const LaterReply later(worker, request);
     worker.services().completion().aside(
-        request.header.context, [&driver = worker.driver(), job] { return job->run(driver); },
-        [later, job](CUresult outcome) { linked(later, *job, outcome); });
+        request.header.context, [link] { return link->create(); },
+        [later, link, id = params.getState()](CUresult result) {
+          later.send(result == CUDA_SUCCESS ? later.worker().services().links().add(id, link)
+                                            : result);
+        });
     return Status();
+  });
+}
+
+Status manual_fgLinkAdd(Worker& worker, const Request& request) {
+  return decoded("fgLinkAdd", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgLinkAddParams>();
+    JitOptions options;
+    if (!options.read(params.getNumOptions(), params.getOptions(), params.getValues())) {
+      return malformed("fgLinkAdd", "the JIT options have the wrong size");
+    }
+    const int type = params.getType();
+    if (type < CU_JIT_INPUT_CUBIN || type >= CU_JIT_NUM_INPUT_TYPES)
+      return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
+    const std::shared_ptr<Link> link = worker.services().links().find(params.getState());
+    if (link == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
+    Result<Image> found = worker.services().find_image(as_bytes(params.getHash()));
+    if (!found.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
+    answer_aside<schema::FgLinkAddResults>(
+        worker, request, link->context(), 0,
+        [link, image = std::make_shared<const Image>(std::move(*found)),
+         type = static_cast<CUjitInputType>(type), name = std::string(params.getName()),
+         options = std::move(options)] { return link->add(type, *image, name, options); },
+        [](Worker&, const LinkOutcome& outcome, auto&) {
+          if (outcome.result != CUDA_SUCCESS)
+            log::info("an image does not link: {}",
+                      outcome.errors.empty() ? "without a log" : outcome.errors);
+        });
+    return Status();
+  });
+}
+
+Status manual_fgLinkComplete(Worker& worker, const Request& request) {
+  return decoded("fgLinkComplete", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgLinkCompleteParams>();
+    const std::shared_ptr<Link> link = worker.services().links().find(params.getState());
+    if (link == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
+    answer_aside<schema::FgLinkCompleteResults>(
+        worker, request, link->context(), schema::padded(kHashBytes),
+        [link] { return link->complete(); },
+        [](Worker& worker, LinkOutcome& outcome, auto& results) {
+          if (outcome.result != CUDA_SUCCESS) {
+            log::info("images do not link: {}",
+                      outcome.errors.empty() ? "without a log" : outcome.errors);
+            results.setImageHash(as_data(Sha256Digest{}.data(), kHashBytes));
+            return;
+          }
+          const Sha256Digest hash = keep(worker, outcome);
+          results.setImageBytes(outcome.image.size());
+          results.setImageHash(as_data(hash.data(), hash.size()));
+        });
+    return Status();
+  });
+}
+
+Status manual_fgLinkDestroy(Worker& worker, const Request& request) {
+  return decoded("fgLinkDestroy", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const uint64_t id = reader.getRoot<schema::FgLinkDestroyParams>().getState();
+    // A call that is under way keeps its link until it is done.
+    return answer(worker, request,
+                  worker.services().links().remove(id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
   });
 }
 

@@ -12,16 +12,16 @@ CUresult JitOptions::parse(unsigned count, const CUjit_option* options, void** v
   for (unsigned i = 0; i < count; ++i) {
     switch (static_cast<int>(options[i])) {
       case CU_JIT_INFO_LOG_BUFFER:
-        info_ = static_cast<char*>(values[i]);
+        info_.take_buffer(values[i]);
         break;
       case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-        info_size_ = &values[i];
+        info_.take_size(&values[i]);
         break;
       case CU_JIT_ERROR_LOG_BUFFER:
-        error_ = static_cast<char*>(values[i]);
+        error_.take_buffer(values[i]);
         break;
       case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-        error_size_ = &values[i];
+        error_.take_size(&values[i]);
         break;
       default:
         if (options[i] < 0 || options[i] >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
@@ -31,20 +31,30 @@ CUresult JitOptions::parse(unsigned count, const CUjit_option* options, void** v
 }
 
 void JitOptions::report(std::string_view problem) {
-  write(info_, info_size_, {});
-  write(error_, error_size_, problem);
+  info_.write({});
+  error_.write(problem);
 }
 
-void JitOptions::write(char* buffer, void** size_value, std::string_view text) {
-  if (size_value == nullptr) return;
-  const auto room = static_cast<size_t>(reinterpret_cast<uintptr_t>(*size_value) & 0xffffffffu);
+void JitOptions::Log::take_buffer(void* memory) {
+  given = true;
+  buffer = static_cast<char*>(memory);
+}
+
+void JitOptions::Log::take_size(void** value) {
+  given = true;
+  room = static_cast<size_t>(reinterpret_cast<uintptr_t>(*value) & 0xffffffffu);
+  length = value;
+}
+
+void JitOptions::Log::write(std::string_view text) {
+  if (length == nullptr) return;
   size_t written = 0;
   if (buffer != nullptr && room > 0) {
     written = std::min(text.size(), room - 1);
     std::memcpy(buffer, text.data(), written);
     buffer[written] = '\0';
   }
-  *size_value = reinterpret_cast<void*>(static_cast<uintptr_t>(written));
+  *length = reinterpret_cast<void*>(static_cast<uintptr_t>(written));
 }
 
 CUresult read_image_file(const char* path, std::string* image) {

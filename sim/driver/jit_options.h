@@ -17,14 +17,20 @@ class JitOptions {
   // Writes the problem (empty: none) into the application's log buffers and the lengths into the
   // values.
   void report(std::string_view problem);
+  bool has_logs() const { return info_.given || error_.given; }
 
  private:
-  static void write(char* buffer, void** size_value, std::string_view text);
-
-  char* info_ = nullptr;
-  char* error_ = nullptr;
-  void** info_size_ = nullptr;
-  void** error_size_ = nullptr;
+  struct Log {
+    bool given = false;
+    char* buffer = nullptr;
+    size_t room = 0;
+    void** length = nullptr;  // the application's value, at first the room
+    void write(std::string_view text);
+    void take_buffer(void* memory);
+    void take_size(void** value);
+  };
+  Log info_;
+  Log error_;
 };
 
 // The bytes of an image file, with a NUL behind them. CUDA_ERROR_FILE_NOT_FOUND,

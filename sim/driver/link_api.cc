@@ -18,7 +18,16 @@ struct LinkState {
   JitOptions options;
   std::vector<std::string> texts;
   std::vector<std::byte> image;  // made by cuLinkComplete
+  bool complete = false;         // nothing can be added any more
 };
+
+// Options of one input: there is no code generation here that they could steer. Log buffers are the
+// link's, as for the real driver.
+CUresult check_input_options(unsigned count, CUjit_option* options, void** values) {
+  JitOptions parsed;
+  const CUresult result = parsed.parse(count, options, values);
+  return result == CUDA_SUCCESS && parsed.has_logs() ? CUDA_ERROR_INVALID_VALUE : result;
+}
 
 CUresult add_input(LinkState& state, const Context& context, CUjitInputType type,
                    std::string_view data, const char* name) {
@@ -32,6 +41,7 @@ CUresult add_input(LinkState& state, const Context& context, CUjitInputType type
       const std::string copy(data);
       result =
           texts_of_image(copy.c_str(), context.device().compute_capability(), &texts, &problem);
+      if (result == CUDA_SUCCESS) result = check_before_linking(context, *texts, &problem);
       break;
     }
     case CU_JIT_INPUT_CUBIN:
@@ -45,6 +55,7 @@ CUresult add_input(LinkState& state, const Context& context, CUjitInputType type
       return CUDA_ERROR_INVALID_VALUE;
   }
   std::lock_guard lock(state.mutex);
+  if (state.complete) return CUDA_ERROR_INVALID_VALUE;
   if (result != CUDA_SUCCESS) {
     fargpu::log::error("cannot link \"{}\": {}", name != nullptr ? name : "", problem);
     state.options.report(problem);
@@ -72,6 +83,7 @@ CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options,
     auto state = std::make_shared<LinkState>();
     const CUresult result = state->options.parse(numOptions, options, optionValues);
     if (result != CUDA_SUCCESS) return result;
+    state->options.report({});  // empty logs, as long as nothing is wrong
     *stateOut =
         to_handle<CUlinkState>(Driver::get().registry().add(std::move(state), context.id()));
     return CUDA_SUCCESS;
@@ -83,6 +95,8 @@ CUresult CUDAAPI cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* 
                                   void** optionValues) {
   return with_link(state, [&](Context& context, LinkState& link) -> CUresult {
     if (data == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
+    const CUresult result = check_input_options(numOptions, options, optionValues);
+    if (result != CUDA_SUCCESS) return result;
     return add_input(link, context, type, {static_cast<const char*>(data), size}, name);
   });
 }
@@ -92,8 +106,10 @@ CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const 
                                   void** optionValues) {
   return with_link(state, [&](Context& context, LinkState& link) -> CUresult {
     if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = check_input_options(numOptions, options, optionValues);
+    if (result != CUDA_SUCCESS) return result;
     std::string contents;
-    if (CUresult result = read_image_file(path, &contents); result != CUDA_SUCCESS) return result;
+    if (result = read_image_file(path, &contents); result != CUDA_SUCCESS) return result;
     return add_input(link, context, type, contents, path);
   });
 }
@@ -103,6 +119,7 @@ CUresult CUDAAPI cuLinkComplete(CUlinkState state, void** cubinOut, size_t* size
   return with_link(state, [&](Context& context, LinkState& link) -> CUresult {
     if (cubinOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard lock(link.mutex);
+    if (link.complete) return CUDA_ERROR_INVALID_HANDLE;  // as the real driver does
     if (link.texts.empty()) link.texts.emplace_back(kEmptyModule);
     std::string problem;
     std::shared_ptr<Module> trial;
@@ -115,6 +132,7 @@ CUresult CUDAAPI cuLinkComplete(CUlinkState state, void** cubinOut, size_t* size
     }
     Driver::get().registry().remove<Module>(trial->handle);
     link.image = pack_linked_image(link.texts);
+    link.complete = true;
     *cubinOut = link.image.data();
     if (sizeOut != nullptr) *sizeOut = link.image.size();
     return CUDA_SUCCESS;

@@ -41,6 +41,12 @@ bool too_new(std::string_view text) {
          (major > 99 || 10 * major + minor > kNewest);
 }
 
+CUresult check_versions(const std::vector<std::string>& texts, std::string* problem) {
+  if (std::none_of(texts.begin(), texts.end(), too_new)) return CUDA_SUCCESS;
+  *problem = "the PTX is of a newer ISA than 9.0; compile with CUDA 13.0 or older";
+  return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+}
+
 LoadResult load(const std::vector<std::string>& texts, MemoryMap& memory,
                 const EngineOptions& options) {
   if (texts.size() == 1) return load_ptx(texts[0], memory, options);
@@ -81,12 +87,24 @@ CUresult texts_of_image(const void* image, int compute_capability, ImageTexts* t
   return CUDA_SUCCESS;
 }
 
+CUresult check_before_linking(const Context& context, const std::vector<std::string>& texts,
+                              std::string* problem) {
+  if (const CUresult result = check_versions(texts, problem); result != CUDA_SUCCESS) return result;
+  for (const std::string& text : texts) {
+    ScratchMemory scratch;  // outlives the program
+    const LoadResult loaded =
+        load_ptx(text, scratch, context.device().engine_options(size_t{1} << 20));
+    if (loaded.program || loaded.error.kind == LoadError::Kind::kUnresolvedSymbol) continue;
+    *problem = loaded.error.message;
+    return to_result(loaded.error.kind);
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult load_texts(Context& context, const ImageTexts& texts, std::shared_ptr<Module>* module,
                     std::string* problem) {
-  if (std::any_of(texts->begin(), texts->end(), too_new)) {
-    *problem = "the PTX is of a newer ISA than 9.0; compile with CUDA 13.0 or older";
-    return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-  }
+  if (const CUresult result = check_versions(*texts, problem); result != CUDA_SUCCESS)
+    return result;
   size_t heap = 0;
   context.limit(CU_LIMIT_MALLOC_HEAP_SIZE, &heap);
   auto made = std::make_shared<Module>();

@@ -112,6 +112,10 @@ CUresult library_module(Library& library, Context& context, std::shared_ptr<Modu
 // Image -> texts, or CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_INVALID_IMAGE ...
 CUresult texts_of_image(const void* image, int compute_capability, ImageTexts* texts,
                         std::string* problem);
+// What is wrong with the texts of one input of a link, as far as they can be judged before the
+// others are there: names that nothing defines yet are no error, and hide the ones behind them.
+CUresult check_before_linking(const Context& context, const std::vector<std::string>& texts,
+                              std::string* problem);
 // The error that a refused PTX text gives.
 CUresult to_result(LoadError::Kind kind);
 

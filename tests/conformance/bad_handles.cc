@@ -51,6 +51,15 @@ int main() {
   SHOW(cuModuleUnload(module));
   SHOW(cuModuleGetFunction(&fill, module, "fill"));
 
+  CUlinkState link;
+  NEED(cuLinkCreate(0, nullptr, nullptr, &link));
+  SHOW(cuLinkDestroy(link));
+  void* image;
+  char text[] = "text";
+  SHOW(cuLinkAddData(link, CU_JIT_INPUT_PTX, text, sizeof text, "input", 0, nullptr, nullptr));
+  SHOW(cuLinkComplete(link, &image, nullptr));
+  SHOW(cuLinkDestroy(link));
+
   CUDA_MEMCPY2D copy{};
   copy.srcMemoryType = CU_MEMORYTYPE_HOST;
   copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;

@@ -1,5 +1,5 @@
-// Linking at run time. What is wrong with an input may be said when it is added or when the link is
-// completed; the program shows the end.
+// Linking at run time: what is wrong with an input is said when it is added, what is missing in the
+// end when the link is completed.
 #include "tests/conformance/conformance.h"
 
 namespace {
@@ -54,7 +54,6 @@ void good_link() {
   CUmodule module = nullptr;
   SHOW(cuModuleLoadData(&module, image));
   SHOW(cuLinkDestroy(link));
-  SHOW(cuLinkDestroy(link));
   CUfunction function = nullptr;
   NEED(cuModuleGetFunction(&function, module, "apply"));
   CUdeviceptr p = 0;
@@ -67,19 +66,91 @@ void good_link() {
   VALUE(value);
 }
 
-// The result of the step that fails, and whether the log says something.
-void failing_link(const char* what, const char* first, const char* second) {
+// A link with an error log.
+struct LoggedLink {
   char errors[1024] = "";
-  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-  void* values[] = {errors, reinterpret_cast<void*>(sizeof(errors))};
+  CUjit_option options[2] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[2] = {errors, reinterpret_cast<void*>(sizeof(errors))};
   CUlinkState link = nullptr;
-  NEED(cuLinkCreate(2, options, values, &link));
+
+  LoggedLink() { NEED(cuLinkCreate(2, options, values, &link)); }
+  ~LoggedLink() { SHOW(cuLinkDestroy(link)); }
+  void show_log() {
+    std::printf("log: %s\n", errors[0] == 0 ? "empty" : "filled");
+    VALUE(values[1] == reinterpret_cast<void*>(std::strlen(errors)));
+  }
+};
+
+void unresolved_function() {
+  LoggedLink logged;
+  SHOW(add(logged.link, kCaller));
+  logged.show_log();
   void* image = nullptr;
-  CUresult result = add(link, first);
-  if (result == CUDA_SUCCESS && second != nullptr) result = add(link, second);
-  if (result == CUDA_SUCCESS) result = cuLinkComplete(link, &image, nullptr);
-  std::printf("%s: %s\n", what, error_name(result));
-  VALUE(errors[0] != 0);
+  SHOW(cuLinkComplete(logged.link, &image, nullptr));
+  logged.show_log();
+}
+
+// An input that is refused leaves the link as it was.
+void wrong_input(const char* what, int type, const char* data, size_t size) {
+  std::printf("%s\n", what);
+  LoggedLink logged;
+  SHOW(add(logged.link, kCaller));
+  SHOW(cuLinkAddData(logged.link, static_cast<CUjitInputType>(type), const_cast<char*>(data), size,
+                     "wrong", 0, nullptr, nullptr));
+  logged.show_log();
+  SHOW(add(logged.link, kCallee));
+  void* image = nullptr;
+  SHOW(cuLinkComplete(logged.link, &image, nullptr));
+}
+
+void wrong_inputs() {
+  const char* const no_ptx = "this is not PTX";
+  wrong_input("no PTX", CU_JIT_INPUT_PTX, no_ptx, std::strlen(no_ptx) + 1);
+  const char* const instruction =
+      ".version 7.5\n.target sm_75\n.address_size 64\n.visible .entry a(){foo.u32;ret;}\n";
+  wrong_input("unknown instruction", CU_JIT_INPUT_PTX, instruction, std::strlen(instruction) + 1);
+  const char* const version = ".version 99.0\n.target sm_75\n.address_size 64\n";
+  wrong_input("version of the future", CU_JIT_INPUT_PTX, version, std::strlen(version) + 1);
+  const char elf[64] = "\177ELF and nothing behind it";
+  wrong_input("damaged cubin", CU_JIT_INPUT_CUBIN, elf, sizeof(elf));
+  wrong_input("damaged fatbin", CU_JIT_INPUT_FATBINARY, elf, sizeof(elf));
+  wrong_input("no such type", 77, kCallee, std::strlen(kCallee) + 1);
+}
+
+void after_completion() {
+  CUlinkState link = nullptr;
+  NEED(cuLinkCreate(0, nullptr, nullptr, &link));
+  SHOW(add(link, kCallee));
+  void* image = nullptr;
+  SHOW(cuLinkComplete(link, &image, nullptr));
+  SHOW(cuLinkComplete(link, &image, nullptr));
+  SHOW(add(link, kCallee));
+  SHOW(cuLinkDestroy(link));
+}
+
+// Options of one input: those that steer its code, no logs, none that do not exist.
+void input_options() {
+  CUlinkState link = nullptr;
+  NEED(cuLinkCreate(0, nullptr, nullptr, &link));
+  const auto add_with = [&](CUjit_option option, void* value) {
+    return cuLinkAddData(link, CU_JIT_INPUT_PTX, const_cast<char*>(kCallee),
+                         std::strlen(kCallee) + 1, "input", 1, &option, &value);
+  };
+  char log[64];
+  SHOW(add_with(CU_JIT_ERROR_LOG_BUFFER, log));
+  SHOW(add_with(static_cast<CUjit_option>(999), nullptr));
+  SHOW(add_with(CU_JIT_MAX_REGISTERS, reinterpret_cast<void*>(32)));
+  SHOW(cuLinkDestroy(link));
+  CUjit_option option = static_cast<CUjit_option>(999);
+  void* value = nullptr;
+  SHOW(cuLinkCreate(1, &option, &value, &link));
+}
+
+void nothing_to_link() {
+  CUlinkState link = nullptr;
+  NEED(cuLinkCreate(0, nullptr, nullptr, &link));
+  void* image = nullptr;
+  SHOW(cuLinkComplete(link, &image, nullptr));
   SHOW(cuLinkDestroy(link));
 }
 
@@ -88,17 +159,16 @@ void refused_arguments() {
   void* image = nullptr;
   SHOW(cuLinkCreate(0, nullptr, nullptr, nullptr));
   SHOW(cuLinkCreate(0, nullptr, nullptr, &link));
-  SHOW(cuLinkComplete(link, &image, nullptr));
+  SHOW(cuLinkComplete(link, nullptr, nullptr));
   SHOW(cuLinkAddData(link, CU_JIT_INPUT_PTX, nullptr, 5, "input", 0, nullptr, nullptr));
   SHOW(cuLinkAddFile(link, CU_JIT_INPUT_PTX, "/nonexistent/file.ptx", 0, nullptr, nullptr));
+  SHOW(cuLinkAddFile(link, CU_JIT_INPUT_PTX, "/dev/null", 0, nullptr, nullptr));
   // Options of one input that change no result.
   CUjit_option options[] = {CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_GENERATE_LINE_INFO, CU_JIT_MAX_REGISTERS};
   void* values[] = {reinterpret_cast<void*>(2), reinterpret_cast<void*>(1), reinterpret_cast<void*>(64)};
   SHOW(cuLinkAddData(link, CU_JIT_INPUT_PTX, const_cast<char*>(kCallee), std::strlen(kCallee) + 1, "callee", 3, options, values));
   SHOW(cuLinkComplete(link, &image, nullptr));
   SHOW(cuLinkDestroy(link));
-  SHOW(cuLinkComplete(link, &image, nullptr));
-  SHOW(add(link, kCaller));
 }
 
 }  // namespace
@@ -106,8 +176,11 @@ void refused_arguments() {
 int main() {
   make_context();
   good_link();
-  failing_link("unresolved function", kCaller, nullptr);
-  failing_link("no PTX", kCallee, "this is not PTX");
+  unresolved_function();
+  wrong_inputs();
+  after_completion();
+  input_options();
+  nothing_to_link();
   refused_arguments();
   return 0;
 }

@@ -73,6 +73,31 @@ TEST_F(ContextTest, LinkingNothingGivesAnEmptyModule) {
   OK(cuLinkDestroy(link));
 }
 
+TEST_F(ContextTest, SaysWhatIsWrongWithAnInputWhenItIsAdded) {
+  char log[300] = "";
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {log, reinterpret_cast<void*>(sizeof log)};
+  CUlinkState link = nullptr;
+  OK(cuLinkCreate(2, options, values, &link));
+  EXPECT_CU(CUDA_ERROR_INVALID_PTX,
+            add(link, ".version 7.5\n.target sm_75\n.address_size 64\n.entry e(){foo.u32;ret;}\n"));
+  EXPECT_NE(std::string(log).find("foo"), std::string::npos) << log;
+  EXPECT_EQ(values[1], reinterpret_cast<void*>(std::string(log).size()));
+  // The room for the log is still that of the beginning.
+  EXPECT_CU(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+            add(link, ".version 99.0\n.target sm_75\n.address_size 64\n"));
+  EXPECT_NE(std::string(log).find("newer ISA than 9.0; compile with CUDA 13.0 or older"),
+            std::string::npos)
+      << log;
+  OK(add(link, kCaller));
+  OK(add(link, kCallee));
+  void* image = nullptr;
+  OK(cuLinkComplete(link, &image, nullptr));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, add(link, kCallee));
+  EXPECT_CU(CUDA_ERROR_INVALID_HANDLE, cuLinkComplete(link, &image, nullptr));
+  OK(cuLinkDestroy(link));
+}
+
 TEST_F(ContextTest, SaysWhatIsMissing) {
   char log[300] = "";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
