@@ -80,6 +80,11 @@ def without_signal_handlers():
     return {name: ":".join(filter(None, (os.environ.get(name), more))) for name in ("ASAN_OPTIONS", "TSAN_OPTIONS")}
 
 
+# ThreadSanitizer keeps the addresses of the client's pinned memory for itself, so a worker that is built with it refuses to share memory of a client
+# that is not (sanitized.py sets the variable).
+WORKER_SHARES_MEMORY = "TSAN_OPTIONS" not in os.environ
+
+
 def run(arguments, timeout=LIMIT, **options):
     """Runs to the end; output as text. Signals show as negative codes."""
     options.setdefault("env", clean_environment())
