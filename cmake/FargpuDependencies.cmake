@@ -27,6 +27,13 @@ function(fargpu_dependency target)
   set_target_properties(fargpu::${target} PROPERTIES IMPORTED_LOCATION "${${target}_LIBRARY}")
 endfunction()
 fargpu_dependency(zstd zstd)
+# For what becomes part of the client library, which brings no more shared objects into applications than it must. Debian's archives are
+# position independent.
+foreach(library zstd ssl crypto)
+  find_library(${library}_static_LIBRARY NAMES lib${library}.a ${library} REQUIRED)
+  add_library(fargpu::${library}_static UNKNOWN IMPORTED)
+  set_target_properties(fargpu::${library}_static PROPERTIES IMPORTED_LOCATION "${${library}_static_LIBRARY}")
+endforeach()
 fargpu_dependency(lz4 lz4)
 fargpu_dependency(crypto crypto)
 
