@@ -69,6 +69,7 @@ class EmulatedLink final : public Transport {
     const Capabilities inner = inner_->capabilities();
     return {.name = inner.name,
             .max_slot_bytes = inner.max_slot_bytes,
+            .crosses_network = true,
             .survives_peer_death = inner.survives_peer_death};
   }
 

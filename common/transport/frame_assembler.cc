@@ -27,8 +27,9 @@ void FrameAssembler::FreeBytes::operator()(std::byte* bytes) const {
   ::operator delete[](bytes, kAlignment);
 }
 
-FrameAssembler::FrameAssembler(const wire::FrameLimits& limits)
+FrameAssembler::FrameAssembler(const wire::FrameLimits& limits, size_t connections)
     : limits_(limits),
+      connections_(connections),
       capacity_(round_up_8(kHeaderBytes + limits.max_body_bytes) + kReadAheadBytes),
       buffer_(allocate(capacity_)) {}
 
@@ -49,34 +50,51 @@ void FrameAssembler::make_room() {
 FrameAssembler::Writable FrameAssembler::writable() {
   if (!in_bulk_) make_room();
   const size_t room = std::min(capacity_ - end_, kReadAheadBytes);
-  return {in_bulk_ ? bulk_.subspan(bulk_done_) : std::span<std::byte>(),
+  return {in_bulk_ ? shares_[0].subspan(done_[0]) : std::span<std::byte>(),
           std::span(buffer_.get() + end_, room)};
 }
 
 Result<size_t> FrameAssembler::advance(size_t bytes, FrameHandler& handler) {
-  size_t delivered = 0;
-  if (in_bulk_) {
-    const size_t to_bulk = std::min(bytes, bulk_.size() - bulk_done_);
-    bulk_done_ += to_bulk;
-    bytes -= to_bulk;
-    if (bulk_done_ < bulk_.size()) return size_t{0};
+  if (!in_bulk_) {
     end_ += bytes;
-    FARGPU_RETURN_IF_ERROR(finish_bulk(handler));
-    ++delivered;
-  } else {
-    end_ += bytes;
+    return parse(handler);
   }
-  for (;;) {
-    auto whole = parse_one(handler);
-    if (!whole.ok()) return whole.status();
-    if (!*whole) return delivered;
-    ++delivered;
+  const size_t to_bulk = std::min(bytes, shares_[0].size() - done_[0]);
+  done_[0] += to_bulk;
+  missing_ -= to_bulk;
+  end_ += bytes - to_bulk;
+  return missing_ > 0 ? size_t{0} : after_bulk(handler);
+}
+
+Result<size_t> FrameAssembler::advance_share(size_t index, size_t bytes, FrameHandler& handler) {
+  done_[index] += bytes;
+  missing_ -= bytes;
+  return missing_ > 0 ? size_t{0} : after_bulk(handler);
+}
+
+Result<size_t> FrameAssembler::after_bulk(FrameHandler& handler) {
+  in_bulk_ = false;
+  FARGPU_RETURN_IF_ERROR(handler.on_frame(header_, body_, bulk_));
+  FARGPU_ASSIGN_OR_RETURN(const size_t more, parse(handler));
+  return 1 + more;
+}
+
+Result<size_t> FrameAssembler::parse(FrameHandler& handler) {
+  for (size_t delivered = 0;; ++delivered) {
+    FARGPU_ASSIGN_OR_RETURN(const bool whole, parse_one(handler));
+    if (!whole) return delivered;
   }
 }
 
-Status FrameAssembler::finish_bulk(FrameHandler& handler) {
-  in_bulk_ = false;
-  return handler.on_frame(header_, body_, bulk_);
+void FrameAssembler::begin_bulk(std::span<std::byte> bulk) {
+  bulk_ = bulk;
+  missing_ = bulk.size();
+  for (size_t i = 0; i < connections_; ++i) {
+    const Share share = share_of(bulk.size(), connections_, i);
+    shares_[i] = bulk.subspan(share.offset, share.bytes);
+    done_[i] = 0;
+  }
+  in_bulk_ = true;
 }
 
 std::span<const std::byte> FrameAssembler::aligned_body(const std::byte* body, size_t bytes) {
@@ -101,20 +119,23 @@ Result<bool> FrameAssembler::parse_one(FrameHandler& handler) {
     return true;
   }
 
-  FARGPU_ASSIGN_OR_RETURN(bulk_, handler.bulk_buffer(header_, body_));
-  if (bulk_.size() != header_.bulk_bytes) {
+  FARGPU_ASSIGN_OR_RETURN(const auto bulk, handler.bulk_buffer(header_, body_));
+  if (bulk.size() != header_.bulk_bytes) {
     return Status(StatusCode::kProtocol,
                   fmt::format("no room for the {} bytes of bulk data of opcode {}",
                               header_.bulk_bytes, header_.opcode));
   }
-  bulk_done_ = std::min(end_ - begin_, bulk_.size());
-  std::memcpy(bulk_.data(), buffer_.get() + begin_, bulk_done_);
-  begin_ += bulk_done_;
-  in_bulk_ = true;
-  if (bulk_done_ == bulk_.size()) {
-    FARGPU_RETURN_IF_ERROR(finish_bulk(handler));
+  begin_bulk(bulk);
+  done_[0] = std::min(end_ - begin_, shares_[0].size());
+  missing_ -= done_[0];
+  std::memcpy(bulk.data(), buffer_.get() + begin_, done_[0]);
+  begin_ += done_[0];
+  if (missing_ == 0) {
+    in_bulk_ = false;
+    FARGPU_RETURN_IF_ERROR(handler.on_frame(header_, body_, bulk_));
     return true;
   }
+  if (must_wait()) return false;  // what is buffered belongs to later frames
   // Everything buffered is used up; what follows the bulk begins aligned, behind the body, which
   // must stay.
   const bool body_in_buffer =

@@ -35,6 +35,7 @@ class RdmaTransport final : public Transport {
     capabilities.name = "rdma";
     capabilities.max_slot_bytes = max_slot_bytes_;
     capabilities.remote_memory = true;
+    capabilities.crosses_network = true;
     return capabilities;
   }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "common/base/fd.h"
@@ -22,11 +23,19 @@ struct StreamOptions {
   std::chrono::microseconds spin{0};
   // Bytes that were read from the socket before it was given to us, e.g. together with the hello.
   std::vector<std::byte> initial_bytes{};
+  // Not empty: the socket leads to a relay on this host (common/tls), and this is what lies behind
+  // it, "tls 10.0.0.5:14900".
+  std::string behind{};
 };
 
 // Adopts a connected stream socket, however it was made; for a worker, by the number that it inherited. Sets close-on-exec and, for
 // TCP, no-delay and keepalive. The descriptor is closed on failure too.
 Result<std::unique_ptr<Transport>> from_fd(Fd socket, StreamOptions options);
+
+// The same over several connections between the same two ends, at most kMaxConnections, in the same
+// order at both: the first carries the frames, large bulk is spread over all (bulk_shares.h). The
+// end of any of them is the end of the session.
+Result<std::unique_ptr<Transport>> from_fds(std::vector<Fd> sockets, StreamOptions options);
 
 // "127.0.0.1:40122", "[::1]:40122" or "unix": the other end of a connected socket, for logs.
 std::string peer_name(int descriptor);

@@ -22,8 +22,9 @@ size_t round_up_8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
 
 }  // namespace
 
-StreamSender::StreamSender(int descriptor, size_t max_slot_bytes, Clock::duration stall_timeout)
-    : descriptor_(descriptor),
+StreamSender::StreamSender(std::vector<int> descriptors, size_t max_slot_bytes,
+                           Clock::duration stall_timeout)
+    : descriptors_(std::move(descriptors)),
       capacity_(std::max(round_up_8(max_slot_bytes), kBufferBytes)),
       stall_timeout_(stall_timeout),
       buffer_(std::make_unique_for_overwrite<std::byte[]>(capacity_)) {}
@@ -34,7 +35,7 @@ Result<std::span<std::byte>> StreamSender::reserve(size_t bytes, Deadline deadli
                   fmt::format("a frame of {} bytes is larger than {}", bytes, capacity_));
   }
   if (capacity_ - end_ < bytes || pending_end_ == kMaxPending) {
-    FARGPU_RETURN_IF_ERROR(write_out({}, deadline));
+    FARGPU_RETURN_IF_ERROR(write_out({}, 0, deadline));
   }
   slot_bytes_ = bytes;
   return std::span(buffer_.get() + end_, bytes);
@@ -61,7 +62,7 @@ Status StreamSender::commit(size_t bytes, std::span<const Bytes> bulk, Deadline 
   const bool copied = bulk_bytes <= kCopiedBulkBytes && capacity_ - end_ - bytes >= bulk_bytes;
   append_pending(end_, bytes + (copied ? bulk_bytes : 0));
   end_ += bytes;
-  if (!copied) return write_out(bulk, deadline);
+  if (!copied) return write_out(bulk, bulk_bytes, deadline);
   for (const Bytes& piece : bulk) {
     if (!piece.empty()) std::memcpy(buffer_.get() + end_, piece.data(), piece.size());
     end_ += piece.size();
@@ -70,7 +71,7 @@ Status StreamSender::commit(size_t bytes, std::span<const Bytes> bulk, Deadline 
   return Status();
 }
 
-void StreamSender::consume(size_t bytes, std::span<const Bytes>& bulk, size_t& offset) {
+void StreamSender::consume_pending(size_t& bytes) {
   while (bytes > 0 && pending_begin_ < pending_end_) {
     iovec& first = pending_[pending_begin_];
     const size_t take = std::min(bytes, first.iov_len);
@@ -79,66 +80,81 @@ void StreamSender::consume(size_t bytes, std::span<const Bytes>& bulk, size_t& o
     bytes -= take;
     if (first.iov_len == 0) ++pending_begin_;
   }
-  while (bytes > 0) {
-    const size_t take = std::min(bytes, bulk[0].size() - offset);
-    offset += take;
-    bytes -= take;
-    if (offset == bulk[0].size()) {
-      bulk = bulk.subspan(1);
-      offset = 0;
-    }
-  }
 }
 
-Status StreamSender::write_out(std::span<const Bytes> bulk, Deadline deadline) {
-  size_t offset = 0;  // sent of bulk[0]
-  for (;;) {
-    while (!bulk.empty() && bulk[0].size() == offset) {
-      bulk = bulk.subspan(1);
-      offset = 0;
-    }
-    iovec pieces[kMaxPieces];
-    size_t count = 0;
+Result<bool> StreamSender::write_some(size_t index, ShareCursor& share) {
+  iovec pieces[kMaxPieces];
+  size_t count = 0;
+  if (index == 0) {
     for (size_t i = pending_begin_; i < pending_end_; ++i) pieces[count++] = pending_[i];
-    size_t skip = offset;
-    for (size_t i = 0; i < bulk.size() && count < kMaxPieces; ++i) {
-      if (bulk[i].size() > skip) {
-        pieces[count++] =
-            iovec{const_cast<std::byte*>(bulk[i].data()) + skip, bulk[i].size() - skip};
-      }
-      skip = 0;
-    }
-    if (count == 0) {
-      pending_begin_ = pending_end_ = end_ = 0;
-      return Status();
-    }
-
-    msghdr message{};
-    message.msg_iov = pieces;
-    message.msg_iovlen = count;
-    const ssize_t sent = ::sendmsg(descriptor_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+  count += share.gather(pieces + count, kMaxPieces - count);
+  msghdr message{};
+  message.msg_iov = pieces;
+  message.msg_iovlen = count;
+  for (;;) {
+    const ssize_t sent = ::sendmsg(descriptors_[index], &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     system_calls.add(1);
     if (sent >= 0) {
-      bytes.add(static_cast<uint64_t>(sent));
-      consume(static_cast<size_t>(sent), bulk, offset);
-      continue;
+      auto left = static_cast<size_t>(sent);
+      bytes.add(left);
+      if (index == 0) consume_pending(left);
+      share.consume(left);
+      return true;
     }
-    if (errno == EINTR) continue;
-    if (errno != EAGAIN) {
+    if (errno == EAGAIN) return false;
+    if (errno != EINTR) {
       return Status(StatusCode::kLost,
                     system_error("connection lost while sending", errno).message());
     }
-    FARGPU_RETURN_IF_ERROR(wait_writable(deadline));
   }
 }
 
-Status StreamSender::wait_writable(Deadline deadline) {
+Status StreamSender::write_out(std::span<const Bytes> bulk, uint64_t bulk_bytes,
+                               Deadline deadline) {
+  const size_t connections = bulk_bytes < kLeastSharedBytes ? 1 : descriptors_.size();
+  ShareCursor shares[kMaxConnections];
+  for (size_t i = 0; i < connections; ++i) {
+    shares[i] = ShareCursor(bulk, share_of(bulk_bytes, connections, i));
+  }
+  unsigned full = 0;  // connections that take nothing now, by bit
+  for (;;) {
+    unsigned unfinished = 0;
+    for (size_t i = 0; i < connections; ++i) {
+      if (shares[i].left() == 0 && (i != 0 || pending_begin_ == pending_end_)) continue;
+      unfinished |= 1u << i;
+      if ((full & 1u << i) != 0) continue;
+      FARGPU_ASSIGN_OR_RETURN(const bool taken, write_some(i, shares[i]));
+      if (!taken) full |= 1u << i;
+    }
+    if (unfinished == 0) {
+      pending_begin_ = pending_end_ = end_ = 0;
+      return Status();
+    }
+    if ((unfinished & ~full) == 0) {
+      FARGPU_ASSIGN_OR_RETURN(const unsigned ready, wait_writable(unfinished, deadline));
+      full &= ~ready;
+    }
+  }
+}
+
+Result<unsigned> StreamSender::wait_writable(unsigned connections, Deadline deadline) {
   const Deadline stalled = deadline_after(stall_timeout_);
-  pollfd descriptor{descriptor_, POLLOUT, 0};
+  pollfd entries[kMaxConnections];
+  size_t count = 0;
+  for (size_t i = 0; i < descriptors_.size(); ++i) {
+    if ((connections & 1u << i) != 0) entries[count++] = {descriptors_[i], POLLOUT, 0};
+  }
   system_calls.add(1);
   FARGPU_ASSIGN_OR_RETURN(const int ready,
-                          poll_until(std::span(&descriptor, 1), std::min(deadline, stalled)));
-  if (ready > 0) return Status();
+                          poll_until(std::span(entries, count), std::min(deadline, stalled)));
+  if (ready > 0) {
+    unsigned writable = 0;
+    for (size_t i = 0, entry = 0; i < descriptors_.size(); ++i) {
+      if ((connections & 1u << i) != 0 && entries[entry++].revents != 0) writable |= 1u << i;
+    }
+    return writable;
+  }
   // Short enough to need no heap: a flush that must not wait ends here often.
   if (deadline <= stalled) return Status(StatusCode::kTimeout, "peer is busy");
   return Status(

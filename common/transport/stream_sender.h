@@ -1,7 +1,7 @@
 // The sending half of a stream transport: frames gathered in one buffer, bulk sent from the
-// caller's memory.
+// caller's memory, large bulk over all connections at once (bulk_shares.h).
 //
-// One thread at a time. The descriptor belongs to the StreamTransport; bytes and system calls are
+// One thread at a time. The descriptors belong to the StreamTransport; bytes and system calls are
 // counted in its counters.
 #pragma once
 
@@ -10,7 +10,9 @@
 #include <atomic>
 #include <memory>
 #include <span>
+#include <vector>
 
+#include "common/transport/bulk_shares.h"
 #include "common/transport/commit_check.h"
 #include "common/transport/transport.h"
 
@@ -28,14 +30,15 @@ struct Counter {
 
 class StreamSender {
  public:
-  // `stall_timeout`: a peer that takes no byte for this long is lost.
-  StreamSender(int descriptor, size_t max_slot_bytes, Clock::duration stall_timeout);
+  // 1 to kMaxConnections descriptors. `stall_timeout`: a peer that takes no byte for this long is
+  // lost.
+  StreamSender(std::vector<int> descriptors, size_t max_slot_bytes, Clock::duration stall_timeout);
 
   // As in Transport. kLost and kTimeout with bulk under way mean that the stream is unusable: the
   // transport closes it.
   Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline);
   Status commit(size_t bytes, std::span<const Bytes> bulk, Deadline deadline);
-  Status flush(Deadline deadline) { return write_out({}, deadline); }
+  Status flush(Deadline deadline) { return write_out({}, 0, deadline); }
 
   Counter frames, bytes, system_calls;
 
@@ -44,12 +47,16 @@ class StreamSender {
   static constexpr size_t kMaxPieces = 128;  // of one sendmsg
 
   void append_pending(size_t offset, size_t bytes);
-  void consume(size_t bytes, std::span<const Bytes>& bulk, size_t& offset);
-  // Sends everything pending, then `bulk`.
-  Status write_out(std::span<const Bytes> bulk, Deadline deadline);
-  Status wait_writable(Deadline deadline);
+  void consume_pending(size_t& bytes);
+  // Sends everything pending, then `bulk` of that many bytes.
+  Status write_out(std::span<const Bytes> bulk, uint64_t bulk_bytes, Deadline deadline);
+  // One system call for what connection `index` has left: what is pending if it is the first one,
+  // and its share. False: it takes nothing now.
+  Result<bool> write_some(size_t index, ShareCursor& share);
+  // Until one of these connections takes bytes; bits of the others are cleared.
+  Result<unsigned> wait_writable(unsigned connections, Deadline deadline);
 
-  const int descriptor_;
+  const std::vector<int> descriptors_;
   const size_t capacity_;
   const Clock::duration stall_timeout_;
   std::unique_ptr<std::byte[]> buffer_;

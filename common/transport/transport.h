@@ -30,6 +30,8 @@ struct Capabilities {
   bool same_host = false;          // both ends share memory: descriptor_passing() is there
   bool remote_memory = false;      // one-sided access to registered memory: remote_memory() is there
   bool prompt = false;             // a peer that is awake sees frames at commit(): flush() only wakes one that sleeps
+  bool crosses_network =
+      false;  // bytes leave this machine (or shall seem to): fewer of them are worth some work
   bool survives_peer_death = true; // the death of the peer is seen as kLost without a keepalive
 };
 

@@ -5,13 +5,16 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <random>
 #include <thread>
 
+#include "common/transport/bulk_shares.h"
 #include "common/transport/frame_assembler.h"
 #include "common/transport/frame_io.h"
 #include "common/transport/tcp.h"
@@ -216,6 +219,172 @@ TEST(Stream, InitialBytesComeFirst) {
     EXPECT_EQ(handler.wrong, 0);
     EXPECT_EQ(handler.unaligned, 0);
   }
+}
+
+// --- several connections ---
+
+TEST(BulkShares, CoverTheBulkOnceAndInOrder) {
+  for (size_t connections : {1u, 2u, 3u, 7u, 16u}) {
+    for (uint64_t bulk :
+         {uint64_t{0}, uint64_t{1}, transport::kLeastSharedBytes - 1, transport::kLeastSharedBytes,
+          transport::kLeastSharedBytes + 1, uint64_t{64} << 20, (uint64_t{64} << 20) + 12345}) {
+      uint64_t end = 0;
+      for (size_t i = 0; i < connections; ++i) {
+        const transport::Share share = transport::share_of(bulk, connections, i);
+        if (share.bytes > 0) {
+          EXPECT_EQ(share.offset, end);
+        }
+        end += share.bytes;
+      }
+      EXPECT_EQ(end, bulk) << connections;
+      if (bulk < transport::kLeastSharedBytes) {
+        EXPECT_EQ(transport::share_of(bulk, connections, 0).bytes, bulk);
+      }
+    }
+  }
+}
+
+// A transport over three unix sockets and the bare other ends.
+struct Several {
+  explicit Several(const transport::StreamOptions& options = {}) {
+    std::vector<Fd> ours;
+    for (Fd& peer : peers) {
+      int ends[2];
+      EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+      ours.push_back(Fd(ends[0]));
+      peer.reset(ends[1]);
+    }
+    auto made = transport::from_fds(std::move(ours), options);
+    EXPECT_TRUE(made.ok());
+    transport = std::move(*made);
+  }
+  // A frame's bytes as they are on each connection.
+  std::array<std::vector<std::byte>, 3> parts(uint32_t sequence, size_t body, size_t bulk) {
+    const auto whole = frame_bytes(sequence, body, bulk);
+    const size_t front = sizeof(wire::FrameHeader) + body;
+    std::array<std::vector<std::byte>, 3> parts;
+    parts[0].assign(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(front));
+    for (size_t i = 0; i < 3; ++i) {
+      const transport::Share share = transport::share_of(bulk, 3, i);
+      append(parts[i], Bytes(whole).subspan(front + share.offset, share.bytes));
+    }
+    return parts;
+  }
+  void send(size_t connection, Bytes bytes) {
+    ASSERT_EQ(::send(peers[connection].get(), bytes.data(), bytes.size(), MSG_DONTWAIT),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  std::array<Fd, 3> peers;
+  std::unique_ptr<transport::Transport> transport;
+};
+
+constexpr size_t kShared = transport::kLeastSharedBytes + 100;
+
+TEST(SeveralConnections, SharesMayComeInAnyOrder) {
+  std::array<size_t, 3> order{0, 1, 2};
+  do {
+    Several several;
+    CheckingHandler handler;
+    const auto first = several.parts(1, 24, kShared), second = several.parts(2, 0, 10);
+    for (size_t connection : order) {
+      several.send(connection, first[connection]);
+      if (connection == 0) several.send(0, second[0]);  // must wait for the bulk before it
+      ASSERT_TRUE(several.transport->receive(handler, Clock::now() + 2ms).ok());
+    }
+    ASSERT_TRUE(several.transport->receive(handler, Clock::now() + 2ms).ok());
+    ASSERT_EQ(handler.headers.size(), 2u);
+    EXPECT_EQ(handler.headers[0].sequence, 1u);
+    EXPECT_EQ(handler.wrong, 0);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST(SeveralConnections, DescriptorShowsWhatIsMissingAndNothingElse) {
+  Several several;
+  CheckingHandler handler;
+  const auto parts = several.parts(1, 24, kShared);
+  const auto shown = [&] {
+    EXPECT_TRUE(several.transport->arm());
+    pollfd entry{several.transport->poll_descriptor(), POLLIN, 0};
+    return ::poll(&entry, 1, 0) == 1;
+  };
+  several.send(2, parts[2]);
+  EXPECT_FALSE(shown()) << "nobody knows yet what it is for";
+  several.send(0, parts[0]);
+  EXPECT_TRUE(shown());
+  ASSERT_TRUE(several.transport->receive(handler, Clock::now()).ok());
+  several.send(0, several.parts(2, 8, 0)[0]);
+  EXPECT_FALSE(shown()) << "the next frame has to wait";
+  several.send(1, parts[1]);
+  EXPECT_TRUE(shown());
+  ASSERT_TRUE(several.transport->receive(handler, Clock::now()).ok());
+  EXPECT_EQ(handler.headers.size(), 2u);
+  EXPECT_FALSE(shown());
+}
+
+TEST(SeveralConnections, EndOfOneIsTheEnd) {
+  for (size_t connection : {0u, 1u, 2u}) {
+    for (bool in_bulk : {false, true}) {
+      Several several;
+      CheckingHandler handler;
+      if (in_bulk) several.send(0, several.parts(1, 24, kShared)[0]);
+      several.peers[connection].reset();
+      const auto begin = Clock::now();
+      auto received = several.transport->receive(handler, Clock::now() + 20s);
+      EXPECT_EQ(received.status().code(), StatusCode::kLost) << connection << in_bulk;
+      EXPECT_LT(Clock::now() - begin, 5s);
+      EXPECT_EQ(send_frame(*several.transport, 1, 8, 0).code(), StatusCode::kLost);
+      // For the peer too.
+      for (const Fd& peer : several.peers) {
+        char byte;
+        if (peer.valid()) {
+          EXPECT_LE(::recv(peer.get(), &byte, 1, 0), 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(SeveralConnections, FramesBeforeTheEndOfAnotherConnectionStillArrive) {
+  Several several;
+  CheckingHandler handler;
+  several.peers[1].reset();
+  ASSERT_TRUE(several.transport->receive(handler, Clock::now() + 20ms).ok());
+  several.send(0, several.parts(1, 8, 100)[0]);
+  ASSERT_TRUE(several.transport->receive(handler, Clock::now() + 20ms).ok());
+  EXPECT_EQ(handler.headers.size(), 1u);
+  EXPECT_EQ(several.transport->receive(handler, Clock::now() + 20s).status().code(),
+            StatusCode::kLost);
+}
+
+// A peer that takes nothing on one connection holds up the frame until its deadline; half a frame
+// cannot be taken back.
+TEST(SeveralConnections, StallOfOneIsAStall) {
+  transport::StreamOptions options;
+  options.stall_timeout = 50ms;
+  Several several(options);
+  std::thread reader([&] {
+    std::vector<char> room(1 << 20);
+    while (::recv(several.peers[0].get(), room.data(), room.size(), 0) > 0) {
+    }
+  });
+  Status status;
+  while (status.ok()) status = send_frame(*several.transport, 1, 8, 1 << 20);
+  EXPECT_EQ(status.code(), StatusCode::kLost);
+  EXPECT_NE(status.message().find("took no data"), std::string::npos) << status.message();
+  reader.join();
+}
+
+TEST(SeveralConnections, AreAtMostSixteen) {
+  std::vector<Fd> sockets;
+  EXPECT_EQ(transport::from_fds({}, {}).status().code(), StatusCode::kInvalidArgument);
+  for (size_t i = 0; i <= transport::kMaxConnections; ++i) {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    sockets.push_back(Fd(ends[0]));
+    ::close(ends[1]);
+  }
+  EXPECT_EQ(transport::from_fds(std::move(sockets), {}).status().code(),
+            StatusCode::kInvalidArgument);
 }
 
 TEST(FrameIo, ConsumesExactlyOneFrame) {

@@ -123,6 +123,25 @@ TEST_P(TransportSuite, BothDirectionsAtOnce) {
   }
 }
 
+// Large and small bulk by turns, in pieces that end anywhere: what several connections share must
+// not mix.
+TEST_P(TransportSuite, LargeBulkAmongSmallFrames) {
+  constexpr uint32_t kFrames = 200;
+  std::thread sender([&] {
+    for (uint32_t i = 1; i <= kFrames; ++i) {
+      const size_t bulk = i % 3 == 0 ? 700'001 + 4096 * i : i % 3 == 1 ? 262'143 + i % 5 : i % 9;
+      EXPECT_TRUE(send_frame(client_, i, 8 * (i % 20), bulk, 1 + i % 11).ok());
+    }
+    EXPECT_TRUE(client_.flush(kNoDeadline).ok());
+  });
+  CheckingHandler handler;
+  Status status = receive_frames(server_, handler, kFrames);
+  sender.join();
+  ASSERT_TRUE(status.ok()) << status.message();
+  for (uint32_t i = 0; i < kFrames; ++i) ASSERT_EQ(handler.headers[i].sequence, i + 1);
+  EXPECT_EQ(handler.wrong, 0);
+}
+
 TEST_P(TransportSuite, PollDeliversNothingWhenNothingIsThere) {
   CheckingHandler handler;
   auto received = server_.receive(handler, Clock::now() - 1s);
