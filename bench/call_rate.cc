@@ -39,32 +39,57 @@ void require(bool condition, const char* what) {
   std::exit(1);
 }
 
-std::pair<Fd, Fd> tcp_sockets() {
+std::pair<std::vector<Fd>, std::vector<Fd>> tcp_sockets(size_t connections) {
   auto listener = transport::TcpListener::open({"127.0.0.1", 0});
   require(listener.ok(), "listen");
   const auto deadline = Clock::now() + std::chrono::seconds(10);
-  auto client = transport::tcp_connect({"127.0.0.1", listener->port()}, deadline);
-  require(client.ok(), "connect");
-  auto server = listener->accept(deadline);
-  require(server.ok(), "accept");
-  // The bare benchmarks wait in the system; a transport does not care.
-  for (const Fd* socket : {&*client, &*server}) {
-    require(::fcntl(socket->get(), F_SETFL, 0) == 0, "fcntl");
+  std::pair<std::vector<Fd>, std::vector<Fd>> sockets;
+  for (size_t i = 0; i < connections; ++i) {
+    auto client = transport::tcp_connect({"127.0.0.1", listener->port()}, deadline);
+    require(client.ok(), "connect");
+    auto server = listener->accept(deadline);
+    require(server.ok(), "accept");
+    // The bare benchmarks wait in the system; a transport does not care.
+    for (const Fd* socket : {&*client, &*server}) {
+      require(::fcntl(socket->get(), F_SETFL, 0) == 0, "fcntl");
+    }
+    sockets.first.push_back(std::move(*client));
+    sockets.second.push_back(std::move(*server));
   }
-  return {std::move(*client), std::move(*server)};
+  return sockets;
+}
+
+std::pair<Fd, Fd> tcp_sockets() {
+  auto [client, server] = tcp_sockets(1);
+  return {std::move(client[0]), std::move(server[0])};
 }
 
 struct Ends {
   std::unique_ptr<transport::Transport> client, server;
 };
 
-Ends tcp_ends(std::chrono::microseconds spin) {
-  auto [client_socket, server_socket] = tcp_sockets();
+// What a network gives to one connection, where it gives each its part: 1 Gb/s.
+constexpr unsigned kPacedBytesPerSecond = 125'000'000;
+
+void pace(const std::vector<Fd>& sockets) {
+  for (const Fd& socket : sockets) {
+    require(::setsockopt(socket.get(), SOL_SOCKET, SO_MAX_PACING_RATE, &kPacedBytesPerSecond,
+                         sizeof kPacedBytesPerSecond) == 0,
+            "SO_MAX_PACING_RATE");
+  }
+}
+
+Ends tcp_ends(std::chrono::microseconds spin, size_t connections = 1, bool paced = false) {
+  auto [client_sockets, server_sockets] = tcp_sockets(connections);
+  if (paced) {
+    pace(client_sockets);
+    pace(server_sockets);
+  }
   transport::StreamOptions options;
   options.spin = spin;
-  auto client = transport::from_fd(std::move(client_socket), options);
-  auto server = transport::from_fd(std::move(server_socket), options);
-  require(client.ok() && server.ok(), "from_fd");
+  auto client = transport::from_fds(std::move(client_sockets), options);
+  auto server = transport::from_fds(std::move(server_sockets), options);
+  require(client.ok() && server.ok(), "from_fds");
   return {std::move(*client), std::move(*server)};
 }
 
@@ -105,6 +130,12 @@ Ends unix_ends(std::chrono::microseconds spin) {
 Ends unix_sleeping() { return unix_ends({}); }
 
 Ends tcp() { return tcp_ends({}); }
+Ends tcp_by_4() { return tcp_ends({}, 4); }
+Ends tcp_by_8() { return tcp_ends({}, 8); }
+Ends paced_by_1() { return tcp_ends({}, 1, true); }
+Ends paced_by_2() { return tcp_ends({}, 2, true); }
+Ends paced_by_4() { return tcp_ends({}, 4, true); }
+Ends paced_by_8() { return tcp_ends({}, 8, true); }
 Ends tcp_spinning() { return tcp_ends(std::chrono::microseconds(50)); }
 
 Ends loopback() {
@@ -433,6 +464,12 @@ BENCHMARK_CAPTURE(emulated_bandwidth, shm_spinning, shm_spinning)
 BENCHMARK_CAPTURE(emulated_bandwidth, tcp, tcp)->Arg(1)->UseRealTime();
 BENCHMARK(bare_copy)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
 BENCHMARK_CAPTURE(bulk_to_server, tcp, tcp)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
+BENCHMARK_CAPTURE(bulk_to_server, tcp_by_4, tcp_by_4)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
+BENCHMARK_CAPTURE(bulk_to_server, tcp_by_8, tcp_by_8)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
+BENCHMARK_CAPTURE(bulk_to_server, paced_by_1, paced_by_1)->Arg(4 << 20)->UseRealTime();
+BENCHMARK_CAPTURE(bulk_to_server, paced_by_2, paced_by_2)->Arg(4 << 20)->UseRealTime();
+BENCHMARK_CAPTURE(bulk_to_server, paced_by_4, paced_by_4)->Arg(4 << 20)->UseRealTime();
+BENCHMARK_CAPTURE(bulk_to_server, paced_by_8, paced_by_8)->Arg(4 << 20)->UseRealTime();
 BENCHMARK_CAPTURE(bulk_to_server, unix, unix_sleeping)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
 BENCHMARK_CAPTURE(bulk_to_server, shm, shm)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
 BENCHMARK_CAPTURE(bulk_to_server, shm_spinning, shm_spinning)
@@ -440,6 +477,8 @@ BENCHMARK_CAPTURE(bulk_to_server, shm_spinning, shm_spinning)
     ->Arg(32 << 20)
     ->UseRealTime();
 BENCHMARK_CAPTURE(bulk_from_server, tcp, tcp)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
+BENCHMARK_CAPTURE(bulk_from_server, tcp_by_4, tcp_by_4)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
+BENCHMARK_CAPTURE(bulk_from_server, tcp_by_8, tcp_by_8)->Arg(1 << 20)->Arg(32 << 20)->UseRealTime();
 BENCHMARK_CAPTURE(bulk_from_server, unix, unix_sleeping)
     ->Arg(1 << 20)
     ->Arg(32 << 20)

@@ -9,6 +9,7 @@
 #    6 hostCallDone client to worker, async            body HostCallDone
 #    7 status     operator to daemon, first frame      body Hello (token)  reply Status; then the daemon closes
 #    8 upgrade    client to worker, after the Welcome  body Upgrade    reply UpgradeReply: another transport takes over
+#    9 join       client to daemon, first frame of a further connection of a session   body Join   reply without body, or Refusal
 #   10 copied     worker to client, notice             body Copied     a copy that the client gave a ticket is done with the client's memory
 #   11 alive      worker to client, notice             no body         a call takes long in the driver; the worker lives
 #
@@ -31,6 +32,7 @@ struct Hello {
   maxBulkBytes @10 :UInt64;
   transports @11 :List(Text);     # what the client would rather use than this socket, best first ("shm", "rdma"); empty: it stays here
   hostId @12 :Text;               # the same text on both ends: one host
+  connections @13 :UInt16;        # how many connections the client may want if the session stays on TCP; 0 or 1: this one
 }
 
 struct Refusal {
@@ -66,6 +68,16 @@ struct Welcome {
   maxBulkBytes @6 :UInt64;
   unavailable @7 :List(UInt16);   # API opcodes that the server's driver does not have
   upgrades @8 :List(UpgradeChoice); # one for each of Hello.transports, in its order
+  connections @9 :UInt16;         # how many connections the session may have, at most Hello.connections; 0 or 1: this one
+  sessionKey @10 :Data;           # 16 bytes, when there may be several: what a further connection shows in its Join
+}
+
+# The first frame of a further connection. The daemon hands the connection to the session's worker.
+struct Join {
+  protocolVersion @0 :UInt16;     # wire::kProtocolVersion
+  sessionId @1 :UInt64;
+  sessionKey @2 :Data;            # of the Welcome
+  index @3 :UInt16;               # 1 for the first further connection; each once
 }
 
 struct UpgradeChoice {
@@ -73,13 +85,14 @@ struct UpgradeChoice {
   why @1 :Text;                   # why the server cannot offer it; empty: it can
 }
 
-# When Welcome.upgrades is not empty the client leads a conversation on the socket: prepare, then done or failed, as often as it wants to try;
+# When Welcome.upgrades is not empty, or Welcome.connections more than 1, the client leads a conversation on the socket: prepare, then done or failed, as often as it wants to try;
 # after a done that the worker agreed to, the new transport takes over; stay ends it with the socket as the transport.
 struct Upgrade {
   enum Step { prepare @0; done @1; failed @2; stay @3; }
   step @0 :Step;
   transport @1 :Text;
   reason @2 :Text;                # of failed and stay, for the server's log
+  connections @3 :UInt16;         # of stay: how many there are with this one; the further ones have joined. 0 or 1: this one
 }
 
 struct UpgradeReply {

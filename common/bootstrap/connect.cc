@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/base/env.h"
+#include "common/tls/tls_tunnel.h"
 #include "common/transport/tcp.h"
 
 namespace fargpu::bootstrap {
@@ -29,7 +31,8 @@ Result<Fd> connect_unix(const std::string& path) {
 }  // namespace
 
 std::string ServerAddress::to_string() const {
-  if (const auto* endpoint = std::get_if<Endpoint>(&where)) return endpoint->to_string();
+  if (const auto* endpoint = std::get_if<Endpoint>(&where))
+    return (tls ? "tls://" : "") + endpoint->to_string();
   return "unix:" + std::get<std::string>(where);
 }
 
@@ -42,13 +45,29 @@ Result<ServerAddress> parse_server(const std::string& text) {
     }
     return ServerAddress{std::move(path)};
   }
-  FARGPU_ASSIGN_OR_RETURN(Endpoint endpoint, parse_endpoint(text));
-  return ServerAddress{std::move(endpoint)};
+  constexpr std::string_view kTls = "tls://";
+  const bool tls = text.starts_with(kTls);
+  if (text.starts_with("tls:///")) {
+    return Status(StatusCode::kInvalidArgument, fmt::format("'{}': TLS is for HOST:PORT", text));
+  }
+  FARGPU_ASSIGN_OR_RETURN(Endpoint endpoint, parse_endpoint(tls ? text.substr(kTls.size()) : text));
+  return ServerAddress{std::move(endpoint), tls, tls ? env_text("FARGPU_TLS_CA").value_or("") : ""};
 }
 
 Result<Fd> connect_server(const ServerAddress& server, transport::Deadline deadline) {
   if (const auto* path = std::get_if<std::string>(&server.where)) return connect_unix(*path);
-  return transport::tcp_connect(std::get<Endpoint>(server.where), deadline);
+  const auto& endpoint = std::get<Endpoint>(server.where);
+  FARGPU_ASSIGN_OR_RETURN(Fd socket, transport::tcp_connect(endpoint, deadline));
+  if (!server.tls) return socket;
+  auto tunnel = tls::open_tunnel(std::move(socket), endpoint.host, server.authority_file, deadline);
+  if (tunnel.ok()) return tunnel;
+  const char* what = tunnel.status().code() == StatusCode::kRefused
+                         ? "the server's certificate is not to be trusted"
+                     : tunnel.status().code() == StatusCode::kProtocol
+                         ? "the server does not speak TLS"
+                         : "no TLS connection";
+  return Status(tunnel.status().code(),
+                fmt::format("{}: {}: {}", server.to_string(), what, tunnel.status().message()));
 }
 
 std::string peer_address(int socket) {

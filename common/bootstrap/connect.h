@@ -14,13 +14,18 @@ namespace fargpu::bootstrap {
 // A TCP endpoint, or the path of a unix socket.
 struct ServerAddress {
   std::variant<Endpoint, std::string> where;
+  bool tls = false;              // of an endpoint: encrypted, or no connection at all
+  std::string authority_file{};  // PEM, whom to trust with tls; empty: the system's authorities
   std::string to_string() const;
 };
 
-// "host", "host:14900", "[v6]:14900"; "/path/of/socket" or "unix:/path/of/socket".
+// "host", "host:14900", "[v6]:14900", the same behind "tls://"; "/path/of/socket" or
+// "unix:/path/of/socket". The authority file is what FARGPU_TLS_CA says.
 Result<ServerAddress> parse_server(const std::string& text);
 
-// kTimeout, kNotFound (no such host) or kLost (refused, unreachable), with the address in the message.
+// kTimeout, kNotFound (no such host), kLost (refused, unreachable) or kRefused (its certificate is
+// not to be trusted), with the address in the message. With tls, the socket is the plain end of a
+// tunnel (common/tls).
 Result<Fd> connect_server(const ServerAddress& server, transport::Deadline deadline);
 
 // "10.0.0.5" or "fe80::1": the address of one end of a connected TCP socket; empty for other sockets.

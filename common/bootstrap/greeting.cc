@@ -4,6 +4,8 @@
 #include <kj/exception.h>
 #include <unistd.h>
 
+#include <array>
+
 #include "common/bootstrap/host_identity.h"
 #include "common/wire/control.h"
 #include "common/wire/slot_message.h"
@@ -39,6 +41,7 @@ size_t build(const Greeting& greeting, std::span<std::byte> slot) {
   auto transports = hello.initTransports(static_cast<unsigned>(greeting.upgrades.size()));
   for (unsigned i = 0; i < greeting.upgrades.size(); ++i) transports.set(i, to_string(greeting.upgrades[i]));
   hello.setHostId(host_identity());
+  hello.setConnections(greeting.connections);
   return builder.used_bytes();
 }
 
@@ -61,26 +64,19 @@ Status refusal(schema::Refusal::Reader reader) {
   }
 }
 
-}  // namespace
-
-Result<transport::OwnedFrame> greet(int socket, const Greeting& greeting, transport::Deadline send_deadline,
-                                    transport::Deadline answer_deadline) {
-  std::vector<uint64_t> words(kHelloWords);
-  const std::span<std::byte> slot = std::as_writable_bytes(std::span(words));
-  size_t bytes = 0;
-  try {
-    bytes = build(greeting, slot);
-  } catch (const kj::Exception&) {
-    return Status(StatusCode::kInvalidArgument, "the hello is too long: look at the token and the list of devices");
-  }
+// Sends the first frame of a connection and waits for its answer; a refusal becomes a Status.
+Result<transport::OwnedFrame> exchange(int socket, uint16_t opcode, std::span<const std::byte> body,
+                                       const wire::FrameLimits& limits,
+                                       transport::Deadline send_deadline,
+                                       transport::Deadline answer_deadline) {
   wire::FrameHeader header;
-  header.opcode = greeting.opcode;
+  header.opcode = opcode;
   header.flags = wire::kWantReply;
   header.sequence = 1;
-  FARGPU_RETURN_IF_ERROR(transport::write_one_frame(socket, header, slot.first(bytes), {}, send_deadline));
+  FARGPU_RETURN_IF_ERROR(transport::write_one_frame(socket, header, body, {}, send_deadline));
   FARGPU_ASSIGN_OR_RETURN(transport::OwnedFrame answer,
-                          transport::read_one_frame(socket, greeting.limits, answer_deadline));
-  if (answer.header.opcode != greeting.opcode || (answer.header.flags & wire::kReply) == 0) {
+                          transport::read_one_frame(socket, limits, answer_deadline));
+  if (answer.header.opcode != opcode || (answer.header.flags & wire::kReply) == 0) {
     return Status(StatusCode::kProtocol, "the server's first frame does not answer the hello");
   }
   if (answer.header.result == 0) return answer;
@@ -90,6 +86,40 @@ Result<transport::OwnedFrame> greet(int socket, const Greeting& greeting, transp
   } catch (const kj::Exception&) {
     return Status(StatusCode::kProtocol, "the server's refusal is malformed");
   }
+}
+
+}  // namespace
+
+Result<transport::OwnedFrame> greet(int socket, const Greeting& greeting,
+                                    transport::Deadline send_deadline,
+                                    transport::Deadline answer_deadline) {
+  std::vector<uint64_t> words(kHelloWords);
+  const std::span<std::byte> slot = std::as_writable_bytes(std::span(words));
+  size_t bytes = 0;
+  try {
+    bytes = build(greeting, slot);
+  } catch (const kj::Exception&) {
+    return Status(StatusCode::kInvalidArgument,
+                  "the hello is too long: look at the token and the list of devices");
+  }
+  return exchange(socket, greeting.opcode, slot.first(bytes), greeting.limits, send_deadline,
+                  answer_deadline);
+}
+
+Status greet_again(int socket, const JoinGreeting& greeting, transport::Deadline deadline) {
+  std::array<uint64_t, 32> words{};
+  const std::span<std::byte> slot = std::as_writable_bytes(std::span(words));
+  wire::SlotMessageBuilder builder(slot);
+  auto join = builder.initRoot<schema::Join>();
+  join.setProtocolVersion(wire::kProtocolVersion);
+  join.setSessionId(greeting.session);
+  join.setSessionKey(capnp::Data::Reader(reinterpret_cast<const kj::byte*>(greeting.key.data()),
+                                         greeting.key.size()));
+  join.setIndex(greeting.index);
+  constexpr wire::FrameLimits kAnswer{16u << 10, 0};
+  return exchange(socket, wire::kJoin, slot.first(builder.used_bytes()), kAnswer, deadline,
+                  deadline)
+      .status();
 }
 
 }  // namespace fargpu::bootstrap

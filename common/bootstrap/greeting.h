@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/bootstrap/session_key.h"
 #include "common/bootstrap/transport_choice.h"
 #include "common/transport/frame_io.h"
 
@@ -21,6 +22,7 @@ struct Greeting {
   uint64_t memory_bytes = 0;
   std::vector<std::string> devices{};
   std::vector<Upgrade> upgrades{};
+  uint16_t connections = 1;    // how many the session may have
   wire::FrameLimits limits{};  // what we accept
 };
 
@@ -28,5 +30,14 @@ struct Greeting {
 // kDriver, kInvalidArgument, with the server's words. kInvalidArgument also for a greeting that is too long; kProtocol: no answer of a fargpud.
 Result<transport::OwnedFrame> greet(int socket, const Greeting& greeting, transport::Deadline send_deadline,
                                     transport::Deadline answer_deadline);
+
+// The same for a further connection of a session.
+struct JoinGreeting {
+  uint64_t session = 0;
+  SessionKey key{};
+  uint16_t index = 0;
+};
+// Afterwards the socket is the session's. The errors of greet().
+Status greet_again(int socket, const JoinGreeting& greeting, transport::Deadline deadline);
 
 }  // namespace fargpu::bootstrap

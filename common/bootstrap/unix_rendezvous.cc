@@ -1,7 +1,6 @@
 #include "common/bootstrap/unix_rendezvous.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -30,24 +29,23 @@ bool shows(const Fd& socket, const Cookie& cookie) {
   if (!ready.ok() || *ready == 0) return false;
   // The client sends it at once and in one piece.
   if (::recv(socket.get(), shown.data(), shown.size(), MSG_DONTWAIT) != static_cast<ssize_t>(shown.size())) return false;
-  unsigned difference = 0;
-  for (size_t i = 0; i < cookie.size(); ++i) difference |= std::to_integer<unsigned>(shown[i] ^ cookie[i]);
-  return difference == 0;
+  return same_key(cookie, shown);
 }
 
 }  // namespace
 
 Result<UnixRendezvous> UnixRendezvous::open() {
-  Cookie random[2];
-  if (::getrandom(random, sizeof random, 0) != sizeof random) return system_error("getrandom", errno);
+  FARGPU_ASSIGN_OR_RETURN(const Cookie cookie, make_session_key());
+  FARGPU_ASSIGN_OR_RETURN(const Cookie random, make_session_key());
   std::string name = "fargpu-";
-  for (const std::byte byte : random[0]) name += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+  for (const std::byte byte : random)
+    name += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
   Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return system_error("socket", errno);
   const auto [address, length] = abstract_address(name);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) return system_error("bind", errno);
   if (::listen(socket.get(), 8) != 0) return system_error("listen", errno);
-  return UnixRendezvous(std::move(socket), std::move(name), random[1]);
+  return UnixRendezvous(std::move(socket), std::move(name), cookie);
 }
 
 Result<Fd> UnixRendezvous::accept(transport::Deadline deadline) {

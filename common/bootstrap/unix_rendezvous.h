@@ -4,18 +4,18 @@
 // got. Works between containers that share a network namespace; elsewhere the client cannot connect and the session stays on TCP.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <span>
 #include <string>
 
 #include "common/base/fd.h"
 #include "common/base/status.h"
+#include "common/bootstrap/session_key.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::bootstrap {
 
-using Cookie = std::array<std::byte, 16>;
+using Cookie = SessionKey;
 
 class UnixRendezvous {
  public:

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/fd.h"
+#include "common/bootstrap/further_connections.h"
 #include "common/bootstrap/transport_choice.h"
 #include "common/transport/stream.h"
 #include "common/transport/transport.h"
@@ -34,20 +35,27 @@ struct UpgradeOffer {
 // Those of a Welcome; names that this version does not know are left out. kProtocol: malformed.
 Result<std::vector<UpgradeOffer>> read_offers(std::span<const std::byte> welcome_body);
 
-// The client's half. `offers`: from the Welcome, empty when nothing was wished. kUnsupported: the wish was forced and cannot be had, with the reason.
-Result<Upgraded> upgrade_as_client(Fd socket, const TransportWish& wish, const std::vector<UpgradeOffer>& offers,
-                                   const transport::StreamOptions& options, transport::Deadline deadline);
+// The client's half. `offers` and `more`: from the Welcome; nothing is said when both are empty.
+// kUnsupported: the wish was forced and cannot be had, with the reason.
+Result<Upgraded> upgrade_as_client(Fd socket, const TransportWish& wish,
+                                   const std::vector<UpgradeOffer>& offers,
+                                   const transport::StreamOptions& options,
+                                   transport::Deadline deadline,
+                                   const FurtherConnections& more = {});
 
 // What a worker can offer of what a client wishes.
 struct WorkerRules {
   std::vector<Upgrade> allowed{Upgrade::kShm, Upgrade::kRdma};  // by the server's configuration
   bool same_host = false;
+  bool encrypted = false;  // the socket is the plain end of a TLS connection
 };
 std::vector<UpgradeOffer> make_offers(int socket, const std::vector<Upgrade>& wished, const WorkerRules& rules);
 
-// The worker's half, after a Welcome that brought these offers; returns at once when there are none. kProtocol: the client broke the rules;
-// kLost: it went away.
+// The worker's half, after a Welcome that brought these offers; returns at once when there is
+// nothing to say. kProtocol: the client broke the rules; kLost: it went away.
 Result<Upgraded> upgrade_as_worker(Fd socket, const std::vector<UpgradeOffer>& offers,
-                                   const transport::StreamOptions& options, transport::Deadline deadline);
+                                   const transport::StreamOptions& options,
+                                   transport::Deadline deadline,
+                                   const FurtherConnections& more = {});
 
 }  // namespace fargpu::bootstrap

@@ -23,8 +23,12 @@ class Conversation {
  public:
   Conversation(int socket, Deadline deadline) : socket_(socket), deadline_(deadline) {}
 
-  Result<UpgradeAnswer> ask(UpgradeStep step, std::optional<Upgrade> upgrade, std::string reason = {}) {
-    return ask_upgrade(socket_, {step, upgrade, std::move(reason), ++sequence_}, deadline_);
+  Result<UpgradeAnswer> ask(UpgradeStep step, std::optional<Upgrade> upgrade,
+                            std::string reason = {}, size_t connections = 1) {
+    return ask_upgrade(
+        socket_,
+        {step, upgrade, std::move(reason), ++sequence_, static_cast<uint16_t>(connections)},
+        deadline_);
   }
 
  private:
@@ -92,8 +96,10 @@ Result<std::vector<UpgradeOffer>> read_offers(std::span<const std::byte> welcome
   }
 }
 
-Result<Upgraded> upgrade_as_client(Fd socket, const TransportWish& wish, const std::vector<UpgradeOffer>& offers,
-                                   const transport::StreamOptions& options, Deadline deadline) {
+Result<Upgraded> upgrade_as_client(Fd socket, const TransportWish& wish,
+                                   const std::vector<UpgradeOffer>& offers,
+                                   const transport::StreamOptions& options, Deadline deadline,
+                                   const FurtherConnections& more) {
   Conversation conversation(socket.get(), deadline);
   Upgraded result;
   std::string notes;
@@ -122,10 +128,22 @@ Result<Upgraded> upgrade_as_client(Fd socket, const TransportWish& wish, const s
     return Status(StatusCode::kUnsupported, fmt::format("the wanted transport cannot be had: {}", notes));
   }
   result.reason = wish.upgrades.empty() ? "asked for" : notes;
-  if (!offers.empty()) {
-    FARGPU_RETURN_IF_ERROR(conversation.ask(UpgradeStep::kStay, std::nullopt, result.reason).status());
+  std::vector<Fd> sockets;
+  sockets.push_back(std::move(socket));
+  for (size_t index = 1; index < more.wanted; ++index) {
+    auto further = more.get(index, Clock::now() + kStepTime);
+    if (!further.ok()) {
+      result.failures.push_back(fmt::format("connection {} of {}: {}", index + 1, more.wanted,
+                                            further.status().message()));
+      break;
+    }
+    sockets.push_back(std::move(*further));
   }
-  FARGPU_ASSIGN_OR_RETURN(result.transport, transport::from_fd(std::move(socket), options));
+  if (!offers.empty() || more.most > 1) {
+    FARGPU_RETURN_IF_ERROR(
+        conversation.ask(UpgradeStep::kStay, std::nullopt, result.reason, sockets.size()).status());
+  }
+  FARGPU_ASSIGN_OR_RETURN(result.transport, transport::from_fds(std::move(sockets), options));
   return result;
 }
 

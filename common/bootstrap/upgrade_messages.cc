@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <kj/exception.h>
 
+#include <algorithm>
+
 #include "common/transport/frame_io.h"
 #include "common/wire/control.h"
 #include "common/wire/slot_message.h"
@@ -64,6 +66,7 @@ Result<UpgradeAnswer> ask_upgrade(int socket, const UpgradeRequest& request, tra
     to.setStep(to_wire(request.step));
     if (request.upgrade) to.setTransport(to_string(*request.upgrade));
     to.setReason(printable(request.reason));
+    to.setConnections(request.connections);
   }));
   FARGPU_ASSIGN_OR_RETURN(const transport::OwnedFrame frame, transport::read_one_frame(socket, kLimits, deadline));
   if (frame.header.opcode != wire::kUpgrade || (frame.header.flags & wire::kReply) == 0 ||
@@ -98,8 +101,9 @@ Result<UpgradeRequest> read_upgrade(int socket, transport::Deadline deadline) {
     const auto from = reader.getRoot<schema::Upgrade>();
     const auto step = from_wire(from.getStep());
     if (!step) return malformed("an unknown step");
-    UpgradeRequest request{*step, parse_upgrade(from.getTransport().cStr()), printable(from.getReason()),
-                           frame.header.sequence};
+    UpgradeRequest request{*step, parse_upgrade(from.getTransport().cStr()),
+                           printable(from.getReason()), frame.header.sequence,
+                           std::max<uint16_t>(1, from.getConnections())};
     if (*step != UpgradeStep::kStay && !request.upgrade) return malformed("an unknown transport");
     return request;
   } catch (const kj::Exception& error) {

@@ -20,6 +20,7 @@ struct UpgradeRequest {
   std::optional<Upgrade> upgrade;  // not of kStay
   std::string reason;              // printable
   uint32_t sequence = 0;
+  uint16_t connections = 1;  // of kStay
 };
 
 struct UpgradeAnswer {

@@ -63,7 +63,8 @@ class Worker {
 
  private:
   Result<Prepared> prepare_shm(const UpgradeRequest& request) {
-    if (is_unix(socket_)) {
+    // A relay passes no descriptors on.
+    if (is_unix(socket_) && options_.behind.empty()) {
       auto meeting = duplicate(socket_);
       if (!meeting.ok()) return refuse(request, meeting.status());
       FARGPU_RETURN_IF_ERROR(answer(request, {.ok = true}));
@@ -107,7 +108,10 @@ std::vector<UpgradeOffer> make_offers(int socket, const std::vector<Upgrade>& wi
     if (std::find(rules.allowed.begin(), rules.allowed.end(), upgrade) == rules.allowed.end()) {
       why_not = "switched off in the server's configuration";
     } else if (upgrade == Upgrade::kShm) {
-      if (!rules.same_host && !is_unix(socket)) why_not = "the server is on another host";
+      const bool unix_socket = is_unix(socket) && !rules.encrypted;
+      if (!rules.same_host && !unix_socket) why_not = "the server is on another host";
+    } else if (rules.encrypted) {
+      why_not = "the session is encrypted, and rdma is not";
     } else {
       why_not = why_no_rdma(socket);
       if (!why_not.empty()) why_not = "on the server: " + why_not;
@@ -118,9 +122,10 @@ std::vector<UpgradeOffer> make_offers(int socket, const std::vector<Upgrade>& wi
 }
 
 Result<Upgraded> upgrade_as_worker(Fd socket, const std::vector<UpgradeOffer>& offers,
-                                   const transport::StreamOptions& options, Deadline deadline) {
+                                   const transport::StreamOptions& options, Deadline deadline,
+                                   const FurtherConnections& more) {
   Upgraded result;
-  if (offers.empty()) {
+  if (offers.empty() && more.most <= 1) {
     result.reason = "asked for by the client";
     FARGPU_ASSIGN_OR_RETURN(result.transport, transport::from_fd(std::move(socket), options));
     return result;
@@ -131,9 +136,16 @@ Result<Upgraded> upgrade_as_worker(Fd socket, const std::vector<UpgradeOffer>& o
   for (;;) {
     FARGPU_ASSIGN_OR_RETURN(const UpgradeRequest request, worker.next());
     if (request.step == UpgradeStep::kStay) {
+      if (request.connections > more.most) return out_of_turn();
+      std::vector<Fd> further;
+      for (size_t index = 1; index < request.connections; ++index) {
+        FARGPU_ASSIGN_OR_RETURN(Fd next, more.get(index, Clock::now() + kStepTime));
+        further.push_back(std::move(next));
+      }
       FARGPU_RETURN_IF_ERROR(worker.answer(request, {.ok = true}));
       result.reason = request.reason;
-      FARGPU_ASSIGN_OR_RETURN(result.transport, transport::from_fd(std::move(socket), options));
+      further.insert(further.begin(), std::move(socket));
+      FARGPU_ASSIGN_OR_RETURN(result.transport, transport::from_fds(std::move(further), options));
       return result;
     }
     if (request.step != UpgradeStep::kPrepare) return out_of_turn();

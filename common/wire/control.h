@@ -14,6 +14,7 @@ enum ControlOpcode : uint16_t {
   kHostCallDone = 6,
   kStatus = 7,
   kUpgrade = 8,
+  kJoin = 9,
   kCopied = 10,
   kAlive = 11,
 };

@@ -57,6 +57,8 @@ TEST(Golden, FlagsAndControlOpcodesNeverChange) {
   EXPECT_EQ(kHostCallDone, 6);
   EXPECT_EQ(kCopied, 10);
   EXPECT_EQ(kStatus, 7);
+  EXPECT_EQ(kUpgrade, 8);
+  EXPECT_EQ(kJoin, 9);
   EXPECT_EQ(kAlive, 11);
   EXPECT_EQ(kFirstApiOpcode, 64);
 }

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <map>
+#include <mutex>
 #include <thread>
 
 #include "common/bootstrap/unix_rendezvous.h"
@@ -44,11 +46,17 @@ struct Outcome {
 };
 
 // Both halves, as a session would have them.
-Outcome converse(Sockets sockets, const bootstrap::TransportWish& wish, const bootstrap::WorkerRules& rules) {
+Outcome converse(Sockets sockets, const bootstrap::TransportWish& wish,
+                 const bootstrap::WorkerRules& rules,
+                 const bootstrap::FurtherConnections& at_client = {},
+                 const bootstrap::FurtherConnections& at_worker = {}) {
   const auto offers = bootstrap::make_offers(sockets.worker.get(), wish.upgrades, rules);
   Outcome outcome;
-  std::thread worker([&] { outcome.worker = upgrade_as_worker(std::move(sockets.worker), offers, {}, soon()); });
-  outcome.client = upgrade_as_client(std::move(sockets.client), wish, offers, {}, soon());
+  std::thread worker([&] {
+    outcome.worker = upgrade_as_worker(std::move(sockets.worker), offers, {}, soon(), at_worker);
+  });
+  outcome.client =
+      upgrade_as_client(std::move(sockets.client), wish, offers, {}, soon(), at_client);
   worker.join();
   return outcome;
 }
@@ -196,6 +204,102 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Script{{UpgradeStep::kDone, Upgrade::kShm, "", 2}}, Script{{UpgradeStep::kFailed, Upgrade::kShm, "", 2}},
                     Script{{UpgradeStep::kPrepare, Upgrade::kRdma, "", 2}},
                     Script{{UpgradeStep::kPrepare, std::nullopt, "", 2}}));
+
+// Further connections as client, daemon and worker would make them: the worker finds what the
+// client has opened.
+struct Further {
+  explicit Further(size_t most, size_t wanted, size_t can = 16) {
+    at_client = {most, wanted, [this, can](size_t index, transport::Deadline) -> Result<Fd> {
+                   if (index >= can) return Status(StatusCode::kRefused, "no more");
+                   Sockets sockets = tcp_sockets();
+                   std::lock_guard lock(mutex);
+                   opened[index] = std::move(sockets.worker);
+                   return std::move(sockets.client);
+                 }};
+    at_worker = {most, 1, [this](size_t index, transport::Deadline) -> Result<Fd> {
+                   std::lock_guard lock(mutex);
+                   if (!opened[index].valid()) return Status(StatusCode::kTimeout, "did not come");
+                   return std::move(opened[index]);
+                 }};
+  }
+  std::mutex mutex;
+  std::map<size_t, Fd> opened;
+  bootstrap::FurtherConnections at_client, at_worker;
+};
+
+TEST(Bootstrap, StayingSessionTakesFurtherConnections) {
+  Further further(4, 3);
+  for (const char* wish : {"tcp", "auto"}) {
+    const bootstrap::WorkerRules rules{.allowed = {}, .same_host = false};
+    const Outcome outcome = converse(tcp_sockets(), *bootstrap::parse_wish(wish), rules,
+                                     further.at_client, further.at_worker);
+    expect_works(outcome, "tcp");
+    for (const auto& end : {outcome.client->transport.get(), outcome.worker->transport.get()}) {
+      EXPECT_NE(end->describe().find("by 3 connections"), std::string::npos) << end->describe();
+    }
+  }
+}
+
+TEST(Bootstrap, FurtherConnectionThatCannotBeHadIsDoneWithout) {
+  Further further(4, 4, 2);
+  const Outcome outcome = converse(tcp_sockets(), *bootstrap::parse_wish("tcp"), {},
+                                   further.at_client, further.at_worker);
+  expect_works(outcome, "tcp");
+  EXPECT_NE(outcome.worker->transport->describe().find("by 2 connections"), std::string::npos);
+  ASSERT_EQ(outcome.client->failures.size(), 1u);
+  EXPECT_NE(outcome.client->failures[0].find("connection 3 of 4: no more"), std::string::npos)
+      << outcome.client->failures[0];
+}
+
+TEST(Bootstrap, SharedMemoryNeedsNoFurtherConnections) {
+  Further further(4, 4);
+  const bootstrap::WorkerRules rules{.allowed = {Upgrade::kShm}, .same_host = true};
+  expect_works(converse(tcp_sockets(), *bootstrap::parse_wish("auto"), rules, further.at_client,
+                        further.at_worker),
+               "shm");
+  EXPECT_TRUE(further.opened.empty());
+}
+
+TEST(Bootstrap, MoreConnectionsThanOfferedOrOpenedEndTheSession) {
+  for (const auto& [connections, code] :
+       {std::pair(3, StatusCode::kProtocol), std::pair(2, StatusCode::kTimeout)}) {
+    Further further(2, 1);
+    Sockets sockets = tcp_sockets();
+    Result<Upgraded> worker(Status(StatusCode::kLost, "not run"));
+    std::thread thread([&] {
+      worker = upgrade_as_worker(std::move(sockets.worker), {}, {}, soon(), further.at_worker);
+    });
+    (void)bootstrap::ask_upgrade(
+        sockets.client.get(),
+        {bootstrap::UpgradeStep::kStay, std::nullopt, "", 2, static_cast<uint16_t>(connections)},
+        soon());
+    thread.join();
+    EXPECT_EQ(worker.status().code(), code) << worker.status().message();
+  }
+}
+
+TEST(Bootstrap, ConnectionsAreReadFromText) {
+  EXPECT_EQ(bootstrap::parse_connections("")->connections, 0u);
+  EXPECT_EQ(bootstrap::parse_connections("auto")->connections, 0u);
+  EXPECT_EQ(bootstrap::parse_connections("1")->at_most(), 1u);
+  EXPECT_EQ(bootstrap::parse_connections("16")->at_most(), 16u);
+  EXPECT_EQ(bootstrap::parse_connections("4")->at_most(*bootstrap::parse_wish("shm")), 1u);
+  EXPECT_EQ(bootstrap::parse_connections("4")->at_most(*bootstrap::parse_wish("tcp")), 4u);
+  for (const char* wrong : {"0", "17", "-1", "many"}) {
+    EXPECT_EQ(bootstrap::parse_connections(wrong).status().code(), StatusCode::kInvalidArgument)
+        << wrong;
+  }
+}
+
+TEST(Bootstrap, KeysAreRandomAndComparedWhole) {
+  const auto one = bootstrap::make_session_key(), other = bootstrap::make_session_key();
+  ASSERT_TRUE(one.ok() && other.ok());
+  EXPECT_NE(*one, *other);
+  EXPECT_TRUE(bootstrap::same_key(*one, *one));
+  EXPECT_FALSE(bootstrap::same_key(*one, *other));
+  EXPECT_FALSE(bootstrap::same_key(*one, std::span(*one).first(15)));
+  EXPECT_FALSE(bootstrap::same_key(*one, {}));
+}
 
 TEST(Bootstrap, SilentClientIsNotWaitedForForEver) {
   Sockets sockets = unix_sockets();

@@ -9,6 +9,7 @@
 #include "common/transport/loopback.h"
 #include "common/transport/tcp.h"
 #include "tests/transport/rdma_pairs.h"
+#include "tests/transport/tls_pairs.h"
 
 namespace fargpu::test {
 namespace {
@@ -38,15 +39,23 @@ std::pair<Fd, Fd> socket_pair() {
 
 }  // namespace
 
-TransportPair make_tcp_pair(const StreamOptions& options) {
+TransportPair make_tcp_pair(const StreamOptions& options, size_t connections) {
   auto listener = transport::TcpListener::open({"127.0.0.1", 0});
   FARGPU_CHECK(listener.ok());
   const auto deadline = Clock::now() + std::chrono::seconds(30);
-  auto client = transport::tcp_connect({"127.0.0.1", listener->port()}, deadline);
-  FARGPU_CHECK(client.ok());
-  auto server = listener->accept(deadline);
-  FARGPU_CHECK(server.ok());
-  return {adopt(std::move(*client), options), adopt(std::move(*server), options)};
+  std::vector<Fd> clients, servers;
+  for (size_t i = 0; i < connections; ++i) {
+    auto client = transport::tcp_connect({"127.0.0.1", listener->port()}, deadline);
+    FARGPU_CHECK(client.ok());
+    auto server = listener->accept(deadline);
+    FARGPU_CHECK(server.ok());
+    clients.push_back(std::move(*client));
+    servers.push_back(std::move(*server));
+  }
+  auto client = transport::from_fds(std::move(clients), options);
+  auto server = transport::from_fds(std::move(servers), options);
+  FARGPU_CHECK(client.ok() && server.ok());
+  return {std::move(*client), std::move(*server)};
 }
 
 TransportPair make_unix_pair(const StreamOptions& options) {
@@ -89,12 +98,19 @@ std::vector<TransportKind> transport_kinds() {
       {"loopback", [](const StreamOptions& options) { return make_loopback(options, true); }},
       {"loopback_no_descriptor",
        [](const StreamOptions& options) { return make_loopback(options, false); }},
-      {"tcp", make_tcp_pair},
+      {"tcp", [](const StreamOptions& options) { return make_tcp_pair(options); }},
+      {"tcp_two", [](const StreamOptions& options) { return make_tcp_pair(options, 2); }},
+      {"tcp_sixteen_spinning",
+       [](StreamOptions options) {
+         options.spin = std::chrono::microseconds(200);
+         return make_tcp_pair(options, 16);
+       }},
       {"tcp_spinning",
        [](StreamOptions options) {
          options.spin = std::chrono::microseconds(200);
          return make_tcp_pair(options);
        }},
+      {"tls", make_tls_pair},
       {"unix", make_unix_pair},
       {"shm", [](const StreamOptions& options) { return make_shm_pair(options); }},
       {"shm_spinning",

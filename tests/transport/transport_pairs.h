@@ -23,10 +23,11 @@ struct TransportKind {
   std::function<TransportPair(const transport::StreamOptions& options)> make;
 };
 
-// loopback, loopback without a descriptor, tcp, tcp with spinning, unix, shm, shm with spinning, some over an emulated link at both ends;
-// rdma and rdma with spinning where there is a device (rdma_pairs.h).
+// loopback, loopback without a descriptor, tcp, tcp with spinning, tcp over several connections,
+// TLS, unix, shm, shm with spinning, some over an emulated link at both ends; rdma and rdma with
+// spinning where there is a device (rdma_pairs.h).
 std::vector<TransportKind> transport_kinds();
-TransportPair make_tcp_pair(const transport::StreamOptions& options);
+TransportPair make_tcp_pair(const transport::StreamOptions& options, size_t connections = 1);
 TransportPair make_unix_pair(const transport::StreamOptions& options);
 TransportPair make_shm_pair(const transport::StreamOptions& options,
                             const transport::ShmRings& rings = {});

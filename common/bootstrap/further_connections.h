@@ -1,0 +1,39 @@
+// Further connections of a session that stays on TCP: large bulk is spread over all of them
+// (transport/bulk_shares.h).
+//
+// The Welcome says how many a session may have and brings the session's key; a further connection
+// begins with a Join that shows it. One thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "common/base/fd.h"
+#include "common/bootstrap/connect.h"
+#include "common/bootstrap/connections_wish.h"
+#include "common/bootstrap/session_key.h"
+#include "common/transport/transport.h"
+
+namespace fargpu::bootstrap {
+
+// One end's view of them; the other end's is the same but for `wanted`.
+struct FurtherConnections {
+  size_t most =
+      1;  // altogether, as the Welcome said; 1: there are none, and nothing is said about them
+  size_t wanted = 1;  // the client's choice
+  // Connection `index`, 1 to most - 1. The client opens it, the worker gets it from its daemon.
+  std::function<Result<Fd>(size_t index, transport::Deadline deadline)> get{};
+};
+
+// The client's, after a Welcome on `socket`. kProtocol: malformed.
+Result<FurtherConnections> further_connections(int socket, const ServerAddress& server,
+                                               const ConnectionsWish& wish,
+                                               std::span<const std::byte> welcome_body);
+
+// Opens one: connects and shows the key. kRefused: the server does not know the session, or the key
+// is another one.
+Result<Fd> join_session(const ServerAddress& server, uint64_t session, const SessionKey& key,
+                        size_t index, transport::Deadline deadline);
+
+}  // namespace fargpu::bootstrap
