@@ -27,6 +27,9 @@ Session::Session(Settings given_settings, Snapshot given_snapshot)
 
 void Session::attach(std::unique_ptr<transport::Transport> transport, rpc::ChannelOptions options) {
   if (settings.link) transport = transport::emulate_link(std::move(transport), *settings.link);
+  packs_images_ = settings.compression == wire::Compression::kZstd ||
+                  (settings.compression == wire::Compression::kAuto &&
+                   transport->capabilities().crosses_network);
   channel_ = std::make_unique<rpc::Channel>(std::move(transport), *this, options);
 }
 

@@ -67,6 +67,8 @@ class Session final : public rpc::NoticeSink {
   const Device* device(int ordinal) const;
   // The largest piece of one copy.
   uint64_t piece_bytes() const { return piece_bytes_; }
+  // Whether images are to be packed on their way, as far as that makes them smaller.
+  bool packs_images() const { return packs_images_; }
   uint64_t next_buffer_id() { return next_buffer_id_.fetch_add(1, std::memory_order_relaxed); }
   struct DevicePools {
     uint64_t default_pool = 0;  // handles; 0: not asked for
@@ -90,6 +92,7 @@ class Session final : public rpc::NoticeSink {
 
   std::unique_ptr<rpc::Channel> channel_;
   uint64_t piece_bytes_ = 0;
+  bool packs_images_ = false;
   std::atomic<uint64_t> next_buffer_id_{1};
 };
 

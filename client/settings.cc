@@ -88,8 +88,18 @@ Result<Settings> read_settings() {
   auto wish = bootstrap::parse_wish(env_text("FARGPU_TRANSPORT").value_or(""));
   if (!wish.ok()) return Status(wish.status().code(), "FARGPU_TRANSPORT: " + wish.status().message());
   settings.transport = std::move(*wish);
+  auto connections = bootstrap::parse_connections(env_text("FARGPU_TCP_CONNECTIONS").value_or(""));
+  if (!connections.ok())
+    return Status(connections.status().code(),
+                  "FARGPU_TCP_CONNECTIONS: " + connections.status().message());
+  settings.connections = *connections;
   FARGPU_ASSIGN_OR_RETURN(settings.spin, transport::spin_from_environment(transport::SpinningEnd::kClient));
   FARGPU_ASSIGN_OR_RETURN(settings.link, read_link());
+  auto compression = wire::parse_compression(env_text("FARGPU_COMPRESS").value_or(""));
+  if (!compression.ok())
+    return Status(compression.status().code(),
+                  "FARGPU_COMPRESS: " + compression.status().message());
+  settings.compression = *compression;
   FARGPU_ASSIGN_OR_RETURN(settings.sync_all, env_bool("FARGPU_SYNC", false));
   FARGPU_ASSIGN_OR_RETURN(settings.zero_copy, env_bool("FARGPU_ZERO_COPY", true));
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) settings.visible_devices = visible;

@@ -8,8 +8,10 @@
 //   FARGPU_DEVICES           wanted GPUs on the server: UUIDs or indices, separated by commas
 //   FARGPU_CONNECT_TIMEOUT   seconds (or 500ms ...); default 5 s
 //   FARGPU_TRANSPORT         auto (default), shm, rdma or tcp; the last three: that or no session
+//   FARGPU_TCP_CONNECTIONS   auto (default) or 1 to 16: connections of a session that stays on TCP
 //   FARGPU_SPIN              how long a waiting call looks before it sleeps, like 20us
 //   FARGPU_LINK              "rtt=20us,bandwidth=100Gbps": the session behaves as over such a link
+//   FARGPU_COMPRESS          auto (default), zstd or none: images of modules on their way
 //   FARGPU_SYNC              1: every call waits for its answer
 //   FARGPU_ZERO_COPY         0: pinned memory is never shared with a worker on the same host
 //   FARGPU_COPY_THREADS      how many threads copy large pageable memory (copy_team.h)
@@ -26,8 +28,10 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/bootstrap/connections_wish.h"
 #include "common/bootstrap/transport_choice.h"
 #include "common/transport/link_settings.h"
+#include "common/wire/image_piece.h"
 
 namespace fargpu::client {
 
@@ -39,8 +43,10 @@ struct Settings {
   std::vector<std::string> devices;
   std::chrono::microseconds connect_timeout{5'000'000};
   bootstrap::TransportWish transport;
+  bootstrap::ConnectionsWish connections;
   std::chrono::microseconds spin{0};
   std::optional<transport::LinkSettings> link;
+  wire::Compression compression = wire::Compression::kAuto;
   bool sync_all = false;
   bool zero_copy = true;
   std::optional<std::string> visible_devices;  // set but empty: no device is visible

@@ -46,7 +46,7 @@ Status Executor::between_frames() {
 Result<std::span<std::byte>> Executor::bulk_buffer(const wire::FrameHeader& header, std::span<const std::byte>) {
   const size_t bytes = header.bulk_bytes;  // at most the limit that we announced: the transport has checked
   if (header.opcode != schema::op_fgCopyToDevice && header.opcode != schema::op_fgImagePut &&
-      header.opcode != schema::op_fgHostPush) {
+      header.opcode != schema::op_fgImagePutPacked && header.opcode != schema::op_fgHostPush) {
     return Status(StatusCode::kProtocol,
                   fmt::format("{} bytes of bulk with {}", bytes, schema::opcode_name(header.opcode)));
   }

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "client/call.h"
 #include "client/context.h"
@@ -12,6 +13,7 @@
 #include "client/session.h"
 #include "common/base/log.h"
 #include "common/base/sha256.h"
+#include "common/wire/image_piece.h"
 #include "generated/client/internal_calls.h"
 
 namespace fargpu::client {
@@ -20,6 +22,7 @@ namespace {
 constexpr unsigned kMaxLogBytes = 64 << 10;
 constexpr unsigned kMaxParameters = 4096;
 constexpr size_t kMaxNamesBytes = 1 << 20;
+constexpr size_t kLeastPackedBytes = 4 << 10;  // below, a packet more or less
 
 CUresult image_error(const Status& status) {
   log::warn("{}", status.message());
@@ -121,12 +124,24 @@ bool fill(Function& function, const ImageRecord& image, const char* name, const 
 
 CUresult send_image(Session& session, const Sha256Digest& hash, std::span<const std::byte> bytes) {
   const uint64_t piece = session.piece_bytes();
+  std::optional<wire::PiecePacker> packer;
+  if (bytes.size() >= kLeastPackedBytes && session.packs_images()) packer.emplace();
+  uint64_t sent = 0;
   for (uint64_t offset = 0; offset < bytes.size(); offset += piece) {
     const auto part = bytes.subspan(offset, std::min<uint64_t>(piece, bytes.size() - offset));
-    const CUresult result = call_fgImagePut(session, current_context_id(), hash.data(),
-                                            bytes.size(), offset, part.data(), part.size());
+    const auto frame = packer ? packer->pack(part) : std::span<const std::byte>();
+    // What does not shrink was packed before (nvcc does so): the rest of it will not shrink either.
+    if (frame.empty()) packer.reset();
+    const CUresult result =
+        frame.empty()
+            ? call_fgImagePut(session, current_context_id(), hash.data(), bytes.size(), offset,
+                              part.data(), part.size())
+            : call_fgImagePutPacked(session, current_context_id(), hash.data(), bytes.size(),
+                                    offset, part.size(), frame.data(), frame.size());
     if (result != CUDA_SUCCESS) return result;
+    sent += frame.empty() ? part.size() : frame.size();
   }
+  log::debug("image {} of {} bytes sent as {}", to_hex(hash), bytes.size(), sent);
   return CUDA_SUCCESS;
 }
 

@@ -11,6 +11,14 @@ struct FgImagePutParams {
   pieceBytes @3 :UInt64;  # size_t
 }
 
+struct FgImagePutPackedParams {
+  hash @0 :Data;  # const unsigned char*
+  totalBytes @1 :UInt64;  # unsigned long long
+  offset @2 :UInt64;  # unsigned long long
+  rawBytes @3 :UInt64;  # unsigned long long
+  frameBytes @4 :UInt64;  # size_t
+}
+
 struct FgModuleLoadParams {
   hash @0 :Data;  # const unsigned char*
   numOptions @1 :UInt32;  # unsigned int

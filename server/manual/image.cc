@@ -1,6 +1,5 @@
-// Images, modules, libraries: loads name an image by its hash; everything about a function comes back in one answer.
-#include "generated/schema/internal.capnp.h"
-
+// Images, modules, libraries: loads name an image by its hash; everything about a function comes
+// back in one answer.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -9,6 +8,8 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "common/wire/image_piece.h"
+#include "generated/schema/internal.capnp.h"
 #include "generated/schema/library.capnp.h"
 #include "generated/schema/module.capnp.h"
 #include "server/image_cache.h"
@@ -116,6 +117,14 @@ Status unload(Worker& worker, const Request& request, rpc::HandleKind kind, uint
   return Status();
 }
 
+Status answer_put(Worker& worker, const Request& request, const Status& put) {
+  if (put.ok()) return answer(worker, request, CUDA_SUCCESS);
+  log::warn("image refused: {}", put.message());
+  return answer(
+      worker, request,
+      put.code() == StatusCode::kNoCapacity ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE);
+}
+
 // Names one after the other, each with its NUL, as long as they fit.
 template <typename Handle, typename Name>
 std::string join_names(const std::vector<Handle>& handles, Name name, unsigned* count) {
@@ -140,12 +149,33 @@ Status manual_fgImagePut(Worker& worker, const Request& request) {
     if (params.getHash().size() != kHashBytes || params.getPieceBytes() != request.bulk.size()) {
       return malformed("fgImagePut", "hash or piece has the wrong size");
     }
-    const Status status = worker.services().put_image(as_bytes(params.getHash()), params.getTotalBytes(),
-                                                      params.getOffset(), request.bulk);
-    if (status.ok()) return answer(worker, request, CUDA_SUCCESS);
-    log::warn("image refused: {}", status.message());
-    return answer(worker, request,
-                  status.code() == StatusCode::kNoCapacity ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE);
+    return answer_put(
+        worker, request,
+        worker.services().put_image(as_bytes(params.getHash()), params.getTotalBytes(),
+                                    params.getOffset(), request.bulk));
+  });
+}
+
+Status manual_fgImagePutPacked(Worker& worker, const Request& request) {
+  return decoded("fgImagePutPacked", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgImagePutPackedParams>();
+    const uint64_t total = params.getTotalBytes();
+    uint64_t offset = params.getOffset();
+    if (params.getHash().size() != kHashBytes || params.getFrameBytes() != request.bulk.size() ||
+        offset > total || params.getRawBytes() > total - offset) {
+      return malformed("fgImagePutPacked", "hash or piece has the wrong size");
+    }
+    Status put;
+    const Status unpacked = wire::unpack_piece(
+        request.bulk, params.getRawBytes(), [&](std::span<const std::byte> part) {
+          put = worker.services().put_image(as_bytes(params.getHash()), total, offset, part);
+          offset += part.size();
+          return put;
+        });
+    // What the cache does not take is answered; a frame that is none ends the session.
+    if (!unpacked.ok() && put.ok()) return unpacked;
+    return answer_put(worker, request, put);
   });
 }
 

@@ -53,6 +53,14 @@ class Environment : public testing::Test {
   std::vector<const char*> names_;
 };
 
+TEST_F(Environment, Compression) {
+  EXPECT_EQ(read_settings()->compression, wire::Compression::kAuto);
+  set("FARGPU_COMPRESS", "none");
+  EXPECT_EQ(read_settings()->compression, wire::Compression::kNone);
+  set("FARGPU_COMPRESS", "gzip");
+  EXPECT_NE(read_settings().status().message().find("FARGPU_COMPRESS: 'gzip'"), std::string::npos);
+}
+
 TEST_F(Environment, Values) {
   set("FARGPU_SERVER", "gpu1:14900");
   set("FARGPU_GPUS", "2");

@@ -6,6 +6,7 @@
 
 #include "common/base/sha256.h"
 #include "common/wire/control.h"
+#include "common/wire/image_piece.h"
 #include "generated/schema/control.capnp.h"
 #include "generated/schema/internal.capnp.h"
 #include "generated/schema/memory.capnp.h"
@@ -259,6 +260,86 @@ TEST_F(Executing, ASynchronisedContextHoldsUpNobody) {
   driver().open("cuCtxSynchronize");
   expect_answer(waiting, CUDA_SUCCESS);
 }
+
+// The body of an fgImagePutPacked for a frame, `raw` bytes of `total` at `offset`.
+class PackedPut {
+ public:
+  PackedPut(const Sha256Digest& hash, size_t total, size_t offset, size_t raw, size_t frame)
+      : builder_(memory_) {
+    auto put = builder_.initRoot<schema::FgImagePutPackedParams>();
+    put.setHash(capnp::Data::Reader(reinterpret_cast<const kj::byte*>(hash.data()), hash.size()));
+    put.setTotalBytes(total);
+    put.setOffset(offset);
+    put.setRawBytes(raw);
+    put.setFrameBytes(frame);
+  }
+  std::span<const std::byte> body() {
+    return std::span<const std::byte>(memory_, builder_.used_bytes());
+  }
+
+ private:
+  alignas(8) std::byte memory_[256] = {};
+  wire::SlotMessageBuilder builder_;
+};
+
+TEST_F(Executing, PackedImageIsUnpackedIntoTheCache) {
+  start();
+  enter();
+  const std::string image(300'000, 'i');
+  const auto raw = std::as_bytes(std::span(image));
+  const Sha256Digest hash = sha256(raw);
+  wire::PiecePacker packer;
+  const auto first = packer.pack(raw.first(200'000));
+  expect_answer(send(schema::op_fgImagePutPacked,
+                     PackedPut(hash, raw.size(), 0, 200'000, first.size()).body(), wire::kWantReply,
+                     1, first),
+                CUDA_SUCCESS);
+  const auto rest = packer.pack(raw.subspan(200'000));
+  expect_answer(send(schema::op_fgImagePutPacked,
+                     PackedPut(hash, raw.size(), 200'000, 100'000, rest.size()).body(),
+                     wire::kWantReply, 1, rest),
+                CUDA_SUCCESS);
+  const uint32_t loading = send<schema::FgModuleLoadParams>(schema::op_fgModuleLoad, [&](auto p) {
+    p.setHash(capnp::Data::Reader(reinterpret_cast<const kj::byte*>(hash.data()), hash.size()));
+    p.setModule(rpc::make_handle(rpc::HandleKind::kModule, 1));
+  });
+  expect_answer(loading, CUDA_SUCCESS);
+  EXPECT_TRUE(driver().saw("cuModuleLoadDataEx " + image));
+}
+
+// A piece that is well packed but does not belong there is answered; the session goes on.
+TEST_F(Executing, PackedImageOfAnotherHashIsRefused) {
+  start();
+  enter();
+  const std::string image(10'000, 'i');
+  const auto raw = std::as_bytes(std::span(image));
+  wire::PiecePacker packer;
+  const auto frame = packer.pack(raw);
+  expect_answer(send(schema::op_fgImagePutPacked,
+                     PackedPut(sha256({}), raw.size(), 0, raw.size(), frame.size()).body(),
+                     wire::kWantReply, 1, frame),
+                CUDA_ERROR_INVALID_IMAGE);
+  expect_silence();
+}
+
+class PackedLies : public Executing, public ::testing::WithParamInterface<int> {};
+
+// Sizes that do not agree end the session.
+TEST_P(PackedLies, EndTheSession) {
+  start();
+  const std::string image(10'000, 'i');
+  const auto raw = std::as_bytes(std::span(image));
+  const Sha256Digest hash = sha256(raw);
+  wire::PiecePacker packer;
+  const auto frame = packer.pack(raw);
+  PackedPut puts[] = {
+      {hash, 10'000, 0, 9'999, frame.size()},       {hash, 10'000, 1, 10'000, frame.size()},
+      {hash, 10'000, 20'000, 10'000, frame.size()}, {hash, 10'000, 0, 10'000, frame.size() + 1},
+      {hash, 1 << 20, 0, 10'001, frame.size()},     {{}, 1 << 20, 0, 0, frame.size()}};
+  send(schema::op_fgImagePutPacked, puts[GetParam()].body(), wire::kWantReply, 1, frame);
+  EXPECT_EQ(end().code(), StatusCode::kProtocol);
+}
+INSTANTIATE_TEST_SUITE_P(All, PackedLies, ::testing::Range(0, 6));
 
 // A compilation may take minutes; a client hears from its server meanwhile, and its other threads go on.
 TEST_F(Executing, LoadsAndUnloadsHoldUpNobody) {
