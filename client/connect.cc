@@ -85,6 +85,7 @@ Result<std::unique_ptr<Session>> connect(Settings settings) {
                                .memory_bytes = settings.memory_bytes,
                                .devices = settings.devices,
                                .upgrades = settings.transport.upgrades,
+                               .connections = settings.connections.at_most(settings.transport),
                                .limits = {}};
   // The worker starts its driver before it answers: allow for that beyond the time to connect.
   constexpr auto kWorkerStart = std::chrono::seconds(60);
@@ -95,15 +96,19 @@ Result<std::unique_ptr<Session>> connect(Settings settings) {
     wire::SegmentReader reader(answer.body());
     Snapshot snapshot = read_welcome(reader.getRoot<schema::Welcome>(), settings);
     FARGPU_ASSIGN_OR_RETURN(const auto offers, bootstrap::read_offers(answer.body()));
+    FARGPU_ASSIGN_OR_RETURN(const auto more,
+                            bootstrap::further_connections(socket.get(), *address,
+                                                           settings.connections, answer.body()));
     transport::StreamOptions stream;
     stream.receive_limits = greeting.limits;
     stream.max_send_body_bytes = snapshot.max_body_bytes;
     stream.spin = settings.spin;
+    if (address->tls) stream.behind = "tls " + std::get<Endpoint>(address->where).to_string();
     constexpr auto kConversation = std::chrono::seconds(30);
     FARGPU_ASSIGN_OR_RETURN(
         bootstrap::Upgraded made,
         bootstrap::upgrade_as_client(std::move(socket), settings.transport, offers, stream,
-                                     Clock::now() + kConversation));
+                                     Clock::now() + kConversation, more));
     for (const std::string& failure : made.failures) {
       log::warn("going on over {}, because a better transport failed: {}",
                 made.transport->describe(), failure);

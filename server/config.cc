@@ -9,6 +9,7 @@
 #include <toml.hpp>
 
 #include "common/base/parse.h"
+#include "common/transport/bulk_shares.h"
 
 namespace fargpu::server {
 namespace {
@@ -131,6 +132,8 @@ std::map<std::string, Key> keys_of(DaemonConfig& c) {
       {"sim-memory", text(c.sim_memory)},
       {"sim-compute-capability", text(c.sim_compute_capability)},
       {"token-file", text(c.token_file)},
+      {"tls-cert", text(c.tls_cert)},
+      {"tls-key", text(c.tls_key)},
       {"runtime-dir", text(c.runtime_dir)},
       {"port-file", text(c.port_file)},
       {"log-level", text(c.log_level)},
@@ -138,7 +141,8 @@ std::map<std::string, Key> keys_of(DaemonConfig& c) {
       {"max-sessions-per-gpu",
        number(c.pool.max_sessions_per_gpu, 1, 65535, "a number from 1 to 65535")},
       {"oversubscribe-memory", yes_or_no(c.pool.oversubscribe_memory)},
-      {"worker-open-files", number(c.worker.open_files, 256, 1 << 20, "a number from 256 to 1048576")},
+      {"worker-open-files",
+       number(c.worker.open_files, 256, 1 << 20, "a number from 256 to 1048576")},
       {"worker-oom-score", number(c.worker.oom_score, 0, 1000, "a number from 0 to 1000")},
       {"worker-core-dumps", yes_or_no(c.worker.core_dumps)},
       {"memory-per-session", bytes(c.memory_per_session, 0, UINT64_MAX)},
@@ -149,6 +153,9 @@ std::map<std::string, Key> keys_of(DaemonConfig& c) {
       {"hello-deadline", duration(c.hello_deadline)},
       {"drain", duration(c.drain)},
       {"transports", transports(c.transports)},
+      {"tcp-connections",
+       number(c.tcp_connections, 1, static_cast<int64_t>(transport::kMaxConnections),
+              "a number from 1 to 16")},
   };
 }
 
@@ -208,6 +215,10 @@ Status check_config(const DaemonConfig& config) {
   if (config.frame.max_bulk_bytes < (64u << 10) || config.frame.max_bulk_bytes > (uint64_t{1} << 30)) {
     return {StatusCode::kInvalidArgument,
             fmt::format("max-bulk is {} bytes; it must be between 64K and 1G", config.frame.max_bulk_bytes)};
+  }
+  if (config.tls_cert.empty() != config.tls_key.empty()) {
+    return {StatusCode::kInvalidArgument,
+            "tls-cert and tls-key belong together: give both or none"};
   }
   if (config.hello_deadline.count() <= 0) {
     return {StatusCode::kInvalidArgument, "hello-deadline must be longer than zero"};

@@ -23,9 +23,12 @@ struct DaemonConfig {
   std::string sim_memory;              // "8G"; empty: the simulator's default
   std::string sim_compute_capability;  // "9.0"; empty: the simulator's default
   std::string token_file;              // empty: no token is asked for
+  // PEM files, both or none. With them, TCP connections must be encrypted.
+  std::string tls_cert, tls_key;
   std::string runtime_dir;             // empty: a new folder below RUNTIME_DIRECTORY, XDG_RUNTIME_DIR or /tmp
   std::string port_file;               // empty: none; the bound TCP ports, one per line
   std::vector<bootstrap::Upgrade> transports{bootstrap::Upgrade::kShm, bootstrap::Upgrade::kRdma};  // offered beyond TCP and unix sockets
+  uint16_t tcp_connections = 8;        // that one session may have on TCP; 1: no further ones
   std::string log_level;               // empty: FARGPU_LOG or info
   PoolLimits pool;
   uint64_t memory_per_session = 0;     // bytes per GPU for a client that asks for none; 0: the whole GPU

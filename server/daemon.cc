@@ -6,9 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -16,6 +18,7 @@
 #include "common/base/log.h"
 #include "common/base/parse.h"
 #include "common/bootstrap/host_identity.h"
+#include "common/tls/tls_connection.h"
 #include "common/wire/control.h"
 #include "generated/schema/opcodes.h"
 #include "server/child_process.h"
@@ -25,6 +28,7 @@
 #include "server/listeners.h"
 #include "server/runtime_folder.h"
 #include "server/session_record.h"
+#include "server/tls_relay.h"
 #include "server/token.h"
 #include "server/worker_options.h"
 
@@ -60,10 +64,12 @@ struct Daemon::Impl {
   Impl(DaemonConfig c, std::string worker, RuntimeFolder f, Inventory i)
       : config(std::move(c)),
         worker_program(std::move(worker)),
+        relays((std::filesystem::path(worker_program).parent_path() / "fargpu-tls-relay").string()),
         folder(std::move(f)),
         inventory(std::move(i)),
         pool(inventory.gpus, config.pool),
-        listeners(loop, [this](Fd socket, std::string peer) { accept(std::move(socket), std::move(peer)); }),
+        listeners(loop, [this](Fd socket,
+                               std::string peer) { accept(std::move(socket), std::move(peer)); }),
         signals(loop, SIGTERM, SIGINT, SIGHUP),
         drain_timer(loop) {
     signals.add(SIGCHLD);
@@ -72,8 +78,10 @@ struct Daemon::Impl {
   void accept(Fd socket, std::string peer);
   void on_first_frame(const std::shared_ptr<Handshake>& handshake);
   void on_hello(Handshake& handshake);
+  Status on_join(Handshake& handshake);
   Status open_session(Handshake& handshake, const HelloRequest& hello);
-  Result<pid_t> start_worker(SessionRecord& session, Fd socket, const HelloRequest& hello, uint32_t sequence);
+  Result<pid_t> start_worker(SessionRecord& session, Fd socket, const HelloRequest& hello,
+                             uint32_t sequence, bool encrypted);
   void wait_for_signals();
   void on_signal(int number);
   void reap();
@@ -84,6 +92,7 @@ struct Daemon::Impl {
 
   const DaemonConfig config;
   const std::string worker_program;
+  TlsRelays relays;
   const RuntimeFolder folder;
   const Inventory inventory;
   HelloRules rules;
@@ -116,6 +125,9 @@ Result<std::unique_ptr<Daemon>> Daemon::start(DaemonConfig config, std::string w
               token.empty() ? "no token file: this machine only; use --token-file or --listen to serve others"
                             : "a token file is set");
   }
+  // Each connection reads them anew; that they are wrong is said at once.
+  if (!config.tls_cert.empty())
+    FARGPU_RETURN_IF_ERROR(tls::TlsContext::server(config.tls_cert, config.tls_key).status());
   FARGPU_ASSIGN_OR_RETURN(Inventory inventory, probe(worker_program, config.driver, driver_environment(config)));
   log::info("event=driver path={} version={}", inventory.driver_path, inventory.driver_version);
   for (const Gpu& gpu : inventory.gpus) {
@@ -151,17 +163,33 @@ void Daemon::Impl::accept(Fd socket, std::string peer) {
     return;
   }
   ++handshakes;
+  Handshake::Decrypt decrypt;
+  if (!config.tls_cert.empty() && peer != "unix") {
+    decrypt = [this, peer](Fd encrypted) {
+      return relays.start(std::move(encrypted),
+                          {config.tls_cert, config.tls_key, peer, config.hello_deadline.count()});
+    };
+  }
   std::make_shared<Handshake>(
       loop, std::move(socket), std::move(peer), config.hello_deadline,
-      [this](const std::shared_ptr<Handshake>& handshake) { on_first_frame(handshake); }, [this] { --handshakes; })
+      [this](const std::shared_ptr<Handshake>& handshake) { on_first_frame(handshake); },
+      [this] { --handshakes; }, std::move(decrypt))
       ->start();
 }
 
 void Daemon::Impl::on_first_frame(const std::shared_ptr<Handshake>& handshake) {
   const wire::FrameHeader& header = handshake->header();
   Status status;
-  if (header.opcode == wire::kHello) return on_hello(*handshake);
-  if (header.opcode == wire::kStatus) {
+  if (handshake->in_the_clear()) {
+    status = Status(
+        StatusCode::kInvalidArgument,
+        "this server takes encrypted connections only: use --tls, or tls:// before its name");
+  } else if (header.opcode == wire::kHello) {
+    return on_hello(*handshake);
+  } else if (header.opcode == wire::kJoin) {
+    status = on_join(*handshake);
+    if (status.ok()) return;
+  } else if (header.opcode == wire::kStatus) {
     auto hello = parse_hello(handshake->body());
     status = hello.ok() ? check_identity(*hello, rules) : hello.status();
     if (status.ok()) {
@@ -189,6 +217,37 @@ void Daemon::Impl::on_hello(Handshake& handshake) {
   handshake.reply_and_close(encode_refusal(wire::kHello, sequence, status, draining));
 }
 
+// Whoever shows the key of a living session has been admitted with it. A wrong one is told no more
+// than that.
+Status Daemon::Impl::on_join(Handshake& handshake) {
+  FARGPU_ASSIGN_OR_RETURN(const JoinRequest join, parse_join(handshake.body()));
+  if (join.protocol_version != rules.protocol_version)
+    return {StatusCode::kVersion, "the client speaks another protocol version"};
+  const auto session = std::find_if(sessions.begin(), sessions.end(), [&](const auto& entry) {
+    return entry.second.id == join.session;
+  });
+  if (session == sessions.end()) return {StatusCode::kRefused, "no session to join"};
+  ConnectionJoiner& joiner = session->second.joiner;
+  FARGPU_RETURN_IF_ERROR(joiner.check(join.key, join.index));
+  const uint32_t sequence = handshake.header().sequence;
+  const Fd socket = handshake.take_socket();
+  const Status passed = joiner.pass(socket.get(), join.index);
+  // Nothing else was ever written there, so that these few bytes need no waiting. The worker is
+  // silent until the client has them.
+  wire::FrameHeader welcome;
+  welcome.opcode = wire::kJoin;
+  welcome.flags = wire::kReply;
+  welcome.sequence = sequence;
+  const auto bytes = std::as_bytes(std::span(&welcome, 1));
+  const auto answer = passed.ok() ? std::vector<std::byte>(bytes.begin(), bytes.end())
+                                  : encode_refusal(wire::kJoin, sequence, passed, false);
+  [[maybe_unused]] const ssize_t sent = ::write(socket.get(), answer.data(), answer.size());
+  if (!passed.ok())
+    log::warn("event=refused peer={} session={} why=\"{}\"", handshake.peer(), join.session,
+              passed.message());
+  return Status();
+}
+
 Status Daemon::Impl::open_session(Handshake& handshake, const HelloRequest& hello) {
   PlacementRequest wish = hello.placement;
   if (wish.memory_bytes == 0) wish.memory_bytes = config.memory_per_session;
@@ -199,12 +258,23 @@ Status Daemon::Impl::open_session(Handshake& handshake, const HelloRequest& hell
     pool.release(id);
     return page.status();
   }
-  SessionRecord session{id,  hello.client_name,   handshake.peer(),       std::move(gpus), wish.memory_bytes,
-                        -1, steady_clock::now(), std::move(*page), Fd()};
+  // Known before the socket is taken over.
+  const bool encrypted = handshake.encrypted();
+  SessionRecord session{id,
+                        hello.client_name,
+                        handshake.peer(),
+                        std::move(gpus),
+                        wish.memory_bytes,
+                        -1,
+                        steady_clock::now(),
+                        std::move(*page),
+                        Fd(),
+                        ConnectionJoiner()};
   Fd socket = handshake.take_socket();
   // From here on the socket is ours: a refusal is written by hand, the handshake is over.
   const int descriptor = socket.get();
-  auto pid = start_worker(session, Fd(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)), hello, handshake.header().sequence);
+  auto pid = start_worker(session, Fd(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)), hello,
+                          handshake.header().sequence, encrypted);
   if (!pid.ok()) {
     pool.release(id);
     log::error("event=worker-failed session={} why=\"{}\"", id, pid.status().message());
@@ -222,7 +292,9 @@ Status Daemon::Impl::open_session(Handshake& handshake, const HelloRequest& hell
   return Status();
 }
 
-Result<pid_t> Daemon::Impl::start_worker(SessionRecord& session, Fd socket, const HelloRequest& hello, uint32_t sequence) {
+Result<pid_t> Daemon::Impl::start_worker(SessionRecord& session, Fd socket,
+                                         const HelloRequest& hello, uint32_t sequence,
+                                         bool encrypted) {
   if (!socket.valid()) return system_error("cannot duplicate the connection", errno);
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return system_error("pipe", errno);
@@ -245,6 +317,17 @@ Result<pid_t> Daemon::Impl::start_worker(SessionRecord& session, Fd socket, cons
   options.host_limits = config.worker;
   options.same_host = !hello.host_id.empty() && hello.host_id == host_id;
 
+  Fd join_end;
+  if (encrypted) options.encrypted_peer = session.peer;
+  // Only a session that comes over plain TCP can stay on it.
+  options.connections =
+      encrypted || session.peer == "unix" ? 1 : std::min(hello.connections, config.tcp_connections);
+  if (options.connections > 1) {
+    FARGPU_ASSIGN_OR_RETURN(auto joining, ConnectionJoiner::create(options.connections));
+    session.joiner = std::move(joining.first);
+    join_end = std::move(joining.second);
+  }
+
   std::string visible;
   for (const size_t gpu : session.gpus) {
     visible += (visible.empty() ? "" : ",") + pool.gpus()[gpu].uuid;
@@ -259,6 +342,7 @@ Result<pid_t> Daemon::Impl::start_worker(SessionRecord& session, Fd socket, cons
   setup.descriptors = {{socket.get(), kSocketFd},
                        {reason_writer.get(), kReasonFd},
                        {session.statistics.descriptor(), kStatisticsFd}};
+  if (join_end.valid()) setup.descriptors.emplace_back(join_end.get(), kJoinFd);
   return start_child(setup);
 }
 
@@ -271,7 +355,10 @@ void Daemon::Impl::wait_for_signals() {
 }
 
 void Daemon::Impl::on_signal(int number) {
-  if (number == SIGCHLD) return reap();
+  if (number == SIGCHLD) {
+    relays.reap();
+    return reap();
+  }
   if (number == SIGHUP) {
     if (config.token_file.empty()) return;
     auto token = read_token_file(config.token_file);

@@ -22,14 +22,16 @@ constexpr wire::FrameLimits kHelloLimits{64u << 10, 0};
 
 }  // namespace
 
-Handshake::Handshake(asio::io_context& loop, Fd socket, std::string peer, std::chrono::milliseconds deadline,
-                     OnFrame on_frame, std::function<void()> on_end)
+Handshake::Handshake(asio::io_context& loop, Fd socket, std::string peer,
+                     std::chrono::milliseconds deadline, OnFrame on_frame,
+                     std::function<void()> on_end, Decrypt decrypt)
     : socket_(loop, socket.release()),
       timer_(loop),
       peer_(std::move(peer)),
       deadline_(deadline),
       on_frame_(std::move(on_frame)),
-      on_end_(std::move(on_end)) {}
+      on_end_(std::move(on_end)),
+      decrypt_(std::move(decrypt)) {}
 
 Handshake::~Handshake() {
   if (on_end_) on_end_();
@@ -37,6 +39,34 @@ Handshake::~Handshake() {
 
 void Handshake::start() {
   arm_deadline();
+  if (decrypt_) return look_for_tls();
+  read_header();
+}
+
+// One byte tells TLS from our frames and from everything else, which is read and refused as ever.
+void Handshake::look_for_tls() {
+  socket_.async_wait(asio::posix::stream_descriptor::wait_read, [self = shared_from_this()](
+                                                                    const error_code& error) {
+    if (error) return self->close("closed before its hello");
+    constexpr unsigned char kTlsHandshake = 22;  // content type of a TLS record, RFC 8446
+    unsigned char first = 0;
+    if (::recv(self->socket_.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1 &&
+        first == kTlsHandshake) {
+      auto plain = self->decrypt_(Fd(self->socket_.release()));
+      if (!plain.ok()) {
+        log::error("event=connection-dropped peer={} why=\"{}\"", self->peer_,
+                   plain.status().message());
+        self->timer_.cancel();
+        return;
+      }
+      self->socket_.assign(plain->release());
+      self->encrypted_ = true;
+    }
+    self->read_header();
+  });
+}
+
+void Handshake::read_header() {
   asio::async_read(socket_, asio::buffer(&header_, sizeof header_),
                    [self = shared_from_this()](const error_code& error, size_t) {
                      if (error) return self->close("closed before its hello");

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/base/fd.h"
+#include "common/base/status.h"
 #include "common/wire/frame.h"
 
 namespace fargpu::server {
@@ -22,15 +23,21 @@ namespace fargpu::server {
 class Handshake : public std::enable_shared_from_this<Handshake> {
  public:
   using OnFrame = std::function<void(std::shared_ptr<Handshake>)>;
+  // Takes a connection that begins as TLS does; the plain end of what decrypts it.
+  using Decrypt = std::function<Result<Fd>(Fd socket)>;
   // `on_end`: the connection is closed or given away; called exactly once.
-  Handshake(boost::asio::io_context& loop, Fd socket, std::string peer, std::chrono::milliseconds deadline,
-            OnFrame on_frame, std::function<void()> on_end);
+  Handshake(boost::asio::io_context& loop, Fd socket, std::string peer,
+            std::chrono::milliseconds deadline, OnFrame on_frame, std::function<void()> on_end,
+            Decrypt decrypt = nullptr);
   ~Handshake();
 
   void start();
   const wire::FrameHeader& header() const { return header_; }
   std::span<const std::byte> body() const { return std::as_bytes(std::span(body_)); }
   const std::string& peer() const { return peer_; }
+  // The connection came encrypted; or it did not, although it had to (there is `decrypt`).
+  bool encrypted() const { return encrypted_; }
+  bool in_the_clear() const { return decrypt_ && !encrypted_; }
 
   // Sends `frame`, waits for the peer to close (within the deadline), closes.
   void reply_and_close(std::vector<std::byte> frame);
@@ -39,6 +46,8 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
 
  private:
   void arm_deadline();
+  void look_for_tls();
+  void read_header();
   void read_body();
   void drain();
   void close(const char* why);
@@ -49,6 +58,8 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   const std::chrono::milliseconds deadline_;
   OnFrame on_frame_;
   std::function<void()> on_end_;
+  const Decrypt decrypt_;
+  bool encrypted_ = false;
   wire::FrameHeader header_;
   std::vector<uint64_t> body_;
   std::vector<std::byte> answer_;

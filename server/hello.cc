@@ -90,11 +90,26 @@ Result<HelloRequest> parse_hello(std::span<const std::byte> body) {
       }
     }
     hello.host_id = printable(root.getHostId().cStr(), 64);
+    hello.connections = std::max<uint16_t>(1, root.getConnections());
     hello.max_body_bytes = root.getMaxBodyBytes();
     hello.max_bulk_bytes = root.getMaxBulkBytes();
     return hello;
   } catch (const kj::Exception& error) {
     return Status(StatusCode::kProtocol, fmt::format("hello: {}", error.getDescription().cStr()));
+  }
+}
+
+Result<JoinRequest> parse_join(std::span<const std::byte> body) {
+  try {
+    wire::SegmentReader reader(body);
+    const auto root = reader.getRoot<schema::Join>();
+    JoinRequest join{root.getProtocolVersion(), root.getSessionId(), root.getIndex(), {}};
+    const auto key = root.getSessionKey();
+    const auto* bytes = reinterpret_cast<const std::byte*>(key.begin());
+    join.key.assign(bytes, bytes + key.size());
+    return join;
+  } catch (const kj::Exception& error) {
+    return Status(StatusCode::kProtocol, fmt::format("join: {}", error.getDescription().cStr()));
   }
 }
 

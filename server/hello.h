@@ -23,6 +23,15 @@ struct HelloRequest {
   uint64_t max_bulk_bytes = 0;
   std::vector<bootstrap::Upgrade> transports;  // wished beyond the socket, best first
   std::string host_id;
+  uint16_t connections = 1;  // that the client may want
+};
+
+// A further connection of a session introduces itself.
+struct JoinRequest {
+  uint16_t protocol_version = 0;
+  uint64_t session = 0;
+  uint16_t index = 0;
+  std::vector<std::byte> key;
 };
 
 // What the server expects of one.
@@ -34,6 +43,9 @@ struct HelloRules {
 
 // kProtocol: not a hello, or texts and lists beyond their limits.
 Result<HelloRequest> parse_hello(std::span<const std::byte> body);
+
+// kProtocol: not a join.
+Result<JoinRequest> parse_join(std::span<const std::byte> body);
 
 // kVersion or kRefused (token), with what to do: enough for a status query. Nothing else is judged before the token.
 Status check_identity(const HelloRequest& hello, const HelloRules& rules);

@@ -97,7 +97,14 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
          "what sessions may use beyond TCP and unix sockets: shm, rdma or none (default: shm,rdma)")
       ->delimiter(',')
       ->check(CLI::IsMember({"shm", "rdma", "none"}));
+  app.add_option("--tcp-connections", c.tcp_connections,
+                 "that one session may have if it stays on TCP")
+      ->check(CLI::Range(1, 16));
   app.add_option("--token-file", c.token_file, "file whose first line clients must present; SIGHUP reads it again");
+  app.add_option(
+      "--tls-cert", c.tls_cert,
+      "certificate chain (PEM): TCP connections must be encrypted; unix sockets are not");
+  app.add_option("--tls-key", c.tls_key, "its private key (PEM)");
   app.add_option("--max-sessions", c.pool.max_sessions, "at once")->check(CLI::Range(1, 65535));
   app.add_option("--max-sessions-per-gpu", c.pool.max_sessions_per_gpu, "at once on one GPU")->check(CLI::Range(1, 65535));
   app.add_flag("--oversubscribe-memory", c.pool.oversubscribe_memory,

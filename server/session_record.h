@@ -12,6 +12,7 @@
 
 #include "common/base/fd.h"
 #include "server/inventory.h"
+#include "server/joined_connections.h"
 #include "server/pool.h"
 #include "server/session_statistics.h"
 
@@ -26,6 +27,7 @@ struct SessionRecord {
   std::chrono::steady_clock::time_point since;
   StatisticsPage statistics;
   Fd reason;                  // reading end: the worker's last words
+  ConnectionJoiner joiner;    // of its further connections, if it may have some
 };
 
 // What a status query is answered with: a whole frame, cut to what fits the peer.

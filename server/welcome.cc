@@ -76,7 +76,8 @@ void fill(schema::Device::Builder to, const DeviceFacts& facts, const WorkerOpti
 }  // namespace
 
 Status send_welcome(int socket, const DriverLibrary& driver, const WorkerOptions& options,
-                    const std::vector<bootstrap::UpgradeOffer>& offers) {
+                    const std::vector<bootstrap::UpgradeOffer>& offers,
+                    const bootstrap::SessionKey& key) {
   int count = 0;
   driver.table().cuDeviceGetCount(&count);
   if (count <= 0) return {StatusCode::kDriver, "the driver sees none of the GPUs that the session was given"};
@@ -106,6 +107,11 @@ Status send_welcome(int socket, const DriverLibrary& driver, const WorkerOptions
   for (unsigned i = 0; i < offers.size(); ++i) {
     upgrades[i].setTransport(bootstrap::to_string(offers[i].upgrade));
     upgrades[i].setWhy(offers[i].why_not.substr(0, 1024));
+  }
+  welcome.setConnections(options.connections);
+  if (options.connections > 1) {
+    welcome.setSessionKey(
+        capnp::Data::Reader(reinterpret_cast<const kj::byte*>(key.data()), key.size()));
   }
   wire::FrameHeader header;
   header.opcode = wire::kHello;

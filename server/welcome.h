@@ -10,9 +10,11 @@
 
 namespace fargpu::server {
 
-// Asks the driver and answers the hello on the session's socket. kDriver: the driver does not even tell a device's name.
+// Asks the driver and answers the hello on the session's socket. `key`: of the session, told when
+// it may have further connections. kDriver: the driver does not even tell a device's name.
 Status send_welcome(int socket, const DriverLibrary& driver, const WorkerOptions& options,
-                    const std::vector<bootstrap::UpgradeOffer>& offers);
+                    const std::vector<bootstrap::UpgradeOffer>& offers,
+                    const bootstrap::SessionKey& key);
 
 // "GPU-01234567-89ab-cdef-0123-456789abcdef"
 std::string uuid_text(const unsigned char (&bytes)[16]);

@@ -18,6 +18,7 @@
 #include "server/driver_library.h"
 #include "server/executor.h"
 #include "server/hello.h"
+#include "server/joined_connections.h"
 #include "server/probe.h"
 #include "server/session_watch.h"
 #include "server/welcome.h"
@@ -47,6 +48,10 @@ void add_flags(CLI::App& app, WorkerOptions& o) {
   app.add_option_function<std::string>("--transports", [&o](const std::string& text) { o.transports = bootstrap::parse_upgrades(text); });
   app.add_option_function<std::string>("--allowed", [&o](const std::string& text) { o.allowed = bootstrap::parse_upgrades(text); });
   app.add_option("--same-host", o.same_host);
+  app.add_option_function<std::string>("--encrypted-peer", [&o](const std::string& text) {
+    if (text != "none") o.encrypted_peer = text;
+  });
+  app.add_option("--connections", o.connections);
   app.add_option("--open-files", o.host_limits.open_files);
   app.add_option("--oom-score", o.host_limits.oom_score);
   app.add_option("--core-dumps", o.host_limits.core_dumps);
@@ -90,14 +95,27 @@ DirectMemory::Options direct_options() {
 Result<std::unique_ptr<transport::Transport>> open_transport(const DriverLibrary& driver, const WorkerOptions& options,
                                                              SessionStatistics& statistics) {
   constexpr auto kConversation = std::chrono::seconds(30);
-  const auto offers = bootstrap::make_offers(kSocketFd, options.transports, {options.allowed, options.same_host});
-  FARGPU_RETURN_IF_ERROR(send_welcome(kSocketFd, driver, options, offers));
+  const auto offers =
+      bootstrap::make_offers(kSocketFd, options.transports,
+                             {options.allowed, options.same_host, !options.encrypted_peer.empty()});
+  bootstrap::FurtherConnections more{.most = options.connections};
+  JoinedConnections joined;
+  if (more.most > 1) {
+    FARGPU_ASSIGN_OR_RETURN(joined, JoinedConnections::adopt(Fd(kJoinFd)));
+    more.get = [&joined](size_t index, transport::Deadline deadline) {
+      return joined.take(index, deadline);
+    };
+  }
+  FARGPU_RETURN_IF_ERROR(send_welcome(kSocketFd, driver, options, offers, joined.key()));
   transport::StreamOptions stream;
   stream.receive_limits = options.limits;
   stream.max_send_body_bytes = options.client_limits.max_body_bytes;
   stream.spin = spin_time();
-  FARGPU_ASSIGN_OR_RETURN(bootstrap::Upgraded made,
-                          bootstrap::upgrade_as_worker(Fd(kSocketFd), offers, stream, transport::Clock::now() + kConversation));
+  if (!options.encrypted_peer.empty()) stream.behind = "tls " + options.encrypted_peer;
+  FARGPU_ASSIGN_OR_RETURN(
+      bootstrap::Upgraded made,
+      bootstrap::upgrade_as_worker(Fd(kSocketFd), offers, stream,
+                                   transport::Clock::now() + kConversation, more));
   for (const std::string& failure : made.failures) log::warn("event=transport-failed why=\"{}\"", failure);
   log::info("event=transport transport=\"{}\" why=\"{}\"", made.transport->describe(), made.reason);
   statistics.set_transport(made.transport->describe());
@@ -169,6 +187,7 @@ int main(int argc, char** argv) {
   if (::getppid() != options.parent) return 1;  // it died before the line above
   ::prctl(PR_SET_TIMERSLACK, 1000UL);           // short waits for the GPU are to be short
   for (const int descriptor : {kSocketFd, kReasonFd, kStatisticsFd}) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  if (options.connections > 1) ::fcntl(kJoinFd, F_SETFD, FD_CLOEXEC);
   log::configure(fmt::format("worker {}", options.session), log::Level::kInfo);
   apply(options.host_limits);
   return run_session(options);

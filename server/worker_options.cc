@@ -28,6 +28,9 @@ std::vector<std::string> WorkerOptions::to_arguments() const {
       fmt::format("--transports={}", bootstrap::join(transports)),
       fmt::format("--allowed={}", bootstrap::join(allowed)),
       fmt::format("--same-host={}", same_host ? 1 : 0),
+      // Not empty: the flag would take the next one for its value.
+      fmt::format("--encrypted-peer={}", encrypted_peer.empty() ? "none" : encrypted_peer),
+      fmt::format("--connections={}", connections),
       fmt::format("--open-files={}", host_limits.open_files),
       fmt::format("--oom-score={}", host_limits.oom_score),
       fmt::format("--core-dumps={}", host_limits.core_dumps ? 1 : 0),

@@ -16,6 +16,8 @@ namespace fargpu::server {
 inline constexpr int kSocketFd = 3;      // the client's connection, just after its hello
 inline constexpr int kReasonFd = 4;      // pipe to the daemon: one line on why the session ended
 inline constexpr int kStatisticsFd = 5;  // memfd with SessionStatistics
+inline constexpr int kJoinFd =
+    6;  // its further connections (joined_connections.h), when it may have some
 
 struct WorkerOptions {
   uint64_t session = 0;
@@ -32,6 +34,8 @@ struct WorkerOptions {
   std::vector<bootstrap::Upgrade> transports;  // that the client wishes for, best first
   std::vector<bootstrap::Upgrade> allowed;     // by the configuration
   bool same_host = false;                      // as the client
+  std::string encrypted_peer;  // not empty: the connection is the plain end of TLS with it
+  uint16_t connections = 1;    // that the session may have
   WorkerLimits host_limits;
 
   // "--session=17" ...: what worker_main.cc reads.

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 
 #include "client/cli/elf_rpath.h"
 #include "client/cli/layout.h"
@@ -35,6 +36,23 @@ Status export_server(const ServerOptions& options) {
   if (!options.server.empty()) {
     FARGPU_RETURN_IF_ERROR(in_flag("--server", bootstrap::parse_server(options.server).status()));
     FARGPU_RETURN_IF_ERROR(set("FARGPU_SERVER", options.server));
+  }
+  if (options.tls) {
+    const char* server = std::getenv("FARGPU_SERVER");
+    const std::string address = server == nullptr ? "" : server;
+    if (address.starts_with("/") || address.starts_with("unix:")) {
+      return Status(StatusCode::kInvalidArgument,
+                    "--tls: '" + address + "' is a socket of this host; TLS is for HOST:PORT");
+    }
+    if (!address.empty() && !address.starts_with("tls://"))
+      FARGPU_RETURN_IF_ERROR(set("FARGPU_SERVER", "tls://" + address));
+  }
+  if (!options.tls_ca.empty()) {
+    std::error_code error;
+    const auto path = std::filesystem::absolute(options.tls_ca, error);
+    if (error || ::access(path.c_str(), R_OK) != 0)
+      return system_error("--tls-ca: cannot read '" + options.tls_ca + "'", errno);
+    FARGPU_RETURN_IF_ERROR(set("FARGPU_TLS_CA", path.string()));
   }
   if (!options.token_file.empty()) {
     if (::access(options.token_file.c_str(), R_OK) != 0) {

@@ -14,6 +14,8 @@ struct ServerOptions {
   std::string server;      // host:port, or the path of a unix socket
   std::string token_file;  // the token itself stays out of command lines
   std::string transport;   // auto, shm, rdma, tcp
+  bool tls = false;        // encrypted, or no connection at all
+  std::string tls_ca;      // file with the authorities to trust
 };
 
 struct SessionOptions {

@@ -10,7 +10,15 @@
 namespace fargpu::cli {
 
 void add_server_options(CLI::App& command, ServerOptions& options) {
-  command.add_option("--server,-s", options.server, "Server: host, host:port or the path of a unix socket (default: $FARGPU_SERVER; port 14900)");
+  command.add_option("--server,-s", options.server,
+                     "Server: host, host:port, tls://host:port or the path of a unix socket "
+                     "(default: $FARGPU_SERVER; port 14900)");
+  command.add_flag(
+      "--tls", options.tls,
+      "Encrypt, and verify the server's certificate; the same as a server tls://HOST:PORT");
+  command.add_option("--tls-ca", options.tls_ca,
+                     "File with the certificates of the authorities to trust (default: "
+                     "$FARGPU_TLS_CA, or the system's)");
   command.add_option("--token-file", options.token_file, "File whose first line is the server's token (default: $FARGPU_TOKEN_FILE)");
   command.add_option("--transport", options.transport, "How calls travel: auto, shm, rdma or tcp; the last three: that or no session (default: $FARGPU_TRANSPORT or auto)")
       ->check(CLI::IsMember({"auto", "shm", "rdma", "tcp"}));

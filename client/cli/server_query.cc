@@ -40,7 +40,10 @@ struct Conversation {
 Result<Conversation> ask(const Target& target, uint16_t opcode, Deadline deadline) {
   FARGPU_ASSIGN_OR_RETURN(Fd socket, bootstrap::connect_server(target.address, deadline));
   bootstrap::Greeting greeting{.opcode = opcode, .program = "fargpu", .token = target.token};
-  if (opcode == wire::kHello) greeting.upgrades = target.transport.upgrades;
+  if (opcode == wire::kHello) {
+    greeting.upgrades = target.transport.upgrades;
+    greeting.connections = target.connections.at_most(target.transport);
+  }
   auto answer = bootstrap::greet(socket.get(), greeting, deadline, deadline);
   if (answer.ok()) return Conversation{std::move(socket), std::move(*answer)};
   const StatusCode code = answer.status().code();
@@ -127,7 +130,8 @@ Result<Target> target_from_environment() {
   }
   auto address = bootstrap::parse_server(settings.server);
   if (!address) return Status(address.status().code(), "server: " + address.status().message());
-  return Target{std::move(*address), settings.token, settings.transport, settings.spin};
+  return Target{std::move(*address), settings.token, settings.transport, settings.connections,
+                settings.spin};
 }
 
 Result<ServerStatus> query_status(const Target& target, Deadline deadline) {
@@ -148,7 +152,13 @@ Result<SessionProbe> probe_session(const Target& target, unsigned pings, Deadlin
     transport::StreamOptions stream;
     stream.max_send_body_bytes = welcome.getMaxBodyBytes();
     stream.spin = target.spin;
-    auto made = bootstrap::upgrade_as_client(std::move(conversation.socket), target.transport, offers, stream, deadline);
+    if (target.address.tls)
+      stream.behind = "tls " + std::get<Endpoint>(target.address.where).to_string();
+    FARGPU_ASSIGN_OR_RETURN(const auto more, bootstrap::further_connections(
+                                                 conversation.socket.get(), target.address,
+                                                 target.connections, conversation.answer.body()));
+    auto made = bootstrap::upgrade_as_client(std::move(conversation.socket), target.transport,
+                                             offers, stream, deadline, more);
     if (!made) return about(target, made.status());
     SessionProbe probe;
     probe.opening = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);

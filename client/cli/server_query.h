@@ -9,6 +9,7 @@
 
 #include "common/base/status.h"
 #include "common/bootstrap/connect.h"
+#include "common/bootstrap/further_connections.h"
 #include "common/bootstrap/transport_choice.h"
 #include "common/transport/transport.h"
 
@@ -54,11 +55,13 @@ struct SessionProbe {
   std::chrono::nanoseconds median_round_trip{0};
 };
 
-// Where to ask and how, from flags and environment (FARGPU_SERVER, FARGPU_TOKEN, FARGPU_TOKEN_FILE, FARGPU_TRANSPORT, FARGPU_SPIN).
+// Where to ask and how, from flags and environment (FARGPU_SERVER, FARGPU_TOKEN, FARGPU_TOKEN_FILE,
+// FARGPU_TRANSPORT, FARGPU_TCP_CONNECTIONS, FARGPU_SPIN).
 struct Target {
   bootstrap::ServerAddress address;
   std::string token;
   bootstrap::TransportWish transport;
+  bootstrap::ConnectionsWish connections;
   std::chrono::microseconds spin{0};
 };
 Result<Target> target_from_environment();

@@ -1,0 +1,44 @@
+// The daemon's side of fargpu-tls-relay: one process for each TLS connection, which begins before
+// its hello and lasts as long as its session.
+//
+// The daemon and later the worker hold the plain end of a pair of unix sockets. On the daemon's
+// thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "common/base/fd.h"
+#include "common/base/status.h"
+
+namespace fargpu::server {
+
+// Descriptors that a relay inherits, by number.
+inline constexpr int kTlsSocketFd = 3;  // the client's connection, from which nothing was read
+inline constexpr int kTlsPlainFd = 4;
+
+struct TlsRelayOptions {
+  std::string certificate_file,
+      key_file;              // PEM; read anew by each relay, so that they can be renewed
+  std::string peer;          // for the log
+  int64_t milliseconds = 0;  // that the handshake may take
+};
+
+class TlsRelays {
+ public:
+  explicit TlsRelays(std::string program) : program_(std::move(program)) {}
+  // Starts one for `socket`; the plain end.
+  Result<Fd> start(Fd socket, const TlsRelayOptions& options);
+  // Takes notice of those that have ended.
+  void reap();
+
+ private:
+  const std::string program_;
+  std::set<pid_t> running_;
+};
+
+}  // namespace fargpu::server
