@@ -85,5 +85,71 @@ class Choice(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
 
 
+class Connections(unittest.TestCase):
+    """A session over TCP may have several."""
+
+    def described(self, daemon, **environment):
+        done = fargpu("doctor", "--server", daemon.server, "--pings", "3", **environment)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return re.search(r"^ok +transport +(.*)$", done.stdout, re.MULTILINE)[1]
+
+    def test_settings(self):
+        with testing.Daemon() as daemon:
+            self.assertRegex(self.described(daemon, FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS="4"), r"^tcp .* by 4 connections")
+            self.assertNotIn("connections", self.described(daemon, FARGPU_TRANSPORT="tcp"), "loopback is near")
+            self.assertNotIn("connections", self.described(daemon, FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS="1"))
+            self.assertRegex(self.described(daemon, FARGPU_TCP_CONNECTIONS="4"), r"^shm ")
+            done = fargpu("run", "--server", daemon.server, "--", program(), "init", FARGPU_TCP_CONNECTIONS="0")
+            self.assertIn("FARGPU_TCP_CONNECTIONS: '0' is neither auto nor a number", done.stderr)
+
+    def test_server_limit(self):
+        with testing.Daemon("--tcp-connections", "2") as daemon:
+            self.assertRegex(self.described(daemon, FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS="4"), r" by 2 connections")
+        with testing.Daemon("--tcp-connections", "1") as daemon:
+            self.assertNotIn("connections", self.described(daemon, FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS="4"))
+
+    def test_large_copies(self):
+        with testing.Daemon() as daemon:
+            for connections in (2, 7):
+                done = daemon.run(testing.BUILD.program("large_copy"),
+                                  env=testing.clean_environment(FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS=connections))
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+class Images(unittest.TestCase):
+    """Images of modules are packed where they cross a network, and nowhere else unless told."""
+
+    def sent(self, daemon, size, **environment):
+        """How many bytes a program with a PTX image of more than `size` bytes, never seen by the daemon, sent for it; and the image's size."""
+        ptx = testing.BUILD.program("triple.ptx").read_text()
+        with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
+            lines = size // 40
+            file.write(ptx + "".join(f"// {os.urandom(4).hex()} padding of the image {i:08}\n" for i in range(lines)))
+            file.flush()
+            done = daemon.run(testing.BUILD.program("driver_fatbin"), file.name,
+                              env=testing.clean_environment(FARGPU_LOG="debug", **environment))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = re.findall(r"image [0-9a-f]{64} of (\d+) bytes sent as (\d+)", done.stderr)
+        self.assertEqual(len(found), 1, done.stderr)
+        return int(found[0][1]), int(found[0][0])
+
+    def test_settings(self):
+        with testing.Daemon() as daemon:
+            for environment, packed in (({}, False), ({"FARGPU_TRANSPORT": "tcp"}, False), ({"FARGPU_LINK": "rtt=1us"}, True),
+                                        ({"FARGPU_LINK": "rtt=1us", "FARGPU_COMPRESS": "none"}, False),
+                                        ({"FARGPU_TRANSPORT": "tcp", "FARGPU_COMPRESS": "zstd"}, True)):
+                with self.subTest(**environment):
+                    sent, size = self.sent(daemon, 100_000, **environment)
+                    if packed:
+                        self.assertLess(sent, size * 2 // 3)
+                    else:
+                        self.assertEqual(sent, size)
+
+    def test_image_of_many_pieces(self):
+        with testing.Daemon("--max-bulk", "64K") as daemon:
+            sent, size = self.sent(daemon, 1_000_000, FARGPU_TRANSPORT="tcp", FARGPU_COMPRESS="zstd")
+            self.assertLess(sent, size * 2 // 3)
+
+
 if __name__ == "__main__":
     testing.main()

@@ -1,10 +1,13 @@
 """Frames no client of ours would send: each ends its connection at once, with a reason where one can be sent, and the daemon goes on."""
 
+import re
 import struct
+import time
 import unittest
 
 import fargpu_testing as testing
-from fargpu_testing import BYE, HELLO, PING, REPLY, STATUS, WANT_REPLY, capnp_decode, frame, hello_body, receive_frame
+from fargpu_testing import (BYE, HELLO, JOIN, PING, REPLY, STATUS, UPGRADE, WANT_REPLY, capnp_decode, capnp_encode, data_field, frame,
+                            hello_body, receive_frame)
 
 
 class Frames(unittest.TestCase):
@@ -121,6 +124,89 @@ class Frames(unittest.TestCase):
 
     def test_second_hello(self):
         self.session_ended(frame(HELLO, hello_body(), sequence=2))
+
+    def session_with_key(self, connections):
+        """A session that may have several connections, its id and its key."""
+        connection = self.daemon.connect()
+        self.addCleanup(connection.close)
+        connection.sendall(frame(HELLO, hello_body(connections=connections)))
+        header, body, _ = receive_frame(connection)
+        self.assertEqual((header[1], header[7]), (HELLO, 0))
+        welcome = capnp_decode("Welcome", body)
+        self.assertEqual(re.search(r"\bconnections = (\d+)", welcome)[1], str(connections))
+        key = data_field(welcome, "sessionKey")
+        self.assertEqual(len(key), 16)
+        return connection, int(re.search(r"sessionId = (\d+)", welcome)[1]), key
+
+    def join(self, session, key, index, version=1):
+        """A further connection and whether the daemon took it."""
+        connection = self.daemon.connect()
+        self.addCleanup(connection.close)
+        data = f'0x"{key.hex()}"' if key else '""'
+        body = capnp_encode("Join", f"(protocolVersion = {version}, sessionId = {session}, sessionKey = {data}, index = {index})")
+        connection.sendall(frame(JOIN, body))
+        header, body, _ = receive_frame(connection)
+        self.assertEqual((header[1], header[2] & REPLY), (JOIN, REPLY))
+        if header[7] != 0:
+            self.assertIn("message", capnp_decode("Refusal", body))
+        return connection, header[7] == 0
+
+    def stay(self, connection, connections):
+        connection.sendall(frame(UPGRADE, capnp_encode("Upgrade", f"(step = stay, connections = {connections})"), sequence=2))
+
+    def ping(self, connection, sequence):
+        connection.sendall(frame(PING, sequence=sequence))
+        header, _, _ = receive_frame(connection)
+        self.assertEqual((header[1], header[4], header[7]), (PING, sequence, 0))
+
+    def test_nobody_joins_a_session_without_its_key(self):
+        first, session, key = self.session_with_key(3)
+        wrong = bytes([key[0] ^ 1]) + key[1:]
+        other, other_session, other_key = self.session_with_key(3)
+        for attempt in ((session, wrong, 1), (session, key[:15], 1), (session, b"", 1), (session, other_key, 1), (session + 1000, key, 1),
+                        (session, key, 0), (session, key, 3), (session, key, 65535), (session, key, 1, 99)):
+            with self.subTest(attempt=attempt):
+                connection, taken = self.join(*attempt)
+                self.assertFalse(taken)
+                self.assertTrue(testing.is_closed(connection))
+        second, taken = self.join(session, key, 1)
+        self.assertTrue(taken)
+        self.assertFalse(self.join(session, key, 1)[1], "an index is given once")
+        self.stay(first, 2)
+        self.assertEqual(receive_frame(first)[0][7], 0)
+        self.ping(first, 3)
+        self.assertFalse(self.join(session, key, 2)[1], "the transport is chosen: too late")
+        self.stay(other, 1)
+        self.assertEqual(receive_frame(other)[0][7], 0)
+        self.ping(other, 3)
+        second.close()
+
+    def test_key_dies_with_its_session(self):
+        first, session, key = self.session_with_key(2)
+        first.close()
+        testing.wait_until(lambda: not self.join(session, key, 1)[1], "the key is forgotten")
+
+    def test_end_of_a_further_connection_ends_the_session(self):
+        first, session, key = self.session_with_key(2)
+        second, taken = self.join(session, key, 1)
+        self.assertTrue(taken)
+        self.stay(first, 2)
+        self.assertEqual(receive_frame(first)[0][7], 0)
+        self.ping(first, 3)
+        begin = time.monotonic()
+        second.close()
+        self.assertTrue(testing.is_closed(first))
+        self.assertLess(time.monotonic() - begin, 5)
+
+    def test_more_connections_than_there_are(self):
+        for connections in (2, 4):
+            first, _, _ = self.session_with_key(3)
+            self.stay(first, connections)
+            self.assertTrue(testing.is_closed(first))
+
+    def test_join_with_garbage(self):
+        self.ended(frame(JOIN, b"\xff" * 64))
+        self.ended(frame(JOIN))
 
     def test_status_question(self):
         with self.daemon.connect() as connection:

@@ -5,9 +5,11 @@ build from hanging the test run.
 """
 
 import argparse
+import ast
 import atexit
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -60,10 +62,16 @@ BUILD = None  # set by main()
 def clean_environment(**more):
     """The environment without anything that points at a server or a driver, plus `more`; a value None removes a variable.
 
-    FARGPU_TEST_TRANSPORT forces a transport on everything that a test starts; ctest registers the same test for several."""
+    FARGPU_TEST_TRANSPORT forces a transport on everything that a test starts; ctest registers the same test for several. "tcp-4" is TCP by
+    four connections, "tls" is TCP with TLS."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(DRIVER_ENVIRONMENT)}
     if "FARGPU_TEST_TRANSPORT" in os.environ:
-        environment["FARGPU_TRANSPORT"] = os.environ["FARGPU_TEST_TRANSPORT"]
+        transport, _, connections = os.environ["FARGPU_TEST_TRANSPORT"].partition("-")
+        environment["FARGPU_TRANSPORT"] = "tcp" if transport == "tls" else transport
+        if transport == "tls":
+            environment["FARGPU_TLS_CA"] = tls_certificates().file("ca.pem")
+        if connections:
+            environment["FARGPU_TCP_CONNECTIONS"] = connections
     environment.update({k: str(v) for k, v in more.items() if v is not None})
     return environment
 
@@ -114,6 +122,45 @@ def is_running(pid):
         return False
 
 
+class Certificates:
+    """Made by the openssl program: ca.pem signed server.pem (for localhost and 127.0.0.1) and elsewhere.pem (for another host); other.pem is
+    another authority. Each with its .key. They live as long as this object."""
+
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-certificates-"))
+        atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
+        for name in ("ca", "other"):
+            self.openssl("req", "-x509", *self.new_key(name), "-out", self.file(f"{name}.pem"), "-days", "2", "-subj", f"/CN={name}")
+        for name, hosts in (("server", "IP:127.0.0.1,DNS:localhost"), ("elsewhere", "DNS:gpu.example.org")):
+            request, extensions = self.file(f"{name}.csr"), self.folder / f"{name}.ext"
+            extensions.write_text(f"subjectAltName={hosts}\n")
+            self.openssl("req", *self.new_key(name), "-out", request, "-subj", f"/CN={name}")
+            self.openssl("x509", "-req", "-in", request, "-CA", self.file("ca.pem"), "-CAkey", self.file("ca.key"), "-CAcreateserial", "-days", "2",
+                         "-extfile", extensions, "-out", self.file(f"{name}.pem"))
+
+    def file(self, name):
+        return str(self.folder / name)
+
+    def new_key(self, name):
+        return "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", self.file(f"{name}.key")
+
+    @staticmethod
+    def openssl(*arguments):
+        subprocess.run(["openssl", *map(str, arguments)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+_certificates = []
+
+
+def tls_certificates():
+    """Those of FARGPU_TEST_TRANSPORT=tls, or None."""
+    if os.environ.get("FARGPU_TEST_TRANSPORT") != "tls":
+        return None
+    if not _certificates:
+        _certificates.append(Certificates())
+    return _certificates[0]
+
+
 class Daemon:
     """A fargpud with simulated GPUs on a free loopback port, as a context manager. `arguments` go to it as they are."""
 
@@ -123,6 +170,9 @@ class Daemon:
         self.log = self.folder / "log"
         command = [str(BUILD.fargpud), "--driver", "sim", "--sim-gpus", str(gpus), "--listen", "127.0.0.1:0",
                    "--port-file", str(self.port_file), *map(str, arguments)]
+        self.certificates = tls_certificates()
+        if self.certificates:
+            command += ["--tls-cert", self.certificates.file("server.pem"), "--tls-key", self.certificates.file("server.key")]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env=clean_environment(**(environment or {})))
@@ -137,7 +187,7 @@ class Daemon:
         except BaseException:
             self.stop()
             raise
-        self.server = f"127.0.0.1:{self.port}"
+        self.server = f"{'tls://' if self.certificates else ''}127.0.0.1:{self.port}"
         return self
 
     def __exit__(self, kind, *_):
@@ -171,6 +221,10 @@ class Daemon:
 
     def workers(self):
         """Process ids of the living workers of this daemon."""
+        return self.children("fargpu-worker")
+
+    def children(self, program):
+        """Process ids of its living children whose name begins so."""
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             if not entry.name.isdigit():
@@ -180,7 +234,7 @@ class Daemon:
                 name = (entry / "comm").read_text()
             except (OSError, IndexError, ValueError):
                 continue
-            if parent == self.process.pid and name.startswith("fargpu-worker") and is_running(entry.name):
+            if parent == self.process.pid and name.startswith(program) and is_running(entry.name):
                 found.append(int(entry.name))
         return found
 
@@ -194,7 +248,7 @@ class Daemon:
 HEADER = struct.Struct("<HHHHIIQiI")
 MAGIC = 0x4746
 REPLY, WANT_REPLY = 1, 2
-HELLO, PING, BYE, STATUS = 1, 2, 3, 7
+HELLO, PING, BYE, STATUS, UPGRADE, JOIN = 1, 2, 3, 7, 8, 9
 
 
 def capnp_encode(kind, text):
@@ -210,6 +264,12 @@ def capnp_decode(kind, body):
     message = struct.pack("<II", 0, len(body) // 8) + body
     return subprocess.run(["capnp", "decode", str(ROOT / "schema" / "control.capnp"), kind], input=message,
                           stdout=subprocess.PIPE, check=True).stdout.decode()
+
+
+def data_field(text, name):
+    """The bytes of a Data field in a message's text form."""
+    found = re.search(name + r' = (0x"[0-9a-f ]*"|"(?:[^"\\]|\\.)*")', text)[1]
+    return bytes.fromhex(found[3:-1]) if found.startswith("0x") else ast.literal_eval("b" + found)
 
 
 def registry_hash():
