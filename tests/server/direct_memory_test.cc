@@ -120,7 +120,9 @@ class DirectMemoryTest : public ::testing::Test {
       EXPECT_LE(part.bytes.data() + part.bytes.size(), memory.data() + memory.size());
       covered += part.bytes.size();
     }
-    if (!found.empty()) EXPECT_EQ(covered, bytes);
+    if (!found.empty()) {
+      EXPECT_EQ(covered, bytes);
+    }
     return found.size();
   }
 

@@ -248,7 +248,7 @@ TEST(ChannelByHand, LongTransferIsASignOfLife) {
 }
 
 TEST(ChannelByHand, ForkedChildLetsGoAndTheParentGoesOn) {
-  TransportKind tcp{"tcp", make_tcp_pair};
+  TransportKind tcp{"tcp", [](const transport::StreamOptions& options) { return make_tcp_pair(options); }};
   ChannelFixture f(tcp);
   Reply before;
   ASSERT_TRUE(call_with(*f.channel, kEcho, 1, before).ok());
