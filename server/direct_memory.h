@@ -31,7 +31,8 @@ struct DriverTable;
 class DirectMemory {
  public:
   static constexpr uint64_t kWindow = 64u << 20;
-  // With Soft-RoCE staged and direct copies cost the same between 64 KiB and 1 MiB (bench/rdma_direct.sh).
+  // With Soft-RoCE staged and direct copies cost the same between 64 KiB and 1 MiB
+  // (bench/rdma_direct.sh).
   static constexpr uint64_t kUsualFrom = 1u << 20;
 
   struct Options {

@@ -17,7 +17,6 @@
 namespace fargpu::transport {
 namespace {
 
-
 struct Message {
   std::vector<std::byte> head;  // header and body
   std::vector<std::byte> bulk;

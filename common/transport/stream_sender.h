@@ -18,7 +18,6 @@
 
 namespace fargpu::transport {
 
-
 // Written by one thread each, read by any.
 struct Counter {
   std::atomic<uint64_t> value{0};

@@ -248,7 +248,8 @@ TEST(ChannelByHand, LongTransferIsASignOfLife) {
 }
 
 TEST(ChannelByHand, ForkedChildLetsGoAndTheParentGoesOn) {
-  TransportKind tcp{"tcp", [](const transport::StreamOptions& options) { return make_tcp_pair(options); }};
+  TransportKind tcp{"tcp",
+                    [](const transport::StreamOptions& options) { return make_tcp_pair(options); }};
   ChannelFixture f(tcp);
   Reply before;
   ASSERT_TRUE(call_with(*f.channel, kEcho, 1, before).ok());

@@ -1,5 +1,6 @@
-// Large copies of pinned and registered memory: their place in a stream, the life of both sides, memory that comes and goes at one address.
-// Over rdma the worker's adapter makes them, by itself where it reaches device memory.
+// Large copies of pinned and registered memory: their place in a stream, the life of both sides,
+// memory that comes and goes at one address. Over rdma the worker's adapter makes them, by itself
+// where it reaches device memory.
 #include <sys/mman.h>
 
 #include <cstring>
@@ -22,7 +23,8 @@ __global__ void copy_later(const unsigned* from, unsigned* to, size_t n, unsigne
       asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
     } while (now - begin < milliseconds * 1000000ull);
   }
-  for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) to[i] = from[i];
+  for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    to[i] = from[i];
 }
 
 void fill(unsigned* words, size_t n, unsigned seed) {
@@ -33,7 +35,8 @@ void fill(unsigned* words, size_t n, unsigned seed) {
 bool looks_like(const unsigned* device, size_t n, unsigned seed) {
   unsigned got[64];
   for (size_t at : {size_t{0}, n / 3, n - 64}) {
-    if (cudaMemcpy(got, device + at, sizeof got, cudaMemcpyDeviceToHost) != cudaSuccess) return false;
+    if (cudaMemcpy(got, device + at, sizeof got, cudaMemcpyDeviceToHost) != cudaSuccess)
+      return false;
     for (size_t i = 0; i < 64; ++i) {
       if (got[i] != static_cast<unsigned>((at + i) * 2654435761u + seed)) return false;
     }
@@ -89,7 +92,8 @@ void keeps_its_place_in_the_stream() {
   for (unsigned* memory : {in, out}) CHECK(cudaFreeHost(memory));
 }
 
-// The application may do with the source what it likes once a synchronous copy has returned, or free it.
+// The application may do with the source what it likes once a synchronous copy has returned, or
+// free it.
 void sources_are_free_afterwards() {
   unsigned* data = device_words();
   unsigned* in = pinned_words();
@@ -128,10 +132,12 @@ void memory_comes_and_goes() {
   CHECK(cudaFreeHost(in));
   CHECK(cudaFreeHost(out));
   unsigned* data = device_words();
-  void* const place = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const place =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   for (unsigned seed = 40; seed < 44; ++seed) {
     // The same addresses, new pages.
-    EXPECT(mmap(place, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == place);
+    EXPECT(mmap(place, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                0) == place);
     auto* words = static_cast<unsigned*>(place);
     fill(words, kWords, seed);
     CHECK(cudaHostRegister(place, kBytes, cudaHostRegisterDefault));
@@ -156,16 +162,20 @@ void parts_of_large_memory() {
   for (size_t at : {size_t{4}, (size_t{64} << 20) - (size_t{1} << 20) - 12, kLarge - kBytes}) {
     char* const place = reinterpret_cast<char*>(data) + at;
     CHECK(cudaMemset(data + (at + 3) / 4, 0, 4096));
-    CHECK(cudaMemcpyAsync(place, reinterpret_cast<char*>(in) + 1029, kBytes, cudaMemcpyHostToDevice));
+    CHECK(
+        cudaMemcpyAsync(place, reinterpret_cast<char*>(in) + 1029, kBytes, cudaMemcpyHostToDevice));
     CHECK(cudaMemcpyAsync(reinterpret_cast<char*>(out) + 7, place, kBytes, cudaMemcpyDeviceToHost));
     CHECK(cudaDeviceSynchronize());
-    EXPECT(std::memcmp(reinterpret_cast<char*>(out) + 7, reinterpret_cast<char*>(in) + 1029, kBytes) == 0);
+    EXPECT(std::memcmp(reinterpret_cast<char*>(out) + 7, reinterpret_cast<char*>(in) + 1029,
+                       kBytes) == 0);
   }
   // Rows with a pitch on the device.
   CHECK(cudaMemcpy2D(data, 3072, in, 2048, 2048, 1024, cudaMemcpyHostToDevice));
   CHECK(cudaMemcpy2D(out, 2048, data, 3072, 2048, 1024, cudaMemcpyDeviceToHost));
   EXPECT(std::memcmp(out, in, 2048 * 1024) == 0);
-  EXPECT_ERROR(cudaMemcpy(reinterpret_cast<char*>(data) + kLarge - 100, in, kBytes, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+  EXPECT_ERROR(
+      cudaMemcpy(reinterpret_cast<char*>(data) + kLarge - 100, in, kBytes, cudaMemcpyHostToDevice),
+      cudaErrorInvalidValue);
   CHECK(cudaFree(data));
   CHECK(cudaFreeHost(in));
   CHECK(cudaFreeHost(out));

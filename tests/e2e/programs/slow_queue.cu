@@ -1,4 +1,5 @@
-// More work than a driver's queue takes, for longer than a client waits for a sign of life: slow_queue MILLISECONDS-PER-KERNEL KERNELS
+// More work than a driver's queue takes, for longer than a client waits for a sign of life:
+// slow_queue MILLISECONDS-PER-KERNEL KERNELS
 #include <cstdlib>
 
 #include "expect.h"
