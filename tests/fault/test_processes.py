@@ -171,8 +171,9 @@ class Processes(unittest.TestCase):
                     worker, = daemon.workers()
                     way(session)
                     testing.wait_until(lambda: not testing.is_running(worker), "the worker ended with its kernel", 5)
-                    listing = testing.run([testing.BUILD.fargpu, "ps", "--server", daemon.server]).stdout
-                    self.assertTrue(listing.endswith("0 sessions\n"), listing)
+                    # The daemon learns of the end a moment after the process is gone.
+                    listing = [testing.BUILD.fargpu, "ps", "--server", daemon.server]
+                    testing.wait_until(lambda: testing.run(listing).stdout.endswith("0 sessions\n"), "the session ended", 5)
             session = Session(daemon, mode="runaway")
             worker, = daemon.workers()
             daemon.process.terminate()
