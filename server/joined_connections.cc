@@ -1,24 +1,13 @@
 #include "server/joined_connections.h"
 
 #include <sys/socket.h>
-#include <sys/uio.h>
 
 #include <cerrno>
-#include <cstring>
+#include <vector>
 
-#include "common/transport/poll.h"
+#include "common/transport/shm_socket.h"
 
 namespace fargpu::server {
-namespace {
-
-// Room for one descriptor beside a message.
-union Control {
-  cmsghdr header;
-  char bytes[CMSG_SPACE(sizeof(int))];
-};
-
-}  // namespace
-
 Result<std::pair<ConnectionJoiner, Fd>> ConnectionJoiner::create(uint16_t most) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
@@ -44,19 +33,9 @@ Status ConnectionJoiner::check(std::span<const std::byte> key, uint16_t index) c
 }
 
 Status ConnectionJoiner::pass(int connection, uint16_t index) {
-  iovec piece{&index, sizeof index};
-  Control control{};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = sizeof control.bytes;
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof connection);
-  std::memcpy(CMSG_DATA(header), &connection, sizeof connection);
-  if (::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+  if (!transport::send_with_descriptors(socket_.get(), std::as_bytes(std::span(&index, 1)),
+                                        std::span(&connection, 1), transport::Clock::now())
+           .ok()) {
     return {StatusCode::kLost, "the session takes no further connections any more"};
   }
   joined_ |= 1u << index;
@@ -81,27 +60,15 @@ Result<Fd> JoinedConnections::take(size_t index, transport::Deadline deadline) {
       waiting_.erase(found);
       return connection;
     }
-    pollfd entry{socket_.get(), POLLIN, 0};
-    FARGPU_ASSIGN_OR_RETURN(const int ready, transport::poll_until(std::span(&entry, 1), deadline));
-    if (ready == 0)
-      return Status(StatusCode::kTimeout, "a further connection was announced and did not come");
     uint16_t came = 0;
-    iovec piece{&came, sizeof came};
-    Control control{};
-    msghdr message{};
-    message.msg_iov = &piece;
-    message.msg_iovlen = 1;
-    message.msg_control = control.bytes;
-    message.msg_controllen = sizeof control.bytes;
-    const ssize_t got = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    const cmsghdr* header = CMSG_FIRSTHDR(&message);
-    if (got != sizeof came || header == nullptr || header->cmsg_type != SCM_RIGHTS) {
+    std::vector<Fd> connections;
+    const Status status = transport::receive_with_descriptors(
+        socket_.get(), std::as_writable_bytes(std::span(&came, 1)), connections, deadline);
+    if (status.code() == StatusCode::kTimeout)
+      return Status(StatusCode::kTimeout, "a further connection was announced and did not come");
+    if (!status.ok() || connections.size() != 1)
       return Status(StatusCode::kLost, "the daemon brings no further connections");
-    }
-    int connection = -1;
-    std::memcpy(&connection, CMSG_DATA(header), sizeof connection);
-    waiting_[came].reset(connection);
+    waiting_[came] = std::move(connections[0]);
   }
 }
 
