@@ -5,6 +5,7 @@
 #include <set>
 
 #include "generated/server/driver_table.h"
+#include "tests/transport/fake_remote_memory.h"
 
 namespace fargpu::server {
 namespace {
@@ -14,7 +15,7 @@ using transport::RemoteAccess;
 using transport::RemoteKey;
 
 // Remembers what is registered; says no to what it is told to.
-class FakeAdapter final : public transport::RemoteMemory {
+class FakeAdapter final : public test::RemoteMemoryWithoutTransfers {
  public:
   struct Registered final : RegisteredMemory {
     Registered(FakeAdapter& adapter, std::span<std::byte> memory)
@@ -43,24 +44,6 @@ class FakeAdapter final : public transport::RemoteMemory {
     if (!dmabuf) return Status(StatusCode::kUnsupported, "no dma-buf here");
     return std::unique_ptr<RegisteredMemory>(std::make_unique<Registered>(*this, memory));
   }
-  Result<Ticket> read(const RemoteKey&, uint64_t, const RegisteredMemory&,
-                      std::span<std::byte>) override {
-    return Ticket{0};
-  }
-  Result<Ticket> write(const RegisteredMemory&, std::span<const std::byte>, const RemoteKey&,
-                       uint64_t) override {
-    return Ticket{0};
-  }
-  Status read_now(const RemoteKey&, uint64_t, const RegisteredMemory&, std::span<std::byte>,
-                  Deadline) override {
-    return Status();
-  }
-  Status write_now(const RegisteredMemory&, std::span<const std::byte>, const RemoteKey&, uint64_t,
-                   Deadline) override {
-    return Status();
-  }
-  Status wait(Ticket, Deadline) override { return Status(); }
-  std::string route() const override { return {}; }
 
   std::set<Registered*> live;
   bool peer_memory = true, dmabuf = false;

@@ -29,16 +29,22 @@ inline bool same(Bytes left, Bytes right) {
          (left.empty() || std::memcmp(left.data(), right.data(), left.size()) == 0);
 }
 
+// What send_frame() begins with, for peers that write their bytes by hand.
+inline wire::FrameHeader header_of(uint32_t body_bytes, uint64_t bulk_bytes) {
+  wire::FrameHeader header;
+  header.opcode = 100;
+  header.body_bytes = body_bytes;
+  header.bulk_bytes = bulk_bytes;
+  return header;
+}
+
 // A frame whose body and bulk are pattern(size, sequence) and pattern(size, ~sequence); bulk is cut
 // into `pieces`.
 inline Status send_frame(transport::Transport& transport, uint32_t sequence, size_t body_bytes,
                          size_t bulk_bytes, size_t pieces = 1,
                          transport::Deadline deadline = transport::kNoDeadline) {
-  wire::FrameHeader header;
-  header.opcode = 100;
+  wire::FrameHeader header = header_of(static_cast<uint32_t>(body_bytes), bulk_bytes);
   header.sequence = sequence;
-  header.body_bytes = static_cast<uint32_t>(body_bytes);
-  header.bulk_bytes = bulk_bytes;
   auto slot = transport.reserve(sizeof header + body_bytes, deadline);
   if (!slot.ok()) return slot.status();
   if (reinterpret_cast<uintptr_t>(slot->data()) % 8 != 0)

@@ -20,14 +20,6 @@ constexpr uint32_t kCredit = 1u << 24, kBye = 2u << 24;
 
 transport::Deadline soon() { return Clock::now() + 20s; }
 
-wire::FrameHeader header_of(uint32_t body_bytes, uint64_t bulk_bytes) {
-  wire::FrameHeader header;
-  header.opcode = 100;
-  header.body_bytes = body_bytes;
-  header.bulk_bytes = bulk_bytes;
-  return header;
-}
-
 // Takes anything that is a frame.
 class AnyFrame final : public transport::FrameHandler {
  public:

@@ -7,6 +7,8 @@
 #include <set>
 #include <vector>
 
+#include "tests/transport/fake_remote_memory.h"
+
 namespace fargpu::test {
 namespace {
 
@@ -15,7 +17,7 @@ using transport::RegistrationCache;
 using transport::RemoteAccess;
 using transport::RemoteKey;
 
-class FakeMemory final : public transport::RemoteMemory {
+class FakeMemory final : public RemoteMemoryWithoutTransfers {
  public:
   struct Registered final : RegisteredMemory {
     Registered(FakeMemory& owner, std::span<std::byte> memory) : owner(owner), bytes(memory) {
@@ -45,24 +47,6 @@ class FakeMemory final : public transport::RemoteMemory {
                                                             RemoteAccess) override {
     return Status(StatusCode::kUnsupported, "no");
   }
-  Result<Ticket> read(const RemoteKey&, uint64_t, const RegisteredMemory&,
-                      std::span<std::byte>) override {
-    return Ticket{0};
-  }
-  Result<Ticket> write(const RegisteredMemory&, std::span<const std::byte>, const RemoteKey&,
-                       uint64_t) override {
-    return Ticket{0};
-  }
-  Status read_now(const RemoteKey&, uint64_t, const RegisteredMemory&, std::span<std::byte>,
-                  Deadline) override {
-    return Status();
-  }
-  Status write_now(const RegisteredMemory&, std::span<const std::byte>, const RemoteKey&, uint64_t,
-                   Deadline) override {
-    return Status();
-  }
-  Status wait(Ticket, Deadline) override { return Status(); }
-  std::string route() const override { return {}; }
 
   std::set<Registered*> live;
   size_t live_bytes = 0, limit = ~size_t{0};

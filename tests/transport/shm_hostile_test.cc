@@ -47,14 +47,6 @@ class DoubtingHandler final : public transport::FrameHandler {
   std::vector<std::byte> bulk_;
 };
 
-wire::FrameHeader header_of(uint32_t body_bytes, uint64_t bulk_bytes) {
-  wire::FrameHeader header;
-  header.opcode = 100;
-  header.body_bytes = body_bytes;
-  header.bulk_bytes = bulk_bytes;
-  return header;
-}
-
 void expect_protocol_error(ServerAndPeer& f) {
   DoubtingHandler handler;
   EXPECT_EQ(f.server->receive(handler, soon()).status().code(), StatusCode::kProtocol);
