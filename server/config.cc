@@ -1,6 +1,6 @@
 #include "server/config.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <fstream>
 #include <functional>

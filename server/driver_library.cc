@@ -1,7 +1,7 @@
 #include "server/driver_library.h"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <link.h>
 
 #include <cstdlib>

@@ -1,7 +1,7 @@
 #include "server/hello.h"
 
 #include <cuda.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <kj/exception.h>
 
 #include <algorithm>

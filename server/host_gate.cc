@@ -1,6 +1,6 @@
 #include "server/host_gate.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/rpc/responder.h"
 #include "common/wire/control.h"

@@ -1,6 +1,6 @@
 #include "server/inventory.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <charconv>
 

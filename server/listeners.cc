@@ -1,6 +1,6 @@
 #include "server/listeners.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 #include "server/probe.h"
 
 #include <cuda.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "generated/server/driver_table.h"
 #include "server/driver_library.h"

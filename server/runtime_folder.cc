@@ -1,7 +1,7 @@
 #include "server/runtime_folder.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>

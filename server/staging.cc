@@ -1,7 +1,7 @@
 #include "server/staging.h"
 
 #include <cuda.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/mman.h>
 
 #include <bit>

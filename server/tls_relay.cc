@@ -1,6 +1,6 @@
 #include "server/tls_relay.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 

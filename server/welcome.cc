@@ -1,7 +1,7 @@
 #include "server/welcome.h"
 
 #include <cuda.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <vector>

@@ -1,6 +1,6 @@
 #include "server/worker_options.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <sstream>
 

@@ -1,6 +1,6 @@
 #include "client/cli/server_query.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <kj/exception.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "client/image/image.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

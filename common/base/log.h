@@ -5,7 +5,7 @@
 // to append to. All functions are thread safe; a message below the level costs one relaxed load. Never log on a hot path.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string_view>
 

@@ -1,6 +1,6 @@
 #include "common/base/parse.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>

@@ -1,7 +1,7 @@
 #include "common/bootstrap/connect.h"
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>

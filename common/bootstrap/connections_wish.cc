@@ -1,6 +1,6 @@
 #include "common/bootstrap/connections_wish.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/base/parse.h"
 #include "common/transport/bulk_shares.h"

@@ -1,6 +1,6 @@
 #include "common/bootstrap/further_connections.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <kj/exception.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>

@@ -1,6 +1,6 @@
 #include "common/bootstrap/greeting.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <kj/exception.h>
 #include <unistd.h>
 

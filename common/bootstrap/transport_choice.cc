@@ -1,6 +1,6 @@
 #include "common/bootstrap/transport_choice.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace fargpu::bootstrap {
 

@@ -1,6 +1,6 @@
 #include "common/bootstrap/unix_rendezvous.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 

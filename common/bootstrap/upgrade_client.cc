@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <kj/exception.h>
 #include <sys/socket.h>
 

@@ -1,6 +1,6 @@
 #include "common/bootstrap/upgrade_messages.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <kj/exception.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "common/rpc/channel.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstring>
 

@@ -1,5 +1,5 @@
 // The sending side of Channel: one call from its slot to its reply.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstring>
 #include <new>

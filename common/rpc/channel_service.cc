@@ -4,7 +4,7 @@
 // It costs nothing while the session is idle (it sleeps in poll without a timeout) and stays out of
 // the way of callers: while they call it does not watch the transport, or every reply would wake it
 // for nothing; it naps instead.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 #include "common/transport/commit_check.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstring>
 

@@ -1,6 +1,6 @@
 #include "common/transport/emulated_link.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>

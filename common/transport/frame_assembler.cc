@@ -1,6 +1,6 @@
 #include "common/transport/frame_assembler.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "common/transport/link_sender.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstring>
 

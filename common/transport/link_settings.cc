@@ -1,6 +1,6 @@
 #include "common/transport/link_settings.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <charconv>

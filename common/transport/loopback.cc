@@ -1,6 +1,6 @@
 #include "common/transport/loopback.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <atomic>

@@ -1,7 +1,7 @@
 #include "common/transport/rdma_cm.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

@@ -1,7 +1,7 @@
 // How two ends find each other: rdma_cm, a cookie, and what each says of its ring.
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/random.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #include "common/transport/rdma_gid.h"
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <fstream>

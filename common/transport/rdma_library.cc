@@ -1,7 +1,7 @@
 #include "common/transport/rdma_library.h"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/base/check.h"
 

@@ -1,5 +1,5 @@
 // RdmaLink: sleeping, the descriptor for event loops, and how the loss of the peer is noticed.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 

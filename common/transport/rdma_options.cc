@@ -1,5 +1,5 @@
 // What both builds of the transport have, with rdma and without.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/transport/rdma.h"
 

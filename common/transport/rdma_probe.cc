@@ -1,6 +1,6 @@
 // What doctor shows of RDMA: which port is on a route, and what is there at all.
 #include <arpa/inet.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/transport/rdma.h"
 #include "common/transport/rdma_cm.h"

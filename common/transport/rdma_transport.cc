@@ -1,6 +1,6 @@
 #include "common/transport/rdma_transport.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

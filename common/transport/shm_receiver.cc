@@ -1,6 +1,6 @@
 #include "common/transport/shm_receiver.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "common/transport/shm_sender.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

@@ -1,7 +1,7 @@
 #include "common/transport/shm_setup.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/socket.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "common/transport/shm_socket.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/socket.h>
 
 #include <algorithm>

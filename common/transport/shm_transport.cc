@@ -1,6 +1,6 @@
 #include "common/transport/shm_transport.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 

@@ -1,6 +1,6 @@
 #include "common/transport/socket_address.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <netdb.h>
 #include <netinet/in.h>
 

@@ -1,6 +1,6 @@
 #include "common/transport/stream_sender.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/socket.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "common/transport/tcp.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 

@@ -1,6 +1,6 @@
 #include "common/wire/frame.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <bit>
 #include <string>

@@ -1,6 +1,6 @@
 #include "common/wire/image_piece.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <zstd.h>
 
 #include <string>

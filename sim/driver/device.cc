@@ -1,6 +1,6 @@
 #include "sim/driver/device.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "sim/driver/context.h"
 #include "sim/driver/driver.h"

@@ -1,6 +1,6 @@
 // Kernel launches: every check that CUDA makes before it returns, then the grid goes into the
 // stream.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstring>
 

@@ -1,6 +1,6 @@
 #include "sim/exec/builtins.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstring>
 

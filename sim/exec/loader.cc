@@ -1,6 +1,6 @@
 // From PTX texts to ProgramCode: parse, link by name, place variables in memory, lower every
 // function.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,6 @@
 #include "sim/exec/lowering.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>

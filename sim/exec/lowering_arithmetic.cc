@@ -1,5 +1,5 @@
 // Integer and floating-point arithmetic.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "sim/exec/lowering.h"
 

@@ -1,5 +1,5 @@
 // Logic, shifts, bit fields and selection.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "sim/exec/lowering.h"
 

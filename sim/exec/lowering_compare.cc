@@ -1,5 +1,5 @@
 // setp and set.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "sim/exec/lowering.h"
 

@@ -1,5 +1,5 @@
 // Branches, calls, barriers and the operations of whole warps; and the table of all instructions.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // cvt: every pair of types goes over a few exact steps and rounds once.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Moves, loads, stores, addresses, atomics, asynchronous copies, fences.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

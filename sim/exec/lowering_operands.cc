@@ -1,5 +1,5 @@
 // Operands: registers, constants, special registers and addresses of variables.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>

@@ -1,7 +1,7 @@
 // vadd, vsub, vabsdiff, vmin, vmax, vshl, vshr, vmad, vset and the packed forms with 2 and 4 parts.
 // The selectors of the scalar forms (.b0 .. .h1) are written after the operands' names, which the
 // parser hands over as modifiers of the operand.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "sim/exec/lowering.h"
 #include "sim/exec/video_op.h"

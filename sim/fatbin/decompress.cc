@@ -1,6 +1,6 @@
 #include "sim/fatbin/decompress.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <lz4.h>
 #include <zstd.h>
 

@@ -1,6 +1,6 @@
 #include "sim/ptx/parser.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "sim/ptx/parser_impl.h"
 

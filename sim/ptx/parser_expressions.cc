@@ -1,5 +1,5 @@
 // Constant expressions: 64-bit integers with C's operators, and float constants with a sign.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <bit>
 

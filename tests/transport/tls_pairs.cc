@@ -1,6 +1,6 @@
 #include "tests/transport/tls_pairs.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
