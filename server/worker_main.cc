@@ -24,6 +24,12 @@
 #include "server/welcome.h"
 #include "server/worker_options.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+// Of a library that was loaded by dlopen, as the driver is, LeakSanitizer of g++ 12 cannot read the thread-local storage: it crashes.
+extern "C" __attribute__((visibility("default"))) const char* __lsan_default_options() { return "use_tls=0"; }
+#endif
+
 namespace {
 
 using namespace fargpu;
@@ -57,6 +63,13 @@ void add_flags(CLI::App& app, WorkerOptions& o) {
   app.add_option("--core-dumps", o.host_limits.core_dumps);
 }
 
+// What the end of a process looks for, _exit does not.
+void look_for_leaks() {
+#if defined(__SANITIZE_ADDRESS__)
+  __lsan_do_recoverable_leak_check();
+#endif
+}
+
 int run_probe(const std::string& driver) {
   // The driver's own chatter must not mix with the answer.
   const int answer = ::dup(STDOUT_FILENO);
@@ -65,6 +78,7 @@ int run_probe(const std::string& driver) {
   const std::string text = inventory.ok() ? format_inventory(*inventory) : "error " + inventory.status().message() + "\n";
   [[maybe_unused]] const ssize_t written = ::write(answer, text.data(), text.size());
   std::fflush(nullptr);
+  look_for_leaks();
   ::_exit(inventory.ok() ? 0 : kExitDriver);
 }
 
@@ -73,6 +87,7 @@ int end(const Status& status, const char* otherwise, int code) {
   const std::string reason = status.ok() ? otherwise : status.message();
   [[maybe_unused]] const ssize_t written = ::write(kReasonFd, reason.data(), reason.size());
   std::fflush(nullptr);
+  look_for_leaks();
   // Not exit(): handlers of a driver whose GPU hangs would hang with it, and the system takes everything back anyway.
   ::_exit(code);
 }
