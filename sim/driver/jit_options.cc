@@ -51,7 +51,7 @@ void JitOptions::Log::write(std::string_view text) {
   size_t written = 0;
   if (buffer != nullptr && room > 0) {
     written = std::min(text.size(), room - 1);
-    std::memcpy(buffer, text.data(), written);
+    std::copy_n(text.data(), written, buffer);  // an empty text may have no address
     buffer[written] = '\0';
   }
   *length = reinterpret_cast<void*>(static_cast<uintptr_t>(written));
