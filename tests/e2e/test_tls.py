@@ -46,9 +46,17 @@ while True:
 """, str(port)], stdout=subprocess.PIPE)
         self.port = int(self.process.stdout.readline())
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
     def heard(self):
         self.process.kill()
-        return self.process.communicate()[0]
+        return self.process.stdout.read()
 
 
 class Tls(unittest.TestCase):
@@ -127,11 +135,11 @@ class Tls(unittest.TestCase):
         token.chmod(0o600)
         for encrypted in (True, False):
             with (self.daemon("--token-file", token) if encrypted else testing.Daemon("--token-file", token)) as daemon:
-                tap = Wiretap(daemon.port)
-                done = fargpu("run", "--server", f"{'tls://' if encrypted else ''}127.0.0.1:{tap.port}", "--token-file", token, "--transport", "tcp",
-                              "--", program(), "init", **(self.trusting() if encrypted else {}))
-                self.assertEqual(done.returncode, 0, done.stderr)
-                heard = tap.heard()
+                with Wiretap(daemon.port) as tap:
+                    done = fargpu("run", "--server", f"{'tls://' if encrypted else ''}127.0.0.1:{tap.port}", "--token-file", token, "--transport", "tcp",
+                                  "--", program(), "init", **(self.trusting() if encrypted else {}))
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    heard = tap.heard()
                 self.assertGreater(len(heard), 500)
                 self.assertEqual(b"very-secret-token-17" in heard, not encrypted)
 

@@ -193,7 +193,7 @@ TEST(Tls, EitherEndIsTheEndOfBoth) {
 
 TEST(Tls, WhatWasWrittenBeforeTheEndArrives) {
   Tunnel tunnel;
-  std::vector<char> data(3 << 20, 'x');
+  const std::vector<char> data(3 << 20, 'x');
   std::thread writer([&] {
     size_t done = 0;
     while (done < data.size()) {
@@ -205,7 +205,8 @@ TEST(Tls, WhatWasWrittenBeforeTheEndArrives) {
     tunnel.client.reset();
   });
   size_t got = 0;
-  for (ssize_t n; (n = ::recv(tunnel.server->plain.get(), data.data(), data.size(), 0)) > 0;)
+  std::vector<char> piece(64 << 10);
+  for (ssize_t n; (n = ::recv(tunnel.server->plain.get(), piece.data(), piece.size(), 0)) > 0;)
     got += static_cast<size_t>(n);
   writer.join();
   EXPECT_EQ(got, data.size());
