@@ -1,5 +1,7 @@
 // Finding entry points by name and version.
 #include <algorithm>
+#include <span>
+#include <string_view>
 
 #include "common/base/log.h"
 #include "sim/driver/api.h"
@@ -9,9 +11,17 @@ using namespace fargpu::sim;
 
 namespace {
 
+// For std::equal_range; that of std::ranges does not compile with clang 14 and libstdc++ 12.
+struct ByName {
+  bool operator()(const ProcEntry& entry, std::string_view name) const { return entry.name < name; }
+  bool operator()(std::string_view name, const ProcEntry& entry) const { return name < entry.name; }
+};
+
 CUdriverProcAddressQueryResult find(std::string_view name, int version, bool per_thread,
                                     void** address) {
-  const auto rows = std::ranges::equal_range(proc_table(), name, {}, &ProcEntry::name);
+  const auto table = proc_table();
+  const auto [begin, end] = std::equal_range(table.begin(), table.end(), name, ByName());
+  const std::span rows(begin, end);
   if (rows.empty()) return CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   const bool has_per_thread = std::ranges::any_of(rows, &ProcEntry::per_thread);
   for (const ProcEntry& entry : rows) {

@@ -64,16 +64,16 @@ TransportPair make_unix_pair(const StreamOptions& options) {
 }
 
 TransportPair make_shm_pair(const StreamOptions& options, const transport::ShmRings& rings) {
-  auto [client_socket, server_socket] = socket_pair();
+  auto sockets = socket_pair();
   const auto shm = transport::shm_options(options);
   const auto deadline = Clock::now() + std::chrono::seconds(30);
   TransportPair pair;
   std::thread joiner([&] {
-    auto made = transport::shm_join(client_socket, shm, deadline);
+    auto made = transport::shm_join(sockets.first, shm, deadline);
     FARGPU_CHECK(made.ok());
     pair.client = std::move(*made);
   });
-  auto made = transport::shm_serve(server_socket, rings, shm, deadline);
+  auto made = transport::shm_serve(sockets.second, rings, shm, deadline);
   joiner.join();
   FARGPU_CHECK(made.ok());
   pair.server = std::move(*made);
