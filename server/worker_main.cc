@@ -26,8 +26,11 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/lsan_interface.h>
-// Of a library that was loaded by dlopen, as the driver is, LeakSanitizer of g++ 12 cannot read the thread-local storage: it crashes.
-extern "C" __attribute__((visibility("default"))) const char* __lsan_default_options() { return "use_tls=0"; }
+// Of a library that was loaded by dlopen, as the driver is, LeakSanitizer of g++ 12 cannot read the
+// thread-local storage: it crashes.
+extern "C" __attribute__((visibility("default"))) const char* __lsan_default_options() {
+  return "use_tls=0";
+}
 #endif
 
 namespace {
