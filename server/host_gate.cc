@@ -4,8 +4,8 @@
 
 #include "common/rpc/responder.h"
 #include "common/wire/control.h"
-#include "generated/server/driver_table.h"
 #include "generated/schema/control.capnp.h"
+#include "generated/server/driver_table.h"
 #include "schema/support/sizes.h"
 #include "server/request.h"
 #include "server/worker_services.h"

@@ -1,5 +1,6 @@
-// The bodies of fmt 9, once: what the library libfmt would bring, without a dependency of the client library on it.
-// With FMT_HEADER_ONLY every file that formats a line would compile them again, which took most of a build under sanitizers.
+// The bodies of fmt 9, once: what the library libfmt would bring, without a dependency of the
+// client library on it. With FMT_HEADER_ONLY every file that formats a line would compile them
+// again, which took most of a build under sanitizers.
 #include <fmt/format-inl.h>
 
 #include <locale>
