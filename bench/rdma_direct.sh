@@ -30,7 +30,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-for file in bench/bandwidth bin/fargpu bin/fargpud bin/fargpu-worker lib/fargpu/libcuda.so.1 lib/libfargpu-sim.so; do
+for file in bin/bandwidth bin/fargpu bin/fargpud bin/fargpu-worker lib/fargpu/libcuda.so.1 lib/libfargpu-sim.so; do
   [ -e "$BUILD/$file" ] || die "$BUILD/$file is not there: build it first"
 done
 
@@ -60,7 +60,7 @@ for i in $(seq "$3"); do
   measure frames pageable FARGPU_ZERO_COPY=0
 done
 EOF2
-"$ROOT/scripts/rdma-vm" --timeout 600 --add "$BUILD/bench/bandwidth:/t/bandwidth" --add "$BUILD/bin" --add "$BUILD/lib" \
+"$ROOT/scripts/rdma-vm" --timeout 600 --add "$BUILD/bin/bandwidth:/t/bandwidth" --add "$BUILD/bin" --add "$BUILD/lib" \
   --add "$scratch/guest.sh:/t/guest.sh" -- sh /t/guest.sh "$BUILD" "$seconds" "$rounds" >"$scratch/figures"
 sort -k1,1 -k2,2 -k3,3n -k4,4n "$scratch/figures" | awk '
   {value[$1, $2, $3, ++count[$1, $2, $3]] = $4; if (!seen[$2, $3]++) order[++rows] = $2 SUBSEP $3}
