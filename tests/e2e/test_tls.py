@@ -1,5 +1,6 @@
 """Encrypted connections, from the command line to the worker: who is trusted, what is refused, and that nothing goes in the clear."""
 
+import contextlib
 import os
 import re
 import socket
@@ -69,6 +70,18 @@ class Tls(unittest.TestCase):
 
     def trusting(self, **more):
         return {"FARGPU_TLS_CA": self.certificates.file("ca.pem"), **more}
+
+    @contextlib.contextmanager
+    def session(self, daemon):
+        """An encrypted session that has begun; its program is killed in the end."""
+        process = subprocess.Popen([str(testing.BUILD.fargpu), "run", "--server", f"tls://127.0.0.1:{daemon.port}", "--transport", "tcp", "--",
+                                    str(program())], stdin=subprocess.PIPE, env=testing.clean_environment(**self.trusting()))
+        try:
+            testing.wait_until(lambda: daemon.workers() and "transport=\"tls" in daemon.log_text(), "the session has begun")
+            yield
+        finally:
+            process.kill()
+            process.communicate()
 
     def transport_of(self, *arguments, **environment):
         done = fargpu("doctor", "--pings", "3", *arguments, **environment)
@@ -174,29 +187,17 @@ class Tls(unittest.TestCase):
 
     def test_relay_and_worker_end_with_the_client(self):
         with self.daemon() as daemon:
-            process = subprocess.Popen([str(testing.BUILD.fargpu), "run", "--server", f"tls://127.0.0.1:{daemon.port}", "--transport", "tcp", "--",
-                                        str(program())], stdin=subprocess.PIPE, env=testing.clean_environment(**self.trusting()))
-            try:
-                testing.wait_until(lambda: daemon.workers() and "transport=\"tls" in daemon.log_text(), "the session has begun")
+            with self.session(daemon):
                 self.assertTrue(daemon.children("fargpu-tls-rela"))
-            finally:
-                process.kill()
-                process.communicate()
             testing.wait_until(lambda: not daemon.workers() and not daemon.children("fargpu-tls-rela"), "both are gone", seconds=10)
 
     def test_relay_that_is_killed_ends_its_session_only(self):
         with self.daemon() as daemon:
-            process = subprocess.Popen([str(testing.BUILD.fargpu), "run", "--server", f"tls://127.0.0.1:{daemon.port}", "--transport", "tcp", "--",
-                                        str(program())], stdin=subprocess.PIPE, env=testing.clean_environment(**self.trusting()))
-            try:
-                testing.wait_until(lambda: daemon.workers() and "transport=\"tls" in daemon.log_text(), "the session has begun")
+            with self.session(daemon):
                 for pid in daemon.children("fargpu-tls-rela"):
                     os.kill(pid, 9)
                 testing.wait_until(lambda: not daemon.workers(), "the worker is gone", seconds=10)
                 self.assertRegex(self.transport_of("--server", f"tls://127.0.0.1:{daemon.port}", **self.trusting()), r"^shm ")
-            finally:
-                process.kill()
-                process.communicate()
 
 
 if __name__ == "__main__":
