@@ -34,6 +34,20 @@ const char* to_string(StatusCode code) {
   return "unknown";
 }
 
+Status::Status(StatusCode code, std::string message) {
+  if (code != StatusCode::kOk) failure_ = new Failure{code, std::move(message)};
+}
+
+const std::string& Status::message() const {
+  static const auto* const none = new std::string;  // for exit handlers, too
+  return ok() ? *none : failure_->message;
+}
+
+void Status::let_go() {
+  // Release for the other holders' last looks, acquire for all of them before the deletion.
+  if (failure_->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) delete failure_;
+}
+
 Status system_error(std::string what, int error_number) {
   what += ": ";
   what += std::generic_category().message(error_number);  // thread safe, unlike strerror

@@ -1,11 +1,13 @@
 // Status and Result: how fargpu's own layers report failure. No exceptions cross a layer boundary.
 //
 // Status carries a code for programs and one line for people: what happened, with the values, and where it helps what
-// to do. A peer's mistake is a Status; a mistake of ours is FARGPU_CHECK (check.h). Values are cheap to move; an ok Status
-// holds no heap memory. Thread rules: plain values, no sharing.
+// to do. A peer's mistake is a Status; a mistake of ours is FARGPU_CHECK (check.h). An ok Status is a null pointer: nearly every call
+// of the hot path returns one. Copies share the text, so returning a failure that was made before needs no heap memory. Thread rules:
+// plain values; copies may be in different threads.
 #pragma once
 
-#include <optional>
+#include <atomic>
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <variant>
@@ -33,14 +35,32 @@ const char* to_string(StatusCode code);
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
-  bool ok() const { return code_ == StatusCode::kOk; }
-  StatusCode code() const { return code_; }
-  const std::string& message() const { return message_; }
+  Status(StatusCode code, std::string message);  // kOk: the message is dropped
+  Status(const Status& other) : failure_(other.failure_) {
+    if (failure_ != nullptr) failure_->holders.fetch_add(1, std::memory_order_relaxed);
+  }
+  Status(Status&& other) noexcept : failure_(std::exchange(other.failure_, nullptr)) {}
+  Status& operator=(Status other) noexcept {
+    std::swap(failure_, other.failure_);
+    return *this;
+  }
+  ~Status() {
+    if (failure_ != nullptr) [[unlikely]]
+      let_go();
+  }
+  bool ok() const { return failure_ == nullptr; }
+  StatusCode code() const { return ok() ? StatusCode::kOk : failure_->code; }
+  const std::string& message() const;  // empty when ok
 
  private:
-  StatusCode code_ = StatusCode::kOk;
-  std::string message_;
+  struct Failure {
+    const StatusCode code;
+    const std::string message;
+    std::atomic<size_t> holders{1};
+  };
+  void let_go();
+
+  Failure* failure_ = nullptr;
 };
 
 // kSystem with `what` and the text of `error_number`.

@@ -5,6 +5,11 @@
 
 namespace fargpu::transport {
 
+Status peer_is_busy() {
+  static const auto* const busy = new Status(StatusCode::kTimeout, "peer is busy");
+  return *busy;
+}
+
 Result<int> poll_until(std::span<pollfd> descriptors, Deadline deadline) {
   for (;;) {
     timespec timeout{};

@@ -18,6 +18,7 @@
 
 #include "common/base/fd.h"
 #include "common/transport/loss.h"
+#include "common/transport/poll.h"
 #include "common/transport/rdma_domain.h"
 #include "common/transport/transport.h"
 
@@ -82,7 +83,7 @@ class RdmaLink {
   void poll(Role role, bool must = false, bool sends = true);
 
   // --- waiting (rdma_link_wait.cc) ---
-  // Until ready(), the deadline (kTimeout, with a text that needs no heap) or loss. ready() is called after each look at the queues.
+  // Until ready(), the deadline (kTimeout) or loss. ready() is called after each look at the queues.
   // The receiver says whether it waits for completions of what was posted; the sender always may.
   template <typename Ready>
   Status wait(Role role, Deadline deadline, Ready ready, bool for_completions = false);
@@ -196,7 +197,7 @@ Status RdmaLink::wait(Role role, Deadline deadline, Ready ready, bool for_comple
     if (lost()) return lost_status();
     if (round % 8 != 0) continue;  // the clock costs as much as the queues
     const auto now = Clock::now();
-    if (now >= deadline) return Status(StatusCode::kTimeout, "peer is busy");
+    if (now >= deadline) return peer_is_busy();
     if (spin_until == Clock::time_point{}) spin_until = now + options_.spin;
     if (now < spin_until) continue;
     // What completes from here on makes the channel readable; what completed before is seen now.
@@ -220,7 +221,7 @@ Status RdmaLink::wait_aside(Deadline deadline, Ready ready) {
     if (ready()) return Status();
     if (lost()) return lost_status();
     const auto now = Clock::now();
-    if (now >= deadline) return Status(StatusCode::kTimeout, "peer is busy");
+    if (now >= deadline) return peer_is_busy();
     const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(now - begin);
     if (waited < std::max(kSpin, options_.spin)) continue;
     std::this_thread::sleep_for(std::min(waited / 16, kLongestNap));

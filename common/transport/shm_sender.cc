@@ -122,8 +122,7 @@ Status ShmSender::wait_for_room(size_t room, Deadline deadline) {
     if (progress) stalled = deadline_after(stall_timeout_);
     // A peer may ring as often as it likes: that alone does not make the wait longer.
     if (Clock::now() < std::min(deadline, stalled)) continue;
-    // Short enough to need no heap: a flush that must not wait ends here often.
-    if (deadline <= stalled) return Status(StatusCode::kTimeout, "peer is busy");
+    if (deadline <= stalled) return peer_is_busy();
     return Status(
         StatusCode::kLost,
         fmt::format("connection lost: the peer took no data for {} s",

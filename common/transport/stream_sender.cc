@@ -155,8 +155,7 @@ Result<unsigned> StreamSender::wait_writable(unsigned connections, Deadline dead
     }
     return writable;
   }
-  // Short enough to need no heap: a flush that must not wait ends here often.
-  if (deadline <= stalled) return Status(StatusCode::kTimeout, "peer is busy");
+  if (deadline <= stalled) return peer_is_busy();
   return Status(
       StatusCode::kLost,
       fmt::format("connection lost: the peer took no data for {} s",

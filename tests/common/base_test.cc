@@ -46,6 +46,37 @@ TEST(Status, CarriesCodeAndText) {
   EXPECT_STREQ(to_string(StatusCode::kNoCapacity), "no capacity");
 }
 
+TEST(Status, CopiesShareTheTextAndOutliveEachOther) {
+  Status kept;
+  {
+    Status lost(StatusCode::kLost, "the peer of this session is gone");
+    kept = lost;
+    EXPECT_EQ(&kept.message(), &lost.message());
+    lost = Status(StatusCode::kTimeout, "late");
+    EXPECT_EQ(lost.message(), "late");
+  }
+  EXPECT_EQ(kept.message(), "the peer of this session is gone");
+  const Status moved = std::move(kept);
+  EXPECT_EQ(moved.code(), StatusCode::kLost);
+  EXPECT_TRUE(Status(StatusCode::kOk, "dropped").ok());
+  EXPECT_EQ(Status().message(), "");
+}
+
+TEST(Status, CopiesInManyThreads) {
+  const Status shared(StatusCode::kLost, "the peer of this session is gone");
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([copy = shared] {
+      for (int round = 0; round < 1000; ++round) {
+        const Status again = copy;
+        EXPECT_EQ(again.code(), StatusCode::kLost);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(shared.message(), "the peer of this session is gone");
+}
+
 TEST(Status, SystemErrorsNameTheCause) {
   const Status status = system_error("cannot open /x", ENOENT);
   EXPECT_EQ(status.code(), StatusCode::kSystem);
