@@ -266,14 +266,18 @@ TEST_F(DaemonTest, SigtermWaitsForSessionsAndRefusesNewOnes) {
   send_hello(session);
   EXPECT_EQ(first_line(session), "GPU-11111111");
   ::kill(pid_, SIGTERM);
+  // Asks for more than there is, so that it is refused also before the daemon has seen the signal.
   EXPECT_TRUE(eventually([&] {
-    const Fd late = connect();
-    send_hello(late, [](schema::Hello::Builder h) { h.setGpus(2); });
-    const auto frame = answer(late);
+    const Fd early = connect();
+    send_hello(early, [](schema::Hello::Builder h) { h.setGpus(1000); });
+    const auto frame = answer(early);
     if (!frame.ok() || frame->header.result == 0) return false;
     wire::SegmentReader reader(frame->body());
     return reader.getRoot<schema::Refusal>().getReason() == schema::Refusal::Reason::DRAINING;
   }));
+  const Fd late = connect();
+  send_hello(late);
+  expect_refusal(late, schema::Refusal::Reason::DRAINING);
   EXPECT_EQ(::waitpid(pid_, nullptr, WNOHANG), 0);
   session.reset();
   const int status = wait_for_exit();
