@@ -19,20 +19,21 @@ wire::FrameHeader reply_header(const wire::FrameHeader& request) {
   return header;
 }
 
-bool unwanted(const wire::FrameHeader& header, int32_t result) {
-  return (header.flags & wire::kAsyncError) != 0 && result == 0;
+// Nobody waits for it, and it went well.
+bool unwanted(const wire::FrameHeader& reply, int32_t result) {
+  return (reply.flags & wire::kAsyncError) != 0 && result == 0;
 }
 
 }  // namespace
 
 Responder::Frame::Frame(Responder& responder, const wire::FrameHeader& request,
                         size_t body_bytes_bound)
-    : responder_(responder), lock_(responder.mutex_), header_(reply_header(request)) {
+    : responder_(responder), lock_(responder.sending_), header_(reply_header(request)) {
   reserve(body_bytes_bound);
 }
 
 Responder::Frame::Frame(Responder& responder, uint16_t notice_opcode, size_t body_bytes_bound)
-    : responder_(responder), lock_(responder.mutex_) {
+    : responder_(responder), lock_(responder.sending_) {
   header_.opcode = notice_opcode;
   header_.flags = wire::kNotice;
   reserve(body_bytes_bound);
@@ -76,17 +77,17 @@ Status Responder::Frame::send(int32_t result, std::span<const std::span<const st
 }
 
 Status Responder::reply(const wire::FrameHeader& request, int32_t result) {
-  if (unwanted(reply_header(request), result)) return Status();
+  if ((request.flags & wire::kWantReply) == 0 && result == 0) return Status();
   return Frame(*this, request, 0).send(result);
 }
 
 Status Responder::flush() {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(sending_);
   return transport_.flush(transport::kNoDeadline);
 }
 
 void Responder::try_notice(uint16_t opcode) {
-  std::unique_lock lock(mutex_, std::try_to_lock);
+  std::unique_lock lock(sending_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   const auto now = transport::Clock::now();
   wire::FrameHeader header;

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 
+#include "common/base/try_lock.h"
 #include "common/transport/transport.h"
 #include "common/wire/slot_message.h"
 
@@ -34,7 +35,7 @@ class Responder {
     void reserve(size_t body_bytes_bound);
     capnp::MessageBuilder& builder();
     Responder& responder_;
-    std::unique_lock<std::mutex> lock_;
+    std::unique_lock<TryLock> lock_;
     wire::FrameHeader header_;
     Status status_;
     size_t body_bound_ = 0;
@@ -53,7 +54,9 @@ class Responder {
 
  private:
   transport::Transport& transport_;
-  std::mutex mutex_;  // around everything that sends
+  // Around everything that sends. The executor's thread may keep it for long, but then nobody waits
+  // for it: try_notice() only tries.
+  TryLock sending_;
 };
 
 }  // namespace fargpu::rpc

@@ -38,6 +38,10 @@ FrameAssembler::FrameAssembler(const wire::FrameLimits& limits, size_t connectio
 void FrameAssembler::make_room() {
   const size_t rest = end_ - begin_;
   if (begin_ == 0) return;
+  if (rest == 0) {
+    begin_ = end_ = 0;
+    return;
+  }
   if (rest > kCheapMoveBytes && capacity_ - begin_ >= kHeaderBytes + limits_.max_body_bytes &&
       end_ < capacity_) {
     return;

@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -21,6 +22,10 @@ namespace {
 
 constexpr uint8_t kRetries = 6;      // after the first try; Soft-RoCE takes 7 for "without end"
 constexpr double kRetryShare = 0.7;  // of lost_after, for all tries; rdma_link_wait.cc has the rest
+
+bool is_buffer_size(uint32_t bytes) {
+  return bytes >= (64u << 10) && bytes <= (1u << 30) && std::has_single_bit(bytes);
+}
 
 // An end on its way to be connected.
 struct End {
@@ -55,8 +60,8 @@ Result<End> make_end(std::shared_ptr<RdmaDomain> domain, const RdmaOptions& opti
 Result<std::unique_ptr<Transport>> finish(End end, const RdmaGreeting& peer,
                                           const RdmaOptions& options, const SocketAddress& remote,
                                           Fd& bootstrap) {
-  if (peer.magic != kRdmaMagic || peer.version != kRdmaVersion || peer.ring_bytes < (64u << 10) ||
-      peer.ring_bytes > (1u << 30) || peer.ring_bytes % 4096 != 0 || peer.messages < 16) {
+  if (peer.magic != kRdmaMagic || peer.version != kRdmaVersion || !is_buffer_size(peer.ring_bytes) ||
+      peer.messages < 16) {
     return Status(StatusCode::kProtocol,
                   fmt::format("{} is no fargpu of this version", remote.text()));
   }
@@ -71,9 +76,10 @@ Result<std::unique_ptr<Transport>> finish(End end, const RdmaGreeting& peer,
 
 Status checked(RdmaOptions& options) {
   for (uint32_t bytes : {options.ring_bytes, options.staging_bytes}) {
-    if (bytes < (64u << 10) || bytes > (1u << 30) || bytes % 4096 != 0) {
-      return Status(StatusCode::kInvalidArgument,
-                    fmt::format("an rdma buffer of {} bytes: 64 KiB to 1 GiB, whole pages", bytes));
+    if (!is_buffer_size(bytes)) {
+      return Status(
+          StatusCode::kInvalidArgument,
+          fmt::format("an rdma buffer of {} bytes: 64 KiB to 1 GiB, a power of two", bytes));
     }
   }
   options.max_send_body_bytes = std::min(options.max_send_body_bytes & ~7u, 16u << 20);

@@ -79,12 +79,12 @@ RdmaLink::~RdmaLink() {
 // --- posting ---
 
 Result<uint64_t> RdmaLink::post(ibv_send_wr& request, bool signal, bool reserved) {
-  std::lock_guard lock(post_mutex_);
+  std::lock_guard lock(post_lock_);
   return post_locked(request, signal, reserved, 0);
 }
 
 Result<uint64_t> RdmaLink::post_message(ibv_send_wr& request, uint64_t bytes, bool signal) {
-  std::lock_guard lock(post_mutex_);
+  std::lock_guard lock(post_lock_);
   return post_locked(request, signal, false, bytes);
 }
 
@@ -185,7 +185,7 @@ void RdmaLink::give_credit() {
 // --- completions ---
 
 void RdmaLink::poll(Role role, bool must, bool sends) {
-  std::unique_lock lock(poll_mutex_, std::defer_lock);
+  std::unique_lock lock(poll_lock_, std::defer_lock);
   if (must) {
     lock.lock();
   } else if (!lock.try_lock()) {
@@ -303,7 +303,7 @@ void RdmaLink::close() {
   if (!lost() && connected_) {
     uint64_t last = 0;
     {
-      std::lock_guard lock(post_mutex_);
+      std::lock_guard lock(post_lock_);
       ibv_send_wr bye{};
       bye.opcode = IBV_WR_SEND_WITH_IMM;
       bye.imm_data = htonl(kBye);

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "common/base/fd.h"
+#include "common/base/try_lock.h"
 #include "common/transport/loss.h"
 #include "common/transport/poll.h"
 #include "common/transport/rdma_domain.h"
@@ -32,8 +33,9 @@ inline constexpr unsigned kRdmaSendDepth = 512;
 struct RdmaRing {
   uint64_t address = 0;
   uint32_t key = 0;
-  uint32_t bytes = 0;
+  uint32_t bytes = 0;  // a power of two
   uint32_t messages = 0;
+  uint64_t offset(uint64_t position) const { return position & (bytes - 1); }
 };
 
 class RdmaLink {
@@ -157,18 +159,18 @@ class RdmaLink {
   std::array<EventFd, 2> events_;  // of the roles
   Fd poller_;                      // epoll over the channel, the receiver's event, rdma_cm, the bootstrap
 
-  std::mutex post_mutex_;
-  uint64_t posted_ = 0, unsignalled_ = 0;  // guarded by post_mutex_
-  bool stop_posting_ = false;              // guarded by post_mutex_
+  TryLock post_lock_;
+  uint64_t posted_ = 0, unsignalled_ = 0;  // guarded by post_lock_
+  bool stop_posting_ = false;              // guarded by post_lock_
   std::atomic<uint64_t> completed_{0};
 
-  std::mutex poll_mutex_;  // around both completion queues
+  TryLock poll_lock_;  // around both completion queues
   // Of our stream. Written by the sender: where each message that the peer may not have taken yet ends.
   std::array<uint64_t, kRdmaMessages> sent_ends_{};
   std::atomic<uint64_t> sent_messages_{0};
   uint64_t sent_bytes_ = 0;                     // the sender's
-  std::atomic<uint64_t> credited_messages_{0};  // written under poll_mutex_
-  // Of the peer's stream. Ends of messages, written under poll_mutex_ before arrived_messages_ counts them.
+  std::atomic<uint64_t> credited_messages_{0};  // written under poll_lock_
+  // Of the peer's stream. Ends of messages, written under poll_lock_ before arrived_messages_ counts them.
   std::array<uint64_t, kRdmaMessages> arrived_ends_{};
   std::atomic<uint64_t> arrived_messages_{0}, arrived_bytes_{0};
   std::atomic<uint64_t> credit_bytes_given_{0}, credit_messages_given_{0};  // written by the receiver

@@ -119,7 +119,7 @@ bool RdmaLink::arm_descriptor() {
 }
 
 void RdmaLink::look_at_descriptor() {
-  if (!watched_.exchange(false)) return;
+  if (!watched_ || !watched_.exchange(false)) return;
   drain_channel(Role::kReceiver);
   drain_nudges();
   look_at_connection();

@@ -28,13 +28,15 @@ RdmaSender::RdmaSender(RdmaLink& link, RdmaRegions& regions, std::unique_ptr<Rdm
       regions_(regions),
       staging_(std::move(staging)),
       max_slot_bytes_(max_slot_bytes),
-      stall_timeout_(stall_timeout) {}
+      stall_timeout_(stall_timeout) {
+  message_.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+}
 
 // --- staging ---
 
 uint64_t RdmaSender::contiguous(size_t bytes) const {
   const uint64_t begin = round_up_8(end_);
-  const size_t left = staging_->size() - begin % staging_->size();
+  const size_t left = staging_->size() - staging_->offset(begin);
   return left >= bytes ? begin : begin + left;
 }
 
@@ -55,7 +57,7 @@ void RdmaSender::append_pending(uint64_t begin, size_t bytes) {
   pending_bytes_ += bytes;
   if (pending_end_ > pending_begin_) {
     Piece& last = pending_[pending_end_ - 1];
-    if (last.begin + last.bytes == begin && begin % staging_->size() != 0) {
+    if (last.begin + last.bytes == begin && staging_->offset(begin) != 0) {
       last.bytes += bytes;
       return;
     }
@@ -71,8 +73,18 @@ size_t RdmaSender::message_room(size_t wanted) const {
   if (credit < std::min({wanted, kMinMessageBytes, static_cast<size_t>(ring.bytes / 8)})) return 0;
   // A message ends where the ring does; and it is small enough for the peer to give credit while
   // others are on their way.
-  const size_t to_the_end = ring.bytes - link_.sent_bytes() % ring.bytes;
+  const size_t to_the_end = ring.bytes - ring.offset(link_.sent_bytes());
   return std::min({credit, to_the_end, kMaxMessageBytes, static_cast<size_t>(ring.bytes / 8)});
+}
+
+Result<uint64_t> RdmaSender::post_message(std::span<ibv_sge> pieces, size_t bytes, bool signal) {
+  const RdmaRing& ring = link_.peer_ring();
+  message_.sg_list = pieces.data();
+  message_.num_sge = static_cast<int>(pieces.size());
+  message_.send_flags = bytes <= link_.max_inline() ? IBV_SEND_INLINE : 0;
+  message_.wr.rdma.remote_addr = ring.address + ring.offset(link_.sent_bytes());
+  message_.wr.rdma.rkey = ring.key;
+  return link_.post_message(message_, bytes, signal);
 }
 
 Result<bool> RdmaSender::post_pending() {
@@ -94,16 +106,9 @@ Result<bool> RdmaSender::post_pending() {
     }
     const Piece& last = pending_[next - 1];
     const uint64_t staging_end = last.begin + last.bytes - rest_of_last;
-    ibv_send_wr request{};
-    request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-    request.sg_list = pieces;
-    request.num_sge = static_cast<int>(count);
-    if (bytes_here <= link_.max_inline()) request.send_flags = IBV_SEND_INLINE;
-    request.wr.rdma.remote_addr =
-        link_.peer_ring().address + link_.sent_bytes() % link_.peer_ring().bytes;
-    request.wr.rdma.rkey = link_.peer_ring().key;
     const bool signal = unsignalled_bytes_ + bytes_here >= staging_->size() / 8;
-    FARGPU_ASSIGN_OR_RETURN(const uint64_t number, link_.post_message(request, bytes_here, signal));
+    FARGPU_ASSIGN_OR_RETURN(const uint64_t number,
+                            post_message(std::span(pieces, count), bytes_here, signal));
     if (number == 0) return false;
     unsignalled_bytes_ = signal ? 0 : unsignalled_bytes_ + bytes_here;
     in_flight_[last_in_flight_++ % kRdmaSendDepth] = InFlight{number, staging_end};
@@ -204,7 +209,7 @@ Status RdmaSender::copy(Bytes data, Deadline deadline) {
     // The stream has no gaps, so it need not be aligned: as much as fits where the last piece
     // ended.
     release();
-    const size_t to_the_end = staging_->size() - end_ % staging_->size();
+    const size_t to_the_end = staging_->size() - staging_->offset(end_);
     const size_t free = staging_->size() - static_cast<size_t>(end_ - begin_);
     const size_t take = std::min({data.size(), to_the_end, free, chunk});
     if (take == 0 || pending_end_ == kMaxPending) {
@@ -229,15 +234,8 @@ Status RdmaSender::send_in_place(Bytes data, const RdmaRegion& region, Deadline 
     if (take > 0) {
       ibv_sge piece{reinterpret_cast<uintptr_t>(data.data()), static_cast<uint32_t>(take),
                     region.local_key()};
-      ibv_send_wr request{};
-      request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-      request.sg_list = &piece;
-      request.num_sge = 1;
-      request.wr.rdma.remote_addr =
-          link_.peer_ring().address + link_.sent_bytes() % link_.peer_ring().bytes;
-      request.wr.rdma.rkey = link_.peer_ring().key;
       FARGPU_ASSIGN_OR_RETURN(const uint64_t number,
-                              link_.post_message(request, take, take == data.size()));
+                              post_message(std::span(&piece, 1), take, take == data.size()));
       if (number != 0) {
         bytes.add(take);
         last = number;

@@ -30,7 +30,7 @@ class RdmaSender {
  private:
   static constexpr size_t kMaxPending = 64;
   struct Piece {
-    uint64_t begin;  // position in staging; modulo its size the place
+    uint64_t begin;  // position in staging
     size_t bytes;
   };
   struct InFlight {
@@ -38,7 +38,7 @@ class RdmaSender {
     uint64_t staging_end;
   };
 
-  std::byte* place(uint64_t position) const { return staging_->data() + position % staging_->size(); }
+  std::byte* place(uint64_t position) const { return staging_->data() + staging_->offset(position); }
   // Where `bytes` in one piece would begin.
   uint64_t contiguous(size_t bytes) const;
   bool fits(size_t bytes) const;
@@ -46,6 +46,8 @@ class RdmaSender {
   void append_pending(uint64_t begin, size_t bytes);
   // Bytes that the next message may have, of `wanted`; 0: better none now.
   size_t message_room(size_t wanted) const;
+  // One message behind the others. The number of its request; 0: no room in the send queue.
+  Result<uint64_t> post_message(std::span<ibv_sge> pieces, size_t bytes, bool signal);
   // Posts what is pending as far as credits go, without waiting. True when nothing is left.
   Result<bool> post_pending();
   template <typename Ready>
@@ -72,6 +74,7 @@ class RdmaSender {
   std::array<InFlight, kRdmaSendDepth> in_flight_;  // of messages from staging, oldest first, as a ring
   uint64_t first_in_flight_ = 0, last_in_flight_ = 0;
   size_t unsignalled_bytes_ = 0;
+  ibv_send_wr message_{};  // what all messages have in common is set once
 };
 
 }  // namespace fargpu::transport

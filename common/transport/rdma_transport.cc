@@ -104,7 +104,7 @@ class RdmaTransport final : public Transport {
                    ? status
                    : Status(StatusCode::kLost, status.message() + " (in the middle of a frame)");
       }
-      if (woken_.exchange(false)) {
+      if (woken_.load(std::memory_order_relaxed) && woken_.exchange(false)) {
         link_->drain_nudges();
         return size_t{0};
       }
@@ -122,7 +122,7 @@ class RdmaTransport final : public Transport {
       size_t filled = 0;
       for (std::span<std::byte> room : assembler_.writable()) {
         while (!room.empty() && filled < there) {
-          const size_t offset = (link_->consumed_bytes() + filled) % ring_->size();
+          const size_t offset = ring_->offset(link_->consumed_bytes() + filled);
           const size_t take =
               std::min({room.size(), static_cast<size_t>(there) - filled, ring_->size() - offset});
           std::memcpy(room.data(), ring_->data() + offset, take);
@@ -138,7 +138,6 @@ class RdmaTransport final : public Transport {
       delivered += frames;
       budget -= std::min(budget, filled);
       if (link_->closed_here()) break;
-      link_->poll(RdmaLink::Role::kReceiver, false, false);
     }
     return delivered;
   }

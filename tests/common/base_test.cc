@@ -6,9 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <mutex>
 #include <sstream>
 #include <thread>
 #include <vector>
@@ -18,6 +20,7 @@
 #include "common/base/log.h"
 #include "common/base/map_exactly.h"
 #include "common/base/status.h"
+#include "common/base/try_lock.h"
 
 namespace fargpu {
 namespace {
@@ -240,6 +243,31 @@ TEST(MapExactly, FarAddressesAreMappedOrRefused) {
       EXPECT_EQ(errno, EEXIST);
     }
   }
+}
+
+TEST(TryLock, OneAtATime) {
+  TryLock lock;
+  int counter = 0;
+  std::atomic<int> skipped{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, patient = i % 2 == 0] {
+      for (int round = 0; round < 10'000; ++round) {
+        std::unique_lock held(lock, std::defer_lock);
+        if (patient) {
+          held.lock();
+        } else if (!held.try_lock()) {
+          ++skipped;
+          continue;
+        }
+        ++counter;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(counter, 40'000 - skipped);
+  std::unique_lock held(lock);
+  EXPECT_FALSE(lock.try_lock());
 }
 
 TEST(CheckDeathTest, AbortsWithThePlace) {
