@@ -62,6 +62,7 @@ Result<std::span<std::byte>> Channel::Impl::bulk_buffer(const wire::FrameHeader&
   }
   std::lock_guard lock(wait_mutex);
   Waiter* waiter = find(header.sequence);
+  if (waiter != nullptr && waiter->done) waiter = nullptr;
   if (waiter == nullptr || (header.flags & wire::kReply) == 0 ||
       header.bulk_bytes > waiter->bulk_out.size()) {
     return Status(
@@ -89,16 +90,24 @@ Status Channel::Impl::on_frame(const wire::FrameHeader& header, Bytes body,
 }
 
 Status Channel::Impl::on_reply(const wire::FrameHeader& header, Bytes body) {
+  if (reads_for != nullptr && reads_for->sequence == header.sequence &&
+      reads_for->opcode == header.opcode && !reads_for->done) {
+    // Most often, and without the lock: nobody but this thread looks at these.
+    reads_for->reply.take(header, body);
+    reads_for->done = true;
+    return Status();
+  }
   Waiter* waiter;
   {
     std::lock_guard lock(wait_mutex);
     waiter = find(header.sequence);
-    if (waiter != nullptr && waiter->opcode == header.opcode) {
+    if (waiter != nullptr && (waiter->opcode != header.opcode || waiter->done)) waiter = nullptr;
+    if (waiter != nullptr) {
       waiter->claimed = true;
       unlink(*waiter);
     }
   }
-  if (waiter == nullptr || waiter->opcode != header.opcode) {
+  if (waiter == nullptr) {
     if (header.opcode == wire::kPing)
       return Status();  // a liveness ping, or one whose deadline has passed
     return Status(
@@ -107,14 +116,10 @@ Status Channel::Impl::on_reply(const wire::FrameHeader& header, Bytes body) {
                     header.opcode, header.sequence));
   }
   waiter->reply.take(header, body);  // claimed: it stays until done
-  if (waiter == reads_for) {
-    waiter->done = true;  // nobody else looks at it any more
-    return Status();
-  }
   std::lock_guard lock(wait_mutex);
   waiter->done = true;
   // Under the lock: the waiter is gone as soon as it has seen `done`.
-  waiter->wake.notify_one();
+  waiter->notify();
   return Status();
 }
 
@@ -139,6 +144,10 @@ void Channel::Impl::add(Waiter& waiter) {
   waiter.previous = last;
   (last ? last->next : first) = &waiter;
   last = &waiter;
+  begin_wait();
+}
+
+void Channel::Impl::begin_wait() {
   ++waits;
   // A dozing service thread has no timer, and liveness needs one.
   if (service_sleep == ServiceSleep::kDoze) kick();
@@ -152,17 +161,28 @@ bool Channel::Impl::try_remove(Waiter& waiter) {
 }
 
 Status Channel::Impl::wait(Waiter& waiter, Deadline deadline) {
-  std::unique_lock lock(wait_mutex);
+  std::unique_lock lock(wait_mutex, std::defer_lock);
+  const auto read_for_it = [&] {
+    // A claimed waiter is in the middle of its bulk, and only a reader moves that on.
+    read(lock, &waiter, waiter.claimed ? kNoDeadline : deadline);
+  };
+  // Most often: nobody reads, and the first look brings the reply.
+  if (!try_lease(Reader::kCaller)) {
+    lock.lock();
+  } else if (!waiter.done) {
+    read_for_it();
+  } else {
+    lock.lock();
+    reader = Reader::kNobody;
+  }
   while (!waiter.done) {
     if (deadline != kNoDeadline && !waiter.claimed && Clock::now() >= deadline) {
       unlink(waiter);
       waiter.status = Status(StatusCode::kTimeout, "the server did not answer in time");
       break;
     }
-    if (reader == Reader::kNobody) {
-      reader = Reader::kCaller;
-      // A claimed waiter is in the middle of its bulk, and only a reader moves that on.
-      read(lock, &waiter, waiter.claimed ? kNoDeadline : deadline);
+    if (try_lease(Reader::kCaller)) {
+      read_for_it();
       continue;
     }
     if (reader == Reader::kService && !has_descriptor)
@@ -173,26 +193,29 @@ Status Channel::Impl::wait(Waiter& waiter, Deadline deadline) {
       waiter.wake.wait_until(lock, deadline);
     }
   }
-  if (reader == Reader::kNobody) {
-    if (first != nullptr) {
-      first->wake.notify_one();  // the next reader
-    } else if (service_sleep == ServiceSleep::kLongNap || service_sleep == ServiceSleep::kWatch) {
-      kick();  // nobody reads now, and what the service thread armed was undone by reading
-    }
-  }
+  hand_over();
   (void)next_sequence.load(std::memory_order_acquire);
   return waiter.status;
 }
 
-void Channel::Impl::read(std::unique_lock<std::mutex>& lock, const Waiter* own,
-                         Deadline deadline) {
+void Channel::Impl::hand_over() {
+  if (reader != Reader::kNobody) return;
+  if (first != nullptr) {
+    first->notify();  // the next reader
+  } else if (service_sleep == ServiceSleep::kLongNap || service_sleep == ServiceSleep::kWatch) {
+    kick();  // nobody reads now, and what the service thread armed was undone by reading
+  }
+}
+
+void Channel::Impl::read(std::unique_lock<std::mutex>& lock, Waiter* own, Deadline deadline) {
   reads_for = own;
-  lock.unlock();
+  if (lock.owns_lock()) lock.unlock();
   Result<size_t> received = transport->receive(*this, deadline);
   if (!received.ok()) declare_lost(received.status());
   lock.lock();
+  if (own != nullptr && own->done) unlink(*own);
   if (!received.ok()) fail_all_waiters(lock, lost_status());
-  reader = Reader::kNobody;
+  reader.store(Reader::kNobody, std::memory_order_release);  // pairs with try_lease()
 }
 
 // --- loss ---
@@ -235,7 +258,7 @@ void Channel::Impl::fail_all_waiters(std::unique_lock<std::mutex>& lock, const S
     unlink(waiter);
     waiter.status = why;
     waiter.done = true;
-    waiter.wake.notify_one();
+    waiter.notify();
   }
 }
 
@@ -277,8 +300,7 @@ void Channel::close(Deadline deadline) {
   // The server reads everything before the Bye, then closes its end.
   while (!lost() && Clock::now() < deadline) {
     std::unique_lock lock(impl_->wait_mutex);
-    if (impl_->reader == Impl::Reader::kNobody) {
-      impl_->reader = Impl::Reader::kCaller;
+    if (impl_->try_lease(Impl::Reader::kCaller)) {
       impl_->read(lock, nullptr, deadline);
     } else {
       lock.unlock();
@@ -292,6 +314,37 @@ void Channel::abandon_after_fork() {
   impl_->abandoned = true;
   impl_->transport->abandon_after_fork();
   impl_->kick_event.reset();
+}
+
+bool Channel::read_until(const std::function<bool()>& seen, Deadline deadline) {
+  constexpr auto kLookAgain = std::chrono::microseconds(50);
+  std::unique_lock lock(impl_->wait_mutex);
+  impl_->begin_wait();
+  lock.unlock();
+  bool there = seen();
+  while (!there && !lost() && Clock::now() < deadline) {
+    if (impl_->try_lease(Impl::Reader::kCaller)) {
+      if (seen()) {  // the last reader brought it
+        lock.lock();
+        impl_->reader = Impl::Reader::kNobody;
+      } else {
+        impl_->read(lock, nullptr, deadline);
+      }
+      if (impl_->first != nullptr) impl_->first->notify();
+      lock.unlock();
+    } else {
+      std::this_thread::sleep_for(kLookAgain);  // who reads brings it, or gives the lease back
+    }
+    there = seen();
+  }
+  lock.lock();
+  impl_->hand_over();
+  return there;
+}
+
+void Channel::await_notices() {
+  std::lock_guard lock(impl_->wait_mutex);
+  if (impl_->service_sleep == Impl::ServiceSleep::kNap) impl_->kick();
 }
 
 void Channel::see_sent() const { (void)impl_->next_sequence.load(std::memory_order_acquire); }

@@ -162,10 +162,9 @@ Status Channel::Call::send(std::span<const Bytes> bulk, int32_t* result) {
 
 Status Channel::Call::State::submit_and_wait(Reply& reply, std::span<const Bytes> bulk,
                                              std::span<std::byte> bulk_out, Deadline deadline) {
-  Impl::Waiter waiter{.opcode = header.opcode, .reply = reply, .bulk_out = bulk_out};
-  // Known as a waiter before the frame can leave: the reply may come at once.
   frame_bytes = finish(wire::kWantReply, total(bulk));
-  waiter.sequence = header.sequence;
+  // Known as a waiter before the frame can leave: the reply may come at once.
+  Impl::Waiter waiter(impl, header, reply, bulk_out);
   impl.add(waiter);
   Status sent = impl.transport->commit(frame_bytes, bulk, kNoDeadline);
   const bool committed = sent.ok();

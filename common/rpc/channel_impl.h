@@ -3,9 +3,10 @@
 // Sending. send_mutex serialises reserve, commit and flush. A frame that is not flushed at once is
 // flushed by a later sender or by the service thread, kFlushDelay after it at the latest.
 //
-// Receiving. At most one thread is inside Transport::receive: `reader` says which kind. A caller
+// Receiving. At most one thread is inside Transport::receive: who holds the lease, `reader`. A caller
 // that waits reads by itself when nobody does, so its reply needs no thread hand-over; when it
-// leaves it nominates the next waiter. The service thread (channel_service.cc) reads only when no
+// leaves it nominates the next waiter. The lease is taken with or without wait_mutex and given back
+// under it, so nobody who saw it taken goes to sleep after it was given back. The service thread (channel_service.cc) reads only when no
 // call waits. A waiter is completed only by the thread that reads, so memory that a reply is copied
 // into stays valid.
 //
@@ -15,6 +16,7 @@
 // Lock order: send_mutex before wait_mutex. Neither is held while waiting for a reply.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -35,24 +37,36 @@ using transport::kNoDeadline;
 inline constexpr auto kFlushDelay = std::chrono::microseconds(100);
 
 struct Channel::Impl final : transport::FrameHandler {
+  static constexpr size_t kWakes = 16;
+
   // One waiting call; on its thread's stack, linked in order of sequence numbers.
   struct Waiter {
-    uint16_t opcode;
-    uint32_t sequence = 0;
+    Waiter(Impl& impl, const wire::FrameHeader& header, Reply& its_reply,
+           std::span<std::byte> its_bulk)
+        : opcode(header.opcode),
+          sequence(header.sequence),
+          reply(its_reply),
+          bulk_out(its_bulk),
+          wake(impl.wakes[header.sequence % kWakes]) {}
+    void notify() { wake.notify_all(); }  // the other waiters there look again, and go on waiting
+    const uint16_t opcode;
+    const uint32_t sequence;
     Reply& reply;
-    std::span<std::byte> bulk_out;
-    // Guarded by wait_mutex:
+    const std::span<std::byte> bulk_out;
+    std::condition_variable& wake;
+    // Guarded by wait_mutex, `done` also by the lease: a thread that reads completes its own waiter
+    // without the lock.
     bool claimed = false;  // its reply is arriving: must not leave before `done`
     bool done = false;
-    Status status{};
-    std::condition_variable wake{};
+    Status status;
     Waiter* previous = nullptr;
     Waiter* next = nullptr;
   };
 
   enum class Reader { kNobody, kCaller, kService };
-  // How the service thread sleeps: with a timer (naps, watch) or without one (doze).
-  enum class ServiceSleep { kAwake, kShortNap, kLongNap, kWatch, kDoze };
+  // How the service thread sleeps: with a timer or without one (doze). While calls come and go it
+  // naps, and nobody wakes it for their sake; a single long one is awaited in kLongNap.
+  enum class ServiceSleep { kAwake, kNap, kLongNap, kWatch, kDoze };
   enum class Wake { kTimeout, kKicked, kReadable };
 
   Impl(std::unique_ptr<transport::Transport> made, NoticeSink& notice_sink,
@@ -64,13 +78,20 @@ struct Channel::Impl final : transport::FrameHandler {
   Status on_frame(const wire::FrameHeader& header, Bytes body, std::span<std::byte> bulk) override;
   Status on_reply(const wire::FrameHeader& header, Bytes body);
   void add(Waiter& waiter);
+  void begin_wait();  // with wait_mutex held, like hand_over()
+  // Whoever has read, and leaves: somebody must read on, or watch.
+  void hand_over();
   // False when the reply is already arriving; the waiter must then wait.
   bool try_remove(Waiter& waiter);
   Status wait(Waiter& waiter, Deadline deadline);
-  // Reads once on the calling thread, which has taken the lease (`reader`), and gives the lease
-  // back. `lock` is on wait_mutex; released meanwhile.
-  // `own`: the thread's waiter, if it waits.
-  void read(std::unique_lock<std::mutex>& lock, const Waiter* own, Deadline deadline);
+  bool try_lease(Reader who) {
+    Reader nobody = Reader::kNobody;
+    // Pairs with the store in read(): what the last reader did to the waiters is seen.
+    return reader.compare_exchange_strong(nobody, who, std::memory_order_acquire);
+  }
+  // Reads once on the calling thread, which has taken the lease, and gives the lease back. `lock` is
+  // on wait_mutex; not held meanwhile, held afterwards. `own`: the thread's waiter, if it waits.
+  void read(std::unique_lock<std::mutex>& lock, Waiter* own, Deadline deadline);
   void declare_lost(const Status& why);
   Status lost_status();
   void fail_all_waiters(std::unique_lock<std::mutex>& lock, const Status& why);
@@ -113,14 +134,16 @@ struct Channel::Impl final : transport::FrameHandler {
   std::atomic<bool> flush_armed{false};  // the service thread wakes within kFlushDelay by itself
 
   std::mutex wait_mutex;
-  Waiter* first = nullptr;  // these five guarded by wait_mutex
+  // Shared by the waiters: one of its own for each would be made and unmade with every call.
+  std::array<std::condition_variable, kWakes> wakes;
+  std::atomic<Reader> reader{Reader::kNobody};
+  Waiter* first = nullptr;  // these four guarded by wait_mutex
   Waiter* last = nullptr;
-  Reader reader = Reader::kNobody;
   ServiceSleep service_sleep = ServiceSleep::kAwake;
   uint64_t waits = 0;  // how many calls have waited so far
 
   std::vector<std::byte> notice_bulk;  // these two of the thread that reads
-  const Waiter* reads_for = nullptr;   // its own waiter
+  Waiter* reads_for = nullptr;         // its own waiter
 
   std::mutex why_mutex;
   Status why_lost;  // guarded by why_mutex

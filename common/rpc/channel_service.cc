@@ -55,21 +55,23 @@ void Channel::Impl::serve() {
     const bool call_waits = first != nullptr;
     const bool callers_active = waits != seen_waits;
     seen_waits = waits;
-    const bool watch = !callers_active && reader == Reader::kNobody;
+    const bool watch = !callers_active && try_lease(Reader::kService);
+    // While it holds the lease, because nobody else may be receiving.
+    const bool readable = watch && has_descriptor && !transport->arm();
+    if (watch) reader = Reader::kNobody;
     Deadline until = kNoDeadline;
     if (!watch) {
-      nap = callers_active ? Clock::duration(kShortNap)
-                           : std::min<Clock::duration>(2 * nap, kLongestNap);
+      nap = sink.awaits_notices() ? Clock::duration(kShortNap)
+                                  : std::min<Clock::duration>(2 * nap, kLongestNap);
       until = now + nap;
-      service_sleep = nap > kShortNap ? ServiceSleep::kLongNap : ServiceSleep::kShortNap;
+      service_sleep = callers_active ? ServiceSleep::kNap : ServiceSleep::kLongNap;
     } else if (quiet && !call_waits && flush_due == kNoDeadline) {
       service_sleep = ServiceSleep::kDoze;
     } else {
       until = now + options.keepalive;
       service_sleep = ServiceSleep::kWatch;
     }
-    // Under the lock, because nobody else may be receiving.
-    const bool readable = watch && has_descriptor && !transport->arm();
+    if (watch) nap = kShortNap;
     lock.unlock();
 
     check_liveness(now, call_waits);
@@ -78,10 +80,9 @@ void Channel::Impl::serve() {
 
     lock.lock();
     service_sleep = ServiceSleep::kAwake;
-    if (reader == Reader::kNobody && (!watch || wake == Wake::kReadable || lost)) {
-      reader = Reader::kService;
+    if ((!watch || wake == Wake::kReadable || lost) && try_lease(Reader::kService)) {
       read(lock, nullptr, now);
-      if (first != nullptr) first->wake.notify_one();
+      if (first != nullptr) first->notify();
     }
     const bool finished = lost && told_sink;
     lock.unlock();
@@ -102,11 +103,10 @@ Channel::Impl::Wake Channel::Impl::sleep(Deadline until, bool watch_transport) {
   if (watch_transport && !has_descriptor) {
     // Nothing to poll on: wait inside the transport. Callers and kick() wake it.
     std::unique_lock lock(wait_mutex);
-    if (reader != Reader::kNobody) return Wake::kKicked;
-    reader = Reader::kService;
+    if (!try_lease(Reader::kService)) return Wake::kKicked;
     const auto frames_before = transport->statistics().frames_received;
     read(lock, nullptr, until);
-    if (first != nullptr) first->wake.notify_one();
+    if (first != nullptr) first->notify();
     const bool idle = frames_before == transport->statistics().frames_received;
     return !kick_event.drain() && idle && Clock::now() >= until ? Wake::kTimeout : Wake::kKicked;
   }

@@ -154,6 +154,29 @@ TEST_P(ChannelFaultTest, WrongAnswersEndTheSession) {
   }
 }
 
+// Both leave together, so the second one finds a call that is answered, but not yet awake.
+TEST_P(ChannelFaultTest, SecondAnswerEndsTheSessionAndSpoilsNothing) {
+  auto script = [&](rpc::Responder& responder, const ReceivedFrame& request) {
+    for (int32_t result : {7, 8}) {
+      wire::FrameHeader header = request.header;
+      header.flags = wire::kReply;
+      header.body_bytes = 0;
+      header.result = result;
+      auto slot = responder.transport().reserve(sizeof header, transport::kNoDeadline);
+      if (!slot.ok()) return slot.status();
+      std::memcpy(slot->data(), &header, sizeof header);
+      FARGPU_RETURN_IF_ERROR(
+          responder.transport().commit(sizeof header, {}, transport::kNoDeadline));
+    }
+    return Status();
+  };
+  ChannelFixture f(GetParam().make({}), {}, script);
+  Reply reply;
+  ASSERT_TRUE(call_with(*f.channel, kEcho, 1, reply).ok());
+  EXPECT_EQ(reply.result, 7);
+  EXPECT_TRUE(eventually([&] { return f.sink.get(&RecordingSink::losses) == 1; }));
+}
+
 TEST_P(ChannelFaultTest, MoreBulkThanAskedForEndsTheSession) {
   ChannelFixture f(GetParam());
   const auto bulk = pattern(100, 1);

@@ -318,6 +318,56 @@ long service_thread_switches() {
   return switches;
 }
 
+// A thread that waits for what a notice brings, alone and while others call.
+TEST_P(ChannelTest, ReadsUntilANoticeIsThere) {
+  ChannelFixture f(GetParam());
+  const auto seen = [&f](size_t count) {
+    return [&f, count] { return f.sink.get(&RecordingSink::notices).size() >= count; };
+  };
+  const auto soon = [] { return Clock::now() + 20s; };
+  EXPECT_FALSE(f.channel->read_until(seen(1), Clock::now() + 5ms));
+  for (size_t round = 1; round <= 50; ++round) {
+    ASSERT_TRUE(send_with(*f.channel, kNotify, 0).ok());
+    EXPECT_TRUE(f.channel->read_until(seen(round), soon()));
+  }
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 2; ++i) {
+    callers.emplace_back([&] {
+      for (uint64_t value = 1; !stop; ++value) {
+        Reply reply;
+        ASSERT_TRUE(call_with(*f.channel, kEcho, value, reply).ok());
+        ASSERT_EQ(value_of(reply), value);
+      }
+    });
+  }
+  for (size_t round = 51; round <= 100; ++round) {
+    ASSERT_TRUE(send_with(*f.channel, kNotify, 0).ok());
+    EXPECT_TRUE(f.channel->read_until(seen(round), soon()));
+  }
+  stop = true;
+  for (std::thread& caller : callers) caller.join();
+  f.server->stop();
+  EXPECT_FALSE(f.channel->read_until(seen(1000), soon()));
+  EXPECT_TRUE(f.channel->lost());
+}
+
+// While calls come and go the service thread naps; who awaits a notice wakes it.
+TEST_P(ChannelTest, AwaitedNoticesComeAfterCalls) {
+  ChannelFixture f(GetParam());
+  for (size_t round = 1; round <= 20; ++round) {
+    for (uint64_t value = 1; value <= 20; ++value) {
+      Reply reply;
+      ASSERT_TRUE(call_with(*f.channel, kEcho, value, reply).ok());
+    }
+    f.sink.awaits = true;
+    f.channel->await_notices();
+    ASSERT_TRUE(send_with(*f.channel, kNotify, 0).ok());
+    EXPECT_TRUE(eventually([&] { return f.sink.get(&RecordingSink::notices).size() == round; }));
+    f.sink.awaits = false;
+  }
+}
+
 TEST_P(ChannelTest, IdleSessionCostsNothing) {
   ChannelFixture f(GetParam(), {.keepalive = 20ms});
   Reply reply;

@@ -46,6 +46,7 @@ class RecordingSink final : public rpc::NoticeSink {
     std::lock_guard lock(mutex);
     errors.push_back({opcode, sequence, context, result});
   }
+  bool awaits_notices() const override { return awaits; }
   void on_lost(const Status& why) override {
     std::lock_guard lock(mutex);
     ++losses;
@@ -63,6 +64,7 @@ class RecordingSink final : public rpc::NoticeSink {
   std::vector<AsyncError> errors;
   int losses = 0;
   Status lost_why;
+  std::atomic<bool> awaits{false};
 };
 
 // Polls `condition` for up to 20 s.
