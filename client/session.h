@@ -85,6 +85,7 @@ class Session final : public rpc::NoticeSink {
   Status on_notice(const wire::FrameHeader& header, rpc::Bytes body, rpc::Bytes bulk) override;
   void on_async_error(uint16_t opcode, uint32_t sequence, uint16_t context,
                       int32_t result) override;
+  bool awaits_notices() const override { return host_calls.outstanding(); }
   void on_lost(const Status& why) override;
 
  private:

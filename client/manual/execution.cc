@@ -134,6 +134,7 @@ CUresult manual_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) 
   const Here here;
   const uint64_t id =
       here.session.host_calls.add({.function = fn, .user_data = userData, .stream = hStream});
+  here.session.channel().await_notices();
   const CUresult result = call_fgHostCall(here.session, here.context, hStream, id, 0);
   if (result != CUDA_SUCCESS) here.session.host_calls.cancel(id);
   return result;

@@ -63,6 +63,7 @@ CUresult manual_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback,
   const Here here;
   const uint64_t id =
       here.session.host_calls.add({.callback = callback, .user_data = userData, .stream = hStream});
+  here.session.channel().await_notices();
   const CUresult result = call_fgHostCall(here.session, here.context, hStream, id, 1);
   if (result != CUDA_SUCCESS) here.session.host_calls.cancel(id);
   return result;

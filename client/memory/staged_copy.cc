@@ -91,10 +91,10 @@ CUresult ping(Session& session) {
 }
 
 // Until the worker says that the slot's copy is done; its result.
-CUresult await(Session& session, const StagingRing& ring, const StagingRing::Slot& slot) {
+CUresult await(Session& session, StagingRing& ring, const StagingRing::Slot& slot) {
   constexpr auto kLookForLife = std::chrono::seconds(1);
-  while (!rpc::wait_until_reached(*slot.word, slot.value, session.settings.spin,
-                                  Clock::now() + kLookForLife)) {
+  while (!ring.wait_until_done(*slot.word, slot.value, session.settings.spin,
+                               Clock::now() + kLookForLife)) {
     if (ring.closed()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (const CUresult result = ping(session); result != CUDA_SUCCESS) return result;
   }

@@ -42,6 +42,7 @@ std::shared_ptr<StagingRing> StagingRing::make(Session& session, Context& contex
   ring->pages_.reset(static_cast<std::byte*>(pages));
   ring->registered_ = session.remote_host.enroll(session, {ring->pages_.get(), kSlotsBytes});
   if (ring->registered_ == nullptr) return nullptr;
+  ring->channel_ = &session.channel();
   ring->words_ = ring->own_words_.data();
   ring->slots_ = ring->pages_.get();
   return ring;
@@ -75,7 +76,7 @@ std::optional<StagingRing::Slot> StagingRing::try_take() {
 std::optional<StagingRing::Slot> StagingRing::take(std::chrono::milliseconds patience) {
   if (auto slot = try_take()) return slot;
   const auto deadline = Clock::now() + patience;
-  while (Clock::now() < deadline && !closed()) {
+  while (Clock::now() < deadline && !closed() && (channel_ == nullptr || !channel_->lost())) {
     // The oldest copy that is under way. When threads hold all slots, they will not hold them long.
     rpc::CompletionWord* oldest = nullptr;
     uint64_t value = 0;
@@ -90,13 +91,19 @@ std::optional<StagingRing::Slot> StagingRing::take(std::chrono::milliseconds pat
     }
     constexpr auto kSpin = std::chrono::microseconds(50), kNap = std::chrono::microseconds(500);
     if (oldest != nullptr) {
-      rpc::wait_until_reached(*oldest, value, kSpin, Clock::now() + kNap);
+      wait_until_done(*oldest, value, kSpin, Clock::now() + kNap);
     } else {
       std::this_thread::sleep_for(kSpin);
     }
     if (auto slot = try_take()) return slot;
   }
   return std::nullopt;
+}
+
+bool StagingRing::wait_until_done(rpc::CompletionWord& word, uint64_t value,
+                                  std::chrono::nanoseconds spin, Clock::time_point deadline) {
+  if (channel_ == nullptr) return rpc::wait_until_reached(word, value, spin, deadline);
+  return channel_->read_until([&word, value] { return rpc::reached(word, value); }, deadline);
 }
 
 void StagingRing::give_back(const Slot& slot, bool sent) {

@@ -20,6 +20,7 @@
 #include <optional>
 
 #include "client/memory/shared_segment.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/completion_word.h"
 #include "common/transport/remote_memory.h"
 
@@ -47,6 +48,10 @@ class StagingRing {
   // nullopt: none is free (within `patience`).
   std::optional<Slot> try_take();
   std::optional<Slot> take(std::chrono::milliseconds patience);
+  // Until the copy of a slot is done (`value` of its word); false at the deadline. `spin`: how long to
+  // look before sleeping, in shared memory.
+  bool wait_until_done(rpc::CompletionWord& word, uint64_t value, std::chrono::nanoseconds spin,
+                       std::chrono::steady_clock::time_point deadline);
   // `sent`: a copy that will set the word is under way.
   void give_back(const Slot& slot, bool sent);
 
@@ -75,6 +80,7 @@ class StagingRing {
   std::optional<SharedSegment> segment_;
   std::unique_ptr<std::byte, Unmap> pages_;  // of the slots when there is no segment
   std::unique_ptr<transport::RegisteredMemory> registered_;
+  rpc::Channel* channel_ = nullptr;  // that brings the notices, over rdma
   std::array<rpc::CompletionWord, kSlots> own_words_{};
   rpc::CompletionWord* words_ = nullptr;
   std::byte* slots_ = nullptr;
