@@ -48,8 +48,8 @@ class StagingRing {
   // nullopt: none is free (within `patience`).
   std::optional<Slot> try_take();
   std::optional<Slot> take(std::chrono::milliseconds patience);
-  // Until the copy of a slot is done (`value` of its word); false at the deadline. `spin`: how long to
-  // look before sleeping, in shared memory.
+  // Until the copy of a slot is done (`value` of its word); false at the deadline. `spin`: how long
+  // to look before sleeping, in shared memory.
   bool wait_until_done(rpc::CompletionWord& word, uint64_t value, std::chrono::nanoseconds spin,
                        std::chrono::steady_clock::time_point deadline);
   // `sent`: a copy that will set the word is under way.

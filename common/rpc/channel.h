@@ -35,8 +35,8 @@ class NoticeSink {
   virtual Status on_notice(const wire::FrameHeader& header, Bytes body, Bytes bulk) = 0;
   // An async call failed on the server.
   virtual void on_async_error(uint16_t opcode, uint32_t sequence, uint16_t context, int32_t result) = 0;
-  // Whether the application waits for a notice: then they are looked for every millisecond also while calls are made, else every
-  // 16 ms. Any thread; must not block.
+  // Whether the application waits for a notice: then they are looked for every millisecond also
+  // while calls are made, else every 16 ms. Any thread; must not block.
   virtual bool awaits_notices() const { return false; }
   // Once, when the session ends for any reason but close().
   virtual void on_lost(const Status& why) = 0;
@@ -107,8 +107,9 @@ class Channel {
   Status flush();
   // Hands the server a descriptor that later calls name by `number` (descriptor_passing.h). kUnsupported where client and server do not share a host.
   Status pass_descriptor(uint64_t number, int descriptor);
-  // For a thread that waits for what a notice brings: reads by itself when nobody else does, so that it depends on no other thread.
-  // seen() is asked before and after each look, without a lock. False at the deadline, or when the session is lost.
+  // For a thread that waits for what a notice brings: reads by itself when nobody else does, so
+  // that it depends on no other thread. seen() is asked before and after each look, without a lock.
+  // False at the deadline, or when the session is lost.
   bool read_until(const std::function<bool()>& seen, transport::Deadline deadline);
   // awaits_notices() has become true. Any thread.
   void await_notices();

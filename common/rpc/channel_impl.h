@@ -3,12 +3,12 @@
 // Sending. send_mutex serialises reserve, commit and flush. A frame that is not flushed at once is
 // flushed by a later sender or by the service thread, kFlushDelay after it at the latest.
 //
-// Receiving. At most one thread is inside Transport::receive: who holds the lease, `reader`. A caller
-// that waits reads by itself when nobody does, so its reply needs no thread hand-over; when it
-// leaves it nominates the next waiter. The lease is taken with or without wait_mutex and given back
-// under it, so nobody who saw it taken goes to sleep after it was given back. The service thread (channel_service.cc) reads only when no
-// call waits. A waiter is completed only by the thread that reads, so memory that a reply is copied
-// into stays valid.
+// Receiving. At most one thread is inside Transport::receive: who holds the lease, `reader`. A
+// caller that waits reads by itself when nobody does, so its reply needs no thread hand-over; when
+// it leaves it nominates the next waiter. The lease is taken with or without wait_mutex and given
+// back under it, so nobody who saw it taken goes to sleep after it was given back. The service
+// thread (channel_service.cc) reads only when no call waits. A waiter is completed only by the
+// thread that reads, so memory that a reply is copied into stays valid.
 //
 // Loss. Whoever notices calls declare_lost(), which closes the transport; the next receive() fails,
 // and the thread that reads then fails all waiters and tells the sink.
@@ -89,8 +89,8 @@ struct Channel::Impl final : transport::FrameHandler {
     // Pairs with the store in read(): what the last reader did to the waiters is seen.
     return reader.compare_exchange_strong(nobody, who, std::memory_order_acquire);
   }
-  // Reads once on the calling thread, which has taken the lease, and gives the lease back. `lock` is
-  // on wait_mutex; not held meanwhile, held afterwards. `own`: the thread's waiter, if it waits.
+  // Reads once on the calling thread, which has taken the lease, and gives the lease back. `lock`
+  // is on wait_mutex; not held meanwhile, held afterwards. `own`: the thread's waiter, if it waits.
   void read(std::unique_lock<std::mutex>& lock, Waiter* own, Deadline deadline);
   void declare_lost(const Status& why);
   Status lost_status();

@@ -11,10 +11,10 @@ Status commit_refused(Bytes slot, size_t bytes, uint64_t bulk_bytes) {
                   fmt::format("commit of {} bytes into a slot of {}", bytes, slot.size()));
   }
   std::memcpy(&header, slot.data(), sizeof header);
-  return Status(StatusCode::kInvalidArgument,
-                fmt::format("frame of {} + {} bytes whose header says {} + {}",
-                            bytes - sizeof header, bulk_bytes, header.body_bytes,
-                            header.bulk_bytes));
+  return Status(
+      StatusCode::kInvalidArgument,
+      fmt::format("frame of {} + {} bytes whose header says {} + {}", bytes - sizeof header,
+                  bulk_bytes, header.body_bytes, header.bulk_bytes));
 }
 
 }  // namespace fargpu::transport

@@ -35,7 +35,8 @@ struct RdmaOptions {
   std::chrono::milliseconds lost_after{5000};
   // A wait polls this long before it sleeps. 0: sleeps at once.
   std::chrono::microseconds spin{20};
-  // Locked memory of this end: what the peer writes into, and what we send from. Powers of two, from 64 KiB to 1 GiB.
+  // Locked memory of this end: what the peer writes into, and what we send from. Powers of two,
+  // from 64 KiB to 1 GiB.
   uint32_t ring_bytes = 2u << 20;
   uint32_t staging_bytes = 1u << 20;
 };

@@ -60,8 +60,8 @@ Result<End> make_end(std::shared_ptr<RdmaDomain> domain, const RdmaOptions& opti
 Result<std::unique_ptr<Transport>> finish(End end, const RdmaGreeting& peer,
                                           const RdmaOptions& options, const SocketAddress& remote,
                                           Fd& bootstrap) {
-  if (peer.magic != kRdmaMagic || peer.version != kRdmaVersion || !is_buffer_size(peer.ring_bytes) ||
-      peer.messages < 16) {
+  if (peer.magic != kRdmaMagic || peer.version != kRdmaVersion ||
+      !is_buffer_size(peer.ring_bytes) || peer.messages < 16) {
     return Status(StatusCode::kProtocol,
                   fmt::format("{} is no fargpu of this version", remote.text()));
   }

@@ -66,8 +66,8 @@ class RdmaRegion {
   const std::span<std::byte> memory_;
 };
 
-// Pages of our own, registered: what the peer writes into, or what we send from. A ring: positions only grow, and the size is a power of
-// two. A forked child does not inherit them.
+// Pages of our own, registered: what the peer writes into, or what we send from. A ring: positions
+// only grow, and the size is a power of two. A forked child does not inherit them.
 class RdmaBuffer {
  public:
   static Result<std::unique_ptr<RdmaBuffer>> create(std::shared_ptr<RdmaDomain> domain, size_t bytes, RemoteAccess access);

@@ -85,8 +85,9 @@ class RdmaLink {
   void poll(Role role, bool must = false, bool sends = true);
 
   // --- waiting (rdma_link_wait.cc) ---
-  // Until ready(), the deadline (kTimeout) or loss. ready() is called after each look at the queues.
-  // The receiver says whether it waits for completions of what was posted; the sender always may.
+  // Until ready(), the deadline (kTimeout) or loss. ready() is called after each look at the
+  // queues. The receiver says whether it waits for completions of what was posted; the sender
+  // always may.
   template <typename Ready>
   Status wait(Role role, Deadline deadline, Ready ready, bool for_completions = false);
   // The same for any number of further threads, which nobody wakes: they look, less often as time
@@ -165,12 +166,14 @@ class RdmaLink {
   std::atomic<uint64_t> completed_{0};
 
   TryLock poll_lock_;  // around both completion queues
-  // Of our stream. Written by the sender: where each message that the peer may not have taken yet ends.
+  // Of our stream. Written by the sender: where each message that the peer may not have taken yet
+  // ends.
   std::array<uint64_t, kRdmaMessages> sent_ends_{};
   std::atomic<uint64_t> sent_messages_{0};
   uint64_t sent_bytes_ = 0;                     // the sender's
   std::atomic<uint64_t> credited_messages_{0};  // written under poll_lock_
-  // Of the peer's stream. Ends of messages, written under poll_lock_ before arrived_messages_ counts them.
+  // Of the peer's stream. Ends of messages, written under poll_lock_ before arrived_messages_
+  // counts them.
   std::array<uint64_t, kRdmaMessages> arrived_ends_{};
   std::atomic<uint64_t> arrived_messages_{0}, arrived_bytes_{0};
   std::atomic<uint64_t> credit_bytes_given_{0}, credit_messages_given_{0};  // written by the receiver

@@ -38,7 +38,9 @@ class RdmaSender {
     uint64_t staging_end;
   };
 
-  std::byte* place(uint64_t position) const { return staging_->data() + staging_->offset(position); }
+  std::byte* place(uint64_t position) const {
+    return staging_->data() + staging_->offset(position);
+  }
   // Where `bytes` in one piece would begin.
   uint64_t contiguous(size_t bytes) const;
   bool fits(size_t bytes) const;
