@@ -5,10 +5,14 @@
 
 namespace fargpu::transport {
 
-Status peer_is_busy() {
-  static const auto* const busy = new Status(StatusCode::kTimeout, "peer is busy");
-  return *busy;
-}
+namespace {
+
+// Made when the library is loaded, so that no call needs the heap for it; for exit handlers, too.
+const Status* const busy = new Status(StatusCode::kTimeout, "peer is busy");
+
+}  // namespace
+
+Status peer_is_busy() { return *busy; }
 
 Result<int> poll_until(std::span<pollfd> descriptors, Deadline deadline) {
   for (;;) {
