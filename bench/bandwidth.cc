@@ -209,11 +209,14 @@ struct Buffers {
 
 void copies(Bench& bench, Memory kind) {
   const std::string kind_name = kind == Memory::kPinned ? "pinned" : "pageable";
-  if (!bench.wanted(kind_name + " H2D") && !bench.wanted(kind_name + " D2H")) return;
-  Buffers buffers(kind, bench.options.largest);
+  const auto up_name = [&](size_t bytes) { return kind_name + " H2D " + size_name(bytes); };
+  const auto down_name = [&](size_t bytes) { return kind_name + " D2H " + size_name(bytes); };
   std::vector<size_t> sizes;
   for (size_t bytes = 4; bytes <= bench.options.largest; bytes *= 4) sizes.push_back(bytes);
   if (sizes.back() != bench.options.largest) sizes.push_back(bench.options.largest);
+  std::erase_if(sizes, [&](size_t bytes) { return !bench.wanted(up_name(bytes)) && !bench.wanted(down_name(bytes)); });
+  if (sizes.empty()) return;
+  Buffers buffers(kind, sizes.back());
   for (const size_t bytes : sizes) {
     const auto right = [&] { return std::memcmp(buffers.in, buffers.out, bytes) == 0; };
     // Complete on the device: what an application has to wait for.
@@ -228,9 +231,24 @@ void copies(Bench& bench, Memory kind) {
     std::memset(buffers.out, 0, bytes);
     const double up_time = bench.median(up);
     const double down_time = bench.median(down);
-    bench.add({kind_name + " H2D " + size_name(bytes), bytes, up_time, right()});
-    bench.add({kind_name + " D2H " + size_name(bytes), bytes, down_time, right()});
+    bench.add({up_name(bytes), bytes, up_time, right()});
+    bench.add({down_name(bytes), bytes, down_time, right()});
   }
+}
+
+// Median time of an async call in bursts that a queue holds, which are then waited for outside the clock.
+double burst(const Bench& bench, const std::function<void()>& call) {
+  constexpr int kBurst = 64;
+  std::vector<double> times;
+  const auto end = Clock::now() + std::chrono::duration<double>(bench.options.seconds);
+  while (Clock::now() < end || times.size() < 5) {
+    const auto begin = Clock::now();
+    for (int i = 0; i < kBurst; ++i) call();
+    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / kBurst);
+    NEED(driver.cuStreamSynchronize(bench.stream));
+  }
+  std::nth_element(times.begin(), times.begin() + static_cast<long>(times.size() / 2), times.end());
+  return times[times.size() / 2];
 }
 
 // The time until the call returns: what the application's thread pays for the smallest copy.
@@ -244,25 +262,14 @@ void small_calls(Bench& bench, Memory kind) {
   };
   bench.add({kind_name + " call cuMemcpyHtoD", 4, bench.median([&] { NEED(driver.cuMemcpyHtoD(buffers.device, buffers.in, 4)); }), right()});
   bench.add({kind_name + " call cuMemcpyDtoH", 4, bench.median([&] { NEED(driver.cuMemcpyDtoH(buffers.out, buffers.device, 4)); }), right()});
-  // Async ones in bursts that a queue holds, then waited for outside the clock.
-  const auto burst = [&](const std::function<void()>& call) {
-    constexpr int kBurst = 64;
-    std::vector<double> times;
-    const auto end = Clock::now() + std::chrono::duration<double>(bench.options.seconds);
-    while (Clock::now() < end || times.size() < 5) {
-      const auto begin = Clock::now();
-      for (int i = 0; i < kBurst; ++i) call();
-      times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / kBurst);
-      NEED(driver.cuStreamSynchronize(bench.stream));
-    }
-    std::nth_element(times.begin(), times.begin() + static_cast<long>(times.size() / 2), times.end());
-    return times[times.size() / 2];
-  };
-  bench.add({kind_name + " call HtoDAsync", 4, burst([&] { NEED(driver.cuMemcpyHtoDAsync(buffers.device, buffers.in, 4, bench.stream)); }), right()});
-  bench.add({kind_name + " call DtoHAsync", 4, burst([&] { NEED(driver.cuMemcpyDtoHAsync(buffers.out, buffers.device, 4, bench.stream)); }), right()});
-  if (kind != Memory::kPinned || !bench.wanted("launch")) return;
+  bench.add({kind_name + " call HtoDAsync", 4, burst(bench, [&] { NEED(driver.cuMemcpyHtoDAsync(buffers.device, buffers.in, 4, bench.stream)); }), right()});
+  bench.add({kind_name + " call DtoHAsync", 4, burst(bench, [&] { NEED(driver.cuMemcpyDtoHAsync(buffers.out, buffers.device, 4, bench.stream)); }), right()});
+}
+
+void launches(Bench& bench) {
+  if (!bench.wanted("launch + synchronise")) return;
   const auto launch = [&] { NEED(driver.cuLaunchKernel(bench.nothing, 1, 1, 1, 32, 1, 1, 0, bench.stream, nullptr, nullptr)); };
-  bench.add({"launch", 0, burst(launch)});
+  bench.add({"launch", 0, burst(bench, launch)});
   bench.add({"launch + synchronise", 0, bench.median([&] {
                launch();
                NEED(driver.cuStreamSynchronize(bench.stream));
@@ -272,7 +279,7 @@ void small_calls(Bench& bench, Memory kind) {
 // A kernel reads one pinned buffer and writes another, without a copy anywhere.
 void in_place(Bench& bench) {
   for (const size_t bytes : {size_t{4} << 10, size_t{1} << 20, size_t{64} << 20}) {
-    if (!bench.wanted("in place") || bytes > bench.options.largest) continue;
+    if (!bench.wanted("kernel in place " + size_name(bytes)) || bytes > bench.options.largest) continue;
     Buffers buffers(Memory::kPinned, bytes);
     auto n = static_cast<unsigned>(bytes / 4);
     CUdeviceptr from = reinterpret_cast<CUdeviceptr>(buffers.in), to = reinterpret_cast<CUdeviceptr>(buffers.out);
@@ -364,6 +371,7 @@ int main(int argc, char** argv) {
   std::printf("%s, driver %d\n", name, version);
 
   for (const Memory kind : {Memory::kPinned, Memory::kPageable}) small_calls(bench, kind);
+  launches(bench);
   for (const Memory kind : {Memory::kPinned, Memory::kPageable}) copies(bench, kind);
   in_place(bench);
   if (!bench.options.json.empty()) write_json(bench, name, version);
