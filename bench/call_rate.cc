@@ -145,7 +145,9 @@ Ends loopback() {
 
 // Answers kNull, swallows kAsync and bulk, answers kRead with bulk, works for a microsecond on
 // kWork.
-class Server final : public transport::FrameHandler {
+// Aligned, so that it shares no cache line with the client's end: elsewhere the two are in different
+// processes.
+class alignas(64) Server final : public transport::FrameHandler {
  public:
   explicit Server(std::unique_ptr<transport::Transport> transport)
       : transport_(std::move(transport)),
