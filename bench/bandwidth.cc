@@ -214,7 +214,9 @@ void copies(Bench& bench, Memory kind) {
   std::vector<size_t> sizes;
   for (size_t bytes = 4; bytes <= bench.options.largest; bytes *= 4) sizes.push_back(bytes);
   if (sizes.back() != bench.options.largest) sizes.push_back(bench.options.largest);
-  std::erase_if(sizes, [&](size_t bytes) { return !bench.wanted(up_name(bytes)) && !bench.wanted(down_name(bytes)); });
+  std::erase_if(sizes, [&](size_t bytes) {
+    return !bench.wanted(up_name(bytes)) && !bench.wanted(down_name(bytes));
+  });
   if (sizes.empty()) return;
   Buffers buffers(kind, sizes.back());
   for (const size_t bytes : sizes) {
@@ -236,7 +238,8 @@ void copies(Bench& bench, Memory kind) {
   }
 }
 
-// Median time of an async call in bursts that a queue holds, which are then waited for outside the clock.
+// Median time of an async call in bursts that a queue holds, which are then waited for outside the
+// clock.
 double burst(const Bench& bench, const std::function<void()>& call) {
   constexpr int kBurst = 64;
   std::vector<double> times;
@@ -244,7 +247,8 @@ double burst(const Bench& bench, const std::function<void()>& call) {
   while (Clock::now() < end || times.size() < 5) {
     const auto begin = Clock::now();
     for (int i = 0; i < kBurst; ++i) call();
-    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / kBurst);
+    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count() /
+                    kBurst);
     NEED(driver.cuStreamSynchronize(bench.stream));
   }
   std::nth_element(times.begin(), times.begin() + static_cast<long>(times.size() / 2), times.end());
@@ -262,8 +266,16 @@ void small_calls(Bench& bench, Memory kind) {
   };
   bench.add({kind_name + " call cuMemcpyHtoD", 4, bench.median([&] { NEED(driver.cuMemcpyHtoD(buffers.device, buffers.in, 4)); }), right()});
   bench.add({kind_name + " call cuMemcpyDtoH", 4, bench.median([&] { NEED(driver.cuMemcpyDtoH(buffers.out, buffers.device, 4)); }), right()});
-  bench.add({kind_name + " call HtoDAsync", 4, burst(bench, [&] { NEED(driver.cuMemcpyHtoDAsync(buffers.device, buffers.in, 4, bench.stream)); }), right()});
-  bench.add({kind_name + " call DtoHAsync", 4, burst(bench, [&] { NEED(driver.cuMemcpyDtoHAsync(buffers.out, buffers.device, 4, bench.stream)); }), right()});
+  bench.add(
+      {kind_name + " call HtoDAsync", 4,
+       burst(bench,
+             [&] { NEED(driver.cuMemcpyHtoDAsync(buffers.device, buffers.in, 4, bench.stream)); }),
+       right()});
+  bench.add(
+      {kind_name + " call DtoHAsync", 4,
+       burst(bench,
+             [&] { NEED(driver.cuMemcpyDtoHAsync(buffers.out, buffers.device, 4, bench.stream)); }),
+       right()});
 }
 
 void launches(Bench& bench) {
@@ -279,7 +291,8 @@ void launches(Bench& bench) {
 // A kernel reads one pinned buffer and writes another, without a copy anywhere.
 void in_place(Bench& bench) {
   for (const size_t bytes : {size_t{4} << 10, size_t{1} << 20, size_t{64} << 20}) {
-    if (!bench.wanted("kernel in place " + size_name(bytes)) || bytes > bench.options.largest) continue;
+    if (!bench.wanted("kernel in place " + size_name(bytes)) || bytes > bench.options.largest)
+      continue;
     Buffers buffers(Memory::kPinned, bytes);
     auto n = static_cast<unsigned>(bytes / 4);
     CUdeviceptr from = reinterpret_cast<CUdeviceptr>(buffers.in), to = reinterpret_cast<CUdeviceptr>(buffers.out);

@@ -145,8 +145,8 @@ Ends loopback() {
 
 // Answers kNull, swallows kAsync and bulk, answers kRead with bulk, works for a microsecond on
 // kWork.
-// Aligned, so that it shares no cache line with the client's end: elsewhere the two are in different
-// processes.
+// Aligned, so that it shares no cache line with the client's end: elsewhere the two are in
+// different processes.
 class alignas(64) Server final : public transport::FrameHandler {
  public:
   explicit Server(std::unique_ptr<transport::Transport> transport)

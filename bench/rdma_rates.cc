@@ -56,8 +56,8 @@ Ends connect(const std::string& host, std::chrono::microseconds spin) {
 }
 
 // Answers every frame.
-// Aligned, so that it shares no cache line with the client's end: elsewhere the two are in different
-// processes.
+// Aligned, so that it shares no cache line with the client's end: elsewhere the two are in
+// different processes.
 class alignas(64) Server final : public transport::FrameHandler {
  public:
   explicit Server(std::unique_ptr<transport::Transport> transport)
