@@ -62,7 +62,6 @@ Result<std::span<std::byte>> Channel::Impl::bulk_buffer(const wire::FrameHeader&
   }
   std::lock_guard lock(wait_mutex);
   Waiter* waiter = find(header.sequence);
-  if (waiter != nullptr && waiter->done) waiter = nullptr;
   if (waiter == nullptr || (header.flags & wire::kReply) == 0 ||
       header.bulk_bytes > waiter->bulk_out.size()) {
     return Status(
@@ -101,7 +100,7 @@ Status Channel::Impl::on_reply(const wire::FrameHeader& header, Bytes body) {
   {
     std::lock_guard lock(wait_mutex);
     waiter = find(header.sequence);
-    if (waiter != nullptr && (waiter->opcode != header.opcode || waiter->done)) waiter = nullptr;
+    if (waiter != nullptr && waiter->opcode != header.opcode) waiter = nullptr;
     if (waiter != nullptr) {
       waiter->claimed = true;
       unlink(*waiter);
@@ -128,7 +127,7 @@ Status Channel::Impl::on_reply(const wire::FrameHeader& header, Bytes body) {
 Channel::Impl::Waiter* Channel::Impl::find(uint32_t sequence) {
   // Replies come nearly in order: almost always the first.
   for (Waiter* waiter = first; waiter != nullptr; waiter = waiter->next) {
-    if (waiter->sequence == sequence) return waiter;
+    if (waiter->sequence == sequence && !waiter->done) return waiter;
   }
   return nullptr;
 }

@@ -95,7 +95,7 @@ struct Channel::Impl final : transport::FrameHandler {
   void declare_lost(const Status& why);
   Status lost_status();
   void fail_all_waiters(std::unique_lock<std::mutex>& lock, const Status& why);
-  Waiter* find(uint32_t sequence);
+  Waiter* find(uint32_t sequence);  // one that has no answer yet
   void unlink(Waiter& waiter);
 
   // channel_call.cc: sending. All with send_mutex held.

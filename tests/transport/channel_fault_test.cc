@@ -124,6 +124,14 @@ TEST_P(ChannelFaultTest, SequenceNumbersWrapPastZero) {
   EXPECT_EQ(f.sink.get(&RecordingSink::errors)[0].sequence, 25u);  // 16 before the wrap, 0 left out
 }
 
+// A frame that is this header and nothing else, as no Responder would send it.
+Status send_header(rpc::Responder& responder, const wire::FrameHeader& header) {
+  auto slot = responder.transport().reserve(sizeof header, transport::kNoDeadline);
+  if (!slot.ok()) return slot.status();
+  std::memcpy(slot->data(), &header, sizeof header);
+  return responder.transport().commit(sizeof header, {}, transport::kNoDeadline);
+}
+
 TEST_P(ChannelFaultTest, WrongAnswersEndTheSession) {
   struct Lie {
     const char* name;
@@ -142,10 +150,7 @@ TEST_P(ChannelFaultTest, WrongAnswersEndTheSession) {
       header.flags = wire::kReply;
       header.body_bytes = 0;
       lie.change(header);
-      auto slot = responder.transport().reserve(sizeof header, transport::kNoDeadline);
-      if (!slot.ok()) return slot.status();
-      std::memcpy(slot->data(), &header, sizeof header);
-      return responder.transport().commit(sizeof header, {}, transport::kNoDeadline);
+      return send_header(responder, header);
     };
     ChannelFixture f(GetParam().make({}), {}, script);
     Reply reply;
@@ -162,11 +167,7 @@ TEST_P(ChannelFaultTest, SecondAnswerEndsTheSessionAndSpoilsNothing) {
       header.flags = wire::kReply;
       header.body_bytes = 0;
       header.result = result;
-      auto slot = responder.transport().reserve(sizeof header, transport::kNoDeadline);
-      if (!slot.ok()) return slot.status();
-      std::memcpy(slot->data(), &header, sizeof header);
-      FARGPU_RETURN_IF_ERROR(
-          responder.transport().commit(sizeof header, {}, transport::kNoDeadline));
+      FARGPU_RETURN_IF_ERROR(send_header(responder, header));
     }
     return Status();
   };
