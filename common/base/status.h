@@ -9,9 +9,10 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 
 namespace fargpu {
 
@@ -67,24 +68,30 @@ class [[nodiscard]] Status {
 // kSystem with `what` and the text of `error_number`.
 Status system_error(std::string what, int error_number);
 
-// A value or the Status that says why there is none. value() on an error is a programming mistake (aborts).
+// A value or the Status that says why there is none. value() on an error is a programming mistake (aborts). Not a std::variant: that
+// costs a visit wherever one is moved or destroyed, even of two trivial things.
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<1>, std::move(value)) {}  // NOLINT: implicit on purpose
-  Result(Status status) : state_(std::in_place_index<0>, std::move(status)) {}  // NOLINT
-  bool ok() const { return state_.index() == 1; }
+  Result(T value) : value_(std::move(value)) {}             // NOLINT: implicit on purpose
+  Result(Status status) : status_(std::move(status)) {}     // NOLINT
+  bool ok() const { return value_.has_value(); }
   explicit operator bool() const { return ok(); }
-  T& value() { return std::get<1>(state_); }
-  const T& value() const { return std::get<1>(state_); }
+  T& value() {
+    if (!ok()) [[unlikely]]
+      std::abort();
+    return *value_;
+  }
+  const T& value() const { return const_cast<Result*>(this)->value(); }
   T& operator*() { return value(); }
   const T& operator*() const { return value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
-  Status status() const { return ok() ? Status() : std::get<0>(state_); }
+  Status status() const { return status_; }
 
  private:
-  std::variant<Status, T> state_;
+  std::optional<T> value_;
+  Status status_;
 };
 
 #define FARGPU_CONCAT_(a, b) a##b
