@@ -93,7 +93,10 @@ Result<bool> StreamSender::write_some(size_t index, ShareCursor& share) {
   message.msg_iov = pieces;
   message.msg_iovlen = count;
   for (;;) {
-    const ssize_t sent = ::sendmsg(descriptors_[index], &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+    const ssize_t sent =
+        count == 1 ? ::send(descriptors_[index], pieces[0].iov_base, pieces[0].iov_len, flags)
+                   : ::sendmsg(descriptors_[index], &message, flags);
     system_calls.add(1);
     if (sent >= 0) {
       auto left = static_cast<size_t>(sent);
