@@ -122,7 +122,10 @@ Result<bool> FrameAssembler::parse_one(FrameHandler& handler) {
     FARGPU_RETURN_IF_ERROR(handler.on_frame(header_, body_, {}));
     return true;
   }
+  return take_bulk(handler);
+}
 
+Result<bool> FrameAssembler::take_bulk(FrameHandler& handler) {
   FARGPU_ASSIGN_OR_RETURN(const auto bulk, handler.bulk_buffer(header_, body_));
   if (bulk.size() != header_.bulk_bytes) {
     return Status(StatusCode::kProtocol,

@@ -18,7 +18,6 @@ constexpr size_t kMaxMessageBytes = 256 << 10;
 constexpr size_t kMinMessageBytes =
     16 << 10;  // more is worth waiting for when the ring is nearly full
 
-size_t round_up_8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
 
 }  // namespace
 
@@ -33,16 +32,6 @@ RdmaSender::RdmaSender(RdmaLink& link, RdmaRegions& regions, std::unique_ptr<Rdm
 }
 
 // --- staging ---
-
-uint64_t RdmaSender::contiguous(size_t bytes) const {
-  const uint64_t begin = round_up_8(end_);
-  const size_t left = staging_->size() - staging_->offset(begin);
-  return left >= bytes ? begin : begin + left;
-}
-
-bool RdmaSender::fits(size_t bytes) const {
-  return contiguous(bytes) + bytes - begin_ <= staging_->size();
-}
 
 void RdmaSender::release() {
   const uint64_t completed = link_.completed();
@@ -89,7 +78,7 @@ Result<uint64_t> RdmaSender::post_message(std::span<ibv_sge> pieces, size_t byte
 
 Result<bool> RdmaSender::post_pending() {
   while (pending_bytes_ > 0) {
-    release();
+    if (last_in_flight_ - first_in_flight_ == kRdmaSendDepth) release();
     const size_t room = message_room(pending_bytes_);
     if (room == 0 || last_in_flight_ - first_in_flight_ == kRdmaSendDepth) return false;
     ibv_sge pieces[8];
@@ -141,14 +130,13 @@ Status RdmaSender::wait_to_post(uint64_t completed, size_t wanted, Deadline dead
   });
 }
 
-// For room for `bytes` in one piece and one more entry in the list of what is pending.
 Status RdmaSender::wait_for_staging(size_t bytes, Deadline deadline) {
   for (;;) {
     const uint64_t completed = link_.completed();  // before anything that depends on it
     release();
-    if (pending_end_ < kMaxPending && fits(bytes)) return Status();
+    if (pending_end_ < kMaxPending && fits(contiguous(bytes), bytes)) return Status();
     FARGPU_ASSIGN_OR_RETURN(const bool all, post_pending());
-    if (pending_end_ < kMaxPending && fits(bytes)) return Status();
+    if (pending_end_ < kMaxPending && fits(contiguous(bytes), bytes)) return Status();
     FARGPU_RETURN_IF_ERROR(wait_to_post(completed, all ? 0 : pending_bytes_, deadline));
   }
 }
@@ -163,18 +151,22 @@ Result<std::span<std::byte>> RdmaSender::reserve(size_t bytes, Deadline deadline
   }
   slot_bytes_ = 0;
   slot_in_scratch_ = bytes > staging_->size() / 4;
-  if (slot_in_scratch_) {
-    // It will be copied like bulk; room for its beginning is enough to say that the peer takes
-    // data.
-    FARGPU_RETURN_IF_ERROR(wait_for_staging(staging_->size() / 4, deadline));
-    if (!scratch_) scratch_ = std::make_unique_for_overwrite<std::byte[]>(max_slot_bytes_);
-    slot_bytes_ = bytes;
-    return std::span(scratch_.get(), bytes);
-  }
-  FARGPU_RETURN_IF_ERROR(wait_for_staging(bytes, deadline));
+  if (slot_in_scratch_) return reserve_scratch(bytes, deadline);
   slot_ = contiguous(bytes);
+  if (pending_end_ == kMaxPending || !fits(slot_, bytes)) {
+    FARGPU_RETURN_IF_ERROR(wait_for_staging(bytes, deadline));
+    slot_ = contiguous(bytes);
+  }
   slot_bytes_ = bytes;
   return std::span(place(slot_), bytes);
+}
+
+// It will be copied like bulk; room for its beginning is enough to say that the peer takes data.
+Result<std::span<std::byte>> RdmaSender::reserve_scratch(size_t bytes, Deadline deadline) {
+  FARGPU_RETURN_IF_ERROR(wait_for_staging(staging_->size() / 4, deadline));
+  if (!scratch_) scratch_ = std::make_unique_for_overwrite<std::byte[]>(max_slot_bytes_);
+  slot_bytes_ = bytes;
+  return std::span(scratch_.get(), bytes);
 }
 
 Status RdmaSender::commit(size_t frame_bytes, std::span<const Bytes> bulk, Deadline deadline) {
@@ -188,6 +180,12 @@ Status RdmaSender::commit(size_t frame_bytes, std::span<const Bytes> bulk, Deadl
     append_pending(slot_, frame_bytes);
     end_ = slot_ + frame_bytes;
   }
+  if (!bulk.empty()) FARGPU_RETURN_IF_ERROR(send_bulk(bulk, deadline));
+  if (pending_bytes_ < kEagerBytes) return Status();
+  return post_pending().status();
+}
+
+Status RdmaSender::send_bulk(std::span<const Bytes> bulk, Deadline deadline) {
   for (const Bytes& piece : bulk) {
     if (piece.empty()) continue;
     if (piece.size() >= kInPlaceBytes) {
@@ -198,8 +196,7 @@ Status RdmaSender::commit(size_t frame_bytes, std::span<const Bytes> bulk, Deadl
     }
     FARGPU_RETURN_IF_ERROR(copy(piece, deadline));
   }
-  if (pending_bytes_ < kEagerBytes) return Status();
-  return post_pending().status();
+  return Status();
 }
 
 // Behind what is pending, as far as there is room, then as room comes.

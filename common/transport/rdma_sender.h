@@ -42,8 +42,12 @@ class RdmaSender {
     return staging_->data() + staging_->offset(position);
   }
   // Where `bytes` in one piece would begin.
-  uint64_t contiguous(size_t bytes) const;
-  bool fits(size_t bytes) const;
+  uint64_t contiguous(size_t bytes) const {
+    const uint64_t begin = (end_ + 7) & ~uint64_t{7};
+    const size_t left = staging_->size() - staging_->offset(begin);
+    return left >= bytes ? begin : begin + left;
+  }
+  bool fits(uint64_t begin, size_t bytes) const { return begin + bytes - begin_ <= staging_->size(); }
   void release();
   void append_pending(uint64_t begin, size_t bytes);
   // Bytes that the next message may have, of `wanted`; 0: better none now.
@@ -56,7 +60,10 @@ class RdmaSender {
   Status wait(Deadline deadline, Ready ready);
   // Until another request is complete, or a message of some of `wanted` bytes may be sent.
   Status wait_to_post(uint64_t completed, size_t wanted, Deadline deadline);
+  // For room for `bytes` in one piece and one more entry in the list of what is pending.
   Status wait_for_staging(size_t bytes, Deadline deadline);
+  Result<std::span<std::byte>> reserve_scratch(size_t bytes, Deadline deadline);
+  Status send_bulk(std::span<const Bytes> bulk, Deadline deadline);
   Status copy(Bytes data, Deadline deadline);
   Status send_in_place(Bytes data, const RdmaRegion& region, Deadline deadline);
 
