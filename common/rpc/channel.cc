@@ -133,16 +133,28 @@ Channel::Impl::Waiter* Channel::Impl::find(uint32_t sequence) {
 }
 
 void Channel::Impl::unlink(Waiter& waiter) {
-  (waiter.previous ? waiter.previous->next : first) = waiter.next;
+  if (waiter.previous != nullptr) {
+    waiter.previous->next = waiter.next;
+  } else {
+    first = waiter.next;
+  }
   (waiter.next ? waiter.next->previous : last) = waiter.previous;
   waiter.previous = waiter.next = nullptr;
 }
 
+void Channel::Impl::link(Waiter& waiter) {
+  waiter.previous = last;
+  if (last != nullptr) {
+    last->next = &waiter;
+  } else {
+    first = &waiter;
+  }
+  last = &waiter;
+}
+
 void Channel::Impl::add(Waiter& waiter) {
   std::lock_guard lock(wait_mutex);
-  waiter.previous = last;
-  (last ? last->next : first) = &waiter;
-  last = &waiter;
+  link(waiter);
   begin_wait();
 }
 
@@ -172,7 +184,7 @@ Status Channel::Impl::wait(Waiter& waiter, Deadline deadline) {
     read_for_it();
   } else {
     lock.lock();
-    reader = Reader::kNobody;
+    give_back();
   }
   while (!waiter.done) {
     if (deadline != kNoDeadline && !waiter.claimed && Clock::now() >= deadline) {
@@ -197,11 +209,46 @@ Status Channel::Impl::wait(Waiter& waiter, Deadline deadline) {
   return waiter.status;
 }
 
+Status Channel::Impl::wait_alone(Waiter& waiter, Deadline deadline) {
+  begin_wait();
+  Status lost_now;
+  reads_for = &waiter;
+  do {
+    if (auto received = transport->receive(*this, deadline); !received.ok())
+      lost_now = received.status();
+  } while (!waiter.done && lost_now.ok() && deadline == kNoDeadline);
+  if (!waiter.done || !lost_now.ok()) [[unlikely]] {
+    if (!lost_now.ok()) declare_lost(lost_now);
+    std::unique_lock lock(wait_mutex);
+    if (!waiter.done) link(waiter);
+    if (!lost_now.ok()) fail_all_waiters(lock, lost_status());
+    give_back();
+    lock.unlock();
+    return wait(waiter, deadline);
+  }
+  give_back();
+  if (first != nullptr || watched()) {
+    std::lock_guard lock(wait_mutex);
+    hand_over();
+  }
+  (void)next_sequence.load(std::memory_order_acquire);
+  return Status();
+}
+
+void Channel::Impl::no_longer_alone(Waiter* waiter) {
+  std::lock_guard lock(wait_mutex);
+  if (waiter != nullptr) link(*waiter);
+  give_back();
+  // This thread does not read now, so it wakes everybody who could.
+  for (Waiter* other = first; other != nullptr; other = other->next) other->notify();
+  if (watched()) kick();
+}
+
 void Channel::Impl::hand_over() {
   if (reader != Reader::kNobody) return;
   if (first != nullptr) {
-    first->notify();  // the next reader
-  } else if (service_sleep == ServiceSleep::kLongNap || service_sleep == ServiceSleep::kWatch) {
+    notify_first();  // the next reader
+  } else if (watched()) {
     kick();  // nobody reads now, and what the service thread armed was undone by reading
   }
 }
@@ -214,7 +261,7 @@ void Channel::Impl::read(std::unique_lock<std::mutex>& lock, Waiter* own, Deadli
   lock.lock();
   if (own != nullptr && own->done) unlink(*own);
   if (!received.ok()) fail_all_waiters(lock, lost_status());
-  reader.store(Reader::kNobody, std::memory_order_release);  // pairs with try_lease()
+  give_back();
 }
 
 // --- loss ---
@@ -253,7 +300,7 @@ void Channel::Impl::fail_all_waiters(std::unique_lock<std::mutex>& lock, const S
     }
   }
   while (first != nullptr) {
-    Waiter& waiter = *first;
+    Waiter& waiter = *first.load();
     unlink(waiter);
     waiter.status = why;
     waiter.done = true;
@@ -317,19 +364,18 @@ void Channel::abandon_after_fork() {
 
 bool Channel::read_until(const std::function<bool()>& seen, Deadline deadline) {
   constexpr auto kLookAgain = std::chrono::microseconds(50);
-  std::unique_lock lock(impl_->wait_mutex);
+  std::unique_lock lock(impl_->wait_mutex, std::defer_lock);
   impl_->begin_wait();
-  lock.unlock();
   bool there = seen();
   while (!there && !lost() && Clock::now() < deadline) {
     if (impl_->try_lease(Impl::Reader::kCaller)) {
       if (seen()) {  // the last reader brought it
         lock.lock();
-        impl_->reader = Impl::Reader::kNobody;
+        impl_->give_back();
       } else {
         impl_->read(lock, nullptr, deadline);
       }
-      if (impl_->first != nullptr) impl_->first->notify();
+      impl_->notify_first();
       lock.unlock();
     } else {
       std::this_thread::sleep_for(kLookAgain);  // who reads brings it, or gives the lease back

@@ -15,6 +15,7 @@ namespace {
 
 constexpr size_t kHeaderBytes = sizeof(wire::FrameHeader);
 constexpr size_t kFlushBytes = 32 << 10;  // this much unflushed goes out at once
+constexpr size_t kMostBytesAlone = 2 << 10;
 
 size_t round_up_8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
 
@@ -163,20 +164,29 @@ Status Channel::Call::send(std::span<const Bytes> bulk, int32_t* result) {
 Status Channel::Call::State::submit_and_wait(Reply& reply, std::span<const Bytes> bulk,
                                              std::span<std::byte> bulk_out, Deadline deadline) {
   frame_bytes = finish(wire::kWantReply, total(bulk));
-  // Known as a waiter before the frame can leave: the reply may come at once.
   Impl::Waiter waiter(impl, header, reply, bulk_out);
-  impl.add(waiter);
+  // The reply may come as soon as the frame leaves: whoever reads then must know the waiter.
+  bool alone = frame_bytes <= kMostBytesAlone && bulk.empty() && bulk_out.empty() &&
+               impl.try_lease(Impl::Reader::kCaller);
+  if (!alone) impl.add(waiter);
   Status sent = impl.transport->commit(frame_bytes, bulk, kNoDeadline);
   const bool committed = sent.ok();
-  if (sent.ok()) {
-    sent = impl.flush_now(deadline);
+  if (committed) {
+    // The lease is not kept across a wait.
+    sent = impl.flush_now(alone ? Deadline() : deadline);
+    if (alone && sent.code() == StatusCode::kTimeout) {
+      impl.no_longer_alone(&waiter);
+      alone = false;
+      sent = impl.flush_now(deadline);
+    }
     if (!impl.prompt) impl.last_flush = Clock::now();
   }
   lock.unlock();
   if (sent.ok() || (committed && sent.code() == StatusCode::kTimeout))
-    return impl.wait(waiter, deadline);
+    return alone ? impl.wait_alone(waiter, deadline) : impl.wait(waiter, deadline);
   if (sent.code() == StatusCode::kLost) impl.declare_lost(sent);
-  if (impl.try_remove(waiter)) return sent;
+  if (alone) impl.no_longer_alone(nullptr);
+  if (alone || impl.try_remove(waiter)) return sent;
   return impl.wait(waiter, kNoDeadline);
 }
 

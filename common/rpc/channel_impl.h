@@ -10,6 +10,10 @@
 // thread (channel_service.cc) reads only when no call waits. A waiter is completed only by the
 // thread that reads, so memory that a reply is copied into stays valid.
 //
+// A small call that finds nobody reading takes the lease before its frame leaves (wait_alone). Nobody
+// needs to know it then: it neither is in the list of waiters nor takes wait_mutex, unless it finds
+// somebody who needs it when it gives the lease back.
+//
 // Loss. Whoever notices calls declare_lost(), which closes the transport; the next receive() fails,
 // and the thread that reads then fails all waiters and tells the sink.
 //
@@ -39,7 +43,7 @@ inline constexpr auto kFlushDelay = std::chrono::microseconds(100);
 struct Channel::Impl final : transport::FrameHandler {
   static constexpr size_t kWakes = 16;
 
-  // One waiting call; on its thread's stack, linked in order of sequence numbers.
+  // One waiting call; on its thread's stack, linked about in order of sequence numbers.
   struct Waiter {
     Waiter(Impl& impl, const wire::FrameHeader& header, Reply& its_reply,
            std::span<std::byte> its_bulk)
@@ -78,16 +82,29 @@ struct Channel::Impl final : transport::FrameHandler {
   Status on_frame(const wire::FrameHeader& header, Bytes body, std::span<std::byte> bulk) override;
   Status on_reply(const wire::FrameHeader& header, Bytes body);
   void add(Waiter& waiter);
-  void begin_wait();  // with wait_mutex held, like hand_over()
-  // Whoever has read, and leaves: somebody must read on, or watch.
+  void begin_wait();
+  // Whoever has read, and leaves: somebody must read on, or watch. With wait_mutex held.
   void hand_over();
   // False when the reply is already arriving; the waiter must then wait.
   bool try_remove(Waiter& waiter);
   Status wait(Waiter& waiter, Deadline deadline);
+  // The same with the lease, for a waiter that is not in the list.
+  Status wait_alone(Waiter& waiter, Deadline deadline);
+  // Gives the lease back without having read; the waiter, if there is one, joins the list.
+  void no_longer_alone(Waiter* waiter);
   bool try_lease(Reader who) {
     Reader nobody = Reader::kNobody;
-    // Pairs with the store in read(): what the last reader did to the waiters is seen.
-    return reader.compare_exchange_strong(nobody, who, std::memory_order_acquire);
+    // Pairs with give_back(): what the last reader did to the waiters is seen.
+    return reader.compare_exchange_strong(nobody, who);
+  }
+  void give_back() { reader = Reader::kNobody; }
+  // The service thread will not look before long, unless somebody wakes it.
+  bool watched() const {
+    const ServiceSleep now = service_sleep;
+    return now == ServiceSleep::kLongNap || now == ServiceSleep::kWatch;
+  }
+  void notify_first() {  // with wait_mutex held
+    if (Waiter* const waiter = first; waiter != nullptr) waiter->notify();
   }
   // Reads once on the calling thread, which has taken the lease, and gives the lease back. `lock`
   // is on wait_mutex; not held meanwhile, held afterwards. `own`: the thread's waiter, if it waits.
@@ -96,6 +113,7 @@ struct Channel::Impl final : transport::FrameHandler {
   Status lost_status();
   void fail_all_waiters(std::unique_lock<std::mutex>& lock, const Status& why);
   Waiter* find(uint32_t sequence);  // one that has no answer yet
+  void link(Waiter& waiter);  // with wait_mutex held, like unlink()
   void unlink(Waiter& waiter);
 
   // channel_call.cc: sending. All with send_mutex held.
@@ -136,11 +154,15 @@ struct Channel::Impl final : transport::FrameHandler {
   std::mutex wait_mutex;
   // Shared by the waiters: one of its own for each would be made and unmade with every call.
   std::array<std::condition_variable, kWakes> wakes;
+  // These four in one order for all threads (seq_cst). Who gives the lease back without wait_mutex
+  // looks at `first` and service_sleep afterwards; who waits or sleeps sets them first and then looks
+  // at `reader`. Who waits without wait_mutex counts in `waits` and then looks at service_sleep; the
+  // service thread sets that first and then looks at `waits`.
   std::atomic<Reader> reader{Reader::kNobody};
-  Waiter* first = nullptr;  // these four guarded by wait_mutex
-  Waiter* last = nullptr;
-  ServiceSleep service_sleep = ServiceSleep::kAwake;
-  uint64_t waits = 0;  // how many calls have waited so far
+  std::atomic<Waiter*> first{nullptr};                                // written under wait_mutex
+  std::atomic<ServiceSleep> service_sleep{ServiceSleep::kAwake};      // written under wait_mutex
+  std::atomic<uint64_t> waits{0};  // how many calls have waited so far
+  Waiter* last = nullptr;          // guarded by wait_mutex
 
   std::vector<std::byte> notice_bulk;  // these two of the thread that reads
   Waiter* reads_for = nullptr;         // its own waiter

@@ -52,13 +52,13 @@ void Channel::Impl::serve() {
     if (flush_due != kNoDeadline) flush_armed.store(true);
 
     lock.lock();
-    const bool call_waits = first != nullptr;
-    const bool callers_active = waits != seen_waits;
-    seen_waits = waits;
+    const bool call_waits = first != nullptr || reader == Reader::kCaller;
+    const uint64_t waits_now = waits;
+    const bool callers_active = waits_now != seen_waits;
+    seen_waits = waits_now;
     const bool watch = !callers_active && try_lease(Reader::kService);
     // While it holds the lease, because nobody else may be receiving.
     const bool readable = watch && has_descriptor && !transport->arm();
-    if (watch) reader = Reader::kNobody;
     Deadline until = kNoDeadline;
     if (!watch) {
       nap = sink.awaits_notices() ? Clock::duration(kShortNap)
@@ -71,8 +71,18 @@ void Channel::Impl::serve() {
       until = now + options.keepalive;
       service_sleep = ServiceSleep::kWatch;
     }
-    if (watch) nap = kShortNap;
+    if (service_sleep == ServiceSleep::kDoze && waits != seen_waits) {
+      until = now + options.keepalive;
+      service_sleep = ServiceSleep::kWatch;
+    }
+    // The last reader may be gone without having seen that somebody wants to know.
+    const bool reader_gone = service_sleep == ServiceSleep::kLongNap && reader == Reader::kNobody;
+    if (watch) {
+      nap = kShortNap;
+      give_back();  // whoever reads from here on sees service_sleep
+    }
     lock.unlock();
+    if (reader_gone) continue;
 
     check_liveness(now, call_waits);
     const Wake wake = readable ? Wake::kReadable : sleep(std::min(until, flush_due), watch);
@@ -82,7 +92,7 @@ void Channel::Impl::serve() {
     service_sleep = ServiceSleep::kAwake;
     if ((!watch || wake == Wake::kReadable || lost) && try_lease(Reader::kService)) {
       read(lock, nullptr, now);
-      if (first != nullptr) first->notify();
+      notify_first();
     }
     const bool finished = lost && told_sink;
     lock.unlock();
@@ -106,7 +116,7 @@ Channel::Impl::Wake Channel::Impl::sleep(Deadline until, bool watch_transport) {
     if (!try_lease(Reader::kService)) return Wake::kKicked;
     const auto frames_before = transport->statistics().frames_received;
     read(lock, nullptr, until);
-    if (first != nullptr) first->notify();
+    notify_first();
     const bool idle = frames_before == transport->statistics().frames_received;
     return !kick_event.drain() && idle && Clock::now() >= until ? Wake::kTimeout : Wake::kKicked;
   }

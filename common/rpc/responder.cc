@@ -77,8 +77,14 @@ Status Responder::Frame::send(int32_t result, std::span<const std::span<const st
 }
 
 Status Responder::reply(const wire::FrameHeader& request, int32_t result) {
-  if ((request.flags & wire::kWantReply) == 0 && result == 0) return Status();
-  return Frame(*this, request, 0).send(result);
+  wire::FrameHeader header = reply_header(request);
+  if (unwanted(header, result)) return Status();
+  header.result = result;
+  std::lock_guard lock(sending_);
+  FARGPU_ASSIGN_OR_RETURN(const auto slot,
+                          transport_.reserve(kHeaderBytes, transport::kNoDeadline));
+  std::memcpy(slot.data(), &header, kHeaderBytes);
+  return transport_.commit(kHeaderBytes, {}, transport::kNoDeadline);
 }
 
 Status Responder::flush() {

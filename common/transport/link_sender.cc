@@ -99,8 +99,9 @@ Status LinkSender::enqueue(Bytes frame, std::span<const Bytes> bulk, Clock::time
   lock.lock();
   queue_.push();
   changed_.notify_all();
-  // All of it has been taken; waiting is only for not getting too far ahead.
-  (void)wait_for_room(lock, deadline);
+  // All of it has been taken; waiting is only for not getting too far ahead. For small frames
+  // reserve() does.
+  if (!bulk.empty()) (void)wait_for_room(lock, deadline);
   return failed_;
 }
 

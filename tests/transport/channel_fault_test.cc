@@ -271,6 +271,46 @@ TEST(ChannelByHand, LongTransferIsASignOfLife) {
   waiting.join();
 }
 
+// The caller waits for room, so it does not read: somebody else must, or two full directions would
+// wait for each other.
+TEST(ChannelByHand, NoticesComeWhileACallWaitsForRoom) {
+  auto [transport, server] = make_unix_transport_and_socket({});
+  const int buffer_bytes = 16 << 10;
+  ASSERT_EQ(::setsockopt(transport->peer_socket(), SOL_SOCKET, SO_SNDBUF, &buffer_bytes,
+                         sizeof buffer_bytes),
+            0);
+  RecordingSink sink;
+  Channel channel(std::move(transport), sink, {});
+  constexpr int kBefore = 2000;  // more than the socket takes, less than the channel does
+  for (int i = 0; i < kBefore; ++i) ASSERT_TRUE(send_with(channel, kCount, 1).ok());
+  std::atomic<bool> returned{false};
+  std::thread caller([&] {
+    Reply reply;
+    EXPECT_TRUE(call_with(channel, kEcho, 1, reply).ok());
+    returned = true;
+  });
+  std::this_thread::sleep_for(50ms);
+  wire::FrameHeader notice;
+  notice.opcode = wire::kOutput;
+  notice.flags = wire::kNotice;
+  ASSERT_EQ(::send(server.get(), &notice, sizeof notice, MSG_NOSIGNAL),
+            static_cast<ssize_t>(sizeof notice));
+  EXPECT_TRUE(eventually([&] { return !sink.get(&RecordingSink::notice_opcodes).empty(); }));
+  EXPECT_FALSE(returned);
+  for (int i = 0; i <= kBefore; ++i) {
+    auto request = transport::read_one_frame(server.get(), {}, Clock::now() + 20s);
+    ASSERT_TRUE(request.ok());
+    if (i < kBefore) continue;
+    ASSERT_EQ(request->header.opcode, kEcho);
+    wire::FrameHeader reply = request->header;
+    reply.flags = wire::kReply;
+    reply.body_bytes = 0;
+    ASSERT_EQ(::send(server.get(), &reply, sizeof reply, MSG_NOSIGNAL),
+              static_cast<ssize_t>(sizeof reply));
+  }
+  caller.join();
+}
+
 TEST(ChannelByHand, ForkedChildLetsGoAndTheParentGoesOn) {
   TransportKind tcp{"tcp",
                     [](const transport::StreamOptions& options) { return make_tcp_pair(options); }};
