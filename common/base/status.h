@@ -68,13 +68,14 @@ class [[nodiscard]] Status {
 // kSystem with `what` and the text of `error_number`.
 Status system_error(std::string what, int error_number);
 
-// A value or the Status that says why there is none. value() on an error is a programming mistake (aborts). Not a std::variant: that
-// costs a visit wherever one is moved or destroyed, even of two trivial things.
+// A value or the Status that says why there is none. value() on an error is a programming mistake
+// (aborts). Not a std::variant: that costs a visit wherever one is moved or destroyed, even of two
+// trivial things.
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}             // NOLINT: implicit on purpose
-  Result(Status status) : status_(std::move(status)) {}     // NOLINT
+  Result(T value) : value_(std::move(value)) {}          // NOLINT: implicit on purpose
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT
   bool ok() const { return value_.has_value(); }
   explicit operator bool() const { return ok(); }
   T& value() {

@@ -10,9 +10,9 @@
 // thread (channel_service.cc) reads only when no call waits. A waiter is completed only by the
 // thread that reads, so memory that a reply is copied into stays valid.
 //
-// A small call that finds nobody reading takes the lease before its frame leaves (wait_alone). Nobody
-// needs to know it then: it neither is in the list of waiters nor takes wait_mutex, unless it finds
-// somebody who needs it when it gives the lease back.
+// A small call that finds nobody reading takes the lease before its frame leaves (wait_alone).
+// Nobody needs to know it then: it neither is in the list of waiters nor takes wait_mutex, unless
+// it finds somebody who needs it when it gives the lease back.
 //
 // Loss. Whoever notices calls declare_lost(), which closes the transport; the next receive() fails,
 // and the thread that reads then fails all waiters and tells the sink.
@@ -113,7 +113,7 @@ struct Channel::Impl final : transport::FrameHandler {
   Status lost_status();
   void fail_all_waiters(std::unique_lock<std::mutex>& lock, const Status& why);
   Waiter* find(uint32_t sequence);  // one that has no answer yet
-  void link(Waiter& waiter);  // with wait_mutex held, like unlink()
+  void link(Waiter& waiter);        // with wait_mutex held, like unlink()
   void unlink(Waiter& waiter);
 
   // channel_call.cc: sending. All with send_mutex held.
@@ -155,12 +155,12 @@ struct Channel::Impl final : transport::FrameHandler {
   // Shared by the waiters: one of its own for each would be made and unmade with every call.
   std::array<std::condition_variable, kWakes> wakes;
   // These four in one order for all threads (seq_cst). Who gives the lease back without wait_mutex
-  // looks at `first` and service_sleep afterwards; who waits or sleeps sets them first and then looks
-  // at `reader`. Who waits without wait_mutex counts in `waits` and then looks at service_sleep; the
-  // service thread sets that first and then looks at `waits`.
+  // looks at `first` and service_sleep afterwards; who waits or sleeps sets them first and then
+  // looks at `reader`. Who waits without wait_mutex counts in `waits` and then looks at
+  // service_sleep; the service thread sets that first and then looks at `waits`.
   std::atomic<Reader> reader{Reader::kNobody};
-  std::atomic<Waiter*> first{nullptr};                                // written under wait_mutex
-  std::atomic<ServiceSleep> service_sleep{ServiceSleep::kAwake};      // written under wait_mutex
+  std::atomic<Waiter*> first{nullptr};                            // written under wait_mutex
+  std::atomic<ServiceSleep> service_sleep{ServiceSleep::kAwake};  // written under wait_mutex
   std::atomic<uint64_t> waits{0};  // how many calls have waited so far
   Waiter* last = nullptr;          // guarded by wait_mutex
 

@@ -18,7 +18,6 @@ constexpr size_t kMaxMessageBytes = 256 << 10;
 constexpr size_t kMinMessageBytes =
     16 << 10;  // more is worth waiting for when the ring is nearly full
 
-
 }  // namespace
 
 RdmaSender::RdmaSender(RdmaLink& link, RdmaRegions& regions, std::unique_ptr<RdmaBuffer> staging,

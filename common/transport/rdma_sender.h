@@ -47,7 +47,9 @@ class RdmaSender {
     const size_t left = staging_->size() - staging_->offset(begin);
     return left >= bytes ? begin : begin + left;
   }
-  bool fits(uint64_t begin, size_t bytes) const { return begin + bytes - begin_ <= staging_->size(); }
+  bool fits(uint64_t begin, size_t bytes) const {
+    return begin + bytes - begin_ <= staging_->size();
+  }
   void release();
   void append_pending(uint64_t begin, size_t bytes);
   // Bytes that the next message may have, of `wanted`; 0: better none now.

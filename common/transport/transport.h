@@ -60,10 +60,12 @@ class Transport {
   // A slot of exactly `bytes` (8-byte aligned, contents undefined) for header + body. Waits for room until the deadline.
   // At most one slot is reserved at a time; a slot never committed is given back by the next reserve().
   virtual Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline) = 0;
-  // The first `bytes` of the reserved slot become a frame, followed by the `bulk` pieces (together header.bulk_bytes). When this
-  // returns, the bulk bytes have been taken and their memory may change. Bulk is not copied by the CPU where the
-  // transport can send from the caller's memory (small bulk may be copied, which batches better). The frame may stay buffered until
-  // flush(), or leave earlier. A frame below 2 KiB without bulk never waits here: reserve() did. A deadline that passes while bulk is on its way ends the session: half a frame cannot be taken back.
+  // The first `bytes` of the reserved slot become a frame, followed by the `bulk` pieces (together
+  // header.bulk_bytes). When this returns, the bulk bytes have been taken and their memory may
+  // change. Bulk is not copied by the CPU where the transport can send from the caller's memory
+  // (small bulk may be copied, which batches better). The frame may stay buffered until flush(), or
+  // leave earlier. A frame below 2 KiB without bulk never waits here: reserve() did. A deadline
+  // that passes while bulk is on its way ends the session: half a frame cannot be taken back.
   virtual Status commit(size_t bytes, std::span<const std::span<const std::byte>> bulk, Deadline deadline) = 0;
   // Everything committed is on its way: handed to the system or to the peer. A deadline in the past hands over what goes without
   // waiting; kTimeout then means that something is left for a later flush, nothing is lost.
