@@ -242,17 +242,13 @@ void RdmaLink::on_message(uint32_t bytes) {
   if (messages - credit_messages_given_.load(std::memory_order_acquire) >= kRdmaMessages ||
       bytes == 0 ||
       end - credit_bytes_given_.load(std::memory_order_acquire) > options_.ring_bytes) {
-    lose_to_greed(bytes);
+    (void)lose(Status(StatusCode::kProtocol,
+                      fmt::format("the peer sent a message of {} bytes without a credit", bytes)));
     return;
   }
   arrived_ends_[messages % kRdmaMessages] = end;
   arrived_messages_.store(messages + 1, std::memory_order_release);
   arrived_bytes_.store(end, std::memory_order_release);
-}
-
-[[gnu::cold]] void RdmaLink::lose_to_greed(uint32_t bytes) {
-  (void)lose(Status(StatusCode::kProtocol,
-                    fmt::format("the peer sent a message of {} bytes without a credit", bytes)));
 }
 
 void RdmaLink::on_control(uint32_t value) {

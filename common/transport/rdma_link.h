@@ -132,7 +132,6 @@ class RdmaLink {
   Status make_queues();
   void on_received(const ibv_wc& completion);
   void on_message(uint32_t bytes);
-  void lose_to_greed(uint32_t bytes);  // a message that it had no credit for
   void on_control(uint32_t value);
   Status completion_error(const ibv_wc& completion) const;
   Result<uint64_t> post_locked(ibv_send_wr& request, bool signal, bool reserved, uint64_t message_bytes);

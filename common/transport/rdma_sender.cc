@@ -142,14 +142,12 @@ Status RdmaSender::wait_for_staging(size_t bytes, Deadline deadline) {
 
 // --- frames ---
 
-[[gnu::cold]] Status RdmaSender::too_large(size_t bytes) const {
-  return Status(StatusCode::kInvalidArgument,
-                fmt::format("a frame of {} bytes is larger than the peer's limit of {}", bytes,
-                            max_slot_bytes_));
-}
-
 Result<std::span<std::byte>> RdmaSender::reserve(size_t bytes, Deadline deadline) {
-  if (bytes > max_slot_bytes_) return too_large(bytes);
+  if (bytes > max_slot_bytes_) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("a frame of {} bytes is larger than the peer's limit of {}", bytes,
+                              max_slot_bytes_));
+  }
   slot_bytes_ = 0;
   slot_in_scratch_ = bytes > staging_->size() / 4;
   if (slot_in_scratch_) return reserve_scratch(bytes, deadline);

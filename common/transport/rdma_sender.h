@@ -64,7 +64,6 @@ class RdmaSender {
   Status wait_to_post(uint64_t completed, size_t wanted, Deadline deadline);
   // For room for `bytes` in one piece and one more entry in the list of what is pending.
   Status wait_for_staging(size_t bytes, Deadline deadline);
-  Status too_large(size_t bytes) const;
   Result<std::span<std::byte>> reserve_scratch(size_t bytes, Deadline deadline);
   Status send_bulk(std::span<const Bytes> bulk, Deadline deadline);
   Status copy(Bytes data, Deadline deadline);
