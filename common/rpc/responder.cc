@@ -24,6 +24,14 @@ bool unwanted(const wire::FrameHeader& reply, int32_t result) {
   return (reply.flags & wire::kAsyncError) != 0 && result == 0;
 }
 
+// A frame that is only a header.
+Status commit_bare(transport::Transport& transport, const wire::FrameHeader& header,
+                   transport::Deadline deadline) {
+  FARGPU_ASSIGN_OR_RETURN(const auto slot, transport.reserve(kHeaderBytes, deadline));
+  std::memcpy(slot.data(), &header, kHeaderBytes);
+  return transport.commit(kHeaderBytes, {}, deadline);
+}
+
 }  // namespace
 
 Responder::Frame::Frame(Responder& responder, const wire::FrameHeader& request,
@@ -81,10 +89,7 @@ Status Responder::reply(const wire::FrameHeader& request, int32_t result) {
   if (unwanted(header, result)) return Status();
   header.result = result;
   std::lock_guard lock(sending_);
-  FARGPU_ASSIGN_OR_RETURN(const auto slot,
-                          transport_.reserve(kHeaderBytes, transport::kNoDeadline));
-  std::memcpy(slot.data(), &header, kHeaderBytes);
-  return transport_.commit(kHeaderBytes, {}, transport::kNoDeadline);
+  return commit_bare(transport_, header, transport::kNoDeadline);
 }
 
 Status Responder::flush() {
@@ -100,10 +105,7 @@ void Responder::try_notice(uint16_t opcode) {
   header.opcode = opcode;
   header.flags = wire::kNotice;
   // What goes wrong here is seen by whoever sends or receives next.
-  auto slot = transport_.reserve(kHeaderBytes, now);
-  if (!slot.ok()) return;
-  std::memcpy(slot->data(), &header, kHeaderBytes);
-  if (transport_.commit(kHeaderBytes, {}, now).ok()) (void)transport_.flush(now);
+  if (commit_bare(transport_, header, now).ok()) (void)transport_.flush(now);
 }
 
 }  // namespace fargpu::rpc
