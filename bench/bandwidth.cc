@@ -1,9 +1,12 @@
-// Copies and launches as an application sees them: bandwidth of pinned and pageable memory in both directions for many sizes, latency of the smallest
-// copy, of a launch, of a launch with its end, and a kernel that works on pinned host memory in place.
+// Copies and launches as an application sees them: bandwidth of pinned and pageable memory in both
+// directions for many sizes, latency of the smallest copy, of a launch, of a launch with its end,
+// and a kernel that works on pinned host memory in place.
 //
-// A plain program of the driver API which loads libcuda.so.1 when it runs, so that one binary measures the native driver and fargpu alike:
+// A plain program of the driver API which loads libcuda.so.1 when it runs, so that one binary
+// measures the native driver and fargpu alike:
 //   bandwidth --json native.json          fargpu run --server HOST -- bandwidth --json remote.json
-// Every figure is the median of repetitions. What was copied is compared at the end of each line; a wrong byte makes the exit code 1.
+// Every figure is the median of repetitions. What was copied is compared at the end of each line; a
+// wrong byte makes the exit code 1.
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -22,28 +25,28 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// --- the driver ---------------------------------------------------------------------------------------------------------------
+// --- the driver ----------------------------------------------------------------------------------
 
-#define DRIVER_FUNCTIONS(X)                                                                                                                  \
-  X(cuInit, "cuInit")                                                                                                                        \
-  X(cuDeviceGet, "cuDeviceGet")                                                                                                              \
-  X(cuDeviceGetName, "cuDeviceGetName")                                                                                                      \
-  X(cuDriverGetVersion, "cuDriverGetVersion")                                                                                                \
-  X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain")                                                                                    \
-  X(cuCtxSetCurrent, "cuCtxSetCurrent")                                                                                                      \
-  X(cuCtxSynchronize, "cuCtxSynchronize")                                                                                                    \
-  X(cuStreamCreate, "cuStreamCreate")                                                                                                        \
-  X(cuStreamSynchronize, "cuStreamSynchronize")                                                                                              \
-  X(cuMemAlloc, "cuMemAlloc_v2")                                                                                                             \
-  X(cuMemFree, "cuMemFree_v2")                                                                                                               \
-  X(cuMemHostAlloc, "cuMemHostAlloc")                                                                                                        \
-  X(cuMemFreeHost, "cuMemFreeHost")                                                                                                          \
-  X(cuMemcpyHtoD, "cuMemcpyHtoD_v2")                                                                                                         \
-  X(cuMemcpyDtoH, "cuMemcpyDtoH_v2")                                                                                                         \
-  X(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2")                                                                                               \
-  X(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2")                                                                                               \
-  X(cuModuleLoadData, "cuModuleLoadData")                                                                                                    \
-  X(cuModuleGetFunction, "cuModuleGetFunction")                                                                                              \
+#define DRIVER_FUNCTIONS(X)                               \
+  X(cuInit, "cuInit")                                     \
+  X(cuDeviceGet, "cuDeviceGet")                           \
+  X(cuDeviceGetName, "cuDeviceGetName")                   \
+  X(cuDriverGetVersion, "cuDriverGetVersion")             \
+  X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain") \
+  X(cuCtxSetCurrent, "cuCtxSetCurrent")                   \
+  X(cuCtxSynchronize, "cuCtxSynchronize")                 \
+  X(cuStreamCreate, "cuStreamCreate")                     \
+  X(cuStreamSynchronize, "cuStreamSynchronize")           \
+  X(cuMemAlloc, "cuMemAlloc_v2")                          \
+  X(cuMemFree, "cuMemFree_v2")                            \
+  X(cuMemHostAlloc, "cuMemHostAlloc")                     \
+  X(cuMemFreeHost, "cuMemFreeHost")                       \
+  X(cuMemcpyHtoD, "cuMemcpyHtoD_v2")                      \
+  X(cuMemcpyDtoH, "cuMemcpyDtoH_v2")                      \
+  X(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2")            \
+  X(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2")            \
+  X(cuModuleLoadData, "cuModuleLoadData")                 \
+  X(cuModuleGetFunction, "cuModuleGetFunction")           \
   X(cuLaunchKernel, "cuLaunchKernel")
 
 struct Driver {
@@ -56,10 +59,10 @@ struct Driver {
   std::fprintf(stderr, "bandwidth: %s: error %d\n", what, result);
   std::exit(2);
 }
-#define NEED(call)                                                \
-  do {                                                            \
-    const CUresult need_result_ = (call);                         \
-    if (need_result_ != CUDA_SUCCESS) stop(#call, need_result_);  \
+#define NEED(call)                                               \
+  do {                                                           \
+    const CUresult need_result_ = (call);                        \
+    if (need_result_ != CUDA_SUCCESS) stop(#call, need_result_); \
   } while (0)
 
 void load_driver() {
@@ -68,14 +71,14 @@ void load_driver() {
     std::fprintf(stderr, "bandwidth: %s\n", ::dlerror());
     std::exit(2);
   }
-#define LOAD(name, symbol)                                                                \
-  driver.name = reinterpret_cast<decltype(driver.name)>(::dlsym(library, symbol));        \
+#define LOAD(name, symbol)                                                         \
+  driver.name = reinterpret_cast<decltype(driver.name)>(::dlsym(library, symbol)); \
   if (driver.name == nullptr) stop("libcuda.so.1 lacks " symbol, CUDA_ERROR_NOT_FOUND);
   DRIVER_FUNCTIONS(LOAD)
 #undef LOAD
 }
 
-// --- the kernels --------------------------------------------------------------------------------------------------------------
+// --- the kernels ---------------------------------------------------------------------------------
 
 const char* const kKernels = R"ptx(
 .version 6.0
@@ -109,14 +112,16 @@ done:
 }
 )ptx";
 
-// --- results ------------------------------------------------------------------------------------------------------------------
+// --- results -------------------------------------------------------------------------------------
 
 struct Line {
   std::string name;
   size_t bytes = 0;
   double microseconds = 0;
   bool right = true;
-  double gigabytes() const { return microseconds > 0 ? static_cast<double>(bytes) / microseconds / 1000 : 0; }
+  double gigabytes() const {
+    return microseconds > 0 ? static_cast<double>(bytes) / microseconds / 1000 : 0;
+  }
 };
 
 struct Options {
@@ -132,20 +137,24 @@ struct Bench {
   CUstream stream = nullptr;
   CUfunction nothing = nullptr, twice = nullptr;
 
-  bool wanted(const std::string& name) const { return name.find(options.only) != std::string::npos; }
+  bool wanted(const std::string& name) const {
+    return name.find(options.only) != std::string::npos;
+  }
 
   void add(Line line) {
     if (line.bytes >= 1024) {
-      std::printf("%-28s %11zu B %12.2f us %8.2f GB/s %s\n", line.name.c_str(), line.bytes, line.microseconds, line.gigabytes(),
-                  line.right ? "" : "WRONG BYTES");
+      std::printf("%-28s %11zu B %12.2f us %8.2f GB/s %s\n", line.name.c_str(), line.bytes,
+                  line.microseconds, line.gigabytes(), line.right ? "" : "WRONG BYTES");
     } else {
-      std::printf("%-28s %11zu B %12.2f us %13s %s\n", line.name.c_str(), line.bytes, line.microseconds, "", line.right ? "" : "WRONG BYTES");
+      std::printf("%-28s %11zu B %12.2f us %13s %s\n", line.name.c_str(), line.bytes,
+                  line.microseconds, "", line.right ? "" : "WRONG BYTES");
     }
     std::fflush(stdout);
     lines.push_back(std::move(line));
   }
 
-  // Median time of `body` in microseconds: at least five times, for about options.seconds. Two unmeasured ones first.
+  // Median time of `body` in microseconds: at least five times, for about options.seconds. Two
+  // unmeasured ones first.
   double median(const std::function<void()>& body) const {
     body();
     body();
@@ -156,7 +165,8 @@ struct Bench {
       body();
       times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
     }
-    std::nth_element(times.begin(), times.begin() + static_cast<long>(times.size() / 2), times.end());
+    std::nth_element(times.begin(), times.begin() + static_cast<long>(times.size() / 2),
+                     times.end());
     return times[times.size() / 2];
   }
 };
@@ -168,7 +178,8 @@ std::string size_name(size_t bytes) {
 }
 
 void mark(unsigned char* memory, size_t bytes, unsigned seed) {
-  for (size_t i = 0; i < bytes; ++i) memory[i] = static_cast<unsigned char>((i * 2654435761u >> 13) + seed);
+  for (size_t i = 0; i < bytes; ++i)
+    memory[i] = static_cast<unsigned char>((i * 2654435761u >> 13) + seed);
 }
 
 enum class Memory { kPinned, kPageable };
@@ -182,7 +193,8 @@ struct Buffers {
       NEED(driver.cuMemHostAlloc(&b, bytes, 0));
       in = static_cast<unsigned char*>(a), out = static_cast<unsigned char*>(b);
     } else {
-      in = static_cast<unsigned char*>(std::malloc(bytes)), out = static_cast<unsigned char*>(std::malloc(bytes));
+      in = static_cast<unsigned char*>(std::malloc(bytes)),
+      out = static_cast<unsigned char*>(std::malloc(bytes));
       if (in == nullptr || out == nullptr) stop("malloc", CUDA_ERROR_OUT_OF_MEMORY);
     }
     mark(in, bytes, 1);
@@ -264,8 +276,12 @@ void small_calls(Bench& bench, Memory kind) {
     NEED(driver.cuMemcpyDtoH(buffers.out, buffers.device, 4));
     return std::memcmp(buffers.in, buffers.out, 4) == 0;
   };
-  bench.add({kind_name + " call cuMemcpyHtoD", 4, bench.median([&] { NEED(driver.cuMemcpyHtoD(buffers.device, buffers.in, 4)); }), right()});
-  bench.add({kind_name + " call cuMemcpyDtoH", 4, bench.median([&] { NEED(driver.cuMemcpyDtoH(buffers.out, buffers.device, 4)); }), right()});
+  bench.add({kind_name + " call cuMemcpyHtoD", 4,
+             bench.median([&] { NEED(driver.cuMemcpyHtoD(buffers.device, buffers.in, 4)); }),
+             right()});
+  bench.add({kind_name + " call cuMemcpyDtoH", 4,
+             bench.median([&] { NEED(driver.cuMemcpyDtoH(buffers.out, buffers.device, 4)); }),
+             right()});
   bench.add(
       {kind_name + " call HtoDAsync", 4,
        burst(bench,
@@ -280,7 +296,10 @@ void small_calls(Bench& bench, Memory kind) {
 
 void launches(Bench& bench) {
   if (!bench.wanted("launch + synchronise")) return;
-  const auto launch = [&] { NEED(driver.cuLaunchKernel(bench.nothing, 1, 1, 1, 32, 1, 1, 0, bench.stream, nullptr, nullptr)); };
+  const auto launch = [&] {
+    NEED(
+        driver.cuLaunchKernel(bench.nothing, 1, 1, 1, 32, 1, 1, 0, bench.stream, nullptr, nullptr));
+  };
   bench.add({"launch", 0, burst(bench, launch)});
   bench.add({"launch + synchronise", 0, bench.median([&] {
                launch();
@@ -295,10 +314,12 @@ void in_place(Bench& bench) {
       continue;
     Buffers buffers(Memory::kPinned, bytes);
     auto n = static_cast<unsigned>(bytes / 4);
-    CUdeviceptr from = reinterpret_cast<CUdeviceptr>(buffers.in), to = reinterpret_cast<CUdeviceptr>(buffers.out);
+    CUdeviceptr from = reinterpret_cast<CUdeviceptr>(buffers.in),
+                to = reinterpret_cast<CUdeviceptr>(buffers.out);
     void* arguments[] = {&from, &to, &n};
     const double time = bench.median([&] {
-      NEED(driver.cuLaunchKernel(bench.twice, (n + 255) / 256, 1, 1, 256, 1, 1, 0, bench.stream, arguments, nullptr));
+      NEED(driver.cuLaunchKernel(bench.twice, (n + 255) / 256, 1, 1, 256, 1, 1, 0, bench.stream,
+                                 arguments, nullptr));
       NEED(driver.cuStreamSynchronize(bench.stream));
     });
     bool right = true;
@@ -310,7 +331,8 @@ void in_place(Bench& bench) {
 }
 
 void write_json(const Bench& bench, const char* device, int version) {
-  std::FILE* file = bench.options.json == "-" ? stdout : std::fopen(bench.options.json.c_str(), "w");
+  std::FILE* file =
+      bench.options.json == "-" ? stdout : std::fopen(bench.options.json.c_str(), "w");
   if (file == nullptr) {
     std::perror(bench.options.json.c_str());
     std::exit(2);
@@ -318,8 +340,11 @@ void write_json(const Bench& bench, const char* device, int version) {
   std::fprintf(file, "{\"device\": \"%s\", \"driver\": %d, \"lines\": [\n", device, version);
   for (size_t i = 0; i < bench.lines.size(); ++i) {
     const Line& line = bench.lines[i];
-    std::fprintf(file, "  {\"name\": \"%s\", \"bytes\": %zu, \"us\": %.3f, \"gb_per_s\": %.3f, \"right\": %s}%s\n", line.name.c_str(),
-                 line.bytes, line.microseconds, line.gigabytes(), line.right ? "true" : "false", i + 1 < bench.lines.size() ? "," : "");
+    std::fprintf(
+        file,
+        "  {\"name\": \"%s\", \"bytes\": %zu, \"us\": %.3f, \"gb_per_s\": %.3f, \"right\": %s}%s\n",
+        line.name.c_str(), line.bytes, line.microseconds, line.gigabytes(),
+        line.right ? "true" : "false", i + 1 < bench.lines.size() ? "," : "");
   }
   std::fprintf(file, "]}\n");
   if (file != stdout) std::fclose(file);
@@ -327,13 +352,16 @@ void write_json(const Bench& bench, const char* device, int version) {
 
 [[noreturn]] void help(int code) {
   std::fprintf(code == 0 ? stdout : stderr,
-               "bandwidth: copies and launches as an application sees them, with the libcuda.so.1 that the loader finds\n\n"
+               "bandwidth: copies and launches as an application sees them, with the libcuda.so.1 "
+               "that the loader finds\n\n"
                "  --largest MIB    largest copy (default 512)\n"
                "  --seconds S      time for each line (default 0.4)\n"
-               "  --only TEXT      lines whose name contains TEXT: pinned, pageable, H2D, D2H, call, launch, in place\n"
+               "  --only TEXT      lines whose name contains TEXT: pinned, pageable, H2D, D2H, "
+               "call, launch, in place\n"
                "  --json FILE      the figures as JSON too; - for stdout\n"
                "  --help\n\n"
-               "Copies are timed until they are complete; calls until they return. GB is 10^9 bytes. Exit code 1: a copy was wrong.\n");
+               "Copies are timed until they are complete; calls until they return. GB is 10^9 "
+               "bytes. Exit code 1: a copy was wrong.\n");
   std::exit(code);
 }
 
@@ -388,6 +416,7 @@ int main(int argc, char** argv) {
   for (const Memory kind : {Memory::kPinned, Memory::kPageable}) copies(bench, kind);
   in_place(bench);
   if (!bench.options.json.empty()) write_json(bench, name, version);
-  const bool right = std::all_of(bench.lines.begin(), bench.lines.end(), [](const Line& line) { return line.right; });
+  const bool right = std::all_of(bench.lines.begin(), bench.lines.end(),
+                                 [](const Line& line) { return line.right; });
   return right ? 0 : 1;
 }

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# The rdma transport against perftest in the same VM run (Soft-RoCE, scripts/rdma-vm): ratios; the times themselves are the emulator's.
+# The rdma transport against perftest in the same VM run (Soft-RoCE, scripts/rdma-vm): ratios; the
+# times themselves are the emulator's.
 #   bench/rdma.sh [--build-dir DIR] [--rounds N]     default: build/release, 30 rounds of calls and the first 5 of them with bulk, in turn
-# Medians are compared. Many rounds, because what else the host does slows down either one by up to two, for a second or so.
-# Goals: null call <= 1.3 of ib_write_lat's round trip of as many bytes; read and write >= 0.90 of ib_read_bw and ib_write_bw (64 KiB).
-# Exit status 1 when a goal is missed.
+# Medians are compared. Many rounds, because what else the host does slows down either one by up to
+# two, for a second or so. Goals: null call <= 1.3 of ib_write_lat's round trip of as many bytes;
+# read and write >= 0.90 of ib_read_bw and ib_write_bw (64 KiB). Exit status 1 when a goal is
+# missed.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
@@ -31,7 +33,8 @@ program=$BUILD/bench/rdma_rates
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cat >"$scratch/guest.sh" <<'EOF'
-# Prints "NAME FIGURE" lines. perftest: server and client in turn, the client's report has the figure.
+# Prints "NAME FIGURE" lines. perftest: server and client in turn, the client's report has the
+# figure.
 perftest() {
   name=$1 column=$2 tool=$3
   shift 3

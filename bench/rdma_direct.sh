@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Bulk over rdma with the simulated GPU in one VM run (Soft-RoCE, scripts/rdma-vm): pinned memory directly to and from device memory against
-# the same by way of staging, for many sizes; and pageable memory through registered slots against frames. Ratios; the times are the emulator's.
+# Bulk over rdma with the simulated GPU in one VM run (Soft-RoCE, scripts/rdma-vm): pinned memory
+# directly to and from device memory against the same by way of staging, for many sizes; and
+# pageable memory through registered slots against frames. Ratios; the times are the emulator's.
 #   bench/rdma_direct.sh [--build-dir DIR] [--seconds S] [--rounds N]     default: build/release, 0.2 s for each figure, 3 rounds of each in turn;
 #   medians are compared
-# The size from which on direct copies are not slower, both ways, is where FARGPU_GPUDIRECT_FROM belongs on this "hardware".
+# The size from which on direct copies are not slower, both ways, is where FARGPU_GPUDIRECT_FROM
+# belongs on this "hardware".
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
@@ -39,7 +41,8 @@ trap 'rm -rf "$scratch"' EXIT
 cat >"$scratch/guest.sh" <<'EOF2'
 bin=$1/bin
 seconds=$2
-# measure NAME KIND VARIABLE...: "NAME WHAT BYTES US" lines; the variables are the daemon's and the program's.
+# measure NAME KIND VARIABLE...: "NAME WHAT BYTES US" lines; the variables are the daemon's and the
+# program's.
 measure() {
   name=$1 kind=$2
   shift 2

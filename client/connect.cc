@@ -1,4 +1,6 @@
 // The way from settings to a session: connect, Hello, Welcome or Refusal.
+#include "common/bootstrap/connect.h"
+
 #include <cuda.h>
 #include <kj/exception.h>
 
@@ -8,7 +10,6 @@
 
 #include "client/session.h"
 #include "common/base/log.h"
-#include "common/bootstrap/connect.h"
 #include "common/bootstrap/greeting.h"
 #include "common/bootstrap/upgrade.h"
 #include "common/wire/control.h"

@@ -44,8 +44,7 @@ Result<std::optional<transport::LinkSettings>> read_link() {
   const auto text = env_text("FARGPU_LINK");
   if (!text) return std::optional<transport::LinkSettings>();
   auto link = transport::parse_link(*text);
-  if (!link.ok())
-    return Status(link.status().code(), "FARGPU_LINK: " + link.status().message());
+  if (!link.ok()) return Status(link.status().code(), "FARGPU_LINK: " + link.status().message());
   return std::optional(*link);
 }
 
@@ -86,14 +85,16 @@ Result<Settings> read_settings() {
   FARGPU_ASSIGN_OR_RETURN(settings.connect_timeout,
                           env_duration("FARGPU_CONNECT_TIMEOUT", settings.connect_timeout));
   auto wish = bootstrap::parse_wish(env_text("FARGPU_TRANSPORT").value_or(""));
-  if (!wish.ok()) return Status(wish.status().code(), "FARGPU_TRANSPORT: " + wish.status().message());
+  if (!wish.ok())
+    return Status(wish.status().code(), "FARGPU_TRANSPORT: " + wish.status().message());
   settings.transport = std::move(*wish);
   auto connections = bootstrap::parse_connections(env_text("FARGPU_TCP_CONNECTIONS").value_or(""));
   if (!connections.ok())
     return Status(connections.status().code(),
                   "FARGPU_TCP_CONNECTIONS: " + connections.status().message());
   settings.connections = *connections;
-  FARGPU_ASSIGN_OR_RETURN(settings.spin, transport::spin_from_environment(transport::SpinningEnd::kClient));
+  FARGPU_ASSIGN_OR_RETURN(settings.spin,
+                          transport::spin_from_environment(transport::SpinningEnd::kClient));
   FARGPU_ASSIGN_OR_RETURN(settings.link, read_link());
   auto compression = wire::parse_compression(env_text("FARGPU_COMPRESS").value_or(""));
   if (!compression.ok())

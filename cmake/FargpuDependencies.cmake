@@ -27,8 +27,8 @@ function(fargpu_dependency target)
   set_target_properties(fargpu::${target} PROPERTIES IMPORTED_LOCATION "${${target}_LIBRARY}")
 endfunction()
 fargpu_dependency(zstd zstd)
-# For what becomes part of the client library, which brings no more shared objects into applications than it must. Debian's archives are
-# position independent.
+# For what becomes part of the client library, which brings no more shared objects into applications
+# than it must. Debian's archives are position independent.
 foreach(library zstd ssl crypto)
   find_library(${library}_static_LIBRARY NAMES lib${library}.a ${library} REQUIRED)
   add_library(fargpu::${library}_static UNKNOWN IMPORTED)
@@ -37,8 +37,9 @@ endforeach()
 fargpu_dependency(lz4 lz4)
 fargpu_dependency(crypto crypto)
 
-# Cap'n Proto for programs (static on request) and for the client library (always shared: Debian's static libkj is
-# not position independent, so it cannot be part of a shared object; copies of the two libraries travel beside it).
+# Cap'n Proto for programs (static on request) and for the client library (always shared: Debian's
+# static libkj is not position independent, so it cannot be part of a shared object; copies of the
+# two libraries travel beside it).
 find_library(CAPNP_SHARED NAMES capnp REQUIRED)
 find_library(KJ_SHARED NAMES kj REQUIRED)
 add_library(fargpu_capnp_shared INTERFACE)
@@ -52,7 +53,8 @@ else()
   target_link_libraries(fargpu_capnp INTERFACE fargpu_capnp_shared)
 endif()
 
-# RDMA verbs: the headers only. ON when they are there; -DFARGPU_RDMA=OFF leaves the rdma transport out, ON insists.
+# RDMA verbs: the headers only. ON when they are there; -DFARGPU_RDMA=OFF leaves the rdma transport
+# out, ON insists.
 find_path(FARGPU_VERBS_INCLUDE_DIR infiniband/verbs.h)
 find_path(FARGPU_RDMACM_INCLUDE_DIR rdma/rdma_cma.h)
 if(FARGPU_VERBS_INCLUDE_DIR AND FARGPU_RDMACM_INCLUDE_DIR)
@@ -67,8 +69,9 @@ elseif(NOT FARGPU_RDMA)
   message(STATUS "Without the rdma transport (FARGPU_RDMA is OFF)")
 endif()
 
-# CUDA headers: cuda.h 13.0 is the oracle of the description. Order: the cache variable, the environment, the usual
-# place, then the project-local copy that scripts/setup makes from PyPI packages.
+# CUDA headers: cuda.h 13.0 is the oracle of the description. Order: the cache variable, the
+# environment, the usual place, then the project-local copy that scripts/setup makes from PyPI
+# packages.
 find_path(FARGPU_CUDA_INCLUDE_DIR cuda.h
           HINTS "${FARGPU_CUDA_ROOT}" ENV CUDA_HOME ENV CUDA_PATH
           PATHS /usr/local/cuda "${CMAKE_SOURCE_DIR}/.deps/cuda"

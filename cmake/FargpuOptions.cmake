@@ -28,8 +28,9 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release")
   target_compile_definitions(fargpu_options INTERFACE _FORTIFY_SOURCE=2)
   target_link_options(fargpu_options INTERFACE -Wl,-z,relro,-z,now)
 endif()
-# Release builds optimise what lies below every call across its files. fargpu_hot() marks a library of that kind, whose objects then carry
-# both ordinary code and what the linker needs; fargpu_link_hot() marks what is linked that way: the programs that make or answer calls.
+# Release builds optimise what lies below every call across its files. fargpu_hot() marks a library
+# of that kind, whose objects then carry both ordinary code and what the linker needs;
+# fargpu_link_hot() marks what is linked that way: the programs that make or answer calls.
 # Everything else links the ordinary code, which is quicker.
 if(FARGPU_LTO AND CMAKE_BUILD_TYPE STREQUAL "Release" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_link_options(fargpu_options INTERFACE "$<IF:$<BOOL:$<TARGET_PROPERTY:FARGPU_LINK_HOT>>,-flto=auto,-fno-lto>")
@@ -48,11 +49,13 @@ else()
   endfunction()
 endif()
 if(FARGPU_SANITIZE)
-  # Sanitized builds: assertions stay on, and little optimisation and line tables only, which compile in half the time.
+  # Sanitized builds: assertions stay on, and little optimisation and line tables only, which
+  # compile in half the time.
   set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O1 -g1")
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
   target_compile_definitions(fargpu_options INTERFACE _GLIBCXX_ASSERTIONS)
-  # g++ cannot see through a sanitizer's checks that the value of an empty std::optional is not used.
+  # g++ cannot see through a sanitizer's checks that the value of an empty std::optional is not
+  # used.
   target_compile_options(fargpu_options INTERFACE -Wno-maybe-uninitialized)
 endif()
 if(FARGPU_SANITIZE STREQUAL "address")
@@ -66,14 +69,16 @@ elseif(FARGPU_SANITIZE)
   message(FATAL_ERROR "FARGPU_SANITIZE must be empty, address or thread, not '${FARGPU_SANITIZE}'")
 endif()
 
-# For code that C programs call: they may pass any number as an enum, and it is refused where it is looked at. g++ would report every load of
-# such a value. (A library of its own: its flag must stand behind those of fargpu_options.)
+# For code that C programs call: they may pass any number as an enum, and it is refused where it is
+# looked at. g++ would report every load of such a value. (A library of its own: its flag must stand
+# behind those of fargpu_options.)
 add_library(fargpu_any_enum INTERFACE)
 if(FARGPU_SANITIZE STREQUAL "address")
   target_compile_options(fargpu_any_enum INTERFACE -fno-sanitize=enum)
 endif()
 if(FARGPU_FUZZ)
-  # All code, not only the targets: a fuzzer is led by the branches that its inputs take in the libraries.
+  # All code, not only the targets: a fuzzer is led by the branches that its inputs take in the
+  # libraries.
   target_compile_options(fargpu_options INTERFACE -fsanitize=fuzzer-no-link,address,undefined -fno-omit-frame-pointer
                                                   -fno-sanitize-recover=undefined)
   target_link_options(fargpu_options INTERFACE -fsanitize=address,undefined)
@@ -94,8 +99,9 @@ function(fargpu_executable name)
   endif()
 endfunction()
 
-# fargpu_add_test(NAME LABEL TIMEOUT program [argument...]): add_test for a target or a command. Under a sanitizer the test also fails when a
-# process that it started (a daemon, a worker, an application) wrote a report.
+# fargpu_add_test(NAME LABEL TIMEOUT program [argument...]): add_test for a target or a command.
+# Under a sanitizer the test also fails when a process that it started (a daemon, a worker, an
+# application) wrote a report.
 function(fargpu_add_test name label timeout program)
   if(TARGET ${program})
     set(program "$<TARGET_FILE:${program}>")

@@ -1,4 +1,5 @@
-// The two helpers all examples share: stop with a clear line on a CUDA error, and report the outcome of the self-check.
+// The two helpers all examples share: stop with a clear line on a CUDA error, and report the
+// outcome of the self-check.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -6,13 +7,14 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define CHECK(call)                                                                                \
-  do {                                                                                             \
-    cudaError_t error_ = (call);                                                                   \
-    if (error_ != cudaSuccess) {                                                                   \
-      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(error_)); \
-      std::exit(1);                                                                                \
-    }                                                                                              \
+#define CHECK(call)                                                      \
+  do {                                                                   \
+    cudaError_t error_ = (call);                                         \
+    if (error_ != cudaSuccess) {                                         \
+      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, \
+                   cudaGetErrorString(error_));                          \
+      std::exit(1);                                                      \
+    }                                                                    \
   } while (0)
 
 // Prints "<name>: right" and returns 0, or how many values are wrong and returns 1.

@@ -7,7 +7,8 @@ __device__ float table[128];
 
 __global__ void evaluate() {
   float x = threadIdx.x * 0.125f;
-  table[threadIdx.x] = ((coefficients[3] * x + coefficients[2]) * x + coefficients[1]) * x + coefficients[0];
+  table[threadIdx.x] =
+      ((coefficients[3] * x + coefficients[2]) * x + coefficients[1]) * x + coefficients[0];
   atomicAdd(&counter, 2);
 }
 
@@ -24,7 +25,8 @@ int main() {
   long wrong = (count != 5 + 2 * 128) + (back[0] != want[2]) + (back[1] != want[3]);
   for (int i = 0; i < 128; ++i) {
     float x = i * 0.125f;
-    wrong += got[i] != ((want[3] * x + want[2]) * x + want[1]) * x + want[0];  // exact: few bits are needed
+    // exact: few bits are needed
+    wrong += got[i] != ((want[3] * x + want[2]) * x + want[1]) * x + want[0];
   }
   void* address = nullptr;
   size_t bytes = 0;

@@ -2,7 +2,8 @@
 #include "check.h"
 
 __global__ void hello(int round) {
-  printf("round %d: block %d thread %d says %s %.2f\n", round, blockIdx.x, threadIdx.x, "hello", 0.5 * threadIdx.x);
+  printf("round %d: block %d thread %d says %s %.2f\n", round, blockIdx.x, threadIdx.x, "hello",
+         0.5 * threadIdx.x);
 }
 
 int main() {

@@ -1,4 +1,5 @@
-// Lanes of one warp go different ways: nested branches, loops of different length, early exits, a switch, recursion.
+// Lanes of one warp go different ways: nested branches, loops of different length, early exits, a
+// switch, recursion.
 #include <vector>
 
 #include "check.h"
@@ -16,16 +17,21 @@ __host__ __device__ int fibonacci(int n) { return n < 2 ? n : fibonacci(n - 1) +
 
 __host__ __device__ int classify(int i) {
   switch (i % 7) {
-    case 0: return collatz(i + 1);
-    case 1: return i * i;
-    case 2: return fibonacci(i % 10);
+    case 0:
+      return collatz(i + 1);
+    case 1:
+      return i * i;
+    case 2:
+      return fibonacci(i % 10);
     case 3:
       for (int k = 0; k < i; ++k) {
         if (k * k > i) return k;
       }
       return 0;
-    case 4: return i < 500 ? (i % 2 ? -i : i) : (i % 3 ? 2 * i : 3 * i);
-    default: return 42;
+    case 4:
+      return i < 500 ? (i % 2 ? -i : i) : (i % 3 ? 2 * i : 3 * i);
+    default:
+      return 42;
   }
 }
 

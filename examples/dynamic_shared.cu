@@ -1,4 +1,5 @@
-// Shared memory whose size the launch decides, more than the default 48 KiB where the device offers it.
+// Shared memory whose size the launch decides, more than the default 48 KiB where the device offers
+// it.
 #include <vector>
 
 #include "check.h"

@@ -1,4 +1,5 @@
-// 2D and 3D copies: rows with a pitch on the device, a window of a larger picture on the host, a box of a volume.
+// 2D and 3D copies: rows with a pitch on the device, a window of a larger picture on the host, a
+// box of a volume.
 #include <vector>
 
 #include "check.h"
@@ -25,11 +26,14 @@ int main() {
     unsigned char* pixels;
     size_t pitch;
     CHECK(cudaMallocPitch(&pixels, &pitch, width, height));
-    CHECK(cudaMemcpy2D(pixels, pitch, in.data(), host_pitch, width, height, cudaMemcpyHostToDevice));
+    CHECK(
+        cudaMemcpy2D(pixels, pitch, in.data(), host_pitch, width, height, cudaMemcpyHostToDevice));
     invert<<<dim3((width + 63) / 64, height), 64>>>(pixels, pitch, width, height);
-    CHECK(cudaMemcpy2D(out.data(), host_pitch, pixels, pitch, width, height, cudaMemcpyDeviceToHost));
+    CHECK(
+        cudaMemcpy2D(out.data(), host_pitch, pixels, pitch, width, height, cudaMemcpyDeviceToHost));
     for (int i = 0; i < host_pitch * height; ++i) {
-      unsigned char want = i % host_pitch < width ? 255 - in[i] : 9;  // bytes beyond the width stay as they were
+      // bytes beyond the width stay as they were
+      unsigned char want = i % host_pitch < width ? 255 - in[i] : 9;
       wrong += out[i] != want;
     }
     CHECK(cudaFree(pixels));

@@ -1,11 +1,13 @@
-// Sum and maximum of an array: warps reduce with shuffles, blocks through shared memory, the grid with an atomic.
+// Sum and maximum of an array: warps reduce with shuffles, blocks through shared memory, the grid
+// with an atomic.
 #include <climits>
 #include <vector>
 
 #include "check.h"
 
 __inline__ __device__ int warp_sum(int value) {
-  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(0xffffffffu, value, offset);
+  for (int offset = 16; offset > 0; offset /= 2)
+    value += __shfl_down_sync(0xffffffffu, value, offset);
   return value;
 }
 

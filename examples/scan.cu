@@ -1,4 +1,5 @@
-// Inclusive prefix sum over many blocks: scan the blocks, scan their totals, add them back. Three kernels in stream order.
+// Inclusive prefix sum over many blocks: scan the blocks, scan their totals, add them back. Three
+// kernels in stream order.
 #include <vector>
 
 #include "check.h"

@@ -1,4 +1,5 @@
-// A pipeline over streams: pinned memory, async copies, events that one stream records and another waits for, timing.
+// A pipeline over streams: pinned memory, async copies, events that one stream records and another
+// waits for, timing.
 #include <vector>
 
 #include "check.h"
@@ -27,9 +28,11 @@ int main() {
   CHECK(cudaEventCreate(&end));
   CHECK(cudaEventRecord(begin, streams[0]));
 
-  // Chunk c is uploaded in stream c; then every round moves it to the next stream, which must wait for the one before.
+  // Chunk c is uploaded in stream c; then every round moves it to the next stream, which must wait
+  // for the one before.
   for (int c = 0; c < chunks; ++c) {
-    CHECK(cudaMemcpyAsync(data[c], host + c * n, n * sizeof(int), cudaMemcpyHostToDevice, streams[c]));
+    CHECK(cudaMemcpyAsync(data[c], host + c * n, n * sizeof(int), cudaMemcpyHostToDevice,
+                          streams[c]));
     CHECK(cudaEventRecord(done[c], streams[c]));
   }
   for (int r = 0; r < rounds; ++r) {
@@ -42,7 +45,8 @@ int main() {
   }
   for (int c = 0; c < chunks; ++c) {
     CHECK(cudaStreamWaitEvent(streams[0], done[c], 0));
-    CHECK(cudaMemcpyAsync(host + c * n, data[c], n * sizeof(int), cudaMemcpyDeviceToHost, streams[0]));
+    CHECK(cudaMemcpyAsync(host + c * n, data[c], n * sizeof(int), cudaMemcpyDeviceToHost,
+                          streams[0]));
   }
   CHECK(cudaEventRecord(end, streams[0]));
   CHECK(cudaEventSynchronize(end));

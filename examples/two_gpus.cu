@@ -1,4 +1,5 @@
-// Two GPUs in one program: each has half of the work, then one reads the other's half. Runs on one GPU too.
+// Two GPUs in one program: each has half of the work, then one reads the other's half. Runs on one
+// GPU too.
 #include <vector>
 
 #include "check.h"
@@ -31,7 +32,8 @@ int main() {
     CHECK(cudaMemcpy(&out[p * n], data[p], n * sizeof(float), cudaMemcpyDeviceToHost));
   }
   long wrong = 0;
-  for (int i = 0; i < parts * n; ++i) wrong += out[i] != static_cast<float>(i) * static_cast<float>(i);
+  for (int i = 0; i < parts * n; ++i)
+    wrong += out[i] != static_cast<float>(i) * static_cast<float>(i);
 
   // The second half travels to the first GPU, device to device.
   CHECK(cudaMemcpyPeer(data[0], 0, data[1], 1 % count, n * sizeof(float)));

@@ -1,5 +1,6 @@
 @0xa3c1f6d0b7e94c11;
-# Session control: everything on the wire that is not a CUDA call. Opcodes 1..63 of the frame header, fixed for ever:
+# Session control: everything on the wire that is not a CUDA call. Opcodes 1..63 of the frame
+# header, fixed for ever:
 #
 #    1 hello      client to daemon, first frame        body Hello      reply Welcome (from the worker) or Refusal (from the daemon)
 #    2 ping       client to worker                     no body         reply without body
@@ -19,7 +20,8 @@ using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("fargpu::schema");
 
 struct Hello {
-  protocolVersion @0 :UInt16;     # wire::kProtocolVersion; another one is refused with Refusal.version
+  # wire::kProtocolVersion; another one is refused with Refusal.version
+  protocolVersion @0 :UInt16;
   registryHash @1 :UInt64;        # of schema/api/registry.yml: both ends mean the same functions
   clientVersion @2 :Text;         # "0.1.0"
   cudaVersion @3 :Int32;          # the client's header version, 13000
@@ -32,7 +34,8 @@ struct Hello {
   maxBulkBytes @10 :UInt64;
   transports @11 :List(Text);     # what the client would rather use than this socket, best first ("shm", "rdma"); empty: it stays here
   hostId @12 :Text;               # the same text on both ends: one host
-  connections @13 :UInt16;        # how many connections the client may want if the session stays on TCP; 0 or 1: this one
+  # how many connections the client may want if the session stays on TCP; 0 or 1: this one
+  connections @13 :UInt16;
 }
 
 struct Refusal {
@@ -68,8 +71,10 @@ struct Welcome {
   maxBulkBytes @6 :UInt64;
   unavailable @7 :List(UInt16);   # API opcodes that the server's driver does not have
   upgrades @8 :List(UpgradeChoice); # one for each of Hello.transports, in its order
-  connections @9 :UInt16;         # how many connections the session may have, at most Hello.connections; 0 or 1: this one
-  sessionKey @10 :Data;           # 16 bytes, when there may be several: what a further connection shows in its Join
+  # how many connections the session may have, at most Hello.connections; 0 or 1: this one
+  connections @9 :UInt16;
+  # 16 bytes, when there may be several: what a further connection shows in its Join
+  sessionKey @10 :Data;
 }
 
 # The first frame of a further connection. The daemon hands the connection to the session's worker.
@@ -85,26 +90,31 @@ struct UpgradeChoice {
   why @1 :Text;                   # why the server cannot offer it; empty: it can
 }
 
-# When Welcome.upgrades is not empty, or Welcome.connections more than 1, the client leads a conversation on the socket: prepare, then done or failed, as often as it wants to try;
-# after a done that the worker agreed to, the new transport takes over; stay ends it with the socket as the transport.
+# When Welcome.upgrades is not empty, or Welcome.connections more than 1, the client leads a
+# conversation on the socket: prepare, then done or failed, as often as it wants to try; after a
+# done that the worker agreed to, the new transport takes over; stay ends it with the socket as the
+# transport.
 struct Upgrade {
   enum Step { prepare @0; done @1; failed @2; stay @3; }
   step @0 :Step;
   transport @1 :Text;
   reason @2 :Text;                # of failed and stay, for the server's log
-  connections @3 :UInt16;         # of stay: how many there are with this one; the further ones have joined. 0 or 1: this one
+  # of stay: how many there are with this one; the further ones have joined. 0 or 1: this one
+  connections @3 :UInt16;
 }
 
 struct UpgradeReply {
   ok @0 :Bool;
   reason @1 :Text;                # when not ok
   # Of prepare: where the client finds the worker, and what proves that it is this client.
-  unixName @2 :Text;              # shm: an abstract unix socket; empty: the session's own socket is one
+  # shm: an abstract unix socket; empty: the session's own socket is one
+  unixName @2 :Text;
   port @3 :UInt16;                # rdma
   cookie @4 :Data;                # 16 bytes
 }
 
-struct HostCall { id @0 :UInt64; status @1 :Int32; }   # id: client-made, given in fgHostCall; status: the stream's CUresult, for cuStreamAddCallback
+# id: client-made, given in fgHostCall; status: the stream's CUresult, for cuStreamAddCallback
+struct HostCall { id @0 :UInt64; status @1 :Int32; }
 struct HostCallDone { id @0 :UInt64; }
 
 struct Copied {

@@ -1,4 +1,5 @@
-# Shared by the scripts in this folder: source it after `set -euo pipefail`. Defines where things are and a few verbs; runs nothing.
+# Shared by the scripts in this folder: source it after `set -euo pipefail`. Defines where things
+# are and a few verbs; runs nothing.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 DEPS="$ROOT/.deps"
@@ -29,14 +30,16 @@ job_count() {
   echo $((cores < by_memory ? cores : by_memory))
 }
 
-# True when $1 is the root of a complete toolkit of the right release: headers, nvcc and the static runtime.
+# True when $1 is the root of a complete toolkit of the right release: headers, nvcc and the static
+# runtime.
 is_cuda_toolkit() {
   [ -x "$1/bin/nvcc" ] && [ -f "$1/include/cuda.h" ] || return 1
   grep -qE "^#define CUDA_VERSION +$CUDA_VERSION_MACRO\b" "$1/include/cuda.h" || return 1
   compgen -G "$1/lib*/libcudart_static.a" >/dev/null || [ -f "$1/targets/x86_64-linux/lib/libcudart_static.a" ]
 }
 
-# Prints the root of the toolkit to use, or fails. FARGPU_FORCE_LOCAL_CUDA=1 looks only at the project-local copy.
+# Prints the root of the toolkit to use, or fails. FARGPU_FORCE_LOCAL_CUDA=1 looks only at the
+# project-local copy.
 find_cuda() {
   local candidate candidates=()
   if [ "${FARGPU_FORCE_LOCAL_CUDA:-0}" != 1 ]; then
@@ -69,7 +72,8 @@ cuda_libdir() {
   return 1
 }
 
-# configure PRESET [cmake arguments]: configures build/PRESET. CUDA must be set (the toolkit's root).
+# configure PRESET [cmake arguments]: configures build/PRESET. CUDA must be set (the toolkit's
+# root).
 configure() {
   local preset=$1
   shift
@@ -79,7 +83,8 @@ configure() {
   }
 }
 
-# build PRESET [targets]: builds with ninja's progress; a terminal sees one moving line, a log a line per 10 %.
+# build PRESET [targets]: builds with ninja's progress; a terminal sees one moving line, a log a
+# line per 10 %.
 build() {
   local preset=$1
   shift

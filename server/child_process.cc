@@ -20,10 +20,12 @@ extern char** environ;
 namespace fargpu::server {
 namespace {
 
-// Above every number that a child is given, so that no dup2 in the child overwrites a source of a later one.
+// Above every number that a child is given, so that no dup2 in the child overwrites a source of a
+// later one.
 constexpr int kSafeDescriptor = 64;
 
-std::vector<std::string> merged_environment(const std::vector<std::pair<std::string, std::string>>& changes) {
+std::vector<std::string> merged_environment(
+    const std::vector<std::pair<std::string, std::string>>& changes) {
   std::map<std::string, std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
@@ -76,13 +78,15 @@ Result<pid_t> start_child(const ChildSetup& setup) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&all, signal);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
-  // A process group of its own: Ctrl-C in the daemon's terminal drains, it does not kill the sessions.
+  // A process group of its own: Ctrl-C in the daemon's terminal drains, it does not kill the
+  // sessions.
   posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 
   pid_t pid = -1;
-  const int error = ::posix_spawn(&pid, setup.program.c_str(), &actions, &attributes, pointers(arguments).data(),
-                                  pointers(environment).data());
+  const int error = ::posix_spawn(&pid, setup.program.c_str(), &actions, &attributes,
+                                  pointers(arguments).data(), pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (error != 0) return system_error("cannot start " + setup.program, error);
@@ -102,7 +106,8 @@ Result<ChildOutput> run_child(ChildSetup setup, std::chrono::milliseconds limit)
   const auto deadline = std::chrono::steady_clock::now() + limit;
   bool timed_out = false;
   while (true) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
     pollfd entry{reading.get(), POLLIN, 0};
     const int ready = left.count() > 0 ? ::poll(&entry, 1, static_cast<int>(left.count())) : 0;
     if (ready < 0 && errno == EINTR) continue;
@@ -117,14 +122,16 @@ Result<ChildOutput> run_child(ChildSetup setup, std::chrono::milliseconds limit)
   while (::waitpid(pid, &output.wait_status, 0) < 0 && errno == EINTR) {
   }
   if (timed_out) {
-    return Status(StatusCode::kTimeout, fmt::format("{} did not answer within {} s", setup.program, limit.count() / 1000));
+    return Status(StatusCode::kTimeout, fmt::format("{} did not answer within {} s", setup.program,
+                                                    limit.count() / 1000));
   }
   return output;
 }
 
 std::string describe_wait_status(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
-    return fmt::format("was killed by signal {} ({}){}", WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)),
+    return fmt::format("was killed by signal {} ({}){}", WTERMSIG(wait_status),
+                       strsignal(WTERMSIG(wait_status)),
                        WCOREDUMP(wait_status) ? " and left a core dump" : "");
   }
   return fmt::format("exited with {}", WEXITSTATUS(wait_status));

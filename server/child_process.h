@@ -1,4 +1,5 @@
-// Starting fargpu-worker: as a session's process, or once as a probe. The child gets exactly the descriptors it is meant to have.
+// Starting fargpu-worker: as a session's process, or once as a probe. The child gets exactly the
+// descriptors it is meant to have.
 #pragma once
 
 #include <sys/types.h>
@@ -14,16 +15,18 @@ namespace fargpu::server {
 
 struct ChildSetup {
   std::string program;
-  std::vector<std::string> arguments;                              // without the program's name
-  std::vector<std::pair<std::string, std::string>> environment;    // set over our own
-  std::vector<std::pair<int, int>> descriptors;                    // ours -> the child's number; besides them it gets 0 (null), 1 and 2
+  std::vector<std::string> arguments;                            // without the program's name
+  std::vector<std::pair<std::string, std::string>> environment;  // set over our own
+  std::vector<std::pair<int, int>>
+      descriptors;  // ours -> the child's number; besides them it gets 0 (null), 1 and 2
 };
 
-// The child's pid. Descriptors of ours above the last listed number are closed in it; those below must be close-on-exec.
+// The child's pid. Descriptors of ours above the last listed number are closed in it; those below
+// must be close-on-exec.
 Result<pid_t> start_child(const ChildSetup& setup);
 
 struct ChildOutput {
-  std::string text;    // its stdout, at most 1 MiB
+  std::string text;  // its stdout, at most 1 MiB
   int wait_status = 0;
 };
 // Starts, collects its stdout, waits; kills it at the deadline (kTimeout).

@@ -26,14 +26,16 @@ CUevent Completion::take_event(uint16_t context) {
     return event;
   }
   CUevent event = nullptr;
-  if (worker_.driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return nullptr;
+  if (worker_.driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+    return nullptr;
   return event;
 }
 
 void Completion::when_reached(uint16_t context, CUstream stream, Done done) {
   const DriverTable& driver = worker_.driver();
   const CUevent event = take_event(context);
-  // Without an event the stream's own state has to do; it also brings a sticky error of the context to light.
+  // Without an event the stream's own state has to do; it also brings a sticky error of the context
+  // to light.
   if (event == nullptr || driver.cuEventRecord(event, stream) != CUDA_SUCCESS) {
     if (event != nullptr) events_[context].push_back(event);
     worker_.defer([this, context, stream, done = std::move(done)] {
@@ -73,7 +75,8 @@ CUresult Completion::ask_streams(uint16_t context) {
 }
 
 void Completion::when_idle(uint16_t context, Done done) {
-  if (worker_.services().streams_of(context).size() > kMaxPolledStreams) return start(context, true, {}, std::move(done));
+  if (worker_.services().streams_of(context).size() > kMaxPolledStreams)
+    return start(context, true, {}, std::move(done));
   const auto last = std::chrono::steady_clock::now() + kPolledTime;
   worker_.defer([this, context, last, done = std::move(done)] {
     const CUresult result = ask_streams(context);
@@ -82,7 +85,8 @@ void Completion::when_idle(uint16_t context, Done done) {
       done(worker_.driver().cuCtxSynchronize());
       return true;
     }
-    // Also with an error, which may be that of one stream (a capture): the driver's own wait tells what it means for the context.
+    // Also with an error, which may be that of one stream (a capture): the driver's own wait tells
+    // what it means for the context.
     if (result == CUDA_ERROR_NOT_READY && std::chrono::steady_clock::now() < last) return false;
     start(context, true, {}, done);
     return true;
@@ -106,7 +110,8 @@ void Completion::start(uint16_t context, bool wait_for_idle, Call call, Done don
   {
     std::lock_guard lock(mutex_);
     jobs_.push_back({handle, wait_for_idle && handle != nullptr, std::move(call), std::move(done)});
-    if (idle_threads_ < jobs_.size() && threads_.size() < kMaxThreads) threads_.emplace_back([this] { run(); });
+    if (idle_threads_ < jobs_.size() && threads_.size() < kMaxThreads)
+      threads_.emplace_back([this] { run(); });
   }
   changed_.notify_one();
 }

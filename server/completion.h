@@ -1,9 +1,10 @@
 // Completion: tells when the GPU has got somewhere, without ever blocking the executor.
 //
-// when_reached() records an event and polls it from the worker's list of deferred work. What the driver cannot poll (a whole context) and calls
-// in which the driver itself waits go to helper threads: as many as wait at once, so that none waits behind another one's kernel.
-// Callbacks run on the executor's thread, exactly once, also when the context is destroyed meanwhile (they then get its error). Not after
-// the session has ended.
+// when_reached() records an event and polls it from the worker's list of deferred work. What the
+// driver cannot poll (a whole context) and calls in which the driver itself waits go to helper
+// threads: as many as wait at once, so that none waits behind another one's kernel. Callbacks run
+// on the executor's thread, exactly once, also when the context is destroyed meanwhile (they then
+// get its error). Not after the session has ended.
 #pragma once
 
 #include <cuda.h>
@@ -26,7 +27,8 @@ class Completion {
  public:
   using Done = std::function<void(CUresult)>;
   using Call = std::function<CUresult()>;
-  // More waits at once than this queue up. Each takes a thread, and a client has one wait for each of its threads.
+  // More waits at once than this queue up. Each takes a thread, and a client has one wait for each
+  // of its threads.
   static constexpr size_t kMaxThreads = 64;
   // Of when_idle(): a stream costs about a microsecond to ask.
   static constexpr size_t kMaxPolledStreams = 16;
@@ -37,17 +39,21 @@ class Completion {
   Completion(const Completion&) = delete;
   Completion& operator=(const Completion&) = delete;
 
-  // `done` runs when everything submitted to `stream` so far is finished. `context` must be current.
+  // `done` runs when everything submitted to `stream` so far is finished. `context` must be
+  // current.
   void when_reached(uint16_t context, CUstream stream, Done done);
-  // `done` runs when everything submitted to the context so far is finished. Polls its streams at first, which is the fastest way to know, and leaves
-  // the wait to a helper thread when that takes long or there are many streams.
+  // `done` runs when everything submitted to the context so far is finished. Polls its streams at
+  // first, which is the fastest way to know, and leaves the wait to a helper thread when that takes
+  // long or there are many streams.
   void when_idle(uint16_t context, Done done);
-  // Runs `call` on a helper thread with the context current (0: none), then `done` with its result. For driver calls that may wait.
+  // Runs `call` on a helper thread with the context current (0: none), then `done` with its result.
+  // For driver calls that may wait.
   void aside(uint16_t context, Call call, Done done);
-  // The same after the context has become idle, whatever that says: inside `call` the driver then has nothing to wait for, and holds
-  // none of its locks meanwhile.
+  // The same after the context has become idle, whatever that says: inside `call` the driver then
+  // has nothing to wait for, and holds none of its locks meanwhile.
   void aside_when_idle(uint16_t context, Call call, Done done);
-  // The context is about to go: its cached events are destroyed. Its driver context must be current.
+  // The context is about to go: its cached events are destroyed. Its driver context must be
+  // current.
   void forget(uint16_t context);
 
  private:
@@ -68,9 +74,9 @@ class Completion {
   std::unordered_map<uint16_t, std::vector<CUevent>> events_;  // unused ones, by context
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Job> jobs_;     // guarded by mutex_
-  size_t idle_threads_ = 0;  // guarded by mutex_
-  bool stopping_ = false;    // guarded by mutex_
+  std::deque<Job> jobs_;              // guarded by mutex_
+  size_t idle_threads_ = 0;           // guarded by mutex_
+  bool stopping_ = false;             // guarded by mutex_
   std::vector<std::thread> threads_;  // started when all others are busy
 };
 

@@ -38,7 +38,8 @@ Key text(std::string& target) {
 template <typename T>
 Key number(T& target, int64_t least, int64_t most, const char* expected) {
   return {[&target, least, most](const toml::value& value) {
-            if (!value.is_integer() || value.as_integer() < least || value.as_integer() > most) return false;
+            if (!value.is_integer() || value.as_integer() < least || value.as_integer() > most)
+              return false;
             target = static_cast<T>(value.as_integer());
             return true;
           },
@@ -114,7 +115,8 @@ Key transports(std::vector<bootstrap::Upgrade>& target) {
             if (!value.is_array()) return false;
             std::vector<bootstrap::Upgrade> list;
             for (const toml::value& item : value.as_array()) {
-              const auto upgrade = item.is_string() ? bootstrap::parse_upgrade(item.as_string().str) : std::nullopt;
+              const auto upgrade =
+                  item.is_string() ? bootstrap::parse_upgrade(item.as_string().str) : std::nullopt;
               if (!upgrade) return false;
               list.push_back(*upgrade);
             }
@@ -173,10 +175,11 @@ Status parse_config(const std::string& text, const std::string& name, DaemonConf
     root = toml::parse(stream, name);
   } catch (const toml::exception& error) {
     return {StatusCode::kInvalidArgument,
-            fmt::format("{}:{}: not valid TOML; expected lines like listen = \"0.0.0.0:14900\"", name,
-                        error.location().line())};
+            fmt::format("{}:{}: not valid TOML; expected lines like listen = \"0.0.0.0:14900\"",
+                        name, error.location().line())};
   } catch (const std::exception& error) {
-    return {StatusCode::kInvalidArgument, fmt::format("{}: not valid TOML: {}", name, error.what())};
+    return {StatusCode::kInvalidArgument,
+            fmt::format("{}: not valid TOML: {}", name, error.what())};
   }
   const auto keys = keys_of(next);
   for (const auto& [key, value] : root.as_table()) {
@@ -197,7 +200,8 @@ Status load_config(const std::string& path, DaemonConfig& config) {
   std::ostringstream text;
   if (!file || !(text << file.rdbuf())) {
     // An empty file also sets failbit on insertion: nothing was read, and nothing was wrong.
-    if (file.is_open() && file.peek() == std::ifstream::traits_type::eof() && !file.bad()) return Status();
+    if (file.is_open() && file.peek() == std::ifstream::traits_type::eof() && !file.bad())
+      return Status();
     return {StatusCode::kInvalidArgument,
             fmt::format("cannot read the configuration file {}: {}", path, std::strerror(errno))};
   }
@@ -206,15 +210,19 @@ Status load_config(const std::string& path, DaemonConfig& config) {
 
 Status check_config(const DaemonConfig& config) {
   if (config.pool.max_sessions == 0 || config.pool.max_sessions_per_gpu == 0) {
-    return {StatusCode::kInvalidArgument, "max-sessions and max-sessions-per-gpu must be at least 1"};
+    return {StatusCode::kInvalidArgument,
+            "max-sessions and max-sessions-per-gpu must be at least 1"};
   }
   if (config.frame.max_body_bytes < (64u << 10) || config.frame.max_body_bytes > (1u << 30)) {
     return {StatusCode::kInvalidArgument,
-            fmt::format("max-frame is {} bytes; it must be between 64K and 1G", config.frame.max_body_bytes)};
+            fmt::format("max-frame is {} bytes; it must be between 64K and 1G",
+                        config.frame.max_body_bytes)};
   }
-  if (config.frame.max_bulk_bytes < (64u << 10) || config.frame.max_bulk_bytes > (uint64_t{1} << 30)) {
+  if (config.frame.max_bulk_bytes < (64u << 10) ||
+      config.frame.max_bulk_bytes > (uint64_t{1} << 30)) {
     return {StatusCode::kInvalidArgument,
-            fmt::format("max-bulk is {} bytes; it must be between 64K and 1G", config.frame.max_bulk_bytes)};
+            fmt::format("max-bulk is {} bytes; it must be between 64K and 1G",
+                        config.frame.max_bulk_bytes)};
   }
   if (config.tls_cert.empty() != config.tls_key.empty()) {
     return {StatusCode::kInvalidArgument,

@@ -1,5 +1,5 @@
-// The session's contexts by the 16-bit ids of frame headers: primary contexts are ordinal + 1, created ones begin at 256.
-// One thread (the executor's).
+// The session's contexts by the 16-bit ids of frame headers: primary contexts are ordinal + 1,
+// created ones begin at 256. One thread (the executor's).
 #pragma once
 
 #include <cuda.h>

@@ -39,7 +39,8 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using std::chrono::steady_clock;
 
-constexpr auto kKillDelay = std::chrono::seconds(3);  // between asking the workers to end and ending them
+constexpr auto kKillDelay =
+    std::chrono::seconds(3);  // between asking the workers to end and ending them
 
 std::vector<std::pair<std::string, std::string>> driver_environment(const DaemonConfig& config) {
   std::vector<std::pair<std::string, std::string>> result;
@@ -55,7 +56,8 @@ std::vector<std::pair<std::string, std::string>> driver_environment(const Daemon
 std::string read_reason(const Fd& pipe) {
   char text[512];
   const ssize_t got = ::read(pipe.get(), text, sizeof text);
-  return got > 0 ? printable(std::string_view(text, static_cast<size_t>(got)), sizeof text) : std::string();
+  return got > 0 ? printable(std::string_view(text, static_cast<size_t>(got)), sizeof text)
+                 : std::string();
 }
 
 }  // namespace
@@ -122,22 +124,27 @@ Result<std::unique_ptr<Daemon>> Daemon::start(DaemonConfig config, std::string w
   if (config.listen.empty()) {
     config.listen = default_listen(config);
     log::info("event=default-listen address={} why=\"{}\"", config.listen[0],
-              token.empty() ? "no token file: this machine only; use --token-file or --listen to serve others"
-                            : "a token file is set");
+              token.empty()
+                  ? "no token file: this machine only; use --token-file or --listen to serve others"
+                  : "a token file is set");
   }
   // Each connection reads them anew; that they are wrong is said at once.
   if (!config.tls_cert.empty())
     FARGPU_RETURN_IF_ERROR(tls::TlsContext::server(config.tls_cert, config.tls_key).status());
-  FARGPU_ASSIGN_OR_RETURN(Inventory inventory, probe(worker_program, config.driver, driver_environment(config)));
+  FARGPU_ASSIGN_OR_RETURN(Inventory inventory,
+                          probe(worker_program, config.driver, driver_environment(config)));
   log::info("event=driver path={} version={}", inventory.driver_path, inventory.driver_version);
   for (const Gpu& gpu : inventory.gpus) {
-    log::info("event=gpu uuid={} name=\"{}\" memory=\"{}\"", gpu.uuid, gpu.name, format_bytes(gpu.total_bytes));
+    log::info("event=gpu uuid={} name=\"{}\" memory=\"{}\"", gpu.uuid, gpu.name,
+              format_bytes(gpu.total_bytes));
   }
   FARGPU_ASSIGN_OR_RETURN(RuntimeFolder folder, RuntimeFolder::create(config.runtime_dir));
-  auto impl = std::make_unique<Impl>(std::move(config), std::move(worker_program), std::move(folder), std::move(inventory));
+  auto impl = std::make_unique<Impl>(std::move(config), std::move(worker_program),
+                                     std::move(folder), std::move(inventory));
   impl->rules = {wire::kProtocolVersion, schema::kRegistryHash, std::move(token)};
   impl->wait_for_signals();
-  for (const std::string& where : impl->config.listen) FARGPU_RETURN_IF_ERROR(impl->listeners.add(where));
+  for (const std::string& where : impl->config.listen)
+    FARGPU_RETURN_IF_ERROR(impl->listeners.add(where));
   if (!impl->config.port_file.empty()) {
     // Appears whole: whoever waits for the file may read it at once.
     const std::string part = impl->config.port_file + ".part";
@@ -145,7 +152,8 @@ Result<std::unique_ptr<Daemon>> Daemon::start(DaemonConfig config, std::string w
     for (const uint16_t port : impl->listeners.ports()) file << port << "\n";
     file.close();
     if (!file || ::rename(part.c_str(), impl->config.port_file.c_str()) != 0) {
-      return Status(StatusCode::kInvalidArgument, fmt::format("cannot write the port file {}", impl->config.port_file));
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("cannot write the port file {}", impl->config.port_file));
     }
   }
   return std::unique_ptr<Daemon>(new Daemon(std::move(impl)));
@@ -159,7 +167,9 @@ void Daemon::run() {
 
 void Daemon::Impl::accept(Fd socket, std::string peer) {
   if (handshakes >= config.max_handshakes) {
-    log::warn("event=connection-dropped peer={} why=\"{} connections are at their hello, the limit\"", peer, handshakes);
+    log::warn(
+        "event=connection-dropped peer={} why=\"{} connections are at their hello, the limit\"",
+        peer, handshakes);
     return;
   }
   ++handshakes;
@@ -194,10 +204,12 @@ void Daemon::Impl::on_first_frame(const std::shared_ptr<Handshake>& handshake) {
     status = hello.ok() ? check_identity(*hello, rules) : hello.status();
     if (status.ok()) {
       const uint32_t accepts = hello->max_body_bytes != 0 ? hello->max_body_bytes : 1u << 20;
-      return handshake->reply_and_close(encode_status(header.sequence, inventory, pool, sessions, started, accepts));
+      return handshake->reply_and_close(
+          encode_status(header.sequence, inventory, pool, sessions, started, accepts));
     }
   } else {
-    status = Status(StatusCode::kProtocol, fmt::format("the first frame must be a hello, not opcode {}", header.opcode));
+    status = Status(StatusCode::kProtocol,
+                    fmt::format("the first frame must be a hello, not opcode {}", header.opcode));
   }
   log::warn("event=refused peer={} why=\"{}\"", handshake->peer(), status.message());
   handshake->reply_and_close(encode_refusal(header.opcode, header.sequence, status, false));
@@ -208,12 +220,13 @@ void Daemon::Impl::on_hello(Handshake& handshake) {
   auto hello = parse_hello(handshake.body());
   Status status = hello.ok() ? check_hello(*hello, rules) : hello.status();
   if (status.ok() && draining) {
-    status = Status(StatusCode::kNoCapacity, "the server is shutting down; use another one or try again later");
+    status = Status(StatusCode::kNoCapacity,
+                    "the server is shutting down; use another one or try again later");
   }
   if (status.ok()) status = open_session(handshake, *hello);
   if (status.ok()) return;
-  log::warn("event=refused peer={} client=\"{}\" why=\"{}\"", handshake.peer(), hello.ok() ? hello->client_name : "?",
-            status.message());
+  log::warn("event=refused peer={} client=\"{}\" why=\"{}\"", handshake.peer(),
+            hello.ok() ? hello->client_name : "?", status.message());
   handshake.reply_and_close(encode_refusal(wire::kHello, sequence, status, draining));
 }
 
@@ -278,7 +291,8 @@ Status Daemon::Impl::open_session(Handshake& handshake, const HelloRequest& hell
   if (!pid.ok()) {
     pool.release(id);
     log::error("event=worker-failed session={} why=\"{}\"", id, pid.status().message());
-    const auto refusal = encode_refusal(wire::kHello, handshake.header().sequence, pid.status(), false);
+    const auto refusal =
+        encode_refusal(wire::kHello, handshake.header().sequence, pid.status(), false);
     [[maybe_unused]] const ssize_t sent = ::write(descriptor, refusal.data(), refusal.size());
     return Status();
   }
@@ -286,8 +300,8 @@ Status Daemon::Impl::open_session(Handshake& handshake, const HelloRequest& hell
   session.statistics.close_descriptor();
   std::string uuids;
   for (const size_t gpu : session.gpus) uuids += (uuids.empty() ? "" : ",") + pool.gpus()[gpu].uuid;
-  log::info("event=session-begin session={} peer={} client=\"{}\" worker={} gpus={} memory={}", id, session.peer,
-            session.client, session.pid, uuids, session.memory_bytes);
+  log::info("event=session-begin session={} peer={} client=\"{}\" worker={} gpus={} memory={}", id,
+            session.peer, session.client, session.pid, uuids, session.memory_bytes);
   sessions.emplace(*pid, std::move(session));
   return Status();
 }
@@ -380,7 +394,8 @@ void Daemon::Impl::reap() {
   for (auto session = sessions.begin(); session != sessions.end();) {
     int wait_status = 0;
     const auto current = session++;
-    if (::waitpid(current->first, &wait_status, WNOHANG) == current->first) end(current, wait_status);
+    if (::waitpid(current->first, &wait_status, WNOHANG) == current->first)
+      end(current, wait_status);
   }
   finish_when_drained();
 }
@@ -389,11 +404,13 @@ void Daemon::Impl::end(std::map<pid_t, SessionRecord>::iterator entry, int wait_
   const SessionRecord& session = entry->second;
   const std::string reason = read_reason(session.reason);
   const bool expected = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
-  log::format(expected ? log::Level::kInfo : log::Level::kError,
-              "event=session-end session={} worker={} seconds={:.1f} calls={} how=\"{}\" why=\"{}\"", session.id, session.pid,
-              std::chrono::duration<double>(steady_clock::now() - session.since).count(),
-              session.statistics->calls.load(std::memory_order_relaxed), describe_wait_status(wait_status),
-              reason.empty() ? "the worker gave no reason" : reason);
+  log::format(
+      expected ? log::Level::kInfo : log::Level::kError,
+      "event=session-end session={} worker={} seconds={:.1f} calls={} how=\"{}\" why=\"{}\"",
+      session.id, session.pid,
+      std::chrono::duration<double>(steady_clock::now() - session.since).count(),
+      session.statistics->calls.load(std::memory_order_relaxed), describe_wait_status(wait_status),
+      reason.empty() ? "the worker gave no reason" : reason);
   folder.remove_uploads_of(session.pid);
   pool.release(session.id);
   sessions.erase(entry);

@@ -1,7 +1,9 @@
-// The daemon: listens, judges hellos, places sessions on GPUs, starts a worker for each, and notices their ends.
+// The daemon: listens, judges hellos, places sessions on GPUs, starts a worker for each, and
+// notices their ends.
 //
-// One thread, one event loop. It never opens a driver and never reads anything of a session beyond its hello, so nothing that a
-// client or a GPU does can stop it. SIGTERM and SIGINT drain (twice: end at once); SIGHUP reads the token file again.
+// One thread, one event loop. It never opens a driver and never reads anything of a session beyond
+// its hello, so nothing that a client or a GPU does can stop it. SIGTERM and SIGINT drain (twice:
+// end at once); SIGHUP reads the token file again.
 #pragma once
 
 #include <memory>
@@ -14,7 +16,8 @@ namespace fargpu::server {
 
 class Daemon {
  public:
-  // Probes the driver and listens. `worker_program`: path of fargpu-worker. Every error is one line for the operator.
+  // Probes the driver and listens. `worker_program`: path of fargpu-worker. Every error is one line
+  // for the operator.
   static Result<std::unique_ptr<Daemon>> start(DaemonConfig config, std::string worker_program);
   ~Daemon();
   // Until drained.

@@ -22,8 +22,12 @@ namespace fs = std::filesystem;
 constexpr const char* kSimulator = "libfargpu-sim.so";
 // Where distributions, containers and WSL put the driver.
 constexpr const char* kUsualFolders[] = {
-    "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
-    "/usr/local/nvidia/lib64",   "/usr/lib/wsl/lib",           "/run/opengl-driver/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/local/nvidia/lib64",
+    "/usr/lib/wsl/lib",
+    "/run/opengl-driver/lib",
     "/usr/lib",
 };
 
@@ -40,9 +44,10 @@ Result<std::string> find_simulator() {
     const fs::path path = folder / kSimulator;
     if (fs::exists(path, error)) return fs::canonical(path, error).string();
   }
-  return Status(StatusCode::kNotFound, fmt::format("{} is neither in {} nor in ../lib beside it; build the target "
-                                                   "fargpu-sim or give --driver the path",
-                                                   kSimulator, here.string()));
+  return Status(StatusCode::kNotFound,
+                fmt::format("{} is neither in {} nor in ../lib beside it; build the target "
+                            "fargpu-sim or give --driver the path",
+                            kSimulator, here.string()));
 }
 
 std::vector<fs::path> candidates() {
@@ -74,12 +79,16 @@ Result<std::string> find_real() {
     if (!path.empty() && !is_fargpu_client(path)) return path;
     ours = path;
   }
-  return Status(StatusCode::kNotFound,
-                ours.empty() ? "no GPU driver: libcuda.so.1 was not found; install NVIDIA's driver, give its path with "
-                               "--driver, or use --driver sim"
-                             : fmt::format("no GPU driver: the only libcuda.so.1 is fargpu's client library ({}); install "
-                                           "NVIDIA's driver, or use --driver sim",
-                                           ours));
+  return Status(
+      StatusCode::kNotFound,
+      ours.empty()
+          ? "no GPU driver: libcuda.so.1 was not found; install NVIDIA's driver, give its path "
+            "with "
+            "--driver, or use --driver sim"
+          : fmt::format(
+                "no GPU driver: the only libcuda.so.1 is fargpu's client library ({}); install "
+                "NVIDIA's driver, or use --driver sim",
+                ours));
 }
 
 }  // namespace
@@ -87,7 +96,8 @@ Result<std::string> find_real() {
 bool is_fargpu_client(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return false;
-  // The name of a variable that only our library reads. Put together here, so that this program does not contain it whole.
+  // The name of a variable that only our library reads. Put together here, so that this program
+  // does not contain it whole.
   const std::string marker = std::string("FARGPU_") + "CONNECT_TIMEOUT";
   std::string window;
   std::vector<char> block(1u << 20);
@@ -105,22 +115,28 @@ Result<std::string> find_driver(const std::string& driver) {
   std::error_code error;
   const fs::path path = fs::canonical(driver, error);
   if (error) {
-    return Status(StatusCode::kNotFound, fmt::format("--driver {}: {}; give \"auto\", \"sim\" or the path of a libcuda.so.1",
-                                                     driver, error.message()));
+    return Status(
+        StatusCode::kNotFound,
+        fmt::format("--driver {}: {}; give \"auto\", \"sim\" or the path of a libcuda.so.1", driver,
+                    error.message()));
   }
   if (is_fargpu_client(path.string())) {
-    return Status(StatusCode::kInvalidArgument, fmt::format("--driver {} is fargpu's own client library, not a driver", driver));
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("--driver {} is fargpu's own client library, not a driver", driver));
   }
   return path.string();
 }
 
 Result<DriverLibrary> DriverLibrary::open(const std::string& path) {
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return Status(StatusCode::kDriver, fmt::format("cannot load the driver: {}", ::dlerror()));
+  if (library == nullptr)
+    return Status(StatusCode::kDriver, fmt::format("cannot load the driver: {}", ::dlerror()));
   auto table = std::make_shared<DriverTable>();
   load_driver_table(library, table.get());
-  if (table->cuInit == nullptr || table->cuDriverGetVersion == nullptr || table->cuDeviceGetCount == nullptr) {
-    return Status(StatusCode::kDriver, fmt::format("{} is not a CUDA driver: it has no cuInit", path));
+  if (table->cuInit == nullptr || table->cuDriverGetVersion == nullptr ||
+      table->cuDeviceGetCount == nullptr) {
+    return Status(StatusCode::kDriver,
+                  fmt::format("{} is not a CUDA driver: it has no cuInit", path));
   }
   if (const CUresult result = table->cuInit(0); result != CUDA_SUCCESS) {
     return Status(StatusCode::kDriver,

@@ -1,4 +1,5 @@
-// Finding and opening the driver: the real libcuda.so.1 of this host, or the simulated GPU. Only workers and the probe do this.
+// Finding and opening the driver: the real libcuda.so.1 of this host, or the simulated GPU. Only
+// workers and the probe do this.
 #pragma once
 
 #include <memory>
@@ -10,8 +11,8 @@ namespace fargpu::server {
 
 struct DriverTable;
 
-// Where `driver` ("auto", "sim" or a path) is. "auto" never takes fargpu's own client library, which has the same name, for a driver.
-// kNotFound says what was looked for and what to do.
+// Where `driver` ("auto", "sim" or a path) is. "auto" never takes fargpu's own client library,
+// which has the same name, for a driver. kNotFound says what was looked for and what to do.
 Result<std::string> find_driver(const std::string& driver);
 
 // Whether the file is fargpu's client library. False also for what cannot be read.

@@ -28,11 +28,13 @@ Status Executor::run() {
 
 Deadline Executor::next_look() {
   if (!worker_.has_pending()) return transport::kNoDeadline;
-  constexpr auto kShortest = std::chrono::microseconds(20), kLongest = std::chrono::microseconds(1000);
+  constexpr auto kShortest = std::chrono::microseconds(20),
+                 kLongest = std::chrono::microseconds(1000);
   const auto now = Clock::now();
   const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(now - last_progress_);
   if (waited < spin_) return now;
-  // Late by one or two hundredths of the wait: a copy of 10 ms must not end half a millisecond late.
+  // Late by one or two hundredths of the wait: a copy of 10 ms must not end half a millisecond
+  // late.
   return now + std::clamp(waited / 64, kShortest, kLongest);
 }
 
@@ -43,23 +45,27 @@ Status Executor::between_frames() {
   return worker_.responder().flush();
 }
 
-Result<std::span<std::byte>> Executor::bulk_buffer(const wire::FrameHeader& header, std::span<const std::byte>) {
-  const size_t bytes = header.bulk_bytes;  // at most the limit that we announced: the transport has checked
+Result<std::span<std::byte>> Executor::bulk_buffer(const wire::FrameHeader& header,
+                                                   std::span<const std::byte>) {
+  const size_t bytes =
+      header.bulk_bytes;  // at most the limit that we announced: the transport has checked
   if (header.opcode != schema::op_fgCopyToDevice && header.opcode != schema::op_fgImagePut &&
       header.opcode != schema::op_fgImagePutPacked && header.opcode != schema::op_fgHostPush) {
-    return Status(StatusCode::kProtocol,
-                  fmt::format("{} bytes of bulk with {}", bytes, schema::opcode_name(header.opcode)));
+    return Status(StatusCode::kProtocol, fmt::format("{} bytes of bulk with {}", bytes,
+                                                     schema::opcode_name(header.opcode)));
   }
   return worker_.receive_bulk(bytes);
 }
 
-Status Executor::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body, std::span<std::byte> bulk) {
+Status Executor::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body,
+                          std::span<std::byte> bulk) {
   statistics_.calls.fetch_add(1, std::memory_order_relaxed);
   if ((header.flags & ~wire::kWantReply) != 0) {
     return {StatusCode::kProtocol, fmt::format("the client sent flags {:#x}", header.flags)};
   }
   activity_.begin();
-  const Status status = header.opcode < wire::kFirstApiOpcode ? on_control(header, body) : on_call({header, body, bulk});
+  const Status status = header.opcode < wire::kFirstApiOpcode ? on_control(header, body)
+                                                              : on_call({header, body, bulk});
   activity_.end();
   worker_.drop_bulk();
   FARGPU_RETURN_IF_ERROR(status);
@@ -81,10 +87,12 @@ Status Executor::on_control(const wire::FrameHeader& header, std::span<const std
         // Awaited when the client makes every call wait (FARGPU_SYNC=1).
         return worker_.responder().reply(header, CUDA_SUCCESS);
       } catch (const kj::Exception& error) {
-        return {StatusCode::kProtocol, fmt::format("hostCallDone: {}", error.getDescription().cStr())};
+        return {StatusCode::kProtocol,
+                fmt::format("hostCallDone: {}", error.getDescription().cStr())};
       }
     default:
-      return {StatusCode::kProtocol, fmt::format("control opcode {} inside a session", header.opcode)};
+      return {StatusCode::kProtocol,
+              fmt::format("control opcode {} inside a session", header.opcode)};
   }
 }
 
@@ -96,7 +104,8 @@ Status Executor::on_call(const Request& request) {
   try {
     return entry->handler(worker_, request);
   } catch (const kj::Exception& error) {
-    return {StatusCode::kProtocol, fmt::format("{}: {}", entry->name, error.getDescription().cStr())};
+    return {StatusCode::kProtocol,
+            fmt::format("{}: {}", entry->name, error.getDescription().cStr())};
   } catch (const std::exception& error) {
     return {StatusCode::kSystem, fmt::format("{}: {}", entry->name, error.what())};
   }

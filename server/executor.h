@@ -1,8 +1,9 @@
-// The executor: the one thread of a session's worker that matters. Takes frames in order, executes them, polls what is pending, sleeps when
-// there is nothing to do.
+// The executor: the one thread of a session's worker that matters. Takes frames in order, executes
+// them, polls what is pending, sleeps when there is nothing to do.
 //
-// It never waits for the GPU. With something pending it looks again after a time that grows with how long it has been waiting (at most
-// 1 ms); with nothing pending it sleeps until a frame comes: an idle session costs nothing.
+// It never waits for the GPU. With something pending it looks again after a time that grows with
+// how long it has been waiting (at most 1 ms); with nothing pending it sleeps until a frame comes:
+// an idle session costs nothing.
 #pragma once
 
 #include <chrono>
@@ -26,8 +27,10 @@ class Executor final : public transport::FrameHandler {
   // Until the client says bye (ok), its connection is lost, or it breaks the protocol.
   Status run();
 
-  Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header, std::span<const std::byte> body) override;
-  Status on_frame(const wire::FrameHeader& header, std::span<const std::byte> body, std::span<std::byte> bulk) override;
+  Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header,
+                                           std::span<const std::byte> body) override;
+  Status on_frame(const wire::FrameHeader& header, std::span<const std::byte> body,
+                  std::span<std::byte> bulk) override;
 
  private:
   Status on_control(const wire::FrameHeader& header, std::span<const std::byte> body);

@@ -1,6 +1,7 @@
 // The session's objects: client-made typed ids (common/rpc/handle_kind.h) -> driver handles.
 //
-// An object belongs to a context, and perhaps to a parent (a function to its module), and goes with it. One thread (the executor's).
+// An object belongs to a context, and perhaps to a parent (a function to its module), and goes with
+// it. One thread (the executor's).
 #pragma once
 
 #include <cuda.h>
@@ -41,7 +42,8 @@ class HandleTable {
  private:
   std::unordered_map<uint64_t, Entry> entries_;
   std::unordered_multimap<uint64_t, uint64_t> children_;
-  std::unordered_map<uint16_t, std::vector<void*>> streams_;  // by context: asked for at every synchronisation
+  std::unordered_map<uint16_t, std::vector<void*>>
+      streams_;  // by context: asked for at every synchronisation
 };
 
 }  // namespace fargpu::server

@@ -67,25 +67,27 @@ void Handshake::look_for_tls() {
 }
 
 void Handshake::read_header() {
-  asio::async_read(socket_, asio::buffer(&header_, sizeof header_),
-                   [self = shared_from_this()](const error_code& error, size_t) {
-                     if (error) return self->close("closed before its hello");
-                     if (Status status = wire::check_header(self->header_, kHelloLimits); !status.ok()) {
-                       log::warn("event=bad-hello peer={} why=\"{}\"", self->peer_, status.message());
-                       return self->reply_and_close(
-                           encode_refusal(wire::kHello, self->header_.sequence, status, false));
-                     }
-                     self->read_body();
-                   });
+  asio::async_read(
+      socket_, asio::buffer(&header_, sizeof header_),
+      [self = shared_from_this()](const error_code& error, size_t) {
+        if (error) return self->close("closed before its hello");
+        if (Status status = wire::check_header(self->header_, kHelloLimits); !status.ok()) {
+          log::warn("event=bad-hello peer={} why=\"{}\"", self->peer_, status.message());
+          return self->reply_and_close(
+              encode_refusal(wire::kHello, self->header_.sequence, status, false));
+        }
+        self->read_body();
+      });
 }
 
 void Handshake::read_body() {
   body_.resize(header_.body_bytes / sizeof(uint64_t));
-  asio::async_read(socket_, asio::buffer(body_), [self = shared_from_this()](const error_code& error, size_t) {
-    if (error) return self->close("closed in the middle of its hello");
-    self->timer_.cancel();
-    if (auto on_frame = std::exchange(self->on_frame_, nullptr)) on_frame(self);
-  });
+  asio::async_read(socket_, asio::buffer(body_),
+                   [self = shared_from_this()](const error_code& error, size_t) {
+                     if (error) return self->close("closed in the middle of its hello");
+                     self->timer_.cancel();
+                     if (auto on_frame = std::exchange(self->on_frame_, nullptr)) on_frame(self);
+                   });
 }
 
 void Handshake::arm_deadline() {
@@ -100,19 +102,22 @@ void Handshake::reply_and_close(std::vector<std::byte> frame) {
   if (!socket_.is_open()) return;
   answer_ = std::move(frame);
   arm_deadline();
-  asio::async_write(socket_, asio::buffer(answer_), [self = shared_from_this()](const error_code& error, size_t) {
-    if (error) return self->close("closed before its answer");
-    // Closing with unread input would reset the connection, and the peer might never see the answer: its end comes first.
-    ::shutdown(self->socket_.native_handle(), SHUT_WR);
-    self->drain();
-  });
+  asio::async_write(socket_, asio::buffer(answer_),
+                    [self = shared_from_this()](const error_code& error, size_t) {
+                      if (error) return self->close("closed before its answer");
+                      // Closing with unread input would reset the connection, and the peer might
+                      // never see the answer: its end comes first.
+                      ::shutdown(self->socket_.native_handle(), SHUT_WR);
+                      self->drain();
+                    });
 }
 
 void Handshake::drain() {
-  socket_.async_read_some(asio::buffer(rest_), [self = shared_from_this()](const error_code& error, size_t) {
-    if (error) return self->close(nullptr);
-    self->drain();
-  });
+  socket_.async_read_some(asio::buffer(rest_),
+                          [self = shared_from_this()](const error_code& error, size_t) {
+                            if (error) return self->close(nullptr);
+                            self->drain();
+                          });
 }
 
 Fd Handshake::take_socket() {

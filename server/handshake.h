@@ -1,8 +1,10 @@
-// One connection from its acceptance to the end of its first frame, and to the last byte of an answer: everything a stranger can do
-// to the daemon happens here, under limits and a deadline. On the daemon's event loop.
+// One connection from its acceptance to the end of its first frame, and to the last byte of an
+// answer: everything a stranger can do to the daemon happens here, under limits and a deadline. On
+// the daemon's event loop.
 //
-// A Handshake keeps itself alive while something is under way, and calls back at most once: with the first frame, whose answer is then given
-// by reply_and_close() or taken over with take_socket(). A bad frame is answered with a refusal here.
+// A Handshake keeps itself alive while something is under way, and calls back at most once: with
+// the first frame, whose answer is then given by reply_and_close() or taken over with
+// take_socket(). A bad frame is answered with a refusal here.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

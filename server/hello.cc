@@ -25,23 +25,34 @@ constexpr size_t kRefusalBytes = 8192;
 schema::Refusal::Reason reason_of(StatusCode code, bool draining) {
   if (draining) return schema::Refusal::Reason::DRAINING;
   switch (code) {
-    case StatusCode::kVersion: return schema::Refusal::Reason::VERSION;
-    case StatusCode::kRefused: return schema::Refusal::Reason::TOKEN;
-    case StatusCode::kNoCapacity: return schema::Refusal::Reason::NO_CAPACITY;
+    case StatusCode::kVersion:
+      return schema::Refusal::Reason::VERSION;
+    case StatusCode::kRefused:
+      return schema::Refusal::Reason::TOKEN;
+    case StatusCode::kNoCapacity:
+      return schema::Refusal::Reason::NO_CAPACITY;
     case StatusCode::kInvalidArgument:
-    case StatusCode::kProtocol: return schema::Refusal::Reason::BAD_REQUEST;
-    case StatusCode::kDriver: return schema::Refusal::Reason::DRIVER;
-    default: return schema::Refusal::Reason::UNKNOWN;
+    case StatusCode::kProtocol:
+      return schema::Refusal::Reason::BAD_REQUEST;
+    case StatusCode::kDriver:
+      return schema::Refusal::Reason::DRIVER;
+    default:
+      return schema::Refusal::Reason::UNKNOWN;
   }
 }
 
-// The frame header needs some result that is not success: the one that a program would get from cuInit.
+// The frame header needs some result that is not success: the one that a program would get from
+// cuInit.
 CUresult result_of(StatusCode code) {
   switch (code) {
-    case StatusCode::kVersion: return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
-    case StatusCode::kRefused: return CUDA_ERROR_NOT_PERMITTED;
-    case StatusCode::kDriver: return CUDA_ERROR_SYSTEM_NOT_READY;
-    default: return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    case StatusCode::kVersion:
+      return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    case StatusCode::kRefused:
+      return CUDA_ERROR_NOT_PERMITTED;
+    case StatusCode::kDriver:
+      return CUDA_ERROR_SYSTEM_NOT_READY;
+    default:
+      return CUDA_ERROR_DEVICE_UNAVAILABLE;
   }
 }
 
@@ -85,7 +96,8 @@ Result<HelloRequest> parse_hello(std::span<const std::byte> body) {
     // A name that this version does not know is for a newer server.
     for (const auto name : root.getTransports()) {
       const auto known = bootstrap::parse_upgrade(name.cStr());
-      if (known && std::find(hello.transports.begin(), hello.transports.end(), *known) == hello.transports.end()) {
+      if (known && std::find(hello.transports.begin(), hello.transports.end(), *known) ==
+                       hello.transports.end()) {
         hello.transports.push_back(*known);
       }
     }
@@ -115,15 +127,16 @@ Result<JoinRequest> parse_join(std::span<const std::byte> body) {
 
 Status check_identity(const HelloRequest& hello, const HelloRules& rules) {
   if (hello.protocol_version != rules.protocol_version) {
-    return {StatusCode::kVersion,
-            fmt::format("the client speaks protocol version {}, this server {}; install the same release of fargpu "
-                        "on both machines",
-                        hello.protocol_version, rules.protocol_version)};
+    return {StatusCode::kVersion, fmt::format("the client speaks protocol version {}, this server "
+                                              "{}; install the same release of fargpu "
+                                              "on both machines",
+                                              hello.protocol_version, rules.protocol_version)};
   }
   if (!rules.token.empty() && !same_token(rules.token, hello.token)) {
     return {StatusCode::kRefused,
-            hello.token.empty() ? "this server asks for a token; set FARGPU_TOKEN or use --token-file"
-                                : "the token is wrong; ask the server's operator for the current one"};
+            hello.token.empty()
+                ? "this server asks for a token; set FARGPU_TOKEN or use --token-file"
+                : "the token is wrong; ask the server's operator for the current one"};
   }
   return Status();
 }
@@ -131,20 +144,22 @@ Status check_identity(const HelloRequest& hello, const HelloRules& rules) {
 Status check_hello(const HelloRequest& hello, const HelloRules& rules) {
   FARGPU_RETURN_IF_ERROR(check_identity(hello, rules));
   if (hello.registry_hash != rules.registry_hash) {
-    return {StatusCode::kVersion,
-            fmt::format("client {} and this server ({}) were built from different descriptions of the CUDA API; "
-                        "install the same release of fargpu on both machines",
-                        hello.client_version, FARGPU_VERSION)};
+    return {StatusCode::kVersion, fmt::format("client {} and this server ({}) were built from "
+                                              "different descriptions of the CUDA API; "
+                                              "install the same release of fargpu on both machines",
+                                              hello.client_version, FARGPU_VERSION)};
   }
   if (hello.max_body_bytes < kMinBody || hello.max_bulk_bytes < kMinBulk) {
-    return {StatusCode::kInvalidArgument,
-            fmt::format("the client accepts frames of {} and {} bytes; at least {} and {} are needed",
-                        hello.max_body_bytes, hello.max_bulk_bytes, kMinBody, kMinBulk)};
+    return {
+        StatusCode::kInvalidArgument,
+        fmt::format("the client accepts frames of {} and {} bytes; at least {} and {} are needed",
+                    hello.max_body_bytes, hello.max_bulk_bytes, kMinBody, kMinBulk)};
   }
   return Status();
 }
 
-std::vector<std::byte> encode_refusal(uint16_t opcode, uint32_t sequence, const Status& why, bool draining) {
+std::vector<std::byte> encode_refusal(uint16_t opcode, uint32_t sequence, const Status& why,
+                                      bool draining) {
   std::vector<uint64_t> words(kRefusalBytes / sizeof(uint64_t));
   const std::span slot(reinterpret_cast<std::byte*>(words.data()), kRefusalBytes);
   wire::SlotMessageBuilder builder(slot.subspan(sizeof(wire::FrameHeader)));
@@ -158,7 +173,8 @@ std::vector<std::byte> encode_refusal(uint16_t opcode, uint32_t sequence, const 
   header.result = result_of(why.code());
   header.body_bytes = static_cast<uint32_t>(builder.used_bytes());
   std::memcpy(slot.data(), &header, sizeof header);
-  return std::vector<std::byte>(slot.begin(), slot.begin() + static_cast<ptrdiff_t>(sizeof header + header.body_bytes));
+  return std::vector<std::byte>(
+      slot.begin(), slot.begin() + static_cast<ptrdiff_t>(sizeof header + header.body_bytes));
 }
 
 }  // namespace fargpu::server

@@ -1,4 +1,5 @@
-// The hello: a stranger's first frame, taken apart under limits and judged; and the refusal that answers a bad one. Pure functions.
+// The hello: a stranger's first frame, taken apart under limits and judged; and the refusal that
+// answers a bad one. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -47,13 +48,16 @@ Result<HelloRequest> parse_hello(std::span<const std::byte> body);
 // kProtocol: not a join.
 Result<JoinRequest> parse_join(std::span<const std::byte> body);
 
-// kVersion or kRefused (token), with what to do: enough for a status query. Nothing else is judged before the token.
+// kVersion or kRefused (token), with what to do: enough for a status query. Nothing else is judged
+// before the token.
 Status check_identity(const HelloRequest& hello, const HelloRules& rules);
-// The rest, for a session: kVersion (another description of the CUDA API), kInvalidArgument (limits too small to work with).
+// The rest, for a session: kVersion (another description of the CUDA API), kInvalidArgument (limits
+// too small to work with).
 Status check_hello(const HelloRequest& hello, const HelloRules& rules);
 
 // A whole frame, ready to be written: answers the hello or status query with number `sequence`.
-std::vector<std::byte> encode_refusal(uint16_t opcode, uint32_t sequence, const Status& why, bool draining);
+std::vector<std::byte> encode_refusal(uint16_t opcode, uint32_t sequence, const Status& why,
+                                      bool draining);
 
 // Control characters replaced, cut to `limit` bytes: what a peer called itself, fit for a log.
 std::string printable(std::string_view text, size_t limit);

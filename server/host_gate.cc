@@ -50,7 +50,8 @@ void HostGate::hold(Call& call, CUresult status) {
   worker_.services().post([this, id, status] {
     // Printed text of earlier kernels belongs before what the function prints.
     if (!worker_.services().flush_output().ok()) return;
-    rpc::Responder::Frame frame(worker_.responder(), static_cast<uint16_t>(wire::ControlOpcode::kHostCall),
+    rpc::Responder::Frame frame(worker_.responder(),
+                                static_cast<uint16_t>(wire::ControlOpcode::kHostCall),
                                 schema::fixed_bytes<schema::HostCall>());
     auto body = frame.init<schema::HostCall>();
     body.setId(id);
@@ -66,7 +67,8 @@ Status HostGate::finished(uint64_t id) {
   const auto found = calls_.find(id);
   std::unique_lock lock(mutex_);
   if (found == calls_.end() || !found->second->reached) {
-    return Status(StatusCode::kProtocol, fmt::format("host call {} was reported done but does not run", id));
+    return Status(StatusCode::kProtocol,
+                  fmt::format("host call {} was reported done but does not run", id));
   }
   found->second->released = true;
   lock.unlock();

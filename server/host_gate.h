@@ -1,7 +1,9 @@
-// HostGate: host functions of the application, which live in the client, in the order of the server's streams.
+// HostGate: host functions of the application, which live in the client, in the order of the
+// server's streams.
 //
-// The driver reaches a small function of ours in the stream; it tells the executor, which sends the notice hostCall, and holds the stream until
-// the client's hostCallDone. enqueue(), finished(), outstanding() and close() belong to the executor's thread. The gate outlives the driver's
+// The driver reaches a small function of ours in the stream; it tells the executor, which sends the
+// notice hostCall, and holds the stream until the client's hostCallDone. enqueue(), finished(),
+// outstanding() and close() belong to the executor's thread. The gate outlives the driver's
 // threads: a worker closes it and then leaves the process without tearing the driver down.
 #pragma once
 
@@ -26,11 +28,13 @@ class HostGate {
   HostGate(const HostGate&) = delete;
   HostGate& operator=(const HostGate&) = delete;
 
-  // Puts host call `id` into `stream`. with_status: as cuStreamAddCallback, which also runs after an error and reports it.
+  // Puts host call `id` into `stream`. with_status: as cuStreamAddCallback, which also runs after
+  // an error and reports it.
   CUresult enqueue(CUstream stream, uint64_t id, bool with_status);
   // hostCallDone came: the stream goes on. kProtocol for an id that does not wait.
   Status finished(uint64_t id);
-  // Some host call is in a stream: calls that make the driver wait for streams must not run on the executor.
+  // Some host call is in a stream: calls that make the driver wait for streams must not run on the
+  // executor.
   bool outstanding() const { return !calls_.empty(); }
   // The session ends: no stream is held any more.
   void close();

@@ -23,7 +23,8 @@ CUresult HostMirror::map(uint64_t address, size_t bytes, CUdeviceptr* device_poi
   if (driver_.cuMemHostRegister_v2 == nullptr || driver_.cuMemHostGetDevicePointer_v2 == nullptr) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  if (address == 0 || address % kPage != 0 || bytes == 0 || bytes > kMaxBytes || address > kAddressEnd - kMaxBytes) {
+  if (address == 0 || address % kPage != 0 || bytes == 0 || bytes > kMaxBytes ||
+      address > kAddressEnd - kMaxBytes) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const size_t rounded = (bytes + kPage - 1) / kPage * kPage;
@@ -31,8 +32,8 @@ CUresult HostMirror::map(uint64_t address, size_t bytes, CUdeviceptr* device_poi
   void* const memory = pointer(address);
   if (!map_exactly(memory, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS))
     return CUDA_ERROR_ALREADY_MAPPED;
-  CUresult result = driver_.cuMemHostRegister_v2(memory, rounded,
-                                                 CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  CUresult result = driver_.cuMemHostRegister_v2(
+      memory, rounded, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   if (result == CUDA_SUCCESS) {
     result = driver_.cuMemHostGetDevicePointer_v2(device_pointer, memory, 0);
     if (result != CUDA_SUCCESS) driver_.cuMemHostUnregister(memory);

@@ -1,5 +1,6 @@
-// HostMirror: memory of the worker at the addresses of the client's mapped pinned memory, registered with the driver, so that device code
-// can use the client's pointers. The client sends and fetches contents at synchronisation points. One thread (the executor's).
+// HostMirror: memory of the worker at the addresses of the client's mapped pinned memory,
+// registered with the driver, so that device code can use the client's pointers. The client sends
+// and fetches contents at synchronisation points. One thread (the executor's).
 #pragma once
 
 #include <cuda.h>
@@ -23,11 +24,13 @@ class HostMirror {
   HostMirror(const HostMirror&) = delete;
   HostMirror& operator=(const HostMirror&) = delete;
 
-  // CUDA_ERROR_INVALID_VALUE: not page-aligned or empty; CUDA_ERROR_ALREADY_MAPPED: the range is in use in this process;
-  // CUDA_ERROR_OUT_OF_MEMORY: over kMaxBytes; otherwise what the driver says. A context must be current.
+  // CUDA_ERROR_INVALID_VALUE: not page-aligned or empty; CUDA_ERROR_ALREADY_MAPPED: the range is in
+  // use in this process; CUDA_ERROR_OUT_OF_MEMORY: over kMaxBytes; otherwise what the driver says.
+  // A context must be current.
   CUresult map(uint64_t address, size_t bytes, CUdeviceptr* device_pointer);
   CUresult unmap(uint64_t address);
-  // The mirrored bytes [address, address + bytes), wherever in a mirror they begin; empty when they are not all inside one.
+  // The mirrored bytes [address, address + bytes), wherever in a mirror they begin; empty when they
+  // are not all inside one.
   std::span<std::byte> find(uint64_t address, size_t bytes);
 
  private:

@@ -47,7 +47,8 @@ ImageCache::~ImageCache() {
 
 Status ImageCache::begin(const Sha256Digest& hash, uint64_t total_bytes) {
   if (total_bytes == 0 || total_bytes > cap_) {
-    return broken(hash, fmt::format("{} bytes announced; the image cache holds {}", total_bytes, cap_));
+    return broken(hash,
+                  fmt::format("{} bytes announced; the image cache holds {}", total_bytes, cap_));
   }
   if (uploads_.size() >= kMaxUploads) return broken(hash, "too many images are being sent at once");
   Upload upload;
@@ -63,7 +64,8 @@ Status ImageCache::put(const Sha256Digest& hash, uint64_t total_bytes, uint64_t 
                        std::span<const std::byte> piece) {
   auto found = uploads_.find(hash);
   if (offset == 0) {
-    // From the start again: two threads of the client may send the same image. The first of them to finish wins.
+    // From the start again: two threads of the client may send the same image. The first of them to
+    // finish wins.
     if (found != uploads_.end()) {
       ::unlink(found->second.path.c_str());
       uploads_.erase(found);
@@ -82,8 +84,8 @@ Status ImageCache::put(const Sha256Digest& hash, uint64_t total_bytes, uint64_t 
   }
   if (total_bytes != upload.total || offset != upload.received || piece.empty() ||
       piece.size() > upload.total - upload.received) {
-    return broken(hash, fmt::format("{} bytes at {} of {}, after {} of {}", piece.size(), offset, total_bytes,
-                                    upload.received, upload.total));
+    return broken(hash, fmt::format("{} bytes at {} of {}, after {} of {}", piece.size(), offset,
+                                    total_bytes, upload.received, upload.total));
   }
   FARGPU_RETURN_IF_ERROR(write_all(upload.file.get(), piece));
   upload.hash.update(piece);
@@ -135,7 +137,8 @@ void ImageCache::make_room(uint64_t bytes) {
   std::vector<File> files;
   uint64_t total = bytes;
   std::error_code error;  // other workers remove files at the same time: what is gone is gone
-  for (fs::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error)) {
+  for (fs::directory_iterator entry(folder_, error), end; !error && entry != end;
+       entry.increment(error)) {
     if (entry->path().filename().string().starts_with("upload-")) continue;
     std::error_code gone;
     File file{entry->last_write_time(gone), entry->file_size(gone), entry->path()};
@@ -143,7 +146,8 @@ void ImageCache::make_room(uint64_t bytes) {
     total += file.size;
     files.push_back(std::move(file));
   }
-  std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.used < b.used; });
+  std::sort(files.begin(), files.end(),
+            [](const File& a, const File& b) { return a.used < b.used; });
   for (size_t i = 0; total > cap_ && i < files.size(); ++i) {
     if (fs::remove(files[i].path, error)) total -= files[i].size;
   }

@@ -1,8 +1,10 @@
-// The image cache: module images by SHA-256, shared by all sessions of a daemon as files of one private folder.
+// The image cache: module images by SHA-256, shared by all sessions of a daemon as files of one
+// private folder.
 //
-// An image is announced by its hash and total size, arrives in pieces, and is kept only when its hash is right: no session can put
-// anything under another's hash. Files appear by rename, so readers see whole images or none. The folder's size is capped; the least
-// recently used images go first. Each worker has an object of its own over the same folder; one thread each.
+// An image is announced by its hash and total size, arrives in pieces, and is kept only when its
+// hash is right: no session can put anything under another's hash. Files appear by rename, so
+// readers see whole images or none. The folder's size is capped; the least recently used images go
+// first. Each worker has an object of its own over the same folder; one thread each.
 #pragma once
 
 #include <map>
@@ -34,14 +36,16 @@ class ImageCache {
   static constexpr size_t kMaxUploads = 16;  // under way at once in one session
 
   // `folder` exists and belongs to us alone.
-  ImageCache(std::string folder, uint64_t cap_bytes) : folder_(std::move(folder)), cap_(cap_bytes) {}
+  ImageCache(std::string folder, uint64_t cap_bytes)
+      : folder_(std::move(folder)), cap_(cap_bytes) {}
   ~ImageCache();
 
-  // A piece of the image `hash`, in order. kProtocol: pieces that do not fit together, a total over the cap, too many uploads, or a
-  // wrong hash at the end. kSystem: the disk.
+  // A piece of the image `hash`, in order. kProtocol: pieces that do not fit together, a total over
+  // the cap, too many uploads, or a wrong hash at the end. kSystem: the disk.
   Status put(const Sha256Digest& hash, uint64_t total_bytes, uint64_t offset,
              std::span<const std::byte> piece);
-  // nullopt: not there. The file's hash is checked again: a damaged file is removed and counts as not there.
+  // nullopt: not there. The file's hash is checked again: a damaged file is removed and counts as
+  // not there.
   std::optional<Image> get(const Sha256Digest& hash);
 
  private:

@@ -10,7 +10,8 @@
 namespace fargpu::server {
 namespace {
 
-constexpr auto kProbeLimit = std::chrono::seconds(120);  // the first cuInit after boot loads firmware
+constexpr auto kProbeLimit =
+    std::chrono::seconds(120);  // the first cuInit after boot loads firmware
 
 // Cuts the first word off `line`.
 std::string_view take_word(std::string_view& line) {
@@ -22,7 +23,8 @@ std::string_view take_word(std::string_view& line) {
 
 bool take_number(std::string_view& line, int* value) {
   const std::string_view word = take_word(line);
-  return !word.empty() && std::from_chars(word.data(), word.data() + word.size(), *value).ptr == word.data() + word.size();
+  return !word.empty() && std::from_chars(word.data(), word.data() + word.size(), *value).ptr ==
+                              word.data() + word.size();
 }
 
 Status read_line(std::string_view line, Inventory& inventory) {
@@ -40,7 +42,8 @@ Status read_line(std::string_view line, Inventory& inventory) {
     Gpu gpu;
     gpu.uuid = take_word(line);
     const auto bytes = parse_integer(take_word(line));
-    const bool priorities = take_number(line, &gpu.priorities.least) && take_number(line, &gpu.priorities.greatest);
+    const bool priorities =
+        take_number(line, &gpu.priorities.least) && take_number(line, &gpu.priorities.greatest);
     gpu.name = line;
     if (bytes.ok() && priorities && !gpu.uuid.empty() && !gpu.name.empty()) {
       gpu.total_bytes = *bytes;
@@ -56,7 +59,8 @@ Status read_line(std::string_view line, Inventory& inventory) {
 std::string format_inventory(const Inventory& inventory) {
   std::string text = fmt::format("driver {} {}\n", inventory.driver_version, inventory.driver_path);
   for (const Gpu& gpu : inventory.gpus) {
-    text += fmt::format("gpu {} {} {} {} {}\n", gpu.uuid, gpu.total_bytes, gpu.priorities.least, gpu.priorities.greatest, gpu.name);
+    text += fmt::format("gpu {} {} {} {} {}\n", gpu.uuid, gpu.total_bytes, gpu.priorities.least,
+                        gpu.priorities.greatest, gpu.name);
   }
   return text;
 }
@@ -69,10 +73,12 @@ Result<Inventory> parse_inventory(std::string_view text) {
     text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
     if (!line.empty()) FARGPU_RETURN_IF_ERROR(read_line(line, inventory));
   }
-  if (inventory.driver_path.empty()) return Status(StatusCode::kProtocol, "the probe named no driver");
+  if (inventory.driver_path.empty())
+    return Status(StatusCode::kProtocol, "the probe named no driver");
   if (inventory.gpus.empty()) {
-    return Status(StatusCode::kNotFound, fmt::format("the driver {} has no GPU; check CUDA_VISIBLE_DEVICES and nvidia-smi",
-                                                     inventory.driver_path));
+    return Status(StatusCode::kNotFound,
+                  fmt::format("the driver {} has no GPU; check CUDA_VISIBLE_DEVICES and nvidia-smi",
+                              inventory.driver_path));
   }
   return inventory;
 }
@@ -85,9 +91,10 @@ Result<Inventory> probe(const std::string& worker_program, const std::string& dr
   setup.environment = environment;
   FARGPU_ASSIGN_OR_RETURN(const ChildOutput output, run_child(std::move(setup), kProbeLimit));
   auto inventory = parse_inventory(output.text);
-  if (inventory.ok() || inventory.status().code() == StatusCode::kDriver || output.wait_status == 0) return inventory;
-  return Status(StatusCode::kDriver,
-                fmt::format("the probe of driver '{}' {}", driver, describe_wait_status(output.wait_status)));
+  if (inventory.ok() || inventory.status().code() == StatusCode::kDriver || output.wait_status == 0)
+    return inventory;
+  return Status(StatusCode::kDriver, fmt::format("the probe of driver '{}' {}", driver,
+                                                 describe_wait_status(output.wait_status)));
 }
 
 }  // namespace fargpu::server

@@ -1,5 +1,6 @@
-// What a host has: its driver and its GPUs, as a probe (`fargpu-worker --probe`) tells it in lines of text. The daemon itself never opens
-// a driver, so that none can hang it, crash it or hold a GPU.
+// What a host has: its driver and its GPUs, as a probe (`fargpu-worker --probe`) tells it in lines
+// of text. The daemon itself never opens a driver, so that none can hang it, crash it or hold a
+// GPU.
 //
 //   driver <version> <path>
 //   gpu <uuid> <bytes> <least> <greatest priority> <name>
@@ -22,7 +23,8 @@ struct Inventory {
 };
 
 std::string format_inventory(const Inventory& inventory);
-// kDriver with the probe's own words for an error line; kProtocol for lines that make no sense; kNotFound when there is no GPU.
+// kDriver with the probe's own words for an error line; kProtocol for lines that make no sense;
+// kNotFound when there is no GPU.
 Result<Inventory> parse_inventory(std::string_view text);
 
 // Runs the probe. `driver`: "auto", "sim" or a path.

@@ -19,7 +19,9 @@ void Ledger::refund(size_t device, uint64_t bytes) {
 }
 
 void Ledger::remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context) {
-  forget(pointer);  // the driver gave the address out again: the old allocation went without our notice
+  forget(
+      // the driver gave the address out again: the old allocation went without our notice
+      pointer);
   allocations_[pointer] = {bytes, device, context};
 }
 
@@ -51,6 +53,8 @@ std::optional<Ledger::Place> Ledger::find(CUdeviceptr address, uint64_t bytes) c
   return Place{base, allocation.bytes, allocation.device, allocation.context};
 }
 
-uint64_t Ledger::used_everywhere() const { return std::accumulate(used_.begin(), used_.end(), uint64_t{0}); }
+uint64_t Ledger::used_everywhere() const {
+  return std::accumulate(used_.begin(), used_.end(), uint64_t{0});
+}
 
 }  // namespace fargpu::server

@@ -1,6 +1,7 @@
 // The memory ledger of a session: what it has allocated on each of its GPUs, against its limit.
 //
-// charge() comes before the driver is asked, so the limit holds whatever the driver would grant. Pure bookkeeping; one thread.
+// charge() comes before the driver is asked, so the limit holds whatever the driver would grant.
+// Pure bookkeeping; one thread.
 #pragma once
 
 #include <cuda.h>
@@ -17,11 +18,13 @@ class Ledger {
   // `limit_bytes` per device; 0: no limit.
   Ledger(size_t devices, uint64_t limit_bytes) : limit_(limit_bytes), used_(devices, 0) {}
 
-  // OUT_OF_MEMORY when the limit would be passed; INVALID_DEVICE for a device that is not the session's.
+  // OUT_OF_MEMORY when the limit would be passed; INVALID_DEVICE for a device that is not the
+  // session's.
   CUresult charge(size_t device, uint64_t bytes);
   void refund(size_t device, uint64_t bytes);
 
-  // Device memory by address: charged before, refunded when forgotten. `context`: what it is freed with.
+  // Device memory by address: charged before, refunded when forgotten. `context`: what it is freed
+  // with.
   void remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context);
   // False for an address that is not the start of an allocation.
   bool forget(CUdeviceptr pointer);

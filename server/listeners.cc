@@ -31,18 +31,21 @@ Result<Fd> listen_unix(const std::string& path) {
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("listen {}: the path is longer than {} bytes", path, sizeof address.sun_path - 1));
+                  fmt::format("listen {}: the path is longer than {} bytes", path,
+                              sizeof address.sun_path - 1));
   }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   const auto* name = reinterpret_cast<const sockaddr*>(&address);
   struct stat about {};
   if (::lstat(path.c_str(), &about) == 0) {
     if (!S_ISSOCK(about.st_mode)) {
-      return Status(StatusCode::kInvalidArgument, fmt::format("listen {}: there is a file that is not a socket", path));
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("listen {}: there is a file that is not a socket", path));
     }
     Fd other(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (::connect(other.get(), name, sizeof address) == 0) {
-      return Status(StatusCode::kInvalidArgument, fmt::format("listen {}: another process listens there", path));
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("listen {}: another process listens there", path));
     }
     ::unlink(path.c_str());
   }
@@ -72,7 +75,8 @@ struct Listeners::Listener {
     if (tcp) return tcp->accept(transport::Clock::now());
     Fd socket(::accept4(unix_socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (socket.valid()) return socket;
-    if (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR) return Status(StatusCode::kTimeout, "nobody there");
+    if (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR)
+      return Status(StatusCode::kTimeout, "nobody there");
     return system_error("accept", errno);
   }
 };
@@ -109,23 +113,25 @@ Status Listeners::add(const std::string& where) {
 }
 
 void Listeners::wait(const std::shared_ptr<Listener>& listener) {
-  listener->readable.async_wait(asio::posix::stream_descriptor::wait_read, [this, listener](const error_code& error) {
-    if (error) return;
-    auto socket = listener->accept();
-    if (socket.ok()) {
-      std::string peer = listener->tcp ? transport::peer_name(socket->get()) : "unix";
-      on_connection_(std::move(*socket), std::move(peer));
-    } else if (socket.status().code() != StatusCode::kTimeout) {
-      // Out of descriptors or memory: the connection stays in the queue; come back when something may have been freed.
-      log::error("event=accept-failed why=\"{}\"", socket.status().message());
-      listener->pause.expires_after(std::chrono::milliseconds(200));
-      listener->pause.async_wait([this, listener](const error_code& cancelled) {
-        if (!cancelled) wait(listener);
+  listener->readable.async_wait(
+      asio::posix::stream_descriptor::wait_read, [this, listener](const error_code& error) {
+        if (error) return;
+        auto socket = listener->accept();
+        if (socket.ok()) {
+          std::string peer = listener->tcp ? transport::peer_name(socket->get()) : "unix";
+          on_connection_(std::move(*socket), std::move(peer));
+        } else if (socket.status().code() != StatusCode::kTimeout) {
+          // Out of descriptors or memory: the connection stays in the queue; come back when
+          // something may have been freed.
+          log::error("event=accept-failed why=\"{}\"", socket.status().message());
+          listener->pause.expires_after(std::chrono::milliseconds(200));
+          listener->pause.async_wait([this, listener](const error_code& cancelled) {
+            if (!cancelled) wait(listener);
+          });
+          return;
+        }
+        wait(listener);
       });
-      return;
-    }
-    wait(listener);
-  });
 }
 
 std::vector<uint16_t> Listeners::ports() const {

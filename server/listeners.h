@@ -1,4 +1,5 @@
-// The daemon's listening sockets: TCP endpoints and unix sockets. Owns them; removes the unix sockets' files at the end.
+// The daemon's listening sockets: TCP endpoints and unix sockets. Owns them; removes the unix
+// sockets' files at the end.
 #pragma once
 
 #include <functional>
@@ -22,7 +23,8 @@ class Listeners {
   Listeners(boost::asio::io_context& loop, OnConnection on_connection);
   ~Listeners();
 
-  // "host:port" (port 0: the system chooses) or a path. An address in use, a name that does not resolve: the text says which.
+  // "host:port" (port 0: the system chooses) or a path. An address in use, a name that does not
+  // resolve: the text says which.
   Status add(const std::string& where);
   // Bound TCP ports, in the order of add().
   std::vector<uint16_t> ports() const;

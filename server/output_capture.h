@@ -1,7 +1,9 @@
-// What device code prints: the driver writes it to this process's stdout, which is a file in memory here, so that writing never blocks
-// (a pipe would, inside the driver, on the only thread that could empty it).
+// What device code prints: the driver writes it to this process's stdout, which is a file in memory
+// here, so that writing never blocks (a pipe would, inside the driver, on the only thread that
+// could empty it).
 //
-// install() once, before the driver is opened. take() on the executor's thread; writers may be any of the driver's threads.
+// install() once, before the driver is opened. take() on the executor's thread; writers may be any
+// of the driver's threads.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
-// ParameterLayouts: where the parameters of a kernel lie in its packed buffer, by the id of the function or kernel. One thread (the executor's).
+// ParameterLayouts: where the parameters of a kernel lie in its packed buffer, by the id of the
+// function or kernel. One thread (the executor's).
 //
-// A launch hands the driver one pointer per parameter, as programs do; the packed buffer as a whole is the way out where no layout is known.
+// A launch hands the driver one pointer per parameter, as programs do; the packed buffer as a whole
+// is the way out where no layout is known.
 #pragma once
 
 #include <cstdint>

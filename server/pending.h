@@ -1,4 +1,5 @@
-// What a session waits for: polled in order, between frames, until done. One thread (the executor's).
+// What a session waits for: polled in order, between frames, until done. One thread (the
+// executor's).
 #pragma once
 
 #include <functional>
@@ -12,7 +13,8 @@ class PendingList {
   bool empty() const { return list_.empty(); }
   size_t size() const { return list_.size(); }
 
-  // Polls each once, oldest first; those that return true go. What a poll adds is polled too. How many went.
+  // Polls each once, oldest first; those that return true go. What a poll adds is polled too. How
+  // many went.
   size_t poll() {
     size_t done = 0;
     for (auto entry = list_.begin(); entry != list_.end();) {

@@ -47,6 +47,8 @@ uint64_t PhysicalMemory::unmapped(uint64_t address, uint64_t bytes) {
   return refund;
 }
 
-uint64_t PhysicalMemory::drop(Memory& memory) { return --memory.references == 0 ? memory.bytes : 0; }
+uint64_t PhysicalMemory::drop(Memory& memory) {
+  return --memory.references == 0 ? memory.bytes : 0;
+}
 
 }  // namespace fargpu::server

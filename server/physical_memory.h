@@ -1,5 +1,6 @@
-// PhysicalMemory: what cuMemCreate made, as the ledger sees it. The driver frees such memory when its last handle is released and its last
-// mapping is gone; only then is it refunded. Pure bookkeeping, one thread (the executor's).
+// PhysicalMemory: what cuMemCreate made, as the ledger sees it. The driver frees such memory when
+// its last handle is released and its last mapping is gone; only then is it refunded. Pure
+// bookkeeping, one thread (the executor's).
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,10 @@
-// The pool: which session gets which GPUs of this host. Pure logic: no clock, no system call, no lock; one thread.
+// The pool: which session gets which GPUs of this host. Pure logic: no clock, no system call, no
+// lock; one thread.
 //
-// A session asks for a number of GPUs, or for certain ones, and for memory per GPU. place() chooses the least loaded ones that can
-// take it and reserves; release() gives back. Load is the number of sessions, then reserved memory, then the lower index.
-// Without oversubscription the memory reserved on a GPU never exceeds what the GPU has. A session without a memory limit reserves
+// A session asks for a number of GPUs, or for certain ones, and for memory per GPU. place() chooses
+// the least loaded ones that can take it and reserves; release() gives back. Load is the number of
+// sessions, then reserved memory, then the lower index. Without oversubscription the memory
+// reserved on a GPU never exceeds what the GPU has. A session without a memory limit reserves
 // nothing: it shares what is there, as processes on one GPU do.
 #pragma once
 
@@ -47,8 +49,9 @@ class Pool {
  public:
   Pool(std::vector<Gpu> gpus, PoolLimits limits);
 
-  // Reserves GPUs for `session` (an id not in use): their indices, in the order asked for, else ascending.
-  // kInvalidArgument: no such GPU, or a wish that this host can never fulfil. kNoCapacity: not now.
+  // Reserves GPUs for `session` (an id not in use): their indices, in the order asked for, else
+  // ascending. kInvalidArgument: no such GPU, or a wish that this host can never fulfil.
+  // kNoCapacity: not now.
   Result<std::vector<size_t>> place(uint64_t session, const PlacementRequest& request);
   // Gives back what `session` holds; an unknown one is nothing.
   void release(uint64_t session);

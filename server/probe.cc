@@ -14,7 +14,8 @@ namespace {
 void ask_priorities(const DriverTable& driver, CUdevice device, PriorityRange* range) {
   CUcontext context = nullptr;
   if (driver.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) return;
-  if (driver.cuCtxSetCurrent(context) == CUDA_SUCCESS && driver.cuCtxGetStreamPriorityRange != nullptr) {
+  if (driver.cuCtxSetCurrent(context) == CUDA_SUCCESS &&
+      driver.cuCtxGetStreamPriorityRange != nullptr) {
     driver.cuCtxGetStreamPriorityRange(&range->least, &range->greatest);
   }
   driver.cuDevicePrimaryCtxRelease_v2(device);
@@ -30,7 +31,8 @@ Result<Gpu> ask(const DriverTable& driver, int ordinal) {
   if (result == CUDA_SUCCESS) result = driver.cuDeviceGetUuid_v2(&uuid, device);
   if (result == CUDA_SUCCESS) result = driver.cuDeviceTotalMem_v2(&bytes, device);
   if (result != CUDA_SUCCESS) {
-    return Status(StatusCode::kDriver, fmt::format("the driver does not describe GPU {}: {}", ordinal, error_text(driver, result)));
+    return Status(StatusCode::kDriver, fmt::format("the driver does not describe GPU {}: {}",
+                                                   ordinal, error_text(driver, result)));
   }
   const auto* raw = reinterpret_cast<const unsigned char(*)[16]>(uuid.bytes);
   Gpu gpu{uuid_text(*raw), name, bytes, {}};

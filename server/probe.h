@@ -1,4 +1,5 @@
-// The probe: what `fargpu-worker --probe` finds out about this host. Runs in a process of its own, which ends afterwards.
+// The probe: what `fargpu-worker --probe` finds out about this host. Runs in a process of its own,
+// which ends afterwards.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// RemoteStaging: staging blocks that the adapter may use too (rdma): registered with the transport when first used so, deregistered before
-// their memory goes. One thread (the executor's).
+// RemoteStaging: staging blocks that the adapter may use too (rdma): registered with the transport
+// when first used so, deregistered before their memory goes. One thread (the executor's).
 #pragma once
 
 #include <cstddef>

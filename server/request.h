@@ -2,7 +2,8 @@
 //
 //   dispatch_cuX(Worker&, const Request&)   generated: decode, ids -> driver handles, set context, call driver, reply
 //   manual_cuX(Worker&, const Request&)     hand-written in server/manual/ instead of the generated one; it replies by itself, at once or later
-// All on the executor's thread. A malformed body is reported by returning a Status (kProtocol): the session ends. A driver's error is a reply.
+// All on the executor's thread. A malformed body is reported by returning a Status (kProtocol): the
+// session ends. A driver's error is a reply.
 #pragma once
 
 #include <cuda.h>
@@ -18,7 +19,10 @@
 
 namespace fargpu::server {
 
-struct DriverTable;  // generated/server/driver_table.h: one function pointer per driver function, nullptr when the driver lacks it
+struct
+    // generated/server/driver_table.h: one function pointer per driver function, nullptr when the
+    // driver lacks it
+    DriverTable;
 
 class WorkerServices;  // worker_services.h: for server/manual/
 
@@ -35,24 +39,30 @@ class Worker {
   virtual WorkerServices& services() = 0;
   virtual rpc::Responder& responder() = 0;
 
-  // Makes header.context current in the driver (cached). 0: leaves it. CUDA_ERROR_INVALID_CONTEXT for an unknown id.
+  // Makes header.context current in the driver (cached). 0: leaves it. CUDA_ERROR_INVALID_CONTEXT
+  // for an unknown id.
   virtual CUresult enter_context(uint16_t context) = 0;
 
-  // id -> driver handle. 0 -> nullptr; stream ids 1 and 2 pass as they are. CUDA_ERROR_INVALID_HANDLE for an unknown id or a wrong kind.
-  // kContext: the 16-bit id of frame headers. kFunction also finds a kernel's id (a CUkernel passes as CUfunction).
+  // id -> driver handle. 0 -> nullptr; stream ids 1 and 2 pass as they are.
+  // CUDA_ERROR_INVALID_HANDLE for an unknown id or a wrong kind. kContext: the 16-bit id of frame
+  // headers. kFunction also finds a kernel's id (a CUkernel passes as CUfunction).
   virtual CUresult find(rpc::HandleKind kind, uint64_t id, void** handle) = 0;
-  // CUDA_ERROR_INVALID_VALUE when the id is in use or of the wrong kind. `context`: destroyed with it.
+  // CUDA_ERROR_INVALID_VALUE when the id is in use or of the wrong kind. `context`: destroyed with
+  // it.
   virtual CUresult add(rpc::HandleKind kind, uint64_t id, void* handle, uint16_t context) = 0;
   virtual void remove(uint64_t id) = 0;
 
-  // The memory ledger (quota). charge() before an allocation: CUDA_ERROR_OUT_OF_MEMORY when the session's limit would be passed.
+  // The memory ledger (quota). charge() before an allocation: CUDA_ERROR_OUT_OF_MEMORY when the
+  // session's limit would be passed.
   virtual CUresult charge(uint64_t bytes) = 0;
   virtual void refund(uint64_t bytes) = 0;
-  // Remembers a device allocation so that it is freed at the end and refunded by forget_allocation().
+  // Remembers a device allocation so that it is freed at the end and refunded by
+  // forget_allocation().
   virtual void remember_allocation(CUdeviceptr pointer, uint64_t bytes) = 0;
   virtual void forget_allocation(CUdeviceptr pointer) = 0;
 
-  // Polled between frames, in order per session, until it returns true (done; it has replied by itself).
+  // Polled between frames, in order per session, until it returns true (done; it has replied by
+  // itself).
   virtual void defer(std::function<bool()> poll) = 0;
 };
 

@@ -1,7 +1,7 @@
 // The daemon's private folder (mode 0700), for what its workers share. Removed with the object.
 //
-// The daemon holds a lock in it for as long as it lives, however it ends: a folder whose lock is free belonged to a daemon that was killed,
-// and the next daemon that starts beside it removes it.
+// The daemon holds a lock in it for as long as it lives, however it ends: a folder whose lock is
+// free belonged to a daemon that was killed, and the next daemon that starts beside it removes it.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@ namespace fargpu::server {
 
 class RuntimeFolder {
  public:
-  // A new folder in `parent`, or, when that is empty, in RUNTIME_DIRECTORY, XDG_RUNTIME_DIR or /tmp. Removes abandoned ones there.
+  // A new folder in `parent`, or, when that is empty, in RUNTIME_DIRECTORY, XDG_RUNTIME_DIR or
+  // /tmp. Removes abandoned ones there.
   static Result<RuntimeFolder> create(const std::string& parent);
   RuntimeFolder(RuntimeFolder&& other) noexcept
       : path_(std::exchange(other.path_, {})), lock_(std::move(other.lock_)) {}
@@ -26,7 +27,8 @@ class RuntimeFolder {
   // An unfinished upload of a worker that died.
   void remove_uploads_of(int pid) const;
 
-  // Removes the folders of this user in `base` whose daemon is dead; how many. One that is locked, or has no lock (yet), stays.
+  // Removes the folders of this user in `base` whose daemon is dead; how many. One that is locked,
+  // or has no lock (yet), stays.
   static size_t remove_abandoned(const std::string& base);
 
  private:

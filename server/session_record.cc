@@ -33,9 +33,11 @@ void fill(schema::SessionInfo::Builder info, const SessionRecord& session, const
 
 }  // namespace
 
-std::vector<std::byte> encode_status(uint32_t sequence, const Inventory& inventory, const Pool& pool,
+std::vector<std::byte> encode_status(uint32_t sequence, const Inventory& inventory,
+                                     const Pool& pool,
                                      const std::map<pid_t, SessionRecord>& sessions,
-                                     std::chrono::steady_clock::time_point started, uint32_t max_body_bytes) {
+                                     std::chrono::steady_clock::time_point started,
+                                     uint32_t max_body_bytes) {
   // Bounds of what one entry takes, with its texts at their limits.
   constexpr size_t kFixedBytes = 8192, kGpuBytes = 512;
   const size_t session_bytes = 1024 + pool.gpus().size() * 64;

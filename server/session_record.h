@@ -1,5 +1,5 @@
-// The sessions of a daemon: their workers, and what is known about them. Pure bookkeeping on the daemon's thread; processes are started
-// and reaped by the daemon.
+// The sessions of a daemon: their workers, and what is known about them. Pure bookkeeping on the
+// daemon's thread; processes are started and reaped by the daemon.
 #pragma once
 
 #include <sys/types.h>
@@ -26,13 +26,15 @@ struct SessionRecord {
   pid_t pid = -1;
   std::chrono::steady_clock::time_point since;
   StatisticsPage statistics;
-  Fd reason;                  // reading end: the worker's last words
-  ConnectionJoiner joiner;    // of its further connections, if it may have some
+  Fd reason;                // reading end: the worker's last words
+  ConnectionJoiner joiner;  // of its further connections, if it may have some
 };
 
 // What a status query is answered with: a whole frame, cut to what fits the peer.
-std::vector<std::byte> encode_status(uint32_t sequence, const Inventory& inventory, const Pool& pool,
+std::vector<std::byte> encode_status(uint32_t sequence, const Inventory& inventory,
+                                     const Pool& pool,
                                      const std::map<pid_t, SessionRecord>& sessions,
-                                     std::chrono::steady_clock::time_point started, uint32_t max_body_bytes);
+                                     std::chrono::steady_clock::time_point started,
+                                     uint32_t max_body_bytes);
 
 }  // namespace fargpu::server

@@ -24,15 +24,17 @@ std::string SessionStatistics::transport_text() const {
 Result<StatisticsPage> StatisticsPage::create() {
   Fd fd(::memfd_create("fargpu-statistics", MFD_CLOEXEC));
   if (!fd.valid()) return system_error("memfd_create", errno);
-  if (::ftruncate(fd.get(), sizeof(SessionStatistics)) != 0) return system_error("ftruncate", errno);
-  void* memory = ::mmap(nullptr, sizeof(SessionStatistics), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (::ftruncate(fd.get(), sizeof(SessionStatistics)) != 0)
+    return system_error("ftruncate", errno);
+  void* memory =
+      ::mmap(nullptr, sizeof(SessionStatistics), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (memory == MAP_FAILED) return system_error("mmap of the statistics", errno);
   return StatisticsPage(std::move(fd), new (memory) SessionStatistics);
 }
 
 Result<StatisticsPage> StatisticsPage::open(Fd descriptor) {
-  void* memory =
-      ::mmap(nullptr, sizeof(SessionStatistics), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0);
+  void* memory = ::mmap(nullptr, sizeof(SessionStatistics), PROT_READ | PROT_WRITE, MAP_SHARED,
+                        descriptor.get(), 0);
   if (memory == MAP_FAILED) return system_error("mmap of the statistics", errno);
   return StatisticsPage(Fd(), static_cast<SessionStatistics*>(memory));
 }

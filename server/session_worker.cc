@@ -49,7 +49,8 @@ CUresult SessionWorker::enter_context(uint16_t context) {
   if (context == 0 || context == current_) return CUDA_SUCCESS;
   const ContextTable::Entry* entry = contexts_.find(context);
   if (entry == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (const CUresult result = driver_.cuCtxSetCurrent(entry->handle); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = driver_.cuCtxSetCurrent(entry->handle); result != CUDA_SUCCESS)
+    return result;
   current_ = context;
   current_device_ = static_cast<size_t>(entry->device);
   return CUDA_SUCCESS;
@@ -63,12 +64,14 @@ CUresult SessionWorker::find(HandleKind kind, uint64_t id, void** handle) {
     return CUDA_SUCCESS;
   }
   if (kind == HandleKind::kContext) {
-    const ContextTable::Entry* entry = id > UINT16_MAX ? nullptr : contexts_.find(static_cast<uint16_t>(id));
+    const ContextTable::Entry* entry =
+        id > UINT16_MAX ? nullptr : contexts_.find(static_cast<uint16_t>(id));
     if (entry == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     *handle = entry->handle;
     return CUDA_SUCCESS;
   }
-  if (kind == HandleKind::kFunction && rpc::handle_kind(id) == HandleKind::kKernel) kind = HandleKind::kKernel;
+  if (kind == HandleKind::kFunction && rpc::handle_kind(id) == HandleKind::kKernel)
+    kind = HandleKind::kKernel;
   return handles_.find(kind, id, handle);
 }
 
@@ -110,7 +113,9 @@ CUresult SessionWorker::bind_context(uint16_t id, CUcontext context, CUdevice de
 
 CUresult SessionWorker::borrow_context() {
   if (borrowed_ == nullptr) {
-    if (const CUresult result = driver_.cuDevicePrimaryCtxRetain(&borrowed_, 0); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = driver_.cuDevicePrimaryCtxRetain(&borrowed_, 0);
+        result != CUDA_SUCCESS)
+      return result;
   }
   current_ = 0;
   return driver_.cuCtxSetCurrent(borrowed_);
@@ -134,8 +139,8 @@ void SessionWorker::unbind_context(uint16_t id) {
   publish_memory();
 }
 
-Status SessionWorker::put_image(std::span<const std::byte> hash, uint64_t total_bytes, uint64_t offset,
-                                std::span<const std::byte> piece) {
+Status SessionWorker::put_image(std::span<const std::byte> hash, uint64_t total_bytes,
+                                uint64_t offset, std::span<const std::byte> piece) {
   return images_.put(to_digest(hash), total_bytes, offset, piece);
 }
 
@@ -176,7 +181,8 @@ Status SessionWorker::flush_output() {
     if (bytes.empty()) return Status();
     const std::span<const std::byte> piece(bytes);
     ++outputs_sent_;
-    FARGPU_RETURN_IF_ERROR(rpc::Responder::Frame(responder_, wire::kOutput, 0).send(0, std::span(&piece, 1)));
+    FARGPU_RETURN_IF_ERROR(
+        rpc::Responder::Frame(responder_, wire::kOutput, 0).send(0, std::span(&piece, 1)));
   }
 }
 

@@ -1,7 +1,9 @@
-// SessionWorker: everything that one session has in its worker: contexts, objects, memory, images, staging, what is pending. It is what
-// generated dispatch code sees as Worker, and what server/manual works with.
+// SessionWorker: everything that one session has in its worker: contexts, objects, memory, images,
+// staging, what is pending. It is what generated dispatch code sees as Worker, and what
+// server/manual works with.
 //
-// Lives on the executor's thread, but for post(). Nothing here waits for the GPU: what takes time is deferred.
+// Lives on the executor's thread, but for post(). Nothing here waits for the GPU: what takes time
+// is deferred.
 #pragma once
 
 #include <map>
@@ -33,7 +35,7 @@ namespace fargpu::server {
 
 struct WorkerSetup {
   size_t devices = 1;
-  uint64_t memory_bytes = 0;        // per GPU; 0: no limit
+  uint64_t memory_bytes = 0;  // per GPU; 0: no limit
   std::string image_folder;
   uint64_t image_cache_bytes = 0;
   wire::FrameLimits client_limits;  // what we may send
@@ -43,8 +45,8 @@ struct WorkerSetup {
 class SessionWorker final : public Worker, private WorkerServices {
  public:
   // `transport` and `statistics` outlive the worker.
-  SessionWorker(const DriverTable& driver, transport::Transport& transport, SessionStatistics& statistics,
-                OutputCapture& output, const WorkerSetup& setup);
+  SessionWorker(const DriverTable& driver, transport::Transport& transport,
+                SessionStatistics& statistics, OutputCapture& output, const WorkerSetup& setup);
   ~SessionWorker() override;
 
   // Worker
@@ -65,14 +67,16 @@ class SessionWorker final : public Worker, private WorkerServices {
   bool has_pending() const { return !pending_.empty(); }
   // Runs what was posted and polls what is pending, once; how many of them are done.
   size_t poll();
-  // Where the bulk bytes of the frame under way go; take_bulk() hands the memory to the frame's handler.
+  // Where the bulk bytes of the frame under way go; take_bulk() hands the memory to the frame's
+  // handler.
   Result<std::span<std::byte>> receive_bulk(uint64_t bytes);
   // The frame is executed: memory that its handler did not take is free again.
   void drop_bulk() { bulk_ = StagingBlock(); }
 
  private:
   // WorkerServices
-  CUresult add_child(rpc::HandleKind kind, uint64_t id, void* handle, uint16_t context, uint64_t parent) override {
+  CUresult add_child(rpc::HandleKind kind, uint64_t id, void* handle, uint16_t context,
+                     uint64_t parent) override {
     return handles_.add(kind, id, {handle, parent, context});
   }
   CUresult bind_context(uint16_t id, CUcontext context, CUdevice device) override;
@@ -80,7 +84,9 @@ class SessionWorker final : public Worker, private WorkerServices {
   void unbind_context(uint16_t id) override;
   CUresult borrow_context() override;
   void return_borrowed_context() override;
-  std::span<void* const> streams_of(uint16_t context) const override { return handles_.streams(context); }
+  std::span<void* const> streams_of(uint16_t context) const override {
+    return handles_.streams(context);
+  }
   std::vector<uint16_t> context_ids() const override { return contexts_.ids(); }
   int device_count() const override { return static_cast<int>(setup_.devices); }
   Status put_image(std::span<const std::byte> hash, uint64_t total_bytes, uint64_t offset,
@@ -97,7 +103,9 @@ class SessionWorker final : public Worker, private WorkerServices {
     return ledger_.find(address, bytes);
   }
   SharedHost& shared_host() override { return shared_host_; }
-  transport::DescriptorPassing* descriptor_passing() override { return transport_.descriptor_passing(); }
+  transport::DescriptorPassing* descriptor_passing() override {
+    return transport_.descriptor_passing();
+  }
   LinkTable& links() override { return links_; }
   PhysicalMemory& physical_memory() override { return physical_memory_; }
   ParameterLayouts& parameter_layouts() override { return parameter_layouts_; }

@@ -25,13 +25,15 @@ constexpr uint64_t kAddressEnd = uint64_t{1} << 47;  // user addresses on x86-64
 bool is_sealed_memory(int descriptor, uint64_t bytes) {
   const int seals = ::fcntl(descriptor, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return false;
-  struct stat status{};
-  return ::fstat(descriptor, &status) == 0 && status.st_size >= 0 && static_cast<uint64_t>(status.st_size) >= bytes;
+  struct stat status {};
+  return ::fstat(descriptor, &status) == 0 && status.st_size >= 0 &&
+         static_cast<uint64_t>(status.st_size) >= bytes;
 }
 
 }  // namespace
 
-SharedHost::Mapping::Mapping(std::byte* base, size_t bytes, uint16_t context, std::shared_ptr<std::atomic<uint64_t>> total)
+SharedHost::Mapping::Mapping(std::byte* base, size_t bytes, uint16_t context,
+                             std::shared_ptr<std::atomic<uint64_t>> total)
     : base_(base), bytes_(bytes), context_(context), total_(std::move(total)) {
   total_->fetch_add(bytes_, std::memory_order_relaxed);
 }
@@ -51,12 +53,13 @@ SharedHost::~SharedHost() {
   for (const auto& [address, mapping] : mappings_) withdraw(*mapping);
 }
 
-CUresult SharedHost::map(transport::DescriptorPassing* passing, uint64_t number, uint64_t address, size_t bytes, uint16_t context,
-                         Held* mapping) {
+CUresult SharedHost::map(transport::DescriptorPassing* passing, uint64_t number, uint64_t address,
+                         size_t bytes, uint16_t context, Held* mapping) {
   if (passing == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   const Result<Fd> descriptor = passing->take(number);
   if (!descriptor.ok()) return CUDA_ERROR_INVALID_HANDLE;
-  if (address == 0 || address % kPage != 0 || bytes == 0 || bytes % kPage != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (address == 0 || address % kPage != 0 || bytes == 0 || bytes % kPage != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   if (bytes > kAddressEnd || address > kAddressEnd - bytes) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t total = total_bytes();
   if (bytes > max_bytes_ || total > max_bytes_ - bytes) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -96,7 +99,9 @@ SharedHost::Held SharedHost::remove(uint64_t address) {
   return mapping;
 }
 
-CUresult SharedHost::withdraw(const Mapping& mapping) const { return driver_.cuMemHostUnregister(mapping.base()); }
+CUresult SharedHost::withdraw(const Mapping& mapping) const {
+  return driver_.cuMemHostUnregister(mapping.base());
+}
 
 void SharedHost::forget_context(uint16_t context) {
   std::erase_if(mappings_, [&](const auto& entry) {

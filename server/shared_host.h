@@ -1,9 +1,11 @@
-// SharedHost: host memory of the client that this worker has too: a memfd of the client's, mapped at the client's addresses and registered with the
-// driver, so that the GPU reads and writes the application's own memory.
+// SharedHost: host memory of the client that this worker has too: a memfd of the client's, mapped
+// at the client's addresses and registered with the driver, so that the GPU reads and writes the
+// application's own memory.
 //
-// Nothing about a descriptor is believed: it must be a memfd that can never shrink (else touching it could kill this process) and that is as
-// long as was said. A mapping belongs to the context it was registered in and goes with it. One thread (the executor's), but for enroll() and
-// withdraw(): the driver takes a tenth of a second for half a gigabyte, and calls nothing of ours meanwhile.
+// Nothing about a descriptor is believed: it must be a memfd that can never shrink (else touching
+// it could kill this process) and that is as long as was said. A mapping belongs to the context it
+// was registered in and goes with it. One thread (the executor's), but for enroll() and withdraw():
+// the driver takes a tenth of a second for half a gigabyte, and calls nothing of ours meanwhile.
 #pragma once
 
 #include <cuda.h>
@@ -29,7 +31,8 @@ class SharedHost {
   class Mapping {
    public:
     // `total`: of all mappings.
-    Mapping(std::byte* base, size_t bytes, uint16_t context, std::shared_ptr<std::atomic<uint64_t>> total);
+    Mapping(std::byte* base, size_t bytes, uint16_t context,
+            std::shared_ptr<std::atomic<uint64_t>> total);
     ~Mapping();
     Mapping(const Mapping&) = delete;
     Mapping& operator=(const Mapping&) = delete;
@@ -46,19 +49,23 @@ class SharedHost {
   };
   using Held = std::shared_ptr<const Mapping>;
 
-  // Over all mappings: half of the machine's memory, but not less than 16 GiB. It is the client's memory, but the worker makes it stay in RAM.
+  // Over all mappings: half of the machine's memory, but not less than 16 GiB. It is the client's
+  // memory, but the worker makes it stay in RAM.
   static uint64_t usual_limit();
 
-  explicit SharedHost(const DriverTable& driver, uint64_t max_bytes = usual_limit()) : driver_(driver), max_bytes_(max_bytes) {}
+  explicit SharedHost(const DriverTable& driver, uint64_t max_bytes = usual_limit())
+      : driver_(driver), max_bytes_(max_bytes) {}
   ~SharedHost();
   SharedHost(const SharedHost&) = delete;
   SharedHost& operator=(const SharedHost&) = delete;
 
-  // Takes descriptor `number` (which is gone afterwards, whatever comes out) and maps it. `passing` may be null: CUDA_ERROR_NOT_SUPPORTED.
-  // CUDA_ERROR_INVALID_HANDLE: there is no such descriptor; CUDA_ERROR_INVALID_VALUE: a wrong address or size, or memory that is not
-  // sealed or too short; CUDA_ERROR_ALREADY_MAPPED: the range is in use in this process; CUDA_ERROR_OUT_OF_MEMORY: over the limit. `context`: the one
-  // that it is going to be registered in.
-  CUresult map(transport::DescriptorPassing* passing, uint64_t number, uint64_t address, size_t bytes, uint16_t context, Held* mapping);
+  // Takes descriptor `number` (which is gone afterwards, whatever comes out) and maps it. `passing`
+  // may be null: CUDA_ERROR_NOT_SUPPORTED. CUDA_ERROR_INVALID_HANDLE: there is no such descriptor;
+  // CUDA_ERROR_INVALID_VALUE: a wrong address or size, or memory that is not sealed or too short;
+  // CUDA_ERROR_ALREADY_MAPPED: the range is in use in this process; CUDA_ERROR_OUT_OF_MEMORY: over
+  // the limit. `context`: the one that it is going to be registered in.
+  CUresult map(transport::DescriptorPassing* passing, uint64_t number, uint64_t address,
+               size_t bytes, uint16_t context, Held* mapping);
   // Registers it in the current context. Any thread.
   CUresult enroll(const Mapping& mapping, CUdeviceptr* device_pointer) const;
   // Registered memory is known from here on.

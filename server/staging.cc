@@ -28,7 +28,8 @@ std::span<std::byte> StagingBlock::whole() const { return {memory_, class_bytes(
 StagingPool::~StagingPool() {
   for (const auto& of_use : free_) {
     for (unsigned size_class = 0; size_class < std::size(of_use); ++size_class) {
-      for (const Free& block : of_use[size_class]) unmap(block.memory, class_bytes(size_class), block.pinned);
+      for (const Free& block : of_use[size_class])
+        unmap(block.memory, class_bytes(size_class), block.pinned);
     }
   }
 }
@@ -37,7 +38,8 @@ Result<StagingBlock> StagingPool::acquire(size_t bytes, StagingUse use) {
   const unsigned size_class = class_of(bytes);
   auto& of_use = free_[static_cast<unsigned>(use)];
   if (size_class >= std::size(of_use)) {
-    return Status(StatusCode::kNoCapacity, fmt::format("a staging block of {} bytes is too large", bytes));
+    return Status(StatusCode::kNoCapacity,
+                  fmt::format("a staging block of {} bytes is too large", bytes));
   }
   StagingBlock block;
   std::vector<Free>& candidates = of_use[size_class];
@@ -50,7 +52,8 @@ Result<StagingBlock> StagingPool::acquire(size_t bytes, StagingUse use) {
     void* memory = mmap(nullptr, class_bytes(size_class), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
-      return Status(StatusCode::kNoCapacity, fmt::format("no memory for a staging block of {} bytes", bytes));
+      return Status(StatusCode::kNoCapacity,
+                    fmt::format("no memory for a staging block of {} bytes", bytes));
     }
     block.memory_ = static_cast<std::byte*>(memory);
   }
@@ -68,8 +71,9 @@ Result<StagingBlock> StagingPool::acquire(size_t bytes, StagingUse use) {
 void StagingPool::context_available(bool available) {
   may_pin_ = available && driver_ != nullptr && driver_->cuMemHostRegister_v2 != nullptr;
   if (available || driver_ == nullptr) return;
-  // A registration goes with the context it was made in, but nobody knows here which that was: all of them go, so that no block
-  // is registered that does not say so. Blocks in use keep theirs, real or not; both are handled as registered.
+  // A registration goes with the context it was made in, but nobody knows here which that was: all
+  // of them go, so that no block is registered that does not say so. Blocks in use keep theirs,
+  // real or not; both are handled as registered.
   for (auto& of_use : free_) {
     for (std::vector<Free>& blocks : of_use) {
       for (Free& block : blocks) {

@@ -1,8 +1,10 @@
 // Staging memory of a worker: blocks that bulk data passes through between socket and GPU.
 //
-// Blocks come in powers of two from 4 KiB and are reused. Blocks of kPinnedFrom bytes or more, and all that the GPU writes to, are registered
-// with the driver as soon as a context exists, so that copies really are asynchronous; the memory itself is ours, and stays valid when a
-// context (and with it the registration) goes away. One thread (the executor's). A block gives itself back when it is destroyed; the pool outlives its blocks.
+// Blocks come in powers of two from 4 KiB and are reused. Blocks of kPinnedFrom bytes or more, and
+// all that the GPU writes to, are registered with the driver as soon as a context exists, so that
+// copies really are asynchronous; the memory itself is ours, and stays valid when a context (and
+// with it the registration) goes away. One thread (the executor's). A block gives itself back when
+// it is destroyed; the pool outlives its blocks.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +21,9 @@ namespace fargpu::server {
 struct DriverTable;
 class StagingPool;
 
-// To the GPU: small blocks are not worth pinning, the driver takes their bytes before its call returns. From the GPU: into pageable memory the
-// driver would wait for the stream inside its call, and the executor must not wait, so every block is pinned.
+// To the GPU: small blocks are not worth pinning, the driver takes their bytes before its call
+// returns. From the GPU: into pageable memory the driver would wait for the stream inside its call,
+// and the executor must not wait, so every block is pinned.
 enum class StagingUse : unsigned { kToDevice, kFromDevice };
 
 // Move-only owner of one block; default-constructed: empty.
@@ -39,7 +42,8 @@ class StagingBlock {
   // All of the block.
   std::span<std::byte> whole() const;
   explicit operator bool() const { return memory_ != nullptr; }
-  // The driver uses the memory until the stream gets there; else it is done with it when its call returns.
+  // The driver uses the memory until the stream gets there; else it is done with it when its call
+  // returns.
   bool pinned() const { return pinned_; }
 
  private:
@@ -63,7 +67,8 @@ class StagingBlock {
 class StagingPool {
  public:
   static constexpr size_t kSmallest = 4096;
-  // From here on a block is pinned whatever it is for: CUDA takes the bytes of pageable copies at once up to 64 KiB only.
+  // From here on a block is pinned whatever it is for: CUDA takes the bytes of pageable copies at
+  // once up to 64 KiB only.
   static constexpr size_t kPinnedFrom = 64 << 10;
   // Free memory that is kept for reuse.
   static constexpr size_t kKeepBytes = 256u << 20;

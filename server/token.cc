@@ -29,7 +29,8 @@ Result<std::string> read_token_file(const std::string& path) {
 bool same_token(std::string_view expected, std::string_view given) {
   volatile unsigned char difference = expected.size() == given.size() ? 0 : 1;
   for (size_t i = 0; i < given.size(); ++i) {
-    const unsigned char other = expected.empty() ? 0 : static_cast<unsigned char>(expected[i % expected.size()]);
+    const unsigned char other =
+        expected.empty() ? 0 : static_cast<unsigned char>(expected[i % expected.size()]);
     difference = difference | (static_cast<unsigned char>(given[i]) ^ other);
   }
   return difference == 0;

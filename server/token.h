@@ -1,4 +1,5 @@
-// The token that clients must present. Read from a file, so that it stands in no command line; compared in constant time.
+// The token that clients must present. Read from a file, so that it stands in no command line;
+// compared in constant time.
 #pragma once
 
 #include <string>
@@ -8,8 +9,8 @@
 
 namespace fargpu::server {
 
-// The first line of the file, without surrounding blanks. kInvalidArgument: unreadable, empty, longer than 4096 bytes, or readable by
-// everybody on this machine.
+// The first line of the file, without surrounding blanks. kInvalidArgument: unreadable, empty,
+// longer than 4096 bytes, or readable by everybody on this machine.
 Result<std::string> read_token_file(const std::string& path);
 
 // Takes the same time wherever the two differ (it does depend on the length of `given`).

@@ -30,16 +30,19 @@ Result<DeviceFacts> ask(const DriverTable& driver, int ordinal) {
   DeviceFacts facts;
   CUdevice device = 0;
   CUresult result = driver.cuDeviceGet(&device, ordinal);
-  if (result == CUDA_SUCCESS) result = driver.cuDeviceGetName(facts.name, sizeof facts.name, device);
+  if (result == CUDA_SUCCESS)
+    result = driver.cuDeviceGetName(facts.name, sizeof facts.name, device);
   if (result == CUDA_SUCCESS) result = driver.cuDeviceGetUuid_v2(&facts.uuid, device);
   if (result == CUDA_SUCCESS) result = driver.cuDeviceTotalMem_v2(&facts.total_bytes, device);
   if (result != CUDA_SUCCESS) {
-    return Status(StatusCode::kDriver, fmt::format("the driver does not describe GPU {}: {}", ordinal, error_text(driver, result)));
+    return Status(StatusCode::kDriver, fmt::format("the driver does not describe GPU {}: {}",
+                                                   ordinal, error_text(driver, result)));
   }
   facts.name[sizeof facts.name - 1] = '\0';
   for (int id = 1; id < CU_DEVICE_ATTRIBUTE_MAX; ++id) {
     int value = 0;
-    if (driver.cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(id), device) == CUDA_SUCCESS) {
+    if (driver.cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(id), device) ==
+        CUDA_SUCCESS) {
       facts.attributes.emplace_back(id, value);
     }
   }
@@ -51,7 +54,8 @@ Result<DeviceFacts> ask(const DriverTable& driver, int ordinal) {
   return facts;
 }
 
-void fill(schema::Device::Builder to, const DeviceFacts& facts, const WorkerOptions& options, size_t ordinal) {
+void fill(schema::Device::Builder to, const DeviceFacts& facts, const WorkerOptions& options,
+          size_t ordinal) {
   const auto data = [](const void* bytes, size_t size) {
     return capnp::Data::Reader(static_cast<const kj::byte*>(bytes), size);
   };
@@ -80,14 +84,16 @@ Status send_welcome(int socket, const DriverLibrary& driver, const WorkerOptions
                     const bootstrap::SessionKey& key) {
   int count = 0;
   driver.table().cuDeviceGetCount(&count);
-  if (count <= 0) return {StatusCode::kDriver, "the driver sees none of the GPUs that the session was given"};
+  if (count <= 0)
+    return {StatusCode::kDriver, "the driver sees none of the GPUs that the session was given"};
   std::vector<DeviceFacts> devices;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     FARGPU_ASSIGN_OR_RETURN(DeviceFacts facts, ask(driver.table(), ordinal));
     devices.push_back(std::move(facts));
   }
   const std::vector<uint16_t> missing = missing_opcodes(driver.table());
-  const size_t bound = 8192 + missing.size() * 2 + devices.size() * (1024 + CU_DEVICE_ATTRIBUTE_MAX * 8) + offers.size() * 2048;
+  const size_t bound = 8192 + missing.size() * 2 +
+                       devices.size() * (1024 + CU_DEVICE_ATTRIBUTE_MAX * 8) + offers.size() * 2048;
 
   std::vector<uint64_t> words(bound / sizeof(uint64_t));
   const std::span<std::byte> slot = std::as_writable_bytes(std::span(words));
@@ -118,13 +124,16 @@ Status send_welcome(int socket, const DriverLibrary& driver, const WorkerOptions
   header.flags = wire::kReply;
   header.sequence = options.hello_sequence;
   constexpr auto kPatience = std::chrono::seconds(10);
-  return transport::write_one_frame(socket, header, slot.first(builder.used_bytes()), {}, transport::Clock::now() + kPatience);
+  return transport::write_one_frame(socket, header, slot.first(builder.used_bytes()), {},
+                                    transport::Clock::now() + kPatience);
 }
 
 std::string uuid_text(const unsigned char (&b)[16]) {
   return fmt::format(
-      "GPU-{:02x}{:02x}{:02x}{:02x}-{:02x}{:02x}-{:02x}{:02x}-{:02x}{:02x}-{:02x}{:02x}{:02x}{:02x}{:02x}{:02x}", b[0],
-      b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+      "GPU-{:02x}{:02x}{:02x}{:02x}-{:02x}{:02x}-{:02x}{:02x}-{:02x}{:02x}-{:02x}{:02x}{:02x}{:02x}"
+      "{:02x}{:02x}",
+      b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
+      b[15]);
 }
 
 }  // namespace fargpu::server

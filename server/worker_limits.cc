@@ -19,7 +19,8 @@ void limit(__rlimit_resource what, const char* name, rlim_t wanted) {
   const rlim_t value = std::min(wanted, now.rlim_max);
   const rlimit next{value, value};
   if (::setrlimit(what, &next) != 0) {
-    log::warn("event=limit-not-set limit={} value={} why=\"{}\"", name, value, std::strerror(errno));
+    log::warn("event=limit-not-set limit={} value={} why=\"{}\"", name, value,
+              std::strerror(errno));
   }
 }
 
@@ -27,7 +28,8 @@ void limit(__rlimit_resource what, const char* name, rlim_t wanted) {
 
 void apply(const WorkerLimits& limits) {
   limit(RLIMIT_NOFILE, "open-files", limits.open_files);
-  // 1 rather than 0: a core pattern that is a pipe ignores 0, and takes 1 for "none". A file is not begun for less than a page.
+  // 1 rather than 0: a core pattern that is a pipe ignores 0, and takes 1 for "none". A file is not
+  // begun for less than a page.
   if (!limits.core_dumps) limit(RLIMIT_CORE, "core-dumps", 1);
 
   constexpr const char* kScore = "/proc/self/oom_score_adj";
@@ -37,7 +39,9 @@ void apply(const WorkerLimits& limits) {
   if (wanted == inherited) return;
   std::ofstream file(kScore);
   file << wanted << std::flush;
-  if (!file) log::warn("event=limit-not-set limit=oom-score value={} why=\"{}\"", wanted, std::strerror(errno));
+  if (!file)
+    log::warn("event=limit-not-set limit=oom-score value={} why=\"{}\"", wanted,
+              std::strerror(errno));
 }
 
 }  // namespace fargpu::server

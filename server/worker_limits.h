@@ -1,4 +1,5 @@
-// What a worker may take from its host, beyond the GPU: set by the worker itself before it opens the driver, from what its daemon says.
+// What a worker may take from its host, beyond the GPU: set by the worker itself before it opens
+// the driver, from what its daemon says.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +8,15 @@ namespace fargpu::server {
 
 struct WorkerLimits {
   uint32_t open_files = 4096;  // RLIMIT_NOFILE; never above what the daemon itself may have
-  uint32_t oom_score = 500;    // oom_score_adj, 0 to 1000: out of memory, the system ends a worker, not the daemon. Never below the daemon's own
-  bool core_dumps = false;     // a crash leaves a core file (as the system's core pattern says)
+  uint32_t oom_score =
+      // oom_score_adj, 0 to 1000: out of memory, the system ends a worker, not the daemon. Never
+      // below the daemon's own
+      500;
+  bool core_dumps = false;  // a crash leaves a core file (as the system's core pattern says)
 };
 
-// In the calling process. What the system does not allow is logged and left as it is: no reason to refuse a session.
+// In the calling process. What the system does not allow is logged and left as it is: no reason to
+// refuse a session.
 void apply(const WorkerLimits& limits);
 
 }  // namespace fargpu::server

@@ -52,10 +52,14 @@ void add_flags(CLI::App& app, WorkerOptions& o) {
   app.add_option("--client-max-frame", o.client_limits.max_body_bytes);
   app.add_option("--client-max-bulk", o.client_limits.max_bulk_bytes);
   app.add_option("--hello-sequence", o.hello_sequence);
-  app.add_option_function<std::string>("--priorities", [&o](const std::string& text) { o.priorities = parse_priorities(text); });
+  app.add_option_function<std::string>(
+      "--priorities", [&o](const std::string& text) { o.priorities = parse_priorities(text); });
   app.add_option("--client", o.client);
-  app.add_option_function<std::string>("--transports", [&o](const std::string& text) { o.transports = bootstrap::parse_upgrades(text); });
-  app.add_option_function<std::string>("--allowed", [&o](const std::string& text) { o.allowed = bootstrap::parse_upgrades(text); });
+  app.add_option_function<std::string>("--transports", [&o](const std::string& text) {
+    o.transports = bootstrap::parse_upgrades(text);
+  });
+  app.add_option_function<std::string>(
+      "--allowed", [&o](const std::string& text) { o.allowed = bootstrap::parse_upgrades(text); });
   app.add_option("--same-host", o.same_host);
   app.add_option_function<std::string>("--encrypted-peer", [&o](const std::string& text) {
     if (text != "none") o.encrypted_peer = text;
@@ -78,7 +82,8 @@ int run_probe(const std::string& driver) {
   const int answer = ::dup(STDOUT_FILENO);
   ::dup2(STDERR_FILENO, STDOUT_FILENO);
   auto inventory = take_inventory(driver);
-  const std::string text = inventory.ok() ? format_inventory(*inventory) : "error " + inventory.status().message() + "\n";
+  const std::string text = inventory.ok() ? format_inventory(*inventory)
+                                          : "error " + inventory.status().message() + "\n";
   [[maybe_unused]] const ssize_t written = ::write(answer, text.data(), text.size());
   std::fflush(nullptr);
   look_for_leaks();
@@ -91,7 +96,8 @@ int end(const Status& status, const char* otherwise, int code) {
   [[maybe_unused]] const ssize_t written = ::write(kReasonFd, reason.data(), reason.size());
   std::fflush(nullptr);
   look_for_leaks();
-  // Not exit(): handlers of a driver whose GPU hangs would hang with it, and the system takes everything back anyway.
+  // Not exit(): handlers of a driver whose GPU hangs would hang with it, and the system takes
+  // everything back anyway.
   ::_exit(code);
 }
 
@@ -110,7 +116,8 @@ DirectMemory::Options direct_options() {
 }
 
 // Tells the client what it got, and lets it choose how frames shall travel.
-Result<std::unique_ptr<transport::Transport>> open_transport(const DriverLibrary& driver, const WorkerOptions& options,
+Result<std::unique_ptr<transport::Transport>> open_transport(const DriverLibrary& driver,
+                                                             const WorkerOptions& options,
                                                              SessionStatistics& statistics) {
   constexpr auto kConversation = std::chrono::seconds(30);
   const auto offers =
@@ -134,7 +141,8 @@ Result<std::unique_ptr<transport::Transport>> open_transport(const DriverLibrary
       bootstrap::Upgraded made,
       bootstrap::upgrade_as_worker(Fd(kSocketFd), offers, stream,
                                    transport::Clock::now() + kConversation, more));
-  for (const std::string& failure : made.failures) log::warn("event=transport-failed why=\"{}\"", failure);
+  for (const std::string& failure : made.failures)
+    log::warn("event=transport-failed why=\"{}\"", failure);
   log::info("event=transport transport=\"{}\" why=\"{}\"", made.transport->describe(), made.reason);
   statistics.set_transport(made.transport->describe());
   return std::move(made.transport);
@@ -156,7 +164,9 @@ int run_session(const WorkerOptions& options) {
 
   auto transport = open_transport(*driver, options, **page);
   if (!transport.ok()) {
-    return transport.status().code() == StatusCode::kDriver ? refuse(transport.status()) : end(transport.status(), "", kExitClient);
+    return transport.status().code() == StatusCode::kDriver
+               ? refuse(transport.status())
+               : end(transport.status(), "", kExitClient);
   }
   int devices = 0;
   driver->table().cuDeviceGetCount(&devices);
@@ -177,7 +187,8 @@ int run_session(const WorkerOptions& options) {
   const Status status = executor.run();
   // A client that just goes away is daily business; one that breaks the protocol is not.
   const bool polite = status.ok() || status.code() == StatusCode::kLost;
-  if (!polite) log::error("event=session-broken client=\"{}\" why=\"{}\"", options.client, status.message());
+  if (!polite)
+    log::error("event=session-broken client=\"{}\" why=\"{}\"", options.client, status.message());
   (*transport)->close();
   return end(status, "the client said bye", polite ? 0 : kExitClient);
 }
@@ -198,13 +209,15 @@ int main(int argc, char** argv) {
     return run_probe(options.driver.empty() ? "auto" : options.driver);
   }
   if (options.parent == 0) {
-    std::fprintf(stderr, "fargpu-worker is started by fargpud; by hand, only --probe makes sense\n");
+    std::fprintf(stderr,
+                 "fargpu-worker is started by fargpud; by hand, only --probe makes sense\n");
     return 2;
   }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != options.parent) return 1;  // it died before the line above
   ::prctl(PR_SET_TIMERSLACK, 1000UL);           // short waits for the GPU are to be short
-  for (const int descriptor : {kSocketFd, kReasonFd, kStatisticsFd}) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  for (const int descriptor : {kSocketFd, kReasonFd, kStatisticsFd})
+    ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   if (options.connections > 1) ::fcntl(kJoinFd, F_SETFD, FD_CLOEXEC);
   log::configure(fmt::format("worker {}", options.session), log::Level::kInfo);
   apply(options.host_limits);

@@ -41,7 +41,8 @@ std::vector<PriorityRange> parse_priorities(const std::string& text) {
   std::vector<PriorityRange> ranges;
   std::istringstream list(text);
   PriorityRange range;
-  for (char colon = 0, comma = 0; list >> range.least >> colon >> range.greatest; list >> comma) ranges.push_back(range);
+  for (char colon = 0, comma = 0; list >> range.least >> colon >> range.greatest; list >> comma)
+    ranges.push_back(range);
   return ranges;
 }
 

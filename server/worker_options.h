@@ -1,4 +1,5 @@
-// What the daemon tells a worker: passed as flags of its command line and as inherited descriptors. No secrets in here.
+// What the daemon tells a worker: passed as flags of its command line and as inherited descriptors.
+// No secrets in here.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +22,16 @@ inline constexpr int kJoinFd =
 
 struct WorkerOptions {
   uint64_t session = 0;
-  int parent = 0;                   // pid of the daemon: the worker ends with it
-  std::string driver;               // resolved path
-  uint64_t memory_bytes = 0;        // per GPU; 0: no limit
+  int parent = 0;             // pid of the daemon: the worker ends with it
+  std::string driver;         // resolved path
+  uint64_t memory_bytes = 0;  // per GPU; 0: no limit
   std::string image_folder;
   uint64_t image_cache_bytes = 0;
   wire::FrameLimits limits;         // what this server accepts
   wire::FrameLimits client_limits;  // what the client accepts
   uint32_t hello_sequence = 0;
-  std::vector<PriorityRange> priorities;  // of streams, per GPU of the session
-  std::string client;               // for the log
+  std::vector<PriorityRange> priorities;       // of streams, per GPU of the session
+  std::string client;                          // for the log
   std::vector<bootstrap::Upgrade> transports;  // that the client wishes for, best first
   std::vector<bootstrap::Upgrade> allowed;     // by the configuration
   bool same_host = false;                      // as the client

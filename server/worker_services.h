@@ -1,6 +1,8 @@
-// What hand-written server halves (server/manual/) need beyond Worker: contexts, images, staging, completion, output.
+// What hand-written server halves (server/manual/) need beyond Worker: contexts, images, staging,
+// completion, output.
 //
-// All on the executor's thread, except post(). The worker implements it and owns every component; nothing here outlives the session.
+// All on the executor's thread, except post(). The worker implements it and owns every component;
+// nothing here outlives the session.
 #pragma once
 
 #include <cuda.h>
@@ -39,9 +41,11 @@ class WorkerServices {
   virtual ~WorkerServices() = default;
 
   // As Worker::add(), for an object that goes together with `parent` (a function with its module).
-  virtual CUresult add_child(rpc::HandleKind kind, uint64_t id, void* handle, uint16_t context, uint64_t parent) = 0;
+  virtual CUresult add_child(rpc::HandleKind kind, uint64_t id, void* handle, uint16_t context,
+                             uint64_t parent) = 0;
 
-  // Contexts by the 16-bit id of frame headers. bind_context(): kInvalidArgument-like CUDA_ERROR_INVALID_VALUE when the id is 0 or in use.
+  // Contexts by the 16-bit id of frame headers. bind_context(): kInvalidArgument-like
+  // CUDA_ERROR_INVALID_VALUE when the id is 0 or in use.
   virtual CUresult bind_context(uint16_t id, CUcontext context, CUdevice device) = 0;
   // nullptr for an unknown id.
   virtual CUcontext find_context(uint16_t id) = 0;
@@ -51,8 +55,9 @@ class WorkerServices {
   // The streams that were made in a context, by driver handle; valid until the next change.
   virtual std::span<void* const> streams_of(uint16_t context) const = 0;
   virtual int device_count() const = 0;
-  // For questions that the driver answers only inside a context, before the client has one: makes device 0's primary context current.
-  // It is held until the client retains it itself (return_borrowed_context), so that it is made only once.
+  // For questions that the driver answers only inside a context, before the client has one: makes
+  // device 0's primary context current. It is held until the client retains it itself
+  // (return_borrowed_context), so that it is made only once.
   virtual CUresult borrow_context() = 0;
   virtual void return_borrowed_context() = 0;
 
@@ -62,7 +67,8 @@ class WorkerServices {
   // kNotFound: the client must bring it first.
   virtual Result<Image> find_image(std::span<const std::byte> hash) = 0;
 
-  // The memory that holds the current request's bulk bytes; the handler may keep it as long as it needs. Call at most once a request.
+  // The memory that holds the current request's bulk bytes; the handler may keep it as long as it
+  // needs. Call at most once a request.
   virtual StagingBlock take_bulk() = 0;
   virtual StagingPool& staging() = 0;
   virtual Completion& completion() = 0;
@@ -82,12 +88,14 @@ class WorkerServices {
 
   // Runs `task` on the executor's thread, soon. From any thread.
   virtual void post(std::function<void()> task) = 0;
-  // Sends what device code printed so far as output notices. Before the reply of a synchronising call.
+  // Sends what device code printed so far as output notices. Before the reply of a synchronising
+  // call.
   virtual Status flush_output() = 0;
   // How many such notices the session has had.
   virtual uint32_t outputs_sent() const = 0;
 
-  // Bytes of device memory that the session may have per GPU (0: no limit) and has taken on the current context's GPU.
+  // Bytes of device memory that the session may have per GPU (0: no limit) and has taken on the
+  // current context's GPU.
   virtual uint64_t memory_limit() const = 0;
   virtual uint64_t memory_used() const = 0;
   // Most bulk bytes that one frame to the client may carry.

@@ -1,5 +1,5 @@
-// The subcommands of `fargpu`. Each adds itself to the parser, with its options and help; the one that was chosen leaves its work in
-// `Command`, which main runs after parsing. One thread.
+// The subcommands of `fargpu`. Each adds itself to the parser, with its options and help; the one
+// that was chosen leaves its work in `Command`, which main runs after parsing. One thread.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,8 @@ void add_run(CLI::App& app, Command& command);
 void add_devices(CLI::App& app, Command& command);
 void add_ps(CLI::App& app, Command& command);
 void add_doctor(CLI::App& app, Command& command);
-// Hidden: what doctor starts in the environment of `fargpu run`, to see which libcuda is loaded there.
+// Hidden: what doctor starts in the environment of `fargpu run`, to see which libcuda is loaded
+// there.
 void add_load_probe(CLI::App& app, Command& command);
 
 // --server, --token-file, --transport: the same everywhere.

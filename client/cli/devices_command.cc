@@ -1,6 +1,5 @@
 // fargpu devices: the GPUs of a server.
 #include <CLI/CLI.hpp>
-
 #include <cstdio>
 #include <memory>
 
@@ -20,11 +19,13 @@ int devices(const ServerOptions& options) {
   if (!target) return fail(target.status());
   auto status = query_status(*target, transport::Clock::now() + kLimit);
   if (!status) return fail(status.status());
-  std::printf("%-3s  %-40s  %-28s  %10s  %10s  %s\n", "GPU", "UUID", "NAME", "MEMORY", "RESERVED", "SESSIONS");
+  std::printf("%-3s  %-40s  %-28s  %10s  %10s  %s\n", "GPU", "UUID", "NAME", "MEMORY", "RESERVED",
+              "SESSIONS");
   int index = 0;
   for (const GpuStatus& gpu : status->gpus) {
     std::printf("%-3d  %-40s  %-28s  %10s  %10s  %u\n", index++, gpu.uuid.c_str(), gpu.name.c_str(),
-                format_bytes(gpu.total_bytes).c_str(), format_bytes(gpu.reserved_bytes).c_str(), gpu.sessions);
+                format_bytes(gpu.total_bytes).c_str(), format_bytes(gpu.reserved_bytes).c_str(),
+                gpu.sessions);
   }
   return kSuccess;
 }

@@ -37,7 +37,8 @@ void line(bool good, const char* what, const std::string& text) {
   std::printf("%s  %-12s %s\n", good ? "ok  " : "FAIL", what, text.c_str());
 }
 
-// In the child: which file is libcuda.so.1 here? One line on stdout: "loaded PATH" or "none REASON".
+// In the child: which file is libcuda.so.1 here? One line on stdout: "loaded PATH" or "none
+// REASON".
 int load_probe() {
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
   if (library == nullptr) {
@@ -73,7 +74,8 @@ Result<std::string> loaded_library(const std::string& program) {
   writer.reset();
   std::string text;
   char buffer[512];
-  for (ssize_t got; (got = ::read(reader.get(), buffer, sizeof(buffer))) > 0;) text.append(buffer, static_cast<size_t>(got));
+  for (ssize_t got; (got = ::read(reader.get(), buffer, sizeof(buffer))) > 0;)
+    text.append(buffer, static_cast<size_t>(got));
   int state = 0;
   while (::waitpid(child, &state, 0) < 0 && errno == EINTR) {
   }
@@ -98,17 +100,24 @@ int examine_library(const DoctorOptions& options) {
   auto ours = client_library_folder();
   std::error_code error;
   if (!ours || !std::filesystem::equivalent(path, *ours + "/libcuda.so.1", error)) {
-    line(false, "library", path + " is loaded, which is not fargpu's; look at LD_LIBRARY_PATH, LD_PRELOAD and the program's RPATH");
+    line(false, "library",
+         path +
+             " is loaded, which is not fargpu's; look at LD_LIBRARY_PATH, LD_PRELOAD and the "
+             "program's RPATH");
     return kMissingPart;
   }
   line(true, "library", path);
   if (!options.program.empty()) {
-    line(true, "program", options.program + (has_rpath(options.program) ? " has an RPATH: started with LD_PRELOAD" : " is started with LD_LIBRARY_PATH"));
+    line(true, "program",
+         options.program + (has_rpath(options.program) ? " has an RPATH: started with LD_PRELOAD"
+                                                       : " is started with LD_LIBRARY_PATH"));
   }
   return kSuccess;
 }
 
-std::string cuda_version(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+std::string cuda_version(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
 
 // The rdma that the session uses, or what this host has of it and why it is not used.
 void show_rdma(const SessionProbe& probe) {
@@ -140,10 +149,15 @@ int examine_server(const DoctorOptions& options) {
     line(false, "server", status.status().message());
     return exit_code(status.status());
   }
-  line(true, "server", target->address.to_string() + ", fargpud " + status->version + ", " + std::to_string(status->sessions.size()) + " sessions");
+  line(true, "server",
+       target->address.to_string() + ", fargpud " + status->version + ", " +
+           std::to_string(status->sessions.size()) + " sessions");
   line(true, "token", target->token.empty() ? "none needed" : "accepted");
-  line(status->version == FARGPU_VERSION, "versions", "client " FARGPU_VERSION ", server " + status->version);
-  line(!status->gpus.empty(), "driver", status->driver_name + ", CUDA " + cuda_version(status->driver_version) + ", " + std::to_string(status->gpus.size()) + " GPUs");
+  line(status->version == FARGPU_VERSION, "versions",
+       "client " FARGPU_VERSION ", server " + status->version);
+  line(!status->gpus.empty(), "driver",
+       status->driver_name + ", CUDA " + cuda_version(status->driver_version) + ", " +
+           std::to_string(status->gpus.size()) + " GPUs");
 
   auto probe = probe_session(*target, options.pings, transport::Clock::now() + kLimit);
   if (!probe) {
@@ -151,12 +165,14 @@ int examine_server(const DoctorOptions& options) {
     return exit_code(probe.status());
   }
   char text[160];
-  std::snprintf(text, sizeof(text), "opened in %.1f ms with %u GPUs", static_cast<double>(probe->opening.count()) / 1e3, probe->devices);
+  std::snprintf(text, sizeof(text), "opened in %.1f ms with %u GPUs",
+                static_cast<double>(probe->opening.count()) / 1e3, probe->devices);
   line(true, "session", text);
   line(true, "transport", probe->transport + " (" + probe->reason + ")");
   for (const std::string& failure : probe->failures) line(false, "better one", failure);
   show_rdma(*probe);
-  std::snprintf(text, sizeof(text), "%.1f us (median of %u)", static_cast<double>(probe->median_round_trip.count()) / 1e3, options.pings);
+  std::snprintf(text, sizeof(text), "%.1f us (median of %u)",
+                static_cast<double>(probe->median_round_trip.count()) / 1e3, options.pings);
   line(true, "round trip", text);
   return status->gpus.empty() ? kMissingPart : kSuccess;
 }
@@ -167,18 +183,23 @@ int doctor(const DoctorOptions& options) {
   std::fflush(stdout);
   const int library = examine_library(options);
   const int server = examine_server(options);
-  std::printf("%s\n", library == kSuccess && server == kSuccess ? "all is well" : "something is wrong, see above");
+  std::printf("%s\n", library == kSuccess && server == kSuccess ? "all is well"
+                                                                : "something is wrong, see above");
   return library != kSuccess ? library : server;
 }
 
 }  // namespace
 
 void add_doctor(CLI::App& app, Command& command) {
-  CLI::App* doctor_app = app.add_subcommand("doctor", "Check library, server, versions, transport and round trip");
+  CLI::App* doctor_app =
+      app.add_subcommand("doctor", "Check library, server, versions, transport and round trip");
   auto options = std::make_shared<DoctorOptions>();
   add_server_options(*doctor_app, options->server);
-  doctor_app->add_option("--program", options->program, "Check the start of this program too")->check(CLI::ExistingFile);
-  doctor_app->add_option("--pings", options->pings, "Round trips to measure")->check(CLI::Range(1, 100000))->capture_default_str();
+  doctor_app->add_option("--program", options->program, "Check the start of this program too")
+      ->check(CLI::ExistingFile);
+  doctor_app->add_option("--pings", options->pings, "Round trips to measure")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
   doctor_app->callback([options, &command] { command = [options] { return doctor(*options); }; });
 }
 

@@ -29,7 +29,8 @@ bool has_rpath(const std::string& program) {
   }
   for (unsigned i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment;
-    if (!read_at(file, header.e_phoff + i * sizeof(segment), &segment, sizeof(segment))) return false;
+    if (!read_at(file, header.e_phoff + i * sizeof(segment), &segment, sizeof(segment)))
+      return false;
     if (segment.p_type != PT_DYNAMIC) continue;
     constexpr size_t kMaxEntries = 4096;  // real programs have some dozens
     size_t count = segment.p_filesz / sizeof(Elf64_Dyn);

@@ -16,7 +16,8 @@ namespace fargpu::cli {
 namespace {
 
 Status set(const char* name, const std::string& value) {
-  if (::setenv(name, value.c_str(), 1) != 0) return system_error(std::string("cannot set ") + name, errno);
+  if (::setenv(name, value.c_str(), 1) != 0)
+    return system_error(std::string("cannot set ") + name, errno);
   return {};
 }
 
@@ -61,7 +62,8 @@ Status export_server(const ServerOptions& options) {
     FARGPU_RETURN_IF_ERROR(set("FARGPU_TOKEN_FILE", options.token_file));
     ::unsetenv("FARGPU_TOKEN");  // the flag wins
   }
-  if (!options.transport.empty()) FARGPU_RETURN_IF_ERROR(set("FARGPU_TRANSPORT", options.transport));
+  if (!options.transport.empty())
+    FARGPU_RETURN_IF_ERROR(set("FARGPU_TRANSPORT", options.transport));
   return {};
 }
 
@@ -69,7 +71,9 @@ Status export_session(const SessionOptions& options) {
   if (!options.gpus.empty()) {
     auto count = parse_integer(options.gpus);
     FARGPU_RETURN_IF_ERROR(in_flag("--gpus", count.status()));
-    if (*count == 0 || *count > 1024) return Status(StatusCode::kInvalidArgument, "--gpus: not between 1 and 1024: " + options.gpus);
+    if (*count == 0 || *count > 1024)
+      return Status(StatusCode::kInvalidArgument,
+                    "--gpus: not between 1 and 1024: " + options.gpus);
     FARGPU_RETURN_IF_ERROR(set("FARGPU_GPUS", options.gpus));
   }
   if (!options.memory.empty()) {

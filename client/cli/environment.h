@@ -1,5 +1,5 @@
-// The environment in which `fargpu run` starts an application: our libcuda.so.1 is found first, and it knows its server.
-// Works on the process's own environment; call while there is one thread.
+// The environment in which `fargpu run` starts an application: our libcuda.so.1 is found first, and
+// it knows its server. Works on the process's own environment; call while there is one thread.
 #pragma once
 
 #include <string>
@@ -24,7 +24,8 @@ struct SessionOptions {
   std::vector<std::string> devices;  // wanted GPUs by UUID or index
 };
 
-// When to put our library into LD_PRELOAD besides LD_LIBRARY_PATH. Automatic: only for programs with a DT_RPATH.
+// When to put our library into LD_PRELOAD besides LD_LIBRARY_PATH. Automatic: only for programs
+// with a DT_RPATH.
 enum class Preload { kAuto, kAlways, kNever };
 
 // Checks the values and sets FARGPU_*.

@@ -6,18 +6,27 @@ namespace fargpu::cli {
 
 ExitCode exit_code(const Status& status) {
   switch (status.code()) {
-    case StatusCode::kOk: return kSuccess;
-    case StatusCode::kInvalidArgument: return kUsage;
+    case StatusCode::kOk:
+      return kSuccess;
+    case StatusCode::kInvalidArgument:
+      return kUsage;
     case StatusCode::kProtocol:
-    case StatusCode::kVersion: return kProtocolError;
-    case StatusCode::kRefused: return kRefused;
-    case StatusCode::kNoCapacity: return kNoCapacity;
+    case StatusCode::kVersion:
+      return kProtocolError;
+    case StatusCode::kRefused:
+      return kRefused;
+    case StatusCode::kNoCapacity:
+      return kNoCapacity;
     case StatusCode::kLost:
-    case StatusCode::kTimeout: return kUnreachable;
+    case StatusCode::kTimeout:
+      return kUnreachable;
     case StatusCode::kNotFound:
-    case StatusCode::kDriver: return kMissingPart;
-    case StatusCode::kSystem: return kSystemError;
-    case StatusCode::kUnsupported: return kInternal;
+    case StatusCode::kDriver:
+      return kMissingPart;
+    case StatusCode::kSystem:
+      return kSystemError;
+    case StatusCode::kUnsupported:
+      return kInternal;
   }
   return kInternal;
 }

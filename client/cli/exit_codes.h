@@ -1,5 +1,6 @@
-// Exit codes of `fargpu`'s own failures (docs/errors.md); `fargpu run` otherwise ends as the application ended. The values follow
-// sysexits.h where it has a fitting one, so that scripts can tell "try again later" from "change something".
+// Exit codes of `fargpu`'s own failures (docs/errors.md); `fargpu run` otherwise ends as the
+// application ended. The values follow sysexits.h where it has a fitting one, so that scripts can
+// tell "try again later" from "change something".
 #pragma once
 
 #include "common/base/status.h"
@@ -8,15 +9,15 @@ namespace fargpu::cli {
 
 enum ExitCode : int {
   kSuccess = 0,
-  kUsage = 2,          // flag, argument or environment variable is wrong
-  kUnreachable = 69,   // no server answers, or the session was lost
-  kInternal = 70,      // ours: please report
-  kSystemError = 71,   // an operating system call failed
-  kMissingPart = 72,   // client library, daemon or driver not found
-  kNoCapacity = 75,    // no GPU, memory or session slot left: try again later
-  kProtocolError = 76, // the server speaks another version, or no fargpu at all
-  kRefused = 77,       // token refused
-  kBadConfig = 78,     // a file (token, configuration) cannot be read
+  kUsage = 2,           // flag, argument or environment variable is wrong
+  kUnreachable = 69,    // no server answers, or the session was lost
+  kInternal = 70,       // ours: please report
+  kSystemError = 71,    // an operating system call failed
+  kMissingPart = 72,    // client library, daemon or driver not found
+  kNoCapacity = 75,     // no GPU, memory or session slot left: try again later
+  kProtocolError = 76,  // the server speaks another version, or no fargpu at all
+  kRefused = 77,        // token refused
+  kBadConfig = 78,      // a file (token, configuration) cannot be read
   kCannotExecute = 126,
   kCommandNotFound = 127,
 };

@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 Result<std::string> own_path() {
   std::error_code error;
   fs::path path = fs::read_symlink("/proc/self/exe", error);
-  if (error) return system_error("cannot find out where this program lies (/proc/self/exe)", error.value());
+  if (error)
+    return system_error("cannot find out where this program lies (/proc/self/exe)", error.value());
   return path.string();
 }
 
@@ -24,8 +25,9 @@ Result<std::string> client_library_folder() {
   fs::path folder = fs::path(self).parent_path().parent_path() / "lib" / "fargpu";
   std::error_code error;
   if (!fs::exists(folder / "libcuda.so.1", error)) {
-    return Status(StatusCode::kNotFound, "the client library is missing: no libcuda.so.1 in " + folder.string() +
-                                             "; build the target fargpu-client or repair the installation");
+    return Status(StatusCode::kNotFound,
+                  "the client library is missing: no libcuda.so.1 in " + folder.string() +
+                      "; build the target fargpu-client or repair the installation");
   }
   return folder.string();
 }
@@ -34,7 +36,8 @@ Result<std::string> daemon_path() {
   FARGPU_ASSIGN_OR_RETURN(std::string self, own_path());
   fs::path path = fs::path(self).parent_path() / "fargpud";
   if (::access(path.c_str(), X_OK) != 0) {
-    return Status(StatusCode::kNotFound, "--sim needs the daemon, but there is no executable " + path.string());
+    return Status(StatusCode::kNotFound,
+                  "--sim needs the daemon, but there is no executable " + path.string());
   }
   return path.string();
 }
@@ -49,7 +52,8 @@ Result<std::string> find_program(const std::string& command) {
   for (std::string folder; std::getline(folders, folder, ':');) {
     std::string candidate = (folder.empty() ? "." : folder) + "/" + command;
     std::error_code error;
-    if (::access(candidate.c_str(), X_OK) == 0 && fs::is_regular_file(candidate, error)) return candidate;
+    if (::access(candidate.c_str(), X_OK) == 0 && fs::is_regular_file(candidate, error))
+      return candidate;
   }
   return Status(StatusCode::kNotFound, "command '" + command + "' not found in PATH");
 }

@@ -1,5 +1,6 @@
-// Where the parts of an installation lie, relative to this executable: <prefix>/bin/{fargpu,fargpud}, <prefix>/lib/fargpu/libcuda.so.1.
-// A build folder has the same layout. Pure look-ups, any thread.
+// Where the parts of an installation lie, relative to this executable:
+// <prefix>/bin/{fargpu,fargpud}, <prefix>/lib/fargpu/libcuda.so.1. A build folder has the same
+// layout. Pure look-ups, any thread.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// fargpu: the command line of the client. Every subcommand lives in its own file; main only wires them.
+// fargpu: the command line of the client. Every subcommand lives in its own file; main only wires
+// them.
 #include <CLI/CLI.hpp>
-
 #include <cstdio>
 
 #include "client/cli/commands.h"
@@ -19,8 +19,12 @@ void add_server_options(CLI::App& command, ServerOptions& options) {
   command.add_option("--tls-ca", options.tls_ca,
                      "File with the certificates of the authorities to trust (default: "
                      "$FARGPU_TLS_CA, or the system's)");
-  command.add_option("--token-file", options.token_file, "File whose first line is the server's token (default: $FARGPU_TOKEN_FILE)");
-  command.add_option("--transport", options.transport, "How calls travel: auto, shm, rdma or tcp; the last three: that or no session (default: $FARGPU_TRANSPORT or auto)")
+  command.add_option("--token-file", options.token_file,
+                     "File whose first line is the server's token (default: $FARGPU_TOKEN_FILE)");
+  command
+      .add_option("--transport", options.transport,
+                  "How calls travel: auto, shm, rdma or tcp; the last three: that or no session "
+                  "(default: $FARGPU_TRANSPORT or auto)")
       ->check(CLI::IsMember({"auto", "shm", "rdma", "tcp"}));
 }
 
@@ -29,7 +33,9 @@ int main(int argc, char** argv) {
   CLI::App app("Runs CUDA programs on the GPUs of other machines.", "fargpu");
   app.set_version_flag("--version", "fargpu " FARGPU_VERSION);
   app.require_subcommand(1);
-  app.footer("`fargpu COMMAND --help` explains a command. Exit codes of fargpu's own failures: docs/errors.md.");
+  app.footer(
+      "`fargpu COMMAND --help` explains a command. Exit codes of fargpu's own failures: "
+      "docs/errors.md.");
   Command command;
   add_run(app, command);
   add_devices(app, command);

@@ -38,7 +38,8 @@ Status write_private_file(const std::string& path, const std::string& text) {
 
 Result<std::string> random_token() {
   unsigned char bytes[16];
-  if (::getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) return system_error("getrandom", errno);
+  if (::getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+    return system_error("getrandom", errno);
   static const char* digits = "0123456789abcdef";
   std::string token;
   for (unsigned char byte : bytes) {
@@ -61,7 +62,8 @@ Result<PrivateDaemon> PrivateDaemon::start(unsigned gpus) {
   PrivateDaemon daemon;
   std::error_code error;
   std::string pattern = (fs::temp_directory_path(error) / "fargpu-XXXXXX").string();
-  if (error || ::mkdtemp(pattern.data()) == nullptr) return system_error("cannot make a temporary folder", errno);
+  if (error || ::mkdtemp(pattern.data()) == nullptr)
+    return system_error("cannot make a temporary folder", errno);
   daemon.folder_ = pattern;
   daemon.token_file_ = pattern + "/token";
   const std::string port_file = pattern + "/port";
@@ -77,12 +79,15 @@ Result<PrivateDaemon> PrivateDaemon::start(unsigned gpus) {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) ::_exit(1);
     ::setenv("FARGPU_LOG", "warn", 0);
-    ::unsetenv("CUDA_VISIBLE_DEVICES");  // chooses among the program's GPUs, which are all of this daemon's
+    ::unsetenv(
+        // chooses among the program's GPUs, which are all of this daemon's
+        "CUDA_VISIBLE_DEVICES");
     int null = ::open("/dev/null", O_RDWR);
     ::dup2(null, 0);
     ::dup2(2, 1);  // stdout belongs to the application
-    ::execl(program.c_str(), "fargpud", "--driver", "sim", "--sim-gpus", gpu_count.c_str(), "--listen", "127.0.0.1:0", "--port-file", port_file.c_str(),
-            "--token-file", daemon.token_file_.c_str(), "--drain", "2s", static_cast<char*>(nullptr));
+    ::execl(program.c_str(), "fargpud", "--driver", "sim", "--sim-gpus", gpu_count.c_str(),
+            "--listen", "127.0.0.1:0", "--port-file", port_file.c_str(), "--token-file",
+            daemon.token_file_.c_str(), "--drain", "2s", static_cast<char*>(nullptr));
     ::_exit(127);
   }
   FARGPU_RETURN_IF_ERROR(daemon.wait_until_listening(port_file));
@@ -99,7 +104,8 @@ Status PrivateDaemon::wait_until_listening(const std::string& port_file) {
     }
     if (::waitpid(pid_, nullptr, WNOHANG) == pid_) {
       pid_ = -1;
-      return Status(StatusCode::kNotFound, "the private daemon ended before it listened; its reason is above");
+      return Status(StatusCode::kNotFound,
+                    "the private daemon ended before it listened; its reason is above");
     }
     std::this_thread::sleep_for(2ms);
   }

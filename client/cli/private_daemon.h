@@ -1,5 +1,6 @@
-// A daemon of our own with simulated GPUs, for one command: `fargpu run --sim`. It listens on a free loopback port, takes only the
-// token that was made for it, and ends with this object, or with this process however that dies.
+// A daemon of our own with simulated GPUs, for one command: `fargpu run --sim`. It listens on a
+// free loopback port, takes only the token that was made for it, and ends with this object, or with
+// this process however that dies.
 #pragma once
 
 #include <sys/types.h>
@@ -12,13 +13,14 @@ namespace fargpu::cli {
 
 class PrivateDaemon final {
  public:
-  // Starts the daemon and waits until it listens, at most 30 s. kNotFound without fargpud; its own error line goes to stderr.
+  // Starts the daemon and waits until it listens, at most 30 s. kNotFound without fargpud; its own
+  // error line goes to stderr.
   static Result<PrivateDaemon> start(unsigned gpus);
   PrivateDaemon(PrivateDaemon&& other) noexcept;
   PrivateDaemon& operator=(PrivateDaemon&&) = delete;
   ~PrivateDaemon();
 
-  const std::string& server() const { return server_; }          // 127.0.0.1:port
+  const std::string& server() const { return server_; }  // 127.0.0.1:port
   const std::string& token_file() const { return token_file_; }
 
  private:

@@ -1,7 +1,7 @@
-// fargpu run: starts one program with our libcuda.so.1 in front. With --server this process becomes the program (exec), so exit code,
-// signals and terminal are the program's own; with --sim it stays as the parent of a private daemon and passes signals on.
+// fargpu run: starts one program with our libcuda.so.1 in front. With --server this process becomes
+// the program (exec), so exit code, signals and terminal are the program's own; with --sim it stays
+// as the parent of a private daemon and passes signals on.
 #include <CLI/CLI.hpp>
-
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -35,7 +35,8 @@ Preload parse_preload(const std::string& when) {
 
 // A program that cannot be started, with the codes of a shell.
 int cannot_start(const Status& status) {
-  return fail(status.code() == StatusCode::kNotFound ? kCommandNotFound : kCannotExecute, status.message());
+  return fail(status.code() == StatusCode::kNotFound ? kCommandNotFound : kCannotExecute,
+              status.message());
 }
 
 Result<std::string> runnable(const std::string& command) {
@@ -46,7 +47,8 @@ Result<std::string> runnable(const std::string& command) {
   return program;
 }
 
-// One exchange with the daemon before the program starts: a server that is not there, or refuses, is said once and clearly.
+// One exchange with the daemon before the program starts: a server that is not there, or refuses,
+// is said once and clearly.
 Status check_server() {
   FARGPU_ASSIGN_OR_RETURN(Target target, target_from_environment());
   return query_status(target, transport::Clock::now() + kCheckLimit).status();
@@ -75,7 +77,8 @@ int run_with_simulator(const RunOptions& options, const std::string& program) {
 }
 
 int run(const RunOptions& options) {
-  if (options.sim && !options.server.server.empty()) return fail(kUsage, "--sim and --server exclude each other");
+  if (options.sim && !options.server.server.empty())
+    return fail(kUsage, "--sim and --server exclude each other");
   auto program = runnable(options.arguments.front());
   if (!program) return cannot_start(program.status());
   if (options.sim) return run_with_simulator(options, *program);
@@ -92,25 +95,39 @@ int run(const RunOptions& options) {
 }  // namespace
 
 void add_run(CLI::App& app, Command& command) {
-  CLI::App* run_app = app.add_subcommand("run", "Run one program on remote GPUs: fargpu run --server host:14900 -- ./app args...");
+  CLI::App* run_app = app.add_subcommand(
+      "run", "Run one program on remote GPUs: fargpu run --server host:14900 -- ./app args...");
   auto options = std::make_shared<RunOptions>();
   add_server_options(*run_app, options->server);
-  run_app->add_option("--gpus", options->session.gpus, "How many GPUs (default: the server's, usually 1)");
-  run_app->add_option("--memory", options->session.memory, "Memory per GPU, e.g. 8G (default: the server's)");
-  run_app->add_option("--device", options->session.devices, "A wanted GPU by UUID or index; may be given several times")
+  run_app->add_option("--gpus", options->session.gpus,
+                      "How many GPUs (default: the server's, usually 1)");
+  run_app->add_option("--memory", options->session.memory,
+                      "Memory per GPU, e.g. 8G (default: the server's)");
+  run_app
+      ->add_option("--device", options->session.devices,
+                   "A wanted GPU by UUID or index; may be given several times")
       ->allow_extra_args(false);
-  run_app->add_flag("--sim", options->sim, "Use a private daemon with simulated GPUs instead of a server");
-  run_app->add_option("--sim-gpus", options->sim_gpus, "How many GPUs to simulate with --sim")->check(CLI::Range(1, 16))->capture_default_str();
-  run_app->add_flag("--no-check", options->no_check, "Start at once, without asking the server first");
-  run_app->add_option_function<std::string>(
-             "--preload", [options](const std::string& when) { options->preload = parse_preload(when); },
-             "When to use LD_PRELOAD too (auto: for programs with an RPATH)")
+  run_app->add_flag("--sim", options->sim,
+                    "Use a private daemon with simulated GPUs instead of a server");
+  run_app->add_option("--sim-gpus", options->sim_gpus, "How many GPUs to simulate with --sim")
+      ->check(CLI::Range(1, 16))
+      ->capture_default_str();
+  run_app->add_flag("--no-check", options->no_check,
+                    "Start at once, without asking the server first");
+  run_app
+      ->add_option_function<std::string>(
+          "--preload",
+          [options](const std::string& when) { options->preload = parse_preload(when); },
+          "When to use LD_PRELOAD too (auto: for programs with an RPATH)")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->type_name("WHEN");
-  run_app->add_option("command", options->arguments, "The program and its arguments, after --")->required();
+  run_app->add_option("command", options->arguments, "The program and its arguments, after --")
+      ->required();
   run_app->positionals_at_end();
-  run_app->footer("The exit code is the program's own (128 + n for a signal in a shell).\n"
-                  "fargpu's own: 2 usage, 69 no server, 72 part missing, 75 no capacity, 76 version, 77 token, 126/127 cannot start.");
+  run_app->footer(
+      "The exit code is the program's own (128 + n for a signal in a shell).\n"
+      "fargpu's own: 2 usage, 69 no server, 72 part missing, 75 no capacity, 76 version, 77 token, "
+      "126/127 cannot start.");
   run_app->callback([options, &command] { command = [options] { return run(*options); }; });
 }
 

@@ -28,7 +28,8 @@ using transport::OwnedFrame;
 
 // A Status with the server's name in front, for one clear line.
 Status about(const Target& target, const Status& status) {
-  return Status(status.code(), fmt::format("server {}: {}", target.address.to_string(), status.message()));
+  return Status(status.code(),
+                fmt::format("server {}: {}", target.address.to_string(), status.message()));
 }
 
 struct Conversation {
@@ -48,7 +49,8 @@ Result<Conversation> ask(const Target& target, uint16_t opcode, Deadline deadlin
   if (answer.ok()) return Conversation{std::move(socket), std::move(*answer)};
   const StatusCode code = answer.status().code();
   if (code == StatusCode::kProtocol || code == StatusCode::kLost || code == StatusCode::kTimeout) {
-    return about(target, Status(code, "connected, but it does not answer like a fargpud: " + answer.status().message()));
+    return about(target, Status(code, "connected, but it does not answer like a fargpud: " +
+                                          answer.status().message()));
   }
   return about(target, answer.status());
 }
@@ -67,7 +69,8 @@ auto guarded(const Target& target, Work work) -> decltype(work()) {
   try {
     return work();
   } catch (const kj::Exception& error) {
-    return about(target, Status(StatusCode::kProtocol, std::string("malformed answer: ") + error.getDescription().cStr()));
+    return about(target, Status(StatusCode::kProtocol,
+                                std::string("malformed answer: ") + error.getDescription().cStr()));
   }
 }
 
@@ -78,7 +81,8 @@ ServerStatus to_plain(schema::Status::Reader from) {
   to.driver_version = from.getDriverVersion();
   to.uptime_seconds = from.getUptimeSeconds();
   for (auto gpu : from.getGpus()) {
-    to.gpus.push_back({gpu.getUuid().cStr(), gpu.getName().cStr(), gpu.getTotalBytes(), gpu.getReservedBytes(), gpu.getSessions()});
+    to.gpus.push_back({gpu.getUuid().cStr(), gpu.getName().cStr(), gpu.getTotalBytes(),
+                       gpu.getReservedBytes(), gpu.getSessions()});
   }
   for (auto session : from.getSessions()) {
     SessionStatus& plain = to.sessions.emplace_back();
@@ -126,7 +130,8 @@ Result<Target> target_from_environment() {
   FARGPU_ASSIGN_OR_RETURN(client::Settings settings, client::read_settings());
   if (settings.server.empty()) {
     return Status(StatusCode::kInvalidArgument,
-                  "no server: give --server host:port, set FARGPU_SERVER, or use fargpu run --sim for a simulated GPU");
+                  "no server: give --server host:port, set FARGPU_SERVER, or use fargpu run --sim "
+                  "for a simulated GPU");
   }
   auto address = bootstrap::parse_server(settings.server);
   if (!address) return Status(address.status().code(), "server: " + address.status().message());

@@ -1,5 +1,5 @@
-// What `fargpu` itself asks a server: its status, and a short session for measuring. Plain values; Cap'n Proto stays in the .cc.
-// Each call opens a connection of its own and closes it. One thread.
+// What `fargpu` itself asks a server: its status, and a short session for measuring. Plain values;
+// Cap'n Proto stays in the .cc. Each call opens a connection of its own and closes it. One thread.
 #pragma once
 
 #include <chrono>
@@ -40,9 +40,9 @@ struct ServerStatus {
 
 // A session that was opened, pinged and closed.
 struct SessionProbe {
-  std::string transport;              // "tcp 127.0.0.1:14900"
-  std::string reason;                 // why that one
-  std::string route;                  // what lies below it, where there is more to say
+  std::string transport;  // "tcp 127.0.0.1:14900"
+  std::string reason;     // why that one
+  std::string route;      // what lies below it, where there is more to say
   // How bulk reaches device memory over rdma: "peer memory, from 1048576 bytes on (dma-buf: ...)";
   // empty over other transports.
   std::string device_memory;
@@ -51,7 +51,7 @@ struct SessionProbe {
   std::string server_version, driver_name;
   int driver_version = 0;
   unsigned devices = 0;
-  std::chrono::microseconds opening{0};      // connect, hello, worker start
+  std::chrono::microseconds opening{0};  // connect, hello, worker start
   std::chrono::nanoseconds median_round_trip{0};
 };
 
@@ -67,6 +67,7 @@ struct Target {
 Result<Target> target_from_environment();
 
 Result<ServerStatus> query_status(const Target& target, transport::Deadline deadline);
-Result<SessionProbe> probe_session(const Target& target, unsigned pings, transport::Deadline deadline);
+Result<SessionProbe> probe_session(const Target& target, unsigned pings,
+                                   transport::Deadline deadline);
 
 }  // namespace fargpu::cli

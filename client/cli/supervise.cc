@@ -16,11 +16,13 @@ namespace fargpu::cli {
 
 namespace {
 
-constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGALRM, SIGCONT};
+constexpr int kForwarded[] = {SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1,
+                              SIGUSR2, SIGWINCH, SIGALRM, SIGCONT};
 
 std::vector<char*> argument_array(const std::vector<std::string>& arguments) {
   std::vector<char*> array;
-  for (const std::string& argument : arguments) array.push_back(const_cast<char*>(argument.c_str()));
+  for (const std::string& argument : arguments)
+    array.push_back(const_cast<char*>(argument.c_str()));
   array.push_back(nullptr);
   return array;
 }

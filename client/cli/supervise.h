@@ -1,5 +1,5 @@
-// Runs one child process for this one: signals that arrive here go on to the child, and its end becomes ours.
-// Call while there is one thread: signals are blocked for the process and waited for.
+// Runs one child process for this one: signals that arrive here go on to the child, and its end
+// becomes ours. Call while there is one thread: signals are blocked for the process and waited for.
 #pragma once
 
 #include <string>
@@ -15,11 +15,13 @@ struct ChildEnd {
   int signal = 0;  // 0: it exited
 };
 
-// Starts `arguments[0]` (a path) and waits for its end. A terminal's own signals (Ctrl-C) reach the child directly, as part of the
-// foreground group, and are not sent twice. kNotFound or kSystem when it could not be started.
+// Starts `arguments[0]` (a path) and waits for its end. A terminal's own signals (Ctrl-C) reach the
+// child directly, as part of the foreground group, and are not sent twice. kNotFound or kSystem
+// when it could not be started.
 Result<ChildEnd> supervise(const std::string& program, const std::vector<std::string>& arguments);
 
-// Ends this process as the child ended: same exit code, or the same signal (so a shell sees 128 + n). Writes no core file.
+// Ends this process as the child ended: same exit code, or the same signal (so a shell sees 128 +
+// n). Writes no core file.
 [[noreturn]] void end_like(const ChildEnd& end);
 
 // Replaces this process by the program. Returns only on failure.

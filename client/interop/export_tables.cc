@@ -37,9 +37,10 @@ enum TableName : int {
 template <TableName table, size_t slot>
 CUresult unknown_slot() {
   static constexpr const char* kNames[] = {
-      "cudart interface", "tools hooks",     "tools tls",        "context storage",
-      "context checks",   "integrity check", "context identity", "function enumeration",
-      "run-time compilation cache", "matmul heuristics"};
+      "cudart interface", "tools hooks",          "tools tls",
+      "context storage",  "context checks",       "integrity check",
+      "context identity", "function enumeration", "run-time compilation cache",
+      "matmul heuristics"};
   static std::atomic<bool> told{false};
   if (!told.exchange(true))
     log::warn("slot {} of the export table '{}' is not supported", slot, kNames[table]);
@@ -74,7 +75,7 @@ CUresult resolve(CUcontext handle, Context** context) {
 }
 
 // --- CUDART_INTERFACE
-// -----------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 CUresult primary_context(CUcontext* out, CUdevice device) {
   if (const CUresult result = ready(); result != CUDA_SUCCESS) return result;
@@ -157,7 +158,7 @@ auto& tools_tls() {
 }
 
 // --- CONTEXT_LOCAL_STORAGE
-// ------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 CUresult storage_put(CUcontext handle, void* key, void* value,
                      ContextStorage::Destructor destructor) {
@@ -194,7 +195,7 @@ auto& context_storage() {
 }
 
 // --- CONTEXT_CHECKS
-// -----------------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 CUresult context_flag(CUcontext, unsigned* flag, void**) {
   if (flag != nullptr) *flag = 0;
@@ -213,7 +214,7 @@ auto& context_checks() {
 }
 
 // --- INTEGRITY_CHECK
-// --------------------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 std::array<uintptr_t, 3>& integrity_check();
 
@@ -252,7 +253,7 @@ std::array<uintptr_t, 3>& integrity_check() {
 }
 
 // --- context identity
-// ----------------------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 CUresult context_device(CUcontext handle, CUdevice* device) {
   Context* context = nullptr;
@@ -315,7 +316,7 @@ auto& context_identity() {
 }
 
 // --- function enumeration
-// -----------------------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 using FunctionVisitor = void (*)(void* opaque, CUfunction function, CUmodule owner);
 
@@ -343,7 +344,7 @@ auto& function_enumeration() {
 }
 
 // --- cache of run-time compilation
-// -----------------------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 // NOT_SUPPORTED from its slots means "not cached".
 auto& compilation_cache() {
@@ -352,9 +353,10 @@ auto& compilation_cache() {
 }
 
 // --- what cuBLASLt asks when it chooses a kernel for half-precision products
-// -----------------------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
-// Seen: cuBLASLt 13.0 calls slot 4 without looking whether it got the table, so it has to exist. Its size is not known.
+// Seen: cuBLASLt 13.0 calls slot 4 without looking whether it got the table, so it has to exist.
+// Its size is not known.
 auto& matmul_heuristics() {
   static auto table = blank<kMatmulHeuristics, 16>();
   return table;

@@ -61,7 +61,8 @@ CUresult manual_cuGetExportTable(const void** ppExportTable, const CUuuid* pExpo
   *ppExportTable = interop::export_table(*pExportTableId);
   if (*ppExportTable != nullptr) return CUDA_SUCCESS;
   const auto* id = reinterpret_cast<const unsigned char*>(pExportTableId->bytes);
-  log::debug("export table {:02x} is refused", fmt::join(id, id + sizeof pExportTableId->bytes, ""));
+  log::debug("export table {:02x} is refused",
+             fmt::join(id, id + sizeof pExportTableId->bytes, ""));
   return CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -149,27 +149,26 @@ std::shared_ptr<StagingRing> ring_for(Session& session, const Box& box) {
 
 CUresult staged_to_device(Session& session, StagingRing& ring, const Side& dst, const Side& src,
                           const Box& box, CUstream stream) {
-  return for_each_piece(box, dst, src, piece_bytes(session, box),
-                        [&](const Box& piece, const Side& to, const Side& from) -> CUresult {
-                          if (const auto slot = ring.take(kPatience)) {
-                            fill(slot->memory, piece, from);
-                            const CUresult result =
-                                send(session, true, ring, *slot, to, piece, stream);
-                            ring.give_back(*slot, result == CUDA_SUCCESS);
-                            return result;
-                          }
-                          const size_t bytes = bytes_of(piece);
-                          const void* data = reinterpret_cast<const void*>(from.address);
-                          std::unique_ptr<std::byte[]> packed;
-                          if (!is_packed(piece, from)) {
-                            packed = std::make_unique<std::byte[]>(bytes);
-                            pack(piece, from, packed.get());
-                            data = packed.get();
-                          }
-                          return call_fgCopyToDevice(session, current_context_id(), to.address,
-                                                     to.pitch, to.slice, piece.width, piece.height,
-                                                     piece.depth, stream, data, bytes);
-                        });
+  return for_each_piece(
+      box, dst, src, piece_bytes(session, box),
+      [&](const Box& piece, const Side& to, const Side& from) -> CUresult {
+        if (const auto slot = ring.take(kPatience)) {
+          fill(slot->memory, piece, from);
+          const CUresult result = send(session, true, ring, *slot, to, piece, stream);
+          ring.give_back(*slot, result == CUDA_SUCCESS);
+          return result;
+        }
+        const size_t bytes = bytes_of(piece);
+        const void* data = reinterpret_cast<const void*>(from.address);
+        std::unique_ptr<std::byte[]> packed;
+        if (!is_packed(piece, from)) {
+          packed = std::make_unique<std::byte[]>(bytes);
+          pack(piece, from, packed.get());
+          data = packed.get();
+        }
+        return call_fgCopyToDevice(session, current_context_id(), to.address, to.pitch, to.slice,
+                                   piece.width, piece.height, piece.depth, stream, data, bytes);
+      });
 }
 
 CUresult staged_to_host(Session& session, StagingRing& ring, const Side& dst, const Side& src,

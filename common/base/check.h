@@ -1,5 +1,5 @@
-// FARGPU_CHECK(condition): for mistakes of ours, never for what a peer or a user did. A false condition logs the place and
-// aborts, in every build type. Any thread.
+// FARGPU_CHECK(condition): for mistakes of ours, never for what a peer or a user did. A false
+// condition logs the place and aborts, in every build type. Any thread.
 #pragma once
 
 namespace fargpu {

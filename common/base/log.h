@@ -1,8 +1,10 @@
-// Logging of all fargpu programs and libraries, over spdlog (hidden in log.cc, so that no header pulls it in).
+// Logging of all fargpu programs and libraries, over spdlog (hidden in log.cc, so that no header
+// pulls it in).
 //
-// One line per event, written to stderr by default: time, level, component, text. Environment FARGPU_LOG sets the level
-// (trace, debug, info, warn, error, off; default warn in the client, info in the daemon and worker), FARGPU_LOG_FILE a file
-// to append to. All functions are thread safe; a message below the level costs one relaxed load. Never log on a hot path.
+// One line per event, written to stderr by default: time, level, component, text. Environment
+// FARGPU_LOG sets the level (trace, debug, info, warn, error, off; default warn in the client, info
+// in the daemon and worker), FARGPU_LOG_FILE a file to append to. All functions are thread safe; a
+// message below the level costs one relaxed load. Never log on a hot path.
 #pragma once
 
 #include <fmt/core.h>
@@ -13,7 +15,8 @@ namespace fargpu::log {
 
 enum class Level { kTrace, kDebug, kInfo, kWarn, kError, kOff };
 
-// Names the component ("client", "daemon", "worker 17", "sim") and the default level. Call once, early; may be called again.
+// Names the component ("client", "daemon", "worker 17", "sim") and the default level. Call once,
+// early; may be called again.
 void configure(std::string_view component, Level default_level);
 bool enabled(Level level);
 void write(Level level, std::string_view text);

@@ -104,8 +104,9 @@ Result<std::chrono::microseconds> parse_duration(std::string_view text) {
 }
 
 Result<Endpoint> parse_endpoint(std::string_view text, uint16_t lowest_port) {
-  const std::string_view kExpected = lowest_port > 0 ? "host, host:port or [address]:port, port 1 to 65535"
-                                                     : "host, host:port or [address]:port, port 0 to 65535";
+  const std::string_view kExpected = lowest_port > 0
+                                         ? "host, host:port or [address]:port, port 1 to 65535"
+                                         : "host, host:port or [address]:port, port 0 to 65535";
   Endpoint endpoint;
   std::string_view port;
   bool has_port = false;

@@ -1,5 +1,6 @@
-// SHA-256 (FIPS 180-4), for the content addresses of module images. Own code, so that the client library does not bring a
-// cryptography library into applications. Not for secrets: no care is taken against timing. Plain values, no sharing.
+// SHA-256 (FIPS 180-4), for the content addresses of module images. Own code, so that the client
+// library does not bring a cryptography library into applications. Not for secrets: no care is
+// taken against timing. Plain values, no sharing.
 #pragma once
 
 #include <array>

@@ -99,16 +99,16 @@ class [[nodiscard]] Result {
 #define FARGPU_CONCAT(a, b) FARGPU_CONCAT_(a, b)
 
 // Returns from the enclosing function when `expr` (a Status) is not ok.
-#define FARGPU_RETURN_IF_ERROR(expr)                   \
-  do {                                                 \
+#define FARGPU_RETURN_IF_ERROR(expr)                                                           \
+  do {                                                                                         \
     if (::fargpu::Status fargpu_status_ = (expr); !fargpu_status_.ok()) return fargpu_status_; \
   } while (0)
 
 // FARGPU_ASSIGN_OR_RETURN(auto x, f()): x = value of the Result, or return its Status.
-#define FARGPU_ASSIGN_OR_RETURN(lhs, expr)                                    \
-  auto FARGPU_CONCAT(fargpu_result_, __LINE__) = (expr);                      \
-  if (!FARGPU_CONCAT(fargpu_result_, __LINE__).ok())                          \
-    return FARGPU_CONCAT(fargpu_result_, __LINE__).status();                  \
+#define FARGPU_ASSIGN_OR_RETURN(lhs, expr)                   \
+  auto FARGPU_CONCAT(fargpu_result_, __LINE__) = (expr);     \
+  if (!FARGPU_CONCAT(fargpu_result_, __LINE__).ok())         \
+    return FARGPU_CONCAT(fargpu_result_, __LINE__).status(); \
   lhs = std::move(*FARGPU_CONCAT(fargpu_result_, __LINE__))
 
 }  // namespace fargpu

@@ -23,7 +23,9 @@ Result<Fd> connect_unix(const std::string& path) {
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return system_error("socket", errno);
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return Status(StatusCode::kLost, fmt::format("cannot connect to {}: {}; is fargpud listening there?", path, std::strerror(errno)));
+    return Status(StatusCode::kLost,
+                  fmt::format("cannot connect to {}: {}; is fargpud listening there?", path,
+                              std::strerror(errno)));
   }
   return fd;
 }
@@ -41,7 +43,8 @@ Result<ServerAddress> parse_server(const std::string& text) {
     std::string path = text.starts_with("/") ? text : text.substr(5);
     if (path.empty() || path.size() >= sizeof(sockaddr_un::sun_path)) {
       return Status(StatusCode::kInvalidArgument,
-                    fmt::format("the socket path '{}' must have 1 to {} bytes", path, sizeof(sockaddr_un::sun_path) - 1));
+                    fmt::format("the socket path '{}' must have 1 to {} bytes", path,
+                                sizeof(sockaddr_un::sun_path) - 1));
     }
     return ServerAddress{std::move(path)};
   }
@@ -76,7 +79,8 @@ std::string peer_address(int socket) {
   if (::getpeername(socket, reinterpret_cast<sockaddr*>(&storage), &length) != 0) return {};
   char text[INET6_ADDRSTRLEN] = {};
   if (storage.ss_family == AF_INET) {
-    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(storage).sin_addr, text, sizeof text);
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(storage).sin_addr, text,
+                sizeof text);
   } else if (storage.ss_family == AF_INET6) {
     const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr;
     if (IN6_IS_ADDR_V4MAPPED(&v6)) {

@@ -39,7 +39,8 @@ size_t build(const Greeting& greeting, std::span<std::byte> slot) {
   hello.setMaxBodyBytes(greeting.limits.max_body_bytes);
   hello.setMaxBulkBytes(greeting.limits.max_bulk_bytes);
   auto transports = hello.initTransports(static_cast<unsigned>(greeting.upgrades.size()));
-  for (unsigned i = 0; i < greeting.upgrades.size(); ++i) transports.set(i, to_string(greeting.upgrades[i]));
+  for (unsigned i = 0; i < greeting.upgrades.size(); ++i)
+    transports.set(i, to_string(greeting.upgrades[i]));
   hello.setHostId(host_identity());
   hello.setConnections(greeting.connections);
   return builder.used_bytes();

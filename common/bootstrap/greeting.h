@@ -1,4 +1,5 @@
-// The first exchange of every connection, the client's side: a hello, and the server's answer or refusal.
+// The first exchange of every connection, the client's side: a hello, and the server's answer or
+// refusal.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace fargpu::bootstrap {
 
 // Hello of schema/control.capnp, but what is the same for everybody.
 struct Greeting {
-  uint16_t opcode = 0;  // kHello or kStatus
+  uint16_t opcode = 0;    // kHello or kStatus
   std::string program{};  // for ps and logs
   std::string token{};
   int32_t cuda_version = 0;
@@ -26,9 +27,11 @@ struct Greeting {
   wire::FrameLimits limits{};  // what we accept
 };
 
-// Sends it on a connected socket and waits for the answer, a successful reply. A refusal becomes a Status: kVersion, kRefused (token), kNoCapacity,
-// kDriver, kInvalidArgument, with the server's words. kInvalidArgument also for a greeting that is too long; kProtocol: no answer of a fargpud.
-Result<transport::OwnedFrame> greet(int socket, const Greeting& greeting, transport::Deadline send_deadline,
+// Sends it on a connected socket and waits for the answer, a successful reply. A refusal becomes a
+// Status: kVersion, kRefused (token), kNoCapacity, kDriver, kInvalidArgument, with the server's
+// words. kInvalidArgument also for a greeting that is too long; kProtocol: no answer of a fargpud.
+Result<transport::OwnedFrame> greet(int socket, const Greeting& greeting,
+                                    transport::Deadline send_deadline,
                                     transport::Deadline answer_deadline);
 
 // The same for a further connection of a session.

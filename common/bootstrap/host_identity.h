@@ -5,8 +5,8 @@
 
 namespace fargpu::bootstrap {
 
-// Equal for all processes of one running system, containers included; another one after a reboot and on another host. Empty: not known, and
-// then equal to nobody's. Source: the kernel's boot id.
+// Equal for all processes of one running system, containers included; another one after a reboot
+// and on another host. Empty: not known, and then equal to nobody's. Source: the kernel's boot id.
 std::string host_identity();
 
 }  // namespace fargpu::bootstrap

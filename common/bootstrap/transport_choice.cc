@@ -35,7 +35,8 @@ Result<TransportWish> parse_wish(std::string_view text) {
   if (text.empty() || text == "auto") return TransportWish{};
   if (text == "tcp") return TransportWish{{}, true};
   if (const auto upgrade = parse_upgrade(text)) return TransportWish{{*upgrade}, true};
-  return Status(StatusCode::kInvalidArgument, fmt::format("'{}' is no transport; use auto, shm, rdma or tcp", text));
+  return Status(StatusCode::kInvalidArgument,
+                fmt::format("'{}' is no transport; use auto, shm, rdma or tcp", text));
 }
 
 }  // namespace fargpu::bootstrap

@@ -1,4 +1,5 @@
-// Which transports a session may use: what FARGPU_TRANSPORT and --transport say. Plain values and pure functions.
+// Which transports a session may use: what FARGPU_TRANSPORT and --transport say. Plain values and
+// pure functions.
 #pragma once
 
 #include <optional>
@@ -25,7 +26,8 @@ struct TransportWish {
   bool forced = false;  // one of `upgrades` or no session at all
 };
 
-// "auto" (also ""): the best there is; "tcp": the socket itself, be it TCP or unix; "shm", "rdma": that or an error.
+// "auto" (also ""): the best there is; "tcp": the socket itself, be it TCP or unix; "shm", "rdma":
+// that or an error.
 Result<TransportWish> parse_wish(std::string_view text);
 
 }  // namespace fargpu::bootstrap

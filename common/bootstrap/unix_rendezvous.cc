@@ -12,7 +12,8 @@
 namespace fargpu::bootstrap {
 namespace {
 
-constexpr auto kCookiePatience = std::chrono::seconds(2);  // a connection that says nothing must not hold up the right one for long
+constexpr auto kCookiePatience = std::chrono::seconds(
+    2);  // a connection that says nothing must not hold up the right one for long
 
 // The address of the abstract socket `name`, and its length.
 std::pair<sockaddr_un, socklen_t> abstract_address(const std::string& name) {
@@ -25,10 +26,13 @@ std::pair<sockaddr_un, socklen_t> abstract_address(const std::string& name) {
 bool shows(const Fd& socket, const Cookie& cookie) {
   Cookie shown{};
   pollfd entry{socket.get(), POLLIN, 0};
-  const auto ready = transport::poll_until(std::span(&entry, 1), transport::Clock::now() + kCookiePatience);
+  const auto ready =
+      transport::poll_until(std::span(&entry, 1), transport::Clock::now() + kCookiePatience);
   if (!ready.ok() || *ready == 0) return false;
   // The client sends it at once and in one piece.
-  if (::recv(socket.get(), shown.data(), shown.size(), MSG_DONTWAIT) != static_cast<ssize_t>(shown.size())) return false;
+  if (::recv(socket.get(), shown.data(), shown.size(), MSG_DONTWAIT) !=
+      static_cast<ssize_t>(shown.size()))
+    return false;
   return same_key(cookie, shown);
 }
 
@@ -43,7 +47,8 @@ Result<UnixRendezvous> UnixRendezvous::open() {
   Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return system_error("socket", errno);
   const auto [address, length] = abstract_address(name);
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) return system_error("bind", errno);
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0)
+    return system_error("bind", errno);
   if (::listen(socket.get(), 8) != 0) return system_error("listen", errno);
   return UnixRendezvous(std::move(socket), std::move(name), cookie);
 }
@@ -52,7 +57,8 @@ Result<Fd> UnixRendezvous::accept(transport::Deadline deadline) {
   for (;;) {
     pollfd entry{socket_.get(), POLLIN, 0};
     FARGPU_ASSIGN_OR_RETURN(const int ready, transport::poll_until(std::span(&entry, 1), deadline));
-    if (ready == 0) return Status(StatusCode::kTimeout, "the client did not come to the unix socket in time");
+    if (ready == 0)
+      return Status(StatusCode::kTimeout, "the client did not come to the unix socket in time");
     Fd socket(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!socket.valid()) {
       if (errno == ECONNABORTED || errno == EAGAIN || errno == EINTR) continue;  // gone again
@@ -63,17 +69,21 @@ Result<Fd> UnixRendezvous::accept(transport::Deadline deadline) {
 }
 
 Result<Fd> meet(const std::string& name, std::span<const std::byte> cookie) {
-  if (name.empty() || name.size() + 1 > sizeof(sockaddr_un::sun_path) || cookie.size() != sizeof(Cookie)) {
+  if (name.empty() || name.size() + 1 > sizeof(sockaddr_un::sun_path) ||
+      cookie.size() != sizeof(Cookie)) {
     return Status(StatusCode::kInvalidArgument, "the server's offer of a unix socket is malformed");
   }
   Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return system_error("socket", errno);
   const auto [address, length] = abstract_address(name);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    return Status(StatusCode::kLost, fmt::format("the worker's unix socket cannot be reached ({}): another network namespace?",
-                                                 std::strerror(errno)));
+    return Status(
+        StatusCode::kLost,
+        fmt::format("the worker's unix socket cannot be reached ({}): another network namespace?",
+                    std::strerror(errno)));
   }
-  if (::send(socket.get(), cookie.data(), cookie.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(cookie.size())) {
+  if (::send(socket.get(), cookie.data(), cookie.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(cookie.size())) {
     return system_error("cannot write to the worker's unix socket", errno);
   }
   return socket;

@@ -1,7 +1,9 @@
-// From the stream socket of the hello to the session's transport: the conversation of client and worker right after the Welcome.
+// From the stream socket of the hello to the session's transport: the conversation of client and
+// worker right after the Welcome.
 //
-// The client leads: it goes through what it wishes and the worker offers, best first; what fails costs a line in the log and the next best is
-// tried; in the end there is always the socket itself (unless the wish is forced). One thread at each end; ends within the deadline.
+// The client leads: it goes through what it wishes and the worker offers, best first; what fails
+// costs a line in the log and the next best is tried; in the end there is always the socket itself
+// (unless the wish is forced). One thread at each end; ends within the deadline.
 #pragma once
 
 #include <memory>
@@ -49,7 +51,8 @@ struct WorkerRules {
   bool same_host = false;
   bool encrypted = false;  // the socket is the plain end of a TLS connection
 };
-std::vector<UpgradeOffer> make_offers(int socket, const std::vector<Upgrade>& wished, const WorkerRules& rules);
+std::vector<UpgradeOffer> make_offers(int socket, const std::vector<Upgrade>& wished,
+                                      const WorkerRules& rules);
 
 // The worker's half, after a Welcome that brought these offers; returns at once when there is
 // nothing to say. kProtocol: the client broke the rules; kLost: it went away.

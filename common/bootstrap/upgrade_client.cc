@@ -38,7 +38,8 @@ class Conversation {
 };
 
 Result<std::unique_ptr<Transport>> connect_shm(int socket, const UpgradeAnswer& answer,
-                                               const transport::StreamOptions& options, Deadline deadline) {
+                                               const transport::StreamOptions& options,
+                                               Deadline deadline) {
   Fd meeting;
   if (answer.unix_name.empty()) {
     FARGPU_ASSIGN_OR_RETURN(meeting, duplicate(socket));
@@ -48,7 +49,8 @@ Result<std::unique_ptr<Transport>> connect_shm(int socket, const UpgradeAnswer& 
   return shm_as_client(std::move(meeting), options, deadline);
 }
 
-Result<std::unique_ptr<Transport>> establish(Upgrade upgrade, int socket, const UpgradeAnswer& answer,
+Result<std::unique_ptr<Transport>> establish(Upgrade upgrade, int socket,
+                                             const UpgradeAnswer& answer,
                                              const transport::StreamOptions& options) {
   const Deadline deadline = Clock::now() + kStepTime;
   if (upgrade == Upgrade::kShm) return connect_shm(socket, answer, options, deadline);
@@ -56,8 +58,8 @@ Result<std::unique_ptr<Transport>> establish(Upgrade upgrade, int socket, const 
   return rdma_as_client(std::move(stream), answer, options, deadline);
 }
 
-// The transport, or why this upgrade cannot be had; `failed`: it looked possible and was tried. A Status of kLost or kProtocol about the
-// socket itself comes back as the outer result.
+// The transport, or why this upgrade cannot be had; `failed`: it looked possible and was tried. A
+// Status of kLost or kProtocol about the socket itself comes back as the outer result.
 struct Attempt {
   std::unique_ptr<Transport> transport;
   std::string why_not;
@@ -67,16 +69,21 @@ struct Attempt {
 Result<Attempt> attempt(Upgrade upgrade, int socket, Conversation& conversation,
                         const transport::StreamOptions& options) {
   if (upgrade == Upgrade::kRdma) {
-    if (std::string why = why_no_rdma(socket); !why.empty()) return Attempt{nullptr, std::move(why), false};
+    if (std::string why = why_no_rdma(socket); !why.empty())
+      return Attempt{nullptr, std::move(why), false};
   }
-  FARGPU_ASSIGN_OR_RETURN(const UpgradeAnswer prepared, conversation.ask(UpgradeStep::kPrepare, upgrade));
-  if (!prepared.ok) return Attempt{nullptr, "the server could not prepare it: " + prepared.reason, true};
+  FARGPU_ASSIGN_OR_RETURN(const UpgradeAnswer prepared,
+                          conversation.ask(UpgradeStep::kPrepare, upgrade));
+  if (!prepared.ok)
+    return Attempt{nullptr, "the server could not prepare it: " + prepared.reason, true};
   auto made = establish(upgrade, socket, prepared, options);
   if (!made.ok()) {
-    FARGPU_RETURN_IF_ERROR(conversation.ask(UpgradeStep::kFailed, upgrade, made.status().message()).status());
+    FARGPU_RETURN_IF_ERROR(
+        conversation.ask(UpgradeStep::kFailed, upgrade, made.status().message()).status());
     return Attempt{nullptr, made.status().message(), true};
   }
-  FARGPU_ASSIGN_OR_RETURN(const UpgradeAnswer agreed, conversation.ask(UpgradeStep::kDone, upgrade));
+  FARGPU_ASSIGN_OR_RETURN(const UpgradeAnswer agreed,
+                          conversation.ask(UpgradeStep::kDone, upgrade));
   if (!agreed.ok) return Attempt{nullptr, "the server could not use it: " + agreed.reason, true};
   return Attempt{std::move(*made), {}, false};
 }
@@ -88,7 +95,8 @@ Result<std::vector<UpgradeOffer>> read_offers(std::span<const std::byte> welcome
     wire::SegmentReader reader(welcome_body);
     std::vector<UpgradeOffer> offers;
     for (const auto choice : reader.getRoot<schema::Welcome>().getUpgrades()) {
-      if (const auto upgrade = parse_upgrade(choice.getTransport().cStr())) offers.push_back({*upgrade, choice.getWhy()});
+      if (const auto upgrade = parse_upgrade(choice.getTransport().cStr()))
+        offers.push_back({*upgrade, choice.getWhy()});
     }
     return offers;
   } catch (const kj::Exception&) {
@@ -104,8 +112,9 @@ Result<Upgraded> upgrade_as_client(Fd socket, const TransportWish& wish,
   Upgraded result;
   std::string notes;
   for (const Upgrade upgrade : wish.upgrades) {
-    const auto offer = std::find_if(offers.begin(), offers.end(),
-                                    [upgrade](const UpgradeOffer& o) { return o.upgrade == upgrade; });
+    const auto offer = std::find_if(offers.begin(), offers.end(), [upgrade](const UpgradeOffer& o) {
+      return o.upgrade == upgrade;
+    });
     Attempt made;
     if (offer == offers.end()) {
       made.why_not = "the server does not know it";
@@ -125,7 +134,8 @@ Result<Upgraded> upgrade_as_client(Fd socket, const TransportWish& wish,
     if (made.failed) result.failures.push_back(note);
   }
   if (wish.forced && !wish.upgrades.empty()) {
-    return Status(StatusCode::kUnsupported, fmt::format("the wanted transport cannot be had: {}", notes));
+    return Status(StatusCode::kUnsupported,
+                  fmt::format("the wanted transport cannot be had: {}", notes));
   }
   result.reason = wish.upgrades.empty() ? "asked for" : notes;
   std::vector<Fd> sockets;

@@ -26,26 +26,35 @@ std::string printable(std::string text) {
 
 schema::Upgrade::Step to_wire(UpgradeStep step) {
   switch (step) {
-    case UpgradeStep::kPrepare: return schema::Upgrade::Step::PREPARE;
-    case UpgradeStep::kDone: return schema::Upgrade::Step::DONE;
-    case UpgradeStep::kFailed: return schema::Upgrade::Step::FAILED;
-    case UpgradeStep::kStay: break;
+    case UpgradeStep::kPrepare:
+      return schema::Upgrade::Step::PREPARE;
+    case UpgradeStep::kDone:
+      return schema::Upgrade::Step::DONE;
+    case UpgradeStep::kFailed:
+      return schema::Upgrade::Step::FAILED;
+    case UpgradeStep::kStay:
+      break;
   }
   return schema::Upgrade::Step::STAY;
 }
 
 std::optional<UpgradeStep> from_wire(schema::Upgrade::Step step) {
   switch (step) {
-    case schema::Upgrade::Step::PREPARE: return UpgradeStep::kPrepare;
-    case schema::Upgrade::Step::DONE: return UpgradeStep::kDone;
-    case schema::Upgrade::Step::FAILED: return UpgradeStep::kFailed;
-    case schema::Upgrade::Step::STAY: return UpgradeStep::kStay;
+    case schema::Upgrade::Step::PREPARE:
+      return UpgradeStep::kPrepare;
+    case schema::Upgrade::Step::DONE:
+      return UpgradeStep::kDone;
+    case schema::Upgrade::Step::FAILED:
+      return UpgradeStep::kFailed;
+    case schema::Upgrade::Step::STAY:
+      return UpgradeStep::kStay;
   }
   return std::nullopt;
 }
 
 template <typename T, typename Fill>
-Status write_message(int socket, wire::FrameHeader header, transport::Deadline deadline, Fill fill) {
+Status write_message(int socket, wire::FrameHeader header, transport::Deadline deadline,
+                     Fill fill) {
   std::vector<uint64_t> words(kLimits.max_body_bytes / sizeof(uint64_t));
   const std::span<std::byte> slot = std::as_writable_bytes(std::span(words));
   wire::SlotMessageBuilder builder(slot);
@@ -58,17 +67,20 @@ Status malformed(const std::string& what) { return {StatusCode::kProtocol, "upgr
 
 }  // namespace
 
-Result<UpgradeAnswer> ask_upgrade(int socket, const UpgradeRequest& request, transport::Deadline deadline) {
+Result<UpgradeAnswer> ask_upgrade(int socket, const UpgradeRequest& request,
+                                  transport::Deadline deadline) {
   wire::FrameHeader header;
   header.flags = wire::kWantReply;
   header.sequence = request.sequence;
-  FARGPU_RETURN_IF_ERROR(write_message<schema::Upgrade>(socket, header, deadline, [&](schema::Upgrade::Builder to) {
-    to.setStep(to_wire(request.step));
-    if (request.upgrade) to.setTransport(to_string(*request.upgrade));
-    to.setReason(printable(request.reason));
-    to.setConnections(request.connections);
-  }));
-  FARGPU_ASSIGN_OR_RETURN(const transport::OwnedFrame frame, transport::read_one_frame(socket, kLimits, deadline));
+  FARGPU_RETURN_IF_ERROR(
+      write_message<schema::Upgrade>(socket, header, deadline, [&](schema::Upgrade::Builder to) {
+        to.setStep(to_wire(request.step));
+        if (request.upgrade) to.setTransport(to_string(*request.upgrade));
+        to.setReason(printable(request.reason));
+        to.setConnections(request.connections);
+      }));
+  FARGPU_ASSIGN_OR_RETURN(const transport::OwnedFrame frame,
+                          transport::read_one_frame(socket, kLimits, deadline));
   if (frame.header.opcode != wire::kUpgrade || (frame.header.flags & wire::kReply) == 0 ||
       frame.header.sequence != request.sequence) {
     return malformed("the server sent something else than the answer");
@@ -91,10 +103,11 @@ Result<UpgradeAnswer> ask_upgrade(int socket, const UpgradeRequest& request, tra
 }
 
 Result<UpgradeRequest> read_upgrade(int socket, transport::Deadline deadline) {
-  FARGPU_ASSIGN_OR_RETURN(const transport::OwnedFrame frame, transport::read_one_frame(socket, kLimits, deadline));
+  FARGPU_ASSIGN_OR_RETURN(const transport::OwnedFrame frame,
+                          transport::read_one_frame(socket, kLimits, deadline));
   if (frame.header.opcode != wire::kUpgrade || frame.header.flags != wire::kWantReply) {
-    return malformed(fmt::format("the client sent opcode {} with flags {:#x} in the middle of it", frame.header.opcode,
-                                 frame.header.flags));
+    return malformed(fmt::format("the client sent opcode {} with flags {:#x} in the middle of it",
+                                 frame.header.opcode, frame.header.flags));
   }
   try {
     wire::SegmentReader reader(frame.body());
@@ -111,17 +124,20 @@ Result<UpgradeRequest> read_upgrade(int socket, transport::Deadline deadline) {
   }
 }
 
-Status answer_upgrade(int socket, uint32_t sequence, const UpgradeAnswer& answer, transport::Deadline deadline) {
+Status answer_upgrade(int socket, uint32_t sequence, const UpgradeAnswer& answer,
+                      transport::Deadline deadline) {
   wire::FrameHeader header;
   header.flags = wire::kReply;
   header.sequence = sequence;
-  return write_message<schema::UpgradeReply>(socket, header, deadline, [&](schema::UpgradeReply::Builder to) {
-    to.setOk(answer.ok);
-    to.setReason(printable(answer.reason));
-    to.setUnixName(answer.unix_name);
-    to.setPort(answer.port);
-    to.setCookie(capnp::Data::Reader(reinterpret_cast<const kj::byte*>(answer.cookie.data()), answer.cookie.size()));
-  });
+  return write_message<schema::UpgradeReply>(
+      socket, header, deadline, [&](schema::UpgradeReply::Builder to) {
+        to.setOk(answer.ok);
+        to.setReason(printable(answer.reason));
+        to.setUnixName(answer.unix_name);
+        to.setPort(answer.port);
+        to.setCookie(capnp::Data::Reader(reinterpret_cast<const kj::byte*>(answer.cookie.data()),
+                                         answer.cookie.size()));
+      });
 }
 
 }  // namespace fargpu::bootstrap

@@ -1,4 +1,5 @@
-// The frames of the upgrade conversation as plain values (Upgrade and UpgradeReply of schema/control.capnp). One thread.
+// The frames of the upgrade conversation as plain values (Upgrade and UpgradeReply of
+// schema/control.capnp). One thread.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +32,12 @@ struct UpgradeAnswer {
   std::vector<std::byte> cookie{};
 };
 
-// The client: sends the request and waits for the answer. The worker: waits for a request; answers it. kProtocol for anything else on the socket.
-Result<UpgradeAnswer> ask_upgrade(int socket, const UpgradeRequest& request, transport::Deadline deadline);
+// The client: sends the request and waits for the answer. The worker: waits for a request; answers
+// it. kProtocol for anything else on the socket.
+Result<UpgradeAnswer> ask_upgrade(int socket, const UpgradeRequest& request,
+                                  transport::Deadline deadline);
 Result<UpgradeRequest> read_upgrade(int socket, transport::Deadline deadline);
-Status answer_upgrade(int socket, uint32_t sequence, const UpgradeAnswer& answer, transport::Deadline deadline);
+Status answer_upgrade(int socket, uint32_t sequence, const UpgradeAnswer& answer,
+                      transport::Deadline deadline);
 
 }  // namespace fargpu::bootstrap

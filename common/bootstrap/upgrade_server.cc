@@ -29,14 +29,16 @@ bool client_has_spoken(int socket) {
   return !ready.ok() || *ready > 0;
 }
 
-// Accepts in slices, so that a client that has given up is not waited for: it tells on the session's socket.
+// Accepts in slices, so that a client that has given up is not waited for: it tells on the
+// session's socket.
 template <typename Accept>
 auto accept_unless_given_up(int socket, Accept accept) -> decltype(accept(Deadline())) {
   constexpr auto kSlice = std::chrono::milliseconds(20);
   const Deadline last = Clock::now() + kStepTime;
   for (;;) {
     auto accepted = accept(Clock::now() + kSlice);
-    if (accepted.ok() || accepted.status().code() != StatusCode::kTimeout || Clock::now() >= last) return accepted;
+    if (accepted.ok() || accepted.status().code() != StatusCode::kTimeout || Clock::now() >= last)
+      return accepted;
     // One last look: the client may have connected just before it spoke.
     if (client_has_spoken(socket)) return accept(Clock::now());
   }
@@ -52,7 +54,8 @@ class Worker {
     return answer_upgrade(socket_, request.sequence, answer, deadline_);
   }
 
-  // Answers a kPrepare. A refusal ends the matter; after a yes the client's verdict is still to come. A Status is about the session's socket.
+  // Answers a kPrepare. A refusal ends the matter; after a yes the client's verdict is still to
+  // come. A Status is about the session's socket.
   struct Prepared {
     bool refused = false;
     Result<std::unique_ptr<Transport>> made;
@@ -68,14 +71,16 @@ class Worker {
       auto meeting = duplicate(socket_);
       if (!meeting.ok()) return refuse(request, meeting.status());
       FARGPU_RETURN_IF_ERROR(answer(request, {.ok = true}));
-      return Prepared{false, shm_as_worker(std::move(*meeting), options_, Clock::now() + kStepTime)};
+      return Prepared{false,
+                      shm_as_worker(std::move(*meeting), options_, Clock::now() + kStepTime)};
     }
     auto rendezvous = UnixRendezvous::open();
     if (!rendezvous.ok()) return refuse(request, rendezvous.status());
     UpgradeAnswer where{.ok = true, .unix_name = rendezvous->name()};
     where.cookie.assign(rendezvous->cookie().begin(), rendezvous->cookie().end());
     FARGPU_RETURN_IF_ERROR(answer(request, where));
-    auto meeting = accept_unless_given_up(socket_, [&](Deadline slice) { return rendezvous->accept(slice); });
+    auto meeting =
+        accept_unless_given_up(socket_, [&](Deadline slice) { return rendezvous->accept(slice); });
     if (!meeting.ok()) return Prepared{false, meeting.status()};
     return Prepared{false, shm_as_worker(std::move(*meeting), options_, Clock::now() + kStepTime)};
   }
@@ -84,7 +89,9 @@ class Worker {
     auto listener = RdmaListening::open(socket_, options_);
     if (!listener.ok()) return refuse(request, listener.status());
     FARGPU_RETURN_IF_ERROR(answer(request, (*listener)->where()));
-    return Prepared{false, accept_unless_given_up(socket_, [&](Deadline slice) { return (*listener)->accept(slice); })};
+    return Prepared{false, accept_unless_given_up(socket_, [&](Deadline slice) {
+                      return (*listener)->accept(slice);
+                    })};
   }
 
   Result<Prepared> refuse(const UpgradeRequest& request, const Status& why) {
@@ -101,7 +108,8 @@ Status out_of_turn() { return {StatusCode::kProtocol, "upgrade: a step out of tu
 
 }  // namespace
 
-std::vector<UpgradeOffer> make_offers(int socket, const std::vector<Upgrade>& wished, const WorkerRules& rules) {
+std::vector<UpgradeOffer> make_offers(int socket, const std::vector<Upgrade>& wished,
+                                      const WorkerRules& rules) {
   std::vector<UpgradeOffer> offers;
   for (const Upgrade upgrade : wished) {
     std::string why_not;

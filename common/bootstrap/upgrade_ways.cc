@@ -12,7 +12,8 @@
 namespace fargpu::bootstrap {
 
 const char* reason_for(Upgrade upgrade) {
-  return upgrade == Upgrade::kShm ? "both ends are on one host" : "both ends have RDMA on the route between them";
+  return upgrade == Upgrade::kShm ? "both ends are on one host"
+                                  : "both ends have RDMA on the route between them";
 }
 
 Result<Fd> duplicate(int descriptor) {
@@ -21,11 +22,14 @@ Result<Fd> duplicate(int descriptor) {
   return copy;
 }
 
-MadeTransport shm_as_worker(Fd unix_socket, const transport::StreamOptions& options, transport::Deadline deadline) {
-  return transport::shm_serve(unix_socket, transport::ShmRings(), transport::shm_options(options), deadline);
+MadeTransport shm_as_worker(Fd unix_socket, const transport::StreamOptions& options,
+                            transport::Deadline deadline) {
+  return transport::shm_serve(unix_socket, transport::ShmRings(), transport::shm_options(options),
+                              deadline);
 }
 
-MadeTransport shm_as_client(Fd unix_socket, const transport::StreamOptions& options, transport::Deadline deadline) {
+MadeTransport shm_as_client(Fd unix_socket, const transport::StreamOptions& options,
+                            transport::Deadline deadline) {
   return transport::shm_join(unix_socket, transport::shm_options(options), deadline);
 }
 
@@ -61,17 +65,21 @@ class Listening final : public RdmaListening {
 
 }  // namespace
 
-Result<std::unique_ptr<RdmaListening>> RdmaListening::open(int socket, const transport::StreamOptions& options) {
+Result<std::unique_ptr<RdmaListening>> RdmaListening::open(
+    int socket, const transport::StreamOptions& options) {
   FARGPU_ASSIGN_OR_RETURN(const auto local, transport::SocketAddress::local_of(socket));
-  FARGPU_ASSIGN_OR_RETURN(auto acceptor, transport::RdmaAcceptor::listen(local, transport::rdma_options(options)));
+  FARGPU_ASSIGN_OR_RETURN(auto acceptor,
+                          transport::RdmaAcceptor::listen(local, transport::rdma_options(options)));
   return std::unique_ptr<RdmaListening>(std::make_unique<Listening>(socket, std::move(acceptor)));
 }
 
-MadeTransport rdma_as_client(Fd stream, const UpgradeAnswer& where, const transport::StreamOptions& options,
+MadeTransport rdma_as_client(Fd stream, const UpgradeAnswer& where,
+                             const transport::StreamOptions& options,
                              transport::Deadline deadline) {
   transport::RdmaOffer offer;
   offer.port = where.port;
-  if (where.cookie.size() != offer.cookie.size()) return Status(StatusCode::kProtocol, "the server's rdma cookie is malformed");
+  if (where.cookie.size() != offer.cookie.size())
+    return Status(StatusCode::kProtocol, "the server's rdma cookie is malformed");
   std::copy(where.cookie.begin(), where.cookie.end(), offer.cookie.begin());
   FARGPU_ASSIGN_OR_RETURN(const auto remote, transport::SocketAddress::remote_of(stream.get()));
   return transport::rdma_connect(remote, offer, transport::rdma_options(options), stream, deadline);

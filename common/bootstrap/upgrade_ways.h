@@ -1,4 +1,5 @@
-// How each transport is made, once client and worker have agreed to try it. Used by the two halves of the conversation only.
+// How each transport is made, once client and worker have agreed to try it. Used by the two halves
+// of the conversation only.
 #pragma once
 
 #include <memory>
@@ -21,23 +22,27 @@ const char* reason_for(Upgrade upgrade);
 Result<Fd> duplicate(int descriptor);
 
 // shm over a connected unix socket on which nothing is under way.
-MadeTransport shm_as_worker(Fd unix_socket, const transport::StreamOptions& options, transport::Deadline deadline);
-MadeTransport shm_as_client(Fd unix_socket, const transport::StreamOptions& options, transport::Deadline deadline);
+MadeTransport shm_as_worker(Fd unix_socket, const transport::StreamOptions& options,
+                            transport::Deadline deadline);
+MadeTransport shm_as_client(Fd unix_socket, const transport::StreamOptions& options,
+                            transport::Deadline deadline);
 
-// Empty: this end has a usable RDMA port on the way to the other end of this connected socket. Otherwise why not.
+// Empty: this end has a usable RDMA port on the way to the other end of this connected socket.
+// Otherwise why not.
 std::string why_no_rdma(int socket);
 
 // rdma: the worker listens where the client's connection arrived.
 class RdmaListening {
  public:
-  static Result<std::unique_ptr<RdmaListening>> open(int socket, const transport::StreamOptions& options);
+  static Result<std::unique_ptr<RdmaListening>> open(int socket,
+                                                     const transport::StreamOptions& options);
   virtual ~RdmaListening() = default;
   virtual UpgradeAnswer where() const = 0;
   // kTimeout: call again.
   virtual MadeTransport accept(transport::Deadline deadline) = 0;
 };
 // `stream`: the session's socket, kept to notice the peer's death.
-MadeTransport rdma_as_client(Fd stream, const UpgradeAnswer& where, const transport::StreamOptions& options,
-                             transport::Deadline deadline);
+MadeTransport rdma_as_client(Fd stream, const UpgradeAnswer& where,
+                             const transport::StreamOptions& options, transport::Deadline deadline);
 
 }  // namespace fargpu::bootstrap

@@ -45,7 +45,8 @@ Status Channel::Impl::flush_now(Deadline deadline) {
 // The first frame after a pause goes out at once: the server is probably idle. Those that follow
 // close behind it are batched.
 void Channel::Impl::flush_or_postpone(size_t frame_bytes) {
-  if (prompt && transport->seen_without_flush()) return;  // most often, and without asking the clock
+  if (prompt && transport->seen_without_flush())
+    return;  // most often, and without asking the clock
   const auto now = Clock::now();
   unflushed_bytes += frame_bytes;
   if (now - last_flush >= kFlushDelay || unflushed_bytes >= kFlushBytes) {
@@ -230,7 +231,8 @@ Status Channel::flush() {
 Status Channel::pass_descriptor(uint64_t number, int descriptor) {
   if (lost()) return impl_->lost_status();
   transport::DescriptorPassing* const passing = impl_->transport->descriptor_passing();
-  if (passing == nullptr) return {StatusCode::kUnsupported, "this connection passes no descriptors"};
+  if (passing == nullptr)
+    return {StatusCode::kUnsupported, "this connection passes no descriptors"};
   Status status;
   {
     std::lock_guard lock(impl_->send_mutex);

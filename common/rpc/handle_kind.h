@@ -15,7 +15,7 @@ enum class HandleKind : uint8_t {
   kStream = 6,
   kEvent = 7,
   kMemPool = 8,
-  kMemGeneric = 9,   // CUmemGenericAllocationHandle
+  kMemGeneric = 9,  // CUmemGenericAllocationHandle
   kArray = 10,
   kMipmappedArray = 11,
   kTexObject = 12,

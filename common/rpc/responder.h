@@ -23,12 +23,16 @@ class Responder {
   // One outgoing frame: Reply to `request`, or a notice.
   class Frame {
    public:
-    Frame(Responder& responder, const wire::FrameHeader& request, size_t body_bytes_bound);  // reply
-    Frame(Responder& responder, uint16_t notice_opcode, size_t body_bytes_bound);            // notice
+    Frame(Responder& responder, const wire::FrameHeader& request,
+          size_t body_bytes_bound);                                                // reply
+    Frame(Responder& responder, uint16_t notice_opcode, size_t body_bytes_bound);  // notice
     template <typename T>
-    typename T::Builder init() { return builder().initRoot<T>(); }
-    // Commits (not flushes). For a reply `result` is the CUresult; body and bulk are dropped when result != 0. As in reply(), nothing
-    // is sent for a success that nobody waits for. Every failure of the transport comes back here, also that of the constructor.
+    typename T::Builder init() {
+      return builder().initRoot<T>();
+    }
+    // Commits (not flushes). For a reply `result` is the CUresult; body and bulk are dropped when
+    // result != 0. As in reply(), nothing is sent for a success that nobody waits for. Every
+    // failure of the transport comes back here, also that of the constructor.
     Status send(int32_t result, std::span<const std::span<const std::byte>> bulk = {});
 
    private:
@@ -40,11 +44,13 @@ class Responder {
     Status status_;
     size_t body_bound_ = 0;
     std::span<std::byte> slot_;
-    std::unique_ptr<std::byte[]> scratch_;  // stands in for the slot when there is none, so that building still works
+    std::unique_ptr<std::byte[]>
+        scratch_;  // stands in for the slot when there is none, so that building still works
     std::optional<wire::SlotMessageBuilder> builder_;
   };
 
-  // A reply without body. For a request without kWantReply it is sent only when result != 0, as kAsyncError.
+  // A reply without body. For a request without kWantReply it is sent only when result != 0, as
+  // kAsyncError.
   Status reply(const wire::FrameHeader& request, int32_t result);
   Status flush();
   // A notice without body, if nobody sends just now and the transport takes it without waiting. Any

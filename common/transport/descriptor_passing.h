@@ -1,8 +1,9 @@
 // Handing descriptors of memory to the peer, where both ends are on one host (shm).
 //
-// The sender numbers what it sends; a frame that is committed later names the number. Descriptors arrive before every frame committed
-// after send(). Bounded: a peer that sends more than it is allowed without their being taken ends its session.
-// Thread rules: send() like commit() (under the channel's send lock), take() like receive().
+// The sender numbers what it sends; a frame that is committed later names the number. Descriptors
+// arrive before every frame committed after send(). Bounded: a peer that sends more than it is
+// allowed without their being taken ends its session. Thread rules: send() like commit() (under the
+// channel's send lock), take() like receive().
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ class DescriptorPassing {
   virtual ~DescriptorPassing() = default;
   // `descriptor` stays the caller's. kLost; kNoCapacity when kMaxWaiting are under way.
   virtual Status send(uint64_t number, int descriptor) = 0;
-  // The descriptor with this number, close-on-exec; it is given out once. kNotFound: none such has arrived.
-  // Nothing is known about what it is: the taker checks type, size and seals.
+  // The descriptor with this number, close-on-exec; it is given out once. kNotFound: none such has
+  // arrived. Nothing is known about what it is: the taker checks type, size and seals.
   virtual Result<Fd> take(uint64_t number) = 0;
 };
 

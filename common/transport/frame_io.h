@@ -1,5 +1,6 @@
-// Single frames on a plain socket, before it belongs to a transport: the daemon reads the hello, answers a refusal, or hands the
-// socket on to a worker. Exactly the frame's bytes are consumed, so that whoever comes next loses nothing. One thread per socket.
+// Single frames on a plain socket, before it belongs to a transport: the daemon reads the hello,
+// answers a refusal, or hands the socket on to a worker. Exactly the frame's bytes are consumed, so
+// that whoever comes next loses nothing. One thread per socket.
 #pragma once
 
 #include <span>
@@ -18,7 +19,8 @@ struct OwnedFrame {
 };
 
 // kTimeout, kLost (closed, also in the middle of the frame) or kProtocol (check_header).
-Result<OwnedFrame> read_one_frame(int descriptor, const wire::FrameLimits& limits, Deadline deadline);
+Result<OwnedFrame> read_one_frame(int descriptor, const wire::FrameLimits& limits,
+                                  Deadline deadline);
 
 // Writes header (its lengths are filled in here), body and bulk.
 Status write_one_frame(int descriptor, wire::FrameHeader header, std::span<const std::byte> body,

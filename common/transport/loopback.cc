@@ -73,7 +73,8 @@ class LoopbackTransport final : public Transport {
   ~LoopbackTransport() override { close(); }
 
   Capabilities capabilities() const override {
-    return {.name = "loopback", .max_slot_bytes = sizeof(wire::FrameHeader) + limits_.max_body_bytes};
+    return {.name = "loopback",
+            .max_slot_bytes = sizeof(wire::FrameHeader) + limits_.max_body_bytes};
   }
 
   Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline) override {

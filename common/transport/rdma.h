@@ -26,12 +26,14 @@
 namespace fargpu::transport {
 
 struct RdmaOptions {
-  wire::FrameLimits receive_limits{};       // what we accept
-  uint32_t max_send_body_bytes = 1u << 20;  // what the peer accepts: bounds reserve(); at most 16 MiB count
-  // A peer that takes no byte for this long is lost. Long, because a server may be busy compiling a module.
+  wire::FrameLimits receive_limits{};  // what we accept
+  uint32_t max_send_body_bytes =
+      1u << 20;  // what the peer accepts: bounds reserve(); at most 16 MiB count
+  // A peer that takes no byte for this long is lost. Long, because a server may be busy compiling a
+  // module.
   std::chrono::milliseconds stall_timeout{60000};
-  // A peer whose adapter does not answer, or a port of ours that is down, for this long is lost. Waiting ends look after it by
-  // themselves, a few times in this period.
+  // A peer whose adapter does not answer, or a port of ours that is down, for this long is lost.
+  // Waiting ends look after it by themselves, a few times in this period.
   std::chrono::milliseconds lost_after{5000};
   // A wait polls this long before it sleeps. 0: sleeps at once.
   std::chrono::microseconds spin{20};
@@ -54,17 +56,20 @@ class RdmaAcceptor {
  public:
   virtual ~RdmaAcceptor() = default;
   // Listens on a port that the system chooses, at this address (its port does not count).
-  static Result<std::unique_ptr<RdmaAcceptor>> listen(const SocketAddress& local, RdmaOptions options);
+  static Result<std::unique_ptr<RdmaAcceptor>> listen(const SocketAddress& local,
+                                                      RdmaOptions options);
   virtual RdmaOffer offer() const = 0;
-  // The connection of whoever knows the cookie; others are rejected. kTimeout: nobody came, call again; once somebody has come, what is
-  // left takes up to lost_after more. `bootstrap`, if valid, is the session's stream socket: it is taken when this succeeds and left
-  // alone otherwise; its end is then also the transport's.
+  // The connection of whoever knows the cookie; others are rejected. kTimeout: nobody came, call
+  // again; once somebody has come, what is left takes up to lost_after more. `bootstrap`, if valid,
+  // is the session's stream socket: it is taken when this succeeds and left alone otherwise; its
+  // end is then also the transport's.
   virtual Result<std::unique_ptr<Transport>> accept(Fd& bootstrap, Deadline deadline) = 0;
 };
 
 // `remote` is the server's host; the port is the offer's. `bootstrap` as above.
-Result<std::unique_ptr<Transport>> rdma_connect(SocketAddress remote, const RdmaOffer& offer, RdmaOptions options,
-                                                Fd& bootstrap, Deadline deadline);
+Result<std::unique_ptr<Transport>> rdma_connect(SocketAddress remote, const RdmaOffer& offer,
+                                                RdmaOptions options, Fd& bootstrap,
+                                                Deadline deadline);
 
 // One address of a port.
 struct RdmaGid {
@@ -77,11 +82,11 @@ struct RdmaGid {
 
 // What doctor shows of a port.
 struct RdmaPort {
-  std::string device;      // "mlx5_0"
-  unsigned port = 0;       // 1
+  std::string device;  // "mlx5_0"
+  unsigned port = 0;   // 1
   bool active = false;
-  std::string state;       // "active"
-  std::string link_layer;  // "InfiniBand", "Ethernet"
+  std::string state;          // "active"
+  std::string link_layer;     // "InfiniBand", "Ethernet"
   std::vector<RdmaGid> gids;  // of list_rdma_ports(): all; of a probe: that of the address
   unsigned mtu = 0;           // bytes, of the port
   // "rxe0 port 1: active, Ethernet, mtu 4096, GID 0 fe80::1 (RoCE v2), GID 1 ::ffff:10.0.0.1 (RoCE
@@ -89,7 +94,8 @@ struct RdmaPort {
   std::string text() const;
 };
 
-// The port that rdma_cm would use to reach a peer, or the one that has this local address. kNotFound and kUnsupported as above.
+// The port that rdma_cm would use to reach a peer, or the one that has this local address.
+// kNotFound and kUnsupported as above.
 Result<RdmaPort> probe_rdma_route(const SocketAddress& remote, Deadline deadline);
 Result<RdmaPort> probe_rdma_local(const SocketAddress& local);
 // Every port of every device of this host. kUnsupported as above.

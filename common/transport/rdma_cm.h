@@ -1,4 +1,5 @@
-// An rdma_cm id on its way to a connection, with the events that tell of it. Inside the rdma transport only; one thread.
+// An rdma_cm id on its way to a connection, with the events that tell of it. Inside the rdma
+// transport only; one thread.
 #pragma once
 
 #include <memory>
@@ -48,7 +49,7 @@ class CmId {
 
   rdma_event_channel* channel_ = nullptr;  // null: the listener's
   rdma_cm_id* id_ = nullptr;
-  std::shared_ptr<RdmaDomain> domain_;     // then both are its
+  std::shared_ptr<RdmaDomain> domain_;  // then both are its
 };
 
 }  // namespace fargpu::transport

@@ -1,8 +1,9 @@
-// What the parts of one rdma connection share and what its registered memory needs: the rdma_cm id with its event channel, and a
-// protection domain of its own. Keys work only inside the domain, so those handed to one peer are of no use to another.
+// What the parts of one rdma connection share and what its registered memory needs: the rdma_cm id
+// with its event channel, and a protection domain of its own. Keys work only inside the domain, so
+// those handed to one peer are of no use to another.
 //
-// Shared by the transport and every registration; the last one to go frees it. After abandon() (in a forked child) nothing here calls
-// the adapter again, and what the parent owns is left alone.
+// Shared by the transport and every registration; the last one to go frees it. After abandon() (in
+// a forked child) nothing here calls the adapter again, and what the parent owns is left alone.
 #pragma once
 
 #include <atomic>
@@ -18,7 +19,8 @@ namespace fargpu::transport {
 
 class RdmaDomain {
  public:
-  // Takes over both; the id has a device (its address is resolved, or it came with a connection request).
+  // Takes over both; the id has a device (its address is resolved, or it came with a connection
+  // request).
   static Result<std::shared_ptr<RdmaDomain>> create(rdma_event_channel* channel, rdma_cm_id* id);
   RdmaDomain(rdma_event_channel* channel, rdma_cm_id* id) : channel_(channel), id_(id) {}
   ~RdmaDomain();
@@ -39,16 +41,20 @@ class RdmaDomain {
   std::atomic<bool> abandoned_{false};
 };
 
-// Puts /dev/null in the place of a descriptor that others may still name, which lets go of what it was.
+// Puts /dev/null in the place of a descriptor that others may still name, which lets go of what it
+// was.
 void forget_descriptor(int descriptor);
 
 // Registered memory: deregistered when destroyed.
 class RdmaRegion {
  public:
-  static Result<std::shared_ptr<RdmaRegion>> create(std::shared_ptr<RdmaDomain> domain, std::span<std::byte> memory,
+  static Result<std::shared_ptr<RdmaRegion>> create(std::shared_ptr<RdmaDomain> domain,
+                                                    std::span<std::byte> memory,
                                                     RemoteAccess access);
-  static Result<std::shared_ptr<RdmaRegion>> create_dmabuf(std::shared_ptr<RdmaDomain> domain, int dmabuf, uint64_t offset,
-                                                           std::span<std::byte> memory, RemoteAccess access);
+  static Result<std::shared_ptr<RdmaRegion>> create_dmabuf(std::shared_ptr<RdmaDomain> domain,
+                                                           int dmabuf, uint64_t offset,
+                                                           std::span<std::byte> memory,
+                                                           RemoteAccess access);
   RdmaRegion(std::shared_ptr<RdmaDomain> domain, ibv_mr* region, std::span<std::byte> memory)
       : domain_(std::move(domain)), region_(region), memory_(memory) {}
   ~RdmaRegion();
@@ -70,7 +76,8 @@ class RdmaRegion {
 // only grow, and the size is a power of two. A forked child does not inherit them.
 class RdmaBuffer {
  public:
-  static Result<std::unique_ptr<RdmaBuffer>> create(std::shared_ptr<RdmaDomain> domain, size_t bytes, RemoteAccess access);
+  static Result<std::unique_ptr<RdmaBuffer>> create(std::shared_ptr<RdmaDomain> domain,
+                                                    size_t bytes, RemoteAccess access);
   ~RdmaBuffer();
 
   std::byte* data() const { return memory_.data(); }

@@ -1,11 +1,15 @@
-// The queue pair of one connection, with what both directions need of it: posting, completions, waiting, loss.
+// The queue pair of one connection, with what both directions need of it: posting, completions,
+// waiting, loss.
 //
-// A message is one RDMA write with immediate: `bytes` of the stream into the peer's ring, the immediate says how many. Its completion at
-// the receiver is the only thing that says that the bytes are there; memory that the peer may write is never polled. Each message
-// uses up one posted receive; the receiver gives them back in batches, with the room in its ring, as a credit: an empty send whose
-// immediate is the number of messages that it has taken. Send completions are asked for now and then only.
+// A message is one RDMA write with immediate: `bytes` of the stream into the peer's ring, the
+// immediate says how many. Its completion at the receiver is the only thing that says that the
+// bytes are there; memory that the peer may write is never polled. Each message uses up one posted
+// receive; the receiver gives them back in batches, with the room in its ring, as a credit: an
+// empty send whose immediate is the number of messages that it has taken. Send completions are
+// asked for now and then only.
 //
-// Any thread may post, poll and wait. A waiting thread is one of two roles, of which each has at most one thread at a time.
+// Any thread may post, poll and wait. A waiting thread is one of two roles, of which each has at
+// most one thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +29,9 @@
 
 namespace fargpu::transport {
 
-inline constexpr unsigned kRdmaMessages = 256;       // that a peer may have under way to us
-inline constexpr unsigned kRdmaControlReceives = 32; // beyond these: credits, bye; at most 8 + 1 can be under way
+inline constexpr unsigned kRdmaMessages = 256;  // that a peer may have under way to us
+inline constexpr unsigned kRdmaControlReceives =
+    32;  // beyond these: credits, bye; at most 8 + 1 can be under way
 inline constexpr unsigned kRdmaSendDepth = 512;
 
 // What a peer says of its ring; goes through rdma_cm's private data.
@@ -48,7 +53,8 @@ class RdmaLink {
   };
 
   // Queue pair and completion queues; the receives are posted.
-  static Result<std::unique_ptr<RdmaLink>> create(std::shared_ptr<RdmaDomain> domain, const Options& options);
+  static Result<std::unique_ptr<RdmaLink>> create(std::shared_ptr<RdmaDomain> domain,
+                                                  const Options& options);
   ~RdmaLink();
 
   // Once connected. `bootstrap` may be invalid.
@@ -59,8 +65,9 @@ class RdmaLink {
   uint64_t max_message() const { return max_message_; }
 
   // --- posting (rdma_link.cc) ---
-  // Numbers the request and posts it; the number, or 0 when the send queue has no room. `signal`: the completion of this one will be
-  // awaited. Credits and probes may use entries that others may not.
+  // Numbers the request and posts it; the number, or 0 when the send queue has no room. `signal`:
+  // the completion of this one will be awaited. Credits and probes may use entries that others may
+  // not.
   Result<uint64_t> post(ibv_send_wr& request, bool signal, bool reserved = false);
   // The same for a request that is a message of so many bytes; there is room for it in the ring.
   Result<uint64_t> post_message(ibv_send_wr& request, uint64_t bytes, bool signal);
@@ -80,8 +87,8 @@ class RdmaLink {
   void give_credit();
 
   // --- completions (rdma_link.cc) ---
-  // Takes note of what has completed. `must`: waits for another thread that is at it, instead of leaving it to that one. The receiver need
-  // not look at what was sent each time.
+  // Takes note of what has completed. `must`: waits for another thread that is at it, instead of
+  // leaving it to that one. The receiver need not look at what was sent each time.
   void poll(Role role, bool must = false, bool sends = true);
 
   // --- waiting (rdma_link_wait.cc) ---
@@ -97,7 +104,8 @@ class RdmaLink {
   // Wakes the receiver's wait so that its ready() is called.
   void nudge_receiver() { event(Role::kReceiver).signal(); }
   void drain_nudges() { event(Role::kReceiver).drain(); }
-  // The receiver's: makes its descriptor tell of what arrives from now on; false when something is there already.
+  // The receiver's: makes its descriptor tell of what arrives from now on; false when something is
+  // there already.
   bool arm_descriptor();
   // The receiver's, if arm_descriptor() was called since: takes what the descriptor told of.
   void look_at_descriptor();
@@ -112,7 +120,8 @@ class RdmaLink {
   // --- loss (rdma_link_wait.cc) ---
   bool lost() const { return loss_.happened(); }
   Status lost_status() const { return loss_.status(); }
-  // The first reason is kept; it is returned as it is, later ones as kLost. Disconnects. `by_peer`: what has arrived may still be taken.
+  // The first reason is kept; it is returned as it is, later ones as kLost. Disconnects. `by_peer`:
+  // what has arrived may still be taken.
   Status lose(Status why, bool by_peer = false);
   // Says good-bye and waits a moment until the peer has all that was posted; then lose().
   void close();
@@ -127,14 +136,16 @@ class RdmaLink {
   std::string route() const;
 
  private:
-  explicit RdmaLink(std::shared_ptr<RdmaDomain> domain, const Options& options, EventFd sender_event, EventFd receiver_event);
+  explicit RdmaLink(std::shared_ptr<RdmaDomain> domain, const Options& options,
+                    EventFd sender_event, EventFd receiver_event);
 
   Status make_queues();
   void on_received(const ibv_wc& completion);
   void on_message(uint32_t bytes);
   void on_control(uint32_t value);
   Status completion_error(const ibv_wc& completion) const;
-  Result<uint64_t> post_locked(ibv_send_wr& request, bool signal, bool reserved, uint64_t message_bytes);
+  Result<uint64_t> post_locked(ibv_send_wr& request, bool signal, bool reserved,
+                               uint64_t message_bytes);
   bool post_receives(unsigned count);
 
   void arm(bool sends);
@@ -158,7 +169,7 @@ class RdmaLink {
   RdmaRing peer_ring_;
   Fd bootstrap_;
   std::array<EventFd, 2> events_;  // of the roles
-  Fd poller_;                      // epoll over the channel, the receiver's event, rdma_cm, the bootstrap
+  Fd poller_;  // epoll over the channel, the receiver's event, rdma_cm, the bootstrap
 
   TryLock post_lock_;
   uint64_t posted_ = 0, unsignalled_ = 0;  // guarded by post_lock_
@@ -176,8 +187,9 @@ class RdmaLink {
   // counts them.
   std::array<uint64_t, kRdmaMessages> arrived_ends_{};
   std::atomic<uint64_t> arrived_messages_{0}, arrived_bytes_{0};
-  std::atomic<uint64_t> credit_bytes_given_{0}, credit_messages_given_{0};  // written by the receiver
-  std::atomic<uint64_t> consumed_bytes_{0};                                 // by the receiver
+  std::atomic<uint64_t> credit_bytes_given_{0},
+      credit_messages_given_{0};             // written by the receiver
+  std::atomic<uint64_t> consumed_bytes_{0};  // by the receiver
   uint64_t consumed_messages_ = 0, consumed_end_ = 0, renewed_messages_ = 0;  // the receiver's
 
   std::array<std::atomic<bool>, 2> asleep_{};

@@ -1,4 +1,5 @@
-// RemoteMemory of the rdma transport, and the index of registered memory that its sender looks into.
+// RemoteMemory of the rdma transport, and the index of registered memory that its sender looks
+// into.
 //
 // Thread rules as in remote_memory.h; find() may be called from any thread.
 #pragma once
@@ -17,7 +18,8 @@ class RdmaRegions {
  public:
   void add(const std::shared_ptr<RdmaRegion>& region);
   void remove(const RdmaRegion& region);
-  // A region that holds all of `memory`; null when none is known. It stays registered while the pointer is held.
+  // A region that holds all of `memory`; null when none is known. It stays registered while the
+  // pointer is held.
   std::shared_ptr<RdmaRegion> find(std::span<const std::byte> memory);
 
  private:
@@ -29,13 +31,15 @@ class RdmaMemory final : public RemoteMemory {
  public:
   RdmaMemory(std::shared_ptr<RdmaDomain> domain, RdmaLink& link);
 
-  Result<std::unique_ptr<RegisteredMemory>> register_memory(std::span<std::byte> memory, RemoteAccess access) override;
-  Result<std::unique_ptr<RegisteredMemory>> register_dmabuf(int dmabuf, uint64_t offset, std::span<std::byte> memory,
+  Result<std::unique_ptr<RegisteredMemory>> register_memory(std::span<std::byte> memory,
+                                                            RemoteAccess access) override;
+  Result<std::unique_ptr<RegisteredMemory>> register_dmabuf(int dmabuf, uint64_t offset,
+                                                            std::span<std::byte> memory,
                                                             RemoteAccess access) override;
   Result<Ticket> read(const RemoteKey& from, uint64_t from_offset, const RegisteredMemory& to,
                       std::span<std::byte> destination) override;
-  Result<Ticket> write(const RegisteredMemory& from, std::span<const std::byte> source, const RemoteKey& to,
-                       uint64_t to_offset) override;
+  Result<Ticket> write(const RegisteredMemory& from, std::span<const std::byte> source,
+                       const RemoteKey& to, uint64_t to_offset) override;
   Status read_now(const RemoteKey& from, uint64_t from_offset, const RegisteredMemory& to,
                   std::span<std::byte> destination, Deadline deadline) override;
   Status write_now(const RegisteredMemory& from, std::span<const std::byte> source,

@@ -1,8 +1,9 @@
 // The sending half of the rdma transport: a stream of bytes into the peer's ring.
 //
-// Frames are built in registered staging memory and leave together, one message for all that was committed since the last. Bulk leaves
-// from the caller's memory when that is registered and large, else in pieces through staging, which the adapter sends while the next
-// ones are copied. One thread at a time. A Status that is not kTimeout or kInvalidArgument means that the link is lost.
+// Frames are built in registered staging memory and leave together, one message for all that was
+// committed since the last. Bulk leaves from the caller's memory when that is registered and large,
+// else in pieces through staging, which the adapter sends while the next ones are copied. One
+// thread at a time. A Status that is not kTimeout or kInvalidArgument means that the link is lost.
 #pragma once
 
 #include <array>
@@ -17,8 +18,8 @@ namespace fargpu::transport {
 
 class RdmaSender {
  public:
-  RdmaSender(RdmaLink& link, RdmaRegions& regions, std::unique_ptr<RdmaBuffer> staging, size_t max_slot_bytes,
-             Clock::duration stall_timeout);
+  RdmaSender(RdmaLink& link, RdmaRegions& regions, std::unique_ptr<RdmaBuffer> staging,
+             size_t max_slot_bytes, Clock::duration stall_timeout);
 
   // As in Transport. kTimeout of commit with bulk under way means that the stream is unusable.
   Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline);
@@ -76,13 +77,15 @@ class RdmaSender {
   const Clock::duration stall_timeout_;
   // Positions in staging only grow: [begin_, end_) is in use.
   uint64_t begin_ = 0, end_ = 0;
-  uint64_t slot_ = 0;       // where the reserved slot begins
-  size_t slot_bytes_ = 0;   // 0: none
+  uint64_t slot_ = 0;      // where the reserved slot begins
+  size_t slot_bytes_ = 0;  // 0: none
   bool slot_in_scratch_ = false;
-  std::unique_ptr<std::byte[]> scratch_;  // for slots that are too large for staging; made on first use
+  std::unique_ptr<std::byte[]>
+      scratch_;  // for slots that are too large for staging; made on first use
   std::array<Piece, kMaxPending> pending_;
   size_t pending_begin_ = 0, pending_end_ = 0, pending_bytes_ = 0;
-  std::array<InFlight, kRdmaSendDepth> in_flight_;  // of messages from staging, oldest first, as a ring
+  std::array<InFlight, kRdmaSendDepth>
+      in_flight_;  // of messages from staging, oldest first, as a ring
   uint64_t first_in_flight_ = 0, last_in_flight_ = 0;
   size_t unsignalled_bytes_ = 0;
   ibv_send_wr message_{};  // what all messages have in common is set once

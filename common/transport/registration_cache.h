@@ -1,11 +1,14 @@
-// Which memory of the application is registered with the transport: an interval map, so that every byte is registered once and memory that is
-// used again costs a look-up.
+// Which memory of the application is registered with the transport: an interval map, so that every
+// byte is registered once and memory that is used again costs a look-up.
 //
-// get() finds the registration that holds the memory, also by a pointer into its middle, or makes one; memory that overlaps what is known is
-// joined with it into one registration. Nothing beyond what callers named is ever registered, so a key shows a peer no neighbouring bytes.
-// Whoever frees, unmaps or unregisters memory calls invalidate() first: addresses come back with other pages behind them, and a registration
-// would go on naming the old ones. What callers still hold stays registered until they let go, whatever happens to the cache.
-// At most max_bytes stay registered for later use; the longest unused go first. Any thread; registering happens under the lock.
+// get() finds the registration that holds the memory, also by a pointer into its middle, or makes
+// one; memory that overlaps what is known is joined with it into one registration. Nothing beyond
+// what callers named is ever registered, so a key shows a peer no neighbouring bytes. Whoever
+// frees, unmaps or unregisters memory calls invalidate() first: addresses come back with other
+// pages behind them, and a registration would go on naming the old ones. What callers still hold
+// stays registered until they let go, whatever happens to the cache. At most max_bytes stay
+// registered for later use; the longest unused go first. Any thread; registering happens under the
+// lock.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +32,11 @@ class RegistrationCache {
   };
 
   // `memory` outlives the cache.
-  RegistrationCache(RemoteMemory& memory, uint64_t max_bytes) : memory_(memory), max_bytes_(max_bytes) {}
+  RegistrationCache(RemoteMemory& memory, uint64_t max_bytes)
+      : memory_(memory), max_bytes_(max_bytes) {}
 
-  // Memory larger than max_bytes is registered for the caller only. Errors as of register_memory(); when room for registrations is short, what
-  // nobody uses is given up first.
+  // Memory larger than max_bytes is registered for the caller only. Errors as of register_memory();
+  // when room for registrations is short, what nobody uses is given up first.
   Result<Registration> get(std::span<std::byte> memory, RemoteAccess access);
   // The same without making one: null when there is none.
   Registration find(std::span<const std::byte> memory, RemoteAccess access);

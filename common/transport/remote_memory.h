@@ -31,8 +31,8 @@ enum class RemoteAccess : uint8_t {
   kReadWrite,
 };
 
-// Memory of this process that the adapter may use; deregistered when destroyed, which must be before its memory goes and may be after the
-// transport has gone.
+// Memory of this process that the adapter may use; deregistered when destroyed, which must be
+// before its memory goes and may be after the transport has gone.
 class RegisteredMemory {
  public:
   virtual ~RegisteredMemory() = default;
@@ -46,20 +46,22 @@ class RemoteMemory {
   using Ticket = uint64_t;
 
   virtual ~RemoteMemory() = default;
-  // kNoCapacity: the limit of locked memory or of the adapter is reached (the text says which limit to raise); kUnsupported: this memory cannot be
-  // registered.
+  // kNoCapacity: the limit of locked memory or of the adapter is reached (the text says which limit
+  // to raise); kUnsupported: this memory cannot be registered.
   virtual Result<std::unique_ptr<RegisteredMemory>> register_memory(std::span<std::byte> memory,
                                                                     RemoteAccess access) = 0;
-  // The same for memory behind a dma-buf, such as a GPU's: `memory` is where it is in this process's address space, which the CPU may not be able to
-  // read. kUnsupported where the adapter or the kernel has no dma-buf support.
+  // The same for memory behind a dma-buf, such as a GPU's: `memory` is where it is in this
+  // process's address space, which the CPU may not be able to read. kUnsupported where the adapter
+  // or the kernel has no dma-buf support.
   virtual Result<std::unique_ptr<RegisteredMemory>> register_dmabuf(int dmabuf, uint64_t offset,
                                                                     std::span<std::byte> memory,
                                                                     RemoteAccess access) = 0;
-  // Start to move bytes between the peer's memory at from.address + from_offset (at to.address + to_offset) and registered memory of ours. The range
-  // is checked against the key here; kInvalidArgument when it is outside. Many may be under way; they wait for room when too many are.
-  // Writes are seen by the peer before every frame committed later.
-  virtual Result<Ticket> read(const RemoteKey& from, uint64_t from_offset, const RegisteredMemory& to,
-                              std::span<std::byte> destination) = 0;
+  // Start to move bytes between the peer's memory at from.address + from_offset (at to.address +
+  // to_offset) and registered memory of ours. The range is checked against the key here;
+  // kInvalidArgument when it is outside. Many may be under way; they wait for room when too many
+  // are. Writes are seen by the peer before every frame committed later.
+  virtual Result<Ticket> read(const RemoteKey& from, uint64_t from_offset,
+                              const RegisteredMemory& to, std::span<std::byte> destination) = 0;
   virtual Result<Ticket> write(const RegisteredMemory& from, std::span<const std::byte> source,
                                const RemoteKey& to, uint64_t to_offset) = 0;
   // The same, complete when they return. For a thread that has nothing else to do, such as a
@@ -69,7 +71,8 @@ class RemoteMemory {
                           std::span<std::byte> destination, Deadline deadline) = 0;
   virtual Status write_now(const RegisteredMemory& from, std::span<const std::byte> source,
                            const RemoteKey& to, uint64_t to_offset, Deadline deadline) = 0;
-  // Everything up to this ticket is complete. A deadline in the past polls (kTimeout: not yet). kLost: the transfer failed, and with it the session.
+  // Everything up to this ticket is complete. A deadline in the past polls (kTimeout: not yet).
+  // kLost: the transfer failed, and with it the session.
   virtual Status wait(Ticket ticket, Deadline deadline) = 0;
   // What it goes over, for doctor: "rxe0 port 1, GID 1 ::ffff:10.0.0.1 (RoCE v2), path MTU 4096".
   virtual std::string route() const = 0;

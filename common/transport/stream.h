@@ -1,8 +1,9 @@
 // The transport over any connected stream socket: TCP, or a unix socket on one host.
 //
-// Sending gathers small frames and sends bulk from the caller's memory; receiving puts bulk straight where the handler wants it. Every
-// system call is non-blocking by itself (MSG_DONTWAIT), so the mode of a descriptor that came from elsewhere does not matter.
-// Thread rules as in transport.h.
+// Sending gathers small frames and sends bulk from the caller's memory; receiving puts bulk
+// straight where the handler wants it. Every system call is non-blocking by itself (MSG_DONTWAIT),
+// so the mode of a descriptor that came from elsewhere does not matter. Thread rules as in
+// transport.h.
 #pragma once
 
 #include <memory>
@@ -15,9 +16,11 @@
 namespace fargpu::transport {
 
 struct StreamOptions {
-  wire::FrameLimits receive_limits{};       // what we accept
-  uint32_t max_send_body_bytes = 1u << 20;  // what the peer accepts: bounds reserve(); at most 16 MiB count
-  // A peer that takes no byte for this long is lost. Long, because a server may be busy compiling a module.
+  wire::FrameLimits receive_limits{};  // what we accept
+  uint32_t max_send_body_bytes =
+      1u << 20;  // what the peer accepts: bounds reserve(); at most 16 MiB count
+  // A peer that takes no byte for this long is lost. Long, because a server may be busy compiling a
+  // module.
   std::chrono::milliseconds stall_timeout{60000};
   // receive() looks this long without sleeping before it sleeps. 0: sleeps at once.
   std::chrono::microseconds spin{0};
@@ -28,8 +31,9 @@ struct StreamOptions {
   std::string behind{};
 };
 
-// Adopts a connected stream socket, however it was made; for a worker, by the number that it inherited. Sets close-on-exec and, for
-// TCP, no-delay and keepalive. The descriptor is closed on failure too.
+// Adopts a connected stream socket, however it was made; for a worker, by the number that it
+// inherited. Sets close-on-exec and, for TCP, no-delay and keepalive. The descriptor is closed on
+// failure too.
 Result<std::unique_ptr<Transport>> from_fd(Fd socket, StreamOptions options);
 
 // The same over several connections between the same two ends, at most kMaxConnections, in the same

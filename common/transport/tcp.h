@@ -1,4 +1,5 @@
-// TCP: connecting and accepting. Both give a plain connected socket, which from_fd() (stream.h) makes a transport.
+// TCP: connecting and accepting. Both give a plain connected socket, which from_fd() (stream.h)
+// makes a transport.
 //
 // The listener may be used from one thread; stop() from any.
 #pragma once
@@ -13,22 +14,24 @@
 
 namespace fargpu::transport {
 
-// Resolves the name and tries its addresses in turn. kTimeout, kNotFound (no such host) or kLost (refused, unreachable), with the
-// endpoint in the message.
+// Resolves the name and tries its addresses in turn. kTimeout, kNotFound (no such host) or kLost
+// (refused, unreachable), with the endpoint in the message.
 Result<Fd> tcp_connect(const Endpoint& endpoint, Deadline deadline);
 // tcp_connect and from_fd in one.
-Result<std::unique_ptr<Transport>> tcp_connect_transport(const Endpoint& endpoint, StreamOptions options,
-                                                         Deadline deadline);
+Result<std::unique_ptr<Transport>> tcp_connect_transport(const Endpoint& endpoint,
+                                                         StreamOptions options, Deadline deadline);
 
 class TcpListener {
  public:
-  // Binds and listens. Port 0: the system chooses (see port()); host "*": every address, IPv6 and IPv4.
+  // Binds and listens. Port 0: the system chooses (see port()); host "*": every address, IPv6 and
+  // IPv4.
   static Result<TcpListener> open(const Endpoint& endpoint);
   TcpListener(TcpListener&&) noexcept;
   TcpListener& operator=(TcpListener&&) noexcept;
   ~TcpListener();
 
-  // The next connection, its socket options set. kTimeout when the deadline passed, kLost after stop().
+  // The next connection, its socket options set. kTimeout when the deadline passed, kLost after
+  // stop().
   Result<Fd> accept(Deadline deadline);
   uint16_t port() const;
   // Polls readable when accept() has something to do.

@@ -1,9 +1,11 @@
-// The transport contract: moves frames between two ends of one session, in order, each exactly once.
+// The transport contract: moves frames between two ends of one session, in order, each exactly
+// once.
 //
-// A Transport is made connected. Sending (reserve, commit, flush) is serialised by the caller (the channel's send lock);
-// receiving (receive) belongs to one thread at a time; sending and receiving may run at once; wake() and close() may be called from
-// any thread. Every wait ends: in data, in the deadline, or in kLost. After kLost every call returns kLost.
-// All implementations pass one test suite (tests/transport); capability flags are checked there against behaviour.
+// A Transport is made connected. Sending (reserve, commit, flush) is serialised by the caller (the
+// channel's send lock); receiving (receive) belongs to one thread at a time; sending and receiving
+// may run at once; wake() and close() may be called from any thread. Every wait ends: in data, in
+// the deadline, or in kLost. After kLost every call returns kLost. All implementations pass one
+// test suite (tests/transport); capability flags are checked there against behaviour.
 #pragma once
 
 #include <chrono>
@@ -25,26 +27,30 @@ using Deadline = Clock::time_point;
 inline constexpr Deadline kNoDeadline = Deadline::max();
 
 struct Capabilities {
-  const char* name = "";           // "loopback", "tcp", "shm", "rdma"
-  size_t max_slot_bytes = 0;       // largest reserve(); at least header + FrameLimits::max_body_bytes
-  bool same_host = false;          // both ends share memory: descriptor_passing() is there
-  bool remote_memory = false;      // one-sided access to registered memory: remote_memory() is there
-  bool prompt = false;             // a peer that is awake sees frames at commit(): flush() only wakes one that sleeps
+  const char* name = "";       // "loopback", "tcp", "shm", "rdma"
+  size_t max_slot_bytes = 0;   // largest reserve(); at least header + FrameLimits::max_body_bytes
+  bool same_host = false;      // both ends share memory: descriptor_passing() is there
+  bool remote_memory = false;  // one-sided access to registered memory: remote_memory() is there
+  bool prompt =
+      false;  // a peer that is awake sees frames at commit(): flush() only wakes one that sleeps
   bool crosses_network =
       false;  // bytes leave this machine (or shall seem to): fewer of them are worth some work
-  bool survives_peer_death = true; // the death of the peer is seen as kLost without a keepalive
+  bool survives_peer_death = true;  // the death of the peer is seen as kLost without a keepalive
 };
 
 struct Statistics {
-  uint64_t frames_sent = 0, frames_received = 0, bytes_sent = 0, bytes_received = 0, system_calls = 0;
+  uint64_t frames_sent = 0, frames_received = 0, bytes_sent = 0, bytes_received = 0,
+           system_calls = 0;
 };
 
-// Receives frames. Called on the thread inside receive(). A Status that is not ok closes the transport.
+// Receives frames. Called on the thread inside receive(). A Status that is not ok closes the
+// transport.
 class FrameHandler {
  public:
   virtual ~FrameHandler() = default;
-  // Where the bulk bytes of this frame shall go: exactly header.bulk_bytes long, valid until on_frame returns. Called only when
-  // bulk_bytes > 0, after header and body have passed check_header. `body` is valid during the call.
+  // Where the bulk bytes of this frame shall go: exactly header.bulk_bytes long, valid until
+  // on_frame returns. Called only when bulk_bytes > 0, after header and body have passed
+  // check_header. `body` is valid during the call.
   virtual Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header,
                                                    std::span<const std::byte> body) = 0;
   // One whole frame; `body` and `bulk` are valid during the call only.
@@ -57,8 +63,9 @@ class Transport {
   virtual ~Transport() = default;
   virtual Capabilities capabilities() const = 0;
 
-  // A slot of exactly `bytes` (8-byte aligned, contents undefined) for header + body. Waits for room until the deadline.
-  // At most one slot is reserved at a time; a slot never committed is given back by the next reserve().
+  // A slot of exactly `bytes` (8-byte aligned, contents undefined) for header + body. Waits for
+  // room until the deadline. At most one slot is reserved at a time; a slot never committed is
+  // given back by the next reserve().
   virtual Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline) = 0;
   // The first `bytes` of the reserved slot become a frame, followed by the `bulk` pieces (together
   // header.bulk_bytes). When this returns, the bulk bytes have been taken and their memory may
@@ -66,27 +73,33 @@ class Transport {
   // (small bulk may be copied, which batches better). The frame may stay buffered until flush(), or
   // leave earlier. A frame below 2 KiB without bulk never waits here: reserve() did. A deadline
   // that passes while bulk is on its way ends the session: half a frame cannot be taken back.
-  virtual Status commit(size_t bytes, std::span<const std::span<const std::byte>> bulk, Deadline deadline) = 0;
-  // Everything committed is on its way: handed to the system or to the peer. A deadline in the past hands over what goes without
-  // waiting; kTimeout then means that something is left for a later flush, nothing is lost.
+  virtual Status commit(size_t bytes, std::span<const std::span<const std::byte>> bulk,
+                        Deadline deadline) = 0;
+  // Everything committed is on its way: handed to the system or to the peer. A deadline in the past
+  // hands over what goes without waiting; kTimeout then means that something is left for a later
+  // flush, nothing is lost.
   virtual Status flush(Deadline deadline) = 0;
-  // Called like flush(), where capabilities().prompt: the peer is awake, so it sees what was committed without a flush.
+  // Called like flush(), where capabilities().prompt: the peer is awake, so it sees what was
+  // committed without a flush.
   virtual bool seen_without_flush() { return false; }
 
-  // Waits until at least one whole frame was delivered to `handler`, wake() was called, or the deadline passed; delivers every frame
-  // that is there. Returns how many. A deadline in the past polls.
+  // Waits until at least one whole frame was delivered to `handler`, wake() was called, or the
+  // deadline passed; delivers every frame that is there. Returns how many. A deadline in the past
+  // polls.
   virtual Result<size_t> receive(FrameHandler& handler, Deadline deadline) = 0;
   // Makes the current or next receive() return.
   virtual void wake() = 0;
-  // What only some transports can do; null where it is not there. They live as long as the transport.
+  // What only some transports can do; null where it is not there. They live as long as the
+  // transport.
   virtual DescriptorPassing* descriptor_passing() { return nullptr; }  // capabilities().same_host
-  virtual RemoteMemory* remote_memory() { return nullptr; }            // capabilities().remote_memory
+  virtual RemoteMemory* remote_memory() { return nullptr; }  // capabilities().remote_memory
 
-  // A descriptor that polls readable when receive() may have something to do; -1 when there is none. Whoever sleeps on it outside
-  // receive() calls arm() before each time.
+  // A descriptor that polls readable when receive() may have something to do; -1 when there is
+  // none. Whoever sleeps on it outside receive() calls arm() before each time.
   virtual int poll_descriptor() const = 0;
-  // Called like receive(), before sleeping on poll_descriptor(). False: receive() has something to do already. Holds until the next
-  // receive(). For transports whose peer must be told that it has to signal.
+  // Called like receive(), before sleeping on poll_descriptor(). False: receive() has something to
+  // do already. Holds until the next receive(). For transports whose peer must be told that it has
+  // to signal.
   virtual bool arm() { return true; }
   // A socket that ends when the peer does, whatever carries the frames; -1: there is none. To be
   // polled for POLLRDHUP, never to be read.
@@ -94,8 +107,8 @@ class Transport {
 
   // Ends the session at both sides. Idempotent.
   virtual void close() = 0;
-  // In a forked child, which shares the connection with its parent: lets go of this process's descriptors without a word to the
-  // peer. Afterwards every call returns kLost.
+  // In a forked child, which shares the connection with its parent: lets go of this process's
+  // descriptors without a word to the peer. Afterwards every call returns kLost.
   virtual void abandon_after_fork() = 0;
   virtual Statistics statistics() const = 0;
   // "tcp 127.0.0.1:14900": for logs, doctor and ps.

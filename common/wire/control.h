@@ -1,4 +1,5 @@
-// Opcodes of session control, below kFirstApiOpcode: the numbers of schema/control.capnp's first comment. Fixed for ever.
+// Opcodes of session control, below kFirstApiOpcode: the numbers of schema/control.capnp's first
+// comment. Fixed for ever.
 #pragma once
 
 #include <cstdint>

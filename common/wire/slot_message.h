@@ -1,9 +1,12 @@
-// Cap'n Proto messages in memory that belongs to somebody else: built in a transport's slot, read in its receive buffer.
+// Cap'n Proto messages in memory that belongs to somebody else: built in a transport's slot, read
+// in its receive buffer.
 //
-// SlotMessageBuilder's only segment is the slot: no heap, no copy, no zeroing afterwards (MallocMessageBuilder would zero a
-// borrowed segment again in its destructor). The slot must be 8-byte aligned and is zeroed here, as far as capnp needs it. When the
-// message outgrows the slot the build fails (overflowed() is true) instead of growing: callers compute an upper bound.
-// SegmentReader limits traversal and nesting, for bodies that a peer wrote. Both live on the stack of one thread.
+// SlotMessageBuilder's only segment is the slot: no heap, no copy, no zeroing afterwards
+// (MallocMessageBuilder would zero a borrowed segment again in its destructor). The slot must be
+// 8-byte aligned and is zeroed here, as far as capnp needs it. When the message outgrows the slot
+// the build fails (overflowed() is true) instead of growing: callers compute an upper bound.
+// SegmentReader limits traversal and nesting, for bodies that a peer wrote. Both live on the stack
+// of one thread.
 #pragma once
 
 #include <capnp/message.h>
@@ -31,7 +34,8 @@ class SlotMessageBuilder final : public capnp::MessageBuilder {
 
 class SegmentReader final : public capnp::MessageReader {
  public:
-  // `body`: 8-byte aligned, multiple of 8 long; must outlive the reader. Traversal is limited to 4 x its size (+ 1 KiB), nesting to 8.
+  // `body`: 8-byte aligned, multiple of 8 long; must outlive the reader. Traversal is limited to 4
+  // x its size (+ 1 KiB), nesting to 8.
   explicit SegmentReader(std::span<const std::byte> body);
   kj::ArrayPtr<const capnp::word> getSegment(unsigned int id) override;
 

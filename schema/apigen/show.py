@@ -19,8 +19,9 @@ def _pieces(files, patterns):
         for pattern in patterns:
             for match in re.finditer(pattern, text, re.M):
                 line = text[match.start() : text.index("\n", match.start())]
-                yield name, (
-                    _block(text, match.start()) if line.rstrip().endswith("{") else line.strip()
+                yield (
+                    name,
+                    (_block(text, match.start()) if line.rstrip().endswith("{") else line.strip()),
                 )
 
 

@@ -29,7 +29,8 @@ void let_go(Worker& worker, uint16_t id) {
   worker.driver().cuCtxSetCurrent(nullptr);
 }
 
-// When the context is idle: it goes from our tables, then `end` ends it in the driver (which takes its time, so aside), then the reply.
+// When the context is idle: it goes from our tables, then `end` ends it in the driver (which takes
+// its time, so aside), then the reply.
 void end_when_idle(const LaterReply& later, uint16_t id, std::function<CUresult(CUcontext)> end) {
   later.worker().services().completion().when_idle(id, [later, id, end = std::move(end)](CUresult) {
     Worker& worker = later.worker();
@@ -41,8 +42,9 @@ void end_when_idle(const LaterReply& later, uint16_t id, std::function<CUresult(
       return;
     }
     let_go(worker, id);
-    worker.services().completion().aside(0, [end, context] { return end(context); },
-                                         [later](CUresult result) { later.send(result); });
+    worker.services().completion().aside(
+        0, [end, context] { return end(context); },
+        [later](CUresult result) { later.send(result); });
   });
 }
 
@@ -51,8 +53,8 @@ void end_when_idle(const LaterReply& later, uint16_t id, std::function<CUresult(
 Status manual_cuCtxSynchronize(Worker& worker, const Request& request) {
   FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
   const LaterReply later(worker, request);
-  worker.services().completion().when_idle(request.header.context,
-                                           [later](CUresult result) { later.send_synchronised(result); });
+  worker.services().completion().when_idle(
+      request.header.context, [later](CUresult result) { later.send_synchronised(result); });
   return Status();
 }
 
@@ -65,7 +67,8 @@ Status manual_fgPrimaryRetain(Worker& worker, const Request& request) {
     const auto id = static_cast<uint16_t>(device + 1);
     if (worker.services().find_context(id) != nullptr) return answer(worker, request, CUDA_SUCCESS);
     const DriverTable& driver = worker.driver();
-    // A context that is active already keeps its flags; the driver says so, and that is no reason to fail.
+    // A context that is active already keeps its flags; the driver says so, and that is no reason
+    // to fail.
     if (params.getFlags() != 0 && driver.cuDevicePrimaryCtxSetFlags_v2 != nullptr) {
       driver.cuDevicePrimaryCtxSetFlags_v2(device, params.getFlags());
     }
@@ -86,11 +89,12 @@ Status manual_fgPrimaryRelease(Worker& worker, const Request& request) {
     if (!is_device(worker, device)) return answer(worker, request, CUDA_ERROR_INVALID_DEVICE);
     const auto id = static_cast<uint16_t>(device + 1);
     const bool reset = params.getReset() != 0;
-    end_when_idle(LaterReply(worker, request), id, [&driver = worker.driver(), device, reset](CUcontext) {
-      const CUresult result = reset ? driver.cuDevicePrimaryCtxReset_v2(device) : CUDA_SUCCESS;
-      const CUresult released = driver.cuDevicePrimaryCtxRelease_v2(device);
-      return result != CUDA_SUCCESS ? result : released;
-    });
+    end_when_idle(
+        LaterReply(worker, request), id, [&driver = worker.driver(), device, reset](CUcontext) {
+          const CUresult result = reset ? driver.cuDevicePrimaryCtxReset_v2(device) : CUDA_SUCCESS;
+          const CUresult released = driver.cuDevicePrimaryCtxRelease_v2(device);
+          return result != CUDA_SUCCESS ? result : released;
+        });
     return Status();
   });
 }
@@ -100,11 +104,15 @@ Status manual_fgContextCreate(Worker& worker, const Request& request) {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgContextCreateParams>();
     const uint32_t id = params.getContext();
-    if (id < kFirstCreatedContext || id > UINT16_MAX) return malformed("fgContextCreate", "context id out of range");
-    if (!is_device(worker, params.getDev())) return answer(worker, request, CUDA_ERROR_INVALID_DEVICE);
+    if (id < kFirstCreatedContext || id > UINT16_MAX)
+      return malformed("fgContextCreate", "context id out of range");
+    if (!is_device(worker, params.getDev()))
+      return answer(worker, request, CUDA_ERROR_INVALID_DEVICE);
     CUcontext context = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuCtxCreate_v2(&context, params.getFlags(), params.getDev()));
-    const CUresult result = worker.services().bind_context(static_cast<uint16_t>(id), context, params.getDev());
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        worker.driver().cuCtxCreate_v2(&context, params.getFlags(), params.getDev()));
+    const CUresult result =
+        worker.services().bind_context(static_cast<uint16_t>(id), context, params.getDev());
     if (result != CUDA_SUCCESS) {
       worker.driver().cuCtxDestroy_v2(context);
     } else {
@@ -122,8 +130,9 @@ Status manual_fgContextDestroy(Worker& worker, const Request& request) {
       return malformed("fgContextDestroy", "context id out of range");
     }
     const auto id = static_cast<uint16_t>(wide_id);
-    end_when_idle(LaterReply(worker, request), id,
-                  [&driver = worker.driver()](CUcontext context) { return driver.cuCtxDestroy_v2(context); });
+    end_when_idle(LaterReply(worker, request), id, [&driver = worker.driver()](CUcontext context) {
+      return driver.cuCtxDestroy_v2(context);
+    });
     return Status();
   });
 }

@@ -1,10 +1,10 @@
-// Copies between host and device: the internal calls that every host copy of the application becomes.
-#include "generated/schema/internal.capnp.h"
-
+// Copies between host and device: the internal calls that every host copy of the application
+// becomes.
 #include <limits>
 #include <memory>
 
 #include "common/rpc/completion_word.h"
+#include "generated/schema/internal.capnp.h"
 #include "server/manual/copy_shape.h"
 #include "server/manual/manual.h"
 #include "server/shared_host.h"
@@ -25,8 +25,8 @@ bool is_consistent(const Shape& shape, uint64_t bytes) {
          !__builtin_mul_overflow(shape.pitch, shape.height - 1, &extent);
 }
 
-CUresult copy_slices(Worker& worker, const Shape& shape, CUdeviceptr device, std::byte* host, bool to_device,
-                     CUstream stream) {
+CUresult copy_slices(Worker& worker, const Shape& shape, CUdeviceptr device, std::byte* host,
+                     bool to_device, CUstream stream) {
   const DriverTable& driver = worker.driver();
   if (shape.width == 0 || shape.height == 0 || shape.depth == 0) return CUDA_SUCCESS;
   for (size_t slice = 0; slice < shape.depth; ++slice) {
@@ -78,13 +78,20 @@ struct SharedCopy {
   bool empty() const { return width == 0 || height == 0 || depth == 0; }
 };
 
-// How many bytes of the place the copy spans; 0: rows or slices overlap, the slice pitch is not whole rows, or it is not representable.
+// How many bytes of the place the copy spans; 0: rows or slices overlap, the slice pitch is not
+// whole rows, or it is not representable.
 uint64_t span_of(const SharedCopy& copy, const Place& place) {
   uint64_t rows = 0, slice = 0, slices = 0, span = 0;
-  if (__builtin_mul_overflow(place.pitch, copy.height - 1, &rows) || __builtin_add_overflow(rows, copy.width, &slice)) return 0;
+  if (__builtin_mul_overflow(place.pitch, copy.height - 1, &rows) ||
+      __builtin_add_overflow(rows, copy.width, &slice))
+    return 0;
   if (copy.height > 1 && place.pitch < copy.width) return 0;
-  if (copy.depth > 1 && (place.pitch == 0 || place.slice_pitch % place.pitch != 0 || place.slice_pitch < slice)) return 0;
-  if (__builtin_mul_overflow(place.slice_pitch, copy.depth - 1, &slices) || __builtin_add_overflow(slices, slice, &span)) return 0;
+  if (copy.depth > 1 &&
+      (place.pitch == 0 || place.slice_pitch % place.pitch != 0 || place.slice_pitch < slice))
+    return 0;
+  if (__builtin_mul_overflow(place.slice_pitch, copy.depth - 1, &slices) ||
+      __builtin_add_overflow(slices, slice, &span))
+    return 0;
   return span;
 }
 
@@ -109,7 +116,9 @@ CUresult start_box(const DriverTable& driver, const SharedCopy& copy, CUstream s
   const auto rows_of = [&copy](const Place& place) {
     return copy.depth == 1 ? copy.height : static_cast<size_t>(place.slice_pitch / place.pitch);
   };
-  const auto pitch_of = [&copy](const Place& place) { return copy.height == 1 && copy.depth == 1 ? copy.width : place.pitch; };
+  const auto pitch_of = [&copy](const Place& place) {
+    return copy.height == 1 && copy.depth == 1 ? copy.width : place.pitch;
+  };
   const Place& from = copy.to_device ? copy.host : copy.device;
   const Place& to = copy.to_device ? copy.device : copy.host;
   box.srcPitch = pitch_of(from);
@@ -130,14 +139,17 @@ CUresult start_box(const DriverTable& driver, const SharedCopy& copy, CUstream s
   return driver.cuMemcpy3DAsync_v2(&box, stream);
 }
 
-// Starts the copy straight from or to the client's memory. CUDA_ERROR_INVALID_VALUE: the host side is not inside one shared mapping.
+// Starts the copy straight from or to the client's memory. CUDA_ERROR_INVALID_VALUE: the host side
+// is not inside one shared mapping.
 CUresult start_shared(Worker& worker, const SharedCopy& copy, CUstream stream) {
   if (copy.empty()) return CUDA_SUCCESS;
   const uint64_t host_span = span_of(copy, copy.host);
   if (host_span == 0 || span_of(copy, copy.device) == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (worker.services().shared_host().find(copy.host.address, host_span) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (worker.services().shared_host().find(copy.host.address, host_span) == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
   const DriverTable& driver = worker.driver();
-  if (is_dense(copy, copy.host) && is_dense(copy, copy.device)) return start_flat(driver, copy, stream);
+  if (is_dense(copy, copy.host) && is_dense(copy, copy.device))
+    return start_flat(driver, copy, stream);
   if (driver.cuMemcpy3DAsync_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return start_box(driver, copy, stream);
 }
@@ -158,20 +170,24 @@ Status manual_fgCopyToDevice(Worker& worker, const Request& request) {
   return decoded("fgCopyToDevice", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgCopyToDeviceParams>();
-    const Shape shape{params.getPitch(), params.getSlicePitch(), params.getWidthBytes(), params.getHeight(),
-                      params.getDepth()};
+    const Shape shape{params.getPitch(), params.getSlicePitch(), params.getWidthBytes(),
+                      params.getHeight(), params.getDepth()};
     if (params.getSrcBytes() != request.bulk.size() || !is_consistent(shape, request.bulk.size())) {
       return malformed("fgCopyToDevice", "the rows do not fill the bytes that came");
     }
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUstream stream = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
-    const CUresult result = copy_slices(worker, shape, params.getDst(), request.bulk.data(), true, stream);
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
+    const CUresult result =
+        copy_slices(worker, shape, params.getDst(), request.bulk.data(), true, stream);
     StagingBlock bulk = worker.services().take_bulk();
     if (bulk.pinned()) {
-      // The copy engine reads the block until the stream gets there, also when a later slice was refused.
+      // The copy engine reads the block until the stream gets there, also when a later slice was
+      // refused.
       auto block = std::make_shared<StagingBlock>(std::move(bulk));
-      worker.services().completion().when_reached(request.header.context, stream, [block](CUresult) {});
+      worker.services().completion().when_reached(request.header.context, stream,
+                                                  [block](CUresult) {});
     }
     return answer(worker, request, result);
   });
@@ -181,8 +197,8 @@ Status manual_fgCopyToHost(Worker& worker, const Request& request) {
   return decoded("fgCopyToHost", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgCopyToHostParams>();
-    const Shape shape{params.getPitch(), params.getSlicePitch(), params.getWidthBytes(), params.getHeight(),
-                      params.getDepth()};
+    const Shape shape{params.getPitch(), params.getSlicePitch(), params.getWidthBytes(),
+                      params.getHeight(), params.getDepth()};
     if (!is_consistent(shape, params.getDstBytes())) {
       return malformed("fgCopyToHost", "the rows do not fill the bytes that are asked for");
     }
@@ -191,11 +207,14 @@ Status manual_fgCopyToHost(Worker& worker, const Request& request) {
     }
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUstream stream = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
-    Result<StagingBlock> acquired = worker.services().staging().acquire(params.getDstBytes(), StagingUse::kFromDevice);
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
+    Result<StagingBlock> acquired =
+        worker.services().staging().acquire(params.getDstBytes(), StagingUse::kFromDevice);
     if (!acquired.ok()) return answer(worker, request, CUDA_ERROR_OUT_OF_MEMORY);
     auto block = std::make_shared<StagingBlock>(std::move(*acquired));
-    const CUresult started = copy_slices(worker, shape, params.getSrc(), block->bytes().data(), false, stream);
+    const CUresult started =
+        copy_slices(worker, shape, params.getSrc(), block->bytes().data(), false, stream);
     const LaterReply later(worker, request);
     worker.services().completion().when_reached(
         request.header.context, stream, [later, block, started](CUresult reached) {
@@ -221,13 +240,15 @@ Status manual_fgCopyShared(Worker& worker, const Request& request) {
     SharedHost::Held mapping;
     if (word_address != 0) {
       mapping = worker.services().shared_host().find(word_address, sizeof(rpc::CompletionWord));
-      if (mapping == nullptr || word_address % alignof(rpc::CompletionWord) != 0) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
+      if (mapping == nullptr || word_address % alignof(rpc::CompletionWord) != 0)
+        return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
     }
     // From here on the client may be waiting for the word, so that every way out sets it.
     auto* const word = reinterpret_cast<rpc::CompletionWord*>(word_address);
     CUstream stream = nullptr;
     CUresult result = worker.enter_context(request.header.context);
-    if (result == CUDA_SUCCESS) result = find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream);
+    if (result == CUDA_SUCCESS)
+      result = find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream);
     if (result != CUDA_SUCCESS) {
       if (word != nullptr) rpc::publish(*word, value, result);
       return answer(worker, request, result);
@@ -237,10 +258,12 @@ Status manual_fgCopyShared(Worker& worker, const Request& request) {
     if (word == nullptr) return answer(worker, request, result);
     const bool to_host = !copy.to_device;
     worker.services().completion().when_reached(
-        request.header.context, stream, [&worker, mapping, word, value, result, to_host](CUresult reached) {
+        request.header.context, stream,
+        [&worker, mapping, word, value, result, to_host](CUresult reached) {
           // Somebody waits for what is copied to the host: what device code printed goes first.
           if (to_host) (void)worker.services().flush_output();
-          rpc::publish(*word, value, result != CUDA_SUCCESS ? result : reached, worker.services().outputs_sent());
+          rpc::publish(*word, value, result != CUDA_SUCCESS ? result : reached,
+                       worker.services().outputs_sent());
         });
     return answer(worker, request, copy.to_device ? result : CUDA_SUCCESS);
   });
@@ -252,11 +275,13 @@ Status manual_fgCopySharedWait(Worker& worker, const Request& request) {
     const auto params = reader.getRoot<schema::FgCopySharedWaitParams>();
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUstream stream = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
     FARGPU_ANSWER_UNLESS_SUCCESS(start_shared(worker, read_copy(params), stream));
     const LaterReply later(worker, request);
-    worker.services().completion().when_reached(request.header.context, stream,
-                                                [later](CUresult reached) { later.send_synchronised(reached); });
+    worker.services().completion().when_reached(
+        request.header.context, stream,
+        [later](CUresult reached) { later.send_synchronised(reached); });
     return Status();
   });
 }

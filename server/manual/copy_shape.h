@@ -1,4 +1,5 @@
-// The shape of a copy whose host side is packed rows in staging memory, shared by the ways in which those get there.
+// The shape of a copy whose host side is packed rows in staging memory, shared by the ways in which
+// those get there.
 #pragma once
 
 #include <cuda.h>
@@ -17,6 +18,7 @@ struct Shape {
 // The rows fill exactly `bytes` on the host side, and the device side's extent is representable.
 bool is_consistent(const Shape& shape, uint64_t bytes);
 // One driver call for each slice, or one for all when the rows are contiguous.
-CUresult copy_slices(Worker& worker, const Shape& shape, CUdeviceptr device, std::byte* host, bool to_device, CUstream stream);
+CUresult copy_slices(Worker& worker, const Shape& shape, CUdeviceptr device, std::byte* host,
+                     bool to_device, CUstream stream);
 
 }  // namespace fargpu::server

@@ -9,7 +9,8 @@ Status manual_cuEventSynchronize(Worker& worker, const Request& request) {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::CuEventSynchronizeParams>();
     CUevent event = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kEvent, params.getHEvent(), &event));
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        find_handle(worker, rpc::HandleKind::kEvent, params.getHEvent(), &event));
     const LaterReply later(worker, request);
     const uint64_t id = params.getHEvent();
     worker.defer([later, id] {

@@ -1,11 +1,10 @@
 // Host functions and mapped host memory: what belongs to the client's process.
-#include "generated/schema/internal.capnp.h"
-
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <vector>
 
+#include "generated/schema/internal.capnp.h"
 #include "server/host_gate.h"
 #include "server/host_mirror.h"
 #include "server/manual/manual.h"
@@ -37,9 +36,11 @@ Status manual_fgHostCall(Worker& worker, const Request& request) {
     const auto params = reader.getRoot<schema::FgHostCallParams>();
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUstream stream = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
-    return answer(worker, request,
-                  worker.services().host_gate().enqueue(stream, params.getId(), params.getWithStatus() != 0));
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
+    return answer(
+        worker, request,
+        worker.services().host_gate().enqueue(stream, params.getId(), params.getWithStatus() != 0));
   });
 }
 
@@ -49,8 +50,8 @@ Status manual_fgHostMap(Worker& worker, const Request& request) {
     const auto params = reader.getRoot<schema::FgHostMapParams>();
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUdeviceptr device_pointer = 0;
-    FARGPU_ANSWER_UNLESS_SUCCESS(
-        worker.services().host_mirror().map(params.getAddress(), params.getBytes(), &device_pointer));
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.services().host_mirror().map(
+        params.getAddress(), params.getBytes(), &device_pointer));
     rpc::Responder::Frame frame(worker.responder(), request.header,
                                 schema::fixed_bytes<schema::FgHostMapResults>());
     frame.init<schema::FgHostMapResults>().setDevicePointer(device_pointer);
@@ -78,9 +79,12 @@ Status manual_fgHostPush(Worker& worker, const Request& request) {
   return decoded("fgHostPush", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgHostPushParams>();
-    if (params.getBytes() != request.bulk.size()) return malformed("fgHostPush", "data has the wrong size");
-    const std::span<std::byte> mirror = worker.services().host_mirror().find(params.getAddress(), request.bulk.size());
-    if (mirror.size() != request.bulk.size()) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
+    if (params.getBytes() != request.bulk.size())
+      return malformed("fgHostPush", "data has the wrong size");
+    const std::span<std::byte> mirror =
+        worker.services().host_mirror().find(params.getAddress(), request.bulk.size());
+    if (mirror.size() != request.bulk.size())
+      return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
     std::memcpy(mirror.data(), request.bulk.data(), mirror.size());
     return answer(worker, request, CUDA_SUCCESS);
   });
@@ -93,8 +97,10 @@ Status manual_fgHostPull(Worker& worker, const Request& request) {
     if (params.getBytes() > worker.services().max_bulk_bytes()) {
       return malformed("fgHostPull", "more bytes are asked for than one frame may bring");
     }
-    const std::span<std::byte> mirror = worker.services().host_mirror().find(params.getAddress(), params.getBytes());
-    if (mirror.size() != params.getBytes()) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
+    const std::span<std::byte> mirror =
+        worker.services().host_mirror().find(params.getAddress(), params.getBytes());
+    if (mirror.size() != params.getBytes())
+      return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
     rpc::Responder::Frame frame(worker.responder(), request.header, 0);
     const std::span<const std::byte> bulk[] = {mirror};
     return frame.send(CUDA_SUCCESS, bulk);
@@ -108,17 +114,22 @@ Status manual_fgHostShare(Worker& worker, const Request& request) {
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     SharedHost& shared = worker.services().shared_host();
     SharedHost::Held mapping;
-    FARGPU_ANSWER_UNLESS_SUCCESS(shared.map(worker.services().descriptor_passing(), params.getNumber(), params.getAddress(),
+    FARGPU_ANSWER_UNLESS_SUCCESS(shared.map(worker.services().descriptor_passing(),
+                                            params.getNumber(), params.getAddress(),
                                             params.getBytes(), request.header.context, &mapping));
     const LaterReply later(worker, request);
     const auto device_pointer = std::make_shared<CUdeviceptr>(0);
     worker.services().completion().aside(
-        request.header.context, [&shared, mapping, device_pointer] { return shared.enroll(*mapping, device_pointer.get()); },
+        request.header.context,
+        [&shared, mapping, device_pointer] {
+          return shared.enroll(*mapping, device_pointer.get());
+        },
         [later, mapping, device_pointer](CUresult result) {
           if (result != CUDA_SUCCESS) return later.send(result);
           Worker& worker = later.worker();
           worker.services().shared_host().add(mapping);
-          rpc::Responder::Frame frame(worker.responder(), later.header(), schema::fixed_bytes<schema::FgHostShareResults>());
+          rpc::Responder::Frame frame(worker.responder(), later.header(),
+                                      schema::fixed_bytes<schema::FgHostShareResults>());
           frame.init<schema::FgHostShareResults>().setDevicePointer(*device_pointer);
           (void)frame.send(CUDA_SUCCESS);
         });

@@ -23,7 +23,8 @@ namespace {
 constexpr size_t kHashBytes = 32;
 constexpr unsigned kMaxParameters = 4096;
 constexpr size_t kMaxNamesBytes = 1 << 20;
-constexpr int kAttributeCount = 17;  // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK .. the last one of CUDA 13.0
+constexpr int kAttributeCount =
+    17;  // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK .. the last one of CUDA 13.0
 
 // What the client caches about one kernel.
 struct KernelFacts {
@@ -40,16 +41,17 @@ struct KernelFacts {
       layout.sizes.push_back(static_cast<unsigned>(size));
     }
     for (int i = 0; i < kAttributeCount; ++i) {
-      if (attribute(&attributes[i], static_cast<CUfunction_attribute>(i)) != CUDA_SUCCESS) attributes[i] = -1;
+      if (attribute(&attributes[i], static_cast<CUfunction_attribute>(i)) != CUDA_SUCCESS)
+        attributes[i] = -1;
     }
   }
 
   template <typename Results>
   Status send(Worker& worker, const Request& request, uint64_t id) {
     const size_t bytes = layout.offsets.size() * sizeof(unsigned);
-    rpc::Responder::Frame frame(
-        worker.responder(), request.header,
-        schema::fixed_bytes<Results>() + 2 * schema::padded(bytes) + schema::padded(sizeof(attributes)));
+    rpc::Responder::Frame frame(worker.responder(), request.header,
+                                schema::fixed_bytes<Results>() + 2 * schema::padded(bytes) +
+                                    schema::padded(sizeof(attributes)));
     auto results = frame.init<Results>();
     results.setParameterCount(static_cast<unsigned>(layout.offsets.size()));
     results.setParameterOffsets(as_data(layout.offsets.data(), bytes));
@@ -60,10 +62,12 @@ struct KernelFacts {
   }
 };
 
-// A load under way: the driver compiles, which takes up to minutes, so it does that aside. Stays where it is: the driver has pointers into it.
+// A load under way: the driver compiles, which takes up to minutes, so it does that aside. Stays
+// where it is: the driver has pointers into it.
 template <typename Handle>
 struct Load {
-  Load(Image from, JitOptions with, uint64_t as) : image(std::move(from)), options(std::move(with)), id(as) {}
+  Load(Image from, JitOptions with, uint64_t as)
+      : image(std::move(from)), options(std::move(with)), id(as) {}
   Load(const Load&) = delete;
   Load& operator=(const Load&) = delete;
   void add_logs(unsigned info_bytes, unsigned error_bytes) {
@@ -87,12 +91,14 @@ void module_loaded(const LaterReply& later, Load<CUmodule>& load, CUresult resul
     // An id in use: the client's mistake.
     if (result != CUDA_SUCCESS) worker.driver().cuModuleUnload(load.loaded);
   } else {
-    log::info("module does not load: {}", load.errors.empty() ? "the client asked for no log" : text_of(load.errors));
+    log::info("module does not load: {}",
+              load.errors.empty() ? "the client asked for no log" : text_of(load.errors));
   }
   const std::string info_text = text_of(load.info);
   const std::string error_text = text_of(load.errors);
   rpc::Responder::Frame frame(worker.responder(), later.header(),
-                              schema::fixed_bytes<schema::FgModuleLoadResults>() + schema::padded(info_text.size() + 1) +
+                              schema::fixed_bytes<schema::FgModuleLoadResults>() +
+                                  schema::padded(info_text.size() + 1) +
                                   schema::padded(error_text.size() + 1));
   auto results = frame.init<schema::FgModuleLoadResults>();
   results.setOutcome(result);
@@ -103,7 +109,8 @@ void module_loaded(const LaterReply& later, Load<CUmodule>& load, CUresult resul
 
 // The image goes, and with it every id that came from it. The driver waits for what runs.
 template <typename Handle>
-Status unload(Worker& worker, const Request& request, rpc::HandleKind kind, uint64_t id, CUresult (*driver_unload)(Handle)) {
+Status unload(Worker& worker, const Request& request, rpc::HandleKind kind, uint64_t id,
+              CUresult (*driver_unload)(Handle)) {
   FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
   Handle handle = nullptr;
   FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, kind, id, &handle));
@@ -190,14 +197,16 @@ Status manual_fgModuleLoad(Worker& worker, const Request& request) {
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     Result<Image> image = worker.services().find_image(as_bytes(params.getHash()));
     if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
-    auto load = std::make_shared<Load<CUmodule>>(std::move(*image), std::move(options), params.getModule());
+    auto load =
+        std::make_shared<Load<CUmodule>>(std::move(*image), std::move(options), params.getModule());
     load->add_logs(params.getInfoLogBytes(), params.getErrorLogBytes());
     const LaterReply later(worker, request);
     worker.services().completion().aside(
         request.header.context,
         [&driver = worker.driver(), load] {
           JitOptions& jit = load->options;
-          return driver.cuModuleLoadDataEx(&load->loaded, load->image.data(), jit.count(), jit.ids(), jit.values());
+          return driver.cuModuleLoadDataEx(&load->loaded, load->image.data(), jit.count(),
+                                           jit.ids(), jit.values());
         },
         [later, load](CUresult result) { module_loaded(later, *load, result); });
     return Status();
@@ -212,19 +221,21 @@ Status manual_fgLibraryLoad(Worker& worker, const Request& request) {
     if (!options.read(params.getNumJitOptions(), params.getJitOptions(), params.getJitValues())) {
       return malformed("fgLibraryLoad", "the JIT options have the wrong size");
     }
-    // Library options are a table of host functions, which live in the client, and a promise about its memory: nothing for the driver here.
+    // Library options are a table of host functions, which live in the client, and a promise about
+    // its memory: nothing for the driver here.
     FARGPU_NEEDS_DRIVER(cuLibraryLoadData);
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     Result<Image> image = worker.services().find_image(as_bytes(params.getHash()));
     if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
-    auto load = std::make_shared<Load<CUlibrary>>(std::move(*image), std::move(options), params.getLibrary());
+    auto load = std::make_shared<Load<CUlibrary>>(std::move(*image), std::move(options),
+                                                  params.getLibrary());
     const LaterReply later(worker, request);
     worker.services().completion().aside(
         request.header.context,
         [&driver = worker.driver(), load] {
           JitOptions& jit = load->options;
-          return driver.cuLibraryLoadData(&load->loaded, load->image.data(), jit.ids(), jit.values(), jit.count(), nullptr,
-                                          nullptr, 0);
+          return driver.cuLibraryLoadData(&load->loaded, load->image.data(), jit.ids(),
+                                          jit.values(), jit.count(), nullptr, nullptr, 0);
         },
         [later, load](CUresult result) {
           Worker& worker = later.worker();
@@ -244,10 +255,12 @@ Status manual_fgModuleFunction(Worker& worker, const Request& request) {
     const auto params = reader.getRoot<schema::FgModuleFunctionParams>();
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUmodule module = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kModule, params.getModule(), &module));
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        find_handle(worker, rpc::HandleKind::kModule, params.getModule(), &module));
     const DriverTable& driver = worker.driver();
     CUfunction function = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuModuleGetFunction(&function, module, params.getName().cStr()));
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        driver.cuModuleGetFunction(&function, module, params.getName().cStr()));
     if (worker.services().add_child(rpc::HandleKind::kFunction, params.getFunction(), function,
                                     request.header.context, params.getModule()) != CUDA_SUCCESS) {
       return malformed("fgModuleFunction", "the id of the function is in use or of the wrong kind");
@@ -272,15 +285,18 @@ Status manual_fgLibraryKernel(Worker& worker, const Request& request) {
     FARGPU_NEEDS_DRIVER(cuLibraryGetKernel);
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUlibrary library = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kLibrary, params.getLibrary(), &library));
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        find_handle(worker, rpc::HandleKind::kLibrary, params.getLibrary(), &library));
     const DriverTable& driver = worker.driver();
     CUkernel kernel = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuLibraryGetKernel(&kernel, library, params.getName().cStr()));
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        driver.cuLibraryGetKernel(&kernel, library, params.getName().cStr()));
     if (worker.services().add_child(rpc::HandleKind::kKernel, params.getKernel(), kernel, 0,
                                     params.getLibrary()) != CUDA_SUCCESS) {
       return malformed("fgLibraryKernel", "the id of the kernel is in use or of the wrong kind");
     }
-    // The runtime asks for its first kernel before it has a context, and the driver tells the parameters only inside one.
+    // The runtime asks for its first kernel before it has a context, and the driver tells the
+    // parameters only inside one.
     CUdevice device = 0;
     if (driver.cuCtxGetDevice(&device) != CUDA_SUCCESS) {
       FARGPU_ANSWER_UNLESS_SUCCESS(worker.services().borrow_context());
@@ -311,24 +327,26 @@ Status manual_fgImageNames(Worker& worker, const Request& request) {
       FARGPU_NEEDS_DRIVER(cuLibraryEnumerateKernels);
       FARGPU_NEEDS_DRIVER(cuKernelGetName);
       CUlibrary library = nullptr;
-      FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kLibrary, params.getImage(), &library));
+      FARGPU_ANSWER_UNLESS_SUCCESS(
+          find_handle(worker, rpc::HandleKind::kLibrary, params.getImage(), &library));
       FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuLibraryGetKernelCount(&total, library));
       std::vector<CUkernel> kernels(std::min(total, params.getMaxCount()));
       if (!kernels.empty()) {
-        FARGPU_ANSWER_UNLESS_SUCCESS(
-            driver.cuLibraryEnumerateKernels(kernels.data(), static_cast<unsigned>(kernels.size()), library));
+        FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuLibraryEnumerateKernels(
+            kernels.data(), static_cast<unsigned>(kernels.size()), library));
       }
       names = join_names(kernels, driver.cuKernelGetName, &named);
     } else {
       FARGPU_NEEDS_DRIVER(cuModuleEnumerateFunctions);
       FARGPU_NEEDS_DRIVER(cuFuncGetName);
       CUmodule module = nullptr;
-      FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kModule, params.getImage(), &module));
+      FARGPU_ANSWER_UNLESS_SUCCESS(
+          find_handle(worker, rpc::HandleKind::kModule, params.getImage(), &module));
       FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuModuleGetFunctionCount(&total, module));
       std::vector<CUfunction> functions(std::min(total, params.getMaxCount()));
       if (!functions.empty()) {
-        FARGPU_ANSWER_UNLESS_SUCCESS(
-            driver.cuModuleEnumerateFunctions(functions.data(), static_cast<unsigned>(functions.size()), module));
+        FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuModuleEnumerateFunctions(
+            functions.data(), static_cast<unsigned>(functions.size()), module));
       }
       names = join_names(functions, driver.cuFuncGetName, &named);
     }

@@ -1,8 +1,8 @@
-// Launches: the packed parameter buffer becomes one pointer per parameter; attributes are checked one by one.
-#include "generated/schema/internal.capnp.h"
-
+// Launches: the packed parameter buffer becomes one pointer per parameter; attributes are checked
+// one by one.
 #include <cstring>
 
+#include "generated/schema/internal.capnp.h"
 #include "schema/support/small_buffer.h"
 #include "server/manual/manual.h"
 #include "server/parameter_layouts.h"
@@ -14,7 +14,8 @@ constexpr unsigned kMaxAttributes = 32;
 // What the hardware takes at most (CUDA 12.1 and later).
 constexpr size_t kMaxParameterBytes = 32764;
 
-// Replaces the event id inside an attribute by the driver's event; refuses what could hold a pointer of the client.
+// Replaces the event id inside an attribute by the driver's event; refuses what could hold a
+// pointer of the client.
 CUresult admit_attribute(Worker& worker, CUlaunchAttribute& attribute) {
   switch (attribute.id) {
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
@@ -91,11 +92,14 @@ Status manual_fgLaunch(Worker& worker, const Request& request) {
     }
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUfunction function = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kFunction, params.getFunction(), &function));
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        find_handle(worker, rpc::HandleKind::kFunction, params.getFunction(), &function));
     CUstream stream = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
 
-    const ParameterLayout* layout = worker.services().parameter_layouts().find(params.getFunction());
+    const ParameterLayout* layout =
+        worker.services().parameter_layouts().find(params.getFunction());
     schema::SmallBuffer<void*> pointers(layout != nullptr ? layout->offsets.size() : 0);
     for (size_t i = 0; layout != nullptr && i < layout->offsets.size(); ++i) {
       if (layout->offsets[i] + layout->sizes[i] > parameters.size()) {
@@ -110,10 +114,11 @@ Status manual_fgLaunch(Worker& worker, const Request& request) {
     void** const packed = layout == nullptr && parameter_bytes > 0 ? buffer : nullptr;
     const DriverTable& driver = worker.driver();
     if (params.getKind() == 0) {
-      return answer(worker, request,
-                    driver.cuLaunchKernel(function, params.getGridX(), params.getGridY(), params.getGridZ(),
-                                          params.getBlockX(), params.getBlockY(), params.getBlockZ(),
-                                          params.getSharedBytes(), stream, each, packed));
+      return answer(
+          worker, request,
+          driver.cuLaunchKernel(function, params.getGridX(), params.getGridY(), params.getGridZ(),
+                                params.getBlockX(), params.getBlockY(), params.getBlockZ(),
+                                params.getSharedBytes(), stream, each, packed));
     }
     FARGPU_NEEDS_DRIVER(cuLaunchKernelEx);
     Attributes attributes(params.getAttributeCount(), params.getAttributes());
@@ -136,14 +141,16 @@ Status manual_fgOccupancyClusters(Worker& worker, const Request& request) {
     FARGPU_NEEDS_DRIVER(cuOccupancyMaxPotentialClusterSize);
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUfunction function = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kFunction, params.getFunction(), &function));
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        find_handle(worker, rpc::HandleKind::kFunction, params.getFunction(), &function));
     Attributes attributes(params.getAttributeCount(), params.getAttributes());
     FARGPU_ANSWER_UNLESS_SUCCESS(attributes.admit(worker));
     const CUlaunchConfig config = config_of(params, nullptr, attributes);
     int value = 0;
-    FARGPU_ANSWER_UNLESS_SUCCESS(params.getActive() != 0
-                                     ? worker.driver().cuOccupancyMaxActiveClusters(&value, function, &config)
-                                     : worker.driver().cuOccupancyMaxPotentialClusterSize(&value, function, &config));
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        params.getActive() != 0
+            ? worker.driver().cuOccupancyMaxActiveClusters(&value, function, &config)
+            : worker.driver().cuOccupancyMaxPotentialClusterSize(&value, function, &config));
     rpc::Responder::Frame frame(worker.responder(), request.header,
                                 schema::fixed_bytes<schema::FgOccupancyClustersResults>());
     frame.init<schema::FgOccupancyClustersResults>().setValue(value);

@@ -1,4 +1,5 @@
-// Shared by the hand-written halves. Each handler replies by itself, at once or later; a malformed body becomes kProtocol in decoded().
+// Shared by the hand-written halves. Each handler replies by itself, at once or later; a malformed
+// body becomes kProtocol in decoded().
 #pragma once
 
 #include <utility>
@@ -25,7 +26,8 @@ namespace fargpu::server {
 #define FARGPU_NEEDS_DRIVER(function) \
   if (worker.driver().function == nullptr) return answer(worker, request, CUDA_ERROR_NOT_SUPPORTED)
 
-// A reply that is sent later: what the header said, without the request. A transport that fails is noticed by the executor.
+// A reply that is sent later: what the header said, without the request. A transport that fails is
+// noticed by the executor.
 class LaterReply {
  public:
   LaterReply(Worker& worker, const Request& request) : worker_(&worker), header_(request.header) {}

@@ -10,12 +10,14 @@
 namespace fargpu::server {
 namespace {
 
-// The largest pitch alignment of current GPUs: what a pitched allocation is charged before the driver has chosen.
+// The largest pitch alignment of current GPUs: what a pitched allocation is charged before the
+// driver has chosen.
 constexpr uint64_t kPitchAlignment = 512;
 
 bool is_device_memory(CUmemorytype type) { return type == CU_MEMORYTYPE_DEVICE; }
 
-// The copy names device memory on both sides and nothing else: the fields that could be pointers into this process are cleared.
+// The copy names device memory on both sides and nothing else: the fields that could be pointers
+// into this process are cleared.
 template <typename Copy>
 bool only_device_memory(Copy& copy) {
   if (!is_device_memory(copy.srcMemoryType) || !is_device_memory(copy.dstMemoryType)) return false;
@@ -62,8 +64,8 @@ Status manual_cuMemAllocPitch_v2(Worker& worker, const Request& request) {
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.charge(estimate));
     CUdeviceptr pointer = 0;
     size_t pitch = 0;
-    const CUresult result =
-        worker.driver().cuMemAllocPitch_v2(&pointer, &pitch, width, height, params.getElementSizeBytes());
+    const CUresult result = worker.driver().cuMemAllocPitch_v2(&pointer, &pitch, width, height,
+                                                               params.getElementSizeBytes());
     if (result != CUDA_SUCCESS) {
       worker.refund(estimate);
       return answer(worker, request, result);
@@ -86,7 +88,8 @@ Status manual_cuMemFree_v2(Worker& worker, const Request& request) {
     wire::SegmentReader reader(request.body);
     const CUdeviceptr pointer = reader.getRoot<schema::CuMemFreeV2Params>().getDptr();
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    // The driver waits for everything that runs; what other threads of the client submit must go on meanwhile.
+    // The driver waits for everything that runs; what other threads of the client submit must go on
+    // meanwhile.
     const LaterReply later(worker, request);
     // The adapter lets go of the memory before the driver takes it back, and after the copies that
     // are under way, which hold it too.
@@ -112,11 +115,13 @@ Status manual_cuMemcpy2DAsync_v2(Worker& worker, const Request& request) {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::CuMemcpy2DAsyncV2Params>();
     CUDA_MEMCPY2D copy{};
-    if (!read_struct(params.getPCopy(), &copy)) return malformed("cuMemcpy2DAsync_v2", "pCopy has the wrong size");
+    if (!read_struct(params.getPCopy(), &copy))
+      return malformed("cuMemcpy2DAsync_v2", "pCopy has the wrong size");
     FARGPU_NEEDS_DRIVER(cuMemcpy2DAsync_v2);
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUstream stream = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
     if (!only_device_memory(copy)) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
     return answer(worker, request, worker.driver().cuMemcpy2DAsync_v2(&copy, stream));
   });
@@ -127,11 +132,13 @@ Status manual_cuMemcpy3DAsync_v2(Worker& worker, const Request& request) {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::CuMemcpy3DAsyncV2Params>();
     CUDA_MEMCPY3D copy{};
-    if (!read_struct(params.getPCopy(), &copy)) return malformed("cuMemcpy3DAsync_v2", "pCopy has the wrong size");
+    if (!read_struct(params.getPCopy(), &copy))
+      return malformed("cuMemcpy3DAsync_v2", "pCopy has the wrong size");
     FARGPU_NEEDS_DRIVER(cuMemcpy3DAsync_v2);
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUstream stream = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
     if (!only_device_memory(copy)) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
     copy.reserved0 = nullptr;
     copy.reserved1 = nullptr;
@@ -145,15 +152,18 @@ Status manual_cuMemcpy3DPeerAsync(Worker& worker, const Request& request) {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::CuMemcpy3DPeerAsyncParams>();
     CUDA_MEMCPY3D_PEER copy{};
-    if (!read_struct(params.getPCopy(), &copy)) return malformed("cuMemcpy3DPeerAsync", "pCopy has the wrong size");
+    if (!read_struct(params.getPCopy(), &copy))
+      return malformed("cuMemcpy3DPeerAsync", "pCopy has the wrong size");
     FARGPU_NEEDS_DRIVER(cuMemcpy3DPeerAsync);
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUstream stream = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
     if (!only_device_memory(copy)) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
     for (CUcontext* context : {&copy.srcContext, &copy.dstContext}) {
       const auto id = reinterpret_cast<uint64_t>(*context);
-      *context = id <= UINT16_MAX ? worker.services().find_context(static_cast<uint16_t>(id)) : nullptr;
+      *context =
+          id <= UINT16_MAX ? worker.services().find_context(static_cast<uint16_t>(id)) : nullptr;
       if (*context == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_CONTEXT);
     }
     return answer(worker, request, worker.driver().cuMemcpy3DPeerAsync(&copy, stream));

@@ -31,11 +31,13 @@ constexpr uint64_t kMaxBytes = 16u << 20;
 // Large enough to fill a link, small enough that the copy engine starts soon.
 constexpr size_t kChunk = 1u << 20;
 constexpr size_t kMaxChunks = kMaxBytes / kChunk;
-// Fetching is bounded by the transport's own deadline for a peer that does not answer; this only keeps a defect from hanging the session.
+// Fetching is bounded by the transport's own deadline for a peer that does not answer; this only
+// keeps a defect from hanging the session.
 constexpr auto kFetchLimit = std::chrono::minutes(2);
 
 bool is_dense(const Shape& shape) {
-  return (shape.height == 1 || shape.pitch == shape.width) && (shape.depth == 1 || shape.slice_pitch == shape.width * shape.height);
+  return (shape.height == 1 || shape.pitch == shape.width) &&
+         (shape.depth == 1 || shape.slice_pitch == shape.width * shape.height);
 }
 
 template <typename Params>
@@ -46,9 +48,12 @@ RemoteKey key_of(const Params& params) {
 // The shape's bytes; 0 when it is empty or not fit for one call.
 template <typename Params>
 uint64_t read_shape(const Params& params, Shape* shape) {
-  *shape = {params.getPitch(), params.getSlicePitch(), params.getWidthBytes(), params.getHeight(), params.getDepth()};
+  *shape = {params.getPitch(), params.getSlicePitch(), params.getWidthBytes(), params.getHeight(),
+            params.getDepth()};
   uint64_t bytes = 0;
-  if (__builtin_mul_overflow(shape->width, shape->height, &bytes) || __builtin_mul_overflow(bytes, shape->depth, &bytes)) return 0;
+  if (__builtin_mul_overflow(shape->width, shape->height, &bytes) ||
+      __builtin_mul_overflow(bytes, shape->depth, &bytes))
+    return 0;
   return bytes <= kMaxBytes && is_consistent(*shape, bytes) ? bytes : 0;
 }
 
@@ -62,7 +67,8 @@ CUresult acquire(Worker& worker, uint64_t bytes, StagingUse use, Staged* staged)
   if (!acquired.ok()) return CUDA_ERROR_OUT_OF_MEMORY;
   auto registered = worker.services().remote_staging().registration(*acquired);
   if (!registered.ok()) {
-    log::warn("event=staging-not-registered bytes={} why=\"{}\"", bytes, registered.status().message());
+    log::warn("event=staging-not-registered bytes={} why=\"{}\"", bytes,
+              registered.status().message());
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   *staged = {std::make_shared<StagingBlock>(std::move(*acquired)), *registered};
@@ -182,8 +188,9 @@ void deliver(const std::shared_ptr<Delivery>& delivery, size_t at, size_t bytes,
   RemoteMemory& remote = *worker.services().remote_staging().remote();
   if (delivery->result == CUDA_SUCCESS) delivery->result = reached;
   if (delivery->result == CUDA_SUCCESS) {
-    const auto ticket = remote.write(*delivery->staged.registered, delivery->staged.block->bytes().subspan(at, bytes), delivery->key,
-                                     delivery->offset + at);
+    const auto ticket = remote.write(*delivery->staged.registered,
+                                     delivery->staged.block->bytes().subspan(at, bytes),
+                                     delivery->key, delivery->offset + at);
     if (ticket.ok()) {
       delivery->ticket = *ticket;
     } else {
@@ -194,7 +201,9 @@ void deliver(const std::shared_ptr<Delivery>& delivery, size_t at, size_t bytes,
   // Writes are seen before what is said now. The adapter still reads the block.
   delivery->done(delivery->result);
   if (delivery->ticket == 0) return;
-  worker.defer([delivery, &remote] { return remote.wait(delivery->ticket, Clock::now()).code() != StatusCode::kTimeout; });
+  worker.defer([delivery, &remote] {
+    return remote.wait(delivery->ticket, Clock::now()).code() != StatusCode::kTimeout;
+  });
 }
 
 // The device's bytes to staging memory in stream order, and from there to the client. Calls done()
@@ -229,9 +238,12 @@ Status manual_fgRemoteProbe(Worker& worker, const Request& request) {
   return decoded("fgRemoteProbe", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const uint64_t bytes = reader.getRoot<schema::FgRemoteProbeParams>().getBytes();
-    if (worker.services().remote_staging().remote() == nullptr) return answer(worker, request, CUDA_ERROR_NOT_SUPPORTED);
+    if (worker.services().remote_staging().remote() == nullptr)
+      return answer(worker, request, CUDA_ERROR_NOT_SUPPORTED);
     Staged staged;
-    return answer(worker, request, acquire(worker, std::clamp<uint64_t>(bytes, 1, kMaxBytes), StagingUse::kToDevice, &staged));
+    return answer(
+        worker, request,
+        acquire(worker, std::clamp<uint64_t>(bytes, 1, kMaxBytes), StagingUse::kToDevice, &staged));
   });
 }
 

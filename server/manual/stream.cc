@@ -10,7 +10,8 @@ Status manual_cuStreamQuery(Worker& worker, const Request& request) {
     const auto params = reader.getRoot<schema::CuStreamQueryParams>();
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUstream stream = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
     const CUresult result = worker.driver().cuStreamQuery(stream);
     if (result != CUDA_ERROR_NOT_READY) FARGPU_RETURN_IF_ERROR(worker.services().flush_output());
     return answer(worker, request, result);
@@ -23,10 +24,12 @@ Status manual_cuStreamSynchronize(Worker& worker, const Request& request) {
     const auto params = reader.getRoot<schema::CuStreamSynchronizeParams>();
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUstream stream = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
     const LaterReply later(worker, request);
-    worker.services().completion().when_reached(request.header.context, stream,
-                                                [later](CUresult result) { later.send_synchronised(result); });
+    worker.services().completion().when_reached(
+        request.header.context, stream,
+        [later](CUresult result) { later.send_synchronised(result); });
     return Status();
   });
 }

@@ -1,6 +1,6 @@
-// Physical memory behind virtual mappings: charged until its last handle and its last mapping are gone.
+// Physical memory behind virtual mappings: charged until its last handle and its last mapping are
+// gone.
 #include "generated/schema/virtual_memory.capnp.h"
-
 #include "server/manual/manual.h"
 #include "server/physical_memory.h"
 
@@ -11,7 +11,8 @@ Status manual_cuMemCreate(Worker& worker, const Request& request) {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::CuMemCreateParams>();
     CUmemAllocationProp properties{};
-    if (!read_struct(params.getProp(), &properties)) return malformed("cuMemCreate", "prop has the wrong size");
+    if (!read_struct(params.getProp(), &properties))
+      return malformed("cuMemCreate", "prop has the wrong size");
     properties.win32HandleMetaData = nullptr;
     FARGPU_NEEDS_DRIVER(cuMemCreate);
     if (properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
@@ -21,12 +22,14 @@ Status manual_cuMemCreate(Worker& worker, const Request& request) {
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.charge(params.getSize()));
     CUmemGenericAllocationHandle handle = 0;
-    const CUresult result = worker.driver().cuMemCreate(&handle, params.getSize(), &properties, params.getFlags());
+    const CUresult result =
+        worker.driver().cuMemCreate(&handle, params.getSize(), &properties, params.getFlags());
     if (result != CUDA_SUCCESS) {
       worker.refund(params.getSize());
       return answer(worker, request, result);
     }
-    if (worker.add(rpc::HandleKind::kMemGeneric, params.getHandle(), handle_pointer(handle), 0) != CUDA_SUCCESS) {
+    if (worker.add(rpc::HandleKind::kMemGeneric, params.getHandle(), handle_pointer(handle), 0) !=
+        CUDA_SUCCESS) {
       return malformed("cuMemCreate", "the id of the memory is in use or of the wrong kind");
     }
     worker.services().physical_memory().created(handle, params.getSize());
@@ -56,8 +59,8 @@ Status manual_cuMemMap(Worker& worker, const Request& request) {
     CUmemGenericAllocationHandle handle = 0;
     FARGPU_ANSWER_UNLESS_SUCCESS(
         find_handle(worker, rpc::HandleKind::kMemGeneric, params.getHandle(), &handle));
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemMap(params.getPtr(), params.getSize(), params.getOffset(),
-                                                          handle, params.getFlags()));
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemMap(
+        params.getPtr(), params.getSize(), params.getOffset(), handle, params.getFlags()));
     worker.services().physical_memory().mapped(params.getPtr(), params.getSize(), handle);
     return answer(worker, request, CUDA_SUCCESS);
   });
@@ -76,7 +79,8 @@ Status manual_cuMemUnmap(Worker& worker, const Request& request) {
         [&driver = worker.driver(), pointer, bytes] { return driver.cuMemUnmap(pointer, bytes); },
         [later, pointer, bytes](CUresult result) {
           Worker& worker = later.worker();
-          if (result == CUDA_SUCCESS) worker.refund(worker.services().physical_memory().unmapped(pointer, bytes));
+          if (result == CUDA_SUCCESS)
+            worker.refund(worker.services().physical_memory().unmapped(pointer, bytes));
           later.send(result);
         });
     return Status();
@@ -91,8 +95,10 @@ Status manual_cuMemRetainAllocationHandle(Worker& worker, const Request& request
     CUmemGenericAllocationHandle handle = 0;
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemRetainAllocationHandle(
         &handle, reinterpret_cast<void*>(params.getAddr())));
-    if (worker.add(rpc::HandleKind::kMemGeneric, params.getHandle(), handle_pointer(handle), 0) != CUDA_SUCCESS) {
-      return malformed("cuMemRetainAllocationHandle", "the id of the memory is in use or of the wrong kind");
+    if (worker.add(rpc::HandleKind::kMemGeneric, params.getHandle(), handle_pointer(handle), 0) !=
+        CUDA_SUCCESS) {
+      return malformed("cuMemRetainAllocationHandle",
+                       "the id of the memory is in use or of the wrong kind");
     }
     worker.services().physical_memory().retained(handle, params.getAddr());
     return answer(worker, request, CUDA_SUCCESS);

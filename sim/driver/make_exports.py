@@ -10,17 +10,17 @@ from pathlib import Path
 DEFINITION = re.compile(r"^CUresult CUDAAPI (cu\w+)\(", re.M)
 
 TWINS_HEAD = """// Made by make_exports.py; do not edit. Other names of functions that are written by hand.
-#include "sim/driver/api.h"
+# include "sim/driver/api.h"
 
-#include <cudaProfiler.h>
+# include <cudaProfiler.h>
 
 """
 
 TABLE_HEAD = """// Made by make_exports.py; do not edit. Refused functions (their parameters do not matter: nothing is read), and every name
 // that cuGetProcAddress knows. No CUDA header here: it would declare the functions with their real types.
-#include "sim/driver/proc_table.h"
+# include "sim/driver/proc_table.h"
 
-#define FARGPU_REFUSED(name)                                               \\
+# define FARGPU_REFUSED(name)                                               \\
   extern "C" __attribute__((visibility("default"))) int name() {           \\
     static std::atomic<bool> logged{false};                                \\
     return fargpu::sim::refuse(#name, &logged);                            \\
@@ -34,7 +34,9 @@ def per_thread(symbol):
 
 
 def symbols(function):
-    return [function.name] + [f"{function.name}_{t}" for t in function.twins] + list(function.aliases)
+    return (
+        [function.name] + [f"{function.name}_{t}" for t in function.twins] + list(function.aliases)
+    )
 
 
 def main():
@@ -58,7 +60,9 @@ def main():
             scope = "fargpu::sim::PerThreadDefault scope; " if per_thread(symbol) else ""
             parameters = ", ".join(a.declaration for a in f.arguments)
             values = ", ".join(a.name for a in f.arguments)
-            twins.append(f"CUresult CUDAAPI {symbol}({parameters}) {{ {scope}return {f.name}({values}); }}")
+            twins.append(
+                f"CUresult CUDAAPI {symbol}({parameters}) {{ {scope}return {f.name}({values}); }}"
+            )
     rows = render.proc_entries(api)
     described = {s for f in functions for s in symbols(f)}
     declared = sorted({r["symbol"] for r in rows} - set(refused))

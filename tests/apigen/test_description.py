@@ -5,9 +5,8 @@ were watched.
 import unittest
 from pathlib import Path
 
-from fixture import SCHEMA
-
 from apigen import contracts, describe, names, registry, render
+from fixture import SCHEMA
 
 HERE = Path(__file__).resolve().parent
 

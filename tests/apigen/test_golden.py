@@ -6,9 +6,8 @@ import os
 import unittest
 from pathlib import Path
 
-from fixture import Description
-
 from apigen import show
+from fixture import Description
 
 HERE = Path(__file__).resolve().parent
 

@@ -2,9 +2,8 @@
 
 import unittest
 
-from fixture import Description
-
 from apigen import manual
+from fixture import Description
 
 TEXT = """# x
 - fn: CUresult cuA(int *a)

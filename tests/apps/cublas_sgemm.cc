@@ -1,5 +1,5 @@
-// cuBLAS single precision matrix product, checked against the CPU in a few places. Prints one JSON line: values to compare, seconds of work.
-// Build: nvcc -o cublas_sgemm cublas_sgemm.cc -lcublas
+// cuBLAS single precision matrix product, checked against the CPU in a few places. Prints one JSON
+// line: values to compare, seconds of work. Build: nvcc -o cublas_sgemm cublas_sgemm.cc -lcublas
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 
@@ -9,13 +9,13 @@
 #include <cstdlib>
 #include <vector>
 
-#define CHECK(call)                                                              \
-  do {                                                                           \
-    int error_ = static_cast<int>(call);                                         \
-    if (error_ != 0) {                                                           \
+#define CHECK(call)                                                                     \
+  do {                                                                                  \
+    int error_ = static_cast<int>(call);                                                \
+    if (error_ != 0) {                                                                  \
       std::fprintf(stderr, "%s:%d: %s: error %d\n", __FILE__, __LINE__, #call, error_); \
-      std::exit(1);                                                              \
-    }                                                                            \
+      std::exit(1);                                                                     \
+    }                                                                                   \
   } while (0)
 
 int main() {
@@ -40,9 +40,11 @@ int main() {
   CHECK(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, da, n, db, n, &zero, dc, n));
   CHECK(cudaDeviceSynchronize());
   const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < repeats; ++i) CHECK(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, da, n, db, n, &zero, dc, n));
+  for (int i = 0; i < repeats; ++i)
+    CHECK(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, da, n, db, n, &zero, dc, n));
   CHECK(cudaDeviceSynchronize());
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   CHECK(cudaMemcpy(c.data(), dc, c.size() * sizeof(float), cudaMemcpyDeviceToHost));
   double sum = 0, worst = 0;
   for (float value : c) sum += value;
@@ -53,6 +55,7 @@ int main() {
     worst = std::fmax(worst, std::fabs(want - c[i + j * n]));
   }
   CHECK(cublasDestroy(handle));
-  std::printf("{\"values\": [%.9g, %.9g, %.9g], \"seconds\": %.6f}\n", sum, c[12345], c[n * n - 1], seconds);
+  std::printf("{\"values\": [%.9g, %.9g, %.9g], \"seconds\": %.6f}\n", sum, c[12345], c[n * n - 1],
+              seconds);
   return worst < 1e-3 ? 0 : 1;
 }

@@ -27,4 +27,7 @@ def timed(work, runs=1):
 
 
 def report(values, seconds):
-    print(json.dumps({"values": [float(value) for value in values], "seconds": round(seconds, 6)}), flush=True)
+    print(
+        json.dumps({"values": [float(value) for value in values], "seconds": round(seconds, 6)}),
+        flush=True,
+    )

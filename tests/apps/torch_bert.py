@@ -1,9 +1,8 @@
 """BERT-base (random weights from a fixed seed) on one short sentence, its score read back with .item() every time."""
 
 import torch
-from transformers import BertConfig, BertModel
-
 from report import prepare, report, timed
+from transformers import BertConfig, BertModel
 
 prepare()
 model = BertModel(BertConfig()).eval().cuda()

@@ -1,9 +1,8 @@
 """GPT-2 (random weights from a fixed seed) writes a few tokens greedily; the tokens must be the same."""
 
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
-
 from report import prepare, report, timed
+from transformers import GPT2Config, GPT2LMHeadModel
 
 NEW_TOKENS = 16
 
@@ -14,7 +13,13 @@ prompt = torch.arange(100, 108).unsqueeze(0).cuda()
 
 def write():
     with torch.no_grad():
-        return model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=0)
+        return model.generate(
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            max_new_tokens=NEW_TOKENS,
+            do_sample=False,
+            pad_token_id=0,
+        )
 
 
 write()

@@ -1,7 +1,6 @@
 """Matrix products in f32 and bf16 against the CPU's result."""
 
 import torch
-
 from report import prepare, report, timed
 
 prepare()

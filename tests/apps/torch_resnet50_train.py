@@ -2,7 +2,6 @@
 
 import torch
 import torchvision
-
 from report import prepare, report, timed
 
 STEPS = 10

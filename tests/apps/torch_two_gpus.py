@@ -1,7 +1,6 @@
 """Two GPUs in one program: halves of a matrix product on each, copies between the devices both ways, and one device's stream waiting for the other's."""
 
 import torch
-
 from report import prepare, report, timed
 
 prepare()
@@ -9,7 +8,8 @@ assert torch.cuda.device_count() >= 2, f"needs two GPUs, has {torch.cuda.device_
 a, b = torch.randn(4096, 1024), torch.randn(1024, 2048)
 want = a @ b
 upper, lower = a[:2048].to("cuda:0"), a[2048:].to("cuda:1")
-first, second = b.to("cuda:0"), b.to("cuda:0").to("cuda:1")  # the second copy goes from device to device
+# the second copy goes from device to device
+first, second = b.to("cuda:0"), b.to("cuda:0").to("cuda:1")
 
 
 def work():
@@ -33,4 +33,13 @@ sums = [shared.to(f"cuda:{device}", non_blocking=True).double().sum().item() for
 weight = torch.randn(512, 512, device="cuda:0", requires_grad=True)
 loss = ((weight @ weight).to("cuda:1") ** 2).mean()
 loss.backward()
-report([whole.double().sum().item(), whole[4095, 7].item(), *sums, loss.item(), weight.grad.double().sum().item()], seconds)
+report(
+    [
+        whole.double().sum().item(),
+        whole[4095, 7].item(),
+        *sums,
+        loss.item(),
+        weight.grad.double().sum().item(),
+    ],
+    seconds,
+)

@@ -62,7 +62,8 @@ TEST(BlockListTest, BlocksNeverOverlap) {
       ASSERT_LE(*offset + bytes, kBytes);
       const auto after = taken.lower_bound(*offset);
       ASSERT_TRUE(after == taken.end() || *offset + bytes <= after->first);
-      ASSERT_TRUE(after == taken.begin() || std::prev(after)->first + std::prev(after)->second <= *offset);
+      ASSERT_TRUE(after == taken.begin() ||
+                  std::prev(after)->first + std::prev(after)->second <= *offset);
       taken.emplace(*offset, bytes);
     } else if (!taken.empty()) {
       auto which = taken.lower_bound(random() % kBytes);

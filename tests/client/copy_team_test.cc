@@ -19,14 +19,15 @@ std::vector<uint32_t> pattern(size_t words, uint32_t seed) {
 TEST(CopyTeamTest, CopiesExactlyTheBytes) {
   for (const unsigned threads : {1u, 2u, 4u}) {
     CopyTeam team(threads);
-    for (const size_t words : {size_t{0}, size_t{1}, CopyTeam::kChunk / 4, CopyTeam::kAlone / 4 - 1, CopyTeam::kAlone / 4, CopyTeam::kAlone / 4 + 1,
-                               size_t{1} << 20}) {
+    for (const size_t words : {size_t{0}, size_t{1}, CopyTeam::kChunk / 4, CopyTeam::kAlone / 4 - 1,
+                               CopyTeam::kAlone / 4, CopyTeam::kAlone / 4 + 1, size_t{1} << 20}) {
       const auto from = pattern(words, threads);
       std::vector<uint32_t> to(words + 2, 7);
       team.copy(to.data() + 1, from.data(), words * 4);
       EXPECT_EQ(to.front(), 7u);
       EXPECT_EQ(to.back(), 7u);
-      EXPECT_TRUE(std::equal(from.begin(), from.end(), to.begin() + 1)) << threads << " threads, " << words;
+      EXPECT_TRUE(std::equal(from.begin(), from.end(), to.begin() + 1))
+          << threads << " threads, " << words;
     }
   }
 }

@@ -1,5 +1,5 @@
-// Handles that were never made or are gone, and null pointers, where the real driver may crash (it reads through them): fargpu must answer with
-// an error. Not for a native run.
+// Handles that were never made or are gone, and null pointers, where the real driver may crash (it
+// reads through them): fargpu must answer with an error. Not for a native run.
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/kernels.h"
 

@@ -9,10 +9,13 @@ struct Log {
   std::vector<int> entries;
 } order;
 
-void CUDA_CB host_function(void* data) { order.entries.push_back(static_cast<int>(reinterpret_cast<intptr_t>(data))); }
+void CUDA_CB host_function(void* data) {
+  order.entries.push_back(static_cast<int>(reinterpret_cast<intptr_t>(data)));
+}
 
 void CUDA_CB callback(CUstream, CUresult status, void* data) {
-  order.entries.push_back(1000 * static_cast<int>(status) + static_cast<int>(reinterpret_cast<intptr_t>(data)));
+  order.entries.push_back(1000 * static_cast<int>(status) +
+                          static_cast<int>(reinterpret_cast<intptr_t>(data)));
 }
 
 void CUDA_CB read_value(void* data) {

@@ -13,24 +13,48 @@ GPUS = 2
 def main():
     build = testing.Build(sys.argv[1])
     program = [build.folder / "tests" / "conformance" / sys.argv[2], *sys.argv[3:]]
-    direct = testing.run(program, env=testing.clean_environment(LD_LIBRARY_PATH=build.sim_libraries, FARGPU_SIM_GPUS=GPUS))
+    direct = testing.run(
+        program,
+        env=testing.clean_environment(LD_LIBRARY_PATH=build.sim_libraries, FARGPU_SIM_GPUS=GPUS),
+    )
     return max(compare(build, program, direct, transport) for transport in ("tcp", "shm"))
 
 
 def compare(build, program, direct, transport):
-    remote = testing.run([build.fargpu, "run", "--sim", "--sim-gpus", GPUS, "--transport", transport, "--", *program])
+    remote = testing.run(
+        [build.fargpu, "run", "--sim", "--sim-gpus", GPUS, "--transport", transport, "--", *program]
+    )
 
-    differences = list(difflib.unified_diff(direct.stdout.splitlines(), remote.stdout.splitlines(), "direct", "fargpu", lineterm="", n=2))
+    differences = list(
+        difflib.unified_diff(
+            direct.stdout.splitlines(),
+            remote.stdout.splitlines(),
+            "direct",
+            "fargpu",
+            lineterm="",
+            n=2,
+        )
+    )
     print("\n".join(differences))
     wrong = bool(differences)
     if direct.returncode != 0:
         print(f"on the driver itself the program ended with {direct.returncode}")
         wrong = True
     if direct.returncode != remote.returncode:
-        print(f"exit code {direct.returncode} directly, {remote.returncode} through fargpu over {transport}")
+        print(
+            f"exit code {direct.returncode} directly, {remote.returncode} through fargpu over {transport}"
+        )
         wrong = True
     if wrong:
-        print("--- output through fargpu ---", remote.stdout, "--- stderr, direct ---", direct.stderr, "--- stderr, fargpu ---", remote.stderr, sep="\n")
+        print(
+            "--- output through fargpu ---",
+            remote.stdout,
+            "--- stderr, direct ---",
+            direct.stderr,
+            "--- stderr, fargpu ---",
+            remote.stderr,
+            sep="\n",
+        )
         return 1
     print(f"{transport}: {len(direct.stdout.splitlines())} lines agree")
     return 0

@@ -1,5 +1,6 @@
-// What conformance programs share. Each program prints one line per call: its text, the error's name, and the values it gave. The test runs a
-// program on the driver directly and through fargpu and compares the two outputs, so lines must not hold addresses, times or ids.
+// What conformance programs share. Each program prints one line per call: its text, the error's
+// name, and the values it gave. The test runs a program on the driver directly and through fargpu
+// and compares the two outputs, so lines must not hold addresses, times or ids.
 #pragma once
 
 #include <cuda.h>
@@ -27,16 +28,17 @@ inline CUresult show(const char* text, CUresult result) {
 #define SHOW(call) show(#call, (call))
 
 // For steps that the test only needs: anything but success ends the program.
-#define NEED(call)                                                              \
-  do {                                                                          \
-    CUresult need_result_ = (call);                                             \
-    if (need_result_ != CUDA_SUCCESS) {                                         \
-      std::printf("cannot go on: %s: %s\n", #call, error_name(need_result_));   \
-      std::exit(3);                                                             \
-    }                                                                           \
+#define NEED(call)                                                            \
+  do {                                                                        \
+    CUresult need_result_ = (call);                                           \
+    if (need_result_ != CUDA_SUCCESS) {                                       \
+      std::printf("cannot go on: %s: %s\n", #call, error_name(need_result_)); \
+      std::exit(3);                                                           \
+    }                                                                         \
   } while (0)
 
-#define VALUE(expression) std::printf("  %s = %lld\n", #expression, static_cast<long long>(expression))
+#define VALUE(expression) \
+  std::printf("  %s = %lld\n", #expression, static_cast<long long>(expression))
 
 // Lines appear as they are printed, also when a program dies.
 inline const int kLineBuffered = std::setvbuf(stdout, nullptr, _IOLBF, 1 << 14);

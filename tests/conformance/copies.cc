@@ -3,7 +3,8 @@
 
 namespace {
 
-CUDA_MEMCPY2D host_to_device(const void* host, size_t host_pitch, CUdeviceptr device, size_t pitch, size_t width, size_t height) {
+CUDA_MEMCPY2D host_to_device(const void* host, size_t host_pitch, CUdeviceptr device, size_t pitch,
+                             size_t width, size_t height) {
   CUDA_MEMCPY2D copy{};
   copy.srcMemoryType = CU_MEMORYTYPE_HOST;
   copy.srcHost = host;
@@ -16,7 +17,8 @@ CUDA_MEMCPY2D host_to_device(const void* host, size_t host_pitch, CUdeviceptr de
   return copy;
 }
 
-CUDA_MEMCPY2D device_to_host(CUdeviceptr device, size_t pitch, void* host, size_t host_pitch, size_t width, size_t height) {
+CUDA_MEMCPY2D device_to_host(CUdeviceptr device, size_t pitch, void* host, size_t host_pitch,
+                             size_t width, size_t height) {
   CUDA_MEMCPY2D copy{};
   copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
   copy.srcDevice = device;
@@ -40,11 +42,13 @@ void one_dimension() {
   SHOW(cuMemcpyDtoD(b + 5, a + 1, n - 10));
   SHOW(cuMemcpyDtoH(out.data(), b + 5, n - 10));
   VALUE(std::memcmp(out.data(), in.data() + 1, n - 10));
-  SHOW(cuMemcpy(b, a, n));                                                     // unified: device to device
-  SHOW(cuMemcpy(reinterpret_cast<CUdeviceptr>(out.data()), b, n));             // unified: device to host
+  SHOW(cuMemcpy(b, a, n));                                          // unified: device to device
+  SHOW(cuMemcpy(reinterpret_cast<CUdeviceptr>(out.data()), b, n));  // unified: device to host
   VALUE(checksum(out) == checksum(in));
-  SHOW(cuMemcpy(b, reinterpret_cast<CUdeviceptr>(in.data() + 1), n - 1));      // unified: host to device
-  SHOW(cuMemcpy(reinterpret_cast<CUdeviceptr>(out.data()), reinterpret_cast<CUdeviceptr>(in.data()), 100));  // host to host
+  SHOW(
+      cuMemcpy(b, reinterpret_cast<CUdeviceptr>(in.data() + 1), n - 1));  // unified: host to device
+  SHOW(cuMemcpy(reinterpret_cast<CUdeviceptr>(out.data()), reinterpret_cast<CUdeviceptr>(in.data()),
+                100));  // host to host
   VALUE(std::memcmp(out.data(), in.data(), 100));
 
   CUstream stream;

@@ -45,19 +45,34 @@ int main() {
     int major = 0, minor = 0;
     SHOW(cuDeviceComputeCapability(&major, &minor, device));
     VALUE(10 * major + minor);
-    const CUdevice_attribute attributes[] = {
-        CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z,
-        CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK,
-        CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY, CU_DEVICE_ATTRIBUTE_WARP_SIZE, CU_DEVICE_ATTRIBUTE_MAX_PITCH,
-        CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT,
-        CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
-        CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
-        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT,
-        CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH};
+    const CUdevice_attribute attributes[] = {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+                                             CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X,
+                                             CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z,
+                                             CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X,
+                                             CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
+                                             CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK,
+                                             CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY,
+                                             CU_DEVICE_ATTRIBUTE_WARP_SIZE,
+                                             CU_DEVICE_ATTRIBUTE_MAX_PITCH,
+                                             CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK,
+                                             CU_DEVICE_ATTRIBUTE_CLOCK_RATE,
+                                             CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT,
+                                             CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                                             CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING,
+                                             CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
+                                             CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID,
+                                             CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
+                                             CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                                             CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+                                             CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
+                                             CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+                                             CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT,
+                                             CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS,
+                                             CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH};
     for (CUdevice_attribute attribute : attributes) {
       CUresult result = cuDeviceGetAttribute(&value, attribute, device);
-      std::printf("  attribute %d: %s %d\n", static_cast<int>(attribute), error_name(result), value);
+      std::printf("  attribute %d: %s %d\n", static_cast<int>(attribute), error_name(result),
+                  value);
     }
   }
   SHOW(cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(0), 0));
@@ -71,7 +86,8 @@ int main() {
   const char* text = nullptr;
   for (int code : {0, 1, 2, 100, 201, 400, 700, 719, 999}) {
     cuGetErrorString(static_cast<CUresult>(code), &text);
-    std::printf("%d: %s, %s\n", code, error_name(static_cast<CUresult>(code)), text == nullptr ? "(null)" : text);
+    std::printf("%d: %s, %s\n", code, error_name(static_cast<CUresult>(code)),
+                text == nullptr ? "(null)" : text);
   }
   SHOW(cuGetErrorName(static_cast<CUresult>(12345), &text));
   SHOW(cuGetErrorString(static_cast<CUresult>(12345), &text));

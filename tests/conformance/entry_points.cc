@@ -7,7 +7,8 @@ void ask(const char* name, int version, cuuint64_t flags) {
   void* function = nullptr;
   CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
   CUresult result = cuGetProcAddress(name, &function, version, flags, &status);
-  std::printf("%s@%d flags %llu: %s, %s, status %d\n", name, version, static_cast<unsigned long long>(flags), error_name(result),
+  std::printf("%s@%d flags %llu: %s, %s, status %d\n", name, version,
+              static_cast<unsigned long long>(flags), error_name(result),
               function == nullptr ? "null" : "found", static_cast<int>(status));
 }
 

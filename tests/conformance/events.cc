@@ -11,7 +11,7 @@ int main() {
   SHOW(cuEventCreate(&b, CU_EVENT_BLOCKING_SYNC));
   SHOW(cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING));
   SHOW(cuEventCreate(&fresh, CU_EVENT_DEFAULT));
-  SHOW(cuEventQuery(fresh));         // never recorded: done
+  SHOW(cuEventQuery(fresh));  // never recorded: done
   SHOW(cuEventSynchronize(fresh));
   float milliseconds = -1;
   SHOW(cuEventElapsedTime(&milliseconds, a, b));

@@ -7,9 +7,12 @@ namespace {
 size_t shared_for(int block) { return static_cast<size_t>(block) * 16; }
 
 void attributes(CUfunction function) {
-  const CUfunction_attribute wanted[] = {CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
-                                         CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,      CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
-                                         CU_FUNC_ATTRIBUTE_PTX_VERSION,           CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+  const CUfunction_attribute wanted[] = {CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+                                         CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+                                         CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
+                                         CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+                                         CU_FUNC_ATTRIBUTE_PTX_VERSION,
+                                         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                          CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT};
   for (CUfunction_attribute attribute : wanted) {
     int value = -7;

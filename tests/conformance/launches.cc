@@ -1,4 +1,5 @@
-// Launches: parameters in both forms, dynamic shared memory, invalid dimensions, cooperative and extended launches.
+// Launches: parameters in both forms, dynamic shared memory, invalid dimensions, cooperative and
+// extended launches.
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/kernels.h"
 
@@ -35,7 +36,8 @@ int main() {
     unsigned value, n;
   } packed{dc, 77, static_cast<unsigned>(n)};
   size_t packed_bytes = sizeof(packed);
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &packed_bytes, CU_LAUNCH_PARAM_END};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE,
+                   &packed_bytes, CU_LAUNCH_PARAM_END};
   SHOW(cuLaunchKernel(fill, 40, 1, 1, 256, 1, 1, 0, nullptr, nullptr, extra));
   SHOW(cuMemcpyDtoH(c.data(), dc, n * 4));
   wrong = 0;
@@ -79,7 +81,8 @@ int main() {
   // Values are taken at the launch, not later.
   unsigned value = 1, size = 64;
   void* fill_arguments[] = {&dc, &value, &size};
-  for (value = 1; value <= 50; ++value) NEED(cuLaunchKernel(fill, 1, 1, 1, 64, 1, 1, 0, nullptr, fill_arguments, nullptr));
+  for (value = 1; value <= 50; ++value)
+    NEED(cuLaunchKernel(fill, 1, 1, 1, 64, 1, 1, 0, nullptr, fill_arguments, nullptr));
   value = 1000;
   SHOW(cuMemcpyDtoH(c.data(), dc, 256));
   VALUE(c[0]);

@@ -164,9 +164,12 @@ void refused_arguments() {
   SHOW(cuLinkAddFile(link, CU_JIT_INPUT_PTX, "/nonexistent/file.ptx", 0, nullptr, nullptr));
   SHOW(cuLinkAddFile(link, CU_JIT_INPUT_PTX, "/dev/null", 0, nullptr, nullptr));
   // Options of one input that change no result.
-  CUjit_option options[] = {CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_GENERATE_LINE_INFO, CU_JIT_MAX_REGISTERS};
-  void* values[] = {reinterpret_cast<void*>(2), reinterpret_cast<void*>(1), reinterpret_cast<void*>(64)};
-  SHOW(cuLinkAddData(link, CU_JIT_INPUT_PTX, const_cast<char*>(kCallee), std::strlen(kCallee) + 1, "callee", 3, options, values));
+  CUjit_option options[] = {CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_GENERATE_LINE_INFO,
+                            CU_JIT_MAX_REGISTERS};
+  void* values[] = {reinterpret_cast<void*>(2), reinterpret_cast<void*>(1),
+                    reinterpret_cast<void*>(64)};
+  SHOW(cuLinkAddData(link, CU_JIT_INPUT_PTX, const_cast<char*>(kCallee), std::strlen(kCallee) + 1,
+                     "callee", 3, options, values));
   SHOW(cuLinkComplete(link, &image, nullptr));
   SHOW(cuLinkDestroy(link));
 }

@@ -1,4 +1,5 @@
-// Modules: loading text, errors of images, functions, globals, unloading; the same through libraries.
+// Modules: loading text, errors of images, functions, globals, unloading; the same through
+// libraries.
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/kernels.h"
 
@@ -8,7 +9,9 @@ void bad_images() {
   CUmodule module = nullptr;
   SHOW(cuModuleLoadData(&module, nullptr));
   SHOW(cuModuleLoadData(&module, "this is not PTX"));
-  SHOW(cuModuleLoadData(&module, ".version 7.5\n.target sm_75\n.address_size 64\n.visible .entry f() { frobnicate.u32 %r1; ret; }\n"));
+  SHOW(cuModuleLoadData(&module,
+                        ".version 7.5\n.target sm_75\n.address_size 64\n.visible .entry f() { "
+                        "frobnicate.u32 %r1; ret; }\n"));
   SHOW(cuModuleLoad(&module, "/nonexistent/file.ptx"));
   char errors[512] = "";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
@@ -80,7 +83,8 @@ void library_calls() {
   VALUE(kernels);
   SHOW(cuLibraryGetGlobal(&address, &bytes, library, "counter"));
   VALUE(bytes);
-  SHOW(cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 5, 1, 1, 0, nullptr, nullptr, nullptr));
+  SHOW(cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 5, 1, 1, 0, nullptr, nullptr,
+                      nullptr));
   unsigned value = 0;
   SHOW(cuMemcpyDtoH(&value, address, sizeof(value)));
   VALUE(value);

@@ -1,5 +1,5 @@
-// Pinned host memory in use: asynchronous copies in stream order, kernels that work on it in place, many small blocks, shapes, threads, and
-// that freeing waits.
+// Pinned host memory in use: asynchronous copies in stream order, kernels that work on it in place,
+// many small blocks, shapes, threads, and that freeing waits.
 #include <atomic>
 #include <thread>
 
@@ -34,12 +34,14 @@ CUstream make_stream() {
 
 void add(CUstream stream, CUdeviceptr a, CUdeviceptr b, CUdeviceptr c, unsigned n) {
   void* arguments[] = {&a, &b, &c, &n};
-  NEED(cuLaunchKernel(function("add"), (n + 127) / 128, 1, 1, 128, 1, 1, 0, stream, arguments, nullptr));
+  NEED(cuLaunchKernel(function("add"), (n + 127) / 128, 1, 1, 128, 1, 1, 0, stream, arguments,
+                      nullptr));
 }
 
 CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
 
-// Copies up, a kernel, copies down, in two streams at once; the source is overwritten as soon as its event says so.
+// Copies up, a kernel, copies down, in two streams at once; the source is overwritten as soon as
+// its event says so.
 void overlapped() {
   const unsigned n = 70000, rounds = 12;
   struct Lane {
@@ -87,7 +89,8 @@ void add_hundred(void* data) {
   for (unsigned i = 0; i < 1000; ++i) values[i] += 100;
 }
 
-// Everything that touches one pinned buffer keeps the order of its stream: copies to it and from it, a function of the host, a kernel.
+// Everything that touches one pinned buffer keeps the order of its stream: copies to it and from
+// it, a function of the host, a kernel.
 void ordered() {
   const unsigned n = 1000;
   CUstream stream = make_stream();
@@ -123,9 +126,11 @@ void ordered() {
   NEED(cuStreamDestroy(stream));
 }
 
-// A kernel reads two pinned buffers and writes a third, by their own addresses and by those the driver gives.
+// A kernel reads two pinned buffers and writes a third, by their own addresses and by those the
+// driver gives.
 void in_place(unsigned n) {
-  unsigned *a = pinned<unsigned>(n), *b = pinned<unsigned>(n, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE),
+  unsigned *a = pinned<unsigned>(n),
+           *b = pinned<unsigned>(n, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE),
            *c = pinned<unsigned>(n, CU_MEMHOSTALLOC_WRITECOMBINED);
   for (unsigned i = 0; i < n; ++i) a[i] = i, b[i] = 2 * i;
   add(nullptr, address(a), address(b), address(c), n);
@@ -149,7 +154,9 @@ void in_place(unsigned n) {
   SHOW(cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address(a + 5)));
   VALUE(seen - on_device[0]);
   SHOW(cuMemHostGetFlags(&flags, b));
-  VALUE(flags & CU_MEMHOSTALLOC_DEVICEMAP);  // for the rest the driver may answer for the block that it cut this from
+  VALUE(flags &
+        // for the rest the driver may answer for the block that it cut this from
+        CU_MEMHOSTALLOC_DEVICEMAP);
   for (unsigned* memory : {a, b, c}) SHOW(cuMemFreeHost(memory));
   SHOW(cuMemHostGetDevicePointer(&seen, a, 0));
 }
@@ -172,7 +179,8 @@ void many_small() {
   };
   for (int step = 0; step < 1500; ++step) {
     if (blocks.size() < 200 || next() % 2 == 0) {
-      Block block{nullptr, 1 + next() % (step % 16 == 0 ? 60000 : 5000), static_cast<unsigned char>(next())};
+      Block block{nullptr, 1 + next() % (step % 16 == 0 ? 60000 : 5000),
+                  static_cast<unsigned char>(next())};
       block.memory = pinned<unsigned char>(block.bytes);
       wrong += address(block.memory) % 256 != 0;
       // Written by the device, so that it is known there too.
@@ -197,8 +205,10 @@ void many_small() {
 // Boxes with pitches, from the inside of pinned memory to the inside of pinned memory.
 void shapes() {
   const size_t pitch = 96, rows = 12, slices = 5, width = 41, height = 7, depth = 3;
-  unsigned char *in = pinned<unsigned char>(pitch * rows * slices), *out = pinned<unsigned char>(pitch * rows * slices);
-  for (size_t i = 0; i < pitch * rows * slices; ++i) in[i] = static_cast<unsigned char>(i * 13 + i / 96);
+  unsigned char *in = pinned<unsigned char>(pitch * rows * slices),
+                *out = pinned<unsigned char>(pitch * rows * slices);
+  for (size_t i = 0; i < pitch * rows * slices; ++i)
+    in[i] = static_cast<unsigned char>(i * 13 + i / 96);
   CUdeviceptr device;
   size_t device_pitch;
   NEED(cuMemAllocPitch(&device, &device_pitch, width, height * depth, 4));

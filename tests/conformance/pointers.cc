@@ -20,11 +20,15 @@ void describe(const char* what, CUdeviceptr pointer) {
   // The form that libcudart uses: no error for unknown pointers.
   unsigned many_type = 9, many_managed = 9;
   CUdeviceptr device_pointer = 1;
-  CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_IS_MANAGED};
+  CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                  CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+                                  CU_POINTER_ATTRIBUTE_IS_MANAGED};
   void* out[] = {&many_type, &device_pointer, &many_managed};
   result = cuPointerGetAttributes(3, wanted, out, pointer);
   std::printf("  together %s %u %u %s\n", error_name(result), many_type, many_managed,
-              device_pointer == pointer ? "same" : device_pointer == 0 ? "none" : "other");
+              device_pointer == pointer ? "same"
+              : device_pointer == 0     ? "none"
+                                        : "other");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Execution errors stay with their context: every later call of it reports them; a new process is needed on a GPU, so the kind of
-// error is an argument and the program ends after it: illegal, misaligned, trap.
+// Execution errors stay with their context: every later call of it reports them; a new process is
+// needed on a GPU, so the kind of error is an argument and the program ends after it: illegal,
+// misaligned, trap.
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/kernels.h"
 

@@ -1,4 +1,5 @@
-// Many threads at once: each with its own stack of contexts; what one submits after another's call returned sees its effects.
+// Many threads at once: each with its own stack of contexts; what one submits after another's call
+// returned sees its effects.
 #include <atomic>
 #include <thread>
 
@@ -55,7 +56,8 @@ int main() {
   NEED(cuMemcpyDtoH(&value, counter, 4));
   VALUE(value);
 
-  // A baton goes round: each thread submits to one stream after the one before has returned; nothing waits for the device in between.
+  // A baton goes round: each thread submits to one stream after the one before has returned;
+  // nothing waits for the device in between.
   CUdeviceptr p;
   NEED(cuMemAlloc(&p, 4));
   CUstream shared;

@@ -1,5 +1,6 @@
-// Calls in which the driver waits for what runs: while one thread sits in such a call, others go on in other streams, and it is one of them that
-// lets the running work end. waiting_calls kernel | host_function: what holds the first stream.
+// Calls in which the driver waits for what runs: while one thread sits in such a call, others go on
+// in other streams, and it is one of them that lets the running work end. waiting_calls kernel |
+// host_function: what holds the first stream.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -48,7 +49,8 @@ CUcontext context;
 CUmodule kernels;
 CUfunction fill, hold;
 
-// Something holds a stream; `call` runs in one thread, work goes on in another, which then lets the stream go. True when `call` returned before.
+// Something holds a stream; `call` runs in one thread, work goes on in another, which then lets the
+// stream go. True when `call` returned before.
 bool held(bool by_kernel, const char* text, const std::function<CUresult()>& call) {
   CUstream holding, working;
   NEED(cuStreamCreate(&holding, CU_STREAM_NON_BLOCKING));

@@ -7,11 +7,22 @@ import unittest
 
 import fargpu_testing as testing
 
-USAGE, UNREACHABLE, MISSING, NO_CAPACITY, PROTOCOL, REFUSED, CANNOT_RUN, NOT_FOUND = 2, 69, 72, 75, 76, 77, 126, 127
+USAGE, UNREACHABLE, MISSING, NO_CAPACITY, PROTOCOL, REFUSED, CANNOT_RUN, NOT_FOUND = (
+    2,
+    69,
+    72,
+    75,
+    76,
+    77,
+    126,
+    127,
+)
 
 
 def fargpu(*arguments, **environment):
-    return testing.run([testing.BUILD.fargpu, *arguments], env=testing.clean_environment(**environment))
+    return testing.run(
+        [testing.BUILD.fargpu, *arguments], env=testing.clean_environment(**environment)
+    )
 
 
 class Cli(unittest.TestCase):
@@ -34,25 +45,52 @@ class Cli(unittest.TestCase):
             self.assertIn("--server", done.stdout)
 
     def test_wrong_usage(self):
-        for arguments in [(), ("dance",), ("run",), ("run", "--gpus", "none", "--server", "localhost", "--", "true"),
-                          ("run", "--memory", "much", "--server", "localhost", "--", "true"), ("run", "--", "true"),
-                          ("run", "--sim", "--server", "localhost", "--", "true"), ("run", "--transport", "pigeon", "--", "true"),
-                          ("devices", "--server", "host:port"), ("run", "--sim", "--sim-gpus", "17", "--", "true")]:
+        for arguments in [
+            (),
+            ("dance",),
+            ("run",),
+            ("run", "--gpus", "none", "--server", "localhost", "--", "true"),
+            ("run", "--memory", "much", "--server", "localhost", "--", "true"),
+            ("run", "--", "true"),
+            ("run", "--sim", "--server", "localhost", "--", "true"),
+            ("run", "--transport", "pigeon", "--", "true"),
+            ("devices", "--server", "host:port"),
+            ("run", "--sim", "--sim-gpus", "17", "--", "true"),
+        ]:
             with self.subTest(arguments):
                 self.one_line(fargpu(*arguments), USAGE, "fargpu:")
 
     def test_programs_that_cannot_start(self):
         with testing.Daemon() as daemon:
             for start in (("--server", daemon.server), ("--sim",)):
-                self.one_line(fargpu("run", *start, "--", "no-such-command"), NOT_FOUND, "no-such-command")
-                self.one_line(fargpu("run", *start, "--", "/etc/hostname"), CANNOT_RUN, "/etc/hostname")
+                self.one_line(
+                    fargpu("run", *start, "--", "no-such-command"), NOT_FOUND, "no-such-command"
+                )
+                self.one_line(
+                    fargpu("run", *start, "--", "/etc/hostname"), CANNOT_RUN, "/etc/hostname"
+                )
                 self.one_line(fargpu("run", *start, "--", "/"), CANNOT_RUN, "folder")
 
     def test_no_server_there(self):
         for command in (("run", "--", "true"), ("devices",), ("ps",)):
             self.one_line(fargpu(*command, FARGPU_SERVER="127.0.0.1:1"), UNREACHABLE, "127.0.0.1:1")
-        self.one_line(fargpu("devices", "--server", "no-such-host.invalid"), MISSING, "no-such-host.invalid")
-        self.one_line(fargpu("run", "--no-check", "--server", "127.0.0.1:1", "--", "sh", "-c", "echo x >&2; exit 3"), 3, "x")
+        self.one_line(
+            fargpu("devices", "--server", "no-such-host.invalid"), MISSING, "no-such-host.invalid"
+        )
+        self.one_line(
+            fargpu(
+                "run",
+                "--no-check",
+                "--server",
+                "127.0.0.1:1",
+                "--",
+                "sh",
+                "-c",
+                "echo x >&2; exit 3",
+            ),
+            3,
+            "x",
+        )
 
     def test_token(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -63,10 +101,26 @@ class Cli(unittest.TestCase):
             wrong.write_text("something-else\n")
             with testing.Daemon("--token-file", token) as daemon:
                 self.one_line(fargpu("devices", "--server", daemon.server), REFUSED, "token")
-                self.one_line(fargpu("run", "--server", daemon.server, "--token-file", wrong, "--", "true"), REFUSED, "token")
-                self.assertEqual(fargpu("devices", "--server", daemon.server, "--token-file", token).returncode, 0)
-                self.assertEqual(fargpu("devices", FARGPU_SERVER=daemon.server, FARGPU_TOKEN="a-long-secret").returncode, 0)
-                self.one_line(fargpu("ps", "--server", daemon.server, "--token-file", "/no/such/file"), 71, "/no/such/file")
+                self.one_line(
+                    fargpu("run", "--server", daemon.server, "--token-file", wrong, "--", "true"),
+                    REFUSED,
+                    "token",
+                )
+                self.assertEqual(
+                    fargpu("devices", "--server", daemon.server, "--token-file", token).returncode,
+                    0,
+                )
+                self.assertEqual(
+                    fargpu(
+                        "devices", FARGPU_SERVER=daemon.server, FARGPU_TOKEN="a-long-secret"
+                    ).returncode,
+                    0,
+                )
+                self.one_line(
+                    fargpu("ps", "--server", daemon.server, "--token-file", "/no/such/file"),
+                    71,
+                    "/no/such/file",
+                )
 
     def test_devices(self):
         with testing.Daemon("--sim-memory", "512M", gpus=2) as daemon:
@@ -82,7 +136,15 @@ class Cli(unittest.TestCase):
             done = fargpu("doctor", "--server", daemon.server, "--pings", "5")
             self.assertEqual(done.returncode, 0, done.stdout)
             self.assertIn(str(testing.BUILD.client_libraries / "libcuda.so.1"), done.stdout)
-            for word in ("server", "versions", "transport", "shm", "round trip", "us (median of 5)", "all is well"):
+            for word in (
+                "server",
+                "versions",
+                "transport",
+                "shm",
+                "round trip",
+                "us (median of 5)",
+                "all is well",
+            ):
                 self.assertIn(word, done.stdout)
         done = fargpu("doctor", "--server", "127.0.0.1:1")
         self.assertEqual(done.returncode, UNREACHABLE)
@@ -91,8 +153,20 @@ class Cli(unittest.TestCase):
     def test_doctor_sees_a_foreign_library(self):
         with testing.Daemon() as daemon, tempfile.TemporaryDirectory() as folder:
             foreign = pathlib.Path(folder) / "libcuda.so.1"
-            built = testing.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-Wl,-soname,libcuda.so.1", "-o", foreign],
-                                input="int cuInit(unsigned flags) { return 0; }")
+            built = testing.run(
+                [
+                    "cc",
+                    "-shared",
+                    "-fPIC",
+                    "-x",
+                    "c",
+                    "-",
+                    "-Wl,-soname,libcuda.so.1",
+                    "-o",
+                    foreign,
+                ],
+                input="int cuInit(unsigned flags) { return 0; }",
+            )
             self.assertEqual(built.returncode, 0, built.stderr)
             done = fargpu("doctor", "--server", daemon.server, LD_PRELOAD=foreign)
             self.assertEqual(done.returncode, MISSING, done.stdout)
@@ -100,13 +174,34 @@ class Cli(unittest.TestCase):
 
     def test_environment_of_the_program(self):
         with testing.Daemon() as daemon:
-            done = fargpu("run", "--server", daemon.server, "--gpus", "1", "--memory", "64M", "--", "env", LD_LIBRARY_PATH="/some/where")
-            environment = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
-            self.assertEqual(environment["LD_LIBRARY_PATH"], f"{testing.BUILD.client_libraries}{os.pathsep}/some/where")
+            done = fargpu(
+                "run",
+                "--server",
+                daemon.server,
+                "--gpus",
+                "1",
+                "--memory",
+                "64M",
+                "--",
+                "env",
+                LD_LIBRARY_PATH="/some/where",
+            )
+            environment = dict(
+                line.split("=", 1) for line in done.stdout.splitlines() if "=" in line
+            )
+            self.assertEqual(
+                environment["LD_LIBRARY_PATH"],
+                f"{testing.BUILD.client_libraries}{os.pathsep}/some/where",
+            )
             self.assertEqual(environment["FARGPU_SERVER"], daemon.server)
-            self.assertEqual((environment["FARGPU_GPUS"], environment["FARGPU_MEMORY"]), ("1", "64M"))
+            self.assertEqual(
+                (environment["FARGPU_GPUS"], environment["FARGPU_MEMORY"]), ("1", "64M")
+            )
             self.assertNotIn("LD_PRELOAD", environment)
-            self.assertEqual(fargpu("run", "--server", daemon.server, "--", "echo", "-n", "--", "--x").stdout, "-- --x")
+            self.assertEqual(
+                fargpu("run", "--server", daemon.server, "--", "echo", "-n", "--", "--x").stdout,
+                "-- --x",
+            )
 
     def test_wish_that_cannot_be_fulfilled(self):
         program = testing.BUILD.folder / "tests" / "fault" / "fault_program"

@@ -22,12 +22,20 @@ class Endings(unittest.TestCase):
     def ways(self):
         """The two ways to start: (name, command before the program)."""
         fargpu = testing.BUILD.fargpu
-        return [("server", [fargpu, "run", "--server", self.daemon.server, "--"]), ("sim", [fargpu, "run", "--sim", "--"])]
+        return [
+            ("server", [fargpu, "run", "--server", self.daemon.server, "--"]),
+            ("sim", [fargpu, "run", "--sim", "--"]),
+        ]
 
     def test_exit_codes(self):
         program = testing.BUILD.program("ending")
         for name, start in self.ways():
-            for arguments, code in [(("exit", "0"), 0), (("exit", "7"), 7), (("exit", "255"), 255), (("return",), 0)]:
+            for arguments, code in [
+                (("exit", "0"), 0),
+                (("exit", "7"), 7),
+                (("exit", "255"), 255),
+                (("return",), 0),
+            ]:
                 with self.subTest(way=name, arguments=arguments):
                     done = testing.run([*start, program, *arguments])
                     self.assertEqual(done.returncode, code, done.stderr)
@@ -37,12 +45,18 @@ class Endings(unittest.TestCase):
         for name, start in self.ways():
             with self.subTest(way=name):
                 self.assertEqual(testing.run([*start, "sh", "-c", "exit 41"]).returncode, 41)
-                self.assertEqual(testing.run([*start, "sh", "-c", "kill -TERM $$"]).returncode, -signal.SIGTERM)
+                self.assertEqual(
+                    testing.run([*start, "sh", "-c", "kill -TERM $$"]).returncode, -signal.SIGTERM
+                )
 
     def test_death_by_signal(self):
         program = testing.BUILD.program("ending")
         for name, start in self.ways():
-            for arguments, number in [(("abort",), signal.SIGABRT), (("kill", "9"), signal.SIGKILL), (("kill", "11"), signal.SIGSEGV)]:
+            for arguments, number in [
+                (("abort",), signal.SIGABRT),
+                (("kill", "9"), signal.SIGKILL),
+                (("kill", "11"), signal.SIGSEGV),
+            ]:
                 with self.subTest(way=name, arguments=arguments):
                     done = testing.run([*start, program, *arguments])
                     self.assertEqual(done.returncode, -number, done.stderr)
@@ -51,11 +65,19 @@ class Endings(unittest.TestCase):
         for name, start in self.ways():
             with self.subTest(way=name):
                 line = " ".join(map(str, start)) + " sh -c 'kill -USR1 $$'; echo $?"
-                self.assertEqual(testing.run(["bash", "-c", line]).stdout.splitlines()[-1], str(128 + signal.SIGUSR1))
+                self.assertEqual(
+                    testing.run(["bash", "-c", line]).stdout.splitlines()[-1],
+                    str(128 + signal.SIGUSR1),
+                )
 
     def signalled(self, start, arguments, number):
-        process = subprocess.Popen([str(a) for a in (*start, *arguments)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                   text=True, env=testing.clean_environment())
+        process = subprocess.Popen(
+            [str(a) for a in (*start, *arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=testing.clean_environment(),
+        )
         with process:
             self.assertEqual(process.stdout.readline(), "ready\n")
             process.send_signal(number)
@@ -66,8 +88,12 @@ class Endings(unittest.TestCase):
         for name, start in self.ways():
             with self.subTest(way=name):
                 self.assertEqual(self.signalled(start, [program, "handle"], signal.SIGTERM), 33)
-                self.assertEqual(self.signalled(start, [program, "wait"], signal.SIGINT), -signal.SIGINT)
-                self.assertEqual(self.signalled(start, [program, "wait"], signal.SIGKILL), -signal.SIGKILL)
+                self.assertEqual(
+                    self.signalled(start, [program, "wait"], signal.SIGINT), -signal.SIGINT
+                )
+                self.assertEqual(
+                    self.signalled(start, [program, "wait"], signal.SIGKILL), -signal.SIGKILL
+                )
 
     def test_signals_reach_plain_programs(self):
         script = "trap 'echo got; exit 9' USR2 HUP; echo ready; while :; do sleep 0.05; done"
@@ -78,15 +104,30 @@ class Endings(unittest.TestCase):
 
     def test_private_daemon_ends_with_its_command(self):
         with tempfile.TemporaryDirectory() as folder:
-            done = testing.run([testing.BUILD.fargpu, "run", "--sim", "--", "echo", "said"], env=testing.clean_environment(TMPDIR=folder))
+            done = testing.run(
+                [testing.BUILD.fargpu, "run", "--sim", "--", "echo", "said"],
+                env=testing.clean_environment(TMPDIR=folder),
+            )
             self.assertEqual(done.stdout, "said\n", done.stderr)
             testing.wait_until(lambda: not private_daemons(folder), "the private daemon ended")
             self.assertEqual(os.listdir(folder), [])
 
     def test_private_daemon_ends_when_fargpu_is_killed(self):
         with tempfile.TemporaryDirectory() as folder:
-            with subprocess.Popen([str(testing.BUILD.fargpu), "run", "--sim", "--", "bash", "-c", "echo $$; exec sleep 60"],
-                                  stdout=subprocess.PIPE, text=True, env=testing.clean_environment(TMPDIR=folder)) as process:
+            with subprocess.Popen(
+                [
+                    str(testing.BUILD.fargpu),
+                    "run",
+                    "--sim",
+                    "--",
+                    "bash",
+                    "-c",
+                    "echo $$; exec sleep 60",
+                ],
+                stdout=subprocess.PIPE,
+                text=True,
+                env=testing.clean_environment(TMPDIR=folder),
+            ) as process:
                 program = int(process.stdout.readline())
                 self.assertEqual(len(private_daemons(folder)), 1)
                 process.kill()
@@ -100,10 +141,18 @@ def private_daemons(folder):
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         try:
-            arguments = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0") if entry.name.isdigit() else []
+            arguments = (
+                (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                if entry.name.isdigit()
+                else []
+            )
         except OSError:
             continue
-        if arguments[:1] == ["fargpud"] and any(a.startswith(folder) for a in arguments) and testing.is_running(entry.name):
+        if (
+            arguments[:1] == ["fargpud"]
+            and any(a.startswith(folder) for a in arguments)
+            and testing.is_running(entry.name)
+        ):
             found.append(int(entry.name))
     return found
 

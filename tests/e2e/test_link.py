@@ -9,7 +9,11 @@ import fargpu_testing as testing
 class EmulatedLink(unittest.TestCase):
     def run_over(self, daemon, program, link, *flags):
         begin = time.monotonic()
-        done = daemon.run(testing.BUILD.program(program), flags=flags, env=testing.clean_environment(FARGPU_LINK=link) if link else None)
+        done = daemon.run(
+            testing.BUILD.program(program),
+            flags=flags,
+            env=testing.clean_environment(FARGPU_LINK=link) if link else None,
+        )
         return done, time.monotonic() - begin
 
     def test_programs_are_right(self):
@@ -17,7 +21,9 @@ class EmulatedLink(unittest.TestCase):
             for transport in ("auto", "tcp"):
                 for name in ("vector_add", "copies", "streams_events", "callbacks", "printf_order"):
                     with self.subTest(program=name, transport=transport):
-                        done, _ = self.run_over(daemon, name, "rtt=200us,bandwidth=2Gbps", "--transport", transport)
+                        done, _ = self.run_over(
+                            daemon, name, "rtt=200us,bandwidth=2Gbps", "--transport", transport
+                        )
                         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_round_trips_take_their_time(self):

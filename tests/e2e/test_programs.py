@@ -5,10 +5,31 @@ import unittest
 
 import fargpu_testing as testing
 
-EXAMPLES = ["vector_add", "matmul_tiled", "reduction", "histogram", "scan", "streams_events", "two_gpus", "constant_symbols",
-            "dynamic_shared", "divergent", "pitched_copies"]
-OTHERS = ["pageable_overwrite", "many_threads", "per_thread_streams", "callbacks", "fork_child", "kernel_fault", "copies", "large_copy",
-          "held_launches", "pinned_copies"]
+EXAMPLES = [
+    "vector_add",
+    "matmul_tiled",
+    "reduction",
+    "histogram",
+    "scan",
+    "streams_events",
+    "two_gpus",
+    "constant_symbols",
+    "dynamic_shared",
+    "divergent",
+    "pitched_copies",
+]
+OTHERS = [
+    "pageable_overwrite",
+    "many_threads",
+    "per_thread_streams",
+    "callbacks",
+    "fork_child",
+    "kernel_fault",
+    "copies",
+    "large_copy",
+    "held_launches",
+    "pinned_copies",
+]
 
 
 class Programs(unittest.TestCase):
@@ -21,9 +42,15 @@ class Programs(unittest.TestCase):
         cls.daemon.__exit__(None)
 
     def check_right(self, program, *arguments, name=None, **options):
-        done = self.daemon.run(testing.BUILD.program(program), *arguments, flags=("--gpus", "2"), **options)
+        done = self.daemon.run(
+            testing.BUILD.program(program), *arguments, flags=("--gpus", "2"), **options
+        )
         name = name or program
-        self.assertEqual((done.returncode, done.stdout.splitlines()[-1:]), (0, [f"{name}: right"]), done.stdout + done.stderr)
+        self.assertEqual(
+            (done.returncode, done.stdout.splitlines()[-1:]),
+            (0, [f"{name}: right"]),
+            done.stdout + done.stderr,
+        )
 
     def test_examples_with_static_cudart(self):
         for name in EXAMPLES:
@@ -31,10 +58,16 @@ class Programs(unittest.TestCase):
                 self.check_right(name)
 
     def test_examples_with_shared_cudart(self):
-        libraries = os.pathsep.join(f"{os.environ['FARGPU_CUDA_ROOT']}/{folder}" for folder in ("lib64", "lib"))
+        libraries = os.pathsep.join(
+            f"{os.environ['FARGPU_CUDA_ROOT']}/{folder}" for folder in ("lib64", "lib")
+        )
         for name in EXAMPLES:
             with self.subTest(name):
-                self.check_right(f"{name}_shared", name=name, env=testing.clean_environment(LD_LIBRARY_PATH=libraries))
+                self.check_right(
+                    f"{name}_shared",
+                    name=name,
+                    env=testing.clean_environment(LD_LIBRARY_PATH=libraries),
+                )
 
     def test_programs_of_one_topic(self):
         for name in OTHERS:
@@ -54,8 +87,10 @@ class Programs(unittest.TestCase):
     def test_loading_behind_a_host_function(self):
         """A driver that loads a kernel at its first use waits for all streams then, also for one that a host function holds."""
         for name in ("held_launches", "callbacks"):
-            done = testing.run([testing.BUILD.fargpu, "run", "--sim", "--", testing.BUILD.program(name)],
-                               env=testing.clean_environment(FARGPU_SIM_LAZY_LOADING="1"))
+            done = testing.run(
+                [testing.BUILD.fargpu, "run", "--sim", "--", testing.BUILD.program(name)],
+                env=testing.clean_environment(FARGPU_SIM_LAZY_LOADING="1"),
+            )
             self.assertEqual(done.stdout, f"{name}: right\n", done.stderr)
 
     def test_launch_blocking(self):
@@ -70,7 +105,9 @@ class Programs(unittest.TestCase):
                 self.check_right("driver_fatbin", testing.BUILD.program(image))
 
     def test_nvrtc(self):
-        libraries = os.pathsep.join(f"{os.environ['FARGPU_CUDA_ROOT']}/{folder}" for folder in ("lib64", "lib"))
+        libraries = os.pathsep.join(
+            f"{os.environ['FARGPU_CUDA_ROOT']}/{folder}" for folder in ("lib64", "lib")
+        )
         self.check_right("nvrtc_program", env=testing.clean_environment(LD_LIBRARY_PATH=libraries))
 
     def test_printf_is_in_order(self):
@@ -91,14 +128,27 @@ class Programs(unittest.TestCase):
 
     def test_visible_devices(self):
         for visible, devices in [("0", 1), ("1,0", 2), ("1", 1)]:
-            done = self.daemon.run(testing.BUILD.program("memory_report"), flags=("--gpus", "2"),
-                                   env=testing.clean_environment(CUDA_VISIBLE_DEVICES=visible))
+            done = self.daemon.run(
+                testing.BUILD.program("memory_report"),
+                flags=("--gpus", "2"),
+                env=testing.clean_environment(CUDA_VISIBLE_DEVICES=visible),
+            )
             self.assertEqual(done.stdout.splitlines()[:1], [f"devices {devices}"], done.stderr)
 
     def test_visible_devices_of_a_private_daemon(self):
         for visible, line in [("1", "devices 1"), ("1,0", "devices 2"), ("0", "devices 1")]:
-            done = testing.run([testing.BUILD.fargpu, "run", "--sim", "--sim-gpus", "2", "--", testing.BUILD.program("memory_report")],
-                               env=testing.clean_environment(CUDA_VISIBLE_DEVICES=visible))
+            done = testing.run(
+                [
+                    testing.BUILD.fargpu,
+                    "run",
+                    "--sim",
+                    "--sim-gpus",
+                    "2",
+                    "--",
+                    testing.BUILD.program("memory_report"),
+                ],
+                env=testing.clean_environment(CUDA_VISIBLE_DEVICES=visible),
+            )
             self.assertEqual(done.stdout.splitlines()[:1], [line], done.stderr)
 
 

@@ -12,15 +12,21 @@ AT_ONCE = 16
 def session_program():
     """A short program for many sessions: the runtime's, or without nvcc a conformance program."""
     path = testing.BUILD.programs / "vector_add"
-    return path if path.exists() else testing.BUILD.folder / "tests" / "conformance" / "conformance_memset"
+    return (
+        path
+        if path.exists()
+        else testing.BUILD.folder / "tests" / "conformance" / "conformance_memset"
+    )
 
 
 class Sessions(unittest.TestCase):
     def no_session_left(self, daemon):
         """A worker ends a moment after its client, later under sanitizers."""
+
         def none_listed():
             listing = testing.run([testing.BUILD.fargpu, "ps", "--server", daemon.server])
             return listing.stdout.splitlines()[-1] == "0 sessions"
+
         testing.wait_until(none_listed, "fargpu ps shows no session")
 
     def test_many_in_a_row(self):
@@ -47,13 +53,19 @@ class Sessions(unittest.TestCase):
             try:
                 self.assertEqual(first.stdout.readline(), "ready\n")
                 self.assertEqual(second.stdout.readline(), "ready\n")
-                listing = testing.run([testing.BUILD.fargpu, "ps", "--server", daemon.server]).stdout
+                listing = testing.run(
+                    [testing.BUILD.fargpu, "ps", "--server", daemon.server]
+                ).stdout
                 self.assertTrue(listing.endswith("2 sessions\n"), listing)
                 self.assertIn("ending", listing)
                 self.assertIn("256.0 MiB", listing)
                 # Least loaded: the two sessions are on different GPUs.
-                devices = testing.run([testing.BUILD.fargpu, "devices", "--server", daemon.server]).stdout
-                self.assertEqual([line.split()[-1] for line in devices.splitlines()[1:]], ["1", "1"], devices)
+                devices = testing.run(
+                    [testing.BUILD.fargpu, "devices", "--server", daemon.server]
+                ).stdout
+                self.assertEqual(
+                    [line.split()[-1] for line in devices.splitlines()[1:]], ["1", "1"], devices
+                )
             finally:
                 for process in (first, second):
                     process.terminate()
@@ -66,21 +78,38 @@ class Sessions(unittest.TestCase):
         program = testing.BUILD.program("memory_report")
         with testing.Daemon(gpus=3) as daemon:
             done = daemon.run(program, "100", "1000", flags=("--gpus", "2", "--memory", "256M"))
-            self.assertEqual(done.stdout.splitlines(), ["devices 2", "total 256 MiB, property 256 MiB", "100 MiB: cudaSuccess",
-                                                        "1000 MiB: cudaErrorMemoryAllocation"], done.stderr)
+            self.assertEqual(
+                done.stdout.splitlines(),
+                [
+                    "devices 2",
+                    "total 256 MiB, property 256 MiB",
+                    "100 MiB: cudaSuccess",
+                    "1000 MiB: cudaErrorMemoryAllocation",
+                ],
+                done.stderr,
+            )
 
     def test_quota_is_exact_and_ends_with_the_session(self):
         program = testing.BUILD.program("memory_report")
         with testing.Daemon() as daemon:
             for _ in range(3):  # nothing of an earlier session counts
                 done = daemon.run(program, "200", "100", "40", flags=("--memory", "256M"))
-                self.assertEqual(done.stdout.splitlines()[2:],
-                                 ["200 MiB: cudaSuccess", "100 MiB: cudaErrorMemoryAllocation", "40 MiB: cudaSuccess"], done.stderr)
+                self.assertEqual(
+                    done.stdout.splitlines()[2:],
+                    [
+                        "200 MiB: cudaSuccess",
+                        "100 MiB: cudaErrorMemoryAllocation",
+                        "40 MiB: cudaSuccess",
+                    ],
+                    done.stderr,
+                )
 
     def test_wanted_devices(self):
         program = testing.BUILD.program("memory_report")
         with testing.Daemon(gpus=3) as daemon:
-            listing = testing.run([testing.BUILD.fargpu, "devices", "--server", daemon.server]).stdout
+            listing = testing.run(
+                [testing.BUILD.fargpu, "devices", "--server", daemon.server]
+            ).stdout
             uuids = [line.split()[1] for line in listing.splitlines()[1:]]
             self.assertEqual(len(uuids), 3, listing)
             done = daemon.run(program, flags=("--device", uuids[2], "--gpus", "1"))

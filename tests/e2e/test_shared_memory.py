@@ -15,11 +15,18 @@ class SharedMemory(unittest.TestCase):
         cls.daemon.__exit__(None)
 
     def check_right(self, what, transport, **environment):
-        done = self.daemon.run(testing.BUILD.program("shared_memory"), what, flags=("--transport", transport),
-                               env=testing.clean_environment(**environment))
+        done = self.daemon.run(
+            testing.BUILD.program("shared_memory"),
+            what,
+            flags=("--transport", transport),
+            env=testing.clean_environment(**environment),
+        )
         self.assertEqual((done.returncode, done.stdout), (0, f"{what}: right\n"), done.stderr)
 
-    @unittest.skipUnless(testing.WORKER_SHARES_MEMORY, "the worker's sanitizer lets it share no memory of this client")
+    @unittest.skipUnless(
+        testing.WORKER_SHARES_MEMORY,
+        "the worker's sanitizer lets it share no memory of this client",
+    )
     def test_copies_of_pinned_memory_are_asynchronous(self):
         self.check_right("async", "shm")
 
@@ -40,7 +47,9 @@ class SharedMemory(unittest.TestCase):
         self.check_right("large", "shm", FARGPU_SYNC=1)
 
     def test_output_of_kernels_comes_before_a_large_copy_returns(self):
-        done = self.daemon.run(testing.BUILD.program("printf_large_copy"), flags=("--transport", "shm"))
+        done = self.daemon.run(
+            testing.BUILD.program("printf_large_copy"), flags=("--transport", "shm")
+        )
         want = [line for i in range(20) for line in (f"host {i}", f"device {i}")]
         self.assertEqual((done.returncode, done.stdout.splitlines()), (0, want), done.stderr)
 

@@ -10,8 +10,11 @@ import unittest
 
 import fargpu_testing as testing
 
+
 def fargpu(*arguments, **environment):
-    return testing.run([testing.BUILD.fargpu, *arguments], env=testing.clean_environment(**environment))
+    return testing.run(
+        [testing.BUILD.fargpu, *arguments], env=testing.clean_environment(**environment)
+    )
 
 
 def program():
@@ -35,53 +38,100 @@ class Choice(unittest.TestCase):
             with testing.Daemon("--listen", path):
                 for server in (path, f"unix:{path}"):
                     self.assertRegex(self.transport_of(server), r"^shm ")
-                    self.assertRegex(self.transport_of(server, "--transport", "tcp"), r"^(unix|stream).*asked for")
+                    self.assertRegex(
+                        self.transport_of(server, "--transport", "tcp"),
+                        r"^(unix|stream).*asked for",
+                    )
                 done = fargpu("run", "--server", path, "--", program(), "init")
                 self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_forced(self):
         with testing.Daemon() as daemon:
-            self.assertRegex(self.transport_of(daemon.server, "--transport", "tcp"), r"^tcp .*asked for")
+            self.assertRegex(
+                self.transport_of(daemon.server, "--transport", "tcp"), r"^tcp .*asked for"
+            )
             self.assertRegex(self.transport_of(daemon.server, FARGPU_TRANSPORT="shm"), r"^shm ")
-            self.assertEqual(fargpu("doctor", "--server", daemon.server, "--transport", "pigeon").returncode, 2)
-            done = fargpu("run", "--server", daemon.server, "--", program(), "init", FARGPU_TRANSPORT="pigeon")
+            self.assertEqual(
+                fargpu("doctor", "--server", daemon.server, "--transport", "pigeon").returncode, 2
+            )
+            done = fargpu(
+                "run", "--server", daemon.server, "--", program(), "init", FARGPU_TRANSPORT="pigeon"
+            )
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("FARGPU_TRANSPORT: 'pigeon' is no transport", done.stderr)
 
     def test_server_that_offers_less(self):
         with testing.Daemon("--transports", "none") as daemon:
-            self.assertRegex(self.transport_of(daemon.server), r"^tcp .*shm: switched off in the server's configuration")
+            self.assertRegex(
+                self.transport_of(daemon.server),
+                r"^tcp .*shm: switched off in the server's configuration",
+            )
             done = fargpu("doctor", "--server", daemon.server, "--transport", "shm")
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("the wanted transport cannot be had: shm: switched off", done.stdout)
-            done = fargpu("run", "--server", daemon.server, "--transport", "shm", "--", program(), "init")
+            done = fargpu(
+                "run", "--server", daemon.server, "--transport", "shm", "--", program(), "init"
+            )
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("the wanted transport cannot be had: shm: switched off", done.stderr)
-            self.assertEqual(fargpu("run", "--server", daemon.server, "--", program(), "init").returncode, 0)
+            self.assertEqual(
+                fargpu("run", "--server", daemon.server, "--", program(), "init").returncode, 0
+            )
 
     def test_ps_names_the_transport(self):
         for transport in ("tcp", "shm"):
             with testing.Daemon() as daemon:
-                process = daemon.start(program(), flags=("--transport", transport), stdin=subprocess.PIPE)
+                process = daemon.start(
+                    program(), flags=("--transport", transport), stdin=subprocess.PIPE
+                )
                 try:
+
                     def listed():
                         text = fargpu("ps", "--server", daemon.server).stdout
                         return text if re.search(rf"\b{transport}\b", text) else None
+
                     testing.wait_until(listed, f"fargpu ps shows {transport}")
                 finally:
                     process.kill()
                     process.communicate()
 
-    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("unshare"), "needs root, to make a network namespace")
+    @unittest.skipUnless(
+        os.geteuid() == 0 and shutil.which("unshare"), "needs root, to make a network namespace"
+    )
     def test_container_that_shares_only_the_socket(self):
-        # Another network namespace and another /dev/shm: the socket is all that the two ends have in common.
+        # Another network namespace and another /dev/shm: the socket is all that the two ends have
+        # in common.
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "socket"
             with testing.Daemon("--listen", path):
-                alone = ["unshare", "--net", "--mount", "--ipc", "sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$@"', "sh"]
-                done = testing.run([*alone, testing.BUILD.fargpu, "doctor", "--server", path, "--pings", "3"])
+                alone = [
+                    "unshare",
+                    "--net",
+                    "--mount",
+                    "--ipc",
+                    "sh",
+                    "-c",
+                    'mount -t tmpfs none /dev/shm && exec "$@"',
+                    "sh",
+                ]
+                done = testing.run(
+                    [*alone, testing.BUILD.fargpu, "doctor", "--server", path, "--pings", "3"]
+                )
                 self.assertRegex(done.stdout, r"ok +transport +shm ")
-                done = testing.run([*alone, testing.BUILD.fargpu, "run", "--server", path, "--transport", "shm", "--", program(), "init"])
+                done = testing.run(
+                    [
+                        *alone,
+                        testing.BUILD.fargpu,
+                        "run",
+                        "--server",
+                        path,
+                        "--transport",
+                        "shm",
+                        "--",
+                        program(),
+                        "init",
+                    ]
+                )
                 self.assertEqual(done.returncode, 0, done.stderr)
 
 
@@ -95,24 +145,50 @@ class Connections(unittest.TestCase):
 
     def test_settings(self):
         with testing.Daemon() as daemon:
-            self.assertRegex(self.described(daemon, FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS="4"), r"^tcp .* by 4 connections")
-            self.assertNotIn("connections", self.described(daemon, FARGPU_TRANSPORT="tcp"), "loopback is near")
-            self.assertNotIn("connections", self.described(daemon, FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS="1"))
+            self.assertRegex(
+                self.described(daemon, FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS="4"),
+                r"^tcp .* by 4 connections",
+            )
+            self.assertNotIn(
+                "connections", self.described(daemon, FARGPU_TRANSPORT="tcp"), "loopback is near"
+            )
+            self.assertNotIn(
+                "connections",
+                self.described(daemon, FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS="1"),
+            )
             self.assertRegex(self.described(daemon, FARGPU_TCP_CONNECTIONS="4"), r"^shm ")
-            done = fargpu("run", "--server", daemon.server, "--", program(), "init", FARGPU_TCP_CONNECTIONS="0")
+            done = fargpu(
+                "run",
+                "--server",
+                daemon.server,
+                "--",
+                program(),
+                "init",
+                FARGPU_TCP_CONNECTIONS="0",
+            )
             self.assertIn("FARGPU_TCP_CONNECTIONS: '0' is neither auto nor a number", done.stderr)
 
     def test_server_limit(self):
         with testing.Daemon("--tcp-connections", "2") as daemon:
-            self.assertRegex(self.described(daemon, FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS="4"), r" by 2 connections")
+            self.assertRegex(
+                self.described(daemon, FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS="4"),
+                r" by 2 connections",
+            )
         with testing.Daemon("--tcp-connections", "1") as daemon:
-            self.assertNotIn("connections", self.described(daemon, FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS="4"))
+            self.assertNotIn(
+                "connections",
+                self.described(daemon, FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS="4"),
+            )
 
     def test_large_copies(self):
         with testing.Daemon() as daemon:
             for connections in (2, 7):
-                done = daemon.run(testing.BUILD.program("large_copy"),
-                                  env=testing.clean_environment(FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS=connections))
+                done = daemon.run(
+                    testing.BUILD.program("large_copy"),
+                    env=testing.clean_environment(
+                        FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS=connections
+                    ),
+                )
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 
@@ -124,10 +200,18 @@ class Images(unittest.TestCase):
         ptx = testing.BUILD.program("triple.ptx").read_text()
         with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
             lines = size // 40
-            file.write(ptx + "".join(f"// {os.urandom(4).hex()} padding of the image {i:08}\n" for i in range(lines)))
+            file.write(
+                ptx
+                + "".join(
+                    f"// {os.urandom(4).hex()} padding of the image {i:08}\n" for i in range(lines)
+                )
+            )
             file.flush()
-            done = daemon.run(testing.BUILD.program("driver_fatbin"), file.name,
-                              env=testing.clean_environment(FARGPU_LOG="debug", **environment))
+            done = daemon.run(
+                testing.BUILD.program("driver_fatbin"),
+                file.name,
+                env=testing.clean_environment(FARGPU_LOG="debug", **environment),
+            )
         self.assertEqual(done.returncode, 0, done.stderr)
         found = re.findall(r"image [0-9a-f]{64} of (\d+) bytes sent as (\d+)", done.stderr)
         self.assertEqual(len(found), 1, done.stderr)
@@ -135,9 +219,13 @@ class Images(unittest.TestCase):
 
     def test_settings(self):
         with testing.Daemon() as daemon:
-            for environment, packed in (({}, False), ({"FARGPU_TRANSPORT": "tcp"}, False), ({"FARGPU_LINK": "rtt=1us"}, True),
-                                        ({"FARGPU_LINK": "rtt=1us", "FARGPU_COMPRESS": "none"}, False),
-                                        ({"FARGPU_TRANSPORT": "tcp", "FARGPU_COMPRESS": "zstd"}, True)):
+            for environment, packed in (
+                ({}, False),
+                ({"FARGPU_TRANSPORT": "tcp"}, False),
+                ({"FARGPU_LINK": "rtt=1us"}, True),
+                ({"FARGPU_LINK": "rtt=1us", "FARGPU_COMPRESS": "none"}, False),
+                ({"FARGPU_TRANSPORT": "tcp", "FARGPU_COMPRESS": "zstd"}, True),
+            ):
                 with self.subTest(**environment):
                     sent, size = self.sent(daemon, 100_000, **environment)
                     if packed:
@@ -147,7 +235,9 @@ class Images(unittest.TestCase):
 
     def test_image_of_many_pieces(self):
         with testing.Daemon("--max-bulk", "64K") as daemon:
-            sent, size = self.sent(daemon, 1_000_000, FARGPU_TRANSPORT="tcp", FARGPU_COMPRESS="zstd")
+            sent, size = self.sent(
+                daemon, 1_000_000, FARGPU_TRANSPORT="tcp", FARGPU_COMPRESS="zstd"
+            )
             self.assertLess(sent, size * 2 // 3)
 
 

@@ -1,4 +1,5 @@
-// libcuda.so.1 as a program sees it before cuInit: every symbol is there, every address that programs ask for is given.
+// libcuda.so.1 as a program sees it before cuInit: every symbol is there, every address that
+// programs ask for is given.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -103,8 +104,7 @@ TEST_F(Library, SaysWhyThereIsNoAddress) {
 }
 
 TEST_F(Library, RefusesWhatNeedsInitialisation) {
-  const auto count =
-      reinterpret_cast<CUresult (*)(int*)>(dlsym(library, "cuDeviceGetCount"));
+  const auto count = reinterpret_cast<CUresult (*)(int*)>(dlsym(library, "cuDeviceGetCount"));
   int devices = -1;
   EXPECT_EQ(count(&devices), CUDA_ERROR_NOT_INITIALIZED);
   const auto graph =

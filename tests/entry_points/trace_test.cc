@@ -14,7 +14,8 @@
 namespace fargpu::client {
 namespace {
 
-// Records three calls with FARGPU_TRACE=setting (nullptr: unset) and returns what `path` holds then.
+// Records three calls with FARGPU_TRACE=setting (nullptr: unset) and returns what `path` holds
+// then.
 std::string traced(const char* setting, const std::string& path) {
   std::filesystem::remove(path);
   const pid_t child = fork();
@@ -79,9 +80,10 @@ TEST(Trace, ChromeJson) {
   const std::string path = temporary("trace.json");
   const std::string text = traced(path.c_str(), path);
   EXPECT_TRUE(text.starts_with("1\n[\n{\"name\":\"cuMemAlloc_v2\"")) << text;
-  EXPECT_NE(text.find("\"args\":{\"result\":\"CUDA_SUCCESS\",\"dptr\":\"0x7f0012345000\",\"bytesize\":"
-                      "4096}},\n"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find("\"args\":{\"result\":\"CUDA_SUCCESS\",\"dptr\":\"0x7f0012345000\",\"bytesize\":"
+                "4096}},\n"),
+      std::string::npos)
       << text;
   EXPECT_NE(text.find("\"name\":\"a\\\"b\\u000a\",\"ratio\":\"0.5\",\"flag\":0,\"count\":-3"),
             std::string::npos)

@@ -55,22 +55,27 @@ int main(int count, char** values) {
   if (std::strcmp(mode, "interposed") == 0) {
     void* entry = nullptr;
     cuGetProcAddress("cuMemAlloc", &entry, 12000, CU_GET_PROC_ADDRESS_DEFAULT, nullptr);
-    if (cuDeviceGet(&device, 0) != CUDA_SUCCESS || cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS ||
+    if (cuDeviceGet(&device, 0) != CUDA_SUCCESS ||
+        cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS ||
         cuCtxSetCurrent(context) != CUDA_SUCCESS || entry == nullptr) {
       return 5;
     }
     std::printf("linked: %s\n", name_of(cuMemAlloc(&memory, 64)));
-    std::printf("asked for: %s\n", name_of(reinterpret_cast<decltype(&cuMemAlloc)>(entry)(&memory, 64)));
+    std::printf("asked for: %s\n",
+                name_of(reinterpret_cast<decltype(&cuMemAlloc)>(entry)(&memory, 64)));
     return 0;
   }
-  if (cuDeviceGet(&device, 0) != CUDA_SUCCESS || cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS ||
-      cuCtxSetCurrent(context) != CUDA_SUCCESS || (result = cuMemAlloc(&memory, 1 << 20)) != CUDA_SUCCESS) {
+  if (cuDeviceGet(&device, 0) != CUDA_SUCCESS ||
+      cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS ||
+      cuCtxSetCurrent(context) != CUDA_SUCCESS ||
+      (result = cuMemAlloc(&memory, 1 << 20)) != CUDA_SUCCESS) {
     std::printf("no context: %s\n", name_of(result));
     return 5;
   }
   if (std::strcmp(mode, "unsupported") == 0) {
     CUgraph graph;
-    for (int i = 0; i < 3; ++i) std::printf("cuGraphCreate: %s\n", name_of(cuGraphCreate(&graph, 0)));
+    for (int i = 0; i < 3; ++i)
+      std::printf("cuGraphCreate: %s\n", name_of(cuGraphCreate(&graph, 0)));
     std::printf("cuMemsetD8: %s\n", name_of(cuMemsetD8(memory, 1, 100)));
     return 0;
   }

@@ -6,8 +6,21 @@ import time
 import unittest
 
 import fargpu_testing as testing
-from fargpu_testing import (BYE, HELLO, JOIN, PING, REPLY, STATUS, UPGRADE, WANT_REPLY, capnp_decode, capnp_encode, data_field, frame,
-                            hello_body, receive_frame)
+from fargpu_testing import (
+    BYE,
+    HELLO,
+    JOIN,
+    PING,
+    REPLY,
+    STATUS,
+    UPGRADE,
+    capnp_decode,
+    capnp_encode,
+    data_field,
+    frame,
+    hello_body,
+    receive_frame,
+)
 
 
 class Frames(unittest.TestCase):
@@ -143,7 +156,10 @@ class Frames(unittest.TestCase):
         connection = self.daemon.connect()
         self.addCleanup(connection.close)
         data = f'0x"{key.hex()}"' if key else '""'
-        body = capnp_encode("Join", f"(protocolVersion = {version}, sessionId = {session}, sessionKey = {data}, index = {index})")
+        body = capnp_encode(
+            "Join",
+            f"(protocolVersion = {version}, sessionId = {session}, sessionKey = {data}, index = {index})",
+        )
         connection.sendall(frame(JOIN, body))
         header, body, _ = receive_frame(connection)
         self.assertEqual((header[1], header[2] & REPLY), (JOIN, REPLY))
@@ -152,7 +168,13 @@ class Frames(unittest.TestCase):
         return connection, header[7] == 0
 
     def stay(self, connection, connections):
-        connection.sendall(frame(UPGRADE, capnp_encode("Upgrade", f"(step = stay, connections = {connections})"), sequence=2))
+        connection.sendall(
+            frame(
+                UPGRADE,
+                capnp_encode("Upgrade", f"(step = stay, connections = {connections})"),
+                sequence=2,
+            )
+        )
 
     def ping(self, connection, sequence):
         connection.sendall(frame(PING, sequence=sequence))
@@ -163,8 +185,17 @@ class Frames(unittest.TestCase):
         first, session, key = self.session_with_key(3)
         wrong = bytes([key[0] ^ 1]) + key[1:]
         other, other_session, other_key = self.session_with_key(3)
-        for attempt in ((session, wrong, 1), (session, key[:15], 1), (session, b"", 1), (session, other_key, 1), (session + 1000, key, 1),
-                        (session, key, 0), (session, key, 3), (session, key, 65535), (session, key, 1, 99)):
+        for attempt in (
+            (session, wrong, 1),
+            (session, key[:15], 1),
+            (session, b"", 1),
+            (session, other_key, 1),
+            (session + 1000, key, 1),
+            (session, key, 0),
+            (session, key, 3),
+            (session, key, 65535),
+            (session, key, 1, 99),
+        ):
             with self.subTest(attempt=attempt):
                 connection, taken = self.join(*attempt)
                 self.assertFalse(taken)

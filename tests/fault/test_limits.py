@@ -9,7 +9,11 @@ import fargpu_testing as testing
 
 
 def fargpud(*arguments, **environment):
-    return testing.run([testing.BUILD.fargpud, *arguments], env=testing.clean_environment(**environment), timeout=60)
+    return testing.run(
+        [testing.BUILD.fargpud, *arguments],
+        env=testing.clean_environment(**environment),
+        timeout=60,
+    )
 
 
 def program():
@@ -30,13 +34,18 @@ class Limits(unittest.TestCase):
     def test_wrong_configuration(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "fargpud.toml"
-            for text in ("this is no toml [", 'no_such_key = 1\n', 'listen = 5\n'):
+            for text in ("this is no toml [", "no_such_key = 1\n", "listen = 5\n"):
                 path.write_text(text)
                 with self.subTest(text):
                     self.one_clear_line(fargpud("--config", path), 2, str(path))
 
     def test_wrong_flags(self):
-        for arguments in (("--listen", "here:there"), ("--sim-gpus", "99"), ("--max-bulk", "plenty"), ("--dance",)):
+        for arguments in (
+            ("--listen", "here:there"),
+            ("--sim-gpus", "99"),
+            ("--max-bulk", "plenty"),
+            ("--dance",),
+        ):
             with self.subTest(arguments):
                 done = fargpud("--driver", "sim", *arguments)
                 self.assertEqual(done.returncode, 2, done.stderr)
@@ -50,7 +59,9 @@ class Limits(unittest.TestCase):
         self.one_clear_line(done, 3, "/etc/hostname")
 
     def test_unreadable_token_file(self):
-        done = fargpud("--driver", "sim", "--token-file", "/no/such/token", "--listen", "127.0.0.1:0")
+        done = fargpud(
+            "--driver", "sim", "--token-file", "/no/such/token", "--listen", "127.0.0.1:0"
+        )
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("/no/such/token", done.stderr)
 
@@ -77,22 +88,40 @@ class Limits(unittest.TestCase):
             done = daemon.run(program(), "init", flags=("--memory", "1G"))
             self.assertEqual(done.returncode, 4, done.stderr)
             self.assertRegex(done.stderr, "(?i)memory")
-            self.assertEqual(daemon.run(program(), "init", flags=("--memory", "128M")).returncode, 0)
+            self.assertEqual(
+                daemon.run(program(), "init", flags=("--memory", "128M")).returncode, 0
+            )
 
     def test_client_environment_that_makes_no_sense(self):
         with testing.Daemon() as daemon:
-            for name, value in (("FARGPU_GPUS", "several"), ("FARGPU_MEMORY", "a lot"), ("FARGPU_SERVER", "host:port")):
+            for name, value in (
+                ("FARGPU_GPUS", "several"),
+                ("FARGPU_MEMORY", "a lot"),
+                ("FARGPU_SERVER", "host:port"),
+            ):
                 with self.subTest(name):
-                    done = testing.run([program(), "init"], env=testing.clean_environment(
-                        LD_LIBRARY_PATH=testing.BUILD.client_libraries, **{"FARGPU_SERVER": daemon.server, name: value}))
+                    done = testing.run(
+                        [program(), "init"],
+                        env=testing.clean_environment(
+                            LD_LIBRARY_PATH=testing.BUILD.client_libraries,
+                            **{"FARGPU_SERVER": daemon.server, name: value},
+                        ),
+                    )
                     self.assertEqual(done.returncode, 4, done.stdout)
                     self.assertIn(name, done.stderr)
 
     def test_client_without_a_server(self):
         libraries = testing.BUILD.client_libraries
-        for environment in ({}, {"FARGPU_SERVER": "127.0.0.1:1"}, {"FARGPU_SERVER": "no-such-host.invalid"}):
+        for environment in (
+            {},
+            {"FARGPU_SERVER": "127.0.0.1:1"},
+            {"FARGPU_SERVER": "no-such-host.invalid"},
+        ):
             with self.subTest(environment):
-                done = testing.run([program(), "init"], env=testing.clean_environment(LD_LIBRARY_PATH=libraries, **environment))
+                done = testing.run(
+                    [program(), "init"],
+                    env=testing.clean_environment(LD_LIBRARY_PATH=libraries, **environment),
+                )
                 self.assertEqual(done.returncode, 4, done.stdout)
                 self.assertNotIn("CUDA_SUCCESS", done.stdout)
                 self.assertTrue(done.stderr.strip(), "a reason is said")
@@ -100,17 +129,31 @@ class Limits(unittest.TestCase):
     def test_interposed_function(self):
         """What is linked is the preloaded function, what is asked for is the driver's own, as with NVIDIA's library."""
         with testing.Daemon() as daemon:
-            done = testing.run([program(), "interposed"], env=testing.clean_environment(
-                LD_LIBRARY_PATH=testing.BUILD.client_libraries, FARGPU_SERVER=daemon.server,
-                LD_PRELOAD=program().parent / "fault_interposer.so",
-                ASAN_OPTIONS=":".join(filter(None, (os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0")))))
-            self.assertEqual(done.stdout.splitlines(), ["linked: CUDA_ERROR_ECC_UNCORRECTABLE", "asked for: CUDA_SUCCESS"],
-                             done.stderr)
+            done = testing.run(
+                [program(), "interposed"],
+                env=testing.clean_environment(
+                    LD_LIBRARY_PATH=testing.BUILD.client_libraries,
+                    FARGPU_SERVER=daemon.server,
+                    LD_PRELOAD=program().parent / "fault_interposer.so",
+                    ASAN_OPTIONS=":".join(
+                        filter(None, (os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0"))
+                    ),
+                ),
+            )
+            self.assertEqual(
+                done.stdout.splitlines(),
+                ["linked: CUDA_ERROR_ECC_UNCORRECTABLE", "asked for: CUDA_SUCCESS"],
+                done.stderr,
+            )
 
     def test_unsupported_function(self):
         with testing.Daemon() as daemon:
             done = daemon.run(program(), "unsupported")
-            self.assertEqual(done.stdout.splitlines(), ["cuGraphCreate: CUDA_ERROR_NOT_SUPPORTED"] * 3 + ["cuMemsetD8: CUDA_SUCCESS"], done.stderr)
+            self.assertEqual(
+                done.stdout.splitlines(),
+                ["cuGraphCreate: CUDA_ERROR_NOT_SUPPORTED"] * 3 + ["cuMemsetD8: CUDA_SUCCESS"],
+                done.stderr,
+            )
             named = [line for line in done.stderr.splitlines() if "cuGraphCreate" in line]
             self.assertEqual(len(named), 1, done.stderr)
 

@@ -20,8 +20,13 @@ class Session:
     """fault_program behind `fargpu run`, ready for commands."""
 
     def __init__(self, daemon, *flags, mode="work"):
-        self.process = daemon.start(program(), mode, flags=flags, stdin=subprocess.PIPE,
-                                    env=testing.clean_environment(**testing.without_signal_handlers()))
+        self.process = daemon.start(
+            program(),
+            mode,
+            flags=flags,
+            stdin=subprocess.PIPE,
+            env=testing.clean_environment(**testing.without_signal_handlers()),
+        )
         line = self.process.stdout.readline()
         if line != "ready\n":
             self.process.kill()
@@ -50,7 +55,11 @@ class Processes(unittest.TestCase):
             self.assertEqual(session.ask(command), f"{command}: {LOST}")
         code, errors = session.end()
         self.assertEqual(code, 0)
-        lines = [line for line in errors.splitlines() if "lost" in line.lower() or "server" in line.lower()]
+        lines = [
+            line
+            for line in errors.splitlines()
+            if "lost" in line.lower() or "server" in line.lower()
+        ]
         self.assertEqual(len(lines), 1, errors)
 
     def test_worker_killed(self):
@@ -76,7 +85,10 @@ class Processes(unittest.TestCase):
             workers = daemon.workers()
             daemon.process.kill()
             daemon.process.wait()
-            testing.wait_until(lambda: not any(testing.is_running(pid) for pid in workers), "no worker outlives its daemon")
+            testing.wait_until(
+                lambda: not any(testing.is_running(pid) for pid in workers),
+                "no worker outlives its daemon",
+            )
             self.is_lost(session)
             done = daemon.run(program())
             self.assertEqual(done.returncode, 69, done.stderr)
@@ -86,8 +98,10 @@ class Processes(unittest.TestCase):
     def test_killed_daemon_leaves_nothing_behind(self):
         """The next daemon removes the folder of one that was killed, and never that of one that lives."""
         with tempfile.TemporaryDirectory() as folder:
+
             def folders():
                 return sorted(entry.name for entry in pathlib.Path(folder).iterdir())
+
             killed = testing.Daemon("--runtime-dir", folder).__enter__()
             try:
                 left = folders()
@@ -115,16 +129,21 @@ class Processes(unittest.TestCase):
 
         with testing.Daemon() as daemon:
             session = Session(daemon)
-            worker, = daemon.workers()
+            (worker,) = daemon.workers()
             self.assertEqual(limits(worker)["Max core file size"], ["1", "1"])
             most = int(limits(daemon.process.pid)["Max open files"][1])
             self.assertEqual(limits(worker)["Max open files"], [str(min(4096, most))] * 2)
             self.assertEqual(score(worker), max(500, score(daemon.process.pid)))
             self.assertEqual(session.end()[0], 0)
-        with testing.Daemon("--worker-open-files", "300", "--worker-oom-score", "700", "--worker-core-dumps") as daemon:
+        with testing.Daemon(
+            "--worker-open-files", "300", "--worker-oom-score", "700", "--worker-core-dumps"
+        ) as daemon:
             session = Session(daemon)
-            worker, = daemon.workers()
-            self.assertEqual(limits(worker)["Max core file size"], limits(daemon.process.pid)["Max core file size"])
+            (worker,) = daemon.workers()
+            self.assertEqual(
+                limits(worker)["Max core file size"],
+                limits(daemon.process.pid)["Max core file size"],
+            )
             self.assertEqual(limits(worker)["Max open files"], ["300", "300"])
             self.assertEqual(score(worker), max(700, score(daemon.process.pid)))
             self.assertEqual(session.end()[0], 0)
@@ -132,7 +151,7 @@ class Processes(unittest.TestCase):
     def test_a_worker_that_crashes_leaves_no_core(self):
         with testing.Daemon() as daemon:
             session = Session(daemon)
-            worker, = daemon.workers()
+            (worker,) = daemon.workers()
             os.kill(worker, signal.SIGABRT)
             testing.wait_until(lambda: not daemon.workers(), "the worker is gone")
             self.is_lost(session)
@@ -146,12 +165,15 @@ class Processes(unittest.TestCase):
             session.process.kill()
             session.process.communicate()
             testing.wait_until(lambda: not daemon.workers(), "the worker of a dead client ended")
-            listing = testing.run([testing.BUILD.fargpu, "devices", "--server", daemon.server]).stdout
+            listing = testing.run(
+                [testing.BUILD.fargpu, "devices", "--server", daemon.server]
+            ).stdout
             self.assertEqual(listing.splitlines()[1].split()[-1], "0", listing)
             self.serves(daemon)
 
     def test_kernel_that_never_ends(self):
         """It ends with its session, however that ends: no worker, no session, no core that stays busy."""
+
         def kill(session):
             session.process.kill()
             session.process.communicate()
@@ -168,14 +190,22 @@ class Processes(unittest.TestCase):
             for way in (kill, end_of_program, kill_while_a_thread_waits):
                 with self.subTest(way.__name__):
                     session = Session(daemon, mode="runaway")
-                    worker, = daemon.workers()
+                    (worker,) = daemon.workers()
                     way(session)
-                    testing.wait_until(lambda: not testing.is_running(worker), "the worker ended with its kernel", 5)
+                    testing.wait_until(
+                        lambda: not testing.is_running(worker),
+                        "the worker ended with its kernel",
+                        5,
+                    )
                     # The daemon learns of the end a moment after the process is gone.
                     listing = [testing.BUILD.fargpu, "ps", "--server", daemon.server]
-                    testing.wait_until(lambda: testing.run(listing).stdout.endswith("0 sessions\n"), "the session ended", 5)
+                    testing.wait_until(
+                        lambda: testing.run(listing).stdout.endswith("0 sessions\n"),
+                        "the session ended",
+                        5,
+                    )
             session = Session(daemon, mode="runaway")
-            worker, = daemon.workers()
+            (worker,) = daemon.workers()
             daemon.process.terminate()
             daemon.process.wait(30)
             self.assertFalse(testing.is_running(worker))
@@ -185,7 +215,7 @@ class Processes(unittest.TestCase):
         """So many launches behind a kernel that never ends that the driver holds the executor: the worker ends all the same."""
         with testing.Daemon() as daemon:
             session = Session(daemon, mode="crowded")
-            worker, = daemon.workers()
+            (worker,) = daemon.workers()
             session.process.kill()
             session.process.communicate()
             testing.wait_until(lambda: not testing.is_running(worker), "the worker ended", 20)
@@ -205,7 +235,9 @@ class Processes(unittest.TestCase):
         with testing.Daemon("--drain", "60s") as daemon:
             session = Session(daemon)
             daemon.process.terminate()
-            testing.wait_until(lambda: daemon.run(program(), "init").returncode == 4, "no new session is taken")
+            testing.wait_until(
+                lambda: daemon.run(program(), "init").returncode == 4, "no new session is taken"
+            )
             self.assertEqual(session.ask("copy"), "copy: CUDA_SUCCESS")  # the old one goes on
             self.assertEqual(session.end()[0], 0)
             self.assertEqual(daemon.process.wait(30), 0)

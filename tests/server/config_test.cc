@@ -11,13 +11,17 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Status parse(const std::string& text, DaemonConfig& config) { return parse_config(text, "test.toml", config); }
+Status parse(const std::string& text, DaemonConfig& config) {
+  return parse_config(text, "test.toml", config);
+}
 
 TEST(Config, ReadsEveryKindOfValue) {
   DaemonConfig config;
   const Status status = parse(
-      "listen = [\"127.0.0.1:0\", \"/tmp/socket\"]\ndriver = \"sim\"\nsim-gpus = 2\nmemory-per-session = \"8G\"\n"
-      "max-bulk = 1048576\nhello-deadline = \"250ms\"\ndrain = 7\noversubscribe-memory = true\nmax-sessions = 3\n"
+      "listen = [\"127.0.0.1:0\", \"/tmp/socket\"]\ndriver = \"sim\"\nsim-gpus = "
+      "2\nmemory-per-session = \"8G\"\n"
+      "max-bulk = 1048576\nhello-deadline = \"250ms\"\ndrain = 7\noversubscribe-memory = "
+      "true\nmax-sessions = 3\n"
       "worker-open-files = 512\nworker-oom-score = 700\nworker-core-dumps = true\n",
       config);
   ASSERT_TRUE(status.ok()) << status.message();
@@ -43,7 +47,8 @@ TEST(Config, AnEmptyFileChangesNothing) {
   EXPECT_EQ(config.driver, "sim");
 }
 
-// The error says the file, the line, the key, and what would be right; nothing of the file is applied.
+// The error says the file, the line, the key, and what would be right; nothing of the file is
+// applied.
 TEST(Config, ErrorsNameLineAndKey) {
   const struct {
     const char* text;
@@ -117,7 +122,9 @@ TEST(Config, TheSampleLoads) {
   std::string active;
   for (std::string line; std::getline(text, line); active += line + "\n") {
     const size_t key_end = line.find_first_not_of("abcdefghijklmnopqrstuvwxyz-", 2);
-    if (line.starts_with("# ") && key_end != std::string::npos && key_end > 2 && line.compare(key_end, 3, " = ") == 0) line.erase(0, 2);
+    if (line.starts_with("# ") && key_end != std::string::npos && key_end > 2 &&
+        line.compare(key_end, 3, " = ") == 0)
+      line.erase(0, 2);
   }
   const Status status = parse(active, config);
   EXPECT_TRUE(status.ok()) << status.message();

@@ -1,9 +1,10 @@
-// The daemon as a process, with a shell script for a worker: what strangers and dying workers can do to it.
+// The daemon as a process, with a shell script for a worker: what strangers and dying workers can
+// do to it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,12 +32,14 @@ constexpr auto kLimit = std::chrono::seconds(30);
 // A worker that holds the connection until the client closes it.
 constexpr const char* kWorker =
     "#!/bin/sh\n"
-    "case \"$*\" in *--probe*) printf 'driver 13000 /fake/libcuda.so.1\\ngpu GPU-11111111 1000000 0 -5 Fake GPU\\n"
+    "case \"$*\" in *--probe*) printf 'driver 13000 /fake/libcuda.so.1\\ngpu GPU-11111111 1000000 "
+    "0 -5 Fake GPU\\n"
     "gpu GPU-22222222 1000000 0 -5 Fake GPU\\n'; exit 0;; esac\n"
     "echo \"$CUDA_VISIBLE_DEVICES\" >&3\nexec cat <&3 >/dev/null\n";
 
 bool eventually(const std::function<bool()>& condition) {
-  for (const auto end = Clock::now() + kLimit; Clock::now() < end; std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
+  for (const auto end = Clock::now() + kLimit; Clock::now() < end;
+       std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
     if (condition()) return true;
   }
   return condition();
@@ -61,8 +64,8 @@ class DaemonTest : public ::testing::Test {
 
   void start(std::vector<std::string> more = {}) {
     ChildSetup setup{FARGPU_DAEMON,
-                     {"--worker", folder_ + "/worker", "--listen", "127.0.0.1:0", "--port-file", folder_ + "/port",
-                      "--runtime-dir", folder_},
+                     {"--worker", folder_ + "/worker", "--listen", "127.0.0.1:0", "--port-file",
+                      folder_ + "/port", "--runtime-dir", folder_},
                      {{"FARGPU_LOG", "error"}},
                      {}};
     setup.arguments.insert(setup.arguments.end(), more.begin(), more.end());
@@ -85,9 +88,12 @@ class DaemonTest : public ::testing::Test {
     return status;
   }
 
-  Fd connect() { return std::move(*transport::tcp_connect({"127.0.0.1", port_}, Clock::now() + kLimit)); }
+  Fd connect() {
+    return std::move(*transport::tcp_connect({"127.0.0.1", port_}, Clock::now() + kLimit));
+  }
 
-  static void send_hello(const Fd& socket, const std::function<void(schema::Hello::Builder)>& change = {},
+  static void send_hello(const Fd& socket,
+                         const std::function<void(schema::Hello::Builder)>& change = {},
                          uint16_t opcode = wire::kHello) {
     std::vector<uint64_t> words(4096);
     wire::SlotMessageBuilder builder(std::as_writable_bytes(std::span(words)));
@@ -103,7 +109,8 @@ class DaemonTest : public ::testing::Test {
     header.flags = wire::kWantReply;
     header.sequence = 1;
     const auto body = std::as_bytes(std::span(words)).first(builder.used_bytes());
-    ASSERT_TRUE(transport::write_one_frame(socket.get(), header, body, {}, Clock::now() + kLimit).ok());
+    ASSERT_TRUE(
+        transport::write_one_frame(socket.get(), header, body, {}, Clock::now() + kLimit).ok());
   }
   static Result<transport::OwnedFrame> answer(const Fd& socket) {
     return transport::read_one_frame(socket.get(), {}, Clock::now() + kLimit);
@@ -145,7 +152,8 @@ class DaemonTest : public ::testing::Test {
   };
   Seen status(const std::string& token = "") {
     const Fd socket = connect();
-    send_hello(socket, [&](schema::Hello::Builder h) { h.setToken(token); }, wire::kStatus);
+    send_hello(
+        socket, [&](schema::Hello::Builder h) { h.setToken(token); }, wire::kStatus);
     const auto frame = answer(socket);
     Seen seen;
     EXPECT_TRUE(frame.ok() && frame->header.result == 0);
@@ -168,24 +176,25 @@ TEST_F(DaemonTest, SurvivesWhatStrangersSend) {
   ASSERT_NO_FATAL_FAILURE(start({"--hello-deadline", "300ms"}));
   const auto raw = [&](const std::vector<uint8_t>& bytes) {
     Fd socket = connect();
-    EXPECT_EQ(::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+    EXPECT_EQ(::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
     return socket;
   };
   expect_refusal(raw(std::vector<uint8_t>(32, 'x')), schema::Refusal::Reason::BAD_REQUEST);
-  { const Fd half = raw({0x46, 0x47, 1, 0}); }                  // half a header, then gone
-  EXPECT_TRUE(closed(raw({0x46, 0x47, 1, 0})));                 // half a header, then silence: the deadline
-  EXPECT_TRUE(closed(connect()));                               // nothing at all
+  { const Fd half = raw({0x46, 0x47, 1, 0}); }   // half a header, then gone
+  EXPECT_TRUE(closed(raw({0x46, 0x47, 1, 0})));  // half a header, then silence: the deadline
+  EXPECT_TRUE(closed(connect()));                // nothing at all
   wire::FrameHeader huge;
   huge.opcode = wire::kHello;
   huge.body_bytes = 0x7ffffff8;
   std::vector<uint8_t> bytes(sizeof huge);
   std::memcpy(bytes.data(), &huge, sizeof huge);
   expect_refusal(raw(bytes), schema::Refusal::Reason::BAD_REQUEST);
-  huge.body_bytes = 64;                                         // a body that never comes
+  huge.body_bytes = 64;  // a body that never comes
   std::memcpy(bytes.data(), &huge, sizeof huge);
   EXPECT_TRUE(closed(raw(bytes)));
   const Fd other = connect();
-  send_hello(other, {}, wire::kPing);                           // a frame that is no beginning
+  send_hello(other, {}, wire::kPing);  // a frame that is no beginning
   expect_refusal(other, schema::Refusal::Reason::BAD_REQUEST);
   EXPECT_EQ(status().sessions, 0u);
 }
@@ -195,7 +204,8 @@ TEST_F(DaemonTest, RefusesWithTheReason) {
   std::ofstream(token) << "secret\n";
   ::chmod(token.c_str(), 0600);
   ASSERT_NO_FATAL_FAILURE(start({"--token-file", token}));
-  const auto refused = [&](const std::function<void(schema::Hello::Builder)>& change, schema::Refusal::Reason reason) {
+  const auto refused = [&](const std::function<void(schema::Hello::Builder)>& change,
+                           schema::Refusal::Reason reason) {
     const Fd socket = connect();
     send_hello(socket, [&](schema::Hello::Builder h) {
       h.setToken("secret");
@@ -204,11 +214,14 @@ TEST_F(DaemonTest, RefusesWithTheReason) {
     expect_refusal(socket, reason);
     EXPECT_TRUE(closed(socket));
   };
-  refused([](schema::Hello::Builder h) { h.setProtocolVersion(77); }, schema::Refusal::Reason::VERSION);
-  refused([](schema::Hello::Builder h) { h.setRegistryHash(77); }, schema::Refusal::Reason::VERSION);
+  refused([](schema::Hello::Builder h) { h.setProtocolVersion(77); },
+          schema::Refusal::Reason::VERSION);
+  refused([](schema::Hello::Builder h) { h.setRegistryHash(77); },
+          schema::Refusal::Reason::VERSION);
   refused([](schema::Hello::Builder h) { h.setToken("guess"); }, schema::Refusal::Reason::TOKEN);
   refused([](schema::Hello::Builder h) { h.setGpus(3); }, schema::Refusal::Reason::BAD_REQUEST);
-  refused([](schema::Hello::Builder h) { h.initDevices(1).set(0, "GPU-99999999"); }, schema::Refusal::Reason::BAD_REQUEST);
+  refused([](schema::Hello::Builder h) { h.initDevices(1).set(0, "GPU-99999999"); },
+          schema::Refusal::Reason::BAD_REQUEST);
   const Fd nosy = connect();
   send_hello(nosy, {}, wire::kStatus);
   expect_refusal(nosy, schema::Refusal::Reason::TOKEN);
@@ -218,7 +231,8 @@ TEST_F(DaemonTest, RefusesWithTheReason) {
   ::kill(pid_, SIGHUP);
   EXPECT_TRUE(eventually([&] {
     const Fd socket = connect();
-    send_hello(socket, [](schema::Hello::Builder h) { h.setToken("changed"); }, wire::kStatus);
+    send_hello(
+        socket, [](schema::Hello::Builder h) { h.setToken("changed"); }, wire::kStatus);
     const auto frame = answer(socket);
     return frame.ok() && frame->header.result == 0;
   }));
@@ -336,7 +350,11 @@ TEST_F(DaemonTest, BadFlagsAndFilesAreOneLineAndAnExitCode) {
       {{"--worker", "/nonexistent/worker"}, 1, "/nonexistent/worker"},
   };
   for (const auto& c : cases) {
-    ChildSetup setup{"/bin/sh", {"-c", "exec 2>&1; exec \"$@\"", "sh", FARGPU_DAEMON, "--worker", folder_ + "/worker", "--listen", "127.0.0.1:0"}, {}, {}};
+    ChildSetup setup{"/bin/sh",
+                     {"-c", "exec 2>&1; exec \"$@\"", "sh", FARGPU_DAEMON, "--worker",
+                      folder_ + "/worker", "--listen", "127.0.0.1:0"},
+                     {},
+                     {}};
     setup.environment = {{"FARGPU_LOG", "error"}};
     if (c.arguments[0] == "--worker") setup.arguments.resize(4);
     if (c.arguments[0] == "--listen") setup.arguments.resize(6);

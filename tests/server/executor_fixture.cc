@@ -106,7 +106,9 @@ DriverTable FakeDriver::table() {
   t.cuCtxSetCurrent = [](CUcontext) { return FakeDriver::get().result_of("cuCtxSetCurrent"); };
   t.cuCtxSynchronize = [] { return noted("cuCtxSynchronize"); };
   // Streams are busy as long as a wait for the context would be.
-  t.cuStreamQuery = [](CUstream) { return FakeDriver::get().is_shut("cuCtxSynchronize") ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; };
+  t.cuStreamQuery = [](CUstream) {
+    return FakeDriver::get().is_shut("cuCtxSynchronize") ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  };
   t.cuCtxCreate_v2 = [](CUcontext* context, unsigned, CUdevice) {
     *context = handle<CUcontext>(0xc2);
     return noted("cuCtxCreate");
@@ -139,7 +141,8 @@ DriverTable FakeDriver::table() {
   t.cuEventDestroy_v2 = [](CUevent) { return noted("cuEventDestroy"); };
   t.cuEventRecord = [](CUevent, CUstream) { return noted("cuEventRecord"); };
   t.cuEventQuery = [](CUevent) {
-    return FakeDriver::get().is_shut("event") ? CUDA_ERROR_NOT_READY : FakeDriver::get().result_of("cuEventQuery");
+    return FakeDriver::get().is_shut("event") ? CUDA_ERROR_NOT_READY
+                                              : FakeDriver::get().result_of("cuEventQuery");
   };
   t.cuEventSynchronize = [](CUevent) { return CUDA_SUCCESS; };
   t.cuMemHostRegister_v2 = [](void*, size_t, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; };
@@ -196,8 +199,8 @@ void ExecutorTest::TearDown() {
   if (output_ >= 0) ::close(output_);
 }
 
-uint32_t ExecutorTest::send(uint16_t opcode, std::span<const std::byte> body, uint16_t flags, uint16_t context,
-                            std::span<const std::byte> bulk) {
+uint32_t ExecutorTest::send(uint16_t opcode, std::span<const std::byte> body, uint16_t flags,
+                            uint16_t context, std::span<const std::byte> bulk) {
   wire::FrameHeader header;
   header.opcode = opcode;
   header.flags = flags;
@@ -212,7 +215,8 @@ uint32_t ExecutorTest::send(uint16_t opcode, std::span<const std::byte> body, ui
   std::memcpy(slot->data(), &header, sizeof header);
   if (!body.empty()) std::memcpy(slot->data() + sizeof header, body.data(), body.size());
   const std::span<const std::byte> pieces[] = {bulk};
-  EXPECT_TRUE(client_->commit(slot->size(), std::span(pieces, bulk.empty() ? 0 : 1), deadline).ok());
+  EXPECT_TRUE(
+      client_->commit(slot->size(), std::span(pieces, bulk.empty() ? 0 : 1), deadline).ok());
   // A committed frame that ends the session may have done so already: the answers tell, not this.
   (void)client_->flush(deadline);
   return sequence_;
@@ -251,7 +255,8 @@ Status ExecutorTest::end() {
 }
 
 void ExecutorTest::enter() {
-  expect_answer(send<schema::FgPrimaryRetainParams>(schema::op_fgPrimaryRetain, [](auto p) { p.setDev(0); }, wire::kWantReply, 0),
+  expect_answer(send<schema::FgPrimaryRetainParams>(
+                    schema::op_fgPrimaryRetain, [](auto p) { p.setDev(0); }, wire::kWantReply, 0),
                 CUDA_SUCCESS);
 }
 
@@ -263,12 +268,14 @@ bool ExecutorTest::eventually(const std::function<bool()>& condition) {
   return condition();
 }
 
-Result<std::span<std::byte>> ExecutorTest::bulk_buffer(const wire::FrameHeader& header, std::span<const std::byte>) {
+Result<std::span<std::byte>> ExecutorTest::bulk_buffer(const wire::FrameHeader& header,
+                                                       std::span<const std::byte>) {
   bulk_.resize(header.bulk_bytes);
   return std::span(bulk_);
 }
 
-Status ExecutorTest::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body, std::span<std::byte> bulk) {
+Status ExecutorTest::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body,
+                              std::span<std::byte> bulk) {
   answers_.push_back({header, {body.begin(), body.end()}, {bulk.begin(), bulk.end()}});
   return Status();
 }

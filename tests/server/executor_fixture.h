@@ -1,6 +1,8 @@
-// An executor on a thread of its own, with a driver made by hand, and the client's end of its loopback connection.
+// An executor on a thread of its own, with a driver made by hand, and the client's end of its
+// loopback connection.
 //
-// The driver's functions note their names, in order; some can be made to fail, to wait, or to say "not ready". One session at a time in a process.
+// The driver's functions note their names, in order; some can be made to fail, to wait, or to say
+// "not ready". One session at a time in a process.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -69,11 +71,12 @@ class ExecutorTest : public ::testing::Test, private transport::FrameHandler {
   void TearDown() override;
 
   // Sends one request; its sequence number.
-  uint32_t send(uint16_t opcode, std::span<const std::byte> body = {}, uint16_t flags = wire::kWantReply, uint16_t context = 1,
+  uint32_t send(uint16_t opcode, std::span<const std::byte> body = {},
+                uint16_t flags = wire::kWantReply, uint16_t context = 1,
                 std::span<const std::byte> bulk = {});
   template <typename Params>
-  uint32_t send(uint16_t opcode, const std::function<void(typename Params::Builder)>& fill, uint16_t flags = wire::kWantReply,
-                uint16_t context = 1) {
+  uint32_t send(uint16_t opcode, const std::function<void(typename Params::Builder)>& fill,
+                uint16_t flags = wire::kWantReply, uint16_t context = 1) {
     alignas(8) std::byte memory[1024];
     wire::SlotMessageBuilder builder(std::span<std::byte>(memory, sizeof memory));
     fill(builder.template initRoot<Params>());
@@ -83,7 +86,9 @@ class ExecutorTest : public ::testing::Test, private transport::FrameHandler {
   Answer next();
   // The next frame, which must be the reply to `sequence`; its result.
   CUresult result(uint32_t sequence, uint16_t flags = wire::kReply);
-  void expect_answer(uint32_t sequence, CUresult expected) { EXPECT_EQ(result(sequence), expected); }
+  void expect_answer(uint32_t sequence, CUresult expected) {
+    EXPECT_EQ(result(sequence), expected);
+  }
   // Nothing comes before the answer to this ping.
   void expect_silence();
   void hang_up() { client_->close(); }
@@ -96,8 +101,10 @@ class ExecutorTest : public ::testing::Test, private transport::FrameHandler {
   int output_ = -1;
 
  private:
-  Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header, std::span<const std::byte> body) override;
-  Status on_frame(const wire::FrameHeader& header, std::span<const std::byte> body, std::span<std::byte> bulk) override;
+  Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header,
+                                           std::span<const std::byte> body) override;
+  Status on_frame(const wire::FrameHeader& header, std::span<const std::byte> body,
+                  std::span<std::byte> bulk) override;
 
   DriverTable table_;
   std::unique_ptr<transport::Transport> client_, server_;

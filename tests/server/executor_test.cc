@@ -1,4 +1,5 @@
-// The executor with a driver made by hand: order, replies, errors, what ends a session, and that nothing holds up the frames of others.
+// The executor with a driver made by hand: order, replies, errors, what ends a session, and that
+// nothing holds up the frames of others.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -36,10 +37,12 @@ class Executing : public ExecutorTest {
         flags, context);
   }
   uint32_t allocate(uint64_t bytes) {
-    return send<schema::CuMemAllocV2Params>(schema::op_cuMemAlloc_v2, [&](auto p) { p.setBytesize(bytes); });
+    return send<schema::CuMemAllocV2Params>(schema::op_cuMemAlloc_v2,
+                                            [&](auto p) { p.setBytesize(bytes); });
   }
   uint32_t free_memory() {
-    return send<schema::CuMemFreeV2Params>(schema::op_cuMemFree_v2, [](auto p) { p.setDptr(0x7000); });
+    return send<schema::CuMemFreeV2Params>(schema::op_cuMemFree_v2,
+                                           [](auto p) { p.setDptr(0x7000); });
   }
   uint32_t synchronise_stream() {
     return send<schema::CuStreamSynchronizeParams>(schema::op_cuStreamSynchronize, [](auto) {});
@@ -49,7 +52,8 @@ class Executing : public ExecutorTest {
     return send<schema::FgHostCallParams>(schema::op_fgHostCall, [&](auto p) { p.setId(id); });
   }
   uint32_t host_call_done(uint64_t id, uint16_t flags = 0) {
-    return send<schema::HostCallDone>(wire::kHostCallDone, [&](auto p) { p.setId(id); }, flags, 0);
+    return send<schema::HostCallDone>(
+        wire::kHostCallDone, [&](auto p) { p.setId(id); }, flags, 0);
   }
   uint64_t allocated() {
     const Answer answer = next();
@@ -65,8 +69,10 @@ TEST_F(Executing, CallsHappenInTheOrderOfFramesAndOnlyWaitedOnesAreAnswered) {
   for (uint8_t i = 0; i < 5; ++i) set(i, 0);
   allocate(100);
   EXPECT_EQ(allocated(), 0x7000u);
-  EXPECT_THAT(driver().calls(), ElementsAre("cuDevicePrimaryCtxRetain", "cuMemsetD8Async 0", "cuMemsetD8Async 1", "cuMemsetD8Async 2",
-                                            "cuMemsetD8Async 3", "cuMemsetD8Async 4", "cuMemAlloc 100"));
+  EXPECT_THAT(
+      driver().calls(),
+      ElementsAre("cuDevicePrimaryCtxRetain", "cuMemsetD8Async 0", "cuMemsetD8Async 1",
+                  "cuMemsetD8Async 2", "cuMemsetD8Async 3", "cuMemsetD8Async 4", "cuMemAlloc 100"));
 }
 
 TEST_F(Executing, AnErrorThatNobodyWaitsForIsSentAsANotice) {
@@ -102,9 +108,12 @@ TEST_F(Executing, AFailingContextIsTheAnswer) {
   start();
   enter();
   expect_answer(set(1, wire::kWantReply, 99), CUDA_ERROR_INVALID_CONTEXT);
-  expect_answer(send(schema::op_cuCtxSynchronize, {}, wire::kWantReply, 99), CUDA_ERROR_INVALID_CONTEXT);
+  expect_answer(send(schema::op_cuCtxSynchronize, {}, wire::kWantReply, 99),
+                CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_FALSE(driver().saw("cuMemsetD8Async 1"));
-  expect_answer(send<schema::FgContextCreateParams>(schema::op_fgContextCreate, [](auto p) { p.setContext(300); }), CUDA_SUCCESS);
+  expect_answer(send<schema::FgContextCreateParams>(schema::op_fgContextCreate,
+                                                    [](auto p) { p.setContext(300); }),
+                CUDA_SUCCESS);
   driver().fail("cuCtxSetCurrent", CUDA_ERROR_CONTEXT_IS_DESTROYED);
   expect_answer(set(2, wire::kWantReply), CUDA_ERROR_CONTEXT_IS_DESTROYED);
   EXPECT_FALSE(driver().saw("cuMemsetD8Async 2"));
@@ -134,9 +143,10 @@ TEST_F(Executing, BulkBytesReachTheDriver) {
   params.setHeight(1);
   params.setDepth(1);
   params.setSrcBytes(text.size());
-  expect_answer(send(schema::op_fgCopyToDevice, std::span<const std::byte>(memory, builder.used_bytes()), wire::kWantReply, 1,
-                     std::as_bytes(std::span(text))),
-                CUDA_SUCCESS);
+  expect_answer(
+      send(schema::op_fgCopyToDevice, std::span<const std::byte>(memory, builder.used_bytes()),
+           wire::kWantReply, 1, std::as_bytes(std::span(text))),
+      CUDA_SUCCESS);
   EXPECT_TRUE(driver().saw("cuMemcpyHtoDAsync seven!!"));
 }
 
@@ -167,16 +177,20 @@ TEST_F(Executing, WhatBreaksTheProtocolEndsTheSession) {
   };
   const Case cases[] = {
       {"unknown call", "65000", [&] { send(65000); }},
-      {"a call that the client answers itself", "no message", [&] { send(schema::op_cuDeviceGetCount); }},
+      {"a call that the client answers itself", "no message",
+       [&] { send(schema::op_cuDeviceGetCount); }},
       {"unknown control", "60", [&] { send(60); }},
       {"a second hello", "control opcode 1", [&] { send(wire::kHello); }},
-      {"bulk of a call without", "cuMemAlloc_v2", [&] { send(schema::op_cuMemAlloc_v2, {}, wire::kWantReply, 1, bulk); }},
+      {"bulk of a call without", "cuMemAlloc_v2",
+       [&] { send(schema::op_cuMemAlloc_v2, {}, wire::kWantReply, 1, bulk); }},
       {"bulk of a ping", "16 bytes", [&] { send(wire::kPing, {}, wire::kWantReply, 0, bulk); }},
       {"malformed body", "cuMemAlloc_v2", [&] { send(schema::op_cuMemAlloc_v2, garbage); }},
-      {"malformed body of a hand-written call", "cuStreamSynchronize", [&] { send(schema::op_cuStreamSynchronize, garbage); }},
+      {"malformed body of a hand-written call", "cuStreamSynchronize",
+       [&] { send(schema::op_cuStreamSynchronize, garbage); }},
       {"malformed hostCallDone", "hostCallDone", [&] { send(wire::kHostCallDone, garbage, 0); }},
       {"flags of a server", "0x1", [&] { send(wire::kPing, {}, wire::kReply); }},
-      {"a notice from a client", "0x6", [&] { send(wire::kPing, {}, wire::kNotice | wire::kWantReply); }},
+      {"a notice from a client", "0x6",
+       [&] { send(wire::kPing, {}, wire::kNotice | wire::kWantReply); }},
       {"a host call that does not run", "host call 5", [&] { host_call_done(5); }},
   };
   for (const Case& c : cases) {
@@ -216,7 +230,8 @@ TEST_F(Executing, PrintedTextComesBeforeTheReplyThatWaitedForIt) {
   const uint32_t waiting = synchronise_stream();
   const Answer text = next();
   EXPECT_EQ(text.header.opcode, wire::kOutput);
-  EXPECT_EQ(std::string(reinterpret_cast<const char*>(text.bulk.data()), text.bulk.size()), "hello\n");
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(text.bulk.data()), text.bulk.size()),
+            "hello\n");
   expect_answer(waiting, CUDA_SUCCESS);
   ASSERT_EQ(::write(output_, "bye", 3), 3);
   send(wire::kBye, {}, 0);
@@ -236,13 +251,15 @@ TEST_F(Executing, CallsThatWaitInTheDriverHoldUpNobody) {
   expect_answer(set(1, wire::kWantReply), CUDA_SUCCESS);
   expect_answer(synchronise_context(), CUDA_SUCCESS);
   const uint32_t second = free_memory();
-  EXPECT_TRUE(eventually([] { return driver().count("cuMemFree") == 2; })) << "a wait is queued behind another one";
+  EXPECT_TRUE(eventually([] { return driver().count("cuMemFree") == 2; }))
+      << "a wait is queued behind another one";
   expect_silence();
   driver().open("event");
   expect_answer(waiting, CUDA_SUCCESS);
   driver().open("cuMemFree");
   Answer answers[] = {next(), next()};
-  std::sort(std::begin(answers), std::end(answers), [](auto& a, auto& b) { return a.header.sequence < b.header.sequence; });
+  std::sort(std::begin(answers), std::end(answers),
+            [](auto& a, auto& b) { return a.header.sequence < b.header.sequence; });
   EXPECT_EQ(answers[0].header.sequence, freeing);
   EXPECT_EQ(answers[1].header.sequence, second);
 }
@@ -254,7 +271,8 @@ TEST_F(Executing, ASynchronisedContextHoldsUpNobody) {
   driver().shut("cuCtxSynchronize");
   const uint32_t waiting = synchronise_context();
   expect_answer(set(1, wire::kWantReply), CUDA_SUCCESS);
-  ASSERT_TRUE(eventually([] { return driver().saw("cuCtxSynchronize"); })) << "the wait is never left to a helper thread";
+  ASSERT_TRUE(eventually([] { return driver().saw("cuCtxSynchronize"); }))
+      << "the wait is never left to a helper thread";
   expect_answer(set(2, wire::kWantReply), CUDA_SUCCESS);
   expect_silence();
   driver().open("cuCtxSynchronize");
@@ -341,7 +359,8 @@ TEST_P(PackedLies, EndTheSession) {
 }
 INSTANTIATE_TEST_SUITE_P(All, PackedLies, ::testing::Range(0, 6));
 
-// A compilation may take minutes; a client hears from its server meanwhile, and its other threads go on.
+// A compilation may take minutes; a client hears from its server meanwhile, and its other threads
+// go on.
 TEST_F(Executing, LoadsAndUnloadsHoldUpNobody) {
   start();
   enter();
@@ -354,9 +373,10 @@ TEST_F(Executing, LoadsAndUnloadsHoldUpNobody) {
   put.setHash(key);
   put.setTotalBytes(image.size());
   put.setPieceBytes(image.size());
-  expect_answer(send(schema::op_fgImagePut, std::span<const std::byte>(memory, builder.used_bytes()), wire::kWantReply, 1,
-                     std::as_bytes(std::span(image))),
-                CUDA_SUCCESS);
+  expect_answer(
+      send(schema::op_fgImagePut, std::span<const std::byte>(memory, builder.used_bytes()),
+           wire::kWantReply, 1, std::as_bytes(std::span(image))),
+      CUDA_SUCCESS);
   const uint64_t id = rpc::make_handle(rpc::HandleKind::kModule, 1);
   const auto load = [&](uint16_t flags = wire::kWantReply) {
     return send<schema::FgModuleLoadParams>(
@@ -388,8 +408,9 @@ TEST_F(Executing, LoadsAndUnloadsHoldUpNobody) {
   expect_silence();
   driver().open("cuModuleUnload");
   expect_answer(unloading, CUDA_SUCCESS);
-  expect_answer(send<schema::CuModuleUnloadParams>(schema::op_cuModuleUnload, [&](auto p) { p.setHmod(id); }),
-                CUDA_ERROR_INVALID_HANDLE);
+  expect_answer(
+      send<schema::CuModuleUnloadParams>(schema::op_cuModuleUnload, [&](auto p) { p.setHmod(id); }),
+      CUDA_ERROR_INVALID_HANDLE);
 }
 
 TEST_F(Executing, AFreeThatFailsIsSaidAndKeepsItsCharge) {
@@ -409,16 +430,19 @@ TEST_F(Executing, AFreeThatFailsIsSaidAndKeepsItsCharge) {
 TEST_F(Executing, ContextsEndAsideAndAreGoneAtOnce) {
   start();
   enter();
-  expect_answer(send<schema::FgContextCreateParams>(schema::op_fgContextCreate, [](auto p) { p.setContext(300); }), CUDA_SUCCESS);
+  expect_answer(send<schema::FgContextCreateParams>(schema::op_fgContextCreate,
+                                                    [](auto p) { p.setContext(300); }),
+                CUDA_SUCCESS);
   driver().shut("cuCtxDestroy");
-  const uint32_t ending =
-      send<schema::FgContextDestroyParams>(schema::op_fgContextDestroy, [](auto p) { p.setContext(300); });
+  const uint32_t ending = send<schema::FgContextDestroyParams>(schema::op_fgContextDestroy,
+                                                               [](auto p) { p.setContext(300); });
   ASSERT_TRUE(eventually([] { return driver().saw("cuCtxDestroy"); }));
   expect_answer(set(1, wire::kWantReply, 300), CUDA_ERROR_INVALID_CONTEXT);
   expect_answer(set(2, wire::kWantReply, 1), CUDA_SUCCESS);
   driver().open("cuCtxDestroy");
   expect_answer(ending, CUDA_SUCCESS);
-  expect_answer(send<schema::FgPrimaryReleaseParams>(schema::op_fgPrimaryRelease, [](auto) {}), CUDA_SUCCESS);
+  expect_answer(send<schema::FgPrimaryReleaseParams>(schema::op_fgPrimaryRelease, [](auto) {}),
+                CUDA_SUCCESS);
   EXPECT_TRUE(driver().saw("cuDevicePrimaryCtxRelease"));
   expect_answer(set(3, wire::kWantReply, 1), CUDA_ERROR_INVALID_CONTEXT);
 }

@@ -39,7 +39,9 @@ std::vector<uint64_t> hello_body(const std::function<void(schema::Hello::Builder
   return words;
 }
 
-Result<HelloRequest> parse(const std::vector<uint64_t>& words) { return parse_hello(std::as_bytes(std::span(words))); }
+Result<HelloRequest> parse(const std::vector<uint64_t>& words) {
+  return parse_hello(std::as_bytes(std::span(words)));
+}
 
 HelloRules rules(const std::string& token = "") { return {wire::kProtocolVersion, kHash, token}; }
 
@@ -96,7 +98,8 @@ TEST(Hello, OverlongTextsAndListsAreProtocolErrors) {
       [&](schema::Hello::Builder h) { h.initDevices(100); },
       [&](schema::Hello::Builder h) { h.initDevices(1).set(0, longer); },
   };
-  for (const auto& change : changes) EXPECT_EQ(parse(hello_body(change)).status().code(), StatusCode::kProtocol);
+  for (const auto& change : changes)
+    EXPECT_EQ(parse(hello_body(change)).status().code(), StatusCode::kProtocol);
 }
 
 // Whatever bytes come: an answer or an error, never more.
@@ -126,7 +129,8 @@ TEST(Hello, EveryTruncationAndGarbageIsSurvived) {
 TEST(Hello, NamesBecomePrintable) {
   EXPECT_EQ(printable("a\nb\x1b[31m\"c\"", 100), "a?b?[31m?c?");
   EXPECT_EQ(printable("abcdef", 3), "abc");
-  const auto hello = parse(hello_body([](schema::Hello::Builder h) { h.setClientName("evil\nevent=x"); }));
+  const auto hello =
+      parse(hello_body([](schema::Hello::Builder h) { h.setClientName("evil\nevent=x"); }));
   EXPECT_EQ(hello->client_name, "evil?event=x");
 }
 
@@ -178,7 +182,8 @@ TEST_F(TokenFile, RefusesEmptyMissingLongAndPublicFiles) {
   EXPECT_FALSE(read_token_file(write(" \n", 0600)).ok());
   EXPECT_FALSE(read_token_file(write(std::string(5000, 'x'), 0600)).ok());
   EXPECT_THAT(read_token_file(write("abc\n", 0644)).status().message(), HasSubstr("chmod 600"));
-  EXPECT_THAT(read_token_file("/nonexistent/token").status().message(), HasSubstr("/nonexistent/token"));
+  EXPECT_THAT(read_token_file("/nonexistent/token").status().message(),
+              HasSubstr("/nonexistent/token"));
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 
 std::vector<std::byte> image_of(size_t size, int seed) {
   std::vector<std::byte> bytes(size);
-  for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>((i * 31 + static_cast<size_t>(seed)) & 0xff);
+  for (size_t i = 0; i < size; ++i)
+    bytes[i] = static_cast<std::byte>((i * 31 + static_cast<size_t>(seed)) & 0xff);
   return bytes;
 }
 
@@ -28,7 +29,8 @@ class ImageCacheTest : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
   size_t files() const {
-    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+    return static_cast<size_t>(
+        std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
   }
   std::string folder_;
 };
@@ -84,7 +86,8 @@ TEST_F(ImageCacheTest, PiecesThatDoNotFitAreRefused) {
   EXPECT_FALSE(cache.put(hash, 1000, 400, all.first(700)).ok()) << "more than announced";
   EXPECT_FALSE(cache.put(hash, 1000, 400, {}).ok()) << "an empty piece";
   EXPECT_FALSE(cache.put(hash, 0, 0, {}).ok());
-  EXPECT_FALSE(cache.put(hash, 1000, ~uint64_t{0} - 10, all.first(100)).ok()) << "an offset that overflows";
+  EXPECT_FALSE(cache.put(hash, 1000, ~uint64_t{0} - 10, all.first(100)).ok())
+      << "an offset that overflows";
 }
 
 TEST_F(ImageCacheTest, ASecondThreadsUploadOfTheSameImageDoesNoHarm) {

@@ -8,7 +8,9 @@ namespace {
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 std::vector<Gpu> three_gpus() {
-  return {{"GPU-aaaa1111", "first", 8 * kGiB, {}}, {"GPU-aaaa2222", "second", 8 * kGiB, {}}, {"GPU-bbbb3333", "third", 16 * kGiB, {}}};
+  return {{"GPU-aaaa1111", "first", 8 * kGiB, {}},
+          {"GPU-aaaa2222", "second", 8 * kGiB, {}},
+          {"GPU-bbbb3333", "third", 16 * kGiB, {}}};
 }
 
 PlacementRequest wish(uint32_t gpus, uint64_t memory = 0, std::vector<std::string> devices = {}) {
@@ -60,8 +62,10 @@ TEST(Pool, TakesNamedGpusInTheirOrder) {
 
 TEST(Pool, RefusesNamesThatMeanNothingOrTwoThings) {
   Pool pool(three_gpus(), {});
-  for (const auto& devices : std::vector<std::vector<std::string>>{{"3"}, {"GPU-cccc"}, {"GPU-aaaa"}, {"GPU-"}, {""}, {"-1"}, {"0", "GPU-aaaa1111"}}) {
-    EXPECT_EQ(pool.place(1, wish(0, 0, devices)).status().code(), StatusCode::kInvalidArgument) << devices[0];
+  for (const auto& devices : std::vector<std::vector<std::string>>{
+           {"3"}, {"GPU-cccc"}, {"GPU-aaaa"}, {"GPU-"}, {""}, {"-1"}, {"0", "GPU-aaaa1111"}}) {
+    EXPECT_EQ(pool.place(1, wish(0, 0, devices)).status().code(), StatusCode::kInvalidArgument)
+        << devices[0];
   }
   EXPECT_EQ(pool.place(1, wish(3, 0, {"0", "1"})).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(pool.load(0).sessions, 0u);

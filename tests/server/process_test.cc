@@ -19,8 +19,8 @@
 namespace fargpu::server {
 namespace {
 
-using ::testing::HasSubstr;
 using std::chrono::seconds;
+using ::testing::HasSubstr;
 
 ChildSetup shell(const std::string& script) { return {"/bin/sh", {"-c", script}, {}, {}}; }
 
@@ -32,7 +32,8 @@ TEST(ChildProcess, CollectsOutputAndStatus) {
 }
 
 TEST(ChildProcess, IsKilledAtItsDeadline) {
-  EXPECT_EQ(run_child(shell("exec sleep 60"), std::chrono::milliseconds(100)).status().code(), StatusCode::kTimeout);
+  EXPECT_EQ(run_child(shell("exec sleep 60"), std::chrono::milliseconds(100)).status().code(),
+            StatusCode::kTimeout);
 }
 
 TEST(ChildProcess, OutputIsLimited) {
@@ -47,7 +48,8 @@ TEST(ChildProcess, AMissingProgramIsAnErrorWithItsName) {
   EXPECT_THAT(output.status().message(), HasSubstr("/nonexistent/worker"));
 }
 
-// A worker must not hold another session's socket: only what is listed gets in, under the numbers that were asked for.
+// A worker must not hold another session's socket: only what is listed gets in, under the numbers
+// that were asked for.
 TEST(ChildProcess, InheritsExactlyTheListedDescriptors) {
   const Fd kept(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const Fd leaked(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -76,7 +78,10 @@ TEST(ChildProcess, ASignalIsNamed) {
 }
 
 TEST(Inventory, ReadsBackWhatAProbeWrites) {
-  const Inventory inventory{"/usr/lib/libcuda.so.1", 13000, {{"GPU-1", "NVIDIA H200 NVL", 150, {0, -5}}, {"GPU-2", "Other", 20, {}}}};
+  const Inventory inventory{
+      "/usr/lib/libcuda.so.1",
+      13000,
+      {{"GPU-1", "NVIDIA H200 NVL", 150, {0, -5}}, {"GPU-2", "Other", 20, {}}}};
   const auto read = parse_inventory(format_inventory(inventory));
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read->driver_path, inventory.driver_path);
@@ -90,8 +95,9 @@ TEST(Inventory, ReadsBackWhatAProbeWrites) {
 TEST(Inventory, ErrorsComeThrough) {
   EXPECT_EQ(parse_inventory("error no driver here\n").status().message(), "no driver here");
   EXPECT_EQ(parse_inventory("driver 13000 /x\n").status().code(), StatusCode::kNotFound);
-  for (const char* text : {"", "gpu GPU-1 5 0 0 name\n", "driver x /y\n", "driver 1 /y\ngpu GPU-1 many 0 0 n\n",
-                           "driver 1 /y\ngpu GPU-1 5 a 0 n\n", "nonsense\n", "driver 1 /y\ngpu GPU-1 5 0 0\n"}) {
+  for (const char* text :
+       {"", "gpu GPU-1 5 0 0 name\n", "driver x /y\n", "driver 1 /y\ngpu GPU-1 many 0 0 n\n",
+        "driver 1 /y\ngpu GPU-1 5 a 0 n\n", "nonsense\n", "driver 1 /y\ngpu GPU-1 5 0 0\n"}) {
     EXPECT_EQ(parse_inventory(text).status().code(), StatusCode::kProtocol) << text;
   }
 }

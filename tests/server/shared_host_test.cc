@@ -43,7 +43,8 @@ class SharedHostTest : public ::testing::Test {
     registered().clear();
     driver_.cuMemHostRegister_v2 = [](void* memory, size_t bytes, unsigned) {
       if (refuse_registration) return CUDA_ERROR_OUT_OF_MEMORY;
-      return registered().emplace(memory, bytes).second ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+      return registered().emplace(memory, bytes).second ? CUDA_SUCCESS
+                                                        : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     };
     driver_.cuMemHostUnregister = [](void* memory) {
       return registered().erase(memory) != 0 ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
@@ -70,7 +71,8 @@ class SharedHostTest : public ::testing::Test {
     client_side_.reset(::dup(file.get()));
     arrived_.waiting.insert_or_assign(number, std::move(file));
   }
-  CUresult share(SharedHost& shared, uint64_t number, uint64_t address, size_t bytes, uint16_t context = kContext) {
+  CUresult share(SharedHost& shared, uint64_t number, uint64_t address, size_t bytes,
+                 uint16_t context = kContext) {
     SharedHost::Held mapping;
     CUresult result = shared.map(&arrived_, number, address, bytes, context, &mapping);
     if (result == CUDA_SUCCESS) result = shared.enroll(*mapping, &device_pointer_);
@@ -129,10 +131,16 @@ TEST_F(SharedHostTest, RefusesWhatItCannotTrust) {
   EXPECT_EQ(share(shared, 5, address_, kPage), CUDA_ERROR_INVALID_VALUE) << "a file of a disk";
 
   for (const auto& [address, bytes] : std::initializer_list<std::pair<uint64_t, size_t>>{
-           {0, kPage}, {address_ + 8, kPage}, {address_, 0}, {address_, kPage + 1}, {uint64_t{1} << 47, kPage}, {~uint64_t{kPage - 1}, kPage},
+           {0, kPage},
+           {address_ + 8, kPage},
+           {address_, 0},
+           {address_, kPage + 1},
+           {uint64_t{1} << 47, kPage},
+           {~uint64_t{kPage - 1}, kPage},
            {(uint64_t{1} << 47) - kPage, 2 * kPage}}) {
     arrive(6, 2 * kPage);
-    EXPECT_EQ(share(shared, 6, address, bytes), CUDA_ERROR_INVALID_VALUE) << address << " " << bytes;
+    EXPECT_EQ(share(shared, 6, address, bytes), CUDA_ERROR_INVALID_VALUE)
+        << address << " " << bytes;
     EXPECT_TRUE(arrived_.waiting.empty()) << "a refused descriptor is gone";
   }
   EXPECT_TRUE(registered().empty());

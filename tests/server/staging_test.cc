@@ -20,13 +20,16 @@ class StagingTest : public ::testing::Test {
   void SetUp() override {
     registered().clear();
     driver_.cuMemHostRegister_v2 = [](void* memory, size_t, unsigned) {
-      return registered().insert(memory).second ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+      return registered().insert(memory).second ? CUDA_SUCCESS
+                                                : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     };
     driver_.cuMemHostUnregister = [](void* memory) {
       return registered().erase(memory) != 0 ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     };
   }
-  static bool is_registered(const StagingBlock& block) { return registered().contains(block.bytes().data()); }
+  static bool is_registered(const StagingBlock& block) {
+    return registered().contains(block.bytes().data());
+  }
   DriverTable driver_;
 };
 
@@ -35,20 +38,23 @@ TEST_F(StagingTest, SaysPinnedExactlyWhenItIsWhateverTheSizeAskedFor) {
   for (const bool context : {false, true, true, false}) {
     pool.context_available(context);
     for (const StagingUse use : {StagingUse::kToDevice, StagingUse::kFromDevice}) {
-      for (const size_t bytes : {size_t{1}, StagingPool::kPinnedFrom / 2 + 1, StagingPool::kPinnedFrom - 1,
-                                 StagingPool::kPinnedFrom, StagingPool::kPinnedFrom + 1, size_t{3} << 20}) {
+      for (const size_t bytes :
+           {size_t{1}, StagingPool::kPinnedFrom / 2 + 1, StagingPool::kPinnedFrom - 1,
+            StagingPool::kPinnedFrom, StagingPool::kPinnedFrom + 1, size_t{3} << 20}) {
         auto block = pool.acquire(bytes, use);
         ASSERT_TRUE(block.ok());
         EXPECT_EQ(block->bytes().size(), bytes);
         EXPECT_EQ(block->pinned(), is_registered(*block)) << bytes << " context " << context;
-        const bool must = context && (use == StagingUse::kFromDevice || bytes >= StagingPool::kPinnedFrom);
+        const bool must =
+            context && (use == StagingUse::kFromDevice || bytes >= StagingPool::kPinnedFrom);
         EXPECT_TRUE(block->pinned() || !must) << bytes;
       }
     }
   }
 }
 
-// A context goes while another one lives: what was registered in the second must not be taken for plain memory.
+// A context goes while another one lives: what was registered in the second must not be taken for
+// plain memory.
 TEST_F(StagingTest, NoFreeBlockStaysRegisteredWhenAContextGoes) {
   StagingPool pool(&driver_);
   pool.context_available(true);
@@ -66,7 +72,8 @@ TEST_F(StagingTest, NoFreeBlockStaysRegisteredWhenAContextGoes) {
 
 TEST_F(StagingTest, BlocksAreReusedAndDistinctWhileHeld) {
   StagingPool pool(&driver_);
-  auto first = pool.acquire(5000, StagingUse::kToDevice), second = pool.acquire(5000, StagingUse::kToDevice);
+  auto first = pool.acquire(5000, StagingUse::kToDevice),
+       second = pool.acquire(5000, StagingUse::kToDevice);
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_NE(first->bytes().data(), second->bytes().data());
   const std::byte* memory = first->bytes().data();
@@ -79,7 +86,8 @@ TEST_F(StagingTest, NothingStaysRegisteredAfterThePool) {
   {
     StagingPool pool(&driver_);
     pool.context_available(true);
-    for (int i = 0; i < 3; ++i) ASSERT_TRUE(pool.acquire(StagingPool::kPinnedFrom << i, StagingUse::kToDevice).ok());
+    for (int i = 0; i < 3; ++i)
+      ASSERT_TRUE(pool.acquire(StagingPool::kPinnedFrom << i, StagingUse::kToDevice).ok());
     EXPECT_EQ(registered().size(), 3u);
   }
   EXPECT_TRUE(registered().empty());

@@ -20,7 +20,8 @@ TEST(HandleTable, FindsWhatWasAddedAndNothingElse) {
   EXPECT_EQ(table.find(HandleKind::kStream, id, &found), CUDA_SUCCESS);
   EXPECT_EQ(found, fake(7));
   EXPECT_EQ(table.find(HandleKind::kEvent, id, &found), CUDA_ERROR_INVALID_HANDLE);
-  EXPECT_EQ(table.find(HandleKind::kStream, make_handle(HandleKind::kStream, 2), &found), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(table.find(HandleKind::kStream, make_handle(HandleKind::kStream, 2), &found),
+            CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(table.find(HandleKind::kStream, 0xffffffffffffffff, &found), CUDA_ERROR_INVALID_HANDLE);
   table.remove(id);
   EXPECT_EQ(table.find(HandleKind::kStream, id, &found), CUDA_ERROR_INVALID_HANDLE);
@@ -33,36 +34,48 @@ TEST(HandleTable, RefusesIdsThatAreTakenMalformedOrOfAnotherKind) {
   EXPECT_EQ(table.add(HandleKind::kEvent, id, {fake(2), 0, 1}), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(table.add(HandleKind::kEvent, id | 1, {fake(2), 0, 1}), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(table.add(HandleKind::kEvent, 0, {fake(2), 0, 1}), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(table.add(HandleKind::kEvent, make_handle(HandleKind::kEvent, 0), {fake(2), 0, 1}), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(table.add(HandleKind::kStream, make_handle(HandleKind::kEvent, 6), {fake(2), 0, 1}), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(table.add(HandleKind::kEvent, make_handle(HandleKind::kEvent, 6) | (uint64_t{1} << 60), {fake(2), 0, 1}),
+  EXPECT_EQ(table.add(HandleKind::kEvent, make_handle(HandleKind::kEvent, 0), {fake(2), 0, 1}),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(table.add(HandleKind::kStream, make_handle(HandleKind::kEvent, 6), {fake(2), 0, 1}),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(table.add(HandleKind::kEvent, make_handle(HandleKind::kEvent, 6) | (uint64_t{1} << 60),
+                      {fake(2), 0, 1}),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(table.size(), 1u);
 }
 
 TEST(HandleTable, ChildrenGoWithTheirParent) {
   HandleTable table;
-  const uint64_t module = make_handle(HandleKind::kModule, 1), other = make_handle(HandleKind::kModule, 2);
+  const uint64_t module = make_handle(HandleKind::kModule, 1),
+                 other = make_handle(HandleKind::kModule, 2);
   ASSERT_EQ(table.add(HandleKind::kModule, module, {fake(1), 0, 1}), CUDA_SUCCESS);
   ASSERT_EQ(table.add(HandleKind::kModule, other, {fake(2), 0, 1}), CUDA_SUCCESS);
   for (uint64_t i = 1; i <= 3; ++i) {
-    ASSERT_EQ(table.add(HandleKind::kFunction, make_handle(HandleKind::kFunction, i), {fake(10 + i), module, 1}), CUDA_SUCCESS);
+    ASSERT_EQ(table.add(HandleKind::kFunction, make_handle(HandleKind::kFunction, i),
+                        {fake(10 + i), module, 1}),
+              CUDA_SUCCESS);
   }
-  ASSERT_EQ(table.add(HandleKind::kFunction, make_handle(HandleKind::kFunction, 9), {fake(19), other, 1}), CUDA_SUCCESS);
+  ASSERT_EQ(
+      table.add(HandleKind::kFunction, make_handle(HandleKind::kFunction, 9), {fake(19), other, 1}),
+      CUDA_SUCCESS);
   table.remove(make_handle(HandleKind::kFunction, 2));  // a child may go first
   table.remove(module);
   EXPECT_EQ(table.size(), 2u);
   void* found = nullptr;
-  EXPECT_EQ(table.find(HandleKind::kFunction, make_handle(HandleKind::kFunction, 9), &found), CUDA_SUCCESS);
+  EXPECT_EQ(table.find(HandleKind::kFunction, make_handle(HandleKind::kFunction, 9), &found),
+            CUDA_SUCCESS);
 }
 
 TEST(HandleTable, AContextTakesItsObjectsAlong) {
   HandleTable table;
   for (uint64_t i = 1; i <= 4; ++i) {
     const auto context = static_cast<uint16_t>(i % 2 + 1);
-    ASSERT_EQ(table.add(HandleKind::kStream, make_handle(HandleKind::kStream, i), {fake(i), 0, context}), CUDA_SUCCESS);
+    ASSERT_EQ(
+        table.add(HandleKind::kStream, make_handle(HandleKind::kStream, i), {fake(i), 0, context}),
+        CUDA_SUCCESS);
   }
-  ASSERT_EQ(table.add(HandleKind::kEvent, make_handle(HandleKind::kEvent, 1), {fake(9), 0, 1}), CUDA_SUCCESS);
+  ASSERT_EQ(table.add(HandleKind::kEvent, make_handle(HandleKind::kEvent, 1), {fake(9), 0, 1}),
+            CUDA_SUCCESS);
   EXPECT_EQ(table.streams(1).size(), 2u);
   table.remove_context(1);
   EXPECT_EQ(table.size(), 2u);
@@ -128,8 +141,14 @@ TEST(PendingList, PollsAllInOrderAndDropsWhatIsDone) {
   PendingList pending;
   std::vector<int> order;
   int rounds = 0;
-  pending.add([&] { order.push_back(1); return ++rounds == 2; });
-  pending.add([&] { order.push_back(2); return true; });
+  pending.add([&] {
+    order.push_back(1);
+    return ++rounds == 2;
+  });
+  pending.add([&] {
+    order.push_back(2);
+    return true;
+  });
   EXPECT_EQ(pending.poll(), 1u);
   EXPECT_EQ(pending.poll(), 1u);
   EXPECT_TRUE(pending.empty());

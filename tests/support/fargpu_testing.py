@@ -11,7 +11,6 @@ import os
 import pathlib
 import re
 import shutil
-import signal
 import socket
 import struct
 import subprocess
@@ -22,7 +21,13 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIMIT = 120  # seconds for one program; sanitizers are slow
-DRIVER_ENVIRONMENT = ("FARGPU_", "LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING")
+DRIVER_ENVIRONMENT = (
+    "FARGPU_",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_LAUNCH_BLOCKING",
+)
 
 
 class Build:
@@ -37,7 +42,9 @@ class Build:
         self.worker = self.folder / "bin" / "fargpu-worker"
         self.client_libraries = prefix / "lib" / "fargpu"
         self.sim_libraries = self.folder / "lib" / "sim-direct"
-        self.programs = (pathlib.Path(client).resolve() if client else self.folder) / "tests" / "programs"
+        self.programs = (
+            (pathlib.Path(client).resolve() if client else self.folder) / "tests" / "programs"
+        )
 
     def client_prefix(self, client):
         """An installation of the client's parts of one build and the daemon of the other: `fargpu run --sim` finds its daemon beside it."""
@@ -85,19 +92,29 @@ def show_reports(text):
 def without_signal_handlers():
     """Variables with which a sanitizer in the program leaves SIGSEGV and SIGABRT alone, so that the program dies of them."""
     more = "handle_segv=0:handle_abort=0:handle_sigbus=0"
-    return {name: ":".join(filter(None, (os.environ.get(name), more))) for name in ("ASAN_OPTIONS", "TSAN_OPTIONS")}
+    return {
+        name: ":".join(filter(None, (os.environ.get(name), more)))
+        for name in ("ASAN_OPTIONS", "TSAN_OPTIONS")
+    }
 
 
-# ThreadSanitizer keeps the addresses of the client's pinned memory for itself, so a worker that is built with it refuses to share memory of a client
-# that is not (sanitized.py sets the variable).
+# ThreadSanitizer keeps the addresses of the client's pinned memory for itself, so a worker that is
+# built with it refuses to share memory of a client that is not (sanitized.py sets the variable).
 WORKER_SHARES_MEMORY = "TSAN_OPTIONS" not in os.environ
 
 
 def run(arguments, timeout=LIMIT, **options):
     """Runs to the end; output as text. Signals show as negative codes."""
     options.setdefault("env", clean_environment())
-    done = subprocess.run([str(a) for a in arguments], timeout=timeout, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True, errors="replace", **options)
+    done = subprocess.run(
+        [str(a) for a in arguments],
+        timeout=timeout,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        **options,
+    )
     show_reports(done.stderr)
     return done
 
@@ -130,23 +147,64 @@ class Certificates:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-certificates-"))
         atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
         for name in ("ca", "other"):
-            self.openssl("req", "-x509", *self.new_key(name), "-out", self.file(f"{name}.pem"), "-days", "2", "-subj", f"/CN={name}")
-        for name, hosts in (("server", "IP:127.0.0.1,DNS:localhost"), ("elsewhere", "DNS:gpu.example.org")):
+            self.openssl(
+                "req",
+                "-x509",
+                *self.new_key(name),
+                "-out",
+                self.file(f"{name}.pem"),
+                "-days",
+                "2",
+                "-subj",
+                f"/CN={name}",
+            )
+        for name, hosts in (
+            ("server", "IP:127.0.0.1,DNS:localhost"),
+            ("elsewhere", "DNS:gpu.example.org"),
+        ):
             request, extensions = self.file(f"{name}.csr"), self.folder / f"{name}.ext"
             extensions.write_text(f"subjectAltName={hosts}\n")
             self.openssl("req", *self.new_key(name), "-out", request, "-subj", f"/CN={name}")
-            self.openssl("x509", "-req", "-in", request, "-CA", self.file("ca.pem"), "-CAkey", self.file("ca.key"), "-CAcreateserial", "-days", "2",
-                         "-extfile", extensions, "-out", self.file(f"{name}.pem"))
+            self.openssl(
+                "x509",
+                "-req",
+                "-in",
+                request,
+                "-CA",
+                self.file("ca.pem"),
+                "-CAkey",
+                self.file("ca.key"),
+                "-CAcreateserial",
+                "-days",
+                "2",
+                "-extfile",
+                extensions,
+                "-out",
+                self.file(f"{name}.pem"),
+            )
 
     def file(self, name):
         return str(self.folder / name)
 
     def new_key(self, name):
-        return "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", self.file(f"{name}.key")
+        return (
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-keyout",
+            self.file(f"{name}.key"),
+        )
 
     @staticmethod
     def openssl(*arguments):
-        subprocess.run(["openssl", *map(str, arguments)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            ["openssl", *map(str, arguments)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
 
 _certificates = []
@@ -168,20 +226,43 @@ class Daemon:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-test-"))
         self.port_file = self.folder / "port"
         self.log = self.folder / "log"
-        command = [str(BUILD.fargpud), "--driver", "sim", "--sim-gpus", str(gpus), "--listen", "127.0.0.1:0",
-                   "--port-file", str(self.port_file), *map(str, arguments)]
+        command = [
+            str(BUILD.fargpud),
+            "--driver",
+            "sim",
+            "--sim-gpus",
+            str(gpus),
+            "--listen",
+            "127.0.0.1:0",
+            "--port-file",
+            str(self.port_file),
+            *map(str, arguments),
+        ]
         self.certificates = tls_certificates()
         if self.certificates:
-            command += ["--tls-cert", self.certificates.file("server.pem"), "--tls-key", self.certificates.file("server.key")]
+            command += [
+                "--tls-cert",
+                self.certificates.file("server.pem"),
+                "--tls-key",
+                self.certificates.file("server.key"),
+            ]
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            env=clean_environment(**(environment or {})))
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=clean_environment(**(environment or {})),
+            )
 
     def __enter__(self):
         def listening():
             if self.process.poll() is not None:
-                raise AssertionError(f"fargpud ended with {self.process.returncode}:\n{self.log_text()}")
+                raise AssertionError(
+                    f"fargpud ended with {self.process.returncode}:\n{self.log_text()}"
+                )
             return self.port_file.exists() and self.port_file.read_text().strip()
+
         try:
             self.port = int(wait_until(listening, "fargpud listens").split()[0])
         except BaseException:
@@ -211,13 +292,24 @@ class Daemon:
 
     def run(self, *arguments, flags=(), **options):
         """Runs a program through `fargpu run` on this daemon."""
-        return run([BUILD.fargpu, "run", "--server", self.server, *flags, "--", *arguments], **options)
+        return run(
+            [BUILD.fargpu, "run", "--server", self.server, *flags, "--", *arguments], **options
+        )
 
     def start(self, *arguments, flags=(), **options):
         """The same without waiting; the caller ends it."""
         options.setdefault("env", clean_environment())
-        return subprocess.Popen([str(a) for a in (BUILD.fargpu, "run", "--server", self.server, *flags, "--", *arguments)],
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", **options)
+        return subprocess.Popen(
+            [
+                str(a)
+                for a in (BUILD.fargpu, "run", "--server", self.server, *flags, "--", *arguments)
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            **options,
+        )
 
     def workers(self):
         """Process ids of the living workers of this daemon."""
@@ -243,7 +335,7 @@ class Daemon:
         return connection
 
 
-# --- frames by hand -------------------------------------------------------------------------------------------------------------
+# --- frames by hand -------------------------------------------------------------------------------
 
 HEADER = struct.Struct("<HHHHIIQiI")
 MAGIC = 0x4746
@@ -253,8 +345,12 @@ HELLO, PING, BYE, STATUS, UPGRADE, JOIN = 1, 2, 3, 7, 8, 9
 
 def capnp_encode(kind, text):
     """The single segment of a message of schema/control.capnp, written in capnp's text form."""
-    message = subprocess.run(["capnp", "encode", str(ROOT / "schema" / "control.capnp"), kind], input=text.encode(),
-                             stdout=subprocess.PIPE, check=True).stdout
+    message = subprocess.run(
+        ["capnp", "encode", str(ROOT / "schema" / "control.capnp"), kind],
+        input=text.encode(),
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout
     segments, words = struct.unpack_from("<II", message)
     assert segments == 0 and len(message) == 8 + 8 * words
     return message[8:]
@@ -262,8 +358,12 @@ def capnp_encode(kind, text):
 
 def capnp_decode(kind, body):
     message = struct.pack("<II", 0, len(body) // 8) + body
-    return subprocess.run(["capnp", "decode", str(ROOT / "schema" / "control.capnp"), kind], input=message,
-                          stdout=subprocess.PIPE, check=True).stdout.decode()
+    return subprocess.run(
+        ["capnp", "decode", str(ROOT / "schema" / "control.capnp"), kind],
+        input=message,
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout.decode()
 
 
 def data_field(text, name):
@@ -281,15 +381,44 @@ def registry_hash():
 
 
 def hello_body(version=1, token="", **fields):
-    values = {"protocolVersion": version, "registryHash": registry_hash(), "clientVersion": '"test"', "cudaVersion": 13000,
-              "token": f'"{token}"', "clientName": '"test"', "maxBodyBytes": 1 << 20, "maxBulkBytes": 1 << 26, **fields}
+    values = {
+        "protocolVersion": version,
+        "registryHash": registry_hash(),
+        "clientVersion": '"test"',
+        "cudaVersion": 13000,
+        "token": f'"{token}"',
+        "clientName": '"test"',
+        "maxBodyBytes": 1 << 20,
+        "maxBulkBytes": 1 << 26,
+        **fields,
+    }
     return capnp_encode("Hello", "(" + ", ".join(f"{k} = {v}" for k, v in values.items()) + ")")
 
 
-def frame(opcode, body=b"", bulk=b"", flags=WANT_REPLY, sequence=1, magic=MAGIC, context=0, result=0, reserved=0,
-          body_bytes=None, bulk_bytes=None):
-    header = HEADER.pack(magic, opcode, flags, context, sequence, len(body) if body_bytes is None else body_bytes,
-                         len(bulk) if bulk_bytes is None else bulk_bytes, result, reserved)
+def frame(
+    opcode,
+    body=b"",
+    bulk=b"",
+    flags=WANT_REPLY,
+    sequence=1,
+    magic=MAGIC,
+    context=0,
+    result=0,
+    reserved=0,
+    body_bytes=None,
+    bulk_bytes=None,
+):
+    header = HEADER.pack(
+        magic,
+        opcode,
+        flags,
+        context,
+        sequence,
+        len(body) if body_bytes is None else body_bytes,
+        len(bulk) if bulk_bytes is None else bulk_bytes,
+        result,
+        reserved,
+    )
     return header + body + bulk
 
 

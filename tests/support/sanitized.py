@@ -20,13 +20,18 @@ SUPPRESSIONS = pathlib.Path(__file__).resolve().parent
 
 def options(kind, reports):
     """What the sanitizers' run-time libraries read."""
-    # 'report', then the process id. A small quarantine: sixteen sessions at once are some forty processes.
+    # 'report', then the process id. A small quarantine: sixteen sessions at once are some forty
+    # processes.
     common = f"log_path={reports}/report:print_stacktrace=1"
     if kind == "thread":
-        return {"TSAN_OPTIONS": f"{common}:report_thread_leaks=0:suppressions={SUPPRESSIONS}/tsan.supp:second_deadlock_stack=1"}
-    return {"ASAN_OPTIONS": f"{common}:detect_stack_use_after_return=1:check_initialization_order=1:quarantine_size_mb=64",
-            "LSAN_OPTIONS": f"suppressions={SUPPRESSIONS}/lsan.supp:print_suppressions=0",
-            "UBSAN_OPTIONS": "print_stacktrace=1"}
+        return {
+            "TSAN_OPTIONS": f"{common}:report_thread_leaks=0:suppressions={SUPPRESSIONS}/tsan.supp:second_deadlock_stack=1"
+        }
+    return {
+        "ASAN_OPTIONS": f"{common}:detect_stack_use_after_return=1:check_initialization_order=1:quarantine_size_mb=64",
+        "LSAN_OPTIONS": f"suppressions={SUPPRESSIONS}/lsan.supp:print_suppressions=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    }
 
 
 def fixed_addresses():
@@ -38,7 +43,9 @@ def fixed_addresses():
         bits = None
     if bits is None or bits > 28:
         if ctypes.CDLL(None, use_errno=True).personality(no_randomisation) < 0:
-            print("cannot switch the randomisation of addresses off; ThreadSanitizer may refuse to start")
+            print(
+                "cannot switch the randomisation of addresses off; ThreadSanitizer may refuse to start"
+            )
 
 
 def main():
@@ -53,7 +60,9 @@ def main():
     if kind == "thread":
         fixed_addresses()
     undefined = False
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
         for line in process.stdout:
             sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
@@ -64,7 +73,11 @@ def main():
     for report in found:
         print(f"\n--- {report.name} ---\n{report.read_text(errors='replace')[:20000]}", flush=True)
     if found or undefined:
-        print(f"made sanitizer reports: {len(found)} processes, see {reports}" if found else "made sanitizer reports: see 'runtime error' above")
+        print(
+            f"made sanitizer reports: {len(found)} processes, see {reports}"
+            if found
+            else "made sanitizer reports: see 'runtime error' above"
+        )
         return 1
     return code if code >= 0 else 128 - code
 

@@ -25,7 +25,8 @@ void* counted(size_t bytes, size_t alignment) {
 
 }  // namespace
 
-// A sanitizer keeps new and delete apart from malloc and free, and g++ then takes the pair below for a mistake; it is one pair.
+// A sanitizer keeps new and delete apart from malloc and free, and g++ then takes the pair below
+// for a mistake; it is one pair.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 #endif

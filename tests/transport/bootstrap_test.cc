@@ -1,4 +1,5 @@
-// The conversation that chooses a session's transport: both halves, against each other and against a peer that breaks the rules.
+// The conversation that chooses a session's transport: both halves, against each other and against
+// a peer that breaks the rules.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -71,10 +72,12 @@ void expect_carries_frames(transport::Transport& from, transport::Transport& to)
   ASSERT_TRUE(from.commit(sizeof header, {}, soon()).ok());
   ASSERT_TRUE(from.flush(soon()).ok());
   struct Handler final : transport::FrameHandler {
-    Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader&, std::span<const std::byte>) override {
+    Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader&,
+                                             std::span<const std::byte>) override {
       return Status(StatusCode::kProtocol, "no bulk here");
     }
-    Status on_frame(const wire::FrameHeader& header, std::span<const std::byte>, std::span<std::byte>) override {
+    Status on_frame(const wire::FrameHeader& header, std::span<const std::byte>,
+                    std::span<std::byte>) override {
       opcode = header.opcode;
       return {};
     }
@@ -104,7 +107,8 @@ TEST(Bootstrap, WishIsReadFromText) {
   EXPECT_TRUE(bootstrap::parse_wish("shm")->forced);
   EXPECT_EQ(bootstrap::parse_wish("rdma")->upgrades, std::vector{Upgrade::kRdma});
   EXPECT_EQ(bootstrap::parse_wish("carrier pigeon").status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(bootstrap::parse_upgrades("rdma,none,shm"), (std::vector{Upgrade::kRdma, Upgrade::kShm}));
+  EXPECT_EQ(bootstrap::parse_upgrades("rdma,none,shm"),
+            (std::vector{Upgrade::kRdma, Upgrade::kShm}));
 }
 
 TEST(Bootstrap, NothingWishedStaysWithoutAWord) {
@@ -117,8 +121,10 @@ TEST(Bootstrap, OtherHostStaysOnTcpAndSaysWhy) {
   const bootstrap::WorkerRules rules{.allowed = {Upgrade::kShm}, .same_host = false};
   const Outcome outcome = converse(tcp_sockets(), *bootstrap::parse_wish("auto"), rules);
   expect_works(outcome, "tcp");
-  EXPECT_NE(outcome.client->reason.find("shm: the server is on another host"), std::string::npos) << outcome.client->reason;
-  EXPECT_NE(outcome.client->reason.find("rdma: switched off"), std::string::npos) << outcome.client->reason;
+  EXPECT_NE(outcome.client->reason.find("shm: the server is on another host"), std::string::npos)
+      << outcome.client->reason;
+  EXPECT_NE(outcome.client->reason.find("rdma: switched off"), std::string::npos)
+      << outcome.client->reason;
   EXPECT_EQ(outcome.worker->reason, outcome.client->reason);
   EXPECT_TRUE(outcome.client->failures.empty()) << "what was never possible is no failure";
 }
@@ -129,7 +135,8 @@ TEST(Bootstrap, SameHostTakesSharedMemoryOverTcp) {
 }
 
 TEST(Bootstrap, UnixSocketTakesSharedMemoryOverItself) {
-  // No host identity needed: the socket is proof enough, as for a container that shares nothing else.
+  // No host identity needed: the socket is proof enough, as for a container that shares nothing
+  // else.
   const bootstrap::WorkerRules rules{.allowed = {Upgrade::kShm}, .same_host = false};
   expect_works(converse(unix_sockets(), *bootstrap::parse_wish("shm"), rules), "shm");
 }
@@ -137,7 +144,8 @@ TEST(Bootstrap, UnixSocketTakesSharedMemoryOverItself) {
 TEST(Bootstrap, ForcedWishThatCannotBeHadIsAnError) {
   Sockets sockets = tcp_sockets();
   const auto wish = *bootstrap::parse_wish("shm");
-  const auto offers = bootstrap::make_offers(sockets.worker.get(), wish.upgrades, {.same_host = false});
+  const auto offers =
+      bootstrap::make_offers(sockets.worker.get(), wish.upgrades, {.same_host = false});
   auto client = upgrade_as_client(std::move(sockets.client), wish, offers, {}, soon());
   ASSERT_FALSE(client.ok());
   EXPECT_EQ(client.status().code(), StatusCode::kUnsupported);
@@ -151,15 +159,19 @@ TEST(Bootstrap, ClientThatCannotReachTheUnixSocketGoesOnOverTcp) {
   Sockets sockets = tcp_sockets();
   const std::vector<bootstrap::UpgradeOffer> offers{{Upgrade::kShm, ""}};
   Result<Upgraded> worker(Status(StatusCode::kLost, "not run"));
-  std::thread thread([&] { worker = upgrade_as_worker(std::move(sockets.worker), offers, {}, soon()); });
+  std::thread thread(
+      [&] { worker = upgrade_as_worker(std::move(sockets.worker), offers, {}, soon()); });
   // By hand, as a client in another network namespace would have it: prepared, failed, stay.
   const int socket = sockets.client.get();
-  auto prepared = bootstrap::ask_upgrade(socket, {bootstrap::UpgradeStep::kPrepare, Upgrade::kShm, "", 2}, soon());
+  auto prepared = bootstrap::ask_upgrade(
+      socket, {bootstrap::UpgradeStep::kPrepare, Upgrade::kShm, "", 2}, soon());
   ASSERT_TRUE(prepared.ok() && prepared->ok);
   EXPECT_FALSE(prepared->unix_name.empty());
-  auto failed = bootstrap::ask_upgrade(socket, {bootstrap::UpgradeStep::kFailed, Upgrade::kShm, "no way", 3}, soon());
+  auto failed = bootstrap::ask_upgrade(
+      socket, {bootstrap::UpgradeStep::kFailed, Upgrade::kShm, "no way", 3}, soon());
   ASSERT_TRUE(failed.ok() && failed->ok);
-  auto stay = bootstrap::ask_upgrade(socket, {bootstrap::UpgradeStep::kStay, std::nullopt, "shm: no way", 4}, soon());
+  auto stay = bootstrap::ask_upgrade(
+      socket, {bootstrap::UpgradeStep::kStay, std::nullopt, "shm: no way", 4}, soon());
   ASSERT_TRUE(stay.ok() && stay->ok);
   thread.join();
   ASSERT_TRUE(worker.ok()) << worker.status().message();
@@ -175,7 +187,8 @@ TEST(Bootstrap, StrangerAtTheRendezvousIsTurnedAway) {
   wrong[3] ^= std::byte{1};
   auto stranger = bootstrap::meet(rendezvous->name(), wrong);
   ASSERT_TRUE(stranger.ok());
-  EXPECT_EQ(rendezvous->accept(Clock::now() + std::chrono::milliseconds(200)).status().code(), StatusCode::kTimeout);
+  EXPECT_EQ(rendezvous->accept(Clock::now() + std::chrono::milliseconds(200)).status().code(),
+            StatusCode::kTimeout);
   auto client = bootstrap::meet(rendezvous->name(), rendezvous->cookie());
   ASSERT_TRUE(client.ok());
   EXPECT_TRUE(rendezvous->accept(soon()).ok());
@@ -190,20 +203,23 @@ class BrokenRules : public testing::TestWithParam<Script> {};
 
 TEST_P(BrokenRules, EndTheSession) {
   Sockets sockets = unix_sockets();
-  const std::vector<bootstrap::UpgradeOffer> offers{{Upgrade::kRdma, "not here"}, {Upgrade::kShm, ""}};
+  const std::vector<bootstrap::UpgradeOffer> offers{{Upgrade::kRdma, "not here"},
+                                                    {Upgrade::kShm, ""}};
   Result<Upgraded> worker(Status(StatusCode::kLost, "not run"));
-  std::thread thread([&] { worker = upgrade_as_worker(std::move(sockets.worker), offers, {}, soon()); });
-  for (const auto& request : GetParam()) (void)bootstrap::ask_upgrade(sockets.client.get(), request, soon());
+  std::thread thread(
+      [&] { worker = upgrade_as_worker(std::move(sockets.worker), offers, {}, soon()); });
+  for (const auto& request : GetParam())
+    (void)bootstrap::ask_upgrade(sockets.client.get(), request, soon());
   thread.join();
   EXPECT_EQ(worker.status().code(), StatusCode::kProtocol) << worker.status().message();
 }
 
 using bootstrap::UpgradeStep;
-INSTANTIATE_TEST_SUITE_P(
-    All, BrokenRules,
-    testing::Values(Script{{UpgradeStep::kDone, Upgrade::kShm, "", 2}}, Script{{UpgradeStep::kFailed, Upgrade::kShm, "", 2}},
-                    Script{{UpgradeStep::kPrepare, Upgrade::kRdma, "", 2}},
-                    Script{{UpgradeStep::kPrepare, std::nullopt, "", 2}}));
+INSTANTIATE_TEST_SUITE_P(All, BrokenRules,
+                         testing::Values(Script{{UpgradeStep::kDone, Upgrade::kShm, "", 2}},
+                                         Script{{UpgradeStep::kFailed, Upgrade::kShm, "", 2}},
+                                         Script{{UpgradeStep::kPrepare, Upgrade::kRdma, "", 2}},
+                                         Script{{UpgradeStep::kPrepare, std::nullopt, "", 2}}));
 
 // Further connections as client, daemon and worker would make them: the worker finds what the
 // client has opened.
@@ -304,7 +320,8 @@ TEST(Bootstrap, KeysAreRandomAndComparedWhole) {
 TEST(Bootstrap, SilentClientIsNotWaitedForForEver) {
   Sockets sockets = unix_sockets();
   const std::vector<bootstrap::UpgradeOffer> offers{{Upgrade::kShm, ""}};
-  auto worker = upgrade_as_worker(std::move(sockets.worker), offers, {}, Clock::now() + std::chrono::milliseconds(100));
+  auto worker = upgrade_as_worker(std::move(sockets.worker), offers, {},
+                                  Clock::now() + std::chrono::milliseconds(100));
   EXPECT_EQ(worker.status().code(), StatusCode::kTimeout);
 }
 

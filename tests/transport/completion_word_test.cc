@@ -1,4 +1,5 @@
-// A completion word between two processes: seen at once, slept for, and harmless when the other side lies.
+// A completion word between two processes: seen at once, slept for, and harmless when the other
+// side lies.
 #include "common/rpc/completion_word.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,8 @@ constexpr auto kSoon = 60s;  // far more than it takes
 class CompletionWordTest : public ::testing::Test {
  protected:
   CompletionWordTest()
-      : word_(*static_cast<CompletionWord*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+      : word_(*static_cast<CompletionWord*>(
+            ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
   ~CompletionWordTest() override { ::munmap(&word_, 4096); }
   CompletionWord& word_;
 };
@@ -50,7 +52,8 @@ TEST_F(CompletionWordTest, NoWakeUpIsLostBetweenManyWaitersAndOnePublisher) {
   std::atomic<int> missed{0};
   for (std::thread& waiter : waiters) {
     waiter = std::thread([&] {
-      for (uint64_t i = 1; i <= kRounds; ++i) missed += !wait_until_reached(word_, i, 0ns, Clock::now() + kSoon);
+      for (uint64_t i = 1; i <= kRounds; ++i)
+        missed += !wait_until_reached(word_, i, 0ns, Clock::now() + kSoon);
     });
   }
   for (uint64_t i = 1; i <= kRounds; ++i) {

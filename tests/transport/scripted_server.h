@@ -31,7 +31,8 @@ class ScriptedServer final : public transport::FrameHandler {
   ~ScriptedServer() override;
 
   void stop();
-  // Frames are neither read nor answered while paused: pause(true) returns when the thread has stopped reading.
+  // Frames are neither read nor answered while paused: pause(true) returns when the thread has
+  // stopped reading.
   void pause(bool paused);
   uint64_t frames() const { return frames_; }
   Status end_status();  // why the loop ended; after stop()

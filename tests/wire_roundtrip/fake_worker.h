@@ -14,7 +14,9 @@ namespace fargpu::wiretest {
 // Takes frames and remembers the last header.
 class SinkTransport final : public transport::Transport {
  public:
-  transport::Capabilities capabilities() const override { return {.name = "sink", .max_slot_bytes = 2u << 20}; }
+  transport::Capabilities capabilities() const override {
+    return {.name = "sink", .max_slot_bytes = 2u << 20};
+  }
   Result<std::span<std::byte>> reserve(size_t bytes, transport::Deadline) override {
     slot_.assign((bytes + 7) / 8, 0);
     return std::span<std::byte>(reinterpret_cast<std::byte*>(slot_.data()), bytes);

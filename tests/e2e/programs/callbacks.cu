@@ -1,4 +1,5 @@
-// Host functions and stream callbacks run here, in stream order, and see what the copies before them brought.
+// Host functions and stream callbacks run here, in stream order, and see what the copies before
+// them brought.
 #include <vector>
 
 #include "expect.h"

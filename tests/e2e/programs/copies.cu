@@ -1,4 +1,5 @@
-// Copies with pitches in 2D and 3D, between host and device and device and device, sync and async, and copies of one byte.
+// Copies with pitches in 2D and 3D, between host and device and device and device, sync and async,
+// and copies of one byte.
 #include <cstring>
 #include <vector>
 
@@ -14,9 +15,11 @@ static void two_dimensions() {
     CHECK(cudaMallocPitch(&a, &pitch_a, width, height));
     CHECK(cudaMallocPitch(&b, &pitch_b, width + 600, height));
     CHECK(cudaMemset2D(b, pitch_b, 9, width + 600, height));
-    CHECK(cudaMemcpy2DAsync(a, pitch_a, in.data(), host_pitch, width, height, cudaMemcpyHostToDevice));
+    CHECK(cudaMemcpy2DAsync(a, pitch_a, in.data(), host_pitch, width, height,
+                            cudaMemcpyHostToDevice));
     CHECK(cudaMemcpy2D(b + 5, pitch_b, a, pitch_a, width, height, cudaMemcpyDeviceToDevice));
-    CHECK(cudaMemcpy2D(out.data(), host_pitch, b + 4, pitch_b, width + 1, height, cudaMemcpyDeviceToHost));
+    CHECK(cudaMemcpy2D(out.data(), host_pitch, b + 4, pitch_b, width + 1, height,
+                       cudaMemcpyDeviceToHost));
     for (int y = 0; y < height; ++y) {
       EXPECT(out[y * host_pitch] == 9);
       for (int x = 0; x < width; ++x) EXPECT(out[y * host_pitch + 1 + x] == in[y * host_pitch + x]);

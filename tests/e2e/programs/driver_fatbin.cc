@@ -1,18 +1,19 @@
-// Driver API with a file that nvcc made: driver_fatbin FILE (a fatbin or PTX with the kernel `triple`).
+// Driver API with a file that nvcc made: driver_fatbin FILE (a fatbin or PTX with the kernel
+// `triple`).
 #include <cuda.h>
 
 #include <cstdio>
 #include <vector>
 
-#define CHECK(call)                                                                     \
-  do {                                                                                  \
-    CUresult result_ = (call);                                                          \
-    if (result_ != CUDA_SUCCESS) {                                                      \
-      const char* name_ = "?";                                                          \
-      cuGetErrorName(result_, &name_);                                                  \
-      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, name_);        \
-      return 1;                                                                         \
-    }                                                                                   \
+#define CHECK(call)                                                              \
+  do {                                                                           \
+    CUresult result_ = (call);                                                   \
+    if (result_ != CUDA_SUCCESS) {                                               \
+      const char* name_ = "?";                                                   \
+      cuGetErrorName(result_, &name_);                                           \
+      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, name_); \
+      return 1;                                                                  \
+    }                                                                            \
   } while (0)
 
 int main(int count, char** values) {

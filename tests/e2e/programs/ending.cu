@@ -1,7 +1,9 @@
-// Ways to end with the GPU in use: ending exit N | return | abort | kill SIGNAL | wait (until a signal) | handle (SIGTERM, exits 33).
+// Ways to end with the GPU in use: ending exit N | return | abort | kill SIGNAL | wait (until a
+// signal) | handle (SIGTERM, exits 33).
+#include <unistd.h>
+
 #include <csignal>
 #include <cstring>
-#include <unistd.h>
 
 #include "expect.h"
 

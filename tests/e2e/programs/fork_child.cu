@@ -1,5 +1,5 @@
-// fork: a child of a process that uses the GPU cannot use it (an error, at once, no hang), the parent goes on; a child made before the first
-// call can use it by itself.
+// fork: a child of a process that uses the GPU cannot use it (an error, at once, no hang), the
+// parent goes on; a child made before the first call can use it by itself.
 #include <sys/wait.h>
 #include <unistd.h>
 

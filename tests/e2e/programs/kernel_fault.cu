@@ -11,7 +11,8 @@ int main() {
   EXPECT_ERROR(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
   EXPECT_ERROR(cudaGetLastError(), cudaErrorIllegalAddress);
   int value = 0;
-  EXPECT_ERROR(cudaMemcpy(&value, good, sizeof(value), cudaMemcpyDeviceToHost), cudaErrorIllegalAddress);
+  EXPECT_ERROR(cudaMemcpy(&value, good, sizeof(value), cudaMemcpyDeviceToHost),
+               cudaErrorIllegalAddress);
   EXPECT_ERROR(cudaMalloc(&good, 64), cudaErrorIllegalAddress);
   std::printf("kernel_fault: right\n");
   return 0;

@@ -1,11 +1,13 @@
-// Copies much larger than one frame, pageable and pinned, both ways, and a device whose result depends on every byte.
+// Copies much larger than one frame, pageable and pinned, both ways, and a device whose result
+// depends on every byte.
 #include <vector>
 
 #include "expect.h"
 
 __global__ void sum(const unsigned* data, size_t n, unsigned long long* total) {
   unsigned long long mine = 0;
-  for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) mine += data[i] * (i % 7 + 1);
+  for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    mine += data[i] * (i % 7 + 1);
   atomicAdd(total, mine);
 }
 

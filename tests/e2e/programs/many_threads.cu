@@ -1,5 +1,6 @@
-// Many threads launch at once. What one thread submits after another thread's call returned sees its effects, in one stream, without
-// waiting for the device in between; and threads with streams of their own do not disturb each other.
+// Many threads launch at once. What one thread submits after another thread's call returned sees
+// its effects, in one stream, without waiting for the device in between; and threads with streams
+// of their own do not disturb each other.
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -55,7 +56,8 @@ int main() {
       CHECK(cudaMalloc(&data, n * sizeof(unsigned)));
       for (unsigned r = 0; r < 30; ++r) {
         fill<<<7, 128, 0, stream>>>(data, t * 100000 + r, n);
-        CHECK(cudaMemcpyAsync(out.data(), data, n * sizeof(unsigned), cudaMemcpyDeviceToHost, stream));
+        CHECK(cudaMemcpyAsync(out.data(), data, n * sizeof(unsigned), cudaMemcpyDeviceToHost,
+                              stream));
         CHECK(cudaStreamSynchronize(stream));
         for (int i = 0; i < n; ++i) EXPECT(out[i] == t * 100000 + r + i);
       }

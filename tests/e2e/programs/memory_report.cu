@@ -1,4 +1,5 @@
-// Prints device count and memory as the program sees them, and tries to allocate what the arguments say (MiB each): one line per try.
+// Prints device count and memory as the program sees them, and tries to allocate what the arguments
+// say (MiB each): one line per try.
 #include "expect.h"
 
 int main(int count, char** values) {

@@ -1,4 +1,5 @@
-// Compiles a kernel at run time with NVRTC and runs its PTX through the driver API. g++ and -lcuda, -lnvrtc.
+// Compiles a kernel at run time with NVRTC and runs its PTX through the driver API. g++ and -lcuda,
+// -lnvrtc.
 #include <cuda.h>
 #include <nvrtc.h>
 
@@ -72,7 +73,8 @@ int main() {
   check(cuMemcpyHtoD(dx, x.data(), n * sizeof(float)), "cuMemcpyHtoD");
   check(cuMemcpyHtoD(dy, y.data(), n * sizeof(float)), "cuMemcpyHtoD");
   void* arguments[] = {&a, &dx, &dy, &n};
-  check(cuLaunchKernel(saxpy, (n + 127) / 128, 1, 1, 128, 1, 1, 0, nullptr, arguments, nullptr), "cuLaunchKernel");
+  check(cuLaunchKernel(saxpy, (n + 127) / 128, 1, 1, 128, 1, 1, 0, nullptr, arguments, nullptr),
+        "cuLaunchKernel");
   check(cuMemcpyDtoH(out.data(), dy, n * sizeof(float)), "cuMemcpyDtoH");
   for (int i = 0; i < n; ++i) {
     float want = a * x[i] + y[i];

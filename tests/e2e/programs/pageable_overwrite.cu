@@ -1,4 +1,5 @@
-// A pageable source may be overwritten as soon as the async copy has returned: the bytes were taken. Many times, many sizes, several streams.
+// A pageable source may be overwritten as soon as the async copy has returned: the bytes were
+// taken. Many times, many sizes, several streams.
 #include <cstring>
 #include <vector>
 
@@ -21,13 +22,15 @@ int main() {
     for (int s = 0; s < streams; ++s) {
       CHECK(cudaMalloc(&data[s], n * sizeof(unsigned)));
       for (int i = 0; i < n; ++i) source[i] = 1000000u * s + i + round;
-      CHECK(cudaMemcpyAsync(data[s], source.data(), n * sizeof(unsigned), cudaMemcpyHostToDevice, stream[s]));
+      CHECK(cudaMemcpyAsync(data[s], source.data(), n * sizeof(unsigned), cudaMemcpyHostToDevice,
+                            stream[s]));
       std::memset(source.data(), 0xee, n * sizeof(unsigned));  // at once, without waiting
       add_one<<<(n + 255) / 256, 256, 0, stream[s]>>>(data[s], n);
     }
     for (int s = 0; s < streams; ++s) {
       out.assign(n, 0);
-      CHECK(cudaMemcpyAsync(out.data(), data[s], n * sizeof(unsigned), cudaMemcpyDeviceToHost, stream[s]));
+      CHECK(cudaMemcpyAsync(out.data(), data[s], n * sizeof(unsigned), cudaMemcpyDeviceToHost,
+                            stream[s]));
       CHECK(cudaStreamSynchronize(stream[s]));
       for (int i = 0; i < n; ++i) EXPECT(out[i] == 1000000u * s + i + round + 1);
       CHECK(cudaFree(data[s]));

@@ -4,7 +4,8 @@
 __global__ void say(int round) { printf("device %d\n", round); }
 
 __global__ void formats() {
-  printf("%d %u %x %c %5.2f %e %s %lld %%\n", -5, 7u, 255, 'z', 3.14159, 1e10, "text", 1234567890123LL);
+  printf("%d %u %x %c %5.2f %e %s %lld %%\n", -5, 7u, 255, 'z', 3.14159, 1e10, "text",
+         1234567890123LL);
 }
 
 __global__ void many(int lines) {

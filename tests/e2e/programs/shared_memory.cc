@@ -1,4 +1,5 @@
-// What only memory shared with the worker can do, and what staging in it must not do. Driver API; nothing of fargpu.
+// What only memory shared with the worker can do, and what staging in it must not do. Driver API;
+// nothing of fargpu.
 //   shared_memory async    copies from and to pinned memory return while their stream is held up, and see what is in memory when it goes on
 //   shared_memory held     a stream that does not move keeps no other stream from copying pageable memory
 //   shared_memory large    100 MB of pageable memory, both ways, from several threads, whole and in boxes
@@ -12,20 +13,20 @@
 #include <thread>
 #include <vector>
 
-#define CHECK(call)                                                                              \
-  do {                                                                                           \
-    const CUresult check_result_ = (call);                                                       \
-    if (check_result_ != CUDA_SUCCESS) {                                                         \
-      std::fprintf(stderr, "%s:%d: %s: error %d\n", __FILE__, __LINE__, #call, check_result_);   \
-      std::exit(1);                                                                              \
-    }                                                                                            \
+#define CHECK(call)                                                                            \
+  do {                                                                                         \
+    const CUresult check_result_ = (call);                                                     \
+    if (check_result_ != CUDA_SUCCESS) {                                                       \
+      std::fprintf(stderr, "%s:%d: %s: error %d\n", __FILE__, __LINE__, #call, check_result_); \
+      std::exit(1);                                                                            \
+    }                                                                                          \
   } while (0)
-#define EXPECT(condition)                                                                        \
-  do {                                                                                           \
-    if (!(condition)) {                                                                          \
-      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);             \
-      std::exit(1);                                                                              \
-    }                                                                                            \
+#define EXPECT(condition)                                                            \
+  do {                                                                               \
+    if (!(condition)) {                                                              \
+      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+      std::exit(1);                                                                  \
+    }                                                                                \
   } while (0)
 
 namespace {
@@ -96,7 +97,8 @@ void held() {
 // Different at every offset, and from one seed to the next.
 std::vector<unsigned> pattern(size_t bytes, unsigned seed) {
   std::vector<unsigned> values(bytes / 4);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<unsigned>(i * 2654435761u) ^ (seed * 40503u);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<unsigned>(i * 2654435761u) ^ (seed * 40503u);
   return values;
 }
 

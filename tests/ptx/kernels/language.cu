@@ -1,5 +1,5 @@
-// C++ on the device: recursion, virtual functions, function pointers, switches, structures by value, printf, malloc, constant
-// and global symbols, 64-bit arithmetic, half precision.
+// C++ on the device: recursion, virtual functions, function pointers, switches, structures by
+// value, printf, malloc, constant and global symbols, 64-bit arithmetic, half precision.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -42,16 +42,30 @@ extern "C" __global__ void language(float* out, Point point, int n) {
   float result = static_cast<float>(m.x - m.y) + m.tag;
   result += weights[i % 8] + table[i % 4];
   switch (i % 7) {
-    case 0: result += 100; break;
-    case 1: result *= 2; break;
-    case 2: result -= 3; break;
-    case 3: result += weights[3]; [[fallthrough]];
-    case 4: result += 0.5f; break;
-    default: result = -result; break;
+    case 0:
+      result += 100;
+      break;
+    case 1:
+      result *= 2;
+      break;
+    case 2:
+      result -= 3;
+      break;
+    case 3:
+      result += weights[3];
+      [[fallthrough]];
+    case 4:
+      result += 0.5f;
+      break;
+    default:
+      result = -result;
+      break;
   }
   Shape* shape = nullptr;
-  if (i % 2 == 0) shape = new Square(static_cast<float>(i));
-  else shape = new Circle(static_cast<float>(i));
+  if (i % 2 == 0)
+    shape = new Square(static_cast<float>(i));
+  else
+    shape = new Circle(static_cast<float>(i));
   result += shape->area();
   delete shape;
   result += ackermann(2, i % 4);
@@ -60,17 +74,23 @@ extern "C" __global__ void language(float* out, Point point, int n) {
 }
 
 extern "C" __global__ void say(int n) {
-  if (threadIdx.x < n) printf("thread %d of %u: %5.2f %s %c %llx\n", threadIdx.x, blockDim.x, threadIdx.x * 0.5, "text", 'a' + threadIdx.x, 0x123456789abcdefULL);
+  if (threadIdx.x < n)
+    printf("thread %d of %u: %5.2f %s %c %llx\n", threadIdx.x, blockDim.x, threadIdx.x * 0.5,
+           "text", 'a' + threadIdx.x, 0x123456789abcdefULL);
 }
 
-extern "C" __global__ void big_numbers(const unsigned long long* a, const unsigned long long* b, unsigned long long* out, int n) {
+extern "C" __global__ void big_numbers(const unsigned long long* a, const unsigned long long* b,
+                                       unsigned long long* out, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= n) return;
   const unsigned __int128 product = static_cast<unsigned __int128>(a[i]) * b[i];
-  out[4 * i] = static_cast<unsigned long long>(product >> 64) ^ static_cast<unsigned long long>(product);
+  out[4 * i] =
+      static_cast<unsigned long long>(product >> 64) ^ static_cast<unsigned long long>(product);
   out[4 * i + 1] = b[i] != 0 ? a[i] / b[i] + a[i] % b[i] : 0;
-  out[4 * i + 2] = __umul64hi(a[i], b[i]) + __popcll(a[i]) + __clzll(b[i]) + __ffsll(a[i]) + __brevll(b[i]);
-  out[4 * i + 3] = static_cast<unsigned long long>(static_cast<long long>(a[i]) / (static_cast<long long>(b[i]) | 1));
+  out[4 * i + 2] =
+      __umul64hi(a[i], b[i]) + __popcll(a[i]) + __clzll(b[i]) + __ffsll(a[i]) + __brevll(b[i]);
+  out[4 * i + 3] = static_cast<unsigned long long>(static_cast<long long>(a[i]) /
+                                                   (static_cast<long long>(b[i]) | 1));
 }
 
 extern "C" __global__ void halves(const float* in, float* out, int n) {
@@ -105,5 +125,6 @@ extern "C" __global__ void mathematics(const double* in, double* out, int n) {
   o[12] = fmodf(f, 3.0f);
   o[13] = cbrt(v);
   o[14] = tgamma(v * 0.1 + 3);
-  o[15] = rint(v) + floor(v) + trunc(v) + static_cast<double>(static_cast<long long>(v)) + __double2uint_rz(v + 20);
+  o[15] = rint(v) + floor(v) + trunc(v) + static_cast<double>(static_cast<long long>(v)) +
+          __double2uint_rz(v + 20);
 }

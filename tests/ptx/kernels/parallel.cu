@@ -8,7 +8,8 @@ namespace cg = cooperative_groups;
 extern "C" __global__ void matmul(const float* a, const float* b, float* c, int n) {
   constexpr int kTile = 16;
   __shared__ float sa[kTile][kTile], sb[kTile][kTile];
-  const int x = threadIdx.x, y = threadIdx.y, column = blockIdx.x * kTile + x, row = blockIdx.y * kTile + y;
+  const int x = threadIdx.x, y = threadIdx.y, column = blockIdx.x * kTile + x,
+            row = blockIdx.y * kTile + y;
   float sum = 0;
   for (int k = 0; k < n; k += kTile) {
     sa[y][x] = a[row * n + k + x];
@@ -23,7 +24,8 @@ extern "C" __global__ void matmul(const float* a, const float* b, float* c, int 
 extern "C" __global__ void reduce(const float* in, float* out, int n) {
   extern __shared__ float partial[];
   float sum = 0;
-  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) sum += in[i];
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    sum += in[i];
   for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_down_sync(~0u, sum, offset);
   if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = sum;
   __syncthreads();
@@ -38,7 +40,8 @@ extern "C" __global__ void histogram(const unsigned char* in, unsigned* bins, in
   __shared__ unsigned local[256];
   for (int i = threadIdx.x; i < 256; i += blockDim.x) local[i] = 0;
   __syncthreads();
-  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) atomicAdd(&local[in[i]], 1u);
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    atomicAdd(&local[in[i]], 1u);
   __syncthreads();
   for (int i = threadIdx.x; i < 256; i += blockDim.x) atomicAdd(&bins[i], local[i]);
 }
