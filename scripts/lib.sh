@@ -33,7 +33,7 @@ job_count() {
 # True when $1 is the root of a complete toolkit of the right release: headers, nvcc and the static
 # runtime.
 is_cuda_toolkit() {
-  [ -x "$1/bin/nvcc" ] && [ -f "$1/include/cuda.h" ] || return 1
+  [ -x "$1/bin/nvcc" ] && [ -f "$1/include/cuda.h" ] && [ -f "$1/include/cudaProfiler.h" ] || return 1
   grep -qE "^#define CUDA_VERSION +$CUDA_VERSION_MACRO\b" "$1/include/cuda.h" || return 1
   compgen -G "$1/lib*/libcudart_static.a" >/dev/null || [ -f "$1/targets/x86_64-linux/lib/libcudart_static.a" ]
 }
