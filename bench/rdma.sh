@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # The rdma transport against perftest in the same VM run (Soft-RoCE, scripts/rdma-vm): ratios; the
 # times themselves are the emulator's.
-#   bench/rdma.sh [--build-dir DIR] [--rounds N]     default: build/release, 30 rounds of calls and the first 5 of them with bulk, in turn
+#   bench/rdma.sh [--build-dir DIR] [--rounds N]
+#   --build-dir DIR  the build to measure (build/release)
+#   --rounds N       rounds of calls, in turn; the first 5 of them with bulk (30)
 # Medians are compared. Many rounds, because what else the host does slows down either one by up to
-# two, for a second or so. Goals: null call <= 1.3 of ib_write_lat's round trip of as many bytes;
-# read and write >= 0.90 of ib_read_bw and ib_write_bw (64 KiB). Exit status 1 when a goal is
-# missed.
+# two, for a second or so.
+# Goals: null call <= 1.3 of ib_write_lat's round trip of as many bytes; read and write >= 0.90 of
+# ib_read_bw and ib_write_bw (64 KiB). Exit status 1 when a goal is missed.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
@@ -20,7 +22,7 @@ while [ $# -gt 0 ]; do
       shift
       ;;
     -h | --help)
-      sed -n '2,6s/^# \{0,1\}//p' "$0"
+      show_help
       exit 0
       ;;
     *) die "unknown argument '$1'; see bench/rdma.sh --help" ;;

@@ -2,8 +2,10 @@
 # Bulk over rdma with the simulated GPU in one VM run (Soft-RoCE, scripts/rdma-vm): pinned memory
 # directly to and from device memory against the same by way of staging, for many sizes; and
 # pageable memory through registered slots against frames. Ratios; the times are the emulator's.
-#   bench/rdma_direct.sh [--build-dir DIR] [--seconds S] [--rounds N]     default: build/release, 0.2 s for each figure, 3 rounds of each in turn;
-#   medians are compared
+#   bench/rdma_direct.sh [--build-dir DIR] [--seconds S] [--rounds N]
+#   --build-dir DIR  the build to measure (build/release)
+#   --seconds S      for each figure (0.2)
+#   --rounds N       of each, in turn; medians are compared (3)
 # The size from which on direct copies are not slower, both ways, is where FARGPU_GPUDIRECT_FROM
 # belongs on this "hardware".
 set -euo pipefail
@@ -25,7 +27,7 @@ while [ $# -gt 0 ]; do
       shift
       ;;
     -h | --help)
-      sed -n '2,6s/^# \{0,1\}//p' "$0"
+      show_help
       exit 0
       ;;
     *) die "unknown argument '$1'; see bench/rdma_direct.sh --help" ;;

@@ -16,6 +16,9 @@ die() {
   exit 1
 }
 
+# Prints the comment at the head of the script, without the shebang: what --help shows.
+show_help() { awk 'NR == 1 { next } !/^#/ { exit } { sub(/^# ?/, ""); print }' "$0"; }
+
 # Seconds since `start_clock`, for progress lines.
 start_clock() { CLOCK_START=$SECONDS; }
 elapsed() { echo "$((SECONDS - ${CLOCK_START:-0})) s"; }
