@@ -1,4 +1,4 @@
-# Messages of fargpu's own calls: what the CUDA API needs on the wire but does not have as one function. Both. Made by `apigen generate` from api/internal.yml; do not edit.
+# Messages of fargpu's own calls. Made by `apigen generate` from api/internal.yml; do not edit.
 @0x9c920a87ccdfb4b9;
 
 using Cxx = import "/capnp/c++.capnp";
