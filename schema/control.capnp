@@ -2,17 +2,26 @@
 # Session control: everything on the wire that is not a CUDA call. Opcodes 1..63 of the frame
 # header, fixed for ever:
 #
-#    1 hello      client to daemon, first frame        body Hello      reply Welcome (from the worker) or Refusal (from the daemon)
-#    2 ping       client to worker                     no body         reply without body
-#    3 bye        client to worker, last frame         no body         no reply; the worker frees everything and exits
-#    4 output     worker to client, notice             bulk: bytes that device code printed; to the client's stdout, in order
-#    5 hostCall   worker to client, notice             body HostCall   the client runs the function, then sends hostCallDone
-#    6 hostCallDone client to worker, async            body HostCallDone
-#    7 status     operator to daemon, first frame      body Hello (token)  reply Status; then the daemon closes
-#    8 upgrade    client to worker, after the Welcome  body Upgrade    reply UpgradeReply: another transport takes over
-#    9 join       client to daemon, first frame of a further connection of a session   body Join   reply without body, or Refusal
-#   10 copied     worker to client, notice             body Copied     a copy that the client gave a ticket is done with the client's memory
-#   11 alive      worker to client, notice             no body         a call takes long in the driver; the worker lives
+#    1 hello         client to daemon, first frame; body Hello;
+#                    reply: Welcome (from the worker) or Refusal (from the daemon)
+#    2 ping          client to worker; no body; reply without body
+#    3 bye           client to worker, last frame; no body;
+#                    no reply: the worker frees everything and exits
+#    4 output        worker to client, notice; bulk: bytes that device code printed, for the
+#                    client's stdout, in order
+#    5 hostCall      worker to client, notice; body HostCall;
+#                    the client runs the function, then sends hostCallDone
+#    6 hostCallDone  client to worker, async; body HostCallDone
+#    7 status        operator to daemon, first frame; body Hello (token);
+#                    reply: Status; then the daemon closes
+#    8 upgrade       client to worker, after the Welcome; body Upgrade;
+#                    reply: UpgradeReply; another transport takes over
+#    9 join          client to daemon, first frame of a further connection of a session; body Join;
+#                    reply: without body, or Refusal
+#   10 copied        worker to client, notice; body Copied:
+#                    a copy that the client gave a ticket is done with the client's memory
+#   11 alive         worker to client, notice; no body:
+#                    a call takes long in the driver; the worker lives
 #
 # Every text is UTF-8, at most 4 KiB; lists are limited by the frame limits.
 
@@ -28,11 +37,14 @@ struct Hello {
   token @4 :Text;                 # from the token file; empty when there is none
   gpus @5 :UInt32;                # how many GPUs; 0: the server's default (1)
   memoryBytes @6 :UInt64;         # per GPU; 0: the server's default
-  devices @7 :List(Text);         # wanted GPUs by UUID ("GPU-...") or index; empty: the server chooses
+  # wanted GPUs by UUID ("GPU-...") or index; empty: the server chooses
+  devices @7 :List(Text);
   clientName @8 :Text;            # host:pid program, for ps and logs
   maxBodyBytes @9 :UInt32;        # what the client accepts in one frame
   maxBulkBytes @10 :UInt64;
-  transports @11 :List(Text);     # what the client would rather use than this socket, best first ("shm", "rdma"); empty: it stays here
+  # what the client would rather use than this socket, best first ("shm", "rdma"); empty: it stays
+  # here
+  transports @11 :List(Text);
   hostId @12 :Text;               # the same text on both ends: one host
   # how many connections the client may want if the session stays on TCP; 0 or 1: this one
   connections @13 :UInt16;
@@ -137,7 +149,11 @@ struct SessionInfo {
 }
 
 struct GpuInfo {
-  uuid @0 :Text; name @1 :Text; totalBytes @2 :UInt64; reservedBytes @3 :UInt64; sessions @4 :UInt32;
+  uuid @0 :Text;
+  name @1 :Text;
+  totalBytes @2 :UInt64;
+  reservedBytes @3 :UInt64;
+  sessions @4 :UInt32;
 }
 
 struct Status {

@@ -10,17 +10,17 @@ from pathlib import Path
 DEFINITION = re.compile(r"^CUresult CUDAAPI (cu\w+)\(", re.M)
 
 TWINS_HEAD = """// Made by make_exports.py; do not edit. Other names of functions that are written by hand.
-# include "sim/driver/api.h"
+#include "sim/driver/api.h"
 
-# include <cudaProfiler.h>
+#include <cudaProfiler.h>
 
 """
 
 TABLE_HEAD = """// Made by make_exports.py; do not edit. Refused functions (their parameters do not matter: nothing is read), and every name
 // that cuGetProcAddress knows. No CUDA header here: it would declare the functions with their real types.
-# include "sim/driver/proc_table.h"
+#include "sim/driver/proc_table.h"
 
-# define FARGPU_REFUSED(name)                                               \\
+#define FARGPU_REFUSED(name)                                               \\
   extern "C" __attribute__((visibility("default"))) int name() {           \\
     static std::atomic<bool> logged{false};                                \\
     return fargpu::sim::refuse(#name, &logged);                            \\
