@@ -1,10 +1,11 @@
 // What generated client code calls: the way of one driver call through the client.
 //
 // Three layers, all made or used by schema/apigen:
-//   cuX          exported C entry (generated): Entry checks state, traces, then calls manual_cuX or
-//   call_cuX manual_cuX   hand-written body in client/manual/ (call classes local and manual)
+//   cuX          exported C entry (generated): Entry checks state, traces, then calls manual_cuX
+//                or call_cuX
+//   manual_cuX   hand-written body in client/manual/ (call classes local and manual)
 //   call_cuX     generated: encodes the arguments, sends, waits if the class says so, decodes the
-//   outputs
+//                outputs
 // No exception leaves any of them. Thread safe unless said otherwise.
 #pragma once
 

@@ -16,8 +16,8 @@ struct Context;
 
 struct Object {
   uint64_t id = 0;  // the application's handle value
-  Context* context =
-      nullptr;  // the context it lives and dies with; null: none (libraries, kernels, contexts)
+  // the context it lives and dies with; null: none (libraries, kernels, contexts)
+  Context* context = nullptr;
 
   Object() = default;
   Object(const Object&) = delete;

@@ -20,8 +20,8 @@ Session::Session(Settings given_settings, Snapshot given_snapshot)
   std::vector<int> worker_ordinals;
   for (const Device& device : snapshot.devices) worker_ordinals.push_back(device.worker_ordinal);
   contexts.add_primaries(worker_ordinals);
-  constexpr uint64_t kPiece =
-      16u << 20;  // large enough to fill a link, small enough to overlap with the worker's copies
+  // large enough to fill a link, small enough to overlap with the worker's copies
+  constexpr uint64_t kPiece = 16u << 20;
   piece_bytes_ = std::max<uint64_t>(1, std::min(kPiece, snapshot.max_bulk_bytes));
 }
 

@@ -2,8 +2,10 @@
 // value is an error with its name.
 //
 //   FARGPU_SERVER            host, host:port, [v6]:port, or the path of a unix socket (begins with
-//   '/' or "unix:") FARGPU_TOKEN             the token itself; FARGPU_TOKEN_FILE: a file whose
-//   first line is the token FARGPU_GPUS              how many GPUs; default: the server's
+//                            '/' or "unix:")
+//   FARGPU_TOKEN             the token itself
+//   FARGPU_TOKEN_FILE        a file whose first line is the token
+//   FARGPU_GPUS              how many GPUs; default: the server's
 //   FARGPU_MEMORY            memory per GPU, like 8G; default: the server's
 //   FARGPU_DEVICES           wanted GPUs on the server: UUIDs or indices, separated by commas
 //   FARGPU_CONNECT_TIMEOUT   seconds (or 500ms ...); default 5 s
@@ -16,7 +18,8 @@
 //   FARGPU_ZERO_COPY         0: pinned memory is never shared with a worker on the same host
 //   FARGPU_COPY_THREADS      how many threads copy large pageable memory (copy_team.h)
 //   CUDA_VISIBLE_DEVICES     which of the session's GPUs the application sees, as NVIDIA documents
-//   it CUDA_LAUNCH_BLOCKING     1: kernel launches wait
+//                            it
+//   CUDA_LAUNCH_BLOCKING     1: kernel launches wait
 #pragma once
 
 #include <array>

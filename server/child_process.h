@@ -17,8 +17,8 @@ struct ChildSetup {
   std::string program;
   std::vector<std::string> arguments;                            // without the program's name
   std::vector<std::pair<std::string, std::string>> environment;  // set over our own
-  std::vector<std::pair<int, int>>
-      descriptors;  // ours -> the child's number; besides them it gets 0 (null), 1 and 2
+  // ours -> the child's number; besides them it gets 0 (null), 1 and 2
+  std::vector<std::pair<int, int>> descriptors;
 };
 
 // The child's pid. Descriptors of ours above the last listed number are closed in it; those below

@@ -18,8 +18,8 @@
 namespace fargpu::server {
 
 struct DaemonConfig {
-  std::vector<std::string>
-      listen;  // "host:port", or the path of a unix socket (it begins with '/'); empty: default_listen()
+  // "host:port", or the path of a unix socket (it begins with '/'); empty: default_listen()
+  std::vector<std::string> listen;
   std::string driver = "auto";         // "auto", "sim" or a path
   uint32_t sim_gpus = 0;               // 0: FARGPU_SIM_GPUS or the simulator's default
   std::string sim_memory;              // "8G"; empty: the simulator's default
@@ -34,8 +34,8 @@ struct DaemonConfig {
   uint16_t tcp_connections = 8;  // that one session may have on TCP; 1: no further ones
   std::string log_level;         // empty: FARGPU_LOG or info
   PoolLimits pool;
-  uint64_t memory_per_session =
-      0;  // bytes per GPU for a client that asks for none; 0: the whole GPU
+  // bytes per GPU for a client that asks for none; 0: the whole GPU
+  uint64_t memory_per_session = 0;
   wire::FrameLimits frame{1u << 20, 4u << 20};
   uint64_t image_cache_bytes = uint64_t{4} << 30;
   WorkerLimits worker;

@@ -39,8 +39,8 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using std::chrono::steady_clock;
 
-constexpr auto kKillDelay =
-    std::chrono::seconds(3);  // between asking the workers to end and ending them
+// between asking the workers to end and ending them
+constexpr auto kKillDelay = std::chrono::seconds(3);
 
 std::vector<std::pair<std::string, std::string>> driver_environment(const DaemonConfig& config) {
   std::vector<std::pair<std::string, std::string>> result;

@@ -47,8 +47,8 @@ Status Executor::between_frames() {
 
 Result<std::span<std::byte>> Executor::bulk_buffer(const wire::FrameHeader& header,
                                                    std::span<const std::byte>) {
-  const size_t bytes =
-      header.bulk_bytes;  // at most the limit that we announced: the transport has checked
+  // at most the limit that we announced: the transport has checked
+  const size_t bytes = header.bulk_bytes;
   if (header.opcode != schema::op_fgCopyToDevice && header.opcode != schema::op_fgImagePut &&
       header.opcode != schema::op_fgImagePutPacked && header.opcode != schema::op_fgHostPush) {
     return Status(StatusCode::kProtocol, fmt::format("{} bytes of bulk with {}", bytes,

@@ -42,8 +42,8 @@ class HandleTable {
  private:
   std::unordered_map<uint64_t, Entry> entries_;
   std::unordered_multimap<uint64_t, uint64_t> children_;
-  std::unordered_map<uint16_t, std::vector<void*>>
-      streams_;  // by context: asked for at every synchronisation
+  // by context: asked for at every synchronisation
+  std::unordered_map<uint16_t, std::vector<void*>> streams_;
 };
 
 }  // namespace fargpu::server

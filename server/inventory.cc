@@ -10,8 +10,8 @@
 namespace fargpu::server {
 namespace {
 
-constexpr auto kProbeLimit =
-    std::chrono::seconds(120);  // the first cuInit after boot loads firmware
+// the first cuInit after boot loads firmware
+constexpr auto kProbeLimit = std::chrono::seconds(120);
 
 // Cuts the first word off `line`.
 std::string_view take_word(std::string_view& line) {

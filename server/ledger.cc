@@ -19,9 +19,8 @@ void Ledger::refund(size_t device, uint64_t bytes) {
 }
 
 void Ledger::remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context) {
-  forget(
-      // the driver gave the address out again: the old allocation went without our notice
-      pointer);
+  // if the driver gave the address out again, the old allocation went without our notice
+  forget(pointer);
   allocations_[pointer] = {bytes, device, context};
 }
 

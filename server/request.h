@@ -1,7 +1,11 @@
 // What generated dispatch code uses: one request, the worker that executes it, and the way back.
 //
-//   dispatch_cuX(Worker&, const Request&)   generated: decode, ids -> driver handles, set context, call driver, reply
-//   manual_cuX(Worker&, const Request&)     hand-written in server/manual/ instead of the generated one; it replies by itself, at once or later
+//   dispatch_cuX(Worker&, const Request&)
+//       generated: decode, ids -> driver handles, set context, call driver, reply
+//   manual_cuX(Worker&, const Request&)
+//       hand-written in server/manual/ instead of the generated one; it replies by itself, at once
+//       or later
+//
 // All on the executor's thread. A malformed body is reported by returning a Status (kProtocol): the
 // session ends. A driver's error is a reply.
 #pragma once
@@ -19,10 +23,9 @@
 
 namespace fargpu::server {
 
-struct
-    // generated/server/driver_table.h: one function pointer per driver function, nullptr when the
-    // driver lacks it
-    DriverTable;
+// generated/server/driver_table.h: one function pointer per driver function, nullptr when the
+// driver lacks it
+struct DriverTable;
 
 class WorkerServices;  // worker_services.h: for server/manual/
 

@@ -8,10 +8,9 @@ namespace fargpu::server {
 
 struct WorkerLimits {
   uint32_t open_files = 4096;  // RLIMIT_NOFILE; never above what the daemon itself may have
-  uint32_t oom_score =
-      // oom_score_adj, 0 to 1000: out of memory, the system ends a worker, not the daemon. Never
-      // below the daemon's own
-      500;
+  // oom_score_adj, 0 to 1000: out of memory, the system ends a worker, not the daemon. Never below
+  // the daemon's own.
+  uint32_t oom_score = 500;
   bool core_dumps = false;  // a crash leaves a core file (as the system's core pattern says)
 };
 

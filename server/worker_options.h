@@ -17,8 +17,8 @@ namespace fargpu::server {
 inline constexpr int kSocketFd = 3;      // the client's connection, just after its hello
 inline constexpr int kReasonFd = 4;      // pipe to the daemon: one line on why the session ended
 inline constexpr int kStatisticsFd = 5;  // memfd with SessionStatistics
-inline constexpr int kJoinFd =
-    6;  // its further connections (joined_connections.h), when it may have some
+// its further connections (joined_connections.h), when it may have some
+inline constexpr int kJoinFd = 6;
 
 struct WorkerOptions {
   uint64_t session = 0;

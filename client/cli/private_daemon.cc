@@ -79,9 +79,8 @@ Result<PrivateDaemon> PrivateDaemon::start(unsigned gpus) {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) ::_exit(1);
     ::setenv("FARGPU_LOG", "warn", 0);
-    ::unsetenv(
-        // chooses among the program's GPUs, which are all of this daemon's
-        "CUDA_VISIBLE_DEVICES");
+    // chooses among the program's GPUs, which are all of this daemon's
+    ::unsetenv("CUDA_VISIBLE_DEVICES");
     int null = ::open("/dev/null", O_RDWR);
     ::dup2(null, 0);
     ::dup2(2, 1);  // stdout belongs to the application

@@ -94,8 +94,8 @@ void attribute_was_set(Function& function, int device, CUfunction_attribute attr
 }
 
 CUresult settle(Session& session) {
-  constexpr auto kPatience =
-      std::chrono::minutes(10);  // the channel's keepalive notices a dead server long before
+  // the channel's keepalive notices a dead server long before
+  constexpr auto kPatience = std::chrono::minutes(10);
   if (const Status status = session.channel().ping(transport::Clock::now() + kPatience);
       !status.ok()) {
     return from_status(status);

@@ -39,8 +39,8 @@ struct Region {
   bool used = false;           // kVirtual: an operation on it has succeeded, so access was granted
   bool reserved = false;       // this process holds an inaccessible mapping at these addresses
   uint64_t owner = 0;          // module or library of a kGlobal, pool of a kPool, 0
-  uint64_t shared_at =
-      0;  // kHost: where device code sees memory shared with the worker; 0: it is not
+  // kHost: where device code sees memory shared with the worker; 0: it is not
+  uint64_t shared_at = 0;
 };
 
 class AddressMap {

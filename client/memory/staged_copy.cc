@@ -85,8 +85,8 @@ CUresult fetch_one(Session& session, StagingRing& ring, const StagingRing::Slot&
 }
 
 CUresult ping(Session& session) {
-  constexpr auto kLimit =
-      std::chrono::minutes(10);  // the channel's keepalive notices a dead server long before
+  // the channel's keepalive notices a dead server long before
+  constexpr auto kLimit = std::chrono::minutes(10);
   return from_status(session.channel().ping(Clock::now() + kLimit));
 }
 

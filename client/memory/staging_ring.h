@@ -87,8 +87,8 @@ class StagingRing {
   uint32_t id_ = 0;
   std::mutex mutex_;
   std::array<State, kSlots> states_;  // guarded by mutex_
-  unsigned next_ =
-      0;  // guarded by mutex_: slots are taken in turn, so that the next one is the oldest
+  // guarded by mutex_: slots are taken in turn, so that the next one is the oldest
+  unsigned next_ = 0;
   std::atomic<bool> closed_{false};
 };
 

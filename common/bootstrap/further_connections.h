@@ -19,8 +19,8 @@ namespace fargpu::bootstrap {
 
 // One end's view of them; the other end's is the same but for `wanted`.
 struct FurtherConnections {
-  size_t most =
-      1;  // altogether, as the Welcome said; 1: there are none, and nothing is said about them
+  // altogether, as the Welcome said; 1: there are none, and nothing is said about them
+  size_t most = 1;
   size_t wanted = 1;  // the client's choice
   // Connection `index`, 1 to most - 1. The client opens it, the worker gets it from its daemon.
   std::function<Result<Fd>(size_t index, transport::Deadline deadline)> get{};

@@ -9,7 +9,7 @@
 //   auto params = call.init<schema::CuMemAllocV2Params>();   // builds in the transport's slot
 //   params.setBytesize(n);
 //   Reply reply;
-//   Status s = call.call(reply);        // waits: deadline or "lost", never for ever on a dead session
+//   Status s = call.call(reply);   // waits: deadline or "lost", never for ever on a dead session
 //   reply.result (CUresult), reply.root<schema::CuMemAllocV2Results>()
 //
 // After the session is lost every call fails at once with kLost (building a message still works, so

@@ -75,8 +75,8 @@ struct Channel::Call::State {
   wire::FrameHeader header;
   std::span<std::byte> slot;
   size_t body_bound;
-  std::unique_ptr<std::byte[]>
-      scratch;  // stands in for the slot when there is none, so that building still works
+  // stands in for the slot when there is none, so that building still works
+  std::unique_ptr<std::byte[]> scratch;
   std::optional<wire::SlotMessageBuilder> builder;
   size_t frame_bytes = 0;
 };

@@ -13,11 +13,11 @@
 namespace fargpu::rpc {
 
 struct alignas(64) CompletionWord {
-  std::atomic<uint64_t>
-      value;  // grows; written by the publisher with release, read by the waiter with acquire
+  // grows; written by the publisher with release, read by the waiter with acquire
+  std::atomic<uint64_t> value;
   std::atomic<int32_t> result;  // CUresult of what `value` stands for; ordered by `value`
-  std::atomic<uint32_t>
-      outputs;  // how many notices with device output were sent before; ordered by `value`
+  // how many notices with device output were sent before; ordered by `value`
+  std::atomic<uint32_t> outputs;
   std::atomic<uint32_t>
       // waiters that may be asleep; seq_cst on both sides, so that either the wake-up or the value
       // is seen

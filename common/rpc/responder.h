@@ -44,8 +44,8 @@ class Responder {
     Status status_;
     size_t body_bound_ = 0;
     std::span<std::byte> slot_;
-    std::unique_ptr<std::byte[]>
-        scratch_;  // stands in for the slot when there is none, so that building still works
+    // stands in for the slot when there is none, so that building still works
+    std::unique_ptr<std::byte[]> scratch_;
     std::optional<wire::SlotMessageBuilder> builder_;
   };
 

@@ -17,8 +17,8 @@
 namespace fargpu::transport {
 
 inline constexpr size_t kMaxConnections = 16;
-inline constexpr uint64_t kLeastSharedBytes =
-    256 << 10;  // bulk below is not worth further system calls
+// bulk below is not worth further system calls
+inline constexpr uint64_t kLeastSharedBytes = 256 << 10;
 
 struct Share {
   uint64_t offset = 0, bytes = 0;

@@ -33,8 +33,8 @@ struct Queue {
   std::vector<Message> spare;
   size_t bytes = 0;
   bool woken = false;  // the receiver's wake()
-  bool closed =
-      false;  // by either end; what was sent before still arrives unless the receiver itself closed
+  // by either end; what was sent before still arrives unless the receiver itself closed
+  bool closed = false;
   std::string why_closed;
   EventFd event;  // signalled while messages, woken or closed say so; drained by the receiver
 

@@ -18,8 +18,8 @@ namespace fargpu::transport {
 
 // Of the frames that one end sends; numbers count from 1, 0 means never.
 struct LoopbackFaults {
-  uint64_t drop_at_frame =
-      0;  // this frame and all later ones do not arrive: the connection is lost instead
+  // this frame and all later ones do not arrive: the connection is lost instead
+  uint64_t drop_at_frame = 0;
   uint64_t truncate_at_frame = 0;      // the connection is lost in the middle of this frame
   std::chrono::microseconds delay{0};  // every frame arrives this much later
   // May change header and body (not the length) before they arrive.
@@ -28,8 +28,8 @@ struct LoopbackFaults {
 
 struct LoopbackOptions {
   wire::FrameLimits limits{};  // of both directions
-  size_t queue_bytes =
-      4 << 20;  // per direction; a single larger frame passes when the queue is empty
+  // per direction; a single larger frame passes when the queue is empty
+  size_t queue_bytes = 4 << 20;
   bool with_descriptor = true;  // false: poll_descriptor() is -1
   LoopbackFaults first_faults{}, second_faults{};
 };

@@ -9,7 +9,9 @@
 //   kUnsupported  this build has no rdma, rdma-core is not installed, or the device is one of iWARP
 //   kNotFound     no RDMA device on this host, or none on the route
 //   kNoCapacity   the limit of locked memory, or of the adapter
-//   kRefused      the peer's end said no;  kTimeout, kLost: it did not answer, or went away
+//   kRefused      the peer's end said no
+//   kTimeout      the peer did not answer
+//   kLost         the peer went away
 // The way of the bytes is described in docs/adr/0011-rdma-transport.md.
 #pragma once
 
@@ -27,8 +29,8 @@ namespace fargpu::transport {
 
 struct RdmaOptions {
   wire::FrameLimits receive_limits{};  // what we accept
-  uint32_t max_send_body_bytes =
-      1u << 20;  // what the peer accepts: bounds reserve(); at most 16 MiB count
+  // what the peer accepts: bounds reserve(); at most 16 MiB count
+  uint32_t max_send_body_bytes = 1u << 20;
   // A peer that takes no byte for this long is lost. Long, because a server may be busy compiling a
   // module.
   std::chrono::milliseconds stall_timeout{60000};

@@ -147,8 +147,8 @@ Result<std::unique_ptr<RdmaBuffer>> RdmaBuffer::create(std::shared_ptr<RdmaDomai
 }
 
 RdmaBuffer::~RdmaBuffer() {
-  const bool ours =
-      !region_->abandoned();  // in a forked child something else may be at this address
+  // in a forked child something else may be at this address
+  const bool ours = !region_->abandoned();
   region_.reset();
   if (ours) ::munmap(memory_.data(), memory_.size());
 }

@@ -30,8 +30,8 @@
 namespace fargpu::transport {
 
 inline constexpr unsigned kRdmaMessages = 256;  // that a peer may have under way to us
-inline constexpr unsigned kRdmaControlReceives =
-    32;  // beyond these: credits, bye; at most 8 + 1 can be under way
+// beyond these: credits, bye; at most 8 + 1 can be under way
+inline constexpr unsigned kRdmaControlReceives = 32;
 inline constexpr unsigned kRdmaSendDepth = 512;
 
 // What a peer says of its ring; goes through rdma_cm's private data.

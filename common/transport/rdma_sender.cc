@@ -15,8 +15,8 @@ constexpr size_t kInPlaceBytes = 32 << 10;  // smaller pieces are copied even fr
                                             // memory: sending in place waits for the adapter
 constexpr size_t kEagerBytes = 64 << 10;    // this much pending leaves without a flush
 constexpr size_t kMaxMessageBytes = 256 << 10;
-constexpr size_t kMinMessageBytes =
-    16 << 10;  // more is worth waiting for when the ring is nearly full
+// more is worth waiting for when the ring is nearly full
+constexpr size_t kMinMessageBytes = 16 << 10;
 
 }  // namespace
 

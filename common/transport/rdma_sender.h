@@ -80,12 +80,12 @@ class RdmaSender {
   uint64_t slot_ = 0;      // where the reserved slot begins
   size_t slot_bytes_ = 0;  // 0: none
   bool slot_in_scratch_ = false;
-  std::unique_ptr<std::byte[]>
-      scratch_;  // for slots that are too large for staging; made on first use
+  // for slots that are too large for staging; made on first use
+  std::unique_ptr<std::byte[]> scratch_;
   std::array<Piece, kMaxPending> pending_;
   size_t pending_begin_ = 0, pending_end_ = 0, pending_bytes_ = 0;
-  std::array<InFlight, kRdmaSendDepth>
-      in_flight_;  // of messages from staging, oldest first, as a ring
+  // of messages from staging, oldest first, as a ring
+  std::array<InFlight, kRdmaSendDepth> in_flight_;
   uint64_t first_in_flight_ = 0, last_in_flight_ = 0;
   size_t unsignalled_bytes_ = 0;
   ibv_send_wr message_{};  // what all messages have in common is set once

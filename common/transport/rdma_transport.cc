@@ -144,8 +144,8 @@ class RdmaTransport final : public Transport {
 
   const std::string description_;
   const size_t max_slot_bytes_;
-  const std::unique_ptr<RdmaBuffer>
-      ring_;  // outlives the queue pair, which lets the peer write there
+  // outlives the queue pair, which lets the peer write there
+  const std::unique_ptr<RdmaBuffer> ring_;
   const std::unique_ptr<RdmaLink> link_;
   RdmaMemory memory_;
   RdmaSender sender_;

@@ -3,10 +3,9 @@
 //
 // The two ends begin with a connected unix stream socket on which nothing is under way. One calls
 // shm_serve, the other shm_join, each with a deadline; both then have a transport, or a Status:
-//   kUnsupported              not between these two, with the reason (of whichever end). Both ends
-//   know, and the socket is in step:
-//                             the session can go on over it as a stream.
-//   anything else             (kTimeout, kLost, kProtocol) the socket is of no more use.
+//   kUnsupported   not between these two, with the reason (of whichever end). Both ends know, and
+//                  the socket is in step: the session can go on over it as a stream.
+//   anything else  (kTimeout, kLost, kProtocol) the socket is of no more use.
 // The socket is taken over on success only. Exactly the set-up's bytes are read from it.
 //
 // Frames are built in private memory and copied into the ring by commit(); the receiver copies them

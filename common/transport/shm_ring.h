@@ -11,17 +11,19 @@
 //
 // Who pairs with whom:
 //   tail               release by the producer after the bytes; acquire by the consumer before it
-//   copies them. head               seq_cst by the consumer after it copied; acquire by the
-//   producer before it overwrites them. consumer_sleeps    consumer: store 1, then load tail (both
-//   seq_cst); producer: store tail, full fence, load consumer_sleeps.
+//                      copies them.
+//   head               seq_cst by the consumer after it copied; acquire by the producer before it
+//                      overwrites them.
+//   consumer_sleeps    consumer: store 1, then load tail (both seq_cst);
+//                      producer: store tail, full fence, load consumer_sleeps.
 //                      So either the consumer sees the bytes or the producer sees that it must
 //                      ring. Who sets it back to 0 (exchange) decides: the producer then rings,
 //                      once; the consumer found out by itself.
 //   producer_wants     producer: store the head it waits for, then load head (both seq_cst);
-//   consumer: store head, then load
-//                      producer_wants (both seq_cst). As above, with the parts exchanged.
+//                      consumer: store head, then load producer_wants (both seq_cst).
+//                      As above, with the parts exchanged.
 //   descriptors_taken  release by the consumer, acquire by the producer; only a count, no data
-//   behind it.
+//                      behind it.
 #pragma once
 
 #include <atomic>

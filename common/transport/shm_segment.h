@@ -1,7 +1,8 @@
 // The memory that both ends of a shared-memory session map: one sealed memfd with two rings.
 //
-//   page 0   control words of both rings      then   data of the ring to the server, data of the
-//   ring to the client
+//   page 0   control words of both rings
+//   then     data of the ring to the server
+//   then     data of the ring to the client
 //
 // It has no name anywhere; the descriptor alone gives access. Its size is sealed, so that neither
 // end can make the other's accesses fault by cutting it short. Any thread; the mapping lives as

@@ -11,10 +11,10 @@
 namespace fargpu::transport {
 namespace {
 
-constexpr size_t kRingAfterBytes =
-    32 << 10;  // a sleeping peer is told after this much without a flush
-constexpr size_t kPieceBytes =
-    128 << 10;  // of bulk: published one by one, so that the peer copies while we do
+// a sleeping peer is told after this much without a flush
+constexpr size_t kRingAfterBytes = 32 << 10;
+// of bulk: published one by one, so that the peer copies while we do
+constexpr size_t kPieceBytes = 128 << 10;
 constexpr int kLooksPerClock = 16;
 
 Status broken_peer() {

@@ -14,8 +14,8 @@ namespace fargpu::transport {
 
 struct ShmSetupMessage {
   static constexpr uint32_t kMagic = 0x4d534746;  // "FGSM" in memory order
-  static constexpr uint16_t kVersion =
-      1;  // of the layout of the memory and of what travels beside it
+  // of the layout of the memory and of what travels beside it
+  static constexpr uint16_t kVersion = 1;
   enum Kind : uint16_t { kOffer = 1, kAccept = 2, kRefusal = 3 };
 
   uint32_t magic = kMagic;

@@ -31,10 +31,10 @@ struct Capabilities {
   size_t max_slot_bytes = 0;   // largest reserve(); at least header + FrameLimits::max_body_bytes
   bool same_host = false;      // both ends share memory: descriptor_passing() is there
   bool remote_memory = false;  // one-sided access to registered memory: remote_memory() is there
-  bool prompt =
-      false;  // a peer that is awake sees frames at commit(): flush() only wakes one that sleeps
-  bool crosses_network =
-      false;  // bytes leave this machine (or shall seem to): fewer of them are worth some work
+  // a peer that is awake sees frames at commit(): flush() only wakes one that sleeps
+  bool prompt = false;
+  // bytes leave this machine (or shall seem to): fewer of them are worth some work
+  bool crosses_network = false;
   bool survives_peer_death = true;  // the death of the peer is seen as kLost without a keepalive
 };
 

@@ -15,22 +15,20 @@
 namespace fargpu::wire {
 
 inline constexpr uint16_t kMagic = 0x4746;  // "FG" in memory order
-inline constexpr uint16_t kProtocolVersion =
-    1;  // in Hello; any change of this file or of control.capnp's meaning bumps it
-inline constexpr uint16_t kFirstApiOpcode =
-    64;  // below: session control (control.capnp); from here on: registry.yml
+// In Hello; any change of this file or of control.capnp's meaning bumps it.
+inline constexpr uint16_t kProtocolVersion = 1;
+// Below: session control (control.capnp); from here on: registry.yml.
+inline constexpr uint16_t kFirstApiOpcode = 64;
 
 enum FrameFlags : uint16_t {
-  kReply = 1 << 0,  // server to client: answers `sequence`; `result` holds the CUresult
-  kWantReply = 1
-               // client to server: the caller waits. Without it a reply is sent only for an error
-               // (kAsyncError)
-               << 1,
-  kNotice =
-      1 << 2,  // server to client, unasked (device output, host function to run); sequence is 0
-  kAsyncError =
-      1
-      << 3,  // with kReply: nobody waits for this one; the client keeps the error for a later call
+  // server to client: answers `sequence`; `result` holds the CUresult
+  kReply = 1 << 0,
+  // client to server: the caller waits. Without it a reply is sent only for an error (kAsyncError)
+  kWantReply = 1 << 1,
+  // server to client, unasked (device output, host function to run); sequence is 0
+  kNotice = 1 << 2,
+  // with kReply: nobody waits for this one; the client keeps the error for a later call
+  kAsyncError = 1 << 3,
 };
 inline constexpr uint16_t kKnownFlags = kReply | kWantReply | kNotice | kAsyncError;
 

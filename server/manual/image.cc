@@ -23,8 +23,8 @@ namespace {
 constexpr size_t kHashBytes = 32;
 constexpr unsigned kMaxParameters = 4096;
 constexpr size_t kMaxNamesBytes = 1 << 20;
-constexpr int kAttributeCount =
-    17;  // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK .. the last one of CUDA 13.0
+// CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK .. the last one of CUDA 13.0
+constexpr int kAttributeCount = 17;
 
 // What the client caches about one kernel.
 struct KernelFacts {

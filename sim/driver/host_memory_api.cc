@@ -111,8 +111,8 @@ CUresult CUDAAPI cuMemHostGetFlags(unsigned int* pFlags, void* p) {
     if (pFlags == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const auto found = Driver::get().allocations().find(reinterpret_cast<uint64_t>(p));
     if (!found || !found->is_host()) return CUDA_ERROR_INVALID_VALUE;
-    *pFlags =
-        found->flags | CU_MEMHOSTALLOC_DEVICEMAP;  // with unified addressing all of it is mapped
+    // with unified addressing all of it is mapped
+    *pFlags = found->flags | CU_MEMHOSTALLOC_DEVICEMAP;
     return CUDA_SUCCESS;
   });
 }

@@ -67,8 +67,8 @@ struct Kernel {
   static constexpr ObjectKind kKind = ObjectKind::kKernel;
   std::weak_ptr<Library> library;
   KernelInfo info;
-  std::array<std::shared_ptr<FunctionSettings>, kMaxGpus>
-      settings;  // by device ordinal; never changed after creation
+  // by device ordinal; never changed after creation
+  std::array<std::shared_ptr<FunctionSettings>, kMaxGpus> settings;
 };
 
 struct Library {

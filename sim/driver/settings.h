@@ -25,8 +25,8 @@ struct Settings {
   size_t memory_bytes = size_t{4} << 30;
   int compute_capability = 90;  // 10 * major + minor
   int threads = 0;
-  bool lazy_loading =
-      false;  // a function's first use waits for the context, as a driver that loads it then
+  // a function's first use waits for the context, as a driver that loads it then
+  bool lazy_loading = false;
   std::vector<int> visible;  // physical indices in the order of the CUDA ordinals
 };
 

@@ -32,8 +32,8 @@ struct VideoOp {
   uint32_t parts : 3 = 0;     // packed: 2 or 4
   uint32_t mask : 4 = 0;      // packed: which parts are written
   uint32_t d_select : 3 = 7;  // scalar: 0-3 bytes, 4-5 halves, 7 the whole
-  uint32_t a_select : 16 =
-      0;  // packed: a selector of 4 bits per part; scalar: 0-3, 4-5, 6 the whole
+  // packed: a selector of 4 bits per part; scalar: 0-3, 4-5, 6 the whole
+  uint32_t a_select : 16 = 0;
   uint32_t b_select : 16 = 0;
 };
 static_assert(sizeof(VideoOp) == sizeof(uint64_t));

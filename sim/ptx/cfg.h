@@ -14,8 +14,8 @@ struct BasicBlock {
   uint32_t begin = 0, end = 0;  // instructions [begin, end)
   std::vector<uint32_t> successors;
   bool leaves = false;  // may leave the function (ret, exit, trap, the end)
-  uint32_t post_dominator =
-      kNone;  // a block, or kNone: only the end of the function (or nothing) follows for sure
+  // a block, or kNone: only the end of the function (or nothing) follows for sure
+  uint32_t post_dominator = kNone;
 };
 
 struct FlowGraph {

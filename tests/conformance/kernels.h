@@ -1,10 +1,14 @@
 // The device code of the conformance programs, as PTX text, so that they need no nvcc.
 #pragma once
 
-// add(a, b, c, n): c[i] = a[i] + b[i] (u32);  fill(p, value, n);  write_at(address, value): one
-// thread writes, also where it must not; trap(): stops;  shared_sum(in, out): 128 values through
-// static and dynamic shared memory;  spin(p, n): counts to n in p[0], slowly; scale(p): p[i] *=
-// factor, a constant;  bump(): adds 1 to the global variable counter.
+//   add(a, b, c, n)            c[i] = a[i] + b[i] (u32)
+//   fill(p, value, n)          p[i] = value
+//   write_at(address, value)   one thread writes, also where it must not
+//   trap()                     stops
+//   shared_sum(in, out)        128 values through static and dynamic shared memory
+//   spin(p, n)                 counts to n in p[0], slowly
+//   scale(p)                   p[i] *= factor, a constant
+//   bump()                     adds 1 to the global variable counter
 inline const char* kKernels = R"ptx(
 .version 7.5
 .target sm_75

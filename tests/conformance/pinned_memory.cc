@@ -154,9 +154,8 @@ void in_place(unsigned n) {
   SHOW(cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address(a + 5)));
   VALUE(seen - on_device[0]);
   SHOW(cuMemHostGetFlags(&flags, b));
-  VALUE(flags &
-        // for the rest the driver may answer for the block that it cut this from
-        CU_MEMHOSTALLOC_DEVICEMAP);
+  // for the other flags the driver may answer for the block that it cut this from
+  VALUE(flags & CU_MEMHOSTALLOC_DEVICEMAP);
   for (unsigned* memory : {a, b, c}) SHOW(cuMemFreeHost(memory));
   SHOW(cuMemHostGetDevicePointer(&seen, a, 0));
 }

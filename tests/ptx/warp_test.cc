@@ -86,8 +86,8 @@ TEST_F(WarpTest, Shuffles) {
   const auto idx = shuffled("shfl.sync.idx.b32 %r4|%p1, %r3, 9, 31, -1;");
   const auto by_lane =
       shuffled("xor.b32 %r6, %r2, 1; shfl.sync.idx.b32 %r4|%p1, %r3, %r6, 31, -1;");
-  const auto eights =
-      shuffled("shfl.sync.down.b32 %r4|%p1, %r3, 1, 0x1807, -1;");  // segments of 8 lanes
+  // segments of 8 lanes
+  const auto eights = shuffled("shfl.sync.down.b32 %r4|%p1, %r3, 1, 0x1807, -1;");
   for (uint32_t i = 0; i < 32; ++i) {
     EXPECT_EQ(up[i], i >= 3 ? 1000 + (i - 3) * 7 : i * 7);
     EXPECT_EQ(down[i], i + 5 < 32 ? 1000 + (i + 5) * 7 : i * 7);

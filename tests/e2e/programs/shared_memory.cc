@@ -1,8 +1,11 @@
 // What only memory shared with the worker can do, and what staging in it must not do. Driver API;
 // nothing of fargpu.
-//   shared_memory async    copies from and to pinned memory return while their stream is held up, and see what is in memory when it goes on
-//   shared_memory held     a stream that does not move keeps no other stream from copying pageable memory
-//   shared_memory large    100 MB of pageable memory, both ways, from several threads, whole and in boxes
+//   shared_memory async    copies from and to pinned memory return while their stream is held up,
+//                          and see what is in memory when it goes on
+//   shared_memory held     a stream that does not move keeps no other stream from copying pageable
+//                          memory
+//   shared_memory large    100 MB of pageable memory, both ways, from several threads, whole and in
+//                          boxes
 #include <cuda.h>
 
 #include <atomic>
