@@ -80,8 +80,15 @@ if(NOT FARGPU_CUDA_INCLUDE_DIR)
   message(FATAL_ERROR "cuda.h not found: run scripts/setup (it fetches the CUDA 13.0 headers) or set FARGPU_CUDA_ROOT")
 endif()
 get_filename_component(FARGPU_CUDA_ROOT_FOUND "${FARGPU_CUDA_INCLUDE_DIR}" DIRECTORY)
+# The compiler sees copies in the build folder: an object then depends on what the headers say, not
+# on where the toolkit lies, and a compiler cache serves machines with a toolkit and without.
+foreach(header cuda.h cudaProfiler.h nvrtc.h)
+  if(EXISTS "${FARGPU_CUDA_INCLUDE_DIR}/${header}")
+    configure_file("${FARGPU_CUDA_INCLUDE_DIR}/${header}" "${CMAKE_BINARY_DIR}/cuda/${header}" COPYONLY)
+  endif()
+endforeach()
 add_library(fargpu_cuda_headers INTERFACE)
-target_include_directories(fargpu_cuda_headers SYSTEM INTERFACE "${FARGPU_CUDA_INCLUDE_DIR}")
+target_include_directories(fargpu_cuda_headers SYSTEM INTERFACE "${CMAKE_BINARY_DIR}/cuda")
 
 # The system's Python (python3-yaml, python3-jinja2), not one from a version manager.
 find_program(FARGPU_PYTHON NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH)
