@@ -1,8 +1,8 @@
 // How long cuModuleLoad takes for each of the given files (fatbin, PTX, cubin), in this order. What
 // a server has seen before it need not be sent, so a fresh daemon shows what the way of the bytes
 // costs:
-//   FARGPU_LINK="rtt=200us,bandwidth=1Gbps" FARGPU_COMPRESS=none fargpu run --sim -- image_load
-//   a.ptx b.fatbin
+//   export FARGPU_LINK="rtt=200us,bandwidth=1Gbps" FARGPU_COMPRESS=none
+//   fargpu run --sim -- image_load a.ptx b.fatbin
 // Loads libcuda.so.1 when it runs. A load that the driver refuses is timed too: the image has
 // travelled.
 #include <cuda.h>

@@ -91,7 +91,8 @@ Status export_session(const SessionOptions& options) {
 Status export_library(const std::string& program, Preload preload) {
   FARGPU_ASSIGN_OR_RETURN(std::string folder, client_library_folder());
   FARGPU_RETURN_IF_ERROR(set("LD_LIBRARY_PATH", prepend(folder, "LD_LIBRARY_PATH")));
-  // Once loaded under its soname, every later dlopen("libcuda.so.1") gets it, whatever the paths say.
+  // Once loaded under its soname, every later dlopen("libcuda.so.1") gets it, whatever the paths
+  // say.
   if (preload == Preload::kAlways || (preload == Preload::kAuto && has_rpath(program))) {
     FARGPU_RETURN_IF_ERROR(set("LD_PRELOAD", prepend(folder + "/libcuda.so.1", "LD_PRELOAD")));
   }

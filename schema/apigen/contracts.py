@@ -65,8 +65,8 @@ def coverage(api):
         "",
         "Made by `apigen generate` from `schema/api/`; do not edit. Version of the API: 13.0.",
         "",
-        f"**{supported} of {total}** exported symbols are supported; the others log their name once and return "
-        "`CUDA_ERROR_NOT_SUPPORTED`.",
+        f"**{supported} of {total}** exported symbols are supported; the others log their name "
+        "once and return `CUDA_ERROR_NOT_SUPPORTED`.",
         "",
         "| class | meaning | symbols |",
         "|---|---|---|",

@@ -9,6 +9,11 @@ def _kind(types, a):
     return f"rpc::HandleKind::{types.kinds[a.kind]}"
 
 
+def _or_return(call):
+    """Calls, and returns the error if that is one."""
+    return f"if (CUresult bad_ = {call}; bad_ != CUDA_SUCCESS) return bad_;"
+
+
 def _prepare(a, types, out):
     """Checks of one argument, and its translation into something that can be put into the
     message.
@@ -21,15 +26,14 @@ def _prepare(a, types, out):
         if a.kind == "stream" and not a.destroys:
             get = f"stream_to_wire({n}, &{n}_id)"
         elif a.optional:
-            get = f"handle_to_wire({_kind(types, a)}, reinterpret_cast<const void*>(handle_value({n})), &{n}_id)"
+            value = f"reinterpret_cast<const void*>(handle_value({n}))"
+            get = f"handle_to_wire({_kind(types, a)}, {value}, &{n}_id)"
         else:
             get = f"required_to_wire({_kind(types, a)}, {n}, &{n}_id)"
-        out.append(f"if (CUresult bad_ = {get}; bad_ != CUDA_SUCCESS) return bad_;")
+        out.append(_or_return(get))
     elif a.shape == "device":
         out.append(f"int32_t {n}_ordinal = 0;")
-        out.append(
-            f"if (CUresult bad_ = device_to_wire({n}, &{n}_ordinal); bad_ != CUDA_SUCCESS) return bad_;"
-        )
+        out.append(_or_return(f"device_to_wire({n}, &{n}_ordinal)"))
     elif a.shape == "cstr" and a.direction == "in":
         if not a.optional:
             out.append(f"if ({n} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
@@ -55,9 +59,7 @@ def _prepare(a, types, out):
         out.append(f"for ({a.base}& element : {n}_wire) {{")
         for member in a.locations:
             place = "&element" if member == "." else f"&element.{member}"
-            out.append(
-                f"  if (CUresult bad_ = location_to_wire({place}); bad_ != CUDA_SUCCESS) return bad_;"
-            )
+            out.append("  " + _or_return(f"location_to_wire({place})"))
         out.append("}")
     if a.shape == "handle" and a.creates:
         out.append(f"const uint64_t {n}_id = new_handle({_kind(types, a)});")
@@ -148,25 +150,24 @@ def _exchange(f, out):
     bulk_in, bulk_out = f.bulk_in, f.bulk_out
     bulk = ""
     if bulk_in:
-        out.append(
-            f"const rpc::Bytes bulk_(static_cast<const std::byte*>({bulk_in.name}), {bulk_in.name}_count);"
-        )
+        data = f"static_cast<const std::byte*>({bulk_in.name})"
+        out.append(f"const rpc::Bytes bulk_({data}, {bulk_in.name}_count);")
         bulk = "std::span<const rpc::Bytes>(&bulk_, 1)"
     if f.wire != "sync":
         out.append("int32_t result_ = 0;")
         out.append(f"const Status status_ = call_.send({bulk or '{}'}, &result_);")
-        out.append("if (CUresult bad_ = sent(status_, result_); bad_ != CUDA_SUCCESS) return bad_;")
+        out.append(_or_return("sent(status_, result_)"))
         return
     out.append("rpc::Reply reply_;")
     arguments = ["reply_"]
     if bulk_out:
-        target = f"std::span<std::byte>(reinterpret_cast<std::byte*>({bulk_out.name}), {bulk_out.name}_count)"
+        data = f"reinterpret_cast<std::byte*>({bulk_out.name})"
+        target = f"std::span<std::byte>({data}, {bulk_out.name}_count)"
         arguments += [bulk or "{}", target]
     elif bulk:
         arguments.append(bulk)
-    out.append(
-        f"if (Status status_ = call_.call({', '.join(arguments)}); !status_.ok()) return from_status(status_);"
-    )
+    call = f"call_.call({', '.join(arguments)})"
+    out.append(f"if (Status status_ = {call}; !status_.ok()) return from_status(status_);")
     out.append("if (reply_.result != CUDA_SUCCESS) return static_cast<CUresult>(reply_.result);")
     if f.reply_fields:
         out.append(f"auto results_ = reply_.root<schema::{f.results_type}>();")

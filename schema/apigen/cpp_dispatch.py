@@ -4,6 +4,12 @@ Lengths and handles are judged before the driver is called.
 """
 
 
+def _or_answer(call):
+    """Calls, and answers the request with the error if that is one."""
+    answer = "return answer(worker_, request_, bad_);"
+    return f"if (CUresult bad_ = {call}; bad_ != CUDA_SUCCESS) {answer}"
+
+
 def _decode(f, a, types, out):
     n, s, name = a.name, a.accessor, f.name
     if a.shape == "handle" and a.direction == "out":
@@ -11,9 +17,7 @@ def _decode(f, a, types, out):
     elif a.shape == "handle":
         out.append(f"{a.base} {n} = {{}};")
         kind = f"rpc::HandleKind::{types.kinds[a.kind]}"
-        out.append(
-            f"if (CUresult bad_ = find_handle(worker_, {kind}, params_.get{s}(), &{n}); bad_ != CUDA_SUCCESS) return answer(worker_, request_, bad_);"
-        )
+        out.append(_or_answer(f"find_handle(worker_, {kind}, params_.get{s}(), &{n})"))
     elif a.shape == "device":
         out.append(f"const CUdevice {n} = params_.get{s}();")
     elif a.shape == "address":
@@ -37,7 +41,10 @@ def _decode(f, a, types, out):
     elif a.shape == "struct":
         out.append(f"{a.base} {n}{{}};")
         if a.direction != "out":
-            check = f'if (!read_struct(params_.get{s}(), &{n})) return malformed("{name}", "{n} has the wrong size");'
+            check = (
+                f"if (!read_struct(params_.get{s}(), &{n})) "
+                f'return malformed("{name}", "{n} has the wrong size");'
+            )
             out.append(f"if (params_.has{s}()) {check}" if a.optional else check)
             for member in a.clear:
                 out.append(f"{n}.{member} = {{}};")
@@ -50,17 +57,23 @@ def _decode_sized(f, a, out):
     out.append(f"const uint64_t {n}_count = static_cast<uint64_t>({a.length});")
     if a.direction == "out":
         out.append(
-            f"if (!schema::fits({n}_count, sizeof({element}))) return answer(worker_, request_, CUDA_ERROR_INVALID_VALUE);"
+            f"if (!schema::fits({n}_count, sizeof({element}))) "
+            "return answer(worker_, request_, CUDA_ERROR_INVALID_VALUE);"
         )
         out.append(f"schema::SmallBuffer<{element}> {n}({n}_count);")
         return
     out.append(f"auto {n}_data = params_.get{s}();")
-    size = f"{n}_data.size() != {n}_count * sizeof({element}) || !schema::fits({n}_count, sizeof({element}))"
+    size = (
+        f"{n}_data.size() != {n}_count * sizeof({element}) || "
+        f"!schema::fits({n}_count, sizeof({element}))"
+    )
     if a.optional:
         size = f"params_.has{s}() && ({size})"
     out.append(f'if ({size}) return malformed("{name}", "{n} has the wrong size");')
     out.append(
-        f"schema::SmallBuffer<{element}> {n}(reinterpret_cast<const {element}*>({n}_data.begin()), {n}_data.size() / sizeof({element}));"
+        f"schema::SmallBuffer<{element}> {n}("
+        f"reinterpret_cast<const {element}*>({n}_data.begin()), "
+        f"{n}_data.size() / sizeof({element}));"
     )
     for member in a.clear:
         out.append(f"for ({a.base}& element : {n}) element.{member} = {{}};")
@@ -113,7 +126,8 @@ def _after_success(f, types, out):
         if a.shape == "handle" and a.creates:
             kind = f"rpc::HandleKind::{types.kinds[a.kind]}"
             out.append(
-                f'FARGPU_RETURN_IF_ERROR(bind_handle(worker_, request_, "{f.name}", {kind}, params_.get{a.accessor}(), {a.name}));'
+                f'FARGPU_RETURN_IF_ERROR(bind_handle(worker_, request_, "{f.name}", {kind}, '
+                f"params_.get{a.accessor}(), {a.name}));"
             )
         elif a.creates == "allocation":
             out.append(f"worker_.remember_allocation({a.name}, {a.size});")
@@ -138,9 +152,7 @@ def body(f, types):
         "if (driver_ == nullptr) return answer(worker_, request_, CUDA_ERROR_NOT_SUPPORTED);"
     )
     if f.needs != "nothing":
-        out.append(
-            "if (CUresult bad_ = worker_.enter_context(request_.header.context); bad_ != CUDA_SUCCESS) return answer(worker_, request_, bad_);"
-        )
+        out.append(_or_answer("worker_.enter_context(request_.header.context)"))
     for a in f.arguments:
         if a not in sized:
             _decode(f, a, types, out)
@@ -148,9 +160,7 @@ def body(f, types):
         _decode_sized(f, a, out)
     allocation = next((a for a in f.arguments if a.creates == "allocation"), None)
     if allocation:
-        out.append(
-            f"if (CUresult bad_ = worker_.charge({allocation.size}); bad_ != CUDA_SUCCESS) return answer(worker_, request_, bad_);"
-        )
+        out.append(_or_answer(f"worker_.charge({allocation.size})"))
     out.append(f"const CUresult result_ = driver_({', '.join(_pass(a) for a in f.arguments)});")
     after = []
     _after_success(f, types, after)

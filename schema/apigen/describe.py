@@ -166,7 +166,8 @@ def _check_vias(api):
         if [(a.base, a.ctype) for a in target.arguments] != expected:
             raise DescriptionError(
                 f.where,
-                f"{f.name}: via '{f.via}', which must have the same parameters and a stream at the end",
+                f"{f.name}: via '{f.via}', which must have the same parameters "
+                "and a stream at the end",
             )
 
 

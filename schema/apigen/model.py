@@ -12,9 +12,10 @@ from . import names
 class Argument:
     """One parameter with what the description says about it.
 
-    shape: scalar enum device handle address struct array bytes cstr, or opaque (no message may hold it).
-    direction: in, out or inout. length and count are C expressions over the parameters.
-    """
+    shape: scalar enum device handle address struct array bytes cstr, or opaque (no message may
+    hold it).
+    direction: in, out or inout.
+    length and count are C expressions over the parameters."""
 
     name: str
     ctype: str

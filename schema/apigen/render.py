@@ -34,8 +34,6 @@ def _action(f, by_name):
     values = "".join(f", {a.name}" for a in f.arguments)
     if f.via and by_name[f.via].client_manual:
         return f"manual_{f.via}({', '.join([a.name for a in f.arguments] + ['nullptr'])})"
-    if f.via and api.function(f.via).client_manual:
-        return f"manual_{f.via}({f.values}, nullptr)"
     if f.via:
         return f"call_{f.via}(current_session(), current_context_id(){values}, nullptr)"
     return f"call_{f.name}(current_session(), current_context_id(){values})"

@@ -32,7 +32,8 @@ def text(api, schema_dir, name):
     files = generate.cpp(api, schema_dir)
     out = [
         f"{f.name}  ({f.where})",
-        f"  call: {f.call}   opcode: {f.opcode or '-'}   wire: {f.wire or '-'}   needs: {f.needs}   since: {f.since}",
+        f"  call: {f.call}   opcode: {f.opcode or '-'}   wire: {f.wire or '-'}   "
+        f"needs: {f.needs}   since: {f.since}",
     ]
     if f.why:
         out.append(f"  why: {f.why}")

@@ -1,5 +1,6 @@
-"""Writes what the simulated driver exports beyond its hand-written entry points, from the description in schema/api:
-per-thread and old names of implemented functions, refusals for all others, and the table for cuGetProcAddress.
+"""Writes what the simulated driver exports beyond its hand-written entry points, from the
+description in schema/api: per-thread and old names of implemented functions, refusals for all
+others, and the table for cuGetProcAddress.
 
 usage: make_exports.py SCHEMA_FOLDER OUTPUT_FOLDER SOURCE.cc ..."""
 
@@ -9,23 +10,35 @@ from pathlib import Path
 
 DEFINITION = re.compile(r"^CUresult CUDAAPI (cu\w+)\(", re.M)
 
-TWINS_HEAD = """// Made by make_exports.py; do not edit. Other names of functions that are written by hand.
+TWINS_HEAD = """// Made by make_exports.py; do not edit.
+// Other names of functions that are written by hand.
 #include "sim/driver/api.h"
 
 #include <cudaProfiler.h>
 
 """
 
-TABLE_HEAD = """// Made by make_exports.py; do not edit. Refused functions (their parameters do not matter: nothing is read), and every name
-// that cuGetProcAddress knows. No CUDA header here: it would declare the functions with their real types.
+TABLE_HEAD = """// Made by make_exports.py; do not edit.
+// Refused functions (their parameters do not matter: nothing is read), and every name that
+// cuGetProcAddress knows. No CUDA header here: it would declare the functions with their real
+// types.
 #include "sim/driver/proc_table.h"
 
-#define FARGPU_REFUSED(name)                                               \\
-  extern "C" __attribute__((visibility("default"))) int name() {           \\
-    static std::atomic<bool> logged{false};                                \\
-    return fargpu::sim::refuse(#name, &logged);                            \\
+#define FARGPU_REFUSED(name)                                     \\
+  extern "C" __attribute__((visibility("default"))) int name() { \\
+    static std::atomic<bool> logged{false};                      \\
+    return fargpu::sim::refuse(#name, &logged);                  \\
   }
 
+"""
+
+TABLE_TAIL = """};
+
+}  // namespace
+
+std::span<const ProcEntry> proc_table() { return kTable; }
+
+}  // namespace fargpu::sim
 """
 
 
@@ -74,8 +87,9 @@ def main():
     table += "\nnamespace fargpu::sim {\nnamespace {\n\nconst ProcEntry kTable[] = {\n"
     for r in rows:
         flag = "true" if r["per_thread"] else "false"
-        table += f'    {{"{r["name"]}", {r["version"]}, {flag}, reinterpret_cast<void*>(&{r["symbol"]})}},\n'
-    table += "};\n\n}  // namespace\n\nstd::span<const ProcEntry> proc_table() { return kTable; }\n\n}  // namespace fargpu::sim\n"
+        address = f"reinterpret_cast<void*>(&{r['symbol']})"
+        table += f'    {{"{r["name"]}", {r["version"]}, {flag}, {address}}},\n'
+    table += TABLE_TAIL
     (out / "sim_table.cc").write_text(table, encoding="utf-8")
     unknown = sorted(written - described)
     if unknown:

@@ -60,7 +60,8 @@ class BadDescriptions(Description):
             "'queues' needs one stream",
         )
         self.refused(
-            "# x\n- fn: CUresult cuA(CUstream s)\n  since: 1\n  call: local\n  why: w\n  queues: true\n",
+            "# x\n- fn: CUresult cuA(CUstream s)\n  since: 1\n"
+            "  call: local\n  why: w\n  queues: true\n",
             "demo.yml:6",
             "'queues' needs a message",
         )
@@ -86,27 +87,31 @@ class BadDescriptions(Description):
 
     def test_args_of_no_parameter(self):
         self.refused(
-            "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: sync\n  args:\n    b: {out: value}\n",
+            "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: sync\n"
+            "  args:\n    b: {out: value}\n",
             "demo.yml:6",
             "no parameter 'b'",
         )
 
     def test_array_without_length(self):
         self.refused(
-            "# x\n- fn: CUresult cuA(const int *a)\n  since: 1\n  call: sync\n  args:\n    a: {in: array}\n",
+            "# x\n- fn: CUresult cuA(const int *a)\n  since: 1\n  call: sync\n"
+            "  args:\n    a: {in: array}\n",
             "demo.yml:6",
             "in: array needs 'len'",
         )
 
     def test_const_output(self):
         self.refused(
-            "# x\n- fn: CUresult cuA(const int *a)\n  since: 1\n  call: sync\n  args: {a: {out: value}}\n",
+            "# x\n- fn: CUresult cuA(const int *a)\n  since: 1\n  call: sync\n"
+            "  args: {a: {out: value}}\n",
             "an output cannot be const",
         )
 
     def test_output_of_async(self):
         self.refused(
-            "# x\n- fn: CUresult cuA(int *a)\n  since: 1\n  call: async\n  args: {a: {out: value}}\n",
+            "# x\n- fn: CUresult cuA(int *a)\n  since: 1\n  call: async\n"
+            "  args: {a: {out: value}}\n",
             "call: async cannot bring outputs back",
         )
 
@@ -118,17 +123,20 @@ class BadDescriptions(Description):
 
     def test_wrong_kind(self):
         self.refused(
-            "# x\n- fn: CUresult cuA(CUstream s)\n  since: 1\n  call: sync\n  args: {s: {destroys: event}}\n",
+            "# x\n- fn: CUresult cuA(CUstream s)\n  since: 1\n  call: sync\n"
+            "  args: {s: {destroys: event}}\n",
             "the handle is a stream",
         )
         self.refused(
-            "# x\n- fn: CUresult cuA(CUstream *s)\n  since: 1\n  call: sync\n  args: {s: {out: handle, creates: event}}\n",
+            "# x\n- fn: CUresult cuA(CUstream *s)\n  since: 1\n  call: sync\n"
+            "  args: {s: {out: handle, creates: event}}\n",
             "creates: stream",
         )
 
     def test_allocation_without_size(self):
         self.refused(
-            "# x\n- fn: CUresult cuA(CUdeviceptr *p)\n  since: 1\n  call: sync\n  args: {p: {out: devptr, creates: allocation}}\n",
+            "# x\n- fn: CUresult cuA(CUdeviceptr *p)\n  since: 1\n  call: sync\n"
+            "  args: {p: {out: devptr, creates: allocation}}\n",
             "'size'",
         )
 
@@ -140,11 +148,17 @@ class BadDescriptions(Description):
         )
 
     def test_via_unlike(self):
-        text = "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: local\n  why: w\n  via: cuB\n- fn: CUresult cuB(int a)\n  since: 1\n  call: async\n"
+        text = (
+            "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: local\n  why: w\n  via: cuB\n"
+            "- fn: CUresult cuB(int a)\n  since: 1\n  call: async\n"
+        )
         self.refused(text, "demo.yml:2", "via 'cuB'", "a stream at the end")
 
     def test_bulk_in_generated_dispatch(self):
-        text = "# x\n- fn: CUresult cuA(const void *p, size_t n)\n  since: 1\n  call: async\n  args: {p: {in: bytes, len: n, bulk: true}}\n"
+        text = (
+            "# x\n- fn: CUresult cuA(const void *p, size_t n)\n  since: 1\n  call: async\n"
+            "  args: {p: {in: bytes, len: n, bulk: true}}\n"
+        )
         self.refused(text, "need 'server: manual'")
 
     def test_registry(self):

@@ -16,7 +16,8 @@ class Golden(Description):
     def setUp(self):
         super().setUp()
         (self.schema / "api" / "registry.yml").write_text(
-            "cuDemoAlloc_v2: 64\ncuDemoCreate: 65\ncuDemoFill: 66\ncuDemoNames: 67\ncuDemoGone: 68\ncuDemoCount: 69\n"
+            "cuDemoAlloc_v2: 64\ncuDemoCreate: 65\ncuDemoFill: 66\n"
+            "cuDemoNames: 67\ncuDemoGone: 68\ncuDemoCount: 69\n"
         )
         self.api = self.describe((HERE / "demo.yml").read_text())
 

@@ -1,4 +1,5 @@
-"""What the PyTorch workloads share: fixed seeds, comparable arithmetic, and the JSON line that scripts/gpu-suite reads."""
+"""What the PyTorch workloads share: fixed seeds, comparable arithmetic, and the JSON line that
+scripts/gpu-suite reads."""
 
 import json
 import statistics
@@ -15,7 +16,7 @@ def prepare():
 
 
 def timed(work, runs=1):
-    """(result of the last run, median seconds of a run) with the device idle before and after each."""
+    """(result of the last run, median seconds of a run); the device is idle before and after."""
     seconds = []
     for _ in range(runs):
         torch.cuda.synchronize()

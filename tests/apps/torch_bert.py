@@ -1,4 +1,5 @@
-"""BERT-base (random weights from a fixed seed) on one short sentence, its score read back with .item() every time."""
+"""BERT-base (random weights from a fixed seed) on one short sentence, its score read back with
+.item() every time."""
 
 import torch
 from report import prepare, report, timed

@@ -1,4 +1,5 @@
-"""GPT-2 (random weights from a fixed seed) writes a few tokens greedily; the tokens must be the same."""
+"""GPT-2 (random weights from a fixed seed) writes a few tokens greedily; the tokens must be the
+same."""
 
 import torch
 from report import prepare, report, timed

@@ -1,4 +1,4 @@
-"""ResNet-50 inference (torchvision, random weights from a fixed seed): convolutions through cuDNN."""
+"""ResNet-50 inference (torchvision, random weights, fixed seed): convolutions through cuDNN."""
 
 import torch
 import torchvision

@@ -1,4 +1,5 @@
-"""ResNet-50 training in bf16, batch 32: every step brings a new batch from pinned memory (19 MB) and updates the weights."""
+"""ResNet-50 training in bf16, batch 32: every step brings a new batch from pinned memory (19 MB)
+and updates the weights."""
 
 import torch
 import torchvision

@@ -1,4 +1,5 @@
-"""1000 additions of one small tensor, each needing the one before: what a launch costs the application."""
+"""1000 additions of one small tensor, each needing the one before: what a launch costs the
+application."""
 
 import torch
 from report import prepare, report, timed

@@ -1,4 +1,5 @@
-"""Two GPUs in one program: halves of a matrix product on each, copies between the devices both ways, and one device's stream waiting for the other's."""
+"""Two GPUs in one program: halves of a matrix product on each, copies between the devices both
+ways, and one device's stream waiting for the other's."""
 
 import torch
 from report import prepare, report, timed

@@ -1,4 +1,5 @@
-"""Runs one conformance program on the simulated driver directly and through fargpu, and compares what it printed and how it ended."""
+"""Runs one conformance program on the simulated driver directly and through fargpu, and compares
+what it printed and how it ended."""
 
 import difflib
 import pathlib
@@ -42,7 +43,8 @@ def compare(build, program, direct, transport):
         wrong = True
     if direct.returncode != remote.returncode:
         print(
-            f"exit code {direct.returncode} directly, {remote.returncode} through fargpu over {transport}"
+            f"exit code {direct.returncode} directly, "
+            f"{remote.returncode} through fargpu over {transport}"
         )
         wrong = True
     if wrong:

@@ -1,4 +1,5 @@
-"""How programs end: exit codes, signals, passing signals on, with a server and with a private daemon (--sim)."""
+"""How programs end: exit codes, signals, passing signals on, with a server and with a private
+daemon (--sim)."""
 
 import os
 import pathlib

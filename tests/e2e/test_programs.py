@@ -1,4 +1,5 @@
-"""Unmodified programs through one daemon with two simulated GPUs: each checks its own results; here exit code and output are checked."""
+"""Unmodified programs through one daemon with two simulated GPUs: each checks its own results; here
+exit code and output are checked."""
 
 import os
 import unittest
@@ -80,12 +81,14 @@ class Programs(unittest.TestCase):
                 self.check_right(name, env=testing.clean_environment(FARGPU_SYNC=1))
 
     def test_full_queue(self):
-        """Launches wait for places in the driver's queue for longer than a client waits for a sign of life."""
+        """Launches wait for places in the driver's queue for longer than a client waits for a sign
+        of life."""
         done = self.daemon.run(testing.BUILD.program("slow_queue"), "10", "2000")
         self.assertEqual(done.stdout, "slow_queue: right\n", done.stderr)
 
     def test_loading_behind_a_host_function(self):
-        """A driver that loads a kernel at its first use waits for all streams then, also for one that a host function holds."""
+        """A driver that loads a kernel at its first use waits for all streams then, also for one
+        that a host function holds."""
         for name in ("held_launches", "callbacks"):
             done = testing.run(
                 [testing.BUILD.fargpu, "run", "--sim", "--", testing.BUILD.program(name)],

@@ -1,4 +1,5 @@
-"""Many sessions: one after another, side by side; what a session had is free when it has ended; limits on GPUs and memory."""
+"""Many sessions: one after another, side by side; what a session had is free when it has ended;
+limits on GPUs and memory."""
 
 import concurrent.futures
 import unittest

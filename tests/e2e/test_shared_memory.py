@@ -1,4 +1,5 @@
-"""Host memory shared by client and worker: what it makes possible, that staging in it is right, and that all works without it."""
+"""Host memory shared by client and worker: what it makes possible, that staging in it is right, and
+that all works without it."""
 
 import unittest
 

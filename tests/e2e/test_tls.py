@@ -1,4 +1,5 @@
-"""Encrypted connections, from the command line to the worker: who is trusted, what is refused, and that nothing goes in the clear."""
+"""Encrypted connections, from the command line to the worker: who is trusted, what is refused, and
+that nothing goes in the clear."""
 
 import contextlib
 import os

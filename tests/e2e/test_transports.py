@@ -1,4 +1,5 @@
-"""Which transport a session gets, and that this is told: by `fargpu doctor`, `fargpu ps` and the logs."""
+"""Which transport a session gets, and that this is told: by `fargpu doctor`, `fargpu ps` and the
+logs."""
 
 import os
 import pathlib
@@ -86,9 +87,9 @@ class Choice(unittest.TestCase):
                 )
                 try:
 
-                    def listed():
-                        text = fargpu("ps", "--server", daemon.server).stdout
-                        return text if re.search(rf"\b{transport}\b", text) else None
+                    def listed(server=daemon.server, name=transport):
+                        text = fargpu("ps", "--server", server).stdout
+                        return text if re.search(rf"\b{name}\b", text) else None
 
                     testing.wait_until(listed, f"fargpu ps shows {transport}")
                 finally:
@@ -196,7 +197,8 @@ class Images(unittest.TestCase):
     """Images of modules are packed where they cross a network, and nowhere else unless told."""
 
     def sent(self, daemon, size, **environment):
-        """How many bytes a program with a PTX image of more than `size` bytes, never seen by the daemon, sent for it; and the image's size."""
+        """How many bytes a program with a PTX image of more than `size` bytes, never seen by the
+        daemon, sent for it; and the image's size."""
         ptx = testing.BUILD.program("triple.ptx").read_text()
         with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
             lines = size // 40

@@ -1,4 +1,5 @@
-"""Frames no client of ours would send: each ends its connection at once, with a reason where one can be sent, and the daemon goes on."""
+"""Frames no client of ours would send: each ends its connection at once, with a reason where one
+can be sent, and the daemon goes on."""
 
 import re
 import struct
@@ -158,7 +159,8 @@ class Frames(unittest.TestCase):
         data = f'0x"{key.hex()}"' if key else '""'
         body = capnp_encode(
             "Join",
-            f"(protocolVersion = {version}, sessionId = {session}, sessionKey = {data}, index = {index})",
+            f"(protocolVersion = {version}, sessionId = {session}, "
+            f"sessionKey = {data}, index = {index})",
         )
         connection.sendall(frame(JOIN, body))
         header, body, _ = receive_frame(connection)

@@ -1,4 +1,5 @@
-"""Bad input of people: configuration, tokens, drivers, limits, unsupported functions. One clear line, a distinct code, and the daemon goes on."""
+"""Bad input of people: configuration, tokens, drivers, limits, unsupported functions. One clear
+line, a distinct code, and the daemon goes on."""
 
 import os
 import pathlib
@@ -127,7 +128,8 @@ class Limits(unittest.TestCase):
                 self.assertTrue(done.stderr.strip(), "a reason is said")
 
     def test_interposed_function(self):
-        """What is linked is the preloaded function, what is asked for is the driver's own, as with NVIDIA's library."""
+        """What is linked is the preloaded function, what is asked for is the driver's own, as with
+        NVIDIA's library."""
         with testing.Daemon() as daemon:
             done = testing.run(
                 [program(), "interposed"],

@@ -1,4 +1,5 @@
-"""Processes that die: worker, daemon, client. The others notice at once, say so once, and the daemon serves the next session."""
+"""Processes that die: worker, daemon, client. The others notice at once, say so once, and the
+daemon serves the next session."""
 
 import os
 import pathlib
@@ -96,7 +97,8 @@ class Processes(unittest.TestCase):
             daemon.__exit__(None)
 
     def test_killed_daemon_leaves_nothing_behind(self):
-        """The next daemon removes the folder of one that was killed, and never that of one that lives."""
+        """The next daemon removes the folder of one that was killed, and never that of one that
+        lives."""
         with tempfile.TemporaryDirectory() as folder:
 
             def folders():
@@ -172,7 +174,8 @@ class Processes(unittest.TestCase):
             self.serves(daemon)
 
     def test_kernel_that_never_ends(self):
-        """It ends with its session, however that ends: no worker, no session, no core that stays busy."""
+        """It ends with its session, however that ends: no worker, no session, no core that stays
+        busy."""
 
         def kill(session):
             session.process.kill()
@@ -193,14 +196,16 @@ class Processes(unittest.TestCase):
                     (worker,) = daemon.workers()
                     way(session)
                     testing.wait_until(
-                        lambda: not testing.is_running(worker),
+                        lambda worker=worker: not testing.is_running(worker),
                         "the worker ended with its kernel",
                         5,
                     )
                     # The daemon learns of the end a moment after the process is gone.
                     listing = [testing.BUILD.fargpu, "ps", "--server", daemon.server]
                     testing.wait_until(
-                        lambda: testing.run(listing).stdout.endswith("0 sessions\n"),
+                        lambda command=listing: testing.run(command).stdout.endswith(
+                            "0 sessions\n"
+                        ),
                         "the session ended",
                         5,
                     )
@@ -212,7 +217,8 @@ class Processes(unittest.TestCase):
             self.is_lost(session)
 
     def test_driver_call_that_does_not_return(self):
-        """So many launches behind a kernel that never ends that the driver holds the executor: the worker ends all the same."""
+        """So many launches behind a kernel that never ends that the driver holds the executor: the
+        worker ends all the same."""
         with testing.Daemon() as daemon:
             session = Session(daemon, mode="crowded")
             (worker,) = daemon.workers()

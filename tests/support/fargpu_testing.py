@@ -1,8 +1,8 @@
-"""What the Python tests share: where a build lies, private daemons, running programs, and frames made by hand.
+"""What the Python tests share: where a build lies, private daemons, running programs, and frames
+made by hand.
 
-Tests talk to loopback only; every process started here is ended here, by its own id. Nothing measures speed: limits only keep a broken
-build from hanging the test run.
-"""
+Tests talk to loopback only; every process started here is ended here, by its own id. Nothing
+measures speed: limits only keep a broken build from hanging the test run."""
 
 import argparse
 import ast
@@ -31,8 +31,8 @@ DRIVER_ENVIRONMENT = (
 
 
 class Build:
-    """The parts of one build folder. With `client`, another build folder, what runs on the client's side is from there: fargpu, its
-    libcuda.so.1 and the programs."""
+    """The parts of one build folder. With `client`, another build folder, what runs on the client's
+    side is from there: fargpu, its libcuda.so.1 and the programs."""
 
     def __init__(self, folder, client=None):
         self.folder = pathlib.Path(folder).resolve()
@@ -47,7 +47,8 @@ class Build:
         )
 
     def client_prefix(self, client):
-        """An installation of the client's parts of one build and the daemon of the other: `fargpu run --sim` finds its daemon beside it."""
+        """An installation of the client's parts of one build and the daemon of the other: `fargpu
+        run --sim` finds its daemon beside it."""
         prefix = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-prefix-")).resolve()
         atexit.register(shutil.rmtree, prefix, ignore_errors=True)
         (prefix / "bin").mkdir()
@@ -67,10 +68,11 @@ BUILD = None  # set by main()
 
 
 def clean_environment(**more):
-    """The environment without anything that points at a server or a driver, plus `more`; a value None removes a variable.
+    """The environment without anything that points at a server or a driver, plus `more`; a value
+    None removes a variable.
 
-    FARGPU_TEST_TRANSPORT forces a transport on everything that a test starts; ctest registers the same test for several. "tcp-4" is TCP by
-    four connections, "tls" is TCP with TLS."""
+    FARGPU_TEST_TRANSPORT forces a transport on everything that a test starts; ctest registers the
+    same test for several. "tcp-4" is TCP by four connections, "tls" is TCP with TLS."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(DRIVER_ENVIRONMENT)}
     if "FARGPU_TEST_TRANSPORT" in os.environ:
         transport, _, connections = os.environ["FARGPU_TEST_TRANSPORT"].partition("-")
@@ -90,7 +92,8 @@ def show_reports(text):
 
 
 def without_signal_handlers():
-    """Variables with which a sanitizer in the program leaves SIGSEGV and SIGABRT alone, so that the program dies of them."""
+    """Variables with which a sanitizer in the program leaves SIGSEGV and SIGABRT alone, so that the
+    program dies of them."""
     more = "handle_segv=0:handle_abort=0:handle_sigbus=0"
     return {
         name: ":".join(filter(None, (os.environ.get(name), more)))
@@ -109,8 +112,7 @@ def run(arguments, timeout=LIMIT, **options):
     done = subprocess.run(
         [str(a) for a in arguments],
         timeout=timeout,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         errors="replace",
         **options,
@@ -140,8 +142,9 @@ def is_running(pid):
 
 
 class Certificates:
-    """Made by the openssl program: ca.pem signed server.pem (for localhost and 127.0.0.1) and elsewhere.pem (for another host); other.pem is
-    another authority. Each with its .key. They live as long as this object."""
+    """Made by the openssl program: ca.pem signed server.pem (for localhost and 127.0.0.1) and
+    elsewhere.pem (for another host); other.pem is another authority. Each with its .key. They live
+    as long as this object."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-certificates-"))
@@ -220,7 +223,8 @@ def tls_certificates():
 
 
 class Daemon:
-    """A fargpud with simulated GPUs on a free loopback port, as a context manager. `arguments` go to it as they are."""
+    """A fargpud with simulated GPUs on a free loopback port, as a context manager. `arguments` go
+    to it as they are."""
 
     def __init__(self, *arguments, gpus=1, environment=None):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-test-"))
@@ -450,7 +454,8 @@ def is_closed(connection):
 
 
 def main():
-    """Entry of every test file: --build-dir FOLDER, perhaps --client-build-dir FOLDER, then unittest's own arguments."""
+    """Entry of every test file: --build-dir FOLDER, perhaps --client-build-dir FOLDER, then
+    unittest's own arguments."""
     global BUILD
     parser = argparse.ArgumentParser()
     parser.add_argument("--build-dir", required=True)

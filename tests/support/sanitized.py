@@ -1,12 +1,14 @@
-"""Runs one test of a sanitized build, and fails when any process below it wrote a sanitizer's report.
+"""Runs one test of a sanitized build, and fails when any process below it wrote a sanitizer's
+report.
 
     sanitized.py KIND REPORTS PROGRAM [ARGUMENT...]        KIND: address or thread
 
-A report ends or marks only the process that made it. Where that is a worker or a daemon, a test that expects its session to end would pass all
-the same; so every process writes its reports into the folder REPORTS, and this one looks there when the test has ended. CMake puts
-this in front of every test (fargpu_add_test). UndefinedBehaviorSanitizer beside AddressSanitizer writes to stderr whatever it is
-told, so the test's output is searched too; fargpu_testing prints what it finds in the logs of its daemons.
-"""
+A report ends or marks only the process that made it. Where that is a worker or a daemon, a test
+that expects its session to end would pass all the same; so every process writes its reports into
+the folder REPORTS, and this one looks there when the test has ended. CMake puts this in front of
+every test (fargpu_add_test). UndefinedBehaviorSanitizer beside AddressSanitizer writes to stderr
+whatever it is told, so the test's output is searched too; fargpu_testing prints what it finds in
+the logs of its daemons."""
 
 import ctypes
 import os
@@ -25,17 +27,20 @@ def options(kind, reports):
     common = f"log_path={reports}/report:print_stacktrace=1"
     if kind == "thread":
         return {
-            "TSAN_OPTIONS": f"{common}:report_thread_leaks=0:suppressions={SUPPRESSIONS}/tsan.supp:second_deadlock_stack=1"
+            "TSAN_OPTIONS": f"{common}:report_thread_leaks=0:second_deadlock_stack=1"
+            f":suppressions={SUPPRESSIONS}/tsan.supp"
         }
     return {
-        "ASAN_OPTIONS": f"{common}:detect_stack_use_after_return=1:check_initialization_order=1:quarantine_size_mb=64",
+        "ASAN_OPTIONS": f"{common}:detect_stack_use_after_return=1"
+        ":check_initialization_order=1:quarantine_size_mb=64",
         "LSAN_OPTIONS": f"suppressions={SUPPRESSIONS}/lsan.supp:print_suppressions=0",
         "UBSAN_OPTIONS": "print_stacktrace=1",
     }
 
 
 def fixed_addresses():
-    """ThreadSanitizer cannot start where the kernel spreads addresses over more than 28 bits (Ubuntu 24.04 does): not for this test."""
+    """ThreadSanitizer cannot start where the kernel spreads addresses over more than 28 bits
+    (Ubuntu 24.04 does): not for this test."""
     no_randomisation = 0x0040000
     try:
         bits = int(pathlib.Path("/proc/sys/vm/mmap_rnd_bits").read_text())
@@ -44,7 +49,8 @@ def fixed_addresses():
     if bits is None or bits > 28:
         if ctypes.CDLL(None, use_errno=True).personality(no_randomisation) < 0:
             print(
-                "cannot switch the randomisation of addresses off; ThreadSanitizer may refuse to start"
+                "cannot switch the randomisation of addresses off; "
+                "ThreadSanitizer may refuse to start"
             )
 
 
