@@ -42,7 +42,9 @@ perftest() {
   shift 3
   $tool -d rxe0 -x 1 "$@" >/dev/null 2>&1 &
   sleep 0.3
-  $tool -d rxe0 -x 1 "$@" 10.0.0.1 2>/dev/null | awk -v name="$name" -v column="$column" '$1 ~ /^[0-9]+$/ && NF >= column {print name, $column}'
+  $tool -d rxe0 -x 1 "$@" 10.0.0.1 2>/dev/null |
+    awk -v name="$name" -v column="$column" '
+      $1 ~ /^[0-9]+$/ && NF >= column {print name, $column}'
   wait
 }
 for i in $(seq "$1"); do
@@ -55,13 +57,19 @@ for i in $(seq "$1"); do
   echo "read $(/t/rdma_rates 10.0.0.1 read)"
 done
 EOF
-"$ROOT/scripts/rdma-vm" --timeout 280 --add "$program:/t/rdma_rates" --add "$scratch/guest.sh:/t/guest.sh" -- \
+"$ROOT/scripts/rdma-vm" --timeout 280 --add "$program:/t/rdma_rates" \
+  --add "$scratch/guest.sh:/t/guest.sh" -- \
   sh /t/guest.sh "$rounds" >"$scratch/figures"
 sort -k1,1 -k2,2n "$scratch/figures" | awk '
   {value[$1, ++count[$1]] = $2}
-  function median(name,  n) {n = count[name]; if (n == 0) {print "no figures of " name; exit 2}; return value[name, int((n + 1) / 2)]}
+  function median(name,  n) {
+    n = count[name]
+    if (n == 0) {print "no figures of " name; exit 2}
+    return value[name, int((n + 1) / 2)]
+  }
   function row(what, ours, theirs, unit, ratio, goal, good) {
-    printf "%-28s %9.2f %9.2f %-5s ratio %.2f (goal %s) %s\n", what, ours, theirs, unit, ratio, goal, good ? "met" : "MISSED"
+    printf "%-28s %9.2f %9.2f %-5s ratio %.2f (goal %s) %s\n",
+           what, ours, theirs, unit, ratio, goal, good ? "met" : "MISSED"
     if (!good) missed = 1
   }
   END {
@@ -70,8 +78,10 @@ sort -k1,1 -k2,2n "$scratch/figures" | awk '
     ratio = median("call") / theirs
     row("null call, round trip", median("call"), theirs, "us", ratio, "<= 1.30", ratio <= 1.3)
     ratio = median("write") / median("ib_write_bw")
-    row("write, registered", median("write"), median("ib_write_bw"), "MB/s", ratio, ">= 0.90", ratio >= 0.9)
+    row("write, registered", median("write"), median("ib_write_bw"), "MB/s",
+        ratio, ">= 0.90", ratio >= 0.9)
     ratio = median("read") / median("ib_read_bw")
-    row("read, registered", median("read"), median("ib_read_bw"), "MB/s", ratio, ">= 0.90", ratio >= 0.9)
+    row("read, registered", median("read"), median("ib_read_bw"), "MB/s",
+        ratio, ">= 0.90", ratio >= 0.9)
     exit missed
   }'

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Shared by the scripts in this folder: source it after `set -euo pipefail`. Defines where things
 # are and a few verbs; runs nothing.
 
@@ -36,9 +37,11 @@ job_count() {
 # True when $1 is the root of a complete toolkit of the right release: headers, nvcc and the static
 # runtime.
 is_cuda_toolkit() {
-  [ -x "$1/bin/nvcc" ] && [ -f "$1/include/cuda.h" ] && [ -f "$1/include/cudaProfiler.h" ] || return 1
+  [ -x "$1/bin/nvcc" ] || return 1
+  [ -f "$1/include/cuda.h" ] && [ -f "$1/include/cudaProfiler.h" ] || return 1
   grep -qE "^#define CUDA_VERSION +$CUDA_VERSION_MACRO\b" "$1/include/cuda.h" || return 1
-  compgen -G "$1/lib*/libcudart_static.a" >/dev/null || [ -f "$1/targets/x86_64-linux/lib/libcudart_static.a" ]
+  compgen -G "$1/lib*/libcudart_static.a" >/dev/null ||
+    [ -f "$1/targets/x86_64-linux/lib/libcudart_static.a" ]
 }
 
 # Prints the root of the toolkit to use, or fails. FARGPU_FORCE_LOCAL_CUDA=1 looks only at the
@@ -80,8 +83,9 @@ cuda_libdir() {
 configure() {
   local preset=$1
   shift
-  (cd "$ROOT" && cmake --preset "$preset" -DFARGPU_CUDA_ROOT="$CUDA" "$@" >"$ROOT/build/$preset.configure.log" 2>&1) || {
-    tail -n 40 "$ROOT/build/$preset.configure.log" >&2
+  local log="$ROOT/build/$preset.configure.log"
+  (cd "$ROOT" && cmake --preset "$preset" -DFARGPU_CUDA_ROOT="$CUDA" "$@" >"$log" 2>&1) || {
+    tail -n 40 "$log" >&2
     die "cmake --preset $preset failed; the whole output is in build/$preset.configure.log"
   }
 }
@@ -94,7 +98,8 @@ build() {
   if [ -t 1 ]; then
     ninja -C "$ROOT/build/$preset" -j "$(job_count)" "$@"
   else
-    NINJA_STATUS='[%f/%t %es] ' ninja -C "$ROOT/build/$preset" -j "$(job_count)" "$@" 2>&1 | thin_progress
+    NINJA_STATUS='[%f/%t %es] ' ninja -C "$ROOT/build/$preset" -j "$(job_count)" "$@" 2>&1 |
+      thin_progress
   fi
 }
 
