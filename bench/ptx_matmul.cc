@@ -51,11 +51,13 @@ std::string matmul_text() {
   mad.lo.u32 %r8, %r6, %r1, %r2; mul.wide.u32 %rd4, %r8, 4; add.u64 %rd4, %rd1, %rd4;
   mad.lo.u32 %r9, %r3, %r1, %r7; mul.wide.u32 %rd5, %r9, 4; add.u64 %rd5, %rd2, %rd5;
   mul.wide.u32 %rd6, %r1, 64;
-  mov.u32 %r10, sa; mov.u32 %r11, sb; shl.b32 %r12, %r3, 6; shl.b32 %r13, %r2, 2; add.u32 %r14, %r10, %r12; add.u32 %r15, %r14, %r13;
+  mov.u32 %r10, sa; mov.u32 %r11, sb; shl.b32 %r12, %r3, 6; shl.b32 %r13, %r2, 2;
+  add.u32 %r14, %r10, %r12; add.u32 %r15, %r14, %r13;
   add.u32 %r16, %r11, %r13; add.u32 %r17, %r16, %r12;
   mov.f32 %f1, 0f00000000; mov.u32 %r20, 0;
 LOOP:
-  ld.global.f32 %f2, [%rd4]; st.shared.f32 [%r15], %f2; ld.global.f32 %f3, [%rd5]; st.shared.f32 [%r17], %f3;
+  ld.global.f32 %f2, [%rd4]; st.shared.f32 [%r15], %f2; ld.global.f32 %f3, [%rd5];
+  st.shared.f32 [%r17], %f3;
   bar.sync 0;
 )";
   for (int k = 0; k < 16; ++k) {
@@ -64,8 +66,10 @@ LOOP:
   }
   return text + R"(
   bar.sync 0;
-  add.u64 %rd4, %rd4, 64; add.u64 %rd5, %rd5, %rd6; add.u32 %r20, %r20, 16; setp.lt.u32 %p1, %r20, %r1; @%p1 bra LOOP;
-  mad.lo.u32 %r21, %r6, %r1, %r7; mul.wide.u32 %rd7, %r21, 4; add.u64 %rd7, %rd3, %rd7; st.global.f32 [%rd7], %f1;
+  add.u64 %rd4, %rd4, 64; add.u64 %rd5, %rd5, %rd6; add.u32 %r20, %r20, 16;
+  setp.lt.u32 %p1, %r20, %r1; @%p1 bra LOOP;
+  mad.lo.u32 %r21, %r6, %r1, %r7; mul.wide.u32 %rd7, %r21, 4; add.u64 %rd7, %rd3, %rd7;
+  st.global.f32 [%rd7], %f1;
   ret;
 })";
 }

@@ -131,7 +131,8 @@ void Scope::record(CUresult result, std::initializer_list<Argument> arguments) c
   if (json) {
     fmt::format_to(
         to,
-        R"({{"name":"{}","cat":"cuda","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{"result":")",
+        R"({{"name":"{}","cat":"cuda","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
+        R"("args":{{"result":")",
         name_, ::getpid(), thread, static_cast<double>(begin_ns_) / 1000.0, micros);
     append_result(out, result);
     out.push_back('"');

@@ -8,7 +8,8 @@ class FaultTest : public EngineTest {
  protected:
   std::optional<Fault> fault_of(const std::string& body, uint32_t grid = 2, uint32_t block = 64) {
     load(module_text(R"(.visible .entry wrong(.param .u64 out) {
-  .reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %rd<8>; .local .align 8 .b8 mine[16]; .shared .align 8 .b8 ours[32];
+  .reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %rd<8>; .local .align 8 .b8 mine[16];
+  .shared .align 8 .b8 ours[32];
   ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;
 )" + body + "\nret; }"));
     out_ = buffer(std::vector<uint32_t>(16));

@@ -168,7 +168,8 @@ TEST_F(EngineTest, RefusalNamesInstructionAndLine) {
   const LoadError error = load_error(module_text(R"(.visible .entry k() {
   .reg .b32 %r<20>;
   mov.u32 %r1, 1;
-  mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%r1,%r2,%r3,%r4}, {%r5,%r6,%r7,%r8}, {%r9,%r10}, {%r1,%r2,%r3,%r4};
+  mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
+    {%r1,%r2,%r3,%r4}, {%r5,%r6,%r7,%r8}, {%r9,%r10}, {%r1,%r2,%r3,%r4};
   ret;
 })"));
   EXPECT_EQ(error.kind, LoadError::Kind::kUnsupportedInstruction);

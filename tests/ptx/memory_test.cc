@@ -13,19 +13,26 @@ class MemoryTest : public EngineTest {
   static std::string kernel(const std::string& body, const std::string& before = "") {
     return module_text(before + R"(
 .visible .entry k(.param .u64 out, .param .u64 in) {
-  .reg .pred %p<10>; .reg .b16 %h<20>; .reg .b32 %r<40>; .reg .f32 %f<20>; .reg .b64 %rd<40>; .reg .f64 %fd<10>; .reg .b128 %q<4>;
-  ld.param.u64 %rd1, [out]; ld.param.u64 %rd3, [in]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd2, %rd1, %rd2;
+  .reg .pred %p<10>; .reg .b16 %h<20>; .reg .b32 %r<40>; .reg .f32 %f<20>; .reg .b64 %rd<40>;
+  .reg .f64 %fd<10>; .reg .b128 %q<4>;
+  ld.param.u64 %rd1, [out]; ld.param.u64 %rd3, [in]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4;
+  add.u64 %rd2, %rd1, %rd2;
 )" + body + "\n  ret;\n}\n");
   }
 };
 
 TEST_F(MemoryTest, WidthsAndExtension) {
   load(kernel(R"(
-  ld.global.u8 %r2, [%rd3]; st.global.u32 [%rd1], %r2;       ld.global.s8 %r2, [%rd3]; st.global.u32 [%rd1+4], %r2;
-  ld.global.u16 %r2, [%rd3]; st.global.u32 [%rd1+8], %r2;    ld.global.s16 %r2, [%rd3]; st.global.u32 [%rd1+12], %r2;
-  ld.global.s32 %rd5, [%rd3]; st.global.u64 [%rd1+16], %rd5; ld.global.u32 %rd5, [%rd3]; st.global.u64 [%rd1+24], %rd5;
-  ld.global.b8 %h1, [%rd3+1]; st.global.u16 [%rd1+32], %h1;  ld.global.u64 %rd5, [%rd3]; st.global.u8 [%rd1+34], %rd5; st.global.u16 [%rd1+36], %rd5;
-  st.global.u32 [%rd1+40], %rd5; st.global.u8 [%rd1+44], -3; st.global.v2.u16 [%rd1+46+2], {7, %h1};)"));
+  ld.global.u8 %r2, [%rd3]; st.global.u32 [%rd1], %r2; ld.global.s8 %r2, [%rd3];
+  st.global.u32 [%rd1+4], %r2;
+  ld.global.u16 %r2, [%rd3]; st.global.u32 [%rd1+8], %r2; ld.global.s16 %r2, [%rd3];
+  st.global.u32 [%rd1+12], %r2;
+  ld.global.s32 %rd5, [%rd3]; st.global.u64 [%rd1+16], %rd5; ld.global.u32 %rd5, [%rd3];
+  st.global.u64 [%rd1+24], %rd5;
+  ld.global.b8 %h1, [%rd3+1]; st.global.u16 [%rd1+32], %h1; ld.global.u64 %rd5, [%rd3];
+  st.global.u8 [%rd1+34], %rd5; st.global.u16 [%rd1+36], %rd5;
+  st.global.u32 [%rd1+40], %rd5; st.global.u8 [%rd1+44], -3;
+  st.global.v2.u16 [%rd1+46+2], {7, %h1};)"));
   const uint64_t in = buffer(std::vector<uint64_t>{0x1122334485868788ull}),
                  out = buffer(std::vector<uint8_t>(64));
   run("k", 1, 1, Parameters().add(out).add(in));
@@ -49,7 +56,8 @@ TEST_F(MemoryTest, Vectors) {
   ld.global.nc.v2.f64 {%fd1, %fd2}, [%rd3+16]; st.global.v2.f64 [%rd1+16], {%fd2, %fd1};
   ld.global.v4.u8 {%h1, %h2, _, %h4}, [%rd3]; st.global.v4.u8 [%rd1+32], {%h4, %h2, %h1, %h1};
   ld.global.v2.u64 {%rd3, %rd4}, [%rd3]; st.global.v2.u64 [%rd1+48], {%rd3, %rd4};
-  ld.global.b128 %q1, [%rd1+48]; mov.b128 {%rd6, %rd7}, %q1; mov.b128 %q2, {%rd7, %rd6}; st.global.b128 [%rd1+64], %q2;)"));
+  ld.global.b128 %q1, [%rd1+48]; mov.b128 {%rd6, %rd7}, %q1; mov.b128 %q2, {%rd7, %rd6};
+  st.global.b128 [%rd1+64], %q2;)"));
   std::vector<uint32_t> source;
   for (uint32_t i = 0; i < 8; ++i) source.push_back(0x01020304u * (i + 1));
   const uint64_t in = buffer(source), out = buffer(std::vector<uint32_t>(20));
@@ -67,12 +75,18 @@ TEST_F(MemoryTest, Vectors) {
 TEST_F(MemoryTest, GenericAddressesAndSpaces) {
   load(kernel(R"(
   .local .align 8 .b8 mine[64]; .shared .align 8 .b8 ours[256];
-  mov.u64 %rd5, mine; cvta.local.u64 %rd6, %rd5; add.u32 %r2, %r1, 100; st.u32 [%rd6+8], %r2; ld.local.u32 %r3, [mine+8];
-  mov.u64 %rd7, ours; cvta.shared.u64 %rd8, %rd7; mul.wide.u32 %rd9, %r1, 4; add.u64 %rd8, %rd8, %rd9; st.u32 [%rd8], %r3; bar.sync 0;
-  cvta.to.shared.u64 %rd10, %rd8; ld.shared.u32 %r4, [%rd10]; cvt.u32.u64 %r5, %rd10; ld.shared.u32 %r6, [%r5]; add.u32 %r4, %r4, %r6;
-  isspacep.shared %p1, %rd8; selp.u32 %r7, 1000, 0, %p1; add.u32 %r4, %r4, %r7; isspacep.local %p1, %rd6; selp.u32 %r7, 2000, 0, %p1; add.u32 %r4, %r4, %r7;
-  isspacep.global %p1, %rd2; selp.u32 %r7, 4000, 0, %p1; add.u32 %r4, %r4, %r7; isspacep.global %p1, %rd8; selp.u32 %r7, 50000, 0, %p1; add.u32 %r4, %r4, %r7;
-  mov.b64 %rd11, in; cvta.param.u64 %rd12, %rd11; ld.u64 %rd13, [%rd12]; setp.ne.u64 %p1, %rd13, %rd3; @%p1 trap; isspacep.param %p1, %rd12; @!%p1 trap;
+  mov.u64 %rd5, mine; cvta.local.u64 %rd6, %rd5; add.u32 %r2, %r1, 100; st.u32 [%rd6+8], %r2;
+  ld.local.u32 %r3, [mine+8];
+  mov.u64 %rd7, ours; cvta.shared.u64 %rd8, %rd7; mul.wide.u32 %rd9, %r1, 4;
+  add.u64 %rd8, %rd8, %rd9; st.u32 [%rd8], %r3; bar.sync 0;
+  cvta.to.shared.u64 %rd10, %rd8; ld.shared.u32 %r4, [%rd10]; cvt.u32.u64 %r5, %rd10;
+  ld.shared.u32 %r6, [%r5]; add.u32 %r4, %r4, %r6;
+  isspacep.shared %p1, %rd8; selp.u32 %r7, 1000, 0, %p1; add.u32 %r4, %r4, %r7;
+  isspacep.local %p1, %rd6; selp.u32 %r7, 2000, 0, %p1; add.u32 %r4, %r4, %r7;
+  isspacep.global %p1, %rd2; selp.u32 %r7, 4000, 0, %p1; add.u32 %r4, %r4, %r7;
+  isspacep.global %p1, %rd8; selp.u32 %r7, 50000, 0, %p1; add.u32 %r4, %r4, %r7;
+  mov.b64 %rd11, in; cvta.param.u64 %rd12, %rd11; ld.u64 %rd13, [%rd12];
+  setp.ne.u64 %p1, %rd13, %rd3; @%p1 trap; isspacep.param %p1, %rd12; @!%p1 trap;
   st.u32 [%rd2], %r4;)"));
   const uint64_t out = buffer(std::vector<uint32_t>(64)), in = buffer(std::vector<uint32_t>(1));
   run("k", 1, 64, Parameters().add(out).add(in));
@@ -83,8 +97,10 @@ TEST_F(MemoryTest, GenericAddressesAndSpaces) {
 TEST_F(MemoryTest, DynamicSharedMemory) {
   load(kernel(R"(
   .shared .align 4 .b8 fixed[12];
-  st.shared.u32 [fixed+8], 77; mov.u32 %r2, dynamic; shl.b32 %r3, %r1, 2; add.u32 %r3, %r2, %r3; st.shared.u32 [%r3], %r1; bar.sync 0;
-  ld.shared.u32 %r4, [dynamic+20]; ld.shared.u32 %r5, [fixed+8]; mad.lo.u32 %r4, %r5, 100, %r4; mov.u64 %rd5, dynamic; cvta.shared.u64 %rd5, %rd5; ld.u32 %r6, [%rd5+4];
+  st.shared.u32 [fixed+8], 77; mov.u32 %r2, dynamic; shl.b32 %r3, %r1, 2; add.u32 %r3, %r2, %r3;
+  st.shared.u32 [%r3], %r1; bar.sync 0;
+  ld.shared.u32 %r4, [dynamic+20]; ld.shared.u32 %r5, [fixed+8]; mad.lo.u32 %r4, %r5, 100, %r4;
+  mov.u64 %rd5, dynamic; cvta.shared.u64 %rd5, %rd5; ld.u32 %r6, [%rd5+4];
   add.u32 %r4, %r4, %r6; st.global.u32 [%rd2], %r4;)",
               ".extern .shared .align 16 .b8 dynamic[];"));
   EXPECT_EQ(program->kernel("k")->static_shared_bytes, 12u);
@@ -100,10 +116,16 @@ TEST_F(MemoryTest, DynamicSharedMemory) {
 
 TEST_F(MemoryTest, VariablesAndInitialisers) {
   load(kernel(R"(
-  ld.const.u32 %r2, [numbers+8]; ld.global.f32 %f1, [floats]; cvt.rzi.u32.f32 %r3, %f1; ld.global.u64 %rd5, [pointer]; ld.u32 %r4, [%rd5];
-  ld.global.u8 %r5, [bytes+2]; mov.u64 %rd6, numbers; cvta.const.u64 %rd6, %rd6; ld.u32 %r6, [%rd6+4]; ld.global.u32 %r7, [table+12]; ld.const.f64 %fd1, [pi]; cvt.rzi.u32.f64 %r8, %fd1;
-  st.global.u32 [%rd1], %r2; st.global.u32 [%rd1+4], %r3; st.global.u32 [%rd1+8], %r4; st.global.u32 [%rd1+12], %r5; st.global.u32 [%rd1+16], %r6; st.global.u32 [%rd1+20], %r7; st.global.u32 [%rd1+24], %r8;
-  ld.global.u32 %r9, [zeroed+400]; st.global.u32 [%rd1+28], %r9; ld.global.u8 %r10, [split+1]; st.global.u32 [%rd1+32], %r10; ld.global.u32 %r11, [expression]; st.global.u32 [%rd1+36], %r11;
+  ld.const.u32 %r2, [numbers+8]; ld.global.f32 %f1, [floats]; cvt.rzi.u32.f32 %r3, %f1;
+  ld.global.u64 %rd5, [pointer]; ld.u32 %r4, [%rd5];
+  ld.global.u8 %r5, [bytes+2]; mov.u64 %rd6, numbers; cvta.const.u64 %rd6, %rd6;
+  ld.u32 %r6, [%rd6+4]; ld.global.u32 %r7, [table+12]; ld.const.f64 %fd1, [pi];
+  cvt.rzi.u32.f64 %r8, %fd1;
+  st.global.u32 [%rd1], %r2; st.global.u32 [%rd1+4], %r3; st.global.u32 [%rd1+8], %r4;
+  st.global.u32 [%rd1+12], %r5; st.global.u32 [%rd1+16], %r6; st.global.u32 [%rd1+20], %r7;
+  st.global.u32 [%rd1+24], %r8;
+  ld.global.u32 %r9, [zeroed+400]; st.global.u32 [%rd1+28], %r9; ld.global.u8 %r10, [split+1];
+  st.global.u32 [%rd1+32], %r10; ld.global.u32 %r11, [expression]; st.global.u32 [%rd1+36], %r11;
   atom.global.add.u32 %r12, [counter], 1;)",
               R"(
 .const .align 4 .u32 numbers[4] = {10, 20, 30};
@@ -166,12 +188,17 @@ TEST_F(MemoryTest, IntegerAtomicsOfManyBlocks) {
 
 TEST_F(MemoryTest, AtomicResultsAndOperations) {
   load(kernel(R"(
-  atom.global.inc.u32 %r2, [%rd1], 5; atom.global.inc.u32 %r2, [%rd1], 5; st.global.u32 [%rd1+4], %r2;
-  atom.global.dec.u32 %r3, [%rd1+8], 9; atom.global.exch.b32 %r4, [%rd1+12], 99; st.global.u32 [%rd1+16], %r4;
-  atom.global.cas.b32 %r5, [%rd1+20], 6, 66; atom.global.cas.b32 %r6, [%rd1+24], 100, 66; atom.global.cas.b64 %rd5, [%rd1+32], 9, 10;
+  atom.global.inc.u32 %r2, [%rd1], 5; atom.global.inc.u32 %r2, [%rd1], 5;
+  st.global.u32 [%rd1+4], %r2;
+  atom.global.dec.u32 %r3, [%rd1+8], 9; atom.global.exch.b32 %r4, [%rd1+12], 99;
+  st.global.u32 [%rd1+16], %r4;
+  atom.global.cas.b32 %r5, [%rd1+20], 6, 66; atom.global.cas.b32 %r6, [%rd1+24], 100, 66;
+  atom.global.cas.b64 %rd5, [%rd1+32], 9, 10;
   mov.b16 %h1, 1; mov.b16 %h2, 2; atom.global.cas.b16 %h3, [%rd1+40], %h1, %h2;
-  mov.b128 %q1, {%rd3, %rd3}; atom.global.exch.b128 %q2, [%rd1+48], %q1; mov.b128 {%rd6, %rd7}, %q2; mov.b64 %rd9, 5; mov.b128 %q3, {%rd9, %rd9}; atom.global.cas.b128 %q2, [%rd1+48], %q1, %q3;
-  st.global.u64 [%rd1+64], %rd6; atom.global.min.s32 %r7, [%rd1+72], -4; atom.global.max.u32 %r7, [%rd1+76], -4;)"));
+  mov.b128 %q1, {%rd3, %rd3}; atom.global.exch.b128 %q2, [%rd1+48], %q1; mov.b128 {%rd6, %rd7}, %q2;
+  mov.b64 %rd9, 5; mov.b128 %q3, {%rd9, %rd9}; atom.global.cas.b128 %q2, [%rd1+48], %q1, %q3;
+  st.global.u64 [%rd1+64], %rd6; atom.global.min.s32 %r7, [%rd1+72], -4;
+  atom.global.max.u32 %r7, [%rd1+76], -4;)"));
   std::vector<uint32_t> start = {5, 0, 0, 12, 0, 6, 7, 0, 9, 0, 1, 0, 11, 0, 13, 0, 0, 0, 3, 3};
   const uint64_t out = buffer(start);
   run("k", 1, 1, Parameters().add(out).add(uint64_t{0}));
@@ -196,9 +223,12 @@ TEST_F(MemoryTest, FloatAtomics) {
   options.worker_threads = 4;
   load(kernel(R"(
   atom.global.add.f32 %f1, [%rd1], 0f3F800000; red.global.add.f64 [%rd1+8], 0d3FE0000000000000;
-  mov.b32 %r2, 0x3c003c00; red.global.add.noftz.f16x2 [%rd1+16], %r2; mov.b16 %h1, 0x3c00; atom.global.add.noftz.f16 %h2, [%rd1+20], %h1;
+  mov.b32 %r2, 0x3c003c00; red.global.add.noftz.f16x2 [%rd1+16], %r2; mov.b16 %h1, 0x3c00;
+  atom.global.add.noftz.f16 %h2, [%rd1+20], %h1;
   mov.b32 %r3, 0x3f803f80; red.global.add.noftz.bf16x2 [%rd1+24], %r3;
-  mov.u32 %r5, total; st.shared.u32 [%r5], 0; bar.sync 0; cvt.rn.f32.u32 %f2, %r1; atom.shared.add.f32 %f3, [%r5], %f2; bar.sync 0; ld.shared.f32 %f4, [%r5]; st.global.f32 [%rd1+28], %f4;
+  mov.u32 %r5, total; st.shared.u32 [%r5], 0; bar.sync 0; cvt.rn.f32.u32 %f2, %r1;
+  atom.shared.add.f32 %f3, [%r5], %f2; bar.sync 0; ld.shared.f32 %f4, [%r5];
+  st.global.f32 [%rd1+28], %f4;
   red.global.add.v2.f32 [%rd1+32], {%f2, 0f40000000};)",
               ".shared .f32 total;"));
   const uint64_t out = buffer(std::vector<uint32_t>(10));
@@ -216,9 +246,12 @@ TEST_F(MemoryTest, FloatAtomics) {
 
 TEST_F(MemoryTest, AsynchronousCopies) {
   load(kernel(R"(
-  mov.u32 %r2, tile; shl.b32 %r3, %r1, 4; add.u32 %r2, %r2, %r3; mul.wide.u32 %rd4, %r1, 16; add.u64 %rd4, %rd3, %rd4;
-  cp.async.cg.shared.global [%r2], [%rd4], 16; cp.async.commit_group; cp.async.wait_group 0; bar.sync 0;
-  ld.shared.u32 %r4, [%r2+8]; cp.async.ca.shared.global [%r2], [%rd4+4], 8, 4; cp.async.wait_all; ld.shared.v2.u32 {%r5, %r6}, [%r2];
+  mov.u32 %r2, tile; shl.b32 %r3, %r1, 4; add.u32 %r2, %r2, %r3; mul.wide.u32 %rd4, %r1, 16;
+  add.u64 %rd4, %rd3, %rd4;
+  cp.async.cg.shared.global [%r2], [%rd4], 16; cp.async.commit_group; cp.async.wait_group 0;
+  bar.sync 0;
+  ld.shared.u32 %r4, [%r2+8]; cp.async.ca.shared.global [%r2], [%rd4+4], 8, 4; cp.async.wait_all;
+  ld.shared.v2.u32 {%r5, %r6}, [%r2];
   mad.lo.u32 %r4, %r4, 1000, %r5; add.u32 %r4, %r4, %r6; st.global.u32 [%rd2], %r4;)",
               ".shared .align 16 .b8 tile[512];"));
   std::vector<uint32_t> source;
@@ -229,9 +262,12 @@ TEST_F(MemoryTest, AsynchronousCopies) {
   ASSERT_TRUE(fault.has_value());
   EXPECT_EQ(fault->kind, Fault::Kind::kMisalignedAddress);
   load(kernel(R"(
-  mov.u32 %r2, tile; shl.b32 %r3, %r1, 4; add.u32 %r2, %r2, %r3; mul.wide.u32 %rd4, %r1, 16; add.u64 %rd4, %rd3, %rd4;
-  cp.async.cg.shared.global [%r2], [%rd4], 16; cp.async.commit_group; cp.async.wait_group 0; bar.sync 0;
-  ld.shared.u32 %r4, [%r2+8]; cp.async.ca.shared.global [%r2], [%rd4+8], 8, 4; cp.async.wait_all; ld.shared.v2.u32 {%r5, %r6}, [%r2];
+  mov.u32 %r2, tile; shl.b32 %r3, %r1, 4; add.u32 %r2, %r2, %r3; mul.wide.u32 %rd4, %r1, 16;
+  add.u64 %rd4, %rd3, %rd4;
+  cp.async.cg.shared.global [%r2], [%rd4], 16; cp.async.commit_group; cp.async.wait_group 0;
+  bar.sync 0;
+  ld.shared.u32 %r4, [%r2+8]; cp.async.ca.shared.global [%r2], [%rd4+8], 8, 4; cp.async.wait_all;
+  ld.shared.v2.u32 {%r5, %r6}, [%r2];
   mad.lo.u32 %r4, %r4, 1000, %r5; add.u32 %r4, %r4, %r6; st.global.u32 [%rd2], %r4;)",
               ".shared .align 16 .b8 tile[512];"));
   run("k", 1, 32, Parameters().add(out).add(in));

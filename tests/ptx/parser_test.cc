@@ -55,7 +55,8 @@ TEST(Parser, DebugDirectivesAndScopes) {
 .address_size 64
 .file 1 "a.cu", 12, 34
 .section .debug_str { .b8 1, 2 ; L: .b32 0 }
-.visible .entry k(.param .u64 .ptr .global .align 4 p, .param .align 8 .b8 s[24]) .maxntid 128, 2 .minnctapersm 2
+.visible .entry k(.param .u64 .ptr .global .align 4 p, .param .align 8 .b8 s[24])
+    .maxntid 128, 2 .minnctapersm 2
 {
   .loc 1 3 4, function_name $info+4, inlined_at 1 2 3
   .reg .b32 %r<5>;
@@ -200,7 +201,8 @@ TEST_F(EngineTest, DeepNestingEndsInAnError) {
 TEST_F(EngineTest, KernelInformation) {
   load(module_text(R"(
 .const .u32 c[10];
-.visible .entry a(.param .u32 x, .param .u64 y, .param .align 16 .b8 z[20], .param .u8 w) .maxntid 64, 2, 1 { .shared .f64 s[4]; .local .b8 l[40]; ret; }
+.visible .entry a(.param .u32 x, .param .u64 y, .param .align 16 .b8 z[20], .param .u8 w)
+    .maxntid 64, 2, 1 { .shared .f64 s[4]; .local .b8 l[40]; ret; }
 .visible .entry b() .reqntid 32, 4 { ret; })",
                    "sm_80"));
   const KernelInfo* a = program->kernel("a");

@@ -39,7 +39,8 @@ TWO: add.u32 %r4, %r4, 20;
 INNER: add.u32 %r4, %r4, 1; bra JOIN;
 ODD: add.u32 %r4, %r4, 30;
 JOIN:
-  activemask.b32 %r6; popc.b32 %r7, %r6; mad.lo.u32 %r4, %r7, 1000, %r4; st.global.u32 [%rd2], %r4;)"));
+  activemask.b32 %r6; popc.b32 %r7, %r6; mad.lo.u32 %r4, %r7, 1000, %r4;
+  st.global.u32 [%rd2], %r4;)"));
   for (uint32_t i = 0; i < 32; ++i)
     EXPECT_EQ(r[i], 32000u + ((i & 1) ? 30 : (i & 2) ? 21 : 11)) << i;
 }
@@ -47,8 +48,10 @@ JOIN:
 TEST_F(WarpTest, LoopsOfDifferentLength) {
   const auto r = values(kernel(R"(
   mov.u32 %r3, 0; mov.u32 %r4, 0;
-LOOP: setp.gt.u32 %p1, %r3, %r1; @%p1 bra DONE; add.u32 %r4, %r4, %r3; add.u32 %r3, %r3, 1; bra LOOP;
-DONE: activemask.b32 %r6; popc.b32 %r7, %r6; mad.lo.u32 %r4, %r7, 100000, %r4; st.global.u32 [%rd2], %r4;)"),
+LOOP: setp.gt.u32 %p1, %r3, %r1; @%p1 bra DONE; add.u32 %r4, %r4, %r3; add.u32 %r3, %r3, 1;
+  bra LOOP;
+DONE: activemask.b32 %r6; popc.b32 %r7, %r6; mad.lo.u32 %r4, %r7, 100000, %r4;
+  st.global.u32 [%rd2], %r4;)"),
                         64);
   for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(r[i], 3200000 + i * (i + 1) / 2);
 }
@@ -101,8 +104,10 @@ TEST_F(WarpTest, Shuffles) {
 TEST_F(WarpTest, VotesMatchesAndReductions) {
   const auto r = values(kernel(R"(
   setp.lt.u32 %p1, %r2, 5; vote.sync.ballot.b32 %r3, %p1, -1;
-  vote.sync.any.pred %p2, %p1, -1; vote.sync.all.pred %p3, %p1, -1; vote.sync.uni.pred %p4, %p1, -1; vote.sync.all.pred %p5, !%p2, -1;
-  selp.u32 %r4, 1, 0, %p2; selp.u32 %r5, 2, 0, %p3; selp.u32 %r6, 4, 0, %p4; selp.u32 %r7, 8, 0, %p5;
+  vote.sync.any.pred %p2, %p1, -1; vote.sync.all.pred %p3, %p1, -1; vote.sync.uni.pred %p4, %p1, -1;
+  vote.sync.all.pred %p5, !%p2, -1;
+  selp.u32 %r4, 1, 0, %p2; selp.u32 %r5, 2, 0, %p3; selp.u32 %r6, 4, 0, %p4;
+  selp.u32 %r7, 8, 0, %p5;
   or.b32 %r4, %r4, %r5; or.b32 %r4, %r4, %r6; or.b32 %r4, %r4, %r7;
   shl.b32 %r3, %r3, 8; or.b32 %r4, %r4, %r3; st.global.u32 [%rd2], %r4;)"));
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(r[i], 0x1f00u | 1u);
@@ -212,8 +217,10 @@ TEST_F(WarpTest, Barriers) {
   // Values travel through shared memory in both directions; barrier 1 is for the first two warps
   // only.
   const auto r = values(kernel(R"(
-  mov.u32 %r3, data; shl.b32 %r4, %r1, 2; add.u32 %r4, %r3, %r4; st.shared.u32 [%r4], %r1; bar.sync 0;
-  sub.u32 %r5, 127, %r1; shl.b32 %r5, %r5, 2; add.u32 %r5, %r3, %r5; ld.shared.u32 %r6, [%r5]; barrier.sync 0;
+  mov.u32 %r3, data; shl.b32 %r4, %r1, 2; add.u32 %r4, %r3, %r4; st.shared.u32 [%r4], %r1;
+  bar.sync 0;
+  sub.u32 %r5, 127, %r1; shl.b32 %r5, %r5, 2; add.u32 %r5, %r3, %r5; ld.shared.u32 %r6, [%r5];
+  barrier.sync 0;
   setp.ge.u32 %p1, %r1, 64; @%p1 bra END;
   st.shared.u32 [%r4], %r6; bar.sync 1, 64; xor.b32 %r7, %r4, 128; ld.shared.u32 %r6, [%r7];
 END: st.global.u32 [%rd2], %r6;)",
@@ -224,8 +231,10 @@ END: st.global.u32 [%rd2], %r6;)",
 
 TEST_F(WarpTest, BarrierReductionsAndArrive) {
   const auto r = values(kernel(R"(
-  setp.lt.u32 %p1, %r1, 50; bar.red.popc.u32 %r3, 0, %p1; bar.red.and.pred %p2, 0, %p1; bar.red.or.pred %p3, 0, !%p1;
-  selp.u32 %r4, 1000, 0, %p2; selp.u32 %r5, 2000, 0, %p3; add.u32 %r3, %r3, %r4; add.u32 %r3, %r3, %r5;
+  setp.lt.u32 %p1, %r1, 50; bar.red.popc.u32 %r3, 0, %p1; bar.red.and.pred %p2, 0, %p1;
+  bar.red.or.pred %p3, 0, !%p1;
+  selp.u32 %r4, 1000, 0, %p2; selp.u32 %r5, 2000, 0, %p3; add.u32 %r3, %r3, %r4;
+  add.u32 %r3, %r3, %r5;
   setp.lt.u32 %p4, %r1, 32; @!%p4 bar.arrive 3, 96; @%p4 bar.sync 3, 96;
   st.global.u32 [%rd2], %r3;)"),
                         96);
@@ -264,16 +273,21 @@ TEST_F(WarpTest, CooperativeGridSync) {
   // The code that cooperative groups compile to: the barrier's address comes in two halves.
   load(kernel(R"(
   st.global.u32 [%rd2], %r22;
-  mov.u32 %r3, %envreg2; mov.u32 %r4, %envreg1; cvt.u64.u32 %rd3, %r3; cvt.u64.u32 %rd4, %r4; bfi.b64 %rd5, %rd4, %rd3, 32, 32;
+  mov.u32 %r3, %envreg2; mov.u32 %r4, %envreg1; cvt.u64.u32 %rd3, %r3; cvt.u64.u32 %rd4, %r4;
+  bfi.b64 %rd5, %rd4, %rd3, 32, 32;
   setp.ne.s64 %p1, %rd5, 0; @%p1 bra OK; trap;
 OK: barrier.sync 0; setp.ne.u32 %p2, %r1, 0; @%p2 bra PASS;
-  mov.u32 %r5, %nctaid.x; sub.u32 %r6, -2147483647, %r5; setp.eq.u32 %p3, %r20, 0; selp.b32 %r7, %r6, 1, %p3;
+  mov.u32 %r5, %nctaid.x; sub.u32 %r6, -2147483647, %r5; setp.eq.u32 %p3, %r20, 0;
+  selp.b32 %r7, %r6, 1, %p3;
   atom.add.release.gpu.u32 %r8, [%rd5+4], %r7;
-WAIT: ld.acquire.gpu.u32 %r9, [%rd5+4]; xor.b32 %r10, %r9, %r8; setp.gt.s32 %p4, %r10, -1; @%p4 bra WAIT;
+WAIT: ld.acquire.gpu.u32 %r9, [%rd5+4]; xor.b32 %r10, %r9, %r8; setp.gt.s32 %p4, %r10, -1;
+  @%p4 bra WAIT;
 PASS: barrier.sync 0;
-  mov.u32 %r5, %nctaid.x; mul.lo.u32 %r11, %r5, %r21; sub.u32 %r11, %r11, 1; sub.u32 %r11, %r11, %r22;
+  mov.u32 %r5, %nctaid.x; mul.lo.u32 %r11, %r5, %r21; sub.u32 %r11, %r11, 1;
+  sub.u32 %r11, %r11, %r22;
   mul.wide.u32 %rd6, %r11, 4; add.u64 %rd6, %rd1, %rd6; ld.global.u32 %r12, [%rd6];
-  ld.param.u64 %rd7, [in]; mul.wide.u32 %rd8, %r22, 4; add.u64 %rd7, %rd7, %rd8; st.global.u32 [%rd7], %r12;)"));
+  ld.param.u64 %rd7, [in]; mul.wide.u32 %rd8, %r22, 4; add.u64 %rd7, %rd7, %rd8;
+  st.global.u32 [%rd7], %r12;)"));
   const uint32_t n = 24 * 64;
   const uint64_t out = buffer(std::vector<uint32_t>(n)), in = buffer(std::vector<uint32_t>(n));
   GridConfig config;
@@ -291,17 +305,26 @@ PASS: barrier.sync 0;
 
 TEST_F(WarpTest, SpecialRegisters) {
   load(kernel(R"(
-  mov.u32 %r3, %lanemask_lt; mov.u32 %r4, %lanemask_le; mov.u32 %r5, %lanemask_eq; mov.u32 %r6, %lanemask_ge; mov.u32 %r7, %lanemask_gt;
-  add.u32 %r8, %r3, %r5; setp.ne.u32 %p1, %r8, %r4; @%p1 trap; or.b32 %r9, %r5, %r7; setp.ne.u32 %p1, %r9, %r6; @%p1 trap;
+  mov.u32 %r3, %lanemask_lt; mov.u32 %r4, %lanemask_le; mov.u32 %r5, %lanemask_eq;
+  mov.u32 %r6, %lanemask_ge; mov.u32 %r7, %lanemask_gt;
+  add.u32 %r8, %r3, %r5; setp.ne.u32 %p1, %r8, %r4; @%p1 trap; or.b32 %r9, %r5, %r7;
+  setp.ne.u32 %p1, %r9, %r6; @%p1 trap;
   popc.b32 %r10, %r3; setp.ne.u32 %p1, %r10, %r2; @%p1 trap;
-  mov.u32 %r11, %warpid; mov.u32 %r12, %nwarpid; mov.u32 %r13, %smid; mov.u32 %r14, %nsmid; setp.ge.u32 %p1, %r13, %r14; @%p1 trap; setp.ge.u32 %p1, %r11, %r12; @%p1 trap;
-  mov.u64 %rd3, %clock64; mov.u64 %rd4, %clock64; setp.lt.u64 %p1, %rd4, %rd3; @%p1 trap; mov.u64 %rd5, %globaltimer; setp.eq.u64 %p1, %rd5, 0; @%p1 trap;
-  mov.u32 %r15, %dynamic_smem_size; setp.ne.u32 %p1, %r15, 128; @%p1 trap; mov.u32 %r16, %cluster_nctarank; setp.ne.u32 %p1, %r16, 1; @%p1 trap;
-  mov.u32 %r17, %tid.z; shl.b32 %r17, %r17, 8; mov.u32 %r18, %tid.y; or.b32 %r17, %r17, %r18; shl.b32 %r17, %r17, 8; or.b32 %r17, %r17, %r1;
+  mov.u32 %r11, %warpid; mov.u32 %r12, %nwarpid; mov.u32 %r13, %smid; mov.u32 %r14, %nsmid;
+  setp.ge.u32 %p1, %r13, %r14; @%p1 trap; setp.ge.u32 %p1, %r11, %r12; @%p1 trap;
+  mov.u64 %rd3, %clock64; mov.u64 %rd4, %clock64; setp.lt.u64 %p1, %rd4, %rd3; @%p1 trap;
+  mov.u64 %rd5, %globaltimer; setp.eq.u64 %p1, %rd5, 0; @%p1 trap;
+  mov.u32 %r15, %dynamic_smem_size; setp.ne.u32 %p1, %r15, 128; @%p1 trap;
+  mov.u32 %r16, %cluster_nctarank; setp.ne.u32 %p1, %r16, 1; @%p1 trap;
+  mov.u32 %r17, %tid.z; shl.b32 %r17, %r17, 8; mov.u32 %r18, %tid.y; or.b32 %r17, %r17, %r18;
+  shl.b32 %r17, %r17, 8; or.b32 %r17, %r17, %r1;
   mov.u32 %r23, %ctaid.y; shl.b32 %r23, %r23, 24; or.b32 %r17, %r17, %r23;
-  mov.u32 %r24, %ntid.x; mov.u32 %r25, %ntid.y; mov.u32 %r26, %tid.z; mad.lo.u32 %r27, %r26, %r25, %r18; mad.lo.u32 %r27, %r27, %r24, %r1;
-  mov.u32 %r28, %ctaid.z; mov.u32 %r29, %nctaid.y; mov.u32 %r30, %ctaid.y; mad.lo.u32 %r28, %r28, %r29, %r30; mov.u32 %r31, %nctaid.x; mad.lo.u32 %r28, %r28, %r31, %r20;
-  mad.lo.u32 %r27, %r28, 60, %r27; mul.wide.u32 %rd6, %r27, 4; add.u64 %rd6, %rd1, %rd6; st.global.u32 [%rd6], %r17;)"));
+  mov.u32 %r24, %ntid.x; mov.u32 %r25, %ntid.y; mov.u32 %r26, %tid.z;
+  mad.lo.u32 %r27, %r26, %r25, %r18; mad.lo.u32 %r27, %r27, %r24, %r1;
+  mov.u32 %r28, %ctaid.z; mov.u32 %r29, %nctaid.y; mov.u32 %r30, %ctaid.y;
+  mad.lo.u32 %r28, %r28, %r29, %r30; mov.u32 %r31, %nctaid.x; mad.lo.u32 %r28, %r28, %r31, %r20;
+  mad.lo.u32 %r27, %r28, 60, %r27; mul.wide.u32 %rd6, %r27, 4; add.u64 %rd6, %rd1, %rd6;
+  st.global.u32 [%rd6], %r17;)"));
   const uint64_t out = buffer(std::vector<uint32_t>(60 * 12));
   GridConfig config;
   config.grid = {2, 3, 2};

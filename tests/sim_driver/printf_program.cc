@@ -10,7 +10,8 @@ constexpr char kPrinting[] = R"(.version 7.5
 .target sm_75
 .address_size 64
 .extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);
-.global .align 1 .b8 first_format[] = {116,104,114,101,97,100,32,37,100,32,111,102,32,98,108,111,99,107,32,37,100,58,32,37,100,10,0};
+.global .align 1 .b8 first_format[] = {116,104,114,101,97,100,32,37,100,32,111,102,32,98,108,111,
+    99,107,32,37,100,58,32,37,100,10,0};
 .global .align 1 .b8 second_format[] = {115,101,99,111,110,100,32,37,100,10,0};
 
 .visible .entry first()
