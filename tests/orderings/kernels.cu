@@ -1,0 +1,12 @@
+// The kernels of all programs in this folder.
+
+// Keeps one thread busy by the wall clock, which means the same on every device.
+extern "C" __global__ void spin(unsigned microseconds) {
+  unsigned long long begin, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  while (now - begin < microseconds * 1000ull);
+}
+
+extern "C" __global__ void store(int* to, int value) { *to = value; }
+extern "C" __global__ void load(int* to, const int* from) { *to = *from; }

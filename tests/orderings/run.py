@@ -1,0 +1,58 @@
+"""Runs one program of this folder on the simulated driver directly, and through fargpu.
+
+    run.py BUILD SOURCE [TRANSPORT...]
+
+Each run must end with 0 and the line "NAME: right". FARGPU_TEST_TRANSPORT or the arguments name
+the transports (default: shm and tcp)."""
+
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import fargpu_testing as testing
+
+GPUS = 2
+
+
+def options_of(source):
+    """Options for `fargpu run`, from a line "// run: OPTION..." near the top of the source."""
+    for line in source.read_text().splitlines()[:12]:
+        if line.startswith("// run: "):
+            return line.removeprefix("// run: ").split()
+    return []
+
+
+def is_right(name, where, done):
+    if done.returncode == 0 and done.stdout.splitlines()[-1:] == [f"{name}: right"]:
+        print(f"{where}: right")
+        return True
+    print(f"{where}: exit code {done.returncode}", done.stdout, done.stderr[-8000:], sep="\n")
+    return False
+
+
+def main():
+    build, source = testing.Build(sys.argv[1]), pathlib.Path(sys.argv[2])
+    forced = os.environ.get("FARGPU_TEST_TRANSPORT")
+    transports = sys.argv[3:] or ([forced] if forced else ["shm", "tcp"])
+    name = source.stem
+    program = build.folder / "tests" / "orderings" / f"orderings_{name}"
+    direct = testing.run(
+        [program],
+        env=testing.clean_environment(LD_LIBRARY_PATH=build.sim_libraries, FARGPU_SIM_GPUS=GPUS),
+    )
+    results = [is_right(name, "the driver itself", direct)]
+    for transport in transports:
+        remote = testing.run(
+            [
+                *(build.fargpu, "run", "--sim", "--sim-gpus", GPUS, "--transport", transport),
+                *options_of(source),
+                *("--", program),
+            ]
+        )
+        results.append(is_right(name, transport, remote))
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
