@@ -54,7 +54,8 @@ Result<std::span<std::byte>> Executor::bulk_buffer(const wire::FrameHeader& head
     return Status(StatusCode::kProtocol, fmt::format("{} bytes of bulk with {}", bytes,
                                                      schema::opcode_name(header.opcode)));
   }
-  return worker_.receive_bulk(bytes);
+  return worker_.receive_bulk(
+      bytes, header.opcode == schema::op_fgCopyToDevice ? header.context : uint16_t{0});
 }
 
 Status Executor::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body,

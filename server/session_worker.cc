@@ -41,6 +41,13 @@ SessionWorker::SessionWorker(const DriverTable& driver, transport::Transport& tr
       host_gate_(*this),
       completion_(*this) {
   staging_.before_unmap([this](std::byte* memory) { remote_staging_.forget(memory); });
+  staging_.on_retire([this](StagingRegistration taken) {
+    // The driver waits for what runs before it lets go of memory.
+    const auto registration = std::make_shared<StagingRegistration>(std::move(taken));
+    completion_.aside_when_idle(
+        registration->context(), [registration] { return registration->undo(); },
+        [registration](CUresult) {});
+  });
 }
 
 SessionWorker::~SessionWorker() { host_gate_.close(); }
@@ -169,8 +176,9 @@ size_t SessionWorker::poll() {
   return posted.size() + pending_.poll();
 }
 
-Result<std::span<std::byte>> SessionWorker::receive_bulk(uint64_t bytes) {
-  FARGPU_ASSIGN_OR_RETURN(bulk_, staging_.acquire(bytes, StagingUse::kToDevice));
+Result<std::span<std::byte>> SessionWorker::receive_bulk(uint64_t bytes, uint16_t context) {
+  if (enter_context(context) != CUDA_SUCCESS) context = 0;
+  FARGPU_ASSIGN_OR_RETURN(bulk_, staging_.acquire(bytes, StagingUse::kToDevice, context));
   return bulk_.bytes();
 }
 

@@ -69,7 +69,8 @@ class SessionWorker final : public Worker, private WorkerServices {
   size_t poll();
   // Where the bulk bytes of the frame under way go; take_bulk() hands the memory to the frame's
   // handler.
-  Result<std::span<std::byte>> receive_bulk(uint64_t bytes);
+  // `context`: whose GPU they are for; 0: for none.
+  Result<std::span<std::byte>> receive_bulk(uint64_t bytes, uint16_t context);
   // The frame is executed: memory that its handler did not take is free again.
   void drop_bulk() { bulk_ = StagingBlock(); }
 

@@ -103,12 +103,17 @@ CUresult SharedHost::withdraw(const Mapping& mapping) const {
   return driver_.cuMemHostUnregister(mapping.base());
 }
 
-void SharedHost::forget_context(uint16_t context) {
-  std::erase_if(mappings_, [&](const auto& entry) {
-    if (entry.second->context() != context) return false;
-    withdraw(*entry.second);
-    return true;
-  });
+std::vector<SharedHost::Held> SharedHost::take_context(uint16_t context) {
+  std::vector<Held> taken;
+  for (auto entry = mappings_.begin(); entry != mappings_.end();) {
+    if (entry->second->context() != context) {
+      ++entry;
+      continue;
+    }
+    taken.push_back(std::move(entry->second));
+    entry = mappings_.erase(entry);
+  }
+  return taken;
 }
 
 SharedHost::Held SharedHost::find(uint64_t address, uint64_t bytes) const {

@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace fargpu::transport {
 class DescriptorPassing;
@@ -75,8 +76,9 @@ class SharedHost {
   Held remove(uint64_t address);
   // Ends the registration: the memory's context is current, and idle. Any thread.
   CUresult withdraw(const Mapping& mapping) const;
-  // The context, which is current and idle, is going to be destroyed.
-  void forget_context(uint16_t context);
+  // The context is going to be destroyed: what is registered in it is not known any more, and has
+  // to be withdrawn before.
+  std::vector<Held> take_context(uint16_t context);
 
   // The mapping that holds all of [address, address + bytes); null when none does.
   Held find(uint64_t address, uint64_t bytes) const;

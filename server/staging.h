@@ -1,16 +1,21 @@
 // Staging memory of a worker: blocks that bulk data passes through between socket and GPU.
 //
 // Blocks come in powers of two from 4 KiB and are reused. Blocks of kPinnedFrom bytes or more, and
-// all that the GPU writes to, are registered with the driver as soon as a context exists, so that
-// copies really are asynchronous; the memory itself is ours, and stays valid when a context (and
-// with it the registration) goes away. One thread (the executor's). A block gives itself back when
-// it is destroyed; the pool outlives its blocks.
+// all that the GPU writes to, are registered with the driver in the context that uses them, so that
+// copies really are asynchronous. A registration ends with its context and with no other one: a
+// block is reused in the context that it is registered in. The memory is ours and outlives the
+// context. One thread (the executor's). A block gives itself back when it is destroyed; the pool
+// outlives its blocks and its registrations.
 #pragma once
+
+#include <cuda.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -26,6 +31,16 @@ class StagingPool;
 // and the executor must not wait, so every block is pinned.
 enum class StagingUse : unsigned { kToDevice, kFromDevice };
 
+// One mapping of the pool.
+struct StagingMemory {
+  std::byte* base = nullptr;
+  unsigned size_class = 0;
+  StagingUse use = StagingUse::kToDevice;
+  uint16_t registered_in = 0;  // the context's id; 0: not registered
+  bool leaving = false;        // its registration was taken: not to be used again
+  unsigned holders = 0;        // a block, a registration
+};
+
 // Move-only owner of one block; default-constructed: empty.
 class StagingBlock {
  public:
@@ -38,13 +53,15 @@ class StagingBlock {
   }
   ~StagingBlock();
   // The bytes asked for; the block itself may be larger.
-  std::span<std::byte> bytes() const { return {memory_, size_}; }
+  std::span<std::byte> bytes() const {
+    return {memory_ == nullptr ? nullptr : memory_->base, size_};
+  }
   // All of the block.
   std::span<std::byte> whole() const;
   explicit operator bool() const { return memory_ != nullptr; }
   // The driver uses the memory until the stream gets there; else it is done with it when its call
   // returns.
-  bool pinned() const { return pinned_; }
+  bool pinned() const { return memory_ != nullptr && memory_->registered_in != 0; }
 
  private:
   friend class StagingPool;
@@ -52,16 +69,28 @@ class StagingBlock {
     std::swap(pool_, other.pool_);
     std::swap(memory_, other.memory_);
     std::swap(size_, other.size_);
-    std::swap(class_, other.class_);
-    std::swap(use_, other.use_);
-    std::swap(pinned_, other.pinned_);
   }
   StagingPool* pool_ = nullptr;
-  std::byte* memory_ = nullptr;
+  StagingMemory* memory_ = nullptr;
   size_t size_ = 0;
-  unsigned class_ = 0;
-  StagingUse use_ = StagingUse::kToDevice;
-  bool pinned_ = false;
+};
+
+// The registration of one piece of staging memory, taken out of the pool: whoever has it calls
+// undo() once, then destroys it.
+class StagingRegistration {
+ public:
+  StagingRegistration(StagingPool& pool, StagingMemory& memory) : pool_(&pool), memory_(&memory) {}
+  StagingRegistration(StagingRegistration&& other) noexcept
+      : pool_(std::exchange(other.pool_, nullptr)), memory_(other.memory_) {}
+  StagingRegistration& operator=(StagingRegistration&&) = delete;
+  ~StagingRegistration();
+  // Any thread, with the context current. May wait for what runs.
+  CUresult undo() const;
+  uint16_t context() const { return memory_->registered_in; }
+
+ private:
+  StagingPool* pool_;
+  StagingMemory* memory_;
 };
 
 class StagingPool {
@@ -80,11 +109,17 @@ class StagingPool {
   StagingPool& operator=(const StagingPool&) = delete;
 
   // kNoCapacity when the system has no memory. Zero bytes give a valid block of length 0.
-  Result<StagingBlock> acquire(size_t bytes, StagingUse use);
+  // `context`: the id of the context that is current and will use the block; 0: none will, and the
+  // block need not be registered.
+  Result<StagingBlock> acquire(size_t bytes, StagingUse use, uint16_t context);
 
-  // A context is current from now on (or not any more): blocks are pinned on their next use.
-  void context_available(bool available);
+  // The context is about to go, and nothing runs in it any more. Its registrations leave the pool;
+  // they are to be undone before the context ends.
+  std::vector<StagingRegistration> take_registrations(uint16_t context);
 
+  // `retire` undoes the registration of memory that is not kept, without holding up the caller.
+  // Unset: it is undone at once.
+  void on_retire(std::function<void(StagingRegistration)> retire) { retire_ = std::move(retire); }
   // `gone` is told of memory before it is unmapped.
   void before_unmap(std::function<void(std::byte*)> gone) { gone_ = std::move(gone); }
 
@@ -92,19 +127,21 @@ class StagingPool {
 
  private:
   friend class StagingBlock;
-  struct Free {
-    std::byte* memory;
-    bool pinned;
-  };
-  void give_back(std::byte* memory, StagingUse use, unsigned size_class, bool pinned);
-  bool pin(std::byte* memory, size_t bytes);
-  void unmap(std::byte* memory, size_t bytes, bool pinned);
+  friend class StagingRegistration;
+  using Free = std::vector<StagingMemory*>;
+  static StagingMemory* take_fitting(Free& candidates, uint16_t context);
+  Result<StagingMemory*> map(unsigned size_class, StagingUse use);
+  bool pin(const StagingMemory& memory);
+  void give_back(StagingMemory& memory);
+  void release(StagingMemory& memory);
+  void unmap(StagingMemory& memory);
 
   const DriverTable* driver_;
   std::function<void(std::byte*)> gone_;
-  bool may_pin_ = false;
+  std::function<void(StagingRegistration)> retire_;
   size_t kept_bytes_ = 0;
-  std::vector<Free> free_[2][40];  // by use and class: blocks of kSmallest << class bytes
+  Free free_[2][40];  // by use and class: blocks of kSmallest << class bytes
+  std::unordered_map<StagingMemory*, std::unique_ptr<StagingMemory>> all_;
 };
 
 }  // namespace fargpu::server

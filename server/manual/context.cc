@@ -1,6 +1,8 @@
 // Contexts: ids are 16 bits wide and made by the client; what may wait for the GPU must not hold up
 // the executor.
 #include <functional>
+#include <memory>
+#include <vector>
 
 #include "generated/schema/context.capnp.h"
 #include "generated/schema/internal.capnp.h"
@@ -19,14 +21,22 @@ bool is_device(Worker& worker, CUdevice device) {
   return device >= 0 && device < worker.services().device_count();
 }
 
-// Nothing of the context is used any more: its driver context is current for the last time.
-void let_go(Worker& worker, uint16_t id) {
-  if (worker.enter_context(id) == CUDA_SUCCESS) worker.services().completion().forget(id);
-  worker.services().shared_host().forget_context(id);
-  worker.services().links().forget_context(id);
-  worker.services().unbind_context(id);
-  worker.services().staging().context_available(false);
+// What a context has registered with the driver.
+struct Registrations {
+  std::vector<SharedHost::Held> shared;
+  std::vector<StagingRegistration> staging;
+};
+
+// Nothing of the context is used any more: its driver context is current for the last time on this
+// thread.
+std::shared_ptr<Registrations> let_go(Worker& worker, uint16_t id) {
+  WorkerServices& services = worker.services();
+  if (worker.enter_context(id) == CUDA_SUCCESS) services.completion().forget(id);
+  services.links().forget_context(id);
+  services.unbind_context(id);
   worker.driver().cuCtxSetCurrent(nullptr);
+  return std::make_shared<Registrations>(Registrations{services.shared_host().take_context(id),
+                                                       services.staging().take_registrations(id)});
 }
 
 // When the context is idle: it goes from our tables, then `end` ends it in the driver (which takes
@@ -41,10 +51,19 @@ void end_when_idle(const LaterReply& later, uint16_t id, std::function<CUresult(
       later.send(CUDA_ERROR_INVALID_CONTEXT);
       return;
     }
-    let_go(worker, id);
+    const std::shared_ptr<Registrations> registered = let_go(worker, id);
+    // Other contexts may be using the memory that is registered in this one.
     worker.services().completion().aside(
-        0, [end, context] { return end(context); },
-        [later](CUresult result) { later.send(result); });
+        0,
+        [end, context, registered, &driver = worker.driver(),
+         &shared = worker.services().shared_host()] {
+          driver.cuCtxSetCurrent(context);
+          for (const SharedHost::Held& mapping : registered->shared) shared.withdraw(*mapping);
+          for (const StagingRegistration& staging : registered->staging) staging.undo();
+          driver.cuCtxSetCurrent(nullptr);
+          return end(context);
+        },
+        [later, registered](CUresult result) { later.send(result); });
   });
 }
 
@@ -75,9 +94,7 @@ Status manual_fgPrimaryRetain(Worker& worker, const Request& request) {
     CUcontext context = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuDevicePrimaryCtxRetain(&context, device));
     if (device == 0) worker.services().return_borrowed_context();
-    const CUresult result = worker.services().bind_context(id, context, device);
-    if (result == CUDA_SUCCESS) worker.services().staging().context_available(true);
-    return answer(worker, request, result);
+    return answer(worker, request, worker.services().bind_context(id, context, device));
   });
 }
 
@@ -113,11 +130,7 @@ Status manual_fgContextCreate(Worker& worker, const Request& request) {
         worker.driver().cuCtxCreate_v2(&context, params.getFlags(), params.getDev()));
     const CUresult result =
         worker.services().bind_context(static_cast<uint16_t>(id), context, params.getDev());
-    if (result != CUDA_SUCCESS) {
-      worker.driver().cuCtxDestroy_v2(context);
-    } else {
-      worker.services().staging().context_available(true);
-    }
+    if (result != CUDA_SUCCESS) worker.driver().cuCtxDestroy_v2(context);
     return answer(worker, request, result);
   });
 }

@@ -209,8 +209,8 @@ Status manual_fgCopyToHost(Worker& worker, const Request& request) {
     CUstream stream = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(
         find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
-    Result<StagingBlock> acquired =
-        worker.services().staging().acquire(params.getDstBytes(), StagingUse::kFromDevice);
+    Result<StagingBlock> acquired = worker.services().staging().acquire(
+        params.getDstBytes(), StagingUse::kFromDevice, request.header.context);
     if (!acquired.ok()) return answer(worker, request, CUDA_ERROR_OUT_OF_MEMORY);
     auto block = std::make_shared<StagingBlock>(std::move(*acquired));
     const CUresult started =

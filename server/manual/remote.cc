@@ -62,8 +62,8 @@ struct Staged {
   const RegisteredMemory* registered = nullptr;
 };
 
-CUresult acquire(Worker& worker, uint64_t bytes, StagingUse use, Staged* staged) {
-  Result<StagingBlock> acquired = worker.services().staging().acquire(bytes, use);
+CUresult acquire(Worker& worker, uint64_t bytes, StagingUse use, uint16_t context, Staged* staged) {
+  Result<StagingBlock> acquired = worker.services().staging().acquire(bytes, use, context);
   if (!acquired.ok()) return CUDA_ERROR_OUT_OF_MEMORY;
   auto registered = worker.services().remote_staging().registration(*acquired);
   if (!registered.ok()) {
@@ -138,7 +138,7 @@ bool start_direct(Worker& worker, const RemoteCopy& copy, bool to_device, CUresu
 Result<CUresult> fetch_staged(Worker& worker, uint16_t context, const RemoteCopy& copy) {
   RemoteMemory& remote = *worker.services().remote_staging().remote();
   Staged staged;
-  if (const CUresult result = acquire(worker, copy.bytes, StagingUse::kToDevice, &staged);
+  if (const CUresult result = acquire(worker, copy.bytes, StagingUse::kToDevice, context, &staged);
       result != CUDA_SUCCESS)
     return result;
   const std::span<std::byte> memory = staged.block->bytes();
@@ -210,7 +210,8 @@ void deliver(const std::shared_ptr<Delivery>& delivery, size_t at, size_t bytes,
 // in any case.
 void deliver_staged(Worker& worker, uint16_t context, const RemoteCopy& copy, Done done) {
   Staged staged;
-  if (const CUresult result = acquire(worker, copy.bytes, StagingUse::kFromDevice, &staged);
+  if (const CUresult result =
+          acquire(worker, copy.bytes, StagingUse::kFromDevice, context, &staged);
       result != CUDA_SUCCESS)
     return done(result);
   std::byte* const memory = staged.block->bytes().data();
@@ -241,9 +242,9 @@ Status manual_fgRemoteProbe(Worker& worker, const Request& request) {
     if (worker.services().remote_staging().remote() == nullptr)
       return answer(worker, request, CUDA_ERROR_NOT_SUPPORTED);
     Staged staged;
-    return answer(
-        worker, request,
-        acquire(worker, std::clamp<uint64_t>(bytes, 1, kMaxBytes), StagingUse::kToDevice, &staged));
+    return answer(worker, request,
+                  acquire(worker, std::clamp<uint64_t>(bytes, 1, kMaxBytes), StagingUse::kToDevice,
+                          0, &staged));
   });
 }
 

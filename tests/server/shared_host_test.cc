@@ -210,7 +210,7 @@ TEST_F(SharedHostTest, GoesWithItsContextButNotFromUnderWhoeverHoldsIt) {
   ASSERT_EQ(share(shared, 1, address_, kPage, kContext), CUDA_SUCCESS);
   ASSERT_EQ(share(shared, 2, address_ + 8 * kPage, kPage, kOtherContext), CUDA_SUCCESS);
   auto held = shared.find(address_, kPage);
-  shared.forget_context(kContext);
+  for (const SharedHost::Held& mapping : shared.take_context(kContext)) shared.withdraw(*mapping);
   EXPECT_EQ(shared.find(address_, 1), nullptr);
   EXPECT_NE(shared.find(address_ + 8 * kPage, 1), nullptr);
   EXPECT_EQ(registered().size(), 1u);
