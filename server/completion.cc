@@ -35,13 +35,12 @@ void Completion::when_reached(uint16_t context, CUstream stream, Done done) {
   const DriverTable& driver = worker_.driver();
   const CUevent event = take_event(context);
   // Without an event the stream's own state has to do; it also brings a sticky error of the context
-  // to light.
+  // to light. It is asked now only: by the next time the stream may be gone.
   if (event == nullptr || driver.cuEventRecord(event, stream) != CUDA_SUCCESS) {
     if (event != nullptr) events_[context].push_back(event);
-    worker_.defer([this, context, stream, done = std::move(done)] {
-      CUresult result = worker_.enter_context(context);
-      if (result == CUDA_SUCCESS) result = worker_.driver().cuStreamQuery(stream);
-      if (result == CUDA_ERROR_NOT_READY) return false;
+    const CUresult result = driver.cuStreamQuery(stream);
+    if (result == CUDA_ERROR_NOT_READY) return start(context, true, {}, std::move(done));
+    worker_.defer([result, done = std::move(done)] {
       done(result);
       return true;
     });
@@ -71,12 +70,44 @@ CUresult Completion::ask_streams(uint16_t context) {
     if (result != CUDA_SUCCESS) break;
     result = driver.cuStreamQuery(static_cast<CUstream>(stream));
   }
-  return result;
+  return result == CUDA_SUCCESS ? ask_ending(context) : result;
+}
+
+CUresult Completion::ask_ending(uint16_t context) {
+  const auto found = ending_.find(context);
+  if (found == ending_.end()) return CUDA_SUCCESS;
+  const DriverTable& driver = worker_.driver();
+  CUresult all = CUDA_SUCCESS;
+  std::erase_if(found->second, [&](CUstream stream) {
+    const CUresult result = driver.cuStreamQuery(stream);
+    if (result == CUDA_ERROR_NOT_READY) {
+      all = result;
+      return false;
+    }
+    driver.cuStreamDestroy_v2(stream);
+    return true;
+  });
+  if (found->second.empty()) ending_.erase(found);
+  return all;
+}
+
+CUresult Completion::stream_ends(uint16_t context, CUstream stream) {
+  (void)ask_ending(context);
+  const DriverTable& driver = worker_.driver();
+  if (driver.cuStreamQuery(stream) != CUDA_ERROR_NOT_READY)
+    return driver.cuStreamDestroy_v2(stream);
+  ending_[context].push_back(stream);
+  return CUDA_SUCCESS;
+}
+
+size_t Completion::streams_in(uint16_t context) const {
+  const auto found = ending_.find(context);
+  return worker_.services().streams_of(context).size() +
+         (found == ending_.end() ? 0 : found->second.size());
 }
 
 void Completion::when_idle(uint16_t context, Done done) {
-  if (worker_.services().streams_of(context).size() > kMaxPolledStreams)
-    return start(context, true, {}, std::move(done));
+  if (streams_in(context) > kMaxPolledStreams) return start(context, true, {}, std::move(done));
   const auto last = std::chrono::steady_clock::now() + kPolledTime;
   worker_.defer([this, context, last, done = std::move(done)] {
     const CUresult result = ask_streams(context);
@@ -143,6 +174,7 @@ CUresult Completion::execute(const Job& job) {
 }
 
 void Completion::forget(uint16_t context) {
+  ending_.erase(context);  // they go with it
   const auto found = events_.find(context);
   if (found == events_.end()) return;
   for (const CUevent event : found->second) worker_.driver().cuEventDestroy_v2(event);

@@ -52,6 +52,9 @@ class Completion {
   // The same after the context has become idle, whatever that says: inside `call` the driver then
   // has nothing to wait for, and holds none of its locks meanwhile.
   void aside_when_idle(uint16_t context, Call call, Done done);
+  // The client destroys the stream: nothing more comes, but what is in it is still part of the
+  // context's work. The driver's stream goes when it is idle.
+  CUresult stream_ends(uint16_t context, CUstream stream);
   // The context is about to go: its cached events are destroyed. Its driver context must be
   // current.
   void forget(uint16_t context);
@@ -66,12 +69,16 @@ class Completion {
   CUevent take_event(uint16_t context);
   // SUCCESS: idle. NOT_READY: not yet. Anything else: the context's error.
   CUresult ask_streams(uint16_t context);
+  // The same for the streams that the client has destroyed. Those that are idle go.
+  CUresult ask_ending(uint16_t context);
+  size_t streams_in(uint16_t context) const;
   void start(uint16_t context, bool wait_for_idle, Call call, Done done);
   void run();
   CUresult execute(const Job& job);
 
   Worker& worker_;
-  std::unordered_map<uint16_t, std::vector<CUevent>> events_;  // unused ones, by context
+  std::unordered_map<uint16_t, std::vector<CUevent>> events_;   // unused ones, by context
+  std::unordered_map<uint16_t, std::vector<CUstream>> ending_;  // destroyed but busy, by context
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;              // guarded by mutex_

@@ -30,6 +30,11 @@ CUresult HandleTable::add(HandleKind kind, uint64_t id, const Entry& entry) {
   return CUDA_SUCCESS;
 }
 
+void HandleTable::replace(uint64_t id, void* handle) {
+  const auto found = entries_.find(id);
+  if (found != entries_.end()) found->second.handle = handle;
+}
+
 void HandleTable::remove(uint64_t id) {
   const auto found = entries_.find(id);
   if (found == entries_.end()) return;

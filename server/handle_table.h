@@ -31,6 +31,8 @@ class HandleTable {
   const Entry* find(uint64_t id) const;
   // INVALID_VALUE when the id is in use, malformed or of another kind.
   CUresult add(rpc::HandleKind kind, uint64_t id, const Entry& entry);
+  // The object, which is there, has another driver handle from now on. Not for streams.
+  void replace(uint64_t id, void* handle);
   // Forgets the object and its children.
   void remove(uint64_t id);
   void remove_context(uint16_t context);

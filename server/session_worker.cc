@@ -38,6 +38,7 @@ SessionWorker::SessionWorker(const DriverTable& driver, transport::Transport& tr
       direct_memory_(driver, transport.remote_memory(), setup.direct),
       host_mirror_(driver),
       shared_host_(driver),
+      event_waits_(*this),
       host_gate_(*this),
       completion_(*this) {
   staging_.before_unmap([this](std::byte* memory) { remote_staging_.forget(memory); });

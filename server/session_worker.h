@@ -14,6 +14,7 @@
 #include "server/completion.h"
 #include "server/context_table.h"
 #include "server/direct_memory.h"
+#include "server/event_waits.h"
 #include "server/handle_table.h"
 #include "server/host_gate.h"
 #include "server/host_mirror.h"
@@ -80,6 +81,11 @@ class SessionWorker final : public Worker, private WorkerServices {
                      uint64_t parent) override {
     return handles_.add(kind, id, {handle, parent, context});
   }
+  void replace_handle(uint64_t id, void* handle) override { handles_.replace(id, handle); }
+  uint16_t context_of(uint64_t id) const override {
+    const HandleTable::Entry* entry = handles_.find(id);
+    return entry == nullptr ? uint16_t{0} : entry->context;
+  }
   CUresult bind_context(uint16_t id, CUcontext context, CUdevice device) override;
   CUcontext find_context(uint16_t id) override;
   void unbind_context(uint16_t id) override;
@@ -89,6 +95,7 @@ class SessionWorker final : public Worker, private WorkerServices {
     return handles_.streams(context);
   }
   std::vector<uint16_t> context_ids() const override { return contexts_.ids(); }
+  uint16_t current_context() const override { return current_; }
   int device_count() const override { return static_cast<int>(setup_.devices); }
   Status put_image(std::span<const std::byte> hash, uint64_t total_bytes, uint64_t offset,
                    std::span<const std::byte> piece) override;
@@ -96,6 +103,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   StagingBlock take_bulk() override { return std::move(bulk_); }
   StagingPool& staging() override { return staging_; }
   Completion& completion() override { return completion_; }
+  EventWaits& event_waits() override { return event_waits_; }
   HostGate& host_gate() override { return host_gate_; }
   HostMirror& host_mirror() override { return host_mirror_; }
   RemoteStaging& remote_staging() override { return remote_staging_; }
@@ -146,6 +154,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   std::vector<std::function<void()>> posted_;  // guarded by posted_mutex_
   // Last, so that they go first: they hold staging blocks, and threads that post.
   PendingList pending_;
+  EventWaits event_waits_;
   HostGate host_gate_;
   Completion completion_;
 };

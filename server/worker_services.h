@@ -25,6 +25,7 @@ namespace fargpu::server {
 
 class Completion;
 class DirectMemory;
+class EventWaits;
 class HostGate;
 class HostMirror;
 class Image;
@@ -44,6 +45,11 @@ class WorkerServices {
   virtual CUresult add_child(rpc::HandleKind kind, uint64_t id, void* handle, uint16_t context,
                              uint64_t parent) = 0;
 
+  // The object, which is there, has another driver handle from now on.
+  virtual void replace_handle(uint64_t id, void* handle) = 0;
+  // The context that the object was made in; 0: none, or there is no such object.
+  virtual uint16_t context_of(uint64_t id) const = 0;
+
   // Contexts by the 16-bit id of frame headers. bind_context(): kInvalidArgument-like
   // CUDA_ERROR_INVALID_VALUE when the id is 0 or in use.
   virtual CUresult bind_context(uint16_t id, CUcontext context, CUdevice device) = 0;
@@ -52,6 +58,8 @@ class WorkerServices {
   // Forgets the context and every handle that was made in it; does not call the driver.
   virtual void unbind_context(uint16_t id) = 0;
   virtual std::vector<uint16_t> context_ids() const = 0;
+  // The one that is current in the driver; 0: that is not known.
+  virtual uint16_t current_context() const = 0;
   // The streams that were made in a context, by driver handle; valid until the next change.
   virtual std::span<void* const> streams_of(uint16_t context) const = 0;
   virtual int device_count() const = 0;
@@ -72,6 +80,7 @@ class WorkerServices {
   virtual StagingBlock take_bulk() = 0;
   virtual StagingPool& staging() = 0;
   virtual Completion& completion() = 0;
+  virtual EventWaits& event_waits() = 0;
   virtual HostGate& host_gate() = 0;
   virtual HostMirror& host_mirror() = 0;
   virtual SharedHost& shared_host() = 0;

@@ -6,6 +6,7 @@
 
 #include "generated/schema/context.capnp.h"
 #include "generated/schema/internal.capnp.h"
+#include "server/event_waits.h"
 #include "server/link_table.h"
 #include "server/manual/manual.h"
 #include "server/shared_host.h"
@@ -32,6 +33,7 @@ struct Registrations {
 std::shared_ptr<Registrations> let_go(Worker& worker, uint16_t id) {
   WorkerServices& services = worker.services();
   if (worker.enter_context(id) == CUDA_SUCCESS) services.completion().forget(id);
+  services.event_waits().forget_context(id);
   services.links().forget_context(id);
   services.unbind_context(id);
   worker.driver().cuCtxSetCurrent(nullptr);

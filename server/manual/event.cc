@@ -1,32 +1,101 @@
-// Events: waiting is polling between frames.
+// Events: waiting is polling between frames, for what was recorded when the wait began.
+#include "generated/schema/context.capnp.h"
 #include "generated/schema/event.capnp.h"
+#include "server/event_waits.h"
 #include "server/manual/manual.h"
 
 namespace fargpu::server {
+namespace {
+
+// The event and the stream of a record, in the context of the request.
+template <typename Params>
+CUresult find_both(Worker& worker, const Request& request, const Params& params, CUevent* event,
+                   CUstream* stream) {
+  CUresult result = worker.enter_context(request.header.context);
+  if (result == CUDA_SUCCESS)
+    result = find_handle(worker, rpc::HandleKind::kEvent, params.getHEvent(), event);
+  if (result == CUDA_SUCCESS)
+    result = find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), stream);
+  return result;
+}
+
+}  // namespace
 
 Status manual_cuEventSynchronize(Worker& worker, const Request& request) {
   return decoded("cuEventSynchronize", [&]() -> Status {
     wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::CuEventSynchronizeParams>();
+    const uint64_t id = reader.getRoot<schema::CuEventSynchronizeParams>().getHEvent();
+    CUevent event = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kEvent, id, &event));
+    const LaterReply later(worker, request);
+    worker.services().event_waits().wait(
+        id, event, [later](CUresult result) { later.send_synchronised(result); });
+    return Status();
+  });
+}
+
+Status manual_cuEventRecord(Worker& worker, const Request& request) {
+  return decoded("cuEventRecord", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::CuEventRecordParams>();
+    CUevent event = nullptr;
+    CUstream stream = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(find_both(worker, request, params, &event, &stream));
+    return answer(worker, request,
+                  worker.services().event_waits().record(
+                      params.getHEvent(), event, [&worker, stream](CUevent used) {
+                        return worker.driver().cuEventRecord(used, stream);
+                      }));
+  });
+}
+
+Status manual_cuEventRecordWithFlags(Worker& worker, const Request& request) {
+  return decoded("cuEventRecordWithFlags", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::CuEventRecordWithFlagsParams>();
+    FARGPU_NEEDS_DRIVER(cuEventRecordWithFlags);
+    CUevent event = nullptr;
+    CUstream stream = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(find_both(worker, request, params, &event, &stream));
+    return answer(
+        worker, request,
+        worker.services().event_waits().record(
+            params.getHEvent(), event, [&worker, stream, flags = params.getFlags()](CUevent used) {
+              return worker.driver().cuEventRecordWithFlags(used, stream, flags);
+            }));
+  });
+}
+
+Status manual_cuCtxRecordEvent(Worker& worker, const Request& request) {
+  return decoded("cuCtxRecordEvent", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::CuCtxRecordEventParams>();
+    FARGPU_NEEDS_DRIVER(cuCtxRecordEvent);
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    CUcontext context = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        find_handle(worker, rpc::HandleKind::kContext, params.getHCtx(), &context));
     CUevent event = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(
         find_handle(worker, rpc::HandleKind::kEvent, params.getHEvent(), &event));
-    const LaterReply later(worker, request);
-    const uint64_t id = params.getHEvent();
-    worker.defer([later, id] {
-      Worker& worker = later.worker();
-      // Looked up again each time: another thread may have destroyed it meanwhile.
-      CUevent event = nullptr;
-      CUresult result = find_handle(worker, rpc::HandleKind::kEvent, id, &event);
-      if (result == CUDA_SUCCESS) result = worker.enter_context(later.header().context);
-      if (result == CUDA_SUCCESS) result = worker.driver().cuEventQuery(event);
-      if (result == CUDA_ERROR_NOT_READY) return false;
-      // Done already, so this does not wait: it makes the driver write out what kernels printed.
-      if (result == CUDA_SUCCESS) result = worker.driver().cuEventSynchronize(event);
-      later.send_synchronised(result);
-      return true;
-    });
-    return Status();
+    return answer(worker, request,
+                  worker.services().event_waits().record(
+                      params.getHEvent(), event, [&worker, context](CUevent used) {
+                        return worker.driver().cuCtxRecordEvent(context, used);
+                      }));
+  });
+}
+
+Status manual_cuEventDestroy_v2(Worker& worker, const Request& request) {
+  return decoded("cuEventDestroy_v2", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const uint64_t id = reader.getRoot<schema::CuEventDestroyV2Params>().getHEvent();
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    CUevent event = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kEvent, id, &event));
+    const CUresult result = worker.services().event_waits().destroy(id, event);
+    if (result == CUDA_SUCCESS) worker.remove(id);
+    return answer(worker, request, result);
   });
 }
 

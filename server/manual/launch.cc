@@ -4,6 +4,7 @@
 
 #include "generated/schema/internal.capnp.h"
 #include "schema/support/small_buffer.h"
+#include "server/event_waits.h"
 #include "server/manual/manual.h"
 #include "server/parameter_layouts.h"
 
@@ -14,22 +15,15 @@ constexpr unsigned kMaxAttributes = 32;
 // What the hardware takes at most (CUDA 12.1 and later).
 constexpr size_t kMaxParameterBytes = 32764;
 
-// Replaces the event id inside an attribute by the driver's event; refuses what could hold a
-// pointer of the client.
-CUresult admit_attribute(Worker& worker, CUlaunchAttribute& attribute) {
+// The event that the launch records because of the attribute; null: none.
+CUevent* event_of(CUlaunchAttribute& attribute) {
   switch (attribute.id) {
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-      return find_handle(worker, rpc::HandleKind::kEvent,
-                         reinterpret_cast<uint64_t>(attribute.value.programmaticEvent.event),
-                         &attribute.value.programmaticEvent.event);
+      return &attribute.value.programmaticEvent.event;
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-      return find_handle(worker, rpc::HandleKind::kEvent,
-                         reinterpret_cast<uint64_t>(attribute.value.launchCompletionEvent.event),
-                         &attribute.value.launchCompletionEvent.event);
-    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
-      return CUDA_ERROR_NOT_SUPPORTED;
+      return &attribute.value.launchCompletionEvent.event;
     default:
-      return CUDA_SUCCESS;
+      return nullptr;
   }
 }
 
@@ -42,12 +36,30 @@ class Attributes {
   static bool has_right_size(unsigned count, capnp::Data::Reader data) {
     return count <= kMaxAttributes && data.size() == count * sizeof(CUlaunchAttribute);
   }
+  // Replaces event ids by the driver's events; refuses what could hold a pointer of the client.
   CUresult admit(Worker& worker) {
     for (unsigned i = 0; i < count_; ++i) {
-      const CUresult result = admit_attribute(worker, buffer_.data()[i]);
+      CUlaunchAttribute& attribute = buffer_.data()[i];
+      if (attribute.id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
+        return CUDA_ERROR_NOT_SUPPORTED;
+      CUevent* const event = event_of(attribute);
+      if (event == nullptr) continue;
+      const auto id = reinterpret_cast<uint64_t>(*event);
+      const CUresult result = find_handle(worker, rpc::HandleKind::kEvent, id, event);
       if (result != CUDA_SUCCESS) return result;
+      records_[record_count_++] = {id, event};
     }
     return CUDA_SUCCESS;
+  }
+  // Runs `launch`, which records the events.
+  template <typename Launch>
+  CUresult record(Worker& worker, Launch&& launch, unsigned from = 0) {
+    if (from == record_count_) return launch();
+    const auto [id, event] = records_[from];
+    return worker.services().event_waits().record(id, *event, [&, event = event](CUevent used) {
+      *event = used;
+      return record(worker, launch, from + 1);
+    });
   }
   void add_cooperative() {
     CUlaunchAttribute& attribute = buffer_.data()[count_++];
@@ -59,8 +71,14 @@ class Attributes {
   CUlaunchAttribute* data() { return buffer_.data(); }
 
  private:
+  struct Recorded {
+    uint64_t id;
+    CUevent* event;
+  };
   schema::SmallBuffer<CUlaunchAttribute> buffer_;
   unsigned count_;
+  Recorded records_[kMaxAttributes];
+  unsigned record_count_ = 0;
 };
 
 template <typename Params>
@@ -126,7 +144,9 @@ Status manual_fgLaunch(Worker& worker, const Request& request) {
     // As an attribute: cuLaunchCooperativeKernel would take no packed buffer.
     if (params.getKind() == 1) attributes.add_cooperative();
     const CUlaunchConfig config = config_of(params, stream, attributes);
-    return answer(worker, request, driver.cuLaunchKernelEx(&config, function, each, packed));
+    return answer(worker, request, attributes.record(worker, [&] {
+      return driver.cuLaunchKernelEx(&config, function, each, packed);
+    }));
   });
 }
 

@@ -18,6 +18,21 @@ Status manual_cuStreamQuery(Worker& worker, const Request& request) {
   });
 }
 
+Status manual_cuStreamDestroy_v2(Worker& worker, const Request& request) {
+  return decoded("cuStreamDestroy_v2", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const uint64_t id = reader.getRoot<schema::CuStreamDestroyV2Params>().getHStream();
+    CUstream stream = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream, id, &stream));
+    const uint16_t context = worker.services().context_of(id);
+    if (context == 0) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(context));
+    const CUresult result = worker.services().completion().stream_ends(context, stream);
+    if (result == CUDA_SUCCESS) worker.remove(id);
+    return answer(worker, request, result);
+  });
+}
+
 Status manual_cuStreamSynchronize(Worker& worker, const Request& request) {
   return decoded("cuStreamSynchronize", [&]() -> Status {
     wire::SegmentReader reader(request.body);

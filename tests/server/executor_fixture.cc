@@ -28,6 +28,10 @@ Handle handle(uint64_t number) {
   return reinterpret_cast<Handle>(number);
 }
 
+constexpr uint64_t kFakeStream = 0x5000;
+
+std::string name_of(CUevent event) { return std::to_string(reinterpret_cast<uint64_t>(event)); }
+
 }  // namespace
 
 FakeDriver& FakeDriver::get() {
@@ -104,11 +108,19 @@ bool FakeDriver::is_shut(const std::string& gate) {
 DriverTable FakeDriver::table() {
   DriverTable t;
   t.cuCtxSetCurrent = [](CUcontext) { return FakeDriver::get().result_of("cuCtxSetCurrent"); };
-  t.cuCtxSynchronize = [] { return noted("cuCtxSynchronize"); };
-  // Streams are busy as long as a wait for the context would be.
-  t.cuStreamQuery = [](CUstream) {
-    return FakeDriver::get().is_shut("cuCtxSynchronize") ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  t.cuCtxSynchronize = [] {
+    FakeDriver::get().pass("created stream");
+    return noted("cuCtxSynchronize");
   };
+  // Streams are busy as long as a wait for the context would be.
+  t.cuStreamQuery = [](CUstream stream) {
+    FakeDriver& driver = FakeDriver::get();
+    const bool created = stream == handle<CUstream>(kFakeStream);
+    return driver.is_shut("cuCtxSynchronize") || (created && driver.is_shut("created stream"))
+               ? CUDA_ERROR_NOT_READY
+               : CUDA_SUCCESS;
+  };
+  t.cuStreamDestroy_v2 = [](CUstream) { return noted("cuStreamDestroy"); };
   t.cuCtxCreate_v2 = [](CUcontext* context, unsigned, CUdevice) {
     *context = handle<CUcontext>(0xc2);
     return noted("cuCtxCreate");
@@ -131,18 +143,23 @@ DriverTable FakeDriver::table() {
     return noted("cuMemcpyHtoDAsync " + std::string(static_cast<const char*>(bytes), count));
   };
   t.cuStreamCreate = [](CUstream* stream, unsigned) {
-    *stream = handle<CUstream>(0x5000);
+    *stream = handle<CUstream>(kFakeStream);
     return noted("cuStreamCreate");
   };
   t.cuEventCreate = [](CUevent* event, unsigned) {
-    *event = handle<CUevent>(0xe000);
-    return noted("cuEventCreate");
+    const CUresult result = noted("cuEventCreate");
+    *event = handle<CUevent>(FakeDriver::get().count("cuEventCreate"));
+    return result;
   };
-  t.cuEventDestroy_v2 = [](CUevent) { return noted("cuEventDestroy"); };
-  t.cuEventRecord = [](CUevent, CUstream) { return noted("cuEventRecord"); };
-  t.cuEventQuery = [](CUevent) {
-    return FakeDriver::get().is_shut("event") ? CUDA_ERROR_NOT_READY
-                                              : FakeDriver::get().result_of("cuEventQuery");
+  t.cuEventDestroy_v2 = [](CUevent event) { return noted("cuEventDestroy " + name_of(event)); };
+  t.cuEventRecord = [](CUevent event, CUstream) {
+    return noted("cuEventRecord " + name_of(event));
+  };
+  t.cuEventQuery = [](CUevent event) {
+    FakeDriver& driver = FakeDriver::get();
+    return driver.is_shut("event") || driver.is_shut("event " + name_of(event))
+               ? CUDA_ERROR_NOT_READY
+               : driver.result_of("cuEventQuery");
   };
   t.cuEventSynchronize = [](CUevent) { return CUDA_SUCCESS; };
   t.cuMemHostRegister_v2 = [](void*, size_t, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; };

@@ -44,7 +44,9 @@ class FakeDriver {
   // The call returns this instead of CUDA_SUCCESS.
   void fail(const std::string& call, CUresult result);
   CUresult result_of(const std::string& call);
-  // The call (or event query) does not end before open().
+  // The call (or event query) does not end before open(). Events are "event" (all) and "event N",
+  // in the order of their creation from 1; "created stream" is what is in the stream that
+  // cuStreamCreate made.
   void shut(const std::string& gate);
   void open(const std::string& gate);
   void open_all();

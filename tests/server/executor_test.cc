@@ -9,6 +9,7 @@
 #include "common/wire/control.h"
 #include "common/wire/image_piece.h"
 #include "generated/schema/control.capnp.h"
+#include "generated/schema/event.capnp.h"
 #include "generated/schema/internal.capnp.h"
 #include "generated/schema/memory.capnp.h"
 #include "generated/schema/module.capnp.h"
@@ -23,6 +24,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 FakeDriver& driver() { return FakeDriver::get(); }
+
+constexpr uint64_t kEvent = rpc::make_handle(rpc::HandleKind::kEvent, 7);
+constexpr uint64_t kStream = rpc::make_handle(rpc::HandleKind::kStream, 8);
 
 class Executing : public ExecutorTest {
  protected:
@@ -48,6 +52,22 @@ class Executing : public ExecutorTest {
     return send<schema::CuStreamSynchronizeParams>(schema::op_cuStreamSynchronize, [](auto) {});
   }
   uint32_t synchronise_context() { return send(schema::op_cuCtxSynchronize); }
+  uint32_t create_event() {
+    return send<schema::CuEventCreateParams>(schema::op_cuEventCreate,
+                                             [](auto p) { p.setPhEvent(kEvent); });
+  }
+  uint32_t record_event() {
+    return send<schema::CuEventRecordParams>(schema::op_cuEventRecord,
+                                             [](auto p) { p.setHEvent(kEvent); });
+  }
+  uint32_t synchronise_event() {
+    return send<schema::CuEventSynchronizeParams>(schema::op_cuEventSynchronize,
+                                                  [](auto p) { p.setHEvent(kEvent); });
+  }
+  uint32_t destroy_event() {
+    return send<schema::CuEventDestroyV2Params>(schema::op_cuEventDestroy_v2,
+                                                [](auto p) { p.setHEvent(kEvent); });
+  }
   uint32_t host_call(uint64_t id) {
     return send<schema::FgHostCallParams>(schema::op_fgHostCall, [&](auto p) { p.setId(id); });
   }
@@ -277,6 +297,86 @@ TEST_F(Executing, ASynchronisedContextHoldsUpNobody) {
   expect_silence();
   driver().open("cuCtxSynchronize");
   expect_answer(waiting, CUDA_SUCCESS);
+}
+
+TEST_F(Executing, AWaitForAnEventIsForWhatItHeldAtTheCall) {
+  start();
+  enter();
+  expect_answer(create_event(), CUDA_SUCCESS);
+  driver().shut("event 1");
+  expect_answer(record_event(), CUDA_SUCCESS);
+  const uint32_t first = synchronise_event();
+  driver().shut("event 2");
+  expect_answer(record_event(), CUDA_SUCCESS);
+  EXPECT_TRUE(driver().saw("cuEventRecord 2")) << "the wait now lasts until the second record";
+  const uint32_t second = synchronise_event();
+  expect_silence();
+  driver().open("event 1");
+  expect_answer(first, CUDA_SUCCESS);
+  EXPECT_TRUE(driver().saw("cuEventDestroy 1"));
+  expect_silence();
+  driver().open("event 2");
+  expect_answer(second, CUDA_SUCCESS);
+  // Nobody waits: the event stays the same.
+  expect_answer(record_event(), CUDA_SUCCESS);
+  EXPECT_EQ(driver().count("cuEventRecord 2"), 2u);
+  EXPECT_EQ(driver().count("cuEventCreate"), 2u);
+}
+
+TEST_F(Executing, ARecordThatFailsLeavesAWaitedEventAsItIs) {
+  start();
+  enter();
+  expect_answer(create_event(), CUDA_SUCCESS);
+  driver().shut("event 1");
+  expect_answer(record_event(), CUDA_SUCCESS);
+  const uint32_t waiting = synchronise_event();
+  driver().fail("cuEventRecord 2", CUDA_ERROR_INVALID_HANDLE);
+  expect_answer(record_event(), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_TRUE(driver().saw("cuEventDestroy 2"));
+  const uint32_t another = synchronise_event();
+  expect_silence();
+  driver().open("event 1");
+  expect_answer(waiting, CUDA_SUCCESS);
+  expect_answer(another, CUDA_SUCCESS);
+  EXPECT_FALSE(driver().saw("cuEventDestroy 1"));
+}
+
+TEST_F(Executing, AnEventThatIsWaitedForGoesAfterTheWait) {
+  start();
+  enter();
+  expect_answer(create_event(), CUDA_SUCCESS);
+  driver().shut("event 1");
+  expect_answer(record_event(), CUDA_SUCCESS);
+  const uint32_t waiting = synchronise_event();
+  expect_answer(destroy_event(), CUDA_SUCCESS);
+  expect_answer(synchronise_event(), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_FALSE(driver().saw("cuEventDestroy 1"));
+  driver().open("event 1");
+  expect_answer(waiting, CUDA_SUCCESS);
+  EXPECT_TRUE(eventually([] { return driver().saw("cuEventDestroy 1"); }));
+}
+
+// Its work still belongs to the context.
+TEST_F(Executing, ADestroyedStreamThatWorksIsWaitedForWithoutHoldingUpAnybody) {
+  start();
+  enter();
+  expect_answer(send<schema::CuStreamCreateParams>(schema::op_cuStreamCreate,
+                                                   [](auto p) { p.setPhStream(kStream); }),
+                CUDA_SUCCESS);
+  const auto destroy = [&] {
+    return send<schema::CuStreamDestroyV2Params>(schema::op_cuStreamDestroy_v2,
+                                                 [](auto p) { p.setHStream(kStream); });
+  };
+  driver().shut("created stream");
+  expect_answer(destroy(), CUDA_SUCCESS);
+  expect_answer(destroy(), CUDA_ERROR_INVALID_HANDLE);
+  const uint32_t waiting = synchronise_context();
+  std::this_thread::sleep_for(4 * Completion::kPolledTime);  // polled at first, then left to others
+  expect_silence();
+  driver().open("created stream");
+  expect_answer(waiting, CUDA_SUCCESS);
+  expect_answer(synchronise_context(), CUDA_SUCCESS);
+  EXPECT_EQ(driver().count("cuStreamDestroy"), 1u);
 }
 
 // The body of an fgImagePutPacked for a frame, `raw` bytes of `total` at `offset`.

@@ -1,0 +1,67 @@
+// EventWaits: waits for an event (cuEventSynchronize), each for the record that the event held when
+// the wait began.
+//
+// Recording an event again, or destroying it, does not change what earlier calls wait for. The
+// driver's event can only say how far its last record is. So an event that is waited for is left to
+// those who wait, and its id gets another driver event, when it is recorded again; they destroy the
+// old one when they are done. Without a wait nothing is looked up. One thread (the executor's).
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+
+namespace fargpu::server {
+
+class Worker;
+
+class EventWaits {
+ public:
+  using Done = std::function<void(CUresult)>;
+
+  explicit EventWaits(Worker& worker) : worker_(worker) {}
+  EventWaits(const EventWaits&) = delete;
+  EventWaits& operator=(const EventWaits&) = delete;
+
+  // `done` runs when what event `id` has recorded by now is reached.
+  void wait(uint64_t id, CUevent event, Done done);
+  // Runs `record` with the driver event that the record belongs into: `event`, which stands for
+  // `id`, or its successor.
+  template <typename Record>
+  CUresult record(uint64_t id, CUevent event, Record&& record) {
+    if (waited_.empty()) [[likely]]
+      return record(event);
+    CUevent used = event;
+    if (const CUresult result = begin_record(id, &used); result != CUDA_SUCCESS) return result;
+    const CUresult result = record(used);
+    if (used != event) end_record(id, used, result == CUDA_SUCCESS);
+    return result;
+  }
+  // Destroys event `id`, now or after the waits for it.
+  CUresult destroy(uint64_t id, CUevent event);
+  // The context is about to go, with its events.
+  void forget_context(uint16_t context);
+
+ private:
+  // A driver event that is waited for.
+  struct Held {
+    uint64_t id;
+    CUevent event;
+    uint16_t context;
+    size_t waits = 0;
+    bool orphan = false;  // the id stands for another event, or for none
+  };
+  // *event becomes a successor that may take the next record, if the event is waited for.
+  CUresult begin_record(uint64_t id, CUevent* event);
+  // The id stands for the successor from now on if it took the record.
+  void end_record(uint64_t id, CUevent successor, bool taken);
+  void release(const std::shared_ptr<Held>& held);
+
+  Worker& worker_;
+  std::unordered_map<uint64_t, std::shared_ptr<Held>> waited_;  // by id
+};
+
+}  // namespace fargpu::server
