@@ -12,6 +12,7 @@
 
 #include "client/image/linked.h"
 #include "client/image/records.h"
+#include "client/memory/memory_source.h"
 #include "client/memory/reserve.h"
 #include "client/process.h"
 #include "client/session.h"
@@ -132,6 +133,10 @@ void handle_created(uint64_t id) {
       break;
     case rpc::HandleKind::kLinkState:
       object = std::make_unique<LinkRecord>();
+      break;
+    case rpc::HandleKind::kMemGeneric:
+    case rpc::HandleKind::kMemPool:
+      object = std::make_unique<MemorySource>();
       break;
     case rpc::HandleKind::kFunction:
     case rpc::HandleKind::kKernel:

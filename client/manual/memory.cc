@@ -3,6 +3,7 @@
 #include "client/manual/common.h"
 #include "client/memory/copy.h"
 #include "client/memory/host_mapping.h"
+#include "client/memory/memory_source.h"
 #include "client/memory/reserve.h"
 
 namespace fargpu::client {
@@ -63,14 +64,24 @@ CUresult set(CUdeviceptr address, size_t width, size_t height, size_t pitch, siz
 }
 
 // Marks the region that allocation_created has just entered as memory of a pool: no context owns
-// it.
-void owned_by_pool(Session& session, CUdeviceptr pointer, CUmemoryPool pool) {
+// it. `pool` 0: the default pool of the device, whose handle is asked for when it is needed.
+void owned_by_pool(Session& session, CUdeviceptr pointer, uint64_t pool, int device) {
   auto region = session.device_memory.erase(pointer);
   if (!region) return;
   region->kind = MemoryKind::kPool;
   region->context = nullptr;
-  region->owner = reinterpret_cast<uint64_t>(pool);
+  region->device = device;
+  region->owner = pool;
   session.device_memory.insert(*region);
+}
+
+// The pool that cuDeviceSetMemPool has made the device's; 0: its default pool.
+uint64_t current_pool(Session& session, int device) {
+  std::lock_guard lock(session.pools_mutex);
+  const auto found = session.pools.find(device);
+  if (found == session.pools.end()) return 0;
+  const uint64_t pool = found->second.current_pool;
+  return session.handles.find(rpc::HandleKind::kMemPool, pool) != nullptr ? pool : 0;
 }
 
 }  // namespace
@@ -91,8 +102,11 @@ CUresult manual_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
 
 CUresult manual_cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
   const Here here;
+  const Context* context = context_of(hStream);
+  const int device = context == nullptr ? 0 : context->device;
+  const uint64_t pool = current_pool(here.session, device);
   const CUresult result = call_cuMemAllocAsync(here.session, here.context, dptr, bytesize, hStream);
-  if (result == CUDA_SUCCESS) owned_by_pool(here.session, *dptr, nullptr);
+  if (result == CUDA_SUCCESS) owned_by_pool(here.session, *dptr, pool, device);
   return result;
 }
 
@@ -101,8 +115,12 @@ CUresult manual_cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUme
   const Here here;
   const CUresult result =
       call_cuMemAllocFromPoolAsync(here.session, here.context, dptr, bytesize, pool, hStream);
-  if (result == CUDA_SUCCESS) owned_by_pool(here.session, *dptr, pool);
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  const auto id = reinterpret_cast<uint64_t>(pool);
+  const auto* source =
+      static_cast<MemorySource*>(here.session.handles.find(rpc::HandleKind::kMemPool, id));
+  owned_by_pool(here.session, *dptr, id, source == nullptr ? 0 : source->device.load());
+  return CUDA_SUCCESS;
 }
 
 CUresult manual_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N,

@@ -1,6 +1,7 @@
 // Memory pools: each device's default pool and current pool are remembered, so that asking twice
 // gives the same handle.
 #include "client/manual/common.h"
+#include "client/memory/memory_source.h"
 
 namespace fargpu::client {
 namespace {
@@ -8,6 +9,13 @@ namespace {
 CUresult find(CUdevice dev, Session** session) {
   *session = &current_session();
   return (*session)->device(dev) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+// The pool's memory lies on `device`.
+void remember_device(Session& session, CUmemoryPool pool, int device) {
+  auto* source = static_cast<MemorySource*>(
+      session.handles.find(rpc::HandleKind::kMemPool, reinterpret_cast<uint64_t>(pool)));
+  if (source != nullptr) source->device.store(device, std::memory_order_relaxed);
 }
 
 // Pools of pinned memory of a device: the only ones there are.
@@ -32,10 +40,18 @@ CUresult manual_cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) 
     const CUresult result =
         call_cuDeviceGetDefaultMemPool(*session, current_context_id(), &made, dev);
     if (result != CUDA_SUCCESS) return result;
+    remember_device(*session, made, dev);
     pool = reinterpret_cast<uint64_t>(made);
   }
   *pool_out = reinterpret_cast<CUmemoryPool>(pool);
   return CUDA_SUCCESS;
+}
+
+CUresult manual_cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
+  const Here here;
+  const CUresult result = call_cuMemPoolCreate(here.session, here.context, pool, poolProps);
+  if (result == CUDA_SUCCESS) remember_device(here.session, *pool, poolProps->location.id);
+  return result;
 }
 
 CUresult manual_cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {

@@ -22,6 +22,19 @@ void put(void* data, T value) {
   std::memcpy(data, &value, sizeof value);
 }
 
+CUresult pool_of(const Region& region, void* data) {
+  CUmemoryPool pool = nullptr;
+  if (region.kind == MemoryKind::kPool) {
+    pool = reinterpret_cast<CUmemoryPool>(region.owner);
+    if (pool == nullptr) {
+      const CUresult result = manual_cuDeviceGetDefaultMemPool(&pool, region.device);
+      if (result != CUDA_SUCCESS) return result;
+    }
+  }
+  put(data, pool);
+  return CUDA_SUCCESS;
+}
+
 // CUDA_ERROR_INVALID_VALUE: this attribute says nothing about such memory.
 CUresult answer(Session& session, const Found& found, CUdeviceptr ptr,
                 CUpointer_attribute attribute, void* data) {
@@ -59,7 +72,7 @@ CUresult answer(Session& session, const Found& found, CUdeviceptr ptr,
       put(data, reinterpret_cast<void*>(ptr));
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-      put<int>(data, 0);
+      put<int>(data, region.sync_memops ? 1 : 0);
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
@@ -94,24 +107,23 @@ CUresult answer(Session& session, const Found& found, CUdeviceptr ptr,
       put<unsigned>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      put(data,
-          reinterpret_cast<CUmemoryPool>(region.kind == MemoryKind::kPool ? region.owner : 0));
-      return CUDA_SUCCESS;
+      return pool_of(region, data);
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
 // What cuPointerGetAttributes gives for an address that it does not know.
-void answer_unknown(CUpointer_attribute attribute, void* data) {
+// CUDA_ERROR_INVALID_VALUE: there is no such attribute.
+CUresult answer_unknown(CUpointer_attribute attribute, void* data) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       put<int>(data, -2);
-      return;
+      return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       put<unsigned>(data, 0);
-      return;
+      return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
@@ -119,12 +131,25 @@ void answer_unknown(CUpointer_attribute attribute, void* data) {
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
       put<int>(data, 0);
-      return;
+      return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
       std::memset(data, 0, sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS));
-      return;
-    default:
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
       put<uint64_t>(data, 0);
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
@@ -145,11 +170,27 @@ CUresult manual_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_att
   const auto found = find(session, ptr);
   for (unsigned i = 0; i < numAttributes; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (!found || answer(session, *found, ptr, attributes[i], data[i]) != CUDA_SUCCESS) {
-      answer_unknown(attributes[i], data[i]);
-    }
+    if (found && answer(session, *found, ptr, attributes[i], data[i]) == CUDA_SUCCESS) continue;
+    const CUresult result = answer_unknown(attributes[i], data[i]);
+    if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
+}
+
+CUresult manual_cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
+                                      CUdeviceptr ptr) {
+  if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+    return CUDA_ERROR_INVALID_VALUE;
+  const Here here;
+  unsigned on = 0;
+  std::memcpy(&on, value, sizeof on);
+  const auto remember = [on](Region& region) { region.sync_memops = on != 0; };
+  // Host memory is this process's: there is nothing to tell the worker.
+  if (here.session.host_memory.change(ptr, remember)) return CUDA_SUCCESS;
+  const CUresult result =
+      call_cuPointerSetAttribute(here.session, here.context, value, attribute, ptr);
+  if (result == CUDA_SUCCESS) here.session.device_memory.change(ptr, remember);
+  return result;
 }
 
 }  // namespace fargpu::client

@@ -1,7 +1,36 @@
 // Virtual memory management: what is mapped where is needed for copies and pointer attributes.
 #include "client/manual/common.h"
+#include "client/memory/memory_source.h"
 
 namespace fargpu::client {
+namespace {
+
+MemorySource* find_physical(Session& session, CUmemGenericAllocationHandle handle) {
+  return static_cast<MemorySource*>(session.handles.find(rpc::HandleKind::kMemGeneric, handle));
+}
+
+}  // namespace
+
+CUresult manual_cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
+                            const CUmemAllocationProp* prop, unsigned long long flags) {
+  const Here here;
+  const CUresult result = call_cuMemCreate(here.session, here.context, handle, size, prop, flags);
+  if (result != CUDA_SUCCESS) return result;
+  if (MemorySource* memory = find_physical(here.session, *handle))
+    memory->device.store(prop->location.id, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) {
+  const Here here;
+  const CUresult result =
+      call_cuMemRetainAllocationHandle(here.session, here.context, handle, addr);
+  if (result != CUDA_SUCCESS) return result;
+  const auto region = here.session.device_memory.find(reinterpret_cast<uint64_t>(addr));
+  MemorySource* memory = find_physical(here.session, *handle);
+  if (region && memory != nullptr) memory->device.store(region->device, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
 
 CUresult manual_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
                          CUmemGenericAllocationHandle handle, unsigned long long flags) {
@@ -9,11 +38,11 @@ CUresult manual_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
   const CUresult result =
       call_cuMemMap(here.session, here.context, ptr, size, offset, handle, flags);
   if (result != CUDA_SUCCESS) return result;
-  const Context* context = current_context();
+  const MemorySource* memory = find_physical(here.session, handle);
   here.session.device_memory.insert({.base = ptr,
                                      .bytes = size,
                                      .kind = MemoryKind::kVirtual,
-                                     .device = context == nullptr ? 0 : context->device,
+                                     .device = memory == nullptr ? 0 : memory->device.load(),
                                      .buffer_id = here.session.next_buffer_id(),
                                      .owner = handle});
   return CUDA_SUCCESS;

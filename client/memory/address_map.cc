@@ -58,6 +58,14 @@ void AddressMap::mark_used(uint64_t address, uint64_t bytes) {
   }
 }
 
+bool AddressMap::change(uint64_t address, const std::function<void(Region&)>& change) {
+  std::unique_lock lock(mutex_);
+  const auto found = locate(address);
+  if (found == regions_.end()) return false;
+  change(regions_.find(found->first)->second);
+  return true;
+}
+
 uint64_t AddressMap::extent(uint64_t address) const {
   std::shared_lock lock(mutex_);
   auto found = locate(address);

@@ -37,8 +37,10 @@ struct Region {
   uint64_t buffer_id = 0;      // CU_POINTER_ATTRIBUTE_BUFFER_ID: never used again
   unsigned flags = 0;          // as given to cuMemHostAlloc and friends
   bool used = false;           // kVirtual: an operation on it has succeeded, so access was granted
+  bool sync_memops = false;    // as set by cuPointerSetAttribute
   bool reserved = false;       // this process holds an inaccessible mapping at these addresses
-  uint64_t owner = 0;          // module or library of a kGlobal, pool of a kPool, 0
+  // Module or library of a kGlobal, pool of a kPool (0: its device's default pool), else 0.
+  uint64_t owner = 0;
   // kHost: where device code sees memory shared with the worker; 0: it is not
   uint64_t shared_at = 0;
 };
@@ -53,6 +55,8 @@ class AddressMap {
   // Sets `used` of the regions that [address, address + bytes) touches.
   void mark_used(uint64_t address, uint64_t bytes);
   void erase_if(const std::function<bool(const Region&)>& gone);
+  // Changes the region of `address`; false: there is none.
+  bool change(uint64_t address, const std::function<void(Region&)>& change);
   // How many bytes from `address` on are inside regions that touch each other.
   uint64_t extent(uint64_t address) const;
   bool covers(uint64_t address, uint64_t bytes) const { return bytes <= extent(address); }
