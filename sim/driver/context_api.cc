@@ -18,6 +18,7 @@ CUresult create_context(CUcontext* pctx, unsigned flags, CUdevice dev) {
     if (pctx == nullptr || !valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
     Device* device = driver.device(dev);
     if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    if (device->prohibited()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
     auto context = Context::create(*device, flags, false);
     context->set_handle(to_handle<CUcontext>(driver.registry().add(context, 0)));
     context_stack().push_back(context->handle());
@@ -274,7 +275,7 @@ CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peerContext) {
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   return with_device(dev, [&](Device& device) -> CUresult {
     if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    device.retain_primary();
+    if (device.retain_primary() == nullptr) return CUDA_ERROR_DEVICE_UNAVAILABLE;
     *pctx = device.primary_handle();
     return CUDA_SUCCESS;
   });

@@ -13,6 +13,7 @@ Device::Device(const Settings& settings, int ordinal, int index)
       index_(index),
       compute_capability_(settings.compute_capability),
       threads_(settings.threads),
+      prohibited_(settings.prohibited),
       name_(fmt::format("fargpu simulated GPU (sm_{})", settings.compute_capability)),
       memory_(index, settings.memory_bytes),
       physical_store_(settings.memory_bytes),
@@ -35,6 +36,10 @@ EngineOptions Device::engine_options(size_t malloc_heap_bytes) const {
 }
 
 CUresult Device::attribute(int id, int* value) const {
+  if (id == CU_DEVICE_ATTRIBUTE_COMPUTE_MODE && prohibited_) {
+    *value = CU_COMPUTEMODE_PROHIBITED;
+    return CUDA_SUCCESS;
+  }
   return simulated_attribute(id, compute_capability_, index_, value);
 }
 
@@ -51,6 +56,7 @@ std::shared_ptr<Context> Device::primary() const {
 
 std::shared_ptr<Context> Device::retain_primary() {
   std::lock_guard lock(mutex_);
+  if (prohibited_) return nullptr;
   if (!primary_) {
     primary_ = Context::create(*this, primary_flags_, true);
     primary_->set_handle(primary_handle_);
@@ -68,18 +74,18 @@ CUresult Device::release_primary() {
     last = std::move(primary_);
     primary_ = nullptr;
   }
-  last->destroy();
+  if (last) last->destroy();  // a reset may have been before
   return CUDA_SUCCESS;
 }
 
-// The references are dropped with it, as the driver does; the next retain makes a new context.
+// The references stay, as with the driver (580): each may still be released. The next retain makes
+// a new context.
 void Device::reset_primary() {
   std::shared_ptr<Context> last;
   {
     std::lock_guard lock(mutex_);
     last = std::move(primary_);
     primary_ = nullptr;
-    primary_references_ = 0;
     primary_flags_ = 0;
   }
   if (last) last->destroy();

@@ -27,6 +27,7 @@ class Device {
   int ordinal() const { return ordinal_; }
   int index() const { return index_; }
   int compute_capability() const { return compute_capability_; }
+  bool prohibited() const { return prohibited_; }  // CU_COMPUTEMODE_PROHIBITED
   const std::string& name() const { return name_; }
   Uuid uuid() const { return device_uuid(compute_capability_, index_); }
   std::string pci_bus_id() const;
@@ -43,9 +44,10 @@ class Device {
   // retained.
   CUcontext primary_handle() const { return primary_handle_; }
   std::shared_ptr<Context> primary() const;
+  // Null when the device's compute mode lets nobody have contexts.
   std::shared_ptr<Context> retain_primary();
   CUresult release_primary();
-  void reset_primary();
+  void reset_primary();  // the references stay
   unsigned primary_flags() const;
   void set_primary_flags(unsigned flags);
 
@@ -59,6 +61,7 @@ class Device {
   const int index_;
   const int compute_capability_;
   const int threads_;
+  const bool prohibited_;
   const std::string name_;
   DeviceMemory memory_;
   PhysicalStore physical_store_;

@@ -124,6 +124,13 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& ge
     }
     settings.lazy_loading = value == 1;
   }
+  if (const char* text = get("FARGPU_SIM_COMPUTE_MODE")) {
+    const std::string_view mode = trim(text);
+    if (mode != "default" && mode != "prohibited") {
+      return bad_value("FARGPU_SIM_COMPUTE_MODE", text, "default or prohibited");
+    }
+    settings.prohibited = mode == "prohibited";
+  }
   if (const char* text = get("CUDA_VISIBLE_DEVICES")) {
     settings.visible = parse_visible_devices(text, settings.compute_capability, settings.gpus);
   } else {

@@ -13,17 +13,27 @@ GPUS = 2
 
 def main():
     build = testing.Build(sys.argv[1])
-    program = [build.folder / "tests" / "conformance" / sys.argv[2], *sys.argv[3:]]
+    # A word with "=" is a variable for the simulated GPU, the others are the program's arguments.
+    settings = dict(word.split("=", 1) for word in sys.argv[3:] if "=" in word)
+    arguments = [word for word in sys.argv[3:] if "=" not in word]
+    program = [build.folder / "tests" / "conformance" / sys.argv[2], *arguments]
     direct = testing.run(
         program,
-        env=testing.clean_environment(LD_LIBRARY_PATH=build.sim_libraries, FARGPU_SIM_GPUS=GPUS),
+        env=testing.clean_environment(
+            LD_LIBRARY_PATH=build.sim_libraries, FARGPU_SIM_GPUS=GPUS, **settings
+        ),
     )
-    return max(compare(build, program, direct, transport) for transport in ("tcp", "shm"))
+    return max(compare(build, program, settings, direct, transport) for transport in ("tcp", "shm"))
 
 
-def compare(build, program, direct, transport):
+def compare(build, program, settings, direct, transport):
     remote = testing.run(
-        [build.fargpu, "run", "--sim", "--sim-gpus", GPUS, "--transport", transport, "--", *program]
+        [
+            build.fargpu,
+            *("run", "--sim", "--sim-gpus", GPUS, "--transport", transport, "--"),
+            *program,
+        ],
+        env=testing.clean_environment(**settings),
     )
 
     differences = list(

@@ -63,6 +63,22 @@ int main() {
   VALUE(active);
   SHOW(cuDevicePrimaryCtxRetain(&primary, 42));
 
+  // A reset empties the context; its references stay.
+  SHOW(cuDevicePrimaryCtxReset(device));
+  for (int round = 0; round < 2; ++round) {
+    SHOW(cuDevicePrimaryCtxRetain(&again, device));
+    VALUE(primary == again);
+    SHOW(cuMemAlloc(&pointer, 1024));
+    SHOW(cuDevicePrimaryCtxReset(device));
+    SHOW(cuDevicePrimaryCtxGetState(device, &primary_flags, &active));
+    VALUE(active);
+    SHOW(cuMemAlloc(&pointer, 1024));
+    SHOW(cuDevicePrimaryCtxReset(device));
+  }
+  SHOW(cuDevicePrimaryCtxRelease(device));
+  SHOW(cuDevicePrimaryCtxRelease(device));
+  SHOW(cuDevicePrimaryCtxRelease(device));
+
   SHOW(cuCtxSetCurrent(context));
   size_t limit = 0;
   SHOW(cuCtxGetLimit(&limit, CU_LIMIT_PRINTF_FIFO_SIZE));

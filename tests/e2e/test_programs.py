@@ -30,6 +30,7 @@ OTHERS = [
     "large_copy",
     "held_launches",
     "pinned_copies",
+    "device_reset",
 ]
 
 

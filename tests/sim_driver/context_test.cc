@@ -92,7 +92,27 @@ TEST_F(ContextTest, PrimaryContextCountsReferences) {
   OK(cuDevicePrimaryCtxReset(1));
   OK(cuDevicePrimaryCtxGetState(1, &flags, &active));
   EXPECT_EQ(active, 0);
+  OK(cuDevicePrimaryCtxRelease(1));
   OK(cuCtxSetCurrent(context_));
+}
+
+// As with a real driver: a reset empties the context and leaves the references.
+TEST_F(ContextTest, AResetLeavesTheReferences) {
+  unsigned flags = 0;
+  int active = -1;
+  CUcontext primary = nullptr;
+  OK(cuDevicePrimaryCtxRetain(&primary, 1));
+  for (int round = 0; round < 2; ++round) {
+    OK(cuDevicePrimaryCtxReset(1));
+    OK(cuDevicePrimaryCtxGetState(1, &flags, &active));
+    EXPECT_EQ(active, 0);
+  }
+  OK(cuDevicePrimaryCtxRetain(&primary, 1));
+  OK(cuDevicePrimaryCtxRelease(1));
+  OK(cuDevicePrimaryCtxGetState(1, &flags, &active));
+  EXPECT_EQ(active, 1);
+  OK(cuDevicePrimaryCtxRelease(1));
+  EXPECT_CU(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease(1));
 }
 
 TEST_F(ContextTest, UsageCounts) {

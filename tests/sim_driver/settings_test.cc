@@ -29,6 +29,7 @@ TEST(SettingsTest, ReadsEveryVariable) {
                         {"FARGPU_SIM_COMPUTE_CAPABILITY", "8.6"},
                         {"FARGPU_SIM_THREADS", "2"},
                         {"FARGPU_SIM_LAZY_LOADING", "1"},
+                        {"FARGPU_SIM_COMPUTE_MODE", "prohibited"},
                         {"CUDA_VISIBLE_DEVICES", "2, 0"}});
   ASSERT_TRUE(settings.ok());
   EXPECT_EQ(settings->gpus, 3);
@@ -36,6 +37,7 @@ TEST(SettingsTest, ReadsEveryVariable) {
   EXPECT_EQ(settings->compute_capability, 86);
   EXPECT_EQ(settings->threads, 2);
   EXPECT_TRUE(settings->lazy_loading);
+  EXPECT_TRUE(settings->prohibited);
   EXPECT_EQ(settings->visible, (std::vector<int>{2, 0}));
 }
 
@@ -45,7 +47,8 @@ TEST(SettingsTest, BadValuesNameTheVariable) {
                                           {"FARGPU_SIM_MEMORY", "much"},
                                           {"FARGPU_SIM_COMPUTE_CAPABILITY", "9"},
                                           {"FARGPU_SIM_THREADS", "-1"},
-                                          {"FARGPU_SIM_LAZY_LOADING", "2"}}) {
+                                          {"FARGPU_SIM_LAZY_LOADING", "2"},
+                                          {"FARGPU_SIM_COMPUTE_MODE", "closed"}}) {
     auto settings = read({{name, value}});
     ASSERT_FALSE(settings.ok()) << name;
     EXPECT_NE(settings.status().message().find(name), std::string::npos);
