@@ -1,6 +1,7 @@
 #include "client/context.h"
 
 #include "client/handle_table.h"
+#include "common/base/late_thread_local.h"
 
 namespace fargpu::client {
 namespace {
@@ -8,7 +9,10 @@ namespace {
 // The top is apart from the rest so that reading it touches no heap. Rarely more than one context
 // is on a stack.
 thread_local Context* top = nullptr;
-thread_local std::vector<Context*> below;
+struct Below {
+  std::vector<Context*> contexts;
+};
+using BelowOfThread = LateThreadLocal<Below>;
 
 }  // namespace
 
@@ -113,23 +117,23 @@ void set_current_context(Context* context) {
 }
 
 void push_context(Context* context) {
-  if (top != nullptr) below.push_back(top);
+  if (top != nullptr) BelowOfThread::get().contexts.push_back(top);
   top = context;
 }
 
 Context* pop_context() {
   Context* popped = top;
   top = nullptr;
-  if (!below.empty()) {
-    top = below.back();
-    below.pop_back();
+  if (Below* below = BelowOfThread::if_made(); below != nullptr && !below->contexts.empty()) {
+    top = below->contexts.back();
+    below->contexts.pop_back();
   }
   return popped;
 }
 
 void forget_context_stack() {
   top = nullptr;
-  below.clear();
+  if (Below* below = BelowOfThread::if_made()) below->contexts.clear();
 }
 
 ContextScope::ContextScope(Context* context) : before_(top) { top = context; }

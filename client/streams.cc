@@ -5,6 +5,7 @@
 #include "client/call.h"
 #include "client/process.h"
 #include "client/session.h"
+#include "common/base/late_thread_local.h"
 #include "generated/client/calls.h"
 
 namespace fargpu::client {
@@ -57,8 +58,6 @@ class HiddenStreams {
   std::vector<Entry> entries_;
 };
 
-thread_local HiddenStreams hidden_streams;
-
 }  // namespace
 
 PerThreadDefaultStream::PerThreadDefaultStream() : before_(per_thread_mode) {
@@ -81,7 +80,7 @@ CUresult stream_to_wire(CUstream stream, uint64_t* id) {
   if (stream == nullptr || stream == CU_STREAM_PER_THREAD) {
     Context* context = current_context();
     if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-    return hidden_streams.get(session, *context, id);
+    return LateThreadLocal<HiddenStreams>::get().get(session, *context, id);
   }
   const auto value = reinterpret_cast<uint64_t>(stream);
   if (session.handles.find(rpc::HandleKind::kStream, value) == nullptr)

@@ -1,11 +1,17 @@
 #include "sim/driver/current.h"
 
-namespace fargpu::sim {
+#include "common/base/late_thread_local.h"
 
-std::vector<CUcontext>& context_stack() {
-  thread_local std::vector<CUcontext> stack;
-  return stack;
-}
+namespace fargpu::sim {
+namespace {
+
+struct ContextStack {
+  std::vector<CUcontext> contexts;
+};
+
+}  // namespace
+
+std::vector<CUcontext>& context_stack() { return LateThreadLocal<ContextStack>::get().contexts; }
 
 bool& inside_host_function() {
   thread_local bool inside = false;

@@ -17,6 +17,7 @@
 
 #include "common/base/check.h"
 #include "common/base/fd.h"
+#include "common/base/late_thread_local.h"
 #include "common/base/log.h"
 #include "common/base/map_exactly.h"
 #include "common/base/status.h"
@@ -243,6 +244,54 @@ TEST(MapExactly, FarAddressesAreMappedOrRefused) {
       EXPECT_EQ(errno, EEXIST);
     }
   }
+}
+
+struct Late {
+  int value = 0;
+  static inline std::atomic<int> alive{0};
+  Late() { ++alive; }
+  ~Late() { --alive; }
+};
+
+// Used by the destructor of a thread-local object that was made first, so that it goes last.
+struct UsesLateObject {
+  int* seen = nullptr;
+  ~UsesLateObject() {
+    if (seen != nullptr) *seen = LateThreadLocal<Late>::get().value;
+  }
+};
+thread_local UsesLateObject uses_late_object;
+
+TEST(LateThreadLocal, OutlivesTheThreadsOtherObjects) {
+  int seen = 0;
+  std::thread([&seen] {
+    EXPECT_EQ(LateThreadLocal<Late>::if_made(), nullptr);
+    uses_late_object.seen = &seen;
+    LateThreadLocal<Late>::get().value = 7;
+    EXPECT_EQ(LateThreadLocal<Late>::if_made(), &LateThreadLocal<Late>::get());
+  }).join();
+  EXPECT_EQ(seen, 7);
+  EXPECT_EQ(Late::alive, 0);
+}
+
+// A destructor of a key that comes after the object's own makes another one, which goes as well.
+TEST(LateThreadLocal, MadeAnewWhenUsedAfterItsEnd) {
+  std::thread([] { LateThreadLocal<Late>::get(); }).join();  // its key is older than the next
+  static int runs;
+  pthread_key_t key;
+  ASSERT_EQ(::pthread_key_create(&key,
+                                 [](void*) {
+                                   ++runs;
+                                   LateThreadLocal<Late>::get();
+                                 }),
+            0);
+  std::thread([key] {
+    LateThreadLocal<Late>::get();
+    ::pthread_setspecific(key, &runs);
+  }).join();
+  EXPECT_EQ(runs, 1);
+  EXPECT_EQ(Late::alive, 0);
+  ::pthread_key_delete(key);
 }
 
 TEST(TryLock, OneAtATime) {
