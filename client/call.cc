@@ -176,7 +176,9 @@ void allocation_created(uint16_t wire_context, CUdeviceptr pointer, size_t bytes
   Context* context = session.contexts.find_wire(wire_context);
   // What the table still has there is gone: the driver has given the addresses out again.
   session.device_memory.erase_if([&](const Region& region) {
-    return region.base < pointer + bytes && pointer < region.base + region.bytes;
+    const bool gone = region.base < pointer + bytes && pointer < region.base + region.bytes;
+    if (gone && region.reserved) release_reserved(region.base, region.bytes);
+    return gone;
   });
   session.device_memory.insert({.base = pointer,
                                 .bytes = bytes,

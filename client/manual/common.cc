@@ -62,19 +62,24 @@ void forget_image(Session& session, uint64_t id) {
     return static_cast<const Function&>(object).owner == id;
   });
   session.device_memory.erase_if([&](const Region& region) {
-    return region.kind == MemoryKind::kGlobal && region.owner == id;
+    if (region.kind != MemoryKind::kGlobal || region.owner != id) return false;
+    if (region.reserved) release_reserved(region.base, region.bytes);
+    return true;
   });
 }
 
 void remember_global(Session& session, CUdeviceptr address, size_t bytes, uint64_t owner) {
   const Context* context = current_context();
-  session.device_memory.insert({.base = address,
-                                .bytes = bytes,
-                                .kind = MemoryKind::kGlobal,
-                                .context = current_context(),
-                                .device = context == nullptr ? 0 : context->device,
-                                .buffer_id = session.next_buffer_id(),
-                                .owner = owner});
+  if (session.device_memory.find(address)) return;
+  const Region region{.base = address,
+                      .bytes = bytes,
+                      .kind = MemoryKind::kGlobal,
+                      .context = current_context(),
+                      .device = context == nullptr ? 0 : context->device,
+                      .buffer_id = session.next_buffer_id(),
+                      .reserved = reserve_addresses(address, bytes),
+                      .owner = owner};
+  if (!session.device_memory.insert(region) && region.reserved) release_reserved(address, bytes);
 }
 
 CUresult parameter_info(const Function& function, size_t index, size_t* offset, size_t* size) {

@@ -11,20 +11,17 @@ namespace {
 
 // Takes the region out of the table, frees it by `call`, and puts it back when that failed. The
 // other way round another thread could be given the same addresses in between, and its region would
-// be taken out.
+// be taken out. The addresses stay reserved meanwhile; reservations are counted.
 template <typename Call>
 CUresult free_region(CUdeviceptr pointer, Call&& call) {
   Session& session = current_session();
   const auto region = session.device_memory.find(pointer);
   if (!region || region->base != pointer) return call();
-  session.device_memory.erase(pointer);
-  if (region->reserved) release_reserved(region->base, region->bytes);
+  // Two threads that free it at once: the second one asks the driver, too.
+  if (!session.device_memory.erase(pointer)) return call();
   const CUresult result = call();
-  if (result != CUDA_SUCCESS) {
-    Region again = *region;
-    again.reserved = reserve_addresses(again.base, again.bytes);
-    session.device_memory.insert(again);
-  }
+  if (result != CUDA_SUCCESS && session.device_memory.insert(*region)) return result;
+  if (region->reserved) release_reserved(region->base, region->bytes);
   return result;
 }
 

@@ -1,6 +1,7 @@
 // Virtual memory management: what is mapped where is needed for copies and pointer attributes.
 #include "client/manual/common.h"
 #include "client/memory/memory_source.h"
+#include "client/memory/reserve.h"
 
 namespace fargpu::client {
 namespace {
@@ -39,12 +40,14 @@ CUresult manual_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
       call_cuMemMap(here.session, here.context, ptr, size, offset, handle, flags);
   if (result != CUDA_SUCCESS) return result;
   const MemorySource* memory = find_physical(here.session, handle);
-  here.session.device_memory.insert({.base = ptr,
-                                     .bytes = size,
-                                     .kind = MemoryKind::kVirtual,
-                                     .device = memory == nullptr ? 0 : memory->device.load(),
-                                     .buffer_id = here.session.next_buffer_id(),
-                                     .owner = handle});
+  const Region region{.base = ptr,
+                      .bytes = size,
+                      .kind = MemoryKind::kVirtual,
+                      .device = memory == nullptr ? 0 : memory->device.load(),
+                      .buffer_id = here.session.next_buffer_id(),
+                      .reserved = reserve_addresses(ptr, size),
+                      .owner = handle};
+  if (!here.session.device_memory.insert(region) && region.reserved) release_reserved(ptr, size);
   return CUDA_SUCCESS;
 }
 
@@ -53,7 +56,10 @@ CUresult manual_cuMemUnmap(CUdeviceptr ptr, size_t size) {
   const CUresult result = call_cuMemUnmap(here.session, here.context, ptr, size);
   if (result != CUDA_SUCCESS) return result;
   here.session.device_memory.erase_if([&](const Region& region) {
-    return region.kind == MemoryKind::kVirtual && region.base >= ptr && region.base - ptr < size;
+    if (region.kind != MemoryKind::kVirtual || region.base < ptr || region.base - ptr >= size)
+      return false;
+    if (region.reserved) release_reserved(region.base, region.bytes);
+    return true;
   });
   return CUDA_SUCCESS;
 }

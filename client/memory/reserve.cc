@@ -5,8 +5,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <mutex>
 #include <random>
+#include <vector>
 
+#include "client/memory/address_window.h"
+#include "client/memory/page_counts.h"
 #include "common/base/log.h"
 #include "common/base/map_exactly.h"
 
@@ -29,23 +33,63 @@ constexpr uint64_t kWindowBytes = uint64_t{1} << 42;
 
 uint64_t whole_pages(uint64_t bytes) { return (bytes + kPage - 1) & ~(kPage - 1); }
 
-std::atomic<uint64_t>& next_address() {
-  static std::atomic<uint64_t> next = [] {
+// Both are never destroyed: calls come until the very end of the process.
+struct Reservations {
+  std::mutex mutex;
+  PageCounts pages;  // guarded by mutex
+};
+Reservations& reservations() {
+  static auto& made = *new Reservations;
+  return made;
+}
+
+struct HostWindow {
+  std::mutex mutex;
+  AddressWindow free;  // guarded by mutex
+};
+HostWindow& host_window() {
+  static auto& made = *[] {
     constexpr uint64_t kStep = uint64_t{1} << 21;
     std::random_device random;
-    return kWindow + random() % (kWindowBytes / 2 / kStep) * kStep;
+    const uint64_t begin = kWindow + random() % (kWindowBytes / 2 / kStep) * kStep;
+    return new HostWindow{{}, AddressWindow(begin, kWindow + kWindowBytes)};
   }();
-  return next;
+  return made;
+}
+
+// What a host allocation takes of the window: with a gap behind it, so that no two touch.
+constexpr uint64_t kAlign = uint64_t{1} << 16;
+uint64_t taken_for(uint64_t length) { return (length + kAlign - 1) / kAlign * kAlign + kAlign; }
+
+void unmap(const PageCounts::Range& range) {
+  ::munmap(reinterpret_cast<void*>(range.begin), range.end - range.begin);
+}
+
+// All parts or none.
+bool map_inaccessible(const std::vector<PageCounts::Range>& parts) {
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (map_exactly(reinterpret_cast<void*>(parts[i].begin), parts[i].end - parts[i].begin,
+                    PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)) {
+      continue;
+    }
+    for (size_t mapped = 0; mapped < i; ++mapped) unmap(parts[mapped]);
+    return false;
+  }
+  return true;
 }
 
 }  // namespace
 
 bool reserve_addresses(uint64_t address, size_t bytes) {
   const uint64_t begin = address & ~(kPage - 1);
-  const uint64_t length = whole_pages(address + bytes - begin);
-  if (map_exactly(reinterpret_cast<void*>(begin), length, PROT_NONE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)) {
-    return true;
+  const uint64_t end = begin + whole_pages(address + bytes - begin);
+  {
+    Reservations& all = reservations();
+    std::lock_guard lock(all.mutex);
+    if (map_inaccessible(all.pages.unused(begin, end))) {
+      all.pages.add(begin, end);
+      return true;
+    }
   }
   static std::atomic<bool> told{false};
   if (!told.exchange(true)) {
@@ -60,26 +104,43 @@ bool reserve_addresses(uint64_t address, size_t bytes) {
 
 void release_reserved(uint64_t address, size_t bytes) {
   const uint64_t begin = address & ~(kPage - 1);
-  ::munmap(reinterpret_cast<void*>(begin), whole_pages(address + bytes - begin));
+  const uint64_t end = begin + whole_pages(address + bytes - begin);
+  Reservations& all = reservations();
+  // Unmapped under the lock: another thread may want the same pages again.
+  std::lock_guard lock(all.mutex);
+  for (const PageCounts::Range& part : all.pages.remove(begin, end)) unmap(part);
 }
 
 void* allocate_host(size_t bytes, int descriptor) {
   const int kind = descriptor < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
   const uint64_t length = whole_pages(bytes);
   if (length < bytes) return nullptr;
-  constexpr uint64_t kAlign = uint64_t{1} << 16;
-  for (int attempt = 0; attempt < 64; ++attempt) {
-    const uint64_t step = (length + kAlign - 1) & ~(kAlign - 1);
-    const uint64_t address = next_address().fetch_add(step + kAlign);
-    if (address + length > kWindow + kWindowBytes) break;
-    auto* const wanted = reinterpret_cast<void*>(address);
-    if (map_exactly(wanted, length, PROT_READ | PROT_WRITE, kind, descriptor)) return wanted;
+  if (length < kWindowBytes) {
+    HostWindow& window = host_window();
+    for (int attempt = 0; attempt < 64; ++attempt) {
+      std::optional<uint64_t> address;
+      {
+        std::lock_guard lock(window.mutex);
+        address = window.free.take(taken_for(length));
+      }
+      if (!address) break;
+      auto* const wanted = reinterpret_cast<void*>(*address);
+      if (map_exactly(wanted, length, PROT_READ | PROT_WRITE, kind, descriptor)) return wanted;
+      // Something else lies there: the addresses are not given back.
+    }
   }
   void* anywhere = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, kind, descriptor, 0);
   return anywhere == MAP_FAILED ? nullptr : anywhere;
 }
 
-void free_host(void* memory, size_t bytes) { ::munmap(memory, whole_pages(bytes)); }
+void free_host(void* memory, size_t bytes) {
+  const uint64_t length = whole_pages(bytes);
+  ::munmap(memory, length);
+  HostWindow& window = host_window();
+  std::lock_guard lock(window.mutex);
+  const auto address = reinterpret_cast<uint64_t>(memory);
+  if (window.free.contains(address)) window.free.give_back(address, taken_for(length));
+}
 
 bool readable(const void* address) {
   char byte;

@@ -10,14 +10,15 @@
 
 namespace fargpu::client {
 
-// Makes [address, address + bytes) inaccessible here. False when something lies there already (said
+// Makes the pages of [address, address + bytes) inaccessible here until the last reservation that
+// touches them is released. False, with nothing reserved, when something else lies there (said
 // once) or the system refuses.
 bool reserve_addresses(uint64_t address, size_t bytes);
 void release_reserved(uint64_t address, size_t bytes);
 
 // Zeroed memory for the application in a window of addresses that other allocators hardly use, so
-// that the worker can map the same addresses; nullptr when there is none. `bytes` is rounded up to
-// pages. With a descriptor: its memory, shared, instead of memory of this process's own.
+// that the worker can map the same addresses; nullptr when there is none. Addresses are used again
+// after free_host(). `bytes` is rounded up to pages. With a descriptor: its memory, shared, instead of memory of this process's own.
 void* allocate_host(size_t bytes, int descriptor = -1);
 void free_host(void* memory, size_t bytes);
 

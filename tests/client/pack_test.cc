@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <numeric>
 #include <vector>
@@ -48,10 +49,41 @@ TEST(Reserve, KeepsAddressesFreeAndGivesThemBack) {
   EXPECT_FALSE(readable(memory));
   ASSERT_TRUE(reserve_addresses(address(memory), 10000));
   EXPECT_FALSE(readable(memory));
-  EXPECT_FALSE(reserve_addresses(address(memory), 10000));
   release_reserved(address(memory), 10000);
   EXPECT_TRUE(reserve_addresses(address(memory), 10000));
   release_reserved(address(memory), 10000);
+}
+
+bool is_mapped(uint64_t page) {
+  unsigned char in_core = 0;
+  return ::mincore(reinterpret_cast<void*>(page), 4096, &in_core) == 0;
+}
+
+TEST(Reserve, APageStaysUntilItsLastUserIsGone) {
+  void* const memory = allocate_host(3 * 4096);
+  const uint64_t page = address(memory);
+  free_host(memory, 3 * 4096);
+  ASSERT_TRUE(reserve_addresses(page + 4000, 200));  // the first two pages
+  ASSERT_TRUE(reserve_addresses(page + 4200, 100));  // the second one
+  ASSERT_TRUE(reserve_addresses(page + 8000, 300));  // the last two
+  release_reserved(page + 4000, 200);
+  EXPECT_FALSE(is_mapped(page));
+  EXPECT_TRUE(is_mapped(page + 4096));
+  release_reserved(page + 8000, 300);
+  EXPECT_TRUE(is_mapped(page + 4096));
+  EXPECT_FALSE(is_mapped(page + 8192));
+  release_reserved(page + 4200, 100);
+  EXPECT_FALSE(is_mapped(page + 4096));
+}
+
+TEST(Reserve, WhatIsInTheWayStaysAndNothingIsReserved) {
+  void* const memory = allocate_host(2 * 4096);
+  const uint64_t page = address(memory);
+  ASSERT_EQ(::munmap(memory, 4096), 0);
+  EXPECT_FALSE(reserve_addresses(page, 2 * 4096));
+  EXPECT_FALSE(is_mapped(page));
+  static_cast<char*>(memory)[4096] = 1;
+  free_host(memory, 2 * 4096);
 }
 
 }  // namespace
