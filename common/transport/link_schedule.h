@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <random>
 #include <span>
 #include <vector>
 
@@ -17,8 +18,10 @@ namespace fargpu::transport {
 // Bytes follow each other: a frame begins when the one before it has passed.
 class LinkSchedule {
  public:
-  explicit LinkSchedule(double bits_per_second)
-      : nanoseconds_per_byte_(bits_per_second > 0 ? 8e9 / bits_per_second : 0) {}
+  explicit LinkSchedule(const LinkSettings& settings)
+      : nanoseconds_per_byte_(settings.bits_per_second > 0 ? 8e9 / settings.bits_per_second : 0),
+        delay_(0, settings.jitter.count()),
+        random_(settings.jitter.count() > 0 ? std::random_device()() : 0) {}
 
   // A frame that is ready at `ready` has passed at the returned time.
   Clock::time_point pass(size_t bytes, Clock::time_point ready) {
@@ -30,11 +33,16 @@ class LinkSchedule {
     const double whole = std::floor(fraction_);
     fraction_ -= whole;  // kept, or small frames on a fast link would take no time at all
     free_at_ += std::chrono::nanoseconds(static_cast<int64_t>(whole));
+    if (delay_.max() > 0 && random_() % kDelayOneOf == 0)
+      free_at_ += std::chrono::nanoseconds(delay_(random_));
     return free_at_;
   }
 
  private:
+  static constexpr unsigned kDelayOneOf = 8;  // frames, with jitter
   const double nanoseconds_per_byte_;
+  std::uniform_int_distribution<int64_t> delay_;  // nanoseconds
+  std::minstd_rand random_;
   Clock::time_point free_at_{};
   double fraction_ = 0;  // of a nanosecond
 };

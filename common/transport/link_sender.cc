@@ -18,7 +18,7 @@ constexpr auto kFinish = std::chrono::milliseconds(200);
 }  // namespace
 
 LinkSender::LinkSender(Transport& inner, const LinkSettings& settings)
-    : inner_(inner), schedule_(settings.bits_per_second) {
+    : inner_(inner), schedule_(settings) {
   thread_ = std::thread([this] { run(); });
 }
 

@@ -17,7 +17,7 @@ struct Unit {
 constexpr std::array kTimes{Unit{"ns", 1.0}, Unit{"us", 1e3}, Unit{"ms", 1e6}, Unit{"s", 1e9}};
 constexpr std::array kRates{Unit{"bps", 1.0}, Unit{"Kbps", 1e3}, Unit{"Mbps", 1e6},
                             Unit{"Gbps", 1e9}, Unit{"Tbps", 1e12}};
-constexpr double kLongestRtt = 10e9, kSlowest = 1e3, kFastest = 1e14;
+constexpr double kLongestTime = 10e9, kSlowest = 1e3, kFastest = 1e14;
 
 // A number and one of the units behind it.
 std::optional<double> quantity(std::string_view text, std::span<const Unit> units) {
@@ -50,15 +50,17 @@ Status bad(std::string_view part, std::string_view why) {
 Status set_part(std::string_view part, LinkSettings& settings) {
   const size_t equals = part.find('=');
   const std::string_view name = part.substr(0, equals);
-  if (equals == std::string_view::npos || (name != "rtt" && name != "bandwidth")) {
-    return bad(part, "neither rtt= nor bandwidth=");
+  if (equals == std::string_view::npos ||
+      (name != "rtt" && name != "bandwidth" && name != "jitter")) {
+    return bad(part, "neither rtt=, bandwidth= nor jitter=");
   }
   const std::string_view value = part.substr(equals + 1);
-  if (name == "rtt") {
-    const auto rtt = quantity(value, kTimes);
-    if (!rtt) return bad(part, "not a number with ns, us, ms or s");
-    if (*rtt > kLongestRtt) return bad(part, "longer than 10s");
-    settings.rtt = std::chrono::nanoseconds(static_cast<int64_t>(*rtt));
+  if (name != "bandwidth") {
+    const auto time = quantity(value, kTimes);
+    if (!time) return bad(part, "not a number with ns, us, ms or s");
+    if (*time > kLongestTime) return bad(part, "longer than 10s");
+    (name == "rtt" ? settings.rtt : settings.jitter) =
+        std::chrono::nanoseconds(static_cast<int64_t>(*time));
     return Status();
   }
   const auto rate = quantity(value, kRates);
@@ -84,6 +86,7 @@ Result<LinkSettings> parse_link(std::string_view text) {
 std::string LinkSettings::to_string() const {
   std::string text = "rtt=" + in_words(static_cast<double>(rtt.count()), kTimes);
   if (bits_per_second > 0) text += " bandwidth=" + in_words(bits_per_second, kRates);
+  if (jitter.count() > 0) text += " jitter=" + in_words(static_cast<double>(jitter.count()), kTimes);
   return text;
 }
 

@@ -1,4 +1,5 @@
-// What FARGPU_LINK says: "rtt=20us,bandwidth=100Gbps". Either part may be missing. Pure functions.
+// What FARGPU_LINK says: "rtt=20us,bandwidth=100Gbps,jitter=1ms". Any part may be missing. Pure
+// functions.
 #pragma once
 
 #include <chrono>
@@ -11,12 +12,14 @@ namespace fargpu::transport {
 
 struct LinkSettings {
   std::chrono::nanoseconds rtt{0};
+  // Now and then a frame, and what follows it, comes later by up to this much.
+  std::chrono::nanoseconds jitter{0};
   double bits_per_second = 0;  // 0: as fast as it goes
   // "rtt=20us bandwidth=100Gbps": for logs.
   std::string to_string() const;
 };
 
-// rtt: a duration such as 20us, 1.5ms or 0.2s, at most 10 s. bandwidth: bits per second such as
+// rtt, jitter: a duration such as 20us, 1.5ms or 0.2s, at most 10 s. bandwidth: bits per second such as
 // 10Gbps, 2.5Gbps, 800Mbps or 64Kbps (powers of 1000). kInvalidArgument names the part that is
 // wrong and shows a right one.
 Result<LinkSettings> parse_link(std::string_view text);

@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "sim/driver/context.h"
 #include "sim/driver/pool.h"
+#include "sim/driver/task_queue.h"
 
 namespace fargpu::sim {
 namespace {
@@ -35,6 +36,7 @@ CUresult Driver::initialize() {
     return CUDA_ERROR_SYSTEM_NOT_READY;
   }
   if (settings->visible.empty()) return CUDA_ERROR_NO_DEVICE;
+  TaskQueue::set_jitter(std::chrono::microseconds(settings->jitter_microseconds));
   auto* driver = new Driver(std::move(*settings));
   g_driver.store(driver);
   driver->make_devices();

@@ -131,6 +131,13 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& ge
     }
     settings.prohibited = mode == "prohibited";
   }
+  if (const char* text = get("FARGPU_SIM_JITTER")) {
+    uint64_t value = 0;
+    if (!parse_number(trim(text), &value) || value > 1000000) {
+      return bad_value("FARGPU_SIM_JITTER", text, "a number of microseconds from 0 to 1000000");
+    }
+    settings.jitter_microseconds = static_cast<int>(value);
+  }
   if (const char* text = get("CUDA_VISIBLE_DEVICES")) {
     settings.visible = parse_visible_devices(text, settings.compute_capability, settings.gpus);
   } else {

@@ -3,7 +3,8 @@
 // FARGPU_SIM_GPUS (1 .. 16), FARGPU_SIM_MEMORY (bytes per GPU, suffix K, M, G or T),
 // FARGPU_SIM_COMPUTE_CAPABILITY ("9.0"), FARGPU_SIM_THREADS (worker threads of the engine, 0: one
 // per core), FARGPU_SIM_LAZY_LOADING (0 or 1), FARGPU_SIM_COMPUTE_MODE ("default" or "prohibited":
-// no context can be made) and CUDA_VISIBLE_DEVICES (indices or "GPU-<uuid>" prefixes).
+// no context can be made), FARGPU_SIM_JITTER (microseconds) and CUDA_VISIBLE_DEVICES (indices or
+// "GPU-<uuid>" prefixes).
 #pragma once
 
 #include <array>
@@ -27,7 +28,9 @@ struct Settings {
   int threads = 0;
   // a function's first use waits for the context, as a driver that loads it then
   bool lazy_loading = false;
-  bool prohibited = false;   // no context can be made: CU_COMPUTEMODE_PROHIBITED
+  bool prohibited = false;  // no context can be made: CU_COMPUTEMODE_PROHIBITED
+  // For tests: before one task of four, a stream waits for a random time of up to this much.
+  int jitter_microseconds = 0;
   std::vector<int> visible;  // physical indices in the order of the CUDA ordinals
 };
 

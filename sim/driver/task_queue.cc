@@ -1,6 +1,7 @@
 #include "sim/driver/task_queue.h"
 
-#include <chrono>
+#include <atomic>
+#include <random>
 #include <thread>
 
 namespace fargpu::sim {
@@ -8,7 +9,19 @@ namespace {
 
 constexpr std::chrono::seconds kIdle{2};
 
+std::atomic<int64_t> jitter_microseconds{0};  // set before the first task
+
+void wait_by_chance() {
+  const int64_t most = jitter_microseconds.load(std::memory_order_relaxed);
+  if (most == 0) return;
+  thread_local std::minstd_rand random{std::random_device()()};
+  if (random() % 4 != 0) return;
+  std::this_thread::sleep_for(std::chrono::microseconds(random() % (most + 1)));
+}
+
 }  // namespace
+
+void TaskQueue::set_jitter(std::chrono::microseconds most) { jitter_microseconds = most.count(); }
 
 void TaskQueue::push(Task task) {
   {
@@ -29,6 +42,7 @@ void TaskQueue::take_place() {
 }
 
 bool TaskQueue::try_begin_inline() {
+  if (jitter_microseconds.load(std::memory_order_relaxed) != 0) return false;
   std::lock_guard lock(mutex_);
   if (busy_ || !tasks_.empty()) return false;
   busy_ = true;
@@ -57,6 +71,7 @@ void TaskQueue::work() {
     busy_ = true;
     lock.unlock();
     for (const Fence& fence : task.after) fence->wait();
+    wait_by_chance();
     if (task.has_place) {
       lock.lock();
       --places_taken_;

@@ -6,6 +6,7 @@
 // what is queued.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -29,6 +30,10 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   // So much work may wait in a stream, as counted on an H100 (driver 580): who submits more waits
   // until some has begun. Events and host functions take no place.
   static constexpr size_t kPlaces = 1021;
+
+  // Of all queues, once, before the first task: one task of four waits for a random time of up to
+  // this much, and none runs inline.
+  static void set_jitter(std::chrono::microseconds most);
 
   void push(Task task);
   // Waits until there is a place for a task that is about to be pushed.

@@ -37,7 +37,7 @@ class EmulatedLink(unittest.TestCase):
         with testing.Daemon() as daemon:
             done, _ = self.run_over(daemon, "vector_add", "20us")
             self.assertNotEqual(done.returncode, 0)
-            self.assertIn("FARGPU_LINK: '20us': neither rtt= nor bandwidth=", done.stderr)
+            self.assertIn("FARGPU_LINK: '20us': neither rtt=, bandwidth= nor jitter=", done.stderr)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,10 @@ TEST(LinkSettings, ReadsWhatPeopleWrite) {
   EXPECT_EQ(bandwidth->bits_per_second, 2.5e9);
   EXPECT_EQ(bandwidth->rtt, 0us);
   EXPECT_TRUE(parse_link("bandwidth=64Kbps,rtt=0s").ok());
+  auto jitter = parse_link("rtt=20us,jitter=3ms");
+  ASSERT_TRUE(jitter.ok());
+  EXPECT_EQ(jitter->jitter, 3ms);
+  EXPECT_EQ(jitter->to_string(), "rtt=20us jitter=3ms");
 }
 
 TEST(LinkSettings, NamesThePartThatIsWrong) {
