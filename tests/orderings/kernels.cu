@@ -10,3 +10,11 @@ extern "C" __global__ void spin(unsigned microseconds) {
 
 extern "C" __global__ void store(int* to, int value) { *to = value; }
 extern "C" __global__ void load(int* to, const int* from) { *to = *from; }
+
+// One block, whatever its size.
+extern "C" __global__ void fill_words(unsigned* to, unsigned value, unsigned words) {
+  for (unsigned i = threadIdx.x; i < words; i += blockDim.x) to[i] = value;
+}
+extern "C" __global__ void copy_words(unsigned* to, const unsigned* from, unsigned words) {
+  for (unsigned i = threadIdx.x; i < words; i += blockDim.x) to[i] = from[i];
+}

@@ -1,0 +1,174 @@
+#include "tests/hunt/order.h"
+
+#include <gtest/gtest.h>
+
+namespace fargpu::hunt {
+namespace {
+
+using Values = std::vector<uint32_t>;
+
+// One device buffer (0), one pinned (1) and one pageable (2), each of two segments; streams 1 and 2
+// are independent of the legacy one, 3 is a blocking one.
+class OrderTest : public testing::Test {
+ protected:
+  OrderTest() {
+    program_.threads = 2;
+    program_.streams = 4;
+    program_.blocking = {false, false, false, true};
+    program_.events = 2;
+    program_.tokens = 4;
+    program_.buffers = {
+        {Memory::kDevice, 2, 4}, {Memory::kPinned, 2, 4}, {Memory::kPageable, 2, 4}};
+  }
+
+  static Place at(int buffer, size_t segment = 0) {
+    return {.buffer = buffer, .segment = segment, .count = 1};
+  }
+  size_t add(Operation operation) {
+    program_.operations.push_back(operation);
+    return program_.operations.size() - 1;
+  }
+  void fill(int stream, uint32_t value, int thread = 0) {
+    add({.kind = Kind::kFill, .thread = thread, .stream = stream, .value = value, .to = at(0)});
+  }
+  void bring(int stream) {
+    add({.kind = Kind::kCopyAsync, .stream = stream, .to = at(1), .from = at(0)});
+  }
+  void synchronize(int stream) { add({.kind = Kind::kStreamSync, .stream = stream}); }
+  void event(Kind kind, int stream, int event = 0, int thread = 0) {
+    add({.kind = kind, .thread = thread, .stream = stream, .event = event});
+  }
+  Values read(int buffer = 1, int thread = 0) {
+    const size_t index = add({.kind = Kind::kHostRead, .thread = thread, .from = at(buffer)});
+    program_.kept.assign(program_.operations.size(), true);
+    return allowed_values(program_)[index][0];
+  }
+
+  Program program_;
+};
+
+TEST_F(OrderTest, AStreamIsInOrder) {
+  fill(1, 5);
+  fill(1, 6);
+  bring(1);
+  synchronize(1);
+  EXPECT_EQ(read(), (Values{6}));
+}
+
+TEST_F(OrderTest, WithoutASynchronisationOldAndNewAreRight) {
+  fill(1, 5);
+  bring(1);
+  EXPECT_EQ(read(), (Values{0, 5}));
+}
+
+TEST_F(OrderTest, StreamsAreNotInOrder) {
+  fill(1, 5);
+  fill(2, 6);
+  bring(1);
+  synchronize(1);
+  EXPECT_EQ(read(), (Values{5, 6}));
+}
+
+TEST_F(OrderTest, AnEventOrdersStreams) {
+  fill(1, 5);
+  event(Kind::kRecord, 1);
+  event(Kind::kWaitEvent, 2);
+  fill(2, 6);
+  bring(2);
+  synchronize(2);
+  EXPECT_EQ(read(), (Values{6}));
+}
+
+TEST_F(OrderTest, AWaitIsForTheRecordAtTheCall) {
+  fill(1, 5);
+  event(Kind::kRecord, 1);
+  event(Kind::kWaitEvent, 2);
+  fill(1, 6);
+  event(Kind::kRecord, 1);
+  bring(2);
+  synchronize(2);
+  EXPECT_EQ(read(), (Values{5, 6}));
+}
+
+TEST_F(OrderTest, AnEventThatAnotherThreadMayRecordOrdersNothing) {
+  fill(1, 5);
+  event(Kind::kRecord, 1);
+  event(Kind::kRecord, 2, 0, /*thread=*/1);
+  event(Kind::kWaitEvent, 2);
+  bring(2);
+  synchronize(2);
+  EXPECT_EQ(read(), (Values{0, 5}));
+}
+
+TEST_F(OrderTest, TheLegacyStreamWaitsForBlockingStreamsOnly) {
+  fill(3, 5);
+  bring(Program::kLegacy);
+  synchronize(Program::kLegacy);
+  EXPECT_EQ(read(), (Values{5}));
+  fill(1, 6);
+  bring(Program::kLegacy);
+  synchronize(Program::kLegacy);
+  EXPECT_EQ(read(), (Values{5, 6}));
+}
+
+TEST_F(OrderTest, ASynchronousCopyFromPinnedMemoryHasArrived) {
+  add({.kind = Kind::kHostWrite, .value = 7, .to = at(1)});
+  add({.kind = Kind::kCopy, .stream = Program::kLegacy, .to = at(0), .from = at(1)});
+  add({.kind = Kind::kCopyAsync, .stream = 1, .to = at(2), .from = at(0)});
+  synchronize(1);
+  EXPECT_EQ(read(2), (Values{7}));
+}
+
+TEST_F(OrderTest, ASynchronousCopyFromPageableMemoryMayStillBeUnderWay) {
+  add({.kind = Kind::kHostWrite, .value = 7, .to = at(2)});
+  add({.kind = Kind::kCopy, .stream = Program::kLegacy, .to = at(0), .from = at(2)});
+  add({.kind = Kind::kHostWrite, .value = 8, .to = at(2)});
+  bring(1);
+  synchronize(1);
+  EXPECT_EQ(read(), (Values{0, 7}));  // but its bytes have been taken
+}
+
+TEST_F(OrderTest, AnAsynchronousCopyReadsPinnedMemoryInStreamOrder) {
+  add({.kind = Kind::kHostWrite, .value = 7, .to = at(1)});
+  add({.kind = Kind::kCopyAsync, .stream = 1, .to = at(0), .from = at(1)});
+  add({.kind = Kind::kHostWrite, .value = 8, .to = at(1)});
+  add({.kind = Kind::kCopyAsync, .stream = 1, .to = at(2), .from = at(0)});
+  synchronize(1);
+  EXPECT_EQ(read(2), (Values{7, 8}));
+}
+
+TEST_F(OrderTest, AHostFunctionIsInStreamOrder) {
+  add({.kind = Kind::kHostFunction, .stream = 1, .value = 9, .to = at(1)});
+  add({.kind = Kind::kCopyAsync, .stream = 1, .to = at(0), .from = at(1)});
+  add({.kind = Kind::kCopyAsync, .stream = 1, .to = at(2), .from = at(0)});
+  synchronize(1);
+  EXPECT_EQ(read(2), (Values{9}));
+}
+
+TEST_F(OrderTest, ThreadsAreOrderedByTokens) {
+  fill(1, 5);
+  bring(1);
+  synchronize(1);
+  EXPECT_EQ(read(1, /*thread=*/1), (Values{0, 5}));
+  add({.kind = Kind::kPost, .thread = 0, .token = 1});
+  add({.kind = Kind::kAwait, .thread = 1, .token = 1});
+  EXPECT_EQ(read(1, /*thread=*/1), (Values{5}));
+}
+
+TEST_F(OrderTest, WorkOfADestroyedStreamIsNotOrderedToItsSuccessor) {
+  fill(1, 5);
+  add({.kind = Kind::kNewStream, .stream = 1});
+  fill(1, 6);
+  add({.kind = Kind::kContextSync});
+  bring(2);
+  synchronize(2);
+  EXPECT_EQ(read(), (Values{5, 6}));
+}
+
+TEST_F(OrderTest, ProgramsAreTheSameForTheSameSeed) {
+  EXPECT_EQ(describe(generate(17)), describe(generate(17)));
+  EXPECT_NE(describe(generate(17)), describe(generate(18)));
+}
+
+}  // namespace
+}  // namespace fargpu::hunt

@@ -1,0 +1,93 @@
+// A random program, as data: what several threads do with streams, events and buffers of one device.
+//
+// A buffer is a row of segments; an operation writes or reads whole segments. Every writing
+// operation writes a value of its own into each word, so that a read tells whose word it saw.
+// Operations stand in one list in an order in which they may be generated: a thread does its own in
+// this order, and waits for others only where an operation says so.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fargpu::hunt {
+
+enum class Memory { kDevice, kPageable, kPinned, kRegistered, kMapped };
+
+struct Buffer {
+  Memory memory = Memory::kDevice;
+  size_t segments = 0;
+  size_t words = 0;  // of a segment, four bytes each
+};
+
+enum class Kind {
+  kFill,          // a kernel writes `value` into the segments at `to`
+  kKernelCopy,    // a kernel copies words from `from` to `to`
+  kMemset,        // cuMemsetD32Async, of device memory
+  kCopyAsync,     // cuMemcpyAsync
+  kCopy,          // cuMemcpy: in the legacy default stream
+  kCopy2D,        // cuMemcpy2D: a row a segment, with the strides of the places
+  kHostWrite,     // the thread writes
+  kHostRead,      // the thread reads, and what it sees is checked
+  kHostFunction,  // a host function in the stream writes, or reads and checks
+  kSpin,          // a kernel that takes `value` microseconds
+  kRecord,        // of `event`
+  kWaitEvent,     // the stream waits for `event`
+  kEventSync,
+  kStreamSync,
+  kContextSync,
+  kNewStream,    // destroys the stream, whose work goes on, and makes another one in its place
+  kNewEvent,     // the same of the event
+  kLoad,         // loads a large image, runs a kernel of it, unloads it
+  kScratch,      // allocates pinned and device memory, copies there and back, frees both
+  kSideContext,  // makes a second context, works in it, destroys it
+  kPost,         // thread `thread` lets those waiting for `token` go on
+  kAwait,
+};
+
+// `count` segments, each `stride` after the one before.
+struct Place {
+  int buffer = -1;
+  size_t segment = 0;
+  size_t count = 0;
+  size_t stride = 1;
+};
+
+struct Operation {
+  Kind kind = Kind::kHostRead;
+  int thread = 0;
+  int stream = 0;  // index into Program::streams
+  int event = 0;
+  int token = 0;
+  uint32_t value = 0;
+  Place to{}, from{};
+  bool reads = false;  // kHostFunction
+};
+
+struct Program {
+  static constexpr int kLegacy = 0;  // stream 0 is the legacy default stream
+  uint64_t seed = 0;
+  int threads = 1;
+  int streams = 1;
+  std::vector<bool> blocking;  // by stream: created without CU_STREAM_NON_BLOCKING
+  int events = 1;
+  int tokens = 0;
+  std::vector<Buffer> buffers;
+  std::vector<Operation> operations;
+  std::vector<bool> kept;  // by operation: it takes part; shrinking clears entries
+};
+
+Program generate(uint64_t seed);
+
+// Whether the device, or this process, may touch the memory directly.
+inline bool on_device(Memory memory) {
+  return memory == Memory::kDevice || memory == Memory::kMapped;
+}
+inline bool on_host(Memory memory) { return memory != Memory::kDevice; }
+
+// The program as text, an operation a line, and for an operation alone.
+std::string describe(const Program& program, size_t operation);
+std::string describe(const Program& program);
+
+}  // namespace fargpu::hunt

@@ -1,0 +1,477 @@
+#include "tests/hunt/run.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <stdexcept>
+#include <thread>
+
+extern "C" const char kernels_ptx[];  // tests/orderings/kernels.cu
+
+namespace fargpu::hunt {
+namespace {
+
+constexpr size_t kMostThreads = 8;
+std::array<std::atomic<int>, kMostThreads> positions;  // by thread: its operation, -1: none
+
+struct Failure : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+void need(CUresult result, const char* call) {
+  if (result == CUDA_SUCCESS) return;
+  const char* name = nullptr;
+  cuGetErrorName(result, &name);
+  throw Failure(std::string(call) + " gave " + (name == nullptr ? "an unknown error" : name));
+}
+#define CU(...) need((__VA_ARGS__), #__VA_ARGS__)
+
+class Run;
+struct HostCall {
+  Run* run;
+  size_t operation;
+};
+
+class Run {
+ public:
+  Run(const Device& device, const Program& program, const Allowed& allowed,
+      const Mistakes& mistakes)
+      : device_(device),
+        program_(program),
+        allowed_(allowed),
+        mistakes_(mistakes),
+        tokens_(static_cast<size_t>(program.tokens)) {}
+
+  std::string run() {
+    try {
+      make();
+      std::vector<std::thread> threads;
+      for (int i = 0; i < program_.threads; ++i) threads.emplace_back([this, i] { work(i); });
+      for (std::thread& thread : threads) thread.join();
+      CU(cuCtxSetCurrent(device_.context));
+      CU(cuCtxSynchronize());
+      unmake();
+    } catch (const Failure& failure) {
+      fail(std::string("making or ending: ") + failure.what());
+    }
+    std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+ private:
+  void fail(const std::string& why) {
+    std::lock_guard lock(mutex_);
+    if (failure_.empty()) failure_ = why;
+  }
+  bool failed() {
+    std::lock_guard lock(mutex_);
+    return !failure_.empty();
+  }
+
+  size_t bytes_of(const Buffer& buffer) const { return buffer.segments * buffer.words * 4; }
+  size_t segment_bytes(const Place& place) const { return buffer_of(place).words * 4; }
+  const Buffer& buffer_of(const Place& place) const {
+    return program_.buffers[static_cast<size_t>(place.buffer)];
+  }
+  CUdeviceptr address_of(const Place& place, size_t k = 0) const {
+    return memory_[static_cast<size_t>(place.buffer)] +
+           (place.segment + k * place.stride) * segment_bytes(place);
+  }
+  uint32_t* words_of(const Place& place, size_t k) const {
+    return reinterpret_cast<uint32_t*>(address_of(place, k));
+  }
+
+  void make() {
+    CU(cuCtxSetCurrent(device_.context));
+    for (const Buffer& buffer : program_.buffers) {
+      const size_t bytes = bytes_of(buffer);
+      CUdeviceptr device = 0;
+      void* host = nullptr;
+      switch (buffer.memory) {
+        case Memory::kDevice:
+          CU(cuMemAlloc(&device, bytes));
+          CU(cuMemsetD8(device, 0, bytes));
+          break;
+        case Memory::kPageable:
+          host = std::calloc(1, bytes);
+          break;
+        case Memory::kRegistered:
+          // Not at the beginning of a page: neither is most memory that programs register.
+          registered_.push_back(std::calloc(1, bytes + 64));
+          host = static_cast<char*>(registered_.back()) + 64;
+          CU(cuMemHostRegister(host, bytes, CU_MEMHOSTREGISTER_PORTABLE));
+          break;
+        case Memory::kPinned:
+        case Memory::kMapped:
+          CU(cuMemHostAlloc(
+              &host, bytes,
+              CU_MEMHOSTALLOC_PORTABLE |
+                  (buffer.memory == Memory::kMapped ? CU_MEMHOSTALLOC_DEVICEMAP : 0)));
+          std::memset(host, 0, bytes);
+          break;
+      }
+      memory_.push_back(device != 0 ? device : reinterpret_cast<CUdeviceptr>(host));
+    }
+    streams_.resize(static_cast<size_t>(program_.streams));
+    for (size_t i = 1; i < streams_.size(); ++i) make_stream(i);
+    events_.resize(static_cast<size_t>(program_.events));
+    for (CUevent& event : events_) CU(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CU(cuCtxSynchronize());
+  }
+
+  void make_stream(size_t i) {
+    CU(cuStreamCreate(&streams_[i], program_.blocking[i] ? 0 : CU_STREAM_NON_BLOCKING));
+  }
+
+  void unmake() {
+    for (size_t i = 1; i < streams_.size(); ++i) CU(cuStreamDestroy(streams_[i]));
+    for (const CUevent event : events_) CU(cuEventDestroy(event));
+    for (size_t i = 0; i < program_.buffers.size(); ++i) {
+      void* const host = reinterpret_cast<void*>(memory_[i]);
+      switch (program_.buffers[i].memory) {
+        case Memory::kDevice:
+          CU(cuMemFree(memory_[i]));
+          break;
+        case Memory::kPageable:
+          std::free(host);
+          break;
+        case Memory::kRegistered:
+          CU(cuMemHostUnregister(host));
+          break;
+        default:
+          CU(cuMemFreeHost(host));
+      }
+    }
+    for (void* memory : registered_) std::free(memory);
+  }
+
+  void work(int thread) {
+    try {
+      CU(cuCtxSetCurrent(device_.context));
+    } catch (const Failure& failure) {
+      fail(failure.what());
+    }
+    for (size_t i = 0; i < program_.operations.size(); ++i) {
+      const Operation& operation = program_.operations[i];
+      if (operation.thread != thread || !program_.kept[i]) continue;
+      positions[static_cast<size_t>(thread)] = static_cast<int>(i);
+      try {
+        // After a failure threads only let each other go.
+        if (operation.kind == Kind::kPost)
+          tokens_[static_cast<size_t>(operation.token)] = true;
+        else if (operation.kind == Kind::kAwait)
+          await(i);
+        else if (!failed())
+          execute(i);
+      } catch (const Failure& failure) {
+        fail(describe(program_, i) + ": " + failure.what());
+      }
+    }
+    positions[static_cast<size_t>(thread)] = -1;
+  }
+
+  // A token that nobody posts, in a shrunk program, is no reason to wait.
+  void await(size_t i) {
+    const int token = program_.operations[i].token;
+    bool posted = false;
+    for (size_t j = 0; j < i; ++j) {
+      const Operation& other = program_.operations[j];
+      posted |= program_.kept[j] && other.kind == Kind::kPost && other.token == token;
+    }
+    while (posted && !tokens_[static_cast<size_t>(token)]) std::this_thread::yield();
+  }
+
+  CUstream stream_of(const Operation& operation) const {
+    return streams_[static_cast<size_t>(operation.stream)];
+  }
+
+  template <typename... Values>
+  void launch(CUfunction function, unsigned threads, CUstream stream, Values... values) {
+    void* parameters[] = {&values..., nullptr};
+    CU(cuLaunchKernel(function, 1, 1, 1, threads, 1, 1, 0, stream, parameters, nullptr));
+  }
+
+  void execute(size_t i) {
+    const Operation& operation = program_.operations[i];
+    const CUstream stream = stream_of(operation);
+    const auto event = [&] { return events_[static_cast<size_t>(operation.event)]; };
+    const auto words = [&](const Place& place) {
+      return static_cast<uint32_t>(place.count * buffer_of(place).words);
+    };
+    switch (operation.kind) {
+      case Kind::kFill:
+        launch(device_.fill, 32, stream, address_of(operation.to), operation.value,
+               words(operation.to));
+        break;
+      case Kind::kKernelCopy:
+        launch(device_.copy, 32, stream, address_of(operation.to), address_of(operation.from),
+               words(operation.to));
+        break;
+      case Kind::kMemset:
+        CU(cuMemsetD32Async(address_of(operation.to), operation.value, words(operation.to),
+                            stream));
+        break;
+      case Kind::kCopyAsync:
+        CU(cuMemcpyAsync(address_of(operation.to), address_of(operation.from),
+                         size_t{4} * words(operation.to), stream));
+        break;
+      case Kind::kCopy:
+        CU(cuMemcpy(address_of(operation.to), address_of(operation.from),
+                    size_t{4} * words(operation.to)));
+        break;
+      case Kind::kCopy2D:
+        copy_rows(operation);
+        break;
+      case Kind::kHostWrite:
+        write(operation);
+        break;
+      case Kind::kHostRead:
+        check(i);
+        break;
+      case Kind::kHostFunction: {
+        HostCall* call = nullptr;
+        {
+          std::lock_guard lock(mutex_);
+          call = &host_calls_.emplace_back(HostCall{this, i});
+        }
+        CU(cuLaunchHostFunc(stream, host_function, call));
+        break;
+      }
+      case Kind::kSpin:
+        launch(device_.spin, 1, stream, operation.value);
+        break;
+      case Kind::kRecord:
+        CU(cuEventRecord(event(), stream));
+        break;
+      case Kind::kWaitEvent:
+        if (!mistakes_.skip_waits) CU(cuStreamWaitEvent(stream, event(), 0));
+        break;
+      case Kind::kEventSync:
+        CU(cuEventSynchronize(event()));
+        break;
+      case Kind::kStreamSync:
+        CU(cuStreamSynchronize(stream));
+        break;
+      case Kind::kContextSync:
+        CU(cuCtxSynchronize());
+        break;
+      case Kind::kNewStream:
+        CU(cuStreamDestroy(stream));
+        make_stream(static_cast<size_t>(operation.stream));
+        break;
+      case Kind::kNewEvent:
+        CU(cuEventDestroy(event()));
+        CU(cuEventCreate(&events_[static_cast<size_t>(operation.event)], CU_EVENT_DISABLE_TIMING));
+        break;
+      case Kind::kLoad:
+        load_large_image(operation.value);
+        break;
+      case Kind::kScratch:
+        scratch(stream, operation.value);
+        break;
+      case Kind::kSideContext:
+        side_context(operation.value);
+        break;
+      case Kind::kPost:
+      case Kind::kAwait:
+        break;
+    }
+  }
+
+  void copy_rows(const Operation& operation) {
+    CUDA_MEMCPY2D copy{};
+    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+    copy.srcDevice = address_of(operation.from);
+    copy.dstDevice = address_of(operation.to);
+    copy.srcPitch = operation.from.stride * segment_bytes(operation.from);
+    copy.dstPitch = operation.to.stride * segment_bytes(operation.to);
+    copy.WidthInBytes = segment_bytes(operation.to);
+    copy.Height = operation.to.count;
+    CU(cuMemcpy2D(&copy));
+  }
+
+  void write(const Operation& operation) {
+    for (size_t k = 0; k < operation.to.count; ++k) {
+      volatile uint32_t* const words = words_of(operation.to, k);
+      for (size_t w = 0; w < buffer_of(operation.to).words; ++w) words[w] = operation.value;
+    }
+  }
+
+  void check(size_t i) {
+    const Operation& operation = program_.operations[i];
+    for (size_t k = 0; k < operation.from.count; ++k) {
+      const std::vector<uint32_t>& right = allowed_[i][k];
+      const volatile uint32_t* const words = words_of(operation.from, k);
+      for (size_t w = 0; w < buffer_of(operation.from).words; ++w) {
+        const uint32_t seen = words[w];
+        if (std::binary_search(right.begin(), right.end(), seen)) continue;
+        std::string text = describe(program_, i) + ": word " + std::to_string(w) + " of segment " +
+                           std::to_string(operation.from.segment + k * operation.from.stride) +
+                           " is " + std::to_string(seen) + ", not one of";
+        for (const uint32_t value : right) text += " " + std::to_string(value);
+        return fail(text);
+      }
+    }
+  }
+
+  static void CUDA_CB host_function(void* data) {
+    const HostCall& call = *static_cast<HostCall*>(data);
+    const Operation& operation = call.run->program_.operations[call.operation];
+    if (operation.value % 4 == 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(operation.value * 37 % 2000));
+    if (operation.reads)
+      call.run->check(call.operation);
+    else
+      call.run->write(operation);
+  }
+
+  // About a megabyte, the same for all threads of one program, unlike that of any other program.
+  const std::string& large_image() {
+    std::lock_guard lock(mutex_);
+    if (large_image_.empty()) {
+      std::mt19937_64 random(program_.seed);
+      std::string padding = "\n";
+      char line[64];
+      for (int i = 0; i < 24000; ++i) {
+        std::snprintf(line, sizeof line, "// %016llx%016llx\n",
+                      static_cast<unsigned long long>(random()),
+                      static_cast<unsigned long long>(random()));
+        padding += line;
+      }
+      large_image_ = kernels_ptx + padding;
+    }
+    return large_image_;
+  }
+
+  // A block of device memory that `function` fills, brought back and checked.
+  void fill_and_check(CUfunction function, uint32_t value, CUstream stream) {
+    constexpr uint32_t kWords = 64;
+    CUdeviceptr memory = 0;
+    CU(cuMemAlloc(&memory, kWords * 4));
+    launch(function, 32, stream, memory, value, kWords);
+    std::array<uint32_t, kWords> seen{};
+    CU(cuMemcpyDtoHAsync(seen.data(), memory, sizeof seen, stream));
+    CU(cuStreamSynchronize(stream));
+    CU(cuMemFree(memory));
+    for (const uint32_t word : seen) {
+      if (word != value)
+        throw Failure("a kernel wrote " + std::to_string(word) + ", not its value");
+    }
+  }
+
+  void load_large_image(uint32_t value) {
+    CUmodule module = nullptr;
+    CUfunction function = nullptr;
+    CUstream stream = nullptr;
+    CU(cuModuleLoadData(&module, large_image().c_str()));
+    CU(cuModuleGetFunction(&function, module, "fill_words"));
+    CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    fill_and_check(function, value, stream);
+    CU(cuStreamDestroy(stream));
+    CU(cuModuleUnload(module));
+  }
+
+  // Memory freed while work that uses it may still run, as the driver allows: it waits.
+  void scratch(CUstream stream, uint32_t value) {
+    constexpr uint32_t kWords = 3000;
+    void* host = nullptr;
+    CUdeviceptr memory = 0;
+    CU(cuMemAllocHost(&host, kWords * 4));
+    auto* const words = static_cast<uint32_t*>(host);
+    std::fill_n(words, kWords, value);
+    CU(cuMemAlloc(&memory, kWords * 4));
+    CU(cuMemcpyHtoDAsync(memory, host, kWords * 4, stream));
+    std::vector<uint32_t> seen(kWords);
+    CU(cuMemcpyDtoHAsync(seen.data(), memory, kWords * 4, stream));
+    CU(cuMemcpyDtoHAsync(host, memory, kWords * 4, stream));
+    CU(cuMemFree(memory));
+    CU(cuStreamSynchronize(stream));
+    const bool right =
+        std::all_of(words, words + kWords, [=](uint32_t w) { return w == value; }) &&
+        std::all_of(seen.begin(), seen.end(), [=](uint32_t w) { return w == value; });
+    CU(cuMemFreeHost(host));
+    if (!right) throw Failure("scratch memory came back changed");
+  }
+
+  void side_context(uint32_t value) {
+    CUcontext context = nullptr;
+#if CUDA_VERSION >= 13000
+    CU(cuCtxCreate(&context, nullptr, 0, 0));
+#else
+    CU(cuCtxCreate(&context, 0, 0));
+#endif
+    CUmodule module = nullptr;
+    CUfunction function = nullptr;
+    CUstream stream = nullptr;
+    CU(cuModuleLoadData(&module, kernels_ptx));
+    CU(cuModuleGetFunction(&function, module, "fill_words"));
+    CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    fill_and_check(function, value, stream);
+    CU(cuCtxDestroy(context));
+    CU(cuCtxSetCurrent(device_.context));
+  }
+
+  const Device& device_;
+  const Program& program_;
+  const Allowed& allowed_;
+  const Mistakes mistakes_;
+  std::vector<CUdeviceptr> memory_;  // by buffer; of host memory its address
+  std::vector<void*> registered_;    // what was allocated for it
+  std::vector<CUstream> streams_;
+  std::vector<CUevent> events_;
+  std::vector<std::atomic<bool>> tokens_;
+  std::mutex mutex_;
+  std::string failure_;  // guarded by mutex_, like these
+  std::deque<HostCall> host_calls_;
+  std::string large_image_;
+};
+
+}  // namespace
+
+Device open_device() {
+  for (auto& position : positions) position = -1;
+  try {
+    Device device;
+    CU(cuInit(0));
+    CU(cuDevicePrimaryCtxRetain(&device.context, 0));
+    CU(cuCtxSetCurrent(device.context));
+    CUmodule module = nullptr;
+    CU(cuModuleLoadData(&module, kernels_ptx));
+    CU(cuModuleGetFunction(&device.fill, module, "fill_words"));
+    CU(cuModuleGetFunction(&device.copy, module, "copy_words"));
+    CU(cuModuleGetFunction(&device.spin, module, "spin"));
+    return device;
+  } catch (const Failure& failure) {
+    std::fprintf(stderr, "error: %s\n", failure.what());
+    std::exit(2);
+  }
+}
+
+std::string run(const Device& device, const Program& program, const Allowed& allowed,
+                const Mistakes& mistakes) {
+  return Run(device, program, allowed, mistakes).run();
+}
+
+void show_positions() {
+  for (size_t thread = 0; thread < kMostThreads; ++thread) {
+    const int position = positions[thread];
+    if (position < 0) continue;
+    char line[80];
+    const int length = std::snprintf(line, sizeof line, "thread %d is in operation #%d\n",
+                                     static_cast<int>(thread), position);
+    (void)!::write(STDOUT_FILENO, line, static_cast<size_t>(length));
+  }
+}
+
+}  // namespace fargpu::hunt
