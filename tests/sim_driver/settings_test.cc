@@ -29,11 +29,8 @@ TEST(SettingsTest, ReadsEveryVariable) {
                         {"FARGPU_SIM_COMPUTE_CAPABILITY", "8.6"},
                         {"FARGPU_SIM_THREADS", "2"},
                         {"FARGPU_SIM_LAZY_LOADING", "1"},
-<<<<<<< HEAD
                         {"FARGPU_SIM_COMPUTE_MODE", "prohibited"},
-=======
                         {"FARGPU_SIM_JITTER", "200"},
->>>>>>> 6bc9571 (wip)
                         {"CUDA_VISIBLE_DEVICES", "2, 0"}});
   ASSERT_TRUE(settings.ok());
   EXPECT_EQ(settings->gpus, 3);
@@ -41,11 +38,8 @@ TEST(SettingsTest, ReadsEveryVariable) {
   EXPECT_EQ(settings->compute_capability, 86);
   EXPECT_EQ(settings->threads, 2);
   EXPECT_TRUE(settings->lazy_loading);
-<<<<<<< HEAD
   EXPECT_TRUE(settings->prohibited);
-=======
   EXPECT_EQ(settings->jitter_microseconds, 200);
->>>>>>> 6bc9571 (wip)
   EXPECT_EQ(settings->visible, (std::vector<int>{2, 0}));
 }
 
@@ -56,11 +50,8 @@ TEST(SettingsTest, BadValuesNameTheVariable) {
                                           {"FARGPU_SIM_COMPUTE_CAPABILITY", "9"},
                                           {"FARGPU_SIM_THREADS", "-1"},
                                           {"FARGPU_SIM_LAZY_LOADING", "2"},
-<<<<<<< HEAD
-                                          {"FARGPU_SIM_COMPUTE_MODE", "closed"}}) {
-=======
+                                          {"FARGPU_SIM_COMPUTE_MODE", "closed"},
                                           {"FARGPU_SIM_JITTER", "1s"}}) {
->>>>>>> 6bc9571 (wip)
     auto settings = read({{name, value}});
     ASSERT_FALSE(settings.ok()) << name;
     EXPECT_NE(settings.status().message().find(name), std::string::npos);
