@@ -67,18 +67,19 @@ CUresult stream_to_wire(CUstream stream, uint64_t* id);
 // Before an operation that takes a place in the driver's queue of `stream`, whose id on the wire is
 // `id`: may wait while functions of the application hold streams (queue_limit.h).
 void take_queue_place(Session& session, uint16_t context, CUstream stream, uint64_t id);
-// Around a call for which the driver may load something onto the GPU. It waits for all streams
-// then, and the executor with it; so the call waits here while functions of the application hold
-// streams, and none is put into a stream meanwhile.
+// Around a call for which the driver may load something onto the GPU. It waits for all streams of
+// the context then, and the executor with it; so the call waits here while functions of the
+// application hold these streams, and later ones wait for it.
 class LoadingScope {
  public:
-  explicit LoadingScope(Session& session);
+  LoadingScope(Session& session, uint16_t context);
   ~LoadingScope();
   LoadingScope(const LoadingScope&) = delete;
   LoadingScope& operator=(const LoadingScope&) = delete;
 
  private:
   Session& session_;
+  const uint16_t context_;
 };
 // Every other kind: checks kind and liveness. CUDA_ERROR_INVALID_HANDLE (contexts:
 // CUDA_ERROR_INVALID_CONTEXT) when wrong. A context's wire id is the 16-bit one of frame headers.

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <thread>
 
 namespace fargpu::client {
@@ -16,7 +17,7 @@ bool HostCalls::on_this_thread() { return runs_host_functions; }
 
 uint64_t HostCalls::add(const HostFunction& function) {
   std::unique_lock lock(mutex_);
-  loaded_.wait(lock, [this] { return loads_ == 0; });
+  loaded_.wait_for(lock, kLongestGate, [&] { return !gated(function.context); });
   if (!started_) {
     // Detached: it lives as long as the process; the object is never destroyed while it waits
     // (process.h). Signals are the application's business: this thread takes none.
@@ -29,6 +30,7 @@ uint64_t HostCalls::add(const HostFunction& function) {
   }
   const uint64_t id = next_id_++;
   waiting_.emplace(id, function);
+  ++holds_[function.context];
   if (outstanding_.fetch_add(1, std::memory_order_release) == 0) {
     period_.fetch_add(1, std::memory_order_release);
   }
@@ -37,7 +39,11 @@ uint64_t HostCalls::add(const HostFunction& function) {
 
 void HostCalls::cancel(uint64_t id) {
   std::lock_guard lock(mutex_);
-  if (waiting_.erase(id) != 0) one_less();
+  const auto found = waiting_.find(id);
+  if (found == waiting_.end()) return;
+  const uint16_t context = found->second.context;
+  waiting_.erase(found);
+  one_less(context);
 }
 
 void HostCalls::due(uint64_t id, CUresult status) {
@@ -55,7 +61,7 @@ void HostCalls::lost(CUresult status) {
     if (function.callback != nullptr) {
       due_.push_back({function, id, status, false});
     } else {
-      one_less();
+      one_less(function.context);
     }
   }
   waiting_.clear();
@@ -79,23 +85,42 @@ void HostCalls::run() {
     }
     if (next.tell) done_(next.id);
     std::lock_guard lock(mutex_);
-    one_less();
+    one_less(next.function.context);
   }
 }
 
-void HostCalls::one_less() {
-  if (outstanding_.fetch_sub(1, std::memory_order_release) == 1) none_.notify_all();
+void HostCalls::one_less(uint16_t context) {
+  const auto found = holds_.find(context);
+  if (--found->second == 0) holds_.erase(found);
+  outstanding_.fetch_sub(1, std::memory_order_release);
+  if (!loads_.empty()) fewer_.notify_all();
 }
 
-void HostCalls::begin_load() {
+bool HostCalls::concerns(uint16_t load, uint16_t function) const {
+  return load == function || load == 0 || function == 0 || joined_.load(std::memory_order_relaxed);
+}
+
+bool HostCalls::held(uint16_t load) const {
+  return std::any_of(holds_.begin(), holds_.end(),
+                     [&](const auto& hold) { return concerns(load, hold.first); });
+}
+
+bool HostCalls::gated(uint16_t function) const {
+  return std::any_of(loads_.begin(), loads_.end(),
+                     [&](const auto& load) { return concerns(load.first, function); });
+}
+
+void HostCalls::begin_load(uint16_t context) {
   std::unique_lock lock(mutex_);
-  if (!runs_host_functions) none_.wait(lock, [this] { return !outstanding(); });
-  ++loads_;
+  ++loads_[context];
+  if (!runs_host_functions) fewer_.wait(lock, [&] { return !held(context); });
 }
 
-void HostCalls::end_load() {
+void HostCalls::end_load(uint16_t context) {
   std::lock_guard lock(mutex_);
-  if (--loads_ == 0) loaded_.notify_all();
+  const auto found = loads_.find(context);
+  if (--found->second == 0) loads_.erase(found);
+  loaded_.notify_all();
 }
 
 }  // namespace fargpu::client

@@ -3,12 +3,14 @@
 //
 // add() before the call that puts the function into a stream; the worker's notice leads to due() on
 // the receiving thread, which only queues; a thread of our own (started with the first function)
-// runs the functions one after the other and tells the worker. Any thread.
+// runs the functions one after the other and tells the worker. A function that will never run,
+// because its context failed or is destroyed, is cancelled by the worker. Any thread.
 #pragma once
 
 #include <cuda.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -23,6 +25,7 @@ struct HostFunction {
   CUstreamCallback callback = nullptr;  // cuStreamAddCallback
   void* user_data = nullptr;
   CUstream stream = nullptr;  // as the application gave it
+  uint16_t context = 0;       // wire id of the stream's context; 0: not known
 };
 
 class HostCalls {
@@ -31,18 +34,26 @@ class HostCalls {
   // functions.
   explicit HostCalls(std::function<void(uint64_t)> done) : done_(std::move(done)) {}
 
+  // May wait for a load that has begun in the same context, kLongestGate at most.
   uint64_t add(const HostFunction& function);
-  void cancel(uint64_t id);                // the call that should have carried it failed
+  void cancel(uint64_t id);                // it will not run
   void due(uint64_t id, CUresult status);  // does not block
   // The session is gone: stream callbacks still run, with `status`; host functions do not.
   void lost(CUresult status);
   // Functions in streams, running, or returned without the worker having been told. While there are
   // any, memory that an async copy reads may still change in stream order.
   bool outstanding() const { return outstanding_.load(std::memory_order_acquire) != 0; }
-  // From begin_load(), which waits until no function is outstanding, to end_load() none is added.
-  // What is sent in between comes after what the worker was told of earlier ones.
-  void begin_load();
-  void end_load();
+  // A load waits in the driver for all streams of its context (0: of any context), and the worker
+  // with it. begin_load() waits until none of them is held by a function; functions that come later
+  // wait until end_load(). So a load waits for earlier functions only. What is sent in between comes
+  // after what the worker was told of them.
+  void begin_load(uint16_t context);
+  void end_load(uint16_t context);
+  // A stream of one context waits for work of another one: from now on a load in any context waits
+  // for the functions of all.
+  void join_contexts() { joined_.store(true, std::memory_order_relaxed); }
+  // A function that an earlier one waits for must not wait for the load that waits for that one.
+  static constexpr std::chrono::seconds kLongestGate{2};
   // Counts the times that the first one became outstanding.
   uint64_t period() const { return period_.load(std::memory_order_acquire); }
   // True on the thread that runs the functions: CUDA calls are not permitted there.
@@ -56,12 +67,18 @@ class HostCalls {
     bool tell = true;
   };
   void run();
-  void one_less();  // with mutex_ held
+  // The rest with mutex_ held.
+  void one_less(uint16_t context);
+  bool concerns(uint16_t load, uint16_t function) const;
+  bool held(uint16_t load) const;
+  bool gated(uint16_t function) const;
 
   const std::function<void(uint64_t)> done_;
   std::mutex mutex_;
-  std::condition_variable ready_, none_, loaded_;
-  unsigned loads_ = 0;
+  std::condition_variable ready_, fewer_, loaded_;
+  std::map<uint16_t, size_t> loads_;  // under way, by context
+  std::map<uint16_t, size_t> holds_;  // functions that are outstanding, by context
+  std::atomic<bool> joined_{false};
   std::map<uint64_t, HostFunction> waiting_;
   std::deque<Due> due_;
   uint64_t next_id_ = 1;

@@ -50,7 +50,11 @@ Status Session::on_notice(const wire::FrameHeader& header, rpc::Bytes body, rpc:
       try {
         wire::SegmentReader reader(body);
         const auto call = reader.getRoot<schema::HostCall>();
-        host_calls.due(call.getId(), static_cast<CUresult>(call.getStatus()));
+        if (call.getCancelled()) {
+          host_calls.cancel(call.getId());
+        } else {
+          host_calls.due(call.getId(), static_cast<CUresult>(call.getStatus()));
+        }
         return {};
       } catch (const kj::Exception&) {
         return {StatusCode::kProtocol, "the server sent a malformed HostCall"};

@@ -125,8 +125,9 @@ struct UpgradeReply {
   cookie @4 :Data;                # 16 bytes
 }
 
-# id: client-made, given in fgHostCall; status: the stream's CUresult, for cuStreamAddCallback
-struct HostCall { id @0 :UInt64; status @1 :Int32; }
+# id: client-made, given in fgHostCall; status: the stream's CUresult, for cuStreamAddCallback;
+# cancelled: the function will never run, and the worker waits for no hostCallDone
+struct HostCall { id @0 :UInt64; status @1 :Int32; cancelled @2 :Bool; }
 struct HostCallDone { id @0 :UInt64; }
 
 struct Copied {

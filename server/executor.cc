@@ -27,7 +27,8 @@ Status Executor::run() {
 }
 
 Deadline Executor::next_look() {
-  if (!worker_.has_pending()) return transport::kNoDeadline;
+  const Deadline look = worker_.next_look();
+  if (!worker_.has_pending()) return look;
   constexpr auto kShortest = std::chrono::microseconds(20),
                  kLongest = std::chrono::microseconds(1000);
   const auto now = Clock::now();
@@ -35,7 +36,7 @@ Deadline Executor::next_look() {
   if (waited < spin_) return now;
   // Late by one or two hundredths of the wait: a copy of 10 ms must not end half a millisecond
   // late.
-  return now + std::clamp(waited / 64, kShortest, kLongest);
+  return std::min<Deadline>(now + std::clamp(waited / 64, kShortest, kLongest), look);
 }
 
 Status Executor::between_frames() {

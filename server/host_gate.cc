@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <iterator>
+#include <utility>
+
 #include "common/rpc/responder.h"
 #include "common/wire/control.h"
 #include "generated/schema/control.capnp.h"
@@ -12,10 +15,10 @@
 
 namespace fargpu::server {
 
-CUresult HostGate::enqueue(CUstream stream, uint64_t id, bool with_status) {
+CUresult HostGate::enqueue(uint16_t context, CUstream stream, uint64_t id, bool with_status) {
   const DriverTable& driver = worker_.driver();
   if (calls_.contains(id)) return CUDA_ERROR_INVALID_VALUE;
-  auto call = std::make_shared<Call>(Call{this, id});
+  auto call = std::make_shared<Call>(Call{this, id, context, with_status});
   // The driver gets its own reference, given up in hold().
   auto* for_driver = new std::shared_ptr<Call>(call);
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
@@ -26,6 +29,7 @@ CUresult HostGate::enqueue(CUstream stream, uint64_t id, bool with_status) {
   }
   if (result != CUDA_SUCCESS) {
     delete for_driver;
+    tell(id, result, /*cancelled=*/true);
     return result;
   }
   calls_.emplace(id, std::move(call));
@@ -43,24 +47,76 @@ void HostGate::reached_with_status(CUstream, CUresult status, void* pointer) {
 void HostGate::hold(Call& call, CUresult status) {
   {
     std::lock_guard lock(mutex_);
-    if (closed_) return;
+    if (closed_ || call.reached) return;  // given up
     call.reached = true;
   }
   const uint64_t id = call.id;
   worker_.services().post([this, id, status] {
     // Printed text of earlier kernels belongs before what the function prints.
-    if (!worker_.services().flush_output().ok()) return;
-    rpc::Responder::Frame frame(worker_.responder(),
-                                static_cast<uint16_t>(wire::ControlOpcode::kHostCall),
-                                schema::fixed_bytes<schema::HostCall>());
-    auto body = frame.init<schema::HostCall>();
-    body.setId(id);
-    body.setStatus(status);
-    // A failure means that the session is lost, which the executor sees by itself.
-    (void)frame.send(0);
+    if (worker_.services().flush_output().ok()) tell(id, status, /*cancelled=*/false);
   });
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return call.released || closed_; });
+}
+
+void HostGate::tell(uint64_t id, CUresult status, bool cancelled) {
+  rpc::Responder::Frame frame(worker_.responder(),
+                              static_cast<uint16_t>(wire::ControlOpcode::kHostCall),
+                              schema::fixed_bytes<schema::HostCall>());
+  auto body = frame.init<schema::HostCall>();
+  body.setId(id);
+  body.setStatus(status);
+  body.setCancelled(cancelled);
+  // A failure means that the session is lost, which the executor sees by itself.
+  (void)frame.send(0);
+}
+
+void HostGate::give_up(uint16_t context, CUresult why) {
+  for (auto entry = calls_.begin(); entry != calls_.end();) {
+    Call& call = *entry->second;
+    bool never = false;
+    if (call.context == context) {
+      std::lock_guard lock(mutex_);
+      never = !call.reached;
+      call.reached = true;
+    }
+    if (!never) {
+      ++entry;
+      continue;
+    }
+    // A callback is told of the error, and the client says when it has returned.
+    tell(call.id, why, /*cancelled=*/!call.with_status);
+    entry = call.with_status ? std::next(entry) : calls_.erase(entry);
+  }
+}
+
+void HostGate::look() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_look()) return;
+  last_look_ = now;
+  std::set<uint16_t> contexts;
+  for (const auto& [id, call] : calls_) contexts.insert(call->context);
+  std::set<uint16_t> failed;
+  for (const uint16_t context : contexts) {
+    CUresult state = worker_.enter_context(context);
+    // Whatever the stream is, a sticky error of its context comes to light.
+    if (state == CUDA_SUCCESS) state = worker_.driver().cuStreamQuery(CU_STREAM_LEGACY);
+    if (state == CUDA_SUCCESS || state == CUDA_ERROR_NOT_READY ||
+        state == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
+        state == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
+      continue;
+    }
+    if (failed_.contains(context)) {
+      give_up(context, state);
+    } else {
+      failed.insert(context);
+    }
+  }
+  failed_ = std::move(failed);
+}
+
+std::chrono::steady_clock::time_point HostGate::next_look() const {
+  return calls_.empty() ? std::chrono::steady_clock::time_point::max() : last_look_ + kLookEvery;
 }
 
 Status HostGate::finished(uint64_t id) {

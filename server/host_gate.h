@@ -2,17 +2,21 @@
 // server's streams.
 //
 // The driver reaches a small function of ours in the stream; it tells the executor, which sends the
-// notice hostCall, and holds the stream until the client's hostCallDone. enqueue(), finished(),
-// outstanding() and close() belong to the executor's thread. The gate outlives the driver's
-// threads: a worker closes it and then leaves the process without tearing the driver down.
+// notice hostCall, and holds the stream until the client's hostCallDone. A driver calls no host
+// function in a context that has failed, and says nothing of it: the gate looks for such contexts
+// and tells the client that the functions will not run. All but hold() belongs to the executor's
+// thread. The gate outlives the driver's threads: a worker closes it and then leaves the process
+// without tearing the driver down.
 #pragma once
 
 #include <cuda.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <unordered_map>
 
 #include "common/base/status.h"
@@ -28,14 +32,20 @@ class HostGate {
   HostGate(const HostGate&) = delete;
   HostGate& operator=(const HostGate&) = delete;
 
-  // Puts host call `id` into `stream`. with_status: as cuStreamAddCallback, which also runs after
-  // an error and reports it.
-  CUresult enqueue(CUstream stream, uint64_t id, bool with_status);
+  // Puts host call `id` into `stream` of `context`, which is current. with_status: as
+  // cuStreamAddCallback, which also runs after an error and reports it. When it fails the client is
+  // told that the function will not run.
+  CUresult enqueue(uint16_t context, CUstream stream, uint64_t id, bool with_status);
+  // The call cannot be put into a stream, because of `why`.
+  void refuse(uint64_t id, CUresult why) { tell(id, why, /*cancelled=*/true); }
   // hostCallDone came: the stream goes on. kProtocol for an id that does not wait.
   Status finished(uint64_t id);
-  // Some host call is in a stream: calls that make the driver wait for streams must not run on the
-  // executor.
-  bool outstanding() const { return !calls_.empty(); }
+  // The calls of the context that have not been reached will not be, because of `why`.
+  void give_up(uint16_t context, CUresult why);
+  // Looks, every kLookEvery at most, whether contexts that have calls have failed.
+  void look();
+  // When look() is to be called; Deadline::max() while no call is in a stream.
+  std::chrono::steady_clock::time_point next_look() const;
   // The session ends: no stream is held any more.
   void close();
 
@@ -43,9 +53,13 @@ class HostGate {
   struct Call {
     HostGate* gate;
     uint64_t id;
+    uint16_t context;
+    bool with_status;
     bool reached = false;   // guarded by mutex_
     bool released = false;  // guarded by mutex_
   };
+  static constexpr std::chrono::milliseconds kLookEvery{20};
+  void tell(uint64_t id, CUresult status, bool cancelled);
   static void CUDA_CB reached(void* call);
   static void CUDA_CB reached_with_status(CUstream stream, CUresult status, void* call);
   void hold(Call& call, CUresult status);
@@ -56,6 +70,10 @@ class HostGate {
   bool closed_ = false;  // guarded by mutex_
   // Calls stay until finished(); the driver's thread has a reference of its own.
   std::unordered_map<uint64_t, std::shared_ptr<Call>> calls_;
+  std::chrono::steady_clock::time_point last_look_{};
+  // Contexts that had failed by the last look: the driver gets until the next one to call what it
+  // calls after an error.
+  std::set<uint16_t> failed_;
 };
 
 }  // namespace fargpu::server

@@ -174,6 +174,7 @@ size_t SessionWorker::poll() {
     posted.swap(posted_);
   }
   for (const std::function<void()>& task : posted) task();
+  if (host_gate_.next_look() != transport::kNoDeadline) host_gate_.look();
   return posted.size() + pending_.poll();
 }
 

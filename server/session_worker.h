@@ -66,6 +66,8 @@ class SessionWorker final : public Worker, private WorkerServices {
 
   // For the executor.
   bool has_pending() const { return !pending_.empty(); }
+  // When poll() has something to look after although nothing is pending.
+  transport::Deadline next_look() const { return host_gate_.next_look(); }
   // Runs what was posted and polls what is pending, once; how many of them are done.
   size_t poll();
   // Where the bulk bytes of the frame under way go; take_bulk() hands the memory to the frame's

@@ -98,6 +98,17 @@ void attribute_was_set(Function& function, int device, CUfunction_attribute attr
   function.occupancy.clear();
 }
 
+CUresult put_into_stream(const Here& here, HostFunction function) {
+  if (const Context* context = context_of(function.stream)) function.context = context->wire_id;
+  const uint64_t id = here.session.host_calls.add(function);
+  here.session.channel().await_notices();
+  const int with_status = function.callback != nullptr ? 1 : 0;
+  const CUresult result =
+      call_fgHostCall(here.session, here.context, function.stream, id, with_status);
+  if (result != CUDA_SUCCESS) here.session.host_calls.cancel(id);
+  return result;
+}
+
 CUresult settle(Session& session) {
   // the channel's keepalive notices a dead server long before
   constexpr auto kPatience = std::chrono::minutes(10);

@@ -34,6 +34,9 @@ void forget_memory(Session& session, const Context* context);
 void forget_image(Session& session, uint64_t id);
 void remember_global(Session& session, CUdeviceptr address, size_t bytes, uint64_t owner);
 
+// Puts a function of the application into its stream.
+CUresult put_into_stream(const Here& here, HostFunction function);
+
 // Answers about functions, alike for CUfunction and CUkernel.
 CUresult parameter_info(const Function& function, size_t index, size_t* offset, size_t* size);
 void attribute_was_set(Function& function, int device, CUfunction_attribute attribute, int value);

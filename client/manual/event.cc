@@ -22,6 +22,15 @@ CUresult manual_cuEventQuery(CUevent hEvent) {
   return result == CUDA_SUCCESS ? after_synchronisation(here.session, /*all_done=*/false) : result;
 }
 
+CUresult manual_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
+  const Here here;
+  const Object* event =
+      here.session.handles.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(hEvent));
+  if (event != nullptr && event->context != here.session.contexts.find(hCtx))
+    here.session.host_calls.join_contexts();
+  return call_cuCtxWaitEvent(here.session, here.context, hCtx, hEvent);
+}
+
 CUresult manual_cuEventSynchronize(CUevent hEvent) {
   const Here here;
   const CUresult result = call_cuEventSynchronize(here.session, here.context, hEvent);

@@ -131,13 +131,7 @@ CUresult manual_cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, voi
 
 CUresult manual_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
   if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Here here;
-  const uint64_t id =
-      here.session.host_calls.add({.function = fn, .user_data = userData, .stream = hStream});
-  here.session.channel().await_notices();
-  const CUresult result = call_fgHostCall(here.session, here.context, hStream, id, 0);
-  if (result != CUDA_SUCCESS) here.session.host_calls.cancel(id);
-  return result;
+  return put_into_stream(Here(), {.function = fn, .user_data = userData, .stream = hStream});
 }
 
 }  // namespace fargpu::client

@@ -60,13 +60,16 @@ CUresult manual_cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx*
 CUresult manual_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
                                     unsigned int flags) {
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  return put_into_stream(Here(), {.callback = callback, .user_data = userData, .stream = hStream});
+}
+
+CUresult manual_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
   const Here here;
-  const uint64_t id =
-      here.session.host_calls.add({.callback = callback, .user_data = userData, .stream = hStream});
-  here.session.channel().await_notices();
-  const CUresult result = call_fgHostCall(here.session, here.context, hStream, id, 1);
-  if (result != CUDA_SUCCESS) here.session.host_calls.cancel(id);
-  return result;
+  const Object* event =
+      here.session.handles.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(hEvent));
+  if (event != nullptr && event->context != context_of(hStream))
+    here.session.host_calls.join_contexts();
+  return call_cuStreamWaitEvent(here.session, here.context, hStream, hEvent, Flags);
 }
 
 CUresult manual_cuStreamQuery(CUstream hStream) {

@@ -192,7 +192,7 @@ def body(f, types):
     for a in f.arguments:
         _prepare(a, types, out)
     if f.loads:
-        out.append("const LoadingScope loading_(session_);")
+        out.append("const LoadingScope loading_(session_, context_);")
     if f.queues:
         stream = next(a.name for a in f.arguments if a.shape == "handle" and a.kind == "stream")
         out.append(f"take_queue_place(session_, context_, {stream}, {stream}_id);")

@@ -7,6 +7,7 @@
 #include "generated/schema/context.capnp.h"
 #include "generated/schema/internal.capnp.h"
 #include "server/event_waits.h"
+#include "server/host_gate.h"
 #include "server/link_table.h"
 #include "server/manual/manual.h"
 #include "server/shared_host.h"
@@ -33,6 +34,7 @@ struct Registrations {
 std::shared_ptr<Registrations> let_go(Worker& worker, uint16_t id) {
   WorkerServices& services = worker.services();
   if (worker.enter_context(id) == CUDA_SUCCESS) services.completion().forget(id);
+  services.host_gate().give_up(id, CUDA_ERROR_CONTEXT_IS_DESTROYED);
   services.event_waits().forget_context(id);
   services.links().forget_context(id);
   services.unbind_context(id);

@@ -34,13 +34,19 @@ Status manual_fgHostCall(Worker& worker, const Request& request) {
   return decoded("fgHostCall", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgHostCallParams>();
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    const uint64_t id = params.getStream();
+    const uint16_t its_context = worker.services().context_of(id);
+    const uint16_t context = its_context != 0 ? its_context : request.header.context;
     CUstream stream = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(
-        find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
-    return answer(
-        worker, request,
-        worker.services().host_gate().enqueue(stream, params.getId(), params.getWithStatus() != 0));
+    CUresult result = worker.enter_context(context);
+    if (result == CUDA_SUCCESS) result = find_handle(worker, rpc::HandleKind::kStream, id, &stream);
+    HostGate& gate = worker.services().host_gate();
+    if (result != CUDA_SUCCESS) {
+      gate.refuse(params.getId(), result);
+      return answer(worker, request, result);
+    }
+    return answer(worker, request,
+                  gate.enqueue(context, stream, params.getId(), params.getWithStatus() != 0));
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -96,6 +97,97 @@ TEST(HostCalls, Cancel) {
   const uint64_t id = calls.add({.function = &note, .user_data = &unused});
   calls.cancel(id);
   EXPECT_TRUE(none_outstanding_soon(calls));
+}
+
+// A load on a thread of its own.
+class Load {
+ public:
+  Load(HostCalls& calls, uint16_t context)
+      : calls_(calls), context_(context), thread_([this] {
+          calls_.begin_load(context_);
+          began_ = true;
+        }) {}
+  ~Load() {
+    thread_.join();
+    calls_.end_load(context_);
+  }
+  bool has_begun() const { return began_; }
+  bool begins_soon() const {
+    for (int i = 0; i < 3000 && !began_; ++i) std::this_thread::sleep_for(kMoment);
+    return began_;
+  }
+  static constexpr std::chrono::milliseconds kMoment{10};
+
+ private:
+  HostCalls& calls_;
+  const uint16_t context_;
+  std::atomic<bool> began_{false};
+  std::thread thread_;
+};
+
+HostCalls& new_calls() {
+  return *new HostCalls([](uint64_t) {});
+}
+
+TEST(HostCalls, ALoadWaitsForEarlierFunctionsAndLaterOnesForTheLoad) {
+  HostCalls& calls = new_calls();
+  const uint64_t earlier = calls.add({.context = 1});
+  std::atomic<uint64_t> later{0};
+  std::thread adds;
+  {
+    const Load load(calls, 1);
+    std::this_thread::sleep_for(10 * Load::kMoment);
+    EXPECT_FALSE(load.has_begun());
+    adds = std::thread([&] { later = calls.add({.context = 1}); });
+    std::this_thread::sleep_for(10 * Load::kMoment);
+    EXPECT_EQ(later, 0u) << "the load would have to wait for this one too";
+    calls.cancel(earlier);
+    EXPECT_TRUE(load.begins_soon());
+    EXPECT_EQ(later, 0u);
+  }
+  adds.join();
+  EXPECT_NE(later, 0u);
+}
+
+TEST(HostCalls, ALoadConcernsTheFunctionsOfItsContextOnly) {
+  HostCalls& calls = new_calls();
+  calls.add({.context = 1});
+  {
+    const Load elsewhere(calls, 2);
+    EXPECT_TRUE(elsewhere.begins_soon());
+    calls.add({.context = 1});  // at once
+  }
+  const uint64_t third = calls.add({.context = 3});
+  {
+    const Load anywhere(calls, 0);
+    std::this_thread::sleep_for(10 * Load::kMoment);
+    EXPECT_FALSE(anywhere.has_begun());
+    calls.lost(CUDA_ERROR_DEVICE_UNAVAILABLE);
+  }
+  calls.cancel(third);  // gone already
+  EXPECT_FALSE(calls.outstanding());
+}
+
+TEST(HostCalls, ALoadConcernsAllFunctionsWhenContextsWaitForEachOther) {
+  HostCalls& calls = new_calls();
+  calls.join_contexts();
+  const uint64_t id = calls.add({.context = 1});
+  const Load load(calls, 2);
+  std::this_thread::sleep_for(10 * Load::kMoment);
+  EXPECT_FALSE(load.has_begun());
+  calls.cancel(id);
+}
+
+// The earlier function may wait for the later one, which therefore must not wait for ever.
+TEST(HostCalls, AFunctionWaitsForALoadForALimitedTime) {
+  HostCalls& calls = new_calls();
+  const uint64_t earlier = calls.add({.context = 1});
+  const Load load(calls, 1);
+  std::this_thread::sleep_for(Load::kMoment);
+  const uint64_t later = calls.add({.context = 1});
+  EXPECT_FALSE(load.has_begun());
+  calls.cancel(earlier);
+  calls.cancel(later);
 }
 
 }  // namespace

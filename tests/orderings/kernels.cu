@@ -18,3 +18,4 @@ extern "C" __global__ void fill_words(unsigned* to, unsigned value, unsigned wor
 extern "C" __global__ void copy_words(unsigned* to, const unsigned* from, unsigned words) {
   for (unsigned i = threadIdx.x; i < words; i += blockDim.x) to[i] = from[i];
 }
+extern "C" __global__ void fault() { *reinterpret_cast<volatile int*>(8) = 1; }

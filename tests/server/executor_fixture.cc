@@ -118,7 +118,7 @@ DriverTable FakeDriver::table() {
     const bool created = stream == handle<CUstream>(kFakeStream);
     return driver.is_shut("cuCtxSynchronize") || (created && driver.is_shut("created stream"))
                ? CUDA_ERROR_NOT_READY
-               : CUDA_SUCCESS;
+               : driver.result_of("cuStreamQuery");
   };
   t.cuStreamDestroy_v2 = [](CUstream) { return noted("cuStreamDestroy"); };
   t.cuCtxCreate_v2 = [](CUcontext* context, unsigned, CUdevice) {
@@ -169,13 +169,16 @@ DriverTable FakeDriver::table() {
     return noted("cuModuleLoadDataEx " + std::string(static_cast<const char*>(image)));
   };
   t.cuModuleUnload = [](CUmodule) { return noted("cuModuleUnload"); };
-  // As in a driver: on a thread that is not the caller's.
+  // As in a driver: on a thread that is not the caller's, and never in a context that has failed.
   t.cuLaunchHostFunc = [](CUstream, CUhostFn function, void* data) {
+    const CUresult result = noted("cuLaunchHostFunc");
+    if (result != CUDA_SUCCESS || FakeDriver::get().result_of("cuStreamQuery") != CUDA_SUCCESS)
+      return result;
     std::thread([function, data] {
       function(data);
       FakeDriver::get().note("host function returned");
     }).detach();
-    return noted("cuLaunchHostFunc");
+    return result;
   };
   return t;
 }

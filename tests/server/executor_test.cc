@@ -75,6 +75,14 @@ class Executing : public ExecutorTest {
     return send<schema::HostCallDone>(
         wire::kHostCallDone, [&](auto p) { p.setId(id); }, flags, 0);
   }
+  void expect_cancelled(uint64_t id) {
+    const Answer notice = next();
+    EXPECT_EQ(notice.header.opcode, wire::kHostCall);
+    wire::SegmentReader reader(notice.body);
+    const auto call = reader.getRoot<schema::HostCall>();
+    EXPECT_EQ(call.getId(), id);
+    EXPECT_TRUE(call.getCancelled());
+  }
   uint64_t allocated() {
     const Answer answer = next();
     EXPECT_EQ(answer.header.result, CUDA_SUCCESS);
@@ -239,6 +247,45 @@ TEST_F(Executing, AHostFunctionRunsInTheClientAndHoldsItsStream) {
   expect_answer(host_call_done(17, wire::kWantReply), CUDA_SUCCESS);
   EXPECT_TRUE(eventually([] { return driver().saw("host function returned"); }));
   host_call_done(17);  // once
+  EXPECT_EQ(end().code(), StatusCode::kProtocol);
+}
+
+TEST_F(Executing, AHostFunctionThatTheDriverRefusesIsCancelled) {
+  start();
+  enter();
+  driver().fail("cuLaunchHostFunc", CUDA_ERROR_ILLEGAL_ADDRESS);
+  const uint32_t refused = host_call(3);
+  expect_cancelled(3);
+  expect_answer(refused, CUDA_ERROR_ILLEGAL_ADDRESS);
+  const uint32_t nowhere = send<schema::FgHostCallParams>(
+      schema::op_fgHostCall, [](auto p) { p.setId(4); }, wire::kWantReply, 99);
+  expect_cancelled(4);
+  expect_answer(nowhere, CUDA_ERROR_INVALID_CONTEXT);
+}
+
+TEST_F(Executing, AHostFunctionInAContextThatFailedIsCancelled) {
+  start();
+  enter();
+  driver().fail("cuStreamQuery", CUDA_ERROR_ILLEGAL_ADDRESS);
+  expect_answer(host_call(3), CUDA_SUCCESS);
+  expect_cancelled(3);  // by itself: nobody asks the worker for anything
+  expect_silence();
+}
+
+TEST_F(Executing, AHostFunctionGoesWithItsContext) {
+  start();
+  enter();
+  expect_answer(send<schema::FgContextCreateParams>(schema::op_fgContextCreate,
+                                                    [](auto p) { p.setContext(300); }),
+                CUDA_SUCCESS);
+  driver().fail("cuStreamQuery", CUDA_ERROR_ILLEGAL_ADDRESS);
+  send<schema::FgHostCallParams>(
+      schema::op_fgHostCall, [](auto p) { p.setId(3); }, 0, 300);
+  const uint32_t ending = send<schema::FgContextDestroyParams>(schema::op_fgContextDestroy,
+                                                               [](auto p) { p.setContext(300); });
+  expect_cancelled(3);
+  expect_answer(ending, CUDA_SUCCESS);
+  host_call_done(3);
   EXPECT_EQ(end().code(), StatusCode::kProtocol);
 }
 
