@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 _DEFINITION = re.compile(
-    r"^(?:::)?(?:fargpu::)?(?:CUresult|Status|::fargpu::Status)\s+(?:client::|server::)?manual_(\w+)\s*\(",
+    r"^(?:::)?(?:fargpu::)?(?:CUresult|Status|::fargpu::Status)\s+"
+    r"(?:client::|server::)?manual_(\w+)\s*\(",
     re.M,
 )
 

@@ -1,5 +1,5 @@
-// Who waits for an event waits for what it held when the wait began, whatever is done with the event
-// afterwards.
+// Who waits for an event waits for what it held when the wait began, whatever is done with the
+// event afterwards.
 #include <atomic>
 #include <thread>
 

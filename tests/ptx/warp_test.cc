@@ -186,7 +186,7 @@ TEST_F(WarpTest, GuardedSync) {
 // A lock taken by every lane of a warp in turn: the holder must get on while others spin.
 TEST_F(WarpTest, LockBetweenLanes) {
   const auto r = values(kernel(R"(
-  mov.u32 %r3, lock; 
+  mov.u32 %r3, lock;
 SPIN: atom.shared.cas.b32 %r4, [%r3], 0, 1; setp.ne.u32 %p1, %r4, 0; @%p1 bra SPIN;
   ld.volatile.shared.u32 %r5, [%r3+4]; add.u32 %r5, %r5, 1; st.volatile.shared.u32 [%r3+4], %r5;
   membar.cta; atom.shared.exch.b32 %r4, [%r3], 0;
