@@ -4,6 +4,8 @@
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 DEPS="$ROOT/.deps"
+# shellcheck disable=SC2034  # for others
+LINT_TOOLS="$DEPS/lint"  # what scripts/setup --lint fetches with pip
 CUDA_RELEASE=13.0        # the toolkit whose cuda.h the description is checked against
 CUDA_VERSION_MACRO=13000
 
