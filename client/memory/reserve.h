@@ -18,7 +18,8 @@ void release_reserved(uint64_t address, size_t bytes);
 
 // Zeroed memory for the application in a window of addresses that other allocators hardly use, so
 // that the worker can map the same addresses; nullptr when there is none. Addresses are used again
-// after free_host(). `bytes` is rounded up to pages. With a descriptor: its memory, shared, instead of memory of this process's own.
+// after free_host(). `bytes` is rounded up to pages. With a descriptor: its memory, shared, instead
+// of memory of this process's own.
 void* allocate_host(size_t bytes, int descriptor = -1);
 void free_host(void* memory, size_t bytes);
 

@@ -25,8 +25,7 @@ constexpr size_t kMostHeldBytes = 64 << 20;
 // Takes frames in and notes when they are due.
 class Holder final : public FrameHandler {
  public:
-  explicit Holder(const LinkSettings& settings)
-      : rtt_(settings.rtt), schedule_(settings) {}
+  explicit Holder(const LinkSettings& settings) : rtt_(settings.rtt), schedule_(settings) {}
 
   Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header, Bytes) override {
     begun_ = Clock::now();

@@ -86,7 +86,8 @@ Result<LinkSettings> parse_link(std::string_view text) {
 std::string LinkSettings::to_string() const {
   std::string text = "rtt=" + in_words(static_cast<double>(rtt.count()), kTimes);
   if (bits_per_second > 0) text += " bandwidth=" + in_words(bits_per_second, kRates);
-  if (jitter.count() > 0) text += " jitter=" + in_words(static_cast<double>(jitter.count()), kTimes);
+  if (jitter.count() > 0)
+    text += " jitter=" + in_words(static_cast<double>(jitter.count()), kTimes);
   return text;
 }
 

@@ -19,9 +19,9 @@ struct LinkSettings {
   std::string to_string() const;
 };
 
-// rtt, jitter: a duration such as 20us, 1.5ms or 0.2s, at most 10 s. bandwidth: bits per second such as
-// 10Gbps, 2.5Gbps, 800Mbps or 64Kbps (powers of 1000). kInvalidArgument names the part that is
-// wrong and shows a right one.
+// rtt, jitter: a duration such as 20us, 1.5ms or 0.2s, at most 10 s. bandwidth: bits per second
+// such as 10Gbps, 2.5Gbps, 800Mbps or 64Kbps (powers of 1000). kInvalidArgument names the part that
+// is wrong and shows a right one.
 Result<LinkSettings> parse_link(std::string_view text);
 
 }  // namespace fargpu::transport

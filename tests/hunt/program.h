@@ -1,4 +1,5 @@
-// A random program, as data: what several threads do with streams, events and buffers of one device.
+// A random program, as data: what several threads do with streams, events and buffers of one
+// device.
 //
 // A buffer is a row of segments; an operation writes or reads whole segments. Every writing
 // operation writes a value of its own into each word, so that a read tells whose word it saw.

@@ -1,5 +1,5 @@
-// Destructors that run at the end of a thread may use the driver: those of thread-local objects, made
-// before or after the thread's first call, and those of POSIX keys.
+// Destructors that run at the end of a thread may use the driver: those of thread-local objects,
+// made before or after the thread's first call, and those of POSIX keys.
 #include <pthread.h>
 
 #include <thread>
@@ -13,8 +13,8 @@ CUcontext context;
 CUmodule module;
 int destructors_run = 0;
 
-// Takes memory of the sizes that a stack of contexts may have had, and tells whether others write to
-// it.
+// Takes memory of the sizes that a stack of contexts may have had, and tells whether others write
+// to it.
 class Bait {
  public:
   Bait() {

@@ -1,5 +1,5 @@
-// A host function behind a fault is not called, and nothing waits for it: later calls return, in that
-// context, in new ones and on other devices.
+// A host function behind a fault is not called, and nothing waits for it: later calls return, in
+// that context, in new ones and on other devices.
 #include "tests/orderings/check.h"
 
 namespace {
