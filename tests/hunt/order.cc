@@ -196,9 +196,9 @@ class Order {
     switch (operation.kind) {
       case Kind::kCopy:
       case Kind::kCopy2D: {
-        points_.edge(steps.read, steps.end);
         const bool from_host = on_host(memory_of(operation.from));
         const bool to_host = on_host(memory_of(operation.to));
+        if (from_host || to_host) points_.edge(steps.read, steps.end);
         // Pageable memory: its bytes are taken, they need not have arrived. Device to device: the
         // call does not wait.
         if (to_host || (from_host && memory_of(operation.from) != Memory::kPageable))

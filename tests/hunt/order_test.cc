@@ -128,6 +128,14 @@ TEST_F(OrderTest, ASynchronousCopyFromPageableMemoryMayStillBeUnderWay) {
   EXPECT_EQ(read(), (Values{0, 7}));  // but its bytes have been taken
 }
 
+TEST_F(OrderTest, ACopyFromDeviceToDeviceIsNotWaitedFor) {
+  add({.kind = Kind::kCopy, .stream = Program::kLegacy, .to = at(0, 1), .from = at(0)});
+  fill(1, 5);
+  synchronize(1);
+  add({.kind = Kind::kCopy, .stream = Program::kLegacy, .to = at(1), .from = at(0, 1)});
+  EXPECT_EQ(read(), (Values{0, 5}));
+}
+
 TEST_F(OrderTest, AnAsynchronousCopyReadsPinnedMemoryInStreamOrder) {
   add({.kind = Kind::kHostWrite, .value = 7, .to = at(1)});
   add({.kind = Kind::kCopyAsync, .stream = 1, .to = at(0), .from = at(1)});
