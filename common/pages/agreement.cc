@@ -1,0 +1,130 @@
+#include "common/pages/agreement.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace fargpu::pages {
+namespace {
+
+// A copy of memory that others write meanwhile. They and we are no data race that ThreadSanitizer
+// should know of: each byte is read once and then looked at here.
+void sample(std::byte* to, const std::byte* from, size_t bytes) {
+#if defined(__SANITIZE_THREAD__) && defined(__x86_64__)
+  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
+#else
+  std::memcpy(to, from, bytes);
+#endif
+}
+
+bool is_unchanged(const std::byte* memory, const std::byte* agreed, size_t bytes) {
+#if defined(__SANITIZE_THREAD__)
+  (void)memory, (void)agreed, (void)bytes;
+  return false;  // the sample tells
+#else
+  return std::memcmp(memory, agreed, bytes) == 0;
+#endif
+}
+
+uint64_t difference(const std::byte* a, const std::byte* b) {
+  uint64_t x, y;
+  std::memcpy(&x, a, sizeof x);
+  std::memcpy(&y, b, sizeof y);
+  return x ^ y;
+}
+
+// Whether one of the eight bytes is zero.
+bool has_zero_byte(uint64_t word) {
+  return ((word - 0x0101010101010101u) & ~word & 0x8080808080808080u) != 0;
+}
+
+// The first place from `at` on where the two differ, or `end`.
+size_t first_changed(const std::byte* a, const std::byte* b, size_t at, size_t end) {
+  while (at + sizeof(uint64_t) <= end && difference(a + at, b + at) == 0) at += sizeof(uint64_t);
+  while (at < end && a[at] == b[at]) ++at;
+  return at;
+}
+
+// The first place from `at` on where the two are equal, or `end`.
+size_t first_equal(const std::byte* a, const std::byte* b, size_t at, size_t end) {
+  while (at + sizeof(uint64_t) <= end && !has_zero_byte(difference(a + at, b + at)))
+    at += sizeof(uint64_t);
+  while (at < end && a[at] != b[at]) ++at;
+  return at;
+}
+
+}  // namespace
+
+Agreement::Agreement(uint64_t address, size_t bytes) : address_(address), bytes_(bytes) {
+  if (bytes == 0) return;
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  agreed_ = static_cast<std::byte*>(memory);
+}
+
+Agreement::~Agreement() {
+  if (agreed_ != nullptr) ::munmap(agreed_, bytes_);
+}
+
+void Agreement::swap(Agreement& other) noexcept {
+  std::swap(address_, other.address_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(agreed_, other.agreed_);
+}
+
+size_t Agreement::collect(const std::byte* memory, size_t from, size_t until, RunWriter& runs,
+                          const Visit& visit) {
+  std::array<std::byte, kPage> now;
+  while (from < until) {
+    const size_t to_boundary = kPage - (address_ + from) % kPage;
+    const size_t bytes = std::min(until - from, to_boundary);
+    std::byte* const agreed = agreed_ + from;
+    if (is_unchanged(memory + from, agreed, bytes)) {
+      from += bytes;
+      continue;
+    }
+    sample(now.data(), memory + from, bytes);
+    if (visit) visit(address_ + from, std::span(now).first(bytes));
+    for (size_t at = first_changed(now.data(), agreed, 0, bytes); at < bytes;
+         at = first_changed(now.data(), agreed, at, bytes)) {
+      const size_t end = first_equal(now.data(), agreed, at, bytes);
+      const size_t taken = runs.add(address_ + from + at, std::span(now).subspan(at, end - at));
+      std::memcpy(agreed + at, now.data() + at, taken);
+      if (taken < end - at) return from + at + taken;
+      at = end;
+    }
+    from += bytes;
+  }
+  return from;
+}
+
+void Agreement::adopt(const ByteRun& run, std::byte* memory) {
+  const size_t offset = run.address - address_;
+  std::memcpy(memory + offset, run.data.data(), run.data.size());
+  std::memcpy(agreed_ + offset, run.data.data(), run.data.size());
+}
+
+void Agreement::merge(const ByteRun& run, std::byte* memory) {
+  const size_t offset = run.address - address_;
+  for (size_t at = 0; at < run.data.size(); at += kPage) {
+    const size_t n = std::min(kPage, run.data.size() - at);
+    std::byte* const here = memory + offset + at;
+    std::byte* const agreed = agreed_ + offset + at;
+    const std::byte* const theirs = run.data.data() + at;
+    if (is_unchanged(here, agreed, n)) {
+      std::memcpy(here, theirs, n);
+    } else {
+      for (size_t i = 0; i < n; ++i) {
+        if (here[i] == agreed[i]) here[i] = theirs[i];
+      }
+    }
+    std::memcpy(agreed, theirs, n);
+  }
+}
+
+}  // namespace fargpu::pages

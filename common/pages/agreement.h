@@ -1,0 +1,68 @@
+// Agreement: what the two ends of a session last agreed on for one region of memory that both have,
+// and who has changed what since.
+//
+// Each end keeps one beside its own memory, which its program (the application, or device code)
+// changes at any time. What differs from the agreed contents was changed here, byte by byte. Both
+// ends begin with zeros. Pure logic: how runs travel is somebody else's. Of one thread at a time;
+// the memory itself may change meanwhile, and each byte of it is then taken as it was at one
+// moment.
+//
+// The order is what makes both copies equal: what one end collects, the other one adopts, in the
+// order in which it was collected; and what crosses on the way is settled by the client, whose
+// bytes win.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "common/pages/byte_runs.h"
+
+namespace fargpu::pages {
+
+class Agreement {
+ public:
+  // Memory is looked at in pieces of this size, at multiples of it.
+  static constexpr size_t kPage = 4096;
+
+  Agreement() = default;
+  // Of the region [address, address + bytes) as the client names it. Throws std::bad_alloc.
+  Agreement(uint64_t address, size_t bytes);
+  Agreement(Agreement&& other) noexcept { swap(other); }
+  Agreement& operator=(Agreement&& other) noexcept {
+    Agreement moved(static_cast<Agreement&&>(other));
+    swap(moved);
+    return *this;
+  }
+  ~Agreement();
+
+  uint64_t address() const { return address_; }
+  size_t bytes() const { return bytes_; }
+  bool holds(uint64_t address, size_t bytes) const {
+    return address >= address_ && address - address_ <= bytes_ &&
+           bytes <= bytes_ - (address - address_);
+  }
+
+  // What a changed piece is now: called with its address and its bytes, at most kPage of them.
+  using Visit = std::function<void(uint64_t address, std::span<const std::byte>)>;
+  // Writes what `memory` (the region's first byte, at this end) has in [from, until), offsets in
+  // the region, and the agreement has not; from then on it is agreed. Returns the offset where it
+  // stopped: `until`, or less when there was no room left.
+  size_t collect(const std::byte* memory, size_t from, size_t until, RunWriter& runs,
+                 const Visit& visit = {});
+
+  // Runs of the other end, each inside the region. adopt(): they replace what is in `memory`.
+  void adopt(const ByteRun& run, std::byte* memory);
+  // merge(): the same, but what was changed here stays as it is.
+  void merge(const ByteRun& run, std::byte* memory);
+
+ private:
+  void swap(Agreement& other) noexcept;
+
+  uint64_t address_ = 0;
+  size_t bytes_ = 0;
+  std::byte* agreed_ = nullptr;  // anonymous memory: what was never changed takes none
+};
+
+}  // namespace fargpu::pages

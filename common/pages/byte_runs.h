@@ -1,0 +1,55 @@
+// Byte runs: changed bytes of any places in memory, packed one behind the other, as the two ends of
+// a session exchange them.
+//
+// A run is varint(gap) varint(length) bytes. The gap counts from the end of the run before (the
+// first one from address 0), so that neighbouring runs cost two bytes each. Gaps wrap around: the
+// order of runs is free. Pure, no threads of its own. Nothing that a reader is given is believed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace fargpu::pages {
+
+class RunWriter {
+ public:
+  // At most `limit` bytes are written; at least kSmallestLimit.
+  explicit RunWriter(size_t limit);
+  static constexpr size_t kSmallestLimit = 64;
+
+  // Adds as much of `data`, which lies at `address`, as there is room for; returns how much.
+  size_t add(uint64_t address, std::span<const std::byte> data);
+  bool empty() const { return bytes_.empty(); }
+  std::span<const std::byte> bytes() const { return bytes_; }
+  void clear();
+
+ private:
+  const size_t limit_;
+  uint64_t end_ = 0;  // of the last run
+  std::vector<std::byte> bytes_;
+};
+
+struct ByteRun {
+  uint64_t address = 0;
+  std::span<const std::byte> data;  // never empty
+};
+
+class RunReader {
+ public:
+  explicit RunReader(std::span<const std::byte> bytes) : left_(bytes) {}
+  // nullopt at the end, or where the bytes make no sense: malformed() tells.
+  std::optional<ByteRun> next();
+  bool malformed() const { return malformed_; }
+
+ private:
+  std::optional<uint64_t> number();
+
+  std::span<const std::byte> left_;
+  uint64_t end_ = 0;
+  bool malformed_ = false;
+};
+
+}  // namespace fargpu::pages
