@@ -95,6 +95,7 @@ void ContextTable::activate(Context& context, unsigned flags) {
   context.sticky.store(CUDA_SUCCESS);
   context.kept.store(CUDA_SUCCESS);
   context.unique_id.store(next_unique_.fetch_add(1));
+  activated_.fetch_add(1, std::memory_order_release);
   context.state.store(ContextState::kActive, std::memory_order_release);
 }
 

@@ -62,6 +62,8 @@ class ContextTable {
   // Ends what lives in it: handles become invalid. `now`: kInactive for primaries, kDestroyed for
   // others.
   void retire(Context& context, ContextState now);
+  // How often a context became active.
+  uint64_t activated() const { return activated_.load(std::memory_order_acquire); }
 
  private:
   static constexpr uint32_t kFirstCreated = 256;
@@ -71,6 +73,7 @@ class ContextTable {
   std::array<std::atomic<Context*>, 65536> by_wire_{};
   uint32_t next_wire_ = kFirstCreated;
   std::atomic<uint64_t> next_unique_{1};
+  std::atomic<uint64_t> activated_{0};
 };
 
 // The calling thread's stack.

@@ -78,6 +78,7 @@ void HostCalls::run() {
       next = due_.front();
       due_.pop_front();
     }
+    if (next.tell && before_) before_();
     if (next.function.callback != nullptr) {
       next.function.callback(next.function.stream, next.status, next.function.user_data);
     } else if (next.status == CUDA_SUCCESS) {

@@ -30,9 +30,10 @@ struct HostFunction {
 
 class HostCalls {
  public:
-  // `done(id)`: tells the worker that the function has returned. Called on the thread of the
-  // functions.
-  explicit HostCalls(std::function<void(uint64_t)> done) : done_(std::move(done)) {}
+  // Both are called on the thread of the functions. `done(id)`: tells the worker that the function
+  // has returned; `before()`: one that the worker knows of is about to run.
+  explicit HostCalls(std::function<void(uint64_t)> done, std::function<void()> before = {})
+      : done_(std::move(done)), before_(std::move(before)) {}
 
   // May wait for a load that has begun in the same context, kLongestGate at most.
   uint64_t add(const HostFunction& function);
@@ -74,6 +75,7 @@ class HostCalls {
   bool gated(uint16_t function) const;
 
   const std::function<void(uint64_t)> done_;
+  const std::function<void()> before_;
   std::mutex mutex_;
   std::condition_variable ready_, fewer_, loaded_;
   std::map<uint16_t, size_t> loads_;  // under way, by context

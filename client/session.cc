@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "client/call.h"
+#include "client/memory/coherence.h"
 #include "client/process.h"
 #include "common/base/log.h"
 #include "common/transport/emulated_link.h"
@@ -16,7 +17,10 @@ Session::Session(Settings given_settings, Snapshot given_snapshot)
     : settings(std::move(given_settings)),
       snapshot(std::move(given_snapshot)),
       contexts(handles),
-      host_calls([this](uint64_t id) { host_function_returned(id); }) {
+      // Functions of the application see what kernels before them wrote, and kernels after them
+      // what they wrote.
+      host_calls([this](uint64_t id) { host_function_returned(id); },
+                 [this] { (void)after_synchronisation(*this); }) {
   std::vector<int> worker_ordinals;
   for (const Device& device : snapshot.devices) worker_ordinals.push_back(device.worker_ordinal);
   contexts.add_primaries(worker_ordinals);
@@ -97,6 +101,7 @@ void Session::on_lost(const Status& why) {
 
 void Session::host_function_returned(uint64_t id) {
   if (channel().lost()) return;
+  const Submission kernels_after_it(*this);
   rpc::Channel::Call call(channel(), wire::kHostCallDone, 0, 64);
   call.init<schema::HostCallDone>().setId(id);
   if (const Status status = call.send(); !status.ok()) from_status(status);

@@ -19,7 +19,7 @@
 #include "client/handle_table.h"
 #include "client/host_calls.h"
 #include "client/memory/address_map.h"
-#include "client/memory/mirrors.h"
+#include "client/memory/pages.h"
 #include "client/memory/remote_host.h"
 #include "client/memory/shared_host.h"
 #include "client/memory/staging_ring.h"
@@ -54,7 +54,7 @@ class Session final : public rpc::NoticeSink {
   ContextTable contexts;
   AddressMap device_memory;
   AddressMap host_memory;
-  Mirrors mirrors;
+  Pages pages;
   SharedHost shared_host;
   RemoteHost remote_host;
   StagingRings staging_rings;

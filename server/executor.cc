@@ -51,7 +51,7 @@ Result<std::span<std::byte>> Executor::bulk_buffer(const wire::FrameHeader& head
   // at most the limit that we announced: the transport has checked
   const size_t bytes = header.bulk_bytes;
   if (header.opcode != schema::op_fgCopyToDevice && header.opcode != schema::op_fgImagePut &&
-      header.opcode != schema::op_fgImagePutPacked && header.opcode != schema::op_fgHostPush) {
+      header.opcode != schema::op_fgImagePutPacked && header.opcode != schema::op_fgPagesPush) {
     return Status(StatusCode::kProtocol, fmt::format("{} bytes of bulk with {}", bytes,
                                                      schema::opcode_name(header.opcode)));
   }

@@ -36,7 +36,7 @@ SessionWorker::SessionWorker(const DriverTable& driver, transport::Transport& tr
       remote_staging_(transport.remote_memory()),
       staging_(&driver),
       direct_memory_(driver, transport.remote_memory(), setup.direct),
-      host_mirror_(driver),
+      host_pages_(driver),
       shared_host_(driver),
       event_waits_(*this),
       host_gate_(*this),

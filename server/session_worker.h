@@ -17,7 +17,7 @@
 #include "server/event_waits.h"
 #include "server/handle_table.h"
 #include "server/host_gate.h"
-#include "server/host_mirror.h"
+#include "server/host_pages.h"
 #include "server/image_cache.h"
 #include "server/ledger.h"
 #include "server/link_table.h"
@@ -107,7 +107,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   Completion& completion() override { return completion_; }
   EventWaits& event_waits() override { return event_waits_; }
   HostGate& host_gate() override { return host_gate_; }
-  HostMirror& host_mirror() override { return host_mirror_; }
+  HostPages& host_pages() override { return host_pages_; }
   RemoteStaging& remote_staging() override { return remote_staging_; }
   DirectMemory& direct_memory() override { return direct_memory_; }
   std::optional<Ledger::Place> find_allocation(CUdeviceptr address, uint64_t bytes) const override {
@@ -142,7 +142,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   RemoteStaging remote_staging_;  // outlives the blocks of staging_
   StagingPool staging_;
   DirectMemory direct_memory_;
-  HostMirror host_mirror_;
+  HostPages host_pages_;
   SharedHost shared_host_;
   LinkTable links_;
   PhysicalMemory physical_memory_;

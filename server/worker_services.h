@@ -27,7 +27,7 @@ class Completion;
 class DirectMemory;
 class EventWaits;
 class HostGate;
-class HostMirror;
+class HostPages;
 class Image;
 class LinkTable;
 class ParameterLayouts;
@@ -82,7 +82,7 @@ class WorkerServices {
   virtual Completion& completion() = 0;
   virtual EventWaits& event_waits() = 0;
   virtual HostGate& host_gate() = 0;
-  virtual HostMirror& host_mirror() = 0;
+  virtual HostPages& host_pages() = 0;
   virtual SharedHost& shared_host() = 0;
   virtual RemoteStaging& remote_staging() = 0;
   virtual DirectMemory& direct_memory() = 0;

@@ -1,48 +1,10 @@
 #include "client/manual/common.h"
 
-#include <algorithm>
-
 #include "client/memory/reserve.h"
 
 namespace fargpu::client {
-namespace {
-
-Mirrors::Wire mirror_wire(Session& session) {
-  const uint16_t context = current_context_id();
-  const uint64_t piece = session.piece_bytes();
-  return {[&session, context, piece](uint64_t address, const void* data, size_t bytes) {
-            const auto* from = static_cast<const std::byte*>(data);
-            for (size_t at = 0; at < bytes; at += piece) {
-              const size_t n = std::min<uint64_t>(piece, bytes - at);
-              const CUresult result = call_fgHostPush(session, context, address + at, from + at, n);
-              if (result != CUDA_SUCCESS) return result;
-            }
-            return CUDA_SUCCESS;
-          },
-          [&session, context, piece](uint64_t address, void* data, size_t bytes) {
-            auto* to = static_cast<std::byte*>(data);
-            for (size_t at = 0; at < bytes; at += piece) {
-              const size_t n = std::min<uint64_t>(piece, bytes - at);
-              const CUresult result = call_fgHostPull(session, context, address + at, to + at, n);
-              if (result != CUDA_SUCCESS) return result;
-            }
-            return CUDA_SUCCESS;
-          }};
-}
-
-}  // namespace
-
-CUresult after_synchronisation(Session& session, bool all_done) {
-  if (!session.mirrors.any()) return CUDA_SUCCESS;
-  return session.mirrors.pull(mirror_wire(session), all_done);
-}
-
-CUresult before_work(Session& session) {
-  if (!session.mirrors.any()) return CUDA_SUCCESS;
-  return session.mirrors.push(mirror_wire(session));
-}
-
 void forget_memory(Session& session, const Context* context) {
+  session.pages.forget_context(context->wire_id);
   session.shared_host.forget(*context);
   session.staging_rings.forget(*context);
   session.host_memory.update([context](Region& region) {

@@ -10,6 +10,7 @@
 #include "client/call.h"
 #include "client/context.h"
 #include "client/image/records.h"
+#include "client/memory/coherence.h"
 #include "client/session.h"
 #include "client/streams.h"
 #include "generated/client/calls.h"
@@ -23,11 +24,6 @@ struct Here {
   uint16_t context = current_context_id();
 };
 
-// After the worker said that work is complete: what device code wrote to mapped host memory comes
-// back. `all_done`: nothing is left running in the context.
-CUresult after_synchronisation(Session& session, bool all_done);
-// Before work that may use mapped host memory is sent.
-CUresult before_work(Session& session);
 // The context's allocations are gone.
 void forget_memory(Session& session, const Context* context);
 // A module or library was unloaded: its functions and globals are gone too.

@@ -48,11 +48,12 @@ CUresult resolve_new_current(CUcontext ctx, Context** context) {
 
 CUresult synchronize(Context& context) {
   Session& session = current_session();
+  const auto mark = idle_mark(session);
   if (const CUresult result = call_cuCtxSynchronize(session, context.wire_id);
       result != CUDA_SUCCESS) {
     return result;
   }
-  return after_synchronisation(session, /*all_done=*/true);
+  return after_synchronisation(session, mark);
 }
 
 }  // namespace
@@ -84,6 +85,7 @@ CUresult manual_cuCtxDestroy_v2(CUcontext ctx) {
   if (context == nullptr || context->primary || !context->usable())
     return CUDA_ERROR_INVALID_CONTEXT;
   interop::ContextStorage::get_instance().clear(context);
+  before_context_ends(session, *context);
   const CUresult result = call_fgContextDestroy(session, 0, context->wire_id);
   forget_memory(session, context);
   session.contexts.retire(*context, ContextState::kDestroyed);

@@ -7,7 +7,7 @@
 #include "client/image/load.h"
 #include "client/launch.h"
 #include "client/manual/common.h"
-#include "client/memory/host_mapping.h"
+#include "client/memory/exposure.h"
 
 namespace fargpu::client {
 namespace {
@@ -42,13 +42,12 @@ CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchK
       result != CUDA_SUCCESS) {
     return result;
   }
-  if (const CUresult result = map_pointers(here.session, packed.data(), packed.size());
+  if (const CUresult result = expose_pointers(here.session, packed.data(), packed.size());
       result != CUDA_SUCCESS) {
     return result;
   }
-  if (here.session.mirrors.any()) {
-    if (const CUresult result = before_work(here.session); result != CUDA_SUCCESS) return result;
-  }
+  const Submission work(here.session);
+  if (work.result() != CUDA_SUCCESS) return work.result();
   const CUresult result = call_fgLaunch(
       here.session, here.context, function->id, shape.grid[0], shape.grid[1], shape.grid[2],
       shape.block[0], shape.block[1], shape.block[2], shape.shared_bytes, stream,

@@ -2,7 +2,7 @@
 // checked against it before they are sent.
 #include "client/manual/common.h"
 #include "client/memory/copy.h"
-#include "client/memory/host_mapping.h"
+#include "client/memory/exposure.h"
 #include "client/memory/memory_source.h"
 #include "client/memory/reserve.h"
 
@@ -51,10 +51,11 @@ CUresult set(CUdeviceptr address, size_t width, size_t height, size_t pitch, siz
     uint64_t device_pointer = 0;
     const auto region = here.session.host_memory.find(address);
     const CUresult mapped =
-        region ? map_host(here.session, *region, &device_pointer) : CUDA_SUCCESS;
+        region ? expose(here.session, *region, &device_pointer) : CUDA_SUCCESS;
     if (mapped != CUDA_SUCCESS) return mapped;
   }
-  if (const CUresult result = before_work(here.session); result != CUDA_SUCCESS) return result;
+  const Submission work(here.session);
+  if (work.result() != CUDA_SUCCESS) return work.result();
   const CUresult result = call(here.session, here.context);
   if (result != CUDA_SUCCESS) return result;
   return settle_untried(here.session, address, span_of(box, {address, pitch, 0}));

@@ -48,7 +48,8 @@ CUresult device_to_device(Session& session, CUdeviceptr dst, CUdeviceptr src, si
       return result;
     }
   }
-  if (const CUresult result = before_work(session); result != CUDA_SUCCESS) return result;
+  const Submission work(session);
+  if (work.result() != CUDA_SUCCESS) return work.result();
   return between_contexts(session, owner_of(session, dst), owner_of(session, src), stream, [&] {
     return call_cuMemcpyDtoDAsync_v2(session, current_context_id(), dst, src, bytes, stream);
   });
@@ -109,7 +110,8 @@ CUresult copy_box(Session& session, const Ends& ends, const Box& box, CUstream s
                   Inside&& inside) {
   if (box.empty()) return CUDA_SUCCESS;
   if (ends.to == Where::kDevice && ends.from == Where::kDevice) {
-    if (const CUresult result = before_work(session); result != CUDA_SUCCESS) return result;
+    const Submission work(session);
+    if (work.result() != CUDA_SUCCESS) return work.result();
     bool known = false;
     for (const Side* side : {&ends.dst, &ends.src}) {
       const uint64_t span = span_of(box, *side);
@@ -288,7 +290,8 @@ CUresult manual_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
     const CUresult result = check_device_range(here.session, address, ByteCount, &known);
     if (result != CUDA_SUCCESS) return result;
   }
-  if (const CUresult result = before_work(here.session); result != CUDA_SUCCESS) return result;
+  const Submission work(here.session);
+  if (work.result() != CUDA_SUCCESS) return work.result();
   const Context* dst =
       dstContext == nullptr ? current_context() : here.session.contexts.find(dstContext);
   const Context* src =

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "client/manual/common.h"
-#include "client/memory/host_mapping.h"
+#include "client/memory/exposure.h"
 #include "client/memory/reserve.h"
 
 namespace fargpu::client {
@@ -57,7 +57,7 @@ CUresult manual_cuMemFreeHost(void* p) {
     if (!session.host_memory.erase(region->base)) return CUDA_ERROR_INVALID_VALUE;
     return session.shared_host.free(session, region->base);
   }
-  const CUresult result = unmap_host(session, *region);
+  const CUresult result = withdraw(session, *region);
   const CUresult removed = session.remote_host.remove(session, *region);
   if (session.host_memory.erase(region->base)) free_host(p, region->bytes);
   return result != CUDA_SUCCESS ? result : removed;
@@ -69,7 +69,7 @@ CUresult manual_cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsign
   const auto region = session.host_memory.find(reinterpret_cast<uint64_t>(p));
   if (!region) return CUDA_ERROR_INVALID_VALUE;
   uint64_t device_pointer = 0;
-  if (const CUresult result = map_host(session, *region, &device_pointer); result != CUDA_SUCCESS)
+  if (const CUresult result = expose(session, *region, &device_pointer); result != CUDA_SUCCESS)
     return result;
   *pdptr = device_pointer + (reinterpret_cast<uint64_t>(p) - region->base);
   return CUDA_SUCCESS;
@@ -112,7 +112,7 @@ CUresult manual_cuMemHostUnregister(void* p) {
       region->base != reinterpret_cast<uint64_t>(p)) {
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
-  const CUresult result = unmap_host(session, *region);
+  const CUresult result = withdraw(session, *region);
   const CUresult removed = session.remote_host.remove(session, *region);
   session.host_memory.erase(region->base);
   return result != CUDA_SUCCESS ? result : removed;

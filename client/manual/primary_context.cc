@@ -55,6 +55,7 @@ CUresult manual_cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   std::lock_guard lock(context->mutex);
   // Another thread may have retained it meanwhile.
   if (context->retained == 0 || --context->retained != 0) return CUDA_SUCCESS;
+  if (context->usable()) before_context_ends(current_session(), *context);
   const CUresult result =
       context->usable() ? call_fgPrimaryRelease(current_session(), 0, dev, 0) : CUDA_SUCCESS;
   forget(*context);
@@ -84,6 +85,7 @@ CUresult manual_cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   clear_storage(*context);
   std::lock_guard lock(context->mutex);
   if (!context->usable()) return CUDA_SUCCESS;
+  before_context_ends(current_session(), *context);
   const CUresult result = call_fgPrimaryRelease(current_session(), 0, dev, 1);
   forget(*context);
   return result;

@@ -58,7 +58,7 @@ CUresult answer(Session& session, const Found& found, CUdeviceptr ptr,
           put<CUdeviceptr>(data, region.shared_at + (ptr - region.base));
           return CUDA_SUCCESS;
         }
-        const auto mapped = session.mirrors.device_pointer(region.base);
+        const auto mapped = session.pages.device_pointer(region.base);
         put<CUdeviceptr>(data, mapped ? *mapped + (ptr - region.base) : ptr);
         return CUDA_SUCCESS;
       }

@@ -20,7 +20,7 @@ CUresult settle_source(Session& session, uint64_t address, CUstream stream) {
   if (session.host_memory.empty()) return CUDA_SUCCESS;
   const auto region = session.host_memory.find(address);
   if (!region) return CUDA_SUCCESS;
-  const bool written_later = session.mirrors.any() || session.host_calls.outstanding();
+  const bool written_later = session.pages.any() || session.host_calls.outstanding();
   if (!written_later && region->shared_at == 0) return CUDA_SUCCESS;
   if (const CUresult result = call_cuStreamSynchronize(session, current_context_id(), stream);
       result != CUDA_SUCCESS) {

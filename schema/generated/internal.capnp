@@ -265,6 +265,11 @@ struct FgHostCallParams {
   withStatus @2 :Int32;  # int
 }
 
+struct FgHostReserveParams {
+  address @0 :UInt64;  # unsigned long long
+  bytes @1 :UInt64;  # size_t
+}
+
 struct FgHostMapParams {
   address @0 :UInt64;  # unsigned long long
   bytes @1 :UInt64;  # size_t
@@ -279,14 +284,19 @@ struct FgHostUnmapParams {
   address @0 :UInt64;  # unsigned long long
 }
 
-struct FgHostPushParams {
-  address @0 :UInt64;  # unsigned long long
-  bytes @1 :UInt64;  # size_t
+struct FgPagesPushParams {
+  runsBytes @0 :UInt64;  # size_t
 }
 
-struct FgHostPullParams {
-  address @0 :UInt64;  # unsigned long long
-  bytes @1 :UInt64;  # size_t
+struct FgPagesFetchParams {
+  from @0 :UInt64;  # unsigned long long
+  maxBytes @1 :UInt64;  # size_t
+}
+
+struct FgPagesFetchResults {
+  next @0 :UInt64;  # unsigned long long*
+  pushes @1 :UInt64;  # unsigned long long*
+  runsBytes @2 :UInt64;  # size_t*
 }
 
 struct FgHostShareParams {

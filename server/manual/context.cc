@@ -8,6 +8,7 @@
 #include "generated/schema/internal.capnp.h"
 #include "server/event_waits.h"
 #include "server/host_gate.h"
+#include "server/host_pages.h"
 #include "server/link_table.h"
 #include "server/manual/manual.h"
 #include "server/shared_host.h"
@@ -27,6 +28,7 @@ bool is_device(Worker& worker, CUdevice device) {
 struct Registrations {
   std::vector<SharedHost::Held> shared;
   std::vector<StagingRegistration> staging;
+  std::vector<uint64_t> pages;
 };
 
 // Nothing of the context is used any more: its driver context is current for the last time on this
@@ -40,7 +42,8 @@ std::shared_ptr<Registrations> let_go(Worker& worker, uint16_t id) {
   services.unbind_context(id);
   worker.driver().cuCtxSetCurrent(nullptr);
   return std::make_shared<Registrations>(Registrations{services.shared_host().take_context(id),
-                                                       services.staging().take_registrations(id)});
+                                                       services.staging().take_registrations(id),
+                                                       services.host_pages().take_context(id)});
 }
 
 // When the context is idle: it goes from our tables, then `end` ends it in the driver (which takes
@@ -60,14 +63,18 @@ void end_when_idle(const LaterReply& later, uint16_t id, std::function<CUresult(
     worker.services().completion().aside(
         0,
         [end, context, registered, &driver = worker.driver(),
-         &shared = worker.services().shared_host()] {
+         &shared = worker.services().shared_host(), &pages = worker.services().host_pages()] {
           driver.cuCtxSetCurrent(context);
           for (const SharedHost::Held& mapping : registered->shared) shared.withdraw(*mapping);
           for (const StagingRegistration& staging : registered->staging) staging.undo();
+          for (const uint64_t address : registered->pages) (void)pages.withdraw(address);
           driver.cuCtxSetCurrent(nullptr);
           return end(context);
         },
-        [later, registered](CUresult result) { later.send(result); });
+        [later, registered](CUresult result) {
+          later.worker().services().host_pages().left(registered->pages);
+          later.send(result);
+        });
   });
 }
 

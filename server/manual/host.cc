@@ -1,12 +1,12 @@
 // Host functions and mapped host memory: what belongs to the client's process.
-#include <cstring>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "generated/schema/internal.capnp.h"
 #include "server/host_gate.h"
-#include "server/host_mirror.h"
+#include "server/host_pages.h"
 #include "server/manual/manual.h"
 #include "server/shared_host.h"
 
@@ -26,6 +26,17 @@ void when_all_idle(Worker& worker, std::function<void()> done) {
       if (--*left == 0) done();
     });
   }
+}
+
+// Calls done() when nothing that lay in these pages is being withdrawn any more.
+void when_pages_are_free(Worker& worker, uint64_t address, uint64_t bytes,
+                         std::function<void()> done) {
+  if (!worker.services().host_pages().is_leaving(address, bytes)) return done();
+  worker.defer([&pages = worker.services().host_pages(), address, bytes, done = std::move(done)] {
+    if (pages.is_leaving(address, bytes)) return false;
+    done();
+    return true;
+  });
 }
 
 }  // namespace
@@ -50,18 +61,40 @@ Status manual_fgHostCall(Worker& worker, const Request& request) {
   });
 }
 
+Status manual_fgHostReserve(Worker& worker, const Request& request) {
+  return decoded("fgHostReserve", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgHostReserveParams>();
+    const uint64_t address = params.getAddress(), bytes = params.getBytes();
+    const LaterReply later(worker, request);
+    when_pages_are_free(worker, address, bytes, [later, address, bytes] {
+      later.send(later.worker().services().host_pages().reserve(address, bytes));
+    });
+    return Status();
+  });
+}
+
 Status manual_fgHostMap(Worker& worker, const Request& request) {
   return decoded("fgHostMap", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgHostMapParams>();
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    CUdeviceptr device_pointer = 0;
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.services().host_mirror().map(
-        params.getAddress(), params.getBytes(), &device_pointer));
-    rpc::Responder::Frame frame(worker.responder(), request.header,
-                                schema::fixed_bytes<schema::FgHostMapResults>());
-    frame.init<schema::FgHostMapResults>().setDevicePointer(device_pointer);
-    return frame.send(CUDA_SUCCESS);
+    const uint64_t address = params.getAddress(), bytes = params.getBytes();
+    const LaterReply later(worker, request);
+    when_pages_are_free(worker, address, bytes, [later, address, bytes] {
+      Worker& worker = later.worker();
+      CUdeviceptr device_pointer = 0;
+      CUresult result = worker.enter_context(later.header().context);
+      if (result == CUDA_SUCCESS) {
+        result = worker.services().host_pages().map(address, bytes, later.header().context,
+                                                    &device_pointer);
+      }
+      if (result != CUDA_SUCCESS) return later.send(result);
+      rpc::Responder::Frame frame(worker.responder(), later.header(),
+                                  schema::fixed_bytes<schema::FgHostMapResults>());
+      frame.init<schema::FgHostMapResults>().setDevicePointer(device_pointer);
+      (void)frame.send(CUDA_SUCCESS);
+    });
+    return Status();
   });
 }
 
@@ -69,46 +102,60 @@ Status manual_fgHostUnmap(Worker& worker, const Request& request) {
   return decoded("fgHostUnmap", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const uint64_t address = reader.getRoot<schema::FgHostUnmapParams>().getAddress();
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    // Kernels may still use the memory: it goes when the context is idle.
     const LaterReply later(worker, request);
-    worker.services().completion().when_idle(request.header.context, [later, address](CUresult) {
-      Worker& worker = later.worker();
-      const CUresult result = worker.enter_context(later.header().context);
-      later.send(result == CUDA_SUCCESS ? worker.services().host_mirror().unmap(address) : result);
+    // Kernels of any context may still use the memory.
+    when_all_idle(worker, [later, address] {
+      HostPages& pages = later.worker().services().host_pages();
+      std::vector<uint64_t> leaving;
+      const CUresult result = pages.unmap(address, &leaving);
+      if (leaving.empty()) return later.send(result);
+      later.worker().services().completion().aside(
+          later.header().context,
+          [&pages, leaving] {
+            CUresult result = CUDA_SUCCESS;
+            for (const uint64_t block : leaving) {
+              const CUresult withdrawn = pages.withdraw(block);
+              if (result == CUDA_SUCCESS) result = withdrawn;
+            }
+            return result;
+          },
+          [later, leaving](CUresult result) {
+            later.worker().services().host_pages().left(leaving);
+            later.send(result);
+          });
     });
     return Status();
   });
 }
 
-Status manual_fgHostPush(Worker& worker, const Request& request) {
-  return decoded("fgHostPush", [&]() -> Status {
+Status manual_fgPagesPush(Worker& worker, const Request& request) {
+  return decoded("fgPagesPush", [&]() -> Status {
     wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgHostPushParams>();
-    if (params.getBytes() != request.bulk.size())
-      return malformed("fgHostPush", "data has the wrong size");
-    const std::span<std::byte> mirror =
-        worker.services().host_mirror().find(params.getAddress(), request.bulk.size());
-    if (mirror.size() != request.bulk.size())
-      return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
-    std::memcpy(mirror.data(), request.bulk.data(), mirror.size());
-    return answer(worker, request, CUDA_SUCCESS);
+    const auto params = reader.getRoot<schema::FgPagesPushParams>();
+    if (params.getRunsBytes() != request.bulk.size())
+      return malformed("fgPagesPush", "the runs have the wrong size");
+    return answer(worker, request, worker.services().host_pages().push(request.bulk));
   });
 }
 
-Status manual_fgHostPull(Worker& worker, const Request& request) {
-  return decoded("fgHostPull", [&]() -> Status {
+Status manual_fgPagesFetch(Worker& worker, const Request& request) {
+  return decoded("fgPagesFetch", [&]() -> Status {
     wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgHostPullParams>();
-    if (params.getBytes() > worker.services().max_bulk_bytes()) {
-      return malformed("fgHostPull", "more bytes are asked for than one frame may bring");
-    }
-    const std::span<std::byte> mirror =
-        worker.services().host_mirror().find(params.getAddress(), params.getBytes());
-    if (mirror.size() != params.getBytes())
-      return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
-    rpc::Responder::Frame frame(worker.responder(), request.header, 0);
-    const std::span<const std::byte> bulk[] = {mirror};
+    const auto params = reader.getRoot<schema::FgPagesFetchParams>();
+    const uint64_t most = params.getMaxBytes();
+    if (most < pages::RunWriter::kSmallestLimit || most > worker.services().max_bulk_bytes())
+      return malformed("fgPagesFetch",
+                       "more bytes are asked for than one frame may bring, or none");
+    HostPages& host_pages = worker.services().host_pages();
+    pages::RunWriter runs(most);
+    const uint64_t next = host_pages.fetch(params.getFrom(), runs);
+    rpc::Responder::Frame frame(worker.responder(), request.header,
+                                schema::fixed_bytes<schema::FgPagesFetchResults>());
+    auto results = frame.init<schema::FgPagesFetchResults>();
+    results.setNext(next);
+    results.setPushes(host_pages.pushes());
+    results.setRunsBytes(runs.bytes().size());
+    const std::span<const std::byte> bulk[] = {runs.bytes()};
     return frame.send(CUDA_SUCCESS, bulk);
   });
 }

@@ -19,3 +19,35 @@ extern "C" __global__ void copy_words(unsigned* to, const unsigned* from, unsign
   for (unsigned i = threadIdx.x; i < words; i += blockDim.x) to[i] = from[i];
 }
 extern "C" __global__ void fault() { *reinterpret_cast<volatile int*>(8) = 1; }
+
+extern "C" __global__ void increment(int* value) { ++*value; }
+
+// bytes[first + step * i] = value + i, by as many threads as there are.
+extern "C" __global__ void store_bytes(unsigned char* bytes, int count, int first, int step,
+                                       int value) {
+  for (int i = threadIdx.x; i < count; i += blockDim.x)
+    bytes[first + step * i] = static_cast<unsigned char>(value + i);
+}
+
+// Adds up bytes; one thread.
+extern "C" __global__ void add_bytes(int* sum, const unsigned char* bytes, int count) {
+  int total = 0;
+  for (int i = 0; i < count; ++i) total += bytes[i];
+  *sum = total;
+}
+
+// Stores 1, 2, 3 ... into one word for a while, then `last`.
+extern "C" __global__ void keep_storing(volatile int* to, int last, unsigned microseconds) {
+  unsigned long long begin, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  int value = 0;
+  do {
+    *to = ++value;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  } while (now - begin < microseconds * 1000ull);
+  *to = last;
+}
+
+// What the pointer in device memory points to; and the other way round.
+extern "C" __global__ void load_through(int* to, const int* const* pointer) { *to = **pointer; }
+extern "C" __global__ void store_through(int* const* pointer, int value) { **pointer = value; }

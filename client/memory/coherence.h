@@ -1,0 +1,46 @@
+// When the application's mapped memory and the worker's mirrors of it are made equal (Pages).
+//
+// Before work is sent: a Submission lives around the call that sends it. After a call that says
+// that work is done: after_synchronisation(). Both cost one relaxed load while nothing is exposed
+// (exposure.h). Any thread; no context is needed.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace fargpu::client {
+
+struct Context;
+class Session;
+
+// Around a call that sends work which may use host memory: what the application wrote by now goes
+// first.
+class Submission {
+ public:
+  explicit Submission(Session& session);
+  ~Submission();
+  Submission(const Submission&) = delete;
+  Submission& operator=(const Submission&) = delete;
+  // Not CUDA_SUCCESS: the work must not be sent.
+  CUresult result() const { return result_; }
+
+ private:
+  Session& session_;
+  bool counted_ = false;
+  CUresult result_ = CUDA_SUCCESS;
+};
+
+// What device code wrote comes back. `done`: as idle_mark() gave it before the wait.
+CUresult after_synchronisation(Session& session, std::optional<uint64_t> done);
+inline CUresult after_synchronisation(Session& session, bool /*all_done*/ = false) {
+  return after_synchronisation(session, std::nullopt);
+}
+// Before a context ends: what its work wrote would go with it. Waits for that work.
+void before_context_ends(Session& session, const Context& context);
+// Before a wait for everything in a context: all work that is awaited then. nullopt when other work
+// may run on.
+std::optional<uint64_t> idle_mark(Session& session);
+
+}  // namespace fargpu::client

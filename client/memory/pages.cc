@@ -1,0 +1,186 @@
+#include "client/memory/pages.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "common/base/log.h"
+
+namespace fargpu::client {
+namespace {
+
+std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
+
+}  // namespace
+
+CUresult Pages::add(uint64_t address, size_t bytes, uint16_t context,
+                    const std::function<CUresult(CUdeviceptr* device_pointer)>& map) {
+  // No pull is under way that could bring what was at these addresses before.
+  std::lock_guard no_pull(pulling_);
+  if (device_pointer(address)) return CUDA_SUCCESS;
+  try {
+    Region region{.agreement = pages::Agreement(address, bytes), .context = context};
+    if (const CUresult result = map(&region.device_pointer); result != CUDA_SUCCESS) return result;
+    std::lock_guard lock(state_);
+    regions_.emplace(address, std::move(region));
+    any_.store(true, std::memory_order_relaxed);
+  } catch (const std::bad_alloc&) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  return CUDA_SUCCESS;
+}
+
+bool Pages::remove(uint64_t address) {
+  std::lock_guard lock(state_);
+  const bool found = regions_.erase(address) != 0;
+  any_.store(!regions_.empty(), std::memory_order_relaxed);
+  return found;
+}
+
+void Pages::forget_context(uint16_t context) {
+  std::lock_guard lock(state_);
+  std::erase_if(regions_, [context](const auto& entry) { return entry.second.context == context; });
+  any_.store(!regions_.empty(), std::memory_order_relaxed);
+}
+
+std::optional<uint64_t> Pages::device_pointer(uint64_t address) const {
+  std::lock_guard lock(state_);
+  const auto found = regions_.find(address);
+  if (found == regions_.end()) return std::nullopt;
+  return found->second.device_pointer;
+}
+
+bool Pages::touches(uint64_t address, uint64_t bytes) const {
+  if (!any() || bytes == 0) return false;
+  std::lock_guard lock(state_);
+  const auto after = regions_.upper_bound(address);
+  if (after != regions_.end() && after->first - address < bytes) return true;
+  if (after == regions_.begin()) return false;
+  const auto& [base, region] = *std::prev(after);
+  return address - base < region.agreement.bytes();
+}
+
+CUresult Pages::push(Wire& wire, const pages::Agreement::Visit& visit) {
+  std::lock_guard lock(state_);
+  if (!runs_) runs_.emplace(wire.limit());
+  for (auto& [address, region] : regions_) {
+    pages::Agreement& agreement = region.agreement;
+    size_t at = 0;
+    while (true) {
+      at = agreement.collect(pointer(address), at, agreement.bytes(), *runs_, visit);
+      if (at == agreement.bytes()) break;
+      if (const CUresult result = send(wire); result != CUDA_SUCCESS) return result;
+    }
+  }
+  return send(wire);
+}
+
+CUresult Pages::send(Wire& wire) {
+  if (runs_->empty()) return CUDA_SUCCESS;
+  ++pushes_;
+  if (fetching_) {
+    pages::RunReader reader(runs_->bytes());
+    while (const auto run = reader.next())
+      overtaken_.push_back({pushes_, run->address, run->data.size()});
+  }
+  const CUresult result = wire.push(runs_->bytes());
+  runs_->clear();
+  return result;
+}
+
+void Pages::begin_work() {
+  std::lock_guard lock(state_);
+  ++begun_;
+}
+
+void Pages::end_work() {
+  std::lock_guard lock(state_);
+  ++sent_;
+}
+
+std::optional<uint64_t> Pages::mark() const {
+  if (!any()) return std::nullopt;
+  std::lock_guard lock(state_);
+  if (begun_ != sent_) return std::nullopt;
+  return begun_;
+}
+
+CUresult Pages::pull(Wire& wire, std::optional<uint64_t> done) {
+  const uint64_t ticket = wanted_.fetch_add(1, std::memory_order_acq_rel) + 1;
+  std::lock_guard no_other(pulling_);
+  if (covered_ < ticket) {
+    const uint64_t covers = wanted_.load(std::memory_order_acquire);
+    if (const CUresult result = fetch_all(wire); result != CUDA_SUCCESS) return result;
+    covered_ = covers;
+  }
+  if (done) {
+    std::lock_guard lock(state_);
+    clean_ = std::max(clean_, *done);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Pages::fetch_all(Wire& wire) {
+  {
+    std::lock_guard lock(state_);
+    if (regions_.empty() || clean_ == begun_) return CUDA_SUCCESS;
+    fetching_ = true;
+  }
+  CUresult result = CUDA_SUCCESS;
+  Wire::Fetched fetched;
+  do {
+    buffer_.resize(wire.limit());
+    result = wire.fetch(fetched.next, buffer_, &fetched);
+    if (result == CUDA_SUCCESS && fetched.bytes > buffer_.size()) result = CUDA_ERROR_UNKNOWN;
+    if (result == CUDA_SUCCESS)
+      result = merge(std::span(buffer_).first(fetched.bytes), fetched.pushes);
+  } while (result == CUDA_SUCCESS && fetched.next != 0);
+  std::lock_guard lock(state_);
+  fetching_ = false;
+  overtaken_.clear();
+  return result;
+}
+
+CUresult Pages::merge(std::span<const std::byte> runs, uint64_t pushes) {
+  std::lock_guard lock(state_);
+  // What the worker had taken already it has compared with.
+  std::erase_if(overtaken_, [pushes](const Overtaken& push) { return push.number <= pushes; });
+  std::sort(overtaken_.begin(), overtaken_.end(),
+            [](const Overtaken& a, const Overtaken& b) { return a.address < b.address; });
+  pages::RunReader reader(runs);
+  while (const auto run = reader.next()) {
+    // A region may have gone meanwhile.
+    if (pages::Agreement* const region = find(run->address, run->data.size()))
+      merge_one(*region, *run);
+  }
+  if (!reader.malformed()) return CUDA_SUCCESS;
+  log::error("the server's changes of mapped memory make no sense");
+  return CUDA_ERROR_UNKNOWN;
+}
+
+void Pages::merge_one(pages::Agreement& region, pages::ByteRun run) {
+  std::byte* const memory = pointer(region.address());
+  // Without the bytes for which newer ones are on their way: those replace it there, too. Runs that
+  // were pushed may overlap, and each lies inside one region.
+  const uint64_t end = run.address + run.data.size();
+  auto push = std::partition_point(overtaken_.begin(), overtaken_.end(), [&](const Overtaken& p) {
+    return p.address < region.address();
+  });
+  for (; push != overtaken_.end() && push->address < end && !run.data.empty(); ++push) {
+    if (push->address + push->bytes <= run.address) continue;
+    if (run.address < push->address)
+      region.merge({run.address, run.data.first(push->address - run.address)}, memory);
+    const uint64_t on = std::min(end, push->address + push->bytes);
+    run = {on, run.data.last(end - on)};
+  }
+  if (!run.data.empty()) region.merge(run, memory);
+}
+
+pages::Agreement* Pages::find(uint64_t address, size_t bytes) {
+  const auto after = regions_.upper_bound(address);
+  if (after == regions_.begin()) return nullptr;
+  pages::Agreement& agreement = std::prev(after)->second.agreement;
+  return agreement.holds(address, bytes) ? &agreement : nullptr;
+}
+
+}  // namespace fargpu::client

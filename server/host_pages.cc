@@ -1,0 +1,274 @@
+#include "server/host_pages.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <new>
+
+#include "common/base/map_exactly.h"
+#include "generated/server/driver_table.h"
+
+namespace fargpu::server {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kAddressEnd = uint64_t{1} << 47;  // user addresses on x86-64
+
+std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
+uint64_t page_of(uint64_t address) { return address / kPage * kPage; }
+uint64_t pages_end(uint64_t address, uint64_t bytes) {
+  return page_of(address + bytes + kPage - 1);
+}
+
+bool is_range(uint64_t address, uint64_t bytes) {
+  return page_of(address) != 0 && bytes != 0 && bytes <= kAddressEnd - kPage &&
+         address <= kAddressEnd - kPage - bytes;
+}
+
+}  // namespace
+
+HostPages::~HostPages() {
+  for (auto& [address, block] : blocks_) {
+    if (block.device_pointer && !block.leaving) (void)withdraw(address);
+    ::munmap(pointer(address), block.bytes);
+  }
+}
+
+bool HostPages::overlaps(uint64_t address, uint64_t bytes) const {
+  const auto after = regions_.lower_bound(address);
+  if (after != regions_.end() && after->first - address < bytes) return true;
+  if (after == regions_.begin()) return false;
+  const auto& [base, region] = *std::prev(after);
+  return address - base < region.bytes;
+}
+
+template <typename Visit>
+CUresult HostPages::each_block(uint64_t address, uint64_t bytes, Visit&& visit) {
+  const uint64_t end = pages_end(address, bytes);
+  auto block = blocks_.upper_bound(page_of(address));
+  if (block != blocks_.begin()) --block;
+  while (block != blocks_.end() && block->first < end) {
+    const auto here = block++;  // it may be erased
+    if (here->first + here->second.bytes <= page_of(address)) continue;
+    if (const CUresult result = visit(here); result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult HostPages::take_pages(uint64_t address, uint64_t bytes) {
+  const uint64_t end = pages_end(address, bytes);
+  const auto take = [this](uint64_t from, uint64_t to) {
+    if (from >= to) return CUDA_SUCCESS;
+    if (!map_exactly(pointer(from), to - from, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)) {
+      return errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_ALREADY_MAPPED;
+    }
+    blocks_.emplace(from, Block{to - from, 0, std::nullopt, false, 0});
+    return CUDA_SUCCESS;
+  };
+  // The pages between blocks that other regions have.
+  uint64_t at = page_of(address);
+  CUresult result = each_block(address, bytes, [&](Blocks::iterator block) {
+    const CUresult taken = take(at, block->first);
+    at = block->first + block->second.bytes;
+    return taken;
+  });
+  if (result == CUDA_SUCCESS) result = take(at, end);
+  (void)each_block(address, bytes, [](Blocks::iterator block) {
+    ++block->second.regions;
+    return CUDA_SUCCESS;
+  });
+  std::vector<uint64_t> none;  // nothing of it was registered for this region
+  if (result != CUDA_SUCCESS) give_back_pages(address, bytes, &none);
+  return result;
+}
+
+void HostPages::give_back_pages(uint64_t address, uint64_t bytes, std::vector<uint64_t>* leaving) {
+  (void)each_block(address, bytes, [this, leaving](Blocks::iterator entry) {
+    auto& [at, block] = *entry;
+    if (--block.regions > 0) return CUDA_SUCCESS;
+    if (block.device_pointer) {
+      block.leaving = true;
+      leaving->push_back(at);
+    } else {
+      ::munmap(pointer(at), block.bytes);
+      blocks_.erase(entry);
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult HostPages::enroll(Blocks::value_type& entry, uint16_t context) {
+  auto& [address, block] = entry;
+  if (block.device_pointer) return CUDA_SUCCESS;
+  if (registered_bytes_ + block.bytes > kMaxBytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* const memory = pointer(address);
+  if (::mprotect(memory, block.bytes, PROT_READ | PROT_WRITE) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = driver_.cuMemHostRegister_v2(
+      memory, block.bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  if (result != CUDA_SUCCESS) return result;
+  CUdeviceptr device_pointer = 0;
+  result = driver_.cuMemHostGetDevicePointer_v2(&device_pointer, memory, 0);
+  if (result != CUDA_SUCCESS) {
+    driver_.cuMemHostUnregister(memory);
+    return result;
+  }
+  block.device_pointer = device_pointer;
+  block.context = context;
+  registered_bytes_ += block.bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult HostPages::withdraw(uint64_t address) const {
+  return driver_.cuMemHostUnregister(pointer(address));
+}
+
+void HostPages::left(std::span<const uint64_t> withdrawn) {
+  for (const uint64_t address : withdrawn) {
+    const auto found = blocks_.find(address);
+    if (found == blocks_.end()) continue;
+    Block& block = found->second;
+    block.device_pointer.reset();
+    block.leaving = false;
+    registered_bytes_ -= block.bytes;
+    if (block.regions == 0) {
+      ::munmap(pointer(address), block.bytes);
+      blocks_.erase(found);
+      continue;
+    }
+    // Its memory goes, its addresses stay.
+    ::madvise(pointer(address), block.bytes, MADV_DONTNEED);
+    ::mprotect(pointer(address), block.bytes, PROT_NONE);
+  }
+}
+
+bool HostPages::is_leaving(uint64_t address, uint64_t bytes) const {
+  if (!is_range(address, bytes)) return false;
+  auto block = blocks_.upper_bound(page_of(address));
+  if (block != blocks_.begin()) --block;
+  for (; block != blocks_.end() && block->first < pages_end(address, bytes); ++block) {
+    if (block->second.leaving && block->first + block->second.bytes > page_of(address)) return true;
+  }
+  return false;
+}
+
+CUresult HostPages::reserve(uint64_t address, uint64_t bytes) {
+  if (!is_range(address, bytes) || overlaps(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = take_pages(address, bytes); result != CUDA_SUCCESS) return result;
+  regions_.emplace(address, Region{.bytes = bytes, .agreement = std::nullopt});
+  return CUDA_SUCCESS;
+}
+
+CUresult HostPages::map(uint64_t address, uint64_t bytes, uint16_t context,
+                        CUdeviceptr* device_pointer) {
+  if (driver_.cuMemHostRegister_v2 == nullptr || driver_.cuMemHostGetDevicePointer_v2 == nullptr ||
+      driver_.cuMemHostUnregister == nullptr) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  auto found = regions_.find(address);
+  const bool is_new = found == regions_.end();
+  if (is_new) {
+    if (const CUresult result = reserve(address, bytes); result != CUDA_SUCCESS) return result;
+    found = regions_.find(address);
+  }
+  Region& region = found->second;
+  if (region.bytes != bytes || region.agreement) return CUDA_ERROR_INVALID_VALUE;
+  std::optional<uint64_t> base;  // of the device pointer and of the address, whose distance is one
+  CUresult result = each_block(address, bytes, [&](Blocks::iterator block) {
+    if (const CUresult enrolled = enroll(*block, context); enrolled != CUDA_SUCCESS)
+      return enrolled;
+    const uint64_t distance = *block->second.device_pointer - block->first;
+    if (!base) base = distance;
+    // A driver whose device pointers are its own gives each block others.
+    return *base == distance ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  });
+  if (result == CUDA_SUCCESS) {
+    try {
+      region.agreement.emplace(address, bytes);
+      // What the last region had there.
+      std::memset(pointer(address), 0, bytes);
+      *device_pointer = address + *base;
+    } catch (const std::bad_alloc&) {
+      result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  // Of a region that was only reserved before, blocks that were registered on the way stay so.
+  if (result != CUDA_SUCCESS && is_new) {
+    regions_.erase(found);
+    std::vector<uint64_t> leaving;
+    give_back_pages(address, bytes, &leaving);
+    for (const uint64_t block : leaving) (void)withdraw(block);
+    left(leaving);
+  }
+  return result;
+}
+
+CUresult HostPages::unmap(uint64_t address, std::vector<uint64_t>* leaving) {
+  const auto found = regions_.find(address);
+  if (found == regions_.end()) return CUDA_ERROR_NOT_MAPPED;
+  const uint64_t bytes = found->second.bytes;
+  regions_.erase(found);
+  give_back_pages(address, bytes, leaving);
+  return CUDA_SUCCESS;
+}
+
+std::vector<uint64_t> HostPages::take_context(uint16_t context) {
+  const auto goes = [context](const Block& block) {
+    return block.device_pointer && !block.leaving && block.context == context;
+  };
+  for (auto& [address, region] : regions_) {
+    const CUresult stays = each_block(address, region.bytes, [&](Blocks::iterator block) {
+      return goes(block->second) ? CUDA_ERROR_NOT_MAPPED : CUDA_SUCCESS;
+    });
+    if (stays != CUDA_SUCCESS) region.agreement.reset();
+  }
+  std::vector<uint64_t> taken;
+  for (auto& [address, block] : blocks_) {
+    if (!goes(block)) continue;
+    block.leaving = true;
+    taken.push_back(address);
+  }
+  return taken;
+}
+
+HostPages::Regions::iterator HostPages::region_at(uint64_t address, uint64_t bytes) {
+  const auto after = regions_.upper_bound(address);
+  if (after == regions_.begin()) return regions_.end();
+  const auto found = std::prev(after);
+  const auto& agreement = found->second.agreement;
+  return agreement && agreement->holds(address, bytes) ? found : regions_.end();
+}
+
+CUresult HostPages::push(std::span<const std::byte> runs) {
+  ++pushes_;
+  pages::RunReader reader(runs);
+  while (const auto run = reader.next()) {
+    const auto region = region_at(run->address, run->data.size());
+    if (region == regions_.end()) return CUDA_ERROR_INVALID_VALUE;
+    region->second.agreement->adopt(*run, pointer(region->first));
+  }
+  return reader.malformed() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+uint64_t HostPages::fetch(uint64_t from, pages::RunWriter& runs) {
+  size_t scan = kScanBytes;
+  auto region = regions_.upper_bound(from);
+  if (region != regions_.begin()) --region;
+  for (; region != regions_.end(); ++region) {
+    const auto& [address, here] = *region;
+    if (!here.agreement) continue;
+    const size_t begin = from > address ? std::min(from - address, here.bytes) : 0;
+    if (begin == here.bytes) continue;
+    if (scan == 0) return address + begin;
+    const size_t until = begin + std::min<size_t>(scan, here.bytes - begin);
+    const size_t end = region->second.agreement->collect(pointer(address), begin, until, runs);
+    if (end < here.bytes) return address + end;
+    scan -= end - begin;
+  }
+  return 0;
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,99 @@
+// HostPages: the worker's half of host memory that the application and device code share without
+// having one memory: mirrors at the client's addresses, registered with the driver, so that device
+// code uses the client's pointers. client/memory/pages.h is the other half.
+//
+// A region is any range of bytes. It first reserves its pages in this process, where nothing else
+// may be; map() makes memory of them. Regions may share pages; bytes of a page that belong to no
+// region are zero here and never leave. What comes from the client replaces bytes and is agreed;
+// what differs from the agreed contents was written by device code and goes back. One thread (the
+// executor's).
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/pages/agreement.h"
+
+namespace fargpu::server {
+
+struct DriverTable;
+
+class HostPages {
+ public:
+  // Of one session, over all its mirrors: it is real memory of the server.
+  static constexpr uint64_t kMaxBytes = uint64_t{16} << 30;
+  // How many bytes one fetch() compares at most: the executor has other work, too.
+  static constexpr size_t kScanBytes = size_t{16} << 20;
+
+  explicit HostPages(const DriverTable& driver) : driver_(driver) {}
+  ~HostPages();
+  HostPages(const HostPages&) = delete;
+  HostPages& operator=(const HostPages&) = delete;
+
+  // Keeps the region's pages free for it. CUDA_ERROR_INVALID_VALUE: no such range, or part of it is
+  // a region already; CUDA_ERROR_ALREADY_MAPPED: this process has something else there.
+  CUresult reserve(uint64_t address, uint64_t bytes);
+  // The region, reserved or new, gets memory that device code may use: zeros. As reserve(), and
+  // CUDA_ERROR_OUT_OF_MEMORY: over kMaxBytes; otherwise what the driver says. `context` is current;
+  // the memory goes with it.
+  CUresult map(uint64_t address, uint64_t bytes, uint16_t context, CUdeviceptr* device_pointer);
+  // Ends a region of either kind, which nothing that runs may use. CUDA_ERROR_NOT_MAPPED: there is
+  // none that begins there. *leaving: what has to be withdrawn.
+  CUresult unmap(uint64_t address, std::vector<uint64_t>* leaving);
+  // The context is going to be destroyed: what was mapped in it is only reserved from now on.
+  // Returns what has to be withdrawn before, in that context.
+  std::vector<uint64_t> take_context(uint16_t context);
+  // Ends a registration with the driver. Any thread: the driver may wait.
+  CUresult withdraw(uint64_t address) const;
+  // That was done.
+  void left(std::span<const uint64_t> withdrawn);
+  // Registrations in the pages of this range are being withdrawn: reserve() and map() must wait.
+  bool is_leaving(uint64_t address, uint64_t bytes) const;
+
+  // Takes byte runs of the client. CUDA_ERROR_INVALID_VALUE for runs that make no sense or lie
+  // outside of mapped regions; what comes before them is taken.
+  CUresult push(std::span<const std::byte> runs);
+  uint64_t pushes() const { return pushes_; }
+  // Writes runs of what device code has changed from the address `from` on. Returns the address to
+  // go on from, or 0: that was all.
+  uint64_t fetch(uint64_t from, pages::RunWriter& runs);
+
+ private:
+  // Pages that were taken together, for the first region that needed them.
+  struct Block {
+    uint64_t bytes = 0;
+    size_t regions = 0;                         // that lie in it, also in part
+    std::optional<CUdeviceptr> device_pointer;  // registered
+    bool leaving = false;
+    uint16_t context = 0;  // in this one
+  };
+  struct Region {
+    uint64_t bytes = 0;
+    std::optional<pages::Agreement> agreement;  // mapped
+  };
+  using Blocks = std::map<uint64_t, Block>;
+  using Regions = std::map<uint64_t, Region>;
+
+  bool overlaps(uint64_t address, uint64_t bytes) const;
+  // Calls visit(block) for those of the region, in order, until it does not give CUDA_SUCCESS.
+  template <typename Visit>
+  CUresult each_block(uint64_t address, uint64_t bytes, Visit&& visit);
+  CUresult take_pages(uint64_t address, uint64_t bytes);
+  void give_back_pages(uint64_t address, uint64_t bytes, std::vector<uint64_t>* leaving);
+  CUresult enroll(Blocks::value_type& block, uint16_t context);
+  Regions::iterator region_at(uint64_t address, uint64_t bytes);
+
+  const DriverTable& driver_;
+  Blocks blocks_;    // by address; they never overlap
+  Regions regions_;  // likewise
+  uint64_t registered_bytes_ = 0;
+  uint64_t pushes_ = 0;
+};
+
+}  // namespace fargpu::server

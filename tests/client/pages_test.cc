@@ -1,0 +1,208 @@
+#include "client/memory/pages.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace fargpu::client {
+namespace {
+
+// The worker's side of one region, and the order of what reaches it.
+class FakeWire final : public Pages::Wire {
+ public:
+  FakeWire(uint64_t address, size_t bytes) : memory(bytes), agreed_(address, bytes) {}
+  size_t limit() const override { return 256; }
+  CUresult push(std::span<const std::byte> runs) override {
+    std::lock_guard lock(mutex_);
+    ++pushes_;
+    pages::RunReader reader(runs);
+    while (const auto run = reader.next()) {
+      agreed_.adopt(*run, memory.data());
+      pushed += run->data.size();
+    }
+    return result;
+  }
+  CUresult fetch(uint64_t from, std::span<std::byte> buffer, Fetched* fetched) override {
+    {
+      std::lock_guard lock(mutex_);
+      ++fetches;
+      const size_t begin = from == 0 ? 0 : from - agreed_.address();
+      pages::RunWriter runs(buffer.size());
+      const size_t end = agreed_.collect(memory.data(), begin, agreed_.bytes(), runs);
+      std::copy(runs.bytes().begin(), runs.bytes().end(), buffer.begin());
+      *fetched = {runs.bytes().size(), end < agreed_.bytes() ? agreed_.address() + end : 0,
+                  pushes_};
+    }
+    if (before_reply) before_reply();
+    return result;
+  }
+
+  std::vector<std::byte> memory;
+  size_t pushed = 0, fetches = 0;
+  CUresult result = CUDA_SUCCESS;
+  std::function<void()> before_reply;  // the worker has answered, the answer is on its way
+
+ private:
+  std::mutex mutex_;
+  pages::Agreement agreed_;
+  uint64_t pushes_ = 0;
+};
+
+class PagesTest : public testing::Test {
+ protected:
+  static constexpr size_t kBytes = 10000;
+  PagesTest() : host_(kBytes), wire_(address(), kBytes) {
+    EXPECT_EQ(pages_.add(address(), kBytes, 1,
+                         [this](CUdeviceptr* pointer) {
+                           *pointer = address();
+                           return CUDA_SUCCESS;
+                         }),
+              CUDA_SUCCESS);
+  }
+  uint64_t address() { return reinterpret_cast<uint64_t>(host_.data()); }
+  CUresult work() {
+    pages_.begin_work();
+    const CUresult result = pages_.push(wire_);
+    pages_.end_work();
+    return result;
+  }
+  std::vector<std::byte> host_;
+  FakeWire wire_;
+  Pages pages_;
+};
+
+constexpr std::byte operator""_b(unsigned long long value) { return static_cast<std::byte>(value); }
+
+TEST_F(PagesTest, ADevicesWordSurvivesAPushOfItsPage) {
+  work();
+  wire_.memory[0] = 7_b;  // the device; nobody waits
+  host_[2048] = 42_b;
+  ASSERT_EQ(work(), CUDA_SUCCESS);
+  EXPECT_EQ(wire_.pushed, 1u);
+  EXPECT_EQ(wire_.memory[0], 7_b);
+  EXPECT_EQ(wire_.memory[2048], 42_b);
+  ASSERT_EQ(pages_.pull(wire_, std::nullopt), CUDA_SUCCESS);
+  EXPECT_EQ(host_, wire_.memory);
+}
+
+TEST_F(PagesTest, NothingIsFetchedWhileNoWorkCanHaveWritten) {
+  ASSERT_EQ(pages_.pull(wire_, std::nullopt), CUDA_SUCCESS);
+  EXPECT_EQ(wire_.fetches, 0u);
+  work();
+  const auto mark = pages_.mark();
+  ASSERT_TRUE(mark);
+  pages_.pull(wire_, std::nullopt);  // other work may still run
+  EXPECT_EQ(wire_.fetches, 1u);
+  pages_.pull(wire_, mark);
+  EXPECT_EQ(wire_.fetches, 2u);
+  pages_.pull(wire_, std::nullopt);
+  EXPECT_EQ(wire_.fetches, 2u);
+}
+
+TEST_F(PagesTest, WorkThatIsBeingSentIsNotDone) {
+  const auto before = pages_.mark();
+  pages_.begin_work();
+  EXPECT_FALSE(pages_.mark());
+  pages_.push(wire_);
+  pages_.end_work();
+  wire_.memory[1] = 1_b;
+  pages_.pull(wire_, before);  // a wait for what came before that work
+  wire_.memory[2] = 2_b;
+  pages_.pull(wire_, std::nullopt);
+  EXPECT_EQ(host_[2], 2_b);
+}
+
+TEST_F(PagesTest, APushThatOvertakesAPullIsTheNewerOne) {
+  work();
+  wire_.memory[10] = 1_b;
+  wire_.memory[11] = 1_b;
+  wire_.memory[12] = 1_b;
+  wire_.before_reply = [this] {
+    wire_.before_reply = {};
+    host_[11] = 2_b;
+    work();
+  };
+  pages_.pull(wire_, std::nullopt);
+  EXPECT_EQ(host_[10], 1_b);
+  EXPECT_EQ(host_[11], 2_b);
+  EXPECT_EQ(host_[12], 1_b);
+  EXPECT_EQ(host_, wire_.memory);
+  // The device writes there what the host had before: that is a change.
+  wire_.memory[11] = 1_b;
+  pages_.pull(wire_, std::nullopt);
+  EXPECT_EQ(host_[11], 1_b);
+  work();
+  EXPECT_EQ(host_, wire_.memory);
+}
+
+TEST_F(PagesTest, APushThatAPullHasSeenIsTheOlderOne) {
+  work();
+  host_[11] = 2_b;
+  bool first = true;
+  // The push goes out while a pull is under way, but reaches the worker before the second part of
+  // that pull, in which device code has answered it.
+  for (auto& byte : wire_.memory) byte = 9_b;
+  wire_.memory[11] = 0_b;
+  wire_.before_reply = [&] {
+    if (!first) return;
+    first = false;
+    host_[kBytes - 1] = 3_b;
+    work();
+    wire_.memory[kBytes - 1] = 4_b;
+  };
+  pages_.pull(wire_, std::nullopt);
+  EXPECT_EQ(host_[kBytes - 1], 4_b);
+  EXPECT_EQ(host_[11], 2_b);
+  EXPECT_EQ(host_, wire_.memory);
+}
+
+TEST_F(PagesTest, PullsOfManyThreadsShareFetches) {
+  work();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([this, i] {
+      for (int round = 0; round < 100; ++round) {
+        host_[static_cast<size_t>(i)] = static_cast<std::byte>(round);
+        ASSERT_EQ(work(), CUDA_SUCCESS);
+        ASSERT_EQ(pages_.pull(wire_, std::nullopt), CUDA_SUCCESS);
+        ASSERT_EQ(host_[static_cast<size_t>(i)], static_cast<std::byte>(round));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  work();
+  EXPECT_EQ(host_, wire_.memory);
+  EXPECT_LE(wire_.fetches, 801u);
+}
+
+TEST_F(PagesTest, RegionsComeAndGo) {
+  EXPECT_TRUE(pages_.any());
+  EXPECT_EQ(pages_.device_pointer(address()), address());
+  EXPECT_TRUE(pages_.touches(address() + kBytes - 1, 1));
+  EXPECT_TRUE(pages_.touches(address() - 1, 2));
+  EXPECT_FALSE(pages_.touches(address() - 1, 1));
+  EXPECT_FALSE(pages_.touches(address() + kBytes, 100));
+  wire_.result = CUDA_ERROR_DEVICE_UNAVAILABLE;
+  host_[0] = 1_b;
+  EXPECT_EQ(work(), CUDA_ERROR_DEVICE_UNAVAILABLE);
+  EXPECT_TRUE(pages_.remove(address()));
+  EXPECT_FALSE(pages_.remove(address()));
+  EXPECT_FALSE(pages_.any());
+  EXPECT_FALSE(pages_.device_pointer(address()));
+  EXPECT_EQ(pages_.add(address(), 10, 2, [](CUdeviceptr*) { return CUDA_ERROR_OUT_OF_MEMORY; }),
+            CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_FALSE(pages_.any());
+}
+
+TEST_F(PagesTest, ADestroyedContextTakesItsMirrors) {
+  pages_.forget_context(2);
+  EXPECT_TRUE(pages_.any());
+  pages_.forget_context(1);
+  EXPECT_FALSE(pages_.any());
+}
+
+}  // namespace
+}  // namespace fargpu::client
