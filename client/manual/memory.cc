@@ -50,8 +50,7 @@ CUresult set(CUdeviceptr address, size_t width, size_t height, size_t pitch, siz
     // Pinned memory is device memory as well.
     uint64_t device_pointer = 0;
     const auto region = here.session.host_memory.find(address);
-    const CUresult mapped =
-        region ? expose(here.session, *region, &device_pointer) : CUDA_SUCCESS;
+    const CUresult mapped = region ? expose(here.session, *region, &device_pointer) : CUDA_SUCCESS;
     if (mapped != CUDA_SUCCESS) return mapped;
   }
   const Submission work(here.session);
