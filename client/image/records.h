@@ -64,6 +64,10 @@ struct Function final : Object {
 
   LegacyLaunch legacy;  // guarded by mutex
 
+  // Keys of launch_attributes.h, the latest ones; 0: none. Guarded by mutex.
+  std::array<uint64_t, 16> admitted{};
+  size_t next_admitted = 0;
+
   ~Function() override;
 };
 

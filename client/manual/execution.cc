@@ -6,6 +6,7 @@
 
 #include "client/image/load.h"
 #include "client/launch.h"
+#include "client/launch_attributes.h"
 #include "client/manual/common.h"
 #include "client/memory/exposure.h"
 
@@ -54,8 +55,15 @@ CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchK
       static_cast<int>(kind), static_cast<unsigned>(attributes.size()),
       attributes.empty() ? nullptr : attributes.data(), static_cast<unsigned>(packed.size()),
       packed.empty() ? nullptr : packed.data());
-  if (result != CUDA_SUCCESS || !here.session.settings.launch_blocking) return result;
-  return manual_cuStreamSynchronize(stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (!attributes.empty()) {
+    const uint64_t key = attributes_key(attributes, shape, context->device);
+    if (!admitted_before(*function, key)) {
+      if (const CUresult refused = settle(here.session); refused != CUDA_SUCCESS) return refused;
+      remember_admitted(*function, key);
+    }
+  }
+  return here.session.settings.launch_blocking ? manual_cuStreamSynchronize(stream) : CUDA_SUCCESS;
 }
 
 // Handles inside attributes become ids of the wire; attributes that hold pointers are refused.

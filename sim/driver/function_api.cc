@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "sim/driver/api.h"
+#include "sim/driver/launch_attributes.h"
 #include "sim/driver/module.h"
 #include "sim/driver/occupancy.h"
 
@@ -18,6 +19,16 @@ CUresult with_function(CUfunction handle, Body&& body) {
       return result;
     return body(context, target);
   });
+}
+
+// For questions about clusters.
+CUresult check_config(const int* out, const CUlaunchConfig* config, LaunchAttributes* attributes) {
+  if (out == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (const unsigned size : {config->gridDimX, config->gridDimY, config->gridDimZ,
+                              config->blockDimX, config->blockDimY, config->blockDimZ}) {
+    if (size == 0) return CUDA_ERROR_INVALID_VALUE;
+  }
+  return read_attributes(*config, attributes);
 }
 
 }  // namespace
@@ -158,17 +169,34 @@ CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize
   });
 }
 
-// Clusters are not simulated.
+// A cluster's blocks run like any others, so its size is the only limit.
 CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
-                                                    const CUlaunchConfig*) {
+                                                    const CUlaunchConfig* config) {
+  constexpr int kPortable = 8;
   return with_function(func, [&](Context&, const LaunchTarget&) -> CUresult {
-    return clusterSize == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    LaunchAttributes attributes;
+    if (CUresult result = check_config(clusterSize, config, &attributes); result != CUDA_SUCCESS)
+      return result;
+    *clusterSize = kPortable;
+    return CUDA_SUCCESS;
   });
 }
 
 CUresult CUDAAPI cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
-                                              const CUlaunchConfig*) {
-  return with_function(func, [&](Context&, const LaunchTarget&) -> CUresult {
-    return numClusters == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+                                              const CUlaunchConfig* config) {
+  return with_function(func, [&](Context& context, const LaunchTarget& target) -> CUresult {
+    LaunchAttributes attributes;
+    if (CUresult result = check_config(numClusters, config, &attributes); result != CUDA_SUCCESS)
+      return result;
+    const Device& device = context.device();
+    const uint64_t threads = uint64_t{config->blockDimX} * config->blockDimY * config->blockDimZ;
+    const int blocks = threads > static_cast<uint64_t>(target.function->info->max_threads_per_block)
+                           ? 0
+                           : active_blocks(device, *target.function->info,
+                                           static_cast<int>(threads), config->sharedMemBytes);
+    const auto& cluster = attributes.cluster;
+    *numClusters = blocks * device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) /
+                   static_cast<int>(cluster[0] * cluster[1] * cluster[2]);
+    return CUDA_SUCCESS;
   });
 }

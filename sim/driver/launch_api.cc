@@ -2,11 +2,13 @@
 // stream.
 #include <fmt/core.h>
 
+#include <cstdio>
 #include <cstring>
 
 #include "common/base/log.h"
 #include "sim/driver/api.h"
 #include "sim/driver/event.h"
+#include "sim/driver/launch_attributes.h"
 #include "sim/driver/module.h"
 #include "sim/driver/occupancy.h"
 
@@ -115,7 +117,10 @@ void run_grid(Context& context, const LaunchTarget& target, const GridConfig& gr
   const auto output = [&context](std::string_view text) { context.output().append(text); };
   const auto fault =
       target.module->program->run(target.function->info->name, grid, parameters, output);
-  if (fault) context.fail(to_result(fault->kind), fault->text);
+  if (!fault) return;
+  // As the driver does: on stderr, and before any call returns the error.
+  std::fwrite(fault->messages.data(), 1, fault->messages.size(), stderr);
+  context.fail(to_result(fault->kind), fault->text);
 }
 
 CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& launch,
@@ -150,35 +155,6 @@ CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& 
       });
 }
 
-// The attributes that change a launch here; those that only steer a real GPU are accepted.
-// CUDA_ERROR_NOT_SUPPORTED: what is not simulated.
-CUresult apply_attributes(const CUlaunchConfig& config, Launch* launch, CUevent* after) {
-  if (config.numAttrs != 0 && config.attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  for (unsigned i = 0; i < config.numAttrs; ++i) {
-    const CUlaunchAttribute& attribute = config.attrs[i];
-    switch (static_cast<int>(attribute.id)) {
-      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-        launch->grid.cooperative = attribute.value.cooperative != 0;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-        *after = attribute.value.launchCompletionEvent.event;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
-        const auto& cluster = attribute.value.clusterDim;
-        if (cluster.x > 1 || cluster.y > 1 || cluster.z > 1) return CUDA_ERROR_NOT_SUPPORTED;
-        break;
-      }
-      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-      case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
-        return CUDA_ERROR_NOT_SUPPORTED;
-      default:
-        if (attribute.id < 0 || attribute.id >= CU_LAUNCH_ATTRIBUTE_MAX)
-          return CUDA_ERROR_INVALID_VALUE;
-    }
-  }
-  return CUDA_SUCCESS;
-}
-
 }  // namespace
 
 CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -204,13 +180,13 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
                                   void** extra) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  LaunchAttributes attributes;
+  if (CUresult result = read_attributes(*config, &attributes); result != CUDA_SUCCESS)
+    return result;
   const GridConfig grid{{config->gridDimX, config->gridDimY, config->gridDimZ},
                         {config->blockDimX, config->blockDimY, config->blockDimZ},
                         config->sharedMemBytes,
-                        false};
-  Launch launch{grid, kernelParams, extra};
-  CUevent after = nullptr;
-  if (CUresult result = apply_attributes(*config, &launch, &after); result != CUDA_SUCCESS)
-    return result;
-  return launch_kernel(f, config->hStream, launch, after);
+                        attributes.cooperative};
+  const Launch launch{grid, kernelParams, extra};
+  return launch_kernel(f, config->hStream, launch, attributes.after);
 }

@@ -76,6 +76,29 @@ int main() {
   config.numAttrs = 1;
   SHOW(cuLaunchKernelEx(&config, add, arguments, nullptr));
   SHOW(cuLaunchKernelEx(nullptr, add, arguments, nullptr));
+  // What cannot be is refused by the launch itself, and the same again, with attributes that the
+  // function was launched with before.
+  attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attribute.value.clusterDim = {2, 1, 1};
+  config.gridDimX = 4;
+  for (const unsigned grid : {4u, 5u, 4u}) {
+    config.gridDimX = grid;
+    SHOW(cuLaunchKernelEx(&config, add, arguments, nullptr));
+    SHOW(cuCtxSynchronize());
+  }
+  for (const unsigned size : {0u, 3u, 16u}) {
+    attribute.value.clusterDim.x = size;
+    SHOW(cuLaunchKernelEx(&config, add, arguments, nullptr));
+    SHOW(cuCtxSynchronize());
+  }
+  attribute.id = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN;
+  attribute.value.memSyncDomain = static_cast<CUlaunchMemSyncDomain>(7);
+  SHOW(cuLaunchKernelEx(&config, add, arguments, nullptr));
+  for (const int id : {-1, 3, 18, 1000}) {
+    attribute.id = static_cast<CUlaunchAttributeID>(id);
+    SHOW(cuLaunchKernelEx(&config, add, arguments, nullptr));
+    SHOW(cuCtxSynchronize());
+  }
   SHOW(cuCtxSynchronize());
 
   // Values are taken at the launch, not later.

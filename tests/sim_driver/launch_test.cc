@@ -131,7 +131,9 @@ TEST_F(ContextTest, LaunchWithAttributes) {
   attributes[1].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
   attributes[1].value.clusterDim.x = 2;
   attributes[1].value.clusterDim.y = attributes[1].value.clusterDim.z = 1;
-  EXPECT_CU(CUDA_ERROR_NOT_SUPPORTED, cuLaunchKernelEx(&config, f, nullptr, nullptr));
+  EXPECT_CU(CUDA_ERROR_INVALID_CLUSTER_SIZE, cuLaunchKernelEx(&config, f, nullptr, nullptr));
+  config.gridDimX = 4;
+  OK(cuLaunchKernelEx(&config, f, nullptr, nullptr));
   attributes[1].id = static_cast<CUlaunchAttributeID>(4711);
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuLaunchKernelEx(&config, f, nullptr, nullptr));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuLaunchKernelEx(nullptr, f, nullptr, nullptr));
