@@ -45,7 +45,8 @@ const Device* Session::device(int ordinal) const {
 Status Session::on_notice(const wire::FrameHeader& header, rpc::Bytes body, rpc::Bytes bulk) {
   switch (header.opcode) {
     case wire::kOutput:
-      output.append(bulk);
+    case wire::kErrorOutput:
+      output.append(bulk, header.opcode == wire::kErrorOutput);
       outputs_received.fetch_add(1, std::memory_order_relaxed);
       return {};
     case wire::kAlive:  // the channel has noted that bytes came

@@ -22,6 +22,8 @@
 #                    a copy that the client gave a ticket is done with the client's memory
 #   11 alive         worker to client, notice; no body:
 #                    a call takes long in the driver; the worker lives
+#   12 errorOutput   worker to client, notice; bulk: bytes that the driver wrote to its stderr (a
+#                    failed assert of device code), for the client's stderr, in order
 #
 # Every text is UTF-8, at most 4 KiB; lists are limited by the frame limits.
 

@@ -23,6 +23,7 @@ Status Executor::run() {
     if (*received > 0) last_progress_ = Clock::now();
     FARGPU_RETURN_IF_ERROR(between_frames());
   }
+  worker_.before_error();
   return worker_.services().flush_output();
 }
 

@@ -1,9 +1,9 @@
-// What device code prints: the driver writes it to this process's stdout, which is a file in memory
-// here, so that writing never blocks (a pipe would, inside the driver, on the only thread that
-// could empty it).
+// What the driver writes to this process's stdout (device printf) and stderr (a failed device-side
+// assert): each is a file in memory here, so that writing never blocks (a pipe would, inside the
+// driver, on the only thread that could empty it).
 //
-// install() once, before the driver is opened. take() on the executor's thread; writers may be any
-// of the driver's threads.
+// install() once for each, before the driver is opened. take() on the executor's thread; writers
+// may be any of the driver's threads.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,30 @@ class OutputCapture {
  public:
   // Nothing is captured: for tests.
   OutputCapture() = default;
-  // stdout (descriptor 1, and the stdio stream) from now on.
-  static Result<OutputCapture> install();
+  // Descriptor 1 or 2, and the stdio stream over it, from now on.
+  static Result<OutputCapture> install(int descriptor);
 
-  // The next bytes printed, at most `limit`; empty when there are none.
+  // The next bytes written, at most `limit`; empty when there are none. Of more than kMostWaiting
+  // bytes the oldest are dropped, and a line says so.
   std::vector<std::byte> take(size_t limit);
+  static constexpr uint64_t kMostWaiting = 64u << 20;
+
+  int descriptor() const { return file_.get(); }
 
  private:
   explicit OutputCapture(Fd file) : file_(std::move(file)) {}
   Fd file_;
   uint64_t taken_ = 0;  // bytes from the beginning of the file that are gone
 };
+
+// Both of a worker.
+struct CapturedOutput {
+  OutputCapture out;
+  OutputCapture err;
+};
+
+// Captures stdout and stderr. Our own log, and that of a simulated driver, goes on to where stderr
+// led; so does the end of what is captured when the process aborts, since a library says why there.
+Result<CapturedOutput> capture_output();
 
 }  // namespace fargpu::server

@@ -64,6 +64,9 @@ class Worker {
   virtual void remember_allocation(CUdeviceptr pointer, uint64_t bytes) = 0;
   virtual void forget_allocation(CUdeviceptr pointer) = 0;
 
+  // Before an error is answered: what the driver wrote about it goes to the client first.
+  virtual void before_error() = 0;
+
   // Polled between frames, in order per session, until it returns true (done; it has replied by
   // itself).
   virtual void defer(std::function<bool()> poll) = 0;

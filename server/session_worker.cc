@@ -23,7 +23,7 @@ Sha256Digest to_digest(std::span<const std::byte> hash) {
 }  // namespace
 
 SessionWorker::SessionWorker(const DriverTable& driver, transport::Transport& transport,
-                             SessionStatistics& statistics, OutputCapture& output,
+                             SessionStatistics& statistics, CapturedOutput& output,
                              const WorkerSetup& setup)
     : driver_(driver),
       transport_(transport),
@@ -184,15 +184,32 @@ Result<std::span<std::byte>> SessionWorker::receive_bulk(uint64_t bytes, uint16_
   return bulk_.bytes();
 }
 
+// Asking whether there is anything costs a system call, and hardly anything ever comes to stderr but
+// what goes with an error: in between it is enough to look now and then.
 Status SessionWorker::flush_output() {
+  constexpr auto kNowAndThen = std::chrono::milliseconds(100);
+  FARGPU_RETURN_IF_ERROR(send_output(output_.out, wire::kOutput));
+  const auto now = transport::Clock::now();
+  if (now - errors_looked_at_ < kNowAndThen) return Status();
+  errors_looked_at_ = now;
+  return send_output(output_.err, wire::kErrorOutput);
+}
+
+// A transport that fails is noticed by the executor.
+void SessionWorker::before_error() {
+  (void)send_output(output_.out, wire::kOutput);
+  (void)send_output(output_.err, wire::kErrorOutput);
+}
+
+Status SessionWorker::send_output(OutputCapture& capture, uint16_t opcode) {
   const size_t limit = std::min<uint64_t>(setup_.client_limits.max_bulk_bytes, 1u << 20);
   while (true) {
-    const std::vector<std::byte> bytes = output_.take(limit);
+    const std::vector<std::byte> bytes = capture.take(limit);
     if (bytes.empty()) return Status();
     const std::span<const std::byte> piece(bytes);
     ++outputs_sent_;
     FARGPU_RETURN_IF_ERROR(
-        rpc::Responder::Frame(responder_, wire::kOutput, 0).send(0, std::span(&piece, 1)));
+        rpc::Responder::Frame(responder_, opcode, 0).send(0, std::span(&piece, 1)));
   }
 }
 

@@ -47,7 +47,7 @@ class SessionWorker final : public Worker, private WorkerServices {
  public:
   // `transport` and `statistics` outlive the worker.
   SessionWorker(const DriverTable& driver, transport::Transport& transport,
-                SessionStatistics& statistics, OutputCapture& output, const WorkerSetup& setup);
+                SessionStatistics& statistics, CapturedOutput& output, const WorkerSetup& setup);
   ~SessionWorker() override;
 
   // Worker
@@ -62,6 +62,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   void refund(uint64_t bytes) override;
   void remember_allocation(CUdeviceptr pointer, uint64_t bytes) override;
   void forget_allocation(CUdeviceptr pointer) override;
+  void before_error() override;
   void defer(std::function<bool()> poll) override { pending_.add(std::move(poll)); }
 
   // For the executor.
@@ -128,11 +129,13 @@ class SessionWorker final : public Worker, private WorkerServices {
   uint64_t max_bulk_bytes() const override { return setup_.client_limits.max_bulk_bytes; }
 
   void publish_memory();
+  // What is captured, in notices of this opcode.
+  Status send_output(OutputCapture& capture, uint16_t opcode);
 
   const DriverTable& driver_;
   transport::Transport& transport_;
   SessionStatistics& statistics_;
-  OutputCapture& output_;
+  CapturedOutput& output_;
   const WorkerSetup setup_;
   rpc::Responder responder_;
   ContextTable contexts_;
@@ -149,6 +152,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   ParameterLayouts parameter_layouts_;
   StagingBlock bulk_;
   uint32_t outputs_sent_ = 0;
+  transport::Clock::time_point errors_looked_at_{};
   uint16_t current_ = 0;
   size_t current_device_ = 0;
   CUcontext borrowed_ = nullptr;

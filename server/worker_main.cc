@@ -157,7 +157,7 @@ int run_session(const WorkerOptions& options) {
   };
   auto page = StatisticsPage::open(Fd(kStatisticsFd));
   if (!page.ok()) return refuse(page.status());
-  auto output = OutputCapture::install();
+  auto output = capture_output();
   if (!output.ok()) return refuse(output.status());
   auto driver = DriverLibrary::open(options.driver);
   if (!driver.ok()) return refuse(driver.status());

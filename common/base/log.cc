@@ -45,12 +45,23 @@ std::optional<Level> level_from_text(std::string_view text) {
   return std::nullopt;
 }
 
+constexpr const char* kDescriptorVariable = "FARGPU_LOG_FD";
+
+// stderr, or what to_descriptor() has named in this process.
+int usual_descriptor() {
+  const char* text = std::getenv(kDescriptorVariable);
+  if (text == nullptr) return STDERR_FILENO;
+  const int descriptor = std::atoi(text);
+  return descriptor > STDERR_FILENO && ::fcntl(descriptor, F_GETFD) >= 0 ? descriptor
+                                                                         : STDERR_FILENO;
+}
+
 // One write(2) per line: lines of several processes that share a file or a terminal do not mix.
 class DescriptorSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  public:
-  explicit DescriptorSink(int descriptor) : descriptor_(descriptor) {}
+  DescriptorSink(int descriptor, bool owned) : descriptor_(descriptor), owned_(owned) {}
   ~DescriptorSink() override {
-    if (descriptor_ != STDERR_FILENO) ::close(descriptor_);
+    if (owned_) ::close(descriptor_);
   }
 
  private:
@@ -61,7 +72,8 @@ class DescriptorSink final : public spdlog::sinks::base_sink<spdlog::details::nu
   }
   void flush_() override {}
 
-  int descriptor_;
+  const int descriptor_;
+  const bool owned_;
 };
 
 struct Backend {
@@ -104,18 +116,20 @@ void configure(std::string_view component, Level default_level) {
           "FARGPU_LOG='{}' is not a level: use trace, debug, info, warn, error or off", text);
     }
   }
-  int descriptor = STDERR_FILENO;
+  int descriptor = usual_descriptor();
+  bool owned = false;
   if (const char* path = std::getenv("FARGPU_LOG_FILE"); path != nullptr && *path != '\0') {
     const int file = ::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (file >= 0) {
       descriptor = file;
+      owned = true;
     } else {
       complaint = fmt::format("cannot append to FARGPU_LOG_FILE='{}' ({}): logging to stderr", path,
                               std::generic_category().message(errno));
     }
   }
-  auto logger = std::make_shared<spdlog::logger>(std::string(component),
-                                                 std::make_shared<DescriptorSink>(descriptor));
+  auto logger = std::make_shared<spdlog::logger>(
+      std::string(component), std::make_shared<DescriptorSink>(descriptor, owned));
   logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %-5l %n: %v");
   logger->set_level(spdlog::level::trace);  // the threshold is ours
   {
@@ -124,6 +138,16 @@ void configure(std::string_view component, Level default_level) {
   }
   threshold.store(static_cast<int>(level), std::memory_order_relaxed);
   if (!complaint.empty()) warn("{}", complaint);
+}
+
+void to_descriptor(int descriptor) {
+  ::setenv(kDescriptorVariable, std::to_string(descriptor).c_str(), 1);
+  std::string component;
+  {
+    std::lock_guard lock(backend().mutex);
+    if (backend().logger) component = backend().logger->name();
+  }
+  if (!component.empty()) configure(component, static_cast<Level>(threshold.load()));
 }
 
 bool enabled(Level level) {

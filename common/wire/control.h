@@ -18,6 +18,7 @@ enum ControlOpcode : uint16_t {
   kJoin = 9,
   kCopied = 10,
   kAlive = 11,
+  kErrorOutput = 12,
 };
 
 }  // namespace fargpu::wire

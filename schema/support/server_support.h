@@ -39,6 +39,8 @@ Status decoded(const char* name, Body&& body) {
 }
 
 inline Status answer(Worker& worker, const Request& request, CUresult result) {
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) [[unlikely]]
+    worker.before_error();
   return worker.responder().reply(request.header, result);
 }
 

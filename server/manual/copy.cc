@@ -262,6 +262,7 @@ Status manual_fgCopyShared(Worker& worker, const Request& request) {
         [&worker, mapping, word, value, result, to_host](CUresult reached) {
           // Somebody waits for what is copied to the host: what device code printed goes first.
           if (to_host) (void)worker.services().flush_output();
+          if (reached != CUDA_SUCCESS) worker.before_error();
           rpc::publish(*word, value, result != CUDA_SUCCESS ? result : reached,
                        worker.services().outputs_sent());
         });

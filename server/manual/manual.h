@@ -31,7 +31,10 @@ namespace fargpu::server {
 class LaterReply {
  public:
   LaterReply(Worker& worker, const Request& request) : worker_(&worker), header_(request.header) {}
-  void send(CUresult result) const { (void)worker_->responder().reply(header_, result); }
+  void send(CUresult result) const {
+    if (result != CUDA_SUCCESS) worker_->before_error();
+    (void)worker_->responder().reply(header_, result);
+  }
   // After a synchronisation: what device code printed goes first.
   void send_synchronised(CUresult result) const {
     (void)worker_->services().flush_output();

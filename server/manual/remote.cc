@@ -295,6 +295,7 @@ Status manual_fgCopyToRemoteLater(Worker& worker, const Request& request) {
     const Done done = [&worker, ticket = params.getTicket()](CUresult result) {
       // Somebody waits: what device code printed goes first.
       (void)worker.services().flush_output();
+      if (result != CUDA_SUCCESS) worker.before_error();
       tell_copied(worker, ticket, result);
     };
     if (const CUresult result = prepare(worker, request, params, &copy); result != CUDA_SUCCESS) {

@@ -128,22 +128,37 @@ bool print(Exec& x, const Instr& in, const CallSite& site, uint32_t lane) {
   return true;
 }
 
-void assert_failed(Exec& x, const Instr& in, const CallSite& site, uint32_t lane) {
-  std::string message, file, function;
+// One line, as the driver prints it; empty: its texts cannot be read, which is another fault.
+std::string assertion_line(Exec& x, const Instr& in, const CallSite& site, uint32_t lane,
+                           std::string& message) {
+  std::string file, function;
   if (!read_string(x, in, argument<uint64_t>(x, site, 0, lane), lane, message) ||
       !read_string(x, in, argument<uint64_t>(x, site, 1, lane), lane, file) ||
       !read_string(x, in, argument<uint64_t>(x, site, 3, lane), lane, function)) {
-    return;
+    return {};
   }
   const auto& block = x.block->index;
   const auto thread = [&](WarpValue which) {
     return x.at<uint32_t>(operand_ref(kWarpArea, which * kValueBytes))[lane];
   };
-  write_output(
-      x, fmt::format("{}:{}: {}: block: [{},{},{}], thread: [{},{},{}] Assertion `{}` failed.\n",
+  return fmt::format("{}:{}: {}: block: [{},{},{}], thread: [{},{},{}] Assertion `{}` failed.\n",
                      file, argument<uint32_t>(x, site, 2, lane), function, block[0], block[1],
-                     block[2], thread(kTidX), thread(kTidY), thread(kTidZ), message));
-  raise_fault(x, in, Fault::Kind::kAssert, lane, 0, 0, message);
+                     block[2], thread(kTidX), thread(kTidY), thread(kTidZ), message);
+}
+
+// Every thread of the path reports its failure; the first one of the grid is the fault.
+void assert_failed(Exec& x, const Instr& in, const CallSite& site, uint32_t mask) {
+  constexpr size_t kMostText = 1 << 20;
+  for (uint32_t l = 0; l < kLanes; ++l) {
+    if ((mask >> l & 1u) == 0) continue;
+    std::string message;
+    const std::string line = assertion_line(x, in, site, l, message);
+    if (line.empty()) return;
+    raise_fault(x, in, Fault::Kind::kAssert, l, 0, 0, message);
+    const std::lock_guard lock(x.grid->mutex);
+    std::string& messages = x.grid->fault->messages;
+    if (messages.size() + line.size() <= kMostText) messages += line;
+  }
 }
 
 }  // namespace
@@ -157,7 +172,7 @@ void call_builtin(Exec& x, const Instr& in, const FunctionCode& function, const 
         if (!print(x, in, site, l)) return;
         break;
       case Builtin::kAssertFail:
-        return assert_failed(x, in, site, l);
+        return assert_failed(x, in, site, mask);
       case Builtin::kMalloc:
         give_back<uint64_t>(x, site, l, x.grid->heap->allocate(argument<uint64_t>(x, site, 0, l)));
         break;

@@ -89,6 +89,8 @@ struct Fault {
   size_t bytes = 0;
   int ptx_line = 0;
   std::string text;  // one line for the log: all of the above and the instruction
+  // kAssert: what the driver prints, a line for each thread that failed; at most 1 MiB.
+  std::string messages{};
 };
 
 struct GridConfig {
@@ -112,7 +114,7 @@ class Program {
   virtual std::vector<GlobalInfo> globals() const = 0;
 
   // Runs the whole grid and returns when it is done. `parameters`: KernelInfo::parameter_bytes laid
-  // out as in ParameterInfo. `output` receives the text of device printf and assert, in order
+  // out as in ParameterInfo. `output` receives the text of device printf, in order
   // within a thread. nullopt: success.
   virtual std::optional<Fault> run(std::string_view kernel, const GridConfig& config,
                                    std::span<const std::byte> parameters,

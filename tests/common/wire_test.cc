@@ -60,6 +60,7 @@ TEST(Golden, FlagsAndControlOpcodesNeverChange) {
   EXPECT_EQ(kUpgrade, 8);
   EXPECT_EQ(kJoin, 9);
   EXPECT_EQ(kAlive, 11);
+  EXPECT_EQ(kErrorOutput, 12);
   EXPECT_EQ(kFirstApiOpcode, 64);
 }
 

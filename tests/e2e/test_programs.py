@@ -2,6 +2,7 @@
 exit code and output are checked."""
 
 import os
+import re
 import unittest
 
 import fargpu_testing as testing
@@ -121,6 +122,25 @@ class Programs(unittest.TestCase):
         want += [f"line {i}" for i in range(200)] + ["end"]
         self.assertEqual(done.stdout.splitlines(), want, done.stderr)
         self.assertEqual(done.returncode, 0)
+
+    def test_failed_assert_is_told_to_its_client(self):
+        with testing.Daemon() as daemon:
+            done = daemon.run(testing.BUILD.program("failed_assert"))
+            other = daemon.run(testing.BUILD.program("vector_add"))
+            log = daemon.log_text()
+        self.assertEqual(done.stdout, "failed_assert: right\n", done.stderr)
+        said = [line for line in done.stderr.splitlines() if "Assertion" in line]
+        places = [f"block: [1,0,0], thread: [{t},0,0]" for t in range(3)]
+        self.assertEqual(len(said), 3, done.stderr)
+        for line, place in zip(sorted(said), places):
+            self.assertRegex(
+                line,
+                r"^\S*failed_assert\.cu:\d+: void check\(const int \*, int\): "
+                + re.escape(place)
+                + r" Assertion `values\[i\] < limit` failed\.$",
+            )
+        self.assertNotIn("Assertion `", other.stderr)
+        self.assertNotIn("Assertion `", log)
 
     def test_example_with_printf(self):
         done = self.daemon.run(testing.BUILD.program("device_printf"))

@@ -179,7 +179,8 @@ END:)",
   ASSERT_TRUE(fault.has_value());
   EXPECT_EQ(fault->kind, Fault::Kind::kAssert);
   EXPECT_EQ(fault->thread[0], 40u);
-  EXPECT_EQ(output, "a.cu:17: hello: block: [0,0,0], thread: [40,0,0] Assertion `x > 0` failed.\n");
+  EXPECT_EQ(fault->messages,
+            "a.cu:17: hello: block: [0,0,0], thread: [40,0,0] Assertion `x > 0` failed.\n");
 }
 
 TEST_F(CallTest, MallocAndFree) {

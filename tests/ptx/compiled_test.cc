@@ -167,7 +167,7 @@ TEST_P(LanguageTest, Features) {
   const auto fault = launch("language", 1, 64, Parameters().add(out).add(Point{}).add(int32_t{63}));
   ASSERT_TRUE(fault.has_value());
   EXPECT_EQ(fault->kind, Fault::Kind::kAssert);
-  EXPECT_NE(output.find("Assertion `i < n` failed"), std::string::npos) << output;
+  EXPECT_NE(fault->messages.find("Assertion `i < n` failed"), std::string::npos) << fault->messages;
 }
 
 TEST_P(LanguageTest, Printf) {

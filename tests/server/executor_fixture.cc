@@ -183,18 +183,24 @@ DriverTable FakeDriver::table() {
   return t;
 }
 
+// The test's own descriptor stays what it is; where the captured one is written to.
+static int capture(int descriptor, OutputCapture* into) {
+  const int ours = ::dup(descriptor);
+  auto made = OutputCapture::install(descriptor);
+  const int writes = made.ok() ? ::dup(descriptor) : -1;
+  if (made.ok()) *into = std::move(*made);
+  ::dup2(ours, descriptor);
+  ::close(ours);
+  return writes;
+}
+
 void ExecutorTest::start(bool with_output, uint64_t memory_bytes) {
   FakeDriver::get().reset();
   table_ = FakeDriver::table();
   if (with_output) {
-    // The test's own stdout stays what it is.
-    const int ours = ::dup(STDOUT_FILENO);
-    auto capture = OutputCapture::install();
-    ASSERT_TRUE(capture.ok());
-    capture_ = std::move(*capture);
-    output_ = ::dup(STDOUT_FILENO);
-    ::dup2(ours, STDOUT_FILENO);
-    ::close(ours);
+    output_ = capture(STDOUT_FILENO, &capture_.out);
+    errors_ = capture(STDERR_FILENO, &capture_.err);
+    ASSERT_TRUE(output_ >= 0 && errors_ >= 0);
   }
   std::tie(client_, server_) = transport::make_loopback_pair();
   WorkerSetup setup;

@@ -100,7 +100,9 @@ class ExecutorTest : public ::testing::Test, private transport::FrameHandler {
   void enter();
   static bool eventually(const std::function<bool()>& condition);
 
+  // What stands for the driver's stdout and stderr.
   int output_ = -1;
+  int errors_ = -1;
 
  private:
   Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header,
@@ -111,7 +113,7 @@ class ExecutorTest : public ::testing::Test, private transport::FrameHandler {
   DriverTable table_;
   std::unique_ptr<transport::Transport> client_, server_;
   SessionStatistics statistics_;
-  OutputCapture capture_;
+  CapturedOutput capture_;
   std::unique_ptr<SessionWorker> worker_;
   std::thread thread_;
   std::optional<Status> ended_;

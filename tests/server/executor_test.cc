@@ -307,6 +307,45 @@ TEST_F(Executing, PrintedTextComesBeforeTheReplyThatWaitedForIt) {
   EXPECT_TRUE(end().ok());
 }
 
+TEST_F(Executing, WhatTheDriverWritesToStderrComesBeforeTheErrorThatItExplains) {
+  start(true);
+  enter();
+  ASSERT_EQ(::write(errors_, "a.cu:1: failed\n", 15), 15);
+  expect_answer(set(1, wire::kWantReply), CUDA_SUCCESS);
+  const uint32_t failing = set(1, wire::kWantReply, 99);
+  const Answer text = next();
+  EXPECT_EQ(text.header.opcode, wire::kErrorOutput);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(text.bulk.data()), text.bulk.size()),
+            "a.cu:1: failed\n");
+  expect_answer(failing, CUDA_ERROR_INVALID_CONTEXT);
+}
+
+TEST(OutputCapture, DropsTheOldestOfAFloodAndSaysSo) {
+  const int ours = ::dup(STDERR_FILENO);
+  auto capture = OutputCapture::install(STDERR_FILENO);
+  const int written = ::dup(STDERR_FILENO);
+  ::dup2(ours, STDERR_FILENO);
+  ASSERT_TRUE(capture.ok());
+  const std::string line(1 << 20, 'x');
+  for (uint64_t i = 0; i < OutputCapture::kMostWaiting >> 20; ++i)
+    ASSERT_EQ(::write(written, line.data(), line.size()), static_cast<ssize_t>(line.size()));
+  ASSERT_EQ(::write(written, "the end", 7), 7);
+  const std::vector<std::byte> first = capture->take(100);
+  const std::string text(reinterpret_cast<const char*>(first.data()), first.size());
+  EXPECT_EQ(text.substr(0, text.find('x')), "fargpu: 7 bytes of output were dropped\n");
+  EXPECT_EQ(text.size(), 100u);
+  std::string all = text;
+  while (true) {
+    const std::vector<std::byte> piece = capture->take(1 << 20);
+    if (piece.empty()) break;
+    all.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  }
+  EXPECT_EQ(all.size() - text.find('x'), OutputCapture::kMostWaiting);
+  EXPECT_EQ(all.substr(all.size() - 8), "xthe end");
+  ::close(written);
+  ::close(ours);
+}
+
 // A driver that waits inside a call holds up nobody but who asked.
 TEST_F(Executing, CallsThatWaitInTheDriverHoldUpNobody) {
   start();
