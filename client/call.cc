@@ -17,6 +17,7 @@
 #include "client/process.h"
 #include "client/session.h"
 #include "client/streams.h"
+#include "client/watchdog.h"
 #include "common/base/log.h"
 
 namespace fargpu::client {
@@ -40,12 +41,17 @@ CUresult take(std::atomic<int>& kept) {
 Entry::Entry(uint16_t opcode, const char* name, Needs needs)
     : opcode_(opcode), name_(name), needs_(needs), status_(CUDA_SUCCESS) {
   if (needs == Needs::kNothing) return;
+  if (watchdog::enabled()) [[unlikely]]
+    watched_ = watchdog::enter(name);
   status_ = Process::get().check();
   if (status_ != CUDA_SUCCESS || needs == Needs::kInit) return;
   status_ = HostCalls::on_this_thread() ? CUDA_ERROR_NOT_PERMITTED : check_context();
 }
 
-Entry::~Entry() = default;
+Entry::~Entry() {
+  if (watched_ != nullptr) [[unlikely]]
+    watchdog::leave(watched_);
+}
 
 CUresult Entry::finish(CUresult result) {
   if (needs_ == Needs::kNothing) return result;

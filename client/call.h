@@ -26,6 +26,10 @@ class Session;  // session.h: the connection, its snapshot of devices, its table
 // INVALID_CONTEXT, the session-lost error or the context's sticky error by itself.
 enum class Needs { kNothing, kInit, kContext };
 
+namespace watchdog {
+struct Slot;
+}
+
 // One call through an exported entry. On the stack of the calling thread.
 class Entry {
  public:
@@ -42,7 +46,7 @@ class Entry {
   const char* name_;
   Needs needs_;
   CUresult status_;
-  uint64_t begin_ns_ = 0;
+  watchdog::Slot* watched_ = nullptr;
 };
 
 // The session of the current thread's context (today: the only one). Valid after an Entry with

@@ -11,6 +11,7 @@
 #include "client/call.h"
 #include "client/context.h"
 #include "client/session.h"
+#include "client/watchdog.h"
 #include "common/base/log.h"
 
 namespace fargpu::client {
@@ -92,7 +93,9 @@ CUresult Process::connect_locked() {
     status = session.status();
     if (session.ok()) {
       install_handlers();
-      session_.store((*session).release(), std::memory_order_release);
+      Session* const made = session->release();
+      session_.store(made, std::memory_order_release);
+      if (made->settings.watchdog.count() > 0) watchdog::start(*made, made->settings.watchdog);
       return CUDA_SUCCESS;
     }
   }
@@ -168,6 +171,7 @@ void Process::on_fork_child() {
   Session* current = session_.exchange(nullptr, std::memory_order_acq_rel);
   if (current == nullptr) return;
   current->channel().abandon_after_fork();
+  watchdog::abandon_after_fork();
   forget_context_stack();
   // A parent that had only asked for the version leaves its child free to connect by itself.
   if (state() != ProcessState::kFresh)

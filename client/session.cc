@@ -50,6 +50,7 @@ Status Session::on_notice(const wire::FrameHeader& header, rpc::Bytes body, rpc:
       outputs_received.fetch_add(1, std::memory_order_relaxed);
       return {};
     case wire::kAlive:  // the channel has noted that bytes came
+      worker_in.store(header.sequence, std::memory_order_relaxed);
       return {};
     case wire::kHostCall:
       try {

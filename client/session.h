@@ -78,6 +78,8 @@ class Session final : public rpc::NoticeSink {
   std::map<int, DevicePools> pools;  // by visible ordinal; guarded by pools_mutex
   // How many notices with device output have come.
   std::atomic<uint32_t> outputs_received{0};
+  // The opcode of the call that the worker was in when it last said that it lives; 0: none.
+  std::atomic<uint32_t> worker_in{0};
   // Kept errors of calls that belonged to no context.
   std::atomic<int> kept{CUDA_SUCCESS};
 

@@ -84,6 +84,8 @@ Result<Settings> read_settings() {
   settings.devices = split(env_text("FARGPU_DEVICES").value_or(""));
   FARGPU_ASSIGN_OR_RETURN(settings.connect_timeout,
                           env_duration("FARGPU_CONNECT_TIMEOUT", settings.connect_timeout));
+  FARGPU_ASSIGN_OR_RETURN(settings.watchdog,
+                          env_duration("FARGPU_WATCHDOG", std::chrono::microseconds(0)));
   auto wish = bootstrap::parse_wish(env_text("FARGPU_TRANSPORT").value_or(""));
   if (!wish.ok())
     return Status(wish.status().code(), "FARGPU_TRANSPORT: " + wish.status().message());

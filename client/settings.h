@@ -17,6 +17,7 @@
 //   FARGPU_SYNC              1: every call waits for its answer
 //   FARGPU_ZERO_COPY         0: pinned memory is never shared with a worker on the same host
 //   FARGPU_COPY_THREADS      how many threads copy large pageable memory (copy_team.h)
+//   FARGPU_WATCHDOG          a time, like 10s: calls that take longer are told on stderr
 //   CUDA_VISIBLE_DEVICES     which of the session's GPUs the application sees, as NVIDIA documents
 //                            it
 //   CUDA_LAUNCH_BLOCKING     1: kernel launches wait
@@ -51,6 +52,7 @@ struct Settings {
   std::optional<transport::LinkSettings> link;
   wire::Compression compression = wire::Compression::kAuto;
   bool sync_all = false;
+  std::chrono::microseconds watchdog{0};  // 0: off
   bool zero_copy = true;
   std::optional<std::string> visible_devices;  // set but empty: no device is visible
   bool launch_blocking = false;

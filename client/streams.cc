@@ -5,6 +5,7 @@
 #include "client/call.h"
 #include "client/process.h"
 #include "client/session.h"
+#include "client/watchdog.h"
 #include "common/base/late_thread_local.h"
 #include "generated/client/calls.h"
 
@@ -72,6 +73,8 @@ bool is_default_stream(CUstream stream) {
 }
 
 CUresult stream_to_wire(CUstream stream, uint64_t* id) {
+  if (watchdog::enabled()) [[unlikely]]
+    watchdog::note_stream(stream);
   if (stream == CU_STREAM_LEGACY || (stream == nullptr && !per_thread_mode)) {
     *id = kLegacyStreamId;
     return CUDA_SUCCESS;

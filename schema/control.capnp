@@ -20,10 +20,12 @@
 #                    reply: without body, or Refusal
 #   10 copied        worker to client, notice; body Copied:
 #                    a copy that the client gave a ticket is done with the client's memory
-#   11 alive         worker to client, notice; no body:
+#   11 alive         worker to client, notice; no body; the header's sequence is the opcode of the
+#                    call that the worker executes (0: none):
 #                    a call takes long in the driver; the worker lives
 #   12 errorOutput   worker to client, notice; bulk: bytes that the driver wrote to its stderr (a
 #                    failed assert of device code), for the client's stderr, in order
+#   16 inspect       client to worker; no body; reply: Inspection
 #
 # Every text is UTF-8, at most 4 KiB; lists are limited by the frame limits.
 
@@ -136,6 +138,17 @@ struct Copied {
   ticket @0 :UInt64;              # as in fgCopyFromRemote and fgCopyToRemoteLater
   result @1 :Int32;               # CUresult
   outputs @2 :UInt32;             # how many output notices were sent before
+}
+
+# What the worker has not finished, for the client's watchdog.
+struct Inspection {
+  struct Wait {
+    opcode @0 :UInt16;            # of the call that began it; 0: none
+    seconds @1 :Float64;          # for how long
+  }
+  waits @0 :List(Wait);           # oldest first, at most 16
+  hostFunctions @1 :UInt32;       # in streams
+  helperCalls @2 :UInt32;         # driver calls under way beside the executor
 }
 
 struct SessionInfo {

@@ -173,6 +173,11 @@ CUresult Completion::execute(const Job& job) {
   return job.call ? job.call() : result;
 }
 
+size_t Completion::calls_under_way() {
+  std::lock_guard lock(mutex_);
+  return jobs_.size() + threads_.size() - idle_threads_;
+}
+
 void Completion::forget(uint16_t context) {
   ending_.erase(context);  // they go with it
   const auto found = events_.find(context);

@@ -55,6 +55,8 @@ class Completion {
   // The client destroys the stream: nothing more comes, but what is in it is still part of the
   // context's work. The driver's stream goes when it is idle.
   CUresult stream_ends(uint16_t context, CUstream stream);
+  // Driver calls that helper threads make or will make.
+  size_t calls_under_way();
   // The context is about to go: its cached events are destroyed. Its driver context must be
   // current.
   void forget(uint16_t context);

@@ -66,7 +66,8 @@ Status Executor::on_frame(const wire::FrameHeader& header, std::span<const std::
   if ((header.flags & ~wire::kWantReply) != 0) {
     return {StatusCode::kProtocol, fmt::format("the client sent flags {:#x}", header.flags)};
   }
-  activity_.begin();
+  activity_.begin(header.opcode);
+  worker_.begin_frame(header.opcode);
   const Status status = header.opcode < wire::kFirstApiOpcode ? on_control(header, body)
                                                               : on_call({header, body, bulk});
   activity_.end();
@@ -79,6 +80,8 @@ Status Executor::on_control(const wire::FrameHeader& header, std::span<const std
   switch (header.opcode) {
     case wire::kPing:
       return worker_.responder().reply(header, CUDA_SUCCESS);
+    case wire::kInspect:
+      return worker_.describe(header);
     case wire::kBye:
       bye_ = true;
       return Status();

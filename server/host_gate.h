@@ -46,6 +46,8 @@ class HostGate {
   void look();
   // When look() is to be called; Deadline::max() while no call is in a stream.
   std::chrono::steady_clock::time_point next_look() const;
+  // Calls that are in streams.
+  size_t waiting() const { return calls_.size(); }
   // The session ends: no stream is held any more.
   void close();
 

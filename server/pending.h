@@ -2,6 +2,8 @@
 // executor's).
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <list>
 
@@ -9,7 +11,11 @@ namespace fargpu::server {
 
 class PendingList {
  public:
-  void add(std::function<bool()> poll) { list_.push_back(std::move(poll)); }
+  using Clock = std::chrono::steady_clock;
+  // `opcode`: of the call that this is about, for describing it.
+  void add(std::function<bool()> poll, uint16_t opcode = 0) {
+    list_.push_back({std::move(poll), Clock::now(), opcode});
+  }
   bool empty() const { return list_.empty(); }
   size_t size() const { return list_.size(); }
 
@@ -18,7 +24,7 @@ class PendingList {
   size_t poll() {
     size_t done = 0;
     for (auto entry = list_.begin(); entry != list_.end();) {
-      if ((*entry)()) {
+      if (entry->poll()) {
         entry = list_.erase(entry);
         ++done;
       } else {
@@ -28,8 +34,16 @@ class PendingList {
     return done;
   }
 
+  struct Entry {
+    std::function<bool()> poll;
+    Clock::time_point since;
+    uint16_t opcode;
+  };
+  // Oldest first.
+  const std::list<Entry>& entries() const { return list_; }
+
  private:
-  std::list<std::function<bool()>> list_;
+  std::list<Entry> list_;
 };
 
 }  // namespace fargpu::server

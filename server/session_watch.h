@@ -22,15 +22,18 @@
 
 namespace fargpu::server {
 
-// What the executor tells the watch, on its own thread: two stores and a load for each piece of
-// work.
+// What the executor tells the watch, on its own thread: three stores and a load for each piece
+// of work.
 class Activity {
  public:
-  void begin() {
+  void begin(uint16_t opcode = 0) {
+    opcode_.store(opcode, std::memory_order_relaxed);
     count_.store(++mine_, std::memory_order_release);  // odd: at work
     if (parked_.load(std::memory_order_relaxed)) [[unlikely]]
       unpark();
   }
+  // Of the call that it executes or executed last; 0: its own work.
+  uint16_t opcode() const { return opcode_.load(std::memory_order_relaxed); }
   void end() { count_.store(++mine_, std::memory_order_release); }
 
  private:
@@ -40,6 +43,7 @@ class Activity {
     if (waker_ != nullptr) waker_->signal();
   }
 
+  std::atomic<uint16_t> opcode_{0};
   uint64_t mine_ = 0;  // the executor's copy of count_
   std::atomic<uint64_t> count_{0};
   std::atomic<bool> parked_{false};  // the watch sleeps until it is signalled

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/wire/control.h"
+#include "generated/schema/control.capnp.h"
 #include "generated/server/driver_table.h"
 
 namespace fargpu::server {
@@ -165,6 +166,23 @@ void SessionWorker::post(std::function<void()> task) {
     posted_.push_back(std::move(task));
   }
   transport_.wake();
+}
+
+Status SessionWorker::describe(const wire::FrameHeader& request) {
+  constexpr size_t kMostWaits = 16;
+  const size_t waits = std::min(kMostWaits, pending_.size());
+  rpc::Responder::Frame frame(responder_, request, 1024);
+  auto inspection = frame.init<schema::Inspection>();
+  inspection.setHostFunctions(static_cast<uint32_t>(host_gate_.waiting()));
+  inspection.setHelperCalls(static_cast<uint32_t>(completion_.calls_under_way()));
+  auto list = inspection.initWaits(static_cast<unsigned>(waits));
+  auto entry = pending_.entries().begin();
+  for (unsigned i = 0; i < waits; ++i, ++entry) {
+    list[i].setOpcode(entry->opcode);
+    list[i].setSeconds(
+        std::chrono::duration<double>(PendingList::Clock::now() - entry->since).count());
+  }
+  return frame.send(CUDA_SUCCESS);
 }
 
 size_t SessionWorker::poll() {

@@ -63,7 +63,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   void remember_allocation(CUdeviceptr pointer, uint64_t bytes) override;
   void forget_allocation(CUdeviceptr pointer) override;
   void before_error() override;
-  void defer(std::function<bool()> poll) override { pending_.add(std::move(poll)); }
+  void defer(std::function<bool()> poll) override { pending_.add(std::move(poll), frame_opcode_); }
 
   // For the executor.
   bool has_pending() const { return !pending_.empty(); }
@@ -75,6 +75,10 @@ class SessionWorker final : public Worker, private WorkerServices {
   // handler.
   // `context`: whose GPU they are for; 0: for none.
   Result<std::span<std::byte>> receive_bulk(uint64_t bytes, uint16_t context);
+  // A frame is about to be executed.
+  void begin_frame(uint16_t opcode) { frame_opcode_ = opcode; }
+  // Replies with what is not finished (Inspection of control.capnp).
+  Status describe(const wire::FrameHeader& request);
   // The frame is executed: memory that its handler did not take is free again.
   void drop_bulk() { bulk_ = StagingBlock(); }
 
@@ -151,6 +155,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   PhysicalMemory physical_memory_;
   ParameterLayouts parameter_layouts_;
   StagingBlock bulk_;
+  uint16_t frame_opcode_ = 0;
   uint32_t outputs_sent_ = 0;
   transport::Clock::time_point errors_looked_at_{};
   uint16_t current_ = 0;

@@ -176,7 +176,9 @@ int run_session(const WorkerOptions& options) {
   Executor executor(worker, **transport, **page, spin_time());
   const auto watch = SessionWatch::start(
       (*transport)->peer_socket(), executor.activity(),
-      [&worker] { worker.responder().try_notice(wire::kAlive); },
+      [&worker, &executor] {
+        worker.responder().try_notice(wire::kAlive, executor.activity().opcode());
+      },
       [&options] {
         log::warn("event=executor-stuck client=\"{}\" why=\"a driver call did not return\"",
                   options.client);

@@ -107,8 +107,8 @@ Status Channel::Impl::on_reply(const wire::FrameHeader& header, Bytes body) {
     }
   }
   if (waiter == nullptr) {
-    if (header.opcode == wire::kPing)
-      return Status();  // a liveness ping, or one whose deadline has passed
+    if (header.opcode == wire::kPing || header.opcode == wire::kInspect)
+      return Status();  // a liveness ping, or a question whose deadline has passed
     return Status(
         StatusCode::kProtocol,
         fmt::format("the server answered a call that does not wait: opcode {}, sequence {}",
@@ -324,10 +324,14 @@ Channel::~Channel() {
   if (impl_ && impl_->abandoned) (void)impl_.release();
 }
 
+Status Channel::ask(uint16_t control_opcode, Reply& reply, Deadline deadline) {
+  Call call(*this, control_opcode, 0, 0);
+  return call.call_until(reply, deadline);
+}
+
 Status Channel::ping(Deadline deadline) {
   Reply reply;
-  Call call(*this, wire::kPing, 0, 0);
-  return call.call_until(reply, deadline);
+  return ask(wire::kPing, reply, deadline);
 }
 
 bool Channel::lost() const {

@@ -130,6 +130,8 @@ class Channel {
   // After an answer that is no reply (a completion word): as after a call's reply, what other
   // threads did before they sent what the server had by then happened before this returns.
   void see_sent() const;
+  // A control request without body.
+  Status ask(uint16_t control_opcode, Reply& reply, transport::Deadline deadline);
   // Round trip of an empty control frame, for doctor and liveness.
   Status ping(transport::Deadline deadline);
   bool lost() const;

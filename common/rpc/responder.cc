@@ -97,13 +97,14 @@ Status Responder::flush() {
   return transport_.flush(transport::kNoDeadline);
 }
 
-void Responder::try_notice(uint16_t opcode) {
+void Responder::try_notice(uint16_t opcode, uint32_t sequence) {
   std::unique_lock lock(sending_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   const auto now = transport::Clock::now();
   wire::FrameHeader header;
   header.opcode = opcode;
   header.flags = wire::kNotice;
+  header.sequence = sequence;
   // What goes wrong here is seen by whoever sends or receives next.
   if (commit_bare(transport_, header, now).ok()) (void)transport_.flush(now);
 }

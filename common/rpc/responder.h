@@ -54,8 +54,8 @@ class Responder {
   Status reply(const wire::FrameHeader& request, int32_t result);
   Status flush();
   // A notice without body, if nobody sends just now and the transport takes it without waiting. Any
-  // thread.
-  void try_notice(uint16_t opcode);
+  // thread. What `sequence` says is the notice's business.
+  void try_notice(uint16_t opcode, uint32_t sequence);
   transport::Transport& transport() { return transport_; }
 
  private:

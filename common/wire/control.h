@@ -19,6 +19,7 @@ enum ControlOpcode : uint16_t {
   kCopied = 10,
   kAlive = 11,
   kErrorOutput = 12,
+  kInspect = 16,
 };
 
 }  // namespace fargpu::wire
