@@ -60,6 +60,8 @@ class Session final : public rpc::NoticeSink {
   StagingRings staging_rings;
   HostCalls host_calls;
   QueueLimit queue_limit;
+  // Waits for values in memory that were put into streams.
+  std::atomic<uint64_t> memory_waits{0};
   Output output;
 
   rpc::Channel& channel() { return *channel_; }

@@ -40,6 +40,8 @@ class HostGate {
   void refuse(uint64_t id, CUresult why) { tell(id, why, /*cancelled=*/true); }
   // hostCallDone came: the stream goes on. kProtocol for an id that does not wait.
   Status finished(uint64_t id);
+  // Some host call is in a stream, or has not been reported done.
+  bool outstanding() const { return !calls_.empty(); }
   // The calls of the context that have not been reached will not be, because of `why`.
   void give_up(uint16_t context, CUresult why);
   // Looks, every kLookEvery at most, whether contexts that have calls have failed.

@@ -48,7 +48,9 @@ class Worker {
 
   // id -> driver handle. 0 -> nullptr; stream ids 1 and 2 pass as they are.
   // CUDA_ERROR_INVALID_HANDLE for an unknown id or a wrong kind. kContext: the 16-bit id of frame
-  // headers. kFunction also finds a kernel's id (a CUkernel passes as CUfunction).
+  // headers. kFunction also finds a kernel's id (a CUkernel passes as CUfunction). kStream: work is
+  // about to go into the stream, so it is made to wait for the copies that came before
+  // (copy_fences.h); the frame's context must be current.
   virtual CUresult find(rpc::HandleKind kind, uint64_t id, void** handle) = 0;
   // CUDA_ERROR_INVALID_VALUE when the id is in use or of the wrong kind. `context`: destroyed with
   // it.

@@ -39,6 +39,7 @@ SessionWorker::SessionWorker(const DriverTable& driver, transport::Transport& tr
       direct_memory_(driver, transport.remote_memory(), setup.direct),
       host_pages_(driver),
       shared_host_(driver),
+      copy_fences_(driver),
       event_waits_(*this),
       host_gate_(*this),
       completion_(*this) {
@@ -67,11 +68,13 @@ CUresult SessionWorker::enter_context(uint16_t context) {
 
 CUresult SessionWorker::find(HandleKind kind, uint64_t id, void** handle) {
   *handle = nullptr;
-  if (id == 0) return CUDA_SUCCESS;
-  if (kind == HandleKind::kStream && id <= 2) {
-    *handle = reinterpret_cast<void*>(id);
-    return CUDA_SUCCESS;
+  if (kind == HandleKind::kStream) {
+    CopyFences::Stream stream;
+    if (const CUresult result = look_up_stream(id, &stream); result != CUDA_SUCCESS) return result;
+    *handle = stream.handle;
+    return copy_fences_.before_work(stream);
   }
+  if (id == 0) return CUDA_SUCCESS;
   if (kind == HandleKind::kContext) {
     const ContextTable::Entry* entry =
         id > UINT16_MAX ? nullptr : contexts_.find(static_cast<uint16_t>(id));
@@ -84,6 +87,18 @@ CUresult SessionWorker::find(HandleKind kind, uint64_t id, void** handle) {
   return handles_.find(kind, id, handle);
 }
 
+CUresult SessionWorker::look_up_stream(uint64_t id, CopyFences::Stream* stream) const {
+  if (id <= 2) {
+    *stream = {id, current_, reinterpret_cast<CUstream>(id)};
+    return CUDA_SUCCESS;
+  }
+  const HandleTable::Entry* entry =
+      rpc::handle_kind(id) == HandleKind::kStream ? handles_.find(id) : nullptr;
+  if (entry == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *stream = {id, entry->context, static_cast<CUstream>(entry->handle)};
+  return CUDA_SUCCESS;
+}
+
 CUresult SessionWorker::add(HandleKind kind, uint64_t id, void* handle, uint16_t context) {
   return handles_.add(kind, id, {handle, 0, context});
 }
@@ -91,6 +106,7 @@ CUresult SessionWorker::add(HandleKind kind, uint64_t id, void* handle, uint16_t
 void SessionWorker::remove(uint64_t id) {
   handles_.remove(id);
   parameter_layouts_.forget(id);
+  if (rpc::handle_kind(id) == HandleKind::kStream) copy_fences_.forget_stream(id);
 }
 
 CUresult SessionWorker::charge(uint64_t bytes) { return ledger_.charge(current_device_, bytes); }
@@ -193,6 +209,7 @@ size_t SessionWorker::poll() {
   }
   for (const std::function<void()>& task : posted) task();
   if (host_gate_.next_look() != transport::kNoDeadline) host_gate_.look();
+  copy_fences_.poll();
   return posted.size() + pending_.poll();
 }
 

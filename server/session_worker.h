@@ -13,6 +13,7 @@
 #include "common/transport/transport.h"
 #include "server/completion.h"
 #include "server/context_table.h"
+#include "server/copy_fences.h"
 #include "server/direct_memory.h"
 #include "server/event_waits.h"
 #include "server/handle_table.h"
@@ -111,6 +112,8 @@ class SessionWorker final : public Worker, private WorkerServices {
   StagingPool& staging() override { return staging_; }
   Completion& completion() override { return completion_; }
   EventWaits& event_waits() override { return event_waits_; }
+  CopyFences& copy_fences() override { return copy_fences_; }
+  CUresult look_up_stream(uint64_t id, CopyFences::Stream* stream) const override;
   HostGate& host_gate() override { return host_gate_; }
   HostPages& host_pages() override { return host_pages_; }
   RemoteStaging& remote_staging() override { return remote_staging_; }
@@ -154,6 +157,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   LinkTable links_;
   PhysicalMemory physical_memory_;
   ParameterLayouts parameter_layouts_;
+  CopyFences copy_fences_;
   StagingBlock bulk_;
   uint16_t frame_opcode_ = 0;
   uint32_t outputs_sent_ = 0;

@@ -15,6 +15,7 @@
 
 #include "common/base/status.h"
 #include "common/rpc/handle_kind.h"
+#include "server/copy_fences.h"
 #include "server/ledger.h"
 
 namespace fargpu::transport {
@@ -81,6 +82,10 @@ class WorkerServices {
   virtual StagingPool& staging() = 0;
   virtual Completion& completion() = 0;
   virtual EventWaits& event_waits() = 0;
+  virtual CopyFences& copy_fences() = 0;
+  // A stream that no work goes into: unlike Worker::find(), this leaves it as it is. The frame's
+  // context must be current.
+  virtual CUresult look_up_stream(uint64_t id, CopyFences::Stream* stream) const = 0;
   virtual HostGate& host_gate() = 0;
   virtual HostPages& host_pages() = 0;
   virtual SharedHost& shared_host() = 0;

@@ -9,6 +9,8 @@
 #include "client/memory/remote_host.h"
 #include "client/memory/reserve.h"
 #include "client/memory/staged_copy.h"
+#include "client/memory/synchronous_copy.h"
+#include "common/rpc/copy_order.h"
 
 namespace fargpu::client {
 namespace {
@@ -51,13 +53,35 @@ CUresult copy_shared(Session& session, bool to_device, const Side& host, const S
   if (!wait) {
     return call_fgCopyShared(session, context, to_device, host.address, host.pitch, host.slice,
                              device.address, device.pitch, device.slice, box.width, box.height,
-                             box.depth, stream, 0, 0);
+                             box.depth, stream, 0, 0, static_cast<int>(rpc::CopyOrder::kStream));
   }
   const CUresult result = call_fgCopySharedWait(
       session, context, to_device, host.address, host.pitch, host.slice, device.address,
       device.pitch, device.slice, box.width, box.height, box.depth, stream);
   // Everything before it in the stream is complete.
   return result == CUDA_SUCCESS ? after_synchronisation(session, /*all_done=*/false) : result;
+}
+
+// In frames: the source has been taken when this returns.
+CUresult framed_to_device(Session& session, const Side& dst, const Side& src, const Box& box,
+                          CUstream stream, const SynchronousCopy& synchronous) {
+  std::unique_ptr<std::byte[]> staging;
+  const uint64_t limit = session.piece_bytes();
+  size_t left = box.width * box.height * box.depth;
+  return for_each_piece(
+      box, dst, src, limit, [&](const Box& piece, const Side& to, const Side& from) -> CUresult {
+        const size_t bytes = piece.width * piece.height * piece.depth;
+        const void* data = reinterpret_cast<const void*>(from.address);
+        if (!is_packed(piece, from)) {
+          if (!staging) staging = std::make_unique<std::byte[]>(limit);
+          pack(piece, from, staging.get());
+          data = staging.get();
+        }
+        left -= bytes;
+        return call_fgCopyToDevice(session, current_context_id(), to.address, to.pitch, to.slice,
+                                   piece.width, piece.height, piece.depth, stream, data, bytes,
+                                   synchronous.order(/*last=*/left == 0));
+      });
 }
 
 CUresult checked_span(Session& session, const Side& device, const Side& host, const Box& box,
@@ -114,26 +138,11 @@ CUresult copy_to_device(Session& session, const Side& dst, const Side& src, cons
     }
     return known ? settle_untried(session, dst.address, span_of(box, dst)) : CUDA_SUCCESS;
   }
-  if (const auto ring = ring_for(session, box)) {
-    const CUresult result = staged_to_device(session, *ring, dst, src, box, stream);
-    if (result != CUDA_SUCCESS) return result;
-    if (known) return settle_untried(session, dst.address, span_of(box, dst));
-    return wait ? settle(session) : CUDA_SUCCESS;
-  }
-  std::unique_ptr<std::byte[]> staging;
-  const uint64_t limit = session.piece_bytes();
-  const CUresult result = for_each_piece(
-      box, dst, src, limit, [&](const Box& piece, const Side& to, const Side& from) -> CUresult {
-        const size_t bytes = piece.width * piece.height * piece.depth;
-        const void* data = reinterpret_cast<const void*>(from.address);
-        if (!is_packed(piece, from)) {
-          if (!staging) staging = std::make_unique<std::byte[]>(limit);
-          pack(piece, from, staging.get());
-          data = staging.get();
-        }
-        return call_fgCopyToDevice(session, current_context_id(), to.address, to.pitch, to.slice,
-                                   piece.width, piece.height, piece.depth, stream, data, bytes);
-      });
+  SynchronousCopy synchronous(session, wait, src.address);
+  const auto ring = ring_for(session, box);
+  CUresult result = ring ? staged_to_device(session, *ring, dst, src, box, stream, synchronous)
+                         : framed_to_device(session, dst, src, box, stream, synchronous);
+  if (result == CUDA_SUCCESS) result = synchronous.finish(stream);
   if (result != CUDA_SUCCESS) return result;
   if (known) return settle_untried(session, dst.address, span_of(box, dst));
   return wait ? settle(session) : CUDA_SUCCESS;

@@ -8,6 +8,7 @@
 #include "client/memory/address_map.h"
 #include "client/memory/pieces.h"
 #include "common/base/log.h"
+#include "common/rpc/copy_order.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::client {
@@ -130,7 +131,8 @@ CUresult remote_to_device(Session& session, const RemoteHost::Place& place, cons
                        return call_fgCopyFromRemote(
                            session, current_context_id(), key.address, key.bytes, key.key,
                            place.offset + (from.address - src.address), to.address, to.pitch,
-                           to.slice, piece.width, piece.height, piece.depth, stream, /*ticket=*/0);
+                           to.slice, piece.width, piece.height, piece.depth, stream, /*ticket=*/0,
+                           static_cast<int>(rpc::CopyOrder::kStream));
                      });
   session.remote_host.sent(place);
   return result;

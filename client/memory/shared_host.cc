@@ -25,6 +25,7 @@ std::optional<SharedHost::Block> SharedHost::allocate(Session& session, Context&
   const Block whole{holder.segment.base(), holder.segment.device_pointer()};
   std::lock_guard lock(mutex_);
   holders_.emplace(address, std::move(holder));
+  any_.store(true, std::memory_order_release);
   return small ? take_from_arena(context, bytes) : whole;
 }
 

@@ -8,6 +8,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -34,6 +35,8 @@ class SharedHost {
   // nullopt: sharing is not possible (now), the caller takes ordinary memory.
   std::optional<Block> allocate(Session& session, Context& context, size_t bytes);
   bool owns(uint64_t address) const;
+  // Whether the application has ever got such memory. Without a lock.
+  bool any() const { return any_.load(std::memory_order_acquire); }
   // Takes back what allocate() gave, after all work that may use it is done. The memory is gone
   // also when that ends in an error. Needs a current context.
   CUresult free(Session& session, uint64_t address);
@@ -54,6 +57,7 @@ class SharedHost {
 
   mutable std::mutex mutex_;
   Map holders_;  // by address of the segment; guarded by mutex_
+  std::atomic<bool> any_{false};
 };
 
 }  // namespace fargpu::client

@@ -7,6 +7,8 @@
 #include "client/manual/common.h"
 #include "client/memory/copy_team.h"
 #include "client/memory/pieces.h"
+#include "client/memory/synchronous_copy.h"
+#include "common/rpc/copy_order.h"
 
 namespace fargpu::client {
 namespace {
@@ -19,6 +21,8 @@ constexpr auto kPatience = std::chrono::milliseconds(50);
 // Smaller pieces than slots let a middle-sized copy overlap with itself.
 constexpr size_t kSmallestPiece = 256u << 10;
 constexpr size_t kPiecesWanted = 4;
+
+constexpr int kInStream = static_cast<int>(rpc::CopyOrder::kStream);
 
 size_t bytes_of(const Box& box) { return box.width * box.height * box.depth; }
 
@@ -47,26 +51,33 @@ void empty(const std::byte* slot, const Box& box, const Side& to) {
 // As the worker finds it: the slot by its key, the copy by its ticket.
 CUresult call_remote(Session& session, bool to_device, const StagingRing& ring,
                      const StagingRing::Slot& slot, const Side& device, const Box& box,
-                     CUstream stream) {
+                     CUstream stream, int order) {
   const transport::RemoteKey key = ring.registered()->key();
   const uint64_t offset = reinterpret_cast<uint64_t>(slot.memory) - key.address;
-  const auto call = to_device ? call_fgCopyFromRemote : call_fgCopyToRemoteLater;
-  return call(session, current_context_id(), key.address, key.bytes, key.key, offset,
-              device.address, device.pitch, device.slice, box.width, box.height, box.depth, stream,
-              ring.ticket(slot));
+  const uint16_t context = current_context_id();
+  if (to_device) {
+    return call_fgCopyFromRemote(session, context, key.address, key.bytes, key.key, offset,
+                                 device.address, device.pitch, device.slice, box.width, box.height,
+                                 box.depth, stream, ring.ticket(slot), order);
+  }
+  return call_fgCopyToRemoteLater(session, context, key.address, key.bytes, key.key, offset,
+                                  device.address, device.pitch, device.slice, box.width, box.height,
+                                  box.depth, stream, ring.ticket(slot));
 }
 
-// Under way at once: the GPU is to work while the next piece is prepared.
+// Under way at once: the GPU is to work while the next piece is prepared. `order`: of a copy to the
+// device.
 CUresult send(Session& session, bool to_device, const StagingRing& ring,
-              const StagingRing::Slot& slot, const Side& device, const Box& box, CUstream stream) {
+              const StagingRing::Slot& slot, const Side& device, const Box& box, CUstream stream,
+              int order) {
   const CUresult result =
       ring.registered() != nullptr
-          ? call_remote(session, to_device, ring, slot, device, box, stream)
+          ? call_remote(session, to_device, ring, slot, device, box, stream, order)
           : call_fgCopyShared(session, current_context_id(), to_device,
                               reinterpret_cast<uint64_t>(slot.memory), box.width,
                               box.width * box.height, device.address, device.pitch, device.slice,
                               box.width, box.height, box.depth, stream,
-                              reinterpret_cast<uint64_t>(slot.word), slot.value);
+                              reinterpret_cast<uint64_t>(slot.word), slot.value, order);
   return result == CUDA_SUCCESS ? from_status(session.channel().flush()) : result;
 }
 
@@ -148,27 +159,31 @@ std::shared_ptr<StagingRing> ring_for(Session& session, const Box& box) {
 }
 
 CUresult staged_to_device(Session& session, StagingRing& ring, const Side& dst, const Side& src,
-                          const Box& box, CUstream stream) {
-  return for_each_piece(
-      box, dst, src, piece_bytes(session, box),
-      [&](const Box& piece, const Side& to, const Side& from) -> CUresult {
-        if (const auto slot = ring.take(kPatience)) {
-          fill(slot->memory, piece, from);
-          const CUresult result = send(session, true, ring, *slot, to, piece, stream);
-          ring.give_back(*slot, result == CUDA_SUCCESS);
-          return result;
-        }
-        const size_t bytes = bytes_of(piece);
-        const void* data = reinterpret_cast<const void*>(from.address);
-        std::unique_ptr<std::byte[]> packed;
-        if (!is_packed(piece, from)) {
-          packed = std::make_unique<std::byte[]>(bytes);
-          pack(piece, from, packed.get());
-          data = packed.get();
-        }
-        return call_fgCopyToDevice(session, current_context_id(), to.address, to.pitch, to.slice,
-                                   piece.width, piece.height, piece.depth, stream, data, bytes);
-      });
+                          const Box& box, CUstream stream, const SynchronousCopy& synchronous) {
+  size_t left = bytes_of(box);
+  return for_each_piece(box, dst, src, piece_bytes(session, box),
+                        [&](const Box& piece, const Side& to, const Side& from) -> CUresult {
+                          left -= bytes_of(piece);
+                          const int order = synchronous.order(/*last=*/left == 0);
+                          if (const auto slot = ring.take(kPatience)) {
+                            fill(slot->memory, piece, from);
+                            const CUresult result =
+                                send(session, true, ring, *slot, to, piece, stream, order);
+                            ring.give_back(*slot, result == CUDA_SUCCESS);
+                            return result;
+                          }
+                          const size_t bytes = bytes_of(piece);
+                          const void* data = reinterpret_cast<const void*>(from.address);
+                          std::unique_ptr<std::byte[]> packed;
+                          if (!is_packed(piece, from)) {
+                            packed = std::make_unique<std::byte[]>(bytes);
+                            pack(piece, from, packed.get());
+                            data = packed.get();
+                          }
+                          return call_fgCopyToDevice(session, current_context_id(), to.address,
+                                                     to.pitch, to.slice, piece.width, piece.height,
+                                                     piece.depth, stream, data, bytes, order);
+                        });
 }
 
 CUresult staged_to_host(Session& session, StagingRing& ring, const Side& dst, const Side& src,
@@ -189,7 +204,7 @@ CUresult staged_to_host(Session& session, StagingRing& ring, const Side& dst, co
         }
         if (!slot) slot = ring.take(kPatience);
         if (slot) {
-          const CUresult sent = send(session, false, ring, *slot, from, piece, stream);
+          const CUresult sent = send(session, false, ring, *slot, from, piece, stream, kInStream);
           if (sent == CUDA_SUCCESS) {
             arriving.add(*slot, piece, to);
           } else {

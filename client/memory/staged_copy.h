@@ -14,6 +14,8 @@
 
 namespace fargpu::client {
 
+class SynchronousCopy;
+
 // Up to here the bytes travel in the frame: one call and no waiting, like the driver, which takes
 // up to 64 KiB of pageable memory at once.
 inline constexpr size_t kStagedFrom = (64u << 10) + 1;
@@ -23,7 +25,7 @@ std::shared_ptr<StagingRing> ring_for(Session& session, const Box& box);
 
 // The source has been taken when this returns.
 CUresult staged_to_device(Session& session, StagingRing& ring, const Side& dst, const Side& src,
-                          const Box& box, CUstream stream);
+                          const Box& box, CUstream stream, const SynchronousCopy& synchronous);
 // The bytes are there when this returns.
 CUresult staged_to_host(Session& session, StagingRing& ring, const Side& dst, const Side& src,
                         const Box& box, CUstream stream);

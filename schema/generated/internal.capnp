@@ -160,6 +160,7 @@ struct FgCopyToDeviceParams {
   depth @5 :UInt64;  # size_t
   stream @6 :UInt64;  # CUstream
   srcBytes @7 :UInt64;  # size_t
+  order @8 :Int32;  # int
 }
 
 struct FgCopyToHostParams {
@@ -187,6 +188,7 @@ struct FgCopySharedParams {
   stream @10 :UInt64;  # CUstream
   word @11 :UInt64;  # unsigned long long
   value @12 :UInt64;  # unsigned long long
+  order @13 :Int32;  # int
 }
 
 struct FgCopySharedWaitParams {
@@ -220,6 +222,7 @@ struct FgCopyFromRemoteParams {
   depth @9 :UInt64;  # size_t
   stream @10 :UInt64;  # CUstream
   ticket @11 :UInt64;  # unsigned long long
+  order @12 :Int32;  # int
 }
 
 struct FgCopyToRemoteParams {

@@ -38,6 +38,7 @@ std::shared_ptr<Registrations> let_go(Worker& worker, uint16_t id) {
   if (worker.enter_context(id) == CUDA_SUCCESS) services.completion().forget(id);
   services.host_gate().give_up(id, CUDA_ERROR_CONTEXT_IS_DESTROYED);
   services.event_waits().forget_context(id);
+  services.copy_fences().forget_context(id);
   services.links().forget_context(id);
   services.unbind_context(id);
   worker.driver().cuCtxSetCurrent(nullptr);

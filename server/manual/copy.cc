@@ -4,7 +4,10 @@
 #include <memory>
 
 #include "common/rpc/completion_word.h"
+#include "common/rpc/copy_order.h"
 #include "generated/schema/internal.capnp.h"
+#include "server/copy_fences.h"
+#include "server/host_gate.h"
 #include "server/manual/copy_shape.h"
 #include "server/manual/manual.h"
 #include "server/shared_host.h"
@@ -61,6 +64,19 @@ CUresult copy_slices(Worker& worker, const Shape& shape, CUdeviceptr device, std
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
+}
+
+CUresult order_copy(Worker& worker, int order, uint64_t id) {
+  if (order == static_cast<int>(rpc::CopyOrder::kStream)) return CUDA_SUCCESS;
+  CopyFences& fences = worker.services().copy_fences();
+  // What the application submits to let the stream go on must not wait for the stream.
+  if (fences.held() || worker.services().host_gate().outstanding()) return CUDA_SUCCESS;
+  CopyFences::Stream stream;
+  if (const CUresult result = worker.services().look_up_stream(id, &stream);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  return fences.add(stream, order == static_cast<int>(rpc::CopyOrder::kReturned));
 }
 
 namespace {
@@ -175,12 +191,15 @@ Status manual_fgCopyToDevice(Worker& worker, const Request& request) {
     if (params.getSrcBytes() != request.bulk.size() || !is_consistent(shape, request.bulk.size())) {
       return malformed("fgCopyToDevice", "the rows do not fill the bytes that came");
     }
+    if (!rpc::is_copy_order(params.getOrder()))
+      return malformed("fgCopyToDevice", "an order that does not exist");
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUstream stream = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(
         find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
-    const CUresult result =
+    CUresult result =
         copy_slices(worker, shape, params.getDst(), request.bulk.data(), true, stream);
+    if (result == CUDA_SUCCESS) result = order_copy(worker, params.getOrder(), params.getStream());
     StagingBlock bulk = worker.services().take_bulk();
     if (bulk.pinned()) {
       // The copy engine reads the block until the stream gets there, also when a later slice was
@@ -236,6 +255,8 @@ Status manual_fgCopyShared(Worker& worker, const Request& request) {
   return decoded("fgCopyShared", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgCopySharedParams>();
+    if (!rpc::is_copy_order(params.getOrder()))
+      return malformed("fgCopyShared", "an order that does not exist");
     const uint64_t word_address = params.getWord(), value = params.getValue();
     SharedHost::Held mapping;
     if (word_address != 0) {
@@ -255,6 +276,8 @@ Status manual_fgCopyShared(Worker& worker, const Request& request) {
     }
     const SharedCopy copy = read_copy(params);
     result = start_shared(worker, copy, stream);
+    if (result == CUDA_SUCCESS && copy.to_device)
+      result = order_copy(worker, params.getOrder(), params.getStream());
     if (word == nullptr) return answer(worker, request, result);
     const bool to_host = !copy.to_device;
     worker.services().completion().when_reached(

@@ -21,4 +21,8 @@ bool is_consistent(const Shape& shape, uint64_t bytes);
 CUresult copy_slices(Worker& worker, const Shape& shape, CUdeviceptr device, std::byte* host,
                      bool to_device, CUstream stream);
 
+// For a copy to the device that is in `stream` now: what its CopyOrder asks for. `id`: the stream's
+// in the frame.
+CUresult order_copy(Worker& worker, int order, uint64_t id);
+
 }  // namespace fargpu::server

@@ -3,6 +3,7 @@
 #include "generated/schema/event.capnp.h"
 #include "server/event_waits.h"
 #include "server/manual/manual.h"
+#include "server/manual/query.h"
 
 namespace fargpu::server {
 namespace {
@@ -20,6 +21,52 @@ CUresult find_both(Worker& worker, const Request& request, const Params& params,
 }
 
 }  // namespace
+
+Status manual_cuEventQuery(Worker& worker, const Request& request) {
+  return decoded("cuEventQuery", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::CuEventQueryParams>();
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    const auto ask = [&worker, id = params.getHEvent()] {
+      CUevent event = nullptr;
+      const CUresult found = find_handle(worker, rpc::HandleKind::kEvent, id, &event);
+      return found == CUDA_SUCCESS ? worker.driver().cuEventQuery(event) : found;
+    };
+    return answer_query(worker, request, ask,
+                        [&worker](const wire::FrameHeader& header, CUresult result) {
+                          return worker.responder().reply(header, result);
+                        });
+  });
+}
+
+Status manual_cuEventElapsedTime_v2(Worker& worker, const Request& request) {
+  return decoded("cuEventElapsedTime_v2", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::CuEventElapsedTimeV2Params>();
+    FARGPU_NEEDS_DRIVER(cuEventElapsedTime_v2);
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    const auto elapsed = [&worker, start = params.getHStart(), end = params.getHEnd()](float* ms) {
+      CUevent first = nullptr, last = nullptr;
+      CUresult found = find_handle(worker, rpc::HandleKind::kEvent, start, &first);
+      if (found == CUDA_SUCCESS) found = find_handle(worker, rpc::HandleKind::kEvent, end, &last);
+      return found == CUDA_SUCCESS ? worker.driver().cuEventElapsedTime_v2(ms, first, last) : found;
+    };
+    const auto ask = [elapsed] {
+      float milliseconds = 0;
+      return elapsed(&milliseconds);
+    };
+    return answer_query(
+        worker, request, ask, [&worker, elapsed](const wire::FrameHeader& header, CUresult result) {
+          float milliseconds = 0;
+          if (result == CUDA_SUCCESS) result = elapsed(&milliseconds);
+          if (result != CUDA_SUCCESS) return worker.responder().reply(header, result);
+          rpc::Responder::Frame frame(worker.responder(), header,
+                                      schema::fixed_bytes<schema::CuEventElapsedTimeV2Results>());
+          frame.init<schema::CuEventElapsedTimeV2Results>().setPMilliseconds(milliseconds);
+          return frame.send(CUDA_SUCCESS);
+        });
+  });
+}
 
 Status manual_cuEventSynchronize(Worker& worker, const Request& request) {
   return decoded("cuEventSynchronize", [&]() -> Status {

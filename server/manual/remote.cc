@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/rpc/copy_order.h"
 #include "common/wire/control.h"
 #include "generated/schema/control.capnp.h"
 #include "generated/schema/internal.capnp.h"
@@ -254,11 +255,14 @@ Status manual_fgCopyFromRemote(Worker& worker, const Request& request) {
     const auto params = reader.getRoot<schema::FgCopyFromRemoteParams>();
     RemoteCopy copy = read_copy(params, params.getDst());
     if (copy.bytes == 0) return malformed("fgCopyFromRemote", "a shape that is not possible");
+    if (!rpc::is_copy_order(params.getOrder()))
+      return malformed("fgCopyFromRemote", "an order that does not exist");
     const uint64_t ticket = params.getTicket();
     CUresult result = prepare(worker, request, params, &copy);
     if (result == CUDA_SUCCESS && (ticket != 0 || !start_direct(worker, copy, true, &result))) {
       FARGPU_ASSIGN_OR_RETURN(result, fetch_staged(worker, request.header.context, copy));
     }
+    if (result == CUDA_SUCCESS) result = order_copy(worker, params.getOrder(), params.getStream());
     if (ticket != 0) tell_copied(worker, ticket, result);
     return answer(worker, request, result);
   });

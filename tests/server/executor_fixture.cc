@@ -162,6 +162,17 @@ DriverTable FakeDriver::table() {
                : driver.result_of("cuEventQuery");
   };
   t.cuEventSynchronize = [](CUevent) { return CUDA_SUCCESS; };
+  t.cuStreamWaitEvent = [](CUstream stream, CUevent event, unsigned) {
+    return noted(std::to_string(reinterpret_cast<uint64_t>(stream)) + " waits for " +
+                 name_of(event));
+  };
+  t.cuStreamGetFlags = [](CUstream, unsigned* flags) {
+    *flags = CU_STREAM_NON_BLOCKING;
+    return CUDA_SUCCESS;
+  };
+  t.cuStreamWaitValue32_v2 = [](CUstream, CUdeviceptr, cuuint32_t, unsigned) {
+    return noted("cuStreamWaitValue32");
+  };
   t.cuMemHostRegister_v2 = [](void*, size_t, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; };
   t.cuMemHostUnregister = [](void*) { return CUDA_SUCCESS; };
   t.cuModuleLoadDataEx = [](CUmodule* module, const void* image, unsigned, CUjit_option*, void**) {

@@ -1,0 +1,30 @@
+// Queries of streams and events while copies are under way whose calls have told the client that
+// they, and everything before them in their streams, are done.
+#pragma once
+
+#include "server/copy_fences.h"
+#include "server/manual/manual.h"
+
+namespace fargpu::server {
+
+// Sends by send(header, result) what ask() says. A "not ready" waits until it is no longer true, or
+// until those copies have ended: then nobody was told anything else. Both are called more than once
+// and later, so they hold ids, not handles.
+template <typename Ask, typename Send>
+Status answer_query(Worker& worker, const Request& request, Ask ask, Send send) {
+  const CUresult result = ask();
+  CopyFences& fences = worker.services().copy_fences();
+  if (result != CUDA_ERROR_NOT_READY || !fences.any_returned()) return send(request.header, result);
+  const uint64_t newest = fences.newest();
+  worker.defer([&worker, &fences, newest, header = request.header, ask, send] {
+    const bool stands = fences.stands(newest);
+    CUresult later = worker.enter_context(header.context);
+    if (later == CUDA_SUCCESS) later = ask();
+    if (later == CUDA_ERROR_NOT_READY && stands) return false;
+    (void)send(header, later);
+    return true;
+  });
+  return Status();
+}
+
+}  // namespace fargpu::server
