@@ -60,6 +60,16 @@ CUresult set(CUdeviceptr address, size_t width, size_t height, size_t pitch, siz
   return settle_untried(here.session, address, span_of(box, {address, pitch, 0}));
 }
 
+// The end of a call without a stream: host memory is set when it returns.
+CUresult finish_set(CUdeviceptr address, CUresult result) {
+  if (result != CUDA_SUCCESS) return result;
+  const Here here;
+  if (here.session.host_memory.empty() || !here.session.host_memory.find(address))
+    return CUDA_SUCCESS;
+  result = call_cuStreamSynchronize(here.session, here.context, nullptr);
+  return result == CUDA_SUCCESS ? after_synchronisation(here.session, /*all_done=*/false) : result;
+}
+
 // Marks the region that allocation_created has just entered as memory of a pool: no context owns
 // it. `pool` 0: the default pool of the device, whose handle is asked for when it is needed.
 void owned_by_pool(Session& session, CUdeviceptr pointer, uint64_t pool, int device) {
@@ -163,6 +173,36 @@ CUresult manual_cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsig
     return call_cuMemsetD2D32Async(session, context, dstDevice, dstPitch, ui, Width, Height,
                                    hStream);
   });
+}
+
+CUresult manual_cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
+  return finish_set(dstDevice, manual_cuMemsetD8Async(dstDevice, uc, N, nullptr));
+}
+
+CUresult manual_cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N) {
+  return finish_set(dstDevice, manual_cuMemsetD16Async(dstDevice, us, N, nullptr));
+}
+
+CUresult manual_cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
+  return finish_set(dstDevice, manual_cuMemsetD32Async(dstDevice, ui, N, nullptr));
+}
+
+CUresult manual_cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc,
+                                size_t Width, size_t Height) {
+  return finish_set(dstDevice,
+                    manual_cuMemsetD2D8Async(dstDevice, dstPitch, uc, Width, Height, nullptr));
+}
+
+CUresult manual_cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us,
+                                 size_t Width, size_t Height) {
+  return finish_set(dstDevice,
+                    manual_cuMemsetD2D16Async(dstDevice, dstPitch, us, Width, Height, nullptr));
+}
+
+CUresult manual_cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui,
+                                 size_t Width, size_t Height) {
+  return finish_set(dstDevice,
+                    manual_cuMemsetD2D32Async(dstDevice, dstPitch, ui, Width, Height, nullptr));
 }
 
 }  // namespace fargpu::client
