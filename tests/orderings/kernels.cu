@@ -51,3 +51,12 @@ extern "C" __global__ void keep_storing(volatile int* to, int last, unsigned mic
 // What the pointer in device memory points to; and the other way round.
 extern "C" __global__ void load_through(int* to, const int* const* pointer) { *to = **pointer; }
 extern "C" __global__ void store_through(int* const* pointer, int value) { **pointer = value; }
+
+// Loads when the host, or another stream, has written the word.
+extern "C" __global__ void load_when_told(const volatile int* told, int* to,
+                                          const volatile int* from) {
+  while (*told == 0) {
+  }
+  __threadfence_system();
+  *to = *from;
+}
