@@ -104,6 +104,8 @@ Result<std::unique_ptr<Session>> connect(Settings settings) {
     stream.receive_limits = greeting.limits;
     stream.max_send_body_bytes = snapshot.max_body_bytes;
     stream.spin = settings.spin;
+    // A worker may take nothing for as long as a kernel runs; it says that it lives.
+    stream.stall_timeout = transport::StreamOptions::kNeverStalls;
     if (address->tls) stream.behind = "tls " + std::get<Endpoint>(address->where).to_string();
     constexpr auto kConversation = std::chrono::seconds(30);
     FARGPU_ASSIGN_OR_RETURN(

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "common/base/check.h"
@@ -343,10 +344,7 @@ Status Channel::why_lost() const { return lost() ? impl_->lost_status() : Status
 void Channel::close(Deadline deadline) {
   if (lost()) return;
   impl_->closing = true;
-  {
-    Call bye(*this, wire::kBye, 0, 0);
-    if (!bye.send_bye(deadline).ok()) deadline = Clock::now();
-  }
+  if (!impl_->send_bye(deadline).ok()) deadline = Clock::now();
   // The server reads everything before the Bye, then closes its end.
   while (!lost() && Clock::now() < deadline) {
     std::unique_lock lock(impl_->wait_mutex);
@@ -367,7 +365,9 @@ void Channel::abandon_after_fork() {
 }
 
 bool Channel::read_until(const std::function<bool()>& seen, Deadline deadline) {
-  constexpr auto kLookAgain = std::chrono::microseconds(50);
+  constexpr auto kLookAgain = std::chrono::microseconds(50),
+                 kLongest = std::chrono::microseconds(1000);
+  auto pause = kLookAgain;
   std::unique_lock lock(impl_->wait_mutex, std::defer_lock);
   impl_->begin_wait();
   bool there = seen();
@@ -382,7 +382,8 @@ bool Channel::read_until(const std::function<bool()>& seen, Deadline deadline) {
       impl_->notify_first();
       lock.unlock();
     } else {
-      std::this_thread::sleep_for(kLookAgain);  // who reads brings it, or gives the lease back
+      std::this_thread::sleep_for(pause);  // who reads brings it, or gives the lease back
+      pause = std::min(pause + pause / 8, kLongest);
     }
     there = seen();
   }

@@ -112,7 +112,6 @@ class Channel {
     State& state();
     capnp::MessageBuilder& builder();
     Status call_until(Reply& reply, transport::Deadline deadline);
-    Status send_bye(transport::Deadline deadline);
     alignas(16) std::byte storage_[640];  // State in place: lock, slot, builder
   };
 
@@ -136,7 +135,8 @@ class Channel {
   Status ping(transport::Deadline deadline);
   bool lost() const;
   Status why_lost() const;
-  // Ends the session politely (Bye), without waiting for the server beyond `deadline`.
+  // Ends the session politely (Bye), without waiting for the server, or for callers that wait for
+  // it, beyond `deadline`.
   void close(transport::Deadline deadline);
   // After fork, in the child: forget the connection without touching it (the parent still uses it).
   void abandon_after_fork();

@@ -3,11 +3,14 @@
 
 #include <cstring>
 #include <new>
+#include <optional>
+#include <thread>
 
 #include "common/base/check.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/channel_impl.h"
 #include "common/transport/descriptor_passing.h"
+#include "common/transport/poll.h"
 #include "common/wire/control.h"
 
 namespace fargpu::rpc {
@@ -61,6 +64,38 @@ void Channel::Impl::flush_or_postpone(size_t frame_bytes) {
   if (!flush_armed.load()) kick();
 }
 
+// Most often there is room, and nobody needs to know.
+Result<std::span<std::byte>> Channel::Impl::reserve(size_t bytes) {
+  auto slot = transport->reserve(bytes, Deadline());
+  if (slot.ok() || slot.status().code() != StatusCode::kTimeout) return slot;
+  const WaitingSender waits(*this);
+  return transport->reserve(bytes, kNoDeadline);
+}
+
+Status Channel::Impl::commit(size_t bytes, std::span<const Bytes> bulk) {
+  std::optional<WaitingSender> waits;
+  if (!bulk.empty() || bytes > kMostBytesAlone) waits.emplace(*this);
+  return transport->commit(bytes, bulk, kNoDeadline);
+}
+
+Status Channel::Impl::send_bye(Deadline deadline) {
+  constexpr auto kLookAgain = std::chrono::milliseconds(1);
+  std::unique_lock lock(send_mutex, std::try_to_lock);
+  while (!lock.owns_lock()) {
+    // Its owner may be waiting for a server that takes nothing.
+    if (lost || Clock::now() >= deadline) return transport::peer_is_busy();
+    std::this_thread::sleep_for(kLookAgain);
+    (void)lock.try_lock();
+  }
+  FARGPU_ASSIGN_OR_RETURN(const auto slot, transport->reserve(kHeaderBytes, deadline));
+  wire::FrameHeader header;
+  header.opcode = wire::kBye;
+  header.sequence = take_sequence();
+  std::memcpy(slot.data(), &header, kHeaderBytes);
+  FARGPU_RETURN_IF_ERROR(transport->commit(kHeaderBytes, {}, deadline));
+  return flush_now(deadline);
+}
+
 struct Channel::Call::State {
   State(Channel& channel, uint16_t opcode, uint16_t context, size_t body_bytes_bound);
   // Header into the slot; how many bytes the frame has.
@@ -91,7 +126,7 @@ Channel::Call::State::State(Channel& channel, uint16_t opcode, uint16_t context,
     return;
   }
   lock = std::unique_lock(impl.send_mutex);
-  auto reserved = impl.transport->reserve(kHeaderBytes + body_bound, kNoDeadline);
+  auto reserved = impl.reserve(kHeaderBytes + body_bound);
   if (reserved.ok()) {
     slot = *reserved;
     return;
@@ -137,7 +172,7 @@ size_t Channel::Call::State::finish(uint16_t flags, uint64_t bulk_bytes) {
 
 Status Channel::Call::State::commit(uint16_t flags, std::span<const Bytes> bulk) {
   frame_bytes = finish(flags, total(bulk));
-  return impl.transport->commit(frame_bytes, bulk, kNoDeadline);
+  return impl.commit(frame_bytes, bulk);
 }
 
 Status Channel::Call::send(std::span<const Bytes> bulk, int32_t* result) {
@@ -170,7 +205,7 @@ Status Channel::Call::State::submit_and_wait(Reply& reply, std::span<const Bytes
   bool alone = frame_bytes <= kMostBytesAlone && bulk.empty() && bulk_out.empty() &&
                impl.try_lease(Impl::Reader::kCaller);
   if (!alone) impl.add(waiter);
-  Status sent = impl.transport->commit(frame_bytes, bulk, kNoDeadline);
+  Status sent = impl.commit(frame_bytes, bulk);
   const bool committed = sent.ok();
   if (committed) {
     // The lease is not kept across a wait.
@@ -202,15 +237,6 @@ Status Channel::Call::call_until(Reply& reply, Deadline deadline) {
   State& call = state();
   if (!call.status.ok()) return call.status;
   return call.submit_and_wait(reply, {}, {}, deadline);
-}
-
-Status Channel::Call::send_bye(Deadline deadline) {
-  State& call = state();
-  if (!call.status.ok()) return call.status;
-  FARGPU_RETURN_IF_ERROR(call.commit(0, {}));
-  Status status = call.impl.flush_now(deadline);
-  call.lock.unlock();
-  return status;
 }
 
 Status Channel::flush() {

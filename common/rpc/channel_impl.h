@@ -116,7 +116,27 @@ struct Channel::Impl final : transport::FrameHandler {
   void link(Waiter& waiter);        // with wait_mutex held, like unlink()
   void unlink(Waiter& waiter);
 
+  // A caller that waits until the server takes what it sends: somebody must watch whether the server
+  // lives.
+  class WaitingSender {
+   public:
+    explicit WaitingSender(Impl& impl) : impl_(impl) {
+      ++impl_.waiting_senders;
+      impl_.begin_wait();
+    }
+    ~WaitingSender() { --impl_.waiting_senders; }
+    WaitingSender(const WaitingSender&) = delete;
+    WaitingSender& operator=(const WaitingSender&) = delete;
+
+   private:
+    Impl& impl_;
+  };
+  // Sends the last frame, if that is possible before the deadline, whatever other senders do.
+  Status send_bye(Deadline deadline);
+
   // channel_call.cc: sending. All with send_mutex held.
+  Result<std::span<std::byte>> reserve(size_t bytes);
+  Status commit(size_t bytes, std::span<const Bytes> bulk);
   uint32_t take_sequence();
   Status flush_now(Deadline deadline);
   void flush_or_postpone(size_t frame_bytes);
@@ -161,8 +181,9 @@ struct Channel::Impl final : transport::FrameHandler {
   std::atomic<Reader> reader{Reader::kNobody};
   std::atomic<Waiter*> first{nullptr};                            // written under wait_mutex
   std::atomic<ServiceSleep> service_sleep{ServiceSleep::kAwake};  // written under wait_mutex
-  std::atomic<uint64_t> waits{0};  // how many calls have waited so far
-  Waiter* last = nullptr;          // guarded by wait_mutex
+  std::atomic<uint64_t> waits{0};       // how many calls have waited so far
+  std::atomic<int> waiting_senders{0};  // set before `waits` is raised
+  Waiter* last = nullptr;               // guarded by wait_mutex
 
   std::vector<std::byte> notice_bulk;  // these two of the thread that reads
   Waiter* reads_for = nullptr;         // its own waiter

@@ -52,7 +52,7 @@ void Channel::Impl::serve() {
     if (flush_due != kNoDeadline) flush_armed.store(true);
 
     lock.lock();
-    const bool call_waits = first != nullptr || reader == Reader::kCaller;
+    const bool call_waits = first != nullptr || reader == Reader::kCaller || waiting_senders > 0;
     const uint64_t waits_now = waits;
     const bool callers_active = waits_now != seen_waits;
     seen_waits = waits_now;

@@ -22,6 +22,8 @@ struct StreamOptions {
   // A peer that takes no byte for this long is lost. Long, because a server may be busy compiling a
   // module.
   std::chrono::milliseconds stall_timeout{60000};
+  // For an end that judges by itself whether its peer lives (rpc::Channel).
+  static constexpr std::chrono::milliseconds kNeverStalls = std::chrono::hours(24 * 365);
   // receive() looks this long without sleeping before it sleeps. 0: sleeps at once.
   std::chrono::microseconds spin{0};
   // Bytes that were read from the socket before it was given to us, e.g. together with the hello.

@@ -20,6 +20,7 @@ enum ControlOpcode : uint16_t {
   kAlive = 11,
   kErrorOutput = 12,
   kInspect = 16,
+  kQueueReached = 17,
 };
 
 }  // namespace fargpu::wire

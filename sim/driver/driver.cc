@@ -37,6 +37,7 @@ CUresult Driver::initialize() {
   }
   if (settings->visible.empty()) return CUDA_ERROR_NO_DEVICE;
   TaskQueue::set_jitter(std::chrono::microseconds(settings->jitter_microseconds));
+  TaskQueue::set_places(static_cast<size_t>(settings->queue_places));
   auto* driver = new Driver(std::move(*settings));
   g_driver.store(driver);
   driver->make_devices();

@@ -138,6 +138,13 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& ge
     }
     settings.jitter_microseconds = static_cast<int>(value);
   }
+  if (const char* text = get("FARGPU_SIM_QUEUE")) {
+    uint64_t value = 0;
+    if (!parse_number(trim(text), &value) || value < 1 || value > 1021) {
+      return bad_value("FARGPU_SIM_QUEUE", text, "a number from 1 to 1021");
+    }
+    settings.queue_places = static_cast<int>(value);
+  }
   if (const char* text = get("CUDA_VISIBLE_DEVICES")) {
     settings.visible = parse_visible_devices(text, settings.compute_capability, settings.gpus);
   } else {

@@ -9,7 +9,9 @@ namespace {
 
 constexpr std::chrono::seconds kIdle{2};
 
-std::atomic<int64_t> jitter_microseconds{0};  // set before the first task
+// Both set before the first task.
+std::atomic<int64_t> jitter_microseconds{0};
+std::atomic<size_t> places_of_a_queue{TaskQueue::kPlaces};
 
 void wait_by_chance() {
   const int64_t most = jitter_microseconds.load(std::memory_order_relaxed);
@@ -22,6 +24,8 @@ void wait_by_chance() {
 }  // namespace
 
 void TaskQueue::set_jitter(std::chrono::microseconds most) { jitter_microseconds = most.count(); }
+
+void TaskQueue::set_places(size_t places) { places_of_a_queue = places; }
 
 void TaskQueue::push(Task task) {
   {
@@ -37,7 +41,8 @@ void TaskQueue::push(Task task) {
 
 void TaskQueue::take_place() {
   std::unique_lock lock(mutex_);
-  room_.wait(lock, [this] { return places_taken_ < kPlaces; });
+  const size_t places = places_of_a_queue.load(std::memory_order_relaxed);
+  room_.wait(lock, [this, places] { return places_taken_ < places; });
   ++places_taken_;
 }
 

@@ -34,6 +34,8 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   // Of all queues, once, before the first task: one task of four waits for a random time of up to
   // this much, and none runs inline.
   static void set_jitter(std::chrono::microseconds most);
+  // Of all queues, once, before the first task: fewer places than kPlaces.
+  static void set_places(size_t places);
 
   void push(Task task);
   // Waits until there is a place for a task that is about to be pushed.

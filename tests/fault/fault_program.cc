@@ -1,14 +1,17 @@
 // What the fault tests run: works with the driver API, prints "ready", then on each line of stdin
 // tries one more call and prints the name of its result and whether it took long. fault_program
-// [init | unsupported | interposed | runaway (a kernel never ends) | crowded (and more launches
-// than a driver takes are queued behind it)]
+// [init | unsupported | interposed | runaway (a kernel never ends) | crowded (and launches are
+// queued behind it) | launching (and a thread goes on launching) | sending (a thread sends as much
+// as it can)]
 #include <cuda.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -33,6 +36,17 @@ CUresult run_away(int kernels) {
     result = cuLaunchKernel(forever, 512, 1, 1, 64, 1, 1, 0, nullptr, nullptr, nullptr);
   }
   return result;
+}
+
+// A thread that works until it fails, or for ever.
+template <typename Call>
+void begin_thread(CUcontext context, Call call) {
+  std::thread([context, call] {
+    cuCtxSetCurrent(context);
+    while (call() == CUDA_SUCCESS) {
+    }
+    for (;;) pause();
+  }).detach();
 }
 
 const char* name_of(CUresult result) {
@@ -80,10 +94,17 @@ int main(int count, char** values) {
     return 0;
   }
   const bool crowded = std::strcmp(mode, "crowded") == 0;
-  if ((crowded || std::strcmp(mode, "runaway") == 0) &&
-      (result = run_away(crowded ? 3000 : 1)) != CUDA_SUCCESS) {
+  const bool launching = std::strcmp(mode, "launching") == 0;
+  if ((crowded || launching || std::strcmp(mode, "runaway") == 0) &&
+      (result = run_away(crowded ? 300 : 1)) != CUDA_SUCCESS) {
     std::printf("no kernel: %s\n", name_of(result));
     return 5;
+  }
+  if (launching) begin_thread(context, [memory] { return cuMemsetD8Async(memory, 1, 1, nullptr); });
+  if (std::strcmp(mode, "sending") == 0) {
+    CUevent event;
+    if (cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return 5;
+    begin_thread(context, [event] { return cuEventRecord(event, nullptr); });
   }
   std::printf("ready\n");
   std::fflush(stdout);

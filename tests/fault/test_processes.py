@@ -6,6 +6,7 @@ import pathlib
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 import fargpu_testing as testing
@@ -219,7 +220,7 @@ class Processes(unittest.TestCase):
     def test_driver_call_that_does_not_return(self):
         """So many launches behind a kernel that never ends that the driver holds the executor: the
         worker ends all the same."""
-        with testing.Daemon() as daemon:
+        with testing.Daemon(environment={"FARGPU_SIM_QUEUE": "100"}) as daemon:
             session = Session(daemon, mode="crowded")
             (worker,) = daemon.workers()
             session.process.kill()
@@ -227,6 +228,36 @@ class Processes(unittest.TestCase):
             testing.wait_until(lambda: not testing.is_running(worker), "the worker ended", 20)
             self.assertIn("a driver call did not return", daemon.log_text())
             self.serves(daemon)
+
+    def test_exit_does_not_wait(self):
+        """A process that exits is gone within 2 s, whatever its threads and the worker do."""
+
+        def crowd(session, worker):
+            time.sleep(1)
+
+        def stop_worker(session, worker):
+            os.kill(worker, signal.SIGSTOP)
+            time.sleep(2)  # now the connection is full
+
+        for mode, act, queue in (
+            ("launching", crowd, "1021"),
+            ("crowded", crowd, "100"),
+            ("work", stop_worker, "1021"),
+            ("sending", stop_worker, "1021"),
+        ):
+            environment = {"FARGPU_SIM_QUEUE": queue}
+            with self.subTest(mode), testing.Daemon(environment=environment) as daemon:
+                session = Session(daemon, mode=mode)
+                (worker,) = daemon.workers()
+                act(session, worker)
+                begin = time.monotonic()
+                self.assertEqual(session.end()[0], 0)
+                self.assertLess(time.monotonic() - begin, 2)
+                if act == stop_worker:
+                    os.kill(worker, signal.SIGCONT)
+                testing.wait_until(
+                    lambda w=worker: not testing.is_running(w), "the worker ended", 20
+                )
 
     def test_client_stopped_while_others_work(self):
         with testing.Daemon() as daemon:

@@ -101,6 +101,82 @@ TEST_P(ChannelFaultTest, SlowCallOfALivingServerIsNotLost) {
   EXPECT_EQ(status.code(), StatusCode::kLost);
 }
 
+// Nobody waits for an answer, only for room.
+class FullChannel : public ChannelFaultTest {
+ protected:
+  FullChannel() : pair_(GetParam().make(options())) {
+    // The server's end, as a thread beside a stuck executor has it.
+    far_ = pair_.server.get();
+  }
+  static transport::StreamOptions options() {
+    transport::StreamOptions stream;
+    stream.stall_timeout = transport::StreamOptions::kNeverStalls;
+    return stream;
+  }
+  // Sends until the channel is lost.
+  void fill(Channel& channel) {
+    const std::vector<std::byte> bulk(64 << 10);
+    const rpc::Bytes pieces[] = {bulk};
+    while (send_with(channel, kCount, 1, nullptr, pieces).ok()) ++sent_;
+    ended_ = true;
+  }
+  bool is_full() {
+    return eventually([this, before = uint64_t{0}]() mutable {
+      const uint64_t now = sent_;
+      std::this_thread::sleep_for(50ms);
+      return now > 0 && now == sent_ && std::exchange(before, now) == now;
+    });
+  }
+
+  TransportPair pair_;
+  transport::Transport* far_ = nullptr;
+  std::atomic<uint64_t> sent_{0};
+  std::atomic<bool> ended_{false};
+};
+
+TEST_P(FullChannel, OfALivingServerWaits) {
+  RecordingSink sink;
+  Channel channel(std::move(pair_.client), sink, {.keepalive = 100ms});
+  std::thread sender([&] { fill(channel); });
+  ASSERT_TRUE(is_full());
+  rpc::Responder responder(*far_);
+  for (int i = 0; i < 40; ++i) {  // seven times as long as a silent server has
+    responder.try_notice(wire::kAlive);
+    std::this_thread::sleep_for(50ms);
+  }
+  EXPECT_FALSE(channel.lost()) << channel.why_lost().message();
+  EXPECT_FALSE(ended_);
+  far_->close();
+  sender.join();
+}
+
+TEST_P(FullChannel, OfASilentServerIsLost) {
+  RecordingSink sink;
+  Channel channel(std::move(pair_.client), sink, {.keepalive = 100ms});
+  std::thread sender([&] { fill(channel); });
+  EXPECT_TRUE(eventually([&] { return ended_.load(); }));
+  if (!ended_) far_->close();
+  sender.join();
+  EXPECT_TRUE(channel.lost());
+  EXPECT_NE(channel.why_lost().message().find("not answered"), std::string::npos)
+      << channel.why_lost().message();
+}
+
+TEST_P(FullChannel, IsClosedByTheDeadline) {
+  RecordingSink sink;
+  Channel channel(std::move(pair_.client), sink, {});
+  std::thread sender([&] { fill(channel); });
+  ASSERT_TRUE(is_full());
+  const auto begin = Clock::now();
+  channel.close(begin + 100ms);
+  EXPECT_LT(Clock::now() - begin, 5s);
+  sender.join();
+  EXPECT_EQ(sink.get(&RecordingSink::losses), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, FullChannel, ::testing::ValuesIn(transport_kinds()),
+                         [](const auto& info) { return info.param.name; });
+
 TEST_P(ChannelFaultTest, PingKeepsItsDeadlineAndALateAnswerDoesNoHarm) {
   ChannelFixture f(GetParam());
   f.server->pause(true);
