@@ -393,7 +393,7 @@ Result<Fd> make_poller(const std::vector<Fd>& sockets, int waker) {
 }
 
 // Whether it is TCP. Sets what a transport's socket needs.
-Result<bool> prepare(const Fd& socket) {
+Result<bool> prepare(const Fd& socket, std::chrono::milliseconds user_timeout) {
   int type = 0, domain = 0;
   socklen_t length = sizeof type;
   if (::getsockopt(socket.get(), SOL_SOCKET, SO_TYPE, &type, &length) != 0) {
@@ -410,7 +410,7 @@ Result<bool> prepare(const Fd& socket) {
   }
   if (::fcntl(socket.get(), F_SETFD, FD_CLOEXEC) != 0)
     return system_error("cannot set close-on-exec", errno);
-  if (is_tcp) FARGPU_RETURN_IF_ERROR(set_tcp_options(socket.get()));
+  if (is_tcp) FARGPU_RETURN_IF_ERROR(set_tcp_options(socket.get(), user_timeout));
   return is_tcp;
 }
 
@@ -429,8 +429,10 @@ Result<std::unique_ptr<Transport>> from_fds(std::vector<Fd> sockets, StreamOptio
         fmt::format("a session has 1 to {} connections, not {}", kMaxConnections, sockets.size()));
   }
   bool is_tcp = false;
+  const auto user_timeout =
+      options.stall_timeout < StreamOptions::kNeverStalls ? kUserTimeout : kNoUserTimeout;
   for (const Fd& socket : sockets) {
-    FARGPU_ASSIGN_OR_RETURN(is_tcp, prepare(socket));
+    FARGPU_ASSIGN_OR_RETURN(is_tcp, prepare(socket, user_timeout));
   }
   options.max_send_body_bytes = std::min(options.max_send_body_bytes & ~7u, kLargestSendBody);
   FARGPU_ASSIGN_OR_RETURN(EventFd waker, EventFd::create());

@@ -21,9 +21,6 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr int kBacklog = 128;
-// Linux applies it to a closed window too, so it must leave a busy server as much time as
-// StreamOptions::stall_timeout does.
-constexpr int kUserTimeoutMs = 60000;
 
 // Options that Asio has no name for.
 using KeepIdle = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPIDLE>;
@@ -53,11 +50,12 @@ Status connect_error(const Endpoint& endpoint, const error_code& error) {
 
 }  // namespace
 
-Status set_tcp_options(int descriptor) {
+Status set_tcp_options(int descriptor, std::chrono::milliseconds user_timeout) {
   for (const error_code& error :
        {set(descriptor, tcp::no_delay(true)), set(descriptor, asio::socket_base::keep_alive(true)),
         set(descriptor, KeepIdle(10)), set(descriptor, KeepInterval(5)),
-        set(descriptor, KeepCount(4)), set(descriptor, UserTimeout(kUserTimeoutMs))}) {
+        set(descriptor, KeepCount(4)),
+        set(descriptor, UserTimeout(static_cast<int>(user_timeout.count())))}) {
     if (error) return Status(StatusCode::kSystem, "cannot set a TCP option: " + error.message());
   }
   return Status();
@@ -89,7 +87,8 @@ Result<Fd> tcp_connect(const Endpoint& endpoint, Deadline deadline) try {
   }
   if (*result) return connect_error(endpoint, *result);
   Fd descriptor(socket.release());
-  FARGPU_RETURN_IF_ERROR(set_tcp_options(descriptor.get()));
+  // Who connects has deadlines, and the channel afterwards.
+  FARGPU_RETURN_IF_ERROR(set_tcp_options(descriptor.get(), kNoUserTimeout));
   return descriptor;
 } catch (const std::exception& error) {
   return Status(StatusCode::kSystem,
@@ -157,7 +156,7 @@ Result<Fd> TcpListener::accept(Deadline deadline) {
     Fd socket(::accept4(descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
     if (socket.valid()) {
       // A connection that is already gone again fails here; the next one is as good.
-      if (!set_tcp_options(socket.get()).ok()) continue;
+      if (!set_tcp_options(socket.get(), kUserTimeout).ok()) continue;
       return socket;
     }
     // The client gave up before we came, or a network error of that one connection, says accept(2).

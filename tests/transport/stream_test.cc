@@ -442,21 +442,29 @@ TEST(Tcp, ConnectionsHaveTheirOptions) {
   ASSERT_TRUE(client.ok()) << client.status().message();
   auto server = listener->accept(Clock::now() + 20s);
   ASSERT_TRUE(server.ok());
+  const auto option = [](int descriptor, int level, int name) {
+    int value = -1;
+    socklen_t length = sizeof value;
+    EXPECT_EQ(::getsockopt(descriptor, level, name, &value, &length), 0);
+    return value;
+  };
   for (int descriptor : {client->get(), server->get()}) {
-    const std::pair<int, int> names[] = {
-        {IPPROTO_TCP, TCP_NODELAY}, {SOL_SOCKET, SO_KEEPALIVE}, {IPPROTO_TCP, TCP_USER_TIMEOUT}};
-    for (auto [level, name] : names) {
-      int value = 0;
-      socklen_t length = sizeof value;
-      ASSERT_EQ(::getsockopt(descriptor, level, name, &value, &length), 0);
-      EXPECT_NE(value, 0) << name;
-    }
+    EXPECT_NE(option(descriptor, IPPROTO_TCP, TCP_NODELAY), 0);
+    EXPECT_NE(option(descriptor, SOL_SOCKET, SO_KEEPALIVE), 0);
   }
+  EXPECT_EQ(option(server->get(), IPPROTO_TCP, TCP_USER_TIMEOUT), 60000);
   EXPECT_TRUE(::fcntl(server->get(), F_GETFD) & FD_CLOEXEC);
   EXPECT_EQ(transport::peer_name(client->get()), "127.0.0.1:" + std::to_string(listener->port()));
   auto transport = transport::from_fd(std::move(*client), {});
   ASSERT_TRUE(transport.ok());
   EXPECT_EQ((*transport)->describe(), "tcp 127.0.0.1:" + std::to_string(listener->port()));
+  EXPECT_EQ(option((*transport)->peer_socket(), IPPROTO_TCP, TCP_USER_TIMEOUT), 60000);
+  // The system would end a connection whose window stays closed, however much the peer says.
+  transport::StreamOptions patient;
+  patient.stall_timeout = transport::StreamOptions::kNeverStalls;
+  auto judges_by_itself = transport::from_fd(std::move(*server), patient);
+  ASSERT_TRUE(judges_by_itself.ok());
+  EXPECT_EQ(option((*judges_by_itself)->peer_socket(), IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
 }
 
 TEST(Tcp, ListensOnEveryAddress) {
