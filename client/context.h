@@ -11,10 +11,12 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "client/object.h"
+#include "client/stream_queue.h"
 
 namespace fargpu::client {
 
@@ -37,6 +39,8 @@ struct Context final : Object {
   std::atomic<int> sticky{CUDA_SUCCESS};  // an execution error that stays
   std::atomic<int> kept{CUDA_SUCCESS};    // an error of an async call, to be returned once
   std::atomic<unsigned> flags{0};
+  // of the legacy default stream
+  const std::shared_ptr<StreamQueue> queue = std::make_shared<StreamQueue>();
   std::mutex mutex;        // the members below
   unsigned retained = 0;   // primary contexts
   bool flags_set = false;  // primary contexts: cuDevicePrimaryCtxSetFlags was called

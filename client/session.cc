@@ -65,6 +65,14 @@ Status Session::on_notice(const wire::FrameHeader& header, rpc::Bytes body, rpc:
       } catch (const kj::Exception&) {
         return {StatusCode::kProtocol, "the server sent a malformed HostCall"};
       }
+    case wire::kQueueReached:
+      try {
+        wire::SegmentReader reader(body);
+        queue_marks.reached(reader.getRoot<schema::QueueReached>().getTicket());
+        return {};
+      } catch (const kj::Exception&) {
+        return {StatusCode::kProtocol, "the server sent a malformed QueueReached"};
+      }
     case wire::kCopied:
       try {
         wire::SegmentReader reader(body);

@@ -26,6 +26,7 @@
 #include "client/output.h"
 #include "client/queue_limit.h"
 #include "client/settings.h"
+#include "client/stream_queue.h"
 #include "common/rpc/channel.h"
 
 namespace fargpu::client {
@@ -62,6 +63,7 @@ class Session final : public rpc::NoticeSink {
   QueueLimit queue_limit;
   // Waits for values in memory that were put into streams.
   std::atomic<uint64_t> memory_waits{0};
+  QueueMarks queue_marks;
   Output output;
 
   rpc::Channel& channel() { return *channel_; }

@@ -8,6 +8,7 @@
 #include "client/watchdog.h"
 #include "common/base/late_thread_local.h"
 #include "generated/client/calls.h"
+#include "generated/client/internal_calls.h"
 
 namespace fargpu::client {
 namespace {
@@ -89,6 +90,54 @@ CUresult stream_to_wire(CUstream stream, uint64_t* id) {
   if (session.handles.find(rpc::HandleKind::kStream, value) == nullptr)
     return CUDA_ERROR_INVALID_HANDLE;
   *id = value;
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+class MarkingWorker final : public QueueMarks::Worker {
+ public:
+  MarkingWorker(Session& session, CUstream stream) : session_(session), stream_(stream) {}
+  bool ask(uint64_t ticket) override {
+    return call_fgQueueMark(session_, current_context_id(), stream_, ticket) == CUDA_SUCCESS;
+  }
+  bool wait(const std::function<bool()>& seen) override {
+    rpc::Channel& channel = session_.channel();
+    (void)channel.flush();
+    return channel.read_until(seen, transport::kNoDeadline);
+  }
+
+ private:
+  Session& session_;
+  const CUstream stream_;
+};
+
+}  // namespace
+
+std::shared_ptr<StreamQueue> queue_of(uint64_t id) {
+  if (id == kLegacyStreamId) {
+    const Context* context = current_context();
+    return context == nullptr ? nullptr : context->queue;
+  }
+  const Object* found = current_session().handles.find(rpc::HandleKind::kStream, id);
+  return found == nullptr ? nullptr : static_cast<const Stream*>(found)->queue;
+}
+
+CUresult stream_to_queue(CUstream stream, uint64_t* id) {
+  if (const CUresult result = stream_to_wire(stream, id); result != CUDA_SUCCESS) return result;
+  Session& session = current_session();
+  StreamQueue* queue = nullptr;
+  if (*id == kLegacyStreamId) {
+    const Context* context = current_context();
+    queue = context == nullptr ? nullptr : context->queue.get();
+  } else {
+    const Object* found = session.handles.find(rpc::HandleKind::kStream, *id);
+    queue = found == nullptr ? nullptr : static_cast<const Stream*>(found)->queue.get();
+  }
+  if (queue == nullptr || queue->take()) [[likely]]
+    return CUDA_SUCCESS;
+  MarkingWorker worker(session, stream);
+  session.queue_marks.wait_for_place(*queue, worker);
   return CUDA_SUCCESS;
 }
 

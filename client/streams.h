@@ -7,15 +7,23 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <memory>
 
 #include "client/object.h"
+#include "client/stream_queue.h"
 
 namespace fargpu::client {
 
-struct Stream final : Object {};
+struct Stream final : Object {
+  // Shared with the marks that are under way.
+  const std::shared_ptr<StreamQueue> queue = std::make_shared<StreamQueue>();
+};
 
 // The id that stands for the legacy default stream on the wire.
 inline constexpr uint64_t kLegacyStreamId = 1;
+
+// The queue of the stream with this id on the wire, in the current context; null: there is none.
+std::shared_ptr<StreamQueue> queue_of(uint64_t id);
 
 // True inside an entry of the per-thread-default-stream variants (_ptsz, _ptds).
 bool per_thread_default_stream();

@@ -26,6 +26,8 @@
 #   12 errorOutput   worker to client, notice; bulk: bytes that the driver wrote to its stderr (a
 #                    failed assert of device code), for the client's stderr, in order
 #   16 inspect       client to worker; no body; reply: Inspection
+#   17 queueReached  worker to client, notice; body QueueReached:
+#                    what came before an fgQueueMark in its stream is done
 #
 # Every text is UTF-8, at most 4 KiB; lists are limited by the frame limits.
 
@@ -150,6 +152,8 @@ struct Inspection {
   hostFunctions @1 :UInt32;       # in streams
   helperCalls @2 :UInt32;         # driver calls under way beside the executor
 }
+
+struct QueueReached { ticket @0 :UInt64; }   # as in fgQueueMark
 
 struct SessionInfo {
   id @0 :UInt64;

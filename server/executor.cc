@@ -47,6 +47,14 @@ Status Executor::between_frames() {
   return worker_.responder().flush();
 }
 
+Status Executor::keep_budget() {
+  frames_since_look_ = 0;
+  const auto now = Clock::now();
+  if (now - last_poll_ < kBudget) return Status();
+  last_poll_ = now;
+  return between_frames();
+}
+
 Result<std::span<std::byte>> Executor::bulk_buffer(const wire::FrameHeader& header,
                                                    std::span<const std::byte>) {
   // at most the limit that we announced: the transport has checked
@@ -73,6 +81,8 @@ Status Executor::on_frame(const wire::FrameHeader& header, std::span<const std::
   activity_.end();
   worker_.drop_bulk();
   FARGPU_RETURN_IF_ERROR(status);
+  if (worker_.has_work() && ++frames_since_look_ >= kFramesPerLook)
+    FARGPU_RETURN_IF_ERROR(keep_budget());
   return (header.flags & wire::kWantReply) != 0 ? worker_.responder().flush() : Status();
 }
 

@@ -1,9 +1,10 @@
 // The executor: the one thread of a session's worker that matters. Takes frames in order, executes
 // them, polls what is pending, sleeps when there is nothing to do.
 //
-// It never waits for the GPU. With something pending it looks again after a time that grows with
-// how long it has been waiting (at most 1 ms); with nothing pending it sleeps until a frame comes:
-// an idle session costs nothing.
+// It never waits for the GPU, and frames that keep coming do not keep it from what is pending: it
+// polls that at least every kBudget. With something pending it looks again after a time that grows
+// with how long it has been waiting (at most 1 ms); with nothing pending it sleeps until a frame
+// comes: an idle session costs nothing.
 #pragma once
 
 #include <chrono>
@@ -37,12 +38,20 @@ class Executor final : public transport::FrameHandler {
   Status on_call(const Request& request);
   transport::Deadline next_look();
   Status between_frames();
+  // After a frame: polls what is pending if the last time is too long ago.
+  Status keep_budget();
 
   SessionWorker& worker_;
   transport::Transport& transport_;
   SessionStatistics& statistics_;
+  static constexpr std::chrono::microseconds kBudget{200};
+  // The clock is asked once for so many frames.
+  static constexpr unsigned kFramesPerLook = 4;
+
   const std::chrono::microseconds spin_;
   Activity activity_;
+  unsigned frames_since_look_ = 0;
+  transport::Clock::time_point last_poll_{};
   transport::Clock::time_point last_progress_{};
   bool bye_ = false;
 };

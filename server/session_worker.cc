@@ -180,6 +180,7 @@ void SessionWorker::post(std::function<void()> task) {
   {
     std::lock_guard lock(posted_mutex_);
     posted_.push_back(std::move(task));
+    any_posted_.store(true, std::memory_order_relaxed);
   }
   transport_.wake();
 }
@@ -206,6 +207,7 @@ size_t SessionWorker::poll() {
   {
     std::lock_guard lock(posted_mutex_);
     posted.swap(posted_);
+    any_posted_.store(false, std::memory_order_relaxed);
   }
   for (const std::function<void()>& task : posted) task();
   if (host_gate_.next_look() != transport::kNoDeadline) host_gate_.look();

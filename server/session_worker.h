@@ -6,6 +6,7 @@
 // is deferred.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -68,6 +69,8 @@ class SessionWorker final : public Worker, private WorkerServices {
 
   // For the executor.
   bool has_pending() const { return !pending_.empty(); }
+  // Whether poll() has anything to do now, as far as that can be told without a lock.
+  bool has_work() const { return !pending_.empty() || any_posted_.load(std::memory_order_relaxed); }
   // When poll() has something to look after although nothing is pending.
   transport::Deadline next_look() const { return host_gate_.next_look(); }
   // Runs what was posted and polls what is pending, once; how many of them are done.
@@ -167,6 +170,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   CUcontext borrowed_ = nullptr;
   std::mutex posted_mutex_;
   std::vector<std::function<void()>> posted_;  // guarded by posted_mutex_
+  std::atomic<bool> any_posted_{false};        // written under posted_mutex_
   // Last, so that they go first: they hold staging blocks, and threads that post.
   PendingList pending_;
   EventWaits event_waits_;

@@ -48,11 +48,13 @@ CUresult resolve_new_current(CUcontext ctx, Context** context) {
 
 CUresult synchronize(Context& context) {
   Session& session = current_session();
+  const uint32_t position = context.queue->position();
   const auto mark = idle_mark(session);
   if (const CUresult result = call_cuCtxSynchronize(session, context.wire_id);
       result != CUDA_SUCCESS) {
     return result;
   }
+  context.queue->done(position);
   return after_synchronisation(session, mark);
 }
 

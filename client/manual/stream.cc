@@ -80,7 +80,12 @@ CUresult manual_cuStreamQuery(CUstream hStream) {
 
 CUresult manual_cuStreamSynchronize(CUstream hStream) {
   const Here here;
+  uint64_t id = 0;
+  if (const CUresult result = stream_to_wire(hStream, &id); result != CUDA_SUCCESS) return result;
+  const auto queue = queue_of(id);
+  const uint32_t position = queue == nullptr ? 0 : queue->position();
   const CUresult result = call_cuStreamSynchronize(here.session, here.context, hStream);
+  if (result == CUDA_SUCCESS && queue != nullptr) queue->done(position);
   return result == CUDA_SUCCESS ? after_synchronisation(here.session, /*all_done=*/false) : result;
 }
 

@@ -14,7 +14,7 @@ def _or_return(call):
     return f"if (CUresult bad_ = {call}; bad_ != CUDA_SUCCESS) return bad_;"
 
 
-def _prepare(a, types, out):
+def _prepare(f, a, types, out):
     """Checks of one argument, and its translation into something that can be put into the
     message.
     """
@@ -24,7 +24,8 @@ def _prepare(a, types, out):
     if a.shape == "handle" and a.direction == "in":
         out.append(f"uint64_t {n}_id = 0;")
         if a.kind == "stream" and not a.destroys:
-            get = f"stream_to_wire({n}, &{n}_id)"
+            resolve = "stream_to_queue" if f.queues else "stream_to_wire"
+            get = f"{resolve}({n}, &{n}_id)"
         elif a.optional:
             value = f"reinterpret_cast<const void*>(handle_value({n}))"
             get = f"handle_to_wire({_kind(types, a)}, {value}, &{n}_id)"
@@ -190,7 +191,7 @@ def body(f, types):
     """
     out = []
     for a in f.arguments:
-        _prepare(a, types, out)
+        _prepare(f, a, types, out)
     if f.loads:
         out.append("const LoadingScope loading_(session_, context_);")
     if f.queues:

@@ -268,6 +268,11 @@ struct FgHostCallParams {
   withStatus @2 :Int32;  # int
 }
 
+struct FgQueueMarkParams {
+  stream @0 :UInt64;  # CUstream
+  ticket @1 :UInt64;  # unsigned long long
+}
+
 struct FgHostReserveParams {
   address @0 :UInt64;  # unsigned long long
   bytes @1 :UInt64;  # size_t

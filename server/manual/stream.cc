@@ -1,5 +1,9 @@
 // Streams: waiting is an event that is polled between frames.
+#include "common/wire/control.h"
+#include "generated/schema/control.capnp.h"
+#include "generated/schema/internal.capnp.h"
 #include "generated/schema/stream.capnp.h"
+#include "schema/support/sizes.h"
 #include "server/manual/manual.h"
 #include "server/manual/query.h"
 
@@ -51,6 +55,33 @@ Status manual_cuStreamSynchronize(Worker& worker, const Request& request) {
         request.header.context, stream.handle,
         [later](CUresult result) { later.send_synchronised(result); });
     return Status();
+  });
+}
+
+// How far the client is ahead of the GPU in the stream.
+Status manual_fgQueueMark(Worker& worker, const Request& request) {
+  return decoded("fgQueueMark", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgQueueMarkParams>();
+    const auto tell = [&worker, ticket = params.getTicket()](CUresult) {
+      rpc::Responder::Frame frame(worker.responder(), wire::kQueueReached,
+                                  schema::fixed_bytes<schema::QueueReached>());
+      frame.init<schema::QueueReached>().setTicket(ticket);
+      // A failure means that the session is lost, which the executor sees by itself.
+      (void)frame.send(0);
+    };
+    const uint16_t its_context = worker.services().context_of(params.getStream());
+    const uint16_t context = its_context != 0 ? its_context : request.header.context;
+    CUstream stream = nullptr;
+    CUresult result = worker.enter_context(context);
+    if (result == CUDA_SUCCESS)
+      result = find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream);
+    if (result != CUDA_SUCCESS) {
+      tell(result);
+      return answer(worker, request, result);
+    }
+    worker.services().completion().when_reached(context, stream, tell);
+    return answer(worker, request, CUDA_SUCCESS);
   });
 }
 

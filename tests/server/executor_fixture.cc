@@ -20,6 +20,7 @@ constexpr auto kLimit = std::chrono::seconds(60);
 CUresult noted(const std::string& call) {
   FakeDriver::get().note(call);
   FakeDriver::get().pass(call);
+  FakeDriver::get().take_time(call);
   return FakeDriver::get().result_of(call);
 }
 
@@ -44,6 +45,21 @@ void FakeDriver::reset() {
   calls_.clear();
   results_.clear();
   shut_.clear();
+  slow_.clear();
+}
+
+void FakeDriver::slow(const std::string& call, std::chrono::milliseconds time) {
+  std::lock_guard lock(mutex_);
+  slow_[call] = time;
+}
+
+void FakeDriver::take_time(const std::string& call) {
+  std::unique_lock lock(mutex_);
+  const auto found = slow_.find(call);
+  if (found == slow_.end()) return;
+  const auto time = found->second;
+  lock.unlock();
+  std::this_thread::sleep_for(time);
 }
 
 void FakeDriver::note(const std::string& call) {

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -52,6 +53,9 @@ class FakeDriver {
   void open_all();
   void pass(const std::string& gate);
   bool is_shut(const std::string& gate);
+  // The call takes this long.
+  void slow(const std::string& call, std::chrono::milliseconds time);
+  void take_time(const std::string& call);
 
  private:
   std::mutex mutex_;
@@ -59,6 +63,7 @@ class FakeDriver {
   std::vector<std::string> calls_;
   std::map<std::string, CUresult> results_;
   std::map<std::string, bool> shut_;
+  std::map<std::string, std::chrono::milliseconds> slow_;
 };
 
 struct Answer {

@@ -442,6 +442,48 @@ TEST_F(Executing, AnEventThatIsWaitedForGoesAfterTheWait) {
   EXPECT_TRUE(eventually([] { return driver().saw("cuEventDestroy 1"); }));
 }
 
+// One client's thread sends without end; another one waits.
+TEST_F(Executing, FramesThatKeepComingDoNotHoldUpWhatIsPending) {
+  constexpr size_t kFrames = 200;
+  start();
+  enter();
+  driver().slow("cuMemsetD8Async 9", std::chrono::milliseconds(5));
+  driver().shut("event");
+  const uint32_t waiting = synchronise_stream();
+  for (size_t i = 0; i < kFrames; ++i) set(9, 0);
+  driver().open("event");
+  expect_answer(waiting, CUDA_SUCCESS);
+  EXPECT_LT(driver().count("cuMemsetD8Async 9"), kFrames / 2);
+}
+
+TEST_F(Executing, AQueueMarkIsAnsweredWhenTheStreamGetsThere) {
+  start();
+  enter();
+  const auto mark = [&](uint64_t ticket, uint16_t context) {
+    return send<schema::FgQueueMarkParams>(
+        schema::op_fgQueueMark, [&](auto p) { p.setTicket(ticket); }, wire::kWantReply, context);
+  };
+  const auto expect_reached = [&](uint64_t ticket) {
+    const Answer notice = next();
+    EXPECT_EQ(notice.header.opcode, wire::kQueueReached);
+    EXPECT_EQ(notice.header.flags, wire::kNotice);
+    wire::SegmentReader reader(notice.body);
+    EXPECT_EQ(reader.getRoot<schema::QueueReached>().getTicket(), ticket);
+  };
+  driver().shut("event");
+  expect_answer(mark(7, 1), CUDA_SUCCESS);
+  expect_silence();
+  driver().open("event");
+  expect_reached(7);
+  // Also when there is nothing to wait for: somebody may be waiting for the answer.
+  const uint32_t nowhere = mark(8, 99);
+  expect_reached(8);
+  expect_answer(nowhere, CUDA_ERROR_INVALID_CONTEXT);
+  driver().fail("cuEventQuery", CUDA_ERROR_ILLEGAL_ADDRESS);
+  expect_answer(mark(9, 1), CUDA_SUCCESS);
+  expect_reached(9);
+}
+
 // Its work still belongs to the context.
 TEST_F(Executing, ADestroyedStreamThatWorksIsWaitedForWithoutHoldingUpAnybody) {
   start();

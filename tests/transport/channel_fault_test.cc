@@ -141,7 +141,7 @@ TEST_P(FullChannel, OfALivingServerWaits) {
   ASSERT_TRUE(is_full());
   rpc::Responder responder(*far_);
   for (int i = 0; i < 40; ++i) {  // seven times as long as a silent server has
-    responder.try_notice(wire::kAlive);
+    responder.try_notice(wire::kAlive, 0);
     std::this_thread::sleep_for(50ms);
   }
   EXPECT_FALSE(channel.lost()) << channel.why_lost().message();

@@ -1,0 +1,86 @@
+// StreamQueue: how far the application may be ahead of the GPU in one stream.
+//
+// A driver's queue takes about a thousand operations that have not begun (an H100 with driver 580:
+// 1021), then the submitting call waits. In the worker that is the executor, and every thread of
+// the client with it. So the thread that would submit more waits here, as it does natively, where
+// it stops nobody else; and what one thread has sent ahead does not delay the calls of another one
+// for long. Every kStep operations the worker is asked to say when they are done (fgQueueMark).
+//
+// take() costs a comparison more than a count. Any thread; threads that use one stream at once may
+// lose a few counts.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace fargpu::client {
+
+class StreamQueue : public std::enable_shared_from_this<StreamQueue> {
+ public:
+  static constexpr uint32_t kMost = 960;
+  static constexpr uint32_t kStep = 240;
+
+  StreamQueue() = default;
+  // For tests of the wrap.
+  explicit StreamQueue(uint32_t first)
+      : sent_(first), limit_(first + kStep), reached_(first), marked_(first) {}
+
+  // Before each operation. False: QueueMarks::wait_for_place() first.
+  bool take() {
+    const uint32_t sent = sent_.load(std::memory_order_relaxed) + 1;
+    sent_.store(sent, std::memory_order_relaxed);
+    return distance(limit_.load(std::memory_order_relaxed), sent) <= 0;
+  }
+  // How many operations there have been; done(position): so many are finished, as a
+  // synchronisation has shown.
+  uint32_t position() const { return sent_.load(std::memory_order_relaxed); }
+  void done(uint32_t position);
+
+ private:
+  friend class QueueMarks;
+  void reach(uint32_t position);  // with reach_mutex_ held
+  void set_limit();               // with mutex_ held
+  static int32_t distance(uint32_t from, uint32_t to) { return static_cast<int32_t>(to - from); }
+  bool has_place(uint32_t position) const {
+    return distance(reached_.load(std::memory_order_acquire), position) <= int32_t{kMost};
+  }
+
+  // Positions count operations, modulo 2^32.
+  std::atomic<uint32_t> sent_{0};
+  std::atomic<uint32_t> limit_{kStep};  // up to here nothing has to be asked
+  std::atomic<uint32_t> reached_{0};    // what the worker has said
+  std::mutex reach_mutex_;              // orders the writers of reached_; taken last
+  std::mutex mutex_;
+  uint32_t marked_ = 0;  // what the worker was asked; guarded by mutex_
+};
+
+// The marks under way of all streams of a session. Any thread.
+class QueueMarks {
+ public:
+  // The worker's side of it. `ask(ticket)`: false when the worker cannot be asked, the mark then
+  // counts as reached. `wait(seen)` until seen(); false when the session is lost.
+  class Worker {
+   public:
+    virtual ~Worker() = default;
+    virtual bool ask(uint64_t ticket) = 0;
+    virtual bool wait(const std::function<bool()>& seen) = 0;
+  };
+  void wait_for_place(StreamQueue& queue, Worker& worker);
+  // On the thread that receives: does not block.
+  void reached(uint64_t ticket);
+
+ private:
+  struct Mark {
+    std::shared_ptr<StreamQueue> queue;
+    uint32_t position;
+  };
+  std::mutex mutex_;
+  std::map<uint64_t, Mark> marks_;  // by ticket
+  uint64_t next_ticket_ = 1;
+};
+
+}  // namespace fargpu::client
