@@ -1,7 +1,7 @@
 // Attributes of a launch that the driver may refuse (impossible clusters, unknown attributes, wrong
-// values). Natively the launch itself returns the error, and only the driver knows all its rules: so
-// the first launch of a function with certain attributes waits for the driver's answer, and further
-// ones like it are sent without waiting.
+// values). Natively the launch itself returns the error, and only the driver knows all its rules.
+// So the first launch of a function with certain attributes waits for the driver's answer, and
+// further ones like it are sent without waiting.
 #pragma once
 
 #include <cuda.h>

@@ -16,8 +16,8 @@ namespace fargpu::client {
 class Output {
  public:
   void append(std::span<const std::byte> bytes, bool to_stderr = false);
-  // Writes what is there through C's stdout and stderr, so that it mixes rightly with the application's own
-  // printf.
+  // Writes what is there through C's stdout and stderr, so that it mixes rightly with the
+  // application's own printf.
   void drain() {
     if (pending_.load(std::memory_order_acquire)) write();
   }

@@ -221,8 +221,8 @@ Result<std::span<std::byte>> SessionWorker::receive_bulk(uint64_t bytes, uint16_
   return bulk_.bytes();
 }
 
-// Asking whether there is anything costs a system call, and hardly anything ever comes to stderr but
-// what goes with an error: in between it is enough to look now and then.
+// Asking whether there is anything costs a system call, and hardly anything ever comes to stderr
+// but what goes with an error: in between it is enough to look now and then.
 Status SessionWorker::flush_output() {
   constexpr auto kNowAndThen = std::chrono::milliseconds(100);
   FARGPU_RETURN_IF_ERROR(send_output(output_.out, wire::kOutput));
