@@ -21,6 +21,7 @@ class HandleTable {
     void* handle = nullptr;
     uint64_t parent = 0;   // id; 0: none
     uint16_t context = 0;  // 0: none
+    uint16_t device = 0;   // of a memory pool: where its memory lies
   };
 
   // More objects than this in one session are refused: OUT_OF_MEMORY.

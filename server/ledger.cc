@@ -19,7 +19,7 @@ void Ledger::refund(size_t device, uint64_t bytes) {
 }
 
 void Ledger::remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context) {
-  // if the driver gave the address out again, the old allocation went without our notice
+  // The driver gave the address out again: what was there has gone without our notice.
   forget(pointer);
   allocations_[pointer] = {bytes, device, context};
 }
@@ -33,6 +33,12 @@ bool Ledger::forget(CUdeviceptr pointer) {
 }
 
 void Ledger::forget_context(uint16_t context) {
+  if (context == 0) return;
+  for (Free& free : frees_) {
+    if (free.allocation.context != context || free.gone) continue;
+    refund(free.allocation.device, free.allocation.bytes);
+    free.gone = true;
+  }
   for (auto entry = allocations_.begin(); entry != allocations_.end();) {
     if (entry->second.context == context) {
       refund(entry->second.device, entry->second.bytes);
@@ -41,6 +47,27 @@ void Ledger::forget_context(uint16_t context) {
       ++entry;
     }
   }
+}
+
+Ledger::FreeId Ledger::begin_free(CUdeviceptr pointer) {
+  const auto found = allocations_.find(pointer);
+  if (found == allocations_.end()) return 0;
+  frees_.push_back({next_free_, pointer, found->second});
+  allocations_.erase(found);
+  return next_free_++;
+}
+
+void Ledger::end_free(FreeId id, CUdeviceptr pointer, bool freed) {
+  if (id == 0 && !freed) return;
+  const auto ended = std::find_if(frees_.begin(), frees_.end(), [&](const Free& free) {
+    return id != 0 ? free.id == id : free.pointer == pointer && !free.gone;
+  });
+  if (ended == frees_.end()) return;
+  const auto& [bytes, device, context] = ended->allocation;
+  if (!ended->gone && freed) refund(device, bytes);
+  if (!ended->gone && !freed) allocations_.emplace(pointer, ended->allocation);
+  ended->gone = true;
+  if (id != 0) frees_.erase(ended);
 }
 
 std::optional<Ledger::Place> Ledger::find(CUdeviceptr address, uint64_t bytes) const {

@@ -1,7 +1,8 @@
 // The memory ledger of a session: what it has allocated on each of its GPUs, against its limit.
 //
-// charge() comes before the driver is asked, so the limit holds whatever the driver would grant.
-// Pure bookkeeping; one thread.
+// charge() comes before the driver is asked, so the limit holds whatever the driver would grant. A
+// free that takes its time is told before and after: in between the driver may give the address out
+// again, so what is told last must not go by the address. Pure bookkeeping; one thread.
 #pragma once
 
 #include <cuda.h>
@@ -24,11 +25,20 @@ class Ledger {
   void refund(size_t device, uint64_t bytes);
 
   // Device memory by address: charged before, refunded when forgotten. `context`: what it is freed
-  // with.
+  // with; 0: no context (memory of a pool).
   void remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context);
   // False for an address that is not the start of an allocation.
   bool forget(CUdeviceptr pointer);
   void forget_context(uint16_t context);
+
+  // The driver is about to free `pointer`: the allocation leaves the table and stays charged. 0: no
+  // allocation begins there.
+  using FreeId = uint64_t;
+  FreeId begin_free(CUdeviceptr pointer);
+  // What the driver said. `freed`: refunded; else the allocation is back, unless its context has
+  // gone meanwhile. For id 0 nothing happens, but that another free of the same address in flight
+  // has lost to this one.
+  void end_free(FreeId id, CUdeviceptr pointer, bool freed);
 
   // An allocation of the session.
   struct Place {
@@ -51,9 +61,18 @@ class Ledger {
     size_t device = 0;
     uint16_t context = 0;
   };
+  struct Free {
+    FreeId id = 0;
+    CUdeviceptr pointer = 0;
+    Allocation allocation;
+    bool gone = false;  // and refunded
+  };
   const uint64_t limit_;
   std::vector<uint64_t> used_;
   std::map<CUdeviceptr, Allocation> allocations_;
+  // Each is a call that some thread of the client waits for, so they are few.
+  std::vector<Free> frees_;
+  FreeId next_free_ = 1;
 };
 
 }  // namespace fargpu::server

@@ -125,6 +125,43 @@ void SessionWorker::forget_allocation(CUdeviceptr pointer) {
   publish_memory();
 }
 
+CUresult SessionWorker::charge_device(CUdevice device, uint64_t bytes) {
+  if (device < 0) return CUDA_ERROR_INVALID_DEVICE;
+  const CUresult result = ledger_.charge(static_cast<size_t>(device), bytes);
+  publish_memory();
+  return result;
+}
+
+void SessionWorker::refund_device(size_t device, uint64_t bytes) {
+  ledger_.refund(device, bytes);
+  publish_memory();
+}
+
+void SessionWorker::remember_pool_memory(CUdeviceptr pointer, uint64_t bytes, CUdevice device) {
+  direct_memory_.forget(pointer, bytes);
+  ledger_.remember(pointer, bytes, static_cast<size_t>(device), 0);
+  publish_memory();
+}
+
+void SessionWorker::end_free(Ledger::FreeId id, CUdeviceptr pointer, bool freed) {
+  ledger_.end_free(id, pointer, freed);
+  publish_memory();
+}
+
+CUresult SessionWorker::add_pool(uint64_t id, CUmemoryPool pool, CUdevice device) {
+  return handles_.add(HandleKind::kMemPool, id, {pool, 0, 0, static_cast<uint16_t>(device)});
+}
+
+CUdevice SessionWorker::device_of_pool(uint64_t id) const {
+  const HandleTable::Entry* entry = handles_.find(id);
+  return entry == nullptr ? 0 : entry->device;
+}
+
+CUdevice SessionWorker::device_of_context(uint16_t id) {
+  const ContextTable::Entry* entry = contexts_.find(id);
+  return entry == nullptr ? 0 : entry->device;
+}
+
 void SessionWorker::publish_memory() {
   statistics_.memory_used_bytes.store(ledger_.used_everywhere(), std::memory_order_relaxed);
 }
@@ -143,6 +180,7 @@ CUresult SessionWorker::borrow_context() {
       return result;
   }
   current_ = 0;
+  current_device_ = 0;
   return driver_.cuCtxSetCurrent(borrowed_);
 }
 

@@ -134,6 +134,14 @@ class SessionWorker final : public Worker, private WorkerServices {
   void post(std::function<void()> task) override;
   Status flush_output() override;
   uint32_t outputs_sent() const override { return outputs_sent_; }
+  CUresult charge_device(CUdevice device, uint64_t bytes) override;
+  void refund_device(size_t device, uint64_t bytes) override;
+  void remember_pool_memory(CUdeviceptr pointer, uint64_t bytes, CUdevice device) override;
+  Ledger::FreeId begin_free(CUdeviceptr pointer) override { return ledger_.begin_free(pointer); }
+  void end_free(Ledger::FreeId id, CUdeviceptr pointer, bool freed) override;
+  CUresult add_pool(uint64_t id, CUmemoryPool pool, CUdevice device) override;
+  CUdevice device_of_pool(uint64_t id) const override;
+  CUdevice device_of_context(uint16_t id) override;
   uint64_t memory_limit() const override { return ledger_.limit(); }
   uint64_t memory_used() const override { return ledger_.used(current_device_); }
   uint64_t max_bulk_bytes() const override { return setup_.client_limits.max_bulk_bytes; }

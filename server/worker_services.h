@@ -108,6 +108,22 @@ class WorkerServices {
   // How many such notices the session has had.
   virtual uint32_t outputs_sent() const = 0;
 
+  // The ledger, for memory of any device (Worker's functions are for that of the current context).
+  // CUDA_ERROR_INVALID_DEVICE for a device that the session does not have.
+  virtual CUresult charge_device(CUdevice device, uint64_t bytes) = 0;
+  virtual void refund_device(size_t device, uint64_t bytes) = 0;
+  // Memory of a pool, which outlives contexts; charged before.
+  virtual void remember_pool_memory(CUdeviceptr pointer, uint64_t bytes, CUdevice device) = 0;
+  // Around a free that another thread executes (ledger.h).
+  virtual Ledger::FreeId begin_free(CUdeviceptr pointer) = 0;
+  virtual void end_free(Ledger::FreeId id, CUdeviceptr pointer, bool freed) = 0;
+
+  // As Worker::add(), for a memory pool of a device.
+  virtual CUresult add_pool(uint64_t id, CUmemoryPool pool, CUdevice device) = 0;
+  // The device of a live pool, that of a live context; 0 for others.
+  virtual CUdevice device_of_pool(uint64_t id) const = 0;
+  virtual CUdevice device_of_context(uint16_t id) = 0;
+
   // Bytes of device memory that the session may have per GPU (0: no limit) and has taken on the
   // current context's GPU.
   virtual uint64_t memory_limit() const = 0;

@@ -125,10 +125,12 @@ def _after_success(f, types, out):
     for a in f.arguments:
         if a.shape == "handle" and a.creates:
             kind = f"rpc::HandleKind::{types.kinds[a.kind]}"
-            out.append(
-                f'FARGPU_RETURN_IF_ERROR(bind_handle(worker_, request_, "{f.name}", {kind}, '
-                f"params_.get{a.accessor}(), {a.name}));"
+            added = (
+                f"worker_.add({kind}, params_.get{a.accessor}(), handle_pointer({a.name}), "
+                "request_.header.context)"
             )
+            out.append(f"if (CUresult bad_ = {added}; bad_ != CUDA_SUCCESS)")
+            out.append(f'  return refused_id(worker_, request_, "{f.name}", bad_);')
         elif a.creates == "allocation":
             out.append(f"worker_.remember_allocation({a.name}, {a.size});")
         elif a.destroys == "allocation":

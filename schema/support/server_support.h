@@ -65,12 +65,10 @@ void* handle_pointer(Handle handle) {
   }
 }
 
-// A created object under its client-made id. A refused id is the client's mistake.
-template <typename Handle>
-Status bind_handle(Worker& worker, const Request& request, const char* name, rpc::HandleKind kind,
-                   uint64_t id, Handle handle) {
-  if (worker.add(kind, id, handle_pointer(handle), request.header.context) == CUDA_SUCCESS)
-    return Status();
+// The client-made id of a created object was refused, with `why`: a table that is full is an
+// answer, everything else is the client's mistake.
+inline Status refused_id(Worker& worker, const Request& request, const char* name, CUresult why) {
+  if (why == CUDA_ERROR_OUT_OF_MEMORY) return answer(worker, request, why);
   return malformed(name, "the id of the created object is in use or of the wrong kind");
 }
 

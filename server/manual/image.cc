@@ -261,9 +261,11 @@ Status manual_fgModuleFunction(Worker& worker, const Request& request) {
     CUfunction function = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(
         driver.cuModuleGetFunction(&function, module, params.getName().cStr()));
-    if (worker.services().add_child(rpc::HandleKind::kFunction, params.getFunction(), function,
-                                    request.header.context, params.getModule()) != CUDA_SUCCESS) {
-      return malformed("fgModuleFunction", "the id of the function is in use or of the wrong kind");
+    if (const CUresult added =
+            worker.services().add_child(rpc::HandleKind::kFunction, params.getFunction(), function,
+                                        request.header.context, params.getModule());
+        added != CUDA_SUCCESS) {
+      return refused_id(worker, request, "fgModuleFunction", added);
     }
     KernelFacts facts;
     facts.learn(
@@ -291,9 +293,10 @@ Status manual_fgLibraryKernel(Worker& worker, const Request& request) {
     CUkernel kernel = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(
         driver.cuLibraryGetKernel(&kernel, library, params.getName().cStr()));
-    if (worker.services().add_child(rpc::HandleKind::kKernel, params.getKernel(), kernel, 0,
-                                    params.getLibrary()) != CUDA_SUCCESS) {
-      return malformed("fgLibraryKernel", "the id of the kernel is in use or of the wrong kind");
+    if (const CUresult added = worker.services().add_child(
+            rpc::HandleKind::kKernel, params.getKernel(), kernel, 0, params.getLibrary());
+        added != CUDA_SUCCESS) {
+      return refused_id(worker, request, "fgLibraryKernel", added);
     }
     // The runtime asks for its first kernel before it has a context, and the driver tells the
     // parameters only inside one.

@@ -96,14 +96,17 @@ Status manual_cuMemFree_v2(Worker& worker, const Request& request) {
     std::vector<DirectMemory::Registration> registered;
     if (const auto allocation = worker.services().find_allocation(pointer, 1))
       registered = worker.services().direct_memory().take(allocation->base, allocation->bytes);
+    // Known by what it is from here on, not by its address, which the driver may give out again
+    // before the answer is back on this thread.
+    const Ledger::FreeId free = worker.services().begin_free(pointer);
     worker.services().completion().aside_when_idle(
         request.header.context,
         [&driver = worker.driver(), pointer, registered = std::move(registered)]() mutable {
           registered.clear();
           return driver.cuMemFree_v2(pointer);
         },
-        [later, pointer](CUresult result) {
-          if (result == CUDA_SUCCESS) later.worker().forget_allocation(pointer);
+        [later, free, pointer](CUresult result) {
+          later.worker().services().end_free(free, pointer, result == CUDA_SUCCESS);
           later.send(result);
         });
     return Status();

@@ -5,6 +5,13 @@
 #include "server/physical_memory.h"
 
 namespace fargpu::server {
+namespace {
+
+void refund_all(Worker& worker, const PhysicalMemory::Refunds& refunds) {
+  for (const auto& [device, bytes] : refunds) worker.services().refund_device(device, bytes);
+}
+
+}  // namespace
 
 Status manual_cuMemCreate(Worker& worker, const Request& request) {
   return decoded("cuMemCreate", [&]() -> Status {
@@ -20,19 +27,24 @@ Status manual_cuMemCreate(Worker& worker, const Request& request) {
       return answer(worker, request, CUDA_ERROR_NOT_SUPPORTED);
     }
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.charge(params.getSize()));
+    const CUdevice device = properties.location.id;
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.services().charge_device(device, params.getSize()));
+    const auto where = static_cast<size_t>(device);
     CUmemGenericAllocationHandle handle = 0;
     const CUresult result =
         worker.driver().cuMemCreate(&handle, params.getSize(), &properties, params.getFlags());
     if (result != CUDA_SUCCESS) {
-      worker.refund(params.getSize());
+      worker.services().refund_device(where, params.getSize());
       return answer(worker, request, result);
     }
-    if (worker.add(rpc::HandleKind::kMemGeneric, params.getHandle(), handle_pointer(handle), 0) !=
-        CUDA_SUCCESS) {
-      return malformed("cuMemCreate", "the id of the memory is in use or of the wrong kind");
+    const CUresult added =
+        worker.add(rpc::HandleKind::kMemGeneric, params.getHandle(), handle_pointer(handle), 0);
+    if (added != CUDA_SUCCESS) {
+      worker.driver().cuMemRelease(handle);
+      worker.services().refund_device(where, params.getSize());
+      return refused_id(worker, request, "cuMemCreate", added);
     }
-    worker.services().physical_memory().created(handle, params.getSize());
+    worker.services().physical_memory().created(handle, where, params.getSize());
     return answer(worker, request, CUDA_SUCCESS);
   });
 }
@@ -46,7 +58,7 @@ Status manual_cuMemRelease(Worker& worker, const Request& request) {
     FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kMemGeneric, id, &handle));
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemRelease(handle));
     worker.remove(id);
-    worker.refund(worker.services().physical_memory().released(handle));
+    refund_all(worker, worker.services().physical_memory().released(handle));
     return answer(worker, request, CUDA_SUCCESS);
   });
 }
@@ -74,13 +86,15 @@ Status manual_cuMemUnmap(Worker& worker, const Request& request) {
     const CUdeviceptr pointer = params.getPtr();
     const size_t bytes = params.getSize();
     const LaterReply later(worker, request);
+    const PhysicalMemory::UnmapId unmap =
+        worker.services().physical_memory().begin_unmap(pointer, bytes);
     worker.services().completion().aside(
         request.header.context,
         [&driver = worker.driver(), pointer, bytes] { return driver.cuMemUnmap(pointer, bytes); },
-        [later, pointer, bytes](CUresult result) {
+        [later, unmap](CUresult result) {
           Worker& worker = later.worker();
-          if (result == CUDA_SUCCESS)
-            worker.refund(worker.services().physical_memory().unmapped(pointer, bytes));
+          refund_all(worker,
+                     worker.services().physical_memory().end_unmap(unmap, result == CUDA_SUCCESS));
           later.send(result);
         });
     return Status();
@@ -95,10 +109,11 @@ Status manual_cuMemRetainAllocationHandle(Worker& worker, const Request& request
     CUmemGenericAllocationHandle handle = 0;
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemRetainAllocationHandle(
         &handle, reinterpret_cast<void*>(params.getAddr())));
-    if (worker.add(rpc::HandleKind::kMemGeneric, params.getHandle(), handle_pointer(handle), 0) !=
-        CUDA_SUCCESS) {
-      return malformed("cuMemRetainAllocationHandle",
-                       "the id of the memory is in use or of the wrong kind");
+    const CUresult added =
+        worker.add(rpc::HandleKind::kMemGeneric, params.getHandle(), handle_pointer(handle), 0);
+    if (added != CUDA_SUCCESS) {
+      worker.driver().cuMemRelease(handle);
+      return refused_id(worker, request, "cuMemRetainAllocationHandle", added);
     }
     worker.services().physical_memory().retained(handle, params.getAddr());
     return answer(worker, request, CUDA_SUCCESS);

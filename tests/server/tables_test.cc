@@ -3,6 +3,7 @@
 #include "server/handle_table.h"
 #include "server/ledger.h"
 #include "server/pending.h"
+#include "server/physical_memory.h"
 
 namespace fargpu::server {
 namespace {
@@ -135,6 +136,122 @@ TEST(Ledger, AnAddressGivenOutAgainIsCountedOnce) {
   ASSERT_EQ(ledger.charge(0, 50), CUDA_SUCCESS);
   ledger.remember(0x1000, 50, 0, 1);
   EXPECT_EQ(ledger.used(0), 50u);
+}
+
+// The driver frees on another thread, gives the address out again, and only then do we hear of it.
+TEST(Ledger, AFreeThatEndsAfterItsAddressWasGivenOutAgain) {
+  Ledger ledger(2, 1000);
+  ASSERT_EQ(ledger.charge(1, 300), CUDA_SUCCESS);
+  ledger.remember(0x1000, 300, 1, 1);
+  const auto free = ledger.begin_free(0x1000);
+  ASSERT_NE(free, 0u);
+  EXPECT_FALSE(ledger.find(0x1000, 1));
+  EXPECT_EQ(ledger.used(1), 300u) << "the driver has it still";
+  ASSERT_EQ(ledger.charge(0, 200), CUDA_SUCCESS);
+  ledger.remember(0x1000, 200, 0, 2);
+  ledger.end_free(free, 0x1000, true);
+  EXPECT_EQ(ledger.used(1), 0u);
+  EXPECT_EQ(ledger.used(0), 200u);
+  const auto found = ledger.find(0x1000, 200);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->context, 2u);
+}
+
+TEST(Ledger, AFreeThatFailsChangesNothing) {
+  Ledger ledger(1, 1000);
+  ASSERT_EQ(ledger.charge(0, 300), CUDA_SUCCESS);
+  ledger.remember(0x1000, 300, 0, 1);
+  EXPECT_EQ(ledger.begin_free(0x1001), 0u);
+  ledger.end_free(ledger.begin_free(0x1000), 0x1000, false);
+  EXPECT_TRUE(ledger.find(0x1000, 300));
+  EXPECT_EQ(ledger.used(0), 300u);
+  EXPECT_TRUE(ledger.forget(0x1000));
+  EXPECT_EQ(ledger.used(0), 0u);
+}
+
+TEST(Ledger, AContextThatGoesDuringAFreeTakesTheMemoryAlong) {
+  for (const bool freed : {false, true}) {
+    Ledger ledger(1, 1000);
+    ASSERT_EQ(ledger.charge(0, 300), CUDA_SUCCESS);
+    ledger.remember(0x1000, 300, 0, 1);
+    const auto free = ledger.begin_free(0x1000);
+    ledger.forget_context(1);
+    EXPECT_EQ(ledger.used(0), 0u);
+    ledger.end_free(free, 0x1000, freed);
+    EXPECT_EQ(ledger.used(0), 0u);
+    EXPECT_EQ(ledger.allocations(), 0u);
+  }
+}
+
+// Two threads free the same memory: the driver may execute the second one first.
+TEST(Ledger, TheFreeThatTheDriverRefusesMayBeTheFirst) {
+  Ledger ledger(1, 1000);
+  ASSERT_EQ(ledger.charge(0, 300), CUDA_SUCCESS);
+  ledger.remember(0x1000, 300, 0, 1);
+  const auto first = ledger.begin_free(0x1000), second = ledger.begin_free(0x1000);
+  EXPECT_EQ(second, 0u);
+  ledger.end_free(second, 0x1000, true);
+  EXPECT_EQ(ledger.used(0), 0u);
+  ledger.end_free(first, 0x1000, false);
+  EXPECT_EQ(ledger.used(0), 0u);
+  EXPECT_EQ(ledger.allocations(), 0u);
+}
+
+TEST(Ledger, MemoryOfNoContextOutlivesAllOfThem) {
+  Ledger ledger(1, 1000);
+  ASSERT_EQ(ledger.charge(0, 300), CUDA_SUCCESS);
+  ledger.remember(0x1000, 300, 0, 0);
+  ledger.forget_context(1);
+  ledger.forget_context(0);
+  EXPECT_EQ(ledger.used(0), 300u);
+}
+
+using Refunds = PhysicalMemory::Refunds;
+
+TEST(PhysicalMemory, GoesWithItsLastHandleOrMappingToItsDevice) {
+  PhysicalMemory memory;
+  memory.created(7, 1, 4096);
+  memory.mapped(0x10000, 4096, 7);
+  EXPECT_EQ(memory.released(7), Refunds{});
+  EXPECT_EQ(memory.end_unmap(memory.begin_unmap(0x10000, 4096), true), (Refunds{{1, 4096}}));
+  memory.created(8, 0, 100);
+  EXPECT_EQ(memory.released(8), (Refunds{{0, 100}}));
+  EXPECT_EQ(memory.released(8), Refunds{});
+}
+
+TEST(PhysicalMemory, AnUnmapThatEndsAfterOthersMappedThere) {
+  PhysicalMemory memory;
+  memory.created(7, 0, 4096);
+  memory.mapped(0x10000, 4096, 7);
+  EXPECT_EQ(memory.released(7), Refunds{});
+  const auto unmap = memory.begin_unmap(0x10000, 4096);
+  memory.created(8, 1, 8192);
+  memory.mapped(0x10000, 8192, 8);
+  EXPECT_EQ(memory.released(8), Refunds{});
+  EXPECT_EQ(memory.end_unmap(unmap, true), (Refunds{{0, 4096}}));
+  EXPECT_EQ(memory.end_unmap(memory.begin_unmap(0x10000, 8192), true), (Refunds{{1, 8192}}));
+}
+
+TEST(PhysicalMemory, AnUnmapThatFailsChangesNothing) {
+  PhysicalMemory memory;
+  memory.created(7, 0, 4096);
+  memory.mapped(0x10000, 4096, 7);
+  EXPECT_EQ(memory.released(7), Refunds{});
+  EXPECT_EQ(memory.end_unmap(memory.begin_unmap(0x10000, 4096), false), Refunds{});
+  EXPECT_EQ(memory.end_unmap(memory.begin_unmap(0x10000, 4096), true), (Refunds{{0, 4096}}));
+}
+
+TEST(PhysicalMemory, AHandleRetainedFromAMappingCounts) {
+  PhysicalMemory memory;
+  memory.created(7, 0, 4096);
+  memory.mapped(0x10000, 4096, 7);
+  EXPECT_EQ(memory.released(7), Refunds{});
+  const auto unmap = memory.begin_unmap(0x10000, 4096);
+  memory.retained(9, 0x10800);   // before the driver unmapped it
+  memory.retained(10, 0x11000);  // nothing is there
+  EXPECT_EQ(memory.end_unmap(unmap, true), Refunds{});
+  EXPECT_EQ(memory.released(10), Refunds{});
+  EXPECT_EQ(memory.released(9), (Refunds{{0, 4096}}));
 }
 
 TEST(PendingList, PollsAllInOrderAndDropsWhatIsDone) {

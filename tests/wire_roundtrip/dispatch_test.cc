@@ -124,6 +124,17 @@ TEST(Dispatch, CreatedObjectUnderAUsedIdEndsTheSession) {
   }
 }
 
+TEST(Dispatch, CreatedObjectThatFindsTheTableFullIsAnAnswer) {
+  FakeWorker worker;
+  worker.add_result = CUDA_ERROR_OUT_OF_MEMORY;
+  for (const DispatchCase& c : dispatch_cases()) {
+    if (c.opcode == schema::op_cuStreamCreate) {
+      EXPECT_TRUE(run(worker, c.opcode, c.body).ok());
+      EXPECT_EQ(worker.transport.last.result, CUDA_ERROR_OUT_OF_MEMORY);
+    }
+  }
+}
+
 TEST(Dispatch, TableKnowsTheRegistryOnly) {
   EXPECT_EQ(server::find_dispatch(0), nullptr);
   EXPECT_EQ(server::find_dispatch(schema::kFirstOpcode - 1), nullptr);
