@@ -104,7 +104,12 @@ CUresult from_status(const Status& status) {
   }
 }
 
-uint64_t new_handle(rpc::HandleKind kind) { return current_session().handles.reserve(kind); }
+NewHandle::NewHandle(rpc::HandleKind kind)
+    : session_(current_session()), id_(session_.handles.reserve(kind)) {}
+
+NewHandle::~NewHandle() {
+  if (!live_) session_.handles.give_back(id_);
+}
 
 CUresult handle_to_wire(rpc::HandleKind kind, const void* handle, uint64_t* id) {
   const auto value = reinterpret_cast<uint64_t>(handle);
@@ -126,8 +131,8 @@ CUresult handle_to_wire(rpc::HandleKind kind, const void* handle, uint64_t* id) 
   return CUDA_SUCCESS;
 }
 
-void handle_created(uint64_t id) {
-  const rpc::HandleKind kind = rpc::handle_kind(id);
+void NewHandle::created() {
+  const rpc::HandleKind kind = rpc::handle_kind(id_);
   std::unique_ptr<Object> object;
   switch (kind) {
     case rpc::HandleKind::kStream:
@@ -151,13 +156,14 @@ void handle_created(uint64_t id) {
     default:
       object = std::make_unique<Object>();
   }
-  object->id = id;
+  object->id = id_;
   // These outlive the context in which they were made.
   const bool global = kind == rpc::HandleKind::kLibrary || kind == rpc::HandleKind::kKernel ||
                       kind == rpc::HandleKind::kMemPool || kind == rpc::HandleKind::kMemGeneric ||
                       kind == rpc::HandleKind::kGraph || kind == rpc::HandleKind::kUserObject;
   if (!global) object->context = current_context();
-  current_session().handles.publish(std::move(object));
+  session_.handles.publish(std::move(object));
+  live_ = true;
 }
 
 void handle_destroyed(uint64_t id) { current_session().handles.erase(id); }

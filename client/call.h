@@ -60,10 +60,25 @@ uint16_t current_context_id();
 // kLost and kTimeout.
 CUresult from_status(const Status& status);
 
-// Handles. An application's handle value IS the typed id, made by the client: (kind << 40) |
-// (serial << 4); serials are never used again. Kinds are listed in common/rpc/handle_kind.h. 0
-// stays 0. Streams also pass CU_STREAM_LEGACY (1).
-uint64_t new_handle(rpc::HandleKind kind);
+// Handles. An application's handle value IS the typed id, made by the client
+// (common/rpc/handle_kind.h). 0 stays 0. Streams also pass CU_STREAM_LEGACY (1).
+//
+// The id of an object that is being made. Its slot is free again unless created() is called.
+class NewHandle {
+ public:
+  explicit NewHandle(rpc::HandleKind kind);
+  ~NewHandle();
+  NewHandle(const NewHandle&) = delete;
+  NewHandle& operator=(const NewHandle&) = delete;
+  // 0: the program has as many objects as there may be, CUDA_ERROR_OUT_OF_MEMORY.
+  uint64_t id() const { return id_; }
+  void created();  // the server (or a deferred call) accepted it
+
+ private:
+  Session& session_;
+  const uint64_t id_;
+  bool live_ = false;
+};
 // Resolves the calling thread's default stream: NULL -> legacy, or per-thread inside a _ptsz/_ptds
 // entry; CU_STREAM_PER_THREAD -> the hidden blocking stream of this thread and context (made on
 // first use). kInvalid for a handle that was never made or is destroyed.
@@ -92,7 +107,6 @@ class LoadingScope {
 // CUDA_ERROR_INVALID_CONTEXT) when wrong. A context's wire id is the 16-bit one of frame headers.
 // Generated code asks for kKernel when a CUfunction is a kernel's handle.
 CUresult handle_to_wire(rpc::HandleKind kind, const void* handle, uint64_t* id);
-void handle_created(uint64_t id);  // the server (or a deferred call) accepted it
 void handle_destroyed(uint64_t id);
 // Visible ordinal -> ordinal in the worker (CUDA_VISIBLE_DEVICES of the application).
 // CUDA_ERROR_INVALID_DEVICE when out of range.

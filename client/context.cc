@@ -72,11 +72,12 @@ Context* ContextTable::create(int device, int worker_ordinal, unsigned flags) {
   context->id = handles_.reserve(rpc::HandleKind::kContext);
   context->device = device;
   context->worker_device = worker_ordinal;
+  if (context->id == 0) return nullptr;
   context->wire_id = static_cast<uint16_t>(next_wire_);
   context->flags.store(flags);
   next_wire_ = next_wire_ == UINT16_MAX ? kFirstCreated : next_wire_ + 1;
   Context* raw = context.get();
-  if (handles_.publish(std::move(context)) == nullptr) return nullptr;
+  handles_.publish(std::move(context));
   by_wire_[raw->wire_id].store(raw, std::memory_order_release);
   return raw;
 }
@@ -105,6 +106,12 @@ void ContextTable::retire(Context& context, ContextState now) {
   context.sticky.store(CUDA_SUCCESS);
   context.kept.store(CUDA_SUCCESS);
   handles_.erase_if([&](const Object& object) { return object.context == &context; });
+  if (now != ContextState::kDestroyed) return;
+  std::lock_guard lock(mutex_);
+  destroyed_.push_back(&context);
+  if (destroyed_.size() <= kRemembered) return;
+  past_.push_back(handles_.take(destroyed_.front()->id));
+  destroyed_.pop_front();
 }
 
 Context* current_context() { return top; }

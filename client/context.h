@@ -2,7 +2,7 @@
 // current contexts.
 //
 // A Context is never freed (a thread may hold a pointer to a destroyed one for ever); its id is
-// never used again. The current context of a thread is a plain thread-local pointer: reading it
+// never used again. The last destroyed ones are known as such, older ones as no context at all. The current context of a thread is a plain thread-local pointer: reading it
 // costs nothing. Everything else is thread safe.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -58,7 +59,7 @@ class ContextTable {
   // Makes the (inactive) primary contexts, one per visible device.
   void add_primaries(const std::vector<int>& worker_ordinals);
   Context* primary(int device) const;  // nullptr: no such device
-  // A new context, not yet active; nullptr when all 16-bit ids are in use.
+  // A new context, not yet active; nullptr when all 16-bit ids or all slots of handles are in use.
   Context* create(int device, int worker_ordinal, unsigned flags);
   Context* find(const void* handle) const;  // any state; nullptr: never made
   Context* find_wire(uint16_t wire_id) const;
@@ -71,9 +72,12 @@ class ContextTable {
 
  private:
   static constexpr uint32_t kFirstCreated = 256;
+  static constexpr size_t kRemembered = 1024;
   HandleTable& handles_;
   mutable std::mutex mutex_;
   std::vector<Context*> primaries_;
+  std::deque<Context*> destroyed_;  // those that still have a handle, oldest first
+  std::vector<std::unique_ptr<Object>> past_;
   std::array<std::atomic<Context*>, 65536> by_wire_{};
   uint32_t next_wire_ = kFirstCreated;
   std::atomic<uint64_t> next_unique_{1};

@@ -145,7 +145,9 @@ void take_queue_place(Session& session, uint16_t context, CUstream stream, uint6
   if (!session.host_calls.outstanding()) [[likely]]
     return;
   if (HostCalls::on_this_thread()) return;
-  session.queue_limit.enter(id ^ (uint64_t{context} << 48), session.host_calls, [&] {
+  // The legacy stream has one id in every context.
+  const uint64_t queue = id == kLegacyStreamId ? id | uint64_t{context} << 4 : id;
+  session.queue_limit.enter(queue, session.host_calls, [&] {
     return call_cuStreamQuery(session, context, stream) != CUDA_ERROR_NOT_READY;
   });
 }

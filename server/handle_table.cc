@@ -23,7 +23,7 @@ CUresult HandleTable::add(HandleKind kind, uint64_t id, const Entry& entry) {
       rpc::make_handle(kind, rpc::handle_serial(id)) != id) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (entries_.size() >= kMaxObjects) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (entries_.size() >= max_objects_) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!entries_.emplace(id, entry).second) return CUDA_ERROR_INVALID_VALUE;
   if (entry.parent != 0) children_.emplace(entry.parent, id);
   if (kind == HandleKind::kStream) streams_[entry.context].push_back(entry.handle);
@@ -52,6 +52,7 @@ void HandleTable::remove(uint64_t id) {
     if (streams.empty()) streams_.erase(found->second.context);
   }
   entries_.erase(found);
+  if (removed_) removed_(id);
   std::vector<uint64_t> orphans;
   auto [begin, end] = children_.equal_range(id);
   for (auto child = begin; child != end; ++child) orphans.push_back(child->second);

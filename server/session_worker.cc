@@ -43,6 +43,7 @@ SessionWorker::SessionWorker(const DriverTable& driver, transport::Transport& tr
       event_waits_(*this),
       host_gate_(*this),
       completion_(*this) {
+  handles_.when_removed([this](uint64_t id) { parameter_layouts_.forget(id); });
   staging_.before_unmap([this](std::byte* memory) { remote_staging_.forget(memory); });
   staging_.on_retire([this](StagingRegistration taken) {
     // The driver waits for what runs before it lets go of memory.
@@ -105,7 +106,6 @@ CUresult SessionWorker::add(HandleKind kind, uint64_t id, void* handle, uint16_t
 
 void SessionWorker::remove(uint64_t id) {
   handles_.remove(id);
-  parameter_layouts_.forget(id);
   if (rpc::handle_kind(id) == HandleKind::kStream) copy_fences_.forget_stream(id);
 }
 

@@ -1,4 +1,12 @@
-// The kinds of typed ids that stand for CUDA objects on the wire; never renumbered.
+// Typed ids: what stands for a CUDA object on the wire, and is the application's handle of it. Made
+// by the client, never given to two objects. From the lowest bit:
+//
+//    0 ..  3   zero, so that no id is one of CUDA's special streams
+//    4 .. 25   slot of the client's table
+//   26 .. 49   generation of the slot; with it, the object's serial
+//   50 .. 54   kind, never renumbered
+//   55 .. 62   zero: room for the number of a session among those of a process
+//        63    zero: some programs keep handles in signed integers
 #pragma once
 
 #include <cstdint>
@@ -32,12 +40,30 @@ enum class HandleKind : uint8_t {
   kExternalSemaphore = 23,
 };
 
+constexpr unsigned kSlotBits = 22;
+constexpr unsigned kGenerationBits = 24;
+constexpr unsigned kSerialBits = kSlotBits + kGenerationBits;
+constexpr unsigned kSerialShift = 4;
+constexpr unsigned kKindShift = kSerialShift + kSerialBits;
+constexpr unsigned kKindBits = 5;
+
+constexpr uint64_t make_serial(uint32_t slot, uint32_t generation) {
+  return uint64_t{generation} << kSlotBits | slot;
+}
 constexpr uint64_t make_handle(HandleKind kind, uint64_t serial) {
-  return (static_cast<uint64_t>(kind) << 40) | (serial << 4);
+  return static_cast<uint64_t>(kind) << kKindShift | serial << kSerialShift;
 }
+// kNone for what cannot be an id.
 constexpr HandleKind handle_kind(uint64_t id) {
-  return (id >> 45) != 0 ? HandleKind::kNone : static_cast<HandleKind>(id >> 40);
+  if (id >> (kKindShift + kKindBits) != 0 || id % (1u << kSerialShift) != 0)
+    return HandleKind::kNone;
+  return static_cast<HandleKind>(id >> kKindShift);
 }
-constexpr uint64_t handle_serial(uint64_t id) { return (id & ((uint64_t{1} << 40) - 1)) >> 4; }
+constexpr uint64_t handle_serial(uint64_t id) {
+  return id >> kSerialShift & ((uint64_t{1} << kSerialBits) - 1);
+}
+constexpr uint32_t handle_slot(uint64_t id) {
+  return static_cast<uint32_t>(id >> kSerialShift & ((uint64_t{1} << kSlotBits) - 1));
+}
 
 }  // namespace fargpu::rpc

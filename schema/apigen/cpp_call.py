@@ -63,7 +63,9 @@ def _prepare(f, a, types, out):
             out.append("  " + _or_return(f"location_to_wire({place})"))
         out.append("}")
     if a.shape == "handle" and a.creates:
-        out.append(f"const uint64_t {n}_id = new_handle({_kind(types, a)});")
+        out.append(f"NewHandle {n}_new({_kind(types, a)});")
+        out.append(f"const uint64_t {n}_id = {n}_new.id();")
+        out.append(f"if ({n}_id == 0) return CUDA_ERROR_OUT_OF_MEMORY;")
 
 
 def _variable_bytes(a):
@@ -137,7 +139,7 @@ def _finish(f, out):
     """Bookkeeping of the client after a success."""
     for a in f.arguments:
         if a.shape == "handle" and a.creates:
-            out.append(f"handle_created({a.name}_id);")
+            out.append(f"{a.name}_new.created();")
             out.append(f"*{a.name} = handle_from<{a.base}>({a.name}_id);")
         elif a.creates == "allocation":
             out.append(f"allocation_created(context_, *{a.name}, {a.size});")

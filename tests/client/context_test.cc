@@ -72,6 +72,31 @@ TEST_F(ContextTest, WireIdsOfDestroyedContextsComeBackHandlesDoNot) {
   }
 }
 
+// Contexts that come and go take no more slots than a table has.
+TEST_F(ContextTest, DestroyedContextsGiveTheirSlotsBack) {
+  HandleTable handles({.slots = 1100});
+  ContextTable table(handles);
+  Context* first = nullptr;
+  for (int i = 0; i < 3000; ++i) {
+    Context* context = table.create(0, 0, 0);
+    ASSERT_NE(context, nullptr) << i;
+    if (i == 0) first = context;
+    table.activate(*context, 0);
+    table.retire(*context, ContextState::kDestroyed);
+    EXPECT_EQ(table.find(context->handle()), context) << "the last ones are known as destroyed";
+  }
+  EXPECT_EQ(table.find(first->handle()), nullptr);
+  EXPECT_EQ(first->state.load(), ContextState::kDestroyed) << "some thread may have it";
+}
+
+TEST_F(ContextTest, NoContextWithoutASlot) {
+  HandleTable handles({.slots = 3});
+  ContextTable table(handles);
+  EXPECT_NE(table.create(0, 0, 0), nullptr);
+  EXPECT_NE(table.create(0, 0, 0), nullptr);
+  EXPECT_EQ(table.create(0, 0, 0), nullptr);
+}
+
 TEST_F(ContextTest, StackOfTheThread) {
   Context *a = table_->primary(0), *b = table_->primary(1);
   EXPECT_EQ(current_context(), nullptr);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <set>
 #include <thread>
 #include <vector>
@@ -37,7 +38,7 @@ TEST(HandleTable, AnyValueIsSafe) {
   make(table, HandleKind::kStream);
   for (const uint64_t value :
        {uint64_t{0}, uint64_t{1}, uint64_t{2}, UINT64_MAX, uint64_t{0x7fff12345678},
-        rpc::make_handle(HandleKind::kStream, (uint64_t{1} << 36) - 1)}) {
+        rpc::make_handle(HandleKind::kStream, (uint64_t{1} << rpc::kSerialBits) - 1)}) {
     EXPECT_EQ(table.find(HandleKind::kStream, value), nullptr) << value;
   }
 }
@@ -52,6 +53,107 @@ TEST(HandleTable, DestroyedStaysDestroyedAndIdsAreNotReused) {
     EXPECT_FALSE(table.erase(id));
     EXPECT_EQ(table.find(HandleKind::kEvent, id), nullptr);
   }
+}
+
+TEST(HandleTable, IdsLeaveRoomAndAreNoSpecialValues) {
+  HandleTable table;
+  for (int i = 0; i < 3; ++i) {
+    const uint64_t id = make(table, HandleKind::kExternalSemaphore);
+    EXPECT_EQ(id >> 55, 0u) << "for the number of a session";
+    EXPECT_EQ(id & 15, 0u);
+    EXPECT_EQ(rpc::handle_kind(id), HandleKind::kExternalSemaphore);
+    EXPECT_EQ(rpc::make_handle(rpc::handle_kind(id), rpc::handle_serial(id)), id);
+    EXPECT_EQ(rpc::handle_kind(id | uint64_t{1} << 55), HandleKind::kNone);
+    EXPECT_EQ(rpc::handle_kind(id | 8), HandleKind::kNone);
+    table.erase(id);
+  }
+}
+
+// Many more objects than slots, one after the other.
+TEST(HandleTable, SlotsAreUsedAgainAndIdsAreNot) {
+  HandleTable table({.slots = 4, .generations = 1u << 20});
+  std::set<uint64_t> seen;
+  uint64_t stale = make(table, HandleKind::kEvent);
+  table.erase(stale);
+  for (int i = 0; i < 10000; ++i) {
+    const uint64_t id = make(table, HandleKind::kEvent);
+    ASSERT_NE(id, 0u);
+    ASSERT_TRUE(seen.insert(id).second);
+    EXPECT_EQ(table.find(HandleKind::kEvent, stale), nullptr);
+    EXPECT_FALSE(table.erase(stale));
+    ASSERT_EQ(table.find(HandleKind::kEvent, id)->id, id);
+    table.erase(id);
+    stale = id;
+  }
+}
+
+TEST(HandleTable, AFullTableGivesNoIdUntilSomethingGoes) {
+  HandleTable table({.slots = 4});
+  std::vector<uint64_t> ids;
+  for (int i = 0; i < 3; ++i) ids.push_back(make(table, HandleKind::kStream));
+  EXPECT_EQ(table.reserve(HandleKind::kStream), 0u);
+  EXPECT_EQ(table.reserve(HandleKind::kEvent), 0u);
+  table.erase(ids[1]);
+  const uint64_t id = table.reserve(HandleKind::kEvent);
+  EXPECT_NE(id, 0u);
+  EXPECT_EQ(table.reserve(HandleKind::kEvent), 0u);
+  table.give_back(id);
+  table.give_back(0);
+  const uint64_t next = table.reserve(HandleKind::kEvent);
+  EXPECT_NE(next, 0u);
+  EXPECT_NE(next, id) << "the server may have seen it";
+}
+
+TEST(HandleTable, ASlotRestsAfterItsLastGeneration) {
+  HandleTable table({.slots = 4, .generations = 5});
+  std::set<uint64_t> seen;
+  for (int i = 0; i < 3 * 5; ++i) {
+    const uint64_t id = make(table, HandleKind::kEvent);
+    EXPECT_TRUE(seen.insert(id).second);
+    table.erase(id);
+  }
+  EXPECT_EQ(table.reserve(HandleKind::kEvent), 0u);
+  for (const uint64_t id : seen) EXPECT_EQ(table.find(HandleKind::kEvent, id), nullptr);
+}
+
+TEST(HandleTable, ATakenRecordBelongsToTheCaller) {
+  HandleTable table;
+  const uint64_t id = make(table, HandleKind::kContext);
+  const std::unique_ptr<Object> record = table.take(id);
+  ASSERT_NE(record, nullptr);
+  EXPECT_EQ(record->id, id);
+  EXPECT_EQ(table.find(HandleKind::kContext, id), nullptr);
+  EXPECT_EQ(table.take(id), nullptr);
+}
+
+// Threads look up ids while their slots go from one object to the next: what they find is what they
+// asked for.
+TEST(HandleTable, LookupsDuringReuseFindTheRightObjectOrNone) {
+  HandleTable table({.slots = 4});
+  std::atomic<uint64_t> latest{make(table, HandleKind::kEvent)};
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 3; ++i) {
+    readers.emplace_back([&] {
+      uint64_t stale = 0;
+      while (!stop) {
+        const uint64_t id = latest;
+        for (const uint64_t asked : {id, stale}) {
+          const Object* found = table.find(rpc::handle_kind(asked), asked);
+          if (found != nullptr) {
+            EXPECT_EQ(found->id, asked);
+          }
+        }
+        stale = id;
+      }
+    });
+  }
+  for (int i = 0; i < 20000; ++i) {
+    const uint64_t id = make(table, i % 2 == 0 ? HandleKind::kStream : HandleKind::kEvent);
+    table.erase(latest.exchange(id));
+  }
+  stop = true;
+  for (std::thread& reader : readers) reader.join();
 }
 
 TEST(HandleTable, ErasedRecordStaysReadable) {

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "server/handle_table.h"
 #include "server/ledger.h"
 #include "server/pending.h"
@@ -65,6 +67,39 @@ TEST(HandleTable, ChildrenGoWithTheirParent) {
   void* found = nullptr;
   EXPECT_EQ(table.find(HandleKind::kFunction, make_handle(HandleKind::kFunction, 9), &found),
             CUDA_SUCCESS);
+}
+
+TEST(HandleTable, AFullTableIsOutOfMemoryUntilSomethingGoes) {
+  HandleTable table(2);
+  const auto add = [&](uint64_t serial) {
+    return table.add(HandleKind::kEvent, make_handle(HandleKind::kEvent, serial),
+                     {fake(serial), 0, 1});
+  };
+  EXPECT_EQ(add(1), CUDA_SUCCESS);
+  EXPECT_EQ(add(2), CUDA_SUCCESS);
+  EXPECT_EQ(add(3), CUDA_ERROR_OUT_OF_MEMORY);
+  table.remove(make_handle(HandleKind::kEvent, 1));
+  EXPECT_EQ(add(3), CUDA_SUCCESS);
+}
+
+TEST(HandleTable, TellsOfEveryObjectThatGoes) {
+  HandleTable table;
+  std::set<uint64_t> gone;
+  table.when_removed([&](uint64_t id) { EXPECT_TRUE(gone.insert(id).second); });
+  const uint64_t module = make_handle(HandleKind::kModule, 1);
+  std::set<uint64_t> all{module, make_handle(HandleKind::kEvent, 9)};
+  ASSERT_EQ(table.add(HandleKind::kModule, module, {fake(1), 0, 1}), CUDA_SUCCESS);
+  for (uint64_t i = 2; i <= 4; ++i) {
+    const uint64_t function = make_handle(HandleKind::kFunction, i);
+    ASSERT_EQ(table.add(HandleKind::kFunction, function, {fake(i), module, 1}), CUDA_SUCCESS);
+    all.insert(function);
+  }
+  ASSERT_EQ(table.add(HandleKind::kEvent, make_handle(HandleKind::kEvent, 9), {fake(9), 0, 1}),
+            CUDA_SUCCESS);
+  table.remove(module);
+  EXPECT_EQ(gone.size(), 4u);
+  table.remove_context(1);
+  EXPECT_EQ(gone, all);
 }
 
 TEST(HandleTable, AContextTakesItsObjectsAlong) {
