@@ -18,6 +18,7 @@
 #include "client/device.h"
 #include "client/handle_table.h"
 #include "client/host_calls.h"
+#include "client/image/uploads.h"
 #include "client/memory/address_map.h"
 #include "client/memory/pages.h"
 #include "client/memory/remote_host.h"
@@ -59,6 +60,7 @@ class Session final : public rpc::NoticeSink {
   SharedHost shared_host;
   RemoteHost remote_host;
   StagingRings staging_rings;
+  ImageUploads image_uploads;
   HostCalls host_calls;
   QueueLimit queue_limit;
   // Waits for values in memory that were put into streams.

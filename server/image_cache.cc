@@ -42,73 +42,115 @@ Status broken(const Sha256Digest& hash, const std::string& what) {
 }  // namespace
 
 ImageCache::~ImageCache() {
-  for (const auto& [hash, upload] : uploads_) ::unlink(upload.path.c_str());
+  for (const auto& [number, upload] : uploads_) ::unlink(upload.path.c_str());
 }
 
-Status ImageCache::begin(const Sha256Digest& hash, uint64_t total_bytes) {
+Result<ImageCache::Upload> ImageCache::begin(const Sha256Digest& hash, uint64_t total_bytes) {
   if (total_bytes == 0 || total_bytes > cap_) {
     return broken(hash,
                   fmt::format("{} bytes announced; the image cache holds {}", total_bytes, cap_));
   }
-  if (uploads_.size() >= kMaxUploads) return broken(hash, "too many images are being sent at once");
   Upload upload;
+  upload.expected = hash;
   upload.total = total_bytes;
-  upload.path = fmt::format("{}/upload-{}-{}", folder_, ::getpid(), next_upload_++);
-  upload.file.reset(::open(upload.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  // A worker of another process namespace may have the same number.
+  constexpr int kAttempts = 1000;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    upload.path = fmt::format("{}/upload-{}-{}", folder_, ::getpid(), next_file_++);
+    upload.file.reset(::open(upload.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (upload.file.valid() || errno != EEXIST) break;
+  }
   if (!upload.file.valid()) return system_error("cannot create " + upload.path, errno);
-  uploads_[hash] = std::move(upload);
-  return Status();
+  return upload;
 }
 
-Status ImageCache::put(const Sha256Digest& hash, uint64_t total_bytes, uint64_t offset,
-                       std::span<const std::byte> piece) {
-  auto found = uploads_.find(hash);
-  if (offset == 0) {
-    // From the start again: two threads of the client may send the same image. The first of them to
-    // finish wins.
-    if (found != uploads_.end()) {
-      ::unlink(found->second.path.c_str());
-      uploads_.erase(found);
-    }
-    FARGPU_RETURN_IF_ERROR(begin(hash, total_bytes));
-    found = uploads_.find(hash);
-  } else if (found == uploads_.end()) {
-    // The other thread's upload of the same image came to its end: nothing is missing.
-    if (fs::exists(path_of(hash))) return Status();
-    return broken(hash, fmt::format("a piece at {} without a beginning", offset));
+Status ImageCache::put(uint64_t number, const Sha256Digest& hash, uint64_t total_bytes,
+                       uint64_t offset, std::span<const std::byte> piece) {
+  for (const auto& [failed, why] : failures_) {
+    if (failed == number) return why;
+  }
+  auto found = uploads_.find(number);
+  if (found == uploads_.end()) {
+    if (offset != 0)
+      return fail(number, broken(hash, fmt::format("a piece at {} without a beginning", offset)));
+    if (uploads_.size() >= kMaxUploads) give_up_one();
+    Result<Upload> begun = begin(hash, total_bytes);
+    if (!begun.ok()) return fail(number, begun.status());
+    found = uploads_.emplace(number, std::move(*begun)).first;
   }
   Upload& upload = found->second;
-  if (offset < upload.received && total_bytes == upload.total &&
-      piece.size() <= upload.received - offset) {
-    return Status();  // the same bytes once more
+  if (hash != upload.expected)
+    return fail(number, broken(hash, "a piece in the upload of " + to_hex(upload.expected)));
+  upload.last_piece = ++pieces_;
+  Status status = add(upload, total_bytes, offset, piece);
+  if (status.ok() && upload.received == upload.total) {
+    status = finish(upload);
+    if (status.ok()) uploads_.erase(found);
   }
+  return status.ok() ? status : fail(number, std::move(status));
+}
+
+Status ImageCache::put(const Sha256Digest& hash, std::span<const std::byte> bytes) {
+  FARGPU_ASSIGN_OR_RETURN(Upload upload, begin(hash, bytes.size()));
+  Status status = add(upload, bytes.size(), 0, bytes);
+  if (status.ok()) status = finish(upload);
+  if (!status.ok()) ::unlink(upload.path.c_str());
+  return status;
+}
+
+Status ImageCache::add(Upload& upload, uint64_t total_bytes, uint64_t offset,
+                       std::span<const std::byte> piece) {
   if (total_bytes != upload.total || offset != upload.received || piece.empty() ||
       piece.size() > upload.total - upload.received) {
-    return broken(hash, fmt::format("{} bytes at {} of {}, after {} of {}", piece.size(), offset,
-                                    total_bytes, upload.received, upload.total));
+    return broken(upload.expected, fmt::format("{} bytes at {} of {}, after {} of {}", piece.size(),
+                                               offset, total_bytes, upload.received, upload.total));
   }
   FARGPU_RETURN_IF_ERROR(write_all(upload.file.get(), piece));
   upload.hash.update(piece);
   upload.received += piece.size();
-  if (upload.received < upload.total) return Status();
-  auto done = std::move(upload);
-  uploads_.erase(found);
-  return finish(hash, std::move(done));
+  return Status();
 }
 
-Status ImageCache::finish(const Sha256Digest& hash, Upload upload) {
+Status ImageCache::finish(Upload& upload) {
   const Sha256Digest real = upload.hash.finish();
-  if (real != hash) {
-    ::unlink(upload.path.c_str());
-    return broken(hash, "the bytes have the hash " + to_hex(real));
-  }
+  if (real != upload.expected)
+    return broken(upload.expected, "the bytes have the hash " + to_hex(real));
   make_room(upload.total);
-  if (::rename(upload.path.c_str(), path_of(hash).c_str()) != 0) {
-    const int error = errno;
-    ::unlink(upload.path.c_str());
-    return system_error("cannot keep image " + to_hex(hash), error);
-  }
+  if (::rename(upload.path.c_str(), path_of(upload.expected).c_str()) != 0)
+    return system_error("cannot keep image " + to_hex(upload.expected), errno);
   return Status();
+}
+
+Status ImageCache::fail(uint64_t number, Status why) {
+  if (const auto found = uploads_.find(number); found != uploads_.end()) {
+    ::unlink(found->second.path.c_str());
+    uploads_.erase(found);
+  }
+  failures_.emplace_back(number, why);
+  if (failures_.size() > kMaxFailures) failures_.pop_front();
+  return why;
+}
+
+void ImageCache::give_up_one() {
+  const auto oldest = std::min_element(
+      uploads_.begin(), uploads_.end(),
+      [](const auto& a, const auto& b) { return a.second.last_piece < b.second.last_piece; });
+  (void)fail(oldest->first, broken(oldest->second.expected, "given up for newer uploads"));
+}
+
+Status ImageCache::result_of(uint64_t number) {
+  const auto failed = std::find_if(failures_.begin(), failures_.end(),
+                                   [&](const auto& failure) { return failure.first == number; });
+  if (failed == failures_.end()) {
+    if (const auto found = uploads_.find(number); found != uploads_.end()) {
+      (void)fail(number, broken(found->second.expected, "the image is not complete"));
+      return result_of(number);
+    }
+    return Status();
+  }
+  Status why = std::move(failed->second);
+  failures_.erase(failed);
+  return why;
 }
 
 std::optional<Image> ImageCache::get(const Sha256Digest& hash) {

@@ -3,15 +3,19 @@
 //
 // An image is announced by its hash and total size, arrives in pieces, and is kept only when its
 // hash is right: no session can put anything under another's hash. Files appear by rename, so
-// readers see whole images or none. The folder's size is capped; the least recently used images go
-// first. Each worker has an object of its own over the same folder; one thread each.
+// readers see whole images or none. Uploads know nothing of each other, also those of one image: the
+// last one to finish stays, and it makes no difference. The folder's size is capped; the least
+// recently used images go first. Each worker has an object of its own over the same folder; one
+// thread each.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "common/base/fd.h"
 #include "common/base/sha256.h"
@@ -33,37 +37,53 @@ class Image {
 
 class ImageCache {
  public:
-  static constexpr size_t kMaxUploads = 16;  // under way at once in one session
+  // More uploads in one session than this: the one that has had no piece for longest is given up.
+  static constexpr size_t kMaxUploads = 16;
+  static constexpr size_t kMaxFailures = 64;  // that are remembered; the oldest go first
 
   // `folder` exists and belongs to us alone.
   ImageCache(std::string folder, uint64_t cap_bytes)
       : folder_(std::move(folder)), cap_(cap_bytes) {}
   ~ImageCache();
 
-  // A piece of the image `hash`, in order. kProtocol: pieces that do not fit together, a total over
-  // the cap, too many uploads, or a wrong hash at the end. kSystem: the disk.
-  Status put(const Sha256Digest& hash, uint64_t total_bytes, uint64_t offset,
+  // A piece of the image `hash`, in order; `upload` is any number that stays the same for all of
+  // them. kProtocol: pieces that do not fit together, a total over the cap, or a wrong hash at the
+  // end. kSystem: the disk. A failure ends the upload; what comes of it later is not looked at.
+  Status put(uint64_t upload, const Sha256Digest& hash, uint64_t total_bytes, uint64_t offset,
              std::span<const std::byte> piece);
+  // A whole image.
+  Status put(const Sha256Digest& hash, std::span<const std::byte> bytes);
+  // Why an upload has failed, asked once; OK for every other number. The upload is at its end.
+  Status result_of(uint64_t upload);
   // nullopt: not there. The file's hash is checked again: a damaged file is removed and counts as
   // not there.
   std::optional<Image> get(const Sha256Digest& hash);
 
  private:
   struct Upload {
+    Sha256Digest expected;
     Fd file;
     std::string path;
     Sha256 hash;
     uint64_t total = 0, received = 0;
+    uint64_t last_piece = 0;  // of pieces_, when the last one came
   };
-  Status begin(const Sha256Digest& hash, uint64_t total_bytes);
-  Status finish(const Sha256Digest& hash, Upload upload);
+  using Uploads = std::map<uint64_t, Upload>;
+  Result<Upload> begin(const Sha256Digest& hash, uint64_t total_bytes);
+  Status add(Upload& upload, uint64_t total_bytes, uint64_t offset,
+             std::span<const std::byte> piece);
+  Status finish(Upload& upload);
+  Status fail(uint64_t upload, Status why);
+  void give_up_one();
   void make_room(uint64_t bytes);
   std::string path_of(const Sha256Digest& hash) const { return folder_ + "/" + to_hex(hash); }
 
   const std::string folder_;
   const uint64_t cap_;
-  uint64_t next_upload_ = 1;
-  std::map<Sha256Digest, Upload> uploads_;
+  uint64_t next_file_ = 1;
+  uint64_t pieces_ = 0;  // that have come
+  Uploads uploads_;
+  std::deque<std::pair<uint64_t, Status>> failures_;  // oldest first
 };
 
 }  // namespace fargpu::server

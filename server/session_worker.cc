@@ -12,17 +12,6 @@ namespace fargpu::server {
 
 using rpc::HandleKind;
 
-namespace {
-
-// Zeros, which is no image's hash, for a hash of the wrong size.
-Sha256Digest to_digest(std::span<const std::byte> hash) {
-  Sha256Digest digest{};
-  if (hash.size() == sizeof(digest)) std::memcpy(digest.data(), hash.data(), sizeof(digest));
-  return digest;
-}
-
-}  // namespace
-
 SessionWorker::SessionWorker(const DriverTable& driver, transport::Transport& transport,
                              SessionStatistics& statistics, CapturedOutput& output,
                              const WorkerSetup& setup)
@@ -202,14 +191,11 @@ void SessionWorker::unbind_context(uint16_t id) {
   publish_memory();
 }
 
-Status SessionWorker::put_image(std::span<const std::byte> hash, uint64_t total_bytes,
-                                uint64_t offset, std::span<const std::byte> piece) {
-  return images_.put(to_digest(hash), total_bytes, offset, piece);
-}
-
 Result<Image> SessionWorker::find_image(std::span<const std::byte> hash) {
   if (hash.size() == sizeof(Sha256Digest)) {
-    if (std::optional<Image> image = images_.get(to_digest(hash))) return std::move(*image);
+    Sha256Digest digest;
+    std::memcpy(digest.data(), hash.data(), sizeof(digest));
+    if (std::optional<Image> image = images_.get(digest)) return std::move(*image);
   }
   return Status(StatusCode::kNotFound, "the image is not in the cache");
 }

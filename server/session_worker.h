@@ -108,8 +108,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   std::vector<uint16_t> context_ids() const override { return contexts_.ids(); }
   uint16_t current_context() const override { return current_; }
   int device_count() const override { return static_cast<int>(setup_.devices); }
-  Status put_image(std::span<const std::byte> hash, uint64_t total_bytes, uint64_t offset,
-                   std::span<const std::byte> piece) override;
+  ImageCache& images() override { return images_; }
   Result<Image> find_image(std::span<const std::byte> hash) override;
   StagingBlock take_bulk() override { return std::move(bulk_); }
   StagingPool& staging() override { return staging_; }

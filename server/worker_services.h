@@ -30,6 +30,7 @@ class EventWaits;
 class HostGate;
 class HostPages;
 class Image;
+class ImageCache;
 class LinkTable;
 class ParameterLayouts;
 class PhysicalMemory;
@@ -71,8 +72,7 @@ class WorkerServices {
   virtual void return_borrowed_context() = 0;
 
   // Images, content-addressed (image_cache.h).
-  virtual Status put_image(std::span<const std::byte> hash, uint64_t total_bytes, uint64_t offset,
-                           std::span<const std::byte> piece) = 0;
+  virtual ImageCache& images() = 0;
   // kNotFound: the client must bring it first.
   virtual Result<Image> find_image(std::span<const std::byte> hash) = 0;
 

@@ -29,16 +29,31 @@ CUresult image_error(const Status& status) {
   return CUDA_ERROR_INVALID_IMAGE;
 }
 
-// Runs `load(hash)`; when the server does not know the image, sends it and runs `load` again.
-template <typename Load>
-CUresult load_by_hash(Session& session, std::span<const std::byte> bytes, Load&& load) {
-  if (bytes.empty()) return CUDA_ERROR_INVALID_IMAGE;
-  const Sha256Digest hash = sha256(bytes);
-  const CUresult first = load(hash.data());
-  if (first != CUDA_ERROR_NOT_FOUND) return first;
-  if (const CUresult result = send_image(session, hash, bytes); result != CUDA_SUCCESS)
-    return result;
-  return load(hash.data());
+// Of one image by one call. An image goes again only when others need its room in the cache.
+constexpr int kMaxUploads = 3;
+
+CUresult send_image(Session& session, const Sha256Digest& hash, std::span<const std::byte> bytes,
+                    uint64_t upload) {
+  const uint64_t piece = session.piece_bytes();
+  std::optional<wire::PiecePacker> packer;
+  if (bytes.size() >= kLeastPackedBytes && session.packs_images()) packer.emplace();
+  uint64_t sent = 0;
+  for (uint64_t offset = 0; offset < bytes.size(); offset += piece) {
+    const auto part = bytes.subspan(offset, std::min<uint64_t>(piece, bytes.size() - offset));
+    const auto frame = packer ? packer->pack(part) : std::span<const std::byte>();
+    // What does not shrink was packed before (nvcc does so): the rest of it will not shrink either.
+    if (frame.empty()) packer.reset();
+    const CUresult result =
+        frame.empty()
+            ? call_fgImagePut(session, current_context_id(), hash.data(), bytes.size(), offset,
+                              part.data(), part.size(), upload)
+            : call_fgImagePutPacked(session, current_context_id(), hash.data(), bytes.size(),
+                                    offset, part.size(), frame.data(), frame.size(), upload);
+    if (result != CUDA_SUCCESS) return result;
+    sent += frame.empty() ? part.size() : frame.size();
+  }
+  log::debug("image {} of {} bytes sent as {}", to_hex(hash), bytes.size(), sent);
+  return CUDA_SUCCESS;
 }
 
 void report(const char* text, unsigned bytes, void** slot) {
@@ -122,27 +137,26 @@ bool fill(Function& function, const ImageRecord& image, const char* name, const 
 
 }  // namespace
 
-CUresult send_image(Session& session, const Sha256Digest& hash, std::span<const std::byte> bytes) {
-  const uint64_t piece = session.piece_bytes();
-  std::optional<wire::PiecePacker> packer;
-  if (bytes.size() >= kLeastPackedBytes && session.packs_images()) packer.emplace();
-  uint64_t sent = 0;
-  for (uint64_t offset = 0; offset < bytes.size(); offset += piece) {
-    const auto part = bytes.subspan(offset, std::min<uint64_t>(piece, bytes.size() - offset));
-    const auto frame = packer ? packer->pack(part) : std::span<const std::byte>();
-    // What does not shrink was packed before (nvcc does so): the rest of it will not shrink either.
-    if (frame.empty()) packer.reset();
-    const CUresult result =
-        frame.empty()
-            ? call_fgImagePut(session, current_context_id(), hash.data(), bytes.size(), offset,
-                              part.data(), part.size())
-            : call_fgImagePutPacked(session, current_context_id(), hash.data(), bytes.size(),
-                                    offset, part.size(), frame.data(), frame.size());
+CUresult load_by_hash(Session& session, std::span<const std::byte> bytes,
+                      const std::function<CUresult(const unsigned char* hash)>& load) {
+  if (bytes.empty()) return CUDA_ERROR_INVALID_IMAGE;
+  const Sha256Digest hash = sha256(bytes);
+  uint64_t upload = 0;  // the last one of this call; 0: another thread's, or none
+  for (int uploads = 0;;) {
+    CUresult result = load(hash.data());
+    if (result != CUDA_ERROR_NOT_FOUND) return result;
+    if (upload != 0) result = call_fgImageUploaded(session, current_context_id(), upload);
+    if (upload != 0 && result != CUDA_SUCCESS) return result;
+    if (uploads == kMaxUploads) {
+      log::warn("image {} of {} bytes does not stay in the server's image cache", to_hex(hash),
+                bytes.size());
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    result = session.image_uploads.bring(
+        hash, &upload, [&](uint64_t number) { return send_image(session, hash, bytes, number); });
     if (result != CUDA_SUCCESS) return result;
-    sent += frame.empty() ? part.size() : frame.size();
+    if (upload != 0) ++uploads;
   }
-  log::debug("image {} of {} bytes sent as {}", to_hex(hash), bytes.size(), sent);
-  return CUDA_SUCCESS;
 }
 
 void JitLogs::prepare() const {

@@ -7,6 +7,7 @@
 
 #include <cuda.h>
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,8 +46,10 @@ class JitLogs {
   const JitOptions& jit_;
 };
 
-// Sends an image that the server asked for (it answered CUDA_ERROR_NOT_FOUND to its hash).
-CUresult send_image(Session& session, const Sha256Digest& hash, std::span<const std::byte> bytes);
+// Runs `load`, which names an image by its hash, until the server knows the image: when it answers
+// CUDA_ERROR_NOT_FOUND, the image is sent. An upload that fails is this call's error and no other's.
+CUresult load_by_hash(Session& session, std::span<const std::byte> bytes,
+                      const std::function<CUresult(const unsigned char* hash)>& load);
 
 // CUDA_ERROR_INVALID_VALUE for missing arrays and options that cuda.h does not have;
 // CUDA_ERROR_NOT_SUPPORTED for options that hold pointers other than log buffers.

@@ -40,22 +40,16 @@ CUresult add(CUlinkState state, CUjitInputType type, std::span<const std::byte> 
   if (const CUresult result = find(state, &record); result != CUDA_SUCCESS) return result;
   if (type < CU_JIT_INPUT_CUBIN || type >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
   const Here here;
-  const Sha256Digest hash = sha256(bytes);
   const std::lock_guard lock(record->mutex);
   const JitOptions& jit = record->jit;
   const JitLogs logs(jit);
   int outcome = CUDA_SUCCESS;
-  const auto call = [&] {
-    return call_fgLinkAdd(here.session, here.context, state, type, hash.data(),
+  const CUresult result = load_by_hash(here.session, bytes, [&](const unsigned char* hash) {
+    return call_fgLinkAdd(here.session, here.context, state, type, hash,
                           name == nullptr ? "" : name, static_cast<unsigned>(input.options.size()),
                           input.options.data(), input.values.data(), jit.info_log_bytes,
                           jit.error_log_bytes, &outcome, logs.info(), logs.error());
-  };
-  CUresult result = call();
-  if (result == CUDA_ERROR_NOT_FOUND) {
-    result = send_image(here.session, hash, bytes);
-    if (result == CUDA_SUCCESS) result = call();
-  }
+  });
   if (result != CUDA_SUCCESS) return result;
   logs.report_sizes();
   return static_cast<CUresult>(outcome);

@@ -9,6 +9,7 @@ struct FgImagePutParams {
   totalBytes @1 :UInt64;  # unsigned long long
   offset @2 :UInt64;  # unsigned long long
   pieceBytes @3 :UInt64;  # size_t
+  upload @4 :UInt64;  # unsigned long long
 }
 
 struct FgImagePutPackedParams {
@@ -17,6 +18,11 @@ struct FgImagePutPackedParams {
   offset @2 :UInt64;  # unsigned long long
   rawBytes @3 :UInt64;  # unsigned long long
   frameBytes @4 :UInt64;  # size_t
+  upload @5 :UInt64;  # unsigned long long
+}
+
+struct FgImageUploadedParams {
+  upload @0 :UInt64;  # unsigned long long
 }
 
 struct FgModuleLoadParams {

@@ -124,12 +124,23 @@ Status unload(Worker& worker, const Request& request, rpc::HandleKind kind, uint
   return Status();
 }
 
-Status answer_put(Worker& worker, const Request& request, const Status& put) {
-  if (put.ok()) return answer(worker, request, CUDA_SUCCESS);
-  log::warn("image refused: {}", put.message());
-  return answer(
-      worker, request,
-      put.code() == StatusCode::kNoCapacity ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE);
+Sha256Digest to_digest(capnp::Data::Reader hash) {
+  Sha256Digest digest{};
+  std::memcpy(digest.data(), hash.begin(), std::min(hash.size(), sizeof(digest)));
+  return digest;
+}
+
+CUresult result_of_upload(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kOk:
+      return CUDA_SUCCESS;
+    case StatusCode::kNoCapacity:
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    case StatusCode::kSystem:
+      return CUDA_ERROR_OPERATING_SYSTEM;
+    default:
+      return CUDA_ERROR_INVALID_IMAGE;
+  }
 }
 
 // Names one after the other, each with its NUL, as long as they fit.
@@ -156,10 +167,10 @@ Status manual_fgImagePut(Worker& worker, const Request& request) {
     if (params.getHash().size() != kHashBytes || params.getPieceBytes() != request.bulk.size()) {
       return malformed("fgImagePut", "hash or piece has the wrong size");
     }
-    return answer_put(
-        worker, request,
-        worker.services().put_image(as_bytes(params.getHash()), params.getTotalBytes(),
-                                    params.getOffset(), request.bulk));
+    // What becomes of it is told when it is asked for: the error belongs to the upload alone.
+    (void)worker.services().images().put(params.getUpload(), to_digest(params.getHash()),
+                                         params.getTotalBytes(), params.getOffset(), request.bulk);
+    return answer(worker, request, CUDA_SUCCESS);
   });
 }
 
@@ -176,13 +187,24 @@ Status manual_fgImagePutPacked(Worker& worker, const Request& request) {
     Status put;
     const Status unpacked = wire::unpack_piece(
         request.bulk, params.getRawBytes(), [&](std::span<const std::byte> part) {
-          put = worker.services().put_image(as_bytes(params.getHash()), total, offset, part);
+          put = worker.services().images().put(params.getUpload(), to_digest(params.getHash()),
+                                               total, offset, part);
           offset += part.size();
           return put;
         });
-    // What the cache does not take is answered; a frame that is none ends the session.
+    // What the cache does not take is remembered; a frame that is none ends the session.
     if (!unpacked.ok() && put.ok()) return unpacked;
-    return answer_put(worker, request, put);
+    return answer(worker, request, CUDA_SUCCESS);
+  });
+}
+
+Status manual_fgImageUploaded(Worker& worker, const Request& request) {
+  return decoded("fgImageUploaded", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const Status status = worker.services().images().result_of(
+        reader.getRoot<schema::FgImageUploadedParams>().getUpload());
+    if (!status.ok()) log::warn("image refused: {}", status.message());
+    return answer(worker, request, result_of_upload(status));
   });
 }
 

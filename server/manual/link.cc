@@ -49,8 +49,7 @@ void answer_aside(Worker& worker, const Request& request, uint16_t context, size
 // The linked image becomes one of the cache.
 Sha256Digest keep(Worker& worker, LinkOutcome& outcome) {
   const Sha256Digest hash = sha256(outcome.image);
-  const Status kept = worker.services().put_image(std::as_bytes(std::span(hash)),
-                                                  outcome.image.size(), 0, outcome.image);
+  const Status kept = worker.services().images().put(hash, outcome.image);
   if (!kept.ok()) {
     log::warn("linked image is not kept: {}", kept.message());
     outcome.result = CUDA_ERROR_OUT_OF_MEMORY;

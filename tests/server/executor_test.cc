@@ -553,7 +553,7 @@ TEST_F(Executing, PackedImageIsUnpackedIntoTheCache) {
   EXPECT_TRUE(driver().saw("cuModuleLoadDataEx " + image));
 }
 
-// A piece that is well packed but does not belong there is answered; the session goes on.
+// A piece that is well packed but does not belong there fails its upload; the session goes on.
 TEST_F(Executing, PackedImageOfAnotherHashIsRefused) {
   start();
   enter();
@@ -564,7 +564,13 @@ TEST_F(Executing, PackedImageOfAnotherHashIsRefused) {
   expect_answer(send(schema::op_fgImagePutPacked,
                      PackedPut(sha256({}), raw.size(), 0, raw.size(), frame.size()).body(),
                      wire::kWantReply, 1, frame),
-                CUDA_ERROR_INVALID_IMAGE);
+                CUDA_SUCCESS);
+  const auto uploaded = [&] {
+    return send<schema::FgImageUploadedParams>(schema::op_fgImageUploaded,
+                                               [](auto p) { p.setUpload(0); });
+  };
+  expect_answer(uploaded(), CUDA_ERROR_INVALID_IMAGE);
+  expect_answer(uploaded(), CUDA_SUCCESS);
   expect_silence();
 }
 

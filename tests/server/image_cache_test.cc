@@ -36,7 +36,7 @@ class ImageCacheTest : public ::testing::Test {
 };
 
 Status put_whole(ImageCache& cache, std::span<const std::byte> bytes) {
-  return cache.put(sha256(bytes), bytes.size(), 0, bytes);
+  return cache.put(sha256(bytes), bytes);
 }
 
 TEST_F(ImageCacheTest, GivesBackWhatWasPutWithANulBehindIt) {
@@ -57,10 +57,10 @@ TEST_F(ImageCacheTest, PiecesMakeAnImageThatOtherSessionsSee) {
   const auto bytes = image_of(10000, 2);
   const auto hash = sha256(bytes);
   const std::span<const std::byte> all(bytes);
-  ASSERT_TRUE(writer.put(hash, 10000, 0, all.first(4000)).ok());
-  ASSERT_TRUE(writer.put(hash, 10000, 4000, all.subspan(4000, 5000)).ok());
+  ASSERT_TRUE(writer.put(1, hash, 10000, 0, all.first(4000)).ok());
+  ASSERT_TRUE(writer.put(1, hash, 10000, 4000, all.subspan(4000, 5000)).ok());
   EXPECT_FALSE(reader.get(hash).has_value());
-  ASSERT_TRUE(writer.put(hash, 10000, 9000, all.subspan(9000)).ok());
+  ASSERT_TRUE(writer.put(1, hash, 10000, 9000, all.subspan(9000)).ok());
   EXPECT_TRUE(reader.get(hash).has_value());
 }
 
@@ -69,7 +69,7 @@ TEST_F(ImageCacheTest, AWrongHashIsRefusedAndLeavesNothing) {
   ImageCache cache(folder_, 1 << 20);
   const auto bytes = image_of(100, 3);
   const auto other = sha256(image_of(100, 4));
-  EXPECT_EQ(cache.put(other, bytes.size(), 0, bytes).code(), StatusCode::kProtocol);
+  EXPECT_EQ(cache.put(1, other, bytes.size(), 0, bytes).code(), StatusCode::kProtocol);
   EXPECT_FALSE(cache.get(other).has_value());
   EXPECT_EQ(files(), 0u);
 }
@@ -79,27 +79,62 @@ TEST_F(ImageCacheTest, PiecesThatDoNotFitAreRefused) {
   const auto bytes = image_of(1000, 5);
   const auto hash = sha256(bytes);
   const std::span<const std::byte> all(bytes);
-  EXPECT_FALSE(cache.put(hash, 1000, 500, all.subspan(500)).ok()) << "no beginning";
-  ASSERT_TRUE(cache.put(hash, 1000, 0, all.first(400)).ok());
-  EXPECT_FALSE(cache.put(hash, 1000, 500, all.subspan(500)).ok()) << "a hole";
-  EXPECT_FALSE(cache.put(hash, 999, 400, all.subspan(400, 100)).ok()) << "another total";
-  EXPECT_FALSE(cache.put(hash, 1000, 400, all.first(700)).ok()) << "more than announced";
-  EXPECT_FALSE(cache.put(hash, 1000, 400, {}).ok()) << "an empty piece";
-  EXPECT_FALSE(cache.put(hash, 0, 0, {}).ok());
-  EXPECT_FALSE(cache.put(hash, 1000, ~uint64_t{0} - 10, all.first(100)).ok())
+  uint64_t upload = 0;
+  const auto begun = [&] {
+    EXPECT_TRUE(cache.put(++upload, hash, 1000, 0, all.first(400)).ok());
+    return upload;
+  };
+  EXPECT_FALSE(cache.put(++upload, hash, 1000, 500, all.subspan(500)).ok()) << "no beginning";
+  EXPECT_FALSE(cache.put(begun(), hash, 1000, 500, all.subspan(500)).ok()) << "a hole";
+  EXPECT_FALSE(cache.put(begun(), hash, 1000, 0, all.first(400)).ok()) << "the same once more";
+  EXPECT_FALSE(cache.put(begun(), hash, 999, 400, all.subspan(400, 100)).ok()) << "another total";
+  EXPECT_FALSE(cache.put(begun(), hash, 1000, 400, all.first(700)).ok()) << "more than announced";
+  EXPECT_FALSE(cache.put(begun(), hash, 1000, 400, {}).ok()) << "an empty piece";
+  EXPECT_FALSE(cache.put(begun(), sha256({}), 1000, 400, all.subspan(400)).ok()) << "another image";
+  EXPECT_FALSE(cache.put(++upload, hash, 0, 0, {}).ok());
+  EXPECT_FALSE(cache.put(begun(), hash, 1000, ~uint64_t{0} - 10, all.first(100)).ok())
       << "an offset that overflows";
+  EXPECT_EQ(files(), 0u);
 }
 
-TEST_F(ImageCacheTest, ASecondThreadsUploadOfTheSameImageDoesNoHarm) {
-  ImageCache cache(folder_, 1 << 20);
+TEST_F(ImageCacheTest, UploadsOfOneImageAtOnceAllArrive) {
+  ImageCache cache(folder_, 1 << 20), of_another_session(folder_, 1 << 20);
   const auto bytes = image_of(1000, 6);
   const auto hash = sha256(bytes);
   const std::span<const std::byte> all(bytes);
-  ASSERT_TRUE(cache.put(hash, 1000, 0, all.first(500)).ok());
-  ASSERT_TRUE(cache.put(hash, 1000, 0, all.first(500)).ok());
-  ASSERT_TRUE(cache.put(hash, 1000, 500, all.subspan(500)).ok());
-  EXPECT_TRUE(cache.put(hash, 1000, 500, all.subspan(500)).ok());
+  ASSERT_TRUE(cache.put(1, hash, 1000, 0, all.first(300)).ok());
+  ASSERT_TRUE(cache.put(2, hash, 1000, 0, all.first(500)).ok());
+  ASSERT_TRUE(of_another_session.put(1, hash, 1000, 0, all.first(900)).ok());
+  ASSERT_TRUE(cache.put(1, hash, 1000, 300, all.subspan(300)).ok());
   EXPECT_TRUE(cache.get(hash).has_value());
+  ASSERT_TRUE(cache.put(2, hash, 1000, 500, all.subspan(500)).ok());
+  ASSERT_TRUE(of_another_session.put(1, hash, 1000, 900, all.subspan(900)).ok());
+  EXPECT_TRUE(of_another_session.get(hash).has_value());
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(ImageCacheTest, AFailedUploadLeavesOthersOfTheImageAlone) {
+  ImageCache cache(folder_, 1 << 20);
+  const auto bytes = image_of(1000, 6), wrong = image_of(1000, 7);
+  const auto hash = sha256(bytes);
+  const std::span<const std::byte> all(bytes), bad(wrong);
+  ASSERT_TRUE(cache.put(1, hash, 1000, 0, all.first(500)).ok());
+  ASSERT_TRUE(cache.put(2, hash, 1000, 0, bad.first(500)).ok());
+  EXPECT_FALSE(cache.put(2, hash, 1000, 500, bad.subspan(500)).ok());
+  EXPECT_FALSE(cache.put(2, hash, 1000, 0, all).ok()) << "it is over";
+  ASSERT_TRUE(cache.put(1, hash, 1000, 500, all.subspan(500)).ok());
+  EXPECT_TRUE(cache.get(hash).has_value());
+  EXPECT_EQ(cache.result_of(2).code(), StatusCode::kProtocol);
+  EXPECT_TRUE(cache.result_of(2).ok()) << "asked once";
+  EXPECT_TRUE(cache.result_of(1).ok());
+}
+
+TEST_F(ImageCacheTest, AnUploadThatIsAskedForTooEarlyHasFailed) {
+  ImageCache cache(folder_, 1 << 20);
+  const auto bytes = image_of(1000, 6);
+  ASSERT_TRUE(cache.put(1, sha256(bytes), 1000, 0, std::span(bytes).first(500)).ok());
+  EXPECT_EQ(cache.result_of(1).code(), StatusCode::kProtocol);
+  EXPECT_EQ(files(), 0u);
 }
 
 TEST_F(ImageCacheTest, TheLeastRecentlyUsedGoesWhenTheCapIsReached) {
@@ -120,21 +155,36 @@ TEST_F(ImageCacheTest, TheLeastRecentlyUsedGoesWhenTheCapIsReached) {
 TEST_F(ImageCacheTest, AnImageLargerThanTheCapIsRefusedBeforeItsBytes) {
   ImageCache cache(folder_, 2500);
   const auto bytes = image_of(100, 10);
-  EXPECT_FALSE(cache.put(sha256(bytes), 2501, 0, bytes).ok());
+  EXPECT_FALSE(cache.put(1, sha256(bytes), 2501, 0, bytes).ok());
   EXPECT_EQ(files(), 0u);
 }
 
-TEST_F(ImageCacheTest, UploadsAtOnceAreLimitedAndUnfinishedOnesGoWithTheSession) {
+// Uploads that nobody goes on with give way to new ones.
+TEST_F(ImageCacheTest, AbandonedUploadsAreGivenUpAndUnfinishedOnesGoWithTheSession) {
   {
     ImageCache cache(folder_, 1 << 20);
-    const auto bytes = image_of(64, 0);
-    size_t accepted = 0;
-    for (int i = 0; i < 40; ++i) {
-      if (cache.put(sha256(image_of(64, i)), 1000, 0, bytes).ok()) ++accepted;
+    const auto bytes = image_of(1000, 0);
+    const auto hash = sha256(bytes);
+    const std::span<const std::byte> all(bytes);
+    ASSERT_TRUE(cache.put(1, hash, 1000, 0, all.first(10)).ok());
+    for (uint64_t i = 2; i < 2 + 2 * ImageCache::kMaxUploads; ++i) {
+      ASSERT_TRUE(cache.put(i, hash, 1000, 0, all.first(500)).ok());
+      ASSERT_TRUE(cache.put(1, hash, 1000, 10 * (i - 1), all.subspan(10 * (i - 1), 10)).ok())
+          << "it goes on, if slowly";
+      EXPECT_LE(files(), ImageCache::kMaxUploads);
     }
-    EXPECT_EQ(accepted, ImageCache::kMaxUploads);
+    EXPECT_EQ(cache.result_of(2).code(), StatusCode::kProtocol);
   }
   EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(ImageCacheTest, SoManyFailuresAreRemembered) {
+  ImageCache cache(folder_, 1 << 20);
+  const auto bytes = image_of(64, 0);
+  for (uint64_t i = 1; i <= ImageCache::kMaxFailures + 1; ++i)
+    EXPECT_FALSE(cache.put(i, sha256(bytes), 64, 10, bytes).ok());
+  EXPECT_TRUE(cache.result_of(1).ok());
+  EXPECT_FALSE(cache.result_of(2).ok());
 }
 
 TEST_F(ImageCacheTest, ADamagedFileCountsAsNotThere) {
