@@ -59,6 +59,7 @@ CUresult manual_cuMemFreeHost(void* p) {
   }
   const CUresult result = withdraw(session, *region);
   const CUresult removed = session.remote_host.remove(session, *region);
+  if (result != CUDA_SUCCESS || removed != CUDA_SUCCESS) retire_addresses(p);
   if (session.host_memory.erase(region->base)) free_host(p, region->bytes);
   return result != CUDA_SUCCESS ? result : removed;
 }

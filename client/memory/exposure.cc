@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "client/manual/common.h"
+#include "client/memory/reserve.h"
 
 namespace fargpu::client {
 
@@ -20,7 +21,11 @@ CUresult expose(Session& session, const Region& region, uint64_t* device_pointer
       session.pages.add(region.base, region.bytes, context, [&](CUdeviceptr* pointer) {
         return call_fgHostMap(session, context, region.base, region.bytes, region.flags, pointer);
       });
-  if (result == CUDA_ERROR_ALREADY_MAPPED) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (result == CUDA_ERROR_ALREADY_MAPPED) {
+    if (region.kind == MemoryKind::kHost)
+      retire_addresses(reinterpret_cast<const void*>(region.base));
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   if (result == CUDA_SUCCESS)
     *device_pointer = session.pages.device_pointer(region.base).value_or(0);
   return result;

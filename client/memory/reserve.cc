@@ -7,6 +7,7 @@
 #include <atomic>
 #include <mutex>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "client/memory/address_window.h"
@@ -45,14 +46,15 @@ Reservations& reservations() {
 
 struct HostWindow {
   std::mutex mutex;
-  AddressWindow free;  // guarded by mutex
+  AddressWindow free;          // guarded by mutex
+  std::set<uint64_t> retired;  // allocations that live; guarded by mutex
 };
 HostWindow& host_window() {
   static auto& made = *[] {
     constexpr uint64_t kStep = uint64_t{1} << 21;
     std::random_device random;
     const uint64_t begin = kWindow + random() % (kWindowBytes / 2 / kStep) * kStep;
-    return new HostWindow{{}, AddressWindow(begin, kWindow + kWindowBytes)};
+    return new HostWindow{{}, AddressWindow(begin, kWindow + kWindowBytes), {}};
   }();
   return made;
 }
@@ -139,7 +141,14 @@ void free_host(void* memory, size_t bytes) {
   HostWindow& window = host_window();
   std::lock_guard lock(window.mutex);
   const auto address = reinterpret_cast<uint64_t>(memory);
-  if (window.free.contains(address)) window.free.give_back(address, taken_for(length));
+  if (window.retired.erase(address) != 0 || !window.free.contains(address)) return;
+  window.free.give_back(address, taken_for(length));
+}
+
+void retire_addresses(const void* memory) {
+  HostWindow& window = host_window();
+  std::lock_guard lock(window.mutex);
+  window.retired.insert(reinterpret_cast<uint64_t>(memory));
 }
 
 bool readable(const void* address) {

@@ -22,6 +22,9 @@ void release_reserved(uint64_t address, size_t bytes);
 // of memory of this process's own.
 void* allocate_host(size_t bytes, int descriptor = -1);
 void free_host(void* memory, size_t bytes);
+// The worker has something else at the addresses of this memory, or may keep it for longer than it
+// is allocated here: free_host() does not give the addresses out again.
+void retire_addresses(const void* memory);
 
 // True when a byte at `address` can be read. One system call.
 bool readable(const void* address);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "client/manual/common.h"
+#include "client/memory/reserve.h"
 
 namespace fargpu::client {
 
@@ -87,11 +88,13 @@ CUresult SharedHost::free(Session& session, uint64_t address) {
       arena_goes = holder.in_worker && has_other_arena(holder);
       if (holder.in_worker && !arena_goes) return result;
     }
+    if (result != CUDA_SUCCESS) retire_addresses(holder.segment.base());
     unused.emplace(std::move(holder.segment));
     holders_.erase(found);
   }
   if (!arena_goes) return result;
   const CUresult unshared = call_fgHostUnshare(session, context, unused->address());
+  if (unshared != CUDA_SUCCESS) retire_addresses(unused->base());
   return result != CUDA_SUCCESS ? result : unshared;
 }
 

@@ -73,6 +73,7 @@ std::optional<SharedSegment> SharedSegment::make(Session& session, Context& cont
   const CUresult result =
       call_fgHostShare(session, context.wire_id, segment.address(), whole, number, &device_pointer);
   if (result != CUDA_SUCCESS) {
+    if (result == CUDA_ERROR_ALREADY_MAPPED) retire_addresses(memory);
     tell_once(whole, "error " + std::to_string(result));
     return std::nullopt;
   }

@@ -82,5 +82,17 @@ TEST(AllocateHostTest, TheWindowIsUsedAgain) {
   free_host(kept, 4096);
 }
 
+TEST(AllocateHostTest, RetiredAddressesAreNotGivenOutAgain) {
+  void* const first = allocate_host(4096);
+  retire_addresses(first);
+  free_host(first, 4096);
+  void* const second = allocate_host(4096);
+  EXPECT_NE(second, first);
+  free_host(second, 4096);
+  void* const third = allocate_host(4096);
+  EXPECT_EQ(third, second);
+  free_host(third, 4096);
+}
+
 }  // namespace
 }  // namespace fargpu::client
