@@ -29,9 +29,9 @@ TEST_F(FaultTest, IllegalAddressNamesEverything) {
   EXPECT_EQ(fault->thread, (std::array<uint32_t, 3>{37, 0, 0}));
   EXPECT_EQ(fault->address, out_ + 64);
   EXPECT_EQ(fault->bytes, 4u);
-  EXPECT_EQ(fault->ptx_line, 8);
+  EXPECT_EQ(fault->ptx_line, 9);
   for (const char* part :
-       {"illegal address", "wrong", "(1, 0, 0)", "(37, 0, 0)", "st.global.u32", "line 8"}) {
+       {"illegal address", "wrong", "(1, 0, 0)", "(37, 0, 0)", "st.global.u32", "line 9"}) {
     EXPECT_NE(fault->text.find(part), std::string::npos) << fault->text;
   }
 }

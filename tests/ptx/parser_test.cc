@@ -69,7 +69,7 @@ $top:
                                         error);
   // A predicate must be declared before it guards.
   EXPECT_FALSE(module.has_value());
-  EXPECT_EQ(error.line, 14);
+  EXPECT_EQ(error.line, 15);
   EXPECT_NE(error.message.find("p0"), std::string::npos);
 }
 
