@@ -2,8 +2,9 @@
 // current contexts.
 //
 // A Context is never freed (a thread may hold a pointer to a destroyed one for ever); its id is
-// never used again. The last destroyed ones are known as such, older ones as no context at all. The current context of a thread is a plain thread-local pointer: reading it
-// costs nothing. Everything else is thread safe.
+// never used again. The last destroyed ones are known as such, older ones as no context at all. The
+// current context of a thread is a plain thread-local pointer: reading it costs nothing. Everything
+// else is thread safe.
 #pragma once
 
 #include <cuda.h>

@@ -47,7 +47,7 @@ class JitLogs {
 };
 
 // Runs `load`, which names an image by its hash, until the server knows the image: when it answers
-// CUDA_ERROR_NOT_FOUND, the image is sent. An upload that fails is this call's error and no other's.
+// CUDA_ERROR_NOT_FOUND, the image is sent. A failed upload is this call's error and no other's.
 CUresult load_by_hash(Session& session, std::span<const std::byte> bytes,
                       const std::function<CUresult(const unsigned char* hash)>& load);
 

@@ -1,6 +1,6 @@
 // ImageUploads: threads that want the same image on the server at once. One of them sends it, the
-// others wait for that; and only so many different images are sent at once, because the server keeps
-// no more unfinished ones. Any thread; no lock is held while sending.
+// others wait for that; and only so many different images are sent at once, because the server
+// keeps no more unfinished ones. Any thread; no lock is held while sending.
 #pragma once
 
 #include <cuda.h>
