@@ -132,7 +132,7 @@ class Programs(unittest.TestCase):
         said = [line for line in done.stderr.splitlines() if "Assertion" in line]
         places = [f"block: [1,0,0], thread: [{t},0,0]" for t in range(3)]
         self.assertEqual(len(said), 3, done.stderr)
-        for line, place in zip(sorted(said), places):
+        for line, place in zip(sorted(said), places, strict=True):
             self.assertRegex(
                 line,
                 r"^\S*failed_assert\.cu:\d+: void check\(const int \*, int\): "
