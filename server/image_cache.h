@@ -3,8 +3,8 @@
 //
 // An image is announced by its hash and total size, arrives in pieces, and is kept only when its
 // hash is right: no session can put anything under another's hash. Files appear by rename, so
-// readers see whole images or none. Uploads know nothing of each other, also those of one image: the
-// last one to finish stays, and it makes no difference. The folder's size is capped; the least
+// readers see whole images or none. Uploads know nothing of each other, also those of one image:
+// the last one to finish stays, and it makes no difference. The folder's size is capped; the least
 // recently used images go first. Each worker has an object of its own over the same folder; one
 // thread each.
 #pragma once

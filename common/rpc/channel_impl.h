@@ -116,8 +116,8 @@ struct Channel::Impl final : transport::FrameHandler {
   void link(Waiter& waiter);        // with wait_mutex held, like unlink()
   void unlink(Waiter& waiter);
 
-  // A caller that waits until the server takes what it sends: somebody must watch whether the server
-  // lives.
+  // A caller that waits until the server takes what it sends: somebody must watch whether the
+  // server lives.
   class WaitingSender {
    public:
     explicit WaitingSender(Impl& impl) : impl_(impl) {
