@@ -20,6 +20,7 @@
 #include "client/host_calls.h"
 #include "client/image/uploads.h"
 #include "client/memory/address_map.h"
+#include "client/memory/hidden_memory.h"
 #include "client/memory/pages.h"
 #include "client/memory/remote_host.h"
 #include "client/memory/shared_host.h"
@@ -57,6 +58,7 @@ class Session final : public rpc::NoticeSink {
   AddressMap device_memory;
   AddressMap host_memory;
   Pages pages;
+  HiddenMemory hidden_memory;
   SharedHost shared_host;
   RemoteHost remote_host;
   StagingRings staging_rings;

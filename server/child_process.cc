@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/personality.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,6 +47,28 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
+// What this thread starts while it lives has its libraries and mappings from a third of the address
+// space upwards, not below the stack, where clients have theirs: the worker needs memory at the
+// addresses of host memory that a client registers. Where the system forbids it, addresses collide
+// now and then, and registering says so. ThreadSanitizer needs the usual places.
+class LowMappings {
+ public:
+  LowMappings() : before_(::personality(kAsk)) {
+#if !defined(__SANITIZE_THREAD__)
+    if (before_ >= 0) ::personality(static_cast<unsigned long>(before_) | ADDR_COMPAT_LAYOUT);
+#endif
+  }
+  ~LowMappings() {
+    if (before_ >= 0) ::personality(static_cast<unsigned long>(before_));
+  }
+  LowMappings(const LowMappings&) = delete;
+  LowMappings& operator=(const LowMappings&) = delete;
+
+ private:
+  static constexpr unsigned long kAsk = 0xffffffff;
+  const int before_;
+};
+
 }  // namespace
 
 Result<pid_t> start_child(const ChildSetup& setup) {
@@ -85,6 +108,7 @@ Result<pid_t> start_child(const ChildSetup& setup) {
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 
   pid_t pid = -1;
+  const LowMappings low;
   const int error = ::posix_spawn(&pid, setup.program.c_str(), &actions, &attributes,
                                   pointers(arguments).data(), pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);

@@ -37,7 +37,8 @@ class HostPages {
   HostPages& operator=(const HostPages&) = delete;
 
   // Keeps the region's pages free for it. CUDA_ERROR_INVALID_VALUE: no such range, or part of it is
-  // a region already; CUDA_ERROR_ALREADY_MAPPED: this process has something else there.
+  // a region already; CUDA_ERROR_ALREADY_MAPPED: this process has something else there
+  // (CUDA_ERROR_NOT_SUPPORTED in a worker with a sanitizer).
   CUresult reserve(uint64_t address, uint64_t bytes);
   // The region, reserved or new, gets memory that device code may use: zeros. As reserve(), and
   // CUDA_ERROR_OUT_OF_MEMORY: over kMaxBytes; otherwise what the driver says. `context` is current;
@@ -53,6 +54,8 @@ class HostPages {
   CUresult withdraw(uint64_t address) const;
   // That was done.
   void left(std::span<const uint64_t> withdrawn);
+  // Whether a mapped region, not only a reserved one, begins there.
+  bool is_mapped(uint64_t address) const;
   // Registrations in the pages of this range are being withdrawn: reserve() and map() must wait.
   bool is_leaving(uint64_t address, uint64_t bytes) const;
 

@@ -4,11 +4,16 @@
 
 namespace fargpu::client {
 void forget_memory(Session& session, const Context* context) {
-  session.pages.forget_context(context->wire_id);
+  for (const uint64_t base : session.pages.forget_context(context->wire_id)) {
+    if (const auto region = session.host_memory.find(base))
+      session.hidden_memory.add(region->base, region->bytes);
+  }
   session.shared_host.forget(*context);
   session.staging_rings.forget(*context);
-  session.host_memory.update([context](Region& region) {
-    if (region.context == context) region.shared_at = 0;
+  session.host_memory.update([&](Region& region) {
+    if (region.context != context || region.shared_at == 0) return;
+    region.shared_at = 0;
+    session.hidden_memory.add(region.base, region.bytes);
   });
   session.device_memory.erase_if([&](const Region& region) {
     if (region.context != context || region.kind == MemoryKind::kManaged) return false;

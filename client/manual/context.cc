@@ -50,6 +50,7 @@ CUresult synchronize(Context& context) {
   Session& session = current_session();
   const uint32_t position = context.queue->position();
   const auto mark = idle_mark(session);
+  if (const CUresult result = before_wait(session); result != CUDA_SUCCESS) return result;
   if (const CUresult result = call_cuCtxSynchronize(session, context.wire_id);
       result != CUDA_SUCCESS) {
     return result;

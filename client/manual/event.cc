@@ -18,6 +18,7 @@ CUresult manual_cuEventCreate(CUevent* phEvent, unsigned int Flags) {
 
 CUresult manual_cuEventQuery(CUevent hEvent) {
   const Here here;
+  if (const CUresult result = before_wait(here.session); result != CUDA_SUCCESS) return result;
   const CUresult result = call_cuEventQuery(here.session, here.context, hEvent);
   return result == CUDA_SUCCESS ? after_synchronisation(here.session, /*all_done=*/false) : result;
 }
@@ -33,6 +34,7 @@ CUresult manual_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
 
 CUresult manual_cuEventSynchronize(CUevent hEvent) {
   const Here here;
+  if (const CUresult result = before_wait(here.session); result != CUDA_SUCCESS) return result;
   const CUresult result = call_cuEventSynchronize(here.session, here.context, hEvent);
   return result == CUDA_SUCCESS ? after_synchronisation(here.session, /*all_done=*/false) : result;
 }

@@ -43,7 +43,7 @@ CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchK
       result != CUDA_SUCCESS) {
     return result;
   }
-  if (const CUresult result = expose_pointers(here.session, packed.data(), packed.size());
+  if (const CUresult result = expose_words(here.session, packed.data(), packed.size());
       result != CUDA_SUCCESS) {
     return result;
   }

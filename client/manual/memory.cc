@@ -46,13 +46,8 @@ CUresult set(CUdeviceptr address, size_t width, size_t height, size_t pitch, siz
     return result;
   if (box.empty()) return CUDA_SUCCESS;
   const Here here;
-  if (!here.session.host_memory.empty()) {
-    // Pinned memory is device memory as well.
-    uint64_t device_pointer = 0;
-    const auto region = here.session.host_memory.find(address);
-    const CUresult mapped = region ? expose(here.session, *region, &device_pointer) : CUDA_SUCCESS;
-    if (mapped != CUDA_SUCCESS) return mapped;
-  }
+  if (const CUresult result = expose_operands(here.session, {address}); result != CUDA_SUCCESS)
+    return result;
   const Submission work(here.session);
   if (work.result() != CUDA_SUCCESS) return work.result();
   const CUresult result = call(here.session, here.context);

@@ -2,6 +2,7 @@
 // told to the worker.
 #include "client/manual/common.h"
 #include "client/memory/copy.h"
+#include "client/memory/exposure.h"
 
 namespace fargpu::client {
 namespace {
@@ -26,7 +27,8 @@ CUresult wait_for_both(Session& session, const Context* dst, const Context* src)
 template <typename Send>
 CUresult between_contexts(Session& session, const Context* dst, const Context* src, CUstream stream,
                           Send&& send) {
-  if (dst == src || !is_default_stream(stream)) return send();
+  // Host memory belongs to none: the copy is in the order of its stream alone.
+  if (dst == src || dst == nullptr || src == nullptr || !is_default_stream(stream)) return send();
   if (const CUresult result = wait_for_both(session, dst, src); result != CUDA_SUCCESS)
     return result;
   if (const CUresult result = send(); result != CUDA_SUCCESS) return result;
@@ -48,6 +50,8 @@ CUresult device_to_device(Session& session, CUdeviceptr dst, CUdeviceptr src, si
       return result;
     }
   }
+  if (const CUresult result = expose_operands(session, {dst, src}); result != CUDA_SUCCESS)
+    return result;
   const Submission work(session);
   if (work.result() != CUDA_SUCCESS) return work.result();
   return between_contexts(session, owner_of(session, dst), owner_of(session, src), stream, [&] {
@@ -110,6 +114,8 @@ CUresult copy_box(Session& session, const Ends& ends, const Box& box, CUstream s
                   Inside&& inside) {
   if (box.empty()) return CUDA_SUCCESS;
   if (ends.to == Where::kDevice && ends.from == Where::kDevice) {
+    const CUresult exposed = expose_operands(session, {ends.dst.address, ends.src.address});
+    if (exposed != CUDA_SUCCESS) return exposed;
     const Submission work(session);
     if (work.result() != CUDA_SUCCESS) return work.result();
     bool known = false;
@@ -289,6 +295,10 @@ CUresult manual_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
   for (const CUdeviceptr address : {dstDevice, srcDevice}) {
     const CUresult result = check_device_range(here.session, address, ByteCount, &known);
     if (result != CUDA_SUCCESS) return result;
+  }
+  if (const CUresult result = expose_operands(here.session, {dstDevice, srcDevice});
+      result != CUDA_SUCCESS) {
+    return result;
   }
   const Submission work(here.session);
   if (work.result() != CUDA_SUCCESS) return work.result();

@@ -1,6 +1,7 @@
 // Host memory that the driver knows: shared with the worker where both are on one host, else this
 // process's, from a window of addresses that the worker can mirror on demand. Registered memory is
-// the application's own, which cannot be shared afterwards: to copies it is ordinary memory.
+// the application's own, which cannot be shared afterwards: to copies it is ordinary memory, and
+// its addresses are kept free in the worker for a mirror.
 #include <algorithm>
 
 #include "client/manual/common.h"
@@ -38,7 +39,7 @@ CUresult manual_cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *pp = memory;
-  return CUDA_SUCCESS;
+  return shared ? CUDA_SUCCESS : enter(session, region);
 }
 
 CUresult manual_cuMemAllocHost_v2(void** pp, size_t bytesize) {
@@ -55,6 +56,7 @@ CUresult manual_cuMemFreeHost(void* p) {
   }
   if (session.shared_host.owns(region->base)) {
     if (!session.host_memory.erase(region->base)) return CUDA_ERROR_INVALID_VALUE;
+    session.hidden_memory.remove(region->base);
     return session.shared_host.free(session, region->base);
   }
   const CUresult result = withdraw(session, *region);
@@ -94,15 +96,17 @@ CUresult manual_cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flag
   Session& session = current_session();
   const auto base = reinterpret_cast<uint64_t>(p);
   if (base + bytesize < base || !readable(p)) return CUDA_ERROR_INVALID_VALUE;
-  const bool inserted = session.host_memory.insert({.base = base,
-                                                    .bytes = bytesize,
-                                                    .kind = MemoryKind::kRegistered,
-                                                    .context = current_context(),
-                                                    .device = current_context()->device,
-                                                    .buffer_id = session.next_buffer_id(),
-                                                    .flags = Flags});
-  if (!inserted) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  return CUDA_SUCCESS;
+  const Region region{.base = base,
+                      .bytes = bytesize,
+                      .kind = MemoryKind::kRegistered,
+                      .context = current_context(),
+                      .device = current_context()->device,
+                      .buffer_id = session.next_buffer_id(),
+                      .flags = Flags};
+  if (!session.host_memory.insert(region)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  const CUresult result = enter(session, region);
+  if (result != CUDA_SUCCESS) session.host_memory.erase(base);
+  return result;
 }
 
 CUresult manual_cuMemHostUnregister(void* p) {

@@ -74,12 +74,14 @@ CUresult manual_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int
 
 CUresult manual_cuStreamQuery(CUstream hStream) {
   const Here here;
+  if (const CUresult result = before_wait(here.session); result != CUDA_SUCCESS) return result;
   const CUresult result = call_cuStreamQuery(here.session, here.context, hStream);
   return result == CUDA_SUCCESS ? after_synchronisation(here.session, /*all_done=*/false) : result;
 }
 
 CUresult manual_cuStreamSynchronize(CUstream hStream) {
   const Here here;
+  if (const CUresult result = before_wait(here.session); result != CUDA_SUCCESS) return result;
   uint64_t id = 0;
   if (const CUresult result = stream_to_wire(hStream, &id); result != CUDA_SUCCESS) return result;
   const auto queue = queue_of(id);

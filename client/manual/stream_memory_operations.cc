@@ -1,34 +1,93 @@
-// Waits for values in memory: from the first one on, synchronous copies from pinned memory wait
-// (client/memory/synchronous_copy.h). Noted before it is sent.
-#include <algorithm>
+// Waiting for and writing values in memory in stream order: the memory may be the application's own,
+// which is exposed then. From the first wait on, synchronous copies from pinned memory wait
+// (client/memory/synchronous_copy.h): that is noted before the wait is sent.
+#include <span>
 
 #include "client/manual/common.h"
+#include "client/memory/exposure.h"
 
 namespace fargpu::client {
+namespace {
+
+// `send(session, context)` after the operand's memory was exposed and sent.
+template <typename Send>
+CUresult with_operand(CUdeviceptr address, Send&& send) {
+  const Here here;
+  if (const CUresult result = expose_operands(here.session, {address}); result != CUDA_SUCCESS)
+    return result;
+  const Submission work(here.session);
+  if (work.result() != CUDA_SUCCESS) return work.result();
+  return send(here.session, here.context);
+}
+
+CUresult expose_operation(Session& session, const CUstreamBatchMemOpParams& operation) {
+  switch (operation.operation) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+      return expose_operands(session, {operation.waitValue.address});
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+      return expose_operands(session, {operation.writeValue.address});
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+      return expose_operands(session, {operation.writeValue.address, operation.writeValue.value64});
+    default:
+      return CUDA_SUCCESS;
+  }
+}
+
+bool is_wait(const CUstreamBatchMemOpParams& operation) {
+  return operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
+         operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+}
+
+}  // namespace
+
+CUresult manual_cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                                        unsigned int flags) {
+  return with_operand(addr, [&](Session& session, uint16_t context) {
+    return call_cuStreamWriteValue32_v2(session, context, stream, addr, value, flags);
+  });
+}
 
 CUresult manual_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
                                        unsigned int flags) {
-  const Here here;
-  here.session.memory_waits.fetch_add(1, std::memory_order_release);
-  return call_cuStreamWaitValue32_v2(here.session, here.context, stream, addr, value, flags);
+  return with_operand(addr, [&](Session& session, uint16_t context) {
+    session.memory_waits.fetch_add(1, std::memory_order_release);
+    return call_cuStreamWaitValue32_v2(session, context, stream, addr, value, flags);
+  });
+}
+
+CUresult manual_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                                        unsigned int flags) {
+  // The value may be a pointer that a kernel follows.
+  if (const CUresult result = expose_operands(current_session(), {value}); result != CUDA_SUCCESS)
+    return result;
+  return with_operand(addr, [&](Session& session, uint16_t context) {
+    return call_cuStreamWriteValue64_v2(session, context, stream, addr, value, flags);
+  });
 }
 
 CUresult manual_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
                                        unsigned int flags) {
-  const Here here;
-  here.session.memory_waits.fetch_add(1, std::memory_order_release);
-  return call_cuStreamWaitValue64_v2(here.session, here.context, stream, addr, value, flags);
+  return with_operand(addr, [&](Session& session, uint16_t context) {
+    session.memory_waits.fetch_add(1, std::memory_order_release);
+    return call_cuStreamWaitValue64_v2(session, context, stream, addr, value, flags);
+  });
 }
 
 CUresult manual_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
                                       CUstreamBatchMemOpParams* paramArray, unsigned int flags) {
   const Here here;
-  const auto is_wait = [](const CUstreamBatchMemOpParams& operation) {
-    return operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
-           operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
-  };
-  if (paramArray != nullptr && std::any_of(paramArray, paramArray + count, is_wait))
-    here.session.memory_waits.fetch_add(1, std::memory_order_release);
+  if (paramArray != nullptr) {
+    for (const CUstreamBatchMemOpParams& operation : std::span(paramArray, count)) {
+      if (const CUresult result = expose_operation(here.session, operation);
+          result != CUDA_SUCCESS) {
+        return result;
+      }
+      if (is_wait(operation)) here.session.memory_waits.fetch_add(1, std::memory_order_release);
+    }
+  }
+  const Submission work(here.session);
+  if (work.result() != CUDA_SUCCESS) return work.result();
   return call_cuStreamBatchMemOp_v2(here.session, here.context, stream, count, paramArray, flags);
 }
 

@@ -1,8 +1,10 @@
 #include "client/memory/coherence.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "client/manual/common.h"
+#include "client/memory/exposure.h"
 
 namespace fargpu::client {
 namespace {
@@ -29,6 +31,28 @@ class ChannelWire final : public Pages::Wire {
   Session& session_;
 };
 
+// Exposed memory may hold pointers to memory that is hidden yet: lists, tables. That is exposed and
+// sent, too, until nothing new is found.
+CUresult push_all(Session& session, ChannelWire& wire) {
+  constexpr uint64_t kWord = sizeof(uint64_t);
+  while (session.hidden_memory.any()) {
+    std::vector<uint64_t> found;
+    const CUresult result =
+        session.pages.push(wire, [&](uint64_t address, std::span<const std::byte> bytes) {
+          const size_t skip = (kWord - address % kWord) % kWord;
+          if (skip >= bytes.size()) return;
+          session.hidden_memory.scan(bytes.data() + skip, bytes.size() - skip,
+                                     [&found](uint64_t base) { found.push_back(base); });
+        });
+    if (result != CUDA_SUCCESS || found.empty()) return result;
+    for (const uint64_t base : found) {
+      if (const CUresult exposed = expose_region_at(session, base); exposed != CUDA_SUCCESS)
+        return exposed;
+    }
+  }
+  return session.pages.push(wire);
+}
+
 }  // namespace
 
 Submission::Submission(Session& session) : session_(session) {
@@ -38,11 +62,18 @@ Submission::Submission(Session& session) : session_(session) {
   session.pages.begin_work();
   counted_ = true;
   ChannelWire wire(session);
-  result_ = session.pages.push(wire);
+  result_ = push_all(session, wire);
 }
 
 Submission::~Submission() {
   if (counted_) session_.pages.end_work();
+}
+
+CUresult before_wait(Session& session) {
+  if (!session.pages.any()) [[likely]]
+    return CUDA_SUCCESS;
+  ChannelWire wire(session);
+  return push_all(session, wire);
 }
 
 CUresult after_synchronisation(Session& session, std::optional<uint64_t> done) {

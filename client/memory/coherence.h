@@ -32,6 +32,8 @@ class Submission {
   CUresult result_ = CUDA_SUCCESS;
 };
 
+// Before a call that waits for work: a stream may wait for a value that the application has stored.
+CUresult before_wait(Session& session);
 // What device code wrote comes back. `done`: as idle_mark() gave it before the wait.
 CUresult after_synchronisation(Session& session, std::optional<uint64_t> done);
 inline CUresult after_synchronisation(Session& session, bool /*all_done*/ = false) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "client/manual/common.h"
+#include "client/memory/exposure.h"
 #include "client/memory/pieces.h"
 #include "client/memory/remote_host.h"
 #include "client/memory/reserve.h"
@@ -84,6 +85,51 @@ CUresult framed_to_device(Session& session, const Side& dst, const Side& src, co
       });
 }
 
+bool has_whole_rows(const Side& side, const Box& box) {
+  return box.depth == 1 || (side.pitch != 0 && side.slice % side.pitch == 0);
+}
+
+// Host memory of which the worker has a mirror is copied from and to there: in the order of the
+// stream, which kernels that use it are in as well.
+bool goes_by_mirror(Session& session, const Side& host, const Side& device, const Box& box) {
+  if (!session.pages.any()) return false;
+  return is_mirrored(session, host.address, span_of(box, host)) && has_whole_rows(host, box) &&
+         has_whole_rows(device, box);
+}
+
+CUresult copy_by_mirror(Session& session, const Side& dst, const Side& src, const Box& box,
+                        CUstream stream, bool wait) {
+  const uint16_t context = current_context_id();
+  CUresult result = CUDA_SUCCESS;
+  {
+    const Submission work(session);
+    if (work.result() != CUDA_SUCCESS) return work.result();
+    if (box.height == 1 && box.depth == 1) {
+      result =
+          call_cuMemcpyDtoDAsync_v2(session, context, dst.address, src.address, box.width, stream);
+    } else {
+      const auto rows = [&box](const Side& side) {
+        return box.depth == 1 ? box.height : side.slice / side.pitch;
+      };
+      CUDA_MEMCPY3D copy{};
+      copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+      copy.srcDevice = src.address;
+      copy.srcPitch = src.pitch;
+      copy.srcHeight = rows(src);
+      copy.dstDevice = dst.address;
+      copy.dstPitch = dst.pitch;
+      copy.dstHeight = rows(dst);
+      copy.WidthInBytes = box.width;
+      copy.Height = box.height;
+      copy.Depth = box.depth;
+      result = call_cuMemcpy3DAsync_v2(session, context, &copy, stream);
+    }
+  }
+  if (result != CUDA_SUCCESS || !wait) return result;
+  result = call_cuStreamSynchronize(session, context, stream);
+  return result == CUDA_SUCCESS ? after_synchronisation(session) : result;
+}
+
 CUresult checked_span(Session& session, const Side& device, const Side& host, const Box& box,
                       bool* known) {
   const uint64_t span = span_of(box, device);
@@ -121,6 +167,15 @@ CUresult copy_to_device(Session& session, const Side& dst, const Side& src, cons
   bool known = false;
   if (const CUresult result = checked_span(session, dst, src, box, &known); result != CUDA_SUCCESS)
     return result;
+  if (const CUresult result = expose_copied(session, dst, src, box); result != CUDA_SUCCESS)
+    return result;
+  if (goes_by_mirror(session, src, dst, box)) {
+    const CUresult result = copy_by_mirror(session, dst, src, box, stream, wait);
+    if (result != CUDA_SUCCESS || !known) return result;
+    return settle_untried(session, dst.address, span_of(box, dst));
+  }
+  const Submission work(session);
+  if (work.result() != CUDA_SUCCESS) return work.result();
   if (is_shared(session, src, dst, box)) {
     const CUresult result = copy_shared(session, true, src, dst, box, stream, wait);
     if (result != CUDA_SUCCESS || !known) return result;
@@ -154,6 +209,11 @@ CUresult copy_to_host(Session& session, const Side& dst, const Side& src, const 
   bool known = false;
   if (const CUresult result = checked_span(session, src, dst, box, &known); result != CUDA_SUCCESS)
     return result;
+  if (goes_by_mirror(session, dst, src, box)) {
+    const CUresult result = copy_by_mirror(session, dst, src, box, stream, wait);
+    if (result != CUDA_SUCCESS || !known) return result;
+    return settle_untried(session, src.address, span_of(box, src));
+  }
   if (is_shared(session, dst, src, box)) {
     const CUresult result = copy_shared(session, false, dst, src, box, stream, wait);
     if (result != CUDA_SUCCESS || !known) return result;

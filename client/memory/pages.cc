@@ -37,10 +37,15 @@ bool Pages::remove(uint64_t address) {
   return found;
 }
 
-void Pages::forget_context(uint16_t context) {
+std::vector<uint64_t> Pages::forget_context(uint16_t context) {
   std::lock_guard lock(state_);
-  std::erase_if(regions_, [context](const auto& entry) { return entry.second.context == context; });
+  std::vector<uint64_t> gone;
+  for (const auto& [address, region] : regions_) {
+    if (region.context == context) gone.push_back(address);
+  }
+  for (const uint64_t address : gone) regions_.erase(address);
   any_.store(!regions_.empty(), std::memory_order_relaxed);
+  return gone;
 }
 
 std::optional<uint64_t> Pages::device_pointer(uint64_t address) const {

@@ -55,8 +55,8 @@ class Pages {
                const std::function<CUresult(CUdeviceptr* device_pointer)>& map);
   // Before the worker is asked to take the mirror away. False: there is none.
   bool remove(uint64_t address);
-  // The context was destroyed.
-  void forget_context(uint16_t context);
+  // The context was destroyed. Returns where the regions begin that went with it.
+  std::vector<uint64_t> forget_context(uint16_t context);
   // Where device code sees the region that begins at `address`; nullopt: it has no mirror.
   std::optional<uint64_t> device_pointer(uint64_t address) const;
   // Whether device code may write any of these bytes.

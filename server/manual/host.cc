@@ -103,8 +103,11 @@ Status manual_fgHostUnmap(Worker& worker, const Request& request) {
     wire::SegmentReader reader(request.body);
     const uint64_t address = reader.getRoot<schema::FgHostUnmapParams>().getAddress();
     const LaterReply later(worker, request);
-    // Kernels of any context may still use the memory.
-    when_all_idle(worker, [later, address] {
+    const auto when = [&worker](bool mapped, std::function<void()> done) {
+      // Kernels of any context may still use the memory.
+      mapped ? when_all_idle(worker, std::move(done)) : done();
+    };
+    when(worker.services().host_pages().is_mapped(address), [later, address] {
       HostPages& pages = later.worker().services().host_pages();
       std::vector<uint64_t> leaving;
       const CUresult result = pages.unmap(address, &leaving);

@@ -1,0 +1,38 @@
+#include "client/memory/hidden_memory.h"
+
+#include <iterator>
+
+namespace fargpu::client {
+
+void HiddenMemory::add(uint64_t base, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  regions_[base] = bytes;
+  set_bounds();
+}
+
+void HiddenMemory::remove(uint64_t base) {
+  std::lock_guard lock(mutex_);
+  if (regions_.erase(base) != 0) set_bounds();
+}
+
+std::optional<uint64_t> HiddenMemory::find(uint64_t address) const {
+  if (address - lowest_.load(std::memory_order_relaxed) >= span_.load(std::memory_order_relaxed))
+    return std::nullopt;
+  std::lock_guard lock(mutex_);
+  const auto after = regions_.upper_bound(address);
+  if (after == regions_.begin()) return std::nullopt;
+  const auto& [base, bytes] = *std::prev(after);
+  if (address - base >= bytes) return std::nullopt;
+  return base;
+}
+
+void HiddenMemory::set_bounds() {
+  // Who scans meanwhile may see one bound of before: what another thread hides at that moment is
+  // not known to any work yet.
+  const uint64_t lowest = regions_.empty() ? 0 : regions_.begin()->first;
+  const uint64_t end = regions_.empty() ? 0 : regions_.rbegin()->first + regions_.rbegin()->second;
+  lowest_.store(lowest, std::memory_order_relaxed);
+  span_.store(end - lowest, std::memory_order_relaxed);
+}
+
+}  // namespace fargpu::client
