@@ -150,8 +150,18 @@ CUresult Pages::merge(std::span<const std::byte> runs, uint64_t pushes) {
   std::lock_guard lock(state_);
   // What the worker had taken already it has compared with.
   std::erase_if(overtaken_, [pushes](const Overtaken& push) { return push.number <= pushes; });
+  // The bytes of the others, in order and without overlaps.
   std::sort(overtaken_.begin(), overtaken_.end(),
             [](const Overtaken& a, const Overtaken& b) { return a.address < b.address; });
+  newer_.clear();
+  for (const Overtaken& push : overtaken_) {
+    const uint64_t end = push.address + push.bytes;
+    if (newer_.empty() || push.address > newer_.back().end) {
+      newer_.push_back({push.address, end});
+    } else {
+      newer_.back().end = std::max(newer_.back().end, end);
+    }
+  }
   pages::RunReader reader(runs);
   while (const auto run = reader.next()) {
     // A region may have gone meanwhile.
@@ -165,17 +175,14 @@ CUresult Pages::merge(std::span<const std::byte> runs, uint64_t pushes) {
 
 void Pages::merge_one(pages::Agreement& region, pages::ByteRun run) {
   std::byte* const memory = pointer(region.address());
-  // Without the bytes for which newer ones are on their way: those replace it there, too. Runs that
-  // were pushed may overlap, and each lies inside one region.
+  // Without the bytes for which newer ones are on their way: those replace it there, too.
   const uint64_t end = run.address + run.data.size();
-  auto push = std::partition_point(overtaken_.begin(), overtaken_.end(), [&](const Overtaken& p) {
-    return p.address < region.address();
-  });
-  for (; push != overtaken_.end() && push->address < end && !run.data.empty(); ++push) {
-    if (push->address + push->bytes <= run.address) continue;
-    if (run.address < push->address)
-      region.merge({run.address, run.data.first(push->address - run.address)}, memory);
-    const uint64_t on = std::min(end, push->address + push->bytes);
+  auto newer = std::partition_point(newer_.begin(), newer_.end(),
+                                    [&](const Range& range) { return range.end <= run.address; });
+  for (; newer != newer_.end() && newer->begin < end && !run.data.empty(); ++newer) {
+    if (run.address < newer->begin)
+      region.merge({run.address, run.data.first(newer->begin - run.address)}, memory);
+    const uint64_t on = std::min(end, newer->end);
     run = {on, run.data.last(end - on)};
   }
   if (!run.data.empty()) region.merge(run, memory);

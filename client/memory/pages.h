@@ -103,6 +103,10 @@ class Pages {
   uint64_t pushes_ = 0;
   bool fetching_ = false;
   std::vector<Overtaken> overtaken_;
+  struct Range {
+    uint64_t begin, end;
+  };
+  std::vector<Range> newer_;       // of a merge
   uint64_t begun_ = 0, sent_ = 0;  // work
   uint64_t clean_ = 0;             // up to this one its writes are here
 };
