@@ -1,5 +1,8 @@
 #include "client/memory/exposure.h"
 
+#include <chrono>
+#include <thread>
+
 #include "client/manual/common.h"
 #include "client/memory/copy.h"
 #include "client/memory/reserve.h"
@@ -9,6 +12,7 @@ namespace fargpu::client {
 namespace {
 
 constexpr uint64_t kWord = sizeof(uint64_t);
+constexpr auto kPatience = std::chrono::seconds(10);
 
 bool is_registered(const Region& region) { return region.kind == MemoryKind::kRegistered; }
 
@@ -32,11 +36,16 @@ CUresult expose(Session& session, const Region& region, uint64_t* device_pointer
   }
   const Context* context = current_context() != nullptr ? current_context() : region.context;
   if (context == nullptr || !context->usable()) return CUDA_ERROR_INVALID_CONTEXT;
-  const CUresult result =
-      session.pages.add(region.base, region.bytes, context->wire_id, [&](CUdeviceptr* made) {
-        return call_fgHostMap(session, context->wire_id, region.base, region.bytes, region.flags,
-                              made);
-      });
+  const auto map = [&](CUdeviceptr* made) {
+    return call_fgHostMap(session, context->wire_id, region.base, region.bytes, region.flags, made);
+  };
+  // NOT_READY: an earlier registration in one of these pages is still being ended.
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  CUresult result = session.pages.add(region.base, region.bytes, context->wire_id, map);
+  while (result == CUDA_ERROR_NOT_READY && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    result = session.pages.add(region.base, region.bytes, context->wire_id, map);
+  }
   if (result == CUDA_ERROR_ALREADY_MAPPED) {
     say_occupied(region);
     if (region.kind == MemoryKind::kHost)

@@ -78,23 +78,19 @@ Status manual_fgHostMap(Worker& worker, const Request& request) {
   return decoded("fgHostMap", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgHostMapParams>();
-    const uint64_t address = params.getAddress(), bytes = params.getBytes();
-    const LaterReply later(worker, request);
-    when_pages_are_free(worker, address, bytes, [later, address, bytes] {
-      Worker& worker = later.worker();
-      CUdeviceptr device_pointer = 0;
-      CUresult result = worker.enter_context(later.header().context);
-      if (result == CUDA_SUCCESS) {
-        result = worker.services().host_pages().map(address, bytes, later.header().context,
-                                                    &device_pointer);
-      }
-      if (result != CUDA_SUCCESS) return later.send(result);
-      rpc::Responder::Frame frame(worker.responder(), later.header(),
-                                  schema::fixed_bytes<schema::FgHostMapResults>());
-      frame.init<schema::FgHostMapResults>().setDevicePointer(device_pointer);
-      (void)frame.send(CUDA_SUCCESS);
-    });
-    return Status();
+    HostPages& pages = worker.services().host_pages();
+    // The client asks again: meanwhile its functions in streams, on which the withdrawal may wait,
+    // must go on there.
+    if (pages.is_leaving(params.getAddress(), params.getBytes()))
+      return answer(worker, request, CUDA_ERROR_NOT_READY);
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    CUdeviceptr device_pointer = 0;
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        pages.map(params.getAddress(), params.getBytes(), request.header.context, &device_pointer));
+    rpc::Responder::Frame frame(worker.responder(), request.header,
+                                schema::fixed_bytes<schema::FgHostMapResults>());
+    frame.init<schema::FgHostMapResults>().setDevicePointer(device_pointer);
+    return frame.send(CUDA_SUCCESS);
   });
 }
 
