@@ -131,6 +131,14 @@ CUresult AddressSpace::access(uint64_t address, int device, unsigned long long* 
   return CUDA_SUCCESS;
 }
 
+std::pair<uint64_t, uint64_t> AddressSpace::reservation(uint64_t address) const {
+  std::lock_guard lock(mutex_);
+  auto after = reserved_.upper_bound(address);
+  if (after == reserved_.begin()) return {0, 0};
+  const auto& [base, bytes] = *std::prev(after);
+  return address - base < bytes ? std::pair{base, bytes} : std::pair<uint64_t, uint64_t>{0, 0};
+}
+
 std::shared_ptr<PhysicalMemory> AddressSpace::mapped(uint64_t address) const {
   std::lock_guard lock(mutex_);
   auto it = mappings_.upper_bound(address);

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 namespace fargpu::sim {
 
@@ -29,6 +30,8 @@ class AddressSpace {
   // The range must consist of whole mappings.
   CUresult set_access(uint64_t address, uint64_t bytes, int device, CUmemAccess_flags flags);
   CUresult access(uint64_t address, int device, unsigned long long* flags) const;
+  // Base and bytes of the reservation around an address; zeros: there is none.
+  std::pair<uint64_t, uint64_t> reservation(uint64_t address) const;
   // The memory mapped at an address; nullptr: none.
   std::shared_ptr<PhysicalMemory> mapped(uint64_t address) const;
 

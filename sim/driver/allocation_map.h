@@ -25,10 +25,10 @@ struct Allocation {
   unsigned flags = 0;       // as given to cuMemHostAlloc, cuMemHostRegister, cuMemAllocManaged
   uint32_t readable = ~0u;  // one bit per device ordinal (kMapped, pools)
   uint32_t writable = ~0u;
-  uint64_t pool = 0;       // handle of the pool it came from
-  uint64_t buffer_id = 0;  // given by insert(), unique in the process
-  bool sync_memops = false;
-  bool freeing = false;  // a stream will free it
+  uint64_t pool = 0;                  // handle of the pool it came from
+  uint64_t buffer_id = 0;             // given by insert(), unique in the process
+  std::optional<bool> sync_memops{};  // as set; device memory has it from the start
+  bool freeing = false;               // a stream will free it
 
   uint64_t end() const { return base + bytes; }
   bool is_host() const { return kind == Kind::kPinned || kind == Kind::kRegistered; }

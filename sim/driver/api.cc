@@ -1,6 +1,8 @@
 #include "sim/driver/api.h"
 
 #include "common/base/log.h"
+#include "sim/driver/event.h"
+#include "sim/driver/module.h"
 
 namespace fargpu::sim {
 
@@ -14,6 +16,23 @@ CUresult current_context(Driver& driver, std::shared_ptr<Context>* context) {
   if (stack.empty() || stack.back() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   *context = driver.find_context(stack.back());
   return *context && (*context)->alive() ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult context_for(Driver& driver, const void* handle, std::shared_ptr<Context>* context) {
+  const CUresult result = current_context(driver, context);
+  if (result != CUDA_ERROR_INVALID_CONTEXT || handle == nullptr) return result;
+  const Registry& registry = driver.registry();
+  if (const auto stream = registry.find<Stream>(handle)) {
+    *context = stream->context.lock();
+  } else if (const auto event = registry.find<Event>(handle)) {
+    *context = event->context.lock();
+  } else if (const auto module = registry.find<Module>(handle)) {
+    *context = module->context.lock();
+  } else if (const auto function = registry.find<Function>(handle)) {
+    const auto owner = function->module.lock();
+    *context = owner ? owner->context.lock() : nullptr;
+  }
+  return *context && (*context)->alive() ? CUDA_SUCCESS : result;
 }
 
 CUresult find_stream(const std::shared_ptr<Context>& current, CUstream handle,

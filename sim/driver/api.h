@@ -51,15 +51,24 @@ CUresult with_device(CUdevice ordinal, Body&& body) noexcept {
 // CUDA_ERROR_CONTEXT_IS_DESTROYED for one that is gone or was never retained.
 CUresult current_context(Driver& driver, std::shared_ptr<Context>* context);
 
+// The same; a thread without a context works in that of `handle`, a stream, event, function or
+// module.
+CUresult context_for(Driver& driver, const void* handle, std::shared_ptr<Context>* context);
+
 // For calls that need a current context; a failed context returns its error: body(Context&).
 template <typename Body>
-CUresult with_context(Body&& body) noexcept {
+CUresult with_context_of(const void* handle, Body&& body) noexcept {
   return with_driver([&](Driver& driver) -> CUresult {
     std::shared_ptr<Context> context;
-    if (CUresult result = current_context(driver, &context); result != CUDA_SUCCESS) return result;
+    if (CUresult result = context_for(driver, handle, &context); result != CUDA_SUCCESS)
+      return result;
     if (CUresult result = context->error(); result != CUDA_SUCCESS) return result;
     return body(*context);
   });
+}
+template <typename Body>
+CUresult with_context(Body&& body) noexcept {
+  return with_context_of(nullptr, std::forward<Body>(body));
 }
 
 // NULL and CU_STREAM_LEGACY are the current context's legacy default stream. `owner` becomes the
@@ -72,7 +81,7 @@ CUresult find_stream(const std::shared_ptr<Context>& current, CUstream handle,
 // std::shared_ptr<Stream>&).
 template <typename Body>
 CUresult with_stream(CUstream handle, Body&& body) noexcept {
-  return with_context([&](Context& current) -> CUresult {
+  return with_context_of(handle, [&](Context& current) -> CUresult {
     std::shared_ptr<Context> owner;
     std::shared_ptr<Stream> stream;
     if (CUresult result = find_stream(current.shared_from_this(), handle, &owner, &stream);

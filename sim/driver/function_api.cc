@@ -10,15 +10,24 @@ using namespace fargpu::sim;
 
 namespace {
 
-// body(Context&, const LaunchTarget&)
+// body(Context&, const LaunchTarget&). `of`: whose context counts when none is current.
 template <typename Body>
-CUresult with_function(CUfunction handle, Body&& body) {
-  return with_context([&](Context& context) -> CUresult {
+CUresult with_function_in(const void* of, CUfunction handle, Body&& body) {
+  return with_context_of(of, [&](Context& context) -> CUresult {
     LaunchTarget target;
     if (CUresult result = find_function(context, handle, &target); result != CUDA_SUCCESS)
       return result;
     return body(context, target);
   });
+}
+template <typename Body>
+CUresult with_function(CUfunction handle, Body&& body) {
+  return with_function_in(handle, handle, std::forward<Body>(body));
+}
+// For questions about occupancy, which need a current context.
+template <typename Body>
+CUresult with_current_function(CUfunction handle, Body&& body) {
+  return with_function_in(nullptr, handle, std::forward<Body>(body));
 }
 
 // For questions about clusters.
@@ -67,6 +76,7 @@ CUresult CUDAAPI cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig confi
 }
 
 CUresult CUDAAPI cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
+  if (hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return with_function(hfunc, [&](Context&, const LaunchTarget& target) -> CUresult {
     if (hmod == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *hmod = to_handle<CUmodule>(target.module->handle);
@@ -75,6 +85,7 @@ CUresult CUDAAPI cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
 }
 
 CUresult CUDAAPI cuFuncGetName(const char** name, CUfunction hfunc) {
+  if (hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return with_function(hfunc, [&](Context&, const LaunchTarget& target) -> CUresult {
     if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *name = target.function->info->name.c_str();
@@ -84,6 +95,7 @@ CUresult CUDAAPI cuFuncGetName(const char** name, CUfunction hfunc) {
 
 CUresult CUDAAPI cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
                                     size_t* paramSize) {
+  if (func == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return with_function(func, [&](Context&, const LaunchTarget& target) {
     return parameter_info(*target.function->info, paramIndex, paramOffset, paramSize);
   });
@@ -103,7 +115,7 @@ CUresult CUDAAPI cuFuncLoad(CUfunction function) {
 
 CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     int* numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned int flags) {
-  return with_function(func, [&](Context& context, const LaunchTarget& target) -> CUresult {
+  return with_current_function(func, [&](Context& context, const LaunchTarget& target) -> CUresult {
     if (numBlocks == nullptr || blockSize <= 0 ||
         (flags & ~unsigned{CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE}) != 0) {
       return CUDA_ERROR_INVALID_VALUE;
@@ -125,7 +137,7 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(
     int* minGridSize, int* blockSize, CUfunction func,
     CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit,
     unsigned int flags) {
-  return with_function(func, [&](Context& context, const LaunchTarget& target) -> CUresult {
+  return with_current_function(func, [&](Context& context, const LaunchTarget& target) -> CUresult {
     if (minGridSize == nullptr || blockSize == nullptr || blockSizeLimit < 0 ||
         (flags & ~unsigned{CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE}) != 0) {
       return CUDA_ERROR_INVALID_VALUE;
@@ -161,7 +173,7 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSi
 
 CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func,
                                                          int numBlocks, int blockSize) {
-  return with_function(func, [&](Context& context, const LaunchTarget& target) -> CUresult {
+  return with_current_function(func, [&](Context& context, const LaunchTarget& target) -> CUresult {
     if (dynamicSmemSize == nullptr || numBlocks <= 0 || blockSize <= 0)
       return CUDA_ERROR_INVALID_VALUE;
     *dynamicSmemSize = available_shared(context.device(), *target.function->info, numBlocks);
@@ -173,7 +185,7 @@ CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize
 CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
                                                     const CUlaunchConfig* config) {
   constexpr int kPortable = 8;
-  return with_function(func, [&](Context&, const LaunchTarget&) -> CUresult {
+  return with_current_function(func, [&](Context&, const LaunchTarget&) -> CUresult {
     LaunchAttributes attributes;
     if (CUresult result = check_config(clusterSize, config, &attributes); result != CUDA_SUCCESS)
       return result;
@@ -184,7 +196,7 @@ CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction
 
 CUresult CUDAAPI cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
                                               const CUlaunchConfig* config) {
-  return with_function(func, [&](Context& context, const LaunchTarget& target) -> CUresult {
+  return with_current_function(func, [&](Context& context, const LaunchTarget& target) -> CUresult {
     LaunchAttributes attributes;
     if (CUresult result = check_config(numClusters, config, &attributes); result != CUDA_SUCCESS)
       return result;

@@ -71,7 +71,7 @@ CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary* library, const char* fileName,
                                        unsigned int numJitOptions, CUlibraryOption* libraryOptions,
                                        void** libraryOptionValues, unsigned int numLibraryOptions) {
   return with_driver([&](Driver& driver) -> CUresult {
-    if (fileName == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (fileName == nullptr || *fileName == '\0') return CUDA_ERROR_INVALID_VALUE;
     std::string image;
     if (CUresult result = read_image_file(fileName, &image); result != CUDA_SUCCESS) return result;
     return load(driver, library, image.data(), numJitOptions, jitOptions, jitOptionsValues,
@@ -127,7 +127,7 @@ CUresult CUDAAPI cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
 CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels,
                                            CUlibrary lib) {
   return with_driver([&](Driver& driver) -> CUresult {
-    if (kernels == nullptr || numKernels == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (kernels == nullptr) return CUDA_ERROR_INVALID_VALUE;
     auto library = driver.registry().find<Library>(lib);
     if (!library) return CUDA_ERROR_INVALID_HANDLE;
     if (CUresult result = usable(*library); result != CUDA_SUCCESS) return result;
@@ -151,7 +151,8 @@ CUresult CUDAAPI cuLibraryGetModule(CUmodule* pMod, CUlibrary handle) {
 
 CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary handle,
                                     const char* name) {
-  if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || *name == '\0' || (dptr == nullptr && bytes == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
   return in_current_context(handle, [&](Library&, const std::shared_ptr<Module>& module) {
     return find_global(*module, name, dptr, bytes);
   });
@@ -230,6 +231,7 @@ CUresult CUDAAPI cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CU
 }
 
 CUresult CUDAAPI cuKernelGetName(const char** name, CUkernel handle) {
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return with_kernel(handle, [&](Driver&, const std::shared_ptr<Kernel>& kernel) -> CUresult {
     if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *name = kernel->info.name.c_str();
@@ -239,6 +241,7 @@ CUresult CUDAAPI cuKernelGetName(const char** name, CUkernel handle) {
 
 CUresult CUDAAPI cuKernelGetParamInfo(CUkernel handle, size_t paramIndex, size_t* paramOffset,
                                       size_t* paramSize) {
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return with_kernel(handle, [&](Driver&, const std::shared_ptr<Kernel>& kernel) {
     return parameter_info(kernel->info, paramIndex, paramOffset, paramSize);
   });

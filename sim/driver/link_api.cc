@@ -14,6 +14,9 @@ constexpr char kEmptyModule[] = ".version 7.5\n.target sm_75\n.address_size 64\n
 
 struct LinkState {
   static constexpr ObjectKind kKind = ObjectKind::kLinkState;
+  explicit LinkState(std::weak_ptr<Context> owner) : context(std::move(owner)) {}
+
+  const std::weak_ptr<Context> context;
   std::mutex mutex;
   JitOptions options;
   std::vector<std::string> texts;
@@ -68,9 +71,17 @@ CUresult add_input(LinkState& state, const Context& context, CUjitInputType type
 // body(Context&, LinkState&)
 template <typename Body>
 CUresult with_link(CUlinkState handle, Body&& body) {
-  return with_context([&](Context& context) -> CUresult {
-    auto state = Driver::get().registry().find<LinkState>(handle);
-    return state ? body(context, *state) : CUDA_ERROR_INVALID_HANDLE;
+  return with_driver([&](Driver& driver) -> CUresult {
+    const auto state = driver.registry().find<LinkState>(handle);
+    std::shared_ptr<Context> context;
+    CUresult result = current_context(driver, &context);
+    if (result == CUDA_ERROR_INVALID_CONTEXT && state) {
+      context = state->context.lock();
+      if (context && context->alive()) result = CUDA_SUCCESS;
+    }
+    if (result == CUDA_SUCCESS) result = context->error();
+    if (result != CUDA_SUCCESS) return result;
+    return state ? body(*context, *state) : CUDA_ERROR_INVALID_HANDLE;
   });
 }
 
@@ -80,7 +91,7 @@ CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options,
                                  void** optionValues, CUlinkState* stateOut) {
   return with_context([&](Context& context) -> CUresult {
     if (stateOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    auto state = std::make_shared<LinkState>();
+    auto state = std::make_shared<LinkState>(context.weak_from_this());
     const CUresult result = state->options.parse(numOptions, options, optionValues);
     if (result != CUDA_SUCCESS) return result;
     state->options.report({});  // empty logs, as long as nothing is wrong

@@ -58,7 +58,7 @@ CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
 
 CUresult CUDAAPI cuModuleLoad(CUmodule* module, const char* fname) {
   return with_context([&](Context& context) -> CUresult {
-    if (module == nullptr || fname == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (module == nullptr || fname == nullptr || *fname == '\0') return CUDA_ERROR_INVALID_VALUE;
     std::string image;
     if (CUresult result = read_image_file(fname, &image); result != CUDA_SUCCESS) return result;
     JitOptions jit;
@@ -67,7 +67,7 @@ CUresult CUDAAPI cuModuleLoad(CUmodule* module, const char* fname) {
 }
 
 CUresult CUDAAPI cuModuleUnload(CUmodule hmod) {
-  return with_context([&](Context&) -> CUresult {
+  return with_context_of(hmod, [&](Context&) -> CUresult {
     Registry& registry = Driver::get().registry();
     auto module = registry.find<Module>(hmod);
     if (!module) return CUDA_ERROR_INVALID_HANDLE;
@@ -89,8 +89,8 @@ CUresult CUDAAPI cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
 }
 
 CUresult CUDAAPI cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
-  return with_context([&](Context&) -> CUresult {
-    if (hfunc == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return with_context_of(hmod, [&](Context&) -> CUresult {
+    if (hfunc == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<Module> module;
     if (CUresult result = find_module(hmod, &module); result != CUDA_SUCCESS) return result;
     const uint64_t handle = function_handle(module, name);
@@ -101,7 +101,7 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const cha
 }
 
 CUresult CUDAAPI cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
-  return with_context([&](Context&) -> CUresult {
+  return with_context_of(mod, [&](Context&) -> CUresult {
     if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<Module> module;
     if (CUresult result = find_module(mod, &module); result != CUDA_SUCCESS) return result;
@@ -112,8 +112,8 @@ CUresult CUDAAPI cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
 
 CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions,
                                             CUmodule mod) {
-  return with_context([&](Context&) -> CUresult {
-    if (functions == nullptr || numFunctions == 0) return CUDA_ERROR_INVALID_VALUE;
+  return with_context_of(mod, [&](Context&) -> CUresult {
+    if (functions == nullptr) return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<Module> module;
     if (CUresult result = find_module(mod, &module); result != CUDA_SUCCESS) return result;
     const auto names = module->program->kernel_names();
@@ -126,8 +126,9 @@ CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction* functions, unsigned int 
 
 CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod,
                                       const char* name) {
-  return with_context([&](Context&) -> CUresult {
-    if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  return with_context_of(hmod, [&](Context&) -> CUresult {
+    if (name == nullptr || *name == '\0' || (dptr == nullptr && bytes == nullptr))
+      return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<Module> module;
     if (CUresult result = find_module(hmod, &module); result != CUDA_SUCCESS) return result;
     return find_global(*module, name, dptr, bytes);

@@ -30,11 +30,18 @@ CUresult access_flags(Driver& driver, const Allocation& allocation, void* data) 
                                      : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ);
 }
 
+// The range of mapped memory is that of its addresses, as they were reserved.
+std::pair<uint64_t, uint64_t> range_of(Driver& driver, const Allocation& allocation) {
+  if (allocation.kind == Allocation::Kind::kMapped)
+    return driver.addresses().reservation(allocation.base);
+  return {allocation.base, allocation.bytes};
+}
+
 CUresult attribute_of(Driver& driver, const Allocation& allocation, uint64_t address,
                       CUpointer_attribute attribute, void* data) {
   switch (static_cast<int>(attribute)) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return put(data, to_handle<CUcontext>(allocation.context_handle));
+      return put(data, to_handle<CUcontext>(allocation.pool != 0 ? 0 : allocation.context_handle));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return put(data, memory_type(allocation));
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
@@ -42,7 +49,8 @@ CUresult attribute_of(Driver& driver, const Allocation& allocation, uint64_t add
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       return host_pointer(allocation, address, data);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-      return put(data, static_cast<unsigned>(allocation.sync_memops));
+      return put(data,
+                 static_cast<unsigned>(allocation.sync_memops.value_or(!allocation.is_host())));
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       return put(data, static_cast<unsigned long long>(allocation.buffer_id));
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
@@ -56,9 +64,11 @@ CUresult attribute_of(Driver& driver, const Allocation& allocation, uint64_t add
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return put(data, 0u);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return put(data, static_cast<CUdeviceptr>(range_of(driver, allocation).first));
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return put(data, static_cast<size_t>(range_of(driver, allocation).second));
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
       return put(data, static_cast<CUdeviceptr>(allocation.base));
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       return put(data, static_cast<size_t>(allocation.bytes));
     case CU_POINTER_ATTRIBUTE_MAPPED:
@@ -79,21 +89,24 @@ CUresult attribute_of(Driver& driver, const Allocation& allocation, uint64_t add
 }
 
 // What cuPointerGetAttributes answers for memory that CUDA does not know.
-CUresult default_of(CUpointer_attribute attribute, void* data) {
+CUresult default_of(Driver& driver, CUdeviceptr ptr, CUpointer_attribute attribute, void* data) {
+  const auto reserved = driver.addresses().reservation(ptr);
   switch (static_cast<int>(attribute)) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       return put(data, static_cast<CUcontext>(nullptr));
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return put(data, static_cast<CUdeviceptr>(reserved.first));
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return put(data, static_cast<size_t>(reserved.second));
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
       return put(data, static_cast<CUdeviceptr>(0));
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      return put(data, static_cast<void*>(nullptr));
+      return put(data, driver.allocations().find(ptr) ? CUdeviceptr{0} : ptr);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       return put(data, static_cast<unsigned long long>(0));
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       return put(data, size_t{0});
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
@@ -132,11 +145,16 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
     const auto found = driver.allocations().find(ptr);
     for (unsigned i = 0; i < numAttributes; ++i) {
       if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+      if (attributes[i] == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+        // Together with others it is told only when it was set.
+        put(data[i], static_cast<unsigned>(found && found->sync_memops.value_or(false)));
+        continue;
+      }
       // An attribute that this memory does not have gets its default; one that does not exist is an
       // error.
       if (found && attribute_of(driver, *found, ptr, attributes[i], data[i]) == CUDA_SUCCESS)
         continue;
-      if (CUresult result = default_of(attributes[i], data[i]); result != CUDA_SUCCESS)
+      if (CUresult result = default_of(driver, ptr, attributes[i], data[i]); result != CUDA_SUCCESS)
         return result;
     }
     return CUDA_SUCCESS;
@@ -149,10 +167,13 @@ CUresult CUDAAPI cuPointerSetAttribute(const void* value, CUpointer_attribute at
     if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
       return CUDA_ERROR_INVALID_VALUE;
     const bool on = *static_cast<const unsigned*>(value) != 0;
-    const bool known = driver.allocations().for_range(ptr, 1, [&](Allocation& allocation) {
-      allocation.sync_memops = on;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    driver.allocations().for_range(ptr, 1, [&](Allocation& allocation) {
+      const bool possible = allocation.kind != Allocation::Kind::kMapped;
+      if (possible) allocation.sync_memops = on;
+      result = possible ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
       return true;
     });
-    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return result;
   });
 }

@@ -49,7 +49,7 @@ CUresult check_properties(Driver& driver, const CUmemPoolProps* props) {
     return props->location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE
                                                                 : CUDA_ERROR_NOT_SUPPORTED;
   }
-  return driver.device(props->location.id) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  return driver.device(props->location.id) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace
@@ -167,7 +167,7 @@ CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPo
         location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    if (driver.device(location->id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    if (driver.device(location->id) == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *flags = pool->access(location->id);
     return CUDA_SUCCESS;
   });
@@ -182,6 +182,9 @@ CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev)
 }
 
 CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
+  // Unlike elsewhere, the ordinal of no device is called a wrong value.
+  if (Driver::initialized() && Driver::get().device(dev) == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
   return with_device(dev, [&](Device& device) -> CUresult {
     if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *pool = handle_of(*device.current_pool());
@@ -190,6 +193,9 @@ CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
 }
 
 CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool handle) {
+  // Unlike elsewhere, the ordinal of no device is called a wrong value.
+  if (Driver::initialized() && Driver::get().device(dev) == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
   return with_device(dev, [&](Device& device) -> CUresult {
     auto pool = find_pool(Driver::get(), handle);
     if (!pool || &pool->device() != &device) return CUDA_ERROR_INVALID_VALUE;

@@ -1,5 +1,8 @@
 // The profiler controls have nothing to control.
+// Its declarations, unlike those of cuda.h, do not say that they are exported.
+#pragma GCC visibility push(default)
 #include <cudaProfiler.h>
+#pragma GCC visibility pop
 
 #include "sim/driver/api.h"
 

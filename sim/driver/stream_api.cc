@@ -36,7 +36,7 @@ CUresult CUDAAPI cuStreamCreate(CUstream* phStream, unsigned int Flags) {
 }
 
 CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream) {
-  return with_context([&](Context&) -> CUresult {
+  return with_context_of(hStream, [&](Context&) -> CUresult {
     auto stream = Driver::get().registry().remove<Stream>(hStream);
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     if (auto owner = stream->context.lock()) owner->forget_stream(stream);
@@ -154,7 +154,7 @@ CUresult CUDAAPI cuStreamAddCallback(CUstream hStream, CUstreamCallback callback
 }
 
 CUresult CUDAAPI cuStreamCopyAttributes(CUstream dst, CUstream src) {
-  return with_context([&](Context& context) -> CUresult {
+  return with_context_of(dst, [&](Context& context) -> CUresult {
     std::shared_ptr<Context> owner;
     std::shared_ptr<Stream> from, to;
     const auto current = context.shared_from_this();
