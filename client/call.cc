@@ -30,6 +30,15 @@ CUresult check_context() {
   return static_cast<CUresult>(context->sticky.load(std::memory_order_relaxed));
 }
 
+// The context in which `handle` lives, of whatever kind it is; nullptr: none, or no handle.
+Context* context_of_handle(Session& session, const void* handle) {
+  const auto id = reinterpret_cast<uint64_t>(handle);
+  const rpc::HandleKind kind = rpc::handle_kind(id);
+  if (kind == rpc::HandleKind::kContext) return session.contexts.find(handle);
+  const Object* object = session.handles.find(kind, id);
+  return object == nullptr ? nullptr : object->context;
+}
+
 // Returned once: the first thread that takes it reports it.
 CUresult take(std::atomic<int>& kept) {
   if (kept.load(std::memory_order_relaxed) == CUDA_SUCCESS) return CUDA_SUCCESS;
@@ -38,14 +47,22 @@ CUresult take(std::atomic<int>& kept) {
 
 }  // namespace
 
-Entry::Entry(uint16_t opcode, const char* name, Needs needs)
+Entry::Entry(uint16_t opcode, const char* name, Needs needs, const void* handle)
     : opcode_(opcode), name_(name), needs_(needs), status_(CUDA_SUCCESS) {
   if (needs == Needs::kNothing) return;
   if (watchdog::enabled()) [[unlikely]]
     watched_ = watchdog::enter(name);
   status_ = Process::get().check();
   if (status_ != CUDA_SUCCESS || needs == Needs::kInit) return;
-  status_ = HostCalls::on_this_thread() ? CUDA_ERROR_NOT_PERMITTED : check_context();
+  if (HostCalls::on_this_thread()) {
+    status_ = CUDA_ERROR_NOT_PERMITTED;
+    return;
+  }
+  if (handle != nullptr && current_context() == nullptr) [[unlikely]] {
+    if (Context* context = context_of_handle(current_session(), handle))
+      borrowed_ = std::make_unique<ContextScope>(context);
+  }
+  status_ = check_context();
 }
 
 Entry::~Entry() {
@@ -61,7 +78,7 @@ CUresult Entry::finish(CUresult result) {
   Context* context = current_context();
   if (context == nullptr) return result;
   if (result == CUDA_SUCCESS) {
-    if (needs_ != Needs::kContext) return result;
+    if (needs_ == Needs::kInit) return result;
     // An execution error that arrived while this call waited belongs to it.
     if (const int sticky = context->sticky.load(std::memory_order_relaxed))
       return static_cast<CUresult>(sticky);
@@ -78,6 +95,16 @@ CUresult Entry::finish(CUresult result) {
 Session& current_session() { return *Process::get().session(); }
 
 rpc::Channel& channel(Session& session) { return session.channel(); }
+
+bool has_current_context() { return current_context() != nullptr; }
+
+const void* context_of_memory(CUdeviceptr pointer) {
+  if (Process::get().check() != CUDA_SUCCESS) return nullptr;
+  Session& session = current_session();
+  auto region = session.device_memory.find(pointer);
+  if (!region) region = session.host_memory.find(pointer);
+  return region && region->context != nullptr ? region->context->handle() : nullptr;
+}
 
 uint16_t current_context_id() {
   const Context* context = current_context();
@@ -123,9 +150,10 @@ CUresult handle_to_wire(rpc::HandleKind kind, const void* handle, uint64_t* id) 
     return CUDA_SUCCESS;
   }
   if (current_session().handles.find(kind, value) == nullptr) {
-    // These are no pointers in cuda.h, and the driver calls a wrong one a wrong value.
-    return kind == rpc::HandleKind::kMemGeneric ? CUDA_ERROR_INVALID_VALUE
-                                                : CUDA_ERROR_INVALID_HANDLE;
+    // The driver calls a wrong one of these a wrong value.
+    return kind == rpc::HandleKind::kMemGeneric || kind == rpc::HandleKind::kMemPool
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_ERROR_INVALID_HANDLE;
   }
   *id = value;
   return CUDA_SUCCESS;

@@ -12,6 +12,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "common/rpc/channel.h"
@@ -20,11 +21,12 @@
 
 namespace fargpu::client {
 
-class Session;  // session.h: the connection, its snapshot of devices, its tables
+class ContextScope;  // context.h
+class Session;       // session.h: the connection, its snapshot of devices, its tables
 
 // What must hold before a call may run; otherwise the entry returns NOT_INITIALIZED, DEINITIALIZED,
 // INVALID_CONTEXT, the session-lost error or the context's sticky error by itself.
-enum class Needs { kNothing, kInit, kContext };
+enum class Needs { kNothing, kInit, kContext, kHandle };
 
 namespace watchdog {
 struct Slot;
@@ -33,7 +35,8 @@ struct Slot;
 // One call through an exported entry. On the stack of the calling thread.
 class Entry {
  public:
-  Entry(uint16_t opcode, const char* name, Needs needs);
+  // kHandle: as kContext, but when no context is current, the context of `handle` is for this call.
+  Entry(uint16_t opcode, const char* name, Needs needs, const void* handle = nullptr);
   ~Entry();
   CUresult status() const { return status_; }  // not CUDA_SUCCESS: return it at once
   // The result that the application sees: `result`, or a kept error of an earlier async call when
@@ -47,12 +50,16 @@ class Entry {
   Needs needs_;
   CUresult status_;
   watchdog::Slot* watched_ = nullptr;
+  std::unique_ptr<ContextScope> borrowed_;
 };
 
 // The session of the current thread's context (today: the only one). Valid after an Entry with
 // kInit or kContext succeeded.
 Session& current_session();
 rpc::Channel& channel(Session& session);
+bool has_current_context();
+// The context (a handle) of device or host memory; nullptr: none.
+const void* context_of_memory(CUdeviceptr pointer);
 // Wire id of the thread's current context; 0: none.
 uint16_t current_context_id();
 

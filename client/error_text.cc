@@ -18,7 +18,7 @@ const char* error_text(CUresult error) {
     case CUDA_ERROR_PROFILER_DISABLED:
       return "profiler disabled while using external profiling tool";
     case CUDA_ERROR_PROFILER_NOT_INITIALIZED:
-      return "profiler not initialized";
+      return "profiler not initialized: call cudaProfilerInitialize()";
     case CUDA_ERROR_PROFILER_ALREADY_STARTED:
       return "profiler already started";
     case CUDA_ERROR_PROFILER_ALREADY_STOPPED:
@@ -76,15 +76,15 @@ const char* error_text(CUresult error) {
     case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
       return "PTX JIT compiler library not found";
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
-      return "the provided PTX was compiled with an unsupported toolchain";
+      return "the provided PTX was compiled with an unsupported toolchain.";
     case CUDA_ERROR_JIT_COMPILATION_DISABLED:
       return "PTX JIT compilation was disabled";
     case CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY:
       return "the provided execution affinity is not supported";
     case CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC:
-      return "device-side synchronization is not supported in this PTX";
+      return "the provided PTX contains unsupported call to cudaDeviceSynchronize";
     case CUDA_ERROR_CONTAINED:
-      return "an error was contained on the device";
+      return "Invalid access of peer GPU memory over nvlink or a hardware error";
     case CUDA_ERROR_INVALID_SOURCE:
       return "device kernel image is invalid";
     case CUDA_ERROR_FILE_NOT_FOUND:
@@ -100,7 +100,7 @@ const char* error_text(CUresult error) {
     case CUDA_ERROR_ILLEGAL_STATE:
       return "the operation cannot be performed in the present state";
     case CUDA_ERROR_LOSSY_QUERY:
-      return "the query would lose information";
+      return "attempted introspection would be semantically lossy";
     case CUDA_ERROR_NOT_FOUND:
       return "named symbol not found";
     case CUDA_ERROR_NOT_READY:
@@ -118,7 +118,7 @@ const char* error_text(CUresult error) {
     case CUDA_ERROR_PEER_ACCESS_NOT_ENABLED:
       return "peer access has not been enabled";
     case CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE:
-      return "primary context is active";
+      return "cannot set while device is active in this process";
     case CUDA_ERROR_CONTEXT_IS_DESTROYED:
       return "context is destroyed";
     case CUDA_ERROR_ASSERT:
@@ -126,7 +126,7 @@ const char* error_text(CUresult error) {
     case CUDA_ERROR_TOO_MANY_PEERS:
       return "peer mapping resources exhausted";
     case CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED:
-      return "part or all of the memory is already registered";
+      return "part or all of the requested memory range is already mapped";
     case CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED:
       return "pointer does not correspond to a registered memory region";
     case CUDA_ERROR_HARDWARE_STACK_ERROR:
@@ -144,7 +144,7 @@ const char* error_text(CUresult error) {
     case CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE:
       return "too many blocks in cooperative launch";
     case CUDA_ERROR_TENSOR_MEMORY_LEAK:
-      return "tensor memory was not completely freed";
+      return "tensor memory not completely freed";
     case CUDA_ERROR_NOT_PERMITTED:
       return "operation not permitted";
     case CUDA_ERROR_NOT_SUPPORTED:
@@ -156,21 +156,22 @@ const char* error_text(CUresult error) {
     case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
       return "forward compatibility was attempted on non supported HW";
     case CUDA_ERROR_MPS_CONNECTION_FAILED:
-      return "MPS client failed to connect to the MPS control daemon or server";
+      return "MPS client failed to connect to the MPS control daemon or the MPS server";
     case CUDA_ERROR_MPS_RPC_FAILURE:
-      return "the remote procedural call between the MPS server and client failed";
+      return "the remote procedural call between the MPS server and the MPS client failed";
     case CUDA_ERROR_MPS_SERVER_NOT_READY:
       return "MPS server is not ready to accept new MPS client requests";
     case CUDA_ERROR_MPS_MAX_CLIENTS_REACHED:
-      return "the hardware resources for MPS clients are used up";
+      return "the hardware resources required to create MPS client have been exhausted";
     case CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED:
-      return "the hardware resources for device connections are used up";
+      return "the hardware resources required to support device connections have been exhausted";
     case CUDA_ERROR_MPS_CLIENT_TERMINATED:
-      return "the MPS client was terminated by the server";
+      return "the MPS client has been terminated by the server";
     case CUDA_ERROR_CDP_NOT_SUPPORTED:
-      return "the module uses dynamic parallelism, which is not supported";
+      return "is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does "
+             "not support it";
     case CUDA_ERROR_CDP_VERSION_MISMATCH:
-      return "different versions of dynamic parallelism in one module";
+      return "unsupported interaction between different versions of CUDA Dynamic Parallelism";
     case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
       return "operation not permitted when stream is capturing";
     case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED:
@@ -193,19 +194,20 @@ const char* error_text(CUresult error) {
       return "wait operation timed out";
     case CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE:
       return "the graph update was not performed because it included changes which violated "
-             "constraints";
+             "constraints specific to instantiated graph update";
     case CUDA_ERROR_EXTERNAL_DEVICE:
-      return "an async error has occurred in external entity outside of CUDA";
+      return "an async error has occured in external entity outside of CUDA";
     case CUDA_ERROR_INVALID_CLUSTER_SIZE:
       return "a kernel launch error has occurred due to cluster misconfiguration";
     case CUDA_ERROR_FUNCTION_NOT_LOADED:
-      return "the function handle is not loaded";
+      return "the function handle is not loaded when calling an API that requires a loaded "
+             "function";
     case CUDA_ERROR_INVALID_RESOURCE_TYPE:
-      return "the resource types passed in are not valid for the operation";
+      return "one or more resources passed in are not valid resource types for the operation";
     case CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION:
-      return "the resources are insufficient or do not fit together";
+      return "one or more resources are insufficient or non-applicable for the operation";
     case CUDA_ERROR_KEY_ROTATION:
-      return "a key rotation happened during the operation";
+      return "an error happened during the key rotation sequence";
     case CUDA_ERROR_UNKNOWN:
       return "unknown error";
   }

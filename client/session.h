@@ -57,6 +57,7 @@ class Session final : public rpc::NoticeSink {
   ContextTable contexts;
   AddressMap device_memory;
   AddressMap host_memory;
+  AddressMap reservations;  // of cuMemAddressReserve, with memory or without
   Pages pages;
   HiddenMemory hidden_memory;
   SharedHost shared_host;

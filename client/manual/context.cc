@@ -155,7 +155,9 @@ CUresult manual_cuCtxGetFlags(unsigned int* flags) {
 
 CUresult manual_cuCtxSetFlags(unsigned int flags) {
   // How the host waits: of no effect, the client's own waiting decides.
-  if ((flags & ~kContextFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const unsigned scheduling = flags & CU_CTX_SCHED_MASK;  // one way at most
+  if ((flags & ~kContextFlags) != 0 || (scheduling & (scheduling - 1)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   current_context()->flags.store(flags);
   return CUDA_SUCCESS;
 }
@@ -182,7 +184,8 @@ CUresult manual_cuCtxSynchronize_v2(CUcontext ctx) {
 CUresult manual_cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = nullptr;
-  if (const CUresult result = resolve(ctx, &context); result != CUDA_SUCCESS) return result;
+  // Unlike elsewhere, the driver does not tell a destroyed context from none.
+  if (resolve(ctx, &context) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_CONTEXT;
   *version = 3020;  // the newest context ABI, as every driver since 3.2 says
   return CUDA_SUCCESS;
 }

@@ -13,6 +13,14 @@
 namespace fargpu::client {
 namespace {
 
+bool is_cooperative(LaunchKind kind, std::span<const CUlaunchAttribute> attributes) {
+  return kind == LaunchKind::kCooperative ||
+         std::any_of(attributes.begin(), attributes.end(), [](const CUlaunchAttribute& attribute) {
+           return attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE &&
+                  attribute.value.cooperative != 0;
+         });
+}
+
 CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchKind kind,
                 std::span<const CUlaunchAttribute> attributes, void** kernel_params, void** extra) {
   const Here here;
@@ -28,6 +36,9 @@ CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchK
   }
   if (const CUresult result = check_launch(shape, device, *known); result != CUDA_SUCCESS)
     return result;
+  if (is_cooperative(kind, attributes)) {
+    if (const CUresult result = check_cooperative(shape, f); result != CUDA_SUCCESS) return result;
+  }
 
   // Most kernels have few parameters: those are packed on the stack.
   constexpr size_t kInline = 4096;
@@ -111,7 +122,6 @@ CUresult manual_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
                                           CUstream hStream, void** kernelParams) {
   const LaunchShape shape{
       {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
-  if (const CUresult result = check_cooperative(shape, f); result != CUDA_SUCCESS) return result;
   return launch(shape, f, hStream, LaunchKind::kCooperative, {}, kernelParams, nullptr);
 }
 
@@ -128,11 +138,6 @@ CUresult manual_cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, voi
   const LaunchShape shape{{config->gridDimX, config->gridDimY, config->gridDimZ},
                           {config->blockDimX, config->blockDimY, config->blockDimZ},
                           config->sharedMemBytes};
-  for (const CUlaunchAttribute& attribute : used) {
-    if (attribute.id != CU_LAUNCH_ATTRIBUTE_COOPERATIVE || attribute.value.cooperative == 0)
-      continue;
-    if (const CUresult result = check_cooperative(shape, f); result != CUDA_SUCCESS) return result;
-  }
   return launch(shape, f, config->hStream, LaunchKind::kEx, used, kernelParams, extra);
 }
 

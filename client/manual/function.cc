@@ -45,7 +45,7 @@ CUresult manual_cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib
 }
 
 CUresult manual_cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
-  if (hmod == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (hmod == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Function* function = nullptr;
   if (const CUresult result = find(hfunc, &function); result != CUDA_SUCCESS) return result;
   if (function->kind() == rpc::HandleKind::kKernel) {
@@ -56,7 +56,7 @@ CUresult manual_cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
 }
 
 CUresult manual_cuFuncGetName(const char** name, CUfunction hfunc) {
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Function* function = nullptr;
   if (const CUresult result = find(hfunc, &function); result != CUDA_SUCCESS) return result;
   *name = function->name.c_str();
@@ -65,6 +65,7 @@ CUresult manual_cuFuncGetName(const char** name, CUfunction hfunc) {
 
 CUresult manual_cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
                                    size_t* paramSize) {
+  if (func == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Function* function = nullptr;
   if (const CUresult result = find(func, &function); result != CUDA_SUCCESS) return result;
   return parameter_info(*function, paramIndex, paramOffset, paramSize);

@@ -35,7 +35,8 @@ CUresult manual_cuLibraryLoadFromFile(CUlibrary* library, const char* fileName,
                                       CUjit_option* jitOptions, void** jitOptionsValues,
                                       unsigned int numJitOptions, CUlibraryOption* libraryOptions,
                                       void** libraryOptionValues, unsigned int numLibraryOptions) {
-  if (library == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (library == nullptr || fileName == nullptr || *fileName == '\0')
+    return CUDA_ERROR_INVALID_VALUE;
   // No values: fine for options that have none, as cuBLAS passes them.
   if (numLibraryOptions != 0 && libraryOptions == nullptr) return CUDA_ERROR_INVALID_VALUE;
   JitOptions jit;
@@ -80,7 +81,7 @@ CUresult manual_cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
 
 CUresult manual_cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels,
                                           CUlibrary lib) {
-  if (kernels == nullptr || numKernels == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (kernels == nullptr) return CUDA_ERROR_INVALID_VALUE;
   ImageRecord* record = nullptr;
   if (const CUresult result = find(lib, &record); result != CUDA_SUCCESS) return result;
   std::vector<std::string> names;
@@ -144,6 +145,8 @@ CUresult manual_cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
 
 CUresult manual_cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
                                    const char* name) {
+  if (name == nullptr || *name == '\0' || (dptr == nullptr && bytes == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
   const Here here;
   CUdeviceptr address = 0;
   size_t size = 0;
@@ -191,7 +194,7 @@ CUresult manual_cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUker
 }
 
 CUresult manual_cuKernelGetName(const char** name, CUkernel hfunc) {
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Function* found = nullptr;
   if (const CUresult result = find_kernel(current_session(), hfunc, &found); result != CUDA_SUCCESS)
     return result;
@@ -201,6 +204,7 @@ CUresult manual_cuKernelGetName(const char** name, CUkernel hfunc) {
 
 CUresult manual_cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset,
                                      size_t* paramSize) {
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Function* found = nullptr;
   if (const CUresult result = find_kernel(current_session(), kernel, &found);
       result != CUDA_SUCCESS)

@@ -14,7 +14,7 @@ CUresult find(CUmodule module, ImageRecord** record) {
 }  // namespace
 
 CUresult manual_cuModuleLoad(CUmodule* module, const char* fname) {
-  if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (module == nullptr || fname == nullptr || *fname == '\0') return CUDA_ERROR_INVALID_VALUE;
   std::vector<std::byte> contents;
   if (const CUresult result = read_image_file(fname, &contents); result != CUDA_SUCCESS)
     return result;
@@ -56,7 +56,7 @@ CUresult manual_cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
 }
 
 CUresult manual_cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
-  if (hfunc == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (hfunc == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
   ImageRecord* record = nullptr;
   if (const CUresult result = find(hmod, &record); result != CUDA_SUCCESS) return result;
   uint64_t id = 0;
@@ -77,7 +77,7 @@ CUresult manual_cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
 
 CUresult manual_cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions,
                                            CUmodule mod) {
-  if (functions == nullptr || numFunctions == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (functions == nullptr) return CUDA_ERROR_INVALID_VALUE;
   ImageRecord* record = nullptr;
   if (const CUresult result = find(mod, &record); result != CUDA_SUCCESS) return result;
   std::vector<std::string> names;
@@ -97,6 +97,8 @@ CUresult manual_cuModuleEnumerateFunctions(CUfunction* functions, unsigned int n
 
 CUresult manual_cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod,
                                      const char* name) {
+  if (name == nullptr || *name == '\0' || (dptr == nullptr && bytes == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
   const Here here;
   CUdeviceptr address = 0;
   size_t size = 0;

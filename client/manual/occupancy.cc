@@ -63,6 +63,7 @@ CUresult manual_cuOccupancyMaxPotentialBlockSizeWithFlags(
     int* minGridSize, int* blockSize, CUfunction func,
     CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit,
     unsigned int flags) {
+  if (blockSizeLimit < 0) return CUDA_ERROR_INVALID_VALUE;
   if (minGridSize == nullptr || blockSize == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Here here;
   Function* function = nullptr;

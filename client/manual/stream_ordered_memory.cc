@@ -20,7 +20,10 @@ void remember_device(Session& session, CUmemoryPool pool, int device) {
 
 // Pools of pinned memory of a device: the only ones there are.
 CUresult check(const CUmemLocation* location, CUmemAllocationType type) {
-  if (location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (location == nullptr || type < CU_MEM_ALLOCATION_TYPE_PINNED ||
+      type > CU_MEM_ALLOCATION_TYPE_MANAGED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -57,7 +60,7 @@ CUresult manual_cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolPr
 CUresult manual_cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Session* session = nullptr;
-  if (const CUresult result = find(dev, &session); result != CUDA_SUCCESS) return result;
+  if (find(dev, &session) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   {
     std::lock_guard lock(session->pools_mutex);
     const uint64_t current = session->pools[dev].current_pool;
@@ -72,7 +75,7 @@ CUresult manual_cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
 
 CUresult manual_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
   Session* session = nullptr;
-  if (const CUresult result = find(dev, &session); result != CUDA_SUCCESS) return result;
+  if (find(dev, &session) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = call_cuDeviceSetMemPool(*session, current_context_id(), dev, pool);
   if (result != CUDA_SUCCESS) return result;
   std::lock_guard lock(session->pools_mutex);

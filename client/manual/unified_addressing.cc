@@ -22,6 +22,14 @@ void put(void* data, T value) {
   std::memcpy(data, &value, sizeof value);
 }
 
+// The range of mapped memory is that of its addresses, as they were reserved.
+void put_range(Session& session, CUdeviceptr ptr, const Region& region,
+               CUpointer_attribute attribute, void* data) {
+  const auto reserved = session.reservations.find(ptr);
+  const Region& range = reserved ? *reserved : region;
+  put<uint64_t>(data, attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE ? range.bytes : range.base);
+}
+
 CUresult pool_of(const Region& region, void* data) {
   CUmemoryPool pool = nullptr;
   if (region.kind == MemoryKind::kPool) {
@@ -72,7 +80,7 @@ CUresult answer(Session& session, const Found& found, CUdeviceptr ptr,
       put(data, reinterpret_cast<void*>(ptr));
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-      put<int>(data, region.sync_memops ? 1 : 0);
+      put<int>(data, region.sync_memops.value_or(!found.host) ? 1 : 0);
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
@@ -90,10 +98,12 @@ CUresult answer(Session& session, const Found& found, CUdeviceptr ptr,
       put<int>(data, 0);
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      put_range(session, ptr, region, attribute, data);
+      return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
       put<CUdeviceptr>(data, region.base);
       return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       put<size_t>(data, region.bytes);
       return CUDA_SUCCESS;
@@ -115,7 +125,8 @@ CUresult answer(Session& session, const Found& found, CUdeviceptr ptr,
 
 // What cuPointerGetAttributes gives for an address that it does not know.
 // CUDA_ERROR_INVALID_VALUE: there is no such attribute.
-CUresult answer_unknown(CUpointer_attribute attribute, void* data) {
+CUresult answer_unknown(Session& session, CUdeviceptr ptr, CUpointer_attribute attribute,
+                        void* data) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       put<int>(data, -2);
@@ -132,15 +143,16 @@ CUresult answer_unknown(CUpointer_attribute attribute, void* data) {
     case CU_POINTER_ATTRIBUTE_MAPPED:
       put<int>(data, 0);
       return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-      std::memset(data, 0, sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS));
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      put<uint64_t>(data, session.device_memory.find(ptr) ? 0 : ptr);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      put_range(session, ptr, Region{}, attribute, data);
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_CONTEXT:
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
@@ -170,8 +182,13 @@ CUresult manual_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_att
   const auto found = find(session, ptr);
   for (unsigned i = 0; i < numAttributes; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (attributes[i] == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+      // Together with others it is told only when it was set.
+      put<int>(data[i], found && found->region.sync_memops.value_or(false) ? 1 : 0);
+      continue;
+    }
     if (found && answer(session, *found, ptr, attributes[i], data[i]) == CUDA_SUCCESS) continue;
-    const CUresult result = answer_unknown(attributes[i], data[i]);
+    const CUresult result = answer_unknown(session, ptr, attributes[i], data[i]);
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;

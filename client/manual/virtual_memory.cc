@@ -12,6 +12,25 @@ MemorySource* find_physical(Session& session, CUmemGenericAllocationHandle handl
 
 }  // namespace
 
+CUresult manual_cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment,
+                                    CUdeviceptr addr, unsigned long long flags) {
+  const Here here;
+  const CUresult result =
+      call_cuMemAddressReserve(here.session, here.context, ptr, size, alignment, addr, flags);
+  if (result == CUDA_SUCCESS)
+    here.session.reservations.insert({.base = *ptr, .bytes = size, .kind = MemoryKind::kVirtual});
+  return result;
+}
+
+CUresult manual_cuMemAddressFree(CUdeviceptr ptr, size_t size) {
+  const Here here;
+  // First, since the address may be given out again before the answer is seen here.
+  const auto region = here.session.reservations.erase(ptr);
+  const CUresult result = call_cuMemAddressFree(here.session, here.context, ptr, size);
+  if (result != CUDA_SUCCESS && region) here.session.reservations.insert(*region);
+  return result;
+}
+
 CUresult manual_cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
                             const CUmemAllocationProp* prop, unsigned long long flags) {
   const Here here;

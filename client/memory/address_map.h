@@ -37,8 +37,10 @@ struct Region {
   uint64_t buffer_id = 0;      // CU_POINTER_ATTRIBUTE_BUFFER_ID: never used again
   unsigned flags = 0;          // as given to cuMemHostAlloc and friends
   bool used = false;           // kVirtual: an operation on it has succeeded, so access was granted
-  bool sync_memops = false;    // as set by cuPointerSetAttribute
-  bool reserved = false;       // this process holds an inaccessible mapping at these addresses
+  // SYNC_MEMOPS as set by cuPointerSetAttribute; empty: as the driver has it from the start, set
+  // for device memory.
+  std::optional<bool> sync_memops{};
+  bool reserved = false;  // this process holds an inaccessible mapping at these addresses
   // Module or library of a kGlobal, pool of a kPool (0: its device's default pool), else 0.
   uint64_t owner = 0;
   // kHost: where device code sees memory shared with the worker; 0: it is not

@@ -194,6 +194,8 @@ def body(f, types):
     out = []
     for a in f.arguments:
         _prepare(f, a, types, out)
+    for condition, result in f.valid.items():
+        out.append(f"if (!({condition})) return {result};")
     if f.loads:
         out.append("const LoadingScope loading_(session_, context_);")
     if f.queues:

@@ -11,7 +11,7 @@ from .types import Types
 
 CALLS = ("sync", "async", "deferred", "local", "manual", "unsupported")
 WIRES = ("sync", "async", "deferred")
-NEEDS = ("nothing", "init", "context")
+NEEDS = ("nothing", "init", "context", "handle")
 KEYS = (
     "fn",
     "call",
@@ -28,6 +28,8 @@ KEYS = (
     "exported",
     "queues",
     "loads",
+    "handle",
+    "valid",
 )
 
 
@@ -84,6 +86,13 @@ def _function(entry, chapter, types, internal):
             raise DescriptionError(
                 entry.at(key), f"{name}: '{key}' needs a message, and call: {call} has none"
             )
+    valid = entry.get("valid") or {}
+    if valid and not wired:
+        raise DescriptionError(
+            entry.at("valid"), f"{name}: 'valid' needs a message, and call: {call} has none"
+        )
+    if "handle" in entry and entry.get("needs") != "handle":
+        raise DescriptionError(entry.at("handle"), f"{name}: 'handle' belongs to needs: handle")
     via = entry.get("via", "")
     if via and call != "local":
         raise DescriptionError(entry.at("via"), f"{name}: 'via' belongs to call: local")
@@ -116,7 +125,11 @@ def _function(entry, chapter, types, internal):
         wire=wire,
         queues=entry.get("queues", False),
         loads=entry.get("loads", False),
+        handle=entry.get("handle", ""),
+        valid=dict(valid),
     )
+    if function.needs == "handle" and not function.handle_expression:
+        raise DescriptionError(where, f"{name}: needs: handle, but there is none")
     _check_wire(function)
     return function
 

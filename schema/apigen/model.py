@@ -81,6 +81,20 @@ class Function:
     loads: bool = False  # the driver may load something for it, and waits for all streams then
     queues: bool = False  # its work takes a place in the driver's queue of its stream
     opcode: int = 0
+    handle: str = ""  # with needs: handle, whose context counts when none is current
+    valid: dict = field(default_factory=dict)  # C++ condition -> the error when it does not hold
+
+    @property
+    def handle_expression(self):
+        """The handle whose context counts when none is current: a stream if there is one."""
+        if self.handle:
+            return self.handle
+        handles = [a.name for a in self.arguments if a.ctype == "CUstream"] or [
+            a.name
+            for a in self.arguments
+            if a.ctype in ("CUevent", "CUfunction", "CUmodule", "CUlinkState")
+        ]
+        return handles[0] if handles else ""
 
     @property
     def supported(self):

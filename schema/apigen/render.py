@@ -9,13 +9,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from . import contracts, cpp_call, cpp_dispatch, cpp_trace, manual, names, registry, render_tests
 
-_NEEDS = {"nothing": "kNothing", "init": "kInit", "context": "kContext"}
+_NEEDS = {"nothing": "kNothing", "init": "kInit", "context": "kContext", "handle": "kHandle"}
 
 # Names that cuda.h turns into those of a later version: no member of a struct can be called so.
 _MACROS = ("cuGetProcAddress", "cuMemcpyBatchAsync", "cuStreamGetCaptureInfo")
 
 
-def _environment():
+def environment():
     folder = Path(__file__).resolve().parent / "templates"
     return Environment(
         loader=FileSystemLoader(folder),
@@ -87,7 +87,7 @@ def _opcode_rows(api, opcodes):
 
 def render(api, opcodes):
     """path below generated/ -> text."""
-    env = _environment()
+    env = environment()
     committed = contracts.all_contracts(api)
     digest = registry.digest(api, {k: v for k, v in committed.items() if k.endswith(".capnp")})
     rows, end = _opcode_rows(api, opcodes)

@@ -65,9 +65,7 @@ Handle handle_from(uint64_t id) {
 template <typename Handle>
 CUresult required_to_wire(rpc::HandleKind kind, Handle handle, uint64_t* id) {
   const uint64_t value = handle_value(handle);
-  if (value == 0)
-    return kind == rpc::HandleKind::kContext ? CUDA_ERROR_INVALID_CONTEXT
-                                             : CUDA_ERROR_INVALID_HANDLE;
+  if (value == 0 && kind == rpc::HandleKind::kContext) return CUDA_ERROR_INVALID_CONTEXT;
   if (kind == rpc::HandleKind::kFunction && rpc::handle_kind(value) == rpc::HandleKind::kKernel) {
     kind = rpc::HandleKind::kKernel;
   }
