@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import describe, generate, manual, show, verify
+from . import answers, describe, generate, manual, show, verify
 from .errors import DescriptionError
 
 
@@ -50,6 +50,11 @@ def _show(api, options):
     return 0
 
 
+def _answers(api, options):
+    generate.write(options.out, answers.text(api, options.cases))
+    return 0
+
+
 def _parser():
     parser = argparse.ArgumentParser(
         prog="apigen", description="Makes code and contracts from schema/api/."
@@ -82,6 +87,10 @@ def _parser():
     sub = commands.add_parser("show", help="everything made for one function")
     sub.add_argument("name")
     sub.set_defaults(run=_show)
+    sub = commands.add_parser("answers", help="write the cases of tests/conformance/answers")
+    sub.add_argument("--cases", type=Path, required=True, help="its cases.yml")
+    sub.add_argument("--out", type=Path, required=True, help="the file to write")
+    sub.set_defaults(run=_answers)
     sub = commands.add_parser("manual", help="prototypes that must be written by hand")
     sub.add_argument("side", choices=("client", "server"))
     sub.set_defaults(run=_manual)

@@ -1,0 +1,181 @@
+"""The answers of a real driver, and how those of ours compare with them.
+
+    answers.py compare BUILD [direct|shm|tcp]...   # the test
+    answers.py record FIRST SECOND HEAD            # makes h200-580.txt from two native runs
+
+A native run is `answers --jobs 12 > FILE` on a machine with the real driver; HEAD holds lines for
+the file's top (date, GPU and driver, system). Cases that the two runs answer differently are left
+out. differences.yml lists where ours differ, and why; a difference that is not listed fails the
+test, and so does an entry that nothing needs."""
+
+import fnmatch
+import pathlib
+import re
+import sys
+
+import yaml
+
+HERE = pathlib.Path(__file__).resolve().parent
+ORACLE = HERE / "h200-580.txt"
+DIFFERENCES = HERE / "differences.yml"
+PLACES = ("direct", "shm", "tcp")
+NUMBERED = re.compile(r"^(.*?[= ])(0x[0-9a-f]+|-?\d+)(.*)$")
+
+
+def read_answers(lines):
+    """Case -> answer. A case that comes again gets a number."""
+    answers = {}
+    for line in lines:
+        if not line.strip() or line.startswith("#"):
+            continue
+        case, _, answer = line.rstrip("\n").partition(": ")
+        name, again = case, 1
+        while name in answers:
+            again += 1
+            name = f"{case} ({again})"
+        answers[name] = answer
+    return answers
+
+
+def follows(a, b):
+    """Whether number b comes right after a in a row of cases."""
+    if a.startswith("0x") != b.startswith("0x"):
+        return False
+    if a.startswith("0x"):
+        return int(b, 16) == 2 * int(a, 16)
+    return int(b) == int(a) + 1
+
+
+def pack(answers):
+    """Lines in which rows of cases with the same answer are one: "f flags={0x2..0x80}: RESULT"."""
+    rows = []
+    for case, answer in answers.items():
+        found = NUMBERED.match(case)
+        if found:
+            before, number, after = found.groups()
+            # An answer that repeats the number is the same answer.
+            if rows and rows[-1][0] == (before, after, answer) and follows(rows[-1][2], number):
+                rows[-1][2] = number
+                continue
+            rows.append([(before, after, answer), number, number])
+        else:
+            rows.append([(case, "", answer), "", ""])
+    lines = []
+    for (before, after, answer), first, last in rows:
+        middle = first if first == last else f"{{{first}..{last}}}"
+        lines.append(f"{before}{middle}{after}: {answer}")
+    return lines
+
+
+def unpack(lines):
+    for line in lines:
+        found = re.match(r"^(.*?)\{(-?\w+)\.\.(-?\w+)\}(.*)$", line.rstrip("\n"))
+        if not found:
+            yield line
+            continue
+        before, first, last, after = found.groups()
+        number = first
+        while True:
+            yield f"{before}{number}{after}"
+            if number == last:
+                break
+            value = int(number, 0)
+            number = hex(2 * value) if number.startswith("0x") else str(value + 1)
+
+
+def record(first, second, head):
+    runs = [read_answers(pathlib.Path(p).read_text().splitlines()) for p in (first, second)]
+    same = {case: answer for case, answer in runs[0].items() if runs[1].get(case) == answer}
+    text = ["# Answers of a real driver; made by answers.py record, not edited."]
+    text += [f"# {line}" for line in pathlib.Path(head).read_text().splitlines() if line.strip()]
+    text += [f"# left out, not always the same: {case}" for case in runs[0] if case not in same]
+    lines = pack(same)
+    assert read_answers(unpack(lines)) == same
+    ORACLE.write_text("\n".join(text + lines) + "\n")
+    return 0
+
+
+class Differences:
+    """differences.yml: groups of `why` with `cases` (patterns of fnmatch; [ has no meaning there),
+    perhaps `where` (places, all by default) and `ours` (the answer there)."""
+
+    def __init__(self):
+        self.entries = []
+        for group in yaml.safe_load(DIFFERENCES.read_text()):
+            where = group.get("where", PLACES)
+            for pattern in group["cases"]:
+                check = re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
+                self.entries.append(
+                    {"pattern": pattern, "check": check, "where": where, "ours": group.get("ours")}
+                )
+
+    def explain(self, place, case, ours):
+        """Whether an entry names this difference."""
+        explained = False
+        for entry in self.entries:
+            if place in entry["where"] and entry["check"].match(case):
+                if entry["ours"] in (None, ours.split(",")[0]):
+                    entry["used"] = True
+                    explained = True
+        return explained
+
+    def unused(self, places):
+        """Patterns that named no difference, of those whose places were all looked at."""
+        return [
+            entry["pattern"]
+            for entry in self.entries
+            if "used" not in entry and all(place in places for place in entry["where"])
+        ]
+
+
+def run(build, place):
+    import fargpu_testing as testing
+
+    program = [build.folder / "tests" / "conformance" / "answers", "--jobs", 2, "--limit", 60]
+    if place == "direct":
+        environment = testing.clean_environment(LD_LIBRARY_PATH=build.sim_libraries)
+        done = testing.run(program, timeout=280, env=environment)
+    else:
+        wrapper = [build.fargpu, "run", "--sim", "--transport", place, "--"]
+        done = testing.run([*wrapper, *program], timeout=280)
+    if done.returncode != 0:
+        raise SystemExit(f"{place}: answers ended with {done.returncode}\n{done.stderr[-4000:]}")
+    return read_answers(done.stdout.splitlines())
+
+
+def compare(build, places):
+    sys.path.insert(0, str(HERE.parents[1] / "support"))
+    import fargpu_testing as testing
+
+    native = read_answers(unpack(ORACLE.read_text().splitlines()))
+    differences = Differences()
+    wrong = 0
+    for place in places:
+        ours = run(testing.Build(build), place)
+        differing = []
+        for case, expected in native.items():
+            answer = ours.get(case, "not called")
+            # Where the driver itself crashes, any answer is right that is no crash.
+            if answer == expected or (
+                expected.startswith("CRASHED") and not answer.startswith(("CRASHED", "HUNG"))
+            ):
+                continue
+            differing.append((case, expected, answer))
+        unlisted = [d for d in differing if not differences.explain(place, d[0], d[2])]
+        for case, expected, answer in unlisted:
+            print(f"{place}: {case}: the driver {expected}, ours {answer}")
+        print(
+            f"{place}: of {len(native)} answers {len(native) - len(differing)} agree,"
+            f" {len(differing) - len(unlisted)} differ as listed, {len(unlisted)} otherwise"
+        )
+        wrong += len(unlisted)
+    for line in differences.unused(places):
+        print(f"differences.yml: nothing differs any more: {line}")
+        wrong += 1
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "record":
+        sys.exit(record(*sys.argv[2:]))
+    sys.exit(compare(sys.argv[2], sys.argv[3:] or PLACES))

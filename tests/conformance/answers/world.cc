@@ -1,0 +1,413 @@
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/conformance/answers/answers.h"
+#include "tests/conformance/kernels.h"
+
+namespace answers {
+namespace {
+
+constexpr size_t kHostBytes = 64 << 10;
+constexpr size_t kMappedBytes = 2 << 20;
+
+// A function of the driver, by the name of its symbol.
+template <typename... Args>
+CUresult call(const char* name, Args... args) {
+  const auto function = entry<CUresult (*)(Args...)>(name);
+  return function == nullptr ? CUDA_ERROR_NOT_FOUND : function(args...);
+}
+
+// The same for what a case needs: it says so when there is an error.
+template <typename... Args>
+bool need(const char* name, Args... args) {
+  const CUresult result = call(name, args...);
+  if (result != CUDA_SUCCESS) {
+    std::fprintf(stderr, "answers: %s: %s\n", name, result_name(result));
+  }
+  return result == CUDA_SUCCESS;
+}
+
+CUcontext make_context() {
+  CUcontext context = nullptr;
+  need("cuCtxCreate_v2", &context, 0u, 0);
+  return context;
+}
+
+CUstream make_stream() {
+  CUstream stream = nullptr;
+  need("cuStreamCreate", &stream, 0u);
+  return stream;
+}
+
+CUevent make_event() {
+  CUevent event = nullptr;
+  if (need("cuEventCreate", &event, 0u)) need("cuEventRecord", event, CUstream{});
+  return event;
+}
+
+CUmodule make_module() {
+  CUmodule module = nullptr;
+  need("cuModuleLoadData", &module, static_cast<const void*>(kKernels));
+  return module;
+}
+
+CUfunction make_function(CUmodule module) {
+  CUfunction function = nullptr;
+  need("cuModuleGetFunction", &function, module, "fill");
+  return function;
+}
+
+CUlibrary make_library() {
+  CUlibrary library = nullptr;
+  need("cuLibraryLoadData", &library, static_cast<const void*>(kKernels),
+       static_cast<CUjit_option*>(nullptr), static_cast<void**>(nullptr), 0u,
+       static_cast<CUlibraryOption*>(nullptr), static_cast<void**>(nullptr), 0u);
+  return library;
+}
+
+CUkernel make_kernel(CUlibrary library) {
+  CUkernel kernel = nullptr;
+  need("cuLibraryGetKernel", &kernel, library, "fill");
+  return kernel;
+}
+
+CUlinkState make_link() {
+  CUlinkState link = nullptr;
+  need("cuLinkCreate_v2", 0u, static_cast<CUjit_option*>(nullptr), static_cast<void**>(nullptr),
+       &link);
+  return link;
+}
+
+CUmemoryPool make_pool() {
+  CUmemPoolProps props{};
+  props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  CUmemoryPool pool = nullptr;
+  need("cuMemPoolCreate", &pool, static_cast<const CUmemPoolProps*>(&props));
+  return pool;
+}
+
+CUmemGenericAllocationHandle make_physical() {
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  CUmemGenericAllocationHandle handle = 0;
+  need("cuMemCreate", &handle, kMappedBytes, static_cast<const CUmemAllocationProp*>(&prop), 0ull);
+  return handle;
+}
+
+CUdeviceptr make_reserved() {
+  CUdeviceptr address = 0;
+  need("cuMemAddressReserve", &address, kMappedBytes, size_t{0}, CUdeviceptr{0}, 0ull);
+  return address;
+}
+
+void* make_pages() {
+  void* pages =
+      mmap(nullptr, kHostBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) std::abort();
+  std::memset(pages, 0, kHostBytes);
+  return pages;
+}
+
+}  // namespace
+
+const char* image() { return kKernels; }
+
+void* symbol(const char* name) {
+  static void* const library = [] {
+    void* opened = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    if (opened == nullptr) {
+      std::fprintf(stderr, "answers: %s\n", dlerror());
+      std::_Exit(4);
+    }
+    return opened;
+  }();
+  return dlsym(library, name);
+}
+
+void World::start(Phase phase) {
+  phase_ = phase;
+  objects_.clear();
+  if (!can()) return;
+  need("cuInit", 0u);
+  if (context_ == nullptr) context_ = make_context();
+}
+
+void World::prepare(bool fresh) {
+  if (fresh) objects_.clear();
+  if (!can()) return;
+  unsigned version = 0;
+  // A case may have destroyed the context, or left another one current.
+  if (call("cuCtxGetApiVersion", context_, &version) != CUDA_SUCCESS) {
+    objects_.clear();
+    context_ = make_context();
+  }
+  call("cuCtxSetCurrent", context_);
+}
+
+void World::leave() {
+  if (phase_ == Phase::kWithoutContext) call("cuCtxSetCurrent", CUcontext{});
+}
+
+CUresult World::settle() {
+  if (!can()) return CUDA_SUCCESS;
+  call("cuCtxSetCurrent", context_);
+  const CUresult result = call("cuCtxSynchronize");
+  // A case may have destroyed it.
+  return result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED
+             ? CUDA_SUCCESS
+             : result;
+}
+
+// Each object is made once, by the expression, and kept under its name.
+#define MADE(Type, name, expression)                         \
+  if (!can()) return Type{};                                 \
+  uint64_t& kept = slot(name);                               \
+  if (kept == 0) kept = (uint64_t)(expression); /* NOLINT */ \
+  return (Type)kept                             /* NOLINT */
+
+CUcontext World::context() { return can() ? context_ : nullptr; }
+CUstream World::stream() { MADE(CUstream, "stream", make_stream()); }
+CUevent World::event() { MADE(CUevent, "event", make_event()); }
+CUmodule World::module() { MADE(CUmodule, "module", make_module()); }
+CUfunction World::function() { MADE(CUfunction, "function", make_function(module())); }
+CUlibrary World::library() { MADE(CUlibrary, "library", make_library()); }
+CUkernel World::kernel() { MADE(CUkernel, "kernel", make_kernel(library())); }
+CUlinkState World::link() { MADE(CUlinkState, "link", make_link()); }
+CUmemoryPool World::pool() { MADE(CUmemoryPool, "pool", make_pool()); }
+CUmemGenericAllocationHandle World::physical() {
+  MADE(CUmemGenericAllocationHandle, "physical", make_physical());
+}
+CUdeviceptr World::reserved() { MADE(CUdeviceptr, "reserved", make_reserved()); }
+#undef MADE
+
+CUmemoryPool World::default_pool() {
+  CUmemoryPool pool = nullptr;
+  if (can()) need("cuDeviceGetDefaultMemPool", &pool, 0);
+  return pool;
+}
+
+CUdeviceptr World::memory() {
+  if (!can()) return 0;
+  uint64_t& kept = slot("memory");
+  if (kept == 0) {
+    CUdeviceptr address = 0;
+    need("cuMemAlloc_v2", &address, size_t{1} << 20);
+    need("cuMemsetD8_v2", address, static_cast<unsigned char>(1), size_t{1} << 20);
+    kept = address;
+  }
+  return kept;
+}
+
+CUdeviceptr World::pool_memory() {
+  if (!can()) return 0;
+  uint64_t& kept = slot("pool_memory");
+  if (kept == 0) {
+    CUdeviceptr address = 0;
+    need("cuMemAllocAsync", &address, size_t{4096}, CUstream{});
+    need("cuCtxSynchronize");
+    kept = address;
+  }
+  return kept;
+}
+
+CUdeviceptr World::mapped() {
+  if (!can()) return 0;
+  uint64_t& kept = slot("mapped");
+  if (kept == 0) {
+    const CUdeviceptr address = make_reserved();
+    CUmemAccessDesc access{};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    need("cuMemMap", address, kMappedBytes, size_t{0}, make_physical(), 0ull);
+    need("cuMemSetAccess", address, kMappedBytes, static_cast<const CUmemAccessDesc*>(&access),
+         size_t{1});
+    kept = address;
+  }
+  return kept;
+}
+
+void* World::pageable() {
+  uint64_t& kept = slot("pageable");
+  if (kept == 0) kept = reinterpret_cast<uint64_t>(make_pages());
+  return reinterpret_cast<void*>(kept);
+}
+
+void* World::pinned() {
+  if (!can()) return pageable();
+  uint64_t& kept = slot("pinned");
+  if (kept == 0) {
+    void* memory = nullptr;
+    if (need("cuMemHostAlloc", &memory, kHostBytes,
+             static_cast<unsigned>(CU_MEMHOSTALLOC_DEVICEMAP)))
+      std::memset(memory, 0, kHostBytes);
+    kept = reinterpret_cast<uint64_t>(memory);
+  }
+  return reinterpret_cast<void*>(kept);
+}
+
+void* World::registered() {
+  if (!can()) return pageable();
+  uint64_t& kept = slot("registered");
+  if (kept == 0) {
+    void* memory = make_pages();
+    need("cuMemHostRegister_v2", memory, kHostBytes,
+         static_cast<unsigned>(CU_MEMHOSTREGISTER_DEVICEMAP));
+    kept = reinterpret_cast<uint64_t>(memory);
+  }
+  return reinterpret_cast<void*>(kept);
+}
+
+const char* World::file() {
+  if (file_.empty()) {
+    file_ = "/tmp/fargpu-answers-" + std::to_string(getpid()) + ".ptx";
+    if (FILE* file = std::fopen(file_.c_str(), "w")) {
+      std::fputs(kKernels, file);
+      std::fclose(file);
+    }
+  }
+  return file_.c_str();
+}
+
+void World::finish() {
+  if (!file_.empty()) unlink(file_.c_str());
+}
+
+void** World::parameters() {
+  static CUdeviceptr place;
+  static unsigned value = 1;
+  static unsigned count = 4;
+  static void* parameters[] = {&place, &value, &count};
+  place = memory();
+  return parameters;
+}
+
+CUcontext World::destroyed(CUcontext) {
+  CUcontext made = make_context();
+  need("cuCtxDestroy_v2", made);
+  call("cuCtxSetCurrent", context_);
+  return made;
+}
+
+CUstream World::destroyed(CUstream) {
+  CUstream made = make_stream();
+  need("cuStreamDestroy_v2", made);
+  return made;
+}
+
+CUevent World::destroyed(CUevent) {
+  CUevent made = make_event();
+  need("cuEventDestroy_v2", made);
+  return made;
+}
+
+CUmodule World::destroyed(CUmodule) {
+  CUmodule made = make_module();
+  need("cuModuleUnload", made);
+  return made;
+}
+
+CUfunction World::destroyed(CUfunction) {
+  CUmodule from = make_module();
+  CUfunction made = make_function(from);
+  need("cuModuleUnload", from);
+  return made;
+}
+
+CUlibrary World::destroyed(CUlibrary) {
+  CUlibrary made = make_library();
+  need("cuLibraryUnload", made);
+  return made;
+}
+
+CUkernel World::destroyed(CUkernel) {
+  CUlibrary from = make_library();
+  CUkernel made = make_kernel(from);
+  need("cuLibraryUnload", from);
+  return made;
+}
+
+CUlinkState World::destroyed(CUlinkState) {
+  CUlinkState made = make_link();
+  need("cuLinkDestroy", made);
+  return made;
+}
+
+CUmemoryPool World::destroyed(CUmemoryPool) {
+  CUmemoryPool made = make_pool();
+  need("cuMemPoolDestroy", made);
+  return made;
+}
+
+CUmemGenericAllocationHandle World::destroyed(CUmemGenericAllocationHandle) {
+  const CUmemGenericAllocationHandle made = make_physical();
+  need("cuMemRelease", made);
+  return made;
+}
+
+void* World::scratch() {
+  // In turn, so that several arguments of one call have memory of their own.
+  constexpr size_t kBytes = 4096;
+  constexpr size_t kPlaces = 32;
+  alignas(256) static char places[kPlaces][kBytes];
+  static size_t next;
+  char* place = places[next++ % kPlaces];
+  std::memset(place, 0, kBytes);
+  return place;
+}
+
+void show_pointer_attribute(CUpointer_attribute attribute, const void* data, Line& line) {
+  uint64_t wide = 0;
+  int narrow = 0;
+  std::memcpy(&wide, data, sizeof wide);
+  std::memcpy(&narrow, data, sizeof narrow);
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+      line.number("data", narrow);
+      return;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      line.number("data", static_cast<long long>(wide));
+      return;
+    default:
+      line.presence("data", wide != 0);
+  }
+}
+
+std::string case_name(const char* name, long long value) {
+  std::string text(name);
+  const size_t place = text.find("%ll");
+  if (place == std::string::npos) return text;
+  char number[32];
+  std::snprintf(number, sizeof number, text[place + 3] == 'x' ? "%llx" : "%lld", value);
+  return text.replace(place, 4, number);
+}
+
+void Line::number(const char* name, long long value) {
+  values_ += std::string(" ") + name + "=" + std::to_string(value);
+}
+
+void Line::text(const char* name, const char* value) {
+  values_ += std::string(" ") + name + "=" +
+             (value == nullptr ? "null" : "\"" + std::string(value) + "\"");
+}
+
+void Line::presence(const char* name, bool there) {
+  values_ += std::string(" ") + name + (there ? "=set" : "=null");
+}
+
+}  // namespace answers
