@@ -184,6 +184,8 @@ CUresult HostPages::map(uint64_t address, uint64_t bytes, uint16_t context,
   auto found = regions_.find(address);
   const bool is_new = found == regions_.end();
   if (is_new) {
+    if (is_range(address, bytes) && bytes > kMaxBytes - registered_bytes_)
+      return CUDA_ERROR_OUT_OF_MEMORY;
     const CUresult result = reserve(address, bytes);
     if (result != CUDA_SUCCESS) return result == kOccupied ? CUDA_ERROR_ALREADY_MAPPED : result;
     found = regions_.find(address);

@@ -69,12 +69,16 @@ TEST_F(ContextTest, BufferIdsAndSyncMemops) {
   OK(cuPointerGetAttribute(&second, CU_POINTER_ATTRIBUTE_BUFFER_ID, q));
   EXPECT_EQ(first, inside);
   EXPECT_NE(first, second);
-  unsigned on = 1, value = 0;
+  unsigned on = 1, off = 0, value = 7;
+  OK(cuPointerSetAttribute(&off, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
+  OK(cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
+  EXPECT_EQ(value, 0u);
+  // Set unless somebody has cleared it, as on an H200 with driver 580.
+  OK(cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, q));
+  EXPECT_EQ(value, 1u);
   OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
   OK(cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
   EXPECT_EQ(value, 1u);
-  OK(cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, q));
-  EXPECT_EQ(value, 0u);
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
             cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 16));
 }

@@ -131,7 +131,7 @@ TEST_F(PoolTest, DefaultAndCurrentPool) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemPoolCreate(&own, &properties));
   properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {7}};
-  EXPECT_CU(CUDA_ERROR_INVALID_DEVICE, cuMemPoolCreate(&own, &properties));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemPoolCreate(&own, &properties));
 }
 
 TEST_F(PoolTest, PeersNeedAccess) {
