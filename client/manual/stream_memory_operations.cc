@@ -1,5 +1,5 @@
-// Waiting for and writing values in memory in stream order: the memory may be the application's own,
-// which is exposed then. From the first wait on, synchronous copies from pinned memory wait
+// Waiting for and writing values in memory in stream order: the memory may be the application's
+// own, which is exposed then. From the first wait on, synchronous copies from pinned memory wait
 // (client/memory/synchronous_copy.h): that is noted before the wait is sent.
 #include <span>
 

@@ -1,13 +1,13 @@
 // Exposed host memory: pinned and registered memory of the application that device code can reach.
-// Memory that is shared with the worker always is. Other memory is hidden at first and costs nothing
-// at launches and synchronisations; it gets a mirror in the worker (Pages) when its address comes to
-// a device:
+// Memory that is shared with the worker always is. Other memory is hidden at first and costs
+// nothing at launches and synchronisations; it gets a mirror in the worker (Pages) when its address
+// comes to a device:
 //   - it is allocated or registered with DEVICEMAP, or cuMemHostGetDevicePointer is asked for it;
 //   - it is an operand of a driver call that takes a device address (copies that name it as device
 //     memory, memsets, stream memory operations);
 //   - a word of a kernel's parameters points into it;
-//   - an aligned word of what is copied from the host to a device points into it, in copies of up to
-//     kMostScanned bytes; or of exposed memory that is sent, or of cuStreamWriteValue64.
+//   - an aligned word of what is copied from the host to a device points into it, in copies of up
+//     to kMostScanned bytes; or of exposed memory that is sent, or of cuStreamWriteValue64.
 // Any thread; a context is current, but for what is found in exposed memory.
 #pragma once
 
