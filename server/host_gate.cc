@@ -21,6 +21,10 @@ CUresult HostGate::enqueue(uint16_t context, CUstream stream, uint64_t id, bool 
   auto call = std::make_shared<Call>(Call{this, id, context, with_status});
   // The driver gets its own reference, given up in hold().
   auto* for_driver = new std::shared_ptr<Call>(call);
+  {
+    std::lock_guard lock(mutex_);
+    with_driver_.emplace(for_driver);
+  }
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (with_status && driver.cuStreamAddCallback != nullptr) {
     result = driver.cuStreamAddCallback(stream, &HostGate::reached_with_status, for_driver, 0);
@@ -28,7 +32,7 @@ CUresult HostGate::enqueue(uint16_t context, CUstream stream, uint64_t id, bool 
     result = driver.cuLaunchHostFunc(stream, &HostGate::reached, for_driver);
   }
   if (result != CUDA_SUCCESS) {
-    delete for_driver;
+    (void)take_back(for_driver);
     tell(id, result, /*cancelled=*/true);
     return result;
   }
@@ -36,10 +40,17 @@ CUresult HostGate::enqueue(uint16_t context, CUstream stream, uint64_t id, bool 
   return CUDA_SUCCESS;
 }
 
+std::unique_ptr<std::shared_ptr<HostGate::Call>> HostGate::take_back(std::shared_ptr<Call>* call) {
+  std::lock_guard lock(mutex_);
+  with_driver_.erase(call);
+  return std::unique_ptr<std::shared_ptr<Call>>(call);
+}
+
 void HostGate::reached(void* call) { reached_with_status(nullptr, CUDA_SUCCESS, call); }
 
 void HostGate::reached_with_status(CUstream, CUresult status, void* pointer) {
-  const std::unique_ptr<std::shared_ptr<Call>> call(static_cast<std::shared_ptr<Call>*>(pointer));
+  auto* const given = static_cast<std::shared_ptr<Call>*>(pointer);
+  const auto call = (*given)->gate->take_back(given);
   (*call)->gate->hold(**call, status);
 }
 

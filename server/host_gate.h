@@ -28,7 +28,10 @@ class Worker;
 class HostGate {
  public:
   explicit HostGate(Worker& worker) : worker_(worker) {}
-  ~HostGate() { close(); }
+  ~HostGate() {
+    close();
+    for (auto* call : with_driver_) delete call;  // which the driver has not called, nor will
+  }
   HostGate(const HostGate&) = delete;
   HostGate& operator=(const HostGate&) = delete;
 
@@ -68,8 +71,11 @@ class HostGate {
   static void CUDA_CB reached_with_status(CUstream stream, CUresult status, void* call);
   void hold(Call& call, CUresult status);
 
+  std::unique_ptr<std::shared_ptr<Call>> take_back(std::shared_ptr<Call>* call);
+
   Worker& worker_;
   std::mutex mutex_;
+  std::set<std::shared_ptr<Call>*> with_driver_;  // guarded by mutex_; freed when the driver calls
   std::condition_variable changed_;
   bool closed_ = false;  // guarded by mutex_
   // Calls stay until finished(); the driver's thread has a reference of its own.
