@@ -69,9 +69,9 @@ elseif(FARGPU_SANITIZE)
   message(FATAL_ERROR "FARGPU_SANITIZE must be empty, address or thread, not '${FARGPU_SANITIZE}'")
 endif()
 
-# For code that C programs call: they may pass any number as an enum, and it is refused where it is
-# looked at. g++ would report every load of such a value. (A library of its own: its flag must stand
-# behind those of fargpu_options.)
+# For code that C programs call, and for what serves them: they may pass any number as an enum, and
+# it is refused where it is looked at. g++ would report every load of such a value. (A library of
+# its own: its flag must stand behind those of fargpu_options.)
 add_library(fargpu_any_enum INTERFACE)
 if(FARGPU_SANITIZE STREQUAL "address")
   target_compile_options(fargpu_any_enum INTERFACE -fno-sanitize=enum)

@@ -23,7 +23,8 @@ SUPPRESSIONS = pathlib.Path(__file__).resolve().parent
 def options(kind, reports):
     """What the sanitizers' run-time libraries read."""
     # 'report', then the process id. A small quarantine: sixteen sessions at once are some forty
-    # processes.
+    # processes. Aborting, so that a worker shows the end of its captured stderr, where
+    # UndefinedBehaviorSanitizer's report is.
     common = f"log_path={reports}/report:print_stacktrace=1"
     if kind == "thread":
         return {
@@ -34,7 +35,7 @@ def options(kind, reports):
         "ASAN_OPTIONS": f"{common}:detect_stack_use_after_return=1"
         ":check_initialization_order=1:quarantine_size_mb=64",
         "LSAN_OPTIONS": f"suppressions={SUPPRESSIONS}/lsan.supp:print_suppressions=0",
-        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1:abort_on_error=1",
     }
 
 
