@@ -60,7 +60,7 @@ int main(int argc, char** argv) {
   app.add_option("--without", without, "operations to leave out, with --replay")->delimiter(',');
   app.add_flag("--print", print, "only print the program of --replay");
   app.add_flag("--skip-waits", mistakes.skip_waits,
-               "leave out waits between streams, to see that the checker notices");
+               "leave out waits for events, to see that the checker notices");
   CLI11_PARSE(app, argc, argv);
   std::setvbuf(stdout, nullptr, _IOLBF, 1 << 12);
 

@@ -258,7 +258,7 @@ class Run {
         if (!mistakes_.skip_waits) CU(cuStreamWaitEvent(stream, event(), 0));
         break;
       case Kind::kEventSync:
-        CU(cuEventSynchronize(event()));
+        if (!mistakes_.skip_waits) CU(cuEventSynchronize(event()));
         break;
       case Kind::kStreamSync:
         CU(cuStreamSynchronize(stream));

@@ -20,7 +20,7 @@ struct Device {
 Device open_device();
 
 struct Mistakes {
-  bool skip_waits = false;  // waits between streams are left out: a checker must notice
+  bool skip_waits = false;  // waits for events are left out: a checker must notice
 };
 
 // Empty: all reads were right. Otherwise what was wrong first.

@@ -97,7 +97,8 @@ def record(first, second, head):
 
 class Differences:
     """differences.yml: groups of `why` with `cases` (patterns of fnmatch; [ has no meaning there),
-    perhaps `where` (places, all by default) and `ours` (the answer there)."""
+    perhaps `where` (places, all by default), `ours` (the answer there) and `may_agree` (the answer
+    is a matter of time)."""
 
     def __init__(self):
         self.entries = []
@@ -106,7 +107,13 @@ class Differences:
             for pattern in group["cases"]:
                 check = re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
                 self.entries.append(
-                    {"pattern": pattern, "check": check, "where": where, "ours": group.get("ours")}
+                    {
+                        "pattern": pattern,
+                        "check": check,
+                        "where": where,
+                        "ours": group.get("ours"),
+                        "may_agree": group.get("may_agree", False),
+                    }
                 )
 
     def explain(self, place, case, ours):
@@ -124,7 +131,9 @@ class Differences:
         return [
             entry["pattern"]
             for entry in self.entries
-            if "used" not in entry and all(place in places for place in entry["where"])
+            if "used" not in entry
+            and not entry["may_agree"]
+            and all(place in places for place in entry["where"])
         ]
 
 
