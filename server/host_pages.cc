@@ -35,21 +35,31 @@ bool is_range(uint64_t address, uint64_t bytes) {
          address <= kAddressEnd - kPage - bytes;
 }
 
+uint64_t pages_of(uint64_t address, uint64_t bytes) {
+  return pages_end(address, bytes) - page_of(address);
+}
+
+// Whether one of the ranges, which do not overlap, has any of these bytes.
+template <typename Ranges>
+bool touches(const Ranges& ranges, uint64_t address, uint64_t bytes) {
+  const auto after = ranges.lower_bound(address);
+  if (after != ranges.end() && after->first - address < bytes) return true;
+  if (after == ranges.begin()) return false;
+  const auto& [base, range] = *std::prev(after);
+  return address - base < range.bytes;
+}
+
 }  // namespace
 
 HostPages::~HostPages() {
-  for (auto& [address, block] : blocks_) {
-    if (block.device_pointer && !block.leaving) (void)withdraw(address);
-    ::munmap(pointer(address), block.bytes);
+  for (auto& [address, region] : regions_) {
+    if (region.agreement) (void)withdraw(address);
   }
+  for (auto& [address, block] : blocks_) ::munmap(pointer(address), block.bytes);
 }
 
 bool HostPages::overlaps(uint64_t address, uint64_t bytes) const {
-  const auto after = regions_.lower_bound(address);
-  if (after != regions_.end() && after->first - address < bytes) return true;
-  if (after == regions_.begin()) return false;
-  const auto& [base, region] = *std::prev(after);
-  return address - base < region.bytes;
+  return touches(regions_, address, bytes);
 }
 
 template <typename Visit>
@@ -73,7 +83,7 @@ CUresult HostPages::take_pages(uint64_t address, uint64_t bytes) {
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)) {
       return errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_ALREADY_MAPPED;
     }
-    blocks_.emplace(from, Block{to - from, 0, std::nullopt, false, 0});
+    blocks_.emplace(from, Block{.bytes = to - from});
     return CUDA_SUCCESS;
   };
   // The pages between blocks that other regions have.
@@ -88,19 +98,14 @@ CUresult HostPages::take_pages(uint64_t address, uint64_t bytes) {
     ++block->second.regions;
     return CUDA_SUCCESS;
   });
-  std::vector<uint64_t> none;  // nothing of it was registered for this region
-  if (result != CUDA_SUCCESS) give_back_pages(address, bytes, &none);
+  if (result != CUDA_SUCCESS) give_back_pages(address, bytes);
   return result;
 }
 
-void HostPages::give_back_pages(uint64_t address, uint64_t bytes, std::vector<uint64_t>* leaving) {
-  (void)each_block(address, bytes, [this, leaving](Blocks::iterator entry) {
+void HostPages::give_back_pages(uint64_t address, uint64_t bytes) {
+  (void)each_block(address, bytes, [this](Blocks::iterator entry) {
     auto& [at, block] = *entry;
-    if (--block.regions > 0) return CUDA_SUCCESS;
-    if (block.device_pointer) {
-      block.leaving = true;
-      leaving->push_back(at);
-    } else {
+    if (--block.regions == 0) {
       ::munmap(pointer(at), block.bytes);
       blocks_.erase(entry);
     }
@@ -108,25 +113,38 @@ void HostPages::give_back_pages(uint64_t address, uint64_t bytes, std::vector<ui
   });
 }
 
-CUresult HostPages::enroll(Blocks::value_type& entry, uint16_t context) {
-  auto& [address, block] = entry;
-  if (block.device_pointer) return CUDA_SUCCESS;
-  if (registered_bytes_ + block.bytes > kMaxBytes) return CUDA_ERROR_OUT_OF_MEMORY;
+CUresult HostPages::enroll(uint64_t address, uint64_t bytes, CUdeviceptr* device_pointer) {
+  CUresult result = CUDA_SUCCESS;
+  (void)each_block(address, bytes, [&](Blocks::iterator entry) {
+    auto& [at, block] = *entry;
+    if (++block.registered == 1 &&
+        ::mprotect(pointer(at), block.bytes, PROT_READ | PROT_WRITE) != 0)
+      result = CUDA_ERROR_OUT_OF_MEMORY;
+    return CUDA_SUCCESS;
+  });
   void* const memory = pointer(address);
-  if (::mprotect(memory, block.bytes, PROT_READ | PROT_WRITE) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = driver_.cuMemHostRegister_v2(
-      memory, block.bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-  if (result != CUDA_SUCCESS) return result;
-  CUdeviceptr device_pointer = 0;
-  result = driver_.cuMemHostGetDevicePointer_v2(&device_pointer, memory, 0);
-  if (result != CUDA_SUCCESS) {
-    driver_.cuMemHostUnregister(memory);
-    return result;
+  if (result == CUDA_SUCCESS) {
+    result = driver_.cuMemHostRegister_v2(
+        memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (result == CUDA_SUCCESS) {
+      result = driver_.cuMemHostGetDevicePointer_v2(device_pointer, memory, 0);
+      if (result != CUDA_SUCCESS) (void)withdraw(address);
+    }
   }
-  block.device_pointer = device_pointer;
-  block.context = context;
-  registered_bytes_ += block.bytes;
-  return CUDA_SUCCESS;
+  if (result != CUDA_SUCCESS) drop_memory(address, bytes);
+  return result;
+}
+
+void HostPages::drop_memory(uint64_t address, uint64_t bytes) {
+  (void)each_block(address, bytes, [](Blocks::iterator entry) {
+    auto& [at, block] = *entry;
+    if (--block.registered == 0) {
+      // Its memory goes, its addresses stay.
+      ::madvise(pointer(at), block.bytes, MADV_DONTNEED);
+      ::mprotect(pointer(at), block.bytes, PROT_NONE);
+    }
+    return CUDA_SUCCESS;
+  });
 }
 
 CUresult HostPages::withdraw(uint64_t address) const {
@@ -135,20 +153,13 @@ CUresult HostPages::withdraw(uint64_t address) const {
 
 void HostPages::left(std::span<const uint64_t> withdrawn) {
   for (const uint64_t address : withdrawn) {
-    const auto found = blocks_.find(address);
-    if (found == blocks_.end()) continue;
-    Block& block = found->second;
-    block.device_pointer.reset();
-    block.leaving = false;
-    registered_bytes_ -= block.bytes;
-    if (block.regions == 0) {
-      ::munmap(pointer(address), block.bytes);
-      blocks_.erase(found);
-      continue;
-    }
-    // Its memory goes, its addresses stay.
-    ::madvise(pointer(address), block.bytes, MADV_DONTNEED);
-    ::mprotect(pointer(address), block.bytes, PROT_NONE);
+    const auto found = leaving_.find(address);
+    if (found == leaving_.end()) continue;
+    const Leaving gone = found->second;
+    leaving_.erase(found);
+    registered_bytes_ -= pages_of(address, gone.bytes);
+    drop_memory(address, gone.bytes);
+    if (gone.ends) give_back_pages(address, gone.bytes);
   }
 }
 
@@ -158,20 +169,14 @@ bool HostPages::is_mapped(uint64_t address) const {
 }
 
 bool HostPages::is_leaving(uint64_t address, uint64_t bytes) const {
-  if (!is_range(address, bytes)) return false;
-  auto block = blocks_.upper_bound(page_of(address));
-  if (block != blocks_.begin()) --block;
-  for (; block != blocks_.end() && block->first < pages_end(address, bytes); ++block) {
-    if (block->second.leaving && block->first + block->second.bytes > page_of(address)) return true;
-  }
-  return false;
+  return is_range(address, bytes) && touches(leaving_, address, bytes);
 }
 
 CUresult HostPages::reserve(uint64_t address, uint64_t bytes) {
   if (!is_range(address, bytes) || overlaps(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = take_pages(address, bytes);
   if (result != CUDA_SUCCESS) return result == CUDA_ERROR_ALREADY_MAPPED ? kOccupied : result;
-  regions_.emplace(address, Region{.bytes = bytes, .agreement = std::nullopt});
+  regions_.emplace(address, Region{.bytes = bytes});
   return CUDA_SUCCESS;
 }
 
@@ -192,32 +197,26 @@ CUresult HostPages::map(uint64_t address, uint64_t bytes, uint16_t context,
   }
   Region& region = found->second;
   if (region.bytes != bytes || region.agreement) return CUDA_ERROR_INVALID_VALUE;
-  std::optional<uint64_t> base;  // of the device pointer and of the address, whose distance is one
-  CUresult result = each_block(address, bytes, [&](Blocks::iterator block) {
-    if (const CUresult enrolled = enroll(*block, context); enrolled != CUDA_SUCCESS)
-      return enrolled;
-    const uint64_t distance = *block->second.device_pointer - block->first;
-    if (!base) base = distance;
-    // A driver whose device pointers are its own gives each block others.
-    return *base == distance ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
-  });
+  CUresult result = registered_bytes_ + pages_of(address, bytes) > kMaxBytes
+                        ? CUDA_ERROR_OUT_OF_MEMORY
+                        : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS) {
     try {
-      region.agreement.emplace(address, bytes);
-      // What the last region had there.
-      std::memset(pointer(address), 0, bytes);
-      *device_pointer = address + *base;
+      pages::Agreement agreement(address, bytes);
+      result = enroll(address, bytes, device_pointer);
+      if (result == CUDA_SUCCESS) region.agreement = std::move(agreement);
     } catch (const std::bad_alloc&) {
       result = CUDA_ERROR_OUT_OF_MEMORY;
     }
   }
-  // Of a region that was only reserved before, blocks that were registered on the way stay so.
-  if (result != CUDA_SUCCESS && is_new) {
+  if (result == CUDA_SUCCESS) {
+    // What the last region had there.
+    std::memset(pointer(address), 0, bytes);
+    region.context = context;
+    registered_bytes_ += pages_of(address, bytes);
+  } else if (is_new) {
     regions_.erase(found);
-    std::vector<uint64_t> leaving;
-    give_back_pages(address, bytes, &leaving);
-    for (const uint64_t block : leaving) (void)withdraw(block);
-    left(leaving);
+    give_back_pages(address, bytes);
   }
   return result;
 }
@@ -225,26 +224,26 @@ CUresult HostPages::map(uint64_t address, uint64_t bytes, uint16_t context,
 CUresult HostPages::unmap(uint64_t address, std::vector<uint64_t>* leaving) {
   const auto found = regions_.find(address);
   if (found == regions_.end()) return CUDA_ERROR_NOT_MAPPED;
-  const uint64_t bytes = found->second.bytes;
+  const Region region = std::move(found->second);
   regions_.erase(found);
-  give_back_pages(address, bytes, leaving);
+  // Its context may be withdrawing it already.
+  if (const auto leaves = leaving_.find(address); leaves != leaving_.end()) {
+    leaves->second.ends = true;
+  } else if (region.agreement) {
+    leaving_.emplace(address, Leaving{region.bytes, true});
+    leaving->push_back(address);
+  } else {
+    give_back_pages(address, region.bytes);
+  }
   return CUDA_SUCCESS;
 }
 
 std::vector<uint64_t> HostPages::take_context(uint16_t context) {
-  const auto goes = [context](const Block& block) {
-    return block.device_pointer && !block.leaving && block.context == context;
-  };
-  for (auto& [address, region] : regions_) {
-    const CUresult stays = each_block(address, region.bytes, [&](Blocks::iterator block) {
-      return goes(block->second) ? CUDA_ERROR_NOT_MAPPED : CUDA_SUCCESS;
-    });
-    if (stays != CUDA_SUCCESS) region.agreement.reset();
-  }
   std::vector<uint64_t> taken;
-  for (auto& [address, block] : blocks_) {
-    if (!goes(block)) continue;
-    block.leaving = true;
+  for (auto& [address, region] : regions_) {
+    if (!region.agreement || region.context != context) continue;
+    region.agreement.reset();
+    leaving_.emplace(address, Leaving{region.bytes, false});
     taken.push_back(address);
   }
   return taken;

@@ -3,10 +3,11 @@
 // code uses the client's pointers. client/memory/pages.h is the other half.
 //
 // A region is any range of bytes. It first reserves its pages in this process, where nothing else
-// may be; map() makes memory of them. Regions may share pages; bytes of a page that belong to no
-// region are zero here and never leave. What comes from the client replaces bytes and is agreed;
-// what differs from the agreed contents was written by device code and goes back. One thread (the
-// executor's).
+// may be; map() makes memory of them and registers the region's bytes, as the application did: a
+// driver refuses an operation that does not lie in one registration. Regions may share pages; bytes
+// of a page that belong to no region never leave. What comes from the client replaces bytes and is
+// agreed; what differs from the agreed contents was written by device code and goes back. One
+// thread (the executor's).
 #pragma once
 
 #include <cuda.h>
@@ -45,7 +46,7 @@ class HostPages {
   // the memory goes with it.
   CUresult map(uint64_t address, uint64_t bytes, uint16_t context, CUdeviceptr* device_pointer);
   // Ends a region of either kind, which nothing that runs may use. CUDA_ERROR_NOT_MAPPED: there is
-  // none that begins there. *leaving: what has to be withdrawn.
+  // none that begins there. *leaving: the registration that has to be withdrawn, if any.
   CUresult unmap(uint64_t address, std::vector<uint64_t>* leaving);
   // The context is going to be destroyed: what was mapped in it is only reserved from now on.
   // Returns what has to be withdrawn before, in that context.
@@ -56,7 +57,7 @@ class HostPages {
   void left(std::span<const uint64_t> withdrawn);
   // Whether a mapped region, not only a reserved one, begins there.
   bool is_mapped(uint64_t address) const;
-  // Registrations in the pages of this range are being withdrawn: reserve() and map() must wait.
+  // A registration in this range is being withdrawn: reserve() and map() must wait.
   bool is_leaving(uint64_t address, uint64_t bytes) const;
 
   // Takes byte runs of the client. CUDA_ERROR_INVALID_VALUE for runs that make no sense or lie
@@ -71,14 +72,18 @@ class HostPages {
   // Pages that were taken together, for the first region that needed them.
   struct Block {
     uint64_t bytes = 0;
-    size_t regions = 0;                         // that lie in it, also in part
-    std::optional<CUdeviceptr> device_pointer;  // registered
-    bool leaving = false;
-    uint16_t context = 0;  // in this one
+    size_t regions = 0;     // that lie in it, also in part; those that leave as well
+    size_t registered = 0;  // of them; the others need no memory
   };
   struct Region {
     uint64_t bytes = 0;
-    std::optional<pages::Agreement> agreement;  // mapped
+    uint16_t context = 0;                         // mapped: in this one
+    std::optional<pages::Agreement> agreement{};  // mapped
+  };
+  // A registration that is being withdrawn.
+  struct Leaving {
+    uint64_t bytes = 0;
+    bool ends = false;  // the region has gone, too
   };
   using Blocks = std::map<uint64_t, Block>;
   using Regions = std::map<uint64_t, Region>;
@@ -88,13 +93,16 @@ class HostPages {
   template <typename Visit>
   CUresult each_block(uint64_t address, uint64_t bytes, Visit&& visit);
   CUresult take_pages(uint64_t address, uint64_t bytes);
-  void give_back_pages(uint64_t address, uint64_t bytes, std::vector<uint64_t>* leaving);
-  CUresult enroll(Blocks::value_type& block, uint16_t context);
+  void give_back_pages(uint64_t address, uint64_t bytes);
+  CUresult enroll(uint64_t address, uint64_t bytes, CUdeviceptr* device_pointer);
+  // The region's bytes are no longer registered: pages without any that are get rid of theirs.
+  void drop_memory(uint64_t address, uint64_t bytes);
   Regions::iterator region_at(uint64_t address, uint64_t bytes);
 
   const DriverTable& driver_;
   Blocks blocks_;    // by address; they never overlap
   Regions regions_;  // likewise
+  std::map<uint64_t, Leaving> leaving_;
   uint64_t registered_bytes_ = 0;
   uint64_t pushes_ = 0;
 };

@@ -78,6 +78,8 @@ bool AllocationMap::covered(uint64_t address, uint64_t bytes) const {
     auto it = containing(address);
     if (it == map_.end() || it->second.readable == 0) return false;
     address = it->second.end();
+    // Only mappings of physical memory join.
+    if (address < end && it->second.kind != Allocation::Kind::kMapped) return false;
   }
   return true;
 }

@@ -49,7 +49,9 @@ class HostPagesTest : public ::testing::Test {
   CUresult map(uint64_t address, uint64_t bytes, uint16_t context = kContext) {
     CUdeviceptr device = 0;
     const CUresult result = pages_.map(address, bytes, context, &device);
-    if (result == CUDA_SUCCESS) EXPECT_EQ(device, address);
+    if (result == CUDA_SUCCESS) {
+      EXPECT_EQ(device, address);
+    }
     return result;
   }
   // As the worker does it: the withdrawal comes later, on another thread.
@@ -133,6 +135,18 @@ TEST_F(HostPagesTest, RegionsShareAPage) {
   EXPECT_TRUE(is_free(address_) && is_free(address_ + kPage));
 }
 
+// A driver refuses an operation that does not lie in one registration.
+TEST_F(HostPagesTest, EachRegionIsOneRegistration) {
+  const std::map<uint64_t, uint64_t> regions{
+      {address_ + 16, 100}, {address_ + 200, 3000}, {address_ + 3300, 2 * kPage}};
+  for (const auto& [address, bytes] : regions) ASSERT_EQ(map(address, bytes), CUDA_SUCCESS);
+  ASSERT_EQ(registered().size(), regions.size());
+  for (const auto& [memory, bytes] : registered())
+    EXPECT_EQ(regions.at(reinterpret_cast<uint64_t>(memory)), bytes);
+  for (const auto& [address, bytes] : regions) EXPECT_EQ(unmap(address), CUDA_SUCCESS);
+  EXPECT_TRUE(registered().empty());
+}
+
 TEST_F(HostPagesTest, WhatThisProcessHasIsNotGivenAway) {
   int on_stack = 0;
   const auto taken = reinterpret_cast<uint64_t>(&on_stack);
@@ -190,15 +204,35 @@ TEST_F(HostPagesTest, ARefusedRegistrationLeavesNothing) {
   EXPECT_EQ(map(address_, kPage), CUDA_SUCCESS);
 }
 
-TEST_F(HostPagesTest, PagesThatLeaveMustBeAwaited) {
+TEST_F(HostPagesTest, BytesThatLeaveMustBeAwaited) {
   ASSERT_EQ(map(address_, 10), CUDA_SUCCESS);
   std::vector<uint64_t> leaving;
   ASSERT_EQ(pages_.unmap(address_, &leaving), CUDA_SUCCESS);
-  EXPECT_TRUE(pages_.is_leaving(address_ + 100, 10));
-  EXPECT_FALSE(pages_.is_leaving(address_ + kPage, 10));
-  finish(leaving);
-  EXPECT_FALSE(pages_.is_leaving(address_ + 100, 10));
+  EXPECT_TRUE(pages_.is_leaving(address_ + 9, 10));
+  EXPECT_FALSE(pages_.is_leaving(address_ + 10, 10));
+  // Other bytes of the page need not wait.
   EXPECT_EQ(map(address_ + 100, 10), CUDA_SUCCESS);
+  at(address_ + 100) = std::byte{1};
+  finish(leaving);
+  EXPECT_FALSE(pages_.is_leaving(address_ + 9, 10));
+  EXPECT_EQ(at(address_ + 100), std::byte{1});
+  EXPECT_EQ(map(address_, 10), CUDA_SUCCESS);
+  EXPECT_EQ(unmap(address_), CUDA_SUCCESS);
+  EXPECT_EQ(unmap(address_ + 100), CUDA_SUCCESS);
+  EXPECT_TRUE(is_free(address_));
+}
+
+TEST_F(HostPagesTest, ARegionGoesWhileItsContextDoes) {
+  ASSERT_EQ(map(address_, kPage), CUDA_SUCCESS);
+  const std::vector<uint64_t> taken = pages_.take_context(kContext);
+  std::vector<uint64_t> leaving;
+  ASSERT_EQ(pages_.unmap(address_, &leaving), CUDA_SUCCESS);
+  EXPECT_TRUE(leaving.empty());  // one withdrawal is enough
+  EXPECT_TRUE(pages_.is_leaving(address_, 1));
+  EXPECT_FALSE(is_free(address_));
+  finish(taken);
+  EXPECT_TRUE(is_free(address_));
+  EXPECT_EQ(map(address_, kPage), CUDA_SUCCESS);
 }
 
 TEST_F(HostPagesTest, ADestroyedContextLeavesReservedPages) {
