@@ -61,7 +61,7 @@ Allocation owned_by(Context& context) {
 }
 
 void quiesce(Context& context, const Allocation& allocation) {
-  context.synchronize();
+  context.quiesce();
   Device* device = Driver::get().device(allocation.device);
   const auto primary = device != nullptr ? device->primary() : nullptr;
   if (primary && primary.get() != &context) primary->synchronize();

@@ -156,6 +156,10 @@ std::vector<Fence> Context::outstanding(const std::shared_ptr<Stream>& stream) c
 
 std::vector<Fence> Context::outstanding() const {
   std::lock_guard lock(submit_mutex_);
+  return pending_work();
+}
+
+std::vector<Fence> Context::pending_work() const {
   std::vector<Fence> fences;
   for (const auto& stream : streams_) {
     if (pending(stream->last)) fences.push_back(stream->last);
@@ -172,6 +176,20 @@ CUresult Context::synchronize(const std::shared_ptr<Stream>& stream) {
 
 CUresult Context::synchronize() {
   for (const Fence& fence : outstanding()) fence->wait();
+  output_.flush();
+  return error();
+}
+
+void Context::quiesce_if_locked() {
+  if (Driver::get().settings().locked_waits) (void)quiesce();
+}
+
+CUresult Context::quiesce() {
+  if (!Driver::get().settings().locked_waits) return synchronize();
+  {
+    std::lock_guard lock(submit_mutex_);
+    for (const Fence& fence : pending_work()) fence->wait();
+  }
   output_.flush();
   return error();
 }

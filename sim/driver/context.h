@@ -76,6 +76,11 @@ class Context : public std::enable_shared_from_this<Context> {
   // Wait, show what kernels printed, and return the sticky error.
   CUresult synchronize(const std::shared_ptr<Stream>& stream);
   CUresult synchronize();
+  // The same before something is taken away that work may use; with Settings::locked_waits nobody
+  // submits to the context, or asks about it, meanwhile.
+  CUresult quiesce();
+  // With Settings::locked_waits the same, for calls that wait on real drivers only; else nothing.
+  void quiesce_if_locked();
 
   // Waits for all work (waits for values in memory are given up), then frees everything the context
   // owns. Only the first call does.
@@ -94,6 +99,7 @@ class Context : public std::enable_shared_from_this<Context> {
   bool has_limit(CUlimit limit) const;
   void prune_streams();
   Fence push(Stream& stream, Task task);
+  std::vector<Fence> pending_work() const;  // needs submit_mutex_
   std::vector<Fence> ahead_of(const Stream& stream, std::vector<Fence> extra) const;
 
   Device& device_;

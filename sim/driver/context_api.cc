@@ -180,7 +180,10 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx) {
 }
 
 CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value) {
-  return with_context([&](Context& context) { return context.set_limit(limit, value); });
+  return with_context([&](Context& context) {
+    context.quiesce_if_locked();
+    return context.set_limit(limit, value);
+  });
 }
 
 CUresult CUDAAPI cuCtxGetLimit(size_t* pvalue, CUlimit limit) {

@@ -90,8 +90,7 @@ CUresult CUDAAPI cuLibraryUnload(CUlibrary handle) {
       modules.swap(library->modules);
     }
     for (const auto& [id, module] : modules) {
-      if (auto context = module->context.lock(); context && context->alive())
-        context->synchronize();
+      if (auto context = module->context.lock(); context && context->alive()) context->quiesce();
       driver.registry().remove<Module>(module->handle);
       std::lock_guard lock(module->mutex);
       for (const auto& [name, function] : module->functions)

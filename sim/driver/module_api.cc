@@ -25,6 +25,7 @@ CUresult load_module(Context& context, CUmodule* handle, const void* image, JitO
     fargpu::log::error("cannot load a module: {}", problem);
     return result;
   }
+  context.quiesce_if_locked();
   *handle = to_handle<CUmodule>(module->handle);
   return CUDA_SUCCESS;
 }
@@ -72,7 +73,7 @@ CUresult CUDAAPI cuModuleUnload(CUmodule hmod) {
     auto module = registry.find<Module>(hmod);
     if (!module) return CUDA_ERROR_INVALID_HANDLE;
     if (module->library.lock()) return CUDA_ERROR_NOT_PERMITTED;  // goes with its library
-    if (auto owner = module->context.lock()) owner->synchronize();
+    if (auto owner = module->context.lock()) owner->quiesce();
     if (!registry.remove<Module>(hmod)) return CUDA_ERROR_INVALID_HANDLE;
     std::lock_guard lock(module->mutex);
     for (const auto& [name, handle] : module->functions) registry.remove<Function>(handle);

@@ -3,8 +3,8 @@
 // FARGPU_SIM_GPUS (1 .. 16), FARGPU_SIM_MEMORY (bytes per GPU, suffix K, M, G or T),
 // FARGPU_SIM_COMPUTE_CAPABILITY ("9.0"), FARGPU_SIM_THREADS (worker threads of the engine, 0: one
 // per core), FARGPU_SIM_LAZY_LOADING (0 or 1), FARGPU_SIM_COMPUTE_MODE ("default" or "prohibited":
-// no context can be made), FARGPU_SIM_JITTER (microseconds), FARGPU_SIM_QUEUE (1 .. 1021) and
-// CUDA_VISIBLE_DEVICES (indices or "GPU-<uuid>" prefixes).
+// no context can be made), FARGPU_SIM_JITTER (microseconds), FARGPU_SIM_QUEUE (1 .. 1021),
+// FARGPU_SIM_LOCKED_WAITS (0 or 1) and CUDA_VISIBLE_DEVICES (indices or "GPU-<uuid>" prefixes).
 #pragma once
 
 #include <array>
@@ -31,6 +31,9 @@ struct Settings {
   bool prohibited = false;  // no context can be made: CU_COMPUTEMODE_PROHIBITED
   // For tests: before one task of four, a stream waits for a random time of up to this much.
   int jitter_microseconds = 0;
+  // Calls that wait for a context's work keep every other thread out of it meanwhile, as a driver
+  // that waits while it holds its locks.
+  bool locked_waits = false;
   int queue_places = 1021;   // how much may wait in a stream before who submits more waits
   std::vector<int> visible;  // physical indices in the order of the CUDA ordinals
 };

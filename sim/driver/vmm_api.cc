@@ -95,7 +95,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size) {
   return with_driver([&](Driver& driver) -> CUresult {
     std::shared_ptr<Context> current;
-    if (current_context(driver, &current) == CUDA_SUCCESS) current->synchronize();
+    if (current_context(driver, &current) == CUDA_SUCCESS) current->quiesce();
     if (const auto memory = driver.addresses().mapped(ptr)) {
       const auto primary = memory->device().primary();
       if (primary && primary != current) primary->synchronize();

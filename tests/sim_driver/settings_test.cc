@@ -31,6 +31,7 @@ TEST(SettingsTest, ReadsEveryVariable) {
                         {"FARGPU_SIM_LAZY_LOADING", "1"},
                         {"FARGPU_SIM_COMPUTE_MODE", "prohibited"},
                         {"FARGPU_SIM_JITTER", "200"},
+                        {"FARGPU_SIM_LOCKED_WAITS", "1"},
                         {"FARGPU_SIM_QUEUE", "10"},
                         {"CUDA_VISIBLE_DEVICES", "2, 0"}});
   ASSERT_TRUE(settings.ok());
@@ -41,6 +42,7 @@ TEST(SettingsTest, ReadsEveryVariable) {
   EXPECT_TRUE(settings->lazy_loading);
   EXPECT_TRUE(settings->prohibited);
   EXPECT_EQ(settings->jitter_microseconds, 200);
+  EXPECT_TRUE(settings->locked_waits);
   EXPECT_EQ(settings->queue_places, 10);
   EXPECT_EQ(settings->visible, (std::vector<int>{2, 0}));
 }
@@ -53,6 +55,7 @@ TEST(SettingsTest, BadValuesNameTheVariable) {
                                           {"FARGPU_SIM_THREADS", "-1"},
                                           {"FARGPU_SIM_LAZY_LOADING", "2"},
                                           {"FARGPU_SIM_COMPUTE_MODE", "closed"},
+                                          {"FARGPU_SIM_LOCKED_WAITS", "yes"},
                                           {"FARGPU_SIM_QUEUE", "0"},
                                           {"FARGPU_SIM_JITTER", "1s"}}) {
     auto settings = read({{name, value}});
