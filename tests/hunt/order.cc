@@ -35,6 +35,7 @@ constexpr size_t kNone = SIZE_MAX;
 struct Steps {
   size_t begin = kNone, end = kNone;   // of the call
   size_t read = kNone, write = kNone;  // write: also "done" of what only orders
+  size_t seen = kNone;                 // what streams see of it that wait for its stream implicitly
   bool submitted = false;              // stands in a stream
 };
 
@@ -83,10 +84,13 @@ class Order {
       // A wait in the legacy stream may be for nothing, and then does nothing.
       const bool gathers = stream == Program::kLegacy && program_.blocking[its] &&
                            program_.operations[self].kind != Kind::kWaitEvent;
-      const bool ordered =
-          its == stream || gathers || (its == Program::kLegacy && program_.blocking[stream]);
+      const bool ordered = gathers || (its == Program::kLegacy && program_.blocking[stream]);
       // A stream that was destroyed and one made in its place are two.
-      if (ordered && (its != stream || !renewed_between(i, self))) points_.edge(other.write, point);
+      if (its == stream) {
+        if (!renewed_between(i, self)) points_.edge(other.write, point);
+      } else if (ordered && other.seen != kNone) {
+        points_.edge(other.seen, point);
+      }
     }
   }
 
@@ -181,12 +185,19 @@ class Order {
     if (!(copies && memory_of(operation.from) == Memory::kPageable))
       follow_stream(operation.stream, steps.begin, steps.read, i);
     if (operation.kind == Kind::kWaitEvent) {
-      if (const size_t record = recorded(i, steps.begin); record != kNone)
+      if (const size_t record = recorded(i, steps.begin); record != kNone) {
         points_.edge(record, steps.read);
+        steps.seen = record;
+      }
     }
     steps.write = points_.add();
     points_.edge(steps.read, steps.write);
     follow_stream(operation.stream, steps.begin, steps.write, i);
+    // A stream is idle while a host function runs, and what waits for it implicitly does not wait
+    // for the function (measured: a copy in the legacy stream, an H200); nor for a record after it.
+    if (operation.kind != Kind::kHostFunction && operation.kind != Kind::kRecord &&
+        operation.kind != Kind::kWaitEvent)
+      steps.seen = steps.write;
   }
 
   // What the end of a call waits for.

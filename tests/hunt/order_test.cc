@@ -153,6 +153,25 @@ TEST_F(OrderTest, AHostFunctionIsInStreamOrder) {
   EXPECT_EQ(read(2), (Values{9}));
 }
 
+// A copy in the legacy stream does not wait for a function in a blocking one, a real driver says.
+TEST_F(OrderTest, AHostFunctionIsNotWaitedForImplicitly) {
+  add({.kind = Kind::kHostFunction, .stream = 3, .value = 9, .to = at(1)});
+  add({.kind = Kind::kRecord, .stream = 3});
+  add({.kind = Kind::kCopyAsync, .stream = Program::kLegacy, .to = at(0), .from = at(1)});
+  bring(Program::kLegacy);
+  synchronize(Program::kLegacy);
+  EXPECT_EQ(read(), (Values{0, 9}));
+}
+
+TEST_F(OrderTest, WorkBehindAHostFunctionIsWaitedForImplicitly) {
+  add({.kind = Kind::kHostFunction, .stream = 3, .value = 9, .to = at(1)});
+  fill(3, 5);
+  add({.kind = Kind::kCopyAsync, .stream = Program::kLegacy, .to = at(0), .from = at(1)});
+  bring(Program::kLegacy);
+  synchronize(Program::kLegacy);
+  EXPECT_EQ(read(), (Values{9}));
+}
+
 TEST_F(OrderTest, ThreadsAreOrderedByTokens) {
   fill(1, 5);
   bring(1);
