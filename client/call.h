@@ -96,15 +96,16 @@ CUresult stream_to_queue(CUstream stream, uint64_t* id);
 // Before an operation that takes a place in the driver's queue of `stream`, whose id on the wire is
 // `id`: may wait while functions of the application hold streams (queue_limit.h).
 void take_queue_place(Session& session, uint16_t context, CUstream stream, uint64_t id);
-// Around a call for which the driver may load something onto the GPU. It waits for all streams of
-// the context then, and the executor with it; so the call waits here while functions of the
-// application hold these streams, and later ones wait for it.
-class LoadingScope {
+// Around a call in which the driver waits for all streams of the context: it may load something
+// onto the GPU, or it takes away what work may use. Nobody else gets into the driver meanwhile; so
+// the call waits here while functions of the application hold these streams, and later ones wait
+// for it.
+class DrainScope {
  public:
-  LoadingScope(Session& session, uint16_t context);
-  ~LoadingScope();
-  LoadingScope(const LoadingScope&) = delete;
-  LoadingScope& operator=(const LoadingScope&) = delete;
+  DrainScope(Session& session, uint16_t context);
+  ~DrainScope();
+  DrainScope(const DrainScope&) = delete;
+  DrainScope& operator=(const DrainScope&) = delete;
 
  private:
   Session& session_;

@@ -44,10 +44,10 @@ class HostCalls {
   // Functions in streams, running, or returned without the worker having been told. While there are
   // any, memory that an async copy reads may still change in stream order.
   bool outstanding() const { return outstanding_.load(std::memory_order_acquire) != 0; }
-  // A load waits in the driver for all streams of its context (0: of any context), and the worker
-  // with it. begin_load() waits until none of them is held by a function; functions that come later
-  // wait until end_load(). So a load waits for earlier functions only. What is sent in between
-  // comes after what the worker was told of them.
+  // A load, or a call that frees something, waits in the driver for all streams of its context (0:
+  // of any context), and the worker with it. begin_load() waits until none of them is held by a
+  // function; functions that come later wait until end_load(). So a load waits for earlier
+  // functions only. What is sent in between comes after what the worker was told of them.
   void begin_load(uint16_t context);
   void end_load(uint16_t context);
   // A stream of one context waits for work of another one: from now on a load in any context waits

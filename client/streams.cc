@@ -152,11 +152,10 @@ void take_queue_place(Session& session, uint16_t context, CUstream stream, uint6
   });
 }
 
-LoadingScope::LoadingScope(Session& session, uint16_t context)
-    : session_(session), context_(context) {
+DrainScope::DrainScope(Session& session, uint16_t context) : session_(session), context_(context) {
   session_.host_calls.begin_load(context_);
 }
-LoadingScope::~LoadingScope() { session_.host_calls.end_load(context_); }
+DrainScope::~DrainScope() { session_.host_calls.end_load(context_); }
 
 Context* context_of(CUstream stream) {
   if (is_default_stream(stream)) return current_context();

@@ -4,6 +4,7 @@
 
 #include "generated/server/driver_table.h"
 #include "server/request.h"
+#include "server/stream_holds.h"
 #include "server/worker_services.h"
 
 namespace fargpu::server {
@@ -39,7 +40,8 @@ void Completion::when_reached(uint16_t context, CUstream stream, Done done) {
   if (event == nullptr || driver.cuEventRecord(event, stream) != CUDA_SUCCESS) {
     if (event != nullptr) events_[context].push_back(event);
     const CUresult result = driver.cuStreamQuery(stream);
-    if (result == CUDA_ERROR_NOT_READY) return start(context, true, {}, std::move(done));
+    if (result == CUDA_ERROR_NOT_READY)
+      return start(context, How::kWhenIdle, context, {}, std::move(done));
     worker_.defer([result, done = std::move(done)] {
       done(result);
       return true;
@@ -107,7 +109,8 @@ size_t Completion::streams_in(uint16_t context) const {
 }
 
 void Completion::when_idle(uint16_t context, Done done) {
-  if (streams_in(context) > kMaxPolledStreams) return start(context, true, {}, std::move(done));
+  if (streams_in(context) > kMaxPolledStreams)
+    return start(context, How::kWhenIdle, context, {}, std::move(done));
   const auto last = std::chrono::steady_clock::now() + kPolledTime;
   worker_.defer([this, context, last, done = std::move(done)] {
     const CUresult result = ask_streams(context);
@@ -119,20 +122,24 @@ void Completion::when_idle(uint16_t context, Done done) {
     // Also with an error, which may be that of one stream (a capture): the driver's own wait tells
     // what it means for the context.
     if (result == CUDA_ERROR_NOT_READY && std::chrono::steady_clock::now() < last) return false;
-    start(context, true, {}, done);
+    start(context, How::kWhenIdle, context, {}, done);
     return true;
   });
 }
 
 void Completion::aside(uint16_t context, Call call, Done done) {
-  start(context, false, std::move(call), std::move(done));
+  start(context, How::kAtOnce, context, std::move(call), std::move(done));
+}
+
+void Completion::aside_alone(uint16_t context, uint16_t waits_for, Call call, Done done) {
+  start(context, How::kAlone, waits_for, std::move(call), std::move(done));
 }
 
 void Completion::aside_when_idle(uint16_t context, Call call, Done done) {
-  start(context, true, std::move(call), std::move(done));
+  start(context, How::kWhenIdle, context, std::move(call), std::move(done));
 }
 
-void Completion::start(uint16_t context, bool wait_for_idle, Call call, Done done) {
+void Completion::start(uint16_t context, How how, uint16_t waits_for, Call call, Done done) {
   const CUcontext handle = context == 0 ? nullptr : worker_.services().find_context(context);
   if (handle == nullptr && (context != 0 || !call)) {
     done(CUDA_ERROR_INVALID_CONTEXT);
@@ -140,7 +147,7 @@ void Completion::start(uint16_t context, bool wait_for_idle, Call call, Done don
   }
   {
     std::lock_guard lock(mutex_);
-    jobs_.push_back({handle, wait_for_idle && handle != nullptr, std::move(call), std::move(done)});
+    jobs_.push_back({handle, how, waits_for, std::move(call), std::move(done)});
     if (idle_threads_ < jobs_.size() && threads_.size() < kMaxThreads)
       threads_.emplace_back([this] { run(); });
   }
@@ -168,9 +175,16 @@ void Completion::run() {
 CUresult Completion::execute(const Job& job) {
   const DriverTable& driver = worker_.driver();
   CUresult result = driver.cuCtxSetCurrent(job.context);
-  if (result == CUDA_SUCCESS && job.wait_for_idle) result = driver.cuCtxSynchronize();
+  if (result == CUDA_SUCCESS && job.how == How::kWhenIdle && job.context != nullptr)
+    result = driver.cuCtxSynchronize();
+  if (!job.call) return result;
   // An error of earlier work is for the call to report, as it does natively.
-  return job.call ? job.call() : result;
+  if (job.how == How::kAtOnce) return job.call();
+  StreamHolds& holds = worker_.services().stream_holds();
+  if (!holds.begin_call(job.waits_for)) return CUDA_ERROR_DEINITIALIZED;
+  result = job.call();
+  holds.end_call(job.waits_for);
+  return result;
 }
 
 size_t Completion::calls_under_way() {

@@ -49,8 +49,11 @@ class Completion {
   // Runs `call` on a helper thread with the context current (0: none), then `done` with its result.
   // For driver calls that may wait.
   void aside(uint16_t context, Call call, Done done);
+  // For calls in which the driver waits for all streams of the context `waits_for` while it holds
+  // its locks: made when none is held by what the executor has to end (stream_holds.h).
+  void aside_alone(uint16_t context, uint16_t waits_for, Call call, Done done);
   // The same after the context has become idle, whatever that says: inside `call` the driver then
-  // has nothing to wait for, and holds none of its locks meanwhile.
+  // has hardly anything to wait for.
   void aside_when_idle(uint16_t context, Call call, Done done);
   // The client destroys the stream: nothing more comes, but what is in it is still part of the
   // context's work. The driver's stream goes when it is idle.
@@ -62,10 +65,12 @@ class Completion {
   void forget(uint16_t context);
 
  private:
+  enum class How { kAtOnce, kAlone, kWhenIdle };
   struct Job {
     CUcontext context;
-    bool wait_for_idle;
-    Call call;  // may be empty
+    How how;
+    uint16_t waits_for;  // not with kAtOnce
+    Call call;           // may be empty
     Done done;
   };
   CUevent take_event(uint16_t context);
@@ -74,7 +79,7 @@ class Completion {
   // The same for the streams that the client has destroyed. Those that are idle go.
   CUresult ask_ending(uint16_t context);
   size_t streams_in(uint16_t context) const;
-  void start(uint16_t context, bool wait_for_idle, Call call, Done done);
+  void start(uint16_t context, How how, uint16_t waits_for, Call call, Done done);
   void run();
   CUresult execute(const Job& job);
 

@@ -11,6 +11,7 @@
 #include "generated/server/driver_table.h"
 #include "schema/support/sizes.h"
 #include "server/request.h"
+#include "server/stream_holds.h"
 #include "server/worker_services.h"
 
 namespace fargpu::server {
@@ -26,6 +27,7 @@ CUresult HostGate::enqueue(uint16_t context, CUstream stream, uint64_t id, bool 
     with_driver_.emplace(for_driver);
   }
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  worker_.services().stream_holds().hold(context);
   if (with_status && driver.cuStreamAddCallback != nullptr) {
     result = driver.cuStreamAddCallback(stream, &HostGate::reached_with_status, for_driver, 0);
   } else if (!with_status && driver.cuLaunchHostFunc != nullptr) {
@@ -33,6 +35,7 @@ CUresult HostGate::enqueue(uint16_t context, CUstream stream, uint64_t id, bool 
   }
   if (result != CUDA_SUCCESS) {
     (void)take_back(for_driver);
+    worker_.services().stream_holds().let_go(context);
     tell(id, result, /*cancelled=*/true);
     return result;
   }
@@ -97,7 +100,12 @@ void HostGate::give_up(uint16_t context, CUresult why) {
     }
     // A callback is told of the error, and the client says when it has returned.
     tell(call.id, why, /*cancelled=*/!call.with_status);
-    entry = call.with_status ? std::next(entry) : calls_.erase(entry);
+    if (call.with_status) {
+      ++entry;
+      continue;
+    }
+    worker_.services().stream_holds().let_go(context);
+    entry = calls_.erase(entry);
   }
 }
 
@@ -140,6 +148,7 @@ Status HostGate::finished(uint64_t id) {
   found->second->released = true;
   lock.unlock();
   changed_.notify_all();
+  worker_.services().stream_holds().let_go(found->second->context);
   calls_.erase(found);
   return Status();
 }

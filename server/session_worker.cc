@@ -43,7 +43,10 @@ SessionWorker::SessionWorker(const DriverTable& driver, transport::Transport& tr
   });
 }
 
-SessionWorker::~SessionWorker() { host_gate_.close(); }
+SessionWorker::~SessionWorker() {
+  host_gate_.close();
+  stream_holds_.close();
+}
 
 CUresult SessionWorker::enter_context(uint16_t context) {
   if (context == 0 || context == current_) return CUDA_SUCCESS;

@@ -32,6 +32,7 @@
 #include "server/session_statistics.h"
 #include "server/shared_host.h"
 #include "server/staging.h"
+#include "server/stream_holds.h"
 #include "server/worker_services.h"
 
 namespace fargpu::server {
@@ -117,6 +118,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   CopyFences& copy_fences() override { return copy_fences_; }
   CUresult look_up_stream(uint64_t id, CopyFences::Stream* stream) const override;
   HostGate& host_gate() override { return host_gate_; }
+  StreamHolds& stream_holds() override { return stream_holds_; }
   HostPages& host_pages() override { return host_pages_; }
   RemoteStaging& remote_staging() override { return remote_staging_; }
   DirectMemory& direct_memory() override { return direct_memory_; }
@@ -181,6 +183,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   // Last, so that they go first: they hold staging blocks, and threads that post.
   PendingList pending_;
   EventWaits event_waits_;
+  StreamHolds stream_holds_;
   HostGate host_gate_;
   Completion completion_;
 };

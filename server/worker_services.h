@@ -38,6 +38,7 @@ class RemoteStaging;
 class SharedHost;
 class StagingBlock;
 class StagingPool;
+class StreamHolds;
 
 class WorkerServices {
  public:
@@ -87,6 +88,7 @@ class WorkerServices {
   // context must be current.
   virtual CUresult look_up_stream(uint64_t id, CopyFences::Stream* stream) const = 0;
   virtual HostGate& host_gate() = 0;
+  virtual StreamHolds& stream_holds() = 0;
   virtual HostPages& host_pages() = 0;
   virtual SharedHost& shared_host() = 0;
   virtual RemoteStaging& remote_staging() = 0;

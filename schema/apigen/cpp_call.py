@@ -196,8 +196,8 @@ def body(f, types):
         _prepare(f, a, types, out)
     for condition, result in f.valid.items():
         out.append(f"if (!({condition})) return {result};")
-    if f.loads:
-        out.append("const LoadingScope loading_(session_, context_);")
+    if f.drains:
+        out.append("const DrainScope drain_(session_, context_);")
     if f.queues:
         stream = next(a.name for a in f.arguments if a.shape == "handle" and a.kind == "stream")
         out.append(f"take_queue_place(session_, context_, {stream}, {stream}_id);")

@@ -27,7 +27,7 @@ KEYS = (
     "via",
     "exported",
     "queues",
-    "loads",
+    "drains",
     "handle",
     "valid",
 )
@@ -81,7 +81,7 @@ def _function(entry, chapter, types, internal):
         raise DescriptionError(
             where, f"{name}: 'args' and 'server' need a message, and call: {call} has none"
         )
-    for key in ("queues", "loads"):
+    for key in ("queues", "drains"):
         if entry.get(key) and not wired:
             raise DescriptionError(
                 entry.at(key), f"{name}: '{key}' needs a message, and call: {call} has none"
@@ -124,7 +124,7 @@ def _function(entry, chapter, types, internal):
         server_manual=server == "manual",
         wire=wire,
         queues=entry.get("queues", False),
-        loads=entry.get("loads", False),
+        drains=entry.get("drains", False),
         handle=entry.get("handle", ""),
         valid=dict(valid),
     )

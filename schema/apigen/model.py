@@ -78,7 +78,7 @@ class Function:
     client_manual: bool = False
     server_manual: bool = False
     wire: str = ""  # sync, async, deferred; empty: no message
-    loads: bool = False  # the driver may load something for it, and waits for all streams then
+    drains: bool = False  # the driver may wait in it for all streams of the context
     queues: bool = False  # its work takes a place in the driver's queue of its stream
     opcode: int = 0
     handle: str = ""  # with needs: handle, whose context counts when none is current

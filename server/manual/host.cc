@@ -9,6 +9,7 @@
 #include "server/host_pages.h"
 #include "server/manual/manual.h"
 #include "server/shared_host.h"
+#include "server/stream_holds.h"
 
 namespace fargpu::server {
 namespace {
@@ -108,8 +109,8 @@ Status manual_fgHostUnmap(Worker& worker, const Request& request) {
       std::vector<uint64_t> leaving;
       const CUresult result = pages.unmap(address, &leaving);
       if (leaving.empty()) return later.send(result);
-      later.worker().services().completion().aside(
-          later.header().context,
+      later.worker().services().completion().aside_alone(
+          later.header().context, StreamHolds::kEveryContext,
           [&pages, leaving] {
             CUresult result = CUDA_SUCCESS;
             for (const uint64_t block : leaving) {
@@ -201,8 +202,9 @@ Status manual_fgHostUnshare(Worker& worker, const Request& request) {
       SharedHost& shared = worker.services().shared_host();
       const SharedHost::Held mapping = shared.remove(address);
       if (mapping == nullptr) return later.send(CUDA_ERROR_NOT_MAPPED);
-      worker.services().completion().aside(
-          mapping->context(), [&shared, mapping] { return shared.withdraw(*mapping); },
+      worker.services().completion().aside_alone(
+          mapping->context(), StreamHolds::kEveryContext,
+          [&shared, mapping] { return shared.withdraw(*mapping); },
           [later](CUresult result) { later.send(result); });
     });
     return Status();

@@ -223,8 +223,8 @@ Status manual_fgModuleLoad(Worker& worker, const Request& request) {
         std::make_shared<Load<CUmodule>>(std::move(*image), std::move(options), params.getModule());
     load->add_logs(params.getInfoLogBytes(), params.getErrorLogBytes());
     const LaterReply later(worker, request);
-    worker.services().completion().aside(
-        request.header.context,
+    worker.services().completion().aside_alone(
+        request.header.context, request.header.context,
         [&driver = worker.driver(), load] {
           JitOptions& jit = load->options;
           return driver.cuModuleLoadDataEx(&load->loaded, load->image.data(), jit.count(),

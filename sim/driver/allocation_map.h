@@ -47,8 +47,8 @@ class AllocationMap {
   bool for_range(uint64_t address, uint64_t bytes, const std::function<bool(Allocation&)>& visit);
   // Calls `visit` for each allocation of a pool, under the lock.
   void for_pool(uint64_t pool, const std::function<void(Allocation&)>& visit);
-  // The range lies in one allocation, or in mappings next to each other, and at least one device may
-  // read each byte.
+  // The range lies in one allocation, or in mappings next to each other, and at least one device
+  // may read each byte.
   bool covered(uint64_t address, uint64_t bytes) const;
   // Some byte of the range belongs to an allocation.
   bool touches(uint64_t address, uint64_t bytes) const;

@@ -66,9 +66,9 @@ class BadDescriptions(Description):
             "'queues' needs a message",
         )
         self.refused(
-            "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: local\n  why: w\n  loads: true\n",
+            "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: local\n  why: w\n  drains: true\n",
             "demo.yml:6",
-            "'loads' needs a message",
+            "'drains' needs a message",
         )
 
     def test_pointer_without_direction(self):

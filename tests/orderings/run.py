@@ -23,6 +23,12 @@ def options_of(source):
     return []
 
 
+def simulation_of(source):
+    """How the simulated GPU is to be, from lines "// sim: NAME=VALUE" near the top."""
+    lines = [line for line in source.read_text().splitlines()[:12] if line.startswith("// sim: ")]
+    return dict(line.removeprefix("// sim: ").split("=", 1) for line in lines)
+
+
 def is_right(name, where, done):
     if done.returncode == 0 and done.stdout.splitlines()[-1:] == [f"{name}: right"]:
         print(f"{where}: right")
@@ -37,9 +43,12 @@ def main():
     transports = sys.argv[3:] or ([forced] if forced else ["shm", "tcp"])
     name = source.stem
     program = build.folder / "tests" / "orderings" / f"orderings_{name}"
+    simulation = simulation_of(source)
     direct = testing.run(
         [program],
-        env=testing.clean_environment(LD_LIBRARY_PATH=build.sim_libraries, FARGPU_SIM_GPUS=GPUS),
+        env=testing.clean_environment(
+            LD_LIBRARY_PATH=build.sim_libraries, FARGPU_SIM_GPUS=GPUS, **simulation
+        ),
     )
     results = [is_right(name, "the driver itself", direct)]
     for transport in transports:
@@ -48,7 +57,8 @@ def main():
                 *(build.fargpu, "run", "--sim", "--sim-gpus", GPUS, "--transport", transport),
                 *options_of(source),
                 *("--", program),
-            ]
+            ],
+            env=testing.clean_environment(**simulation),
         )
         results.append(is_right(name, transport, remote))
     return 0 if all(results) else 1
