@@ -83,7 +83,7 @@ Program generate(uint64_t seed);
 
 // Whether the device, or this process, may touch the memory directly.
 inline bool on_device(Memory memory) {
-  return memory == Memory::kDevice || memory == Memory::kMapped;
+  return memory == Memory::kDevice || memory == Memory::kMapped || memory == Memory::kRegistered;
 }
 inline bool on_host(Memory memory) { return memory != Memory::kDevice; }
 

@@ -418,6 +418,11 @@ class Run {
     CU(cuModuleGetFunction(&function, module, "fill_words"));
     CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     fill_and_check(function, value, stream);
+    if (value % 2 == 0) {  // it goes while it works
+      CUdeviceptr memory = 0;
+      CU(cuMemAlloc(&memory, 4096));
+      for (int i = 0; i < 20; ++i) launch(function, 32, stream, memory, value, uint32_t{1024});
+    }
     CU(cuCtxDestroy(context));
     CU(cuCtxSetCurrent(device_.context));
   }
