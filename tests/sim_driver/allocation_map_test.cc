@@ -37,17 +37,27 @@ TEST(AllocationMapTest, RefusesOverlaps) {
   EXPECT_TRUE(map.insert(at(90, 10)));
 }
 
-TEST(AllocationMapTest, CoveredSpansNeighboursButNoGap) {
+TEST(AllocationMapTest, CoveredSpansMappingsSideBySideButNoGap) {
   AllocationMap map;
-  map.insert(at(100, 50));
-  map.insert(at(150, 50));
-  map.insert(at(201, 10));
+  for (Allocation mapping : {at(100, 50), at(150, 50), at(201, 10)}) {
+    mapping.kind = Allocation::Kind::kMapped;
+    map.insert(mapping);
+  }
   EXPECT_TRUE(map.covered(120, 80));
   EXPECT_FALSE(map.covered(120, 81));
   EXPECT_FALSE(map.covered(UINT64_MAX - 3, 10));
   EXPECT_TRUE(map.touches(200, 2));
   EXPECT_FALSE(map.touches(211, 100));
   EXPECT_FALSE(map.touches(200, 1));
+}
+
+TEST(AllocationMapTest, CoveredSpansNoAllocationsSideBySide) {
+  AllocationMap map;
+  map.insert(at(100, 50));
+  map.insert(at(150, 50));
+  EXPECT_TRUE(map.covered(100, 50));
+  EXPECT_TRUE(map.covered(150, 50));
+  EXPECT_FALSE(map.covered(120, 31));
 }
 
 TEST(AllocationMapTest, TakesWhatBelongsToAContext) {
