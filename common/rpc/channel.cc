@@ -58,6 +58,8 @@ Result<std::span<std::byte>> Channel::Impl::bulk_buffer(const wire::FrameHeader&
                     fmt::format("a notice of {} bytes, the limit is {}", header.bulk_bytes,
                                 options.limits.max_bulk_bytes));
     }
+    FARGPU_ASSIGN_OR_RETURN(const std::span<std::byte> buffer, sink.notice_buffer(header, body));
+    if (!buffer.empty()) return buffer;
     notice_bulk.resize(header.bulk_bytes);
     return std::span(notice_bulk);
   }

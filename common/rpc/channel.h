@@ -37,6 +37,12 @@ class NoticeSink {
  public:
   virtual ~NoticeSink() = default;
   virtual Status on_notice(const wire::FrameHeader& header, Bytes body, Bytes bulk) = 0;
+  // Where a notice's bulk is to be received: exactly header.bulk_bytes that stay valid until
+  // on_notice() returns. Empty: memory of the channel.
+  virtual Result<std::span<std::byte>> notice_buffer(const wire::FrameHeader& header, Bytes body) {
+    (void)header, (void)body;
+    return std::span<std::byte>();
+  }
   // An async call failed on the server.
   virtual void on_async_error(uint16_t opcode, uint32_t sequence, uint16_t context,
                               int32_t result) = 0;

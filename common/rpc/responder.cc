@@ -36,12 +36,12 @@ Status commit_bare(transport::Transport& transport, const wire::FrameHeader& hea
 
 Responder::Frame::Frame(Responder& responder, const wire::FrameHeader& request,
                         size_t body_bytes_bound)
-    : responder_(responder), lock_(responder.sending_), header_(reply_header(request)) {
+    : responder_(responder.prepared()), lock_(responder.sending_), header_(reply_header(request)) {
   reserve(body_bytes_bound);
 }
 
 Responder::Frame::Frame(Responder& responder, uint16_t notice_opcode, size_t body_bytes_bound)
-    : responder_(responder), lock_(responder.sending_) {
+    : responder_(responder.prepared()), lock_(responder.sending_) {
   header_.opcode = notice_opcode;
   header_.flags = wire::kNotice;
   reserve(body_bytes_bound);
@@ -88,6 +88,7 @@ Status Responder::reply(const wire::FrameHeader& request, int32_t result) {
   wire::FrameHeader header = reply_header(request);
   if (unwanted(header, result)) return Status();
   header.result = result;
+  prepared();
   std::lock_guard lock(sending_);
   return commit_bare(transport_, header, transport::kNoDeadline);
 }

@@ -5,10 +5,12 @@
 // one at a time.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "common/base/try_lock.h"
 #include "common/transport/transport.h"
@@ -19,6 +21,10 @@ namespace fargpu::rpc {
 class Responder {
  public:
   explicit Responder(transport::Transport& transport) : transport_(transport) {}
+
+  // `before`: called before each reply and notice that the executor's thread sends, so that what
+  // the client must have by then goes first. It may send by itself.
+  void call_first(std::function<void()> before) { before_ = std::move(before); }
 
   // One outgoing frame: Reply to `request`, or a notice.
   class Frame {
@@ -59,7 +65,14 @@ class Responder {
   transport::Transport& transport() { return transport_; }
 
  private:
+  // Before sending_ is taken.
+  Responder& prepared() {
+    if (before_) before_();
+    return *this;
+  }
+
   transport::Transport& transport_;
+  std::function<void()> before_;
   // Around everything that sends. The executor's thread may keep it for long, but then nobody waits
   // for it: try_notice() only tries.
   TryLock sending_;

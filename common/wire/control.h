@@ -19,6 +19,8 @@ enum ControlOpcode : uint16_t {
   kCopied = 10,
   kAlive = 11,
   kErrorOutput = 12,
+  kDelivery = 13,
+  kFetch = 14,
   kInspect = 16,
   kQueueReached = 17,
 };
