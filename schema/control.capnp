@@ -25,6 +25,10 @@
 #                    a call takes long in the driver; the worker lives
 #   12 errorOutput   worker to client, notice; bulk: bytes that the driver wrote to its stderr (a
 #                    failed assert of device code), for the client's stderr, in order
+#   13 delivery      worker to client, notice; body Delivery, bulk: bytes of a copy to the host that
+#                    fgDeliver asked for
+#   14 fetch         worker to client, notice; body Fetch: the stream has come to a copy of the
+#                    host's bytes (fgFetch)
 #   16 inspect       client to worker; no body; reply: Inspection
 #   17 queueReached  worker to client, notice; body QueueReached:
 #                    what came before an fgQueueMark in its stream is done
@@ -140,6 +144,27 @@ struct Copied {
   ticket @0 :UInt64;              # as in fgCopyFromRemote and fgCopyToRemoteLater
   result @1 :Int32;               # CUresult
   outputs @2 :UInt32;             # how many output notices were sent before
+}
+
+# Bytes of a copy that the client asked for by fgDeliver, packed rows, in order.
+struct Delivery {
+  copy @0 :UInt64;                # the client's id
+  offset @1 :UInt64;              # of the bulk in the packed bytes
+  # CUresult; when it is an error there is no copy any more, and no bulk
+  result @2 :Int32;
+  # Over rdma instead of the bulk: so many bytes were written to the client's memory.
+  written @3 :UInt64;
+}
+
+# The client sends the bytes [offset, offset + bytes) of a copy that it asked for by fgFetch, by
+# fgFetched.
+struct Fetch {
+  copy @0 :UInt64;
+  offset @1 :UInt64;
+  bytes @2 :UInt64;
+  # CUresult; when it is an error there is no copy any more, which the client answers by fgFetched
+  # without bytes
+  result @3 :Int32;
 }
 
 # What the worker has not finished, for the client's watchdog.

@@ -56,9 +56,10 @@ Status Executor::keep_budget() {
 }
 
 Result<std::span<std::byte>> Executor::bulk_buffer(const wire::FrameHeader& header,
-                                                   std::span<const std::byte>) {
+                                                   std::span<const std::byte> body) {
   // at most the limit that we announced: the transport has checked
   const size_t bytes = header.bulk_bytes;
+  if (header.opcode == schema::op_fgFetched) return worker_.receive_fetched(body, bytes);
   if (header.opcode != schema::op_fgCopyToDevice && header.opcode != schema::op_fgImagePut &&
       header.opcode != schema::op_fgImagePutPacked && header.opcode != schema::op_fgPagesPush) {
     return Status(StatusCode::kProtocol, fmt::format("{} bytes of bulk with {}", bytes,

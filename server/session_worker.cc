@@ -1,11 +1,16 @@
 #include "server/session_worker.h"
 
+#include <kj/exception.h>
+
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "common/wire/control.h"
+#include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
+#include "generated/schema/internal.capnp.h"
 #include "generated/server/driver_table.h"
 
 namespace fargpu::server {
@@ -29,6 +34,7 @@ SessionWorker::SessionWorker(const DriverTable& driver, transport::Transport& tr
       host_pages_(driver),
       shared_host_(driver),
       copy_fences_(driver),
+      ordered_copies_(*this),
       event_waits_(*this),
       host_gate_(*this),
       completion_(*this) {
@@ -41,10 +47,12 @@ SessionWorker::SessionWorker(const DriverTable& driver, transport::Transport& tr
         registration->context(), [registration] { return registration->undo(); },
         [registration](CUresult) {});
   });
+  responder_.call_first([this] { ordered_copies_.flush(); });
 }
 
 SessionWorker::~SessionWorker() {
   host_gate_.close();
+  ordered_copies_.close();
   stream_holds_.close();
 }
 
@@ -97,6 +105,7 @@ CUresult SessionWorker::add(HandleKind kind, uint64_t id, void* handle, uint16_t
 }
 
 void SessionWorker::remove(uint64_t id) {
+  if (rpc::handle_kind(id) == HandleKind::kStream) ordered_copies_.forget_stream(id);
   handles_.remove(id);
   if (rpc::handle_kind(id) == HandleKind::kStream) copy_fences_.forget_stream(id);
 }
@@ -239,7 +248,7 @@ size_t SessionWorker::poll() {
   for (const std::function<void()>& task : posted) task();
   if (host_gate_.next_look() != transport::kNoDeadline) host_gate_.look();
   copy_fences_.poll();
-  return posted.size() + pending_.poll();
+  return posted.size() + pending_.poll() + ordered_copies_.poll();
 }
 
 Result<std::span<std::byte>> SessionWorker::receive_bulk(uint64_t bytes, uint16_t context) {
@@ -248,10 +257,25 @@ Result<std::span<std::byte>> SessionWorker::receive_bulk(uint64_t bytes, uint16_
   return bulk_.bytes();
 }
 
+Result<std::span<std::byte>> SessionWorker::receive_fetched(std::span<const std::byte> body,
+                                                            uint64_t bytes) {
+  try {
+    wire::SegmentReader reader(body);
+    const auto params = reader.getRoot<schema::FgFetchedParams>();
+    FARGPU_ASSIGN_OR_RETURN(const std::span<std::byte> target,
+                            ordered_copies_.target(params.getId(), params.getOffset(), bytes));
+    return target.empty() ? receive_bulk(bytes, 0) : target;
+  } catch (const kj::Exception& error) {
+    return Status(StatusCode::kProtocol,
+                  std::string("fgFetched: ") + error.getDescription().cStr());
+  }
+}
+
 // Asking whether there is anything costs a system call, and hardly anything ever comes to stderr
 // but what goes with an error: in between it is enough to look now and then.
 Status SessionWorker::flush_output() {
   constexpr auto kNowAndThen = std::chrono::milliseconds(100);
+  ordered_copies_.flush();
   FARGPU_RETURN_IF_ERROR(send_output(output_.out, wire::kOutput));
   const auto now = transport::Clock::now();
   if (now - errors_looked_at_ < kNowAndThen) return Status();

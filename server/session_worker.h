@@ -23,6 +23,7 @@
 #include "server/image_cache.h"
 #include "server/ledger.h"
 #include "server/link_table.h"
+#include "server/ordered_copies.h"
 #include "server/output_capture.h"
 #include "server/parameter_layouts.h"
 #include "server/pending.h"
@@ -69,9 +70,9 @@ class SessionWorker final : public Worker, private WorkerServices {
   void defer(std::function<bool()> poll) override { pending_.add(std::move(poll), frame_opcode_); }
 
   // For the executor.
-  bool has_pending() const { return !pending_.empty(); }
+  bool has_pending() const { return !pending_.empty() || ordered_copies_.outstanding(); }
   // Whether poll() has anything to do now, as far as that can be told without a lock.
-  bool has_work() const { return !pending_.empty() || any_posted_.load(std::memory_order_relaxed); }
+  bool has_work() const { return has_pending() || any_posted_.load(std::memory_order_relaxed); }
   // When poll() has something to look after although nothing is pending.
   transport::Deadline next_look() const { return host_gate_.next_look(); }
   // Runs what was posted and polls what is pending, once; how many of them are done.
@@ -80,6 +81,8 @@ class SessionWorker final : public Worker, private WorkerServices {
   // handler.
   // `context`: whose GPU they are for; 0: for none.
   Result<std::span<std::byte>> receive_bulk(uint64_t bytes, uint16_t context);
+  // The same for bytes that a copy has asked for; `body` is that of fgFetched.
+  Result<std::span<std::byte>> receive_fetched(std::span<const std::byte> body, uint64_t bytes);
   // A frame is about to be executed.
   void begin_frame(uint16_t opcode) { frame_opcode_ = opcode; }
   // Replies with what is not finished (Inspection of control.capnp).
@@ -125,6 +128,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   std::optional<Ledger::Place> find_allocation(CUdeviceptr address, uint64_t bytes) const override {
     return ledger_.find(address, bytes);
   }
+  OrderedCopies& ordered_copies() override { return ordered_copies_; }
   SharedHost& shared_host() override { return shared_host_; }
   transport::DescriptorPassing* descriptor_passing() override {
     return transport_.descriptor_passing();
@@ -134,7 +138,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   ParameterLayouts& parameter_layouts() override { return parameter_layouts_; }
   void post(std::function<void()> task) override;
   Status flush_output() override;
-  uint32_t outputs_sent() const override { return outputs_sent_; }
+  uint32_t outputs_sent() const override { return outputs_sent_ + ordered_copies_.notices_sent(); }
   CUresult charge_device(CUdevice device, uint64_t bytes) override;
   void refund_device(size_t device, uint64_t bytes) override;
   void remember_pool_memory(CUdeviceptr pointer, uint64_t bytes, CUdevice device) override;
@@ -182,8 +186,9 @@ class SessionWorker final : public Worker, private WorkerServices {
   std::atomic<bool> any_posted_{false};        // written under posted_mutex_
   // Last, so that they go first: they hold staging blocks, and threads that post.
   PendingList pending_;
-  EventWaits event_waits_;
   StreamHolds stream_holds_;
+  OrderedCopies ordered_copies_;
+  EventWaits event_waits_;
   HostGate host_gate_;
   Completion completion_;
 };

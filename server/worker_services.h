@@ -32,6 +32,7 @@ class HostPages;
 class Image;
 class ImageCache;
 class LinkTable;
+class OrderedCopies;
 class ParameterLayouts;
 class PhysicalMemory;
 class RemoteStaging;
@@ -90,6 +91,7 @@ class WorkerServices {
   virtual HostGate& host_gate() = 0;
   virtual StreamHolds& stream_holds() = 0;
   virtual HostPages& host_pages() = 0;
+  virtual OrderedCopies& ordered_copies() = 0;
   virtual SharedHost& shared_host() = 0;
   virtual RemoteStaging& remote_staging() = 0;
   virtual DirectMemory& direct_memory() = 0;
@@ -104,10 +106,11 @@ class WorkerServices {
 
   // Runs `task` on the executor's thread, soon. From any thread.
   virtual void post(std::function<void()> task) = 0;
-  // Sends what device code printed so far as output notices. Before the reply of a synchronising
+  // Sends what the client must have before it learns how far the GPU is: bytes of copies to the
+  // host that are done, and what device code printed so far. Before the reply of a synchronising
   // call.
   virtual Status flush_output() = 0;
-  // How many such notices the session has had.
+  // How many notices with either the session has had.
   virtual uint32_t outputs_sent() const = 0;
 
   // The ledger, for memory of any device (Worker's functions are for that of the current context).

@@ -260,6 +260,43 @@ struct FgCopyToRemoteLaterParams {
   ticket @11 :UInt64;  # unsigned long long
 }
 
+struct FgDeliverParams {
+  id @0 :UInt64;  # unsigned long long
+  src @1 :UInt64;  # CUdeviceptr
+  pitch @2 :UInt64;  # size_t
+  slicePitch @3 :UInt64;  # size_t
+  widthBytes @4 :UInt64;  # size_t
+  height @5 :UInt64;  # size_t
+  depth @6 :UInt64;  # size_t
+  stream @7 :UInt64;  # CUstream
+  hold @8 :Int32;  # int
+  remoteAddress @9 :UInt64;  # unsigned long long
+  remoteBytes @10 :UInt64;  # unsigned long long
+  remoteKey @11 :UInt32;  # unsigned int
+  offset @12 :UInt64;  # unsigned long long
+}
+
+struct FgDeliveredParams {
+  id @0 :UInt64;  # unsigned long long
+}
+
+struct FgFetchParams {
+  id @0 :UInt64;  # unsigned long long
+  dst @1 :UInt64;  # CUdeviceptr
+  pitch @2 :UInt64;  # size_t
+  slicePitch @3 :UInt64;  # size_t
+  widthBytes @4 :UInt64;  # size_t
+  height @5 :UInt64;  # size_t
+  depth @6 :UInt64;  # size_t
+  stream @7 :UInt64;  # CUstream
+}
+
+struct FgFetchedParams {
+  id @0 :UInt64;  # unsigned long long
+  offset @1 :UInt64;  # unsigned long long
+  bytes @2 :UInt64;  # size_t
+}
+
 struct FgDirectProbeParams {}
 
 struct FgDirectProbeResults {

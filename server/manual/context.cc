@@ -11,6 +11,7 @@
 #include "server/host_pages.h"
 #include "server/link_table.h"
 #include "server/manual/manual.h"
+#include "server/ordered_copies.h"
 #include "server/shared_host.h"
 #include "server/staging.h"
 
@@ -29,6 +30,7 @@ struct Registrations {
   std::vector<SharedHost::Held> shared;
   std::vector<StagingRegistration> staging;
   std::vector<uint64_t> pages;
+  std::vector<void*> gate_pages;
 };
 
 // Nothing of the context is used any more: its driver context is current for the last time on this
@@ -36,15 +38,16 @@ struct Registrations {
 std::shared_ptr<Registrations> let_go(Worker& worker, uint16_t id) {
   WorkerServices& services = worker.services();
   if (worker.enter_context(id) == CUDA_SUCCESS) services.completion().forget(id);
+  services.ordered_copies().end_context(id);
   services.host_gate().give_up(id, CUDA_ERROR_CONTEXT_IS_DESTROYED);
   services.event_waits().forget_context(id);
   services.copy_fences().forget_context(id);
   services.links().forget_context(id);
   services.unbind_context(id);
   worker.driver().cuCtxSetCurrent(nullptr);
-  return std::make_shared<Registrations>(Registrations{services.shared_host().take_context(id),
-                                                       services.staging().take_registrations(id),
-                                                       services.host_pages().take_context(id)});
+  return std::make_shared<Registrations>(Registrations{
+      services.shared_host().take_context(id), services.staging().take_registrations(id),
+      services.host_pages().take_context(id), services.ordered_copies().take_pages(id)});
 }
 
 // When the context is idle: it goes from our tables, then `end` ends it in the driver (which takes
@@ -69,6 +72,7 @@ void end_when_idle(const LaterReply& later, uint16_t id, std::function<CUresult(
           for (const SharedHost::Held& mapping : registered->shared) shared.withdraw(*mapping);
           for (const StagingRegistration& staging : registered->staging) staging.undo();
           for (const uint64_t address : registered->pages) (void)pages.withdraw(address);
+          for (void* const page : registered->gate_pages) driver.cuMemFreeHost(page);
           driver.cuCtxSetCurrent(nullptr);
           return end(context);
         },

@@ -13,10 +13,10 @@
 #include "generated/schema/control.capnp.h"
 #include "generated/schema/internal.capnp.h"
 #include "schema/support/sizes.h"
-#include "server/direct_copy.h"
 #include "server/direct_memory.h"
 #include "server/manual/copy_shape.h"
 #include "server/manual/manual.h"
+#include "server/remote_copy.h"
 #include "server/remote_staging.h"
 
 namespace fargpu::server {
@@ -35,11 +35,6 @@ constexpr size_t kMaxChunks = kMaxBytes / kChunk;
 // Fetching is bounded by the transport's own deadline for a peer that does not answer; this only
 // keeps a defect from hanging the session.
 constexpr auto kFetchLimit = std::chrono::minutes(2);
-
-bool is_dense(const Shape& shape) {
-  return (shape.height == 1 || shape.pitch == shape.width) &&
-         (shape.depth == 1 || shape.slice_pitch == shape.width * shape.height);
-}
 
 template <typename Params>
 RemoteKey key_of(const Params& params) {
@@ -88,21 +83,9 @@ void tell_copied(Worker& worker, uint64_t ticket, CUresult result) {
   if (frame.send(0).ok()) (void)worker.responder().flush();
 }
 
-// One copy as its call described it.
-struct RemoteCopy {
-  RemoteKey client;
-  uint64_t offset;
-  CUdeviceptr device;
-  Shape shape;
-  uint64_t bytes;
-  CUstream stream = nullptr;
-
-  bool inside_client() const { return offset <= client.bytes && bytes <= client.bytes - offset; }
-};
-
 template <typename Params>
 RemoteCopy read_copy(const Params& params, CUdeviceptr device) {
-  RemoteCopy copy{key_of(params), params.getOffset(), device, {}, 0};
+  RemoteCopy copy{key_of(params), params.getOffset(), device};
   copy.bytes = read_shape(params, &copy.shape);
   return copy;
 }
@@ -115,24 +98,6 @@ CUresult prepare(Worker& worker, const Request& request, const Params& params, R
   if (const CUresult result = worker.enter_context(request.header.context); result != CUDA_SUCCESS)
     return result;
   return find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &copy->stream);
-}
-
-// Puts the copy into the stream if the adapter reaches all of the device's side: one allocation of
-// this session, in one piece. False: it has to be staged.
-bool start_direct(Worker& worker, const RemoteCopy& copy, bool to_device, CUresult* result) {
-  DirectMemory& direct = worker.services().direct_memory();
-  if (!direct.wanted(copy.bytes) || !is_dense(copy.shape) ||
-      worker.driver().cuLaunchHostFunc == nullptr)
-    return false;
-  const auto allocation = worker.services().find_allocation(copy.device, copy.bytes);
-  if (!allocation) return false;
-  std::vector<DirectMemory::Part> parts =
-      direct.find(*allocation, copy.device, copy.bytes, to_device);
-  if (parts.empty()) return false;
-  *result = enqueue_direct(worker.driver(), copy.stream,
-                           {worker.services().remote_staging().remote(), to_device, copy.client,
-                            copy.offset, std::move(parts)});
-  return true;
 }
 
 // Fetches the bytes now and copies them in stream order. A Status: the session is over.

@@ -84,10 +84,10 @@ void FakeDriver::fail(const std::string& call, CUresult result) {
   results_[call] = result;
 }
 
-CUresult FakeDriver::result_of(const std::string& call) {
+CUresult FakeDriver::result_of(const std::string& call, CUresult otherwise) {
   std::lock_guard lock(mutex_);
   const auto found = results_.find(call);
-  return found == results_.end() ? CUDA_SUCCESS : found->second;
+  return found == results_.end() ? otherwise : found->second;
 }
 
 void FakeDriver::shut(const std::string& gate) {
@@ -156,6 +156,7 @@ DriverTable FakeDriver::table() {
     return noted("cuMemsetD8Async " + std::to_string(value));
   };
   t.cuMemcpyHtoDAsync_v2 = [](CUdeviceptr, const void* bytes, size_t count, CUstream) {
+    FakeDriver::get().source = bytes;
     return noted("cuMemcpyHtoDAsync " + std::string(static_cast<const char*>(bytes), count));
   };
   t.cuStreamCreate = [](CUstream* stream, unsigned) {
@@ -186,10 +187,30 @@ DriverTable FakeDriver::table() {
     *flags = CU_STREAM_NON_BLOCKING;
     return CUDA_SUCCESS;
   };
-  t.cuStreamWaitValue32_v2 = [](CUstream, CUdeviceptr, cuuint32_t, unsigned) {
-    return noted("cuStreamWaitValue32");
+  t.cuMemHostRegister_v2 = [](void*, size_t, unsigned) {
+    return FakeDriver::get().result_of("cuMemHostRegister", CUDA_ERROR_NOT_SUPPORTED);
   };
-  t.cuMemHostRegister_v2 = [](void*, size_t, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; };
+  // Device memory holds the low bytes of its addresses.
+  t.cuMemcpyDtoHAsync_v2 = [](void* bytes, CUdeviceptr from, size_t count, CUstream) {
+    for (size_t i = 0; i < count; ++i) static_cast<uint8_t*>(bytes)[i] = uint8_t(from + i);
+    return noted("cuMemcpyDtoHAsync " + std::to_string(count));
+  };
+  t.cuMemHostAlloc = [](void** memory, size_t, unsigned) {
+    *memory = FakeDriver::get().words.data();
+    return noted("cuMemHostAlloc");
+  };
+  t.cuMemHostGetDevicePointer_v2 = [](CUdeviceptr* device, void* memory, unsigned) {
+    *device = reinterpret_cast<CUdeviceptr>(memory);
+    return CUDA_SUCCESS;
+  };
+  t.cuMemFreeHost = [](void*) { return noted("cuMemFreeHost"); };
+  // Gates are told apart by what they wait for.
+  t.cuStreamWaitValue32_v2 = [](CUstream, CUdeviceptr address, cuuint32_t value, unsigned) {
+    const auto& words = FakeDriver::get().words;
+    const auto begin = reinterpret_cast<CUdeviceptr>(words.data());
+    const bool is_gate = address >= begin && address < begin + sizeof words;
+    return noted(is_gate ? "cuStreamWaitValue32 " + std::to_string(value) : "cuStreamWaitValue32");
+  };
   t.cuMemHostUnregister = [](void*) { return CUDA_SUCCESS; };
   t.cuModuleLoadDataEx = [](CUmodule* module, const void* image, unsigned, CUjit_option*, void**) {
     *module = handle<CUmodule>(0x3000);
@@ -230,6 +251,7 @@ void ExecutorTest::start(bool with_output, uint64_t memory_bytes) {
     ASSERT_TRUE(output_ >= 0 && errors_ >= 0);
   }
   std::tie(client_, server_) = transport::make_loopback_pair();
+  if (wrap_) server_ = wrap_(std::move(server_));
   WorkerSetup setup;
   setup.image_folder = ::testing::TempDir();
   setup.image_cache_bytes = 1u << 20;
@@ -249,6 +271,7 @@ void ExecutorTest::TearDown() {
     thread_.join();
   }
   worker_.reset();
+  answers_.clear();
   if (output_ >= 0) ::close(output_);
 }
 

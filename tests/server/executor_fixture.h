@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <sys/types.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -44,7 +45,10 @@ class FakeDriver {
 
   // The call returns this instead of CUDA_SUCCESS.
   void fail(const std::string& call, CUresult result);
-  CUresult result_of(const std::string& call);
+  CUresult result_of(const std::string& call, CUresult otherwise = CUDA_SUCCESS);
+  // Where the last copy to the device reads, and the words that streams wait for.
+  std::atomic<const void*> source{nullptr};
+  std::array<std::atomic<uint32_t>, 1024> words{};
   // The call (or event query) does not end before open(). Events are "event" (all) and "event N",
   // in the order of their creation from 1; "created stream" is what is in the stream that
   // cuStreamCreate made.
@@ -105,6 +109,8 @@ class ExecutorTest : public ::testing::Test, private transport::FrameHandler {
   void enter();
   static bool eventually(const std::function<bool()>& condition);
 
+  // Before start(): what the worker's end of the connection is made into.
+  std::function<std::unique_ptr<transport::Transport>(std::unique_ptr<transport::Transport>)> wrap_;
   // What stands for the driver's stdout and stderr.
   int output_ = -1;
   int errors_ = -1;

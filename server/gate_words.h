@@ -1,0 +1,68 @@
+// Gates: places where a stream waits until the executor lets it go on, without a thread of the
+// driver. A gate is a wait for a word in pinned memory that only the executor writes.
+//
+// Unlike a host function (HostGate) a gate holds up no host function of another stream: a driver
+// runs all of those on one thread. What a gate waits for must not depend on another stream.
+// One thread (the executor's). Words belong to a context and go with it.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+namespace fargpu::server {
+
+struct DriverTable;
+class StreamHolds;
+
+// The gates of one stream at a time, which open in the order in which they were added. The counts
+// go on when the word passes to another stream, so gates of the past stay open.
+class GateWord {
+ public:
+  GateWord(std::atomic<uint32_t>* word, CUdeviceptr device, StreamHolds& holds, uint16_t context)
+      : word_(word), device_(device), holds_(holds), context_(context) {}
+  // The stream, whose context is current, waits here until the gate is opened.
+  CUresult add(const DriverTable& driver, CUstream stream);
+  // The oldest gate that is shut.
+  void open();
+  bool all_open() const { return opened_ == added_; }
+
+ private:
+  std::atomic<uint32_t>* word_;
+  CUdeviceptr device_;
+  StreamHolds& holds_;
+  const uint16_t context_;
+  uint32_t added_ = 0, opened_ = 0;
+};
+
+class GateWords {
+ public:
+  // `holds` is told of every gate that is shut.
+  GateWords(const DriverTable& driver, StreamHolds& holds) : driver_(driver), holds_(holds) {}
+  // A word for a stream of the context, which is current. NOT_SUPPORTED: the driver has no waits
+  // for values.
+  CUresult take(uint16_t context, GateWord** word);
+  // All gates of the word are open.
+  void give_back(uint16_t context, GateWord* word) { contexts_[context].unused.push_back(word); }
+  // The context goes: its pages, for cuMemFreeHost.
+  std::vector<void*> take_pages(uint16_t context);
+
+ private:
+  struct OfContext {
+    std::vector<void*> pages;
+    std::vector<std::unique_ptr<GateWord>> words;
+    std::vector<GateWord*> unused;
+  };
+  CUresult add_page(uint16_t id, OfContext& context);
+
+  const DriverTable& driver_;
+  StreamHolds& holds_;
+  std::unordered_map<uint16_t, OfContext> contexts_;
+};
+
+}  // namespace fargpu::server

@@ -1,0 +1,447 @@
+// Deliveries and fetches in a session with a driver made by hand: what the client is told, and
+// when; what ends the session.
+#include "server/ordered_copies.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "common/wire/control.h"
+#include "generated/schema/control.capnp.h"
+#include "generated/schema/internal.capnp.h"
+#include "generated/schema/opcodes.h"
+#include "generated/schema/stream.capnp.h"
+#include "tests/server/executor_fixture.h"
+#include "tests/server/remote_transport.h"
+
+namespace fargpu::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kPiece = OrderedCopies::kPieceBytes;
+constexpr uint64_t kDevice = 0x7000;
+
+FakeDriver& driver() { return FakeDriver::get(); }
+
+struct Notice {
+  uint16_t opcode = 0;
+  uint64_t copy = 0, offset = 0, bytes = 0, written = 0;
+  int32_t result = 0;
+  std::vector<std::byte> bulk;
+};
+
+class OrderedCopiesTest : public ExecutorTest {
+ protected:
+  void begin() {
+    start();
+    driver().fail("cuMemHostRegister", CUDA_SUCCESS);
+    for (auto& word : driver().words) word = 0;
+    enter();
+  }
+  uint32_t deliver(uint64_t id, uint64_t bytes, int hold = 1, uint16_t flags = 0,
+                   uint16_t context = 1) {
+    return send<schema::FgDeliverParams>(
+        schema::op_fgDeliver,
+        [&](auto p) {
+          p.setId(id);
+          p.setSrc(kDevice);
+          p.setWidthBytes(bytes);
+          p.setHeight(1);
+          p.setDepth(1);
+          p.setHold(hold);
+        },
+        flags, context);
+  }
+  uint32_t deliver_to(uint64_t id, uint64_t bytes, const transport::RemoteKey& key, uint64_t offset,
+                      uint16_t flags = 0) {
+    return send<schema::FgDeliverParams>(
+        schema::op_fgDeliver,
+        [&](auto p) {
+          p.setId(id);
+          p.setSrc(kDevice);
+          p.setWidthBytes(bytes);
+          p.setHeight(1);
+          p.setDepth(1);
+          p.setHold(1);
+          p.setRemoteAddress(key.address);
+          p.setRemoteBytes(key.bytes);
+          p.setRemoteKey(key.key);
+          p.setOffset(offset);
+        },
+        flags);
+  }
+  uint32_t fetch(uint64_t id, uint64_t bytes, uint16_t flags = 0, uint16_t context = 1) {
+    return send<schema::FgFetchParams>(
+        schema::op_fgFetch,
+        [&](auto p) {
+          p.setId(id);
+          p.setDst(kDevice);
+          p.setWidthBytes(bytes);
+          p.setHeight(1);
+          p.setDepth(1);
+        },
+        flags, context);
+  }
+  uint32_t fetched(uint64_t id, uint64_t offset, const std::vector<std::byte>& bytes, uint64_t said,
+                   uint16_t flags = wire::kWantReply) {
+    alignas(8) std::byte memory[256];
+    wire::SlotMessageBuilder builder(std::span<std::byte>(memory, sizeof memory));
+    auto params = builder.initRoot<schema::FgFetchedParams>();
+    params.setId(id);
+    params.setOffset(offset);
+    params.setBytes(said);
+    return send(schema::op_fgFetched, std::span<const std::byte>(memory, builder.used_bytes()),
+                flags, 0, bytes);
+  }
+  uint32_t fetched(uint64_t id, uint64_t offset, const std::vector<std::byte>& bytes) {
+    return fetched(id, offset, bytes, bytes.size());
+  }
+  uint32_t delivered(uint64_t id) {
+    return send<schema::FgDeliveredParams>(schema::op_fgDelivered, [&](auto p) { p.setId(id); });
+  }
+  uint32_t synchronise() {
+    return send<schema::CuStreamSynchronizeParams>(schema::op_cuStreamSynchronize, [](auto) {});
+  }
+  Notice notice() {
+    const Answer answer = next();
+    EXPECT_EQ(answer.header.flags, wire::kNotice);
+    Notice notice{answer.header.opcode, 0, 0, 0, 0, 0, answer.bulk};
+    if (answer.body.empty()) return notice;
+    wire::SegmentReader reader(answer.body);
+    if (notice.opcode == wire::kDelivery) {
+      const auto delivery = reader.getRoot<schema::Delivery>();
+      notice.copy = delivery.getCopy();
+      notice.offset = delivery.getOffset();
+      notice.result = delivery.getResult();
+      notice.written = delivery.getWritten();
+    } else {
+      EXPECT_EQ(notice.opcode, wire::kFetch);
+      const auto fetch = reader.getRoot<schema::Fetch>();
+      notice.copy = fetch.getCopy();
+      notice.offset = fetch.getOffset();
+      notice.bytes = fetch.getBytes();
+      notice.result = fetch.getResult();
+    }
+    return notice;
+  }
+  test::RemoteMemoryThatWrites remote_;
+  // The last word given out, with which every session begins.
+  static uint32_t opened() {
+    return *std::max_element(driver().words.begin(), driver().words.end(),
+                             [](const auto& a, const auto& b) { return a.load() < b.load(); });
+  }
+  static bool opened_soon(uint32_t gates) {
+    return eventually([gates] { return opened() == gates; });
+  }
+};
+
+TEST_F(OrderedCopiesTest, BytesComeBeforeTheReplyThatImpliesThem) {
+  begin();
+  driver().shut("event");
+  deliver(7, 1000, 0);
+  const uint32_t waiting = synchronise();
+  expect_silence();
+  driver().open("event");
+  const Notice delivery = notice();
+  EXPECT_EQ(delivery.opcode, wire::kDelivery);
+  EXPECT_EQ(delivery.copy, 7u);
+  EXPECT_EQ(delivery.offset, 0u);
+  EXPECT_EQ(delivery.result, 0);
+  ASSERT_EQ(delivery.bulk.size(), 1000u);
+  for (size_t i = 0; i < 1000; ++i) EXPECT_EQ(delivery.bulk[i], std::byte(kDevice + i));
+  expect_answer(waiting, CUDA_SUCCESS);
+  EXPECT_FALSE(driver().saw("cuStreamWaitValue32 1")) << "nothing has to hold the stream";
+}
+
+TEST_F(OrderedCopiesTest, DeliveriesComeInTheOrderOfTheirSubmission) {
+  begin();
+  driver().shut("event");
+  for (uint64_t id = 1; id <= 20; ++id) deliver(id, 10 * id, 0);
+  expect_silence();
+  driver().open("event");
+  for (uint64_t id = 1; id <= 20; ++id) {
+    const Notice delivery = notice();
+    EXPECT_EQ(delivery.copy, id);
+    EXPECT_EQ(delivery.bulk.size(), 10 * id);
+  }
+}
+
+TEST_F(OrderedCopiesTest, ALargeDeliveryTakesTurnsInItsStagingMemory) {
+  begin();
+  driver().shut("event");
+  constexpr uint64_t kBytes = OrderedCopies::kStagingBytes;
+  deliver(1, kBytes);
+  deliver(2, kBytes);
+  expect_silence();
+  constexpr auto kPieces = static_cast<uint32_t>(kBytes / kPiece);
+  EXPECT_EQ(driver().count("cuMemcpyDtoHAsync " + std::to_string(kPiece)), 2 * kPieces);
+  EXPECT_TRUE(driver().saw("cuStreamWaitValue32 " + std::to_string(kPieces)));
+  EXPECT_FALSE(driver().saw("cuStreamWaitValue32 " + std::to_string(kPieces + 1)));
+  EXPECT_EQ(opened(), 0u) << "no block is free";
+  driver().open("event");
+  for (uint64_t id = 1; id <= 2; ++id) {
+    for (uint64_t offset = 0; offset < kBytes; offset += kPiece) {
+      const Notice delivery = notice();
+      EXPECT_EQ(delivery.copy, id);
+      EXPECT_EQ(delivery.offset, offset);
+      EXPECT_EQ(delivery.bulk.size(), kPiece);
+    }
+  }
+  EXPECT_TRUE(opened_soon(kPieces));
+}
+
+TEST_F(OrderedCopiesTest, AStreamIsHeldUntilTheClientHasTheBytes) {
+  begin();
+  deliver(3, 100, 2);
+  EXPECT_EQ(notice().copy, 3u);
+  expect_silence();
+  EXPECT_TRUE(driver().saw("cuStreamWaitValue32 1"));
+  EXPECT_EQ(opened(), 0u);
+  expect_answer(delivered(3), CUDA_SUCCESS);
+  EXPECT_TRUE(opened_soon(1));
+  delivered(3);  // once
+  EXPECT_EQ(end().code(), StatusCode::kProtocol);
+}
+
+TEST_F(OrderedCopiesTest, BytesAreAskedForWhenTheStreamHasComeToThem) {
+  begin();
+  driver().shut("event");
+  fetch(5, 3000);
+  expect_silence();
+  EXPECT_TRUE(driver().saw("cuStreamWaitValue32 1"));
+  driver().open("event");
+  const Notice asked = notice();
+  EXPECT_EQ(asked.opcode, wire::kFetch);
+  EXPECT_EQ(asked.copy, 5u);
+  EXPECT_EQ(asked.offset, 0u);
+  EXPECT_EQ(asked.bytes, 3000u);
+  driver().shut("event");
+  expect_answer(fetched(5, 0, std::vector<std::byte>(1000, std::byte{1})), CUDA_SUCCESS);
+  EXPECT_EQ(opened(), 0u) << "bytes are missing";
+  expect_answer(fetched(5, 1000, std::vector<std::byte>(2000, std::byte{2})), CUDA_SUCCESS);
+  EXPECT_TRUE(opened_soon(1));
+  const auto* source = static_cast<const std::byte*>(driver().source.load());
+  EXPECT_EQ(source[0], std::byte{1});
+  EXPECT_EQ(source[999], std::byte{1});
+  EXPECT_EQ(source[1000], std::byte{2});
+  EXPECT_EQ(source[2999], std::byte{2});
+  driver().open("event");
+  expect_silence();
+}
+
+// What a copy to the device takes may be what a copy to the host before it brings.
+TEST_F(OrderedCopiesTest, BytesAreAskedForWhenEarlierOnesHaveBeenSent) {
+  begin();
+  driver().shut("event");
+  deliver(1, 3 * kPiece, 0);
+  fetch(2, 100);
+  expect_silence();
+  driver().open("event");
+  for (uint64_t offset = 0; offset < 3 * kPiece; offset += kPiece) {
+    const Notice delivery = notice();
+    EXPECT_EQ(delivery.opcode, wire::kDelivery);
+    EXPECT_EQ(delivery.offset, offset);
+  }
+  EXPECT_EQ(notice().opcode, wire::kFetch);
+}
+
+TEST_F(OrderedCopiesTest, TheAdapterWritesToTheClientBeforeTheNotice) {
+  test::RemoteMemoryThatWrites& remote = remote_;
+  wrap_ = [&remote](auto inner) {
+    return std::make_unique<test::TransportWithRemoteMemory>(std::move(inner), remote);
+  };
+  begin();
+  constexpr uint64_t kBytes = 3 * OrderedCopies::kSmallPieceBytes / 2, kAt = 64;
+  deliver_to(5, kBytes, {0x9000, kBytes + kAt, 17}, kAt);
+  uint64_t at = 0;
+  while (at < kBytes) {
+    const Notice delivery = notice();
+    EXPECT_EQ(delivery.opcode, wire::kDelivery);
+    EXPECT_EQ(delivery.offset, at);
+    EXPECT_TRUE(delivery.bulk.empty());
+    at += delivery.written;
+    const auto written = remote.written();
+    ASSERT_EQ(written.size(), kAt + at);
+    EXPECT_EQ(written[kAt + at - 1], std::byte(kDevice + at - 1));
+  }
+  EXPECT_EQ(at, kBytes);
+  expect_answer(synchronise(), CUDA_SUCCESS);
+  EXPECT_EQ(remote.key().key, 17u);
+  // Blocks that the adapter reads are not used again before it has read them.
+  remote.complete(false);
+  constexpr auto kPieces = OrderedCopies::kStagingBytes / kPiece;
+  deliver_to(6, OrderedCopies::kStagingBytes, {0x9000, 1u << 30, 17}, 0);
+  deliver(7, kPiece);
+  for (uint64_t i = 0; i < kPieces; ++i) EXPECT_EQ(notice().copy, 6u);
+  expect_silence();
+  EXPECT_EQ(opened(), 0u);
+  remote.complete();
+  EXPECT_EQ(notice().copy, 7u);
+  EXPECT_TRUE(opened_soon(1));
+  deliver_to(8, 100, {0x9000, 99, 17}, 0, wire::kWantReply);
+  EXPECT_EQ(notice().result, CUDA_ERROR_INVALID_VALUE) << "outside of what the client named";
+  EXPECT_EQ(next().header.result, CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(OrderedCopiesTest, WhatCannotBeginIsOverAndSaysSo) {
+  begin();
+  driver().fail("cuMemcpyDtoHAsync 50", CUDA_ERROR_INVALID_VALUE);
+  const uint32_t refused = deliver(1, 50);
+  const Notice over = notice();
+  EXPECT_EQ(over.copy, 1u);
+  EXPECT_EQ(over.result, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_TRUE(over.bulk.empty());
+  EXPECT_EQ(result(refused, wire::kReply | wire::kAsyncError), CUDA_ERROR_INVALID_VALUE);
+  const uint32_t nowhere = deliver(2, 50, 1, 0, 99);
+  EXPECT_EQ(notice().result, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(result(nowhere, wire::kReply | wire::kAsyncError), CUDA_ERROR_INVALID_CONTEXT);
+  driver().fail("cuStreamWaitValue32 1", CUDA_ERROR_NOT_SUPPORTED);
+  const uint32_t unheld = fetch(3, 50);
+  EXPECT_EQ(notice().result, CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(result(unheld, wire::kReply | wire::kAsyncError), CUDA_ERROR_NOT_SUPPORTED);
+  expect_answer(fetched(3, 0, {}), CUDA_SUCCESS);
+  expect_silence();
+  fetched(3, 0, {});
+  EXPECT_EQ(end().code(), StatusCode::kProtocol);
+}
+
+TEST_F(OrderedCopiesTest, AFailedContextEndsItsCopies) {
+  begin();
+  driver().shut("event");
+  deliver(1, 50, 2);
+  fetch(2, 50);
+  expect_silence();
+  driver().fail("cuEventQuery", CUDA_ERROR_ILLEGAL_ADDRESS);
+  driver().open("event");
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(notice().result, CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_TRUE(opened_soon(2)) << "nothing stays held";
+  expect_answer(fetched(2, 0, {}), CUDA_SUCCESS);
+}
+
+TEST_F(OrderedCopiesTest, WhatTheContextTakesWithItIsOver) {
+  begin();
+  expect_answer(send<schema::FgContextCreateParams>(schema::op_fgContextCreate,
+                                                    [](auto p) { p.setContext(300); }),
+                CUDA_SUCCESS);
+  driver().shut("event");
+  deliver(1, 50, 2, 0, 300);
+  fetch(2, 50, 0, 300);
+  const uint32_t ended = send<schema::FgContextDestroyParams>(schema::op_fgContextDestroy,
+                                                              [](auto p) { p.setContext(300); });
+  for (uint64_t id = 1; id <= 2; ++id) {
+    const Notice over = notice();
+    EXPECT_EQ(over.copy, id);
+    EXPECT_EQ(over.result, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  }
+  expect_answer(ended, CUDA_SUCCESS);
+  EXPECT_TRUE(driver().saw("cuMemFreeHost"));
+  expect_answer(fetched(2, 0, {}), CUDA_SUCCESS);
+}
+
+// What was asked for before the context went may still be on its way.
+TEST_F(OrderedCopiesTest, BytesForACopyThatIsOverAreTakenAndDropped) {
+  begin();
+  expect_answer(send<schema::FgContextCreateParams>(schema::op_fgContextCreate,
+                                                    [](auto p) { p.setContext(300); }),
+                CUDA_SUCCESS);
+  fetch(2, 50, 0, 300);
+  EXPECT_EQ(notice().bytes, 50u);
+  expect_answer(send<schema::FgContextDestroyParams>(schema::op_fgContextDestroy,
+                                                     [](auto p) { p.setContext(300); }),
+                CUDA_SUCCESS);
+  expect_answer(fetched(2, 0, std::vector<std::byte>(50)), CUDA_SUCCESS);
+  expect_silence();
+}
+
+TEST_F(OrderedCopiesTest, WhatWasNotAskedForEndsTheSession) {
+  const std::vector<std::byte> ten(10), eleven(11);
+  struct Case {
+    const char* what;
+    const char* said;
+    std::function<void()> act;
+  };
+  const auto asked = [this] {
+    fetch(1, 10);
+    EXPECT_EQ(notice().bytes, 10u);
+  };
+  const Case cases[] = {
+      {"bytes of no copy", "no such copy", [&] { fetched(9, 0, ten); }},
+      {"no bytes of no copy", "no such copy", [&] { fetched(9, 0, {}); }},
+      {"bytes before they were asked for", "not asked for",
+       [&] {
+         driver().shut("event");
+         fetch(1, 10);
+         fetched(1, 0, ten);
+       }},
+      {"bytes of another offset", "not asked for",
+       [&] {
+         asked();
+         fetched(1, 1, ten);
+       }},
+      {"too many bytes", "not asked for",
+       [&] {
+         asked();
+         fetched(1, 0, eleven);
+       }},
+      {"no bytes although they are wanted", "no bytes",
+       [&] {
+         asked();
+         fetched(1, 0, {});
+       }},
+      {"bytes twice", "no such copy",
+       [&] {
+         asked();
+         fetched(1, 0, ten);
+         fetched(1, 0, ten);
+       }},
+      {"a length that is not that of the bytes", "wrong size",
+       [&] {
+         asked();
+         fetched(1, 0, ten, 9);
+       }},
+      {"an id twice", "in use",
+       [&] {
+         driver().shut("event");
+         fetch(1, 10);
+         fetch(1, 10);
+       }},
+      {"the id of a fetch for a delivery", "in use",
+       [&] {
+         driver().shut("event");
+         fetch(1, 10);
+         deliver(1, 10);
+       }},
+      {"delivered, but not asked for", "no such copy", [&] { delivered(4); }},
+      {"delivered before it was sent", "no such copy",
+       [&] {
+         driver().shut("event");
+         deliver(4, 10, 2);
+         delivered(4);
+       }},
+      {"delivered, a fetch", "no such copy",
+       [&] {
+         driver().shut("event");
+         fetch(4, 10);
+         delivered(4);
+       }},
+      {"an empty copy", "shape", [&] { deliver(1, 0); }},
+      {"a copy too large for a call", "shape", [&] { deliver(1, OrderedCopies::kMostBytes + 1); }},
+      {"the same to the device", "shape", [&] { fetch(1, OrderedCopies::kMostBytes + 1); }},
+      {"a copy too large not to hold its stream", "of this size",
+       [&] { deliver(1, OrderedCopies::kMostUngatedBytes + 1, 0); }},
+      {"an unknown way to hold", "hold is", [&] { deliver(1, 10, 3); }},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.what);
+    begin();
+    c.act();
+    const Status status = end();
+    EXPECT_EQ(status.code(), StatusCode::kProtocol);
+    EXPECT_THAT(status.message(), HasSubstr(c.said));
+    TearDown();
+  }
+}
+
+}  // namespace
+}  // namespace fargpu::server
