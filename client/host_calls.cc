@@ -30,11 +30,20 @@ uint64_t HostCalls::add(const HostFunction& function) {
   }
   const uint64_t id = next_id_++;
   waiting_.emplace(id, function);
-  ++holds_[function.context];
-  if (outstanding_.fetch_add(1, std::memory_order_release) == 0) {
-    period_.fetch_add(1, std::memory_order_release);
-  }
+  functions_.fetch_add(1, std::memory_order_release);
+  one_more(function.context);
   return id;
+}
+
+void HostCalls::hold(uint16_t context) {
+  std::unique_lock lock(mutex_);
+  loaded_.wait_for(lock, kLongestGate, [&] { return !gated(context); });
+  one_more(context);
+}
+
+void HostCalls::release(uint16_t context) {
+  std::lock_guard lock(mutex_);
+  one_less(context);
 }
 
 void HostCalls::cancel(uint64_t id) {
@@ -43,7 +52,7 @@ void HostCalls::cancel(uint64_t id) {
   if (found == waiting_.end()) return;
   const uint16_t context = found->second.context;
   waiting_.erase(found);
-  one_less(context);
+  one_function_less(context);
 }
 
 void HostCalls::due(uint64_t id, CUresult status) {
@@ -61,7 +70,7 @@ void HostCalls::lost(CUresult status) {
     if (function.callback != nullptr) {
       due_.push_back({function, id, status, false});
     } else {
-      one_less(function.context);
+      one_function_less(function.context);
     }
   }
   waiting_.clear();
@@ -86,8 +95,19 @@ void HostCalls::run() {
     }
     if (next.tell) done_(next.id);
     std::lock_guard lock(mutex_);
-    one_less(next.function.context);
+    one_function_less(next.function.context);
   }
+}
+
+void HostCalls::one_more(uint16_t context) {
+  ++holds_[context];
+  if (outstanding_.fetch_add(1, std::memory_order_release) == 0)
+    period_.fetch_add(1, std::memory_order_release);
+}
+
+void HostCalls::one_function_less(uint16_t context) {
+  functions_.fetch_sub(1, std::memory_order_release);
+  one_less(context);
 }
 
 void HostCalls::one_less(uint16_t context) {

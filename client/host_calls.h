@@ -42,8 +42,16 @@ class HostCalls {
   // The session is gone: stream callbacks still run, with `status`; host functions do not.
   void lost(CUresult status);
   // Functions in streams, running, or returned without the worker having been told. While there are
-  // any, memory that an async copy reads may still change in stream order.
+  // any, memory that an async copy reads may still change in stream order, and calls that make the
+  // driver wait for streams must not be sent.
   bool outstanding() const { return outstanding_.load(std::memory_order_acquire) != 0; }
+  // Functions only, without what hold() counts.
+  bool functions() const { return functions_.load(std::memory_order_acquire) != 0; }
+  // Something else of this process holds, or may hold, a stream of the context until release():
+  // counts as a function that is outstanding. hold() may wait as add() does; release() does not
+  // block.
+  void hold(uint16_t context);
+  void release(uint16_t context);
   // A load, or a call that frees something, waits in the driver for all streams of its context (0:
   // of any context), and the worker with it. begin_load() waits until none of them is held by a
   // function; functions that come later wait until end_load(). So a load waits for earlier
@@ -69,7 +77,9 @@ class HostCalls {
   };
   void run();
   // The rest with mutex_ held.
+  void one_more(uint16_t context);
   void one_less(uint16_t context);
+  void one_function_less(uint16_t context);
   bool concerns(uint16_t load, uint16_t function) const;
   bool held(uint16_t load) const;
   bool gated(uint16_t function) const;
@@ -79,13 +89,13 @@ class HostCalls {
   std::mutex mutex_;
   std::condition_variable ready_, fewer_, loaded_;
   std::map<uint16_t, size_t> loads_;  // under way, by context
-  std::map<uint16_t, size_t> holds_;  // functions that are outstanding, by context
+  std::map<uint16_t, size_t> holds_;  // how many are outstanding, by context
   std::atomic<bool> joined_{false};
   std::map<uint64_t, HostFunction> waiting_;
   std::deque<Due> due_;
   uint64_t next_id_ = 1;
   bool started_ = false;
-  std::atomic<size_t> outstanding_{0};
+  std::atomic<size_t> outstanding_{0}, functions_{0};
   std::atomic<uint64_t> period_{0};
 };
 

@@ -1,9 +1,11 @@
 #include "client/session.h"
 
 #include <algorithm>
+#include <string>
 
 #include "client/call.h"
 #include "client/memory/coherence.h"
+#include "client/memory/ordered_copy.h"
 #include "client/process.h"
 #include "common/base/log.h"
 #include "common/transport/emulated_link.h"
@@ -13,6 +15,20 @@
 
 namespace fargpu::client {
 
+namespace {
+
+uint64_t bytes_of_piece(const Snapshot& snapshot) {
+  // Large enough to fill a link, small enough to overlap with the worker's copies.
+  constexpr uint64_t kPiece = 16u << 20;
+  return std::max<uint64_t>(1, std::min(kPiece, snapshot.max_bulk_bytes));
+}
+
+Status malformed_notice(const char* name) {
+  return {StatusCode::kProtocol, std::string("the server sent a malformed ") + name};
+}
+
+}  // namespace
+
 Session::Session(Settings given_settings, Snapshot given_snapshot)
     : settings(std::move(given_settings)),
       snapshot(std::move(given_snapshot)),
@@ -20,13 +36,12 @@ Session::Session(Settings given_settings, Snapshot given_snapshot)
       // Functions of the application see what kernels before them wrote, and kernels after them
       // what they wrote.
       host_calls([this](uint64_t id) { host_function_returned(id); },
-                 [this] { (void)after_synchronisation(*this); }) {
+                 [this] { (void)after_synchronisation(*this); }),
+      ordered_copies(wire_of_ordered_copies(*this), bytes_of_piece(snapshot)),
+      piece_bytes_(bytes_of_piece(snapshot)) {
   std::vector<int> worker_ordinals;
   for (const Device& device : snapshot.devices) worker_ordinals.push_back(device.worker_ordinal);
   contexts.add_primaries(worker_ordinals);
-  // large enough to fill a link, small enough to overlap with the worker's copies
-  constexpr uint64_t kPiece = 16u << 20;
-  piece_bytes_ = std::max<uint64_t>(1, std::min(kPiece, snapshot.max_bulk_bytes));
 }
 
 void Session::attach(std::unique_ptr<transport::Transport> transport, rpc::ChannelOptions options) {
@@ -63,7 +78,7 @@ Status Session::on_notice(const wire::FrameHeader& header, rpc::Bytes body, rpc:
         }
         return {};
       } catch (const kj::Exception&) {
-        return {StatusCode::kProtocol, "the server sent a malformed HostCall"};
+        return malformed_notice("HostCall");
       }
     case wire::kQueueReached:
       try {
@@ -80,11 +95,53 @@ Status Session::on_notice(const wire::FrameHeader& header, rpc::Bytes body, rpc:
         staging_rings.copied(copied.getTicket(), copied.getResult(), copied.getOutputs());
         return {};
       } catch (const kj::Exception&) {
-        return {StatusCode::kProtocol, "the server sent a malformed Copied"};
+        return malformed_notice("Copied");
       }
+    case wire::kDelivery:
+      return on_delivery(body, bulk);
+    case wire::kFetch:
+      return on_fetch(body);
     default:
       return {StatusCode::kProtocol,
               "the server sent an unknown notice, opcode " + std::to_string(header.opcode)};
+  }
+}
+
+Result<std::span<std::byte>> Session::notice_buffer(const wire::FrameHeader& header,
+                                                    rpc::Bytes body) {
+  if (header.opcode != wire::kDelivery) return std::span<std::byte>();
+  try {
+    wire::SegmentReader reader(body);
+    const auto delivery = reader.getRoot<schema::Delivery>();
+    return ordered_copies.target(delivery.getCopy(), delivery.getOffset(), header.bulk_bytes);
+  } catch (const kj::Exception&) {
+    return malformed_notice("Delivery");
+  }
+}
+
+Status Session::on_delivery(rpc::Bytes body, rpc::Bytes bulk) {
+  try {
+    wire::SegmentReader reader(body);
+    const auto delivery = reader.getRoot<schema::Delivery>();
+    FARGPU_RETURN_IF_ERROR(ordered_copies.on_delivery(delivery.getCopy(), delivery.getOffset(),
+                                                      static_cast<CUresult>(delivery.getResult()),
+                                                      bulk, delivery.getWritten()));
+    if (!bulk.empty() || delivery.getWritten() != 0)
+      outputs_received.fetch_add(1, std::memory_order_relaxed);
+    return {};
+  } catch (const kj::Exception&) {
+    return malformed_notice("Delivery");
+  }
+}
+
+Status Session::on_fetch(rpc::Bytes body) {
+  try {
+    wire::SegmentReader reader(body);
+    const auto fetch = reader.getRoot<schema::Fetch>();
+    return ordered_copies.on_fetch(fetch.getCopy(), fetch.getOffset(), fetch.getBytes(),
+                                   static_cast<CUresult>(fetch.getResult()));
+  } catch (const kj::Exception&) {
+    return malformed_notice("Fetch");
   }
 }
 
@@ -106,6 +163,7 @@ void Session::on_async_error(uint16_t opcode, uint32_t sequence, uint16_t wire_c
 
 void Session::on_lost(const Status& why) {
   Process::get().session_lost(*this, why);
+  ordered_copies.lost();
   host_calls.lost(CUDA_ERROR_DEVICE_UNAVAILABLE);
 }
 

@@ -21,6 +21,7 @@
 #include "client/image/uploads.h"
 #include "client/memory/address_map.h"
 #include "client/memory/hidden_memory.h"
+#include "client/memory/ordered_copies.h"
 #include "client/memory/pages.h"
 #include "client/memory/remote_host.h"
 #include "client/memory/shared_host.h"
@@ -65,6 +66,7 @@ class Session final : public rpc::NoticeSink {
   StagingRings staging_rings;
   ImageUploads image_uploads;
   HostCalls host_calls;
+  OrderedCopies ordered_copies;
   QueueLimit queue_limit;
   // Waits for values in memory that were put into streams.
   std::atomic<uint64_t> memory_waits{0};
@@ -85,7 +87,7 @@ class Session final : public rpc::NoticeSink {
   };
   std::mutex pools_mutex;
   std::map<int, DevicePools> pools;  // by visible ordinal; guarded by pools_mutex
-  // How many notices with device output have come.
+  // How many notices with device output or bytes of copies have come.
   std::atomic<uint32_t> outputs_received{0};
   // The opcode of the call that the worker was in when it last said that it lives; 0: none.
   std::atomic<uint32_t> worker_in{0};
@@ -96,14 +98,20 @@ class Session final : public rpc::NoticeSink {
   Status on_notice(const wire::FrameHeader& header, rpc::Bytes body, rpc::Bytes bulk) override;
   void on_async_error(uint16_t opcode, uint32_t sequence, uint16_t context,
                       int32_t result) override;
-  bool awaits_notices() const override { return host_calls.outstanding(); }
+  Result<std::span<std::byte>> notice_buffer(const wire::FrameHeader& header,
+                                             rpc::Bytes body) override;
+  bool awaits_notices() const override {
+    return host_calls.outstanding() || ordered_copies.outstanding();
+  }
   void on_lost(const Status& why) override;
 
  private:
   void host_function_returned(uint64_t id);
+  Status on_delivery(rpc::Bytes body, rpc::Bytes bulk);
+  Status on_fetch(rpc::Bytes body);
 
   std::unique_ptr<rpc::Channel> channel_;
-  uint64_t piece_bytes_ = 0;
+  const uint64_t piece_bytes_;
   bool packs_images_ = false;
   std::atomic<uint64_t> next_buffer_id_{1};
 };

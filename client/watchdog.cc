@@ -80,10 +80,10 @@ void tell(Session& session, const Slot& slot, const char* name, double seconds) 
                         static_cast<const void*>(slot.stream.load(std::memory_order_relaxed)))
           : "";
   const std::string line = fmt::format(
-      "fargpu: watchdog: thread {} has been in {} for {:.1f} s{}; {}{}\n",
+      "fargpu: watchdog: thread {} has been in {} for {:.1f} s{}; {}{}{}\n",
       slot.thread.load(std::memory_order_relaxed), name, seconds, stream, worker_state(session),
-      session.host_calls.outstanding() ? "; functions of the program are in streams or running"
-                                       : "");
+      session.host_calls.functions() ? "; functions of the program are in streams or running" : "",
+      session.ordered_copies.outstanding() ? "; copies of pinned memory are under way" : "");
   std::fputs(line.c_str(), stderr);
 }
 

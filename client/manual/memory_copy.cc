@@ -1,5 +1,7 @@
 // Copies: the direction is found out here, host data travels as bulk, copies inside the device are
 // told to the worker.
+#include <algorithm>
+
 #include "client/manual/common.h"
 #include "client/memory/copy.h"
 #include "client/memory/exposure.h"
@@ -60,14 +62,16 @@ CUresult device_to_device(Session& session, CUdeviceptr dst, CUdeviceptr src, si
 }
 
 // Unified addresses: both sides may be anything.
-CUresult copy_any(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream, bool wait) {
+CUresult copy_any(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream, bool wait,
+                  SourceAccess access = SourceAccess::kInStream) {
   if (bytes == 0) return CUDA_SUCCESS;
   Session& session = current_session();
   const Where to = classify(session, dst), from = classify(session, src);
   if (to == Where::kDevice && from == Where::kDevice)
     return device_to_device(session, dst, src, bytes, stream);
   if (to == Where::kDevice) {
-    return copy_to_device(session, flat(dst, bytes), flat(src, bytes), line(bytes), stream, wait);
+    return copy_to_device(session, flat(dst, bytes), flat(src, bytes), line(bytes), stream, wait,
+                          access);
   }
   if (from == Where::kDevice)
     return copy_to_host(session, flat(dst, bytes), flat(src, bytes), line(bytes), stream, wait);
@@ -231,14 +235,33 @@ CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER* copy, CUstream stream, bool wait
   });
 }
 
+// What the application says of the copies of a batch: of which memory they are (no use for that
+// here), and when their sources may be read.
+struct BatchAttributes {
+  const CUmemcpyAttributes* attributes;
+  const size_t* firsts;  // attributes[i] are those of the copies from firsts[i] on
+  size_t count;
+
+  SourceAccess access_of(size_t copy) const {
+    if (attributes == nullptr || firsts == nullptr) return SourceAccess::kInStream;
+    const auto end = std::upper_bound(firsts, firsts + count, copy);
+    if (end == firsts) return SourceAccess::kInStream;
+    const auto order = attributes[end - firsts - 1].srcAccessOrder;
+    return order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL ? SourceAccess::kDuringCall
+                                                               : SourceAccess::kInStream;
+  }
+};
+
 CUresult copy_batch(const CUdeviceptr* dsts, const CUdeviceptr* srcs, const size_t* sizes,
-                    size_t count, size_t* failed, CUstream stream) {
+                    size_t count, const BatchAttributes& attributes, size_t* failed,
+                    CUstream stream) {
   if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0)
     return CUDA_ERROR_INVALID_VALUE;
   // Only streams of the application's own are allowed, as natively.
   if (stream == nullptr || stream == CU_STREAM_LEGACY) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
-    if (const CUresult result = copy_any(dsts[i], srcs[i], sizes[i], stream, false);
+    if (const CUresult result =
+            copy_any(dsts[i], srcs[i], sizes[i], stream, false, attributes.access_of(i));
         result != CUDA_SUCCESS) {
       *failed = i;
       return result;
@@ -342,11 +365,9 @@ CUresult manual_cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hS
 CUresult manual_cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
                                    size_t count, CUmemcpyAttributes* attrs, size_t* attrsIdxs,
                                    size_t numAttrs, size_t* failIdx, CUstream hStream) {
-  (void)attrs, (void)attrsIdxs,
-      (void)
-          numAttrs;  // hints about locations and access order: copies here take the source at once
   size_t failed = SIZE_MAX;
-  const CUresult result = copy_batch(dsts, srcs, sizes, count, &failed, hStream);
+  const CUresult result =
+      copy_batch(dsts, srcs, sizes, count, {attrs, attrsIdxs, numAttrs}, &failed, hStream);
   if (result != CUDA_SUCCESS && failIdx != nullptr) *failIdx = failed;
   return result;
 }

@@ -6,6 +6,7 @@
 
 #include "client/manual/common.h"
 #include "client/memory/exposure.h"
+#include "client/memory/ordered_copy.h"
 #include "client/memory/reserve.h"
 
 namespace fargpu::client {
@@ -57,8 +58,10 @@ CUresult manual_cuMemFreeHost(void* p) {
   if (session.shared_host.owns(region->base)) {
     if (!session.host_memory.erase(region->base)) return CUDA_ERROR_INVALID_VALUE;
     session.hidden_memory.remove(region->base);
+    (void)finish_copies_of(session, *region);
     return session.shared_host.free(session, region->base);
   }
+  (void)finish_copies_of(session, *region);  // fails only with the session
   const CUresult result = withdraw(session, *region);
   const CUresult removed = session.remote_host.remove(session, *region);
   if (result != CUDA_SUCCESS || removed != CUDA_SUCCESS) retire_addresses(p);
@@ -117,6 +120,7 @@ CUresult manual_cuMemHostUnregister(void* p) {
       region->base != reinterpret_cast<uint64_t>(p)) {
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
+  (void)finish_copies_of(session, *region);  // fails only with the session
   const CUresult result = withdraw(session, *region);
   const CUresult removed = session.remote_host.remove(session, *region);
   session.host_memory.erase(region->base);

@@ -6,6 +6,7 @@
 
 #include "client/manual/common.h"
 #include "client/memory/exposure.h"
+#include "client/memory/ordered_copy.h"
 #include "client/memory/pieces.h"
 #include "client/memory/remote_host.h"
 #include "client/memory/reserve.h"
@@ -16,15 +17,12 @@
 namespace fargpu::client {
 namespace {
 
-// Before host memory is read here for a copy that is ordered behind other work: functions of the
-// application in streams may still write pinned memory, and device code may have written mapped
-// memory. A region that is shared with the worker may be written by anything in a stream.
-CUresult settle_source(Session& session, uint64_t address, CUstream stream) {
+// Before host memory is read here for a copy that is ordered behind other work.
+CUresult settle_source(Session& session, const Side& src, const Box& box, CUstream stream) {
   if (session.host_memory.empty()) return CUDA_SUCCESS;
-  const auto region = session.host_memory.find(address);
+  const auto region = session.host_memory.find(src.address);
   if (!region) return CUDA_SUCCESS;
-  const bool written_later = session.pages.any() || session.host_calls.outstanding();
-  if (!written_later && region->shared_at == 0) return CUDA_SUCCESS;
+  if (!may_be_written_later(session, *region, src.address, span_of(box, src))) return CUDA_SUCCESS;
   if (const CUresult result = call_cuStreamSynchronize(session, current_context_id(), stream);
       result != CUDA_SUCCESS) {
     return result;
@@ -162,28 +160,36 @@ CUresult settle_untried(Session& session, uint64_t address, uint64_t bytes) {
 }
 
 CUresult copy_to_device(Session& session, const Side& dst, const Side& src, const Box& box,
-                        CUstream stream, bool wait) {
+                        CUstream stream, bool wait, SourceAccess access) {
   if (box.empty()) return CUDA_SUCCESS;
   bool known = false;
   if (const CUresult result = checked_span(session, dst, src, box, &known); result != CUDA_SUCCESS)
     return result;
   if (const CUresult result = expose_copied(session, dst, src, box); result != CUDA_SUCCESS)
     return result;
-  if (goes_by_mirror(session, src, dst, box)) {
+  const bool in_stream = access == SourceAccess::kInStream;
+  if (in_stream && goes_by_mirror(session, src, dst, box)) {
     const CUresult result = copy_by_mirror(session, dst, src, box, stream, wait);
     if (result != CUDA_SUCCESS || !known) return result;
     return settle_untried(session, dst.address, span_of(box, dst));
   }
   const Submission work(session);
   if (work.result() != CUDA_SUCCESS) return work.result();
-  if (is_shared(session, src, dst, box)) {
+  if (in_stream && is_shared(session, src, dst, box)) {
     const CUresult result = copy_shared(session, true, src, dst, box, stream, wait);
     if (result != CUDA_SUCCESS || !known) return result;
     return settle_untried(session, dst.address, span_of(box, dst));
   }
-  if (const CUresult result = settle_source(session, src.address, stream); result != CUDA_SUCCESS)
-    return result;
-  if (const auto place = remote_place(session, src, box)) {
+  if (in_stream && !wait && is_fetched(session, src, box)) {
+    const CUresult result = fetch_to_device(session, dst, src, box, stream);
+    if (result != CUDA_SUCCESS || !known) return result;
+    return settle_untried(session, dst.address, span_of(box, dst));
+  }
+  if (in_stream) {
+    const CUresult result = settle_source(session, src, box, stream);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  if (const auto place = in_stream ? remote_place(session, src, box) : std::nullopt) {
     const CUresult result = remote_to_device(session, *place, dst, src, box, stream);
     if (result != CUDA_SUCCESS) return result;
     // A synchronous copy has taken its bytes, and the worker takes them in stream order.
@@ -195,8 +201,12 @@ CUresult copy_to_device(Session& session, const Side& dst, const Side& src, cons
   }
   SynchronousCopy synchronous(session, wait, src.address);
   const auto ring = ring_for(session, box);
-  CUresult result = ring ? staged_to_device(session, *ring, dst, src, box, stream, synchronous)
-                         : framed_to_device(session, dst, src, box, stream, synchronous);
+  const Overflow overflow = in_stream && !wait && is_fetchable(session, src, box)
+                                ? Overflow::kFetched
+                                : Overflow::kInFrames;
+  CUresult result =
+      ring ? staged_to_device(session, *ring, dst, src, box, stream, synchronous, overflow)
+           : framed_to_device(session, dst, src, box, stream, synchronous);
   if (result == CUDA_SUCCESS) result = synchronous.finish(stream);
   if (result != CUDA_SUCCESS) return result;
   if (known) return settle_untried(session, dst.address, span_of(box, dst));
@@ -216,6 +226,11 @@ CUresult copy_to_host(Session& session, const Side& dst, const Side& src, const 
   }
   if (is_shared(session, dst, src, box)) {
     const CUresult result = copy_shared(session, false, dst, src, box, stream, wait);
+    if (result != CUDA_SUCCESS || !known) return result;
+    return settle_untried(session, src.address, span_of(box, src));
+  }
+  if (!wait && is_delivered(session, dst, box)) {
+    const CUresult result = deliver_to_host(session, dst, src, box, stream);
     if (result != CUDA_SUCCESS || !known) return result;
     return settle_untried(session, src.address, span_of(box, src));
   }

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace fargpu::client {
 
@@ -48,18 +49,26 @@ CUresult check_device_range(Session& session, uint64_t address, uint64_t bytes, 
 // operation on it is awaited.
 CUresult settle_untried(Session& session, uint64_t address, uint64_t bytes);
 
-// `stream`: as the application gave it. Memory shared with the worker is copied in stream order,
-// and only `wait` makes these return after it. Other sources have been taken when this returns;
-// `wait`: an error of an unknown destination is awaited.
+// When a copy to the device reads host memory that the driver knows: when its stream has come to
+// it, or before the call returns.
+enum class SourceAccess : uint8_t { kInStream, kDuringCall };
+
+// `stream`: as the application gave it. Memory that the driver knows is copied in stream order, and
+// only `wait` makes these return after it. Other sources have been taken when this returns; `wait`:
+// an error of an unknown destination is awaited.
 CUresult copy_to_device(Session& session, const Side& dst, const Side& src, const Box& box,
-                        CUstream stream, bool wait);
-// To other memory than the worker's: returns when the bytes are there.
+                        CUstream stream, bool wait, SourceAccess access = SourceAccess::kInStream);
+// To memory that the driver does not know: returns when the bytes are there.
 CUresult copy_to_host(Session& session, const Side& dst, const Side& src, const Box& box,
                       CUstream stream, bool wait);
 // In stream order, then at once.
 CUresult copy_on_host(Session& session, const Side& dst, const Side& src, const Box& box,
                       CUstream stream);
 
+// The packed bytes of a box from `offset` on, and back.
+void pack_part(const Box& box, const Side& from, uint64_t offset, std::span<std::byte> packed);
+void unpack_part(const Box& box, const Side& to, uint64_t offset,
+                 std::span<const std::byte> packed);
 // Packs a strided box row by row, and back. `packed` is box.width * height * depth long.
 void pack(const Box& box, const Side& from, std::byte* packed);
 void unpack(const Box& box, const Side& to, const std::byte* packed);

@@ -5,6 +5,7 @@
 
 #include "client/manual/common.h"
 #include "client/memory/copy.h"
+#include "client/memory/ordered_copy.h"
 #include "client/memory/reserve.h"
 #include "common/base/log.h"
 
@@ -34,6 +35,9 @@ CUresult expose(Session& session, const Region& region, uint64_t* device_pointer
     *device_pointer = *known;
     return CUDA_SUCCESS;
   }
+  // What a copy under way brings would not reach the mirror in the order of its stream.
+  if (const CUresult result = finish_deliveries_to(session, region); result != CUDA_SUCCESS)
+    return result;
   const Context* context = current_context() != nullptr ? current_context() : region.context;
   if (context == nullptr || !context->usable()) return CUDA_ERROR_INVALID_CONTEXT;
   const auto map = [&](CUdeviceptr* made) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "client/memory/copy.h"
@@ -33,6 +34,42 @@ void unpack(const Box& box, const Side& to, const std::byte* packed) {
       std::memcpy(reinterpret_cast<void*>(row), packed, box.width);
     }
   }
+}
+
+namespace {
+
+// Calls visit(address, bytes) for the parts of rows that the packed bytes [offset, offset + bytes)
+// stand for.
+template <typename Visit>
+void for_each_row(const Box& box, const Side& side, uint64_t offset, uint64_t bytes,
+                  Visit&& visit) {
+  while (bytes > 0) {
+    const uint64_t row = offset / box.width, x = offset % box.width;
+    const uint64_t y = row % box.height, z = row / box.height;
+    const uint64_t n = std::min<uint64_t>(box.width - x, bytes);
+    visit(side.address + z * side.slice + y * side.pitch + x, n);
+    offset += n;
+    bytes -= n;
+  }
+}
+
+}  // namespace
+
+void pack_part(const Box& box, const Side& from, uint64_t offset, std::span<std::byte> packed) {
+  std::byte* to = packed.data();
+  for_each_row(box, from, offset, packed.size(), [&to](uint64_t address, uint64_t bytes) {
+    std::memcpy(to, reinterpret_cast<const void*>(address), bytes);
+    to += bytes;
+  });
+}
+
+void unpack_part(const Box& box, const Side& to, uint64_t offset,
+                 std::span<const std::byte> packed) {
+  const std::byte* from = packed.data();
+  for_each_row(box, to, offset, packed.size(), [&from](uint64_t address, uint64_t bytes) {
+    std::memcpy(reinterpret_cast<void*>(address), from, bytes);
+    from += bytes;
+  });
 }
 
 }  // namespace fargpu::client

@@ -6,6 +6,7 @@
 
 #include "client/manual/common.h"
 #include "client/memory/copy_team.h"
+#include "client/memory/ordered_copy.h"
 #include "client/memory/pieces.h"
 #include "client/memory/synchronous_copy.h"
 #include "common/rpc/copy_order.h"
@@ -159,19 +160,22 @@ std::shared_ptr<StagingRing> ring_for(Session& session, const Box& box) {
 }
 
 CUresult staged_to_device(Session& session, StagingRing& ring, const Side& dst, const Side& src,
-                          const Box& box, CUstream stream, const SynchronousCopy& synchronous) {
+                          const Box& box, CUstream stream, const SynchronousCopy& synchronous,
+                          Overflow overflow) {
   size_t left = bytes_of(box);
   return for_each_piece(box, dst, src, piece_bytes(session, box),
                         [&](const Box& piece, const Side& to, const Side& from) -> CUresult {
                           left -= bytes_of(piece);
                           const int order = synchronous.order(/*last=*/left == 0);
-                          if (const auto slot = ring.take(kPatience)) {
+                          const bool fetched = overflow == Overflow::kFetched;
+                          if (const auto slot = fetched ? ring.try_take() : ring.take(kPatience)) {
                             fill(slot->memory, piece, from);
                             const CUresult result =
                                 send(session, true, ring, *slot, to, piece, stream, order);
                             ring.give_back(*slot, result == CUDA_SUCCESS);
                             return result;
                           }
+                          if (fetched) return fetch_to_device(session, to, from, piece, stream);
                           const size_t bytes = bytes_of(piece);
                           const void* data = reinterpret_cast<const void*>(from.address);
                           std::unique_ptr<std::byte[]> packed;

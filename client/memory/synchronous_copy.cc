@@ -17,7 +17,7 @@ SynchronousCopy::SynchronousCopy(Session& session, bool wait, uint64_t source)
 }
 
 bool SynchronousCopy::can_be_told() const {
-  return session_.host_calls.outstanding() ||
+  return session_.host_calls.outstanding() || session_.ordered_copies.outstanding() ||
          session_.memory_waits.load(std::memory_order_acquire) != 0 || session_.shared_host.any() ||
          session_.pages.any();
 }

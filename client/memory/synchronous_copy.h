@@ -7,6 +7,8 @@
 // (server/copy_fences.h). It waits where something can:
 // - a function of the application, or a wait for a value, is in a stream: what stands behind it was
 //   submitted before the copy, and the application lets it go on afterwards;
+// - asynchronous copies from or to memory of the application are under way (OrderedCopies): their
+//   bytes can tell a stream that the call has returned, and the application how far a stream is;
 // - device code and this process share memory: a kernel that runs can be told through it, and work
 //   before the copy may have written it;
 // - (not supported yet: memory that another process reaches.)

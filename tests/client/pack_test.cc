@@ -22,6 +22,29 @@ TEST(Box, SpanIsJudged) {
   EXPECT_EQ(span_of({16, 1, 1}, {UINT64_MAX - 8, 0, 0}), 0u) << "wraps around";
 }
 
+TEST(Box, PartsArePackedAndUnpackedFromAnywhere) {
+  const Box box{5, 3, 2};
+  std::vector<uint8_t> source(200), whole(30);
+  std::iota(source.begin(), source.end(), uint8_t{0});
+  const Side from{address(source.data()), 7, 40}, to_side{0, 9, 50};
+  pack(box, from, reinterpret_cast<std::byte*>(whole.data()));
+  for (size_t begin = 0; begin < whole.size(); ++begin) {
+    for (size_t end = begin; end <= whole.size(); ++end) {
+      std::vector<uint8_t> part(end - begin), target(200, 0xee), expected(200, 0xee);
+      pack_part(box, from, begin, std::as_writable_bytes(std::span(part)));
+      EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + begin));
+      Side to = to_side;
+      to.address = address(target.data());
+      unpack_part(box, to, begin, std::as_bytes(std::span(part)));
+      for (size_t i = begin; i < end; ++i) {
+        const size_t row = i / box.width;
+        expected[row / 3 * 50 + row % 3 * 9 + i % box.width] = whole[i];
+      }
+      EXPECT_EQ(target, expected) << begin << " to " << end;
+    }
+  }
+}
+
 TEST(Box, PackAndUnpackAreInverse) {
   const Box box{5, 3, 2};
   std::vector<uint8_t> source(200), target(200, 0xee), packed(30);

@@ -1,0 +1,203 @@
+#include "client/memory/ordered_copies.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <thread>
+
+namespace fargpu::client {
+namespace {
+
+uint64_t address(const void* p) { return reinterpret_cast<uint64_t>(p); }
+
+std::span<const std::byte> bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+class OrderedCopiesTest : public testing::Test {
+ protected:
+  // What went to the worker, as a text: "id:offset:bytes" or "id delivered".
+  struct Sent {
+    std::mutex mutex;
+    std::vector<std::string> lines;
+    int released = 0;
+  };
+  bool sent(const std::vector<std::string>& lines) {
+    return eventually([&] { return lines == sent_.lines; });
+  }
+  bool eventually(const std::function<bool()>& condition) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    for (;;) {
+      {
+        std::lock_guard lock(sent_.mutex);
+        if (condition()) return true;
+      }
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  // A notice as the channel passes it on.
+  Status deliver(uint64_t id, uint64_t offset, const std::string& text) {
+    FARGPU_ASSIGN_OR_RETURN(const std::span<std::byte> target,
+                            copies_.target(id, offset, text.size()));
+    if (target.empty()) return copies_.on_delivery(id, offset, CUDA_SUCCESS, bytes(text));
+    EXPECT_EQ(target.size(), text.size());
+    std::memcpy(target.data(), text.data(), text.size());
+    return copies_.on_delivery(id, offset, CUDA_SUCCESS, target);
+  }
+  static Side flat_side(std::string& text) { return flat(address(text.data()), text.size()); }
+
+  Sent& sent_ = *new Sent;  // the thread of the copies outlives the test
+  OrderedCopies& copies_ = *new OrderedCopies(
+      {[&sent = sent_](uint64_t id, uint64_t offset, std::span<const std::byte> data) {
+         std::lock_guard lock(sent.mutex);
+         sent.lines.push_back(std::to_string(id) + ":" + std::to_string(offset) + ":" +
+                              std::string(reinterpret_cast<const char*>(data.data()), data.size()));
+       },
+       [&sent = sent_](uint64_t id) {
+         std::lock_guard lock(sent.mutex);
+         sent.lines.push_back(std::to_string(id) + " delivered");
+       },
+       [&sent = sent_](uint16_t context) {
+         std::lock_guard lock(sent.mutex);
+         EXPECT_EQ(context, 7);
+         ++sent.released;
+       }},
+      /*piece_bytes=*/4);
+};
+
+TEST_F(OrderedCopiesTest, ADeliveryEndsWithItsLastByte) {
+  std::string memory(10, '.');
+  const uint64_t id = copies_.add_delivery(line(10), flat_side(memory), {true, 7, false});
+  EXPECT_TRUE(copies_.outstanding());
+  EXPECT_TRUE(copies_.writes(address(memory.data()) + 9, 1));
+  EXPECT_FALSE(copies_.writes(address(memory.data()) + 10, 100));
+  EXPECT_TRUE(deliver(id, 0, "abcdef").ok());
+  EXPECT_TRUE(copies_.uses(address(memory.data()), 10));
+  EXPECT_TRUE(deliver(id, 6, "ghij").ok());
+  EXPECT_EQ(memory, "abcdefghij");
+  EXPECT_FALSE(copies_.outstanding());
+  EXPECT_FALSE(copies_.uses(address(memory.data()), 10));
+  EXPECT_EQ(sent_.released, 1);
+}
+
+TEST_F(OrderedCopiesTest, RowsWithGapsAreFilledFromAnyPart) {
+  std::string memory(12, '.');
+  const uint64_t id = copies_.add_delivery({3, 3, 1}, {address(memory.data()), 4, 12}, {});
+  EXPECT_TRUE(deliver(id, 0, "ab").ok());
+  EXPECT_TRUE(deliver(id, 2, "cdefg").ok());
+  EXPECT_TRUE(deliver(id, 7, "hi").ok());
+  EXPECT_EQ(memory, "abc.def.ghi.");
+  EXPECT_FALSE(copies_.outstanding());
+  EXPECT_EQ(sent_.released, 0);
+}
+
+TEST_F(OrderedCopiesTest, TheWorkerIsToldWhenItHoldsTheStreamForADelivery) {
+  std::string memory(3, '.');
+  const uint64_t id = copies_.add_delivery(line(3), flat_side(memory), {true, 7, true});
+  EXPECT_TRUE(deliver(id, 0, "abc").ok());
+  EXPECT_TRUE(sent({std::to_string(id) + " delivered"}));
+  EXPECT_TRUE(eventually([this] { return !copies_.outstanding() && sent_.released == 1; }));
+}
+
+TEST_F(OrderedCopiesTest, BytesThatTheWorkerHasWrittenCountLikeBytesThatCame) {
+  std::string memory(10, '.');
+  const uint64_t id = copies_.add_delivery(line(10), flat_side(memory), {}, /*written=*/true);
+  EXPECT_EQ(copies_.unheld_bytes(), 10u);
+  EXPECT_TRUE(copies_.on_delivery(id, 0, CUDA_SUCCESS, {}, 4).ok());
+  EXPECT_TRUE(deliver(id, 4, "efg").ok());
+  EXPECT_TRUE(copies_.outstanding());
+  EXPECT_TRUE(copies_.on_delivery(id, 7, CUDA_SUCCESS, {}, 3).ok());
+  EXPECT_FALSE(copies_.outstanding());
+  EXPECT_EQ(copies_.unheld_bytes(), 0u);
+  EXPECT_EQ(memory, "....efg...");
+}
+
+TEST_F(OrderedCopiesTest, BytesAreTakenWhenTheWorkerAsks) {
+  std::string memory = "..........";
+  const uint64_t id = copies_.add_fetch(line(10), flat_side(memory), 7);
+  EXPECT_TRUE(copies_.uses(address(memory.data()), 1));
+  EXPECT_FALSE(copies_.writes(address(memory.data()), 1));
+  memory = "abcdefghij";
+  const std::string name = std::to_string(id);
+  EXPECT_TRUE(copies_.on_fetch(id, 0, 6, CUDA_SUCCESS).ok());
+  EXPECT_TRUE(sent({name + ":0:abcd", name + ":4:ef"})) << "in pieces of at most 4 bytes";
+  EXPECT_TRUE(copies_.outstanding());
+  EXPECT_TRUE(copies_.on_fetch(id, 6, 4, CUDA_SUCCESS).ok());
+  EXPECT_TRUE(sent({name + ":0:abcd", name + ":4:ef", name + ":6:ghij"}));
+  EXPECT_TRUE(eventually([this] { return !copies_.outstanding() && sent_.released == 1; }));
+}
+
+TEST_F(OrderedCopiesTest, RowsWithGapsArePacked) {
+  std::string memory = "abc.def.ghi.";
+  const uint64_t id = copies_.add_fetch({3, 3, 1}, {address(memory.data()), 4, 12}, 7);
+  EXPECT_TRUE(copies_.on_fetch(id, 0, 9, CUDA_SUCCESS).ok());
+  const std::string name = std::to_string(id);
+  EXPECT_TRUE(sent({name + ":0:abcd", name + ":4:efgh", name + ":8:i"}));
+}
+
+TEST_F(OrderedCopiesTest, WhatTheWorkerRefusesIsOver) {
+  std::string memory(10, '.');
+  const uint64_t delivery = copies_.add_delivery(line(10), flat_side(memory), {true, 7, true});
+  const uint64_t fetch = copies_.add_fetch(line(10), flat_side(memory), 7);
+  EXPECT_TRUE(deliver(delivery, 0, "abc").ok());
+  EXPECT_TRUE(copies_.on_delivery(delivery, 0, CUDA_ERROR_ILLEGAL_ADDRESS, {}).ok());
+  EXPECT_TRUE(copies_.on_fetch(fetch, 0, 0, CUDA_ERROR_ILLEGAL_ADDRESS).ok());
+  copies_.cancel(fetch);  // the call's own result; the worker is still to be told
+  EXPECT_TRUE(sent({std::to_string(fetch) + ":0:"}));
+  EXPECT_TRUE(eventually([this] { return !copies_.outstanding() && sent_.released == 2; }));
+}
+
+TEST_F(OrderedCopiesTest, ACallThatFailedLeavesNothing) {
+  std::string memory(10, '.');
+  const uint64_t id = copies_.add_delivery(line(10), flat_side(memory), {true, 7, false});
+  copies_.cancel(id);
+  copies_.cancel(id);
+  EXPECT_FALSE(copies_.outstanding());
+  EXPECT_EQ(sent_.released, 1);
+  EXPECT_NE(copies_.add_delivery(line(10), flat_side(memory), {true, 7, false}), id);
+}
+
+TEST_F(OrderedCopiesTest, NothingOutlivesTheSession) {
+  std::string memory(10, '.');
+  copies_.add_delivery(line(10), flat_side(memory), {true, 7, true});
+  copies_.add_fetch(line(10), flat_side(memory), 7);
+  copies_.lost();
+  EXPECT_FALSE(copies_.outstanding());
+  EXPECT_EQ(sent_.released, 2);
+  copies_.add_fetch(line(10), flat_side(memory), 7);
+  EXPECT_FALSE(copies_.outstanding());
+  EXPECT_EQ(sent_.released, 3);
+}
+
+TEST_F(OrderedCopiesTest, WhatDoesNotFitEndsTheSession) {
+  std::string memory(10, '.');
+  const uint64_t delivery = copies_.add_delivery(line(10), flat_side(memory), {});
+  const uint64_t fetch = copies_.add_fetch(line(10), flat_side(memory), 7);
+  const auto is_broken = [](const Status& status) {
+    return status.code() == StatusCode::kProtocol;
+  };
+  EXPECT_TRUE(is_broken(deliver(99, 0, "a")));
+  EXPECT_TRUE(is_broken(deliver(fetch, 0, "a")));
+  EXPECT_TRUE(is_broken(deliver(delivery, 1, "a")));
+  EXPECT_TRUE(is_broken(deliver(delivery, 0, "0123456789a")));
+  EXPECT_TRUE(is_broken(deliver(delivery, 5, "")));
+  EXPECT_TRUE(is_broken(copies_.on_delivery(99, 0, CUDA_ERROR_UNKNOWN, {})));
+  EXPECT_TRUE(is_broken(copies_.on_delivery(delivery, 0, CUDA_SUCCESS, {})));
+  EXPECT_TRUE(is_broken(copies_.on_delivery(delivery, 0, CUDA_SUCCESS, {}, 4)))
+      << "nothing was registered for it";
+  EXPECT_TRUE(is_broken(copies_.on_fetch(99, 0, 1, CUDA_SUCCESS)));
+  EXPECT_TRUE(is_broken(copies_.on_fetch(delivery, 0, 1, CUDA_SUCCESS)));
+  EXPECT_TRUE(is_broken(copies_.on_fetch(fetch, 1, 1, CUDA_SUCCESS)));
+  EXPECT_TRUE(is_broken(copies_.on_fetch(fetch, 0, 0, CUDA_SUCCESS)));
+  EXPECT_TRUE(is_broken(copies_.on_fetch(fetch, 0, 11, CUDA_SUCCESS)));
+  const uint64_t written = copies_.add_delivery(line(10), flat_side(memory), {}, true);
+  EXPECT_TRUE(is_broken(copies_.on_delivery(written, 0, CUDA_SUCCESS, {}, 11)));
+  EXPECT_TRUE(is_broken(copies_.on_delivery(written, 0, CUDA_SUCCESS, bytes("a"), 1)));
+  EXPECT_TRUE(copies_.on_fetch(fetch, 0, 10, CUDA_SUCCESS).ok());
+  EXPECT_TRUE(is_broken(copies_.on_fetch(fetch, 0, 10, CUDA_SUCCESS)));
+  EXPECT_EQ(memory, "..........");
+}
+
+}  // namespace
+}  // namespace fargpu::client
