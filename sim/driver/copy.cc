@@ -111,7 +111,9 @@ CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Co
     return context.error();
   }
   std::shared_ptr<std::vector<std::byte>> staged;
-  if (from_pageable) staged = stage(&copy);
+  const auto source = Driver::get().allocations().find(copy.from.base);
+  const bool from_host = from_pageable || (source && source->is_host());
+  if (from_pageable || (copy.take_source && from_host)) staged = stage(&copy);
   context.submit_to_device(stream, [owner = context.shared_from_this(), copy, staged] {
     if (owner->error() == CUDA_SUCCESS) copy_rows(copy);
   });

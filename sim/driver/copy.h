@@ -28,6 +28,7 @@ struct Copy {
   CopySide to, from;
   uint64_t width = 0;  // bytes
   uint64_t height = 1, depth = 1;
+  bool take_source = false;  // host memory is read before the call returns, whatever it is
 };
 
 // CUDA_ERROR_INVALID_VALUE: a device side is not wholly inside known memory, a pitch is smaller

@@ -11,12 +11,13 @@ using Where = CopySide::Where;
 uint64_t number(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
 CUresult copy_bytes(CUstream stream, Where to_where, uint64_t to, Where from_where, uint64_t from,
-                    size_t bytes, bool synchronous) {
+                    size_t bytes, bool synchronous, bool take_source = false) {
   return with_stream(stream, [&](Context& context, const std::shared_ptr<Stream>& target) {
     Copy copy;
     copy.to = {to_where, to, bytes, bytes};
     copy.from = {from_where, from, bytes, bytes};
     copy.width = bytes;
+    copy.take_source = take_source;
     return submit_copy(context, target, copy, synchronous);
   });
 }
@@ -40,9 +41,12 @@ CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t co
     return CUDA_ERROR_INVALID_VALUE;
   if (!valid_runs(starts, runs, count) || stream == nullptr || stream == CU_STREAM_LEGACY)
     return CUDA_ERROR_INVALID_VALUE;
-  for (size_t i = 0; i < count; ++i) {
-    const CUresult result =
-        copy_bytes(stream, Where::kUnified, to[i], Where::kUnified, from[i], sizes[i], false);
+  for (size_t i = 0, run = 0; i < count; ++i) {
+    while (run + 1 < runs && starts[run + 1] <= i) ++run;
+    const bool during_call =
+        attributes[run].srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+    const CUresult result = copy_bytes(stream, Where::kUnified, to[i], Where::kUnified, from[i],
+                                       sizes[i], false, during_call);
     if (result == CUDA_SUCCESS) continue;
     *failed = i;
     return result;
