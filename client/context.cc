@@ -47,6 +47,7 @@ void ContextTable::add_primaries(const std::vector<int>& worker_ordinals) {
     context->primary = true;
     Context* raw = context.get();
     handles_.publish(std::move(context));
+    // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDelete): publish keeps it
     by_wire_[raw->wire_id].store(raw, std::memory_order_release);
     primaries_.push_back(raw);
   }
@@ -78,6 +79,7 @@ Context* ContextTable::create(int device, int worker_ordinal, unsigned flags) {
   next_wire_ = next_wire_ == UINT16_MAX ? kFirstCreated : next_wire_ + 1;
   Context* raw = context.get();
   handles_.publish(std::move(context));
+  // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDelete): publish keeps it
   by_wire_[raw->wire_id].store(raw, std::memory_order_release);
   return raw;
 }

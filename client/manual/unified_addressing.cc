@@ -19,6 +19,7 @@ std::optional<Found> find(Session& session, CUdeviceptr ptr) {
 
 template <typename T>
 void put(void* data, T value) {
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): a value may be a pointer
   std::memcpy(data, &value, sizeof value);
 }
 

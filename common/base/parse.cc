@@ -64,7 +64,7 @@ Result<uint64_t> parse_bytes(std::string_view text) {
   if (!unit.empty() && unit != "b") {
     const size_t power = std::string_view("kmgtp").find(unit[0]);
     const std::string_view suffix = std::string_view(unit).substr(1);
-    if (power == std::string_view::npos || (suffix != "" && suffix != "b" && suffix != "ib")) {
+    if (power == std::string_view::npos || (!suffix.empty() && suffix != "b" && suffix != "ib")) {
       return bad(text, kExpected);
     }
     shift = 10 * (static_cast<int>(power) + 1);

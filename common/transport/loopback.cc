@@ -260,7 +260,7 @@ class LoopbackTransport final : public Transport {
 }  // namespace
 
 std::pair<std::unique_ptr<Transport>, std::unique_ptr<Transport>> make_loopback_pair(
-    LoopbackOptions options) {
+    const LoopbackOptions& options) {
   auto first_event = EventFd::create();
   auto second_event = EventFd::create();
   FARGPU_CHECK(first_event.ok() && second_event.ok());

@@ -35,6 +35,6 @@ struct LoopbackOptions {
 };
 
 std::pair<std::unique_ptr<Transport>, std::unique_ptr<Transport>> make_loopback_pair(
-    LoopbackOptions options = {});
+    const LoopbackOptions& options = {});
 
 }  // namespace fargpu::transport

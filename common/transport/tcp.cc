@@ -66,16 +66,17 @@ Result<Fd> tcp_connect(const Endpoint& endpoint, Deadline deadline) try {
   tcp::resolver resolver(context);
   tcp::socket socket(context);
   std::optional<error_code> result;
-  resolver.async_resolve(endpoint.host, std::to_string(endpoint.port),
-                         [&](const error_code& error, tcp::resolver::results_type addresses) {
-                           if (error) {
-                             result = error;
-                             return;
-                           }
-                           asio::async_connect(socket, addresses,
-                                               [&](const error_code& connected,
-                                                   const tcp::endpoint&) { result = connected; });
-                         });
+  resolver.async_resolve(
+      endpoint.host, std::to_string(endpoint.port),
+      [&](const error_code& error, const tcp::resolver::results_type& addresses) {
+        if (error) {
+          result = error;
+          return;
+        }
+        asio::async_connect(
+            socket, addresses,
+            [&](const error_code& connected, const tcp::endpoint&) { result = connected; });
+      });
   if (deadline == kNoDeadline) {
     context.run();
   } else {

@@ -15,7 +15,7 @@ namespace fargpu::server {
 namespace {
 
 // Calls done() when no context of the session has work left.
-void when_all_idle(Worker& worker, std::function<void()> done) {
+void when_all_idle(Worker& worker, const std::function<void()>& done) {
   const std::vector<uint16_t> contexts = worker.services().context_ids();
   if (contexts.empty()) {
     done();
@@ -100,9 +100,9 @@ Status manual_fgHostUnmap(Worker& worker, const Request& request) {
     wire::SegmentReader reader(request.body);
     const uint64_t address = reader.getRoot<schema::FgHostUnmapParams>().getAddress();
     const LaterReply later(worker, request);
-    const auto when = [&worker](bool mapped, std::function<void()> done) {
+    const auto when = [&worker](bool mapped, const std::function<void()>& done) {
       // Kernels of any context may still use the memory.
-      mapped ? when_all_idle(worker, std::move(done)) : done();
+      mapped ? when_all_idle(worker, done) : done();
     };
     when(worker.services().host_pages().is_mapped(address), [later, address] {
       HostPages& pages = later.worker().services().host_pages();

@@ -185,7 +185,7 @@ Status manual_fgImagePutPacked(Worker& worker, const Request& request) {
       return malformed("fgImagePutPacked", "hash or piece has the wrong size");
     }
     Status put;
-    const Status unpacked = wire::unpack_piece(
+    Status unpacked = wire::unpack_piece(
         request.bulk, params.getRawBytes(), [&](std::span<const std::byte> part) {
           put = worker.services().images().put(params.getUpload(), to_digest(params.getHash()),
                                                total, offset, part);

@@ -128,6 +128,7 @@ void Context::submit_and_wait(const std::shared_ptr<Stream>& stream, std::functi
     done->wait();
     return;
   }
+  // NOLINTNEXTLINE(bugprone-use-after-move): moved only if it is not run here
   run();
   done->complete();
   stream->queue->end_inline();

@@ -369,8 +369,7 @@ void Lowering::lower_atom(Modifiers& mods) {
   expect_operands(first + 1 + sources, first + 1 + sources + (hint ? 1 : 0));
   Instr prepared;
   const unsigned bytes = ptx::type_bytes(type);
-  if (failed() || !memory_operand(operand(first), space, count > 1 ? bytes : bytes, prepared))
-    return;
+  if (failed() || !memory_operand(operand(first), space, bytes, prepared)) return;
   if (prepared.space == static_cast<uint8_t>(Space::kParam) ||
       prepared.space == static_cast<uint8_t>(Space::kConst)) {
     return fail("this space cannot be written");

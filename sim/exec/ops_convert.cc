@@ -83,9 +83,11 @@ struct ToInteger {
     constexpr D low = std::numeric_limits<D>::min(), high = std::numeric_limits<D>::max();
     // Both bounds are powers of two or 0 as F, hence exact: high + 1 = 2 * (high / 2 + 1).
     constexpr F below = static_cast<F>(low);
+    // NOLINTNEXTLINE(bugprone-integer-division)
     constexpr F above = static_cast<F>(high / 2 + 1) * F{2};
     const bool in_range = r >= below && r < above;
     const D value = static_cast<D>(in_range ? r : F{0});
+    // NOLINTNEXTLINE(misc-redundant-expression): r may be a NaN
     return static_cast<reg_t<D>>(in_range ? value : r != r ? nan : r < below ? low : high);
   }
 };

@@ -93,8 +93,8 @@ void exit_lanes(Exec& x, uint32_t mask) {
   x.path.mask &= ~mask;
   if (x.path.mask == 0) x.event = Event::kEnded;
   if (!warp.waiting.empty()) complete_warp_syncs(x, warp);
-  for (uint8_t id = 0; id < x.block->barriers.size(); ++id) {
-    if (x.block->barriers[id].in_use) complete_barrier(x, *x.block, id);
+  for (size_t id = 0; id < x.block->barriers.size(); ++id) {
+    if (x.block->barriers[id].in_use) complete_barrier(x, *x.block, static_cast<uint8_t>(id));
   }
 }
 

@@ -20,7 +20,7 @@ constexpr uint64_t kFlagLz4 = 0x2000, kFlagZstd = 0x8000;
 constexpr uint64_t kMaxContainer = uint64_t{4} << 30;
 constexpr uint64_t kMaxText = uint64_t{1} << 30;
 
-Status damaged(std::string what) {
+Status damaged(const std::string& what) {
   return Status(StatusCode::kInvalidArgument, "damaged fat binary: " + what);
 }
 

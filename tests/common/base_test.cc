@@ -72,6 +72,7 @@ TEST(Status, CopiesInManyThreads) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([copy = shared] {
       for (int round = 0; round < 1000; ++round) {
+        // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): copies are made and end
         const Status again = copy;
         EXPECT_EQ(again.code(), StatusCode::kLost);
       }

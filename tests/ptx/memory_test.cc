@@ -166,7 +166,7 @@ TEST_F(MemoryTest, IntegerAtomicsOfManyBlocks) {
     load(
         kernel("  mov.u32 %r4, %ctaid.x; mov.u32 %r5, %ntid.x; mad.lo.u32 %r3, %r4, %r5, %r1; "
                "cvt.u64.u32 %rd4, %r3; " +
-               std::string(op.starts_with("red") ? op : op) +
+               std::string(op) +
                (op.starts_with("red") ? " [%rd1], "
                 : wide                ? " %rd5, [%rd1], "
                                       : " %r6, [%rd1], ") +

@@ -18,7 +18,6 @@ namespace {
 using rpc::CopyOrder;
 using ::testing::Contains;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr uint64_t kLegacy = 1;
 constexpr uint64_t kStream = rpc::make_handle(rpc::HandleKind::kStream, 1);

@@ -163,7 +163,7 @@ TEST(Token, ComparesWholeTokens) {
 class TokenFile : public ::testing::Test {
  protected:
   std::string write(const std::string& text, mode_t mode) {
-    const std::string path = ::testing::TempDir() + "/fargpu-token-" + std::to_string(::getpid());
+    std::string path = ::testing::TempDir() + "/fargpu-token-" + std::to_string(::getpid());
     std::filesystem::remove(path);
     std::ofstream(path) << text;
     ::chmod(path.c_str(), mode);

@@ -17,7 +17,7 @@ class PoolTest : public ContextTest {
   CUmemoryPool make_pool(size_t max_bytes = 0) {
     CUmemPoolProps properties{};
     properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
     properties.maxSize = max_bytes;
     CUmemoryPool pool = nullptr;
     EXPECT_CU(CUDA_SUCCESS, cuMemPoolCreate(&pool, &properties));
@@ -130,7 +130,7 @@ TEST_F(PoolTest, DefaultAndCurrentPool) {
   CUmemPoolProps properties{};
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemPoolCreate(&own, &properties));
   properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {7}};
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 7};
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemPoolCreate(&own, &properties));
 }
 
@@ -138,7 +138,7 @@ TEST_F(PoolTest, PeersNeedAccess) {
   CUmemoryPool pool = make_pool();
   CUdeviceptr p = 0;
   OK(cuMemAllocFromPoolAsync(&p, 64, pool, stream_));
-  CUmemLocation peer{CU_MEM_LOCATION_TYPE_DEVICE, {1}};
+  CUmemLocation peer{CU_MEM_LOCATION_TYPE_DEVICE, 1};
   CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   OK(cuMemPoolGetAccess(&flags, pool, &peer));
   EXPECT_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);

@@ -10,7 +10,7 @@ class VmmTest : public ContextTest {
   void SetUp() override {
     ContextTest::SetUp();
     properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties_.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    properties_.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
     access_ = {properties_.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   }
   CUmemGenericAllocationHandle create(size_t bytes = kChunk) {
@@ -95,7 +95,7 @@ TEST_F(VmmTest, AccessIsPerDeviceAndMayBeReadOnly) {
   OK(cuMemSetAccess(range, kChunk, &access_, 1));
   OK(launch(function("read_at"), 1, {&range, &out}));
   OK(cuCtxSynchronize());
-  CUmemLocation other{CU_MEM_LOCATION_TYPE_DEVICE, {1}};
+  CUmemLocation other{CU_MEM_LOCATION_TYPE_DEVICE, 1};
   unsigned long long flags = 99;
   OK(cuMemGetAccess(&flags, &other, range));
   EXPECT_EQ(flags, 0u);
@@ -148,7 +148,7 @@ TEST_F(VmmTest, BadArguments) {
   properties_.location.id = 9;
   CUmemGenericAllocationHandle none = 0;
   EXPECT_CU(CUDA_ERROR_INVALID_DEVICE, cuMemCreate(&none, kChunk, &properties_, 0));
-  properties_.location = {CU_MEM_LOCATION_TYPE_HOST, {0}};
+  properties_.location = {CU_MEM_LOCATION_TYPE_HOST, 0};
   EXPECT_CU(CUDA_ERROR_NOT_SUPPORTED, cuMemCreate(&none, kChunk, &properties_, 0));
   OK(cuMemRelease(handle));
   OK(cuMemAddressFree(range, 2 * kChunk));

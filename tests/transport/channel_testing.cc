@@ -2,6 +2,8 @@
 
 #include <test_messages.capnp.h>
 
+#include <utility>
+
 #include "common/wire/control.h"
 
 namespace fargpu::test {
@@ -24,7 +26,7 @@ Status reply_number(rpc::Responder& responder, const ReceivedFrame& request, uin
 }  // namespace
 
 ScriptedServer::Script usual_script(std::shared_ptr<std::atomic<int64_t>> sum) {
-  return [sum](rpc::Responder& responder, const ReceivedFrame& request) -> Status {
+  return [sum = std::move(sum)](rpc::Responder& responder, const ReceivedFrame& request) -> Status {
     const std::span<const std::byte> bulk(request.bulk);
     switch (request.header.opcode) {
       case kEcho:

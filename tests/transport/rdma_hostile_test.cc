@@ -13,7 +13,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using transport::Clock;
-using transport::kNoDeadline;
 
 // As in rdma_link.cc: kind in the highest byte, a number below.
 constexpr uint32_t kCredit = 1u << 24, kBye = 2u << 24;

@@ -66,7 +66,7 @@ struct ServerAndPeer {
   explicit ServerAndPeer(transport::ShmOptions options = {},
                          transport::ShmRings rings = {1 << 16, 1 << 16}) {
     auto [client_socket, server_socket] = unix_sockets();
-    std::thread joiner([&] { peer.emplace(std::move(client_socket)); });
+    std::thread joiner([&, client = &client_socket] { peer.emplace(std::move(*client)); });
     auto made = transport::shm_serve(server_socket, rings, options, soon());
     joiner.join();
     FARGPU_CHECK(made.ok());

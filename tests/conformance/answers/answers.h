@@ -8,8 +8,10 @@
 #pragma once
 
 // All ABI variants, as they are exported.
+// NOLINTBEGIN(bugprone-reserved-identifier): the names are cuda.h's
 #define __CUDA_API_VERSION_INTERNAL 1
 #define __CUDA_API_VERSION_INTERNAL_ODR 1
+// NOLINTEND(bugprone-reserved-identifier)
 #include <cuda.h>
 #include <cudaProfiler.h>
 
