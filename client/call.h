@@ -96,10 +96,10 @@ CUresult stream_to_queue(CUstream stream, uint64_t* id);
 // Before an operation that takes a place in the driver's queue of `stream`, whose id on the wire is
 // `id`: may wait while functions of the application hold streams (queue_limit.h).
 void take_queue_place(Session& session, uint16_t context, CUstream stream, uint64_t id);
-// Around a call in which the driver waits for all streams of the context: it may load something
-// onto the GPU, or it takes away what work may use. Nobody else gets into the driver meanwhile; so
-// the call waits here while functions of the application hold these streams, and later ones wait
-// for it.
+// Around a call in which the driver waits for all streams of the context's device: it may load
+// something onto the GPU, or it takes away what work may use. Nobody else gets into the driver
+// meanwhile; so the call waits here while functions of the application hold these streams, and
+// later ones wait for it.
 class DrainScope {
  public:
   DrainScope(Session& session, uint16_t context);
@@ -109,7 +109,7 @@ class DrainScope {
 
  private:
   Session& session_;
-  const uint16_t context_;
+  uint16_t device_ = 0;
 };
 // Every other kind: checks kind and liveness. CUDA_ERROR_INVALID_HANDLE (contexts:
 // CUDA_ERROR_INVALID_CONTEXT) when wrong. A context's wire id is the 16-bit one of frame headers.

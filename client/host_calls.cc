@@ -17,7 +17,7 @@ bool HostCalls::on_this_thread() { return runs_host_functions; }
 
 uint64_t HostCalls::add(const HostFunction& function) {
   std::unique_lock lock(mutex_);
-  loaded_.wait_for(lock, kLongestGate, [&] { return !gated(function.context); });
+  loaded_.wait_for(lock, kLongestGate, [&] { return !gated(function.device); });
   if (!started_) {
     // Detached: it lives as long as the process; the object is never destroyed while it waits
     // (process.h). Signals are the application's business: this thread takes none.
@@ -31,28 +31,28 @@ uint64_t HostCalls::add(const HostFunction& function) {
   const uint64_t id = next_id_++;
   waiting_.emplace(id, function);
   functions_.fetch_add(1, std::memory_order_release);
-  one_more(function.context);
+  one_more(function.device);
   return id;
 }
 
-void HostCalls::hold(uint16_t context) {
+void HostCalls::hold(uint16_t device) {
   std::unique_lock lock(mutex_);
-  loaded_.wait_for(lock, kLongestGate, [&] { return !gated(context); });
-  one_more(context);
+  loaded_.wait_for(lock, kLongestGate, [&] { return !gated(device); });
+  one_more(device);
 }
 
-void HostCalls::release(uint16_t context) {
+void HostCalls::release(uint16_t device) {
   std::lock_guard lock(mutex_);
-  one_less(context);
+  one_less(device);
 }
 
 void HostCalls::cancel(uint64_t id) {
   std::lock_guard lock(mutex_);
   const auto found = waiting_.find(id);
   if (found == waiting_.end()) return;
-  const uint16_t context = found->second.context;
+  const uint16_t device = found->second.device;
   waiting_.erase(found);
-  one_function_less(context);
+  one_function_less(device);
 }
 
 void HostCalls::due(uint64_t id, CUresult status) {
@@ -70,7 +70,7 @@ void HostCalls::lost(CUresult status) {
     if (function.callback != nullptr) {
       due_.push_back({function, id, status, false});
     } else {
-      one_function_less(function.context);
+      one_function_less(function.device);
     }
   }
   waiting_.clear();
@@ -95,23 +95,23 @@ void HostCalls::run() {
     }
     if (next.tell) done_(next.id);
     std::lock_guard lock(mutex_);
-    one_function_less(next.function.context);
+    one_function_less(next.function.device);
   }
 }
 
-void HostCalls::one_more(uint16_t context) {
-  ++holds_[context];
+void HostCalls::one_more(uint16_t device) {
+  ++holds_[device];
   if (outstanding_.fetch_add(1, std::memory_order_release) == 0)
     period_.fetch_add(1, std::memory_order_release);
 }
 
-void HostCalls::one_function_less(uint16_t context) {
+void HostCalls::one_function_less(uint16_t device) {
   functions_.fetch_sub(1, std::memory_order_release);
-  one_less(context);
+  one_less(device);
 }
 
-void HostCalls::one_less(uint16_t context) {
-  const auto found = holds_.find(context);
+void HostCalls::one_less(uint16_t device) {
+  const auto found = holds_.find(device);
   if (--found->second == 0) holds_.erase(found);
   outstanding_.fetch_sub(1, std::memory_order_release);
   if (!loads_.empty()) fewer_.notify_all();
@@ -131,15 +131,15 @@ bool HostCalls::gated(uint16_t function) const {
                      [&](const auto& load) { return concerns(load.first, function); });
 }
 
-void HostCalls::begin_load(uint16_t context) {
+void HostCalls::begin_load(uint16_t device) {
   std::unique_lock lock(mutex_);
-  ++loads_[context];
-  if (!runs_host_functions) fewer_.wait(lock, [&] { return !held(context); });
+  ++loads_[device];
+  if (!runs_host_functions) fewer_.wait(lock, [&] { return !held(device); });
 }
 
-void HostCalls::end_load(uint16_t context) {
+void HostCalls::end_load(uint16_t device) {
   std::lock_guard lock(mutex_);
-  const auto found = loads_.find(context);
+  const auto found = loads_.find(device);
   if (--found->second == 0) loads_.erase(found);
   loaded_.notify_all();
 }

@@ -25,7 +25,7 @@ struct HostFunction {
   CUstreamCallback callback = nullptr;  // cuStreamAddCallback
   void* user_data = nullptr;
   CUstream stream = nullptr;  // as the application gave it
-  uint16_t context = 0;       // wire id of the stream's context; 0: not known
+  uint16_t device = 0;        // HostCalls::device_key of the stream's; 0: not known
 };
 
 class HostCalls {
@@ -35,7 +35,9 @@ class HostCalls {
   explicit HostCalls(std::function<void(uint64_t)> done, std::function<void()> before = {})
       : done_(std::move(done)), before_(std::move(before)) {}
 
-  // May wait for a load that has begun in the same context, kLongestGate at most.
+  // How devices are named here; 0: none is known, or any.
+  static uint16_t device_key(int ordinal) { return static_cast<uint16_t>(ordinal + 1); }
+  // May wait for a load that has begun on the same device, kLongestGate at most.
   uint64_t add(const HostFunction& function);
   void cancel(uint64_t id);                // it will not run
   void due(uint64_t id, CUresult status);  // does not block
@@ -47,18 +49,18 @@ class HostCalls {
   bool outstanding() const { return outstanding_.load(std::memory_order_acquire) != 0; }
   // Functions only, without what hold() counts.
   bool functions() const { return functions_.load(std::memory_order_acquire) != 0; }
-  // Something else of this process holds, or may hold, a stream of the context until release():
+  // Something else of this process holds, or may hold, a stream of the device until release():
   // counts as a function that is outstanding. hold() may wait as add() does; release() does not
   // block.
-  void hold(uint16_t context);
-  void release(uint16_t context);
-  // A load, or a call that frees something, waits in the driver for all streams of its context (0:
-  // of any context), and the worker with it. begin_load() waits until none of them is held by a
+  void hold(uint16_t device);
+  void release(uint16_t device);
+  // A load, or a call that frees something, waits in the driver for all streams of its device (0:
+  // of any), and the worker with it. begin_load() waits until none of them is held by a
   // function; functions that come later wait until end_load(). So a load waits for earlier
   // functions only. What is sent in between comes after what the worker was told of them.
-  void begin_load(uint16_t context);
-  void end_load(uint16_t context);
-  // A stream of one context waits for work of another one: from now on a load in any context waits
+  void begin_load(uint16_t device);
+  void end_load(uint16_t device);
+  // A stream of one context waits for work of another one: from now on a load on any device waits
   // for the functions of all.
   void join_contexts() { joined_.store(true, std::memory_order_relaxed); }
   // A function that an earlier one waits for must not wait for the load that waits for that one.
@@ -77,9 +79,9 @@ class HostCalls {
   };
   void run();
   // The rest with mutex_ held.
-  void one_more(uint16_t context);
-  void one_less(uint16_t context);
-  void one_function_less(uint16_t context);
+  void one_more(uint16_t device);
+  void one_less(uint16_t device);
+  void one_function_less(uint16_t device);
   bool concerns(uint16_t load, uint16_t function) const;
   bool held(uint16_t load) const;
   bool gated(uint16_t function) const;
@@ -88,8 +90,8 @@ class HostCalls {
   const std::function<void()> before_;
   std::mutex mutex_;
   std::condition_variable ready_, fewer_, loaded_;
-  std::map<uint16_t, size_t> loads_;  // under way, by context
-  std::map<uint16_t, size_t> holds_;  // how many are outstanding, by context
+  std::map<uint16_t, size_t> loads_;  // under way, by device
+  std::map<uint16_t, size_t> holds_;  // how many are outstanding, by device
   std::atomic<bool> joined_{false};
   std::map<uint64_t, HostFunction> waiting_;
   std::deque<Due> due_;

@@ -152,10 +152,12 @@ void take_queue_place(Session& session, uint16_t context, CUstream stream, uint6
   });
 }
 
-DrainScope::DrainScope(Session& session, uint16_t context) : session_(session), context_(context) {
-  session_.host_calls.begin_load(context_);
+DrainScope::DrainScope(Session& session, uint16_t context) : session_(session) {
+  const Context* const found = context == 0 ? nullptr : session.contexts.find_wire(context);
+  if (found != nullptr) device_ = HostCalls::device_key(found->device);
+  session_.host_calls.begin_load(device_);
 }
-DrainScope::~DrainScope() { session_.host_calls.end_load(context_); }
+DrainScope::~DrainScope() { session_.host_calls.end_load(device_); }
 
 Context* context_of(CUstream stream) {
   if (is_default_stream(stream)) return current_context();

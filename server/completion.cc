@@ -41,7 +41,7 @@ void Completion::when_reached(uint16_t context, CUstream stream, Done done) {
     if (event != nullptr) events_[context].push_back(event);
     const CUresult result = driver.cuStreamQuery(stream);
     if (result == CUDA_ERROR_NOT_READY)
-      return start(context, How::kWhenIdle, context, {}, std::move(done));
+      return start(context, How::kWhenIdle, device_of(context), {}, std::move(done));
     worker_.defer([result, done = std::move(done)] {
       done(result);
       return true;
@@ -108,9 +108,13 @@ size_t Completion::streams_in(uint16_t context) const {
          (found == ending_.end() ? 0 : found->second.size());
 }
 
+CUdevice Completion::device_of(uint16_t context) const {
+  return context == 0 ? StreamHolds::kEveryDevice : worker_.services().device_of_context(context);
+}
+
 void Completion::when_idle(uint16_t context, Done done) {
   if (streams_in(context) > kMaxPolledStreams)
-    return start(context, How::kWhenIdle, context, {}, std::move(done));
+    return start(context, How::kWhenIdle, device_of(context), {}, std::move(done));
   const auto last = std::chrono::steady_clock::now() + kPolledTime;
   worker_.defer([this, context, last, done = std::move(done)] {
     const CUresult result = ask_streams(context);
@@ -122,24 +126,24 @@ void Completion::when_idle(uint16_t context, Done done) {
     // Also with an error, which may be that of one stream (a capture): the driver's own wait tells
     // what it means for the context.
     if (result == CUDA_ERROR_NOT_READY && std::chrono::steady_clock::now() < last) return false;
-    start(context, How::kWhenIdle, context, {}, done);
+    start(context, How::kWhenIdle, device_of(context), {}, done);
     return true;
   });
 }
 
 void Completion::aside(uint16_t context, Call call, Done done) {
-  start(context, How::kAtOnce, context, std::move(call), std::move(done));
+  start(context, How::kAtOnce, StreamHolds::kEveryDevice, std::move(call), std::move(done));
 }
 
-void Completion::aside_alone(uint16_t context, uint16_t waits_for, Call call, Done done) {
-  start(context, How::kAlone, waits_for, std::move(call), std::move(done));
+void Completion::aside_alone(uint16_t context, CUdevice device, Call call, Done done) {
+  start(context, How::kAlone, device, std::move(call), std::move(done));
 }
 
 void Completion::aside_when_idle(uint16_t context, Call call, Done done) {
-  start(context, How::kWhenIdle, context, std::move(call), std::move(done));
+  start(context, How::kWhenIdle, device_of(context), std::move(call), std::move(done));
 }
 
-void Completion::start(uint16_t context, How how, uint16_t waits_for, Call call, Done done) {
+void Completion::start(uint16_t context, How how, CUdevice device, Call call, Done done) {
   const CUcontext handle = context == 0 ? nullptr : worker_.services().find_context(context);
   if (handle == nullptr && (context != 0 || !call)) {
     done(CUDA_ERROR_INVALID_CONTEXT);
@@ -147,7 +151,7 @@ void Completion::start(uint16_t context, How how, uint16_t waits_for, Call call,
   }
   {
     std::lock_guard lock(mutex_);
-    jobs_.push_back({handle, how, waits_for, std::move(call), std::move(done)});
+    jobs_.push_back({handle, how, device, std::move(call), std::move(done)});
     if (idle_threads_ < jobs_.size() && threads_.size() < kMaxThreads)
       threads_.emplace_back([this] { run(); });
   }
@@ -181,9 +185,9 @@ CUresult Completion::execute(const Job& job) {
   // An error of earlier work is for the call to report, as it does natively.
   if (job.how == How::kAtOnce) return job.call();
   StreamHolds& holds = worker_.services().stream_holds();
-  if (!holds.begin_call(job.waits_for)) return CUDA_ERROR_DEINITIALIZED;
+  if (!holds.begin_call(job.device)) return CUDA_ERROR_DEINITIALIZED;
   result = job.call();
-  holds.end_call(job.waits_for);
+  holds.end_call(job.device);
   return result;
 }
 

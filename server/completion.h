@@ -49,9 +49,10 @@ class Completion {
   // Runs `call` on a helper thread with the context current (0: none), then `done` with its result.
   // For driver calls that may wait.
   void aside(uint16_t context, Call call, Done done);
-  // For calls in which the driver waits for all streams of the context `waits_for` while it holds
-  // its locks: made when none is held by what the executor has to end (stream_holds.h).
-  void aside_alone(uint16_t context, uint16_t waits_for, Call call, Done done);
+  // For calls in which the driver waits for all streams of `device` (or
+  // StreamHolds::kEveryDevice) while it holds its locks: made when none is held by what the
+  // executor has to end.
+  void aside_alone(uint16_t context, CUdevice device, Call call, Done done);
   // The same after the context has become idle, whatever that says: inside `call` the driver then
   // has hardly anything to wait for.
   void aside_when_idle(uint16_t context, Call call, Done done);
@@ -69,8 +70,8 @@ class Completion {
   struct Job {
     CUcontext context;
     How how;
-    uint16_t waits_for;  // not with kAtOnce
-    Call call;           // may be empty
+    CUdevice device;  // that the call waits for; not with kAtOnce
+    Call call;        // may be empty
     Done done;
   };
   CUevent take_event(uint16_t context);
@@ -79,7 +80,9 @@ class Completion {
   // The same for the streams that the client has destroyed. Those that are idle go.
   CUresult ask_ending(uint16_t context);
   size_t streams_in(uint16_t context) const;
-  void start(uint16_t context, How how, uint16_t waits_for, Call call, Done done);
+  // StreamHolds::kEveryDevice for no context.
+  CUdevice device_of(uint16_t context) const;
+  void start(uint16_t context, How how, CUdevice device, Call call, Done done);
   void run();
   CUresult execute(const Job& job);
 

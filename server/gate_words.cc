@@ -16,24 +16,24 @@ static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
 }  // namespace
 
 CUresult GateWord::add(const DriverTable& driver, CUstream stream) {
-  holds_.hold(context_);
+  holds_.hold(gpu_);
   // GEQ compares as signed differences, so the count may wrap.
   const CUresult result =
       driver.cuStreamWaitValue32_v2(stream, device_, added_ + 1, CU_STREAM_WAIT_VALUE_GEQ);
   if (result == CUDA_SUCCESS) {
     ++added_;
   } else {
-    holds_.let_go(context_);
+    holds_.let_go(gpu_);
   }
   return result;
 }
 
 void GateWord::open() {
   word_->store(++opened_, std::memory_order_release);
-  holds_.let_go(context_);
+  holds_.let_go(gpu_);
 }
 
-CUresult GateWords::add_page(uint16_t id, OfContext& context) {
+CUresult GateWords::add_page(OfContext& context) {
   void* memory = nullptr;
   if (const CUresult result = driver_.cuMemHostAlloc(&memory, kPage, CU_MEMHOSTALLOC_DEVICEMAP);
       result != CUDA_SUCCESS) {
@@ -45,11 +45,13 @@ CUresult GateWords::add_page(uint16_t id, OfContext& context) {
     driver_.cuMemFreeHost(memory);
     return result;
   }
+  CUdevice gpu = StreamHolds::kEveryDevice;
+  if (driver_.cuCtxGetDevice != nullptr) driver_.cuCtxGetDevice(&gpu);
   std::memset(memory, 0, kPage);
   context.pages.push_back(memory);
   for (size_t at = 0; at < kPage; at += kWordSpacing) {
     auto* const word = new (static_cast<std::byte*>(memory) + at) std::atomic<uint32_t>(0);
-    context.words.push_back(std::make_unique<GateWord>(word, device + at, holds_, id));
+    context.words.push_back(std::make_unique<GateWord>(word, device + at, holds_, gpu));
     context.unused.push_back(context.words.back().get());
   }
   return CUDA_SUCCESS;
@@ -62,7 +64,7 @@ CUresult GateWords::take(uint16_t context, GateWord** word) {
   }
   OfContext& found = contexts_[context];
   if (found.unused.empty()) {
-    if (const CUresult result = add_page(context, found); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = add_page(found); result != CUDA_SUCCESS) return result;
   }
   *word = found.unused.back();
   found.unused.pop_back();

@@ -24,8 +24,9 @@ class StreamHolds;
 // go on when the word passes to another stream, so gates of the past stay open.
 class GateWord {
  public:
-  GateWord(std::atomic<uint32_t>* word, CUdeviceptr device, StreamHolds& holds, uint16_t context)
-      : word_(word), device_(device), holds_(holds), context_(context) {}
+  // `gpu`: whose stream it will hold.
+  GateWord(std::atomic<uint32_t>* word, CUdeviceptr device, StreamHolds& holds, CUdevice gpu)
+      : word_(word), device_(device), holds_(holds), gpu_(gpu) {}
   // The stream, whose context is current, waits here until the gate is opened.
   CUresult add(const DriverTable& driver, CUstream stream);
   // The oldest gate that is shut.
@@ -36,7 +37,7 @@ class GateWord {
   std::atomic<uint32_t>* word_;
   CUdeviceptr device_;
   StreamHolds& holds_;
-  const uint16_t context_;
+  const CUdevice gpu_;
   uint32_t added_ = 0, opened_ = 0;
 };
 
@@ -58,7 +59,7 @@ class GateWords {
     std::vector<std::unique_ptr<GateWord>> words;
     std::vector<GateWord*> unused;
   };
-  CUresult add_page(uint16_t id, OfContext& context);
+  CUresult add_page(OfContext& context);
 
   const DriverTable& driver_;
   StreamHolds& holds_;

@@ -19,7 +19,8 @@ namespace fargpu::server {
 CUresult HostGate::enqueue(uint16_t context, CUstream stream, uint64_t id, bool with_status) {
   const DriverTable& driver = worker_.driver();
   if (calls_.contains(id)) return CUDA_ERROR_INVALID_VALUE;
-  auto call = std::make_shared<Call>(Call{this, id, context, with_status});
+  const CUdevice device = worker_.services().device_of_context(context);
+  auto call = std::make_shared<Call>(Call{this, id, context, device, with_status});
   // The driver gets its own reference, given up in hold().
   auto* for_driver = new std::shared_ptr<Call>(call);
   {
@@ -27,7 +28,7 @@ CUresult HostGate::enqueue(uint16_t context, CUstream stream, uint64_t id, bool 
     with_driver_.emplace(for_driver);
   }
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-  worker_.services().stream_holds().hold(context);
+  worker_.services().stream_holds().hold(device);
   if (with_status && driver.cuStreamAddCallback != nullptr) {
     result = driver.cuStreamAddCallback(stream, &HostGate::reached_with_status, for_driver, 0);
   } else if (!with_status && driver.cuLaunchHostFunc != nullptr) {
@@ -35,7 +36,7 @@ CUresult HostGate::enqueue(uint16_t context, CUstream stream, uint64_t id, bool 
   }
   if (result != CUDA_SUCCESS) {
     (void)take_back(for_driver);
-    worker_.services().stream_holds().let_go(context);
+    worker_.services().stream_holds().let_go(device);
     tell(id, result, /*cancelled=*/true);
     return result;
   }
@@ -104,7 +105,7 @@ void HostGate::give_up(uint16_t context, CUresult why) {
       ++entry;
       continue;
     }
-    worker_.services().stream_holds().let_go(context);
+    worker_.services().stream_holds().let_go(call.device);
     entry = calls_.erase(entry);
   }
 }
@@ -148,7 +149,7 @@ Status HostGate::finished(uint64_t id) {
   found->second->released = true;
   lock.unlock();
   changed_.notify_all();
-  worker_.services().stream_holds().let_go(found->second->context);
+  worker_.services().stream_holds().let_go(found->second->device);
   calls_.erase(found);
   return Status();
 }

@@ -61,6 +61,7 @@ class HostGate {
     HostGate* gate;
     uint64_t id;
     uint16_t context;
+    CUdevice device;
     bool with_status;
     bool reached = false;   // guarded by mutex_
     bool released = false;  // guarded by mutex_

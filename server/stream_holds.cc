@@ -2,42 +2,42 @@
 
 namespace fargpu::server {
 
-bool StreamHolds::concerns(const Counts& counts, uint16_t context) {
-  if (context == kEveryContext) return !counts.empty();
-  return counts.contains(context) || counts.contains(kEveryContext);
+bool StreamHolds::concerns(const Counts& counts, CUdevice device) {
+  if (device == kEveryDevice) return !counts.empty();
+  return counts.contains(device) || counts.contains(kEveryDevice);
 }
 
-void StreamHolds::one_less(Counts& counts, uint16_t context) {
-  const auto found = counts.find(context);
+void StreamHolds::one_less(Counts& counts, CUdevice device) {
+  const auto found = counts.find(device);
   if (found != counts.end() && --found->second == 0) counts.erase(found);
 }
 
-void StreamHolds::hold(uint16_t context) {
+void StreamHolds::hold(CUdevice device) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return closed_ || !concerns(calls_, context); });
-  ++holds_[context];
+  changed_.wait(lock, [&] { return closed_ || !concerns(calls_, device); });
+  ++holds_[device];
 }
 
-void StreamHolds::let_go(uint16_t context) {
+void StreamHolds::let_go(CUdevice device) {
   {
     std::lock_guard lock(mutex_);
-    one_less(holds_, context);
+    one_less(holds_, device);
   }
   changed_.notify_all();
 }
 
-bool StreamHolds::begin_call(uint16_t context) {
+bool StreamHolds::begin_call(CUdevice device) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return closed_ || !concerns(holds_, context); });
+  changed_.wait(lock, [&] { return closed_ || !concerns(holds_, device); });
   if (closed_) return false;
-  ++calls_[context];
+  ++calls_[device];
   return true;
 }
 
-void StreamHolds::end_call(uint16_t context) {
+void StreamHolds::end_call(CUdevice device) {
   {
     std::lock_guard lock(mutex_);
-    one_less(calls_, context);
+    one_less(calls_, device);
   }
   changed_.notify_all();
 }

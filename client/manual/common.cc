@@ -66,7 +66,8 @@ void attribute_was_set(Function& function, int device, CUfunction_attribute attr
 }
 
 CUresult put_into_stream(const Here& here, HostFunction function) {
-  if (const Context* context = context_of(function.stream)) function.context = context->wire_id;
+  if (const Context* context = context_of(function.stream))
+    function.device = HostCalls::device_key(context->device);
   const uint64_t id = here.session.host_calls.add(function);
   here.session.channel().await_notices();
   const int with_status = function.callback != nullptr ? 1 : 0;

@@ -31,7 +31,7 @@ uint64_t OrderedCopies::add(const Box& box, const Side& host, bool fetch, const 
   std::lock_guard lock(mutex_);
   const uint64_t id = next_id_++;
   if (lost_) {  // the call that follows fails
-    if (hold.held) wire_.release(hold.context);
+    if (hold.held) wire_.release(hold.device);
     return id;
   }
   Map::iterator added;
@@ -64,8 +64,8 @@ uint64_t OrderedCopies::add_delivery(const Box& box, const Side& host, const Hol
   return add(box, host, /*fetch=*/false, hold, written);
 }
 
-uint64_t OrderedCopies::add_fetch(const Box& box, const Side& host, uint16_t held_context) {
-  return add(box, host, /*fetch=*/true, {.held = true, .context = held_context}, false);
+uint64_t OrderedCopies::add_fetch(const Box& box, const Side& host, uint16_t held_device) {
+  return add(box, host, /*fetch=*/true, {.held = true, .device = held_device}, false);
 }
 
 void OrderedCopies::erase(Map::iterator copy) {
@@ -74,7 +74,7 @@ void OrderedCopies::erase(Map::iterator copy) {
   Map::node_type node = copies_.extract(copy);
   if (unused_.size() < kUnusedNodes) unused_.push_back(std::move(node));
   outstanding_.fetch_sub(1, std::memory_order_release);
-  if (hold.held) wire_.release(hold.context);
+  if (hold.held) wire_.release(hold.device);
 }
 
 void OrderedCopies::cancel(uint64_t id) {

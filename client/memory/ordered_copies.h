@@ -36,23 +36,23 @@ class OrderedCopies {
   struct Wire {
     std::function<void(uint64_t id, uint64_t offset, std::span<const std::byte>)> send;
     std::function<void(uint64_t id)> delivered;
-    // A copy that held a stream of the context is over, or has all that it needs. Also called on
+    // A copy that held a stream of the device is over, or has all that it needs. Also called on
     // the receiving thread; must not block.
-    std::function<void(uint16_t context)> release;
+    std::function<void(uint16_t device)> release;
   };
   // `piece_bytes`: the most that one send() takes.
   OrderedCopies(Wire wire, uint64_t piece_bytes)
       : wire_(std::move(wire)), piece_bytes_(piece_bytes) {}
 
-  // How a copy holds its stream. `held`: release(context) is called at its end.
+  // How a copy holds its stream. `held`: release(device) is called at its end.
   struct Hold {
     bool held = false;
-    uint16_t context = 0;
+    uint16_t device = 0;
     bool acknowledge = false;  // delivered() is called when the bytes are there
   };
   // `written`: the worker may write the bytes by itself, instead of sending them.
   uint64_t add_delivery(const Box& box, const Side& host, const Hold& hold, bool written = false);
-  uint64_t add_fetch(const Box& box, const Side& host, uint16_t held_context);
+  uint64_t add_fetch(const Box& box, const Side& host, uint16_t held_device);
   // The call that should have ordered it failed.
   void cancel(uint64_t id);
 

@@ -45,9 +45,9 @@ std::optional<Region> region_of(Session& session, const Side& host, const Box& b
 }
 
 // Whose streams the driver may have to wait for.
-uint16_t context_of_hold(CUstream stream) {
+uint16_t device_of_hold(CUstream stream) {
   const Context* context = context_of(stream);
-  return context == nullptr ? 0 : context->wire_id;
+  return context == nullptr ? 0 : HostCalls::device_key(context->device);
 }
 
 // The generated call takes one place in the driver's queue, the others are taken here.
@@ -61,10 +61,10 @@ CUresult take_places(Session& session, uint64_t places, CUstream stream) {
 }
 
 // Before a copy that may hold its stream: waits as a host function does, and for the places.
-CUresult take_hold(Session& session, uint16_t context, uint64_t places, CUstream stream) {
-  session.host_calls.hold(context);
+CUresult take_hold(Session& session, uint16_t device, uint64_t places, CUstream stream) {
+  session.host_calls.hold(device);
   const CUresult result = take_places(session, places, stream);
-  if (result != CUDA_SUCCESS) session.host_calls.release(context);
+  if (result != CUDA_SUCCESS) session.host_calls.release(device);
   return result;
 }
 
@@ -86,7 +86,7 @@ OrderedCopies::Wire wire_of_ordered_copies(Session& session) {
             call_fgDelivered(session, 0, id);
             (void)session.channel().flush();
           },
-          [&session](uint16_t context) { session.host_calls.release(context); }};
+          [&session](uint16_t device) { session.host_calls.release(device); }};
 }
 
 bool is_delivered(Session& session, const Side& host, const Box& box) {
@@ -98,7 +98,7 @@ CUresult deliver_to_host(Session& session, const Side& dst, const Side& src, con
   // Where the GPU writes memory of the application by itself, a program may learn from there that
   // the stream has passed the copy. Where device code sees the memory, what is behind the copy sees
   // the bytes. There the stream waits for them.
-  const uint16_t held_context = context_of_hold(stream);
+  const uint16_t held_device = device_of_hold(stream);
   const bool acknowledge =
       SharedSegment::possible(session) || session.pages.touches(dst.address, span_of(box, dst));
   const auto place = remote_place(session, dst, box);
@@ -110,13 +110,13 @@ CUresult deliver_to_host(Session& session, const Side& dst, const Side& src, con
             acknowledge || session.ordered_copies.unheld_bytes() + bytes > kMostUnheldBytes;
         const uint64_t pieces = bytes / (place ? kBytesOfWrittenPiece : kBytesOfPiece) + 1;
         if (const CUresult taken =
-                holds ? take_hold(session, held_context, 2 * std::min(pieces, kMostPieces), stream)
+                holds ? take_hold(session, held_device, 2 * std::min(pieces, kMostPieces), stream)
                       : take_places(session, std::min(pieces, kMostPieces), stream);
             taken != CUDA_SUCCESS) {
           return taken;
         }
         const uint64_t id = session.ordered_copies.add_delivery(
-            piece, to, {holds, held_context, acknowledge}, place.has_value());
+            piece, to, {holds, held_device, acknowledge}, place.has_value());
         session.channel().await_notices();
         const transport::RemoteKey key = place ? place->key : transport::RemoteKey{};
         const CUresult ordered = call_fgDeliver(
@@ -151,16 +151,16 @@ bool is_fetched(Session& session, const Side& host, const Box& box) {
 
 CUresult fetch_to_device(Session& session, const Side& dst, const Side& src, const Box& box,
                          CUstream stream) {
-  const uint16_t held_context = context_of_hold(stream);
+  const uint16_t held_device = device_of_hold(stream);
   return for_each_piece(
       box, dst, src, kMostBytes,
       [&](const Box& piece, const Side& to, const Side& from) -> CUresult {
         const uint64_t pieces = bytes_of(piece) / kBytesOfPiece + 1;
-        if (const CUresult taken = take_hold(session, held_context, 2 * pieces, stream);
+        if (const CUresult taken = take_hold(session, held_device, 2 * pieces, stream);
             taken != CUDA_SUCCESS) {
           return taken;
         }
-        const uint64_t id = session.ordered_copies.add_fetch(piece, from, held_context);
+        const uint64_t id = session.ordered_copies.add_fetch(piece, from, held_device);
         session.channel().await_notices();
         const CUresult result =
             call_fgFetch(session, current_context_id(), id, to.address, to.pitch, to.slice,

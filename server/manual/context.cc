@@ -62,10 +62,11 @@ void end_when_idle(const LaterReply& later, uint16_t id, std::function<CUresult(
       later.send(CUDA_ERROR_INVALID_CONTEXT);
       return;
     }
+    const CUdevice device = worker.services().device_of_context(id);
     const std::shared_ptr<Registrations> registered = let_go(worker, id);
     // Other contexts may be using the memory that is registered in this one.
-    worker.services().completion().aside(
-        0,
+    worker.services().completion().aside_alone(
+        0, device,
         [end, context, registered, &driver = worker.driver(),
          &shared = worker.services().shared_host(), &pages = worker.services().host_pages()] {
           driver.cuCtxSetCurrent(context);

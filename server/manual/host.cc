@@ -110,7 +110,7 @@ Status manual_fgHostUnmap(Worker& worker, const Request& request) {
       const CUresult result = pages.unmap(address, &leaving);
       if (leaving.empty()) return later.send(result);
       later.worker().services().completion().aside_alone(
-          later.header().context, StreamHolds::kEveryContext,
+          later.header().context, StreamHolds::kEveryDevice,
           [&pages, leaving] {
             CUresult result = CUDA_SUCCESS;
             for (const uint64_t block : leaving) {
@@ -203,7 +203,7 @@ Status manual_fgHostUnshare(Worker& worker, const Request& request) {
       const SharedHost::Held mapping = shared.remove(address);
       if (mapping == nullptr) return later.send(CUDA_ERROR_NOT_MAPPED);
       worker.services().completion().aside_alone(
-          mapping->context(), StreamHolds::kEveryContext,
+          mapping->context(), StreamHolds::kEveryDevice,
           [&shared, mapping] { return shared.withdraw(*mapping); },
           [later](CUresult result) { later.send(result); });
     });

@@ -224,7 +224,7 @@ Status manual_fgModuleLoad(Worker& worker, const Request& request) {
     load->add_logs(params.getInfoLogBytes(), params.getErrorLogBytes());
     const LaterReply later(worker, request);
     worker.services().completion().aside_alone(
-        request.header.context, request.header.context,
+        request.header.context, worker.services().device_of_context(request.header.context),
         [&driver = worker.driver(), load] {
           JitOptions& jit = load->options;
           return driver.cuModuleLoadDataEx(&load->loaded, load->image.data(), jit.count(),

@@ -64,7 +64,7 @@ void quiesce(Context& context, const Allocation& allocation) {
   context.quiesce();
   Device* device = Driver::get().device(allocation.device);
   const auto primary = device != nullptr ? device->primary() : nullptr;
-  if (primary && primary.get() != &context) primary->synchronize();
+  if (primary && primary.get() != &context) primary->quiesce();
 }
 
 }  // namespace fargpu::sim

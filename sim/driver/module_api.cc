@@ -26,6 +26,8 @@ CUresult load_module(Context& context, CUmodule* handle, const void* image, JitO
     return result;
   }
   context.quiesce_if_locked();
+  if (const auto primary = context.device().primary(); primary && primary.get() != &context)
+    primary->quiesce_if_locked();
   *handle = to_handle<CUmodule>(module->handle);
   return CUDA_SUCCESS;
 }

@@ -102,14 +102,14 @@ TEST(HostCalls, Cancel) {
 // A load on a thread of its own.
 class Load {
  public:
-  Load(HostCalls& calls, uint16_t context)
-      : calls_(calls), context_(context), thread_([this] {
-          calls_.begin_load(context_);
+  Load(HostCalls& calls, uint16_t device)
+      : calls_(calls), device_(device), thread_([this] {
+          calls_.begin_load(device_);
           began_ = true;
         }) {}
   ~Load() {
     thread_.join();
-    calls_.end_load(context_);
+    calls_.end_load(device_);
   }
   bool has_begun() const { return began_; }
   bool begins_soon() const {
@@ -120,7 +120,7 @@ class Load {
 
  private:
   HostCalls& calls_;
-  const uint16_t context_;
+  const uint16_t device_;
   std::atomic<bool> began_{false};
   std::thread thread_;
 };
@@ -131,14 +131,14 @@ HostCalls& new_calls() {
 
 TEST(HostCalls, ALoadWaitsForEarlierFunctionsAndLaterOnesForTheLoad) {
   HostCalls& calls = new_calls();
-  const uint64_t earlier = calls.add({.context = 1});
+  const uint64_t earlier = calls.add({.device = 1});
   std::atomic<uint64_t> later{0};
   std::thread adds;
   {
     const Load load(calls, 1);
     std::this_thread::sleep_for(10 * Load::kMoment);
     EXPECT_FALSE(load.has_begun());
-    adds = std::thread([&] { later = calls.add({.context = 1}); });
+    adds = std::thread([&] { later = calls.add({.device = 1}); });
     std::this_thread::sleep_for(10 * Load::kMoment);
     EXPECT_EQ(later, 0u) << "the load would have to wait for this one too";
     calls.cancel(earlier);
@@ -151,13 +151,13 @@ TEST(HostCalls, ALoadWaitsForEarlierFunctionsAndLaterOnesForTheLoad) {
 
 TEST(HostCalls, ALoadConcernsTheFunctionsOfItsContextOnly) {
   HostCalls& calls = new_calls();
-  calls.add({.context = 1});
+  calls.add({.device = 1});
   {
     const Load elsewhere(calls, 2);
     EXPECT_TRUE(elsewhere.begins_soon());
-    calls.add({.context = 1});  // at once
+    calls.add({.device = 1});  // at once
   }
-  const uint64_t third = calls.add({.context = 3});
+  const uint64_t third = calls.add({.device = 3});
   {
     const Load anywhere(calls, 0);
     std::this_thread::sleep_for(10 * Load::kMoment);
@@ -171,7 +171,7 @@ TEST(HostCalls, ALoadConcernsTheFunctionsOfItsContextOnly) {
 TEST(HostCalls, ALoadConcernsAllFunctionsWhenContextsWaitForEachOther) {
   HostCalls& calls = new_calls();
   calls.join_contexts();
-  const uint64_t id = calls.add({.context = 1});
+  const uint64_t id = calls.add({.device = 1});
   const Load load(calls, 2);
   std::this_thread::sleep_for(10 * Load::kMoment);
   EXPECT_FALSE(load.has_begun());
@@ -181,10 +181,10 @@ TEST(HostCalls, ALoadConcernsAllFunctionsWhenContextsWaitForEachOther) {
 // The earlier function may wait for the later one, which therefore must not wait for ever.
 TEST(HostCalls, AFunctionWaitsForALoadForALimitedTime) {
   HostCalls& calls = new_calls();
-  const uint64_t earlier = calls.add({.context = 1});
+  const uint64_t earlier = calls.add({.device = 1});
   const Load load(calls, 1);
   std::this_thread::sleep_for(Load::kMoment);
-  const uint64_t later = calls.add({.context = 1});
+  const uint64_t later = calls.add({.device = 1});
   EXPECT_FALSE(load.has_begun());
   calls.cancel(earlier);
   calls.cancel(later);

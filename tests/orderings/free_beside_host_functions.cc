@@ -76,7 +76,17 @@ void one_after_the_other(CUcontext context) {
   if (longest > 2) wrong("a call that waits for streams took %.1f s", longest);
 }
 
-// Threads that free beside threads that have functions in streams.
+CUcontext new_context() {
+  CUcontext made;
+#if CUDA_VERSION >= 13000
+  CU(cuCtxCreate(&made, nullptr, 0, 0));
+#else
+  CU(cuCtxCreate(&made, 0, 0));
+#endif
+  return made;
+}
+
+// Threads that free, in other contexts, too, beside threads that have functions in streams.
 void all_at_once(CUcontext context) {
   step("freeing in threads while others keep host functions in streams");
   const double end = now_seconds() + 4;
@@ -108,6 +118,18 @@ void all_at_once(CUcontext context) {
       }
     });
   }
+  threads.emplace_back([=] {
+    std::vector<char> back(kBytes);
+    while (now_seconds() < end) {
+      const CUcontext other = new_context();
+      const CUmodule module = load_kernels();
+      const CUdeviceptr device = device_memory(kBytes);
+      CU(cuMemcpyDtoH(back.data(), device, kBytes));
+      CU(cuMemFree(device));
+      CU(cuModuleUnload(module));
+      CU(cuCtxDestroy(other));
+    }
+  });
   for (std::thread& thread : threads) thread.join();
 }
 

@@ -1,5 +1,5 @@
 // Streams that the executor has to let go, and driver calls that wait for streams: never both in
-// one context, and nobody waits for ever.
+// one device, and nobody waits for ever.
 #include "server/stream_holds.h"
 
 #include <gtest/gtest.h>
@@ -16,9 +16,9 @@ constexpr auto kShort = std::chrono::milliseconds(30);
 class StreamHoldsTest : public ::testing::Test {
  protected:
   // A thread that begins a call.
-  std::thread call(uint16_t context) {
-    return std::thread([this, context] {
-      begun_ = holds_.begin_call(context);
+  std::thread call(CUdevice device) {
+    return std::thread([this, device] {
+      begun_ = holds_.begin_call(device);
       over_ = true;
     });
   }
@@ -26,7 +26,7 @@ class StreamHoldsTest : public ::testing::Test {
   std::atomic<bool> begun_{false}, over_{false};
 };
 
-TEST_F(StreamHoldsTest, ACallWaitsForHeldStreamsOfItsContext) {
+TEST_F(StreamHoldsTest, ACallWaitsForHeldStreamsOfItsDevice) {
   holds_.hold(1);
   holds_.hold(1);
   EXPECT_TRUE(holds_.begin_call(2));
@@ -42,9 +42,9 @@ TEST_F(StreamHoldsTest, ACallWaitsForHeldStreamsOfItsContext) {
   EXPECT_TRUE(begun_);
 }
 
-TEST_F(StreamHoldsTest, ACallThatConcernsAllContextsWaitsForEach) {
+TEST_F(StreamHoldsTest, ACallThatConcernsAllDevicesWaitsForEach) {
   holds_.hold(7);
-  std::thread thread = call(StreamHolds::kEveryContext);
+  std::thread thread = call(StreamHolds::kEveryDevice);
   std::this_thread::sleep_for(kShort);
   EXPECT_FALSE(over_);
   holds_.let_go(7);
@@ -54,7 +54,7 @@ TEST_F(StreamHoldsTest, ACallThatConcernsAllContextsWaitsForEach) {
 
 TEST_F(StreamHoldsTest, AStreamIsNotHeldBeforeCallsAreOver) {
   ASSERT_TRUE(holds_.begin_call(1));
-  ASSERT_TRUE(holds_.begin_call(StreamHolds::kEveryContext));
+  ASSERT_TRUE(holds_.begin_call(StreamHolds::kEveryDevice));
   std::atomic<bool> held{false};
   std::thread executor([&] {
     holds_.hold(1);
@@ -63,7 +63,7 @@ TEST_F(StreamHoldsTest, AStreamIsNotHeldBeforeCallsAreOver) {
   holds_.end_call(1);
   std::this_thread::sleep_for(kShort);
   EXPECT_FALSE(held);
-  holds_.end_call(StreamHolds::kEveryContext);
+  holds_.end_call(StreamHolds::kEveryDevice);
   executor.join();
   EXPECT_TRUE(held);
 }
