@@ -82,10 +82,10 @@ class Order {
       const Steps& other = steps_[i];
       if (!other.submitted || !points_.is_before(other.end, before_call)) continue;
       const int its = program_.operations[i].stream;
-      // A wait in the legacy stream may be for nothing, and then does nothing.
-      const bool gathers = stream == Program::kLegacy && program_.blocking[its] &&
-                           program_.operations[self].kind != Kind::kWaitEvent;
-      const bool ordered = gathers || (its == Program::kLegacy && program_.blocking[stream]);
+      // A wait may be for nothing, and then does nothing.
+      const bool acts = program_.operations[self].kind != Kind::kWaitEvent;
+      const bool ordered = acts && ((stream == Program::kLegacy && program_.blocking[its]) ||
+                                    (its == Program::kLegacy && program_.blocking[stream]));
       // A stream that was destroyed and one made in its place are two.
       if (its == stream) {
         if (!renewed_between(i, self)) points_.edge(other.write, point);

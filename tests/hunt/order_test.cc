@@ -173,6 +173,14 @@ TEST_F(OrderTest, AnImplicitWaitIsNotForTheBytesOfHostMemory) {
   EXPECT_EQ(read(), (Values{0, 9}));
 }
 
+TEST_F(OrderTest, AWaitForNothingDoesNothing) {
+  fill(Program::kLegacy, 5);
+  bring(Program::kLegacy);
+  event(Kind::kWaitEvent, 3);
+  synchronize(3);
+  EXPECT_EQ(read(), (Values{0, 5}));
+}
+
 TEST_F(OrderTest, ThreadsAreOrderedByTokens) {
   fill(1, 5);
   bring(1);
