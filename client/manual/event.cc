@@ -1,4 +1,4 @@
-// Events: waiting for one is a point where mapped memory becomes equal.
+// Events: to know that one is complete is a point where mapped memory becomes equal.
 #include "client/manual/common.h"
 
 namespace fargpu::client {
@@ -20,6 +20,15 @@ CUresult manual_cuEventQuery(CUevent hEvent) {
   const Here here;
   if (const CUresult result = before_wait(here.session); result != CUDA_SUCCESS) return result;
   const CUresult result = call_cuEventQuery(here.session, here.context, hEvent);
+  return result == CUDA_SUCCESS ? after_synchronisation(here.session, /*all_done=*/false) : result;
+}
+
+CUresult manual_cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
+  const Here here;
+  if (const CUresult result = before_wait(here.session); result != CUDA_SUCCESS) return result;
+  const CUresult result =
+      call_cuEventElapsedTime_v2(here.session, here.context, pMilliseconds, hStart, hEnd);
+  // Both events are complete then, and what came before them.
   return result == CUDA_SUCCESS ? after_synchronisation(here.session, /*all_done=*/false) : result;
 }
 

@@ -226,6 +226,30 @@ void context_that_is_destroyed(CUcontext primary) {
   CU(cuMemFreeHost(host));
 }
 
+// Each way to learn that an event is complete shows what came before it.
+void complete_by_elapsed_time() {
+  CUdeviceptr device = 0;
+  int* host = mapped<int>(4096, &device);
+  CUevent begin_event, end_event;
+  CU(cuEventCreate(&begin_event, CU_EVENT_DEFAULT));
+  CU(cuEventCreate(&end_event, CU_EVENT_DEFAULT));
+  const CUstream stream = make_stream();
+  CU(cuEventRecord(begin_event, stream));
+  CU(launch(spin, stream, microseconds(0.02)));
+  CU(launch(store, stream, device, 9));
+  CU(cuEventRecord(end_event, stream));
+  float milliseconds = 0;
+  CUresult result = CUDA_ERROR_NOT_READY;
+  while (result == CUDA_ERROR_NOT_READY)
+    result = cuEventElapsedTime(&milliseconds, begin_event, end_event);
+  CU(result);
+  HOLDS(*host == 9);
+  CU(cuStreamDestroy(stream));
+  CU(cuEventDestroy(begin_event));
+  CU(cuEventDestroy(end_event));
+  CU(cuMemFreeHost(host));
+}
+
 }  // namespace
 
 int main() {
@@ -251,6 +275,8 @@ int main() {
   freed_and_allocated_again();
   step("order by events");
   order_by_events();
+  step("an event that is complete by its time");
+  complete_by_elapsed_time();
   step("a kernel that writes all the time");
   device_writes_while_the_host_does();
   step("a host function between kernels");
