@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "client/manual/common.h"
 #include "client/memory/exposure.h"
@@ -165,6 +166,8 @@ CUresult copy_to_device(Session& session, const Side& dst, const Side& src, cons
   bool known = false;
   if (const CUresult result = checked_span(session, dst, src, box, &known); result != CUDA_SUCCESS)
     return result;
+  if (const CUresult result = expose_operands(session, {dst.address}); result != CUDA_SUCCESS)
+    return result;
   if (const CUresult result = expose_copied(session, dst, src, box); result != CUDA_SUCCESS)
     return result;
   const bool in_stream = access == SourceAccess::kInStream;
@@ -219,6 +222,14 @@ CUresult copy_to_host(Session& session, const Side& dst, const Side& src, const 
   bool known = false;
   if (const CUresult result = checked_span(session, src, dst, box, &known); result != CUDA_SUCCESS)
     return result;
+  if (const CUresult result = expose_operands(session, {src.address}); result != CUDA_SUCCESS)
+    return result;
+  // The source may be host memory by its device address, which is the mirror's.
+  std::optional<Submission> from_mirror;
+  if (session.pages.touches(src.address, span_of(box, src))) {
+    from_mirror.emplace(session);
+    if (from_mirror->result() != CUDA_SUCCESS) return from_mirror->result();
+  }
   if (goes_by_mirror(session, dst, src, box)) {
     const CUresult result = copy_by_mirror(session, dst, src, box, stream, wait);
     if (result != CUDA_SUCCESS || !known) return result;

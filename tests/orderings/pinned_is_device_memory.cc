@@ -46,6 +46,44 @@ void linear_copies(unsigned flags) {
   HOLDS(to.words[5] == 12 && to.words[3] == 11);
 }
 
+// The one side is host memory as device memory, the other one host memory as such.
+void device_side_of_host_copies(int* words) {
+  const auto at = [words](int index) { return reinterpret_cast<CUdeviceptr>(words + index); };
+  const int source[] = {21, 22, 23, 24};
+  CU(cuMemcpyHtoD(at(1), source, sizeof(int)));
+  CU(cuCtxSynchronize());
+  HOLDS(words[1] == 21 && words[0] == 0 && words[2] == 0);
+  int result[4] = {};
+  words[2] = 25;
+  CU(cuMemcpyDtoH(result, at(1), 2 * sizeof(int)));
+  HOLDS(result[0] == 21 && result[1] == 25);
+  CUDA_MEMCPY2D rows{};
+  rows.srcMemoryType = CU_MEMORYTYPE_HOST;
+  rows.srcHost = source;
+  rows.srcPitch = 2 * sizeof(int);
+  rows.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  rows.dstDevice = at(16);
+  rows.dstPitch = 8 * sizeof(int);
+  rows.WidthInBytes = 2 * sizeof(int);
+  rows.Height = 2;
+  CU(cuMemcpy2DAsync(&rows, stream));
+  CU(cuStreamSynchronize(stream));
+  HOLDS(words[16] == 21 && words[17] == 22 && words[18] == 0 && words[24] == 23 && words[25] == 24);
+  words[17] = 26;
+  CU(cuMemcpyDtoHAsync(result, at(16), 2 * sizeof(int), stream));
+  CU(cuStreamSynchronize(stream));
+  HOLDS(result[0] == 21 && result[1] == 26);
+}
+
+void device_side_of_host_copies(unsigned flags) {
+  const Pinned pinned(flags);
+  device_side_of_host_copies(pinned.words);
+  std::vector<int> registered(1000);
+  CU(cuMemHostRegister(registered.data() + 3, 900 * sizeof(int), 0));
+  device_side_of_host_copies(registered.data() + 3);
+  CU(cuMemHostUnregister(registered.data() + 3));
+}
+
 void box_copies(unsigned flags) {
   const Pinned from(flags), to(flags);
   for (int i = 0; i < 64; ++i) from.words[i] = i;
@@ -168,6 +206,8 @@ int main() {
   for (const unsigned flags : {0u, unsigned{CU_MEMHOSTALLOC_DEVICEMAP}}) {
     step("linear copies");
     linear_copies(flags);
+    step("copies between the host and host memory as device memory");
+    device_side_of_host_copies(flags);
     step("copies of boxes");
     box_copies(flags);
     step("stream memory operations");
