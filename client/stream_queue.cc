@@ -46,6 +46,18 @@ void QueueMarks::wait_for_place(StreamQueue& asked, Worker& worker) {
   queue->set_limit();
 }
 
+std::shared_ptr<StreamQueue> QueueMarks::set(Worker& worker) {
+  auto queue = std::make_shared<StreamQueue>();
+  uint64_t ticket = 0;
+  {
+    std::lock_guard lock(mutex_);
+    ticket = next_ticket_++;
+    marks_.emplace(ticket, Mark{queue, 1});
+  }
+  if (!worker.ask(ticket)) reached(ticket);
+  return queue;
+}
+
 void QueueMarks::reached(uint64_t ticket) {
   std::lock_guard lock(mutex_);
   const auto found = marks_.find(ticket);

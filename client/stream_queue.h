@@ -70,6 +70,11 @@ class QueueMarks {
     virtual bool wait(const std::function<bool()>& seen) = 0;
   };
   void wait_for_place(StreamQueue& queue, Worker& worker);
+  // A mark behind what the stream that `worker` asks about has got by now.
+  std::shared_ptr<StreamQueue> set(Worker& worker);
+  static bool is_reached(const StreamQueue& mark) {
+    return mark.reached_.load(std::memory_order_acquire) != 0;
+  }
   // On the thread that receives: does not block.
   void reached(uint64_t ticket);
 

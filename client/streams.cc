@@ -114,6 +114,19 @@ class MarkingWorker final : public QueueMarks::Worker {
 
 }  // namespace
 
+StreamMark::StreamMark(Session& session, CUstream stream) : session_(session), stream_(stream) {
+  MarkingWorker worker(session_, stream_);
+  mark_ = session_.queue_marks.set(worker);
+}
+
+CUresult StreamMark::wait() {
+  MarkingWorker worker(session_, stream_);
+  if (!worker.wait([this] { return QueueMarks::is_reached(*mark_); }))
+    return from_status(session_.channel().why_lost());
+  session_.channel().see_sent();
+  return CUDA_SUCCESS;
+}
+
 std::shared_ptr<StreamQueue> queue_of(uint64_t id) {
   if (id == kLegacyStreamId) {
     const Context* context = current_context();

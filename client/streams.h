@@ -35,4 +35,19 @@ bool is_default_stream(CUstream stream);
 // handle.
 struct Context* context_of(CUstream stream);
 
+class Session;
+
+// The end of what is in a stream now, to be waited for later: what is sent in between travels
+// meanwhile. Needs a current context.
+class StreamMark {
+ public:
+  StreamMark(Session& session, CUstream stream);
+  CUresult wait();
+
+ private:
+  Session& session_;
+  const CUstream stream_;
+  std::shared_ptr<StreamQueue> mark_;
+};
+
 }  // namespace fargpu::client

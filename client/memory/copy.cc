@@ -202,7 +202,8 @@ CUresult copy_to_device(Session& session, const Side& dst, const Side& src, cons
     }
     return known ? settle_untried(session, dst.address, span_of(box, dst)) : CUDA_SUCCESS;
   }
-  SynchronousCopy synchronous(session, wait, src.address);
+  SynchronousCopy synchronous(session, wait, src.address, box.width * box.height * box.depth,
+                              stream);
   const auto ring = ring_for(session, box);
   const Overflow overflow = in_stream && !wait && is_fetchable(session, src, box)
                                 ? Overflow::kFetched
@@ -210,7 +211,7 @@ CUresult copy_to_device(Session& session, const Side& dst, const Side& src, cons
   CUresult result =
       ring ? staged_to_device(session, *ring, dst, src, box, stream, synchronous, overflow)
            : framed_to_device(session, dst, src, box, stream, synchronous);
-  if (result == CUDA_SUCCESS) result = synchronous.finish(stream);
+  if (result == CUDA_SUCCESS) result = synchronous.finish();
   if (result != CUDA_SUCCESS) return result;
   if (known) return settle_untried(session, dst.address, span_of(box, dst));
   return wait ? settle(session) : CUDA_SUCCESS;

@@ -7,13 +7,20 @@ namespace fargpu::client {
 
 using rpc::CopyOrder;
 
-SynchronousCopy::SynchronousCopy(Session& session, bool wait, uint64_t source)
-    : session_(session), kind_(wait ? Kind::kFromPageable : Kind::kAsynchronous) {
-  if (!wait || session.host_memory.empty() || !session.host_memory.find(source)) return;
-  kind_ = Kind::kFromPinned;
+SynchronousCopy::SynchronousCopy(Session& session, bool wait, uint64_t source, uint64_t bytes,
+                                 CUstream stream)
+    : session_(session), stream_(stream), kind_(Kind::kAsynchronous) {
+  if (!wait) return;
+  if (!session.host_memory.empty() && session.host_memory.find(source)) {
+    kind_ = Kind::kFromPinned;
+  } else {
+    kind_ = bytes <= kSmallBytes ? Kind::kSmallFromPageable : Kind::kFromPageable;
+    if (kind_ == Kind::kSmallFromPageable) return;
+  }
   host_call_period_ = session.host_calls.period();
   memory_waits_ = session.memory_waits.load(std::memory_order_acquire);
   awaited_ = can_be_told();
+  if (awaited_ && kind_ == Kind::kFromPageable) before_.emplace(session, stream);
 }
 
 bool SynchronousCopy::can_be_told() const {
@@ -23,19 +30,20 @@ bool SynchronousCopy::can_be_told() const {
 }
 
 int SynchronousCopy::order(bool last) const {
-  if (!last) return static_cast<int>(CopyOrder::kStream);
-  if (kind_ == Kind::kFromPageable) return static_cast<int>(CopyOrder::kLaterWork);
-  // Without a fence where the application may have to submit something for the copy to end.
-  if (kind_ == Kind::kFromPinned && !awaited_) return static_cast<int>(CopyOrder::kReturned);
-  return static_cast<int>(CopyOrder::kStream);
+  if (!last || kind_ == Kind::kAsynchronous) return static_cast<int>(CopyOrder::kStream);
+  if (kind_ == Kind::kSmallFromPageable) return static_cast<int>(CopyOrder::kLaterWork);
+  if (!awaited_) return static_cast<int>(CopyOrder::kReturned);
+  // The call waits for all of a copy from pinned memory.
+  return static_cast<int>(kind_ == Kind::kFromPinned ? CopyOrder::kStream : CopyOrder::kLaterWork);
 }
 
-CUresult SynchronousCopy::finish(CUstream stream) {
-  if (kind_ != Kind::kFromPinned) return CUDA_SUCCESS;
+CUresult SynchronousCopy::finish() {
+  if (kind_ == Kind::kAsynchronous || kind_ == Kind::kSmallFromPageable) return CUDA_SUCCESS;
   if (!awaited_ && !can_be_told() && host_call_period_ == session_.host_calls.period() &&
       memory_waits_ == session_.memory_waits.load(std::memory_order_acquire))
     return CUDA_SUCCESS;
-  const CUresult result = call_cuStreamSynchronize(session_, current_context_id(), stream);
+  const CUresult result =
+      before_ ? before_->wait() : call_cuStreamSynchronize(session_, current_context_id(), stream_);
   return result == CUDA_SUCCESS ? after_synchronisation(session_, /*all_done=*/false) : result;
 }
 
