@@ -34,6 +34,12 @@ CUresult expose_operation(Session& session, const CUstreamBatchMemOpParams& oper
   }
 }
 
+// Before a wait for the word at `address` is sent.
+void note_wait(Session& session, CUdeviceptr address, size_t bytes) {
+  session.memory_waits.fetch_add(1, std::memory_order_release);
+  session.pages.watch(address, bytes);
+}
+
 bool is_wait(const CUstreamBatchMemOpParams& operation) {
   return operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
          operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
@@ -51,7 +57,7 @@ CUresult manual_cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuin
 CUresult manual_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
                                        unsigned int flags) {
   return with_operand(addr, [&](Session& session, uint16_t context) {
-    session.memory_waits.fetch_add(1, std::memory_order_release);
+    note_wait(session, addr, sizeof value);
     return call_cuStreamWaitValue32_v2(session, context, stream, addr, value, flags);
   });
 }
@@ -69,7 +75,7 @@ CUresult manual_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuin
 CUresult manual_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
                                        unsigned int flags) {
   return with_operand(addr, [&](Session& session, uint16_t context) {
-    session.memory_waits.fetch_add(1, std::memory_order_release);
+    note_wait(session, addr, sizeof value);
     return call_cuStreamWaitValue64_v2(session, context, stream, addr, value, flags);
   });
 }
@@ -83,7 +89,11 @@ CUresult manual_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
           result != CUDA_SUCCESS) {
         return result;
       }
-      if (is_wait(operation)) here.session.memory_waits.fetch_add(1, std::memory_order_release);
+      if (is_wait(operation)) {
+        const bool is_long = operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+        note_wait(here.session, operation.waitValue.address,
+                  is_long ? sizeof(uint64_t) : sizeof(uint32_t));
+      }
     }
   }
   const Submission work(here.session);

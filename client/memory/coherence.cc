@@ -37,13 +37,15 @@ CUresult push_all(Session& session, ChannelWire& wire) {
   constexpr uint64_t kWord = sizeof(uint64_t);
   while (session.hidden_memory.any()) {
     std::vector<uint64_t> found;
-    const CUresult result =
-        session.pages.push(wire, [&](uint64_t address, std::span<const std::byte> bytes) {
+    const CUresult result = session.pages.push(
+        wire,
+        [&](uint64_t address, std::span<const std::byte> bytes) {
           const size_t skip = (kWord - address % kWord) % kWord;
           if (skip >= bytes.size()) return;
           session.hidden_memory.scan(bytes.data() + skip, bytes.size() - skip,
                                      [&found](uint64_t base) { found.push_back(base); });
-        });
+        },
+        [&found] { return found.empty(); });
     if (result != CUDA_SUCCESS || found.empty()) return result;
     for (const uint64_t base : found) {
       if (const CUresult exposed = expose_region_at(session, base); exposed != CUDA_SUCCESS)

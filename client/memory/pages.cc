@@ -1,6 +1,7 @@
 #include "client/memory/pages.h"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -32,7 +33,12 @@ CUresult Pages::add(uint64_t address, size_t bytes, uint16_t context,
 
 bool Pages::remove(uint64_t address) {
   std::lock_guard lock(state_);
-  const bool found = regions_.erase(address) != 0;
+  const auto region = regions_.find(address);
+  const bool found = region != regions_.end();
+  if (found) {
+    forget_words(address, region->second.agreement.bytes());
+    regions_.erase(region);
+  }
   any_.store(!regions_.empty(), std::memory_order_relaxed);
   return found;
 }
@@ -41,7 +47,9 @@ std::vector<uint64_t> Pages::forget_context(uint16_t context) {
   std::lock_guard lock(state_);
   std::vector<uint64_t> gone;
   for (const auto& [address, region] : regions_) {
-    if (region.context == context) gone.push_back(address);
+    if (region.context != context) continue;
+    gone.push_back(address);
+    forget_words(address, region.agreement.bytes());
   }
   for (const uint64_t address : gone) regions_.erase(address);
   any_.store(!regions_.empty(), std::memory_order_relaxed);
@@ -65,15 +73,74 @@ bool Pages::touches(uint64_t address, uint64_t bytes) const {
   return address - base < region.agreement.bytes();
 }
 
-CUresult Pages::push(Wire& wire, const pages::Agreement::Visit& visit) {
+void Pages::watch(uint64_t address, size_t bytes) {
+  if (!any() || address % bytes != 0) return;
+  std::lock_guard lock(state_);
+  if (find(address, bytes) == nullptr) return;
+  const uint64_t pair = address & ~(sizeof(uint64_t) - 1);
+  if (const auto found = watched_.find(pair);
+      found != watched_.end() && found->second == sizeof(uint64_t)) {
+    return;
+  }
+  if (bytes == sizeof(uint64_t)) watched_.erase(pair + sizeof(uint32_t));
+  watched_[address] = bytes;
+}
+
+void Pages::forget_words(uint64_t address, uint64_t bytes) {
+  watched_.erase(watched_.lower_bound(address), watched_.lower_bound(address + bytes));
+}
+
+// Acquires what the host stored before each.
+void Pages::read_words() {
+  words_.clear();
+  for (const auto& [address, bytes] : watched_) {
+    Word word{find(address, bytes), address, bytes, {}};
+    if (word.region == nullptr) continue;
+    if (bytes == sizeof(uint32_t)) {
+      const uint32_t now = __atomic_load_n(reinterpret_cast<uint32_t*>(address), __ATOMIC_ACQUIRE);
+      std::memcpy(word.now.data(), &now, sizeof now);
+    } else {
+      const uint64_t now = __atomic_load_n(reinterpret_cast<uint64_t*>(address), __ATOMIC_ACQUIRE);
+      std::memcpy(word.now.data(), &now, sizeof now);
+    }
+    words_.push_back(word);
+  }
+}
+
+CUresult Pages::push(Wire& wire, const pages::Agreement::Visit& visit,
+                     const std::function<bool()>& is_all) {
   std::lock_guard lock(state_);
   if (!runs_) runs_.emplace(wire.limit());
+  read_words();
+  if (const CUresult result = push_others(wire, visit); result != CUDA_SUCCESS) return result;
+  return words_.empty() || (is_all && !is_all()) ? CUDA_SUCCESS : push_words(wire);
+}
+
+CUresult Pages::push_others(Wire& wire, const pages::Agreement::Visit& visit) {
   for (auto& [address, region] : regions_) {
     pages::Agreement& agreement = region.agreement;
+    auto word = watched_.lower_bound(address);
     size_t at = 0;
-    while (true) {
-      at = agreement.collect(pointer(address), at, agreement.bytes(), *runs_, visit);
-      if (at == agreement.bytes()) break;
+    while (at < agreement.bytes()) {
+      const bool none = word == watched_.end() || word->first - address >= agreement.bytes();
+      const size_t until = none ? agreement.bytes() : word->first - address;
+      at = agreement.collect(pointer(address), at, until, *runs_, visit);
+      if (at < until) {
+        if (const CUresult result = send(wire); result != CUDA_SUCCESS) return result;
+      } else if (!none) {
+        at += word->second;
+        ++word;
+      }
+    }
+  }
+  return send(wire);
+}
+
+CUresult Pages::push_words(Wire& wire) {
+  for (const Word& word : words_) {
+    const size_t offset = word.address - word.region->address();
+    const auto now = std::span(word.now).first(word.bytes);
+    while (!word.region->collect_word(offset, now, *runs_)) {
       if (const CUresult result = send(wire); result != CUDA_SUCCESS) return result;
     }
   }

@@ -13,6 +13,7 @@
 
 #include <cuda.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -62,9 +63,15 @@ class Pages {
   // Whether device code may write any of these bytes.
   bool touches(uint64_t address, uint64_t bytes) const;
 
+  // A stream will wait for a value in the aligned word of 4 or 8 bytes at `address`. What the host
+  // stored before it stored the value, the worker must have before the value: from now on the word
+  // travels whole, and behind everything else. Nothing happens where there is no region.
+  void watch(uint64_t address, size_t bytes);
   // Sends what was changed here, before work is sent that may see it. `visit` is shown what is
-  // sent (Agreement::Visit).
-  CUresult push(Wire& wire, const pages::Agreement::Visit& visit = {});
+  // sent (Agreement::Visit); words that are watched are sent when `is_all` then says that nothing
+  // else has to go first.
+  CUresult push(Wire& wire, const pages::Agreement::Visit& visit = {},
+                const std::function<bool()>& is_all = {});
   // Work begins to be sent, after its push; end_work() says that it was. Between the two, and until
   // it is known to be done, device code may write.
   void begin_work();
@@ -79,6 +86,16 @@ class Pages {
   struct Overtaken {  // a push that a pull under way may not know
     uint64_t number, address, bytes;
   };
+  struct Word {
+    pages::Agreement* region;
+    uint64_t address;
+    size_t bytes;
+    std::array<std::byte, sizeof(uint64_t)> now;
+  };
+  void read_words();                                                 // needs state_
+  CUresult push_others(Wire& wire, const pages::Agreement::Visit&);  // needs state_
+  CUresult push_words(Wire& wire);                                   // needs state_
+  void forget_words(uint64_t address, uint64_t bytes);               // needs state_
   CUresult send(Wire& wire);                                         // needs state_
   CUresult fetch_all(Wire& wire);                                    // needs pulling_
   CUresult merge(std::span<const std::byte> runs, uint64_t pushes);  // needs pulling_
@@ -99,6 +116,8 @@ class Pages {
 
   mutable std::mutex state_;
   std::map<uint64_t, Region> regions_;  // guarded by state_, like all below
+  std::map<uint64_t, size_t> watched_;  // words by address, without overlaps
+  std::vector<Word> words_;             // of a push: as they were before it
   std::optional<pages::RunWriter> runs_;
   uint64_t pushes_ = 0;
   bool fetching_ = false;

@@ -103,6 +103,15 @@ size_t Agreement::collect(const std::byte* memory, size_t from, size_t until, Ru
   return from;
 }
 
+bool Agreement::collect_word(size_t offset, std::span<const std::byte> now, RunWriter& runs) {
+  std::byte* const agreed = agreed_ + offset;
+  if (std::memcmp(now.data(), agreed, now.size()) == 0) return true;
+  if (!runs.has_room(now.size())) return false;
+  runs.add(address_ + offset, now);
+  std::memcpy(agreed, now.data(), now.size());
+  return true;
+}
+
 void Agreement::adopt(const ByteRun& run, std::byte* memory) {
   const size_t offset = run.address - address_;
   std::memcpy(memory + offset, run.data.data(), run.data.size());

@@ -52,6 +52,10 @@ class Agreement {
   size_t collect(const std::byte* memory, size_t from, size_t until, RunWriter& runs,
                  const Visit& visit = {});
 
+  // The same for a word that was `now` a moment ago: all of it in one run, when any of it was
+  // changed. False: there was no room; nothing has happened.
+  bool collect_word(size_t offset, std::span<const std::byte> now, RunWriter& runs);
+
   // Runs of the other end, each inside the region. adopt(): they replace what is in `memory`.
   void adopt(const ByteRun& run, std::byte* memory);
   // merge(): the same, but what was changed here stays as it is.

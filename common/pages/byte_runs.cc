@@ -20,6 +20,10 @@ size_t write_number(uint64_t value, std::byte* to) {
 
 RunWriter::RunWriter(size_t limit) : limit_(std::max(limit, kSmallestLimit)) {}
 
+bool RunWriter::has_room(size_t bytes) const {
+  return limit_ - bytes_.size() >= bytes + kLongestHead;
+}
+
 size_t RunWriter::add(uint64_t address, std::span<const std::byte> data) {
   const size_t room = limit_ - bytes_.size();
   if (data.empty() || room <= kLongestHead) return 0;

@@ -22,6 +22,7 @@ class RunWriter {
 
   // Adds as much of `data`, which lies at `address`, as there is room for; returns how much.
   size_t add(uint64_t address, std::span<const std::byte> data);
+  bool has_room(size_t bytes) const;  // to add so many as one run
   bool empty() const { return bytes_.empty(); }
   std::span<const std::byte> bytes() const { return bytes_; }
   void clear();

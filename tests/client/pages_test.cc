@@ -178,6 +178,44 @@ TEST_F(PagesTest, PullsOfManyThreadsShareFetches) {
   EXPECT_LE(wire_.fetches, 801u);
 }
 
+TEST_F(PagesTest, AWatchedWordTravelsWholeAndLast) {
+  constexpr size_t kAt = 96, kLast = kBytes - 1;
+  pages_.watch(address() + kAt, sizeof(uint32_t));
+  host_[kAt + 1] = 1_b;
+  host_[kLast] = 2_b;
+  // The host stores data after the value that the push has read: what travels is the older value.
+  bool all = false;
+  pages_.begin_work();
+  ASSERT_EQ(pages_.push(wire_, {}, [&all] { return all; }), CUDA_SUCCESS);
+  EXPECT_EQ(wire_.memory[kLast], 2_b);
+  EXPECT_EQ(wire_.memory[kAt + 1], 0_b);
+  all = true;
+  const size_t before = wire_.pushed;
+  ASSERT_EQ(pages_.push(
+                wire_, [this](uint64_t, std::span<const std::byte>) { host_[kAt + 1] = 3_b; },
+                [&all] { return all; }),
+            CUDA_SUCCESS);
+  pages_.end_work();
+  EXPECT_EQ(wire_.memory[kAt + 1], 1_b);
+  EXPECT_EQ(wire_.pushed, before + sizeof(uint32_t));
+}
+
+TEST_F(PagesTest, AWordIsReadBeforeWhatIsSentAheadOfIt) {
+  pages_.watch(address(), sizeof(uint64_t));
+  host_[5000] = 1_b;
+  pages_.begin_work();
+  pages_.push(wire_, [this](uint64_t, std::span<const std::byte>) {
+    host_[100] = 4_b;  // its page has been looked at
+    host_[0] = 5_b;
+  });
+  pages_.end_work();
+  EXPECT_EQ(wire_.memory[0], 0_b);
+  work();
+  EXPECT_EQ(wire_.memory[100], 4_b);
+  EXPECT_EQ(wire_.memory[0], 5_b);
+  EXPECT_EQ(host_, wire_.memory);
+}
+
 TEST_F(PagesTest, RegionsComeAndGo) {
   EXPECT_TRUE(pages_.any());
   EXPECT_EQ(pages_.device_pointer(address()), address());
