@@ -19,9 +19,18 @@ class Generator {
     for (int i = 0; i < program_.streams; ++i) program_.blocking.push_back(i != 0 && chance(3));
     shared_events_ = pick(1, 3);
     program_.events = shared_events_ + program_.threads;
+    // Otherwise device code uses device memory alone: much may be quicker then.
+    shares_memory_ = !chance(4);
+    // A large image travels in several pieces, and in more than one thread's at once.
+    const bool large_image = program_.threads > 1 && chance(30);
+    program_.image_bytes = large_image ? 20u << 20 : 1u << 20;
     make_buffers();
     const int operations = pick(8, 28) * program_.threads;
-    for (int i = 0; i < operations; ++i) add_one(pick(0, program_.threads - 1));
+    const int meeting = large_image ? pick(0, operations - 1) : -1;
+    for (int i = 0; i < operations; ++i) {
+      if (i == meeting) add_loads_that_meet();
+      add_one(pick(0, program_.threads - 1));
+    }
     finish();
     program_.kept.assign(program_.operations.size(), true);
     return std::move(program_);
@@ -35,6 +44,7 @@ class Generator {
     constexpr Memory kKinds[] = {Memory::kDevice, Memory::kDevice,     Memory::kPageable,
                                  Memory::kPinned, Memory::kRegistered, Memory::kMapped};
     for (const Memory memory : kKinds) {
+      if (memory == Memory::kMapped && !shares_memory_) continue;
       const int copies = memory == Memory::kMapped ? 1 : pick(1, 2);
       for (int i = 0; i < copies; ++i) {
         Buffer buffer{.memory = memory, .segments = static_cast<size_t>(pick(2, 8)), .words = 16};
@@ -47,6 +57,11 @@ class Generator {
         program_.buffers.push_back(buffer);
       }
     }
+  }
+
+  // Whether kernels of this program use the buffer.
+  bool for_kernels(const Buffer& buffer) const {
+    return buffer.memory == Memory::kDevice || (shares_memory_ && on_device(buffer.memory));
   }
 
   int some_stream(int thread) {
@@ -78,12 +93,12 @@ class Generator {
   // Two places of one shape in different buffers.
   bool two_places(Operation& operation, bool touched_by_kernels) {
     const int from =
-        some_buffer([&](const Buffer& b) { return !touched_by_kernels || on_device(b.memory); });
+        some_buffer([&](const Buffer& b) { return !touched_by_kernels || for_kernels(b); });
     if (from < 0) return false;
     const Buffer& source = program_.buffers[static_cast<size_t>(from)];
     const int to = some_buffer([&](const Buffer& b) {
       return &b != &source && b.words == source.words &&
-             (touched_by_kernels ? on_device(b.memory)
+             (touched_by_kernels ? for_kernels(b)
                                  : b.memory == Memory::kDevice || source.memory == Memory::kDevice);
     });
     if (to < 0) return false;
@@ -135,7 +150,7 @@ class Generator {
 
   // What the kind needs; false: not possible with these buffers.
   bool complete(Operation& operation) {
-    const auto device = [](const Buffer& b) { return on_device(b.memory); };
+    const auto device = [this](const Buffer& b) { return for_kernels(b); };
     const auto host = [](const Buffer& b) { return on_host(b.memory); };
     switch (operation.kind) {
       case Kind::kFill:
@@ -182,6 +197,19 @@ class Generator {
     }
   }
 
+  // Two threads or more load the image, each a moment after the one before.
+  void add_loads_that_meet() {
+    const int first = pick(0, program_.threads - 1);
+    const int loads = pick(2, program_.threads);
+    for (int i = 1; i < loads; ++i) {
+      const int token = program_.tokens++;
+      push({.kind = Kind::kPost, .thread = first, .token = token});
+      push({.kind = Kind::kAwait, .thread = (first + i) % program_.threads, .token = token});
+    }
+    for (int i = 0; i < loads; ++i)
+      push({.kind = Kind::kLoad, .thread = (first + i) % program_.threads});
+  }
+
   // Everybody is done, then one thread looks at everything.
   void finish() {
     for (int thread = 1; thread < program_.threads; ++thread) {
@@ -215,6 +243,7 @@ class Generator {
   std::mt19937_64 random_;
   Program program_;
   int shared_streams_ = 1, shared_events_ = 1;
+  bool shares_memory_ = true;
 };
 
 const char* name_of(Memory memory) {
@@ -296,6 +325,7 @@ std::string describe(const Program& program) {
             std::to_string(buffer.segments) + " segments of " + std::to_string(buffer.words) +
             " words\n";
   }
+  text += std::string("image: ") + std::to_string(program.image_bytes >> 20) + " MiB\n";
   for (size_t i = 0; i < program.operations.size(); ++i) {
     if (program.kept[i]) text += describe(program, i) + "\n";
   }

@@ -40,7 +40,7 @@ enum class Kind {
   kContextSync,
   kNewStream,    // destroys the stream, whose work goes on, and makes another one in its place
   kNewEvent,     // the same of the event
-  kLoad,         // loads a large image, runs a kernel of it, unloads it
+  kLoad,         // loads an image, runs a kernel of it, unloads it
   kScratch,      // allocates pinned and device memory, copies there and back, frees both
   kSideContext,  // makes a second context, works in it, destroys it
   kPost,         // thread `thread` lets those waiting for `token` go on
@@ -74,6 +74,7 @@ struct Program {
   std::vector<bool> blocking;  // by stream: created without CU_STREAM_NON_BLOCKING
   int events = 1;
   int tokens = 0;
+  size_t image_bytes = 0;  // at least; of the image that kLoad loads, which no cache knows
   std::vector<Buffer> buffers;
   std::vector<Operation> operations;
   std::vector<bool> kept;  // by operation: it takes part; shrinking clears entries

@@ -275,7 +275,7 @@ class Run {
         CU(cuEventCreate(&events_[static_cast<size_t>(operation.event)], CU_EVENT_DISABLE_TIMING));
         break;
       case Kind::kLoad:
-        load_large_image(operation.value);
+        load_image(operation.value);
         break;
       case Kind::kScratch:
         scratch(stream, operation.value);
@@ -336,22 +336,23 @@ class Run {
       call.run->write(operation);
   }
 
-  // About a megabyte, the same for all threads of one program, unlike that of any other program.
-  const std::string& large_image() {
+  // The same for all threads, unlike that of any other run.
+  const std::string& image() {
     std::lock_guard lock(mutex_);
-    if (large_image_.empty()) {
-      std::mt19937_64 random(program_.seed);
+    if (image_.empty()) {
+      std::mt19937_64 random(std::random_device{}());
       std::string padding = "\n";
       char line[64];
-      for (int i = 0; i < 24000; ++i) {
+      for (int i = 0; i < 32000; ++i) {
         std::snprintf(line, sizeof line, "// %016llx%016llx\n",
                       static_cast<unsigned long long>(random()),
                       static_cast<unsigned long long>(random()));
         padding += line;
       }
-      large_image_ = kernels_ptx + padding;
+      image_ = kernels_ptx;
+      while (image_.size() < program_.image_bytes) image_ += padding;
     }
-    return large_image_;
+    return image_;
   }
 
   // A block of device memory that `function` fills, brought back and checked.
@@ -370,11 +371,13 @@ class Run {
     }
   }
 
-  void load_large_image(uint32_t value) {
+  void load_image(uint32_t value) {
     CUmodule module = nullptr;
     CUfunction function = nullptr;
     CUstream stream = nullptr;
-    CU(cuModuleLoadData(&module, large_image().c_str()));
+    const char* const text = image().c_str();
+    std::this_thread::sleep_for(std::chrono::microseconds(value * 371 % 10000));
+    CU(cuModuleLoadData(&module, text));
     CU(cuModuleGetFunction(&function, module, "fill_words"));
     CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     fill_and_check(function, value, stream);
@@ -439,7 +442,7 @@ class Run {
   std::mutex mutex_;
   std::string failure_;  // guarded by mutex_, like these
   std::deque<HostCall> host_calls_;
-  std::string large_image_;
+  std::string image_;
 };
 
 }  // namespace

@@ -1,0 +1,64 @@
+// What random programs look like: without some shapes the hunter would be blind to whole kinds of
+// mistakes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tests/hunt/program.h"
+
+namespace fargpu::hunt {
+namespace {
+
+constexpr uint64_t kPrograms = 400;
+
+bool is_kernel(Kind kind) { return kind == Kind::kFill || kind == Kind::kKernelCopy; }
+
+bool uses_host_memory(const Program& program, const Operation& operation) {
+  const auto is_host = [&](const Place& place) {
+    return place.buffer >= 0 && on_host(program.buffers[place.buffer].memory);
+  };
+  return is_host(operation.to) || is_host(operation.from);
+}
+
+TEST(GenerateTest, SomeProgramsGiveDeviceCodeNoHostMemory) {
+  size_t sharing = 0, copying = 0;
+  for (uint64_t seed = 0; seed < kPrograms; ++seed) {
+    const Program program = generate(seed);
+    const bool mapped =
+        std::any_of(program.buffers.begin(), program.buffers.end(),
+                    [](const Buffer& buffer) { return buffer.memory == Memory::kMapped; });
+    bool copies = false;
+    for (const Operation& operation : program.operations) {
+      if (is_kernel(operation.kind) && !mapped) {
+        EXPECT_FALSE(uses_host_memory(program, operation)) << seed;
+      }
+      copies |= operation.kind == Kind::kCopy && operation.from.buffer >= 0 &&
+                program.buffers[operation.from.buffer].memory == Memory::kPinned;
+    }
+    sharing += mapped ? 1 : 0;
+    copying += !mapped && copies ? 1 : 0;
+  }
+  EXPECT_GT(sharing, kPrograms / 2);
+  EXPECT_GT(copying, kPrograms / 20);
+}
+
+TEST(GenerateTest, LargeImagesAreLoadedBySeveralThreads) {
+  size_t large = 0;
+  for (uint64_t seed = 0; seed < kPrograms; ++seed) {
+    const Program program = generate(seed);
+    EXPECT_GE(program.image_bytes, size_t{1} << 20);
+    if (program.image_bytes < 16u << 20) continue;
+    ++large;
+    std::set<int> threads;
+    for (const Operation& operation : program.operations) {
+      if (operation.kind == Kind::kLoad) threads.insert(operation.thread);
+    }
+    EXPECT_GE(threads.size(), 2u) << seed;
+  }
+  EXPECT_GT(large, 0u);
+  EXPECT_LT(large, kPrograms / 10);  // they take long
+}
+
+}  // namespace
+}  // namespace fargpu::hunt
