@@ -16,7 +16,7 @@ std::string large_image(int round) {
   std::string image = kernels_ptx;
   image += "// " + std::to_string(getpid()) + " " + std::to_string(now_seconds()) + "\n";
   const std::string filler = "// " + std::string(120, static_cast<char>('a' + round)) + "\n";
-  while (image.size() < 17u << 20) image += filler;
+  while (image.size() < 40u << 20) image += filler;
   return image;
 }
 
@@ -49,7 +49,7 @@ void load_in_threads(CUcontext context, const std::string& image, unsigned apart
 int main() {
   begin(120);
   const CUcontext context = use_primary();
-  const unsigned apart[] = {0, 15000};
+  const unsigned apart[] = {4000, 15000};
   for (int round = 0; round < 2; ++round) {
     const std::string image = large_image(round);
     step("threads that load one image");
