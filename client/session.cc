@@ -38,6 +38,10 @@ Session::Session(Settings given_settings, Snapshot given_snapshot)
       host_calls([this](uint64_t id) { host_function_returned(id); },
                  [this] { (void)after_synchronisation(*this); }),
       ordered_copies(wire_of_ordered_copies(*this), bytes_of_piece(snapshot)),
+      value_waits([this] {
+        if (!pages.any_word_changed()) return;
+        if (before_wait(*this) == CUDA_SUCCESS) (void)channel().flush();
+      }),
       piece_bytes_(bytes_of_piece(snapshot)) {
   std::vector<int> worker_ordinals;
   for (const Device& device : snapshot.devices) worker_ordinals.push_back(device.worker_ordinal);
@@ -164,6 +168,7 @@ void Session::on_async_error(uint16_t opcode, uint32_t sequence, uint16_t wire_c
 void Session::on_lost(const Status& why) {
   Process::get().session_lost(*this, why);
   ordered_copies.lost();
+  value_waits.lost();
   host_calls.lost(CUDA_ERROR_DEVICE_UNAVAILABLE);
 }
 

@@ -26,6 +26,7 @@
 #include "client/memory/remote_host.h"
 #include "client/memory/shared_host.h"
 #include "client/memory/staging_ring.h"
+#include "client/memory/value_waits.h"
 #include "client/output.h"
 #include "client/queue_limit.h"
 #include "client/settings.h"
@@ -67,6 +68,7 @@ class Session final : public rpc::NoticeSink {
   ImageUploads image_uploads;
   HostCalls host_calls;
   OrderedCopies ordered_copies;
+  ValueWaits value_waits;
   QueueLimit queue_limit;
   // Waits for values in memory that were put into streams.
   std::atomic<uint64_t> memory_waits{0};

@@ -43,6 +43,7 @@ class StreamMark {
  public:
   StreamMark(Session& session, CUstream stream);
   CUresult wait();
+  const std::shared_ptr<StreamQueue>& queue() const { return mark_; }
 
  private:
   Session& session_;

@@ -40,6 +40,13 @@ void note_wait(Session& session, CUdeviceptr address, size_t bytes) {
   session.pages.watch(address, bytes);
 }
 
+// After it was sent.
+CUresult noted(Session& session, CUstream stream, CUdeviceptr address, CUresult sent) {
+  if (sent == CUDA_SUCCESS && session.pages.touches(address, sizeof(uint32_t)))
+    session.value_waits.add(StreamMark(session, stream).queue());
+  return sent;
+}
+
 bool is_wait(const CUstreamBatchMemOpParams& operation) {
   return operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
          operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
@@ -58,7 +65,8 @@ CUresult manual_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint
                                        unsigned int flags) {
   return with_operand(addr, [&](Session& session, uint16_t context) {
     note_wait(session, addr, sizeof value);
-    return call_cuStreamWaitValue32_v2(session, context, stream, addr, value, flags);
+    return noted(session, stream, addr,
+                 call_cuStreamWaitValue32_v2(session, context, stream, addr, value, flags));
   });
 }
 
@@ -76,7 +84,8 @@ CUresult manual_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint
                                        unsigned int flags) {
   return with_operand(addr, [&](Session& session, uint16_t context) {
     note_wait(session, addr, sizeof value);
-    return call_cuStreamWaitValue64_v2(session, context, stream, addr, value, flags);
+    return noted(session, stream, addr,
+                 call_cuStreamWaitValue64_v2(session, context, stream, addr, value, flags));
   });
 }
 
@@ -98,7 +107,13 @@ CUresult manual_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
   }
   const Submission work(here.session);
   if (work.result() != CUDA_SUCCESS) return work.result();
-  return call_cuStreamBatchMemOp_v2(here.session, here.context, stream, count, paramArray, flags);
+  const CUresult sent =
+      call_cuStreamBatchMemOp_v2(here.session, here.context, stream, count, paramArray, flags);
+  if (paramArray == nullptr) return sent;
+  for (const CUstreamBatchMemOpParams& operation : std::span(paramArray, count)) {
+    if (is_wait(operation)) (void)noted(here.session, stream, operation.waitValue.address, sent);
+  }
+  return sent;
 }
 
 }  // namespace fargpu::client

@@ -107,6 +107,15 @@ void Pages::read_words() {
   }
 }
 
+bool Pages::any_word_changed() {
+  std::lock_guard lock(state_);
+  read_words();
+  return std::any_of(words_.begin(), words_.end(), [](const Word& word) {
+    return word.region->differs(word.address - word.region->address(),
+                                std::span(word.now).first(word.bytes));
+  });
+}
+
 CUresult Pages::push(Wire& wire, const pages::Agreement::Visit& visit,
                      const std::function<bool()>& is_all) {
   std::lock_guard lock(state_);

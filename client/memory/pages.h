@@ -67,6 +67,8 @@ class Pages {
   // stored before it stored the value, the worker must have before the value: from now on the word
   // travels whole, and behind everything else. Nothing happens where there is no region.
   void watch(uint64_t address, size_t bytes);
+  // Some word that is watched was changed here.
+  bool any_word_changed();
   // Sends what was changed here, before work is sent that may see it. `visit` is shown what is
   // sent (Agreement::Visit); words that are watched are sent when `is_all` then says that nothing
   // else has to go first.

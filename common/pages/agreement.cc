@@ -103,9 +103,13 @@ size_t Agreement::collect(const std::byte* memory, size_t from, size_t until, Ru
   return from;
 }
 
+bool Agreement::differs(size_t offset, std::span<const std::byte> now) const {
+  return std::memcmp(now.data(), agreed_ + offset, now.size()) != 0;
+}
+
 bool Agreement::collect_word(size_t offset, std::span<const std::byte> now, RunWriter& runs) {
   std::byte* const agreed = agreed_ + offset;
-  if (std::memcmp(now.data(), agreed, now.size()) == 0) return true;
+  if (!differs(offset, now)) return true;
   if (!runs.has_room(now.size())) return false;
   runs.add(address_ + offset, now);
   std::memcpy(agreed, now.data(), now.size());

@@ -52,7 +52,9 @@ class Agreement {
   size_t collect(const std::byte* memory, size_t from, size_t until, RunWriter& runs,
                  const Visit& visit = {});
 
-  // The same for a word that was `now` a moment ago: all of it in one run, when any of it was
+  // Whether `now`, which is at that offset, is not what was agreed on.
+  bool differs(size_t offset, std::span<const std::byte> now) const;
+  // collect() for a word that was `now` a moment ago: all of it in one run, when any of it was
   // changed. False: there was no room; nothing has happened.
   bool collect_word(size_t offset, std::span<const std::byte> now, RunWriter& runs);
 
