@@ -74,7 +74,10 @@ void HostCalls::lost(CUresult status) {
     }
   }
   waiting_.clear();
+  lost_ = true;
   ready_.notify_one();
+  fewer_.notify_all();
+  loaded_.notify_all();
 }
 
 void HostCalls::run() {
@@ -127,6 +130,7 @@ bool HostCalls::held(uint16_t load) const {
 }
 
 bool HostCalls::gated(uint16_t function) const {
+  if (lost_) return false;
   return std::any_of(loads_.begin(), loads_.end(),
                      [&](const auto& load) { return concerns(load.first, function); });
 }
@@ -134,7 +138,7 @@ bool HostCalls::gated(uint16_t function) const {
 void HostCalls::begin_load(uint16_t device) {
   std::unique_lock lock(mutex_);
   ++loads_[device];
-  if (!runs_host_functions) fewer_.wait(lock, [&] { return !held(device); });
+  if (!runs_host_functions) fewer_.wait(lock, [&] { return lost_ || !held(device); });
 }
 
 void HostCalls::end_load(uint16_t device) {

@@ -41,7 +41,8 @@ class HostCalls {
   uint64_t add(const HostFunction& function);
   void cancel(uint64_t id);                // it will not run
   void due(uint64_t id, CUresult status);  // does not block
-  // The session is gone: stream callbacks still run, with `status`; host functions do not.
+  // The session is gone: stream callbacks still run, with `status`; host functions do not. Nobody
+  // waits any more, also not for a function that runs.
   void lost(CUresult status);
   // Functions in streams, running, or returned without the worker having been told. While there are
   // any, memory that an async copy reads may still change in stream order, and calls that make the
@@ -97,6 +98,7 @@ class HostCalls {
   std::deque<Due> due_;
   uint64_t next_id_ = 1;
   bool started_ = false;
+  bool lost_ = false;
   std::atomic<size_t> outstanding_{0}, functions_{0};
   std::atomic<uint64_t> period_{0};
 };

@@ -58,11 +58,12 @@ CUresult manual_cuMemFreeHost(void* p) {
   if (session.shared_host.owns(region->base)) {
     if (!session.host_memory.erase(region->base)) return CUDA_ERROR_INVALID_VALUE;
     session.hidden_memory.remove(region->base);
-    (void)finish_copies_of(session, *region);
+    (void)finish_copies_of(session, *region);  // fails only with the session, as does free()
     return session.shared_host.free(session, region->base);
   }
-  (void)finish_copies_of(session, *region);  // fails only with the session
-  const CUresult result = withdraw(session, *region);
+  const CUresult finished = finish_copies_of(session, *region);
+  const CUresult withdrawn = withdraw(session, *region);
+  const CUresult result = finished != CUDA_SUCCESS ? finished : withdrawn;
   const CUresult removed = session.remote_host.remove(session, *region);
   if (result != CUDA_SUCCESS || removed != CUDA_SUCCESS) retire_addresses(p);
   if (session.host_memory.erase(region->base)) free_host(p, region->bytes);
@@ -120,8 +121,9 @@ CUresult manual_cuMemHostUnregister(void* p) {
       region->base != reinterpret_cast<uint64_t>(p)) {
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
-  (void)finish_copies_of(session, *region);  // fails only with the session
-  const CUresult result = withdraw(session, *region);
+  const CUresult finished = finish_copies_of(session, *region);
+  const CUresult withdrawn = withdraw(session, *region);
+  const CUresult result = finished != CUDA_SUCCESS ? finished : withdrawn;
   const CUresult removed = session.remote_host.remove(session, *region);
   session.host_memory.erase(region->base);
   return result != CUDA_SUCCESS ? result : removed;

@@ -176,11 +176,10 @@ namespace {
 // the copies does.
 CUresult wait_until(Session& session, const std::function<bool()>& over) {
   constexpr auto kLookAgain = std::chrono::milliseconds(2);
-  while (!over()) {
+  while (!over() && !session.channel().lost())
     (void)session.channel().read_until(over, Clock::now() + kLookAgain);
-    if (session.channel().lost()) return from_status(session.channel().why_lost());
-  }
-  return CUDA_SUCCESS;
+  // With the session all copies are over.
+  return session.channel().lost() ? from_status(session.channel().why_lost()) : CUDA_SUCCESS;
 }
 
 }  // namespace

@@ -168,6 +168,26 @@ TEST(HostCalls, ALoadConcernsTheFunctionsOfItsContextOnly) {
   EXPECT_FALSE(calls.outstanding());
 }
 
+// Not even for a function that runs and never returns.
+TEST(HostCalls, ALoadDoesNotWaitWhenTheSessionIsLost) {
+  HostCalls& calls = new_calls();
+  static std::atomic<bool> stop{false};
+  const uint64_t id = calls.add({.function =
+                                     [](void*) {
+                                       while (!stop) std::this_thread::yield();
+                                     },
+                                 .device = 1});
+  calls.due(id, CUDA_SUCCESS);
+  {
+    const Load load(calls, 1);
+    std::this_thread::sleep_for(10 * Load::kMoment);
+    EXPECT_FALSE(load.has_begun());
+    calls.lost(CUDA_ERROR_DEVICE_UNAVAILABLE);
+  }  // it began
+  stop = true;
+  EXPECT_TRUE(none_outstanding_soon(calls));
+}
+
 TEST(HostCalls, ALoadConcernsAllFunctionsWhenContextsWaitForEachOther) {
   HostCalls& calls = new_calls();
   calls.join_contexts();

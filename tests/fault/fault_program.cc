@@ -2,8 +2,9 @@
 // tries one more call and prints the name of its result and whether it took long. fault_program
 // [init | unsupported | interposed | runaway (a kernel never ends) | crowded (and launches are
 // queued behind it) | launching (and a thread goes on launching) | sending (a thread sends as much
-// as it can)]
+// as it can) | copies (of pinned and registered memory wait behind a function that never returns)]
 #include <cuda.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -47,6 +48,29 @@ void begin_thread(CUcontext context, Call call) {
     }
     for (;;) pause();
   }).detach();
+}
+
+void CUDA_CB wait_for_ever(void*) {
+  for (;;) pause();
+}
+
+constexpr size_t kCopied = 4 << 20;
+void* pinned = nullptr;
+alignas(4096) char registered[kCopied];
+CUstream held = nullptr;
+
+CUresult begin_copies() {
+  CUdeviceptr device = 0;
+  CUresult result = cuStreamCreate(&held, CU_STREAM_NON_BLOCKING);
+  if (result == CUDA_SUCCESS) result = cuMemAlloc(&device, kCopied);
+  if (result == CUDA_SUCCESS) result = cuMemHostAlloc(&pinned, kCopied, 0);
+  if (result == CUDA_SUCCESS) result = cuMemHostRegister(registered, kCopied, 0);
+  if (result == CUDA_SUCCESS) result = cuLaunchHostFunc(held, wait_for_ever, nullptr);
+  for (void* const host : {pinned, static_cast<void*>(registered)}) {
+    if (result == CUDA_SUCCESS) result = cuMemcpyDtoHAsync(host, device, kCopied, held);
+    if (result == CUDA_SUCCESS) result = cuMemcpyHtoDAsync(device, host, kCopied, held);
+  }
+  return result;
 }
 
 const char* name_of(CUresult result) {
@@ -106,6 +130,10 @@ int main(int count, char** values) {
     if (cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return 5;
     begin_thread(context, [event] { return cuEventRecord(event, nullptr); });
   }
+  if (std::strcmp(mode, "copies") == 0 && (result = begin_copies()) != CUDA_SUCCESS) {
+    std::printf("no copies: %s\n", name_of(result));
+    return 5;
+  }
   std::printf("ready\n");
   std::fflush(stdout);
   for (std::string line; std::getline(std::cin, line);) {
@@ -116,6 +144,17 @@ int main(int count, char** values) {
     if (line == "sync") result = cuCtxSynchronize();
     if (line == "alloc") result = cuMemAlloc(&memory, 64);
     if (line == "free") result = cuMemFree(memory);
+    if (line == "unpin") result = cuMemFreeHost(pinned);
+    if (line == "unregister") result = cuMemHostUnregister(registered);
+    if (line == "wait") result = cuStreamSynchronize(held);
+    if (line == "copy more") result = cuMemcpyDtoHAsync(registered, memory, 64, held);
+    if (line == "fork") {  // a child that ends as programs do
+      int status = -1;
+      const pid_t child = fork();
+      if (child == 0) std::exit(cuStreamSynchronize(held) == CUDA_SUCCESS ? 1 : 0);
+      result =
+          waitpid(child, &status, 0) == child && status == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+    }
     const bool slow = std::chrono::steady_clock::now() - begin > std::chrono::seconds(20);
     std::printf("%s: %s%s\n", line.c_str(), name_of(result), slow ? " (slow)" : "");
     std::fflush(stdout);

@@ -34,10 +34,16 @@ class Session:
             self.process.kill()
             raise AssertionError(line + self.process.communicate()[1])
 
-    def ask(self, command):
+    def begin(self, command):
         self.process.stdin.write(command + "\n")
         self.process.stdin.flush()
+
+    def answer(self):
         return self.process.stdout.readline().strip()
+
+    def ask(self, command):
+        self.begin(command)
+        return self.answer()
 
     def end(self):
         """Closes stdin, waits; (exit code, stderr)."""
@@ -79,6 +85,39 @@ class Processes(unittest.TestCase):
             self.assertEqual(living.end()[0], 0)
             self.serves(daemon)
             self.assertIn("worker", daemon.log_text())
+
+    def test_worker_killed_while_copies_wait(self):
+        """Calls that wait for copies, whose stream will never come to them, fail with the session;
+        so do later ones, and exit is not held up."""
+        for transport in ("shm", "tcp"):
+            for waiting in ("unpin", "unregister", "wait", "free"):
+                with self.subTest(f"{transport} {waiting}"), testing.Daemon() as daemon:
+                    session = Session(daemon, "--transport", transport, mode="copies")
+                    self.assertEqual(session.ask("fork"), "fork: CUDA_SUCCESS")
+                    session.begin(waiting)
+                    time.sleep(0.3)
+                    (worker,) = daemon.workers()
+                    os.kill(worker, signal.SIGKILL)
+                    begin = time.monotonic()
+                    self.assertEqual(session.answer(), f"{waiting}: {LOST}")
+                    for later in ("copy more", "unpin", "unregister", "wait", "free"):
+                        if later != waiting:
+                            self.assertEqual(session.ask(later), f"{later}: {LOST}")
+                    self.assertEqual(session.end()[0], 0)
+                    self.assertLess(time.monotonic() - begin, 2)
+                    self.serves(daemon)
+
+    def test_exit_while_copies_wait(self):
+        for transport in ("shm", "tcp"):
+            with self.subTest(transport), testing.Daemon() as daemon:
+                session = Session(daemon, "--transport", transport, mode="copies")
+                (worker,) = daemon.workers()
+                begin = time.monotonic()
+                self.assertEqual(session.end()[0], 0)
+                self.assertLess(time.monotonic() - begin, 2)
+                testing.wait_until(
+                    lambda w=worker: not testing.is_running(w), "the worker ended", 20
+                )
 
     def test_daemon_killed(self):
         daemon = testing.Daemon().__enter__()
