@@ -157,13 +157,14 @@ struct Delivery {
 }
 
 # The client sends the bytes [offset, offset + bytes) of a copy that it asked for by fgFetch, by
-# fgFetched.
+# fgFetched. No bytes: a stream has come to an fgMeetDeliveries, which the client answers by
+# fgDelivered.
 struct Fetch {
   copy @0 :UInt64;
   offset @1 :UInt64;
   bytes @2 :UInt64;
   # CUresult; when it is an error there is no copy any more, which the client answers by fgFetched
-  # without bytes
+  # without bytes; fgMeetDeliveries is over without an answer
   result @3 :Int32;
 }
 

@@ -32,12 +32,15 @@ struct OrderedCopy {
   // So many bytes from the beginning.
   uint64_t sent = 0;                 // of a delivery
   uint64_t asked = 0, received = 0;  // of a fetch
-  bool reached = false;              // the stream has come to the fetch
-  bool acknowledged = false;         // the client has the bytes of the delivery
+  bool reached = false;              // the stream has come to the fetch or meeting
+  bool acknowledged = false;         // the client has the bytes of the delivery or deliveries
   bool dropped = false;              // there is nothing to copy any more
+  // Nothing but a place in a stream that is held until the client has what was delivered before it.
+  bool is_meeting() const { return !fetch && bytes == 0; }
 };
 
-// A piece of a copy, or the end of a delivery that holds its stream; in its place in the stream.
+// A piece of a copy, the end of a delivery that holds its stream, or a meeting; in its place in the
+// stream.
 struct CopyElement {
   enum class Kind { kDelivery, kFetch, kAcknowledgement };
   Kind kind = Kind::kDelivery;
@@ -48,7 +51,7 @@ struct CopyElement {
   uint64_t number = 0;                  // the order in which deliveries were submitted
   bool gated = false;
   bool to_send = false;
-  CUevent start = nullptr;  // before the gate of the first piece of a fetch
+  CUevent start = nullptr;  // before the gate of the first piece of a fetch, or of a meeting
   CUevent done = nullptr;   // behind the copy
   CUresult result = CUDA_SUCCESS;
   // The adapter's view of the block, when it writes to the client, and its write under way.

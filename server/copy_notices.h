@@ -23,7 +23,7 @@ class CopyNotices {
   bool is_being_written(const CopyElement& element) const;
   // The element goes before that has ended: its block stays.
   void keep(const CopyElement& element);
-  // Asks for the bytes of a fetch.
+  // Asks for the bytes of a fetch, or whether a meeting can end.
   void ask(const CopyElement& element);
   // There is nothing to copy any more. Said as long as the client waits for something: for bytes of
   // a delivery, or to be asked for bytes of a fetch. Else it has forgotten the copy, or will when

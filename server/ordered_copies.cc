@@ -191,6 +191,26 @@ CUresult OrderedCopies::fetch(const Order& order) {
   return result;
 }
 
+CUresult OrderedCopies::meet(const Order& order) {
+  const auto copy = std::make_shared<OrderedCopy>();
+  copy->id = order.id;
+  named_.emplace(order.id, copy);
+  CopyChain& chain = chain_of(order);
+  CopyElement element;
+  element.kind = CopyElement::Kind::kAcknowledgement;
+  element.copy = copy;
+  CUresult result = record(order.context, order.stream, &element.start);
+  if (result == CUDA_SUCCESS) result = add_gate(chain, &element, order.stream);
+  if (result == CUDA_SUCCESS) {
+    chain.elements.push_back(std::move(element));
+  } else {
+    release(order.context, element.start);
+    drop(*copy, result);
+  }
+  remove_empty_chains();
+  return result;
+}
+
 void OrderedCopies::refuse(uint64_t id, bool fetch, uint64_t bytes, CUresult result) {
   const auto copy = std::make_shared<OrderedCopy>();
   copy->id = id;
@@ -203,13 +223,15 @@ void OrderedCopies::refuse(uint64_t id, bool fetch, uint64_t bytes, CUresult res
 void OrderedCopies::drop(OrderedCopy& copy, CUresult result) {
   if (std::exchange(copy.dropped, true)) return;
   // What the client has all bytes of may still be acknowledged.
-  if (!copy.fetch && copy.sent < copy.bytes) named_.erase(copy.id);
+  if (copy.is_meeting() ? !copy.reached : !copy.fetch && copy.sent < copy.bytes)
+    named_.erase(copy.id);
   notices_.over(copy, result);
 }
 
 Status OrderedCopies::delivered(uint64_t id) {
   const auto found = named_.find(id);
-  if (found == named_.end() || found->second->fetch || found->second->sent < found->second->bytes) {
+  if (found == named_.end() || found->second->fetch || found->second->sent < found->second->bytes ||
+      (found->second->is_meeting() && !found->second->reached)) {
     return Status(StatusCode::kProtocol, "fgDelivered: no such copy");
   }
   found->second->acknowledged = true;
@@ -328,7 +350,7 @@ void OrderedCopies::ask(CopyChain& chain) {
   while (chain.next_ask < chain.end()) {
     CopyElement& element = chain.at(chain.next_ask);
     OrderedCopy& copy = *element.copy;
-    if (element.kind != CopyElement::Kind::kFetch || copy.dropped) {
+    if ((element.kind != CopyElement::Kind::kFetch && !copy.is_meeting()) || copy.dropped) {
       ++chain.next_ask;
       continue;
     }

@@ -6,7 +6,7 @@
 // is told anything that a later state of the GPU implies, flush() sends every delivery that is
 // done: Responder calls it before each reply and notice. A fetch (to the device) is a gate in the
 // stream and a copy behind it; when the stream gets there, the notice `fetch` asks the client for
-// the bytes, and the gate opens when they have come.
+// the bytes, and the gate opens when they have come. A meeting is such a gate without a copy.
 //
 // Staging memory is bounded: a copy for which none is left waits, by a gate in its stream, for
 // blocks that earlier copies of the same stream use. Nothing here waits for the GPU or the client.
@@ -71,14 +71,17 @@ class OrderedCopies {
   // the copy is then over.
   CUresult deliver(const Order& order, Hold hold);
   CUresult fetch(const Order& order);
+  // The stream waits until the client has said, by delivered(), that it has the bytes of all
+  // deliveries that were before this.
+  CUresult meet(const Order& order);
   // The session ends: no stream is held any more, so that nobody waits for one.
   void close();
-  // Says so of an order that could not be made.
+  // Says so of an order that could not be made; a meeting has no bytes.
   void refuse(uint64_t id, bool fetch, uint64_t bytes, CUresult result);
   // A copy that the client may still name has this id.
   bool knows(uint64_t id) const { return named_.contains(id); }
 
-  // The client has the bytes of a delivery that holds its stream.
+  // The client has the bytes of a delivery that holds its stream, or of those before a meeting.
   Status delivered(uint64_t id);
   // Where bytes that were asked for go; empty: nobody wants them any more.
   Result<std::span<std::byte>> target(uint64_t id, uint64_t offset, uint64_t bytes);
@@ -128,7 +131,7 @@ class OrderedCopies {
   CopyNotices notices_;
   GateWords gate_words_;
   std::vector<ChainPointer> chains_;  // of streams that have such copies
-  // Copies that the client may name: fetches, and deliveries that hold their stream.
+  // Copies that the client may name: fetches, meetings, and deliveries that hold their stream.
   std::unordered_map<uint64_t, std::shared_ptr<OrderedCopy>> named_;
   std::unordered_map<uint16_t, std::vector<CUevent>> events_;  // unused ones, by context
   uint64_t staged_bytes_ = 0;

@@ -58,7 +58,7 @@ CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchK
       result != CUDA_SUCCESS) {
     return result;
   }
-  const Submission work(here.session);
+  const Submission work(here.session, stream);
   if (work.result() != CUDA_SUCCESS) return work.result();
   const CUresult result = call_fgLaunch(
       here.session, here.context, function->id, shape.grid[0], shape.grid[1], shape.grid[2],

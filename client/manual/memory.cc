@@ -38,7 +38,7 @@ CUresult check_set(CUdeviceptr address, const Box& box, size_t pitch, size_t ali
 // Checks, then calls call(session, context) unless there is nothing to set.
 template <typename Call>
 CUresult set(CUdeviceptr address, size_t width, size_t height, size_t pitch, size_t element,
-             Call&& call) {
+             CUstream stream, Call&& call) {
   size_t bytes = 0;
   if (__builtin_mul_overflow(width, element, &bytes)) return CUDA_ERROR_INVALID_VALUE;
   const Box box{bytes, height, 1};
@@ -48,7 +48,7 @@ CUresult set(CUdeviceptr address, size_t width, size_t height, size_t pitch, siz
   const Here here;
   if (const CUresult result = expose_operands(here.session, {address}); result != CUDA_SUCCESS)
     return result;
-  const Submission work(here.session);
+  const Submission work(here.session, stream);
   if (work.result() != CUDA_SUCCESS) return work.result();
   const CUresult result = call(here.session, here.context);
   if (result != CUDA_SUCCESS) return result;
@@ -127,47 +127,50 @@ CUresult manual_cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUme
 
 CUresult manual_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N,
                                 CUstream hStream) {
-  return set(dstDevice, N, 1, 0, 1, [&](Session& session, uint16_t context) {
+  return set(dstDevice, N, 1, 0, 1, hStream, [&](Session& session, uint16_t context) {
     return call_cuMemsetD8Async(session, context, dstDevice, uc, N, hStream);
   });
 }
 
 CUresult manual_cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N,
                                  CUstream hStream) {
-  return set(dstDevice, N, 1, 0, 2, [&](Session& session, uint16_t context) {
+  return set(dstDevice, N, 1, 0, 2, hStream, [&](Session& session, uint16_t context) {
     return call_cuMemsetD16Async(session, context, dstDevice, us, N, hStream);
   });
 }
 
 CUresult manual_cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N,
                                  CUstream hStream) {
-  return set(dstDevice, N, 1, 0, 4, [&](Session& session, uint16_t context) {
+  return set(dstDevice, N, 1, 0, 4, hStream, [&](Session& session, uint16_t context) {
     return call_cuMemsetD32Async(session, context, dstDevice, ui, N, hStream);
   });
 }
 
 CUresult manual_cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc,
                                   size_t Width, size_t Height, CUstream hStream) {
-  return set(dstDevice, Width, Height, dstPitch, 1, [&](Session& session, uint16_t context) {
-    return call_cuMemsetD2D8Async(session, context, dstDevice, dstPitch, uc, Width, Height,
-                                  hStream);
-  });
+  return set(dstDevice, Width, Height, dstPitch, 1, hStream,
+             [&](Session& session, uint16_t context) {
+               return call_cuMemsetD2D8Async(session, context, dstDevice, dstPitch, uc, Width,
+                                             Height, hStream);
+             });
 }
 
 CUresult manual_cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us,
                                    size_t Width, size_t Height, CUstream hStream) {
-  return set(dstDevice, Width, Height, dstPitch, 2, [&](Session& session, uint16_t context) {
-    return call_cuMemsetD2D16Async(session, context, dstDevice, dstPitch, us, Width, Height,
-                                   hStream);
-  });
+  return set(dstDevice, Width, Height, dstPitch, 2, hStream,
+             [&](Session& session, uint16_t context) {
+               return call_cuMemsetD2D16Async(session, context, dstDevice, dstPitch, us, Width,
+                                              Height, hStream);
+             });
 }
 
 CUresult manual_cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui,
                                    size_t Width, size_t Height, CUstream hStream) {
-  return set(dstDevice, Width, Height, dstPitch, 4, [&](Session& session, uint16_t context) {
-    return call_cuMemsetD2D32Async(session, context, dstDevice, dstPitch, ui, Width, Height,
-                                   hStream);
-  });
+  return set(dstDevice, Width, Height, dstPitch, 4, hStream,
+             [&](Session& session, uint16_t context) {
+               return call_cuMemsetD2D32Async(session, context, dstDevice, dstPitch, ui, Width,
+                                              Height, hStream);
+             });
 }
 
 CUresult manual_cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {

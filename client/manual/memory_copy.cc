@@ -54,7 +54,7 @@ CUresult device_to_device(Session& session, CUdeviceptr dst, CUdeviceptr src, si
   }
   if (const CUresult result = expose_operands(session, {dst, src}); result != CUDA_SUCCESS)
     return result;
-  const Submission work(session);
+  const Submission work(session, stream);
   if (work.result() != CUDA_SUCCESS) return work.result();
   return between_contexts(session, owner_of(session, dst), owner_of(session, src), stream, [&] {
     return call_cuMemcpyDtoDAsync_v2(session, current_context_id(), dst, src, bytes, stream);
@@ -120,7 +120,7 @@ CUresult copy_box(Session& session, const Ends& ends, const Box& box, CUstream s
   if (ends.to == Where::kDevice && ends.from == Where::kDevice) {
     const CUresult exposed = expose_operands(session, {ends.dst.address, ends.src.address});
     if (exposed != CUDA_SUCCESS) return exposed;
-    const Submission work(session);
+    const Submission work(session, stream);
     if (work.result() != CUDA_SUCCESS) return work.result();
     bool known = false;
     for (const Side* side : {&ends.dst, &ends.src}) {
@@ -323,7 +323,7 @@ CUresult manual_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
       result != CUDA_SUCCESS) {
     return result;
   }
-  const Submission work(here.session);
+  const Submission work(here.session, hStream);
   if (work.result() != CUDA_SUCCESS) return work.result();
   const Context* dst =
       dstContext == nullptr ? current_context() : here.session.contexts.find(dstContext);

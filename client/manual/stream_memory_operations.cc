@@ -11,11 +11,11 @@ namespace {
 
 // `send(session, context)` after the operand's memory was exposed and sent.
 template <typename Send>
-CUresult with_operand(CUdeviceptr address, Send&& send) {
+CUresult with_operand(CUstream stream, CUdeviceptr address, Send&& send) {
   const Here here;
   if (const CUresult result = expose_operands(here.session, {address}); result != CUDA_SUCCESS)
     return result;
-  const Submission work(here.session);
+  const Submission work(here.session, stream);
   if (work.result() != CUDA_SUCCESS) return work.result();
   return send(here.session, here.context);
 }
@@ -56,14 +56,14 @@ bool is_wait(const CUstreamBatchMemOpParams& operation) {
 
 CUresult manual_cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
                                         unsigned int flags) {
-  return with_operand(addr, [&](Session& session, uint16_t context) {
+  return with_operand(stream, addr, [&](Session& session, uint16_t context) {
     return call_cuStreamWriteValue32_v2(session, context, stream, addr, value, flags);
   });
 }
 
 CUresult manual_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
                                        unsigned int flags) {
-  return with_operand(addr, [&](Session& session, uint16_t context) {
+  return with_operand(stream, addr, [&](Session& session, uint16_t context) {
     note_wait(session, addr, sizeof value);
     return noted(session, stream, addr,
                  call_cuStreamWaitValue32_v2(session, context, stream, addr, value, flags));
@@ -75,14 +75,14 @@ CUresult manual_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuin
   // The value may be a pointer that a kernel follows.
   if (const CUresult result = expose_operands(current_session(), {value}); result != CUDA_SUCCESS)
     return result;
-  return with_operand(addr, [&](Session& session, uint16_t context) {
+  return with_operand(stream, addr, [&](Session& session, uint16_t context) {
     return call_cuStreamWriteValue64_v2(session, context, stream, addr, value, flags);
   });
 }
 
 CUresult manual_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
                                        unsigned int flags) {
-  return with_operand(addr, [&](Session& session, uint16_t context) {
+  return with_operand(stream, addr, [&](Session& session, uint16_t context) {
     note_wait(session, addr, sizeof value);
     return noted(session, stream, addr,
                  call_cuStreamWaitValue64_v2(session, context, stream, addr, value, flags));
@@ -105,7 +105,7 @@ CUresult manual_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
       }
     }
   }
-  const Submission work(here.session);
+  const Submission work(here.session, stream);
   if (work.result() != CUDA_SUCCESS) return work.result();
   const CUresult sent =
       call_cuStreamBatchMemOp_v2(here.session, here.context, stream, count, paramArray, flags);

@@ -5,6 +5,7 @@
 
 #include "client/manual/common.h"
 #include "client/memory/exposure.h"
+#include "client/memory/ordered_copy.h"
 
 namespace fargpu::client {
 namespace {
@@ -57,7 +58,7 @@ CUresult push_all(Session& session, ChannelWire& wire) {
 
 }  // namespace
 
-Submission::Submission(Session& session) : session_(session) {
+Submission::Submission(Session& session, std::optional<CUstream> stream) : session_(session) {
   if (!session.pages.any()) [[likely]]
     return;
   // Counted first: from its push on, the work may change what a pull has to bring.
@@ -65,6 +66,8 @@ Submission::Submission(Session& session) : session_(session) {
   counted_ = true;
   ChannelWire wire(session);
   result_ = push_all(session, wire);
+  if (result_ == CUDA_SUCCESS && stream && session.ordered_copies.to_be_met())
+    result_ = meet_deliveries(session, *stream);
 }
 
 Submission::~Submission() {

@@ -16,10 +16,10 @@ struct Context;
 class Session;
 
 // Around a call that sends work which may use host memory: what the application wrote by now goes
-// first.
+// first. `stream`: the work's, where it has one, in which it meets deliveries (ordered_copy.h).
 class Submission {
  public:
-  explicit Submission(Session& session);
+  explicit Submission(Session& session, std::optional<CUstream> stream = std::nullopt);
   ~Submission();
   Submission(const Submission&) = delete;
   Submission& operator=(const Submission&) = delete;

@@ -101,7 +101,7 @@ CUresult copy_by_mirror(Session& session, const Side& dst, const Side& src, cons
   const uint16_t context = current_context_id();
   CUresult result = CUDA_SUCCESS;
   {
-    const Submission work(session);
+    const Submission work(session, stream);
     if (work.result() != CUDA_SUCCESS) return work.result();
     if (box.height == 1 && box.depth == 1) {
       result =
@@ -176,7 +176,7 @@ CUresult copy_to_device(Session& session, const Side& dst, const Side& src, cons
     if (result != CUDA_SUCCESS || !known) return result;
     return settle_untried(session, dst.address, span_of(box, dst));
   }
-  const Submission work(session);
+  const Submission work(session, stream);
   if (work.result() != CUDA_SUCCESS) return work.result();
   if (in_stream && is_shared(session, src, dst, box)) {
     const CUresult result = copy_shared(session, true, src, dst, box, stream, wait);
@@ -228,7 +228,7 @@ CUresult copy_to_host(Session& session, const Side& dst, const Side& src, const 
   // The source may be host memory by its device address, which is the mirror's.
   std::optional<Submission> from_mirror;
   if (session.pages.touches(src.address, span_of(box, src))) {
-    from_mirror.emplace(session);
+    from_mirror.emplace(session, stream);
     if (from_mirror->result() != CUDA_SUCCESS) return from_mirror->result();
   }
   if (goes_by_mirror(session, dst, src, box)) {

@@ -5,7 +5,6 @@
 
 #include "client/manual/common.h"
 #include "client/memory/copy.h"
-#include "client/memory/ordered_copy.h"
 #include "client/memory/reserve.h"
 #include "common/base/log.h"
 
@@ -32,12 +31,11 @@ CUresult expose(Session& session, const Region& region, uint64_t* device_pointer
     return CUDA_SUCCESS;
   }
   if (const auto known = session.pages.device_pointer(region.base)) {
+    // Another thread may be about to say so, below.
+    session.ordered_copies.show(region.base, region.bytes);
     *device_pointer = *known;
     return CUDA_SUCCESS;
   }
-  // What a copy under way brings would not reach the mirror in the order of its stream.
-  if (const CUresult result = finish_deliveries_to(session, region); result != CUDA_SUCCESS)
-    return result;
   const Context* context = current_context() != nullptr ? current_context() : region.context;
   if (context == nullptr || !context->usable()) return CUDA_ERROR_INVALID_CONTEXT;
   const auto map = [&](CUdeviceptr* made) {
@@ -57,6 +55,8 @@ CUresult expose(Session& session, const Region& region, uint64_t* device_pointer
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (result != CUDA_SUCCESS) return result;
+  // The streams of copies that are under way do not wait for their bytes.
+  session.ordered_copies.show(region.base, region.bytes);
   session.hidden_memory.remove(region.base);
   *device_pointer = session.pages.device_pointer(region.base).value_or(0);
   return CUDA_SUCCESS;

@@ -16,15 +16,11 @@ namespace {
 
 constexpr size_t kUnusedNodes = 64;
 
-thread_local bool runs_copies = false;
-
 Status broken(const char* notice, uint64_t id, const char* why) {
   return {StatusCode::kProtocol, fmt::format("{}: copy {}: {}", notice, id, why)};
 }
 
 }  // namespace
-
-bool OrderedCopies::on_this_thread() { return runs_copies; }
 
 uint64_t OrderedCopies::add(const Box& box, const Side& host, bool fetch, const Hold& hold,
                             bool written) {
@@ -68,8 +64,25 @@ uint64_t OrderedCopies::add_fetch(const Box& box, const Side& host, uint16_t hel
   return add(box, host, /*fetch=*/true, {.held = true, .device = held_device}, false);
 }
 
+uint64_t OrderedCopies::add_meeting(uint16_t held_device) {
+  return add({0, 0, 0}, {}, /*fetch=*/true, {.held = true, .device = held_device}, false);
+}
+
+void OrderedCopies::show(uint64_t address, uint64_t bytes) {
+  if (!outstanding()) return;
+  std::lock_guard lock(mutex_);
+  for (auto& [id, copy] : copies_) {
+    const bool touches = copy.base < address + bytes && address < copy.base + copy.span;
+    if (!touches || copy.fetch || copy.hold.acknowledge || copy.shown) continue;
+    copy.shown = true;
+    shown_.fetch_add(1, std::memory_order_release);
+    start_thread();
+  }
+}
+
 void OrderedCopies::erase(Map::iterator copy) {
   const Hold hold = copy->second.hold;
+  if (copy->second.shown) shown_.fetch_sub(1, std::memory_order_release);
   if (!hold.held) unheld_bytes_.fetch_sub(copy->second.bytes, std::memory_order_relaxed);
   Map::node_type node = copies_.extract(copy);
   if (unused_.size() < kUnusedNodes) unused_.push_back(std::move(node));
@@ -125,6 +138,8 @@ Status OrderedCopies::on_delivery(uint64_t id, uint64_t offset, CUresult result,
   if (copy.moved < copy.bytes) return {};
   if (copy.hold.acknowledge) {
     queue({Task::Kind::kAcknowledge, id, 0, 0});
+  } else if (copy.shown) {
+    queue({Task::Kind::kPublish, id, 0, 0});
   } else {
     erase(found);
   }
@@ -137,6 +152,16 @@ Status OrderedCopies::on_fetch(uint64_t id, uint64_t offset, uint64_t bytes, CUr
   if (found == copies_.end() || !found->second.fetch || found->second.dropped)
     return broken("fetch", id, "there is no such copy");
   Copy& copy = found->second;
+  if (copy.is_meeting()) {
+    if (offset != 0 || bytes != 0) return broken("fetch", id, "it has no bytes");
+    copy.dropped = true;
+    if (result == CUDA_SUCCESS) {
+      queue({Task::Kind::kAcknowledge, id, 0, 0});
+    } else {
+      erase(found);
+    }
+    return {};
+  }
   if (result != CUDA_SUCCESS) {
     if (copy.moved == copy.bytes) return broken("fetch", id, "all of it was asked for");
     copy.dropped = true;
@@ -185,7 +210,6 @@ void OrderedCopies::start_thread() {
 }
 
 void OrderedCopies::run() {
-  runs_copies = true;
   for (;;) {
     Task task;
     {
@@ -209,6 +233,9 @@ void OrderedCopies::run_task(const Task& task) {
   switch (task.kind) {
     case Task::Kind::kAcknowledge:
       wire_.delivered(task.id);
+      break;
+    case Task::Kind::kPublish:
+      wire_.publish();
       break;
     case Task::Kind::kGiveUp:
       wire_.send(task.id, 0, {});

@@ -36,6 +36,8 @@ class OrderedCopies {
   struct Wire {
     std::function<void(uint64_t id, uint64_t offset, std::span<const std::byte>)> send;
     std::function<void(uint64_t id)> delivered;
+    // Bytes were delivered to memory that device code sees by now.
+    std::function<void()> publish;
     // A copy that held a stream of the device is over, or has all that it needs. Also called on
     // the receiving thread; must not block.
     std::function<void(uint16_t device)> release;
@@ -53,6 +55,8 @@ class OrderedCopies {
   // `written`: the worker may write the bytes by itself, instead of sending them.
   uint64_t add_delivery(const Box& box, const Side& host, const Hold& hold, bool written = false);
   uint64_t add_fetch(const Box& box, const Side& host, uint16_t held_device);
+  // A place in a stream that is held there until device code sees what was delivered before it.
+  uint64_t add_meeting(uint16_t held_device);
   // The call that should have ordered it failed.
   void cancel(uint64_t id);
 
@@ -65,8 +69,11 @@ class OrderedCopies {
   // The session is gone, and every copy with it.
   void lost();
 
-  // True on the thread of the copies, which copies may be waiting for.
-  static bool on_this_thread();
+  // Device code sees the range from now on. Streams do not wait for deliveries to it that are under
+  // way: what their bytes change is published, and until then work has to meet them.
+  void show(uint64_t address, uint64_t bytes);
+  // There are such deliveries.
+  bool to_be_met() const { return shown_.load(std::memory_order_acquire) != 0; }
   // Of deliveries that hold no stream.
   uint64_t unheld_bytes() const { return unheld_bytes_.load(std::memory_order_relaxed); }
   bool outstanding() const { return outstanding_.load(std::memory_order_acquire) != 0; }
@@ -87,9 +94,11 @@ class OrderedCopies {
     bool packed = false;
     bool written = false;  // of a delivery: perhaps
     bool dropped = false;  // of a fetch: the worker wants no more
+    bool shown = false;    // a delivery to memory that device code has got meanwhile
+    bool is_meeting() const { return fetch && bytes == 0; }
   };
   struct Task {
-    enum class Kind { kSend, kGiveUp, kAcknowledge } kind;
+    enum class Kind { kSend, kGiveUp, kAcknowledge, kPublish } kind;
     uint64_t id, offset, bytes;
   };
   using Map = std::map<uint64_t, Copy>;
@@ -114,6 +123,7 @@ class OrderedCopies {
   bool lost_ = false;                   // guarded by mutex_
   std::atomic<size_t> outstanding_{0};
   std::atomic<uint64_t> unheld_bytes_{0};
+  std::atomic<size_t> shown_{0};
 };
 
 }  // namespace fargpu::client

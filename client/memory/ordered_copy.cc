@@ -23,6 +23,8 @@ constexpr uint64_t kMostUnheldBytes = 32u << 20;
 // The worker puts a copy, and perhaps a gate, into the stream for so many bytes; for fewer where
 // the adapter writes them to the client.
 constexpr uint64_t kBytesOfPiece = 4u << 20, kBytesOfWrittenPiece = 1u << 20, kMostPieces = 17;
+// An event and a gate.
+constexpr uint64_t kPlacesOfMeeting = 2;
 // fgDeliver's `hold`.
 constexpr int kNever = 0, kForStaging = 1, kUntilDelivered = 2;
 
@@ -86,6 +88,10 @@ OrderedCopies::Wire wire_of_ordered_copies(Session& session) {
             call_fgDelivered(session, 0, id);
             (void)session.channel().flush();
           },
+          [&session] {
+            const Submission submission(session);
+            (void)session.channel().flush();
+          },
           [&session](uint16_t device) { session.host_calls.release(device); }};
 }
 
@@ -117,6 +123,9 @@ CUresult deliver_to_host(Session& session, const Side& dst, const Side& src, con
         }
         const uint64_t id = session.ordered_copies.add_delivery(
             piece, to, {holds, held_device, acknowledge}, place.has_value());
+        // Device code may have got the memory since that was asked.
+        if (!acknowledge && session.pages.touches(to.address, span_of(piece, to)))
+          session.ordered_copies.show(to.address, span_of(piece, to));
         session.channel().await_notices();
         const transport::RemoteKey key = place ? place->key : transport::RemoteKey{};
         const CUresult ordered = call_fgDeliver(
@@ -189,11 +198,17 @@ CUresult finish_copies_of(Session& session, const Region& region) {
                     [&] { return !session.ordered_copies.uses(region.base, region.bytes); });
 }
 
-CUresult finish_deliveries_to(Session& session, const Region& region) {
-  if (!session.ordered_copies.outstanding()) return CUDA_SUCCESS;
-  if (OrderedCopies::on_this_thread() || HostCalls::on_this_thread()) return CUDA_SUCCESS;
-  return wait_until(session,
-                    [&] { return !session.ordered_copies.writes(region.base, region.bytes); });
+CUresult meet_deliveries(Session& session, CUstream stream) {
+  const uint16_t held_device = device_of_hold(stream);
+  if (const CUresult taken = take_hold(session, held_device, kPlacesOfMeeting, stream);
+      taken != CUDA_SUCCESS) {
+    return taken;
+  }
+  const uint64_t id = session.ordered_copies.add_meeting(held_device);
+  session.channel().await_notices();
+  const CUresult result = call_fgMeetDeliveries(session, current_context_id(), id, stream);
+  if (result != CUDA_SUCCESS) session.ordered_copies.cancel(id);
+  return result;
 }
 
 }  // namespace fargpu::client

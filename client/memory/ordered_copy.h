@@ -36,8 +36,8 @@ CUresult fetch_to_device(Session& session, const Side& dst, const Side& src, con
 
 // Before the application's memory goes: waits for the copies that use it.
 CUresult finish_copies_of(Session& session, const Region& region);
-// Before device code gets the application's memory: waits for the copies to it. Not on threads of
-// ours, which such a copy may be waiting for.
-CUresult finish_deliveries_to(Session& session, const Region& region);
+// Before work that may use the application's memory is put into the stream, where OrderedCopies has
+// deliveries to be met: the work sees the bytes of those that are before it.
+CUresult meet_deliveries(Session& session, CUstream stream);
 
 }  // namespace fargpu::client

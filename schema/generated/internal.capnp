@@ -305,6 +305,11 @@ struct FgDirectProbeResults {
   reason @2 :Text;
 }
 
+struct FgMeetDeliveriesParams {
+  id @0 :UInt64;  # unsigned long long
+  stream @1 :UInt64;  # CUstream
+}
+
 struct FgHostCallParams {
   stream @0 :UInt64;  # CUstream
   id @1 :UInt64;  # unsigned long long

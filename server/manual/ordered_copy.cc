@@ -102,6 +102,23 @@ Status manual_fgFetch(Worker& worker, const Request& request) {
   });
 }
 
+Status manual_fgMeetDeliveries(Worker& worker, const Request& request) {
+  return decoded("fgMeetDeliveries", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgMeetDeliveriesParams>();
+    OrderedCopies& copies = worker.services().ordered_copies();
+    if (copies.knows(params.getId())) return malformed("fgMeetDeliveries", "the id is in use");
+    OrderedCopies::Order order;
+    CUresult result = prepare(worker, request, params, &order);
+    if (result == CUDA_SUCCESS) {
+      result = copies.meet(order);
+    } else {
+      copies.refuse(order.id, false, 0, result);
+    }
+    return answer(worker, request, result);
+  });
+}
+
 Status manual_fgFetched(Worker& worker, const Request& request) {
   return decoded("fgFetched", [&]() -> Status {
     wire::SegmentReader reader(request.body);

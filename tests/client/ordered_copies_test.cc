@@ -16,7 +16,7 @@ std::span<const std::byte> bytes(const std::string& text) { return std::as_bytes
 
 class OrderedCopiesTest : public testing::Test {
  protected:
-  // What went to the worker, as a text: "id:offset:bytes" or "id delivered".
+  // What went to the worker, as a text: "id:offset:bytes", "id delivered" or "published".
   struct Sent {
     std::mutex mutex;
     std::vector<std::string> lines;
@@ -66,6 +66,10 @@ class OrderedCopiesTest : public testing::Test {
          std::lock_guard lock(sent.mutex);
          sent.lines.push_back(std::to_string(id) + " delivered");
        },
+       [&sent = sent_] {
+         std::lock_guard lock(sent.mutex);
+         sent.lines.push_back("published");
+       },
        [&sent = sent_](uint16_t context) {
          std::lock_guard lock(sent.mutex);
          EXPECT_EQ(context, 7);
@@ -106,6 +110,45 @@ TEST_F(OrderedCopiesTest, TheWorkerIsToldWhenItHoldsTheStreamForADelivery) {
   EXPECT_TRUE(deliver(id, 0, "abc").ok());
   EXPECT_TRUE(sent({std::to_string(id) + " delivered"}));
   EXPECT_TRUE(eventually([this] { return !copies_.outstanding() && sent_.released == 1; }));
+}
+
+TEST_F(OrderedCopiesTest, BytesForMemoryThatIsShownMeanwhileArePublished) {
+  std::string memory(10, '.');
+  const uint64_t id = copies_.add_delivery(line(10), flat_side(memory), {});
+  const uint64_t held = copies_.add_delivery(line(10), flat_side(memory), {true, 7, true});
+  copies_.show(address(memory.data()) + 10, 100);
+  EXPECT_FALSE(copies_.to_be_met()) << "other memory";
+  EXPECT_TRUE(deliver(id, 0, "abc").ok());
+  copies_.show(address(memory.data()) + 9, 1);
+  copies_.show(address(memory.data()), 10);
+  EXPECT_TRUE(copies_.to_be_met());
+  EXPECT_TRUE(deliver(id, 3, "defghij").ok());
+  EXPECT_TRUE(sent({"published"}));
+  EXPECT_TRUE(eventually([this] { return !copies_.to_be_met(); }))
+      << "the stream waits for the other one";
+  EXPECT_TRUE(deliver(held, 0, "0123456789").ok());
+  EXPECT_TRUE(sent({"published", std::to_string(held) + " delivered"}));
+  copies_.add_delivery(line(10), flat_side(memory), {});
+  copies_.show(address(memory.data()), 10);
+  copies_.lost();
+  EXPECT_FALSE(copies_.to_be_met());
+}
+
+TEST_F(OrderedCopiesTest, AMeetingIsAnsweredBehindTheDeliveriesBeforeIt) {
+  std::string memory(3, '.');
+  const uint64_t delivery = copies_.add_delivery(line(3), flat_side(memory), {});
+  const uint64_t id = copies_.add_meeting(7), refused = copies_.add_meeting(7);
+  copies_.show(address(memory.data()), 3);
+  EXPECT_FALSE(copies_.writes(0, UINT64_MAX) && copies_.uses(1, 1));
+  EXPECT_TRUE(deliver(delivery, 0, "abc").ok());
+  EXPECT_TRUE(copies_.on_fetch(id, 0, 0, CUDA_SUCCESS).ok());
+  EXPECT_TRUE(sent({"published", std::to_string(id) + " delivered"}));
+  EXPECT_TRUE(eventually([this] { return sent_.released == 1; }));
+  EXPECT_TRUE(copies_.on_fetch(refused, 0, 0, CUDA_ERROR_ILLEGAL_ADDRESS).ok());
+  EXPECT_EQ(sent_.released, 2);
+  EXPECT_FALSE(copies_.outstanding());
+  EXPECT_EQ(copies_.on_fetch(copies_.add_meeting(7), 0, 1, CUDA_SUCCESS).code(),
+            StatusCode::kProtocol);
 }
 
 TEST_F(OrderedCopiesTest, BytesThatTheWorkerHasWrittenCountLikeBytesThatCame) {

@@ -100,6 +100,10 @@ class OrderedCopiesTest : public ExecutorTest {
   uint32_t delivered(uint64_t id) {
     return send<schema::FgDeliveredParams>(schema::op_fgDelivered, [&](auto p) { p.setId(id); });
   }
+  uint32_t meet(uint64_t id, uint16_t flags = 0, uint16_t context = 1) {
+    return send<schema::FgMeetDeliveriesParams>(
+        schema::op_fgMeetDeliveries, [&](auto p) { p.setId(id); }, flags, context);
+  }
   uint32_t synchronise() {
     return send<schema::CuStreamSynchronizeParams>(schema::op_cuStreamSynchronize, [](auto) {});
   }
@@ -244,6 +248,47 @@ TEST_F(OrderedCopiesTest, BytesAreAskedForWhenEarlierOnesHaveBeenSent) {
     EXPECT_EQ(delivery.offset, offset);
   }
   EXPECT_EQ(notice().opcode, wire::kFetch);
+}
+
+TEST_F(OrderedCopiesTest, AStreamMeetsTheDeliveriesBeforeIt) {
+  begin();
+  driver().shut("event");
+  deliver(1, 3 * kPiece, 0);
+  meet(2);
+  expect_silence();
+  EXPECT_TRUE(driver().saw("cuStreamWaitValue32 1"));
+  driver().open("event");
+  for (uint64_t offset = 0; offset < 3 * kPiece; offset += kPiece)
+    EXPECT_EQ(notice().opcode, wire::kDelivery);
+  const Notice met = notice();
+  EXPECT_EQ(met.opcode, wire::kFetch);
+  EXPECT_EQ(met.copy, 2u);
+  EXPECT_EQ(met.bytes, 0u);
+  EXPECT_EQ(opened(), 0u);
+  expect_answer(delivered(2), CUDA_SUCCESS);
+  EXPECT_TRUE(opened_soon(1));
+  // One that cannot begin, and one whose stream fails, are over without an answer.
+  const uint32_t nowhere = meet(3, 0, 99);
+  EXPECT_EQ(notice().result, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(result(nowhere, wire::kReply | wire::kAsyncError), CUDA_ERROR_INVALID_CONTEXT);
+  driver().shut("event");
+  meet(4);
+  expect_silence();
+  driver().fail("cuEventQuery", CUDA_ERROR_ILLEGAL_ADDRESS);
+  driver().open("event");
+  EXPECT_EQ(notice().result, CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_TRUE(opened_soon(2)) << "nothing stays held";
+  delivered(4);
+  EXPECT_EQ(end().code(), StatusCode::kProtocol);
+}
+
+TEST_F(OrderedCopiesTest, AMeetingIsNotOverBeforeTheStreamHasComeToIt) {
+  begin();
+  driver().shut("event");
+  meet(1);
+  expect_silence();
+  delivered(1);
+  EXPECT_EQ(end().code(), StatusCode::kProtocol);
 }
 
 TEST_F(OrderedCopiesTest, TheAdapterWritesToTheClientBeforeTheNotice) {
