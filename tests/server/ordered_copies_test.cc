@@ -307,7 +307,7 @@ TEST_F(OrderedCopiesTest, TheAdapterWritesToTheClientBeforeTheNotice) {
     EXPECT_TRUE(delivery.bulk.empty());
     at += delivery.written;
     const auto written = remote.written();
-    ASSERT_EQ(written.size(), kAt + at);
+    ASSERT_GE(written.size(), kAt + at);  // perhaps more by now
     EXPECT_EQ(written[kAt + at - 1], std::byte(kDevice + at - 1));
   }
   EXPECT_EQ(at, kBytes);
