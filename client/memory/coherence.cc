@@ -1,6 +1,8 @@
 #include "client/memory/coherence.h"
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 #include <vector>
 
 #include "client/manual/common.h"
@@ -32,26 +34,68 @@ class ChannelWire final : public Pages::Wire {
   Session& session_;
 };
 
+// Threads that have sent pointers to memory which they are still exposing. Nothing that may follow
+// those is sent meanwhile.
+class Exposures {
+ public:
+  void begin() {
+    std::lock_guard lock(mutex_);
+    ++under_way_;
+  }
+  void end() {
+    std::lock_guard lock(mutex_);
+    --under_way_;
+    fewer_.notify_all();
+  }
+  bool none() {
+    std::lock_guard lock(mutex_);
+    return under_way_ == 0;
+  }
+  // Not for ever: exposing memory may wait for functions of the application, which submit work.
+  void wait_for_others() {
+    std::unique_lock lock(mutex_);
+    fewer_.wait_for(lock, HostCalls::kLongestGate, [this] { return under_way_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable fewer_;
+  size_t under_way_ = 0;  // guarded by mutex_
+};
+
+// Never destroyed: calls come until the very end of the process.
+Exposures& exposures() {
+  static auto& made = *new Exposures;
+  return made;
+}
+
 // Exposed memory may hold pointers to memory that is hidden yet: lists, tables. That is exposed and
 // sent, too, until nothing new is found.
 CUresult push_all(Session& session, ChannelWire& wire) {
   constexpr uint64_t kWord = sizeof(uint64_t);
   while (session.hidden_memory.any()) {
     std::vector<uint64_t> found;
-    const CUresult result = session.pages.push(
+    CUresult result = session.pages.push(
         wire,
         [&](uint64_t address, std::span<const std::byte> bytes) {
           const size_t skip = (kWord - address % kWord) % kWord;
           if (skip >= bytes.size()) return;
-          session.hidden_memory.scan(bytes.data() + skip, bytes.size() - skip,
-                                     [&found](uint64_t base) { found.push_back(base); });
+          session.hidden_memory.scan(bytes.data() + skip, bytes.size() - skip, [&](uint64_t base) {
+            if (found.empty()) exposures().begin();
+            found.push_back(base);
+          });
         },
-        [&found] { return found.empty(); });
-    if (result != CUDA_SUCCESS || found.empty()) return result;
-    for (const uint64_t base : found) {
-      if (const CUresult exposed = expose_region_at(session, base); exposed != CUDA_SUCCESS)
-        return exposed;
+        [&found] { return found.empty() && exposures().none(); });
+    if (found.empty()) {
+      if (result != CUDA_SUCCESS || exposures().none()) return result;
+      exposures().wait_for_others();
+      return session.pages.push(wire);
     }
+    for (const uint64_t base : found) {
+      if (result == CUDA_SUCCESS) result = expose_region_at(session, base);
+    }
+    exposures().end();
+    if (result != CUDA_SUCCESS) return result;
   }
   return session.pages.push(wire);
 }
