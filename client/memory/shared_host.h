@@ -3,8 +3,7 @@
 //
 // Large allocations have a segment each. Small ones come from arenas, because a memory file and a
 // registration with the driver for each of many small buffers would cost more than the buffers. An
-// arena belongs to one context. What was freed of large memory is kept, registered, up to a limit:
-// a driver takes a fifth of a second to register 1 GiB. Any thread; no lock is held across a call.
+// arena belongs to one context. Any thread; no lock is held across a call.
 #pragma once
 
 #include <cuda.h>
@@ -28,10 +27,6 @@ class SharedHost {
   // From here on memory has its own segment: at most half of an arena lies idle.
   static constexpr size_t kOwnSegmentFrom = 1u << 20;
 
-  // Freed memory that is kept for the next allocation of about its size, in all; but not more than
-  // a sixteenth of the machine's memory.
-  static constexpr size_t kMostKept = 1u << 30;
-
   struct Block {
     void* memory = nullptr;
     uint64_t device_pointer = 0;
@@ -54,23 +49,14 @@ class SharedHost {
     SharedSegment segment;
     std::optional<BlockList> blocks;  // an arena's
     bool in_worker = true;
-    uint64_t kept = 0;  // freed; the greater the later
   };
   using Map = std::map<uint64_t, Holder>;
   std::optional<Block> take_from_arena(const Context& context, size_t bytes);  // needs the lock
   Map::iterator holder_of(uint64_t address);                                   // needs the lock
   bool has_other_arena(const Holder& holder) const;                            // needs the lock
-  std::optional<Block> take_kept(const Context& context, size_t bytes);        // needs the lock
-  Map::iterator oldest_kept();                                                 // needs the lock
-  CUresult free_whole(Session& session, uint64_t address, size_t bytes);
-  CUresult unshare(Session& session, Map::node_type holder);
-  // Until at most so many bytes are kept.
-  CUresult drop_kept(Session& session, size_t most);
 
   mutable std::mutex mutex_;
-  Map holders_;             // by address of the segment; guarded by mutex_
-  size_t kept_bytes_ = 0;   // guarded by mutex_
-  uint64_t next_kept_ = 1;  // guarded by mutex_
+  Map holders_;  // by address of the segment; guarded by mutex_
   std::atomic<bool> any_{false};
 };
 

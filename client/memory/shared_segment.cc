@@ -50,14 +50,13 @@ bool SharedSegment::possible(Session& session) {
          session.channel().transport().descriptor_passing() != nullptr;
 }
 
-std::optional<SharedSegment> SharedSegment::make(Session& session, Context& context, size_t bytes,
-                                                 bool log_refusal) {
+std::optional<SharedSegment> SharedSegment::make(Session& session, Context& context, size_t bytes) {
   if (bytes == 0 || bytes > SIZE_MAX - kPage) return std::nullopt;
   SharedSegment segment;
   const size_t whole = (bytes + kPage - 1) / kPage * kPage;
   const Result<Fd> file = memory_file(whole);
   if (!file.ok()) {
-    if (log_refusal) tell_once(whole, file.status().message());
+    tell_once(whole, file.status().message());
     return std::nullopt;
   }
   void* const memory = allocate_host(whole, file->get());
@@ -67,7 +66,7 @@ std::optional<SharedSegment> SharedSegment::make(Session& session, Context& cont
   segment.context_ = &context;
   const uint64_t number = next_number.fetch_add(1, std::memory_order_relaxed);
   if (const Status status = session.channel().pass_descriptor(number, file->get()); !status.ok()) {
-    if (log_refusal) tell_once(whole, status.message());
+    tell_once(whole, status.message());
     return std::nullopt;
   }
   CUdeviceptr device_pointer = 0;
@@ -75,7 +74,7 @@ std::optional<SharedSegment> SharedSegment::make(Session& session, Context& cont
       call_fgHostShare(session, context.wire_id, segment.address(), whole, number, &device_pointer);
   if (result != CUDA_SUCCESS) {
     if (result == CUDA_ERROR_ALREADY_MAPPED) retire_addresses(memory);
-    if (log_refusal) tell_once(whole, "error " + std::to_string(result));
+    tell_once(whole, "error " + std::to_string(result));
     return std::nullopt;
   }
   segment.device_pointer_ = device_pointer;

@@ -21,10 +21,9 @@ class SharedSegment {
  public:
   // Whether this session's transport can do it at all.
   static bool possible(Session& session);
-  // In whole pages, zeroed. nullopt: the worker or the system refused, which is logged once, unless
-  // something else is going to be tried. `context` is usable.
-  static std::optional<SharedSegment> make(Session& session, Context& context, size_t bytes,
-                                           bool log_refusal = true);
+  // In whole pages, zeroed. nullopt: the worker or the system refused, which is logged once.
+  // `context` is usable.
+  static std::optional<SharedSegment> make(Session& session, Context& context, size_t bytes);
 
   SharedSegment(SharedSegment&& other) noexcept { swap(other); }
   SharedSegment& operator=(SharedSegment&& other) noexcept {

@@ -1,6 +1,5 @@
 // counted_copies MEMORY COUNT: COUNT synchronous copies of 4 KiB to the device, from pageable,
-// pinned or registered memory, with a fill before each; or "allocations": COUNT times 4 MiB of
-// pinned memory, allocated and freed. The test counts what that costs in calls.
+// pinned or registered memory, with a fill before each. The test counts what that costs in calls.
 #include <cuda.h>
 
 #include <cstdio>
@@ -24,14 +23,6 @@ int main(int count, char** values) {
   must(cuInit(0));
   must(cuDevicePrimaryCtxRetain(&context, 0));
   must(cuCtxSetCurrent(context));
-  if (std::strcmp(values[1], "allocations") == 0) {
-    for (int i = std::atoi(values[2]); i > 0; --i) {
-      void* pinned = nullptr;
-      must(cuMemHostAlloc(&pinned, 4 << 20, 0));
-      must(cuMemFreeHost(pinned));
-    }
-    return 0;
-  }
   CUdeviceptr memory;
   must(cuMemAlloc(&memory, kBytes));
   void* host = nullptr;
