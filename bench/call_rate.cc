@@ -16,11 +16,11 @@
 
 #include "common/rpc/channel.h"
 #include "common/rpc/responder.h"
-#include "common/transport/emulated_link.h"
-#include "common/transport/loopback.h"
-#include "common/transport/shm.h"
-#include "common/transport/shm_segment.h"
-#include "common/transport/tcp.h"
+#include "common/transport/link/emulated_link.h"
+#include "common/transport/loopback/loopback.h"
+#include "common/transport/shm/shm.h"
+#include "common/transport/shm/shm_segment.h"
+#include "common/transport/tcp/tcp.h"
 #include "common/wire/control.h"
 
 namespace {

@@ -12,7 +12,7 @@
 
 #include "common/rpc/channel.h"
 #include "common/rpc/responder.h"
-#include "common/transport/rdma.h"
+#include "common/transport/rdma/rdma.h"
 #include "common/transport/remote_memory.h"
 
 namespace {

@@ -8,7 +8,7 @@
 #include "client/memory/ordered_copy.h"
 #include "client/process.h"
 #include "common/base/log.h"
-#include "common/transport/emulated_link.h"
+#include "common/transport/link/emulated_link.h"
 #include "common/wire/control.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"

@@ -34,7 +34,7 @@
 #include "common/base/status.h"
 #include "common/bootstrap/connections_wish.h"
 #include "common/bootstrap/transport_choice.h"
-#include "common/transport/link_settings.h"
+#include "common/transport/link/link_settings.h"
 #include "common/wire/image_piece.h"
 
 namespace fargpu::client {

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <vector>
 
-#include "common/transport/shm_socket.h"
+#include "common/transport/shm/shm_socket.h"
 
 namespace fargpu::server {
 Result<std::pair<ConnectionJoiner, Fd>> ConnectionJoiner::create(uint16_t most) {

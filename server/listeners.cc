@@ -16,8 +16,8 @@
 
 #include "common/base/log.h"
 #include "common/base/parse.h"
-#include "common/transport/stream.h"
-#include "common/transport/tcp.h"
+#include "common/transport/tcp/stream.h"
+#include "common/transport/tcp/tcp.h"
 
 namespace fargpu::server {
 namespace {

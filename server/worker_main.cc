@@ -12,7 +12,7 @@
 #include "common/base/log.h"
 #include "common/bootstrap/upgrade.h"
 #include "common/transport/spin.h"
-#include "common/transport/stream.h"
+#include "common/transport/tcp/stream.h"
 #include "common/wire/control.h"
 #include "generated/server/driver_table.h"
 #include "server/driver_library.h"

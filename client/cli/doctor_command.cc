@@ -18,7 +18,7 @@
 #include "client/cli/layout.h"
 #include "client/cli/server_query.h"
 #include "common/base/fd.h"
-#include "common/transport/rdma.h"
+#include "common/transport/rdma/rdma.h"
 
 namespace fargpu::cli {
 

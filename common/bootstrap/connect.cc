@@ -11,7 +11,7 @@
 
 #include "common/base/env.h"
 #include "common/tls/tls_tunnel.h"
-#include "common/transport/tcp.h"
+#include "common/transport/tcp/tcp.h"
 
 namespace fargpu::bootstrap {
 namespace {

@@ -14,7 +14,7 @@
 #include "common/base/fd.h"
 #include "common/bootstrap/further_connections.h"
 #include "common/bootstrap/transport_choice.h"
-#include "common/transport/stream.h"
+#include "common/transport/tcp/stream.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::bootstrap {

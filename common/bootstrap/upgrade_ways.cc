@@ -6,8 +6,8 @@
 #include <cerrno>
 
 #include "common/bootstrap/upgrade.h"
-#include "common/transport/rdma.h"
-#include "common/transport/shm.h"
+#include "common/transport/rdma/rdma.h"
+#include "common/transport/shm/shm.h"
 
 namespace fargpu::bootstrap {
 

@@ -8,7 +8,7 @@
 #include "common/base/fd.h"
 #include "common/base/status.h"
 #include "common/bootstrap/upgrade_messages.h"
-#include "common/transport/stream.h"
+#include "common/transport/tcp/stream.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::bootstrap {

@@ -19,4 +19,11 @@ std::chrono::microseconds usual_spin(SpinningEnd end);
 // FARGPU_SPIN ("20us", "0"), or the usual time when it is not set. kInvalidArgument: not a time.
 Result<std::chrono::microseconds> spin_from_environment(SpinningEnd end);
 
+// One round of looking without sleeping.
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
 }  // namespace fargpu::transport

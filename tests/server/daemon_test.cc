@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "common/transport/frame_io.h"
-#include "common/transport/tcp.h"
+#include "common/transport/tcp/tcp.h"
 #include "common/wire/control.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"

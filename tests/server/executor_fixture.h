@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "common/rpc/handle_kind.h"
-#include "common/transport/loopback.h"
+#include "common/transport/loopback/loopback.h"
 #include "common/wire/slot_message.h"
 #include "generated/server/driver_table.h"
 #include "schema/support/sizes.h"

@@ -10,7 +10,7 @@
 #include "common/bootstrap/unix_rendezvous.h"
 #include "common/bootstrap/upgrade.h"
 #include "common/bootstrap/upgrade_messages.h"
-#include "common/transport/tcp.h"
+#include "common/transport/tcp/tcp.h"
 #include "tests/transport/frames.h"
 
 namespace fargpu {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "common/transport/frame_io.h"
-#include "common/transport/loopback.h"
+#include "common/transport/loopback/loopback.h"
 #include "common/wire/control.h"
 #include "tests/transport/channel_testing.h"
 

@@ -1,5 +1,5 @@
 // The link emulator keeps to its own settings.
-#include "common/transport/emulated_link.h"
+#include "common/transport/link/emulated_link.h"
 
 #include <gtest/gtest.h>
 

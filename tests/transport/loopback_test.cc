@@ -1,5 +1,5 @@
 // The faults that a loopback pair can inject.
-#include "common/transport/loopback.h"
+#include "common/transport/loopback/loopback.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "common/transport/rdma.h"
+#include "common/transport/rdma/rdma.h"
 #include "tests/transport/transport_pairs.h"
 
 namespace fargpu::test {

@@ -16,7 +16,7 @@
 
 #include "common/base/check.h"
 #include "common/transport/remote_memory.h"
-#include "common/transport/tcp.h"
+#include "common/transport/tcp/tcp.h"
 #include "tests/transport/frames.h"
 #include "tests/transport/rdma_pairs.h"
 

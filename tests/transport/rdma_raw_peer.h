@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "common/base/check.h"
-#include "common/transport/rdma.h"
-#include "common/transport/rdma_cm.h"
-#include "common/transport/rdma_greeting.h"
+#include "common/transport/rdma/rdma.h"
+#include "common/transport/rdma/rdma_cm.h"
+#include "common/transport/rdma/rdma_greeting.h"
 #include "tests/transport/frames.h"
 
 namespace fargpu::test {

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "common/transport/remote_memory.h"
-#include "common/transport/tcp.h"
+#include "common/transport/tcp/tcp.h"
 #include "tests/transport/frames.h"
 #include "tests/transport/rdma_pairs.h"
 

@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "common/base/check.h"
-#include "common/transport/shm.h"
-#include "common/transport/shm_setup.h"
-#include "common/transport/shm_socket.h"
+#include "common/transport/shm/shm.h"
+#include "common/transport/shm/shm_setup.h"
+#include "common/transport/shm/shm_socket.h"
 #include "tests/transport/frames.h"
 
 namespace fargpu::test {

@@ -1,6 +1,6 @@
 // What only shared memory can do: being set up or refused, rings that wrap, sleeping and bells,
 // descriptors.
-#include "common/transport/shm.h"
+#include "common/transport/shm/shm.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

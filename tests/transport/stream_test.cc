@@ -17,7 +17,7 @@
 #include "common/transport/bulk_shares.h"
 #include "common/transport/frame_assembler.h"
 #include "common/transport/frame_io.h"
-#include "common/transport/tcp.h"
+#include "common/transport/tcp/tcp.h"
 #include "tests/transport/frames.h"
 #include "tests/transport/transport_pairs.h"
 

@@ -10,7 +10,7 @@
 #include "common/base/check.h"
 #include "common/tls/tls_connection.h"
 #include "common/tls/tls_tunnel.h"
-#include "common/transport/tcp.h"
+#include "common/transport/tcp/tcp.h"
 
 namespace fargpu::test {
 namespace {

@@ -12,7 +12,7 @@
 #include "common/bootstrap/connect.h"
 #include "common/tls/tls_connection.h"
 #include "common/tls/tls_tunnel.h"
-#include "common/transport/tcp.h"
+#include "common/transport/tcp/tcp.h"
 #include "tests/transport/tls_pairs.h"
 
 namespace fargpu::test {

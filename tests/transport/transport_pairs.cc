@@ -5,9 +5,9 @@
 #include <thread>
 
 #include "common/base/check.h"
-#include "common/transport/emulated_link.h"
-#include "common/transport/loopback.h"
-#include "common/transport/tcp.h"
+#include "common/transport/link/emulated_link.h"
+#include "common/transport/loopback/loopback.h"
+#include "common/transport/tcp/tcp.h"
 #include "tests/transport/rdma_pairs.h"
 #include "tests/transport/tls_pairs.h"
 

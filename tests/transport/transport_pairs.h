@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "common/transport/shm.h"
-#include "common/transport/stream.h"
+#include "common/transport/shm/shm.h"
+#include "common/transport/tcp/stream.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::test {

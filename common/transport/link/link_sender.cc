@@ -1,0 +1,174 @@
+#include "common/transport/link/link_sender.h"
+
+#include <fmt/core.h>
+
+#include <cstring>
+
+#include "common/transport/commit_check.h"
+#include "common/transport/poll.h"
+#include "common/transport/spin.h"
+
+namespace fargpu::transport {
+namespace {
+
+// A frame that has passed this soon is sent by the caller: handing it over would take longer.
+constexpr auto kDirect = std::chrono::microseconds(3);
+constexpr auto kFinish = std::chrono::milliseconds(200);
+
+}  // namespace
+
+LinkSender::LinkSender(Transport& inner, const LinkSettings& settings)
+    : inner_(inner), schedule_(settings) {
+  thread_ = std::thread([this] { run(); });
+}
+
+LinkSender::~LinkSender() {
+  finish();
+  thread_.join();
+}
+
+bool LinkSender::wait_for_room(std::unique_lock<std::mutex>& lock, Deadline deadline) {
+  const auto there_is = [this] {
+    return stop_ || !failed_.ok() || queue_.bytes() <= kBacklogBytes;
+  };
+  if (deadline != kNoDeadline) return changed_.wait_until(lock, deadline, there_is);
+  changed_.wait(lock, there_is);
+  return true;
+}
+
+Result<std::span<std::byte>> LinkSender::reserve(size_t bytes, Deadline deadline) {
+  if (bytes > inner_.capabilities().max_slot_bytes) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("a frame of {} bytes is larger than {}", bytes,
+                              inner_.capabilities().max_slot_bytes));
+  }
+  {
+    std::unique_lock lock(mutex_);
+    const bool room = wait_for_room(lock, deadline);
+    if (!failed_.ok()) return failed_;
+    if (!room) return Status(StatusCode::kTimeout, "the emulated link is full");
+  }
+  slot_bytes_ = bytes;
+  return slot_.resize(bytes);
+}
+
+Status LinkSender::commit(size_t bytes_of_frame, std::span<const Bytes> bulk, Deadline deadline) {
+  FARGPU_ASSIGN_OR_RETURN(const uint64_t bulk_bytes,
+                          check_commit(slot_.span().first(slot_bytes_), bytes_of_frame, bulk));
+  const Bytes frame = slot_.span().first(bytes_of_frame);
+  slot_bytes_ = 0;
+  const auto now = Clock::now();
+  const auto due = schedule_.pass(frame.size() + bulk_bytes, now);
+  frames.add(1);
+  bytes.add(frame.size() + bulk_bytes);
+  std::unique_lock lock(mutex_);
+  if (!failed_.ok()) return failed_;
+  const bool idle = queue_.empty() && !sending_;
+  lock.unlock();
+  // Only this thread puts frames into the queue, so the link's thread stays idle meanwhile.
+  if (idle && due - now <= kDirect) {
+    Status sent = send_directly(frame, bulk, deadline);
+    if (sent.code() != StatusCode::kTimeout) return sent;
+  }
+  return enqueue(frame, bulk, due, deadline);
+}
+
+// kTimeout: the peer takes nothing just now, and nothing has been sent.
+Status LinkSender::send_directly(Bytes frame, std::span<const Bytes> bulk, Deadline deadline) {
+  FARGPU_ASSIGN_OR_RETURN(const auto slot, inner_.reserve(frame.size(), Clock::now()));
+  std::memcpy(slot.data(), frame.data(), frame.size());
+  Status status = inner_.commit(frame.size(), bulk, deadline);
+  if (status.code() != StatusCode::kTimeout) return status;
+  return Status(StatusCode::kLost, status.message());
+}
+
+Status LinkSender::enqueue(Bytes frame, std::span<const Bytes> bulk, Clock::time_point due,
+                           Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  LinkFrame& queued = queue_.next();
+  lock.unlock();  // the place stays where it is, and nobody else fills it
+  std::memcpy(&queued.header, frame.data(), sizeof queued.header);
+  const Bytes body = frame.subspan(sizeof queued.header);
+  if (!body.empty()) std::memcpy(queued.body.resize(body.size()).data(), body.data(), body.size());
+  std::byte* end = queued.bulk.resize(queued.header.bulk_bytes).data();
+  for (const Bytes& piece : bulk) {
+    if (!piece.empty()) std::memcpy(end, piece.data(), piece.size());
+    end += piece.size();
+  }
+  queued.due = due;
+  lock.lock();
+  queue_.push();
+  changed_.notify_all();
+  // All of it has been taken; waiting is only for not getting too far ahead. For small frames
+  // reserve() does.
+  if (!bulk.empty()) (void)wait_for_room(lock, deadline);
+  return failed_;
+}
+
+Status LinkSender::flush(Deadline deadline) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!failed_.ok()) return failed_;
+    if (!queue_.empty() || sending_) return Status();  // the link's thread does it
+  }
+  return inner_.flush(deadline);
+}
+
+Status LinkSender::send(LinkFrame& frame, Deadline deadline) {
+  const size_t frame_bytes = sizeof frame.header + frame.header.body_bytes;
+  FARGPU_ASSIGN_OR_RETURN(const auto slot, inner_.reserve(frame_bytes, deadline));
+  std::memcpy(slot.data(), &frame.header, sizeof frame.header);
+  if (frame.header.body_bytes > 0) {
+    std::memcpy(slot.data() + sizeof frame.header, frame.body.span().data(),
+                frame.header.body_bytes);
+  }
+  const Bytes bulk = frame.bulk.span();
+  return inner_.commit(frame_bytes, std::span(&bulk, bulk.empty() ? 0 : 1), deadline);
+}
+
+void LinkSender::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+    if (queue_.empty() || !failed_.ok()) break;
+    const auto now = Clock::now();
+    const auto due = queue_.front().due;
+    if (due > now && !stop_) {
+      if (due - now > kLinkSpin) {
+        changed_.wait_until(lock, due - kLinkSpin, [this] { return stop_; });
+        continue;
+      }
+      lock.unlock();
+      while (Clock::now() < due) relax();
+      lock.lock();
+      continue;
+    }
+    sending_ = true;
+    LinkFrame& frame = queue_.front();
+    const Deadline deadline = stop_ ? now + kFinish / 2 : kNoDeadline;
+    lock.unlock();
+    Status status = send(frame, deadline);
+    lock.lock();
+    queue_.pop();
+    const bool more_at_once = !queue_.empty() && queue_.front().due <= now;
+    if (status.ok() && !more_at_once) {
+      lock.unlock();
+      status = inner_.flush(deadline);
+      lock.lock();
+    }
+    sending_ = false;
+    if (!status.ok() && failed_.ok()) failed_ = Status(StatusCode::kLost, status.message());
+    changed_.notify_all();
+  }
+  if (failed_.ok()) failed_ = Status(StatusCode::kLost, "the connection was closed on this side");
+  changed_.notify_all();
+}
+
+void LinkSender::finish() {
+  std::unique_lock lock(mutex_);
+  stop_ = true;
+  changed_.notify_all();
+  changed_.wait_for(lock, kFinish, [this] { return !failed_.ok(); });
+}
+
+}  // namespace fargpu::transport

@@ -1,0 +1,59 @@
+// The sending half of an emulated link (emulated_link.h): a bounded queue, and a thread that sends
+// each frame when its time has come.
+//
+// reserve, commit and flush as in Transport, one thread at a time; finish from any thread. The
+// inner transport's sending side is used by the caller's thread while nothing is queued, and by the
+// link's thread otherwise, never by both.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "common/transport/commit_check.h"
+#include "common/transport/counter.h"
+#include "common/transport/link/link_schedule.h"
+#include "common/transport/transport.h"
+
+namespace fargpu::transport {
+
+class LinkSender {
+ public:
+  LinkSender(Transport& inner, const LinkSettings& settings);
+  ~LinkSender();
+
+  Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline);
+  Status commit(size_t bytes, std::span<const Bytes> bulk, Deadline deadline);
+  Status flush(Deadline deadline);
+  // What is queued goes out at once, as far as the peer takes it within a moment. Nothing is sent
+  // any more afterwards.
+  void finish();
+
+  Counter frames, bytes;
+
+ private:
+  static constexpr size_t kBacklogBytes = 4 << 20;
+
+  void run();
+  Status send(LinkFrame& frame, Deadline deadline);
+  Status send_directly(Bytes frame, std::span<const Bytes> bulk, Deadline deadline);
+  Status enqueue(Bytes frame, std::span<const Bytes> bulk, Clock::time_point due,
+                 Deadline deadline);
+  // False when the deadline passed. `lock` is on mutex_.
+  bool wait_for_room(std::unique_lock<std::mutex>& lock, Deadline deadline);
+
+  Transport& inner_;
+  LinkSchedule schedule_;  // these three of the calling thread
+  LinkBuffer slot_;
+  size_t slot_bytes_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  LinkQueue queue_;       // these four guarded by mutex_
+  bool sending_ = false;  // the link's thread uses the inner transport
+  bool stop_ = false;
+  Status failed_;
+  std::thread thread_;
+};
+
+}  // namespace fargpu::transport

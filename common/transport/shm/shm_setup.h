@@ -1,0 +1,29 @@
+// What the ends say to each other while a shared-memory transport is set up: each one message, in
+// the byte order of their common machine.
+//
+// The server sends kOffer with two descriptors (the memory, then the client's end of the socket for
+// room bells), or kRefusal. The client answers an offer with kAccept or kRefusal. Used by shm_serve
+// and shm_join only, and by tests that play a peer by hand.
+#pragma once
+
+#include <cstdint>
+
+#include "common/transport/shm/shm_segment.h"
+
+namespace fargpu::transport {
+
+struct ShmSetupMessage {
+  static constexpr uint32_t kMagic = 0x4d534746;  // "FGSM" in memory order
+  // of the layout of the memory and of what travels beside it
+  static constexpr uint16_t kVersion = 1;
+  enum Kind : uint16_t { kOffer = 1, kAccept = 2, kRefusal = 3 };
+
+  uint32_t magic = kMagic;
+  uint16_t version = kVersion;
+  uint16_t kind = 0;
+  ShmSizes sizes{};       // of an offer
+  char reason[232] = {};  // of a refusal; ends with a 0
+};
+static_assert(sizeof(ShmSetupMessage) == 256);
+
+}  // namespace fargpu::transport

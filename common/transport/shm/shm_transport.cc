@@ -1,0 +1,260 @@
+#include "common/transport/shm/shm_transport.h"
+
+#include <fmt/core.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "common/transport/loss.h"
+#include "common/transport/poll.h"
+#include "common/transport/shm/shm_receiver.h"
+#include "common/transport/shm/shm_sender.h"
+#include "common/transport/spin.h"
+
+namespace fargpu::transport {
+namespace {
+
+// A peer may announce any size; a slot of this size is what counts.
+constexpr uint32_t kLargestSendBody = 16u << 20;
+constexpr int kLooksPerClock = 16;
+// Who polls without ever sleeping learns of the peer's end this much later at most.
+constexpr auto kLookAtSocket = std::chrono::milliseconds(1);
+
+std::string name_of_peer(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  const bool known =
+      ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.pid > 0;
+  return known ? fmt::format("shm process {}", peer.pid) : std::string("shm");
+}
+
+class ShmTransport final : public Transport, public DescriptorPassing {
+ public:
+  ShmTransport(RingMemory out, RingMemory in, ShmSegment segment, Fd session, Fd room,
+               ShmParts parts, const ShmOptions& options)
+      : segment_(std::move(segment)),
+        socket_(std::move(session), std::move(room)),
+        waker_(std::move(parts.waker)),
+        poller_(std::move(parts.poller)),
+        spin_(options.spin),
+        name_(name_of_peer(socket_.session())),
+        max_slot_bytes_(sizeof(wire::FrameHeader) +
+                        (std::min(options.max_send_body_bytes, kLargestSendBody) & ~7u)),
+        sender_(out, socket_, max_slot_bytes_, options.stall_timeout, options.spin),
+        receiver_(in, socket_, options.receive_limits) {}
+  ~ShmTransport() override { close(); }
+
+  Capabilities capabilities() const override {
+    return {.name = "shm", .max_slot_bytes = max_slot_bytes_, .same_host = true, .prompt = true};
+  }
+
+  Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline) override {
+    if (loss_.happened()) return loss_.status();
+    auto slot = sender_.reserve(bytes, deadline);
+    if (slot.ok() || harmless(slot.status())) return slot;
+    return lose(slot.status());
+  }
+
+  Status commit(size_t bytes, std::span<const Bytes> bulk, Deadline deadline) override {
+    if (loss_.happened()) return loss_.status();
+    Status status = sender_.commit(bytes, bulk, deadline);
+    return status.ok() || harmless(status) ? status : lose(std::move(status));
+  }
+
+  Status flush(Deadline) override {
+    if (loss_.happened()) return loss_.status();
+    sender_.flush();
+    return Status();
+  }
+
+  bool seen_without_flush() override { return sender_.peer_is_awake(); }
+
+  Result<size_t> receive(FrameHandler& handler, Deadline deadline) override {
+    if (loss_.happened()) return loss_.status();
+    auto delivered = receive_some(handler, deadline);
+    if (!delivered.ok()) return lose(delivered.status());
+    return delivered;
+  }
+
+  void wake() override {
+    woken_.store(true, std::memory_order_relaxed);
+    waker_.signal();
+  }
+  bool arm() override {
+    if (loss_.happened() || armed_) return !loss_.happened();
+    return armed_ = receiver_.ring().announce_sleep();
+  }
+  int poll_descriptor() const override { return poller_.get(); }
+  int peer_socket() const override { return socket_.session(); }
+  DescriptorPassing* descriptor_passing() override { return this; }
+
+  void close() override {
+    (void)lose(Status(StatusCode::kLost, "the connection was closed on this side"));
+  }
+
+  void abandon_after_fork() override {
+    loss_.abandon();
+    socket_.abandon();
+    waker_.reset();
+    poller_.reset();
+  }
+
+  Statistics statistics() const override {
+    return {sender_.frames.get(), receiver_.frames.get(), sender_.bytes.get(),
+            receiver_.bytes.get(), socket_.send_calls.get() + socket_.receive_calls.get()};
+  }
+  std::string describe() const override { return name_; }
+
+  // DescriptorPassing.
+  Status send(uint64_t number, int descriptor) override {
+    if (loss_.happened()) return loss_.status();
+    Status status = sender_.send_descriptor(number, descriptor);
+    return status.code() == StatusCode::kLost ? lose(std::move(status)) : status;
+  }
+  Result<Fd> take(uint64_t number) override {
+    if (loss_.happened()) return loss_.status();
+    if (armed_) disarm();  // the bell that somebody waits for may be among what is drained
+    if (Status status = socket_.drain(); !status.ok()) return lose(std::move(status));
+    auto taken = socket_.take(number);
+    if (taken.ok()) receiver_.ring().set_descriptors_taken(++descriptors_taken_);
+    return taken;
+  }
+
+ private:
+  static bool harmless(const Status& status) {
+    return status.code() == StatusCode::kTimeout || status.code() == StatusCode::kInvalidArgument;
+  }
+
+  Status lose(Status why) {
+    return loss_.record(std::move(why), [this] {
+      // The descriptors stay open until destruction: their numbers must not be reused under a
+      // thread that still waits.
+      socket_.shut_down();
+      wake();
+    });
+  }
+
+  Result<size_t> receive_some(FrameHandler& handler, Deadline deadline) {
+    if (armed_) {
+      // Somebody slept outside: whatever the descriptor said is taken in here, or it would say so
+      // for ever.
+      disarm();
+      waker_.drain();
+      FARGPU_RETURN_IF_ERROR(socket_.drain());
+    }
+    for (bool may_spin = true;;) {
+      // What was sent before the connection ended is delivered first, so the order of these two
+      // lines matters.
+      const bool ended = socket_.ended();
+      const uint64_t bytes_before = receiver_.bytes.get();
+      FARGPU_ASSIGN_OR_RETURN(const size_t delivered, receiver_.deliver(handler));
+      if (delivered > 0) return delivered;
+      if (receiver_.bytes.get() != bytes_before) may_spin = true;
+      if (loss_.happened()) return loss_.status();
+      if (ended) {
+        return Status(StatusCode::kLost,
+                      receiver_.in_frame()
+                          ? "the peer closed the connection in the middle of a frame"
+                          : "the peer closed the connection");
+      }
+      if (take_wake()) return size_t{0};
+      if (deadline != kNoDeadline) {
+        const auto now = Clock::now();
+        if (now >= deadline) {
+          FARGPU_RETURN_IF_ERROR(look_at_socket(now));
+          return size_t{0};
+        }
+      }
+      if (std::exchange(may_spin, false) && spin(deadline)) continue;
+      FARGPU_RETURN_IF_ERROR(sleep(deadline));
+    }
+  }
+
+  // True when there is something to do.
+  bool spin(Deadline deadline) const {
+    if (spin_.count() == 0) return false;
+    const Deadline until = std::min(deadline_after(spin_), deadline);
+    for (int looks = 1;; ++looks) {
+      if (receiver_.ring().anything_new() || woken_.load(std::memory_order_relaxed)) return true;
+      if (looks % kLooksPerClock == 0 && Clock::now() >= until) return false;
+      relax();
+    }
+  }
+
+  Status sleep(Deadline deadline) {
+    if (!receiver_.ring().announce_sleep()) return Status();
+    armed_ = true;
+    pollfd descriptors[2] = {{socket_.session(), POLLIN | POLLRDHUP, 0}, {waker_.get(), POLLIN, 0}};
+    socket_.receive_calls.add(1);
+    auto ready = poll_until(descriptors, deadline);
+    const bool rung = disarm();
+    FARGPU_RETURN_IF_ERROR(ready.status());
+    if (descriptors[1].revents != 0) waker_.drain();
+    return rung || descriptors[0].revents != 0 ? socket_.drain() : Status();
+  }
+
+  // From here on the peer need not ring. True when it has, or is about to.
+  bool disarm() {
+    armed_ = false;
+    return !receiver_.ring().end_sleep();
+  }
+
+  Status look_at_socket(Clock::time_point now) {
+    if (now - looked_at_socket_ < kLookAtSocket) return Status();
+    looked_at_socket_ = now;
+    return socket_.drain();
+  }
+
+  bool take_wake() {
+    if (!woken_.load(std::memory_order_relaxed) || !woken_.exchange(false)) return false;
+    waker_.drain();
+    return true;
+  }
+
+  const ShmSegment segment_;
+  ShmSocket socket_;
+  EventFd waker_;
+  Fd poller_;
+  const std::chrono::microseconds spin_;
+  const std::string name_;
+  const size_t max_slot_bytes_;
+  ShmSender sender_;
+  ShmReceiver receiver_;
+  // Of the thread that receives.
+  bool armed_ = false;
+  uint64_t descriptors_taken_ = 0;
+  Clock::time_point looked_at_socket_{};
+
+  std::atomic<bool> woken_{
+      false};  // set before the waker is signalled, cleared before it is drained
+  Loss loss_;
+};
+
+}  // namespace
+
+Result<ShmParts> ShmParts::create(int session_socket) {
+  FARGPU_ASSIGN_OR_RETURN(EventFd waker, EventFd::create());
+  Fd poller(::epoll_create1(EPOLL_CLOEXEC));
+  if (!poller.valid()) return system_error("cannot create an epoll descriptor", errno);
+  for (int descriptor : {session_socket, waker.get()}) {
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLRDHUP;
+    if (::epoll_ctl(poller.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
+      return system_error("cannot watch a descriptor", errno);
+    }
+  }
+  return ShmParts{std::move(waker), std::move(poller)};
+}
+
+std::unique_ptr<Transport> make_shm_transport(ShmEnd end, ShmSegment segment, Fd session, Fd room,
+                                              ShmParts parts, const ShmOptions& options) {
+  const bool server = end == ShmEnd::kServer;
+  const RingMemory out = server ? segment.to_client() : segment.to_server();
+  const RingMemory in = server ? segment.to_server() : segment.to_client();
+  return std::make_unique<ShmTransport>(out, in, std::move(segment), std::move(session),
+                                        std::move(room), std::move(parts), options);
+}
+
+}  // namespace fargpu::transport

@@ -1,0 +1,168 @@
+#include "common/transport/tcp/stream_sender.h"
+
+#include <fmt/core.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "common/transport/commit_check.h"
+#include "common/transport/poll.h"
+
+namespace fargpu::transport {
+namespace {
+
+constexpr size_t kBufferBytes = 256 << 10;
+// Smaller bulk is copied behind its frame: one large write is cheaper than many that gather small
+// pieces.
+constexpr size_t kCopiedBulkBytes = 8 << 10;
+
+size_t round_up_8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
+
+}  // namespace
+
+StreamSender::StreamSender(std::vector<int> descriptors, size_t max_slot_bytes,
+                           Clock::duration stall_timeout)
+    : descriptors_(std::move(descriptors)),
+      capacity_(std::max(round_up_8(max_slot_bytes), kBufferBytes)),
+      stall_timeout_(stall_timeout),
+      buffer_(std::make_unique_for_overwrite<std::byte[]>(capacity_)) {}
+
+Result<std::span<std::byte>> StreamSender::reserve(size_t bytes, Deadline deadline) {
+  if (bytes > capacity_) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("a frame of {} bytes is larger than {}", bytes, capacity_));
+  }
+  if (capacity_ - end_ < bytes || pending_end_ == kMaxPending) {
+    FARGPU_RETURN_IF_ERROR(write_out({}, 0, deadline));
+  }
+  slot_bytes_ = bytes;
+  return std::span(buffer_.get() + end_, bytes);
+}
+
+void StreamSender::append_pending(size_t offset, size_t bytes) {
+  std::byte* start = buffer_.get() + offset;
+  if (pending_end_ > pending_begin_) {
+    iovec& last = pending_[pending_end_ - 1];
+    if (static_cast<std::byte*>(last.iov_base) + last.iov_len == start) {
+      last.iov_len += bytes;
+      return;
+    }
+  }
+  pending_[pending_end_++] = iovec{start, bytes};
+}
+
+Status StreamSender::commit(size_t bytes, std::span<const Bytes> bulk, Deadline deadline) {
+  FARGPU_ASSIGN_OR_RETURN(const uint64_t bulk_bytes,
+                          check_commit(Bytes(buffer_.get() + end_, slot_bytes_), bytes, bulk));
+  slot_bytes_ = 0;
+  frames.add(1);
+
+  const bool copied = bulk_bytes <= kCopiedBulkBytes && capacity_ - end_ - bytes >= bulk_bytes;
+  append_pending(end_, bytes + (copied ? bulk_bytes : 0));
+  end_ += bytes;
+  if (!copied) return write_out(bulk, bulk_bytes, deadline);
+  for (const Bytes& piece : bulk) {
+    if (!piece.empty()) std::memcpy(buffer_.get() + end_, piece.data(), piece.size());
+    end_ += piece.size();
+  }
+  end_ = std::min(round_up_8(end_), capacity_);
+  return Status();
+}
+
+void StreamSender::consume_pending(size_t& bytes) {
+  while (bytes > 0 && pending_begin_ < pending_end_) {
+    iovec& first = pending_[pending_begin_];
+    const size_t take = std::min(bytes, first.iov_len);
+    first.iov_base = static_cast<std::byte*>(first.iov_base) + take;
+    first.iov_len -= take;
+    bytes -= take;
+    if (first.iov_len == 0) ++pending_begin_;
+  }
+}
+
+Result<bool> StreamSender::write_some(size_t index, ShareCursor& share) {
+  iovec pieces[kMaxPieces];
+  size_t count = 0;
+  if (index == 0) {
+    for (size_t i = pending_begin_; i < pending_end_; ++i) pieces[count++] = pending_[i];
+  }
+  count += share.gather(pieces + count, kMaxPieces - count);
+  msghdr message{};
+  message.msg_iov = pieces;
+  message.msg_iovlen = count;
+  for (;;) {
+    const int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+    const ssize_t sent =
+        count == 1 ? ::send(descriptors_[index], pieces[0].iov_base, pieces[0].iov_len, flags)
+                   : ::sendmsg(descriptors_[index], &message, flags);
+    system_calls.add(1);
+    if (sent >= 0) {
+      auto left = static_cast<size_t>(sent);
+      bytes.add(left);
+      if (index == 0) consume_pending(left);
+      share.consume(left);
+      return true;
+    }
+    if (errno == EAGAIN) return false;
+    if (errno != EINTR) {
+      return Status(StatusCode::kLost,
+                    system_error("connection lost while sending", errno).message());
+    }
+  }
+}
+
+Status StreamSender::write_out(std::span<const Bytes> bulk, uint64_t bulk_bytes,
+                               Deadline deadline) {
+  const size_t connections = bulk_bytes < kLeastSharedBytes ? 1 : descriptors_.size();
+  ShareCursor shares[kMaxConnections];
+  for (size_t i = 0; i < connections; ++i) {
+    shares[i] = ShareCursor(bulk, share_of(bulk_bytes, connections, i));
+  }
+  unsigned full = 0;  // connections that take nothing now, by bit
+  for (;;) {
+    unsigned unfinished = 0;
+    for (size_t i = 0; i < connections; ++i) {
+      if (shares[i].left() == 0 && (i != 0 || pending_begin_ == pending_end_)) continue;
+      unfinished |= 1u << i;
+      if ((full & 1u << i) != 0) continue;
+      FARGPU_ASSIGN_OR_RETURN(const bool taken, write_some(i, shares[i]));
+      if (!taken) full |= 1u << i;
+    }
+    if (unfinished == 0) {
+      pending_begin_ = pending_end_ = end_ = 0;
+      return Status();
+    }
+    if ((unfinished & ~full) == 0) {
+      FARGPU_ASSIGN_OR_RETURN(const unsigned ready, wait_writable(unfinished, deadline));
+      full &= ~ready;
+    }
+  }
+}
+
+Result<unsigned> StreamSender::wait_writable(unsigned connections, Deadline deadline) {
+  const Deadline stalled = deadline_after(stall_timeout_);
+  pollfd entries[kMaxConnections];
+  size_t count = 0;
+  for (size_t i = 0; i < descriptors_.size(); ++i) {
+    if ((connections & 1u << i) != 0) entries[count++] = {descriptors_[i], POLLOUT, 0};
+  }
+  system_calls.add(1);
+  FARGPU_ASSIGN_OR_RETURN(const int ready,
+                          poll_until(std::span(entries, count), std::min(deadline, stalled)));
+  if (ready > 0) {
+    unsigned writable = 0;
+    for (size_t i = 0, entry = 0; i < descriptors_.size(); ++i) {
+      if ((connections & 1u << i) != 0 && entries[entry++].revents != 0) writable |= 1u << i;
+    }
+    return writable;
+  }
+  if (deadline <= stalled) return peer_is_busy();
+  return Status(
+      StatusCode::kLost,
+      fmt::format("connection lost: the peer took no data for {} s",
+                  std::chrono::duration_cast<std::chrono::seconds>(stall_timeout_).count()));
+}
+
+}  // namespace fargpu::transport
