@@ -17,7 +17,7 @@ namespace fargpu::client {
 
 class ImageUploads {
  public:
-  // Less than what the server keeps (server/image_cache.h): one of a thread that failed on its way
+  // Less than what the server keeps (server/image/image_cache.h): one of a thread that failed on its way
   // may still be there.
   static constexpr size_t kAtOnce = 8;
   using Send = std::function<CUresult(uint64_t upload)>;

@@ -4,7 +4,7 @@
 // CUDA promises that a synchronous copy from pinned or registered memory has ended, with all that
 // was before it in its stream, when the call returns. The call returns at once where nothing can
 // tell: the worker lets later work wait for the copy, and queries of streams and events
-// (server/copy_fences.h). It waits where something can:
+// (server/stream/copy_fences.h). It waits where something can:
 // - a function of the application, or a wait for a value, is in a stream: what stands behind it was
 //   submitted before the copy, and the application lets it go on afterwards;
 // - asynchronous copies from or to memory of the application are under way (OrderedCopies): their

@@ -6,14 +6,15 @@
 
 #include "generated/schema/context.capnp.h"
 #include "generated/schema/internal.capnp.h"
-#include "server/event_waits.h"
-#include "server/host_gate.h"
-#include "server/host_pages.h"
-#include "server/link_table.h"
+#include "server/image/link_table.h"
 #include "server/manual/manual.h"
-#include "server/ordered_copies.h"
-#include "server/shared_host.h"
-#include "server/staging.h"
+#include "server/memory/host_pages.h"
+#include "server/memory/ordered_copies.h"
+#include "server/memory/shared_host.h"
+#include "server/memory/staging.h"
+#include "server/stream/copy_fences.h"
+#include "server/stream/event_waits.h"
+#include "server/stream/host_gate.h"
 
 namespace fargpu::server {
 namespace {

@@ -6,12 +6,12 @@
 #include "common/rpc/completion_word.h"
 #include "common/rpc/copy_order.h"
 #include "generated/schema/internal.capnp.h"
-#include "server/copy_fences.h"
-#include "server/host_gate.h"
-#include "server/manual/copy_shape.h"
 #include "server/manual/manual.h"
-#include "server/shared_host.h"
-#include "server/staging.h"
+#include "server/memory/copy_shape.h"
+#include "server/memory/shared_host.h"
+#include "server/memory/staging.h"
+#include "server/stream/copy_fences.h"
+#include "server/stream/host_gate.h"
 
 namespace fargpu::server {
 

@@ -1,9 +1,9 @@
 // Events: waiting is polling between frames, for what was recorded when the wait began.
 #include "generated/schema/context.capnp.h"
 #include "generated/schema/event.capnp.h"
-#include "server/event_waits.h"
 #include "server/manual/manual.h"
 #include "server/manual/query.h"
+#include "server/stream/event_waits.h"
 
 namespace fargpu::server {
 namespace {

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "generated/schema/internal.capnp.h"
-#include "server/host_gate.h"
-#include "server/host_pages.h"
 #include "server/manual/manual.h"
-#include "server/shared_host.h"
-#include "server/stream_holds.h"
+#include "server/memory/host_pages.h"
+#include "server/memory/shared_host.h"
+#include "server/stream/host_gate.h"
+#include "server/stream/stream_holds.h"
 
 namespace fargpu::server {
 namespace {

@@ -12,10 +12,10 @@
 #include "generated/schema/internal.capnp.h"
 #include "generated/schema/library.capnp.h"
 #include "generated/schema/module.capnp.h"
-#include "server/image_cache.h"
-#include "server/manual/jit_options.h"
+#include "server/image/image_cache.h"
+#include "server/image/jit_options.h"
+#include "server/image/parameter_layouts.h"
 #include "server/manual/manual.h"
-#include "server/parameter_layouts.h"
 
 namespace fargpu::server {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "generated/schema/internal.capnp.h"
 #include "schema/support/small_buffer.h"
-#include "server/event_waits.h"
+#include "server/image/parameter_layouts.h"
 #include "server/manual/manual.h"
-#include "server/parameter_layouts.h"
+#include "server/stream/event_waits.h"
 
 namespace fargpu::server {
 namespace {

@@ -9,8 +9,8 @@
 #include "common/base/log.h"
 #include "common/base/sha256.h"
 #include "generated/schema/internal.capnp.h"
-#include "server/image_cache.h"
-#include "server/link_table.h"
+#include "server/image/image_cache.h"
+#include "server/image/link_table.h"
 #include "server/manual/manual.h"
 
 namespace fargpu::server {

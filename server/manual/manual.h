@@ -7,10 +7,10 @@
 #include "common/wire/slot_message.h"
 #include "generated/server/driver_table.h"
 #include "generated/server/manual.h"
-#include "schema/support/server_support.h"
-#include "server/completion.h"
-#include "server/request.h"
-#include "server/worker_services.h"
+#include "server/object/request.h"
+#include "server/object/server_support.h"
+#include "server/object/worker_services.h"
+#include "server/stream/completion.h"
 
 namespace fargpu::server {
 

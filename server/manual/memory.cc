@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "generated/schema/memory.capnp.h"
-#include "server/direct_memory.h"
 #include "server/manual/manual.h"
+#include "server/memory/direct_memory.h"
 
 namespace fargpu::server {
 namespace {

@@ -1,10 +1,10 @@
 // Asynchronous copies of the client's pinned and registered memory: checked here, done by
 // OrderedCopies.
 #include "generated/schema/internal.capnp.h"
-#include "server/manual/copy_shape.h"
 #include "server/manual/manual.h"
-#include "server/ordered_copies.h"
-#include "server/remote_staging.h"
+#include "server/memory/copy_shape.h"
+#include "server/memory/ordered_copies.h"
+#include "server/memory/remote_staging.h"
 
 namespace fargpu::server {
 namespace {

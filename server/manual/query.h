@@ -2,8 +2,8 @@
 // they, and everything before them in their streams, are done.
 #pragma once
 
-#include "server/copy_fences.h"
 #include "server/manual/manual.h"
+#include "server/stream/copy_fences.h"
 
 namespace fargpu::server {
 

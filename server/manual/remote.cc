@@ -13,11 +13,11 @@
 #include "generated/schema/control.capnp.h"
 #include "generated/schema/internal.capnp.h"
 #include "schema/support/sizes.h"
-#include "server/direct_memory.h"
-#include "server/manual/copy_shape.h"
 #include "server/manual/manual.h"
-#include "server/remote_copy.h"
-#include "server/remote_staging.h"
+#include "server/memory/copy_shape.h"
+#include "server/memory/direct_memory.h"
+#include "server/memory/remote_copy.h"
+#include "server/memory/remote_staging.h"
 
 namespace fargpu::server {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "generated/schema/stream_memory_operations.capnp.h"
 #include "schema/support/small_buffer.h"
-#include "server/copy_fences.h"
 #include "server/manual/manual.h"
+#include "server/stream/copy_fences.h"
 
 namespace fargpu::server {
 namespace {

@@ -2,7 +2,7 @@
 // gone.
 #include "generated/schema/virtual_memory.capnp.h"
 #include "server/manual/manual.h"
-#include "server/physical_memory.h"
+#include "server/memory/physical_memory.h"
 
 namespace fargpu::server {
 namespace {

@@ -1,5 +1,5 @@
 // Fences behind copies whose calls have returned: who waits for which, once; and when they go.
-#include "server/copy_fences.h"
+#include "server/stream/copy_fences.h"
 
 #include <gmock/gmock.h>
 

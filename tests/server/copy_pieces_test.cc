@@ -1,4 +1,4 @@
-#include "server/copy_pieces.h"
+#include "server/memory/copy_pieces.h"
 
 #include <gtest/gtest.h>
 

@@ -20,7 +20,7 @@
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
 #include "generated/schema/opcodes.h"
-#include "server/child_process.h"
+#include "server/handover/child_process.h"
 
 namespace fargpu::server {
 namespace {

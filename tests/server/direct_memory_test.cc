@@ -1,4 +1,4 @@
-#include "server/direct_memory.h"
+#include "server/memory/direct_memory.h"
 
 #include <gtest/gtest.h>
 

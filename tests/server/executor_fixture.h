@@ -26,8 +26,8 @@
 #include "common/wire/slot_message.h"
 #include "generated/server/driver_table.h"
 #include "schema/support/sizes.h"
-#include "server/executor.h"
-#include "server/session_worker.h"
+#include "server/worker/executor.h"
+#include "server/worker/session_worker.h"
 
 namespace fargpu::server {
 

@@ -1,4 +1,4 @@
-#include "server/hello.h"
+#include "server/handover/hello.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include "common/wire/frame.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
-#include "server/token.h"
+#include "server/handover/token.h"
 
 namespace fargpu::server {
 namespace {

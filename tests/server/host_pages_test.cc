@@ -1,6 +1,6 @@
 // The worker's mirrors of host memory: which addresses they get, what of a page is whose, and that
 // nothing of the client's is believed.
-#include "server/host_pages.h"
+#include "server/memory/host_pages.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-#include "server/image_cache.h"
+#include "server/image/image_cache.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // Links on a driver that only notes what it is asked.
-#include "server/link_table.h"
+#include "server/image/link_table.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "common/rpc/handle_kind.h"
 #include "generated/server/driver_table.h"
-#include "server/image_cache.h"
+#include "server/image/image_cache.h"
 
 namespace fargpu::server {
 namespace {

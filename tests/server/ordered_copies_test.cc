@@ -1,6 +1,6 @@
 // Deliveries and fetches in a session with a driver made by hand: what the client is told, and
 // when; what ends the session.
-#include "server/ordered_copies.h"
+#include "server/memory/ordered_copies.h"
 
 #include <gmock/gmock.h>
 

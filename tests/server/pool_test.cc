@@ -1,4 +1,4 @@
-#include "server/pool.h"
+#include "server/placement/pool.h"
 
 #include <gtest/gtest.h>
 

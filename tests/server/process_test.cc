@@ -10,11 +10,11 @@
 #include <fstream>
 #include <iterator>
 
-#include "server/child_process.h"
-#include "server/inventory.h"
-#include "server/runtime_folder.h"
-#include "server/session_statistics.h"
-#include "server/worker_options.h"
+#include "server/daemon/runtime_folder.h"
+#include "server/handover/child_process.h"
+#include "server/handover/inventory.h"
+#include "server/handover/session_statistics.h"
+#include "server/handover/worker_options.h"
 
 namespace fargpu::server {
 namespace {

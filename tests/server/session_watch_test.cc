@@ -1,4 +1,4 @@
-#include "server/session_watch.h"
+#include "server/worker/session_watch.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

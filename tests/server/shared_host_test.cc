@@ -1,5 +1,5 @@
 // What the worker accepts as memory of the client's, and that it lets go of it completely.
-#include "server/shared_host.h"
+#include "server/memory/shared_host.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

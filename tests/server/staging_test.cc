@@ -1,5 +1,5 @@
 // A staging block must never look unpinned while the driver may still use it behind our back.
-#include "server/staging.h"
+#include "server/memory/staging.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Streams that the executor has to let go, and driver calls that wait for streams: never both in
 // one device, and nobody waits for ever.
-#include "server/stream_holds.h"
+#include "server/stream/stream_holds.h"
 
 #include <gtest/gtest.h>
 

@@ -2,10 +2,10 @@
 
 #include <set>
 
-#include "server/handle_table.h"
-#include "server/ledger.h"
-#include "server/pending.h"
-#include "server/physical_memory.h"
+#include "server/memory/physical_memory.h"
+#include "server/object/handle_table.h"
+#include "server/object/ledger.h"
+#include "server/object/pending.h"
 
 namespace fargpu::server {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "generated/server/driver_table.h"
-#include "server/request.h"
+#include "server/object/request.h"
 #include "tests/wire_roundtrip/dispatch_cases.h"
 
 namespace fargpu::wiretest {

@@ -1,0 +1,248 @@
+#include "server/daemon/config.h"
+
+#include <fmt/core.h>
+
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <toml.hpp>
+
+#include "common/base/parse.h"
+#include "common/transport/bulk_shares.h"
+
+namespace fargpu::server {
+namespace {
+
+Status wrong(const toml::value& value, const std::string& name, const std::string& key,
+             const std::string& expected) {
+  return {StatusCode::kInvalidArgument,
+          fmt::format("{}:{}: {} must be {}", name, value.location().line(), key, expected)};
+}
+
+// One key's way from TOML into the configuration.
+struct Key {
+  std::function<bool(const toml::value&)> apply;
+  const char* expected;
+};
+
+Key text(std::string& target) {
+  return {[&target](const toml::value& value) {
+            if (!value.is_string()) return false;
+            target = value.as_string().str;
+            return true;
+          },
+          "a text in quotes"};
+}
+
+template <typename T>
+Key number(T& target, int64_t least, int64_t most, const char* expected) {
+  return {[&target, least, most](const toml::value& value) {
+            if (!value.is_integer() || value.as_integer() < least || value.as_integer() > most)
+              return false;
+            target = static_cast<T>(value.as_integer());
+            return true;
+          },
+          expected};
+}
+
+Key yes_or_no(bool& target) {
+  return {[&target](const toml::value& value) {
+            if (!value.is_boolean()) return false;
+            target = value.as_boolean();
+            return true;
+          },
+          "true or false"};
+}
+
+template <typename T>
+Key bytes(T& target, uint64_t least, uint64_t most) {
+  return {[&target, least, most](const toml::value& value) {
+            uint64_t amount = 0;
+            if (value.is_integer() && value.as_integer() >= 0) {
+              amount = static_cast<uint64_t>(value.as_integer());
+            } else if (value.is_string()) {
+              auto parsed = parse_bytes(value.as_string().str);
+              if (!parsed.ok()) return false;
+              amount = *parsed;
+            } else {
+              return false;
+            }
+            if (amount < least || amount > most) return false;
+            target = static_cast<T>(amount);
+            return true;
+          },
+          "a size like \"512M\" or \"8G\", within its limits"};
+}
+
+template <typename D>
+Key duration(D& target) {
+  return {[&target](const toml::value& value) {
+            if (value.is_integer() && value.as_integer() >= 0 && value.as_integer() <= 86400) {
+              target = std::chrono::seconds(value.as_integer());
+              return true;
+            }
+            if (!value.is_string()) return false;
+            auto parsed = parse_duration(value.as_string().str);
+            if (!parsed.ok() || *parsed > std::chrono::hours(24)) return false;
+            target = std::chrono::duration_cast<D>(*parsed);
+            return true;
+          },
+          "a time like 5, \"500ms\" or \"30s\", at most a day"};
+}
+
+Key text_list(std::vector<std::string>& target) {
+  return {[&target](const toml::value& value) {
+            std::vector<std::string> list;
+            if (value.is_string()) {
+              list.push_back(value.as_string().str);
+            } else if (value.is_array()) {
+              for (const toml::value& item : value.as_array()) {
+                if (!item.is_string()) return false;
+                list.push_back(item.as_string().str);
+              }
+            } else {
+              return false;
+            }
+            target = std::move(list);
+            return true;
+          },
+          "a text, or a list of texts like [\"0.0.0.0:14900\", \"/run/fargpud/socket\"]"};
+}
+
+Key transports(std::vector<bootstrap::Upgrade>& target) {
+  return {[&target](const toml::value& value) {
+            if (!value.is_array()) return false;
+            std::vector<bootstrap::Upgrade> list;
+            for (const toml::value& item : value.as_array()) {
+              const auto upgrade =
+                  item.is_string() ? bootstrap::parse_upgrade(item.as_string().str) : std::nullopt;
+              if (!upgrade) return false;
+              list.push_back(*upgrade);
+            }
+            target = std::move(list);
+            return true;
+          },
+          "a list of \"shm\" and \"rdma\"; it may be empty"};
+}
+
+std::map<std::string, Key> keys_of(DaemonConfig& c) {
+  return {
+      {"listen", text_list(c.listen)},
+      {"driver", text(c.driver)},
+      {"sim-gpus", number(c.sim_gpus, 1, 16, "a number from 1 to 16")},
+      {"sim-memory", text(c.sim_memory)},
+      {"sim-compute-capability", text(c.sim_compute_capability)},
+      {"token-file", text(c.token_file)},
+      {"tls-cert", text(c.tls_cert)},
+      {"tls-key", text(c.tls_key)},
+      {"runtime-dir", text(c.runtime_dir)},
+      {"port-file", text(c.port_file)},
+      {"log-level", text(c.log_level)},
+      {"max-sessions", number(c.pool.max_sessions, 1, 65535, "a number from 1 to 65535")},
+      {"max-sessions-per-gpu",
+       number(c.pool.max_sessions_per_gpu, 1, 65535, "a number from 1 to 65535")},
+      {"oversubscribe-memory", yes_or_no(c.pool.oversubscribe_memory)},
+      {"worker-open-files",
+       number(c.worker.open_files, 256, 1 << 20, "a number from 256 to 1048576")},
+      {"worker-oom-score", number(c.worker.oom_score, 0, 1000, "a number from 0 to 1000")},
+      {"worker-core-dumps", yes_or_no(c.worker.core_dumps)},
+      {"memory-per-session", bytes(c.memory_per_session, 0, UINT64_MAX)},
+      {"max-frame", bytes(c.frame.max_body_bytes, 64u << 10, 1u << 30)},
+      {"max-bulk", bytes(c.frame.max_bulk_bytes, 64u << 10, 1u << 30)},
+      {"image-cache", bytes(c.image_cache_bytes, 1u << 20, UINT64_MAX)},
+      {"max-handshakes", number(c.max_handshakes, 1, 4096, "a number from 1 to 4096")},
+      {"hello-deadline", duration(c.hello_deadline)},
+      {"drain", duration(c.drain)},
+      {"transports", transports(c.transports)},
+      {"tcp-connections",
+       number(c.tcp_connections, 1, static_cast<int64_t>(transport::kMaxConnections),
+              "a number from 1 to 16")},
+  };
+}
+
+}  // namespace
+
+std::vector<std::string> default_listen(const DaemonConfig& config) {
+  return {config.token_file.empty() ? "127.0.0.1:14900" : "0.0.0.0:14900"};
+}
+
+Status parse_config(const std::string& text, const std::string& name, DaemonConfig& config) {
+  DaemonConfig next = config;
+  toml::value root;
+  try {
+    std::istringstream stream(text);
+    root = toml::parse(stream, name);
+  } catch (const toml::exception& error) {
+    return {StatusCode::kInvalidArgument,
+            fmt::format("{}:{}: not valid TOML; expected lines like listen = \"0.0.0.0:14900\"",
+                        name, error.location().line())};
+  } catch (const std::exception& error) {
+    return {StatusCode::kInvalidArgument,
+            fmt::format("{}: not valid TOML: {}", name, error.what())};
+  }
+  const auto keys = keys_of(next);
+  for (const auto& [key, value] : root.as_table()) {
+    const auto known = keys.find(key);
+    if (known == keys.end()) {
+      return {StatusCode::kInvalidArgument,
+              fmt::format("{}:{}: unknown key '{}'; the sample configuration lists all keys", name,
+                          value.location().line(), key)};
+    }
+    if (!known->second.apply(value)) return wrong(value, name, key, known->second.expected);
+  }
+  config = std::move(next);
+  return Status();
+}
+
+Status load_config(const std::string& path, DaemonConfig& config) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    // An empty file also sets failbit on insertion: nothing was read, and nothing was wrong.
+    if (file.is_open() && file.peek() == std::ifstream::traits_type::eof() && !file.bad())
+      return Status();
+    return {StatusCode::kInvalidArgument,
+            fmt::format("cannot read the configuration file {}: {}", path, std::strerror(errno))};
+  }
+  return parse_config(text.str(), path, config);
+}
+
+Status check_config(const DaemonConfig& config) {
+  if (config.pool.max_sessions == 0 || config.pool.max_sessions_per_gpu == 0) {
+    return {StatusCode::kInvalidArgument,
+            "max-sessions and max-sessions-per-gpu must be at least 1"};
+  }
+  if (config.frame.max_body_bytes < (64u << 10) || config.frame.max_body_bytes > (1u << 30)) {
+    return {StatusCode::kInvalidArgument,
+            fmt::format("max-frame is {} bytes; it must be between 64K and 1G",
+                        config.frame.max_body_bytes)};
+  }
+  if (config.frame.max_bulk_bytes < (64u << 10) ||
+      config.frame.max_bulk_bytes > (uint64_t{1} << 30)) {
+    return {StatusCode::kInvalidArgument,
+            fmt::format("max-bulk is {} bytes; it must be between 64K and 1G",
+                        config.frame.max_bulk_bytes)};
+  }
+  if (config.tls_cert.empty() != config.tls_key.empty()) {
+    return {StatusCode::kInvalidArgument,
+            "tls-cert and tls-key belong together: give both or none"};
+  }
+  if (config.hello_deadline.count() <= 0) {
+    return {StatusCode::kInvalidArgument, "hello-deadline must be longer than zero"};
+  }
+  if (!config.sim_memory.empty()) {
+    if (auto size = parse_bytes(config.sim_memory); !size.ok()) {
+      return {StatusCode::kInvalidArgument, "sim-memory: " + size.status().message()};
+    }
+  }
+  for (const std::string& where : config.listen) {
+    if (where.empty() || where[0] == '/') continue;
+    if (auto endpoint = parse_endpoint(where, 0); !endpoint.ok()) {
+      return {StatusCode::kInvalidArgument, "listen: " + endpoint.status().message()};
+    }
+  }
+  return Status();
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,59 @@
+// Configuration of fargpud: defaults, then the file, then the flags of the command line (main.cc).
+//
+// Plain values. Reading never half-applies a file: an error says which file, line and key, and what
+// would be right.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/bootstrap/transport_choice.h"
+#include "common/wire/frame.h"
+#include "server/handover/worker_limits.h"
+#include "server/placement/pool.h"
+
+namespace fargpu::server {
+
+struct DaemonConfig {
+  // "host:port", or the path of a unix socket (it begins with '/'); empty: default_listen()
+  std::vector<std::string> listen;
+  std::string driver = "auto";         // "auto", "sim" or a path
+  uint32_t sim_gpus = 0;               // 0: FARGPU_SIM_GPUS or the simulator's default
+  std::string sim_memory;              // "8G"; empty: the simulator's default
+  std::string sim_compute_capability;  // "9.0"; empty: the simulator's default
+  std::string token_file;              // empty: no token is asked for
+  // PEM files, both or none. With them, TCP connections must be encrypted.
+  std::string tls_cert, tls_key;
+  std::string runtime_dir;  // empty: a new folder below RUNTIME_DIRECTORY, XDG_RUNTIME_DIR or /tmp
+  std::string port_file;    // empty: none; the bound TCP ports, one per line
+  std::vector<bootstrap::Upgrade> transports{
+      bootstrap::Upgrade::kShm, bootstrap::Upgrade::kRdma};  // offered beyond TCP and unix sockets
+  uint16_t tcp_connections = 8;  // that one session may have on TCP; 1: no further ones
+  std::string log_level;         // empty: FARGPU_LOG or info
+  PoolLimits pool;
+  // bytes per GPU for a client that asks for none; 0: the whole GPU
+  uint64_t memory_per_session = 0;
+  wire::FrameLimits frame{1u << 20, 4u << 20};
+  uint64_t image_cache_bytes = uint64_t{4} << 30;
+  WorkerLimits worker;
+  uint32_t max_handshakes = 64;  // connections that have not said hello yet
+  std::chrono::milliseconds hello_deadline{5000};
+  std::chrono::seconds drain{30};
+};
+
+// Everybody's interface when a token protects it, otherwise this machine only.
+std::vector<std::string> default_listen(const DaemonConfig& config);
+
+// Applies the TOML file at `path` over `config`. kInvalidArgument names file, line and key; unknown
+// keys are errors.
+Status load_config(const std::string& path, DaemonConfig& config);
+// The same for text, which errors call `name`.
+Status parse_config(const std::string& text, const std::string& name, DaemonConfig& config);
+
+// What no single value can tell: limits that contradict each other. kInvalidArgument.
+Status check_config(const DaemonConfig& config);
+
+}  // namespace fargpu::server

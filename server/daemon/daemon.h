@@ -1,0 +1,32 @@
+// The daemon: listens, judges hellos, places sessions on GPUs, starts a worker for each, and
+// notices their ends.
+//
+// One thread, one event loop. It never opens a driver and never reads anything of a session beyond
+// its hello, so nothing that a client or a GPU does can stop it. SIGTERM and SIGINT drain (twice:
+// end at once); SIGHUP reads the token file again.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/base/status.h"
+#include "server/daemon/config.h"
+
+namespace fargpu::server {
+
+class Daemon {
+ public:
+  // Probes the driver and listens. `worker_program`: path of fargpu-worker. Every error is one line
+  // for the operator.
+  static Result<std::unique_ptr<Daemon>> start(DaemonConfig config, std::string worker_program);
+  ~Daemon();
+  // Until drained.
+  void run();
+
+ private:
+  struct Impl;
+  explicit Daemon(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fargpu::server

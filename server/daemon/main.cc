@@ -1,0 +1,183 @@
+// fargpud: flags, configuration file, and the way into the daemon.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <set>
+
+#include "common/base/log.h"
+#include "common/base/parse.h"
+#include "server/daemon/config.h"
+#include "server/daemon/daemon.h"
+
+namespace {
+
+using fargpu::Status;
+using fargpu::StatusCode;
+using fargpu::server::DaemonConfig;
+
+constexpr int kExitFailure = 1, kExitUsage = 2;
+
+// Exit codes tell scripts what to look at.
+int exit_code(StatusCode code) {
+  switch (code) {
+    case StatusCode::kInvalidArgument:
+      return kExitUsage;
+    case StatusCode::kNotFound:
+    case StatusCode::kDriver:
+      return 3;
+    default:
+      return kExitFailure;
+  }
+}
+
+int fail(const Status& status) {
+  std::fprintf(stderr, "fargpud: %s\n", status.message().c_str());
+  return exit_code(status.code());
+}
+
+std::string worker_beside_us() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (error ? std::filesystem::path("fargpu-worker") : self.parent_path() / "fargpu-worker")
+      .string();
+}
+
+// A flag of size or time goes through our own parsers, so that files and flags read alike.
+template <typename T>
+std::string read_bytes(const std::string& text, T& target) {
+  auto value = fargpu::parse_bytes(text);
+  if (!value.ok()) return value.status().message();
+  if (*value > std::numeric_limits<T>::max()) return text + " is too large";
+  target = static_cast<T>(*value);
+  return {};
+}
+template <typename D>
+std::string read_duration(const std::string& text, D& target) {
+  auto value = fargpu::parse_duration(text);
+  if (!value.ok()) return value.status().message();
+  target = std::chrono::duration_cast<D>(*value);
+  return {};
+}
+
+void add_flags(CLI::App& app, DaemonConfig& c) {
+  const auto bytes = [&app](const char* name, auto& target, const char* help) {
+    app.add_option_function<std::string>(
+           name,
+           [&target, name](const std::string& text) {
+             if (auto wrong = read_bytes(text, target); !wrong.empty())
+               throw CLI::ValidationError(name, wrong);
+           },
+           help)
+        ->type_name("SIZE");
+  };
+  const auto duration = [&app](const char* name, auto& target, const char* help) {
+    app.add_option_function<std::string>(
+           name,
+           [&target, name](const std::string& text) {
+             if (auto wrong = read_duration(text, target); !wrong.empty())
+               throw CLI::ValidationError(name, wrong);
+           },
+           help)
+        ->type_name("TIME");
+  };
+  app.add_option("--listen", c.listen,
+                 "HOST:PORT (port 0: any free one) or the PATH of a unix socket; may be given "
+                 "several times. Default: "
+                 "0.0.0.0:14900 with a token file, otherwise 127.0.0.1:14900")
+      ->type_name("WHERE")
+      ->expected(1)
+      ->take_all();
+  app.add_option("--driver", c.driver,
+                 "auto, sim (the simulated GPU), or the path of a libcuda.so.1");
+  app.add_option("--sim-gpus", c.sim_gpus, "number of simulated GPUs")->check(CLI::Range(1, 16));
+  app.add_option("--sim-memory", c.sim_memory, "memory of each simulated GPU, e.g. 8G")
+      ->type_name("SIZE");
+  app.add_option("--sim-compute-capability", c.sim_compute_capability,
+                 "of the simulated GPUs, e.g. 9.0");
+  app.add_option_function<std::vector<std::string>>(
+         "--transports",
+         [&c](const std::vector<std::string>& names) {
+           c.transports.clear();
+           for (const std::string& name : names) {
+             if (const auto upgrade = fargpu::bootstrap::parse_upgrade(name))
+               c.transports.push_back(*upgrade);
+           }
+         },
+         "what sessions may use beyond TCP and unix sockets: shm, rdma or none (default: shm,rdma)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"shm", "rdma", "none"}));
+  app.add_option("--tcp-connections", c.tcp_connections,
+                 "that one session may have if it stays on TCP")
+      ->check(CLI::Range(1, 16));
+  app.add_option("--token-file", c.token_file,
+                 "file whose first line clients must present; SIGHUP reads it again");
+  app.add_option(
+      "--tls-cert", c.tls_cert,
+      "certificate chain (PEM): TCP connections must be encrypted; unix sockets are not");
+  app.add_option("--tls-key", c.tls_key, "its private key (PEM)");
+  app.add_option("--max-sessions", c.pool.max_sessions, "at once")->check(CLI::Range(1, 65535));
+  app.add_option("--max-sessions-per-gpu", c.pool.max_sessions_per_gpu, "at once on one GPU")
+      ->check(CLI::Range(1, 65535));
+  app.add_flag("--oversubscribe-memory", c.pool.oversubscribe_memory,
+               "let the memory limits of a GPU's sessions add up to more than it has");
+  bytes("--memory-per-session", c.memory_per_session,
+        "limit per GPU for clients that ask for none; 0: none");
+  bytes("--max-frame", c.frame.max_body_bytes, "largest message of a frame");
+  bytes("--max-bulk", c.frame.max_bulk_bytes, "largest piece of a copy");
+  bytes("--image-cache", c.image_cache_bytes, "disk space for module images");
+  app.add_option("--worker-open-files", c.worker.open_files, "descriptors of one session's worker")
+      ->check(CLI::Range(256, 1 << 20));
+  app.add_option(
+         "--worker-oom-score", c.worker.oom_score,
+         "oom_score_adj of workers: out of memory, the system ends one of them and not the daemon")
+      ->check(CLI::Range(0, 1000));
+  app.add_flag("--worker-core-dumps", c.worker.core_dumps,
+               "let a worker that crashes leave a core dump");
+  app.add_option("--max-handshakes", c.max_handshakes, "connections that have not said hello yet");
+  duration("--hello-deadline", c.hello_deadline, "for a connection to say hello, e.g. 5s");
+  duration("--drain-seconds,--drain", c.drain, "that sessions may go on after SIGTERM");
+  app.add_option("--runtime-dir", c.runtime_dir, "folder for a private folder of this daemon");
+  app.add_option("--port-file,--print-port-file", c.port_file,
+                 "file to write the bound TCP ports to");
+  app.add_option("--log-level", c.log_level, "trace, debug, info, warn, error or off")
+      ->check(
+          CLI::IsMember(std::set<std::string>{"trace", "debug", "info", "warn", "error", "off"}));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  DaemonConfig config;
+  std::string config_file, worker = worker_beside_us();
+  CLI::App app{"fargpud: lends this machine's GPUs to programs on other machines."};
+  app.set_version_flag("--version", "fargpud " FARGPU_VERSION);
+  app.option_defaults()->always_capture_default(false);
+  app.add_option("--config", config_file, "configuration file (TOML); flags win over it");
+  app.add_option("--worker", worker, "path of fargpu-worker");
+  add_flags(app, config);
+
+  // Twice: first to find the file and to see that the flags are right, then over what the file
+  // says.
+  try {
+    app.parse(argc, argv);
+    if (!config_file.empty()) {
+      config = DaemonConfig();
+      if (Status status = fargpu::server::load_config(config_file, config); !status.ok())
+        return fail(status);
+      app.clear();
+      app.parse(argc, argv);
+    }
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : kExitUsage;
+  }
+  if (!config.log_level.empty()) ::setenv("FARGPU_LOG", config.log_level.c_str(), 1);
+  fargpu::log::configure("daemon", fargpu::log::Level::kInfo);
+
+  auto daemon = fargpu::server::Daemon::start(std::move(config), worker);
+  if (!daemon.ok()) return fail(daemon.status());
+  (*daemon)->run();
+  return 0;
+}

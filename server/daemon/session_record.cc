@@ -1,0 +1,79 @@
+#include "server/daemon/session_record.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/wire/control.h"
+#include "common/wire/frame.h"
+#include "common/wire/slot_message.h"
+#include "generated/schema/control.capnp.h"
+#include "server/handover/hello.h"
+
+namespace fargpu::server {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point then) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
+}
+
+void fill(schema::SessionInfo::Builder info, const SessionRecord& session, const Pool& pool) {
+  info.setId(session.id);
+  info.setClient(session.client);
+  info.setPeer(session.peer);
+  const std::string transport = printable(session.statistics->transport_text(), 256);
+  info.setTransport(transport.empty() ? "starting" : transport);
+  auto gpus = info.initGpus(static_cast<unsigned>(session.gpus.size()));
+  for (unsigned i = 0; i < session.gpus.size(); ++i) gpus.set(i, pool.gpus()[session.gpus[i]].uuid);
+  info.setMemoryLimitBytes(session.memory_bytes);
+  info.setMemoryUsedBytes(session.statistics->memory_used_bytes.load(std::memory_order_relaxed));
+  info.setSeconds(seconds_since(session.since));
+  info.setWorkerPid(session.pid);
+  info.setCalls(session.statistics->calls.load(std::memory_order_relaxed));
+}
+
+}  // namespace
+
+std::vector<std::byte> encode_status(uint32_t sequence, const Inventory& inventory,
+                                     const Pool& pool,
+                                     const std::map<pid_t, SessionRecord>& sessions,
+                                     std::chrono::steady_clock::time_point started,
+                                     uint32_t max_body_bytes) {
+  // Bounds of what one entry takes, with its texts at their limits.
+  constexpr size_t kFixedBytes = 8192, kGpuBytes = 512;
+  const size_t session_bytes = 1024 + pool.gpus().size() * 64;
+  const size_t gpus_bytes = kFixedBytes + pool.gpus().size() * kGpuBytes;
+  const size_t room = std::max<size_t>(max_body_bytes, gpus_bytes) - gpus_bytes;
+  const size_t shown = std::min(sessions.size(), room / session_bytes);
+
+  std::vector<uint64_t> words((sizeof(wire::FrameHeader) + gpus_bytes + shown * session_bytes) / 8);
+  const std::span slot = std::as_writable_bytes(std::span(words));
+  wire::SlotMessageBuilder builder(slot.subspan(sizeof(wire::FrameHeader)));
+  auto status = builder.initRoot<schema::Status>();
+  status.setServerVersion(FARGPU_VERSION);
+  status.setDriverName(inventory.driver_path);
+  status.setDriverVersion(inventory.driver_version);
+  status.setUptimeSeconds(seconds_since(started));
+  auto gpus = status.initGpus(static_cast<unsigned>(pool.gpus().size()));
+  for (unsigned i = 0; i < pool.gpus().size(); ++i) {
+    gpus[i].setUuid(pool.gpus()[i].uuid);
+    gpus[i].setName(pool.gpus()[i].name);
+    gpus[i].setTotalBytes(pool.gpus()[i].total_bytes);
+    gpus[i].setReservedBytes(pool.load(i).reserved_bytes);
+    gpus[i].setSessions(pool.load(i).sessions);
+  }
+  auto list = status.initSessions(static_cast<unsigned>(shown));
+  unsigned next = 0;
+  for (const auto& [pid, session] : sessions) {
+    if (next == shown) break;
+    fill(list[next++], session, pool);
+  }
+  wire::FrameHeader header;
+  header.opcode = wire::kStatus;
+  header.flags = wire::kReply;
+  header.sequence = sequence;
+  header.body_bytes = static_cast<uint32_t>(builder.used_bytes());
+  std::memcpy(slot.data(), &header, sizeof header);
+  return {slot.begin(), slot.begin() + static_cast<ptrdiff_t>(sizeof header + header.body_bytes)};
+}
+
+}  // namespace fargpu::server

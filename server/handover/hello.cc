@@ -1,0 +1,180 @@
+#include "server/handover/hello.h"
+
+#include <cuda.h>
+#include <fmt/core.h>
+#include <kj/exception.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/wire/frame.h"
+#include "common/wire/slot_message.h"
+#include "generated/schema/control.capnp.h"
+#include "server/handover/token.h"
+
+namespace fargpu::server {
+namespace {
+
+constexpr size_t kMaxText = 4096;
+constexpr size_t kMaxDevices = 64;
+constexpr size_t kMaxTransports = 16;
+constexpr uint32_t kMinBody = 64u << 10;
+constexpr uint64_t kMinBulk = 64u << 10;
+constexpr size_t kRefusalBytes = 8192;
+
+schema::Refusal::Reason reason_of(StatusCode code, bool draining) {
+  if (draining) return schema::Refusal::Reason::DRAINING;
+  switch (code) {
+    case StatusCode::kVersion:
+      return schema::Refusal::Reason::VERSION;
+    case StatusCode::kRefused:
+      return schema::Refusal::Reason::TOKEN;
+    case StatusCode::kNoCapacity:
+      return schema::Refusal::Reason::NO_CAPACITY;
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kProtocol:
+      return schema::Refusal::Reason::BAD_REQUEST;
+    case StatusCode::kDriver:
+      return schema::Refusal::Reason::DRIVER;
+    default:
+      return schema::Refusal::Reason::UNKNOWN;
+  }
+}
+
+// The frame header needs some result that is not success: the one that a program would get from
+// cuInit.
+CUresult result_of(StatusCode code) {
+  switch (code) {
+    case StatusCode::kVersion:
+      return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    case StatusCode::kRefused:
+      return CUDA_ERROR_NOT_PERMITTED;
+    case StatusCode::kDriver:
+      return CUDA_ERROR_SYSTEM_NOT_READY;
+    default:
+      return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  }
+}
+
+Status too_long(const char* what) {
+  return {StatusCode::kProtocol, fmt::format("hello: {} is longer than allowed", what)};
+}
+
+}  // namespace
+
+std::string printable(std::string_view text, size_t limit) {
+  std::string result(text.substr(0, limit));
+  for (char& c : result) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '"') c = '?';
+  }
+  return result;
+}
+
+Result<HelloRequest> parse_hello(std::span<const std::byte> body) {
+  try {
+    wire::SegmentReader reader(body);
+    const auto root = reader.getRoot<schema::Hello>();
+    HelloRequest hello;
+    hello.protocol_version = root.getProtocolVersion();
+    hello.registry_hash = root.getRegistryHash();
+    // A client of another version may mean other fields: only the version counts then.
+    if (hello.protocol_version != wire::kProtocolVersion) return hello;
+    if (root.getClientVersion().size() > kMaxText) return too_long("clientVersion");
+    if (root.getToken().size() > kMaxText) return too_long("token");
+    if (root.getClientName().size() > kMaxText) return too_long("clientName");
+    if (root.getDevices().size() > kMaxDevices) return too_long("devices");
+    hello.client_version = printable(root.getClientVersion().cStr(), 64);
+    hello.token = root.getToken().cStr();
+    hello.client_name = printable(root.getClientName().cStr(), 256);
+    hello.placement.gpus = root.getGpus();
+    hello.placement.memory_bytes = root.getMemoryBytes();
+    for (const auto device : root.getDevices()) {
+      if (device.size() > 64) return too_long("a name in devices");
+      hello.placement.devices.push_back(printable(device.cStr(), 64));
+    }
+    if (root.getTransports().size() > kMaxTransports) return too_long("transports");
+    // A name that this version does not know is for a newer server.
+    for (const auto name : root.getTransports()) {
+      const auto known = bootstrap::parse_upgrade(name.cStr());
+      if (known && std::find(hello.transports.begin(), hello.transports.end(), *known) ==
+                       hello.transports.end()) {
+        hello.transports.push_back(*known);
+      }
+    }
+    hello.host_id = printable(root.getHostId().cStr(), 64);
+    hello.connections = std::max<uint16_t>(1, root.getConnections());
+    hello.max_body_bytes = root.getMaxBodyBytes();
+    hello.max_bulk_bytes = root.getMaxBulkBytes();
+    return hello;
+  } catch (const kj::Exception& error) {
+    return Status(StatusCode::kProtocol, fmt::format("hello: {}", error.getDescription().cStr()));
+  }
+}
+
+Result<JoinRequest> parse_join(std::span<const std::byte> body) {
+  try {
+    wire::SegmentReader reader(body);
+    const auto root = reader.getRoot<schema::Join>();
+    JoinRequest join{root.getProtocolVersion(), root.getSessionId(), root.getIndex(), {}};
+    const auto key = root.getSessionKey();
+    const auto* bytes = reinterpret_cast<const std::byte*>(key.begin());
+    join.key.assign(bytes, bytes + key.size());
+    return join;
+  } catch (const kj::Exception& error) {
+    return Status(StatusCode::kProtocol, fmt::format("join: {}", error.getDescription().cStr()));
+  }
+}
+
+Status check_identity(const HelloRequest& hello, const HelloRules& rules) {
+  if (hello.protocol_version != rules.protocol_version) {
+    return {StatusCode::kVersion, fmt::format("the client speaks protocol version {}, this server "
+                                              "{}; install the same release of fargpu "
+                                              "on both machines",
+                                              hello.protocol_version, rules.protocol_version)};
+  }
+  if (!rules.token.empty() && !same_token(rules.token, hello.token)) {
+    return {StatusCode::kRefused,
+            hello.token.empty()
+                ? "this server asks for a token; set FARGPU_TOKEN or use --token-file"
+                : "the token is wrong; ask the server's operator for the current one"};
+  }
+  return Status();
+}
+
+Status check_hello(const HelloRequest& hello, const HelloRules& rules) {
+  FARGPU_RETURN_IF_ERROR(check_identity(hello, rules));
+  if (hello.registry_hash != rules.registry_hash) {
+    return {StatusCode::kVersion, fmt::format("client {} and this server ({}) were built from "
+                                              "different descriptions of the CUDA API; "
+                                              "install the same release of fargpu on both machines",
+                                              hello.client_version, FARGPU_VERSION)};
+  }
+  if (hello.max_body_bytes < kMinBody || hello.max_bulk_bytes < kMinBulk) {
+    return {
+        StatusCode::kInvalidArgument,
+        fmt::format("the client accepts frames of {} and {} bytes; at least {} and {} are needed",
+                    hello.max_body_bytes, hello.max_bulk_bytes, kMinBody, kMinBulk)};
+  }
+  return Status();
+}
+
+std::vector<std::byte> encode_refusal(uint16_t opcode, uint32_t sequence, const Status& why,
+                                      bool draining) {
+  std::vector<uint64_t> words(kRefusalBytes / sizeof(uint64_t));
+  const std::span slot(reinterpret_cast<std::byte*>(words.data()), kRefusalBytes);
+  wire::SlotMessageBuilder builder(slot.subspan(sizeof(wire::FrameHeader)));
+  auto refusal = builder.initRoot<schema::Refusal>();
+  refusal.setReason(reason_of(why.code(), draining));
+  refusal.setMessage(why.message().substr(0, kMaxText));
+  wire::FrameHeader header;
+  header.opcode = opcode;
+  header.flags = wire::kReply;
+  header.sequence = sequence;
+  header.result = result_of(why.code());
+  header.body_bytes = static_cast<uint32_t>(builder.used_bytes());
+  std::memcpy(slot.data(), &header, sizeof header);
+  return std::vector<std::byte>(
+      slot.begin(), slot.begin() + static_cast<ptrdiff_t>(sizeof header + header.body_bytes));
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,65 @@
+// The hello: a stranger's first frame, taken apart under limits and judged; and the refusal that
+// answers a bad one. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/bootstrap/transport_choice.h"
+#include "server/placement/pool.h"
+
+namespace fargpu::server {
+
+struct HelloRequest {
+  uint16_t protocol_version = 0;
+  uint64_t registry_hash = 0;
+  std::string client_version;
+  std::string token;
+  std::string client_name;  // printable
+  PlacementRequest placement;
+  uint32_t max_body_bytes = 0;
+  uint64_t max_bulk_bytes = 0;
+  std::vector<bootstrap::Upgrade> transports;  // wished beyond the socket, best first
+  std::string host_id;
+  uint16_t connections = 1;  // that the client may want
+};
+
+// A further connection of a session introduces itself.
+struct JoinRequest {
+  uint16_t protocol_version = 0;
+  uint64_t session = 0;
+  uint16_t index = 0;
+  std::vector<std::byte> key;
+};
+
+// What the server expects of one.
+struct HelloRules {
+  uint16_t protocol_version = 0;
+  uint64_t registry_hash = 0;
+  std::string token;  // empty: none needed
+};
+
+// kProtocol: not a hello, or texts and lists beyond their limits.
+Result<HelloRequest> parse_hello(std::span<const std::byte> body);
+
+// kProtocol: not a join.
+Result<JoinRequest> parse_join(std::span<const std::byte> body);
+
+// kVersion or kRefused (token), with what to do: enough for a status query. Nothing else is judged
+// before the token.
+Status check_identity(const HelloRequest& hello, const HelloRules& rules);
+// The rest, for a session: kVersion (another description of the CUDA API), kInvalidArgument (limits
+// too small to work with).
+Status check_hello(const HelloRequest& hello, const HelloRules& rules);
+
+// A whole frame, ready to be written: answers the hello or status query with number `sequence`.
+std::vector<std::byte> encode_refusal(uint16_t opcode, uint32_t sequence, const Status& why,
+                                      bool draining);
+
+// Control characters replaced, cut to `limit` bytes: what a peer called itself, fit for a log.
+std::string printable(std::string_view text, size_t limit);
+
+}  // namespace fargpu::server

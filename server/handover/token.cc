@@ -1,0 +1,39 @@
+#include "server/handover/token.h"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+namespace fargpu::server {
+
+Result<std::string> read_token_file(const std::string& path) {
+  const auto wrong = [&path](const std::string& what) {
+    return Status(StatusCode::kInvalidArgument, fmt::format("token file {}: {}", path, what));
+  };
+  struct stat about {};
+  if (::stat(path.c_str(), &about) != 0) return wrong(std::strerror(errno));
+  if ((about.st_mode & S_IROTH) != 0) return wrong("everybody can read it; use `chmod 600`");
+  std::ifstream file(path);
+  std::string line;
+  if (!file || !std::getline(file, line)) return wrong("it is empty or cannot be read");
+  const size_t first = line.find_first_not_of(" \t\r");
+  if (first == std::string::npos) return wrong("its first line is empty");
+  line = line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
+  if (line.size() > 4096) return wrong("the token is longer than 4096 bytes");
+  return line;
+}
+
+bool same_token(std::string_view expected, std::string_view given) {
+  volatile unsigned char difference = expected.size() == given.size() ? 0 : 1;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const unsigned char other =
+        expected.empty() ? 0 : static_cast<unsigned char>(expected[i % expected.size()]);
+    difference = difference | (static_cast<unsigned char>(given[i]) ^ other);
+  }
+  return difference == 0;
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,49 @@
+// What the daemon tells a worker: passed as flags of its command line and as inherited descriptors.
+// No secrets in here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/bootstrap/transport_choice.h"
+#include "common/wire/frame.h"
+#include "server/handover/worker_limits.h"
+#include "server/placement/pool.h"
+
+namespace fargpu::server {
+
+// Descriptors that a worker inherits, by number.
+inline constexpr int kSocketFd = 3;      // the client's connection, just after its hello
+inline constexpr int kReasonFd = 4;      // pipe to the daemon: one line on why the session ended
+inline constexpr int kStatisticsFd = 5;  // memfd with SessionStatistics
+// its further connections (joined_connections.h), when it may have some
+inline constexpr int kJoinFd = 6;
+
+struct WorkerOptions {
+  uint64_t session = 0;
+  int parent = 0;             // pid of the daemon: the worker ends with it
+  std::string driver;         // resolved path
+  uint64_t memory_bytes = 0;  // per GPU; 0: no limit
+  std::string image_folder;
+  uint64_t image_cache_bytes = 0;
+  wire::FrameLimits limits;         // what this server accepts
+  wire::FrameLimits client_limits;  // what the client accepts
+  uint32_t hello_sequence = 0;
+  std::vector<PriorityRange> priorities;       // of streams, per GPU of the session
+  std::string client;                          // for the log
+  std::vector<bootstrap::Upgrade> transports;  // that the client wishes for, best first
+  std::vector<bootstrap::Upgrade> allowed;     // by the configuration
+  bool same_host = false;                      // as the client
+  std::string encrypted_peer;  // not empty: the connection is the plain end of TLS with it
+  uint16_t connections = 1;    // that the session may have
+  WorkerLimits host_limits;
+
+  // "--session=17" ...: what worker_main.cc reads.
+  std::vector<std::string> to_arguments() const;
+};
+
+// "0:-5,0:-5" -> ranges; stops at what is none.
+std::vector<PriorityRange> parse_priorities(const std::string& text);
+
+}  // namespace fargpu::server

@@ -1,0 +1,198 @@
+#include "server/image/image_cache.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <vector>
+
+namespace fargpu::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+Status write_all(int descriptor, std::span<const std::byte> data) {
+  while (!data.empty()) {
+    const ssize_t written = ::write(descriptor, data.data(), data.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return system_error("cannot write to the image cache", errno);
+    data = data.subspan(static_cast<size_t>(written));
+  }
+  return Status();
+}
+
+bool read_all(int descriptor, std::span<std::byte> room) {
+  while (!room.empty()) {
+    const ssize_t got = ::read(descriptor, room.data(), room.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    room = room.subspan(static_cast<size_t>(got));
+  }
+  return true;
+}
+
+Status broken(const Sha256Digest& hash, const std::string& what) {
+  return {StatusCode::kProtocol, fmt::format("image {}: {}", to_hex(hash), what)};
+}
+
+}  // namespace
+
+ImageCache::~ImageCache() {
+  for (const auto& [number, upload] : uploads_) ::unlink(upload.path.c_str());
+}
+
+Result<ImageCache::Upload> ImageCache::begin(const Sha256Digest& hash, uint64_t total_bytes) {
+  if (total_bytes == 0 || total_bytes > cap_) {
+    return broken(hash,
+                  fmt::format("{} bytes announced; the image cache holds {}", total_bytes, cap_));
+  }
+  Upload upload;
+  upload.expected = hash;
+  upload.total = total_bytes;
+  // A worker of another process namespace may have the same number.
+  constexpr int kAttempts = 1000;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    upload.path = fmt::format("{}/upload-{}-{}", folder_, ::getpid(), next_file_++);
+    upload.file.reset(::open(upload.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (upload.file.valid() || errno != EEXIST) break;
+  }
+  if (!upload.file.valid()) return system_error("cannot create " + upload.path, errno);
+  return upload;
+}
+
+Status ImageCache::put(uint64_t number, const Sha256Digest& hash, uint64_t total_bytes,
+                       uint64_t offset, std::span<const std::byte> piece) {
+  for (const auto& [failed, why] : failures_) {
+    if (failed == number) return why;
+  }
+  auto found = uploads_.find(number);
+  if (found == uploads_.end()) {
+    if (offset != 0)
+      return fail(number, broken(hash, fmt::format("a piece at {} without a beginning", offset)));
+    if (uploads_.size() >= kMaxUploads) give_up_one();
+    Result<Upload> begun = begin(hash, total_bytes);
+    if (!begun.ok()) return fail(number, begun.status());
+    found = uploads_.emplace(number, std::move(*begun)).first;
+  }
+  Upload& upload = found->second;
+  if (hash != upload.expected)
+    return fail(number, broken(hash, "a piece in the upload of " + to_hex(upload.expected)));
+  upload.last_piece = ++pieces_;
+  Status status = add(upload, total_bytes, offset, piece);
+  if (status.ok() && upload.received == upload.total) {
+    status = finish(upload);
+    if (status.ok()) uploads_.erase(found);
+  }
+  return status.ok() ? status : fail(number, std::move(status));
+}
+
+Status ImageCache::put(const Sha256Digest& hash, std::span<const std::byte> bytes) {
+  FARGPU_ASSIGN_OR_RETURN(Upload upload, begin(hash, bytes.size()));
+  Status status = add(upload, bytes.size(), 0, bytes);
+  if (status.ok()) status = finish(upload);
+  if (!status.ok()) ::unlink(upload.path.c_str());
+  return status;
+}
+
+Status ImageCache::add(Upload& upload, uint64_t total_bytes, uint64_t offset,
+                       std::span<const std::byte> piece) {
+  if (total_bytes != upload.total || offset != upload.received || piece.empty() ||
+      piece.size() > upload.total - upload.received) {
+    return broken(upload.expected, fmt::format("{} bytes at {} of {}, after {} of {}", piece.size(),
+                                               offset, total_bytes, upload.received, upload.total));
+  }
+  FARGPU_RETURN_IF_ERROR(write_all(upload.file.get(), piece));
+  upload.hash.update(piece);
+  upload.received += piece.size();
+  return Status();
+}
+
+Status ImageCache::finish(Upload& upload) {
+  const Sha256Digest real = upload.hash.finish();
+  if (real != upload.expected)
+    return broken(upload.expected, "the bytes have the hash " + to_hex(real));
+  make_room(upload.total);
+  if (::rename(upload.path.c_str(), path_of(upload.expected).c_str()) != 0)
+    return system_error("cannot keep image " + to_hex(upload.expected), errno);
+  return Status();
+}
+
+Status ImageCache::fail(uint64_t number, Status why) {
+  if (const auto found = uploads_.find(number); found != uploads_.end()) {
+    ::unlink(found->second.path.c_str());
+    uploads_.erase(found);
+  }
+  failures_.emplace_back(number, why);
+  if (failures_.size() > kMaxFailures) failures_.pop_front();
+  return why;
+}
+
+void ImageCache::give_up_one() {
+  const auto oldest = std::min_element(
+      uploads_.begin(), uploads_.end(),
+      [](const auto& a, const auto& b) { return a.second.last_piece < b.second.last_piece; });
+  (void)fail(oldest->first, broken(oldest->second.expected, "given up for newer uploads"));
+}
+
+Status ImageCache::result_of(uint64_t number) {
+  const auto failed = std::find_if(failures_.begin(), failures_.end(),
+                                   [&](const auto& failure) { return failure.first == number; });
+  if (failed == failures_.end()) {
+    if (const auto found = uploads_.find(number); found != uploads_.end()) {
+      (void)fail(number, broken(found->second.expected, "the image is not complete"));
+      return result_of(number);
+    }
+    return Status();
+  }
+  Status why = std::move(failed->second);
+  failures_.erase(failed);
+  return why;
+}
+
+std::optional<Image> ImageCache::get(const Sha256Digest& hash) {
+  const std::string path = path_of(hash);
+  Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat about {};
+  if (!file.valid() || ::fstat(file.get(), &about) != 0 || about.st_size <= 0) return std::nullopt;
+  const size_t size = static_cast<size_t>(about.st_size);
+  auto bytes = std::make_unique_for_overwrite<std::byte[]>(size + 1);
+  const std::span room(bytes.get(), size);
+  if (!read_all(file.get(), room) || sha256(room) != hash) {
+    ::unlink(path.c_str());
+    return std::nullopt;
+  }
+  bytes[size] = std::byte{0};
+  ::futimens(file.get(), nullptr);  // used just now: make_room takes the oldest first
+  return Image(std::move(bytes), size);
+}
+
+void ImageCache::make_room(uint64_t bytes) {
+  struct File {
+    fs::file_time_type used;
+    uint64_t size;
+    fs::path path;
+  };
+  std::vector<File> files;
+  uint64_t total = bytes;
+  std::error_code error;  // other workers remove files at the same time: what is gone is gone
+  for (fs::directory_iterator entry(folder_, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().filename().string().starts_with("upload-")) continue;
+    std::error_code gone;
+    File file{entry->last_write_time(gone), entry->file_size(gone), entry->path()};
+    if (gone) continue;
+    total += file.size;
+    files.push_back(std::move(file));
+  }
+  std::sort(files.begin(), files.end(),
+            [](const File& a, const File& b) { return a.used < b.used; });
+  for (size_t i = 0; total > cap_ && i < files.size(); ++i) {
+    if (fs::remove(files[i].path, error)) total -= files[i].size;
+  }
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,100 @@
+// CopyChain: the ordered copies of one stream that are under way (OrderedCopies), in the order of
+// the stream: how far the GPU and the client are, which gates may open, which staging blocks are
+// free again. Calls no driver. One thread.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "common/transport/remote_memory.h"
+#include "server/memory/staging.h"
+#include "server/stream/gate_words.h"
+
+namespace fargpu::server {
+
+// Where a delivery's bytes go by one-sided writes; without it they travel in its notices.
+struct DeliveryTarget {
+  transport::RemoteKey client;  // the range has been checked against it
+  uint64_t offset = 0;
+};
+
+// A copy of one call.
+struct OrderedCopy {
+  uint64_t id = 0;
+  uint64_t bytes = 0;
+  bool fetch = false;
+  std::optional<DeliveryTarget> target;
+  // So many bytes from the beginning.
+  uint64_t sent = 0;                 // of a delivery
+  uint64_t asked = 0, received = 0;  // of a fetch
+  bool reached = false;              // the stream has come to the fetch or meeting
+  bool acknowledged = false;         // the client has the bytes of the delivery or deliveries
+  bool dropped = false;              // there is nothing to copy any more
+  // Nothing but a place in a stream that is held until the client has what was delivered before it.
+  bool is_meeting() const { return !fetch && bytes == 0; }
+};
+
+// A piece of a copy, the end of a delivery that holds its stream, or a meeting; in its place in the
+// stream.
+struct CopyElement {
+  enum class Kind { kDelivery, kFetch, kAcknowledgement };
+  Kind kind = Kind::kDelivery;
+  std::shared_ptr<OrderedCopy> copy;
+  uint64_t offset = 0, bytes = 0;       // of the copy's packed bytes
+  std::shared_ptr<StagingBlock> block;  // none: the adapter copies device memory in the stream
+  uint64_t block_free_at = 0;           // when the chain has come to this index
+  uint64_t number = 0;                  // the order in which deliveries were submitted
+  bool gated = false;
+  bool to_send = false;
+  CUevent start = nullptr;  // before the gate of the first piece of a fetch, or of a meeting
+  CUevent done = nullptr;   // behind the copy
+  CUresult result = CUDA_SUCCESS;
+  // The adapter's view of the block, when it writes to the client, and its write under way.
+  const transport::RegisteredMemory* registered = nullptr;
+  transport::RemoteMemory::Ticket write = 0;
+};
+
+// An index counts all elements that the chain has had.
+struct CopyChain {
+  struct Used {
+    std::shared_ptr<StagingBlock> block;
+    uint64_t free_at;
+  };
+
+  uint16_t context = 0;
+  uint64_t stream_id = 0;
+  bool detached = false;  // the stream's id is gone
+  GateWord* word = nullptr;
+  std::deque<CopyElement> elements;
+  uint64_t first = 0;       // index of the oldest element
+  uint64_t ready = 0;       // index: what is before it is done on the GPU
+  uint64_t next_send = 0;   // index: what is before it has been sent
+  uint64_t next_gate = 0;   // index: gates before it are open
+  uint64_t next_ask = 0;    // index: fetches before it have been asked for
+  std::deque<Used> blocks;  // in use, the one that is free first in front
+
+  uint64_t end() const { return first + elements.size(); }
+  CopyElement& at(uint64_t index) { return elements[index - first]; }
+
+  void use(const std::shared_ptr<StagingBlock>& block) { blocks.push_back({block, end() + 1}); }
+  // A block of at least so many bytes that an earlier element uses becomes the element's; false:
+  // there is none.
+  bool share_block(uint64_t bytes, CopyElement* element);
+  // The oldest element that is done and has not been sent; null: none.
+  CopyElement* next_to_send();
+  // Takes the oldest element away, whose events have been released.
+  void pop();
+  // Forgets blocks that no element uses any more; their bytes.
+  uint64_t free_blocks();
+  uint64_t block_bytes() const;
+  // In their order, as far as what they wait for has happened.
+  void open_gates();
+  void open_all_gates();
+};
+
+}  // namespace fargpu::server

@@ -1,0 +1,110 @@
+#include "server/memory/copy_notices.h"
+
+#include <algorithm>
+#include <span>
+
+#include "common/rpc/responder.h"
+#include "common/transport/transport.h"
+#include "common/wire/control.h"
+#include "generated/schema/control.capnp.h"
+#include "schema/support/sizes.h"
+#include "server/memory/remote_staging.h"
+#include "server/object/request.h"
+#include "server/object/worker_services.h"
+
+namespace fargpu::server {
+namespace {
+
+template <typename Body>
+rpc::Responder::Frame notice(Worker& worker, uint16_t opcode) {
+  return rpc::Responder::Frame(worker.responder(), opcode, schema::fixed_bytes<Body>());
+}
+
+}  // namespace
+
+CUresult CopyNotices::deliver(CopyElement& element) {
+  OrderedCopy& copy = *element.copy;
+  if (element.block == nullptr) {
+    tell_written(element);
+  } else if (element.registered == nullptr) {
+    send_in_frames(element);
+  } else {
+    transport::RemoteMemory& remote = *worker_.services().remote_staging().remote();
+    const auto ticket =
+        remote.write(*element.registered, element.block->bytes().first(element.bytes),
+                     copy.target->client, copy.target->offset + element.offset);
+    if (!ticket.ok()) return CUDA_ERROR_INVALID_VALUE;
+    element.write = *ticket;
+    tell_written(element);
+  }
+  copy.sent += element.bytes;
+  return CUDA_SUCCESS;
+}
+
+void CopyNotices::send_in_frames(const CopyElement& element) {
+  const std::span<const std::byte> bytes = element.block->bytes().first(element.bytes);
+  const uint64_t most = std::max<uint64_t>(1, worker_.services().max_bulk_bytes());
+  for (uint64_t at = 0; at < bytes.size(); at += most) {
+    const std::span<const std::byte> bulk =
+        bytes.subspan(at, std::min<uint64_t>(most, bytes.size() - at));
+    auto frame = notice<schema::Delivery>(worker_, wire::kDelivery);
+    auto body = frame.init<schema::Delivery>();
+    body.setCopy(element.copy->id);
+    body.setOffset(element.offset + at);
+    ++sent_;
+    if (!frame.send(0, std::span(&bulk, 1)).ok()) return;
+  }
+}
+
+// What was written is there before the notice is.
+void CopyNotices::tell_written(const CopyElement& element) {
+  auto frame = notice<schema::Delivery>(worker_, wire::kDelivery);
+  auto body = frame.init<schema::Delivery>();
+  body.setCopy(element.copy->id);
+  body.setOffset(element.offset);
+  body.setWritten(element.bytes);
+  ++sent_;
+  (void)frame.send(0);
+}
+
+bool CopyNotices::is_being_written(const CopyElement& element) const {
+  if (element.write == 0) return false;
+  transport::RemoteMemory& remote = *worker_.services().remote_staging().remote();
+  return remote.wait(element.write, transport::Clock::now()).code() == StatusCode::kTimeout;
+}
+
+void CopyNotices::keep(const CopyElement& element) {
+  if (!is_being_written(element)) return;
+  transport::RemoteMemory& remote = *worker_.services().remote_staging().remote();
+  worker_.defer([&remote, block = element.block, write = element.write] {
+    return remote.wait(write, transport::Clock::now()).code() != StatusCode::kTimeout;
+  });
+}
+
+void CopyNotices::ask(const CopyElement& element) {
+  auto frame = notice<schema::Fetch>(worker_, wire::kFetch);
+  auto body = frame.init<schema::Fetch>();
+  body.setCopy(element.copy->id);
+  body.setOffset(element.offset);
+  body.setBytes(element.bytes);
+  element.copy->asked = element.offset + element.bytes;
+  (void)frame.send(0);
+}
+
+void CopyNotices::over(const OrderedCopy& copy, CUresult result) {
+  if (copy.is_meeting() ? !copy.reached : copy.fetch && copy.asked < copy.bytes) {
+    auto frame = notice<schema::Fetch>(worker_, wire::kFetch);
+    auto body = frame.init<schema::Fetch>();
+    body.setCopy(copy.id);
+    body.setResult(result);
+    (void)frame.send(0);
+  } else if (!copy.fetch && copy.sent < copy.bytes) {
+    auto frame = notice<schema::Delivery>(worker_, wire::kDelivery);
+    auto body = frame.init<schema::Delivery>();
+    body.setCopy(copy.id);
+    body.setResult(result);
+    (void)frame.send(0);
+  }
+}
+
+}  // namespace fargpu::server

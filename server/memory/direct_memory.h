@@ -1,0 +1,106 @@
+// DirectMemory: device memory that the adapter reads and writes by itself (GPUDirect RDMA), so that
+// bulk passes through no staging memory.
+//
+// Two ways lead there: a dma-buf of the memory (cuMemGetHandleForAddressRange), or its address,
+// which the kernel resolves when the driver's peer-memory module is loaded and when "device" memory
+// is the CPU's, as with the simulated GPU. Memory is registered at first use, in windows of kWindow
+// of an allocation, because an adapter's tables and a GPU's PCIe window have only so much room.
+// Only this end uses the registrations: the client never gets a key of device memory. A
+// registration must go before its memory does: forget() and take() are for whoever frees. One
+// thread (the executor's), with the memory's context current.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/transport/remote_memory.h"
+#include "server/object/ledger.h"
+
+namespace fargpu::server {
+
+struct DriverTable;
+
+class DirectMemory {
+ public:
+  static constexpr uint64_t kWindow = 64u << 20;
+  // With Soft-RoCE staged and direct copies cost the same between 64 KiB and 1 MiB
+  // (bench/rdma_direct.sh).
+  static constexpr uint64_t kUsualFrom = 1u << 20;
+
+  struct Options {
+    bool enabled = true;         // FARGPU_GPUDIRECT=0 switches it off
+    uint64_t from = kUsualFrom;  // FARGPU_GPUDIRECT_FROM: smaller copies go through staging
+    // kInvalidArgument names the variable.
+    static Result<Options> from_environment();
+  };
+  enum class Way { kStaged, kDmabuf, kPeerMemory };
+  static const char* name(Way way);
+
+  using Registration = std::shared_ptr<const transport::RegisteredMemory>;
+  struct Part {
+    Registration registration;
+    std::span<std::byte> bytes;  // inside it
+  };
+
+  // `remote` may be null. Both outlive this.
+  DirectMemory(const DriverTable& driver, transport::RemoteMemory* remote, Options options)
+      : driver_(driver), remote_(remote), options_(options) {}
+
+  bool wanted(uint64_t bytes) const {
+    return remote_ != nullptr && options_.enabled && bytes >= options_.from;
+  }
+  // [address, address + bytes), which lies in `allocation`, as registered parts in order; registers
+  // what is not yet. Empty: not possible, the copy goes through staging. `to_device`: the adapter
+  // is going to write there.
+  std::vector<Part> find(const Ledger::Place& allocation, CUdeviceptr address, uint64_t bytes,
+                         bool to_device);
+
+  // The registrations in a range, to be let go of elsewhere, before the memory goes.
+  std::vector<Registration> take(CUdeviceptr address, uint64_t bytes);
+  void forget(CUdeviceptr address, uint64_t bytes) { (void)take(address, bytes); }
+  void forget_context(uint16_t context);
+
+  // Which way is open for memory of a device, tried with `bytes` at `address`; `why`: what closed
+  // the better ones, or all.
+  Way probe(int device, CUdeviceptr address, uint64_t bytes, std::string* why);
+  uint64_t from() const { return options_.from; }
+  size_t windows() const { return windows_.size(); }
+
+ private:
+  struct Window {
+    uint64_t end = 0;
+    uint16_t context = 0;
+    Registration registration;  // null: was tried in vain
+  };
+  using Windows = std::map<CUdeviceptr, Window>;
+  struct Attempt {
+    Way way = Way::kStaged;
+    Registration registration;
+    std::string why;
+  };
+  // Memory of this kind can be registered, as far as the driver knows.
+  bool capable(CUdeviceptr address) const;
+  Attempt attempt(int device, CUdeviceptr begin, uint64_t bytes);
+  Result<Registration> by_dmabuf(int device, CUdeviceptr begin, uint64_t bytes);
+  Result<Registration> by_address(CUdeviceptr begin, uint64_t bytes);
+  // What the adapter has written is seen by all work that starts later.
+  bool writes_are_ordered(int device);
+  Windows::iterator first_touching(CUdeviceptr address);
+
+  const DriverTable& driver_;
+  transport::RemoteMemory* const remote_;
+  const Options options_;
+  Windows windows_;        // by first address, never overlapping
+  unsigned failures_ = 0;  // in a row
+  bool told_ = false;
+};
+
+}  // namespace fargpu::server

@@ -1,0 +1,289 @@
+#include "server/memory/host_pages.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <new>
+
+#include "common/base/map_exactly.h"
+#include "generated/server/driver_table.h"
+
+namespace fargpu::server {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+// A worker with a sanitizer has the addresses that the heap of a client with one has. It cannot say
+// at a registration that device code will never use it: tests would not get any memory.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr CUresult kOccupied = CUDA_ERROR_NOT_SUPPORTED;
+#else
+constexpr CUresult kOccupied = CUDA_ERROR_ALREADY_MAPPED;
+#endif
+constexpr uint64_t kAddressEnd = uint64_t{1} << 47;  // user addresses on x86-64
+
+std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
+uint64_t page_of(uint64_t address) { return address / kPage * kPage; }
+uint64_t pages_end(uint64_t address, uint64_t bytes) {
+  return page_of(address + bytes + kPage - 1);
+}
+
+bool is_range(uint64_t address, uint64_t bytes) {
+  return page_of(address) != 0 && bytes != 0 && bytes <= kAddressEnd - kPage &&
+         address <= kAddressEnd - kPage - bytes;
+}
+
+uint64_t pages_of(uint64_t address, uint64_t bytes) {
+  return pages_end(address, bytes) - page_of(address);
+}
+
+// Whether one of the ranges, which do not overlap, has any of these bytes.
+template <typename Ranges>
+bool touches(const Ranges& ranges, uint64_t address, uint64_t bytes) {
+  const auto after = ranges.lower_bound(address);
+  if (after != ranges.end() && after->first - address < bytes) return true;
+  if (after == ranges.begin()) return false;
+  const auto& [base, range] = *std::prev(after);
+  return address - base < range.bytes;
+}
+
+}  // namespace
+
+HostPages::~HostPages() {
+  for (auto& [address, region] : regions_) {
+    if (region.agreement) (void)withdraw(address);
+  }
+  for (auto& [address, block] : blocks_) ::munmap(pointer(address), block.bytes);
+}
+
+bool HostPages::overlaps(uint64_t address, uint64_t bytes) const {
+  return touches(regions_, address, bytes);
+}
+
+template <typename Visit>
+CUresult HostPages::each_block(uint64_t address, uint64_t bytes, Visit&& visit) {
+  const uint64_t end = pages_end(address, bytes);
+  auto block = blocks_.upper_bound(page_of(address));
+  if (block != blocks_.begin()) --block;
+  while (block != blocks_.end() && block->first < end) {
+    const auto here = block++;  // it may be erased
+    if (here->first + here->second.bytes <= page_of(address)) continue;
+    if (const CUresult result = visit(here); result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult HostPages::take_pages(uint64_t address, uint64_t bytes) {
+  const uint64_t end = pages_end(address, bytes);
+  const auto take = [this](uint64_t from, uint64_t to) {
+    if (from >= to) return CUDA_SUCCESS;
+    if (!map_exactly(pointer(from), to - from, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)) {
+      return errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_ALREADY_MAPPED;
+    }
+    blocks_.emplace(from, Block{.bytes = to - from});
+    return CUDA_SUCCESS;
+  };
+  // The pages between blocks that other regions have.
+  uint64_t at = page_of(address);
+  CUresult result = each_block(address, bytes, [&](Blocks::iterator block) {
+    const CUresult taken = take(at, block->first);
+    at = block->first + block->second.bytes;
+    return taken;
+  });
+  if (result == CUDA_SUCCESS) result = take(at, end);
+  (void)each_block(address, bytes, [](Blocks::iterator block) {
+    ++block->second.regions;
+    return CUDA_SUCCESS;
+  });
+  if (result != CUDA_SUCCESS) give_back_pages(address, bytes);
+  return result;
+}
+
+void HostPages::give_back_pages(uint64_t address, uint64_t bytes) {
+  (void)each_block(address, bytes, [this](Blocks::iterator entry) {
+    auto& [at, block] = *entry;
+    if (--block.regions == 0) {
+      ::munmap(pointer(at), block.bytes);
+      blocks_.erase(entry);
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult HostPages::enroll(uint64_t address, uint64_t bytes, CUdeviceptr* device_pointer) {
+  CUresult result = CUDA_SUCCESS;
+  (void)each_block(address, bytes, [&](Blocks::iterator entry) {
+    auto& [at, block] = *entry;
+    if (++block.registered == 1 &&
+        ::mprotect(pointer(at), block.bytes, PROT_READ | PROT_WRITE) != 0)
+      result = CUDA_ERROR_OUT_OF_MEMORY;
+    return CUDA_SUCCESS;
+  });
+  void* const memory = pointer(address);
+  if (result == CUDA_SUCCESS) {
+    result = driver_.cuMemHostRegister_v2(
+        memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (result == CUDA_SUCCESS) {
+      result = driver_.cuMemHostGetDevicePointer_v2(device_pointer, memory, 0);
+      if (result != CUDA_SUCCESS) (void)withdraw(address);
+    }
+  }
+  if (result != CUDA_SUCCESS) drop_memory(address, bytes);
+  return result;
+}
+
+void HostPages::drop_memory(uint64_t address, uint64_t bytes) {
+  (void)each_block(address, bytes, [](Blocks::iterator entry) {
+    auto& [at, block] = *entry;
+    if (--block.registered == 0) {
+      // Its memory goes, its addresses stay.
+      ::madvise(pointer(at), block.bytes, MADV_DONTNEED);
+      ::mprotect(pointer(at), block.bytes, PROT_NONE);
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult HostPages::withdraw(uint64_t address) const {
+  return driver_.cuMemHostUnregister(pointer(address));
+}
+
+void HostPages::left(std::span<const uint64_t> withdrawn) {
+  for (const uint64_t address : withdrawn) {
+    const auto found = leaving_.find(address);
+    if (found == leaving_.end()) continue;
+    const Leaving gone = found->second;
+    leaving_.erase(found);
+    registered_bytes_ -= pages_of(address, gone.bytes);
+    drop_memory(address, gone.bytes);
+    if (gone.ends) give_back_pages(address, gone.bytes);
+  }
+}
+
+bool HostPages::is_mapped(uint64_t address) const {
+  const auto found = regions_.find(address);
+  return found != regions_.end() && found->second.agreement;
+}
+
+bool HostPages::is_leaving(uint64_t address, uint64_t bytes) const {
+  return is_range(address, bytes) && touches(leaving_, address, bytes);
+}
+
+CUresult HostPages::reserve(uint64_t address, uint64_t bytes) {
+  if (!is_range(address, bytes) || overlaps(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = take_pages(address, bytes);
+  if (result != CUDA_SUCCESS) return result == CUDA_ERROR_ALREADY_MAPPED ? kOccupied : result;
+  regions_.emplace(address, Region{.bytes = bytes});
+  return CUDA_SUCCESS;
+}
+
+CUresult HostPages::map(uint64_t address, uint64_t bytes, uint16_t context,
+                        CUdeviceptr* device_pointer) {
+  if (driver_.cuMemHostRegister_v2 == nullptr || driver_.cuMemHostGetDevicePointer_v2 == nullptr ||
+      driver_.cuMemHostUnregister == nullptr) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  auto found = regions_.find(address);
+  const bool is_new = found == regions_.end();
+  if (is_new) {
+    if (is_range(address, bytes) && bytes > kMaxBytes - registered_bytes_)
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult result = reserve(address, bytes);
+    if (result != CUDA_SUCCESS) return result == kOccupied ? CUDA_ERROR_ALREADY_MAPPED : result;
+    found = regions_.find(address);
+  }
+  Region& region = found->second;
+  if (region.bytes != bytes || region.agreement) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = registered_bytes_ + pages_of(address, bytes) > kMaxBytes
+                        ? CUDA_ERROR_OUT_OF_MEMORY
+                        : CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS) {
+    try {
+      pages::Agreement agreement(address, bytes);
+      result = enroll(address, bytes, device_pointer);
+      if (result == CUDA_SUCCESS) region.agreement = std::move(agreement);
+    } catch (const std::bad_alloc&) {
+      result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  if (result == CUDA_SUCCESS) {
+    // What the last region had there.
+    std::memset(pointer(address), 0, bytes);
+    region.context = context;
+    registered_bytes_ += pages_of(address, bytes);
+  } else if (is_new) {
+    regions_.erase(found);
+    give_back_pages(address, bytes);
+  }
+  return result;
+}
+
+CUresult HostPages::unmap(uint64_t address, std::vector<uint64_t>* leaving) {
+  const auto found = regions_.find(address);
+  if (found == regions_.end()) return CUDA_ERROR_NOT_MAPPED;
+  const Region region = std::move(found->second);
+  regions_.erase(found);
+  // Its context may be withdrawing it already.
+  if (const auto leaves = leaving_.find(address); leaves != leaving_.end()) {
+    leaves->second.ends = true;
+  } else if (region.agreement) {
+    leaving_.emplace(address, Leaving{region.bytes, true});
+    leaving->push_back(address);
+  } else {
+    give_back_pages(address, region.bytes);
+  }
+  return CUDA_SUCCESS;
+}
+
+std::vector<uint64_t> HostPages::take_context(uint16_t context) {
+  std::vector<uint64_t> taken;
+  for (auto& [address, region] : regions_) {
+    if (!region.agreement || region.context != context) continue;
+    region.agreement.reset();
+    leaving_.emplace(address, Leaving{region.bytes, false});
+    taken.push_back(address);
+  }
+  return taken;
+}
+
+HostPages::Regions::iterator HostPages::region_at(uint64_t address, uint64_t bytes) {
+  const auto after = regions_.upper_bound(address);
+  if (after == regions_.begin()) return regions_.end();
+  const auto found = std::prev(after);
+  const auto& agreement = found->second.agreement;
+  return agreement && agreement->holds(address, bytes) ? found : regions_.end();
+}
+
+CUresult HostPages::push(std::span<const std::byte> runs) {
+  ++pushes_;
+  pages::RunReader reader(runs);
+  while (const auto run = reader.next()) {
+    const auto region = region_at(run->address, run->data.size());
+    if (region == regions_.end()) return CUDA_ERROR_INVALID_VALUE;
+    region->second.agreement->adopt(*run, pointer(region->first));
+  }
+  return reader.malformed() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+uint64_t HostPages::fetch(uint64_t from, pages::RunWriter& runs) {
+  size_t scan = kScanBytes;
+  auto region = regions_.upper_bound(from);
+  if (region != regions_.begin()) --region;
+  for (; region != regions_.end(); ++region) {
+    const auto& [address, here] = *region;
+    if (!here.agreement) continue;
+    const size_t begin = from > address ? std::min(from - address, here.bytes) : 0;
+    if (begin == here.bytes) continue;
+    if (scan == 0) return address + begin;
+    const size_t until = begin + std::min<size_t>(scan, here.bytes - begin);
+    const size_t end = region->second.agreement->collect(pointer(address), begin, until, runs);
+    if (end < here.bytes) return address + end;
+    scan -= end - begin;
+  }
+  return 0;
+}
+
+}  // namespace fargpu::server

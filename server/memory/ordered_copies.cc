@@ -1,0 +1,439 @@
+#include "server/memory/ordered_copies.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "generated/server/driver_table.h"
+#include "server/memory/copy_pieces.h"
+#include "server/memory/remote_copy.h"
+#include "server/memory/remote_staging.h"
+#include "server/object/request.h"
+#include "server/object/worker_services.h"
+
+namespace fargpu::server {
+namespace {
+
+// The legacy stream has two names.
+uint64_t stream_key(uint64_t stream_id) { return stream_id == 0 ? 1 : stream_id; }
+
+}  // namespace
+
+OrderedCopies::OrderedCopies(Worker& worker)
+    : worker_(worker),
+      notices_(worker),
+      gate_words_(worker.driver(), worker.services().stream_holds()) {}
+
+void OrderedCopies::close() {
+  for (const ChainPointer& chain : chains_) chain->open_all_gates();
+}
+
+CopyChain& OrderedCopies::chain_of(const Order& order) {
+  const uint64_t key = stream_key(order.stream_id);
+  for (const ChainPointer& chain : chains_) {
+    if (chain->context == order.context && chain->stream_id == key && !chain->detached)
+      return *chain;
+  }
+  auto chain = std::make_unique<CopyChain>();
+  chain->context = order.context;
+  chain->stream_id = key;
+  chains_.push_back(std::move(chain));
+  return *chains_.back();
+}
+
+CUresult OrderedCopies::record(uint16_t context, CUstream stream, CUevent* event) {
+  std::vector<CUevent>& unused = events_[context];
+  if (unused.empty()) {
+    if (const CUresult result = worker_.driver().cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
+        result != CUDA_SUCCESS) {
+      return result;
+    }
+  } else {
+    *event = unused.back();
+    unused.pop_back();
+  }
+  const CUresult result = worker_.driver().cuEventRecord(*event, stream);
+  if (result != CUDA_SUCCESS) release(context, std::exchange(*event, nullptr));
+  return result;
+}
+
+void OrderedCopies::release(uint16_t context, CUevent event) {
+  if (event != nullptr) events_[context].push_back(event);
+}
+
+CUresult OrderedCopies::take_block(CopyChain& chain, bool may_reuse, CopyElement* element) {
+  if (may_reuse && staged_bytes_ + element->bytes > kStagingBytes &&
+      chain.share_block(element->bytes, element))
+    return CUDA_SUCCESS;
+  // Pinned also where the copy engine only reads: from other memory a driver takes the bytes when
+  // the copy is submitted.
+  Result<StagingBlock> acquired =
+      worker_.services().staging().acquire(element->bytes, StagingUse::kFromDevice, chain.context);
+  if (!acquired.ok()) return CUDA_ERROR_OUT_OF_MEMORY;
+  element->block = std::make_shared<StagingBlock>(std::move(*acquired));
+  staged_bytes_ += element->block->whole().size();
+  chain.use(element->block);
+  return CUDA_SUCCESS;
+}
+
+CUresult OrderedCopies::add_gate(CopyChain& chain, CopyElement* element, CUstream stream) {
+  if (chain.word == nullptr) {
+    if (const CUresult result = gate_words_.take(chain.context, &chain.word);
+        result != CUDA_SUCCESS) {
+      return result;
+    }
+  }
+  const CUresult result = chain.word->add(worker_.driver(), stream);
+  element->gated = result == CUDA_SUCCESS;
+  return result;
+}
+
+CUresult OrderedCopies::add_piece(CopyChain& chain, const std::shared_ptr<OrderedCopy>& copy,
+                                  const Order& order, uint64_t offset, bool may_gate,
+                                  uint64_t* bytes) {
+  const bool small = copy->target && order.bytes <= kWrittenInSmallPieces;
+  const CopyPiece piece =
+      piece_at(order.device, order.shape, offset, small ? kSmallPieceBytes : kPieceBytes);
+  *bytes = piece.bytes;
+  CopyElement element;
+  element.kind = copy->fetch ? CopyElement::Kind::kFetch : CopyElement::Kind::kDelivery;
+  element.copy = copy;
+  element.offset = offset;
+  element.bytes = piece.bytes;
+  element.number = next_number_++;
+  CUresult result = take_block(chain, may_gate, &element);
+  if (result != CUDA_SUCCESS) return result;
+  if (copy->fetch && !element.block->pinned()) result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (copy->target) {
+    // A block that the adapter cannot use goes in frames.
+    auto registered = worker_.services().remote_staging().registration(*element.block);
+    element.registered = registered.ok() ? *registered : nullptr;
+  }
+  if (result == CUDA_SUCCESS && copy->fetch && offset == 0)
+    result = record(chain.context, order.stream, &element.start);
+  if (result == CUDA_SUCCESS && (copy->fetch || element.block_free_at > chain.first))
+    result = add_gate(chain, &element, order.stream);
+  if (result == CUDA_SUCCESS) {
+    result = copy_slices(worker_, piece.shape, piece.device, element.block->bytes().data(),
+                         copy->fetch, order.stream);
+  }
+  // The engine may use the block although a slice was refused: the element stays for its sake.
+  return add_element(chain, std::move(element), order.stream, result);
+}
+
+CUresult OrderedCopies::add_element(CopyChain& chain, CopyElement element, CUstream stream,
+                                    CUresult result) {
+  const CUresult recorded = record(chain.context, stream, &element.done);
+  if (result == CUDA_SUCCESS) result = recorded;
+  element.result = result;
+  element.to_send = element.kind == CopyElement::Kind::kDelivery;
+  if (element.to_send) ++to_send_;
+  chain.elements.push_back(std::move(element));
+  return result;
+}
+
+// By the adapter alone, in the stream, as far as it reaches the device's side.
+bool OrderedCopies::add_direct(CopyChain& chain, const std::shared_ptr<OrderedCopy>& copy,
+                               const Order& order, CUresult* result) {
+  if (!copy->target) return false;
+  const RemoteCopy remote{copy->target->client, copy->target->offset, order.device,
+                          order.shape,          order.bytes,          order.stream};
+  if (!start_direct(worker_, remote, /*to_device=*/false, result)) return false;
+  CopyElement element;
+  element.copy = copy;
+  element.bytes = order.bytes;
+  element.number = next_number_++;
+  *result = add_element(chain, std::move(element), order.stream, *result);
+  return true;
+}
+
+CUresult OrderedCopies::deliver(const Order& order, Hold hold) {
+  const auto copy = std::make_shared<OrderedCopy>();
+  copy->id = order.id;
+  copy->bytes = order.bytes;
+  copy->target = order.target;
+  CopyChain& chain = chain_of(order);
+  CUresult result = CUDA_SUCCESS;
+  if (!add_direct(chain, copy, order, &result)) {
+    for (uint64_t offset = 0, bytes = 0; offset < order.bytes && result == CUDA_SUCCESS;
+         offset += bytes) {
+      result = add_piece(chain, copy, order, offset, hold != Hold::kNever, &bytes);
+    }
+  }
+  if (result == CUDA_SUCCESS && hold == Hold::kUntilDelivered) {
+    CopyElement end;
+    end.kind = CopyElement::Kind::kAcknowledgement;
+    end.copy = copy;
+    result = add_gate(chain, &end, order.stream);
+    if (result == CUDA_SUCCESS) {
+      chain.elements.push_back(std::move(end));
+      named_.emplace(order.id, copy);
+    }
+  }
+  if (result != CUDA_SUCCESS) drop(*copy, result);
+  remove_empty_chains();
+  return result;
+}
+
+CUresult OrderedCopies::fetch(const Order& order) {
+  const auto copy = std::make_shared<OrderedCopy>();
+  copy->id = order.id;
+  copy->bytes = order.bytes;
+  copy->fetch = true;
+  named_.emplace(order.id, copy);
+  CopyChain& chain = chain_of(order);
+  CUresult result = CUDA_SUCCESS;
+  for (uint64_t offset = 0, bytes = 0; offset < order.bytes && result == CUDA_SUCCESS;
+       offset += bytes) {
+    result = add_piece(chain, copy, order, offset, true, &bytes);
+  }
+  if (result != CUDA_SUCCESS) drop(*copy, result);
+  remove_empty_chains();
+  return result;
+}
+
+CUresult OrderedCopies::meet(const Order& order) {
+  const auto copy = std::make_shared<OrderedCopy>();
+  copy->id = order.id;
+  named_.emplace(order.id, copy);
+  CopyChain& chain = chain_of(order);
+  CopyElement element;
+  element.kind = CopyElement::Kind::kAcknowledgement;
+  element.copy = copy;
+  CUresult result = record(order.context, order.stream, &element.start);
+  if (result == CUDA_SUCCESS) result = add_gate(chain, &element, order.stream);
+  if (result == CUDA_SUCCESS) {
+    chain.elements.push_back(std::move(element));
+  } else {
+    release(order.context, element.start);
+    drop(*copy, result);
+  }
+  remove_empty_chains();
+  return result;
+}
+
+void OrderedCopies::refuse(uint64_t id, bool fetch, uint64_t bytes, CUresult result) {
+  const auto copy = std::make_shared<OrderedCopy>();
+  copy->id = id;
+  copy->bytes = bytes;
+  copy->fetch = fetch;
+  if (fetch) named_.emplace(id, copy);
+  drop(*copy, result);
+}
+
+void OrderedCopies::drop(OrderedCopy& copy, CUresult result) {
+  if (std::exchange(copy.dropped, true)) return;
+  // What the client has all bytes of may still be acknowledged.
+  if (copy.is_meeting() ? !copy.reached : !copy.fetch && copy.sent < copy.bytes)
+    named_.erase(copy.id);
+  notices_.over(copy, result);
+}
+
+Status OrderedCopies::delivered(uint64_t id) {
+  const auto found = named_.find(id);
+  if (found == named_.end() || found->second->fetch || found->second->sent < found->second->bytes ||
+      (found->second->is_meeting() && !found->second->reached)) {
+    return Status(StatusCode::kProtocol, "fgDelivered: no such copy");
+  }
+  found->second->acknowledged = true;
+  named_.erase(found);
+  return Status();
+}
+
+Result<std::span<std::byte>> OrderedCopies::target(uint64_t id, uint64_t offset, uint64_t bytes) {
+  const auto found = named_.find(id);
+  if (found == named_.end() || !found->second->fetch)
+    return Status(StatusCode::kProtocol, "fgFetched: no such copy");
+  const OrderedCopy& copy = *found->second;
+  if (offset != copy.received || bytes > copy.asked - copy.received)
+    return Status(StatusCode::kProtocol, "fgFetched: these bytes were not asked for");
+  if (copy.dropped) return std::span<std::byte>();
+  for (const ChainPointer& chain : chains_) {
+    for (CopyElement& element : chain->elements) {
+      if (element.copy.get() != &copy || offset < element.offset ||
+          offset >= element.offset + element.bytes)
+        continue;
+      if (bytes > element.offset + element.bytes - offset)
+        return Status(StatusCode::kProtocol, "fgFetched: bytes of two requests in one frame");
+      return element.block->bytes().subspan(offset - element.offset, bytes);
+    }
+  }
+  return Status(StatusCode::kProtocol, "fgFetched: these bytes have come already");
+}
+
+Status OrderedCopies::fetched(uint64_t id, uint64_t offset, uint64_t bytes) {
+  const auto found = named_.find(id);
+  if (found == named_.end() || !found->second->fetch)
+    return Status(StatusCode::kProtocol, "fgFetched: no such copy");
+  OrderedCopy& copy = *found->second;
+  if (bytes == 0) {
+    if (!copy.dropped || copy.asked == copy.bytes)
+      return Status(StatusCode::kProtocol, "fgFetched: no bytes");
+    named_.erase(found);
+    return Status();
+  }
+  if (offset != copy.received || bytes > copy.asked - copy.received)
+    return Status(StatusCode::kProtocol, "fgFetched: these bytes were not asked for");
+  copy.received += bytes;
+  if (copy.received == copy.bytes) named_.erase(found);
+  return Status();
+}
+
+bool OrderedCopies::is_done(CopyChain& chain, CopyElement& element) {
+  if (element.kind == CopyElement::Kind::kAcknowledgement)
+    return element.copy->acknowledged || element.copy->dropped;
+  if (element.done == nullptr) return true;  // it could not be recorded
+  CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+  if (worker_.services().find_context(chain.context) != nullptr)
+    result = worker_.driver().cuEventQuery(element.done);
+  if (result == CUDA_ERROR_NOT_READY) return false;
+  // What is behind a gate that is shut can have failed only.
+  const bool is_shut = element.gated && chain.next_gate <= chain.ready;
+  if (is_shut && result == CUDA_SUCCESS) return false;
+  if (element.result == CUDA_SUCCESS) element.result = result;
+  return true;
+}
+
+// Until a look finds nothing new: what came before something that is done is done itself, but may
+// have been looked at earlier.
+bool OrderedCopies::look() {
+  bool any = false, found = false;
+  do {
+    found = false;
+    for (const ChainPointer& chain : chains_) {
+      while (chain->ready < chain->end() && is_done(*chain, chain->at(chain->ready))) {
+        ++chain->ready;
+        found = true;
+      }
+    }
+    any |= found;
+  } while (found);
+  return any;
+}
+
+// Takes away the oldest elements that are done, sent, and no longer read by the adapter.
+void OrderedCopies::retire(CopyChain& chain) {
+  while (chain.first < chain.ready && !chain.elements.front().to_send) {
+    const CopyElement& element = chain.elements.front();
+    if (notices_.is_being_written(element)) break;
+    if (element.result != CUDA_SUCCESS) drop(*element.copy, element.result);
+    release(chain.context, element.start);
+    release(chain.context, element.done);
+    chain.pop();
+  }
+  staged_bytes_ -= chain.free_blocks();
+}
+
+// Of all deliveries that are done the one that was submitted first: what the GPU did before it has
+// been sent.
+bool OrderedCopies::send_oldest() {
+  CopyChain* chain = nullptr;
+  CopyElement* oldest = nullptr;
+  for (const ChainPointer& other : chains_) {
+    retire(*other);
+    CopyElement* const element = other->next_to_send();
+    if (element == nullptr || (oldest != nullptr && oldest->number < element->number)) continue;
+    chain = other.get();
+    oldest = element;
+  }
+  if (oldest == nullptr) return false;
+  oldest->to_send = false;
+  --to_send_;
+  if (!oldest->copy->dropped) {
+    if (oldest->result == CUDA_SUCCESS) oldest->result = notices_.deliver(*oldest);
+    if (oldest->result != CUDA_SUCCESS) drop(*oldest->copy, oldest->result);
+  }
+  retire(*chain);
+  return true;
+}
+
+void OrderedCopies::ask(CopyChain& chain) {
+  while (chain.next_ask < chain.end()) {
+    CopyElement& element = chain.at(chain.next_ask);
+    OrderedCopy& copy = *element.copy;
+    if ((element.kind != CopyElement::Kind::kFetch && !copy.is_meeting()) || copy.dropped) {
+      ++chain.next_ask;
+      continue;
+    }
+    if (element.block_free_at > chain.first) return;
+    if (!copy.reached) {
+      const CUresult result = worker_.driver().cuEventQuery(element.start);
+      if (result == CUDA_ERROR_NOT_READY) return;
+      if (result == CUDA_SUCCESS) {
+        copy.reached = true;
+        send_ready();  // bytes that came before it in its stream may be what it takes
+      } else {
+        drop(copy, result);
+      }
+      continue;  // with what the chain is now
+    }
+    notices_.ask(element);
+    ++chain.next_ask;
+  }
+}
+
+void OrderedCopies::remove_empty_chains() {
+  std::erase_if(chains_, [this](const ChainPointer& chain) {
+    if (!chain->elements.empty()) return false;
+    staged_bytes_ -= chain->block_bytes();
+    if (chain->word != nullptr) gate_words_.give_back(chain->context, chain->word);
+    return true;
+  });
+}
+
+size_t OrderedCopies::poll() {
+  if (chains_.empty() || flushing_) return 0;
+  flushing_ = true;
+  size_t moved = look() ? 1 : 0;
+  if (send_oldest()) ++moved;
+  for (const ChainPointer& chain : chains_) {
+    ask(*chain);
+    chain->open_gates();
+  }
+  remove_empty_chains();
+  flushing_ = false;
+  return moved;
+}
+
+void OrderedCopies::flush() {
+  if (to_send_ == 0 || flushing_) return;
+  flushing_ = true;
+  send_ready();
+  flushing_ = false;
+}
+
+void OrderedCopies::send_ready() {
+  look();
+  while (send_oldest()) {
+  }
+}
+
+void OrderedCopies::forget_stream(uint64_t stream_id) {
+  for (const ChainPointer& chain : chains_) {
+    if (chain->stream_id == stream_key(stream_id)) chain->detached = true;
+  }
+}
+
+void OrderedCopies::end_context(uint16_t context) {
+  flush();
+  flushing_ = true;  // what is said below must not look at the chains
+  std::erase_if(chains_, [&](const ChainPointer& chain) {
+    if (chain->context != context) return false;
+    for (CopyElement& element : chain->elements) {
+      if (element.to_send) --to_send_;
+      notices_.keep(element);
+      drop(*element.copy, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+      release(context, element.start);
+      release(context, element.done);
+    }
+    chain->open_all_gates();
+    staged_bytes_ -= chain->block_bytes();
+    return true;
+  });
+  flushing_ = false;
+  const auto found = events_.find(context);
+  if (found == events_.end()) return;
+  for (const CUevent event : found->second) worker_.driver().cuEventDestroy_v2(event);
+  events_.erase(found);
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,78 @@
+#include "server/memory/physical_memory.h"
+
+#include <iterator>
+#include <utility>
+
+namespace fargpu::server {
+
+void PhysicalMemory::created(uint64_t handle, size_t device, uint64_t bytes) {
+  handles_[handle] = {std::make_shared<Memory>(Memory{device, bytes, 1}), 1};
+}
+
+std::shared_ptr<PhysicalMemory::Memory> PhysicalMemory::memory_at(const Mappings& mappings,
+                                                                  uint64_t address) {
+  const auto after = mappings.upper_bound(address);
+  if (after == mappings.begin()) return nullptr;
+  const auto& [begin, mapping] = *std::prev(after);
+  return address - begin < mapping.bytes ? mapping.memory : nullptr;
+}
+
+void PhysicalMemory::retained(uint64_t handle, uint64_t address) {
+  std::shared_ptr<Memory> memory;
+  if (const auto known = handles_.find(handle); known != handles_.end()) {
+    memory = known->second.memory;
+  } else {
+    memory = memory_at(mappings_, address);
+    // The driver may have answered just before it unmapped.
+    for (auto going = unmapping_.begin(); memory == nullptr && going != unmapping_.end(); ++going)
+      memory = memory_at(going->second, address);
+  }
+  if (memory == nullptr) return;
+  Handle& entry = handles_[handle];
+  entry.memory = memory;
+  ++entry.count;
+  ++memory->references;
+}
+
+PhysicalMemory::Refunds PhysicalMemory::released(uint64_t handle) {
+  Refunds refunds;
+  const auto found = handles_.find(handle);
+  if (found == handles_.end()) return refunds;
+  const std::shared_ptr<Memory> memory = found->second.memory;
+  if (--found->second.count == 0) handles_.erase(found);
+  drop(*memory, refunds);
+  return refunds;
+}
+
+void PhysicalMemory::mapped(uint64_t address, uint64_t bytes, uint64_t handle) {
+  const auto found = handles_.find(handle);
+  if (found == handles_.end()) return;
+  ++found->second.memory->references;
+  mappings_[address] = {bytes, found->second.memory};
+}
+
+PhysicalMemory::UnmapId PhysicalMemory::begin_unmap(uint64_t address, uint64_t bytes) {
+  Mappings& going = unmapping_[next_unmap_];
+  auto mapping = mappings_.lower_bound(address);
+  while (mapping != mappings_.end() && mapping->first - address < bytes)
+    going.insert(mappings_.extract(mapping++));
+  return next_unmap_++;
+}
+
+PhysicalMemory::Refunds PhysicalMemory::end_unmap(UnmapId id, bool unmapped) {
+  Refunds refunds;
+  auto going = unmapping_.extract(id);
+  if (going.empty()) return refunds;
+  if (!unmapped) {
+    mappings_.merge(going.mapped());
+    return refunds;
+  }
+  for (const auto& [address, mapping] : going.mapped()) drop(*mapping.memory, refunds);
+  return refunds;
+}
+
+void PhysicalMemory::drop(Memory& memory, Refunds& refunds) {
+  if (--memory.references == 0) refunds.push_back({memory.device, memory.bytes});
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,128 @@
+#include "server/memory/shared_host.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <utility>
+
+#include "common/base/fd.h"
+#include "common/base/map_exactly.h"
+#include "common/transport/descriptor_passing.h"
+#include "generated/server/driver_table.h"
+
+namespace fargpu::server {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kAddressEnd = uint64_t{1} << 47;  // user addresses on x86-64
+
+// Only memory files know about seals, so this tells their kind as well.
+bool is_sealed_memory(int descriptor, uint64_t bytes) {
+  const int seals = ::fcntl(descriptor, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return false;
+  struct stat status {};
+  return ::fstat(descriptor, &status) == 0 && status.st_size >= 0 &&
+         static_cast<uint64_t>(status.st_size) >= bytes;
+}
+
+}  // namespace
+
+SharedHost::Mapping::Mapping(std::byte* base, size_t bytes, uint16_t context,
+                             std::shared_ptr<std::atomic<uint64_t>> total)
+    : base_(base), bytes_(bytes), context_(context), total_(std::move(total)) {
+  total_->fetch_add(bytes_, std::memory_order_relaxed);
+}
+
+SharedHost::Mapping::~Mapping() {
+  ::munmap(base_, bytes_);
+  total_->fetch_sub(bytes_, std::memory_order_relaxed);
+}
+
+uint64_t SharedHost::usual_limit() {
+  constexpr uint64_t kAtLeast = uint64_t{16} << 30;
+  const long pages = ::sysconf(_SC_PHYS_PAGES);
+  return std::max(kAtLeast, pages > 0 ? static_cast<uint64_t>(pages) * kPage / 2 : 0);
+}
+
+SharedHost::~SharedHost() {
+  for (const auto& [address, mapping] : mappings_) withdraw(*mapping);
+}
+
+CUresult SharedHost::map(transport::DescriptorPassing* passing, uint64_t number, uint64_t address,
+                         size_t bytes, uint16_t context, Held* mapping) {
+  if (passing == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const Result<Fd> descriptor = passing->take(number);
+  if (!descriptor.ok()) return CUDA_ERROR_INVALID_HANDLE;
+  if (address == 0 || address % kPage != 0 || bytes == 0 || bytes % kPage != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (bytes > kAddressEnd || address > kAddressEnd - bytes) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t total = total_bytes();
+  if (bytes > max_bytes_ || total > max_bytes_ - bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!is_sealed_memory(descriptor->get(), bytes)) return CUDA_ERROR_INVALID_VALUE;
+  auto* const memory = reinterpret_cast<std::byte*>(address);
+  if (!map_exactly(memory, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor->get())) {
+    if (errno == EEXIST) return CUDA_ERROR_ALREADY_MAPPED;
+    return errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
+  }
+  *mapping = std::make_shared<const Mapping>(memory, bytes, context, total_);
+  return CUDA_SUCCESS;
+}
+
+CUresult SharedHost::enroll(const Mapping& mapping, CUdeviceptr* device_pointer) const {
+  if (driver_.cuMemHostRegister_v2 == nullptr || driver_.cuMemHostGetDevicePointer_v2 == nullptr ||
+      driver_.cuMemHostUnregister == nullptr) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+  CUresult result = driver_.cuMemHostRegister_v2(mapping.base(), mapping.bytes(), kFlags);
+  if (result != CUDA_SUCCESS) return result;
+  result = driver_.cuMemHostGetDevicePointer_v2(device_pointer, mapping.base(), 0);
+  if (result != CUDA_SUCCESS) driver_.cuMemHostUnregister(mapping.base());
+  return result;
+}
+
+void SharedHost::add(Held mapping) {
+  const uint64_t address = mapping->address();
+  mappings_.insert_or_assign(address, std::move(mapping));
+}
+
+SharedHost::Held SharedHost::remove(uint64_t address) {
+  const auto found = mappings_.find(address);
+  if (found == mappings_.end()) return nullptr;
+  Held mapping = std::move(found->second);
+  mappings_.erase(found);
+  return mapping;
+}
+
+CUresult SharedHost::withdraw(const Mapping& mapping) const {
+  return driver_.cuMemHostUnregister(mapping.base());
+}
+
+std::vector<SharedHost::Held> SharedHost::take_context(uint16_t context) {
+  std::vector<Held> taken;
+  for (auto entry = mappings_.begin(); entry != mappings_.end();) {
+    if (entry->second->context() != context) {
+      ++entry;
+      continue;
+    }
+    taken.push_back(std::move(entry->second));
+    entry = mappings_.erase(entry);
+  }
+  return taken;
+}
+
+SharedHost::Held SharedHost::find(uint64_t address, uint64_t bytes) const {
+  const auto after = mappings_.upper_bound(address);
+  if (after == mappings_.begin()) return nullptr;
+  const auto& [base, mapping] = *std::prev(after);
+  const uint64_t offset = address - base;
+  if (offset >= mapping->bytes() || bytes > mapping->bytes() - offset) return nullptr;
+  return mapping;
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,207 @@
+#include "server/stream/completion.h"
+
+#include <utility>
+
+#include "generated/server/driver_table.h"
+#include "server/object/request.h"
+#include "server/object/worker_services.h"
+#include "server/stream/stream_holds.h"
+
+namespace fargpu::server {
+
+Completion::~Completion() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    jobs_.clear();
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+CUevent Completion::take_event(uint16_t context) {
+  std::vector<CUevent>& unused = events_[context];
+  if (!unused.empty()) {
+    const CUevent event = unused.back();
+    unused.pop_back();
+    return event;
+  }
+  CUevent event = nullptr;
+  if (worker_.driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+    return nullptr;
+  return event;
+}
+
+void Completion::when_reached(uint16_t context, CUstream stream, Done done) {
+  const DriverTable& driver = worker_.driver();
+  const CUevent event = take_event(context);
+  // Without an event the stream's own state has to do; it also brings a sticky error of the context
+  // to light. It is asked now only: by the next time the stream may be gone.
+  if (event == nullptr || driver.cuEventRecord(event, stream) != CUDA_SUCCESS) {
+    if (event != nullptr) events_[context].push_back(event);
+    const CUresult result = driver.cuStreamQuery(stream);
+    if (result == CUDA_ERROR_NOT_READY)
+      return start(context, How::kWhenIdle, device_of(context), {}, std::move(done));
+    worker_.defer([result, done = std::move(done)] {
+      done(result);
+      return true;
+    });
+    return;
+  }
+  worker_.defer([this, context, event, done = std::move(done)] {
+    CUresult result = worker_.enter_context(context);
+    if (result == CUDA_SUCCESS) {
+      result = worker_.driver().cuEventQuery(event);
+      if (result == CUDA_ERROR_NOT_READY) return false;
+      // Done already, so this does not wait: it makes the driver write out what kernels printed.
+      if (result == CUDA_SUCCESS) result = worker_.driver().cuEventSynchronize(event);
+      events_[context].push_back(event);
+    }
+    done(result);
+    return true;
+  });
+}
+
+CUresult Completion::ask_streams(uint16_t context) {
+  const DriverTable& driver = worker_.driver();
+  CUresult result = worker_.enter_context(context);
+  for (const CUstream common : {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD}) {
+    if (result == CUDA_SUCCESS) result = driver.cuStreamQuery(common);
+  }
+  for (void* const stream : worker_.services().streams_of(context)) {
+    if (result != CUDA_SUCCESS) break;
+    result = driver.cuStreamQuery(static_cast<CUstream>(stream));
+  }
+  return result == CUDA_SUCCESS ? ask_ending(context) : result;
+}
+
+CUresult Completion::ask_ending(uint16_t context) {
+  const auto found = ending_.find(context);
+  if (found == ending_.end()) return CUDA_SUCCESS;
+  const DriverTable& driver = worker_.driver();
+  CUresult all = CUDA_SUCCESS;
+  std::erase_if(found->second, [&](CUstream stream) {
+    const CUresult result = driver.cuStreamQuery(stream);
+    if (result == CUDA_ERROR_NOT_READY) {
+      all = result;
+      return false;
+    }
+    driver.cuStreamDestroy_v2(stream);
+    return true;
+  });
+  if (found->second.empty()) ending_.erase(found);
+  return all;
+}
+
+CUresult Completion::stream_ends(uint16_t context, CUstream stream) {
+  (void)ask_ending(context);
+  const DriverTable& driver = worker_.driver();
+  if (driver.cuStreamQuery(stream) != CUDA_ERROR_NOT_READY)
+    return driver.cuStreamDestroy_v2(stream);
+  ending_[context].push_back(stream);
+  return CUDA_SUCCESS;
+}
+
+size_t Completion::streams_in(uint16_t context) const {
+  const auto found = ending_.find(context);
+  return worker_.services().streams_of(context).size() +
+         (found == ending_.end() ? 0 : found->second.size());
+}
+
+CUdevice Completion::device_of(uint16_t context) const {
+  return context == 0 ? StreamHolds::kEveryDevice : worker_.services().device_of_context(context);
+}
+
+void Completion::when_idle(uint16_t context, Done done) {
+  if (streams_in(context) > kMaxPolledStreams)
+    return start(context, How::kWhenIdle, device_of(context), {}, std::move(done));
+  const auto last = std::chrono::steady_clock::now() + kPolledTime;
+  worker_.defer([this, context, last, done = std::move(done)] {
+    const CUresult result = ask_streams(context);
+    if (result == CUDA_SUCCESS) {
+      // Nothing is left to wait for: it makes the driver write out what kernels printed.
+      done(worker_.driver().cuCtxSynchronize());
+      return true;
+    }
+    // Also with an error, which may be that of one stream (a capture): the driver's own wait tells
+    // what it means for the context.
+    if (result == CUDA_ERROR_NOT_READY && std::chrono::steady_clock::now() < last) return false;
+    start(context, How::kWhenIdle, device_of(context), {}, done);
+    return true;
+  });
+}
+
+void Completion::aside(uint16_t context, Call call, Done done) {
+  start(context, How::kAtOnce, StreamHolds::kEveryDevice, std::move(call), std::move(done));
+}
+
+void Completion::aside_alone(uint16_t context, CUdevice device, Call call, Done done) {
+  start(context, How::kAlone, device, std::move(call), std::move(done));
+}
+
+void Completion::aside_when_idle(uint16_t context, Call call, Done done) {
+  start(context, How::kWhenIdle, device_of(context), std::move(call), std::move(done));
+}
+
+void Completion::start(uint16_t context, How how, CUdevice device, Call call, Done done) {
+  const CUcontext handle = context == 0 ? nullptr : worker_.services().find_context(context);
+  if (handle == nullptr && (context != 0 || !call)) {
+    done(CUDA_ERROR_INVALID_CONTEXT);
+    return;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    jobs_.push_back({handle, how, device, std::move(call), std::move(done)});
+    if (idle_threads_ < jobs_.size() && threads_.size() < kMaxThreads)
+      threads_.emplace_back([this] { run(); });
+  }
+  changed_.notify_one();
+}
+
+void Completion::run() {
+  for (;;) {
+    Job job;
+    {
+      std::unique_lock lock(mutex_);
+      ++idle_threads_;
+      changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+      --idle_threads_;
+      if (stopping_) return;
+      job = std::move(jobs_.front());
+      jobs_.pop_front();
+    }
+    const CUresult result = execute(job);
+    job.call = {};
+    worker_.services().post([done = std::move(job.done), result] { done(result); });
+  }
+}
+
+CUresult Completion::execute(const Job& job) {
+  const DriverTable& driver = worker_.driver();
+  CUresult result = driver.cuCtxSetCurrent(job.context);
+  if (result == CUDA_SUCCESS && job.how == How::kWhenIdle && job.context != nullptr)
+    result = driver.cuCtxSynchronize();
+  if (!job.call) return result;
+  // An error of earlier work is for the call to report, as it does natively.
+  if (job.how == How::kAtOnce) return job.call();
+  StreamHolds& holds = worker_.services().stream_holds();
+  if (!holds.begin_call(job.device)) return CUDA_ERROR_DEINITIALIZED;
+  result = job.call();
+  holds.end_call(job.device);
+  return result;
+}
+
+size_t Completion::calls_under_way() {
+  std::lock_guard lock(mutex_);
+  return jobs_.size() + threads_.size() - idle_threads_;
+}
+
+void Completion::forget(uint16_t context) {
+  ending_.erase(context);  // they go with it
+  const auto found = events_.find(context);
+  if (found == events_.end()) return;
+  for (const CUevent event : found->second) worker_.driver().cuEventDestroy_v2(event);
+  events_.erase(found);
+}
+
+}  // namespace fargpu::server

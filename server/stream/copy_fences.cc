@@ -1,0 +1,159 @@
+#include "server/stream/copy_fences.h"
+
+#include <algorithm>
+
+#include "generated/server/driver_table.h"
+
+namespace fargpu::server {
+namespace {
+
+constexpr uint64_t kLegacy = 1;
+constexpr uint64_t kLastDefault = 2;  // CU_STREAM_PER_THREAD
+constexpr size_t kUnusedEvents = 8;   // of a context
+
+}  // namespace
+
+CopyFences::Key CopyFences::key_of(const Stream& stream) {
+  if (stream.id > kLastDefault) return {stream.id, 0};
+  return {stream.id == 0 ? kLegacy : stream.id, stream.context};
+}
+
+CUresult CopyFences::add(const Stream& stream, bool returned) {
+  const Key key = key_of(stream);
+  const auto is_here = [&key](const Fence& fence) { return fence.key == key; };
+  // The older of two keeps its event: it goes however often the newer one is recorded again.
+  const auto older = std::find_if(fences_.begin(), fences_.end(), is_here);
+  const auto newer =
+      older == fences_.end() ? older : std::find_if(older + 1, fences_.end(), is_here);
+  if (newer != fences_.end()) {
+    const CUresult result = driver_.cuEventRecord(newer->event, stream.handle);
+    if (result != CUDA_SUCCESS) return result;
+    newer->last = ++newest_;
+    if (returned && !newer->returned) ++returned_;
+    newer->returned |= returned;
+    return CUDA_SUCCESS;
+  }
+  const CUevent event = take_event(stream.context);
+  if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult result = driver_.cuEventRecord(event, stream.handle); result != CUDA_SUCCESS) {
+    give_event(stream.context, event);
+    return result;
+  }
+  ++newest_;
+  fences_.push_back({stream, key, returned, newest_, newest_, event});
+  returned_ += returned ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult CopyFences::wait_for_all(const Stream& stream) {
+  const Key key = key_of(stream);
+  uint64_t& passed = seen_[key].passed;
+  if (passed == newest_) return CUDA_SUCCESS;
+  for (size_t i = 0; i < fences_.size();) {
+    const Fence& fence = fences_[i];
+    if (fence.last <= passed || comes_after(stream, key, fence)) {
+      ++i;
+    } else if (is_over(fence)) {
+      drop(i);
+    } else {
+      const CUresult result = driver_.cuStreamWaitEvent(stream.handle, fence.event, 0);
+      if (result != CUDA_SUCCESS) return result;
+      ++i;
+    }
+  }
+  passed = newest_;
+  if (fences_.empty()) seen_.clear();
+  return CUDA_SUCCESS;
+}
+
+bool CopyFences::comes_after(const Stream& stream, const Key& key, const Fence& fence) {
+  if (key == fence.key) return true;
+  if (stream.context != fence.stream.context) return false;
+  if (fence.key.id == kLegacy) return is_blocking(stream, key);
+  return key.id == kLegacy && is_blocking(fence.stream, fence.key);
+}
+
+bool CopyFences::is_blocking(const Stream& stream, const Key& key) {
+  if (stream.id <= kLastDefault || stream.handle == nullptr || driver_.cuStreamGetFlags == nullptr)
+    return false;
+  Seen::Blocking& known = seen_[key].blocking;
+  if (known == Seen::Blocking::kUnknown) {
+    unsigned flags = CU_STREAM_NON_BLOCKING;
+    const bool answered = driver_.cuStreamGetFlags(stream.handle, &flags) == CUDA_SUCCESS;
+    known = answered && (flags & CU_STREAM_NON_BLOCKING) == 0 ? Seen::Blocking::kYes
+                                                              : Seen::Blocking::kNo;
+  }
+  return known == Seen::Blocking::kYes;
+}
+
+// Also with the error of a context that has failed: the bytes will never be there.
+bool CopyFences::is_over(const Fence& fence) {
+  return driver_.cuEventQuery(fence.event) != CUDA_ERROR_NOT_READY;
+}
+
+void CopyFences::drop_what_is_over() {
+  for (size_t i = 0; i < fences_.size();) {
+    if (is_over(fences_[i])) {
+      drop(i);
+    } else {
+      ++i;
+    }
+  }
+  if (fences_.empty()) seen_.clear();
+}
+
+bool CopyFences::stands(uint64_t number) {
+  poll();
+  return std::any_of(fences_.begin(), fences_.end(), [number](const Fence& fence) {
+    return fence.returned && fence.first <= number;
+  });
+}
+
+void CopyFences::drop(size_t index) {
+  const Fence& fence = fences_[index];
+  returned_ -= fence.returned ? 1 : 0;
+  give_event(fence.stream.context, fence.event);
+  fences_.erase(fences_.begin() + static_cast<ptrdiff_t>(index));
+}
+
+void CopyFences::forget_stream(uint64_t id) {
+  for (Fence& fence : fences_) {
+    if (fence.stream.id != id) continue;
+    fence.stream.handle = nullptr;
+    fence.key = {};  // no stream's: another one may get this id
+  }
+  seen_.erase({id, 0});
+}
+
+void CopyFences::forget_context(uint16_t context) {
+  for (size_t i = fences_.size(); i-- > 0;) {
+    if (fences_[i].stream.context == context) drop(i);
+  }
+  seen_.clear();
+  const auto unused = unused_.find(context);
+  if (unused == unused_.end()) return;
+  for (const CUevent event : unused->second) driver_.cuEventDestroy_v2(event);
+  unused_.erase(unused);
+}
+
+CUevent CopyFences::take_event(uint16_t context) {
+  std::vector<CUevent>& unused = unused_[context];
+  if (!unused.empty()) {
+    const CUevent event = unused.back();
+    unused.pop_back();
+    return event;
+  }
+  CUevent event = nullptr;
+  return driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS ? event : nullptr;
+}
+
+void CopyFences::give_event(uint16_t context, CUevent event) {
+  std::vector<CUevent>& unused = unused_[context];
+  if (unused.size() < kUnusedEvents) {
+    unused.push_back(event);
+  } else {
+    driver_.cuEventDestroy_v2(event);
+  }
+}
+
+}  // namespace fargpu::server

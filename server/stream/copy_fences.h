@@ -1,0 +1,110 @@
+// CopyFences: copies to the device whose calls have returned in the client before the bytes are
+// there. What the client submits later must find them.
+//
+// An event is recorded behind such a copy. Before the next work goes into any other stream of the
+// session, that stream is made to wait for the event (cuStreamWaitEvent, also between contexts and
+// devices), once for each fence. A stream that comes after the copy by the driver's own rules needs
+// no wait: the copy's own, and blocking streams on either side of their context's legacy stream.
+// Nothing here waits.
+//
+// A copy that perhaps only the application can let go on, because a host function or a wait for a
+// value may stand before it, gets no fence: the work that the application submits in order to let
+// it go on would wait for it. The client waits for such a copy itself where CUDA promises more.
+//
+// At most two fences a stream. A fence goes when its event is done or its context has failed.
+// Memory that another process reaches (IPC) would need a wait in the client as well.
+// One thread (the executor's).
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "server/object/frame_stream.h"
+
+namespace fargpu::server {
+
+struct DriverTable;
+
+class CopyFences {
+ public:
+  using Stream = FrameStream;
+
+  explicit CopyFences(const DriverTable& driver) : driver_(driver) {}
+  CopyFences(const CopyFences&) = delete;
+  CopyFences& operator=(const CopyFences&) = delete;
+
+  // What is in `stream` now ends before anything that other streams get later. `returned`: as
+  // CopyOrder::kReturned. The stream's context must be current. An error: there is no fence.
+  CUresult add(const Stream& stream, bool returned);
+  // Before work goes into `stream`, whose context is current. One comparison without fences.
+  CUresult before_work(const Stream& stream) {
+    return fences_.empty() ? CUDA_SUCCESS : wait_for_all(stream);
+  }
+  // A wait for a value has been put into a stream, and is over: until then the application may have
+  // to do something for streams to go on.
+  void hold() { ++holds_; }
+  void release() { --holds_; }
+  bool held() const { return holds_ != 0; }
+  // Lets go of fences whose events are done.
+  void poll() {
+    if (!fences_.empty()) drop_what_is_over();
+  }
+
+  // The newest fence; 0: there was none yet.
+  uint64_t newest() const { return newest_; }
+  // Whether a fence of kReturned up to `number` still stands. Polls.
+  bool stands(uint64_t number);
+  bool any_returned() const { return returned_ != 0; }
+
+  // The stream is being destroyed; what is in it goes on.
+  void forget_stream(uint64_t id);
+  // The context is idle and about to go, and its events with it.
+  void forget_context(uint16_t context);
+
+  size_t size() const { return fences_.size(); }
+
+ private:
+  // Default streams with their context, others by their id alone.
+  struct Key {
+    uint64_t id;
+    uint16_t context;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& key) const { return key.id ^ (uint64_t{key.context} << 48); }
+  };
+  struct Fence {
+    Stream stream;  // without a handle when it has been destroyed
+    Key key;
+    bool returned;
+    uint64_t first, last;  // numbers: the event was recorded again for those after the first
+    CUevent event;
+  };
+  struct Seen {
+    uint64_t passed = 0;  // has waited for all fences up to this number
+    enum class Blocking : uint8_t { kUnknown, kYes, kNo } blocking = Blocking::kUnknown;
+  };
+
+  static Key key_of(const Stream& stream);
+  CUresult wait_for_all(const Stream& stream);
+  bool comes_after(const Stream& stream, const Key& key, const Fence& fence);
+  bool is_blocking(const Stream& stream, const Key& key);
+  CUevent take_event(uint16_t context);
+  void give_event(uint16_t context, CUevent event);
+  bool is_over(const Fence& fence);
+  void drop_what_is_over();
+  void drop(size_t index);
+
+  const DriverTable& driver_;
+  std::vector<Fence> fences_;  // two a stream at most, the older one first
+  uint64_t newest_ = 0;
+  uint64_t holds_ = 0;
+  size_t returned_ = 0;                          // how many fences are of kReturned
+  std::unordered_map<Key, Seen, KeyHash> seen_;  // streams that got work since there are fences
+  std::unordered_map<uint16_t, std::vector<CUevent>> unused_;  // by context, a few each
+};
+
+}  // namespace fargpu::server

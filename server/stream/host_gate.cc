@@ -1,0 +1,165 @@
+#include "server/stream/host_gate.h"
+
+#include <fmt/core.h>
+
+#include <iterator>
+#include <utility>
+
+#include "common/rpc/responder.h"
+#include "common/wire/control.h"
+#include "generated/schema/control.capnp.h"
+#include "generated/server/driver_table.h"
+#include "schema/support/sizes.h"
+#include "server/object/request.h"
+#include "server/object/worker_services.h"
+#include "server/stream/stream_holds.h"
+
+namespace fargpu::server {
+
+CUresult HostGate::enqueue(uint16_t context, CUstream stream, uint64_t id, bool with_status) {
+  const DriverTable& driver = worker_.driver();
+  if (calls_.contains(id)) return CUDA_ERROR_INVALID_VALUE;
+  const CUdevice device = worker_.services().device_of_context(context);
+  auto call = std::make_shared<Call>(Call{this, id, context, device, with_status});
+  // The driver gets its own reference, given up in hold().
+  auto* for_driver = new std::shared_ptr<Call>(call);
+  {
+    std::lock_guard lock(mutex_);
+    with_driver_.emplace(for_driver);
+  }
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  worker_.services().stream_holds().hold(device);
+  if (with_status && driver.cuStreamAddCallback != nullptr) {
+    result = driver.cuStreamAddCallback(stream, &HostGate::reached_with_status, for_driver, 0);
+  } else if (!with_status && driver.cuLaunchHostFunc != nullptr) {
+    result = driver.cuLaunchHostFunc(stream, &HostGate::reached, for_driver);
+  }
+  if (result != CUDA_SUCCESS) {
+    (void)take_back(for_driver);
+    worker_.services().stream_holds().let_go(device);
+    tell(id, result, /*cancelled=*/true);
+    return result;
+  }
+  calls_.emplace(id, std::move(call));
+  return CUDA_SUCCESS;
+}
+
+std::unique_ptr<std::shared_ptr<HostGate::Call>> HostGate::take_back(std::shared_ptr<Call>* call) {
+  std::lock_guard lock(mutex_);
+  with_driver_.erase(call);
+  return std::unique_ptr<std::shared_ptr<Call>>(call);
+}
+
+void HostGate::reached(void* call) { reached_with_status(nullptr, CUDA_SUCCESS, call); }
+
+void HostGate::reached_with_status(CUstream, CUresult status, void* pointer) {
+  auto* const given = static_cast<std::shared_ptr<Call>*>(pointer);
+  const auto call = (*given)->gate->take_back(given);
+  (*call)->gate->hold(**call, status);
+}
+
+// On a thread of the driver.
+void HostGate::hold(Call& call, CUresult status) {
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_ || call.reached) return;  // given up
+    call.reached = true;
+  }
+  const uint64_t id = call.id;
+  worker_.services().post([this, id, status] {
+    // Printed text of earlier kernels belongs before what the function prints.
+    if (worker_.services().flush_output().ok()) tell(id, status, /*cancelled=*/false);
+  });
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return call.released || closed_; });
+}
+
+void HostGate::tell(uint64_t id, CUresult status, bool cancelled) {
+  rpc::Responder::Frame frame(worker_.responder(),
+                              static_cast<uint16_t>(wire::ControlOpcode::kHostCall),
+                              schema::fixed_bytes<schema::HostCall>());
+  auto body = frame.init<schema::HostCall>();
+  body.setId(id);
+  body.setStatus(status);
+  body.setCancelled(cancelled);
+  // A failure means that the session is lost, which the executor sees by itself.
+  (void)frame.send(0);
+}
+
+void HostGate::give_up(uint16_t context, CUresult why) {
+  for (auto entry = calls_.begin(); entry != calls_.end();) {
+    Call& call = *entry->second;
+    bool never = false;
+    if (call.context == context) {
+      std::lock_guard lock(mutex_);
+      never = !call.reached;
+      call.reached = true;
+    }
+    if (!never) {
+      ++entry;
+      continue;
+    }
+    // A callback is told of the error, and the client says when it has returned.
+    tell(call.id, why, /*cancelled=*/!call.with_status);
+    if (call.with_status) {
+      ++entry;
+      continue;
+    }
+    worker_.services().stream_holds().let_go(call.device);
+    entry = calls_.erase(entry);
+  }
+}
+
+void HostGate::look() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_look()) return;
+  last_look_ = now;
+  std::set<uint16_t> contexts;
+  for (const auto& [id, call] : calls_) contexts.insert(call->context);
+  std::set<uint16_t> failed;
+  for (const uint16_t context : contexts) {
+    CUresult state = worker_.enter_context(context);
+    // Whatever the stream is, a sticky error of its context comes to light.
+    if (state == CUDA_SUCCESS) state = worker_.driver().cuStreamQuery(CU_STREAM_LEGACY);
+    if (state == CUDA_SUCCESS || state == CUDA_ERROR_NOT_READY ||
+        state == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
+        state == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
+      continue;
+    }
+    if (failed_.contains(context)) {
+      give_up(context, state);
+    } else {
+      failed.insert(context);
+    }
+  }
+  failed_ = std::move(failed);
+}
+
+std::chrono::steady_clock::time_point HostGate::next_look() const {
+  return calls_.empty() ? std::chrono::steady_clock::time_point::max() : last_look_ + kLookEvery;
+}
+
+Status HostGate::finished(uint64_t id) {
+  const auto found = calls_.find(id);
+  std::unique_lock lock(mutex_);
+  if (found == calls_.end() || !found->second->reached) {
+    return Status(StatusCode::kProtocol,
+                  fmt::format("host call {} was reported done but does not run", id));
+  }
+  found->second->released = true;
+  lock.unlock();
+  changed_.notify_all();
+  worker_.services().stream_holds().let_go(found->second->device);
+  calls_.erase(found);
+  return Status();
+}
+
+void HostGate::close() {
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  changed_.notify_all();
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,80 @@
+#include "server/worker/session_watch.h"
+
+#include <fcntl.h>
+#include <poll.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace fargpu::server {
+
+Result<std::unique_ptr<SessionWatch>> SessionWatch::start(int peer, Activity& activity,
+                                                          std::function<void()> alive,
+                                                          std::function<void()> stuck,
+                                                          const Options& options) {
+  Fd watched(::fcntl(peer, F_DUPFD_CLOEXEC, 0));
+  if (!watched.valid()) return system_error("cannot watch the session's socket", errno);
+  FARGPU_ASSIGN_OR_RETURN(EventFd waker, EventFd::create());
+  return std::unique_ptr<SessionWatch>(new SessionWatch(
+      std::move(watched), std::move(waker), activity, std::move(alive), std::move(stuck), options));
+}
+
+SessionWatch::SessionWatch(Fd peer, EventFd waker, Activity& activity, std::function<void()> alive,
+                           std::function<void()> stuck, const Options& options)
+    : peer_(std::move(peer)),
+      waker_(std::move(waker)),
+      activity_(activity),
+      alive_(std::move(alive)),
+      stuck_(std::move(stuck)),
+      options_(options) {
+  activity_.waker_ = &waker_;
+  thread_ = std::thread([this] { watch(); });
+}
+
+SessionWatch::~SessionWatch() {
+  stopping_ = true;
+  waker_.signal();
+  thread_.join();
+  activity_.waker_ = nullptr;
+}
+
+void SessionWatch::watch() {
+  uint64_t seen = activity_.count_.load(std::memory_order_acquire);
+  int quiet = 0;  // looks without any work
+  while (!stopping_) {
+    // Only the end of the connection: data is the transport's business. Parked since two looks ago,
+    // so that a begin() that did not see the flag yet has been seen by the look in between.
+    pollfd descriptors[2] = {{peer_.get(), POLLRDHUP, 0}, {waker_.get(), POLLIN, 0}};
+    const int timeout = quiet >= 2 ? -1 : static_cast<int>(options_.alive_every.count());
+    const int ready = ::poll(descriptors, 2, timeout);
+    if (ready < 0 && errno != EINTR) return;
+    if (ready > 0 && descriptors[0].revents != 0) break;
+    if (ready > 0) {
+      waker_.drain();
+      quiet = 0;
+    }
+    const uint64_t now = activity_.count_.load(std::memory_order_acquire);
+    const bool idle = std::exchange(seen, now) == now && now % 2 == 0;
+    if (ready != 0) continue;
+    quiet = idle ? quiet + 1 : 0;
+    activity_.parked_.store(idle, std::memory_order_relaxed);
+    // Also when the work is many calls: each may wait for a place in the driver's queue, and a ping
+    // comes behind them all.
+    if (!idle) alive_();
+  }
+  if (!stop_requested(options_.grace)) stuck_();
+}
+
+bool SessionWatch::stop_requested(std::chrono::milliseconds within) {
+  const auto until = std::chrono::steady_clock::now() + within;
+  while (!stopping_) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        until - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return false;
+    pollfd waker{waker_.get(), POLLIN, 0};
+    if (::poll(&waker, 1, static_cast<int>(left.count())) > 0) waker_.drain();
+  }
+  return true;
+}
+
+}  // namespace fargpu::server
