@@ -1,4 +1,5 @@
-// The way from settings to a session: connect, Hello, Welcome or Refusal.
+// The way from settings to a session: connect, Hello, Welcome or Refusal. Here the library is put
+// together: the session gets its hooks into the rooms above it.
 #include "common/bootstrap/connect.h"
 
 #include <cuda.h>
@@ -8,7 +9,10 @@
 #include <cerrno>
 #include <cstring>
 
-#include "client/session.h"
+#include "client/call/call.h"
+#include "client/process/session.h"
+#include "client/transfer/coherence.h"
+#include "client/transfer/ordered_copy.h"
 #include "common/base/log.h"
 #include "common/bootstrap/greeting.h"
 #include "common/bootstrap/upgrade.h"
@@ -63,6 +67,28 @@ Snapshot read_welcome(schema::Welcome::Reader welcome, const Settings& settings)
   }
   return snapshot;
 }
+
+// Functions of the application see what kernels before them wrote, and kernels after them what they
+// wrote.
+void before_host_function(Session& session) { (void)after_synchronisation(session); }
+
+void host_function_returned(Session& session, uint64_t id) {
+  if (session.channel().lost()) return;
+  const Submission kernels_after_it(session);
+  rpc::Channel::Call call(session.channel(), wire::kHostCallDone, 0, 64);
+  call.init<schema::HostCallDone>().setId(id);
+  if (const Status status = call.send(); !status.ok()) from_status(status);
+}
+
+void look_at_values(Session& session) {
+  if (!session.pages.any_word_changed()) return;
+  if (before_wait(session) == CUDA_SUCCESS) (void)session.channel().flush();
+}
+
+constexpr SessionHooks kHooks{.wire_of_copies = wire_of_ordered_copies,
+                              .before_host_function = before_host_function,
+                              .host_function_returned = host_function_returned,
+                              .look_at_values = look_at_values};
 
 }  // namespace
 
@@ -121,7 +147,7 @@ Result<std::unique_ptr<Session>> connect(Settings settings) {
     rpc::ChannelOptions options;
     options.limits = greeting.limits;
     options.sync_all = settings.sync_all;
-    auto session = std::make_unique<Session>(std::move(settings), std::move(snapshot));
+    auto session = std::make_unique<Session>(std::move(settings), std::move(snapshot), kHooks);
     session->attach(std::move(made.transport), options);
     return session;
   } catch (const kj::Exception&) {

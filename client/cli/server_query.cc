@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "client/settings.h"
+#include "client/process/settings.h"
 #include "common/base/fd.h"
 #include "common/bootstrap/greeting.h"
 #include "common/bootstrap/upgrade.h"

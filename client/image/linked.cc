@@ -1,6 +1,6 @@
 #include "client/image/linked.h"
 
-#include "client/session.h"
+#include "client/process/session.h"
 
 namespace fargpu::client {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "client/image/load.h"
-#include "client/object.h"
+#include "client/object/object.h"
 
 namespace fargpu::client {
 

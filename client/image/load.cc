@@ -7,10 +7,10 @@
 #include <memory>
 #include <optional>
 
-#include "client/call.h"
-#include "client/context.h"
+#include "client/call/call.h"
 #include "client/image/linked.h"
-#include "client/session.h"
+#include "client/object/context.h"
+#include "client/process/session.h"
 #include "common/base/log.h"
 #include "common/base/sha256.h"
 #include "common/wire/image_piece.h"

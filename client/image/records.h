@@ -17,7 +17,7 @@
 #include <tuple>
 #include <vector>
 
-#include "client/object.h"
+#include "client/object/object.h"
 
 namespace fargpu::client {
 

@@ -3,7 +3,7 @@
 #include <mutex>
 #include <vector>
 
-#include "client/context.h"
+#include "client/object/context.h"
 
 namespace fargpu::client::interop {
 

@@ -9,11 +9,11 @@
 #include <set>
 #include <utility>
 
+#include "client/entry/here.h"
 #include "client/image/load.h"
 #include "client/interop/context_storage.h"
 #include "client/interop/handshake.h"
-#include "client/manual/common.h"
-#include "client/process.h"
+#include "client/process/process.h"
 #include "common/base/log.h"
 
 namespace fargpu::client::interop {

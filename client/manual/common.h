@@ -1,5 +1,4 @@
-// What all hand-written halves need: the session, the generated calls, and the steps that many
-// calls share.
+// What all hand-written halves need: where the call happens, and the steps that many calls share.
 //
 // The manual_cuX functions run below an Entry that has checked `needs` of the description; needs:
 // context means that a usable context is current. They may be called from any thread.
@@ -7,22 +6,12 @@
 
 #include <cuda.h>
 
-#include "client/call.h"
-#include "client/context.h"
+#include "client/entry/here.h"
 #include "client/image/records.h"
-#include "client/memory/coherence.h"
-#include "client/session.h"
-#include "client/streams.h"
-#include "generated/client/calls.h"
+#include "client/transfer/coherence.h"
 #include "generated/client/manual.h"
 
 namespace fargpu::client {
-
-// Where a call happens: arguments of every call_cuX.
-struct Here {
-  Session& session = current_session();
-  uint16_t context = current_context_id();
-};
 
 // The context's allocations are gone.
 void forget_memory(Session& session, const Context* context);
@@ -36,9 +25,5 @@ CUresult put_into_stream(const Here& here, HostFunction function);
 // Answers about functions, alike for CUfunction and CUkernel.
 CUresult parameter_info(const Function& function, size_t index, size_t* offset, size_t* size);
 void attribute_was_set(Function& function, int device, CUfunction_attribute attribute, int value);
-
-// Waits until the worker has executed everything sent so far, and returns an error that this
-// brought to light.
-CUresult settle(Session& session);
 
 }  // namespace fargpu::client

@@ -1,6 +1,6 @@
 // Contexts: the stack of each thread is the client's; creation and destruction are told to the
 // worker.
-#include "client/context.h"
+#include "client/object/context.h"
 
 #include "client/interop/context_storage.h"
 #include "client/manual/common.h"

@@ -3,7 +3,7 @@
 
 #include "client/interop/export_tables.h"
 #include "client/manual/common.h"
-#include "client/process.h"
+#include "client/process/process.h"
 #include "common/base/log.h"
 #include "generated/client/proc_table.h"
 

@@ -1,6 +1,6 @@
 // Names and texts of errors.
-#include "client/error_text.h"
 #include "client/manual/common.h"
+#include "client/manual/error_text.h"
 #include "generated/schema/result_names.h"
 
 namespace fargpu::client {

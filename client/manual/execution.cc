@@ -4,11 +4,11 @@
 #include <cstring>
 #include <memory>
 
+#include "client/image/launch.h"
+#include "client/image/launch_attributes.h"
 #include "client/image/load.h"
-#include "client/launch.h"
-#include "client/launch_attributes.h"
 #include "client/manual/common.h"
-#include "client/memory/exposure.h"
+#include "client/transfer/exposure.h"
 
 namespace fargpu::client {
 namespace {

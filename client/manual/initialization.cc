@@ -1,6 +1,6 @@
 // Start: cuInit connects; the version is the server's.
 #include "client/manual/common.h"
-#include "client/process.h"
+#include "client/process/process.h"
 
 namespace fargpu::client {
 

@@ -1,10 +1,10 @@
 // Device memory: the table of allocations follows what the driver gives and takes; memsets are
 // checked against it before they are sent.
 #include "client/manual/common.h"
-#include "client/memory/copy.h"
-#include "client/memory/exposure.h"
 #include "client/memory/memory_source.h"
 #include "client/memory/reserve.h"
+#include "client/transfer/copy.h"
+#include "client/transfer/exposure.h"
 
 namespace fargpu::client {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "client/manual/common.h"
-#include "client/memory/copy.h"
-#include "client/memory/exposure.h"
+#include "client/transfer/copy.h"
+#include "client/transfer/exposure.h"
 
 namespace fargpu::client {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "client/manual/common.h"
-#include "client/memory/exposure.h"
-#include "client/memory/ordered_copy.h"
 #include "client/memory/reserve.h"
+#include "client/transfer/exposure.h"
+#include "client/transfer/ordered_copy.h"
 
 namespace fargpu::client {
 

@@ -2,8 +2,8 @@
 // kept until an attribute is set.
 #include <algorithm>
 
+#include "client/image/launch.h"
 #include "client/image/load.h"
-#include "client/launch.h"
 #include "client/manual/common.h"
 
 namespace fargpu::client {

@@ -1,10 +1,10 @@
 // Waiting for and writing values in memory in stream order: the memory may be the application's
 // own, which is exposed then. From the first wait on, synchronous copies from pinned memory wait
-// (client/memory/synchronous_copy.h): that is noted before the wait is sent.
+// (client/transfer/synchronous_copy.h): that is noted before the wait is sent.
 #include <span>
 
 #include "client/manual/common.h"
-#include "client/memory/exposure.h"
+#include "client/transfer/exposure.h"
 
 namespace fargpu::client {
 namespace {

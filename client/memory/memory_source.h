@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "client/object.h"
+#include "client/object/object.h"
 
 namespace fargpu::client {
 

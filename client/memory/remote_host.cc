@@ -4,12 +4,12 @@
 #include <string>
 #include <utility>
 
-#include "client/manual/common.h"
+#include "client/call/call.h"
 #include "client/memory/address_map.h"
-#include "client/memory/pieces.h"
+#include "client/object/context.h"
 #include "common/base/log.h"
-#include "common/rpc/copy_order.h"
 #include "common/transport/transport.h"
+#include "generated/client/internal_calls.h"
 
 namespace fargpu::client {
 namespace {
@@ -23,8 +23,7 @@ void tell_once(const std::string& why) {
 }  // namespace
 
 bool RemoteHost::possible(Session& session) {
-  if (!session.settings.zero_copy || session.channel().transport().remote_memory() == nullptr)
-    return false;
+  if (!zero_copy(session) || channel(session).transport().remote_memory() == nullptr) return false;
   {
     std::lock_guard lock(mutex_);
     if (possible_) return *possible_;
@@ -42,7 +41,7 @@ transport::RegistrationCache& RemoteHost::cache(Session& session) {
   // Without a bound of its own: what is pinned is locked, natively too.
   if (!cache_) {
     cache_ = std::make_unique<transport::RegistrationCache>(
-        *session.channel().transport().remote_memory(), UINT64_MAX);
+        *channel(session).transport().remote_memory(), UINT64_MAX);
   }
   return *cache_;
 }
@@ -104,50 +103,13 @@ CUresult RemoteHost::remove(Session& session, const Region& region) {
 std::unique_ptr<transport::RegisteredMemory> RemoteHost::enroll(Session& session,
                                                                 std::span<std::byte> memory) {
   if (!possible(session)) return nullptr;
-  transport::RemoteMemory& remote = *session.channel().transport().remote_memory();
+  transport::RemoteMemory& remote = *channel(session).transport().remote_memory();
   auto registered = remote.register_memory(memory, transport::RemoteAccess::kReadWrite);
   if (registered.status().code() == StatusCode::kNoCapacity && make_room(session))
     registered = remote.register_memory(memory, transport::RemoteAccess::kReadWrite);
   if (registered.ok()) return std::move(*registered);
   tell_once(registered.status().message());
   return nullptr;
-}
-
-std::optional<RemoteHost::Place> remote_place(Session& session, const Side& host, const Box& box) {
-  const size_t bytes = box.width * box.height * box.depth;
-  if (bytes < RemoteHost::kFrom || session.host_memory.empty() || !is_packed(box, host))
-    return std::nullopt;
-  const auto region = session.host_memory.find(host.address);
-  if (!region || bytes > region->base + region->bytes - host.address) return std::nullopt;
-  return session.remote_host.find(session, *region, host.address);
-}
-
-CUresult remote_to_device(Session& session, const RemoteHost::Place& place, const Side& dst,
-                          const Side& src, const Box& box, CUstream stream) {
-  const transport::RemoteKey& key = place.key;
-  const CUresult result =
-      for_each_piece(box, dst, src, RemoteHost::kPieceBytes,
-                     [&](const Box& piece, const Side& to, const Side& from) {
-                       return call_fgCopyFromRemote(
-                           session, current_context_id(), key.address, key.bytes, key.key,
-                           place.offset + (from.address - src.address), to.address, to.pitch,
-                           to.slice, piece.width, piece.height, piece.depth, stream, /*ticket=*/0,
-                           static_cast<int>(rpc::CopyOrder::kStream));
-                     });
-  session.remote_host.sent(place);
-  return result;
-}
-
-CUresult remote_to_host(Session& session, const RemoteHost::Place& place, const Side& dst,
-                        const Side& src, const Box& box, CUstream stream) {
-  const transport::RemoteKey& key = place.key;
-  return for_each_piece(box, src, dst, RemoteHost::kPieceBytes,
-                        [&](const Box& piece, const Side& from, const Side& to) {
-                          return call_fgCopyToRemote(
-                              session, current_context_id(), key.address, key.bytes, key.key,
-                              place.offset + (to.address - dst.address), from.address, from.pitch,
-                              from.slice, piece.width, piece.height, piece.depth, stream);
-                        });
 }
 
 }  // namespace fargpu::client

@@ -26,9 +26,7 @@
 namespace fargpu::client {
 
 class Session;
-struct Box;
 struct Region;
-struct Side;
 
 class RemoteHost {
  public:
@@ -71,15 +69,5 @@ class RemoteHost {
   std::set<Registration> in_use_;                        // what asynchronous copies may be reading
   std::set<uint64_t> refused_;  // bases of regions that cannot be registered
 };
-
-// The place of a host side that this copy should go to or come from by remote access; nullopt: it
-// goes another way.
-std::optional<RemoteHost::Place> remote_place(Session& session, const Side& host, const Box& box);
-// In stream order; the worker may read the bytes until the stream has passed the copy.
-CUresult remote_to_device(Session& session, const RemoteHost::Place& place, const Side& dst,
-                          const Side& src, const Box& box, CUstream stream);
-// The bytes are there when this returns.
-CUresult remote_to_host(Session& session, const RemoteHost::Place& place, const Side& dst,
-                        const Side& src, const Box& box, CUstream stream);
 
 }  // namespace fargpu::client

@@ -22,9 +22,9 @@ namespace {
 constexpr uint64_t kPage = 4096;
 
 // Far below the heap, stacks and libraries of a 47-bit process, far above those of a worker (which
-// begin at a third of the address space, server/handover/child_process.cc) and a fixed-address program.
-// Where in it a process begins is random, so that a worker which has inherited or mapped something
-// there does not clash with every client.
+// begin at a third of the address space, server/handover/child_process.cc) and a fixed-address
+// program. Where in it a process begins is random, so that a worker which has inherited or mapped
+// something there does not clash with every client.
 #if defined(__SANITIZE_THREAD__)
 // Those are not ThreadSanitizer's to give. It leaves the program half a TiB above zero.
 constexpr uint64_t kWindow = 0x20'0000'0000;

@@ -3,8 +3,10 @@
 #include <iterator>
 #include <utility>
 
-#include "client/manual/common.h"
+#include "client/call/call.h"
 #include "client/memory/reserve.h"
+#include "client/object/context.h"
+#include "generated/client/internal_calls.h"
 
 namespace fargpu::client {
 

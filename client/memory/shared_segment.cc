@@ -9,11 +9,13 @@
 #include <cstring>
 #include <string>
 
-#include "client/manual/common.h"
+#include "client/call/call.h"
 #include "client/memory/reserve.h"
+#include "client/object/context.h"
 #include "common/base/fd.h"
 #include "common/base/log.h"
 #include "common/transport/transport.h"
+#include "generated/client/internal_calls.h"
 
 namespace fargpu::client {
 namespace {
@@ -46,8 +48,7 @@ Result<Fd> memory_file(size_t bytes) {
 }  // namespace
 
 bool SharedSegment::possible(Session& session) {
-  return session.settings.zero_copy &&
-         session.channel().transport().descriptor_passing() != nullptr;
+  return zero_copy(session) && channel(session).transport().descriptor_passing() != nullptr;
 }
 
 std::optional<SharedSegment> SharedSegment::make(Session& session, Context& context, size_t bytes) {
@@ -65,7 +66,7 @@ std::optional<SharedSegment> SharedSegment::make(Session& session, Context& cont
   segment.bytes_ = whole;
   segment.context_ = &context;
   const uint64_t number = next_number.fetch_add(1, std::memory_order_relaxed);
-  if (const Status status = session.channel().pass_descriptor(number, file->get()); !status.ok()) {
+  if (const Status status = channel(session).pass_descriptor(number, file->get()); !status.ok()) {
     tell_once(whole, status.message());
     return std::nullopt;
   }

@@ -5,7 +5,9 @@
 #include <thread>
 #include <utility>
 
-#include "client/session.h"
+#include "client/call/call.h"
+#include "client/memory/remote_host.h"
+#include "client/object/context.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::client {
@@ -23,7 +25,7 @@ constexpr uint64_t kValueMask = (uint64_t{1} << 40) - 1;
 
 bool StagingRing::possible(Session& session) {
   return SharedSegment::possible(session) ||
-         (session.settings.zero_copy && session.channel().transport().remote_memory() != nullptr);
+         (zero_copy(session) && channel(session).transport().remote_memory() != nullptr);
 }
 
 std::shared_ptr<StagingRing> StagingRing::make(Session& session, Context& context, uint32_t id) {
@@ -40,9 +42,9 @@ std::shared_ptr<StagingRing> StagingRing::make(Session& session, Context& contex
       ::mmap(nullptr, kSlotsBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) return nullptr;
   ring->pages_.reset(static_cast<std::byte*>(pages));
-  ring->registered_ = session.remote_host.enroll(session, {ring->pages_.get(), kSlotsBytes});
+  ring->registered_ = remote_host(session).enroll(session, {ring->pages_.get(), kSlotsBytes});
   if (ring->registered_ == nullptr) return nullptr;
-  ring->channel_ = &session.channel();
+  ring->channel_ = &channel(session);
   ring->words_ = ring->own_words_.data();
   ring->slots_ = ring->pages_.get();
   return ring;

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <vector>
 
-#include "client/stream_queue.h"
+#include "client/stream/stream_queue.h"
 
 namespace fargpu::client {
 

@@ -49,7 +49,7 @@ class OrderedCopies {
   static constexpr uint64_t kWrittenInSmallPieces = 16u << 20;
 
   // What a delivery may do to its stream. Gates are for copies during which the client holds back
-  // calls that make the driver wait for streams (client/host_calls.h).
+  // calls that make the driver wait for streams (client/stream/host_calls.h).
   enum class Hold : int { kNever = 0, kForStaging = 1, kUntilDelivered = 2 };
 
   struct Order {

@@ -1,11 +1,11 @@
-#include "client/context.h"
+#include "client/object/context.h"
 
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <thread>
 
-#include "client/handle_table.h"
+#include "client/object/handle_table.h"
 
 namespace fargpu::client {
 namespace {

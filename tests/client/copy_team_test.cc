@@ -1,4 +1,4 @@
-#include "client/memory/copy_team.h"
+#include "client/copy/copy_team.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "client/handle_table.h"
+#include "client/object/handle_table.h"
 
 #include <gtest/gtest.h>
 

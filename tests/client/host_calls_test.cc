@@ -1,4 +1,4 @@
-#include "client/host_calls.h"
+#include "client/stream/host_calls.h"
 
 #include <gtest/gtest.h>
 

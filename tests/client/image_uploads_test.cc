@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/image/uploads.h"
+#include "client/process/uploads.h"
 
 namespace fargpu::client {
 namespace {

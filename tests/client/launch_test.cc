@@ -1,4 +1,4 @@
-#include "client/launch.h"
+#include "client/image/launch.h"
 
 #include <gtest/gtest.h>
 

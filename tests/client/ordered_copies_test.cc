@@ -1,4 +1,4 @@
-#include "client/memory/ordered_copies.h"
+#include "client/copy/ordered_copies.h"
 
 #include <gtest/gtest.h>
 

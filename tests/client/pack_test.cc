@@ -4,8 +4,8 @@
 #include <numeric>
 #include <vector>
 
-#include "client/memory/copy.h"
 #include "client/memory/reserve.h"
+#include "client/transfer/copy.h"
 
 namespace fargpu::client {
 namespace {

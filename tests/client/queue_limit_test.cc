@@ -1,4 +1,4 @@
-#include "client/queue_limit.h"
+#include "client/stream/queue_limit.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "client/host_calls.h"
+#include "client/stream/host_calls.h"
 
 namespace fargpu::client {
 namespace {

@@ -1,4 +1,4 @@
-#include "client/settings.h"
+#include "client/process/settings.h"
 
 #include <gtest/gtest.h>
 

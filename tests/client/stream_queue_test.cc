@@ -1,4 +1,4 @@
-#include "client/stream_queue.h"
+#include "client/stream/stream_queue.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The trace, written by a child process so that each test has its own environment.
-#include "client/trace.h"
+#include "client/call/trace.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,0 +1,159 @@
+// What generated client code calls: the way of one driver call through the client.
+//
+// Three layers, all made or used by schema/apigen:
+//   cuX          exported C entry (generated): Entry checks state, traces, then calls manual_cuX
+//                or call_cuX
+//   manual_cuX   hand-written body in client/manual/ (call classes local and manual)
+//   call_cuX     generated: encodes the arguments, sends, waits if the class says so, decodes the
+//                outputs
+// No exception leaves any of them. Thread safe unless said otherwise.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "common/rpc/channel.h"
+#include "common/rpc/handle_kind.h"
+#include "common/wire/frame.h"
+
+namespace fargpu::client {
+
+class ContextScope;  // context.h
+class RemoteHost;    // remote_host.h
+class Session;       // session.h: the connection, its snapshot of devices, its tables
+
+// What must hold before a call may run; otherwise the entry returns NOT_INITIALIZED, DEINITIALIZED,
+// INVALID_CONTEXT, the session-lost error or the context's sticky error by itself.
+enum class Needs { kNothing, kInit, kContext, kHandle };
+
+namespace watchdog {
+struct Slot;
+}
+
+// One call through an exported entry. On the stack of the calling thread.
+class Entry {
+ public:
+  // kHandle: as kContext, but when no context is current, the context of `handle` is for this call.
+  Entry(uint16_t opcode, const char* name, Needs needs, const void* handle = nullptr);
+  ~Entry();
+  CUresult status() const { return status_; }  // not CUDA_SUCCESS: return it at once
+  // The result that the application sees: `result`, or a kept error of an earlier async call when
+  // `result` is success. Tracing is not done here: the generated entry prints the arguments after
+  // finish() (trace.h).
+  CUresult finish(CUresult result);
+
+ private:
+  uint16_t opcode_;
+  const char* name_;
+  Needs needs_;
+  CUresult status_;
+  watchdog::Slot* watched_ = nullptr;
+  std::unique_ptr<ContextScope> borrowed_;
+};
+
+// The session of the current thread's context (today: the only one). Valid after an Entry with
+// kInit or kContext succeeded.
+Session& current_session();
+rpc::Channel& channel(Session& session);
+RemoteHost& remote_host(Session& session);
+// Whether host memory may be shared with the worker or accessed by its adapter (settings.h).
+bool zero_copy(const Session& session);
+bool has_current_context();
+// The context (a handle) of device or host memory; nullptr: none.
+const void* context_of_memory(CUdeviceptr pointer);
+// Wire id of the thread's current context; 0: none.
+uint16_t current_context_id();
+
+// Session-lost and protocol failures as a CUresult; logs once. CUDA_ERROR_DEVICE_UNAVAILABLE for
+// kLost and kTimeout.
+CUresult from_status(const Status& status);
+
+// Handles. An application's handle value IS the typed id, made by the client
+// (common/rpc/handle_kind.h). 0 stays 0. Streams also pass CU_STREAM_LEGACY (1).
+//
+// The id of an object that is being made. Its slot is free again unless created() is called.
+class NewHandle {
+ public:
+  explicit NewHandle(rpc::HandleKind kind);
+  ~NewHandle();
+  NewHandle(const NewHandle&) = delete;
+  NewHandle& operator=(const NewHandle&) = delete;
+  // 0: the program has as many objects as there may be, CUDA_ERROR_OUT_OF_MEMORY.
+  uint64_t id() const { return id_; }
+  void created();  // the server (or a deferred call) accepted it
+
+ private:
+  Session& session_;
+  const uint64_t id_;
+  bool live_ = false;
+};
+// Resolves the calling thread's default stream: NULL -> legacy, or per-thread inside a _ptsz/_ptds
+// entry; CU_STREAM_PER_THREAD -> the hidden blocking stream of this thread and context (made on
+// first use). kInvalid for a handle that was never made or is destroyed.
+CUresult stream_to_wire(CUstream stream, uint64_t* id);
+// The same for an operation that takes a place in the driver's queue of the stream: may wait until
+// the GPU has got on with the stream (stream_queue.h).
+CUresult stream_to_queue(CUstream stream, uint64_t* id);
+// Before an operation that takes a place in the driver's queue of `stream`, whose id on the wire is
+// `id`: may wait while functions of the application hold streams (queue_limit.h).
+void take_queue_place(Session& session, uint16_t context, CUstream stream, uint64_t id);
+// Around a call in which the driver waits for all streams of the context's device: it may load
+// something onto the GPU, or it takes away what work may use. Nobody else gets into the driver
+// meanwhile; so the call waits here while functions of the application hold these streams, and
+// later ones wait for it.
+class DrainScope {
+ public:
+  DrainScope(Session& session, uint16_t context);
+  ~DrainScope();
+  DrainScope(const DrainScope&) = delete;
+  DrainScope& operator=(const DrainScope&) = delete;
+
+ private:
+  Session& session_;
+  uint16_t device_ = 0;
+};
+// Every other kind: checks kind and liveness. CUDA_ERROR_INVALID_HANDLE (contexts:
+// CUDA_ERROR_INVALID_CONTEXT) when wrong. A context's wire id is the 16-bit one of frame headers.
+// Generated code asks for kKernel when a CUfunction is a kernel's handle.
+CUresult handle_to_wire(rpc::HandleKind kind, const void* handle, uint64_t* id);
+void handle_destroyed(uint64_t id);
+// Visible ordinal -> ordinal in the worker (CUDA_VISIBLE_DEVICES of the application).
+// CUDA_ERROR_INVALID_DEVICE when out of range.
+CUresult device_to_wire(CUdevice device, int32_t* ordinal);
+// The other way; the ordinal itself when no visible device stands for it.
+CUdevice device_from_wire(int32_t ordinal);
+// Device memory made or freed through a generated call, for the table behind cuPointerGetAttribute
+// and cuMemcpy. `context`: wire id.
+void allocation_created(uint16_t context, CUdeviceptr pointer, size_t bytes);
+void allocation_destroyed(CUdeviceptr pointer);
+
+// Runs the body of an exported function; what it throws (only memory can run out there) becomes a
+// result.
+CUresult exception_result() noexcept;  // inside a catch block
+template <typename Body>
+CUresult without_exception(Body&& body) noexcept {
+  try {
+    return body();
+  } catch (...) {
+    return exception_result();
+  }
+}
+
+// Inside a scope NULL streams mean the per-thread default stream: generated _ptsz and _ptds entries
+// hold one.
+class PerThreadDefaultStream {
+ public:
+  PerThreadDefaultStream();
+  ~PerThreadDefaultStream();
+
+ private:
+  bool before_;
+};
+
+// Logs `name` and `why` once per process, returns CUDA_ERROR_NOT_SUPPORTED.
+CUresult unsupported(uint16_t opcode, const char* name, const char* why);
+
+}  // namespace fargpu::client

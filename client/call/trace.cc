@@ -1,0 +1,160 @@
+#include "client/call/trace.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+
+#include "common/base/log.h"
+#include "generated/schema/result_names.h"
+
+namespace fargpu::client::trace {
+namespace {
+
+constexpr size_t kMaxText = 200;  // of a text argument
+
+enum class State { kUnknown, kOff, kLines, kChrome };
+std::atomic<State> state{State::kUnknown};
+std::mutex open_mutex;
+int descriptor = -1;  // written before `state` leaves kUnknown (release), read after (acquire)
+
+State open_output() {
+  const std::lock_guard lock(open_mutex);
+  if (const State known = state.load(std::memory_order_relaxed); known != State::kUnknown)
+    return known;
+  const char* setting = std::getenv("FARGPU_TRACE");
+  State next = State::kOff;
+  if (setting != nullptr && *setting != '\0' && std::strcmp(setting, "0") != 0) {
+    const std::string_view path = setting;
+    if (path == "1") {
+      descriptor = STDERR_FILENO;
+      next = State::kLines;
+    } else {
+      const bool chrome = path.ends_with(".json");
+      descriptor =
+          ::open(setting, O_WRONLY | O_CREAT | O_CLOEXEC | (chrome ? O_TRUNC : 0) | O_APPEND, 0644);
+      if (descriptor < 0) {
+        log::error("FARGPU_TRACE={}: cannot be opened: {}; no trace is written", setting,
+                   std::strerror(errno));
+      } else {
+        next = chrome ? State::kChrome : State::kLines;
+        // The closing bracket may be missing in this format, so a trace is readable however the
+        // process ends.
+        if (chrome && ::write(descriptor, "[\n", 2) != 2) next = State::kOff;
+      }
+    }
+  }
+  state.store(next, std::memory_order_release);
+  return next;
+}
+
+using Buffer = fmt::basic_memory_buffer<char, 1024>;
+
+void append_text(Buffer& out, const char* text) {
+  out.push_back('"');
+  for (size_t i = 0; text[i] != '\0' && i < kMaxText; ++i) {
+    const unsigned char c = static_cast<unsigned char>(text[i]);
+    if (c == '"' || c == '\\') {
+      out.push_back('\\');
+      out.push_back(text[i]);
+    } else if (c < 0x20 || c >= 0x7f) {
+      fmt::format_to(std::back_inserter(out), "\\u{:04x}", c);
+    } else {
+      out.push_back(text[i]);
+    }
+  }
+  out.push_back('"');
+}
+
+void append_value(Buffer& out, const Value& value, bool json) {
+  auto to = std::back_inserter(out);
+  switch (value.kind) {
+    case Value::Kind::kUnsigned:
+      fmt::format_to(to, "{}", value.bits);
+      break;
+    case Value::Kind::kSigned:
+      fmt::format_to(to, "{}", static_cast<int64_t>(value.bits));
+      break;
+    case Value::Kind::kFloat:
+      fmt::format_to(to, fmt::runtime(json ? "\"{}\"" : "{}"),
+                     value.real);  // JSON knows no infinities
+      break;
+    case Value::Kind::kPointer:
+      fmt::format_to(to, fmt::runtime(json ? "\"{:#x}\"" : "{:#x}"), value.bits);
+      break;
+    case Value::Kind::kText:
+      append_text(out, value.text);
+      break;
+    case Value::Kind::kAbsent:
+      fmt::format_to(to, "{}", json ? "\"...\"" : "...");
+      break;
+  }
+}
+
+void append_result(Buffer& out, CUresult result) {
+  auto to = std::back_inserter(out);
+  if (const char* name = schema::result_name(result); name != nullptr) {
+    fmt::format_to(to, "{}", name);
+  } else {
+    fmt::format_to(to, "CUresult {}", static_cast<int>(result));
+  }
+}
+
+}  // namespace
+
+bool enabled() {
+  State now = state.load(std::memory_order_relaxed);
+  if (now == State::kUnknown) [[unlikely]]
+    now = open_output();
+  return now != State::kOff;
+}
+
+uint64_t Scope::now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+void Scope::record(CUresult result, std::initializer_list<Argument> arguments) const {
+  const bool json = state.load(std::memory_order_acquire) == State::kChrome;
+  const double micros = static_cast<double>(now_ns() - begin_ns_) / 1000.0;
+  const long thread = ::syscall(SYS_gettid);
+  Buffer out;
+  auto to = std::back_inserter(out);
+  if (json) {
+    fmt::format_to(
+        to,
+        R"({{"name":"{}","cat":"cuda","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
+        R"("args":{{"result":")",
+        name_, ::getpid(), thread, static_cast<double>(begin_ns_) / 1000.0, micros);
+    append_result(out, result);
+    out.push_back('"');
+  } else {
+    fmt::format_to(to, "[{}] {}(", thread, name_);
+  }
+  const char* separator = json ? "," : "";
+  for (const Argument& argument : arguments) {
+    fmt::format_to(to, fmt::runtime(json ? "{}\"{}\":" : "{}{}="), separator, argument.name);
+    append_value(out, argument.value, json);
+    separator = json ? "," : ", ";
+  }
+  if (json) {
+    fmt::format_to(to, "}}}},\n");
+  } else {
+    fmt::format_to(to, ") = ");
+    append_result(out, result);
+    fmt::format_to(to, " ({:.1f} us)\n", micros);
+  }
+  // One write per line on an O_APPEND descriptor: lines of threads and processes do not mix. A full
+  // disk loses lines, not the program.
+  [[maybe_unused]] const ssize_t written = ::write(descriptor, out.data(), out.size());
+}
+
+}  // namespace fargpu::client::trace

@@ -1,0 +1,266 @@
+#include "client/copy/ordered_copies.h"
+
+#include <fmt/core.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include "client/copy/pieces.h"
+
+namespace fargpu::client {
+namespace {
+
+constexpr size_t kUnusedNodes = 64;
+
+Status broken(const char* notice, uint64_t id, const char* why) {
+  return {StatusCode::kProtocol, fmt::format("{}: copy {}: {}", notice, id, why)};
+}
+
+}  // namespace
+
+uint64_t OrderedCopies::add(const Box& box, const Side& host, bool fetch, const Hold& hold,
+                            bool written) {
+  std::lock_guard lock(mutex_);
+  const uint64_t id = next_id_++;
+  if (lost_) {  // the call that follows fails
+    if (hold.held) wire_.release(hold.device);
+    return id;
+  }
+  Map::iterator added;
+  if (unused_.empty()) {
+    added = copies_.emplace_hint(copies_.end(), id, Copy());
+  } else {
+    unused_.back().key() = id;
+    unused_.back().mapped() = Copy();
+    added = copies_.insert(copies_.end(), std::move(unused_.back()));
+    unused_.pop_back();
+  }
+  Copy& copy = added->second;
+  copy.box = box;
+  copy.host = host;
+  copy.base = host.address;
+  copy.span = span_of(box, host);
+  copy.bytes = uint64_t{box.width} * box.height * box.depth;
+  copy.fetch = fetch;
+  copy.hold = hold;
+  copy.packed = is_packed(box, host);
+  copy.written = written;
+  if (!hold.held) unheld_bytes_.fetch_add(copy.bytes, std::memory_order_relaxed);
+  outstanding_.fetch_add(1, std::memory_order_release);
+  if (copy.fetch || copy.hold.acknowledge) start_thread();
+  return id;
+}
+
+uint64_t OrderedCopies::add_delivery(const Box& box, const Side& host, const Hold& hold,
+                                     bool written) {
+  return add(box, host, /*fetch=*/false, hold, written);
+}
+
+uint64_t OrderedCopies::add_fetch(const Box& box, const Side& host, uint16_t held_device) {
+  return add(box, host, /*fetch=*/true, {.held = true, .device = held_device}, false);
+}
+
+uint64_t OrderedCopies::add_meeting(uint16_t held_device) {
+  return add({0, 0, 0}, {}, /*fetch=*/true, {.held = true, .device = held_device}, false);
+}
+
+void OrderedCopies::show(uint64_t address, uint64_t bytes) {
+  if (!outstanding()) return;
+  std::lock_guard lock(mutex_);
+  for (auto& [id, copy] : copies_) {
+    const bool touches = copy.base < address + bytes && address < copy.base + copy.span;
+    if (!touches || copy.fetch || copy.hold.acknowledge || copy.shown) continue;
+    copy.shown = true;
+    shown_.fetch_add(1, std::memory_order_release);
+    start_thread();
+  }
+}
+
+void OrderedCopies::erase(Map::iterator copy) {
+  const Hold hold = copy->second.hold;
+  if (copy->second.shown) shown_.fetch_sub(1, std::memory_order_release);
+  if (!hold.held) unheld_bytes_.fetch_sub(copy->second.bytes, std::memory_order_relaxed);
+  Map::node_type node = copies_.extract(copy);
+  if (unused_.size() < kUnusedNodes) unused_.push_back(std::move(node));
+  outstanding_.fetch_sub(1, std::memory_order_release);
+  if (hold.held) wire_.release(hold.device);
+}
+
+void OrderedCopies::cancel(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  // What the worker has refused ends when it has been told that this is known.
+  if (const auto found = copies_.find(id); found != copies_.end() && !found->second.dropped)
+    erase(found);
+}
+
+Result<std::span<std::byte>> OrderedCopies::target(uint64_t id, uint64_t offset, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  const auto found = copies_.find(id);
+  if (found == copies_.end() || found->second.fetch)
+    return broken("delivery", id, "it is not awaited");
+  const Copy& copy = found->second;
+  if (offset != copy.moved || bytes > copy.bytes - copy.moved)
+    return broken("delivery", id, "bytes that are not awaited");
+  if (!copy.packed) return std::span<std::byte>();
+  // The memory stays: freeing it waits for this copy.
+  return std::span(reinterpret_cast<std::byte*>(copy.host.address) + offset, bytes);
+}
+
+Status OrderedCopies::on_delivery(uint64_t id, uint64_t offset, CUresult result,
+                                  std::span<const std::byte> bytes, uint64_t written) {
+  std::unique_lock lock(mutex_);
+  auto found = copies_.find(id);
+  if (found == copies_.end() || found->second.fetch)
+    return broken("delivery", id, "it is not awaited");
+  if (result != CUDA_SUCCESS) {
+    erase(found);
+    return {};
+  }
+  const bool by_itself = written != 0 && bytes.empty() && found->second.written;
+  const uint64_t moved = by_itself ? written : bytes.size();
+  if (const Copy copy = found->second; offset != copy.moved || moved == 0 ||
+                                       moved > copy.bytes - copy.moved ||
+                                       (written != 0 && !by_itself)) {
+    return broken("delivery", id, "bytes that are not awaited");
+  } else if (!copy.packed) {
+    lock.unlock();
+    unpack_part(copy.box, copy.host, offset, bytes);
+    lock.lock();
+    found = copies_.find(id);
+    if (found == copies_.end()) return {};
+  }
+  Copy& copy = found->second;
+  copy.moved += moved;
+  if (copy.moved < copy.bytes) return {};
+  if (copy.hold.acknowledge) {
+    queue({Task::Kind::kAcknowledge, id, 0, 0});
+  } else if (copy.shown) {
+    queue({Task::Kind::kPublish, id, 0, 0});
+  } else {
+    erase(found);
+  }
+  return {};
+}
+
+Status OrderedCopies::on_fetch(uint64_t id, uint64_t offset, uint64_t bytes, CUresult result) {
+  std::lock_guard lock(mutex_);
+  const auto found = copies_.find(id);
+  if (found == copies_.end() || !found->second.fetch || found->second.dropped)
+    return broken("fetch", id, "there is no such copy");
+  Copy& copy = found->second;
+  if (copy.is_meeting()) {
+    if (offset != 0 || bytes != 0) return broken("fetch", id, "it has no bytes");
+    copy.dropped = true;
+    if (result == CUDA_SUCCESS) {
+      queue({Task::Kind::kAcknowledge, id, 0, 0});
+    } else {
+      erase(found);
+    }
+    return {};
+  }
+  if (result != CUDA_SUCCESS) {
+    if (copy.moved == copy.bytes) return broken("fetch", id, "all of it was asked for");
+    copy.dropped = true;
+    queue({Task::Kind::kGiveUp, id, 0, 0});
+    return {};
+  }
+  if (offset != copy.moved || bytes == 0 || bytes > copy.bytes - copy.moved)
+    return broken("fetch", id, "bytes that it does not have");
+  copy.moved += bytes;
+  queue({Task::Kind::kSend, id, offset, bytes});
+  return {};
+}
+
+void OrderedCopies::lost() {
+  std::lock_guard lock(mutex_);
+  lost_ = true;
+  tasks_.clear();
+  while (!copies_.empty()) erase(copies_.begin());
+}
+
+bool OrderedCopies::finds(uint64_t address, uint64_t bytes, bool deliveries_only) const {
+  if (!outstanding()) return false;
+  std::lock_guard lock(mutex_);
+  return std::any_of(copies_.begin(), copies_.end(), [&](const auto& entry) {
+    const Copy& copy = entry.second;
+    return !(deliveries_only && copy.fetch) && copy.base < address + bytes &&
+           address < copy.base + copy.span;
+  });
+}
+
+void OrderedCopies::queue(const Task& task) {
+  tasks_.push_back(task);
+  ready_.notify_one();
+}
+
+void OrderedCopies::start_thread() {
+  if (started_) return;
+  // Detached: it lives as long as the process; the object is never destroyed while it waits
+  // (process.h). Signals are the application's business: this thread takes none.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread([this] { run(); }).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  started_ = true;
+}
+
+void OrderedCopies::run() {
+  for (;;) {
+    Task task;
+    {
+      std::unique_lock lock(mutex_);
+      ready_.wait(lock, [this] { return !tasks_.empty(); });
+      task = tasks_.front();
+      tasks_.pop_front();
+    }
+    run_task(task);
+  }
+}
+
+void OrderedCopies::run_task(const Task& task) {
+  Copy copy;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = copies_.find(task.id);
+    if (found == copies_.end()) return;  // the session was lost meanwhile
+    copy = found->second;
+  }
+  switch (task.kind) {
+    case Task::Kind::kAcknowledge:
+      wire_.delivered(task.id);
+      break;
+    case Task::Kind::kPublish:
+      wire_.publish();
+      break;
+    case Task::Kind::kGiveUp:
+      wire_.send(task.id, 0, {});
+      break;
+    case Task::Kind::kSend: {
+      std::unique_ptr<std::byte[]> packed;
+      for (uint64_t at = 0; at < task.bytes;) {
+        const uint64_t offset = task.offset + at;
+        const uint64_t n = std::min(piece_bytes_, task.bytes - at);
+        if (copy.packed) {
+          wire_.send(task.id, offset,
+                     {reinterpret_cast<const std::byte*>(copy.host.address) + offset, n});
+        } else {
+          if (!packed) packed = std::make_unique<std::byte[]>(n);
+          pack_part(copy.box, copy.host, offset, {packed.get(), n});
+          wire_.send(task.id, offset, {packed.get(), n});
+        }
+        at += n;
+      }
+      if (task.offset + task.bytes < copy.bytes) return;
+      break;
+    }
+  }
+  std::lock_guard lock(mutex_);
+  if (const auto found = copies_.find(task.id); found != copies_.end()) erase(found);
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,182 @@
+#include "client/entry/streams.h"
+
+#include <vector>
+
+#include "client/call/call.h"
+#include "client/process/process.h"
+#include "client/process/session.h"
+#include "client/process/watchdog.h"
+#include "common/base/late_thread_local.h"
+#include "generated/client/calls.h"
+#include "generated/client/internal_calls.h"
+
+namespace fargpu::client {
+namespace {
+
+thread_local bool per_thread_mode = false;
+
+// The hidden streams of one thread. Destroyed with it; then the streams go too, if there is still
+// somebody to tell.
+class HiddenStreams {
+ public:
+  ~HiddenStreams() {
+    Session* session = Process::get().session();
+    if (session != session_ || Process::get().state() != ProcessState::kReady) return;
+    for (const Entry& entry : entries_) {
+      if (!entry.context->usable() || entry.epoch != entry.context->epoch.load()) continue;
+      call_cuStreamDestroy_v2(*session, entry.context->wire_id,
+                              reinterpret_cast<CUstream>(entry.stream));
+    }
+  }
+
+  CUresult get(Session& session, Context& context, uint64_t* id) {
+    if (session_ != &session) entries_.clear();
+    session_ = &session;
+    const uint32_t epoch = context.epoch.load(std::memory_order_relaxed);
+    for (const Entry& entry : entries_) {
+      if (entry.context == &context && entry.epoch == epoch) {
+        *id = entry.stream;
+        return CUDA_SUCCESS;
+      }
+    }
+    CUstream stream = nullptr;
+    if (const CUresult result =
+            call_cuStreamCreate(session, context.wire_id, &stream, CU_STREAM_DEFAULT);
+        result != CUDA_SUCCESS) {
+      return result;
+    }
+    entries_.push_back({&context, epoch, reinterpret_cast<uint64_t>(stream)});
+    *id = entries_.back().stream;
+    return CUDA_SUCCESS;
+  }
+
+ private:
+  struct Entry {
+    Context* context;
+    uint32_t epoch;
+    uint64_t stream;
+  };
+  Session* session_ = nullptr;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace
+
+PerThreadDefaultStream::PerThreadDefaultStream() : before_(per_thread_mode) {
+  per_thread_mode = true;
+}
+PerThreadDefaultStream::~PerThreadDefaultStream() { per_thread_mode = before_; }
+
+bool per_thread_default_stream() { return per_thread_mode; }
+
+bool is_default_stream(CUstream stream) {
+  return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+CUresult stream_to_wire(CUstream stream, uint64_t* id) {
+  if (watchdog::enabled()) [[unlikely]]
+    watchdog::note_stream(stream);
+  if (stream == CU_STREAM_LEGACY || (stream == nullptr && !per_thread_mode)) {
+    *id = kLegacyStreamId;
+    return CUDA_SUCCESS;
+  }
+  Session& session = current_session();
+  if (stream == nullptr || stream == CU_STREAM_PER_THREAD) {
+    Context* context = current_context();
+    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    return LateThreadLocal<HiddenStreams>::get().get(session, *context, id);
+  }
+  const auto value = reinterpret_cast<uint64_t>(stream);
+  if (session.handles.find(rpc::HandleKind::kStream, value) == nullptr)
+    return CUDA_ERROR_INVALID_HANDLE;
+  *id = value;
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+class MarkingWorker final : public QueueMarks::Worker {
+ public:
+  MarkingWorker(Session& session, CUstream stream) : session_(session), stream_(stream) {}
+  bool ask(uint64_t ticket) override {
+    return call_fgQueueMark(session_, current_context_id(), stream_, ticket) == CUDA_SUCCESS;
+  }
+  bool wait(const std::function<bool()>& seen) override {
+    rpc::Channel& channel = session_.channel();
+    (void)channel.flush();
+    return channel.read_until(seen, transport::kNoDeadline);
+  }
+
+ private:
+  Session& session_;
+  const CUstream stream_;
+};
+
+}  // namespace
+
+StreamMark::StreamMark(Session& session, CUstream stream) : session_(session), stream_(stream) {
+  MarkingWorker worker(session_, stream_);
+  mark_ = session_.queue_marks.set(worker);
+}
+
+CUresult StreamMark::wait() {
+  MarkingWorker worker(session_, stream_);
+  if (!worker.wait([this] { return QueueMarks::is_reached(*mark_); }))
+    return from_status(session_.channel().why_lost());
+  session_.channel().see_sent();
+  return CUDA_SUCCESS;
+}
+
+std::shared_ptr<StreamQueue> queue_of(uint64_t id) {
+  if (id == kLegacyStreamId) {
+    const Context* context = current_context();
+    return context == nullptr ? nullptr : context->queue;
+  }
+  const Object* found = current_session().handles.find(rpc::HandleKind::kStream, id);
+  return found == nullptr ? nullptr : static_cast<const Stream*>(found)->queue;
+}
+
+CUresult stream_to_queue(CUstream stream, uint64_t* id) {
+  if (const CUresult result = stream_to_wire(stream, id); result != CUDA_SUCCESS) return result;
+  Session& session = current_session();
+  StreamQueue* queue = nullptr;
+  if (*id == kLegacyStreamId) {
+    const Context* context = current_context();
+    queue = context == nullptr ? nullptr : context->queue.get();
+  } else {
+    const Object* found = session.handles.find(rpc::HandleKind::kStream, *id);
+    queue = found == nullptr ? nullptr : static_cast<const Stream*>(found)->queue.get();
+  }
+  if (queue == nullptr || queue->take()) [[likely]]
+    return CUDA_SUCCESS;
+  MarkingWorker worker(session, stream);
+  session.queue_marks.wait_for_place(*queue, worker);
+  return CUDA_SUCCESS;
+}
+
+void take_queue_place(Session& session, uint16_t context, CUstream stream, uint64_t id) {
+  if (!session.host_calls.outstanding()) [[likely]]
+    return;
+  if (HostCalls::on_this_thread()) return;
+  // The legacy stream has one id in every context.
+  const uint64_t queue = id == kLegacyStreamId ? id | uint64_t{context} << 4 : id;
+  session.queue_limit.enter(queue, session.host_calls, [&] {
+    return call_cuStreamQuery(session, context, stream) != CUDA_ERROR_NOT_READY;
+  });
+}
+
+DrainScope::DrainScope(Session& session, uint16_t context) : session_(session) {
+  const Context* const found = context == 0 ? nullptr : session.contexts.find_wire(context);
+  if (found != nullptr) device_ = HostCalls::device_key(found->device);
+  session_.host_calls.begin_load(device_);
+}
+DrainScope::~DrainScope() { session_.host_calls.end_load(device_); }
+
+Context* context_of(CUstream stream) {
+  if (is_default_stream(stream)) return current_context();
+  const Object* found =
+      current_session().handles.find(rpc::HandleKind::kStream, reinterpret_cast<uint64_t>(stream));
+  return found == nullptr ? nullptr : found->context;
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,54 @@
+// Streams of the client: records, and which stream a NULL or per-thread handle means.
+//
+// The per-thread default stream of CUDA is, in the worker, one hidden blocking stream per client
+// thread and context: made at first use, destroyed when the thread ends. Any thread.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "client/object/object.h"
+#include "client/stream/stream_queue.h"
+
+namespace fargpu::client {
+
+struct Stream final : Object {
+  // Shared with the marks that are under way.
+  const std::shared_ptr<StreamQueue> queue = std::make_shared<StreamQueue>();
+};
+
+// The id that stands for the legacy default stream on the wire.
+inline constexpr uint64_t kLegacyStreamId = 1;
+
+// The queue of the stream with this id on the wire, in the current context; null: there is none.
+std::shared_ptr<StreamQueue> queue_of(uint64_t id);
+
+// True inside an entry of the per-thread-default-stream variants (_ptsz, _ptds).
+bool per_thread_default_stream();
+
+// True for NULL and the two special handles.
+bool is_default_stream(CUstream stream);
+
+// The context in which `stream` lives: the current one for default streams; nullptr for an invalid
+// handle.
+struct Context* context_of(CUstream stream);
+
+class Session;
+
+// The end of what is in a stream now, to be waited for later: what is sent in between travels
+// meanwhile. Needs a current context.
+class StreamMark {
+ public:
+  StreamMark(Session& session, CUstream stream);
+  CUresult wait();
+  const std::shared_ptr<StreamQueue>& queue() const { return mark_; }
+
+ private:
+  Session& session_;
+  const CUstream stream_;
+  std::shared_ptr<StreamQueue> mark_;
+};
+
+}  // namespace fargpu::client

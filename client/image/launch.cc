@@ -1,0 +1,79 @@
+#include "client/image/launch.h"
+
+#include <cstring>
+
+namespace fargpu::client {
+
+CUresult check_launch(const LaunchShape& shape, const Device& device,
+                      const FunctionAttributes& function) {
+  constexpr CUdevice_attribute kGrid[] = {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X,
+                                          CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
+                                          CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z};
+  constexpr CUdevice_attribute kBlock[] = {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X,
+                                           CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y,
+                                           CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z};
+  uint64_t threads = 1;
+  for (size_t i = 0; i < 3; ++i) {
+    if (shape.grid[i] == 0 || shape.grid[i] > static_cast<unsigned>(device.attribute(kGrid[i]))) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (shape.block[i] == 0 ||
+        shape.block[i] > static_cast<unsigned>(device.attribute(kBlock[i]))) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    threads *= shape.block[i];
+  }
+  if (threads >
+      static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK))) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const auto value = [&](CUfunction_attribute id) {
+    return function[static_cast<size_t>(id)].load(std::memory_order_relaxed);
+  };
+  const int most = value(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  if (most > 0 && threads > static_cast<uint64_t>(most)) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  const int dynamic = value(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  if (dynamic >= 0 && shape.shared_bytes > static_cast<unsigned>(dynamic))
+    return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+CUresult pack_parameters(const Function& function, void** kernel_params, void** extra,
+                         std::byte* buffer, std::span<const std::byte>* packed) {
+  *packed = {};
+  if (kernel_params != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (extra != nullptr) {
+    const void* bytes = nullptr;
+    size_t size = 0;
+    for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+      if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+        bytes = extra[i + 1];
+      } else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+        if (extra[i + 1] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+        size = *static_cast<const size_t*>(extra[i + 1]);
+      } else {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+    }
+    if (size < function.parameter_bytes || (size != 0 && bytes == nullptr))
+      return CUDA_ERROR_INVALID_VALUE;
+    // A buffer may be longer than the parameters; what follows them says nothing.
+    *packed = {static_cast<const std::byte*>(bytes), function.parameter_bytes};
+    return CUDA_SUCCESS;
+  }
+  if (function.parameters.empty()) return CUDA_SUCCESS;
+  if (kernel_params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  uint32_t end = 0;
+  for (size_t i = 0; i < function.parameters.size(); ++i) {
+    const Parameter& parameter = function.parameters[i];
+    if (kernel_params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    // Gaps of alignment must not carry old stack contents over the network.
+    if (parameter.offset > end) std::memset(buffer + end, 0, parameter.offset - end);
+    std::memcpy(buffer + parameter.offset, kernel_params[i], parameter.size);
+    end = parameter.offset + parameter.size;
+  }
+  *packed = {buffer, function.parameter_bytes};
+  return CUDA_SUCCESS;
+}
+
+}  // namespace fargpu::client

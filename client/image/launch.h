@@ -1,0 +1,39 @@
+// What a launch is checked for before it is sent, and how its parameters are packed. Pure functions
+// but check_cooperative.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "client/image/records.h"
+#include "client/object/device.h"
+
+namespace fargpu::client {
+
+enum class LaunchKind : int { kPlain = 0, kCooperative = 1, kEx = 2 };  // as fgLaunch's `kind`
+
+struct LaunchShape {
+  std::array<unsigned, 3> grid;
+  std::array<unsigned, 3> block;
+  unsigned shared_bytes = 0;
+};
+
+// CUDA_ERROR_INVALID_VALUE for shapes that the device or the function's shared memory do not allow,
+// LAUNCH_OUT_OF_RESOURCES for more threads than the function's registers allow.
+CUresult check_launch(const LaunchShape& shape, const Device& device,
+                      const FunctionAttributes& function);
+
+// Packs kernelParams or `extra` by the function's layout. `buffer`: function.parameter_bytes long.
+// *packed: in `buffer` or in the application's own parameter buffer. CUDA_ERROR_INVALID_VALUE when
+// neither or both are given, or a pointer is missing.
+CUresult pack_parameters(const Function& function, void** kernel_params, void** extra,
+                         std::byte* buffer, std::span<const std::byte>* packed);
+
+// CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE when the grid does not fit on the current device at once.
+// May ask the server once per shape.
+CUresult check_cooperative(const LaunchShape& shape, CUfunction function);
+
+}  // namespace fargpu::client

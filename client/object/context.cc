@@ -1,0 +1,152 @@
+#include "client/object/context.h"
+
+#include "client/object/handle_table.h"
+#include "common/base/late_thread_local.h"
+
+namespace fargpu::client {
+namespace {
+
+// The top is apart from the rest so that reading it touches no heap. Rarely more than one context
+// is on a stack.
+thread_local Context* top = nullptr;
+struct Below {
+  std::vector<Context*> contexts;
+};
+using BelowOfThread = LateThreadLocal<Below>;
+
+}  // namespace
+
+bool is_sticky(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_CONTAINED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void ContextTable::add_primaries(const std::vector<int>& worker_ordinals) {
+  std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < worker_ordinals.size(); ++i) {
+    auto context = std::make_unique<Context>();
+    context->id = handles_.reserve(rpc::HandleKind::kContext);
+    context->device = static_cast<int>(i);
+    context->worker_device = worker_ordinals[i];
+    context->wire_id = static_cast<uint16_t>(worker_ordinals[i] + 1);
+    context->primary = true;
+    Context* raw = context.get();
+    handles_.publish(std::move(context));
+    // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDelete): publish keeps it
+    by_wire_[raw->wire_id].store(raw, std::memory_order_release);
+    primaries_.push_back(raw);
+  }
+}
+
+Context* ContextTable::primary(int device) const {
+  if (device < 0 || static_cast<size_t>(device) >= primaries_.size()) return nullptr;
+  return primaries_[static_cast<size_t>(device)];
+}
+
+Context* ContextTable::create(int device, int worker_ordinal, unsigned flags) {
+  std::lock_guard lock(mutex_);
+  // After 65280 contexts the 16-bit ids are used again, but only those of destroyed ones.
+  uint32_t tried = 0;
+  while (tried <= UINT16_MAX) {
+    Context* holder = by_wire_[next_wire_].load(std::memory_order_relaxed);
+    if (holder == nullptr || holder->state.load() == ContextState::kDestroyed) break;
+    next_wire_ = next_wire_ == UINT16_MAX ? kFirstCreated : next_wire_ + 1;
+    ++tried;
+  }
+  if (tried > UINT16_MAX) return nullptr;
+  auto context = std::make_unique<Context>();
+  context->id = handles_.reserve(rpc::HandleKind::kContext);
+  context->device = device;
+  context->worker_device = worker_ordinal;
+  if (context->id == 0) return nullptr;
+  context->wire_id = static_cast<uint16_t>(next_wire_);
+  context->flags.store(flags);
+  next_wire_ = next_wire_ == UINT16_MAX ? kFirstCreated : next_wire_ + 1;
+  Context* raw = context.get();
+  handles_.publish(std::move(context));
+  // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDelete): publish keeps it
+  by_wire_[raw->wire_id].store(raw, std::memory_order_release);
+  return raw;
+}
+
+Context* ContextTable::find(const void* handle) const {
+  return static_cast<Context*>(
+      handles_.find(rpc::HandleKind::kContext, reinterpret_cast<uint64_t>(handle)));
+}
+
+Context* ContextTable::find_wire(uint16_t wire_id) const {
+  return by_wire_[wire_id].load(std::memory_order_acquire);
+}
+
+void ContextTable::activate(Context& context, unsigned flags) {
+  context.flags.store(flags);
+  context.sticky.store(CUDA_SUCCESS);
+  context.kept.store(CUDA_SUCCESS);
+  context.unique_id.store(next_unique_.fetch_add(1));
+  activated_.fetch_add(1, std::memory_order_release);
+  context.state.store(ContextState::kActive, std::memory_order_release);
+}
+
+void ContextTable::retire(Context& context, ContextState now) {
+  context.state.store(now, std::memory_order_release);
+  context.epoch.fetch_add(1);
+  context.sticky.store(CUDA_SUCCESS);
+  context.kept.store(CUDA_SUCCESS);
+  handles_.erase_if([&](const Object& object) { return object.context == &context; });
+  if (now != ContextState::kDestroyed) return;
+  std::lock_guard lock(mutex_);
+  destroyed_.push_back(&context);
+  if (destroyed_.size() <= kRemembered) return;
+  past_.push_back(handles_.take(destroyed_.front()->id));
+  destroyed_.pop_front();
+}
+
+Context* current_context() { return top; }
+
+void set_current_context(Context* context) {
+  if (context == nullptr) {
+    pop_context();
+  } else {
+    top = context;
+  }
+}
+
+void push_context(Context* context) {
+  if (top != nullptr) BelowOfThread::get().contexts.push_back(top);
+  top = context;
+}
+
+Context* pop_context() {
+  Context* popped = top;
+  top = nullptr;
+  if (Below* below = BelowOfThread::if_made(); below != nullptr && !below->contexts.empty()) {
+    top = below->contexts.back();
+    below->contexts.pop_back();
+  }
+  return popped;
+}
+
+void forget_context_stack() {
+  top = nullptr;
+  if (Below* below = BelowOfThread::if_made()) below->contexts.clear();
+}
+
+ContextScope::ContextScope(Context* context) : before_(top) { top = context; }
+ContextScope::~ContextScope() { top = before_; }
+
+}  // namespace fargpu::client

@@ -1,0 +1,107 @@
+// Contexts of the client: records, the table of primary contexts, and each thread's stack of
+// current contexts.
+//
+// A Context is never freed (a thread may hold a pointer to a destroyed one for ever); its id is
+// never used again. The last destroyed ones are known as such, older ones as no context at all. The
+// current context of a thread is a plain thread-local pointer: reading it costs nothing. Everything
+// else is thread safe.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "client/object/object.h"
+#include "client/stream/stream_queue.h"
+
+namespace fargpu::client {
+
+class HandleTable;
+
+enum class ContextState : uint8_t {
+  kInactive,
+  kActive,
+  kDestroyed
+};  // inactive: a primary context that nobody retains
+
+struct Context final : Object {
+  uint16_t wire_id = 0;
+  int device = 0;         // visible ordinal
+  int worker_device = 0;  // the worker's ordinal
+  bool primary = false;
+  std::atomic<ContextState> state{ContextState::kInactive};
+  std::atomic<uint32_t> epoch{0};         // raised when the contents are gone (reset, release)
+  std::atomic<uint64_t> unique_id{0};     // cuCtxGetId: never used again
+  std::atomic<int> sticky{CUDA_SUCCESS};  // an execution error that stays
+  std::atomic<int> kept{CUDA_SUCCESS};    // an error of an async call, to be returned once
+  std::atomic<unsigned> flags{0};
+  // of the legacy default stream
+  const std::shared_ptr<StreamQueue> queue = std::make_shared<StreamQueue>();
+  std::mutex mutex;        // the members below
+  unsigned retained = 0;   // primary contexts
+  bool flags_set = false;  // primary contexts: cuDevicePrimaryCtxSetFlags was called
+
+  bool usable() const { return state.load(std::memory_order_acquire) == ContextState::kActive; }
+  CUcontext handle() { return reinterpret_cast<CUcontext>(id); }
+};
+
+// Errors of kernels after which a context can only be destroyed.
+bool is_sticky(CUresult result);
+
+class ContextTable {
+ public:
+  explicit ContextTable(HandleTable& handles) : handles_(handles) {}
+  // Makes the (inactive) primary contexts, one per visible device.
+  void add_primaries(const std::vector<int>& worker_ordinals);
+  Context* primary(int device) const;  // nullptr: no such device
+  // A new context, not yet active; nullptr when all 16-bit ids or all slots of handles are in use.
+  Context* create(int device, int worker_ordinal, unsigned flags);
+  Context* find(const void* handle) const;  // any state; nullptr: never made
+  Context* find_wire(uint16_t wire_id) const;
+  void activate(Context& context, unsigned flags);
+  // Ends what lives in it: handles become invalid. `now`: kInactive for primaries, kDestroyed for
+  // others.
+  void retire(Context& context, ContextState now);
+  // How often a context became active.
+  uint64_t activated() const { return activated_.load(std::memory_order_acquire); }
+
+ private:
+  static constexpr uint32_t kFirstCreated = 256;
+  static constexpr size_t kRemembered = 1024;
+  HandleTable& handles_;
+  mutable std::mutex mutex_;
+  std::vector<Context*> primaries_;
+  std::deque<Context*> destroyed_;  // those that still have a handle, oldest first
+  std::vector<std::unique_ptr<Object>> past_;
+  std::array<std::atomic<Context*>, 65536> by_wire_{};
+  uint32_t next_wire_ = kFirstCreated;
+  std::atomic<uint64_t> next_unique_{1};
+  std::atomic<uint64_t> activated_{0};
+};
+
+// The calling thread's stack.
+Context* current_context();                  // nullptr: none
+void set_current_context(Context* context);  // replaces the top; nullptr pops it
+void push_context(Context* context);
+Context* pop_context();       // nullptr: the stack is empty
+void forget_context_stack();  // after fork, in the child
+
+// Another context as the current one for a while, without touching the stack below.
+class ContextScope {
+ public:
+  explicit ContextScope(Context* context);
+  ~ContextScope();
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
+
+ private:
+  Context* before_;
+};
+
+}  // namespace fargpu::client

@@ -1,0 +1,167 @@
+#include "client/process/session.h"
+
+#include <algorithm>
+#include <string>
+
+#include "client/process/process.h"
+#include "common/base/log.h"
+#include "common/transport/link/emulated_link.h"
+#include "common/wire/control.h"
+#include "common/wire/slot_message.h"
+#include "generated/schema/control.capnp.h"
+
+namespace fargpu::client {
+
+namespace {
+
+uint64_t bytes_of_piece(const Snapshot& snapshot) {
+  // Large enough to fill a link, small enough to overlap with the worker's copies.
+  constexpr uint64_t kPiece = 16u << 20;
+  return std::max<uint64_t>(1, std::min(kPiece, snapshot.max_bulk_bytes));
+}
+
+Status malformed_notice(const char* name) {
+  return {StatusCode::kProtocol, std::string("the server sent a malformed ") + name};
+}
+
+}  // namespace
+
+Session::Session(Settings given_settings, Snapshot given_snapshot, const SessionHooks& hooks)
+    : settings(std::move(given_settings)),
+      snapshot(std::move(given_snapshot)),
+      contexts(handles),
+      host_calls([this, hooks](uint64_t id) { hooks.host_function_returned(*this, id); },
+                 [this, hooks] { hooks.before_host_function(*this); }),
+      ordered_copies(hooks.wire_of_copies(*this), bytes_of_piece(snapshot)),
+      value_waits([this, hooks] { hooks.look_at_values(*this); }),
+      piece_bytes_(bytes_of_piece(snapshot)) {
+  std::vector<int> worker_ordinals;
+  for (const Device& device : snapshot.devices) worker_ordinals.push_back(device.worker_ordinal);
+  contexts.add_primaries(worker_ordinals);
+}
+
+void Session::attach(std::unique_ptr<transport::Transport> transport, rpc::ChannelOptions options) {
+  if (settings.link) transport = transport::emulate_link(std::move(transport), *settings.link);
+  packs_images_ = settings.compression == wire::Compression::kZstd ||
+                  (settings.compression == wire::Compression::kAuto &&
+                   transport->capabilities().crosses_network);
+  channel_ = std::make_unique<rpc::Channel>(std::move(transport), *this, options);
+}
+
+const Device* Session::device(int ordinal) const {
+  if (ordinal < 0 || static_cast<size_t>(ordinal) >= snapshot.devices.size()) return nullptr;
+  return &snapshot.devices[static_cast<size_t>(ordinal)];
+}
+
+Status Session::on_notice(const wire::FrameHeader& header, rpc::Bytes body, rpc::Bytes bulk) {
+  switch (header.opcode) {
+    case wire::kOutput:
+    case wire::kErrorOutput:
+      output.append(bulk, header.opcode == wire::kErrorOutput);
+      outputs_received.fetch_add(1, std::memory_order_relaxed);
+      return {};
+    case wire::kAlive:  // the channel has noted that bytes came
+      worker_in.store(header.sequence, std::memory_order_relaxed);
+      return {};
+    case wire::kHostCall:
+      try {
+        wire::SegmentReader reader(body);
+        const auto call = reader.getRoot<schema::HostCall>();
+        if (call.getCancelled()) {
+          host_calls.cancel(call.getId());
+        } else {
+          host_calls.due(call.getId(), static_cast<CUresult>(call.getStatus()));
+        }
+        return {};
+      } catch (const kj::Exception&) {
+        return malformed_notice("HostCall");
+      }
+    case wire::kQueueReached:
+      try {
+        wire::SegmentReader reader(body);
+        queue_marks.reached(reader.getRoot<schema::QueueReached>().getTicket());
+        return {};
+      } catch (const kj::Exception&) {
+        return {StatusCode::kProtocol, "the server sent a malformed QueueReached"};
+      }
+    case wire::kCopied:
+      try {
+        wire::SegmentReader reader(body);
+        const auto copied = reader.getRoot<schema::Copied>();
+        staging_rings.copied(copied.getTicket(), copied.getResult(), copied.getOutputs());
+        return {};
+      } catch (const kj::Exception&) {
+        return malformed_notice("Copied");
+      }
+    case wire::kDelivery:
+      return on_delivery(body, bulk);
+    case wire::kFetch:
+      return on_fetch(body);
+    default:
+      return {StatusCode::kProtocol,
+              "the server sent an unknown notice, opcode " + std::to_string(header.opcode)};
+  }
+}
+
+Result<std::span<std::byte>> Session::notice_buffer(const wire::FrameHeader& header,
+                                                    rpc::Bytes body) {
+  if (header.opcode != wire::kDelivery) return std::span<std::byte>();
+  try {
+    wire::SegmentReader reader(body);
+    const auto delivery = reader.getRoot<schema::Delivery>();
+    return ordered_copies.target(delivery.getCopy(), delivery.getOffset(), header.bulk_bytes);
+  } catch (const kj::Exception&) {
+    return malformed_notice("Delivery");
+  }
+}
+
+Status Session::on_delivery(rpc::Bytes body, rpc::Bytes bulk) {
+  try {
+    wire::SegmentReader reader(body);
+    const auto delivery = reader.getRoot<schema::Delivery>();
+    FARGPU_RETURN_IF_ERROR(ordered_copies.on_delivery(delivery.getCopy(), delivery.getOffset(),
+                                                      static_cast<CUresult>(delivery.getResult()),
+                                                      bulk, delivery.getWritten()));
+    if (!bulk.empty() || delivery.getWritten() != 0)
+      outputs_received.fetch_add(1, std::memory_order_relaxed);
+    return {};
+  } catch (const kj::Exception&) {
+    return malformed_notice("Delivery");
+  }
+}
+
+Status Session::on_fetch(rpc::Bytes body) {
+  try {
+    wire::SegmentReader reader(body);
+    const auto fetch = reader.getRoot<schema::Fetch>();
+    return ordered_copies.on_fetch(fetch.getCopy(), fetch.getOffset(), fetch.getBytes(),
+                                   static_cast<CUresult>(fetch.getResult()));
+  } catch (const kj::Exception&) {
+    return malformed_notice("Fetch");
+  }
+}
+
+void Session::on_async_error(uint16_t opcode, uint32_t sequence, uint16_t wire_context,
+                             int32_t result) {
+  const auto error = static_cast<CUresult>(result);
+  Context* context = wire_context == 0 ? nullptr : contexts.find_wire(wire_context);
+  log::debug("asynchronous call {} (opcode {}) failed with {} in context {}", sequence, opcode,
+             result, wire_context);
+  int none = CUDA_SUCCESS;
+  if (context == nullptr) {
+    kept.compare_exchange_strong(none, error);
+  } else if (is_sticky(error)) {
+    context->sticky.compare_exchange_strong(none, error);
+  } else {
+    context->kept.compare_exchange_strong(none, error);
+  }
+}
+
+void Session::on_lost(const Status& why) {
+  Process::get().session_lost(*this, why);
+  ordered_copies.lost();
+  value_waits.lost();
+  host_calls.lost(CUDA_ERROR_DEVICE_UNAVAILABLE);
+}
+
+}  // namespace fargpu::client

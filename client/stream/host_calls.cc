@@ -1,0 +1,151 @@
+#include "client/stream/host_calls.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace fargpu::client {
+namespace {
+
+thread_local bool runs_host_functions = false;
+
+}  // namespace
+
+bool HostCalls::on_this_thread() { return runs_host_functions; }
+
+uint64_t HostCalls::add(const HostFunction& function) {
+  std::unique_lock lock(mutex_);
+  loaded_.wait_for(lock, kLongestGate, [&] { return !gated(function.device); });
+  if (!started_) {
+    // Detached: it lives as long as the process; the object is never destroyed while it waits
+    // (process.h). Signals are the application's business: this thread takes none.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::thread([this] { run(); }).detach();
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    started_ = true;
+  }
+  const uint64_t id = next_id_++;
+  waiting_.emplace(id, function);
+  functions_.fetch_add(1, std::memory_order_release);
+  one_more(function.device);
+  return id;
+}
+
+void HostCalls::hold(uint16_t device) {
+  std::unique_lock lock(mutex_);
+  loaded_.wait_for(lock, kLongestGate, [&] { return !gated(device); });
+  one_more(device);
+}
+
+void HostCalls::release(uint16_t device) {
+  std::lock_guard lock(mutex_);
+  one_less(device);
+}
+
+void HostCalls::cancel(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  const auto found = waiting_.find(id);
+  if (found == waiting_.end()) return;
+  const uint16_t device = found->second.device;
+  waiting_.erase(found);
+  one_function_less(device);
+}
+
+void HostCalls::due(uint64_t id, CUresult status) {
+  std::lock_guard lock(mutex_);
+  auto found = waiting_.find(id);
+  if (found == waiting_.end()) return;
+  due_.push_back({found->second, id, status, true});
+  waiting_.erase(found);
+  ready_.notify_one();
+}
+
+void HostCalls::lost(CUresult status) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [id, function] : waiting_) {
+    if (function.callback != nullptr) {
+      due_.push_back({function, id, status, false});
+    } else {
+      one_function_less(function.device);
+    }
+  }
+  waiting_.clear();
+  lost_ = true;
+  ready_.notify_one();
+  fewer_.notify_all();
+  loaded_.notify_all();
+}
+
+void HostCalls::run() {
+  runs_host_functions = true;
+  for (;;) {
+    Due next;
+    {
+      std::unique_lock lock(mutex_);
+      ready_.wait(lock, [this] { return !due_.empty(); });
+      next = due_.front();
+      due_.pop_front();
+    }
+    if (next.tell && before_) before_();
+    if (next.function.callback != nullptr) {
+      next.function.callback(next.function.stream, next.status, next.function.user_data);
+    } else if (next.status == CUDA_SUCCESS) {
+      next.function.function(next.function.user_data);
+    }
+    if (next.tell) done_(next.id);
+    std::lock_guard lock(mutex_);
+    one_function_less(next.function.device);
+  }
+}
+
+void HostCalls::one_more(uint16_t device) {
+  ++holds_[device];
+  if (outstanding_.fetch_add(1, std::memory_order_release) == 0)
+    period_.fetch_add(1, std::memory_order_release);
+}
+
+void HostCalls::one_function_less(uint16_t device) {
+  functions_.fetch_sub(1, std::memory_order_release);
+  one_less(device);
+}
+
+void HostCalls::one_less(uint16_t device) {
+  const auto found = holds_.find(device);
+  if (--found->second == 0) holds_.erase(found);
+  outstanding_.fetch_sub(1, std::memory_order_release);
+  if (!loads_.empty()) fewer_.notify_all();
+}
+
+bool HostCalls::concerns(uint16_t load, uint16_t function) const {
+  return load == function || load == 0 || function == 0 || joined_.load(std::memory_order_relaxed);
+}
+
+bool HostCalls::held(uint16_t load) const {
+  return std::any_of(holds_.begin(), holds_.end(),
+                     [&](const auto& hold) { return concerns(load, hold.first); });
+}
+
+bool HostCalls::gated(uint16_t function) const {
+  if (lost_) return false;
+  return std::any_of(loads_.begin(), loads_.end(),
+                     [&](const auto& load) { return concerns(load.first, function); });
+}
+
+void HostCalls::begin_load(uint16_t device) {
+  std::unique_lock lock(mutex_);
+  ++loads_[device];
+  if (!runs_host_functions) fewer_.wait(lock, [&] { return lost_ || !held(device); });
+}
+
+void HostCalls::end_load(uint16_t device) {
+  std::lock_guard lock(mutex_);
+  const auto found = loads_.find(device);
+  if (--found->second == 0) loads_.erase(found);
+  loaded_.notify_all();
+}
+
+}  // namespace fargpu::client

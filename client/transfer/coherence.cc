@@ -1,0 +1,146 @@
+#include "client/transfer/coherence.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "client/entry/here.h"
+#include "client/transfer/exposure.h"
+#include "client/transfer/ordered_copy.h"
+
+namespace fargpu::client {
+namespace {
+
+class ChannelWire final : public Pages::Wire {
+ public:
+  explicit ChannelWire(Session& session) : session_(session) {}
+  size_t limit() const override { return std::min<uint64_t>(session_.piece_bytes(), kMost); }
+  CUresult push(std::span<const std::byte> runs) override {
+    return call_fgPagesPush(session_, 0, runs.data(), runs.size());
+  }
+  CUresult fetch(uint64_t from, std::span<std::byte> buffer, Fetched* fetched) override {
+    unsigned long long next = 0, pushes = 0;
+    const CUresult result = call_fgPagesFetch(session_, 0, from, buffer.size(), &next, &pushes,
+                                              &fetched->bytes, buffer.data());
+    fetched->next = next;
+    fetched->pushes = pushes;
+    return result;
+  }
+
+ private:
+  // Enough to fill a link.
+  static constexpr size_t kMost = 4u << 20;
+  Session& session_;
+};
+
+// Threads that have sent pointers to memory which they are still exposing. Nothing that may follow
+// those is sent meanwhile.
+class Exposures {
+ public:
+  void begin() {
+    std::lock_guard lock(mutex_);
+    ++under_way_;
+  }
+  void end() {
+    std::lock_guard lock(mutex_);
+    --under_way_;
+    fewer_.notify_all();
+  }
+  bool none() {
+    std::lock_guard lock(mutex_);
+    return under_way_ == 0;
+  }
+  // Not for ever: exposing memory may wait for functions of the application, which submit work.
+  void wait_for_others() {
+    std::unique_lock lock(mutex_);
+    fewer_.wait_for(lock, HostCalls::kLongestGate, [this] { return under_way_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable fewer_;
+  size_t under_way_ = 0;  // guarded by mutex_
+};
+
+// Never destroyed: calls come until the very end of the process.
+Exposures& exposures() {
+  static auto& made = *new Exposures;
+  return made;
+}
+
+// Exposed memory may hold pointers to memory that is hidden yet: lists, tables. That is exposed and
+// sent, too, until nothing new is found.
+CUresult push_all(Session& session, ChannelWire& wire) {
+  constexpr uint64_t kWord = sizeof(uint64_t);
+  while (session.hidden_memory.any()) {
+    std::vector<uint64_t> found;
+    CUresult result = session.pages.push(
+        wire,
+        [&](uint64_t address, std::span<const std::byte> bytes) {
+          const size_t skip = (kWord - address % kWord) % kWord;
+          if (skip >= bytes.size()) return;
+          session.hidden_memory.scan(bytes.data() + skip, bytes.size() - skip, [&](uint64_t base) {
+            if (found.empty()) exposures().begin();
+            found.push_back(base);
+          });
+        },
+        [&found] { return found.empty() && exposures().none(); });
+    if (found.empty()) {
+      if (result != CUDA_SUCCESS || exposures().none()) return result;
+      exposures().wait_for_others();
+      return session.pages.push(wire);
+    }
+    for (const uint64_t base : found) {
+      if (result == CUDA_SUCCESS) result = expose_region_at(session, base);
+    }
+    exposures().end();
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return session.pages.push(wire);
+}
+
+}  // namespace
+
+Submission::Submission(Session& session, std::optional<CUstream> stream) : session_(session) {
+  if (!session.pages.any()) [[likely]]
+    return;
+  // Counted first: from its push on, the work may change what a pull has to bring.
+  session.pages.begin_work();
+  counted_ = true;
+  ChannelWire wire(session);
+  result_ = push_all(session, wire);
+  if (result_ == CUDA_SUCCESS && stream && session.ordered_copies.to_be_met())
+    result_ = meet_deliveries(session, *stream);
+}
+
+Submission::~Submission() {
+  if (counted_) session_.pages.end_work();
+}
+
+CUresult before_wait(Session& session) {
+  if (!session.pages.any()) [[likely]]
+    return CUDA_SUCCESS;
+  ChannelWire wire(session);
+  return push_all(session, wire);
+}
+
+CUresult after_synchronisation(Session& session, std::optional<uint64_t> done) {
+  if (!session.pages.any()) [[likely]]
+    return CUDA_SUCCESS;
+  ChannelWire wire(session);
+  return session.pages.pull(wire, done);
+}
+
+void before_context_ends(Session& session, const Context& context) {
+  if (!session.pages.any()) return;
+  if (call_cuCtxSynchronize(session, context.wire_id) == CUDA_SUCCESS)
+    (void)after_synchronisation(session);
+}
+
+std::optional<uint64_t> idle_mark(Session& session) {
+  if (session.contexts.activated() != 1) return std::nullopt;
+  return session.pages.mark();
+}
+
+}  // namespace fargpu::client
