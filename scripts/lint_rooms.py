@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Checks that includes point down the table of rooms (scripts/rooms.txt).
+
+A room is a folder. An include of a file in another room is right when the table lets it. What
+apigen makes is looked at, too (rooms generated/...); tests and benchmarks may include everything.
+No CMake target may list a source that lies in another target's folder.
+"""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+TREES = ("common", "client", "server", "schema", "sim")  # where every folder is a room
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+SOURCE = re.compile(r'[^\s"();]+\.(?:cc|cpp|c)(?=$|[\s"();])')
+HERE = ("${CMAKE_CURRENT_SOURCE_DIR}/", "${CMAKE_CURRENT_LIST_DIR}/")
+
+
+def read_table(text):
+    """({room: rooms that it names}, what is wrong with the table)."""
+    table, wrong = {}, []
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.split("#")[0].strip()
+        if not line:
+            continue
+        room, _, below = line.partition(":")
+        if room in table:
+            wrong.append(f"line {number}: {room} stands there twice")
+        for name in below.split():
+            if name not in table:
+                wrong.append(f"line {number}: {room} names {name}, which is not listed before it")
+        table[room] = below.split()
+    return table, wrong
+
+
+def reach(table):
+    """{room: every room that it may include}, itself among them."""
+    result = {}
+    for room, below in table.items():  # from the bottom up
+        result[room] = {room}.union(*(result.get(name, set()) for name in below))
+    return result
+
+
+def room_of(path):
+    return path.rpartition("/")[0]
+
+
+def edges(files):
+    """Yields (file, room, included file, its room) for `files`, name -> text."""
+    for name, text in files.items():
+        for included in INCLUDE.findall(text):
+            yield name, room_of(name), included, room_of(included)
+
+
+def include_problems(table, files):
+    """One line per undeclared or empty room, and per include that points up or aside."""
+    allowed = reach(table)
+    rooms = {room_of(name) for name in files}
+    wrong = [f"{room}: not in the table of rooms" for room in sorted(rooms - set(table))]
+    wrong += [f"{room}: in the table, but without code" for room in table if room not in rooms]
+    for name, room, included, other in edges(files):
+        if room not in table:
+            continue
+        if other not in table:
+            wrong.append(f'{name}: includes "{included}", which is in no room')
+        elif other not in allowed[room]:
+            wrong.append(f'{name}: includes "{included}": {room} may not include {other}')
+    return wrong
+
+
+def source_problems(lists):
+    """One line per source in another target's folder. `lists`: CMake files, name -> text."""
+    folders = {room_of(name) for name in lists}
+    wrong = []
+    for name, text in lists.items():
+        folder = room_of(name)
+        code = "\n".join(line.split("#")[0] for line in text.splitlines())
+        for source in SOURCE.findall(code):
+            for prefix in HERE:
+                source = source.removeprefix(prefix)
+            path = source.removeprefix("${CMAKE_SOURCE_DIR}/")
+            if path == source:
+                if "$" in source:  # made in the build folder, or a file of another language's rule
+                    continue
+                path = f"{folder}/{source}"
+            at = room_of(str(pathlib.PurePosixPath(path)))
+            below = at == folder or at.startswith(folder + "/")
+            own = any(at == f or at.startswith(f + "/") for f in folders if len(f) > len(folder))
+            if ".." in path.split("/") or not below or own:
+                wrong.append(f"{name}: lists {source}, which lies in another folder")
+    return wrong
+
+
+def graph(table, files):
+    """Lines "room -> rooms": what includes use, without what follows from other arrows."""
+    used = {room: set() for room in table}
+    for _, room, _, other in edges(files):
+        if room in used and other in used and room != other:
+            used[room].add(other)
+    below = reach({room: sorted(names) for room, names in used.items()})
+    lines = []
+    for room, names in used.items():
+        direct = [n for n in sorted(names) if not any(n in below[m] for m in names if m != n)]
+        lines.append(f"{room} -> {' '.join(direct)}" if direct else room)
+    return lines
+
+
+def tracked(*patterns):
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    names = sorted(name for name in set(listing.splitlines()) if (ROOT / name).is_file())
+    return {name: (ROOT / name).read_text(encoding="utf-8") for name in names}
+
+
+def generated():
+    """What apigen makes for the client, the server and both."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(
+            [sys.executable, "-B", "-m", "apigen", "cpp", "--out", folder],
+            cwd=ROOT / "schema",
+            check=True,
+        )
+        out = pathlib.Path(folder)
+        return {
+            "generated/" + path.relative_to(out).as_posix(): path.read_text(encoding="utf-8")
+            for room in ("client", "server", "schema")
+            for path in sorted((out / room).glob("*"))
+            if path.suffix in (".h", ".cc")
+        }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--graph", action="store_true", help="print which room includes which")
+    options = parser.parse_args()
+    table, wrong = read_table((ROOT / "scripts/rooms.txt").read_text(encoding="utf-8"))
+    patterns = [f"{tree}/{end}" for tree in TREES for end in ("*.h", "*.cc")]
+    files = tracked(*patterns) | generated()
+    if options.graph:
+        print("\n".join(graph(table, files)))
+        return 0
+    lists = tracked("CMakeLists.txt", "*/CMakeLists.txt", "*.cmake")
+    wrong += include_problems(table, files) + source_problems(lists)
+    for line in wrong:
+        print(line)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
