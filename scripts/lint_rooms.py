@@ -16,6 +16,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TREES = ("common", "client", "server", "schema", "sim")  # where every folder is a room
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+PAGE = "docs/architecture.md"
 SOURCE = re.compile(r'[^\s"();]+\.(?:cc|cpp|c)(?=$|[\s"();])')
 HERE = ("${CMAKE_CURRENT_SOURCE_DIR}/", "${CMAKE_CURRENT_LIST_DIR}/")
 
@@ -109,6 +110,11 @@ def graph(table, files):
     return lines
 
 
+def told(lines, page):
+    """Whether the page has these lines as a block."""
+    return "".join(f"    {line}\n" for line in lines) in page
+
+
 def tracked(*patterns):
     listing = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
@@ -150,6 +156,8 @@ def main():
         return 0
     lists = tracked("CMakeLists.txt", "*/CMakeLists.txt", "*.cmake")
     wrong += include_problems(table, files) + source_problems(lists)
+    if not told(graph(table, files), (ROOT / PAGE).read_text(encoding="utf-8")):
+        wrong.append(f"{PAGE}: shows another graph than scripts/lint_rooms.py --graph")
     for line in wrong:
         print(line)
     return 1 if wrong else 0

@@ -78,6 +78,11 @@ class Includes(unittest.TestCase):
             ["base", "wire -> base", "client -> base", "server -> wire"],
         )
 
+    def test_the_page_tells_the_graph(self):
+        lines = ["base", "wire -> base"]
+        self.assertTrue(lint_rooms.told(lines, "So:\n\n    base\n    wire -> base\n\nAnd"))
+        self.assertFalse(lint_rooms.told(lines, "So:\n\n    base\n    wire\n"))
+
 
 class Sources(unittest.TestCase):
     def problems(self, text):
