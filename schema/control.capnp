@@ -32,6 +32,8 @@
 #   16 inspect       client to worker; no body; reply: Inspection
 #   17 queueReached  worker to client, notice; body QueueReached:
 #                    what came before an fgQueueMark in its stream is done
+#   18 openJob       client to daemon, first frame; body OpenJob; reply: JobOpened or Refusal; the
+#                    connection stays open and silent: the job is held until it ends
 #
 # Every text is UTF-8, at most 4 KiB; lists are limited by the frame limits.
 
@@ -58,11 +60,17 @@ struct Hello {
   hostId @12 :Text;               # the same text on both ends: one host
   # how many connections the client may want if the session stays on TCP; 0 or 1: this one
   connections @13 :UInt16;
+  # The job that the session belongs to: id and key (16 bytes) of JobOpened. Without a key the
+  # session is a job by itself. A key without an id is the client's own: the first session that
+  # shows it makes the job, the others join it.
+  jobId @14 :UInt64;
+  jobKey @15 :Data;
 }
 
 struct Refusal {
   enum Reason {
     unknown @0; version @1; token @2; noCapacity @3; badRequest @4; driver @5; draining @6;
+    job @7;                       # there is no such job (any more), or the key is another one
   }
   reason @0 :Reason;
   message @1 :Text;               # one line: what happened and what to do
@@ -105,6 +113,24 @@ struct Join {
   sessionId @1 :UInt64;
   sessionKey @2 :Data;            # of the Welcome
   index @3 :UInt16;               # 1 for the first further connection; each once
+}
+
+# Opens a job: GPUs and memory are reserved for it, and its sessions use them. Whoever sent it holds
+# the job by keeping the connection open.
+struct OpenJob {
+  protocolVersion @0 :UInt16;     # as in Hello; so are the others
+  clientVersion @1 :Text;
+  token @2 :Text;
+  gpus @3 :UInt32;
+  memoryBytes @4 :UInt64;         # per GPU, for all sessions of the job together
+  devices @5 :List(Text);
+  clientName @6 :Text;
+}
+
+struct JobOpened {
+  jobId @0 :UInt64;
+  jobKey @1 :Data;                # 16 bytes, what a session shows in its hello; opens nothing else
+  gpus @2 :List(Text);            # UUIDs, in the order in which every session sees them
 }
 
 struct UpgradeChoice {
@@ -192,6 +218,19 @@ struct SessionInfo {
   seconds @7 :Float64;            # age
   workerPid @8 :Int32;
   calls @9 :UInt64;               # frames executed
+  job @10 :UInt64;
+}
+
+struct JobInfo {
+  id @0 :UInt64;
+  client @1 :Text;                # who opened it, else its first session
+  peer @2 :Text;
+  gpus @3 :List(Text);            # UUIDs, in the sessions' order
+  memoryLimitBytes @4 :UInt64;    # per GPU, for all its sessions together; 0: none
+  memoryUsedBytes @5 :List(UInt64); # per GPU
+  held @6 :Bool;                  # a connection holds it
+  seconds @7 :Float64;            # age
+  endsInSeconds @8 :Float64;      # it has no session and nobody holds it; else negative
 }
 
 struct GpuInfo {
@@ -200,6 +239,7 @@ struct GpuInfo {
   totalBytes @2 :UInt64;
   reservedBytes @3 :UInt64;
   sessions @4 :UInt32;
+  jobs @5 :UInt32;
 }
 
 struct Status {
@@ -209,4 +249,5 @@ struct Status {
   gpus @3 :List(GpuInfo);
   sessions @4 :List(SessionInfo);
   uptimeSeconds @5 :Float64;
+  jobs @6 :List(JobInfo);
 }

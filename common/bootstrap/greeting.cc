@@ -17,13 +17,34 @@ namespace {
 
 constexpr size_t kHelloWords = 8192;  // the daemon takes 64 KiB
 
-std::string client_name(const std::string& program) {
+std::string client_name(const Greeting& greeting) {
   char host[256] = "?";
   ::gethostname(host, sizeof host - 1);
-  return fmt::format("{}:{} {}", host, ::getpid(), program);
+  return fmt::format("{}:{} {}", host, greeting.pid != 0 ? greeting.pid : ::getpid(),
+                     greeting.program);
+}
+
+template <typename Builder>
+void set_devices(Builder message, const Greeting& greeting) {
+  auto devices = message.initDevices(static_cast<unsigned>(greeting.devices.size()));
+  for (unsigned i = 0; i < greeting.devices.size(); ++i) devices.set(i, greeting.devices[i]);
+}
+
+size_t build_open_job(const Greeting& greeting, std::span<std::byte> slot) {
+  wire::SlotMessageBuilder builder(slot);
+  auto job = builder.initRoot<schema::OpenJob>();
+  job.setProtocolVersion(wire::kProtocolVersion);
+  job.setClientVersion(FARGPU_VERSION);
+  job.setToken(greeting.token);
+  job.setGpus(greeting.gpus);
+  job.setMemoryBytes(greeting.memory_bytes);
+  set_devices(job, greeting);
+  job.setClientName(client_name(greeting));
+  return builder.used_bytes();
 }
 
 size_t build(const Greeting& greeting, std::span<std::byte> slot) {
+  if (greeting.opcode == wire::kOpenJob) return build_open_job(greeting, slot);
   wire::SlotMessageBuilder builder(slot);
   auto hello = builder.initRoot<schema::Hello>();
   hello.setProtocolVersion(wire::kProtocolVersion);
@@ -33,9 +54,8 @@ size_t build(const Greeting& greeting, std::span<std::byte> slot) {
   hello.setToken(greeting.token);
   hello.setGpus(greeting.gpus);
   hello.setMemoryBytes(greeting.memory_bytes);
-  auto devices = hello.initDevices(static_cast<unsigned>(greeting.devices.size()));
-  for (unsigned i = 0; i < greeting.devices.size(); ++i) devices.set(i, greeting.devices[i]);
-  hello.setClientName(client_name(greeting.program));
+  set_devices(hello, greeting);
+  hello.setClientName(client_name(greeting));
   hello.setMaxBodyBytes(greeting.limits.max_body_bytes);
   hello.setMaxBulkBytes(greeting.limits.max_bulk_bytes);
   auto transports = hello.initTransports(static_cast<unsigned>(greeting.upgrades.size()));
@@ -43,6 +63,11 @@ size_t build(const Greeting& greeting, std::span<std::byte> slot) {
     transports.set(i, to_string(greeting.upgrades[i]));
   hello.setHostId(host_identity());
   hello.setConnections(greeting.connections);
+  if (greeting.job) {
+    hello.setJobId(greeting.job->id);
+    hello.setJobKey(capnp::Data::Reader(reinterpret_cast<const kj::byte*>(greeting.job->key.data()),
+                                        greeting.job->key.size()));
+  }
   return builder.used_bytes();
 }
 
@@ -52,6 +77,7 @@ Status refusal(schema::Refusal::Reader reader) {
     case schema::Refusal::Reason::VERSION:
       return {StatusCode::kVersion, std::move(message)};
     case schema::Refusal::Reason::TOKEN:
+    case schema::Refusal::Reason::JOB:
       return {StatusCode::kRefused, std::move(message)};
     case schema::Refusal::Reason::NO_CAPACITY:
     case schema::Refusal::Reason::DRAINING:

@@ -3,20 +3,23 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/bootstrap/job_ticket.h"
 #include "common/bootstrap/session_key.h"
 #include "common/bootstrap/transport_choice.h"
 #include "common/transport/frame_io.h"
 
 namespace fargpu::bootstrap {
 
-// Hello of schema/control.capnp, but what is the same for everybody.
+// Hello (or OpenJob) of schema/control.capnp, but what is the same for everybody.
 struct Greeting {
-  uint16_t opcode = 0;    // kHello or kStatus
+  uint16_t opcode = 0;    // kHello, kStatus or kOpenJob
   std::string program{};  // for ps and logs
+  int pid = 0;            // the program's, for the same; 0: this process
   std::string token{};
   int32_t cuda_version = 0;
   uint32_t gpus = 0;
@@ -25,11 +28,13 @@ struct Greeting {
   std::vector<Upgrade> upgrades{};
   uint16_t connections = 1;    // how many the session may have
   wire::FrameLimits limits{};  // what we accept
+  std::optional<JobTicket> job{};
 };
 
 // Sends it on a connected socket and waits for the answer, a successful reply. A refusal becomes a
-// Status: kVersion, kRefused (token), kNoCapacity, kDriver, kInvalidArgument, with the server's
-// words. kInvalidArgument also for a greeting that is too long; kProtocol: no answer of a fargpud.
+// Status: kVersion, kRefused (token, or a job that is not there), kNoCapacity, kDriver,
+// kInvalidArgument, with the server's words. kInvalidArgument also for a greeting that is too long;
+// kProtocol: no answer of a fargpud.
 Result<transport::OwnedFrame> greet(int socket, const Greeting& greeting,
                                     transport::Deadline send_deadline,
                                     transport::Deadline answer_deadline);

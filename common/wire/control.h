@@ -23,6 +23,7 @@ enum ControlOpcode : uint16_t {
   kFetch = 14,
   kInspect = 16,
   kQueueReached = 17,
+  kOpenJob = 18,
 };
 
 }  // namespace fargpu::wire
