@@ -10,12 +10,16 @@ CUresult Ledger::charge(size_t device, uint64_t bytes) {
   if (device >= used_.size()) return CUDA_ERROR_INVALID_DEVICE;
   const uint64_t ceiling = limit_ != 0 ? limit_ : UINT64_MAX;
   if (used_[device] > ceiling || bytes > ceiling - used_[device]) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (job_ != nullptr && !job_->charge(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   used_[device] += bytes;
   return CUDA_SUCCESS;
 }
 
 void Ledger::refund(size_t device, uint64_t bytes) {
-  if (device < used_.size()) used_[device] -= std::min(bytes, used_[device]);
+  if (device >= used_.size()) return;
+  const uint64_t back = std::min(bytes, used_[device]);
+  used_[device] -= back;
+  if (job_ != nullptr) job_->refund(device, back);
 }
 
 void Ledger::remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context) {

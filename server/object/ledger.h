@@ -1,8 +1,11 @@
-// The memory ledger of a session: what it has allocated on each of its GPUs, against its limit.
+// The memory ledger of a session: what it has allocated on each of its GPUs, against the limit of
+// its job.
 //
 // charge() comes before the driver is asked, so the limit holds whatever the driver would grant. A
-// free that takes its time is told before and after: in between the driver may give the address out
-// again, so what is told last must not go by the address. Pure bookkeeping; one thread.
+// session that shares its limit with others of its job counts what it takes in the job's page too
+// (job_memory.h). A free that takes its time is told before and after: in between the driver may
+// give the address out again, so what is told last must not go by the address. Pure bookkeeping;
+// one thread.
 #pragma once
 
 #include <cuda.h>
@@ -12,12 +15,16 @@
 #include <optional>
 #include <vector>
 
+#include "server/placement/job_memory.h"
+
 namespace fargpu::server {
 
 class Ledger {
  public:
-  // `limit_bytes` per device; 0: no limit.
-  Ledger(size_t devices, uint64_t limit_bytes) : limit_(limit_bytes), used_(devices, 0) {}
+  // `limit_bytes` per device; 0: no limit. `job`, which outlives the ledger, has the same limit;
+  // null: the session is alone.
+  Ledger(size_t devices, uint64_t limit_bytes, JobMemory* job = nullptr)
+      : limit_(limit_bytes), used_(devices, 0), job_(job) {}
 
   // OUT_OF_MEMORY when the limit would be passed; INVALID_DEVICE for a device that is not the
   // session's.
@@ -53,6 +60,10 @@ class Ledger {
   uint64_t limit() const { return limit_; }
   uint64_t used(size_t device) const { return device < used_.size() ? used_[device] : 0; }
   uint64_t used_everywhere() const;
+  // By all sessions of the job.
+  uint64_t used_by_job(size_t device) const {
+    return job_ == nullptr ? used(device) : job_->used(device);
+  }
   size_t allocations() const { return allocations_.size(); }
 
  private:
@@ -69,6 +80,7 @@ class Ledger {
   };
   const uint64_t limit_;
   std::vector<uint64_t> used_;
+  JobMemory* const job_;
   std::map<CUdeviceptr, Allocation> allocations_;
   // Each is a call that some thread of the client waits for, so they are few.
   std::vector<Free> frees_;

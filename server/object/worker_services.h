@@ -130,8 +130,8 @@ class WorkerServices {
   virtual CUdevice device_of_pool(uint64_t id) const = 0;
   virtual CUdevice device_of_context(uint16_t id) = 0;
 
-  // Bytes of device memory that the session may have per GPU (0: no limit) and has taken on the
-  // current context's GPU.
+  // Bytes of device memory that the session's job may have per GPU (0: no limit) and has taken on
+  // the current context's GPU.
   virtual uint64_t memory_limit() const = 0;
   virtual uint64_t memory_used() const = 0;
   // Most bulk bytes that one frame to the client may carry.

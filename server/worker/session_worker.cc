@@ -26,7 +26,7 @@ SessionWorker::SessionWorker(const DriverTable& driver, transport::Transport& tr
       output_(output),
       setup_(setup),
       responder_(transport),
-      ledger_(setup.devices, setup.memory_bytes),
+      ledger_(setup.devices, setup.memory_bytes, setup.job_memory),
       images_(setup.image_folder, setup.image_cache_bytes),
       remote_staging_(transport.remote_memory()),
       staging_(&driver),

@@ -45,6 +45,7 @@ struct WorkerSetup {
   uint64_t image_cache_bytes = 0;
   wire::FrameLimits client_limits;  // what we may send
   DirectMemory::Options direct;
+  JobMemory* job_memory = nullptr;  // outlives the worker; null: the session is alone
 };
 
 class SessionWorker final : public Worker, private WorkerServices {
@@ -148,7 +149,7 @@ class SessionWorker final : public Worker, private WorkerServices {
   CUdevice device_of_pool(uint64_t id) const override;
   CUdevice device_of_context(uint16_t id) override;
   uint64_t memory_limit() const override { return ledger_.limit(); }
-  uint64_t memory_used() const override { return ledger_.used(current_device_); }
+  uint64_t memory_used() const override { return ledger_.used_by_job(current_device_); }
   uint64_t max_bulk_bytes() const override { return setup_.client_limits.max_bulk_bytes; }
 
   void publish_memory();

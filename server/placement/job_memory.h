@@ -1,0 +1,67 @@
+// JobMemory: the device memory that the sessions of one job have taken, GPU by GPU, against the
+// job's limit: a page that the daemon makes and each worker of the job maps.
+//
+// Each session writes its own slot alone, and what the job has is the sum of its slots; there is no
+// second figure that could disagree. So a worker may die at any instruction: the daemon clears its
+// slot, which gives back exactly what it held.
+//
+// The sum never passes the limit: charge() first adds to its slot, then looks at the sum, and takes
+// back what was too much. Two sessions that ask at once for the last bytes may see each other's
+// try, so a refused charge tries again a few times before it says no.
+//
+// Pages are sealed: no worker can shrink one under the daemon. A worker that writes into others'
+// slots cheats its own job alone. No lock, no wait for another process. Each object: one thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "common/base/fd.h"
+#include "common/base/status.h"
+
+namespace fargpu::server {
+
+struct JobMemoryShape {
+  uint32_t gpus = 0;
+  uint32_t slots = 0;        // sessions at once
+  uint64_t limit_bytes = 0;  // per GPU; 0: no limit
+};
+
+class JobMemory {
+ public:
+  // A new page, all slots clear; descriptor() is for workers.
+  static Result<JobMemory> create(const JobMemoryShape& shape);
+  // The page behind a descriptor that was inherited (closes it), for the session with that slot.
+  // kProtocol: the page is smaller than that shape.
+  static Result<JobMemory> open(Fd descriptor, const JobMemoryShape& shape, uint32_t slot);
+  JobMemory(JobMemory&& other) noexcept;
+  JobMemory& operator=(JobMemory&& other) noexcept;
+  ~JobMemory();
+
+  // For the own slot. charge() is false when the job would pass its limit; nothing is taken then.
+  bool charge(size_t gpu, uint64_t bytes);
+  void refund(size_t gpu, uint64_t bytes);
+  // What all sessions of the job hold there.
+  uint64_t used(size_t gpu) const;
+
+  // The daemon's: a session is about to use the slot; one has ended, and its process is gone.
+  void take(uint32_t slot);
+  void clear(uint32_t slot);
+  int descriptor() const { return fd_.get(); }
+
+ private:
+  struct Page;
+  JobMemory(Fd fd, Page* page, const JobMemoryShape& shape, uint32_t slot)
+      : fd_(std::move(fd)), page_(page), shape_(shape), slot_(slot) {}
+  static Result<JobMemory> map(Fd fd, const JobMemoryShape& shape, uint32_t slot);
+  std::span<std::atomic<uint64_t>> slots_of(size_t gpu) const;
+
+  Fd fd_;
+  Page* page_ = nullptr;
+  JobMemoryShape shape_;
+  uint32_t slot_ = 0;
+};
+
+}  // namespace fargpu::server
