@@ -34,7 +34,9 @@ struct DaemonConfig {
   uint16_t tcp_connections = 8;  // that one session may have on TCP; 1: no further ones
   std::string log_level;         // empty: FARGPU_LOG or info
   PoolLimits pool;
-  // bytes per GPU for a client that asks for none; 0: the whole GPU
+  // after the last session of a job that no `fargpu run` holds
+  std::chrono::milliseconds job_grace{30000};
+  // bytes per GPU for a job that asks for none; 0: the whole GPU
   uint64_t memory_per_session = 0;
   wire::FrameLimits frame{1u << 20, 4u << 20};
   uint64_t image_cache_bytes = uint64_t{4} << 30;

@@ -1,12 +1,12 @@
 #include "server/daemon/daemon.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <signal.h>
-#include <sys/wait.h>
+#include <sys/random.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -17,20 +17,20 @@
 
 #include "common/base/log.h"
 #include "common/base/parse.h"
-#include "common/bootstrap/host_identity.h"
 #include "common/tls/tls_connection.h"
 #include "common/wire/control.h"
 #include "generated/schema/opcodes.h"
 #include "server/daemon/handshake.h"
+#include "server/daemon/job_holder.h"
+#include "server/daemon/jobs.h"
 #include "server/daemon/listeners.h"
 #include "server/daemon/runtime_folder.h"
-#include "server/daemon/session_record.h"
+#include "server/daemon/sessions.h"
+#include "server/daemon/status_report.h"
 #include "server/daemon/tls_relay.h"
-#include "server/handover/child_process.h"
 #include "server/handover/hello.h"
 #include "server/handover/inventory.h"
 #include "server/handover/token.h"
-#include "server/handover/worker_options.h"
 
 namespace fargpu::server {
 namespace {
@@ -42,22 +42,23 @@ using std::chrono::steady_clock;
 // between asking the workers to end and ending them
 constexpr auto kKillDelay = std::chrono::seconds(3);
 
-std::vector<std::pair<std::string, std::string>> driver_environment(const DaemonConfig& config) {
-  std::vector<std::pair<std::string, std::string>> result;
-  if (config.sim_gpus != 0) result.emplace_back("FARGPU_SIM_GPUS", std::to_string(config.sim_gpus));
-  if (!config.sim_memory.empty()) result.emplace_back("FARGPU_SIM_MEMORY", config.sim_memory);
-  if (!config.sim_compute_capability.empty()) {
-    result.emplace_back("FARGPU_SIM_COMPUTE_CAPABILITY", config.sim_compute_capability);
-  }
-  if (!config.log_level.empty()) result.emplace_back("FARGPU_LOG", config.log_level);
-  return result;
+uint64_t random_number() {
+  uint64_t number = 0;
+  // Ids need to be different, not secret: without randomness the clock will do.
+  if (::getrandom(&number, sizeof number, 0) != sizeof number)
+    number = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+  return number;
 }
 
-std::string read_reason(const Fd& pipe) {
-  char text[512];
-  const ssize_t got = ::read(pipe.get(), text, sizeof text);
-  return got > 0 ? printable(std::string_view(text, static_cast<size_t>(got)), sizeof text)
-                 : std::string();
+// For a few bytes on a connection on which nothing else was ever written: they need no waiting.
+void write_at_once(const Fd& socket, const std::vector<std::byte>& frame) {
+  [[maybe_unused]] const ssize_t sent =
+      ::send(socket.get(), frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+Status draining_status() {
+  return {StatusCode::kNoCapacity,
+          "the server is shutting down; use another one or try again later"};
 }
 
 }  // namespace
@@ -70,10 +71,18 @@ struct Daemon::Impl {
         folder(std::move(f)),
         inventory(std::move(i)),
         pool(inventory.gpus, config.pool),
+        jobs(pool, ids, {config.pool.max_sessions, config.job_grace},
+             [this](const Job& job, const char* why) { job_ended(job, why); }),
+        sessions({config, worker_program, folder, inventory}, ids,
+                 [this](const SessionRecord& session) {
+                   jobs.leave(session.seat, steady_clock::now());
+                   arm_job_timer();
+                 }),
         listeners(loop, [this](Fd socket,
                                std::string peer) { accept(std::move(socket), std::move(peer)); }),
         signals(loop, SIGTERM, SIGINT, SIGHUP),
-        drain_timer(loop) {
+        drain_timer(loop),
+        job_timer(loop) {
     signals.add(SIGCHLD);
   }
 
@@ -81,15 +90,16 @@ struct Daemon::Impl {
   void on_first_frame(const std::shared_ptr<Handshake>& handshake);
   void on_hello(Handshake& handshake);
   Status on_join(Handshake& handshake);
+  Status on_open_job(Handshake& handshake);
   Status open_session(Handshake& handshake, const HelloRequest& hello);
-  Result<pid_t> start_worker(SessionRecord& session, Fd socket, const HelloRequest& hello,
-                             uint32_t sequence, bool encrypted);
+  Result<Jobs::Seat> take_seat(const HelloRequest& hello, const std::string& peer);
+  JobRequest request_of(const HelloRequest& hello, const std::string& peer) const;
+  std::vector<std::string> job_begun(const Job& job) const;
+  void job_ended(const Job& job, const char* why);
+  void arm_job_timer();
   void wait_for_signals();
   void on_signal(int number);
-  void reap();
-  void end(std::map<pid_t, SessionRecord>::iterator session, int wait_status);
   void drain();
-  void kill_workers(int signal_number);
   void finish_when_drained();
 
   const DaemonConfig config;
@@ -98,15 +108,17 @@ struct Daemon::Impl {
   const RuntimeFolder folder;
   const Inventory inventory;
   HelloRules rules;
-  const std::string host_id = bootstrap::host_identity();
   asio::io_context loop;
+  IdSequence ids{random_number()};
   Pool pool;
+  Jobs jobs;
+  Sessions sessions;
+  std::map<uint64_t, std::shared_ptr<JobHolder>> holders;  // of opened jobs
   Listeners listeners;
   asio::signal_set signals;
   asio::steady_timer drain_timer;
+  asio::steady_timer job_timer;
   const steady_clock::time_point started = steady_clock::now();
-  std::map<pid_t, SessionRecord> sessions;
-  uint64_t next_session = 1;
   uint32_t handshakes = 0;
   bool draining = false;
 };
@@ -176,6 +188,7 @@ void Daemon::Impl::accept(Fd socket, std::string peer) {
   Handshake::Decrypt decrypt;
   if (!config.tls_cert.empty() && peer != "unix") {
     decrypt = [this, peer](Fd encrypted) {
+      notice_dead_peers(encrypted.get());
       return relays.start(std::move(encrypted),
                           {config.tls_cert, config.tls_key, peer, config.hello_deadline.count()});
     };
@@ -199,30 +212,31 @@ void Daemon::Impl::on_first_frame(const std::shared_ptr<Handshake>& handshake) {
   } else if (header.opcode == wire::kJoin) {
     status = on_join(*handshake);
     if (status.ok()) return;
+  } else if (header.opcode == wire::kOpenJob) {
+    status = on_open_job(*handshake);
+    if (status.ok()) return;
   } else if (header.opcode == wire::kStatus) {
     auto hello = parse_hello(handshake->body());
     status = hello.ok() ? check_identity(*hello, rules) : hello.status();
     if (status.ok()) {
       const uint32_t accepts = hello->max_body_bytes != 0 ? hello->max_body_bytes : 1u << 20;
       return handshake->reply_and_close(
-          encode_status(header.sequence, inventory, pool, sessions, started, accepts));
+          encode_status(header.sequence, {inventory, pool, jobs, sessions, started}, accepts));
     }
   } else {
     status = Status(StatusCode::kProtocol,
                     fmt::format("the first frame must be a hello, not opcode {}", header.opcode));
   }
   log::warn("event=refused peer={} why=\"{}\"", handshake->peer(), status.message());
-  handshake->reply_and_close(encode_refusal(header.opcode, header.sequence, status, false));
+  handshake->reply_and_close(encode_refusal(header.opcode, header.sequence, status,
+                                            header.opcode == wire::kOpenJob && draining));
 }
 
 void Daemon::Impl::on_hello(Handshake& handshake) {
   const uint32_t sequence = handshake.header().sequence;
   auto hello = parse_hello(handshake.body());
   Status status = hello.ok() ? check_hello(*hello, rules) : hello.status();
-  if (status.ok() && draining) {
-    status = Status(StatusCode::kNoCapacity,
-                    "the server is shutting down; use another one or try again later");
-  }
+  if (status.ok() && draining && !jobs.knows(hello->job)) status = draining_status();
   if (status.ok()) status = open_session(handshake, *hello);
   if (status.ok()) return;
   log::warn("event=refused peer={} client=\"{}\" why=\"{}\"", handshake.peer(),
@@ -230,134 +244,117 @@ void Daemon::Impl::on_hello(Handshake& handshake) {
   handshake.reply_and_close(encode_refusal(wire::kHello, sequence, status, draining));
 }
 
-// Whoever shows the key of a living session has been admitted with it. A wrong one is told no more
-// than that.
 Status Daemon::Impl::on_join(Handshake& handshake) {
   FARGPU_ASSIGN_OR_RETURN(const JoinRequest join, parse_join(handshake.body()));
   if (join.protocol_version != rules.protocol_version)
     return {StatusCode::kVersion, "the client speaks another protocol version"};
-  const auto session = std::find_if(sessions.begin(), sessions.end(), [&](const auto& entry) {
-    return entry.second.id == join.session;
-  });
-  if (session == sessions.end()) return {StatusCode::kRefused, "no session to join"};
-  ConnectionJoiner& joiner = session->second.joiner;
-  FARGPU_RETURN_IF_ERROR(joiner.check(join.key, join.index));
+  FARGPU_RETURN_IF_ERROR(sessions.check(join));
   const uint32_t sequence = handshake.header().sequence;
   const Fd socket = handshake.take_socket();
-  const Status passed = joiner.pass(socket.get(), join.index);
-  // Nothing else was ever written there, so that these few bytes need no waiting. The worker is
-  // silent until the client has them.
+  const Status passed = sessions.pass(join, socket.get());
+  // The worker is silent until the client has this.
   wire::FrameHeader welcome;
   welcome.opcode = wire::kJoin;
   welcome.flags = wire::kReply;
   welcome.sequence = sequence;
   const auto bytes = std::as_bytes(std::span(&welcome, 1));
-  const auto answer = passed.ok() ? std::vector<std::byte>(bytes.begin(), bytes.end())
-                                  : encode_refusal(wire::kJoin, sequence, passed, false);
-  [[maybe_unused]] const ssize_t sent = ::write(socket.get(), answer.data(), answer.size());
+  write_at_once(socket, passed.ok() ? std::vector<std::byte>(bytes.begin(), bytes.end())
+                                    : encode_refusal(wire::kJoin, sequence, passed, false));
   if (!passed.ok())
-    log::warn("event=refused peer={} session={} why=\"{}\"", handshake.peer(), join.session,
+    log::warn("event=refused peer={} session={:016x} why=\"{}\"", handshake.peer(), join.session,
               passed.message());
   return Status();
 }
 
-Status Daemon::Impl::open_session(Handshake& handshake, const HelloRequest& hello) {
-  PlacementRequest wish = hello.placement;
-  if (wish.memory_bytes == 0) wish.memory_bytes = config.memory_per_session;
-  const uint64_t id = next_session++;
-  FARGPU_ASSIGN_OR_RETURN(std::vector<size_t> gpus, pool.place(id, wish));
-  auto page = StatisticsPage::create();
-  if (!page.ok()) {
-    pool.release(id);
-    return page.status();
-  }
-  // Known before the socket is taken over.
-  const bool encrypted = handshake.encrypted();
-  SessionRecord session{id,
-                        hello.client_name,
-                        handshake.peer(),
-                        std::move(gpus),
-                        wish.memory_bytes,
-                        -1,
-                        steady_clock::now(),
-                        std::move(*page),
-                        Fd(),
-                        ConnectionJoiner()};
+JobRequest Daemon::Impl::request_of(const HelloRequest& hello, const std::string& peer) const {
+  return {hello.placement, config.memory_per_session, hello.client_name, peer};
+}
+
+Status Daemon::Impl::on_open_job(Handshake& handshake) {
+  FARGPU_ASSIGN_OR_RETURN(const HelloRequest hello, parse_open_job(handshake.body()));
+  FARGPU_RETURN_IF_ERROR(check_identity(hello, rules));
+  if (draining) return draining_status();
+  bootstrap::JobTicket ticket;
+  FARGPU_ASSIGN_OR_RETURN(ticket.key, bootstrap::make_session_key());
+  FARGPU_ASSIGN_OR_RETURN(
+      ticket.id, jobs.open(ticket.key, request_of(hello, handshake.peer()), steady_clock::now()));
+  const uint64_t id = ticket.id;
+  const std::vector<std::string> uuids = job_begun(*jobs.find(id));
+  const uint32_t sequence = handshake.header().sequence;
   Fd socket = handshake.take_socket();
-  // From here on the socket is ours: a refusal is written by hand, the handshake is over.
-  const int descriptor = socket.get();
-  auto pid = start_worker(session, Fd(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)), hello,
-                          handshake.header().sequence, encrypted);
-  if (!pid.ok()) {
-    pool.release(id);
-    log::error("event=worker-failed session={} why=\"{}\"", id, pid.status().message());
-    const auto refusal =
-        encode_refusal(wire::kHello, handshake.header().sequence, pid.status(), false);
-    [[maybe_unused]] const ssize_t sent = ::write(descriptor, refusal.data(), refusal.size());
-    return Status();
-  }
-  session.pid = *pid;
-  session.statistics.close_descriptor();
-  std::string uuids;
-  for (const size_t gpu : session.gpus) uuids += (uuids.empty() ? "" : ",") + pool.gpus()[gpu].uuid;
-  log::info("event=session-begin session={} peer={} client=\"{}\" worker={} gpus={} memory={}", id,
-            session.peer, session.client, session.pid, uuids, session.memory_bytes);
-  sessions.emplace(*pid, std::move(session));
+  notice_dead_peers(socket.get());
+  const auto holder = std::make_shared<JobHolder>(loop, std::move(socket), [this, id] {
+    holders.erase(id);
+    log::info("event=job-released job={:016x}", id);
+    jobs.let_go(id);
+  });
+  holders[id] = holder;
+  holder->start(encode_job_opened(sequence, ticket, uuids));
   return Status();
 }
 
-Result<pid_t> Daemon::Impl::start_worker(SessionRecord& session, Fd socket,
-                                         const HelloRequest& hello, uint32_t sequence,
-                                         bool encrypted) {
-  if (!socket.valid()) return system_error("cannot duplicate the connection", errno);
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return system_error("pipe", errno);
-  session.reason.reset(ends[0]);
-  const Fd reason_writer(ends[1]);
-
-  WorkerOptions options;
-  options.session = session.id;
-  options.parent = ::getpid();
-  options.driver = inventory.driver_path;
-  options.memory_bytes = session.memory_bytes;
-  options.image_folder = folder.images();
-  options.image_cache_bytes = config.image_cache_bytes;
-  options.limits = config.frame;
-  options.client_limits = {hello.max_body_bytes, hello.max_bulk_bytes};
-  options.hello_sequence = sequence;
-  options.client = hello.client_name;
-  options.transports = hello.transports;
-  options.allowed = config.transports;
-  options.host_limits = config.worker;
-  options.same_host = !hello.host_id.empty() && hello.host_id == host_id;
-
-  Fd join_end;
-  if (encrypted) options.encrypted_peer = session.peer;
-  // Only a session that comes over plain TCP can stay on it.
-  options.connections =
-      encrypted || session.peer == "unix" ? 1 : std::min(hello.connections, config.tcp_connections);
-  if (options.connections > 1) {
-    FARGPU_ASSIGN_OR_RETURN(auto joining, ConnectionJoiner::create(options.connections));
-    session.joiner = std::move(joining.first);
-    join_end = std::move(joining.second);
+Result<Jobs::Seat> Daemon::Impl::take_seat(const HelloRequest& hello, const std::string& peer) {
+  const auto now = steady_clock::now();
+  FARGPU_ASSIGN_OR_RETURN(const Jobs::Seat seat,
+                          jobs.enter(hello.job, request_of(hello, peer), now));
+  Job& job = *jobs.find(seat.job);
+  if (!job.memory) {
+    auto memory = JobMemory::create(
+        {static_cast<uint32_t>(job.gpus.size()), config.pool.max_sessions, job.memory_bytes});
+    if (!memory.ok()) {
+      jobs.leave(seat, now);
+      return memory.status();
+    }
+    job.memory = std::move(*memory);
+    if (job.kind != Job::Kind::kOpened) job_begun(job);
   }
+  job.memory->take(seat.slot);
+  return seat;
+}
 
-  std::string visible;
-  for (const size_t gpu : session.gpus) {
-    visible += (visible.empty() ? "" : ",") + pool.gpus()[gpu].uuid;
-    options.priorities.push_back(pool.gpus()[gpu].priorities);
+Status Daemon::Impl::open_session(Handshake& handshake, const HelloRequest& hello) {
+  FARGPU_ASSIGN_OR_RETURN(const Jobs::Seat seat, take_seat(hello, handshake.peer()));
+  arm_job_timer();
+  // Known before the socket is taken over.
+  const bool encrypted = handshake.encrypted();
+  const uint32_t sequence = handshake.header().sequence;
+  const Fd socket = handshake.take_socket();
+  // From here on the socket is ours: a refusal is written by hand, the handshake is over.
+  const Status started = sessions.start(
+      {*jobs.find(seat.job), seat, hello, socket.get(), handshake.peer(), encrypted, sequence});
+  if (started.ok()) return Status();
+  jobs.leave(seat, steady_clock::now());
+  arm_job_timer();
+  write_at_once(socket, encode_refusal(wire::kHello, sequence, started, false));
+  return Status();
+}
+
+// Logs it; the UUIDs of its GPUs.
+std::vector<std::string> Daemon::Impl::job_begun(const Job& job) const {
+  std::vector<std::string> uuids;
+  for (const size_t gpu : job.gpus) uuids.push_back(pool.gpus()[gpu].uuid);
+  log::info("event=job-begin job={:016x} peer={} client=\"{}\" gpus={} memory={}", job.id, job.peer,
+            job.client, fmt::join(uuids, ","), job.memory_bytes);
+  return uuids;
+}
+
+void Daemon::Impl::job_ended(const Job& job, const char* why) {
+  log::info("event=job-end job={:016x} seconds={:.1f} why=\"{}\"", job.id,
+            std::chrono::duration<double>(steady_clock::now() - job.since).count(), why);
+}
+
+void Daemon::Impl::arm_job_timer() {
+  const auto next = jobs.next_end();
+  if (!next) {
+    job_timer.cancel();
+    return;
   }
-
-  ChildSetup setup;
-  setup.program = worker_program;
-  setup.arguments = options.to_arguments();
-  setup.environment = driver_environment(config);
-  setup.environment.emplace_back("CUDA_VISIBLE_DEVICES", visible);
-  setup.descriptors = {{socket.get(), kSocketFd},
-                       {reason_writer.get(), kReasonFd},
-                       {session.statistics.descriptor(), kStatisticsFd}};
-  if (join_end.valid()) setup.descriptors.emplace_back(join_end.get(), kJoinFd);
-  return start_child(setup);
+  job_timer.expires_at(*next);
+  job_timer.async_wait([this](const error_code& error) {
+    if (error) return;
+    jobs.expire(steady_clock::now());
+    arm_job_timer();
+  });
 }
 
 void Daemon::Impl::wait_for_signals() {
@@ -371,7 +368,8 @@ void Daemon::Impl::wait_for_signals() {
 void Daemon::Impl::on_signal(int number) {
   if (number == SIGCHLD) {
     relays.reap();
-    return reap();
+    sessions.reap();
+    return finish_when_drained();
   }
   if (number == SIGHUP) {
     if (config.token_file.empty()) return;
@@ -385,61 +383,32 @@ void Daemon::Impl::on_signal(int number) {
     return;
   }
   if (!draining) return drain();
-  log::info("event=ending-now sessions={}", sessions.size());
-  kill_workers(SIGKILL);
-}
-
-void Daemon::Impl::reap() {
-  // By pid, never "any child": other children (a probe) belong to others.
-  for (auto session = sessions.begin(); session != sessions.end();) {
-    int wait_status = 0;
-    const auto current = session++;
-    if (::waitpid(current->first, &wait_status, WNOHANG) == current->first)
-      end(current, wait_status);
-  }
-  finish_when_drained();
-}
-
-void Daemon::Impl::end(std::map<pid_t, SessionRecord>::iterator entry, int wait_status) {
-  const SessionRecord& session = entry->second;
-  const std::string reason = read_reason(session.reason);
-  const bool expected = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
-  log::format(
-      expected ? log::Level::kInfo : log::Level::kError,
-      "event=session-end session={} worker={} seconds={:.1f} calls={} how=\"{}\" why=\"{}\"",
-      session.id, session.pid,
-      std::chrono::duration<double>(steady_clock::now() - session.since).count(),
-      session.statistics->calls.load(std::memory_order_relaxed), describe_wait_status(wait_status),
-      reason.empty() ? "the worker gave no reason" : reason);
-  folder.remove_uploads_of(session.pid);
-  pool.release(session.id);
-  sessions.erase(entry);
+  log::info("event=ending-now sessions={}", sessions.all().size());
+  sessions.kill_all(SIGKILL);
 }
 
 void Daemon::Impl::drain() {
   draining = true;
-  log::info("event=draining sessions={} seconds={}", sessions.size(), config.drain.count());
+  log::info("event=draining sessions={} seconds={}", sessions.all().size(), config.drain.count());
   drain_timer.expires_after(config.drain);
   drain_timer.async_wait([this](const error_code& error) {
     if (error) return;
-    log::warn("event=drain-over sessions={}", sessions.size());
-    kill_workers(SIGTERM);
+    log::warn("event=drain-over sessions={}", sessions.all().size());
+    sessions.kill_all(SIGTERM);
     drain_timer.expires_after(kKillDelay);
     drain_timer.async_wait([this](const error_code& cancelled) {
-      if (!cancelled) kill_workers(SIGKILL);
+      if (!cancelled) sessions.kill_all(SIGKILL);
     });
   });
   finish_when_drained();
 }
 
-void Daemon::Impl::kill_workers(int signal_number) {
-  for (const auto& [pid, session] : sessions) ::kill(pid, signal_number);
-}
-
 void Daemon::Impl::finish_when_drained() {
-  if (!draining || !sessions.empty()) return;
+  if (!draining || !sessions.all().empty()) return;
   listeners.stop();
+  for (const auto& [job, holder] : holders) holder->close();
   drain_timer.cancel();
+  job_timer.cancel();
   error_code ignored;
   signals.cancel(ignored);
   loop.stop();

@@ -117,13 +117,20 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
       "--tls-cert", c.tls_cert,
       "certificate chain (PEM): TCP connections must be encrypted; unix sockets are not");
   app.add_option("--tls-key", c.tls_key, "its private key (PEM)");
-  app.add_option("--max-sessions", c.pool.max_sessions, "at once")->check(CLI::Range(1, 65535));
-  app.add_option("--max-sessions-per-gpu", c.pool.max_sessions_per_gpu, "at once on one GPU")
+  app.add_option("--max-sessions", c.pool.max_sessions,
+                 "sessions (processes that use a GPU) at once; also how many jobs")
+      ->check(CLI::Range(1, 65535));
+  app.add_option("--max-sessions-per-gpu", c.pool.max_sessions_per_gpu,
+                 "programs at once on one GPU: a job counts once, however many sessions it has; "
+                 "1: each GPU is for one program alone")
       ->check(CLI::Range(1, 65535));
   app.add_flag("--oversubscribe-memory", c.pool.oversubscribe_memory,
-               "let the memory limits of a GPU's sessions add up to more than it has");
+               "let the memory limits of a GPU's jobs add up to more than it has");
   bytes("--memory-per-session", c.memory_per_session,
-        "limit per GPU for clients that ask for none; 0: none");
+        "limit per GPU for jobs that ask for none, for all processes of a job together; 0: none");
+  duration("--job-grace", c.job_grace,
+           "that a job without `fargpu run` keeps its GPUs after its last session, for further "
+           "processes of the program, unless another job needs them");
   bytes("--max-frame", c.frame.max_body_bytes, "largest message of a frame");
   bytes("--max-bulk", c.frame.max_bulk_bytes, "largest piece of a copy");
   bytes("--image-cache", c.image_cache_bytes, "disk space for module images");

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/wire/control.h"
 #include "common/wire/frame.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
@@ -29,6 +30,8 @@ schema::Refusal::Reason reason_of(StatusCode code, bool draining) {
       return schema::Refusal::Reason::VERSION;
     case StatusCode::kRefused:
       return schema::Refusal::Reason::TOKEN;
+    case StatusCode::kNotFound:
+      return schema::Refusal::Reason::JOB;
     case StatusCode::kNoCapacity:
       return schema::Refusal::Reason::NO_CAPACITY;
     case StatusCode::kInvalidArgument:
@@ -48,6 +51,7 @@ CUresult result_of(StatusCode code) {
     case StatusCode::kVersion:
       return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
     case StatusCode::kRefused:
+    case StatusCode::kNotFound:
       return CUDA_ERROR_NOT_PERMITTED;
     case StatusCode::kDriver:
       return CUDA_ERROR_SYSTEM_NOT_READY;
@@ -58,6 +62,46 @@ CUresult result_of(StatusCode code) {
 
 Status too_long(const char* what) {
   return {StatusCode::kProtocol, fmt::format("hello: {} is longer than allowed", what)};
+}
+
+// What Hello and OpenJob have in common; the protocol version is known to be ours.
+template <typename Reader>
+Status read_common(Reader root, HelloRequest& hello) {
+  if (root.getClientVersion().size() > kMaxText) return too_long("clientVersion");
+  if (root.getToken().size() > kMaxText) return too_long("token");
+  if (root.getClientName().size() > kMaxText) return too_long("clientName");
+  if (root.getDevices().size() > kMaxDevices) return too_long("devices");
+  hello.client_version = printable(root.getClientVersion().cStr(), 64);
+  hello.token = root.getToken().cStr();
+  hello.client_name = printable(root.getClientName().cStr(), 256);
+  hello.placement.gpus = root.getGpus();
+  hello.placement.memory_bytes = root.getMemoryBytes();
+  for (const auto device : root.getDevices()) {
+    if (device.size() > 64) return too_long("a name in devices");
+    hello.placement.devices.push_back(printable(device.cStr(), 64));
+  }
+  return Status();
+}
+
+Result<std::optional<bootstrap::JobTicket>> read_ticket(schema::Hello::Reader root) {
+  const auto key = root.getJobKey();
+  bootstrap::JobTicket ticket;
+  ticket.id = root.getJobId();
+  if (key.size() == 0 && ticket.id == 0) return std::optional<bootstrap::JobTicket>();
+  if (key.size() != ticket.key.size())
+    return Status(StatusCode::kProtocol, "hello: a job's key has 16 bytes");
+  std::memcpy(ticket.key.data(), key.begin(), key.size());
+  return std::optional(ticket);
+}
+
+// A whole frame, `builder`'s message behind its header at the start of `slot`.
+std::vector<std::byte> finish(std::span<std::byte> slot, wire::SlotMessageBuilder& builder,
+                              wire::FrameHeader header) {
+  header.flags = wire::kReply;
+  header.body_bytes = static_cast<uint32_t>(builder.used_bytes());
+  std::memcpy(slot.data(), &header, sizeof header);
+  return std::vector<std::byte>(
+      slot.begin(), slot.begin() + static_cast<ptrdiff_t>(sizeof header + header.body_bytes));
 }
 
 }  // namespace
@@ -79,19 +123,7 @@ Result<HelloRequest> parse_hello(std::span<const std::byte> body) {
     hello.registry_hash = root.getRegistryHash();
     // A client of another version may mean other fields: only the version counts then.
     if (hello.protocol_version != wire::kProtocolVersion) return hello;
-    if (root.getClientVersion().size() > kMaxText) return too_long("clientVersion");
-    if (root.getToken().size() > kMaxText) return too_long("token");
-    if (root.getClientName().size() > kMaxText) return too_long("clientName");
-    if (root.getDevices().size() > kMaxDevices) return too_long("devices");
-    hello.client_version = printable(root.getClientVersion().cStr(), 64);
-    hello.token = root.getToken().cStr();
-    hello.client_name = printable(root.getClientName().cStr(), 256);
-    hello.placement.gpus = root.getGpus();
-    hello.placement.memory_bytes = root.getMemoryBytes();
-    for (const auto device : root.getDevices()) {
-      if (device.size() > 64) return too_long("a name in devices");
-      hello.placement.devices.push_back(printable(device.cStr(), 64));
-    }
+    FARGPU_RETURN_IF_ERROR(read_common(root, hello));
     if (root.getTransports().size() > kMaxTransports) return too_long("transports");
     // A name that this version does not know is for a newer server.
     for (const auto name : root.getTransports()) {
@@ -105,9 +137,25 @@ Result<HelloRequest> parse_hello(std::span<const std::byte> body) {
     hello.connections = std::max<uint16_t>(1, root.getConnections());
     hello.max_body_bytes = root.getMaxBodyBytes();
     hello.max_bulk_bytes = root.getMaxBulkBytes();
+    FARGPU_ASSIGN_OR_RETURN(hello.job, read_ticket(root));
     return hello;
   } catch (const kj::Exception& error) {
     return Status(StatusCode::kProtocol, fmt::format("hello: {}", error.getDescription().cStr()));
+  }
+}
+
+Result<HelloRequest> parse_open_job(std::span<const std::byte> body) {
+  try {
+    wire::SegmentReader reader(body);
+    const auto root = reader.getRoot<schema::OpenJob>();
+    HelloRequest hello;
+    hello.protocol_version = root.getProtocolVersion();
+    if (hello.protocol_version != wire::kProtocolVersion) return hello;
+    FARGPU_RETURN_IF_ERROR(read_common(root, hello));
+    return hello;
+  } catch (const kj::Exception& error) {
+    return Status(StatusCode::kProtocol,
+                  fmt::format("opening of a job: {}", error.getDescription().cStr()));
   }
 }
 
@@ -168,13 +216,26 @@ std::vector<std::byte> encode_refusal(uint16_t opcode, uint32_t sequence, const 
   refusal.setMessage(why.message().substr(0, kMaxText));
   wire::FrameHeader header;
   header.opcode = opcode;
-  header.flags = wire::kReply;
   header.sequence = sequence;
   header.result = result_of(why.code());
-  header.body_bytes = static_cast<uint32_t>(builder.used_bytes());
-  std::memcpy(slot.data(), &header, sizeof header);
-  return std::vector<std::byte>(
-      slot.begin(), slot.begin() + static_cast<ptrdiff_t>(sizeof header + header.body_bytes));
+  return finish(slot, builder, header);
+}
+
+std::vector<std::byte> encode_job_opened(uint32_t sequence, const bootstrap::JobTicket& ticket,
+                                         const std::vector<std::string>& gpus) {
+  std::vector<uint64_t> words(64 + gpus.size() * 16);
+  const std::span slot = std::as_writable_bytes(std::span(words));
+  wire::SlotMessageBuilder builder(slot.subspan(sizeof(wire::FrameHeader)));
+  auto opened = builder.initRoot<schema::JobOpened>();
+  opened.setJobId(ticket.id);
+  opened.setJobKey(
+      capnp::Data::Reader(reinterpret_cast<const kj::byte*>(ticket.key.data()), ticket.key.size()));
+  auto list = opened.initGpus(static_cast<unsigned>(gpus.size()));
+  for (unsigned i = 0; i < gpus.size(); ++i) list.set(i, gpus[i].substr(0, 64));
+  wire::FrameHeader header;
+  header.opcode = wire::kOpenJob;
+  header.sequence = sequence;
+  return finish(slot, builder, header);
 }
 
 }  // namespace fargpu::server

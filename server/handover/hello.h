@@ -1,13 +1,15 @@
-// The hello: a stranger's first frame, taken apart under limits and judged; and the refusal that
-// answers a bad one. Pure functions.
+// A stranger's first frame (a hello, a join, the opening of a job), taken apart under limits and
+// judged; and what the daemon itself answers. Pure functions.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/bootstrap/job_ticket.h"
 #include "common/bootstrap/transport_choice.h"
 #include "server/placement/pool.h"
 
@@ -25,6 +27,7 @@ struct HelloRequest {
   std::vector<bootstrap::Upgrade> transports;  // wished beyond the socket, best first
   std::string host_id;
   uint16_t connections = 1;  // that the client may want
+  std::optional<bootstrap::JobTicket> job;
 };
 
 // A further connection of a session introduces itself.
@@ -45,11 +48,14 @@ struct HelloRules {
 // kProtocol: not a hello, or texts and lists beyond their limits.
 Result<HelloRequest> parse_hello(std::span<const std::byte> body);
 
+// What OpenJob says of these; the rest stays as it is. The errors of parse_hello().
+Result<HelloRequest> parse_open_job(std::span<const std::byte> body);
+
 // kProtocol: not a join.
 Result<JoinRequest> parse_join(std::span<const std::byte> body);
 
-// kVersion or kRefused (token), with what to do: enough for a status query. Nothing else is judged
-// before the token.
+// kVersion or kRefused (token), with what to do: enough for a status query and for a job. Nothing
+// else is judged before the token.
 Status check_identity(const HelloRequest& hello, const HelloRules& rules);
 // The rest, for a session: kVersion (another description of the CUDA API), kInvalidArgument (limits
 // too small to work with).
@@ -58,6 +64,10 @@ Status check_hello(const HelloRequest& hello, const HelloRules& rules);
 // A whole frame, ready to be written: answers the hello or status query with number `sequence`.
 std::vector<std::byte> encode_refusal(uint16_t opcode, uint32_t sequence, const Status& why,
                                       bool draining);
+
+// The answer to OpenJob, likewise. `gpus`: their UUIDs.
+std::vector<std::byte> encode_job_opened(uint32_t sequence, const bootstrap::JobTicket& ticket,
+                                         const std::vector<std::string>& gpus);
 
 // Control characters replaced, cut to `limit` bytes: what a peer called itself, fit for a log.
 std::string printable(std::string_view text, size_t limit);

@@ -13,6 +13,9 @@ std::vector<std::string> WorkerOptions::to_arguments() const {
   }
   return {
       fmt::format("--session={}", session),
+      fmt::format("--job={}", job),
+      fmt::format("--job-slot={}", job_slot),
+      fmt::format("--job-slots={}", job_slots),
       fmt::format("--parent={}", parent),
       fmt::format("--driver={}", driver),
       fmt::format("--memory={}", memory_bytes),

@@ -19,12 +19,15 @@ inline constexpr int kReasonFd = 4;      // pipe to the daemon: one line on why 
 inline constexpr int kStatisticsFd = 5;  // memfd with SessionStatistics
 // its further connections (joined_connections.h), when it may have some
 inline constexpr int kJoinFd = 6;
+inline constexpr int kJobFd = 7;  // memfd with the job's memory (job_memory.h)
 
 struct WorkerOptions {
   uint64_t session = 0;
-  int parent = 0;             // pid of the daemon: the worker ends with it
-  std::string driver;         // resolved path
-  uint64_t memory_bytes = 0;  // per GPU; 0: no limit
+  uint64_t job = 0;
+  uint32_t job_slot = 0, job_slots = 0;  // of the session in the job's memory page; how many it has
+  int parent = 0;                        // pid of the daemon: the worker ends with it
+  std::string driver;                    // resolved path
+  uint64_t memory_bytes = 0;             // per GPU, for the whole job; 0: no limit
   std::string image_folder;
   uint64_t image_cache_bytes = 0;
   wire::FrameLimits limits;         // what this server accepts

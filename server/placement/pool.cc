@@ -35,9 +35,9 @@ Result<size_t> Pool::find(const std::string& device) const {
 
 Status Pool::admits(size_t gpu, uint64_t memory_bytes) const {
   const GpuLoad& load = loads_[gpu];
-  if (load.sessions >= limits_.max_sessions_per_gpu) {
+  if (load.jobs >= limits_.max_sessions_per_gpu) {
     return {StatusCode::kNoCapacity,
-            fmt::format("GPU {} already has {} sessions, the limit", gpu, load.sessions)};
+            fmt::format("GPU {} already has {} jobs, the limit", gpu, load.jobs)};
   }
   if (!limits_.oversubscribe_memory &&
       memory_bytes > gpus_[gpu].total_bytes - load.reserved_bytes) {
@@ -84,11 +84,11 @@ Result<std::vector<size_t>> Pool::choose_any(const PlacementRequest& request) co
   }
   if (free.size() < wanted) {
     return Status(StatusCode::kNoCapacity,
-                  fmt::format("{} of {} GPUs can take this session now: {}; try again later",
+                  fmt::format("{} of {} GPUs can take this job now: {}; try again later",
                               free.size(), wanted, why.message()));
   }
   const auto load = [this](size_t gpu) {
-    return std::make_tuple(loads_[gpu].sessions, loads_[gpu].reserved_bytes, gpu);
+    return std::make_tuple(loads_[gpu].jobs, loads_[gpu].reserved_bytes, gpu);
   };
   std::sort(free.begin(), free.end(), [&](size_t a, size_t b) { return load(a) < load(b); });
   free.resize(wanted);
@@ -96,15 +96,15 @@ Result<std::vector<size_t>> Pool::choose_any(const PlacementRequest& request) co
   return free;
 }
 
-Result<std::vector<size_t>> Pool::place(uint64_t session, const PlacementRequest& request) {
+Result<std::vector<size_t>> Pool::place(uint64_t job, const PlacementRequest& request) {
   if (held_.size() >= limits_.max_sessions) {
     return Status(
         StatusCode::kNoCapacity,
-        fmt::format("the server has {} sessions, its limit; try again later", held_.size()));
+        fmt::format("the server has {} jobs, as many as it takes sessions; try again later",
+                    held_.size()));
   }
-  if (held_.contains(session)) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("session {} is already placed", session));
+  if (held_.contains(job)) {
+    return Status(StatusCode::kInvalidArgument, fmt::format("job {} is already placed", job));
   }
   const bool fits = std::any_of(gpus_.begin(), gpus_.end(), [&](const Gpu& gpu) {
     return request.memory_bytes <= gpu.total_bytes;
@@ -117,18 +117,18 @@ Result<std::vector<size_t>> Pool::place(uint64_t session, const PlacementRequest
   FARGPU_ASSIGN_OR_RETURN(std::vector<size_t> chosen,
                           request.devices.empty() ? choose_any(request) : choose_named(request));
   for (const size_t gpu : chosen) {
-    ++loads_[gpu].sessions;
+    ++loads_[gpu].jobs;
     loads_[gpu].reserved_bytes += request.memory_bytes;
   }
-  held_[session] = {chosen, request.memory_bytes};
+  held_[job] = {chosen, request.memory_bytes};
   return chosen;
 }
 
-void Pool::release(uint64_t session) {
-  const auto held = held_.find(session);
+void Pool::release(uint64_t job) {
+  const auto held = held_.find(job);
   if (held == held_.end()) return;
   for (const size_t gpu : held->second.gpus) {
-    --loads_[gpu].sessions;
+    --loads_[gpu].jobs;
     loads_[gpu].reserved_bytes -= held->second.memory_bytes;
   }
   held_.erase(held);

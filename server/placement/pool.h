@@ -1,11 +1,11 @@
-// The pool: which session gets which GPUs of this host. Pure logic: no clock, no system call, no
-// lock; one thread.
+// The pool: which job gets which GPUs of this host. Pure logic: no clock, no system call, no lock;
+// one thread.
 //
-// A session asks for a number of GPUs, or for certain ones, and for memory per GPU. place() chooses
-// the least loaded ones that can take it and reserves; release() gives back. Load is the number of
-// sessions, then reserved memory, then the lower index. Without oversubscription the memory
-// reserved on a GPU never exceeds what the GPU has. A session without a memory limit reserves
-// nothing: it shares what is there, as processes on one GPU do.
+// A job asks for a number of GPUs, or for certain ones, and for memory per GPU. place() chooses the
+// least loaded ones that can take it and reserves; release() gives back. Load is the number of
+// jobs, then reserved memory, then the lower index. Without oversubscription the memory reserved on
+// a GPU never exceeds what the GPU has. A job without a memory limit reserves nothing: it shares
+// what is there, as processes on one GPU do.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct Gpu {
 };
 
 struct PoolLimits {
-  uint32_t max_sessions = 256;
-  uint32_t max_sessions_per_gpu = 64;
+  uint32_t max_sessions = 256;         // of the host; also how many jobs it takes
+  uint32_t max_sessions_per_gpu = 64;  // a job counts once, however many sessions it has
   bool oversubscribe_memory = false;
 };
 
@@ -41,7 +41,7 @@ struct PlacementRequest {
 };
 
 struct GpuLoad {
-  uint32_t sessions = 0;
+  uint32_t jobs = 0;
   uint64_t reserved_bytes = 0;
 };
 
@@ -49,16 +49,16 @@ class Pool {
  public:
   Pool(std::vector<Gpu> gpus, PoolLimits limits);
 
-  // Reserves GPUs for `session` (an id not in use): their indices, in the order asked for, else
+  // Reserves GPUs for `job` (an id not in use): their indices, in the order asked for, else
   // ascending. kInvalidArgument: no such GPU, or a wish that this host can never fulfil.
   // kNoCapacity: not now.
-  Result<std::vector<size_t>> place(uint64_t session, const PlacementRequest& request);
-  // Gives back what `session` holds; an unknown one is nothing.
-  void release(uint64_t session);
+  Result<std::vector<size_t>> place(uint64_t job, const PlacementRequest& request);
+  // Gives back what `job` holds; an unknown one is nothing.
+  void release(uint64_t job);
 
   const std::vector<Gpu>& gpus() const { return gpus_; }
   const GpuLoad& load(size_t gpu) const { return loads_[gpu]; }
-  size_t sessions() const { return held_.size(); }
+  size_t jobs() const { return held_.size(); }
 
  private:
   struct Held {

@@ -18,6 +18,7 @@
 #include "server/handover/hello.h"
 #include "server/handover/joined_connections.h"
 #include "server/handover/worker_options.h"
+#include "server/placement/job_memory.h"
 #include "server/worker/driver_library.h"
 #include "server/worker/executor.h"
 #include "server/worker/probe.h"
@@ -42,6 +43,9 @@ constexpr int kExitClient = 3, kExitDriver = 4;
 
 void add_flags(CLI::App& app, WorkerOptions& o) {
   app.add_option("--session", o.session);
+  app.add_option("--job", o.job);
+  app.add_option("--job-slot", o.job_slot);
+  app.add_option("--job-slots", o.job_slots);
   app.add_option("--parent", o.parent);
   app.add_option("--driver", o.driver);
   app.add_option("--memory", o.memory_bytes);
@@ -157,6 +161,11 @@ int run_session(const WorkerOptions& options) {
   };
   auto page = StatisticsPage::open(Fd(kStatisticsFd));
   if (!page.ok()) return refuse(page.status());
+  auto job_memory = JobMemory::open(
+      Fd(kJobFd),
+      {static_cast<uint32_t>(options.priorities.size()), options.job_slots, options.memory_bytes},
+      options.job_slot);
+  if (!job_memory.ok()) return refuse(job_memory.status());
   auto output = capture_output();
   if (!output.ok()) return refuse(output.status());
   auto driver = DriverLibrary::open(options.driver);
@@ -170,8 +179,13 @@ int run_session(const WorkerOptions& options) {
   }
   int devices = 0;
   driver->table().cuDeviceGetCount(&devices);
-  WorkerSetup setup{static_cast<size_t>(devices), options.memory_bytes,  options.image_folder,
-                    options.image_cache_bytes,    options.client_limits, direct_options()};
+  WorkerSetup setup{static_cast<size_t>(devices),
+                    options.memory_bytes,
+                    options.image_folder,
+                    options.image_cache_bytes,
+                    options.client_limits,
+                    direct_options(),
+                    &*job_memory};
   SessionWorker worker(driver->table(), **transport, **page, *output, setup);
   Executor executor(worker, **transport, **page, spin_time());
   const auto watch = SessionWatch::start(
@@ -218,10 +232,11 @@ int main(int argc, char** argv) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != options.parent) return 1;  // it died before the line above
   ::prctl(PR_SET_TIMERSLACK, 1000UL);           // short waits for the GPU are to be short
-  for (const int descriptor : {kSocketFd, kReasonFd, kStatisticsFd})
+  for (const int descriptor : {kSocketFd, kReasonFd, kStatisticsFd, kJobFd})
     ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   if (options.connections > 1) ::fcntl(kJoinFd, F_SETFD, FD_CLOEXEC);
-  log::configure(fmt::format("worker {}", options.session), log::Level::kInfo);
+  log::configure(fmt::format("worker {:016x} job {:016x}", options.session, options.job),
+                 log::Level::kInfo);
   apply(options.host_limits);
   return run_session(options);
 }

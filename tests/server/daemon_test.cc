@@ -95,7 +95,7 @@ class DaemonTest : public ::testing::Test {
   static void send_hello(const Fd& socket,
                          const std::function<void(schema::Hello::Builder)>& change = {},
                          uint16_t opcode = wire::kHello) {
-    std::vector<uint64_t> words(4096);
+    std::vector<uint64_t> words(12000);
     wire::SlotMessageBuilder builder(std::as_writable_bytes(std::span(words)));
     auto hello = builder.initRoot<schema::Hello>();
     hello.setProtocolVersion(wire::kProtocolVersion);
@@ -145,7 +145,47 @@ class DaemonTest : public ::testing::Test {
     });
     return line;
   }
+  static void send_open_job(const Fd& socket,
+                            const std::function<void(schema::OpenJob::Builder)>& change = {}) {
+    std::vector<uint64_t> words(12000);
+    wire::SlotMessageBuilder builder(std::as_writable_bytes(std::span(words)));
+    auto job = builder.initRoot<schema::OpenJob>();
+    job.setProtocolVersion(wire::kProtocolVersion);
+    job.setClientName("test");
+    if (change) change(job);
+    wire::FrameHeader header;
+    header.opcode = wire::kOpenJob;
+    header.flags = wire::kWantReply;
+    header.sequence = 1;
+    const auto body = std::as_bytes(std::span(words)).first(builder.used_bytes());
+    ASSERT_TRUE(
+        transport::write_one_frame(socket.get(), header, body, {}, Clock::now() + kLimit).ok());
+  }
+  struct OpenedJob {
+    uint64_t id = 0;
+    std::string key;
+    std::vector<std::string> gpus;
+  };
+  static OpenedJob opened(const Fd& socket) {
+    const auto frame = answer(socket);
+    OpenedJob job;
+    EXPECT_TRUE(frame.ok() && frame->header.result == 0);
+    if (!frame.ok() || frame->header.result != 0) return job;
+    wire::SegmentReader reader(frame->body());
+    const auto root = reader.getRoot<schema::JobOpened>();
+    job.id = root.getJobId();
+    const auto key = root.getJobKey();
+    job.key.assign(reinterpret_cast<const char*>(key.begin()), key.size());
+    EXPECT_EQ(job.key.size(), 16u);
+    for (const auto gpu : root.getGpus()) job.gpus.emplace_back(gpu.cStr());
+    return job;
+  }
+  static void show(schema::Hello::Builder hello, uint64_t id, const std::string& key) {
+    hello.setJobId(id);
+    hello.setJobKey(capnp::Data::Reader(reinterpret_cast<const kj::byte*>(key.data()), key.size()));
+  }
   struct Seen {
+    size_t jobs = 0;
     size_t sessions = 0;
     std::vector<uint32_t> per_gpu;
     pid_t worker = 0;
@@ -161,6 +201,7 @@ class DaemonTest : public ::testing::Test {
     wire::SegmentReader reader(frame->body());
     const auto root = reader.getRoot<schema::Status>();
     EXPECT_EQ(root.getDriverName(), "/fake/libcuda.so.1");
+    seen.jobs = root.getJobs().size();
     seen.sessions = root.getSessions().size();
     for (const auto gpu : root.getGpus()) seen.per_gpu.push_back(gpu.getSessions());
     if (seen.sessions > 0) seen.worker = root.getSessions()[0].getWorkerPid();
@@ -253,6 +294,165 @@ TEST_F(DaemonTest, PlacesSessionsAndFreesTheirGpus) {
   Fd fourth = connect();
   send_hello(fourth, [](schema::Hello::Builder h) { h.initDevices(1).set(0, "1"); });
   EXPECT_EQ(first_line(fourth), "GPU-22222222");
+}
+
+TEST_F(DaemonTest, AJobIsHeldByItsConnectionAndItsSessionsHaveItsGpus) {
+  ASSERT_NO_FATAL_FAILURE(start({"--max-sessions-per-gpu", "1"}));
+  Fd holder = connect();
+  send_open_job(holder, [](schema::OpenJob::Builder job) {
+    auto devices = job.initDevices(2);
+    devices.set(0, "1");
+    devices.set(1, "0");
+  });
+  const OpenedJob job = opened(holder);
+  ASSERT_NE(job.id, 0u);
+  EXPECT_EQ(job.gpus, (std::vector<std::string>{"GPU-22222222", "GPU-11111111"}));
+  const Fd stranger = connect();
+  send_hello(stranger);
+  expect_refusal(stranger, schema::Refusal::Reason::NO_CAPACITY);
+  Fd first = connect(), second = connect();
+  for (const Fd* session : {&first, &second}) {
+    send_hello(*session, [&](schema::Hello::Builder h) { show(h, job.id, job.key); });
+    EXPECT_EQ(first_line(*session), "GPU-22222222,GPU-11111111");
+  }
+  EXPECT_EQ(status().per_gpu, (std::vector<uint32_t>{2, 2}));
+  EXPECT_EQ(status().jobs, 1u);
+  holder.reset();
+  first.reset();
+  EXPECT_TRUE(eventually([&] { return status().sessions == 1; }));
+  EXPECT_EQ(status().jobs, 1u);
+  second.reset();
+  EXPECT_TRUE(eventually([&] { return status().jobs == 0; }));
+  const Fd late = connect();
+  send_hello(late, [&](schema::Hello::Builder h) { show(h, job.id, job.key); });
+  expect_refusal(late, schema::Refusal::Reason::JOB);
+}
+
+TEST_F(DaemonTest, AJobsKeyOpensNothingElse) {
+  const std::string token = folder_ + "/token";
+  std::ofstream(token) << "secret\n";
+  ::chmod(token.c_str(), 0600);
+  ASSERT_NO_FATAL_FAILURE(start({"--token-file", token}));
+  const auto refused_job = [&](const std::function<void(schema::OpenJob::Builder)>& change,
+                               schema::Refusal::Reason reason) {
+    const Fd socket = connect();
+    send_open_job(socket, change);
+    expect_refusal(socket, reason);
+    EXPECT_TRUE(closed(socket));
+  };
+  const std::string huge(60000, 'x');
+  refused_job({}, schema::Refusal::Reason::TOKEN);
+  refused_job([](auto job) { job.setProtocolVersion(77); }, schema::Refusal::Reason::VERSION);
+  refused_job([&](auto job) { job.setToken(huge); }, schema::Refusal::Reason::BAD_REQUEST);
+  refused_job([&](auto job) { job.setClientName(huge); }, schema::Refusal::Reason::BAD_REQUEST);
+  refused_job([](auto job) { job.initDevices(5000); }, schema::Refusal::Reason::BAD_REQUEST);
+  refused_job(
+      [](auto job) {
+        job.setToken("secret");
+        job.setGpus(3);
+      },
+      schema::Refusal::Reason::BAD_REQUEST);
+
+  const Fd holder = connect();
+  send_open_job(holder, [](schema::OpenJob::Builder job) { job.setToken("secret"); });
+  const OpenedJob job = opened(holder);
+  ASSERT_NE(job.id, 0u);
+  const auto refused = [&](const std::function<void(schema::Hello::Builder)>& change,
+                           schema::Refusal::Reason reason, uint16_t opcode = wire::kHello) {
+    const Fd socket = connect();
+    send_hello(socket, change, opcode);
+    expect_refusal(socket, reason);
+    EXPECT_TRUE(closed(socket));
+  };
+  // Neither a session nor a look at the server without the token.
+  refused([&](auto h) { show(h, job.id, job.key); }, schema::Refusal::Reason::TOKEN);
+  refused([&](auto h) { show(h, job.id, job.key); }, schema::Refusal::Reason::TOKEN, wire::kStatus);
+  std::string wrong = job.key;
+  wrong[15] = static_cast<char>(wrong[15] ^ 1);
+  for (const auto& [id, key] : std::vector<std::pair<uint64_t, std::string>>{
+           {job.id, wrong}, {job.id, std::string(16, '\0')}, {job.id + 1, job.key}}) {
+    refused(
+        [&, id = id, key = key](auto h) {
+          h.setToken("secret");
+          show(h, id, key);
+        },
+        schema::Refusal::Reason::JOB);
+  }
+  for (const std::string& key : {std::string(), job.key.substr(1), job.key + "x", huge}) {
+    refused(
+        [&](auto h) {
+          h.setToken("secret");
+          show(h, job.id, key);
+        },
+        schema::Refusal::Reason::BAD_REQUEST);
+  }
+  EXPECT_EQ(status("secret").sessions, 0u);
+  EXPECT_EQ(status("secret").jobs, 1u);
+}
+
+TEST_F(DaemonTest, AHolderThatSpeaksOrGoesEndsItsJobAlone) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  std::vector<Fd> holders;
+  for (int i = 0; i < 3; ++i) {
+    holders.push_back(connect());
+    send_open_job(holders.back());
+    EXPECT_NE(opened(holders.back()).id, 0u);
+  }
+  EXPECT_EQ(status().jobs, 3u);
+  const std::string noise(4096, 'x');
+  EXPECT_GT(::send(holders[0].get(), noise.data(), noise.size(), MSG_NOSIGNAL), 0);
+  EXPECT_TRUE(closed(holders[0]));
+  ::shutdown(holders[1].get(), SHUT_WR);
+  EXPECT_TRUE(eventually([&] { return status().jobs == 1; }));
+  {
+    const Fd hasty = connect();
+    send_open_job(hasty);
+  }  // gone before its answer
+  EXPECT_TRUE(eventually([&] { return status().jobs == 1; }));
+  ::kill(pid_, SIGTERM);  // a job without sessions keeps no daemon
+  EXPECT_EQ(wait_for_exit(), 0);
+}
+
+TEST_F(DaemonTest, AJobOfTheClientsOwnLivesForItsGraceTime) {
+  ASSERT_NO_FATAL_FAILURE(start({"--job-grace", "2s"}));
+  const std::string key(16, 'k');
+  const auto session = [&] {
+    Fd socket = connect();
+    send_hello(socket, [&](schema::Hello::Builder h) { show(h, 0, key); });
+    EXPECT_NE(first_line(socket), "");
+    return socket;
+  };
+  session().reset();
+  EXPECT_TRUE(eventually([&] { return status().sessions == 0; }));
+  EXPECT_EQ(status().jobs, 1u);
+  session().reset();  // the same job
+  EXPECT_EQ(status().jobs, 1u);
+  EXPECT_TRUE(eventually([&] { return status().jobs == 0; }));
+}
+
+TEST_F(DaemonTest, AProgramInAJobMayStartSessionsDuringTheDrain) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  const Fd holder = connect();
+  send_open_job(holder);
+  const OpenedJob job = opened(holder);
+  Fd first = connect();
+  send_hello(first, [&](schema::Hello::Builder h) { show(h, job.id, job.key); });
+  ASSERT_EQ(first_line(first), "GPU-11111111");
+  ::kill(pid_, SIGTERM);
+  EXPECT_TRUE(eventually([&] {
+    const Fd other = connect();
+    send_open_job(other, [](auto request) { request.setGpus(1000); });
+    const auto frame = answer(other);
+    if (!frame.ok() || frame->header.result == 0) return false;
+    wire::SegmentReader reader(frame->body());
+    return reader.getRoot<schema::Refusal>().getReason() == schema::Refusal::Reason::DRAINING;
+  }));
+  Fd second = connect();
+  send_hello(second, [&](schema::Hello::Builder h) { show(h, job.id, job.key); });
+  EXPECT_EQ(first_line(second), "GPU-11111111");
+  first.reset();
+  second.reset();
+  EXPECT_EQ(wait_for_exit(), 0);
 }
 
 TEST_F(DaemonTest, AWorkerThatDiesEndsItsSessionAndNothingElse) {

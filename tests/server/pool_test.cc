@@ -51,7 +51,7 @@ TEST(Pool, SeveralGpusAreDistinctAndAscending) {
 TEST(Pool, MoreGpusThanThereAreCanNeverBe) {
   Pool pool(three_gpus(), {});
   EXPECT_EQ(pool.place(1, wish(4)).status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(pool.sessions(), 0u);
+  EXPECT_EQ(pool.jobs(), 0u);
 }
 
 TEST(Pool, TakesNamedGpusInTheirOrder) {
@@ -68,7 +68,7 @@ TEST(Pool, RefusesNamesThatMeanNothingOrTwoThings) {
         << devices[0];
   }
   EXPECT_EQ(pool.place(1, wish(3, 0, {"0", "1"})).status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(pool.load(0).sessions, 0u);
+  EXPECT_EQ(pool.load(0).jobs, 0u);
 }
 
 TEST(Pool, ReservesMemoryAndGivesItBack) {
@@ -115,7 +115,7 @@ TEST(Pool, LimitsSessionsInAllAndPerGpu) {
 TEST(Pool, AFailedPlacementReservesNothing) {
   Pool pool(three_gpus(), {});
   EXPECT_FALSE(pool.place(1, wish(0, 9 * kGiB, {"2", "0"})).ok());
-  EXPECT_EQ(pool.load(2).sessions, 0u);
+  EXPECT_EQ(pool.load(2).jobs, 0u);
   EXPECT_EQ(pool.load(2).reserved_bytes, 0u);
 }
 
@@ -126,7 +126,7 @@ TEST(Pool, ReleasingTwiceOrAStrangerChangesNothing) {
   pool.release(1);
   pool.release(1);
   pool.release(99);
-  EXPECT_EQ(pool.load(0).sessions, 0u);
+  EXPECT_EQ(pool.load(0).jobs, 0u);
 }
 
 }  // namespace

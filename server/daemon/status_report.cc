@@ -1,4 +1,4 @@
-#include "server/daemon/session_record.h"
+#include "server/daemon/status_report.h"
 
 #include <algorithm>
 #include <cstring>
@@ -29,23 +29,44 @@ void fill(schema::SessionInfo::Builder info, const SessionRecord& session, const
   info.setSeconds(seconds_since(session.since));
   info.setWorkerPid(session.pid);
   info.setCalls(session.statistics->calls.load(std::memory_order_relaxed));
+  info.setJob(session.seat.job);
+}
+
+void fill(schema::JobInfo::Builder info, const Job& job, const Pool& pool) {
+  info.setId(job.id);
+  info.setClient(job.client);
+  info.setPeer(job.peer);
+  const auto count = static_cast<unsigned>(job.gpus.size());
+  auto gpus = info.initGpus(count);
+  auto used = info.initMemoryUsedBytes(count);
+  for (unsigned i = 0; i < count; ++i) {
+    gpus.set(i, pool.gpus()[job.gpus[i]].uuid);
+    used.set(i, job.memory ? job.memory->used(i) : 0);
+  }
+  info.setMemoryLimitBytes(job.memory_bytes);
+  info.setHeld(job.held);
+  info.setSeconds(seconds_since(job.since));
+  info.setEndsInSeconds(job.ends ? std::max(0.0, -seconds_since(*job.ends)) : -1.0);
 }
 
 }  // namespace
 
-std::vector<std::byte> encode_status(uint32_t sequence, const Inventory& inventory,
-                                     const Pool& pool,
-                                     const std::map<pid_t, SessionRecord>& sessions,
-                                     std::chrono::steady_clock::time_point started,
+std::vector<std::byte> encode_status(uint32_t sequence, const StatusReport& report,
                                      uint32_t max_body_bytes) {
+  const auto& [inventory, pool, jobs, sessions, started] = report;
   // Bounds of what one entry takes, with its texts at their limits.
   constexpr size_t kFixedBytes = 8192, kGpuBytes = 512;
   const size_t session_bytes = 1024 + pool.gpus().size() * 64;
+  const size_t job_bytes = 1024 + pool.gpus().size() * 80;
   const size_t gpus_bytes = kFixedBytes + pool.gpus().size() * kGpuBytes;
   const size_t room = std::max<size_t>(max_body_bytes, gpus_bytes) - gpus_bytes;
-  const size_t shown = std::min(sessions.size(), room / session_bytes);
+  const size_t shown_jobs = std::min(jobs.all().size(), room / 2 / job_bytes);
+  const size_t shown =
+      std::min(sessions.all().size(), (room - shown_jobs * job_bytes) / session_bytes);
 
-  std::vector<uint64_t> words((sizeof(wire::FrameHeader) + gpus_bytes + shown * session_bytes) / 8);
+  std::vector<uint64_t> words(
+      (sizeof(wire::FrameHeader) + gpus_bytes + shown_jobs * job_bytes + shown * session_bytes) /
+      8);
   const std::span slot = std::as_writable_bytes(std::span(words));
   wire::SlotMessageBuilder builder(slot.subspan(sizeof(wire::FrameHeader)));
   auto status = builder.initRoot<schema::Status>();
@@ -53,19 +74,30 @@ std::vector<std::byte> encode_status(uint32_t sequence, const Inventory& invento
   status.setDriverName(inventory.driver_path);
   status.setDriverVersion(inventory.driver_version);
   status.setUptimeSeconds(seconds_since(started));
+  std::vector<uint32_t> sessions_on(pool.gpus().size());
+  for (const auto& [pid, session] : sessions.all()) {
+    for (const size_t gpu : session.gpus) ++sessions_on[gpu];
+  }
   auto gpus = status.initGpus(static_cast<unsigned>(pool.gpus().size()));
   for (unsigned i = 0; i < pool.gpus().size(); ++i) {
     gpus[i].setUuid(pool.gpus()[i].uuid);
     gpus[i].setName(pool.gpus()[i].name);
     gpus[i].setTotalBytes(pool.gpus()[i].total_bytes);
     gpus[i].setReservedBytes(pool.load(i).reserved_bytes);
-    gpus[i].setSessions(pool.load(i).sessions);
+    gpus[i].setSessions(sessions_on[i]);
+    gpus[i].setJobs(pool.load(i).jobs);
   }
   auto list = status.initSessions(static_cast<unsigned>(shown));
   unsigned next = 0;
-  for (const auto& [pid, session] : sessions) {
+  for (const auto& [pid, session] : sessions.all()) {
     if (next == shown) break;
     fill(list[next++], session, pool);
+  }
+  auto job_list = status.initJobs(static_cast<unsigned>(shown_jobs));
+  next = 0;
+  for (const auto& [id, job] : jobs.all()) {
+    if (next == shown_jobs) break;
+    fill(job_list[next++], job, pool);
   }
   wire::FrameHeader header;
   header.opcode = wire::kStatus;

@@ -1,0 +1,167 @@
+#include "server/daemon/jobs.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace fargpu::server {
+namespace {
+
+// What a session wishes for must be what its job has, or nothing.
+Status check_wish(const Job& job, const PlacementRequest& wish) {
+  const char* what = nullptr;
+  if (wish.gpus != 0 && wish.gpus != job.gpus.size()) what = "another number of GPUs (FARGPU_GPUS)";
+  if (wish.memory_bytes != 0 && wish.memory_bytes != job.memory_bytes)
+    what = "another memory limit (FARGPU_MEMORY)";
+  if (!wish.devices.empty() && wish.devices != job.asked_devices)
+    what = "other GPUs (FARGPU_DEVICES)";
+  if (what == nullptr) return Status();
+  return {StatusCode::kInvalidArgument,
+          fmt::format("the session asks for {} than its job has; CUDA_VISIBLE_DEVICES chooses "
+                      "among the job's GPUs, and without FARGPU_JOB the program is a job by itself",
+                      what)};
+}
+
+uint32_t take_slot(std::vector<bool>& slots) {
+  const auto free = std::find(slots.begin(), slots.end(), false);
+  const auto slot = static_cast<uint32_t>(free - slots.begin());
+  if (free == slots.end()) slots.push_back(false);
+  slots[slot] = true;
+  return slot;
+}
+
+}  // namespace
+
+Job* Jobs::find(uint64_t job) {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? nullptr : &found->second;
+}
+
+// A key of the client's own is compared with all: it takes the same time whichever is right.
+Job* Jobs::find(const bootstrap::JobTicket& ticket) {
+  Job* found = nullptr;
+  for (auto& [id, job] : jobs_) {
+    const auto kind = ticket.id == 0 ? Job::Kind::kShared : Job::Kind::kOpened;
+    if (job.kind != kind || (ticket.id != 0 && ticket.id != id)) continue;
+    if (bootstrap::same_key(job.key, ticket.key)) found = &job;
+  }
+  return found;
+}
+
+bool Jobs::knows(const std::optional<bootstrap::JobTicket>& ticket) const {
+  return ticket && const_cast<Jobs*>(this)->find(*ticket) != nullptr;
+}
+
+// Jobs in their grace time give way, the one that ends first before the others, but only if that
+// helps.
+Result<std::vector<size_t>> Jobs::place(uint64_t job, const PlacementRequest& request) {
+  auto placed = pool_.place(job, request);
+  if (placed.ok() || placed.status().code() != StatusCode::kNoCapacity) return placed;
+  std::vector<const Job*> idle;
+  for (const auto& [id, other] : jobs_) {
+    if (other.ends) idle.push_back(&other);
+  }
+  std::sort(idle.begin(), idle.end(),
+            [](const Job* a, const Job* b) { return *a->ends < *b->ends; });
+  Pool without = pool_;
+  for (const Job* other : idle) without.release(other->id);
+  if (!without.place(job, request).ok()) return placed;
+  for (const Job* other : idle) {
+    end(other->id, "its grace time ended early: another job needs what it has");
+    placed = pool_.place(job, request);
+    if (placed.ok()) break;
+  }
+  return placed;
+}
+
+Result<Job*> Jobs::make(Job::Kind kind, const bootstrap::SessionKey& key, const JobRequest& request,
+                        Time now) {
+  PlacementRequest wish = request.placement;
+  if (wish.memory_bytes == 0) wish.memory_bytes = request.usual_memory;
+  Job job;
+  job.id = ids_.next();
+  FARGPU_ASSIGN_OR_RETURN(job.gpus, place(job.id, wish));
+  job.kind = kind;
+  job.key = key;
+  job.client = request.client;
+  job.peer = request.peer;
+  job.asked_devices = request.placement.devices;
+  job.memory_bytes = wish.memory_bytes;
+  job.since = now;
+  const uint64_t id = job.id;
+  return &jobs_.emplace(id, std::move(job)).first->second;
+}
+
+Result<uint64_t> Jobs::open(const bootstrap::SessionKey& key, const JobRequest& request, Time now) {
+  FARGPU_ASSIGN_OR_RETURN(Job* const job, make(Job::Kind::kOpened, key, request, now));
+  job->held = true;
+  return job->id;
+}
+
+void Jobs::let_go(uint64_t id) {
+  Job* const job = find(id);
+  if (job == nullptr) return;
+  job->held = false;
+  if (job->sessions == 0) end(id, "the program has ended");
+}
+
+Result<Jobs::Seat> Jobs::enter(const std::optional<bootstrap::JobTicket>& ticket,
+                               const JobRequest& request, Time now) {
+  Job* job = ticket ? find(*ticket) : nullptr;
+  if (job == nullptr && ticket && ticket->id != 0) {
+    return Status(StatusCode::kNotFound,
+                  "this server has no such job: it has ended, or FARGPU_JOB is another server's; "
+                  "start the program with `fargpu run`, or unset FARGPU_JOB");
+  }
+  if (job != nullptr) FARGPU_RETURN_IF_ERROR(check_wish(*job, request.placement));
+  if (sessions_ >= rules_.max_sessions) {
+    return Status(StatusCode::kNoCapacity,
+                  fmt::format("the server has {} sessions, its limit; try again later", sessions_));
+  }
+  if (job == nullptr) {
+    const auto kind = ticket ? Job::Kind::kShared : Job::Kind::kLone;
+    FARGPU_ASSIGN_OR_RETURN(
+        job, make(kind, ticket ? ticket->key : bootstrap::SessionKey{}, request, now));
+  }
+  job->ends.reset();
+  ++job->sessions;
+  ++sessions_;
+  return Seat{job->id, take_slot(job->slots)};
+}
+
+void Jobs::leave(const Seat& seat, Time now) {
+  Job* const job = find(seat.job);
+  if (job == nullptr || seat.slot >= job->slots.size() || !job->slots[seat.slot]) return;
+  if (job->memory) job->memory->clear(seat.slot);
+  job->slots[seat.slot] = false;
+  --sessions_;
+  if (--job->sessions > 0 || job->held) return;
+  if (job->kind == Job::Kind::kShared && rules_.grace.count() > 0) {
+    job->ends = now + rules_.grace;
+  } else {
+    end(job->id, "its last session has ended");
+  }
+}
+
+void Jobs::expire(Time now) {
+  for (auto next = jobs_.begin(); next != jobs_.end();) {
+    const Job& job = (next++)->second;
+    if (job.ends && *job.ends <= now) end(job.id, "no session came within its grace time");
+  }
+}
+
+std::optional<Jobs::Time> Jobs::next_end() const {
+  std::optional<Time> first;
+  for (const auto& [id, job] : jobs_) {
+    if (job.ends && (!first || *job.ends < *first)) first = job.ends;
+  }
+  return first;
+}
+
+void Jobs::end(uint64_t id, const char* why) {
+  pool_.release(id);
+  const auto job = jobs_.extract(id);
+  if (on_end_ && !job.empty()) on_end_(job.mapped(), why);
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,92 @@
+// The sessions of a daemon: a worker process for each, started here and noticed here when it ends.
+// On the daemon's thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/fd.h"
+#include "common/base/status.h"
+#include "server/daemon/config.h"
+#include "server/daemon/id_sequence.h"
+#include "server/daemon/jobs.h"
+#include "server/daemon/runtime_folder.h"
+#include "server/handover/hello.h"
+#include "server/handover/inventory.h"
+#include "server/handover/joined_connections.h"
+#include "server/handover/session_statistics.h"
+
+namespace fargpu::server {
+
+struct SessionRecord {
+  uint64_t id = 0;
+  Jobs::Seat seat;
+  std::string client, peer;
+  std::vector<size_t> gpus;   // the job's
+  uint64_t memory_bytes = 0;  // per GPU, the job's; 0: no limit
+  pid_t pid = -1;
+  std::chrono::steady_clock::time_point since;
+  StatisticsPage statistics;
+  Fd reason;                // reading end: the worker's last words
+  ConnectionJoiner joiner;  // of its further connections, if it may have some
+};
+
+// A client that was admitted.
+struct NewSession {
+  const Job& job;  // with its memory page
+  Jobs::Seat seat;
+  const HelloRequest& hello;
+  int socket = -1;  // stays the caller's
+  std::string peer;
+  bool encrypted = false;
+  uint32_t sequence = 0;  // of the hello
+};
+
+// What a worker and the probe have in their environment by the configuration.
+std::vector<std::pair<std::string, std::string>> driver_environment(const DaemonConfig& config);
+
+class Sessions {
+ public:
+  // What every session is started with. All of it outlives the sessions.
+  struct Host {
+    const DaemonConfig& config;
+    const std::string& worker_program;
+    const RuntimeFolder& folder;
+    const Inventory& inventory;
+  };
+  using OnEnd = std::function<void(const SessionRecord&)>;
+  // `on_end`: the worker's process is gone.
+  Sessions(const Host& host, IdSequence& ids, OnEnd on_end);
+
+  // Starts the worker, which answers the hello. kSystem: there is none.
+  Status start(const NewSession& session);
+  // A further connection, whose Join was read: given to the worker. kRefused: there is no such
+  // session, or the key is another one; nothing was taken then. kLost: `connection` is not needed.
+  Status check(const JoinRequest& join) const;
+  Status pass(const JoinRequest& join, int connection);
+
+  // Takes notice of the workers that have ended.
+  void reap();
+  void kill_all(int signal_number) const;
+
+  const std::map<pid_t, SessionRecord>& all() const { return sessions_; }
+
+ private:
+  Result<pid_t> start_worker(SessionRecord& record, const NewSession& session);
+  const SessionRecord* find(uint64_t session) const;
+  void end(std::map<pid_t, SessionRecord>::iterator session, int wait_status);
+
+  const Host host_;
+  IdSequence& ids_;
+  const OnEnd on_end_;
+  const std::string host_id_;
+  std::map<pid_t, SessionRecord> sessions_;
+};
+
+}  // namespace fargpu::server

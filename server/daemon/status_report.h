@@ -1,0 +1,27 @@
+// What a status query is answered with: GPUs, jobs and sessions.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "server/daemon/jobs.h"
+#include "server/daemon/sessions.h"
+#include "server/handover/inventory.h"
+#include "server/placement/pool.h"
+
+namespace fargpu::server {
+
+struct StatusReport {
+  const Inventory& inventory;
+  const Pool& pool;
+  const Jobs& jobs;
+  const Sessions& sessions;
+  std::chrono::steady_clock::time_point started;
+};
+
+// A whole frame, cut to what fits the peer: jobs, then sessions are left out.
+std::vector<std::byte> encode_status(uint32_t sequence, const StatusReport& report,
+                                     uint32_t max_body_bytes);
+
+}  // namespace fargpu::server

@@ -1,0 +1,228 @@
+#include "server/daemon/jobs.h"
+
+#include <gtest/gtest.h>
+
+namespace fargpu::server {
+namespace {
+
+using bootstrap::JobTicket;
+using bootstrap::SessionKey;
+using Indices = std::vector<size_t>;
+using std::chrono::seconds;
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+constexpr Jobs::Time kStart{};
+
+SessionKey key(int number) {
+  SessionKey key{};
+  key[0] = static_cast<std::byte>(number);
+  return key;
+}
+
+JobRequest wish(uint32_t gpus = 0, uint64_t memory = 0, std::vector<std::string> devices = {}) {
+  return {{gpus, memory, std::move(devices)}, 0, "host:1 program", "10.0.0.1:1"};
+}
+
+class JobsTest : public ::testing::Test {
+ protected:
+  explicit JobsTest(PoolLimits limits = {.max_sessions = 8, .max_sessions_per_gpu = 4})
+      : pool_({{"GPU-aaaa1111", "first", 8 * kGiB, {}}, {"GPU-bbbb2222", "second", 8 * kGiB, {}}},
+              limits),
+        jobs_(pool_, ids_, {limits.max_sessions, seconds(30)},
+              [this](const Job& job, const char*) { ended_.push_back(job.id); }) {}
+
+  uint64_t open(const JobRequest& request, int number = 7) {
+    auto job = jobs_.open(key(number), request, kStart);
+    EXPECT_TRUE(job.ok()) << job.status().message();
+    return job.ok() ? *job : 0;
+  }
+  Jobs::Seat enter(const std::optional<JobTicket>& ticket, const JobRequest& request = wish(),
+                   Jobs::Time now = kStart) {
+    auto seat = jobs_.enter(ticket, request, now);
+    EXPECT_TRUE(seat.ok()) << seat.status().message();
+    return seat.ok() ? *seat : Jobs::Seat{};
+  }
+  StatusCode refusal(const std::optional<JobTicket>& ticket, const JobRequest& request = wish(),
+                     Jobs::Time now = kStart) {
+    return jobs_.enter(ticket, request, now).status().code();
+  }
+  const Indices& gpus(uint64_t job) { return jobs_.find(job)->gpus; }
+
+  Pool pool_;
+  IdSequence ids_{1000};
+  std::vector<uint64_t> ended_;
+  Jobs jobs_;
+};
+
+TEST_F(JobsTest, AllSessionsOfAJobHaveItsGpusInItsOrder) {
+  const uint64_t job = open(wish(2, 0, {"1", "0"}));
+  const JobTicket ticket{job, key(7)};
+  const Jobs::Seat first = enter(ticket), second = enter(ticket, wish(2, 0, {"1", "0"}));
+  EXPECT_EQ(first.job, job);
+  EXPECT_EQ(second.job, job);
+  EXPECT_NE(first.slot, second.slot);
+  EXPECT_EQ(gpus(job), (Indices{1, 0}));
+  EXPECT_EQ(pool_.load(0).jobs, 1u);
+  EXPECT_EQ(jobs_.sessions(), 2u);
+}
+
+TEST_F(JobsTest, AHeldJobLivesWithoutSessionsAndEndsWhenItIsLetGo) {
+  const uint64_t job = open(wish());
+  jobs_.leave(enter(JobTicket{job, key(7)}), kStart);
+  jobs_.expire(kStart + seconds(100000));
+  EXPECT_FALSE(jobs_.next_end().has_value());
+  ASSERT_NE(jobs_.find(job), nullptr);
+  jobs_.let_go(job);
+  EXPECT_EQ(ended_, std::vector{job});
+  EXPECT_EQ(pool_.load(0).jobs, 0u);
+}
+
+TEST_F(JobsTest, SessionsOutliveTheConnectionThatHeldTheirJob) {
+  const uint64_t job = open(wish(0, kGiB));
+  const JobTicket ticket{job, key(7)};
+  const Jobs::Seat first = enter(ticket);
+  jobs_.let_go(job);
+  EXPECT_TRUE(ended_.empty());
+  const Jobs::Seat second = enter(ticket);  // what was detached may still start processes
+  jobs_.leave(first, kStart);
+  EXPECT_EQ(pool_.load(0).reserved_bytes, kGiB);
+  jobs_.leave(second, kStart);
+  EXPECT_EQ(ended_, std::vector{job});
+  EXPECT_EQ(pool_.load(0).reserved_bytes, 0u);
+  EXPECT_EQ(refusal(ticket), StatusCode::kNotFound);
+}
+
+TEST_F(JobsTest, AWrongTicketIsRefusedAndPlacesNothing) {
+  const uint64_t job = open(wish());
+  const Jobs::Seat shared = enter(JobTicket{0, key(9)});
+  for (const JobTicket& ticket :
+       {JobTicket{job, key(8)}, JobTicket{job + 50, key(7)}, JobTicket{job, SessionKey{}},
+        JobTicket{shared.job, key(9)}, JobTicket{~uint64_t{0}, key(7)}}) {
+    EXPECT_EQ(refusal(ticket), StatusCode::kNotFound);
+  }
+  EXPECT_EQ(jobs_.all().size(), 2u);
+  EXPECT_EQ(jobs_.sessions(), 1u);
+}
+
+TEST_F(JobsTest, TheKeyOfAnOpenedJobWithoutItsIdIsAnotherJob) {
+  const uint64_t job = open(wish());
+  EXPECT_NE(enter(JobTicket{0, key(7)}).job, job);
+  // Nor does a lone session's empty key open anything.
+  const Jobs::Seat lone = enter(std::nullopt);
+  EXPECT_EQ(refusal(JobTicket{lone.job, SessionKey{}}), StatusCode::kNotFound);
+}
+
+TEST_F(JobsTest, ALoneSessionIsAJobThatEndsWithIt) {
+  const Jobs::Seat one = enter(std::nullopt), two = enter(std::nullopt);
+  EXPECT_NE(one.job, two.job);
+  EXPECT_EQ(gpus(one.job), Indices{0});
+  EXPECT_EQ(gpus(two.job), Indices{1});
+  jobs_.leave(one, kStart);
+  EXPECT_EQ(ended_, std::vector{one.job});
+}
+
+TEST_F(JobsTest, AJobOfTheClientsOwnWaitsForFurtherSessions) {
+  const JobTicket ticket{0, key(3)};
+  EXPECT_FALSE(jobs_.knows(ticket));
+  const Jobs::Seat first = enter(ticket);
+  EXPECT_TRUE(jobs_.knows(ticket));
+  jobs_.leave(first, kStart + seconds(10));
+  EXPECT_EQ(jobs_.next_end(), kStart + seconds(40));
+  jobs_.expire(kStart + seconds(39));
+  const Jobs::Seat second = enter(ticket, wish(), kStart + seconds(39));
+  EXPECT_EQ(second.job, first.job);
+  EXPECT_FALSE(jobs_.next_end().has_value());
+  jobs_.leave(second, kStart + seconds(50));
+  jobs_.expire(kStart + seconds(80));
+  EXPECT_EQ(ended_, std::vector{first.job});
+  // Later the same ticket makes a new job.
+  EXPECT_NE(enter(ticket).job, first.job);
+}
+
+TEST_F(JobsTest, AJobInItsGraceTimeGivesWay) {
+  const Jobs::Seat early = enter(JobTicket{0, key(1)}, wish(1, 6 * kGiB, {"0"}));
+  const Jobs::Seat late = enter(JobTicket{0, key(2)}, wish(1, 6 * kGiB, {"1"}));
+  jobs_.leave(early, kStart);
+  jobs_.leave(late, kStart + seconds(1));
+  // Two GiB are free on each: nobody is in the way.
+  enter(std::nullopt, wish(2, 2 * kGiB));
+  EXPECT_TRUE(ended_.empty());
+  // More can never be free: nobody is sent away in vain.
+  EXPECT_EQ(refusal(std::nullopt, wish(1, 7 * kGiB)), StatusCode::kNoCapacity);
+  EXPECT_TRUE(ended_.empty());
+  enter(std::nullopt, wish(1, 4 * kGiB));
+  EXPECT_EQ(ended_, std::vector{early.job});
+}
+
+TEST_F(JobsTest, AJobWithSessionsOrAHolderDoesNotGiveWay) {
+  open(wish(1, 6 * kGiB, {"0"}));
+  enter(JobTicket{0, key(2)}, wish(1, 6 * kGiB, {"1"}));
+  EXPECT_EQ(refusal(std::nullopt, wish(1, 4 * kGiB)), StatusCode::kNoCapacity);
+  EXPECT_TRUE(ended_.empty());
+}
+
+TEST_F(JobsTest, ASessionThatAsksForSomethingElseThanItsJobHasIsRefused) {
+  const uint64_t job = open(wish(1, kGiB, {"1"}));
+  const JobTicket ticket{job, key(7)};
+  for (const JobRequest& other :
+       {wish(2), wish(1, 2 * kGiB), wish(1, 0, {"0"}), wish(1, 0, {"1", "0"})}) {
+    EXPECT_EQ(refusal(ticket, other), StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(jobs_.sessions(), 0u);
+  enter(ticket, wish(1, kGiB, {"1"}));
+  // What the server gave to a job that asked for nothing is no other wish.
+  enter(JobTicket{open(wish(), 8), key(8)}, wish(1));
+}
+
+TEST_F(JobsTest, TheServersUsualMemoryIsTheJobs) {
+  JobRequest request = wish();
+  request.usual_memory = kGiB;
+  const uint64_t job = open(request);
+  enter(JobTicket{job, key(7)}, request);
+  enter(JobTicket{job, key(7)}, request);
+  EXPECT_EQ(jobs_.find(job)->memory_bytes, kGiB);
+  EXPECT_EQ(pool_.load(0).reserved_bytes, kGiB);
+}
+
+TEST_F(JobsTest, SlotsAreGivenOutAgain) {
+  const JobTicket ticket{open(wish()), key(7)};
+  const Jobs::Seat a = enter(ticket), b = enter(ticket), c = enter(ticket);
+  EXPECT_EQ(std::vector({a.slot, b.slot, c.slot}), (std::vector<uint32_t>{0, 1, 2}));
+  jobs_.leave(b, kStart);
+  jobs_.leave(b, kStart);  // twice is once
+  EXPECT_EQ(jobs_.sessions(), 2u);
+  EXPECT_EQ(enter(ticket).slot, 1u);
+}
+
+TEST_F(JobsTest, LeavingGivesBackWhatTheSessionsSlotHeld) {
+  const JobTicket ticket{open(wish(1, kGiB)), key(7)};
+  const Jobs::Seat a = enter(ticket), b = enter(ticket);
+  Job& job = *jobs_.find(a.job);
+  auto memory = JobMemory::create({1, 8, job.memory_bytes});
+  ASSERT_TRUE(memory.ok());
+  job.memory = std::move(*memory);
+  job.memory->take(a.slot);
+  job.memory->take(b.slot);
+  ASSERT_TRUE(job.memory->charge(0, 600));  // as slot 0, which is a's
+  jobs_.leave(b, kStart);
+  EXPECT_EQ(job.memory->used(0), 600u);
+  jobs_.leave(a, kStart);
+  EXPECT_EQ(job.memory->used(0), 0u);
+}
+
+class LimitedJobsTest : public JobsTest {
+ protected:
+  LimitedJobsTest() : JobsTest({.max_sessions = 3, .max_sessions_per_gpu = 1}) {}
+};
+
+TEST_F(LimitedJobsTest, AJobCountsOnceOnAGpuAndItsSessionsOnTheHost) {
+  const JobTicket ticket{open(wish(2)), key(7)};
+  for (int i = 0; i < 3; ++i) enter(ticket);
+  EXPECT_EQ(refusal(ticket), StatusCode::kNoCapacity);
+  jobs_.leave({ticket.id, 1}, kStart);
+  EXPECT_EQ(refusal(std::nullopt), StatusCode::kNoCapacity);  // the GPUs are the job's
+  enter(ticket);
+}
+
+}  // namespace
+}  // namespace fargpu::server
