@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "client/call/call.h"
+#include "client/process/job.h"
 #include "client/process/session.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/ordered_copy.h"
@@ -101,6 +102,8 @@ Result<std::unique_ptr<Session>> connect(Settings settings) {
   auto address = bootstrap::parse_server(settings.server);
   if (!address.ok())
     return Status(address.status().code(), "FARGPU_SERVER: " + address.status().message());
+  // Before there may be threads: those of a TLS connection, for example.
+  FARGPU_ASSIGN_OR_RETURN(const auto job, job_of_this_process());
   const Deadline deadline = Clock::now() + settings.connect_timeout;
   FARGPU_ASSIGN_OR_RETURN(Fd socket, bootstrap::connect_server(*address, deadline));
 
@@ -113,7 +116,8 @@ Result<std::unique_ptr<Session>> connect(Settings settings) {
                                .devices = settings.devices,
                                .upgrades = settings.transport.upgrades,
                                .connections = settings.connections.at_most(settings.transport),
-                               .limits = {}};
+                               .limits = {},
+                               .job = job};
   // The worker starts its driver before it answers: allow for that beyond the time to connect.
   constexpr auto kWorkerStart = std::chrono::seconds(60);
   FARGPU_ASSIGN_OR_RETURN(

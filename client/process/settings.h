@@ -8,6 +8,7 @@
 //   FARGPU_GPUS              how many GPUs; default: the server's
 //   FARGPU_MEMORY            memory per GPU, like 8G; default: the server's
 //   FARGPU_DEVICES           wanted GPUs on the server: UUIDs or indices, separated by commas
+//   FARGPU_JOB               the job of this program, set by `fargpu run` (job.h reads it)
 //   FARGPU_CONNECT_TIMEOUT   seconds (or 500ms ...); default 5 s
 //   FARGPU_TRANSPORT         auto (default), shm, rdma or tcp; the last three: that or no session
 //   FARGPU_TCP_CONNECTIONS   auto (default) or 1 to 16: connections of a session that stays on TCP
