@@ -19,13 +19,13 @@ int devices(const ServerOptions& options) {
   if (!target) return fail(target.status());
   auto status = query_status(*target, transport::Clock::now() + kLimit);
   if (!status) return fail(status.status());
-  std::printf("%-3s  %-40s  %-28s  %10s  %10s  %s\n", "GPU", "UUID", "NAME", "MEMORY", "RESERVED",
-              "SESSIONS");
+  std::printf("%-3s  %-40s  %-28s  %10s  %10s  %4s  %s\n", "GPU", "UUID", "NAME", "MEMORY",
+              "RESERVED", "JOBS", "SESSIONS");
   int index = 0;
   for (const GpuStatus& gpu : status->gpus) {
-    std::printf("%-3d  %-40s  %-28s  %10s  %10s  %u\n", index++, gpu.uuid.c_str(), gpu.name.c_str(),
-                format_bytes(gpu.total_bytes).c_str(), format_bytes(gpu.reserved_bytes).c_str(),
-                gpu.sessions);
+    std::printf("%-3d  %-40s  %-28s  %10s  %10s  %4u  %u\n", index++, gpu.uuid.c_str(),
+                gpu.name.c_str(), format_bytes(gpu.total_bytes).c_str(),
+                format_bytes(gpu.reserved_bytes).c_str(), gpu.jobs, gpu.sessions);
   }
   return kSuccess;
 }

@@ -1,7 +1,9 @@
-// fargpu ps: the sessions of a server.
+// fargpu ps: the jobs of a server, each with its sessions.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <vector>
 
 #include "client/cli/commands.h"
 #include "client/cli/exit_codes.h"
@@ -25,36 +27,65 @@ std::string age(double seconds) {
   return text;
 }
 
-int list_sessions(const ServerOptions& options) {
+std::string state(const JobStatus& job, size_t sessions) {
+  if (job.ends_in_seconds >= 0) return "ends in " + age(job.ends_in_seconds);
+  if (job.held) return sessions == 0 ? "held, idle" : "held";
+  return "running";
+}
+
+void print(const JobStatus& job, size_t sessions) {
+  const std::string limit =
+      job.memory_limit_bytes == 0 ? "" : " of " + format_bytes(job.memory_limit_bytes);
+  std::printf("job %016llx  %s  %s  %s  %s\n", static_cast<unsigned long long>(job.id),
+              state(job, sessions).c_str(), age(job.seconds).c_str(), job.peer.c_str(),
+              job.client.c_str());
+  for (size_t i = 0; i < job.gpus.size(); ++i) {
+    const uint64_t used = i < job.memory_used_bytes.size() ? job.memory_used_bytes[i] : 0;
+    std::printf("  GPU %zu  %s  %s%s\n", i, job.gpus[i].c_str(), format_bytes(used).c_str(),
+                limit.c_str());
+  }
+}
+
+void print(const SessionStatus& session) {
+  std::printf("  session %016llx  worker %-8d %-10s  %-12s  %-10llu calls  %-22s  %-9s  %s\n",
+              static_cast<unsigned long long>(session.id), session.worker_pid,
+              age(session.seconds).c_str(), format_bytes(session.memory_used_bytes).c_str(),
+              static_cast<unsigned long long>(session.calls), session.peer.c_str(),
+              session.transport.c_str(), session.client.c_str());
+}
+
+int list_jobs(const ServerOptions& options) {
   if (Status status = export_server(options); !status.ok()) return fail(status);
   auto target = target_from_environment();
   if (!target) return fail(target.status());
   auto status = query_status(*target, transport::Clock::now() + kLimit);
   if (!status) return fail(status.status());
-  std::printf("%-8s  %-8s  %-10s  %-12s  %-12s  %-10s  %-24s  %-9s  %s\n", "SESSION", "PID", "AGE",
-              "MEMORY", "LIMIT", "CALLS", "PEER", "TRANSPORT", "CLIENT");
-  for (const SessionStatus& session : status->sessions) {
-    std::string limit =
-        session.memory_limit_bytes == 0 ? "none" : format_bytes(session.memory_limit_bytes);
-    std::printf("%-8llu  %-8d  %-10s  %-12s  %-12s  %-10llu  %-24s  %-9s  %s\n",
-                static_cast<unsigned long long>(session.id), session.worker_pid,
-                age(session.seconds).c_str(), format_bytes(session.memory_used_bytes).c_str(),
-                limit.c_str(), static_cast<unsigned long long>(session.calls), session.peer.c_str(),
-                session.transport.c_str(), session.client.c_str());
-    for (const std::string& gpu : session.gpus) std::printf("          on %s\n", gpu.c_str());
+  const auto belongs = [](const JobStatus& job) {
+    return [&job](const SessionStatus& session) { return session.job == job.id; };
+  };
+  std::vector<SessionStatus>& sessions = status->sessions;
+  for (const JobStatus& job : status->jobs) {
+    print(job, static_cast<size_t>(std::count_if(sessions.begin(), sessions.end(), belongs(job))));
+    for (const SessionStatus& session : sessions) {
+      if (session.job == job.id) print(session);
+    }
   }
-  std::printf("%zu sessions\n", status->sessions.size());
+  // A long answer is cut: the jobs of these were left out.
+  for (const SessionStatus& session : sessions) {
+    const auto its_job = [&session](const JobStatus& job) { return job.id == session.job; };
+    if (std::none_of(status->jobs.begin(), status->jobs.end(), its_job)) print(session);
+  }
+  std::printf("%zu jobs\n%zu sessions\n", status->jobs.size(), sessions.size());
   return kSuccess;
 }
 
 }  // namespace
 
 void add_ps(CLI::App& app, Command& command) {
-  CLI::App* ps_app = app.add_subcommand("ps", "List the sessions of a server");
+  CLI::App* ps_app = app.add_subcommand("ps", "List the jobs of a server with their sessions");
   auto options = std::make_shared<ServerOptions>();
   add_server_options(*ps_app, *options);
-  ps_app->callback(
-      [options, &command] { command = [options] { return list_sessions(*options); }; });
+  ps_app->callback([options, &command] { command = [options] { return list_jobs(*options); }; });
 }
 
 }  // namespace fargpu::cli

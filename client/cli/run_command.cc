@@ -1,6 +1,7 @@
-// fargpu run: starts one program with our libcuda.so.1 in front. With --server this process becomes
-// the program (exec), so exit code, signals and terminal are the program's own; with --sim it stays
-// as the parent of a private daemon and passes signals on.
+// fargpu run: opens a job and starts one program in it, with our libcuda.so.1 in front. With
+// --server this process becomes the program (exec), so exit code, signals and terminal are the
+// program's own, and a process beside it holds the job. With --sim, and as the first process of a
+// container, it stays as the program's parent, holds the job and passes signals on.
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -8,6 +9,7 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/exit_codes.h"
+#include "client/cli/job.h"
 #include "client/cli/layout.h"
 #include "client/cli/private_daemon.h"
 #include "client/cli/server_query.h"
@@ -17,7 +19,7 @@ namespace fargpu::cli {
 
 namespace {
 
-constexpr auto kCheckLimit = std::chrono::seconds(10);
+constexpr auto kOpenLimit = std::chrono::seconds(10);
 
 struct RunOptions {
   ServerOptions server;
@@ -47,13 +49,6 @@ Result<std::string> runnable(const std::string& command) {
   return program;
 }
 
-// One exchange with the daemon before the program starts: a server that is not there, or refuses,
-// is said once and clearly.
-Status check_server() {
-  FARGPU_ASSIGN_OR_RETURN(Target target, target_from_environment());
-  return query_status(target, transport::Clock::now() + kCheckLimit).status();
-}
-
 int run_with_simulator(const RunOptions& options, const std::string& program) {
   auto daemon = PrivateDaemon::start(options.sim_gpus);
   if (!daemon) return fail(daemon.status());
@@ -66,14 +61,27 @@ int run_with_simulator(const RunOptions& options, const std::string& program) {
   if (session.gpus.empty()) session.gpus = std::to_string(options.sim_gpus);
   if (Status status = export_session(session); !status.ok()) return fail(status);
   if (Status status = export_library(program, options.preload); !status.ok()) return fail(status);
+  auto job = begin_job_here(program, transport::Clock::now() + kOpenLimit);
+  if (!job) return fail(job.status());
   ChildEnd end;
   {
     PrivateDaemon until_here = std::move(*daemon);
+    const Fd held = std::move(*job);
     auto ended = supervise(program, options.arguments);
     if (!ended) return cannot_start(ended.status());
     end = *ended;
   }
   end_like(end);
+}
+
+int run_as_child(const std::string& program, const RunOptions& options,
+                 transport::Deadline deadline) {
+  auto job = begin_job_here(program, deadline);
+  if (!job) return fail(job.status());
+  auto ended = supervise(program, options.arguments);
+  if (!ended) return cannot_start(ended.status());
+  job->reset();
+  end_like(*ended);
 }
 
 int run(const RunOptions& options) {
@@ -85,10 +93,13 @@ int run(const RunOptions& options) {
 
   if (Status status = export_server(options.server); !status.ok()) return fail(status);
   if (Status status = export_session(options.session); !status.ok()) return fail(status);
-  if (!options.no_check) {
-    if (Status status = check_server(); !status.ok()) return fail(status);
-  }
   if (Status status = export_library(*program, options.preload); !status.ok()) return fail(status);
+  // One exchange with the daemon before the program starts: a server that is not there, or refuses,
+  // is said once and clearly.
+  const auto deadline = transport::Clock::now() + kOpenLimit;
+  if (!options.no_check && adopts_orphans()) return run_as_child(*program, options, deadline);
+  const Status job = options.no_check ? begin_job_later() : begin_job(*program, deadline);
+  if (!job.ok()) return fail(job);
   return cannot_start(execute(*program, options.arguments));
 }
 
@@ -102,7 +113,8 @@ void add_run(CLI::App& app, Command& command) {
   run_app->add_option("--gpus", options->session.gpus,
                       "How many GPUs (default: the server's, usually 1)");
   run_app->add_option("--memory", options->session.memory,
-                      "Memory per GPU, e.g. 8G (default: the server's)");
+                      "Memory per GPU for all its processes together, e.g. 8G (default: the "
+                      "server's)");
   run_app
       ->add_option("--device", options->session.devices,
                    "A wanted GPU by UUID or index; may be given several times")
@@ -113,7 +125,8 @@ void add_run(CLI::App& app, Command& command) {
       ->check(CLI::Range(1, 16))
       ->capture_default_str();
   run_app->add_flag("--no-check", options->no_check,
-                    "Start at once, without asking the server first");
+                    "Start at once, without asking the server first: the job begins with the "
+                    "program's first session");
   run_app
       ->add_option_function<std::string>(
           "--preload",
@@ -125,6 +138,9 @@ void add_run(CLI::App& app, Command& command) {
       ->required();
   run_app->positionals_at_end();
   run_app->footer(
+      "One run is one job: all processes that the program starts see the same GPUs in the same "
+      "order\nand share the memory limit. The job ends with the program, or with its last "
+      "session.\n"
       "The exit code is the program's own (128 + n for a signal in a shell).\n"
       "fargpu's own: 2 usage, 69 no server, 72 part missing, 75 no capacity, 76 version, 77 token, "
       "126/127 cannot start.");

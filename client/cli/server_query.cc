@@ -4,6 +4,7 @@
 #include <kj/exception.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "client/process/settings.h"
 #include "common/base/fd.h"
@@ -37,14 +38,10 @@ struct Conversation {
   OwnedFrame answer;
 };
 
-// Connects, sends a hello as `opcode` and waits for the answer.
-Result<Conversation> ask(const Target& target, uint16_t opcode, Deadline deadline) {
+// Connects, sends the greeting and waits for the answer.
+Result<Conversation> ask(const Target& target, const bootstrap::Greeting& greeting,
+                         Deadline deadline) {
   FARGPU_ASSIGN_OR_RETURN(Fd socket, bootstrap::connect_server(target.address, deadline));
-  bootstrap::Greeting greeting{.opcode = opcode, .program = "fargpu", .token = target.token};
-  if (opcode == wire::kHello) {
-    greeting.upgrades = target.transport.upgrades;
-    greeting.connections = target.connections.at_most(target.transport);
-  }
   auto answer = bootstrap::greet(socket.get(), greeting, deadline, deadline);
   if (answer.ok()) return Conversation{std::move(socket), std::move(*answer)};
   const StatusCode code = answer.status().code();
@@ -53,6 +50,15 @@ Result<Conversation> ask(const Target& target, uint16_t opcode, Deadline deadlin
                                           answer.status().message()));
   }
   return about(target, answer.status());
+}
+
+bootstrap::Greeting greeting_of(const Target& target, uint16_t opcode) {
+  bootstrap::Greeting greeting{.opcode = opcode, .program = "fargpu", .token = target.token};
+  if (opcode == wire::kHello) {
+    greeting.upgrades = target.transport.upgrades;
+    greeting.connections = target.connections.at_most(target.transport);
+  }
+  return greeting;
 }
 
 // A session that only measures has nothing to be told.
@@ -82,7 +88,7 @@ ServerStatus to_plain(schema::Status::Reader from) {
   to.uptime_seconds = from.getUptimeSeconds();
   for (auto gpu : from.getGpus()) {
     to.gpus.push_back({gpu.getUuid().cStr(), gpu.getName().cStr(), gpu.getTotalBytes(),
-                       gpu.getReservedBytes(), gpu.getSessions()});
+                       gpu.getReservedBytes(), gpu.getSessions(), gpu.getJobs()});
   }
   for (auto session : from.getSessions()) {
     SessionStatus& plain = to.sessions.emplace_back();
@@ -96,6 +102,19 @@ ServerStatus to_plain(schema::Status::Reader from) {
     plain.calls = session.getCalls();
     plain.seconds = session.getSeconds();
     plain.worker_pid = session.getWorkerPid();
+    plain.job = session.getJob();
+  }
+  for (auto job : from.getJobs()) {
+    JobStatus& plain = to.jobs.emplace_back();
+    plain.id = job.getId();
+    plain.client = job.getClient().cStr();
+    plain.peer = job.getPeer().cStr();
+    for (auto gpu : job.getGpus()) plain.gpus.emplace_back(gpu.cStr());
+    plain.memory_limit_bytes = job.getMemoryLimitBytes();
+    for (auto bytes : job.getMemoryUsedBytes()) plain.memory_used_bytes.push_back(bytes);
+    plain.held = job.getHeld();
+    plain.seconds = job.getSeconds();
+    plain.ends_in_seconds = job.getEndsInSeconds();
   }
   return to;
 }
@@ -139,9 +158,36 @@ Result<Target> target_from_environment() {
                 settings.spin};
 }
 
+Result<JobWish> wish_from_environment() {
+  FARGPU_ASSIGN_OR_RETURN(client::Settings settings, client::read_settings());
+  return JobWish{settings.gpus, settings.memory_bytes, std::move(settings.devices), "", 0};
+}
+
+Result<OpenedJob> open_job(const Target& target, const JobWish& wish, Deadline deadline) {
+  return guarded(target, [&]() -> Result<OpenedJob> {
+    bootstrap::Greeting greeting = greeting_of(target, wire::kOpenJob);
+    greeting.program = wish.program;
+    greeting.pid = wish.pid;
+    greeting.gpus = wish.gpus;
+    greeting.memory_bytes = wish.memory_bytes;
+    greeting.devices = wish.devices;
+    FARGPU_ASSIGN_OR_RETURN(Conversation conversation, ask(target, greeting, deadline));
+    wire::SegmentReader reader(conversation.answer.body());
+    const auto opened = reader.getRoot<schema::JobOpened>();
+    bootstrap::JobTicket ticket;
+    ticket.id = opened.getJobId();
+    const auto key = opened.getJobKey();
+    if (ticket.id == 0 || key.size() != ticket.key.size())
+      return about(target, Status(StatusCode::kProtocol, "malformed answer: no job"));
+    std::memcpy(ticket.key.data(), key.begin(), key.size());
+    return OpenedJob{std::move(conversation.socket), ticket};
+  });
+}
+
 Result<ServerStatus> query_status(const Target& target, Deadline deadline) {
   return guarded(target, [&]() -> Result<ServerStatus> {
-    FARGPU_ASSIGN_OR_RETURN(Conversation conversation, ask(target, wire::kStatus, deadline));
+    FARGPU_ASSIGN_OR_RETURN(Conversation conversation,
+                            ask(target, greeting_of(target, wire::kStatus), deadline));
     wire::SegmentReader reader(conversation.answer.body());
     return to_plain(reader.getRoot<schema::Status>());
   });
@@ -150,7 +196,8 @@ Result<ServerStatus> query_status(const Target& target, Deadline deadline) {
 Result<SessionProbe> probe_session(const Target& target, unsigned pings, Deadline deadline) {
   return guarded(target, [&]() -> Result<SessionProbe> {
     const auto begin = Clock::now();
-    FARGPU_ASSIGN_OR_RETURN(Conversation conversation, ask(target, wire::kHello, deadline));
+    FARGPU_ASSIGN_OR_RETURN(Conversation conversation,
+                            ask(target, greeting_of(target, wire::kHello), deadline));
     wire::SegmentReader reader(conversation.answer.body());
     const auto welcome = reader.getRoot<schema::Welcome>();
     FARGPU_ASSIGN_OR_RETURN(const auto offers, bootstrap::read_offers(conversation.answer.body()));

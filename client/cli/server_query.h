@@ -1,5 +1,6 @@
-// What `fargpu` itself asks a server: its status, and a short session for measuring. Plain values;
-// Cap'n Proto stays in the .cc. Each call opens a connection of its own and closes it. One thread.
+// What `fargpu` itself asks a server: a job, its status, and a short session for measuring. Plain
+// values; Cap'n Proto stays in the .cc. Each call opens a connection of its own, and closes it but
+// for that of a job. One thread.
 #pragma once
 
 #include <chrono>
@@ -7,9 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "common/base/fd.h"
 #include "common/base/status.h"
 #include "common/bootstrap/connect.h"
 #include "common/bootstrap/further_connections.h"
+#include "common/bootstrap/job_ticket.h"
 #include "common/bootstrap/transport_choice.h"
 #include "common/transport/transport.h"
 
@@ -18,11 +21,22 @@ namespace fargpu::cli {
 struct GpuStatus {
   std::string uuid, name;
   uint64_t total_bytes = 0, reserved_bytes = 0;
-  unsigned sessions = 0;
+  unsigned sessions = 0, jobs = 0;
+};
+
+struct JobStatus {
+  uint64_t id = 0;
+  std::string client, peer;
+  std::vector<std::string> gpus;
+  uint64_t memory_limit_bytes = 0;          // per GPU; 0: none
+  std::vector<uint64_t> memory_used_bytes;  // per GPU
+  bool held = false;                        // by `fargpu run`
+  double seconds = 0;
+  double ends_in_seconds = -1;  // negative: it has sessions, or is held
 };
 
 struct SessionStatus {
-  uint64_t id = 0;
+  uint64_t id = 0, job = 0;
   std::string client, peer, transport;
   std::vector<std::string> gpus;
   uint64_t memory_limit_bytes = 0, memory_used_bytes = 0, calls = 0;
@@ -35,6 +49,7 @@ struct ServerStatus {
   int driver_version = 0;  // 13000
   double uptime_seconds = 0;
   std::vector<GpuStatus> gpus;
+  std::vector<JobStatus> jobs;
   std::vector<SessionStatus> sessions;
 };
 
@@ -65,6 +80,22 @@ struct Target {
   std::chrono::microseconds spin{0};
 };
 Result<Target> target_from_environment();
+
+// A job that was opened; whoever has `connection` holds it.
+struct OpenedJob {
+  Fd connection;
+  bootstrap::JobTicket ticket;
+};
+struct JobWish {
+  uint32_t gpus = 0;
+  uint64_t memory_bytes = 0;
+  std::vector<std::string> devices;
+  std::string program;  // for ps and logs
+  int pid = 0;          // of the program
+};
+// What the environment wishes for (FARGPU_GPUS, FARGPU_MEMORY, FARGPU_DEVICES).
+Result<JobWish> wish_from_environment();
+Result<OpenedJob> open_job(const Target& target, const JobWish& wish, transport::Deadline deadline);
 
 Result<ServerStatus> query_status(const Target& target, transport::Deadline deadline);
 Result<SessionProbe> probe_session(const Target& target, unsigned pings,

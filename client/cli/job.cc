@@ -1,0 +1,142 @@
+#include "client/cli/job.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+namespace fargpu::cli {
+namespace {
+
+Status export_ticket(const bootstrap::JobTicket& ticket) {
+  if (::setenv(bootstrap::kJobVariable, bootstrap::to_text(ticket).c_str(), 1) != 0)
+    return system_error(std::string("cannot set ") + bootstrap::kJobVariable, errno);
+  return Status();
+}
+
+// Of a program that has this process's id, or 0 for one that is yet to be started.
+Result<JobWish> wish_of(const std::string& program, int pid) {
+  FARGPU_ASSIGN_OR_RETURN(JobWish wish, wish_from_environment());
+  wish.program = std::filesystem::path(program).filename().string();
+  wish.pid = pid;
+  return wish;
+}
+
+// What the holder tells of its attempt: this, then the message.
+struct Outcome {
+  StatusCode code = StatusCode::kOk;
+  bootstrap::JobTicket ticket;
+};
+
+void tell(const Fd& pipe, const Outcome& outcome, const std::string& message) {
+  // Far below what a pipe takes at once.
+  std::string bytes(reinterpret_cast<const char*>(&outcome), sizeof outcome);
+  bytes += message.substr(0, 2048);
+  [[maybe_unused]] const ssize_t written = ::write(pipe.get(), bytes.data(), bytes.size());
+}
+
+Result<Outcome> hear(const Fd& pipe) {
+  std::string bytes;
+  char part[512];
+  for (;;) {
+    const ssize_t got = ::read(pipe.get(), part, sizeof part);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    bytes.append(part, static_cast<size_t>(got));
+  }
+  Outcome outcome;
+  if (bytes.size() < sizeof outcome)
+    return Status(StatusCode::kSystem, "the process that holds the job died at its start");
+  std::memcpy(&outcome, bytes.data(), sizeof outcome);
+  if (outcome.code != StatusCode::kOk) return Status(outcome.code, bytes.substr(sizeof outcome));
+  return outcome;
+}
+
+// Nothing of the program's stays open here: neither its pipes, whose readers wait for their end,
+// nor its folder.
+void leave_the_program(const Fd& program, const Fd& pipe) {
+  ::prctl(PR_SET_NAME, "fargpu-job");
+  const Fd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    ::dup2(nothing.get(), standard);
+  const auto low = static_cast<unsigned>(std::min(program.get(), pipe.get()));
+  const auto high = static_cast<unsigned>(std::max(program.get(), pipe.get()));
+  if (low > 3) ::close_range(3, low - 1, 0);
+  if (high > low + 1) ::close_range(low + 1, high - 1, 0);
+  ::close_range(high + 1, ~0u, 0);
+  if (::chdir("/") != 0) return;  // then it is the program's folder after all
+}
+
+// Until the program or the connection ends.
+[[noreturn]] void hold(const Target& target, const JobWish& wish, transport::Deadline deadline,
+                       const Fd& program, Fd pipe) {
+  leave_the_program(program, pipe);
+  auto job = open_job(target, wish, deadline);
+  if (!job.ok()) {
+    tell(pipe, {job.status().code(), {}}, job.status().message());
+    ::_exit(0);
+  }
+  tell(pipe, {StatusCode::kOk, job->ticket}, "");
+  pipe.reset();
+  pollfd ends[] = {{program.get(), POLLIN, 0}, {job->connection.get(), POLLIN, 0}};
+  while (::poll(ends, 2, -1) < 0 && errno == EINTR) {
+  }
+  ::_exit(0);
+}
+
+}  // namespace
+
+Status begin_job(const std::string& program, transport::Deadline deadline) {
+  FARGPU_ASSIGN_OR_RETURN(const Target target, target_from_environment());
+  FARGPU_ASSIGN_OR_RETURN(const JobWish wish, wish_of(program, ::getpid()));
+  // Of this process, which becomes the program.
+  const Fd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  if (!self.valid())
+    return system_error("pidfd_open (--no-check starts the program without it)", errno);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe2", errno);
+  const Fd reader(ends[0]);
+  Fd writer(ends[1]);
+  const pid_t child = ::fork();
+  if (child < 0) return system_error("fork", errno);
+  if (child == 0) {
+    // The holder is the child of a child that has gone: the program must not find a child that it
+    // did not start.
+    ::setsid();
+    if (::fork() == 0) hold(target, wish, deadline, self, std::move(writer));
+    ::_exit(0);
+  }
+  writer.reset();
+  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  FARGPU_ASSIGN_OR_RETURN(const Outcome outcome, hear(reader));
+  return export_ticket(outcome.ticket);
+}
+
+bool adopts_orphans() {
+  int reaper = 0;
+  return ::getpid() == 1 || (::prctl(PR_GET_CHILD_SUBREAPER, &reaper) == 0 && reaper != 0);
+}
+
+Result<Fd> begin_job_here(const std::string& program, transport::Deadline deadline) {
+  FARGPU_ASSIGN_OR_RETURN(const Target target, target_from_environment());
+  FARGPU_ASSIGN_OR_RETURN(const JobWish wish, wish_of(program, 0));
+  FARGPU_ASSIGN_OR_RETURN(OpenedJob job, open_job(target, wish, deadline));
+  FARGPU_RETURN_IF_ERROR(export_ticket(job.ticket));
+  return std::move(job.connection);
+}
+
+Status begin_job_later() {
+  FARGPU_ASSIGN_OR_RETURN(const bootstrap::JobTicket ticket, bootstrap::make_ticket());
+  return export_ticket(ticket);
+}
+
+}  // namespace fargpu::cli
