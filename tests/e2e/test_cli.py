@@ -206,7 +206,10 @@ class Cli(unittest.TestCase):
     def test_wish_that_cannot_be_fulfilled(self):
         program = testing.BUILD.folder / "tests" / "fault" / "fault_program"
         with testing.Daemon("--sim-memory", "512M") as daemon:
-            done = fargpu("run", "--server", daemon.server, "--gpus", "5", "--", program, "init")
+            run = ("run", "--server", daemon.server, "--gpus", "5")
+            # The program does not start; or, when nobody asks before, it is told.
+            self.one_line(fargpu(*run, "--", program, "init"), USAGE, "5 GPUs")
+            done = fargpu(*run, "--no-check", "--", program, "init")
             self.assertEqual(done.returncode, 4, done.stdout)
             self.assertIn("5 GPUs", done.stderr)
             self.assertEqual(fargpu("devices", "--server", daemon.server).returncode, 0)

@@ -76,19 +76,23 @@ class Limits(unittest.TestCase):
         with testing.Daemon("--max-sessions", "1") as daemon:
             first = daemon.start(program(), stdin=-1)
             self.assertEqual(first.stdout.readline(), "ready\n")
-            done = daemon.run(program(), "init")
-            self.assertEqual(done.returncode, 4, done.stderr)
-            self.assertNotIn("CUDA_SUCCESS", done.stdout)
-            self.assertIn("session", done.stderr)
+            # The program is not started, or, when nobody asks before, is told.
+            for flags, code in (((), 75), (("--no-check",), 4)):
+                done = daemon.run(program(), "init", flags=flags)
+                self.assertEqual(done.returncode, code, done.stderr)
+                self.assertNotIn("CUDA_SUCCESS", done.stdout)
+                self.assertIn("session", done.stderr)
             first.communicate(timeout=testing.LIMIT)
-            testing.wait_until(lambda: not daemon.workers(), "the first session ended")
-            self.assertEqual(daemon.run(program(), "init").returncode, 0)
+            testing.wait_until(
+                lambda: daemon.run(program(), "init").returncode == 0, "the first job ended"
+            )
 
     def test_memory_limit(self):
         with testing.Daemon("--sim-memory", "256M") as daemon:
-            done = daemon.run(program(), "init", flags=("--memory", "1G"))
-            self.assertEqual(done.returncode, 4, done.stderr)
-            self.assertRegex(done.stderr, "(?i)memory")
+            for flags, code in (((), 2), (("--no-check",), 4)):
+                done = daemon.run(program(), "init", flags=("--memory", "1G", *flags))
+                self.assertEqual(done.returncode, code, done.stderr)
+                self.assertRegex(done.stderr, "(?i)memory")
             self.assertEqual(
                 daemon.run(program(), "init", flags=("--memory", "128M")).returncode, 0
             )

@@ -314,8 +314,10 @@ class Processes(unittest.TestCase):
             session = Session(daemon)
             daemon.process.terminate()
             testing.wait_until(
-                lambda: daemon.run(program(), "init").returncode == 4, "no new session is taken"
+                lambda: daemon.run(program(), "init").returncode == 75, "no new job is taken"
             )
+            done = daemon.run(program(), "init", flags=("--no-check",))
+            self.assertEqual(done.returncode, 4, done.stdout)  # nor a new session
             self.assertEqual(session.ask("copy"), "copy: CUDA_SUCCESS")  # the old one goes on
             self.assertEqual(session.end()[0], 0)
             self.assertEqual(daemon.process.wait(30), 0)
