@@ -121,6 +121,7 @@ struct Daemon::Impl {
   const steady_clock::time_point started = steady_clock::now();
   uint32_t handshakes = 0;
   bool draining = false;
+  bool ending = false;  // the sessions are being ended: no more of them, from whatever job
 };
 
 Daemon::Daemon(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -236,7 +237,7 @@ void Daemon::Impl::on_hello(Handshake& handshake) {
   const uint32_t sequence = handshake.header().sequence;
   auto hello = parse_hello(handshake.body());
   Status status = hello.ok() ? check_hello(*hello, rules) : hello.status();
-  if (status.ok() && draining && !jobs.knows(hello->job)) status = draining_status();
+  if (status.ok() && draining && (ending || !jobs.knows(hello->job))) status = draining_status();
   if (status.ok()) status = open_session(handshake, *hello);
   if (status.ok()) return;
   log::warn("event=refused peer={} client=\"{}\" why=\"{}\"", handshake.peer(),
@@ -383,6 +384,7 @@ void Daemon::Impl::on_signal(int number) {
     return;
   }
   if (!draining) return drain();
+  ending = true;
   log::info("event=ending-now sessions={}", sessions.all().size());
   sessions.kill_all(SIGKILL);
 }
@@ -393,6 +395,7 @@ void Daemon::Impl::drain() {
   drain_timer.expires_after(config.drain);
   drain_timer.async_wait([this](const error_code& error) {
     if (error) return;
+    ending = true;
     log::warn("event=drain-over sessions={}", sessions.all().size());
     sessions.kill_all(SIGTERM);
     drain_timer.expires_after(kKillDelay);

@@ -10,7 +10,10 @@ namespace {
 // What a session wishes for must be what its job has, or nothing.
 Status check_wish(const Job& job, const PlacementRequest& wish) {
   const char* what = nullptr;
-  if (wish.gpus != 0 && wish.gpus != job.gpus.size()) what = "another number of GPUs (FARGPU_GPUS)";
+  // One GPU and several that are named: the names count (Pool::choose_named).
+  const bool by_name = wish.gpus <= 1 && !wish.devices.empty();
+  if (wish.gpus != 0 && !by_name && wish.gpus != job.gpus.size())
+    what = "another number of GPUs (FARGPU_GPUS)";
   if (wish.memory_bytes != 0 && wish.memory_bytes != job.memory_bytes)
     what = "another memory limit (FARGPU_MEMORY)";
   if (!wish.devices.empty() && wish.devices != job.asked_devices)
@@ -109,9 +112,11 @@ Result<Jobs::Seat> Jobs::enter(const std::optional<bootstrap::JobTicket>& ticket
                                const JobRequest& request, Time now) {
   Job* job = ticket ? find(*ticket) : nullptr;
   if (job == nullptr && ticket && ticket->id != 0) {
-    return Status(StatusCode::kNotFound,
-                  "this server has no such job: it has ended, or FARGPU_JOB is another server's; "
-                  "start the program with `fargpu run`, or unset FARGPU_JOB");
+    return Status(
+        StatusCode::kNotFound,
+        "this server has no such job: it has ended with the program that `fargpu run` "
+        "started, or FARGPU_JOB is another server's; start the program with `fargpu run`, "
+        "or unset FARGPU_JOB");
   }
   if (job != nullptr) FARGPU_RETURN_IF_ERROR(check_wish(*job, request.placement));
   if (sessions_ >= rules_.max_sessions) {
