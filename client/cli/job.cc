@@ -8,10 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 namespace fargpu::cli {
 namespace {
@@ -60,11 +63,39 @@ Result<Outcome> hear(const Fd& pipe) {
   return outcome;
 }
 
-// Nothing of the program's stays open here: neither its pipes, whose readers wait for their end,
-// nor its folder.
+// The same file by a descriptor that is none of the standard ones, which may be closed.
+Fd above_standard(Fd file) {
+  if (file.get() > STDERR_FILENO || !file.valid()) return file;
+  return Fd(::fcntl(file.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+}
+
+Fd watch_itself() {
+  return above_standard(Fd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))));
+}
+
+// Runs that follow each other: the job before may have its last worker still, for a moment.
+Result<OpenedJob> open_job_patiently(const Target& target, const JobWish& wish,
+                                     transport::Deadline deadline) {
+  constexpr auto kPatience = std::chrono::seconds(2);
+  constexpr auto kPause = std::chrono::milliseconds(100);
+  const auto last = std::min<transport::Deadline>(deadline, transport::Clock::now() + kPatience);
+  auto job = open_job(target, wish, deadline);
+  while (!job.ok() && job.status().code() == StatusCode::kNoCapacity &&
+         transport::Clock::now() < last) {
+    std::this_thread::sleep_for(kPause);
+    auto again = open_job(target, wish, deadline);
+    // A server that has gone meanwhile had said why.
+    if (!again.ok() && again.status().code() != StatusCode::kNoCapacity) break;
+    job = std::move(again);
+  }
+  return job;
+}
+
+// No descriptor of the program's stays open here: readers of its pipes wait for their end.
+// `program` and `pipe` are none of the standard ones.
 void leave_the_program(const Fd& program, const Fd& pipe) {
   ::prctl(PR_SET_NAME, "fargpu-job");
-  const Fd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  const Fd nothing = above_standard(Fd(::open("/dev/null", O_RDWR | O_CLOEXEC)));
   for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     ::dup2(nothing.get(), standard);
   const auto low = static_cast<unsigned>(std::min(program.get(), pipe.get()));
@@ -72,20 +103,21 @@ void leave_the_program(const Fd& program, const Fd& pipe) {
   if (low > 3) ::close_range(3, low - 1, 0);
   if (high > low + 1) ::close_range(low + 1, high - 1, 0);
   ::close_range(high + 1, ~0u, 0);
-  if (::chdir("/") != 0) return;  // then it is the program's folder after all
 }
 
 // Until the program or the connection ends.
 [[noreturn]] void hold(const Target& target, const JobWish& wish, transport::Deadline deadline,
                        const Fd& program, Fd pipe) {
   leave_the_program(program, pipe);
-  auto job = open_job(target, wish, deadline);
+  auto job = open_job_patiently(target, wish, deadline);
   if (!job.ok()) {
     tell(pipe, {job.status().code(), {}}, job.status().message());
     ::_exit(0);
   }
   tell(pipe, {StatusCode::kOk, job->ticket}, "");
   pipe.reset();
+  // The program's folder is not needed any more; where this fails it stays in use.
+  [[maybe_unused]] const int moved = ::chdir("/");
   pollfd ends[] = {{program.get(), POLLIN, 0}, {job->connection.get(), POLLIN, 0}};
   while (::poll(ends, 2, -1) < 0 && errno == EINTR) {
   }
@@ -98,13 +130,13 @@ Status begin_job(const std::string& program, transport::Deadline deadline) {
   FARGPU_ASSIGN_OR_RETURN(const Target target, target_from_environment());
   FARGPU_ASSIGN_OR_RETURN(const JobWish wish, wish_of(program, ::getpid()));
   // Of this process, which becomes the program.
-  const Fd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
-  if (!self.valid())
-    return system_error("pidfd_open (--no-check starts the program without it)", errno);
+  const Fd self = watch_itself();
+  if (!self.valid()) return system_error("pidfd_open", errno);
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe2", errno);
   const Fd reader(ends[0]);
-  Fd writer(ends[1]);
+  Fd writer = above_standard(Fd(ends[1]));
+  if (!writer.valid()) return system_error("fcntl", errno);
   const pid_t child = ::fork();
   if (child < 0) return system_error("fork", errno);
   if (child == 0) {
@@ -121,15 +153,16 @@ Status begin_job(const std::string& program, transport::Deadline deadline) {
   return export_ticket(outcome.ticket);
 }
 
-bool adopts_orphans() {
+bool can_become_the_program() {
   int reaper = 0;
-  return ::getpid() == 1 || (::prctl(PR_GET_CHILD_SUBREAPER, &reaper) == 0 && reaper != 0);
+  return watch_itself().valid() && ::getpid() != 1 &&
+         (::prctl(PR_GET_CHILD_SUBREAPER, &reaper) != 0 || reaper == 0);
 }
 
 Result<Fd> begin_job_here(const std::string& program, transport::Deadline deadline) {
   FARGPU_ASSIGN_OR_RETURN(const Target target, target_from_environment());
   FARGPU_ASSIGN_OR_RETURN(const JobWish wish, wish_of(program, 0));
-  FARGPU_ASSIGN_OR_RETURN(OpenedJob job, open_job(target, wish, deadline));
+  FARGPU_ASSIGN_OR_RETURN(OpenedJob job, open_job_patiently(target, wish, deadline));
   FARGPU_RETURN_IF_ERROR(export_ticket(job.ticket));
   return std::move(job.connection);
 }

@@ -17,12 +17,13 @@ namespace fargpu::cli {
 
 // Opens a job at the server of the environment for the program that this process becomes, and puts
 // its ticket into FARGPU_JOB. The errors of open_job(); kSystem. Call while there is one thread,
-// and not when adopts_orphans().
+// and only when can_become_the_program().
 Status begin_job(const std::string& program, transport::Deadline deadline);
 
-// Whether orphans become children of this process: the first of a container is the usual case. The
-// holder would then be a child of the program, which might wait for it for ever.
-bool adopts_orphans();
+// Not where orphans become children of this process (the first of a container is the usual case):
+// the holder would be a child of the program, which might wait for it for ever. Nor where the
+// system has no pidfd_open(), or forbids it: the holder could not notice the program's end.
+bool can_become_the_program();
 
 // For a program that runs as a child of this process: the same, but the connection is the caller's.
 Result<Fd> begin_job_here(const std::string& program, transport::Deadline deadline);

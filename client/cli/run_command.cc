@@ -74,11 +74,18 @@ int run_with_simulator(const RunOptions& options, const std::string& program) {
   end_like(end);
 }
 
+// A run inside a run belongs to its job, unless it names a server or GPUs of its own.
+bool is_part_of_job(const RunOptions& options) {
+  const SessionOptions& session = options.session;
+  return std::getenv(bootstrap::kJobVariable) != nullptr && options.server.server.empty() &&
+         session.gpus.empty() && session.memory.empty() && session.devices.empty();
+}
+
 int run_as_child(const std::string& program, const RunOptions& options,
                  transport::Deadline deadline) {
   auto job = begin_job_here(program, deadline);
   if (!job) return fail(job.status());
-  auto ended = supervise(program, options.arguments);
+  auto ended = supervise(program, options.arguments, Orphans::kReap);
   if (!ended) return cannot_start(ended.status());
   job->reset();
   end_like(*ended);
@@ -94,10 +101,12 @@ int run(const RunOptions& options) {
   if (Status status = export_server(options.server); !status.ok()) return fail(status);
   if (Status status = export_session(options.session); !status.ok()) return fail(status);
   if (Status status = export_library(*program, options.preload); !status.ok()) return fail(status);
+  if (is_part_of_job(options)) return cannot_start(execute(*program, options.arguments));
   // One exchange with the daemon before the program starts: a server that is not there, or refuses,
   // is said once and clearly.
   const auto deadline = transport::Clock::now() + kOpenLimit;
-  if (!options.no_check && adopts_orphans()) return run_as_child(*program, options, deadline);
+  if (!options.no_check && !can_become_the_program())
+    return run_as_child(*program, options, deadline);
   const Status job = options.no_check ? begin_job_later() : begin_job(*program, deadline);
   if (!job.ok()) return fail(job);
   return cannot_start(execute(*program, options.arguments));

@@ -38,12 +38,19 @@ Status execute(const std::string& program, const std::vector<std::string>& argum
   return system_error("cannot run '" + program + "'", errno);
 }
 
-Result<ChildEnd> supervise(const std::string& program, const std::vector<std::string>& arguments) {
+Result<ChildEnd> supervise(const std::string& program, const std::vector<std::string>& arguments,
+                           Orphans orphans) {
   sigset_t waited, before;
   sigemptyset(&waited);
   for (int number : kForwarded) sigaddset(&waited, number);
   sigaddset(&waited, SIGCHLD);
   if (::sigprocmask(SIG_BLOCK, &waited, &before) != 0) return system_error("sigprocmask", errno);
+
+  // Ignored, as some parents leave it, the end of a child is neither told nor kept for waitpid().
+  struct sigaction usual {
+  }, inherited{};
+  usual.sa_handler = SIG_DFL;
+  if (::sigaction(SIGCHLD, &usual, &inherited) != 0) return system_error("sigaction", errno);
 
   // exec's failure comes back through a pipe that a successful exec closes.
   int ends[2];
@@ -57,6 +64,7 @@ Result<ChildEnd> supervise(const std::string& program, const std::vector<std::st
     // The one signal that nobody can pass on; the program's GPUs end with us in any case.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(127);
+    ::sigaction(SIGCHLD, &inherited, nullptr);
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
     ::execv(program.c_str(), array.data());
     int error = errno;
@@ -77,7 +85,8 @@ Result<ChildEnd> supervise(const std::string& program, const std::vector<std::st
 
   for (;;) {
     int state = 0;
-    pid_t ended = ::waitpid(child, &state, WNOHANG);
+    const pid_t ended = ::waitpid(orphans == Orphans::kReap ? -1 : child, &state, WNOHANG);
+    if (ended > 0 && ended != child) continue;
     if (ended == child) {
       ::sigprocmask(SIG_SETMASK, &before, nullptr);
       if (WIFSIGNALED(state)) return ChildEnd{0, WTERMSIG(state)};

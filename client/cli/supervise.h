@@ -15,10 +15,14 @@ struct ChildEnd {
   int signal = 0;  // 0: it exited
 };
 
+// What happens to children that this process did not start, but adopted.
+enum class Orphans { kLeave, kReap };
+
 // Starts `arguments[0]` (a path) and waits for its end. A terminal's own signals (Ctrl-C) reach the
 // child directly, as part of the foreground group, and are not sent twice. kNotFound or kSystem
 // when it could not be started.
-Result<ChildEnd> supervise(const std::string& program, const std::vector<std::string>& arguments);
+Result<ChildEnd> supervise(const std::string& program, const std::vector<std::string>& arguments,
+                           Orphans orphans = Orphans::kLeave);
 
 // Ends this process as the child ended: same exit code, or the same signal (so a shell sees 128 +
 // n). Writes no core file.

@@ -347,6 +347,54 @@ class Jobs(unittest.TestCase):
             self.check_ranks(done)
             wait_for(daemon, 0, 0)
 
+    def test_standard_descriptors_may_be_closed(self):
+        for closed in ((0,), (1,), (2,), (0, 1), (0, 1, 2)):
+            with self.subTest(closed), testing.Daemon() as daemon:
+                script = "import os, sys\nfor fd in map(int, sys.argv[1].split()): os.close(fd)\n"
+                script += "os.execv(sys.argv[2], sys.argv[2:])"
+                run = [testing.BUILD.fargpu, "run", "--server", daemon.server, "--", self.ranks()]
+                numbers = " ".join(map(str, closed))
+                testing.run(["python3", "-c", script, numbers, *run, "rank", 0])
+                # Not the exit code: the program may want to write.
+                self.assertIn("event=session-begin", daemon.log_text())
+
+    def test_a_socket_may_be_named_by_a_relative_path(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "socket"
+            with testing.Daemon("--listen", path):
+                flags = ("--server", "unix:socket")
+                done = testing.run(
+                    [testing.BUILD.fargpu, "run", *flags, "--", self.ranks(), "rank", 0], cwd=folder
+                )
+                self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_named_gpus_count_by_their_names(self):
+        with testing.Daemon(gpus=2) as daemon:
+            flags = ("--gpus", "1", "--device", "1", "--device", "0")
+            self.check_ranks(daemon.run(self.ranks(), "spawn", 2, flags=flags))
+
+    def test_a_run_inside_a_run_is_part_of_its_job(self):
+        with testing.Daemon("--max-sessions-per-gpu", "1") as daemon:
+            inner = (testing.BUILD.fargpu, "run", "--", self.ranks(), "rank", 0)
+            done = daemon.run(*inner, flags=("--memory", "200M"))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(len(re.findall("event=job-begin", daemon.log_text())), 1)
+
+    def test_the_end_of_children_may_be_ignored(self):
+        script = "import ctypes, os, signal, sys\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        script += "ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)\n"  # PR_SET_CHILD_SUBREAPER
+        script += "os.execv(sys.argv[1], sys.argv[1:])"
+        with testing.Daemon() as daemon:
+            run = [testing.BUILD.fargpu, "run", "--server", daemon.server, "--", self.ranks()]
+            done = testing.run(["python3", "-c", script, *run, "rank", 0], timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_runs_may_follow_each_other_at_once(self):
+        with testing.Daemon("--max-sessions-per-gpu", "1") as daemon:
+            for _ in range(5):
+                done = daemon.run(self.ranks(), "rank", 0)
+                self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_a_run_is_refused_before_its_program_starts(self):
         with testing.Daemon("--max-sessions-per-gpu", "1") as daemon, self.hold(daemon) as one:
             self.assertIn("CUDA_SUCCESS", one.line())
