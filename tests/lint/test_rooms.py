@@ -70,6 +70,22 @@ class Includes(unittest.TestCase):
         del self.files["server/call.cc"]
         self.assertEqual(self.problems(), ["server: in the table, but without code"])
 
+    def test_a_template_is_of_the_room_of_what_is_made_from_it(self):
+        self.table["generated/base"] = ["base"]
+        self.table["generated/client"] = ["client", "generated/base"]
+        lines = '#include "generated/base/{{ name }}.h"\n#include "client/call.h"\n'
+        self.files["client/templates/calls.cc.j2"] = lines
+        self.files["base/tool/templates/names.cc.j2"] = '#include "base/log.h"\n'
+        self.assertEqual(self.problems(), [])
+        self.files["base/tool/templates/calls.cc.j2"] = lines
+        self.assertEqual(
+            self.problems(),
+            [
+                'base/tool/templates/calls.cc.j2: includes "client/call.h": '
+                "generated/base may not include client"
+            ],
+        )
+
     def test_graph_leaves_out_what_follows(self):
         self.files["wire/frame.cc"] = '#include "wire/frame.h"\n'
         self.files["server/more.cc"] = '#include "base/log.h"\n'
