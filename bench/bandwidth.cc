@@ -10,6 +10,7 @@
 #include <cuda.h>
 #include <dlfcn.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -18,7 +19,6 @@
 #include <cstring>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace {
@@ -350,49 +350,38 @@ void write_json(const Bench& bench, const char* device, int version) {
   if (file != stdout) std::fclose(file);
 }
 
-[[noreturn]] void help(int code) {
-  std::fprintf(code == 0 ? stdout : stderr,
-               "bandwidth: copies and launches as an application sees them, with the libcuda.so.1 "
-               "that the loader finds\n\n"
-               "  --largest MIB    largest copy (default 512)\n"
-               "  --seconds S      time for each line (default 0.4)\n"
-               "  --only TEXT      lines whose name contains TEXT: pinned, pageable, H2D, D2H, "
-               "call, launch, in place\n"
-               "  --json FILE      the figures as JSON too; - for stdout\n"
-               "  --help\n\n"
-               "Copies are timed until they are complete; calls until they return. GB is 10^9 "
-               "bytes. Exit code 1: a copy was wrong.\n");
-  std::exit(code);
-}
-
-Options parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view flag = argv[i];
-    if (flag == "--help" || flag == "-h") help(0);
-    if (i + 1 == argc) help(2);
-    const char* value = argv[++i];
-    if (flag == "--largest") {
-      options.largest = std::strtoull(value, nullptr, 10) << 20;
-    } else if (flag == "--seconds") {
-      options.seconds = std::strtod(value, nullptr);
-    } else if (flag == "--only") {
-      options.only = value;
-    } else if (flag == "--json") {
-      options.json = value;
-    } else {
-      help(2);
-    }
-  }
-  if (options.largest == 0 || options.seconds < 0) help(2);
-  return options;
+void add_options(CLI::App& app, Options& options) {
+  app.add_option_function<size_t>(
+         "--largest", [&](const size_t& mebibytes) { options.largest = mebibytes << 20; },
+         "largest copy (default: 512)")
+      ->check(CLI::Range(size_t{1}, size_t{1} << 20))
+      ->type_name("MIB");
+  app.add_option("--seconds", options.seconds, "time for each line")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--only", options.only,
+                 "lines whose name contains this: pinned, pageable, H2D, D2H, call, launch, in "
+                 "place");
+  app.add_option("--json", options.json, "file for the figures as JSON, too; - for stdout");
+  app.footer(
+      "Copies are timed until they are complete; calls until they return. GB is 10^9 bytes. Exit "
+      "code 1: a copy was wrong; 2: usage, or an error of the driver.");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   Bench bench;
-  bench.options = parse(argc, argv);
+  CLI::App app(
+      "Copies and launches as an application sees them, with the libcuda.so.1 that the "
+      "loader finds.",
+      "bandwidth");
+  add_options(app, bench.options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   load_driver();
   NEED(driver.cuInit(0));
   CUdevice device;

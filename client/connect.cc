@@ -1,7 +1,5 @@
 // The way from settings to a session: connect, Hello, Welcome or Refusal. Here the library is put
 // together: the session gets its hooks into the rooms above it.
-#include "common/bootstrap/connect.h"
-
 #include <cuda.h>
 #include <kj/exception.h>
 
@@ -14,9 +12,9 @@
 #include "client/process/session.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/ordered_copy.h"
+#include "common/base/id_text.h"
 #include "common/base/log.h"
-#include "common/bootstrap/greeting.h"
-#include "common/bootstrap/upgrade.h"
+#include "common/bootstrap/open_session.h"
 #include "common/wire/control.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
@@ -55,8 +53,7 @@ Snapshot read_welcome(schema::Welcome::Reader welcome, const Settings& settings)
   snapshot.driver_name = welcome.getDriverName();
   snapshot.max_bulk_bytes = welcome.getMaxBulkBytes();
   snapshot.max_body_bytes = welcome.getMaxBodyBytes();
-  snapshot.unavailable.resize(1u << 16);
-  for (const uint16_t opcode : welcome.getUnavailable()) snapshot.unavailable[opcode] = true;
+  for (const uint16_t opcode : welcome.getUnavailable()) snapshot.unavailable.insert(opcode);
   std::vector<Device> devices;
   std::vector<std::array<uint8_t, 16>> uuids;
   for (const auto reader : welcome.getDevices()) {
@@ -93,7 +90,7 @@ constexpr SessionHooks kHooks{.wire_of_copies = wire_of_ordered_copies,
 
 }  // namespace
 
-Result<std::unique_ptr<Session>> connect(Settings settings) {
+Result<std::unique_ptr<Session>> connect(const SessionIdentity& identity, Settings settings) {
   if (settings.server.empty()) {
     return Status(
         StatusCode::kNotFound,
@@ -105,53 +102,39 @@ Result<std::unique_ptr<Session>> connect(Settings settings) {
   // Before there may be threads: those of a TLS connection, for example.
   FARGPU_ASSIGN_OR_RETURN(const auto job, job_of_this_process());
   const Deadline deadline = Clock::now() + settings.connect_timeout;
-  FARGPU_ASSIGN_OR_RETURN(Fd socket, bootstrap::connect_server(*address, deadline));
-
-  bootstrap::Greeting greeting{.opcode = wire::kHello,
-                               .program = program_invocation_short_name,
-                               .token = settings.token,
-                               .cuda_version = CUDA_VERSION,
-                               .gpus = settings.gpus,
-                               .memory_bytes = settings.memory_bytes,
-                               .devices = settings.devices,
-                               .upgrades = settings.transport.upgrades,
-                               .connections = settings.connections.at_most(settings.transport),
-                               .limits = {},
-                               .job = job};
   // The worker starts its driver before it answers: allow for that beyond the time to connect.
-  constexpr auto kWorkerStart = std::chrono::seconds(60);
+  constexpr auto kWorkerStart = std::chrono::seconds(60), kConversation = std::chrono::seconds(30);
+  const bootstrap::Patience patience{deadline, deadline + kWorkerStart,
+                                     deadline + kWorkerStart + kConversation};
+  const bootstrap::Greeting greeting{.opcode = wire::kHello,
+                                     .program = program_invocation_short_name,
+                                     .token = settings.token,
+                                     .cuda_version = CUDA_VERSION,
+                                     .gpus = settings.gpus,
+                                     .memory_bytes = settings.memory_bytes,
+                                     .devices = settings.devices,
+                                     .limits = {},
+                                     .job = job};
   FARGPU_ASSIGN_OR_RETURN(
-      const transport::OwnedFrame answer,
-      bootstrap::greet(socket.get(), greeting, deadline, Clock::now() + kWorkerStart));
+      bootstrap::OpenedSession opened,
+      bootstrap::open_session(*address, greeting,
+                              {settings.transport, settings.connections, settings.spin}, patience));
+  bootstrap::Upgraded& made = opened.link;
   try {
-    wire::SegmentReader reader(answer.body());
+    wire::SegmentReader reader(opened.welcome.body());
     Snapshot snapshot = read_welcome(reader.getRoot<schema::Welcome>(), settings);
-    FARGPU_ASSIGN_OR_RETURN(const auto offers, bootstrap::read_offers(answer.body()));
-    FARGPU_ASSIGN_OR_RETURN(const auto more,
-                            bootstrap::further_connections(socket.get(), *address,
-                                                           settings.connections, answer.body()));
-    transport::StreamOptions stream;
-    stream.receive_limits = greeting.limits;
-    stream.max_send_body_bytes = snapshot.max_body_bytes;
-    stream.spin = settings.spin;
-    // A worker may take nothing for as long as a kernel runs; it says that it lives.
-    stream.stall_timeout = transport::StreamOptions::kNeverStalls;
-    if (address->tls) stream.behind = "tls " + std::get<Endpoint>(address->where).to_string();
-    constexpr auto kConversation = std::chrono::seconds(30);
-    FARGPU_ASSIGN_OR_RETURN(
-        bootstrap::Upgraded made,
-        bootstrap::upgrade_as_client(std::move(socket), settings.transport, offers, stream,
-                                     Clock::now() + kConversation, more));
+    snapshot.known = opened.known;
     for (const std::string& failure : made.failures) {
       log::warn("going on over {}, because a better transport failed: {}",
                 made.transport->describe(), failure);
     }
-    log::info("session {} over {}: {}", snapshot.session_id, made.transport->describe(),
+    log::info("session {} over {}: {}", id_text(snapshot.session_id), made.transport->describe(),
               made.reason);
     rpc::ChannelOptions options;
     options.limits = greeting.limits;
     options.sync_all = settings.sync_all;
-    auto session = std::make_unique<Session>(std::move(settings), std::move(snapshot), kHooks);
+    auto session =
+        std::make_unique<Session>(identity, std::move(settings), std::move(snapshot), kHooks);
     session->attach(std::move(made.transport), options);
     return session;
   } catch (const kj::Exception&) {

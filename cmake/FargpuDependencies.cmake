@@ -35,7 +35,6 @@ foreach(library zstd ssl crypto)
   set_target_properties(fargpu::${library}_static PROPERTIES IMPORTED_LOCATION "${${library}_static_LIBRARY}")
 endforeach()
 fargpu_dependency(lz4 lz4)
-fargpu_dependency(crypto crypto)
 
 # Cap'n Proto for programs (static on request) and for the client library (always shared: Debian's
 # static libkj is not position independent, so it cannot be part of a shared object; copies of the

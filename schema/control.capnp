@@ -35,16 +35,22 @@
 #   18 openJob       client to daemon, first frame; body OpenJob; reply: JobOpened or Refusal; the
 #                    connection stays open and silent: the job is held until it ends
 #
+# An end sends the other one only what that one says it knows (Hello.knows, Welcome.knows). A notice
+# that the client does not know is not sent; those that answer a call of the client's (hostCall,
+# copied, delivery, fetch, queueReached) it knows if it knows the call. Fields are only added, and an
+# ordinal keeps its type and meaning; a message that must change otherwise is a new opcode.
+#
 # Every text is UTF-8, at most 4 KiB; lists are limited by the frame limits.
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("fargpu::schema");
 
 struct Hello {
-  # wire::kProtocolVersion; another one is refused with Refusal.version
+  # wire::kProtocolVersion; another one is refused with Refusal.version. This field, clientVersion
+  # and Refusal are the same in every protocol version.
   protocolVersion @0 :UInt16;
-  registryHash @1 :UInt64;        # of schema/api/registry.yml: both ends mean the same functions
-  clientVersion @2 :Text;         # "0.1.0"
+  registryHash @1 :UInt64;        # 0; a server before 0.2.0 compares it with its own and refuses
+  clientVersion @2 :Text;         # "0.2.0"
   cudaVersion @3 :Int32;          # the client's header version, 13000
   token @4 :Text;                 # from the token file; empty when there is none
   gpus @5 :UInt32;                # how many GPUs; 0: the server's default (1)
@@ -65,6 +71,9 @@ struct Hello {
   # shows it makes the job, the others join it.
   jobId @14 :UInt64;
   jobKey @15 :Data;
+  # Which opcodes the client knows (common/wire/opcode_set.h), session control and calls. Empty: it
+  # is older than 0.2.0, and refused with Refusal.version.
+  knows @16 :Data;
 }
 
 struct Refusal {
@@ -105,6 +114,7 @@ struct Welcome {
   connections @9 :UInt16;
   # 16 bytes, when there may be several: what a further connection shows in its Join
   sessionKey @10 :Data;
+  knows @11 :Data;                # as in Hello: what the server has a message for
 }
 
 # The first frame of a further connection. The daemon hands the connection to the session's worker.
@@ -125,12 +135,15 @@ struct OpenJob {
   memoryBytes @4 :UInt64;         # per GPU, for all sessions of the job together
   devices @5 :List(Text);
   clientName @6 :Text;
+  knows @7 :Data;
 }
 
 struct JobOpened {
   jobId @0 :UInt64;
   jobKey @1 :Data;                # 16 bytes, what a session shows in its hello; opens nothing else
   gpus @2 :List(Text);            # UUIDs, in the order in which every session sees them
+  serverVersion @3 :Text;
+  knows @4 :Data;                 # as in Welcome
 }
 
 struct UpgradeChoice {
@@ -250,4 +263,5 @@ struct Status {
   sessions @4 :List(SessionInfo);
   uptimeSeconds @5 :Float64;
   jobs @6 :List(JobInfo);
+  knows @7 :Data;                 # as in Welcome
 }

@@ -2,7 +2,9 @@
 """Checks that includes point down the table of rooms (scripts/rooms.txt).
 
 A room is a folder. An include of a file in another room is right when the table lets it. What
-apigen makes is looked at, too (rooms generated/...); tests and benchmarks may include everything.
+apigen makes is looked at, too (rooms generated/...), and so are its templates: one that lies in
+schema/ belongs to generated/schema, one in client/ to generated/client, one in common/rpc/ to
+generated/rpc. Tests and benchmarks may include everything.
 No CMake target may list a source that lies in another target's folder.
 """
 
@@ -47,6 +49,9 @@ def reach(table):
 
 
 def room_of(path):
+    if path.endswith(".j2"):
+        folders = path.split("/")
+        return "generated/" + folders[folders[0] == "common"]
     return path.rpartition("/")[0]
 
 
@@ -149,7 +154,7 @@ def main():
     parser.add_argument("--graph", action="store_true", help="print which room includes which")
     options = parser.parse_args()
     table, wrong = read_table((ROOT / "scripts/rooms.txt").read_text(encoding="utf-8"))
-    patterns = [f"{tree}/{end}" for tree in TREES for end in ("*.h", "*.cc")]
+    patterns = [f"{tree}/{end}" for tree in TREES for end in ("*.h", "*.cc", "*.j2")]
     files = tracked(*patterns) | generated()
     if options.graph:
         print("\n".join(graph(table, files)))

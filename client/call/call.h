@@ -22,8 +22,9 @@
 namespace fargpu::client {
 
 class ContextScope;  // context.h
+struct Context;      // context.h
 class RemoteHost;    // remote_host.h
-class Session;       // session.h: the connection, its snapshot of devices, its tables
+class Session;       // session.h: a connection, its snapshot of devices, what is bound to it
 
 // What must hold before a call may run; otherwise the entry returns NOT_INITIALIZED, DEINITIALIZED,
 // INVALID_CONTEXT, the session-lost error or the context's sticky error by itself.
@@ -54,9 +55,50 @@ class Entry {
   std::unique_ptr<ContextScope> borrowed_;
 };
 
-// The session of the current thread's context (today: the only one). Valid after an Entry with
-// kInit or kContext succeeded.
-Session& current_session();
+// Where a call goes: the session that an operand of it names, and the context for its frame.
+//
+// The current context is the frame's if it is of that session. If it is of another one, the
+// operand's own context is current while this lives, or none if the operand has none. So all that
+// the call does finds a current context of `session`, or none.
+// If the operand names no live object, the current context decides; the call refuses the operand.
+// If no context is current either, it is the first session.
+// Valid below an Entry with kInit or kContext. On the stack of the calling thread.
+class Here {
+ public:
+  static Here of_current();
+  // A handle of any kind. NULL and the default streams: the current context.
+  static Here of(const void* handle);
+  static Here of_device(CUdevice device);
+  static Here of_location(const CUmemLocation* location);  // nullptr, not a device: of_current()
+  // Device memory, else device memory at `other`, else host memory that the driver knows or
+  // reserved addresses at `address`. Costs a load while there is one session.
+  static Here of_memory(CUdeviceptr address, CUdeviceptr other = 0);
+
+  ~Here() {
+    if (borrowed_ != nullptr) [[unlikely]]
+      give_back();
+  }
+  Here(const Here&) = delete;
+  Here& operator=(const Here&) = delete;
+
+  Session& session;
+  const uint16_t context;  // wire id; 0: none
+
+ private:
+  Here(Session& in, uint16_t id, ContextScope* borrowed = nullptr)
+      : session(in), context(id), borrowed_(borrowed) {}
+  static Here of_session(Session& session, Context* own);
+  static Here of_foreign(uint64_t id);
+  void give_back();
+
+  ContextScope* const borrowed_;
+};
+
+// Whether the server has a message for the call; and the refusal of one that it lacks: logs `name`
+// with the server's version once, returns CUDA_ERROR_NOT_SUPPORTED.
+bool server_knows(const Session& session, uint16_t opcode);
+CUresult unknown_to_server(const Session& session, const char* name);
+
 rpc::Channel& channel(Session& session);
 RemoteHost& remote_host(Session& session);
 // Whether host memory may be shared with the worker or accessed by its adapter (settings.h).
@@ -74,10 +116,12 @@ CUresult from_status(const Status& status);
 // Handles. An application's handle value IS the typed id, made by the client
 // (common/rpc/handle_kind.h). 0 stays 0. Streams also pass CU_STREAM_LEGACY (1).
 //
+// An id of another session than the call's is as wrong as one that was never made.
+//
 // The id of an object that is being made. Its slot is free again unless created() is called.
 class NewHandle {
  public:
-  explicit NewHandle(rpc::HandleKind kind);
+  NewHandle(Session& session, rpc::HandleKind kind);
   ~NewHandle();
   NewHandle(const NewHandle&) = delete;
   NewHandle& operator=(const NewHandle&) = delete;
@@ -93,10 +137,10 @@ class NewHandle {
 // Resolves the calling thread's default stream: NULL -> legacy, or per-thread inside a _ptsz/_ptds
 // entry; CU_STREAM_PER_THREAD -> the hidden blocking stream of this thread and context (made on
 // first use). kInvalid for a handle that was never made or is destroyed.
-CUresult stream_to_wire(CUstream stream, uint64_t* id);
+CUresult stream_to_wire(Session& session, CUstream stream, uint64_t* id);
 // The same for an operation that takes a place in the driver's queue of the stream: may wait until
 // the GPU has got on with the stream (stream_queue.h).
-CUresult stream_to_queue(CUstream stream, uint64_t* id);
+CUresult stream_to_queue(Session& session, CUstream stream, uint64_t* id);
 // Before an operation that takes a place in the driver's queue of `stream`, whose id on the wire is
 // `id`: may wait while functions of the application hold streams (queue_limit.h).
 void take_queue_place(Session& session, uint16_t context, CUstream stream, uint64_t id);
@@ -113,22 +157,22 @@ class DrainScope {
 
  private:
   Session& session_;
-  uint16_t device_ = 0;
+  const uint16_t device_;
 };
 // Every other kind: checks kind and liveness. CUDA_ERROR_INVALID_HANDLE (contexts:
 // CUDA_ERROR_INVALID_CONTEXT) when wrong. A context's wire id is the 16-bit one of frame headers.
 // Generated code asks for kKernel when a CUfunction is a kernel's handle.
-CUresult handle_to_wire(rpc::HandleKind kind, const void* handle, uint64_t* id);
-void handle_destroyed(uint64_t id);
+CUresult handle_to_wire(Session& session, rpc::HandleKind kind, const void* handle, uint64_t* id);
+void handle_destroyed(Session& session, uint64_t id);
 // Visible ordinal -> ordinal in the worker (CUDA_VISIBLE_DEVICES of the application).
-// CUDA_ERROR_INVALID_DEVICE when out of range.
-CUresult device_to_wire(CUdevice device, int32_t* ordinal);
+// CUDA_ERROR_INVALID_DEVICE when it is none of the session's.
+CUresult device_to_wire(Session& session, CUdevice device, int32_t* ordinal);
 // The other way; the ordinal itself when no visible device stands for it.
-CUdevice device_from_wire(int32_t ordinal);
+CUdevice device_from_wire(Session& session, int32_t ordinal);
 // Device memory made or freed through a generated call, for the table behind cuPointerGetAttribute
 // and cuMemcpy. `context`: wire id.
-void allocation_created(uint16_t context, CUdeviceptr pointer, size_t bytes);
-void allocation_destroyed(CUdeviceptr pointer);
+void allocation_created(Session& session, uint16_t context, CUdeviceptr pointer, size_t bytes);
+void allocation_destroyed(Session& session, CUdeviceptr pointer);
 
 // Runs the body of an exported function; what it throws (only memory can run out there) becomes a
 // result.

@@ -63,25 +63,26 @@ Handle handle_from(uint64_t id) {
 
 // A handle that must be there. A CUfunction may be a CUkernel in disguise.
 template <typename Handle>
-CUresult required_to_wire(rpc::HandleKind kind, Handle handle, uint64_t* id) {
+CUresult required_to_wire(Session& session, rpc::HandleKind kind, Handle handle, uint64_t* id) {
   const uint64_t value = handle_value(handle);
   if (value == 0 && kind == rpc::HandleKind::kContext) return CUDA_ERROR_INVALID_CONTEXT;
   if (kind == rpc::HandleKind::kFunction && rpc::handle_kind(value) == rpc::HandleKind::kKernel) {
     kind = rpc::HandleKind::kKernel;
   }
-  return handle_to_wire(kind, reinterpret_cast<const void*>(value), id);
+  return handle_to_wire(session, kind, reinterpret_cast<const void*>(value), id);
 }
 
 // Device ordinals inside memory locations: the application's to the worker's and back.
-inline CUresult location_to_wire(CUmemLocation* location) {
+inline CUresult location_to_wire(Session& session, CUmemLocation* location) {
   if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_SUCCESS;
   int32_t ordinal = 0;
-  const CUresult result = device_to_wire(location->id, &ordinal);
+  const CUresult result = device_to_wire(session, location->id, &ordinal);
   if (result == CUDA_SUCCESS) location->id = ordinal;
   return result;
 }
-inline void location_from_wire(CUmemLocation* location) {
-  if (location->type == CU_MEM_LOCATION_TYPE_DEVICE) location->id = device_from_wire(location->id);
+inline void location_from_wire(Session& session, CUmemLocation* location) {
+  if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+    location->id = device_from_wire(session, location->id);
 }
 
 // Data fields: raw bytes in, and out with an exact length.

@@ -1,12 +1,13 @@
-// fargpu doctor: says what a program started by `fargpu run` would find, by really trying it: a
-// child process loads libcuda.so.1 in the run environment and tells where it came from; a short
-// session measures the way to the server. Ends with 0 when everything is well.
+// fargpu doctor: reports what a program started by `fargpu run` would find, by trying it. A child
+// process loads libcuda.so.1 in the run environment and reports which file that was; a short
+// session measures the path to the server. Exit code 0 when everything is well.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -37,8 +38,7 @@ void line(bool good, const char* what, const std::string& text) {
   std::printf("%s  %-12s %s\n", good ? "ok  " : "FAIL", what, text.c_str());
 }
 
-// In the child: which file is libcuda.so.1 here? One line on stdout: "loaded PATH" or "none
-// REASON".
+// In the child: which file is libcuda.so.1 here? Prints one line: "loaded PATH" or "none REASON".
 int load_probe() {
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
   if (library == nullptr) {
@@ -115,11 +115,21 @@ int examine_library(const DoctorOptions& options) {
   return kSuccess;
 }
 
+std::string list_lacking(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 5;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i)
+    text += (i == 0 ? "; the server does not know " : ", ") + names[i];
+  if (names.size() > kShown)
+    text += " and " + std::to_string(names.size() - kShown) + " more functions";
+  return text;
+}
+
 std::string cuda_version(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// The rdma that the session uses, or what this host has of it and why it is not used.
+// The rdma device that the session uses, or what this host has and why it is not used.
 void show_rdma(const SessionProbe& probe) {
   if (!probe.device_memory.empty()) {
     line(true, "rdma", probe.route);
@@ -132,7 +142,7 @@ void show_rdma(const SessionProbe& probe) {
          "not used: " + (ports.ok() ? "no RDMA device on this host" : ports.status().message()));
     return;
   }
-  // Over the socket itself the reason says why each better transport could not be had.
+  // For the socket itself the reason says why each faster transport failed.
   line(true, "rdma",
        probe.same_host ? "not used: shared memory is better" : "not used, see transport");
   for (const transport::RdmaPort& port : *ports) line(true, "rdma port", port.text());
@@ -153,8 +163,9 @@ int examine_server(const DoctorOptions& options) {
        target->address.to_string() + ", fargpud " + status->version + ", " +
            std::to_string(status->sessions.size()) + " sessions");
   line(true, "token", target->token.empty() ? "none needed" : "accepted");
-  line(status->version == FARGPU_VERSION, "versions",
-       "client " FARGPU_VERSION ", server " + status->version);
+  line(status->agrees, "versions",
+       "client " FARGPU_VERSION ", server " + status->version +
+           (status->agrees ? "" : ", which cannot work together") + list_lacking(status->lacks));
   line(!status->gpus.empty(), "driver",
        status->driver_name + ", CUDA " + cuda_version(status->driver_version) + ", " +
            std::to_string(status->gpus.size()) + " GPUs");

@@ -1,6 +1,6 @@
-// One question about an ELF program: has it a DT_RPATH? The dynamic loader searches that before
-// LD_LIBRARY_PATH (DT_RUNPATH after it), so such a program could find another libcuda first and
-// needs LD_PRELOAD instead. Pure look-up; the file is untrusted.
+// Answers one question about an ELF program: does it have a DT_RPATH? The dynamic loader searches a
+// DT_RPATH before LD_LIBRARY_PATH (and a DT_RUNPATH after it). Such a program could find another
+// libcuda first, so it needs LD_PRELOAD. Pure look-up; the file is untrusted.
 #pragma once
 
 #include <string>

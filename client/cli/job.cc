@@ -25,7 +25,7 @@ Status export_ticket(const bootstrap::JobTicket& ticket) {
   return Status();
 }
 
-// Of a program that has this process's id, or 0 for one that is yet to be started.
+// The pid of the program: this process's own, or 0 for one that is not started yet.
 Result<JobWish> wish_of(const std::string& program, int pid) {
   FARGPU_ASSIGN_OR_RETURN(JobWish wish, wish_from_environment());
   wish.program = std::filesystem::path(program).filename().string();
@@ -33,14 +33,14 @@ Result<JobWish> wish_of(const std::string& program, int pid) {
   return wish;
 }
 
-// What the holder tells of its attempt: this, then the message.
+// The holder's report of its attempt: this, then the message.
 struct Outcome {
   StatusCode code = StatusCode::kOk;
   bootstrap::JobTicket ticket;
 };
 
 void tell(const Fd& pipe, const Outcome& outcome, const std::string& message) {
-  // Far below what a pipe takes at once.
+  // Far below what a pipe accepts in one write.
   std::string bytes(reinterpret_cast<const char*>(&outcome), sizeof outcome);
   bytes += message.substr(0, 2048);
   [[maybe_unused]] const ssize_t written = ::write(pipe.get(), bytes.data(), bytes.size());
@@ -63,7 +63,7 @@ Result<Outcome> hear(const Fd& pipe) {
   return outcome;
 }
 
-// The same file by a descriptor that is none of the standard ones, which may be closed.
+// A duplicate of the descriptor that is none of the standard ones, which may be closed.
 Fd above_standard(Fd file) {
   if (file.get() > STDERR_FILENO || !file.valid()) return file;
   return Fd(::fcntl(file.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
@@ -73,7 +73,7 @@ Fd watch_itself() {
   return above_standard(Fd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))));
 }
 
-// Runs that follow each other: the job before may have its last worker still, for a moment.
+// For runs in quick succession: the job before may still have its last worker for a moment.
 Result<OpenedJob> open_job_patiently(const Target& target, const JobWish& wish,
                                      transport::Deadline deadline) {
   constexpr auto kPatience = std::chrono::seconds(2);
@@ -84,14 +84,14 @@ Result<OpenedJob> open_job_patiently(const Target& target, const JobWish& wish,
          transport::Clock::now() < last) {
     std::this_thread::sleep_for(kPause);
     auto again = open_job(target, wish, deadline);
-    // A server that has gone meanwhile had said why.
+    // If the server has gone meanwhile, it had given its reason before.
     if (!again.ok() && again.status().code() != StatusCode::kNoCapacity) break;
     job = std::move(again);
   }
   return job;
 }
 
-// No descriptor of the program's stays open here: readers of its pipes wait for their end.
+// Closes all descriptors of the program, because readers of its pipes wait for their end.
 // `program` and `pipe` are none of the standard ones.
 void leave_the_program(const Fd& program, const Fd& pipe) {
   ::prctl(PR_SET_NAME, "fargpu-job");
@@ -105,7 +105,7 @@ void leave_the_program(const Fd& program, const Fd& pipe) {
   ::close_range(high + 1, ~0u, 0);
 }
 
-// Until the program or the connection ends.
+// Waits until the program or the connection ends.
 [[noreturn]] void hold(const Target& target, const JobWish& wish, transport::Deadline deadline,
                        const Fd& program, Fd pipe) {
   leave_the_program(program, pipe);
@@ -116,7 +116,7 @@ void leave_the_program(const Fd& program, const Fd& pipe) {
   }
   tell(pipe, {StatusCode::kOk, job->ticket}, "");
   pipe.reset();
-  // The program's folder is not needed any more; where this fails it stays in use.
+  // Leaves the program's folder; if that fails, the folder stays in use.
   [[maybe_unused]] const int moved = ::chdir("/");
   pollfd ends[] = {{program.get(), POLLIN, 0}, {job->connection.get(), POLLIN, 0}};
   while (::poll(ends, 2, -1) < 0 && errno == EINTR) {
@@ -129,7 +129,7 @@ void leave_the_program(const Fd& program, const Fd& pipe) {
 Status begin_job(const std::string& program, transport::Deadline deadline) {
   FARGPU_ASSIGN_OR_RETURN(const Target target, target_from_environment());
   FARGPU_ASSIGN_OR_RETURN(const JobWish wish, wish_of(program, ::getpid()));
-  // Of this process, which becomes the program.
+  // Refers to this process, which becomes the program.
   const Fd self = watch_itself();
   if (!self.valid()) return system_error("pidfd_open", errno);
   int ends[2];
@@ -143,7 +143,9 @@ Status begin_job(const std::string& program, transport::Deadline deadline) {
     // The holder is the child of a child that has gone: the program must not find a child that it
     // did not start.
     ::setsid();
-    if (::fork() == 0) hold(target, wish, deadline, self, std::move(writer));
+    const pid_t holder = ::fork();
+    if (holder == 0) hold(target, wish, deadline, self, std::move(writer));
+    if (holder < 0) tell(writer, {StatusCode::kSystem, {}}, system_error("fork", errno).message());
     ::_exit(0);
   }
   writer.reset();

@@ -1,10 +1,10 @@
-// The job of one `fargpu run`: opened before the program starts, and held for as long as the
-// program runs.
+// The job of one `fargpu run`. It is opened before the program starts and held while the program
+// runs.
 //
-// The program takes this process over (exec), so the connection that holds the job is kept by a
-// small process beside it, the holder. It belongs to no terminal and no process group of the
-// program, has none of its files open, is not its child, and ends with it. When the holder is ended
-// from outside, the job lives on while it has sessions.
+// exec replaces this process with the program, so the connection that holds the job belongs to a
+// small process beside it, the holder. The holder is not the program's child, is in no terminal and
+// no process group of the program, has none of its files open, and ends when the program ends. If
+// somebody kills the holder, the job lives on while it has sessions.
 #pragma once
 
 #include <string>

@@ -12,6 +12,12 @@ namespace fargpu::cli {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+constexpr const char* kBuildFolder = "../lib/fargpu";
+
+}  // namespace
+
 Result<std::string> own_path() {
   std::error_code error;
   fs::path path = fs::read_symlink("/proc/self/exe", error);
@@ -21,15 +27,17 @@ Result<std::string> own_path() {
 }
 
 Result<std::string> client_library_folder() {
-  FARGPU_ASSIGN_OR_RETURN(std::string self, own_path());
-  fs::path folder = fs::path(self).parent_path().parent_path() / "lib" / "fargpu";
-  std::error_code error;
-  if (!fs::exists(folder / "libcuda.so.1", error)) {
-    return Status(StatusCode::kNotFound,
-                  "the client library is missing: no libcuda.so.1 in " + folder.string() +
-                      "; build the target fargpu-client or repair the installation");
+  FARGPU_ASSIGN_OR_RETURN(const std::string self, own_path());
+  const fs::path here = fs::path(self).parent_path();
+  for (const char* below : {FARGPU_LIBRARY_FOLDER, kBuildFolder}) {
+    const fs::path folder = (here / below).lexically_normal();
+    std::error_code error;
+    if (fs::exists(folder / "libcuda.so.1", error)) return folder.string();
   }
-  return folder.string();
+  return Status(StatusCode::kNotFound,
+                "the client library is missing: no libcuda.so.1 in " +
+                    (here / FARGPU_LIBRARY_FOLDER).lexically_normal().string() +
+                    "; build the target fargpu-client or repair the installation");
 }
 
 Result<std::string> daemon_path() {

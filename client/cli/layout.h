@@ -1,6 +1,7 @@
 // Where the parts of an installation lie, relative to this executable:
-// <prefix>/bin/{fargpu,fargpud}, <prefix>/lib/fargpu/libcuda.so.1. A build folder has the same
-// layout. Pure look-ups, any thread.
+// <prefix>/bin/{fargpu,fargpud}, <prefix>/lib/fargpu/libcuda.so.1, with the name that libraries'
+// folder had at the build (lib, lib64, ...). A build folder has the same layout, always with lib.
+// Pure look-ups, any thread.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// A daemon of our own with simulated GPUs, for one command: `fargpu run --sim`. It listens on a
-// free loopback port, takes only the token that was made for it, and ends with this object, or with
-// this process however that dies.
+// A private daemon with simulated GPUs, for one command: `fargpu run --sim`. It listens on a free
+// loopback port and accepts only the token that was made for it. It ends with this object, or with
+// this process, however that dies.
 #pragma once
 
 #include <sys/types.h>

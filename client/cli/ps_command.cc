@@ -8,6 +8,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/exit_codes.h"
 #include "client/cli/server_query.h"
+#include "common/base/id_text.h"
 
 namespace fargpu::cli {
 
@@ -36,9 +37,8 @@ std::string state(const JobStatus& job, size_t sessions) {
 void print(const JobStatus& job, size_t sessions) {
   const std::string limit =
       job.memory_limit_bytes == 0 ? "" : " of " + format_bytes(job.memory_limit_bytes);
-  std::printf("job %016llx  %s  %s  %s  %s\n", static_cast<unsigned long long>(job.id),
-              state(job, sessions).c_str(), age(job.seconds).c_str(), job.peer.c_str(),
-              job.client.c_str());
+  std::printf("job %s  %s  %s  %s  %s\n", id_text(job.id).c_str(), state(job, sessions).c_str(),
+              age(job.seconds).c_str(), job.peer.c_str(), job.client.c_str());
   for (size_t i = 0; i < job.gpus.size(); ++i) {
     const uint64_t used = i < job.memory_used_bytes.size() ? job.memory_used_bytes[i] : 0;
     std::printf("  GPU %zu  %s  %s%s\n", i, job.gpus[i].c_str(), format_bytes(used).c_str(),
@@ -47,9 +47,9 @@ void print(const JobStatus& job, size_t sessions) {
 }
 
 void print(const SessionStatus& session) {
-  std::printf("  session %016llx  worker %-8d %-10s  %-12s  %-10llu calls  %-22s  %-9s  %s\n",
-              static_cast<unsigned long long>(session.id), session.worker_pid,
-              age(session.seconds).c_str(), format_bytes(session.memory_used_bytes).c_str(),
+  std::printf("  session %-14s  worker %-8d %-10s  %-12s  %-10llu calls  %-22s  %-9s  %s\n",
+              id_text(session.id).c_str(), session.worker_pid, age(session.seconds).c_str(),
+              format_bytes(session.memory_used_bytes).c_str(),
               static_cast<unsigned long long>(session.calls), session.peer.c_str(),
               session.transport.c_str(), session.client.c_str());
 }

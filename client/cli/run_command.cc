@@ -102,8 +102,8 @@ int run(const RunOptions& options) {
   if (Status status = export_session(options.session); !status.ok()) return fail(status);
   if (Status status = export_library(*program, options.preload); !status.ok()) return fail(status);
   if (is_part_of_job(options)) return cannot_start(execute(*program, options.arguments));
-  // One exchange with the daemon before the program starts: a server that is not there, or refuses,
-  // is said once and clearly.
+  // One exchange with the daemon before the program starts: a server that is missing or refuses is
+  // reported once and clearly.
   const auto deadline = transport::Clock::now() + kOpenLimit;
   if (!options.no_check && !can_become_the_program())
     return run_as_child(*program, options, deadline);

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <variant>
 
 #include "client/process/settings.h"
-#include "common/base/fd.h"
-#include "common/bootstrap/greeting.h"
-#include "common/bootstrap/upgrade.h"
+#include "common/bootstrap/agreement.h"
+#include "common/bootstrap/open_session.h"
 #include "common/rpc/channel.h"
 #include "common/transport/remote_memory.h"
 #include "common/wire/control.h"
@@ -25,43 +25,30 @@ namespace {
 
 using transport::Clock;
 using transport::Deadline;
-using transport::OwnedFrame;
 
-// A Status with the server's name in front, for one clear line.
+// A Status that names the server, for one clear line. That of a failed connect does so by itself.
 Status about(const Target& target, const Status& status) {
+  const auto& where = target.address.where;
+  const auto* endpoint = std::get_if<Endpoint>(&where);
+  const std::string place = endpoint ? endpoint->to_string() : std::get<std::string>(where);
+  if (status.message().find(place) != std::string::npos) return status;
   return Status(status.code(),
                 fmt::format("server {}: {}", target.address.to_string(), status.message()));
 }
 
-struct Conversation {
-  Fd socket;
-  OwnedFrame answer;
-};
-
-// Connects, sends the greeting and waits for the answer.
-Result<Conversation> ask(const Target& target, const bootstrap::Greeting& greeting,
-                         Deadline deadline) {
-  FARGPU_ASSIGN_OR_RETURN(Fd socket, bootstrap::connect_server(target.address, deadline));
-  auto answer = bootstrap::greet(socket.get(), greeting, deadline, deadline);
-  if (answer.ok()) return Conversation{std::move(socket), std::move(*answer)};
-  const StatusCode code = answer.status().code();
-  if (code == StatusCode::kProtocol || code == StatusCode::kLost || code == StatusCode::kTimeout) {
-    return about(target, Status(code, "connected, but it does not answer like a fargpud: " +
-                                          answer.status().message()));
-  }
-  return about(target, answer.status());
+// Asks, within one deadline.
+Result<bootstrap::Conversation> ask(const Target& target, const bootstrap::Greeting& greeting,
+                                    Deadline deadline) {
+  auto conversation = bootstrap::ask(target.address, greeting, {deadline, deadline});
+  if (!conversation.ok()) return about(target, conversation.status());
+  return conversation;
 }
 
 bootstrap::Greeting greeting_of(const Target& target, uint16_t opcode) {
-  bootstrap::Greeting greeting{.opcode = opcode, .program = "fargpu", .token = target.token};
-  if (opcode == wire::kHello) {
-    greeting.upgrades = target.transport.upgrades;
-    greeting.connections = target.connections.at_most(target.transport);
-  }
-  return greeting;
+  return {.opcode = opcode, .program = "fargpu", .token = target.token};
 }
 
-// A session that only measures has nothing to be told.
+// Ignores all notices: the session is only for measuring.
 class NoNotices final : public rpc::NoticeSink {
  public:
   Status on_notice(const wire::FrameHeader&, rpc::Bytes, rpc::Bytes) override { return {}; }
@@ -80,11 +67,23 @@ auto guarded(const Target& target, Work work) -> decltype(work()) {
   }
 }
 
+// What the server lacks of our calls, by name.
+std::vector<std::string> lacking(const wire::OpcodeSet& known) {
+  std::vector<std::string> names;
+  for (const uint16_t opcode : schema::message_opcodes())
+    if (!known.contains(opcode)) names.emplace_back(schema::opcode_name(opcode));
+  return names;
+}
+
 ServerStatus to_plain(schema::Status::Reader from) {
   ServerStatus to;
   to.version = from.getServerVersion().cStr();
   to.driver_name = from.getDriverName().cStr();
   to.driver_version = from.getDriverVersion();
+  const auto known = wire::OpcodeSet::from_bytes(
+      std::as_bytes(std::span(from.getKnows().begin(), from.getKnows().size())));
+  to.agrees = known.ok() && !known->empty();
+  if (to.agrees) to.lacks = lacking(*known);
   to.uptime_seconds = from.getUptimeSeconds();
   for (auto gpu : from.getGpus()) {
     to.gpus.push_back({gpu.getUuid().cStr(), gpu.getName().cStr(), gpu.getTotalBytes(),
@@ -120,7 +119,9 @@ ServerStatus to_plain(schema::Status::Reader from) {
 }
 
 // The numbers are those of the server's DirectMemory::Way.
-Result<std::string> ask_device_memory(rpc::Channel& channel) {
+Result<std::string> ask_device_memory(rpc::Channel& channel, const wire::OpcodeSet& known) {
+  if (!known.contains(schema::op_fgDirectProbe))
+    return std::string("unknown: the server is too old to be asked");
   rpc::Reply reply;
   rpc::Channel::Call call(channel, schema::op_fgDirectProbe, 0,
                           schema::fixed_bytes<schema::FgDirectProbeParams>());
@@ -154,14 +155,29 @@ Result<Target> target_from_environment() {
   }
   auto address = bootstrap::parse_server(settings.server);
   if (!address) return Status(address.status().code(), "server: " + address.status().message());
-  return Target{std::move(*address), settings.token, settings.transport, settings.connections,
-                settings.spin};
+  return Target{std::move(*address),
+                settings.token,
+                {settings.transport, settings.connections, settings.spin}};
 }
 
 Result<JobWish> wish_from_environment() {
   FARGPU_ASSIGN_OR_RETURN(client::Settings settings, client::read_settings());
   return JobWish{settings.gpus, settings.memory_bytes, std::move(settings.devices), "", 0};
 }
+
+namespace {
+
+// A server that does not know jobs yet says that the request is bad, and so does one that finds
+// something wrong in it. The status, which every server gives, tells which of them this is.
+Status why_no_job(const Target& target, const Status& refusal, Deadline deadline) {
+  if (refusal.code() != StatusCode::kInvalidArgument && refusal.code() != StatusCode::kVersion)
+    return refusal;
+  const auto server = query_status(target, deadline);
+  if (!server.ok() || server->agrees) return refusal;
+  return about(target, bootstrap::too_old("the server", server->version));
+}
+
+}  // namespace
 
 Result<OpenedJob> open_job(const Target& target, const JobWish& wish, Deadline deadline) {
   return guarded(target, [&]() -> Result<OpenedJob> {
@@ -171,7 +187,11 @@ Result<OpenedJob> open_job(const Target& target, const JobWish& wish, Deadline d
     greeting.gpus = wish.gpus;
     greeting.memory_bytes = wish.memory_bytes;
     greeting.devices = wish.devices;
-    FARGPU_ASSIGN_OR_RETURN(Conversation conversation, ask(target, greeting, deadline));
+    auto asked = ask(target, greeting, deadline);
+    if (!asked.ok()) return why_no_job(target, asked.status(), deadline);
+    bootstrap::Conversation conversation = std::move(*asked);
+    const auto known = bootstrap::opcodes_of_job(conversation.answer.body());
+    if (!known.ok()) return why_no_job(target, about(target, known.status()), deadline);
     wire::SegmentReader reader(conversation.answer.body());
     const auto opened = reader.getRoot<schema::JobOpened>();
     bootstrap::JobTicket ticket;
@@ -186,7 +206,7 @@ Result<OpenedJob> open_job(const Target& target, const JobWish& wish, Deadline d
 
 Result<ServerStatus> query_status(const Target& target, Deadline deadline) {
   return guarded(target, [&]() -> Result<ServerStatus> {
-    FARGPU_ASSIGN_OR_RETURN(Conversation conversation,
+    FARGPU_ASSIGN_OR_RETURN(bootstrap::Conversation conversation,
                             ask(target, greeting_of(target, wire::kStatus), deadline));
     wire::SegmentReader reader(conversation.answer.body());
     return to_plain(reader.getRoot<schema::Status>());
@@ -196,22 +216,12 @@ Result<ServerStatus> query_status(const Target& target, Deadline deadline) {
 Result<SessionProbe> probe_session(const Target& target, unsigned pings, Deadline deadline) {
   return guarded(target, [&]() -> Result<SessionProbe> {
     const auto begin = Clock::now();
-    FARGPU_ASSIGN_OR_RETURN(Conversation conversation,
-                            ask(target, greeting_of(target, wire::kHello), deadline));
-    wire::SegmentReader reader(conversation.answer.body());
+    auto opened = bootstrap::open_session(target.address, greeting_of(target, wire::kHello),
+                                          target.link, {deadline, deadline, deadline});
+    if (!opened) return about(target, opened.status());
+    wire::SegmentReader reader(opened->welcome.body());
     const auto welcome = reader.getRoot<schema::Welcome>();
-    FARGPU_ASSIGN_OR_RETURN(const auto offers, bootstrap::read_offers(conversation.answer.body()));
-    transport::StreamOptions stream;
-    stream.max_send_body_bytes = welcome.getMaxBodyBytes();
-    stream.spin = target.spin;
-    if (target.address.tls)
-      stream.behind = "tls " + std::get<Endpoint>(target.address.where).to_string();
-    FARGPU_ASSIGN_OR_RETURN(const auto more, bootstrap::further_connections(
-                                                 conversation.socket.get(), target.address,
-                                                 target.connections, conversation.answer.body()));
-    auto made = bootstrap::upgrade_as_client(std::move(conversation.socket), target.transport,
-                                             offers, stream, deadline, more);
-    if (!made) return about(target, made.status());
+    bootstrap::Upgraded* const made = &opened->link;
     SessionProbe probe;
     probe.opening = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
     probe.transport = made->transport->describe();
@@ -228,7 +238,7 @@ Result<SessionProbe> probe_session(const Target& target, unsigned pings, Deadlin
     NoNotices nobody;
     rpc::Channel channel(std::move(made->transport), nobody, {});
     if (remote_memory != nullptr) {
-      FARGPU_ASSIGN_OR_RETURN(probe.device_memory, ask_device_memory(channel));
+      FARGPU_ASSIGN_OR_RETURN(probe.device_memory, ask_device_memory(channel, opened->known));
     }
     std::vector<std::chrono::nanoseconds> round_trips;
     for (uint32_t i = 0; i < pings; ++i) {

@@ -1,6 +1,6 @@
-// What `fargpu` itself asks a server: a job, its status, and a short session for measuring. Plain
-// values; Cap'n Proto stays in the .cc. Each call opens a connection of its own, and closes it but
-// for that of a job. One thread.
+// What the program `fargpu` asks a server: a job, its status, and a short session for measuring.
+// Plain values; Cap'n Proto stays in the .cc. Each call opens a connection and closes it again,
+// except that of a job, which stays open. One thread.
 #pragma once
 
 #include <chrono>
@@ -11,9 +11,8 @@
 #include "common/base/fd.h"
 #include "common/base/status.h"
 #include "common/bootstrap/connect.h"
-#include "common/bootstrap/further_connections.h"
 #include "common/bootstrap/job_ticket.h"
-#include "common/bootstrap/transport_choice.h"
+#include "common/bootstrap/open_session.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::cli {
@@ -46,6 +45,10 @@ struct SessionStatus {
 
 struct ServerStatus {
   std::string version, driver_name;
+  // Whether client and server agree per function (common/bootstrap/agreement.h), and which ones of
+  // the client's the server then lacks.
+  bool agrees = false;
+  std::vector<std::string> lacks;
   int driver_version = 0;  // 13000
   double uptime_seconds = 0;
   std::vector<GpuStatus> gpus;
@@ -75,13 +78,11 @@ struct SessionProbe {
 struct Target {
   bootstrap::ServerAddress address;
   std::string token;
-  bootstrap::TransportWish transport;
-  bootstrap::ConnectionsWish connections;
-  std::chrono::microseconds spin{0};
+  bootstrap::LinkWish link;
 };
 Result<Target> target_from_environment();
 
-// A job that was opened; whoever has `connection` holds it.
+// A job that was opened. It is held while `connection` is open.
 struct OpenedJob {
   Fd connection;
   bootstrap::JobTicket ticket;

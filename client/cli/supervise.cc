@@ -16,9 +16,6 @@ namespace fargpu::cli {
 
 namespace {
 
-constexpr int kForwarded[] = {SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1,
-                              SIGUSR2, SIGWINCH, SIGALRM, SIGCONT};
-
 std::vector<char*> argument_array(const std::vector<std::string>& arguments) {
   std::vector<char*> array;
   for (const std::string& argument : arguments)
@@ -27,8 +24,42 @@ std::vector<char*> argument_array(const std::vector<std::string>& arguments) {
   return array;
 }
 
-// True when the whole foreground group got it: the child has it already.
-bool came_from_terminal(const siginfo_t& info) { return info.si_code == SI_KERNEL; }
+// A terminal signals its whole foreground group: the child has it already. A hang-up is told to the
+// leader of the session alone.
+bool came_from_terminal(const siginfo_t& info) {
+  if (info.si_code != SI_KERNEL) return false;
+  switch (info.si_signo) {
+    case SIGINT:
+    case SIGQUIT:
+    case SIGTSTP:
+    case SIGTTIN:
+    case SIGTTOU:
+    case SIGWINCH:
+      return true;
+    case SIGHUP:
+    case SIGCONT:
+      return ::getsid(0) != ::getpid();
+    default:
+      return false;
+  }
+}
+
+void pass_on(const siginfo_t& info, pid_t child) {
+  if (info.si_signo == SIGCHLD && info.si_code != SI_USER) return;  // of our own children
+  if (came_from_terminal(info)) return;
+  if (info.si_code == SI_QUEUE) {
+    ::sigqueue(child, info.si_signo, info.si_value);
+  } else {
+    ::kill(child, info.si_signo);
+  }
+}
+
+// As the child does, so that a shell notices. The first process of a container cannot be stopped.
+void stop_too() {
+  sigset_t pending;
+  if (::getpid() == 1 || ::sigpending(&pending) != 0) return;
+  if (sigismember(&pending, SIGCONT) == 0) ::raise(SIGSTOP);  // which would throw that one away
+}
 
 }  // namespace
 
@@ -41,12 +72,10 @@ Status execute(const std::string& program, const std::vector<std::string>& argum
 Result<ChildEnd> supervise(const std::string& program, const std::vector<std::string>& arguments,
                            Orphans orphans) {
   sigset_t waited, before;
-  sigemptyset(&waited);
-  for (int number : kForwarded) sigaddset(&waited, number);
-  sigaddset(&waited, SIGCHLD);
+  sigfillset(&waited);
   if (::sigprocmask(SIG_BLOCK, &waited, &before) != 0) return system_error("sigprocmask", errno);
 
-  // Ignored, as some parents leave it, the end of a child is neither told nor kept for waitpid().
+  // Some parents leave SIGCHLD ignored. Then a child's end gives no signal and no waitpid() status.
   struct sigaction usual {
   }, inherited{};
   usual.sa_handler = SIG_DFL;
@@ -61,7 +90,7 @@ Result<ChildEnd> supervise(const std::string& program, const std::vector<std::st
   pid_t child = ::fork();
   if (child < 0) return system_error("fork", errno);
   if (child == 0) {
-    // The one signal that nobody can pass on; the program's GPUs end with us in any case.
+    // SIGKILL to this process cannot be forwarded; the program loses its GPUs with us in any case.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(127);
     ::sigaction(SIGCHLD, &inherited, nullptr);
@@ -85,8 +114,13 @@ Result<ChildEnd> supervise(const std::string& program, const std::vector<std::st
 
   for (;;) {
     int state = 0;
-    const pid_t ended = ::waitpid(orphans == Orphans::kReap ? -1 : child, &state, WNOHANG);
+    const pid_t ended =
+        ::waitpid(orphans == Orphans::kReap ? -1 : child, &state, WNOHANG | WUNTRACED);
     if (ended > 0 && ended != child) continue;
+    if (ended == child && WIFSTOPPED(state)) {
+      stop_too();
+      continue;
+    }
     if (ended == child) {
       ::sigprocmask(SIG_SETMASK, &before, nullptr);
       if (WIFSIGNALED(state)) return ChildEnd{0, WTERMSIG(state)};
@@ -94,8 +128,7 @@ Result<ChildEnd> supervise(const std::string& program, const std::vector<std::st
     }
     if (ended < 0 && errno != EINTR) return system_error("waitpid", errno);
     siginfo_t info;
-    int number = ::sigwaitinfo(&waited, &info);
-    if (number > 0 && number != SIGCHLD && !came_from_terminal(info)) ::kill(child, number);
+    if (::sigwaitinfo(&waited, &info) > 0) pass_on(info, child);
   }
 }
 

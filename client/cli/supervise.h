@@ -1,5 +1,7 @@
-// Runs one child process for this one: signals that arrive here go on to the child, and its end
-// becomes ours. Call while there is one thread: signals are blocked for the process and waited for.
+// Runs one child process in place of this one: all signals that this process receives are passed to
+// the child, except SIGKILL and SIGSTOP, which no process can catch. When the child stops, this
+// process stops, and its end status becomes ours. Call it while there is one thread: it blocks
+// signals for the whole process and waits for them.
 #pragma once
 
 #include <string>

@@ -1,7 +1,5 @@
 #include "client/copy/copy_team.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -9,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+
+#include "common/base/signals_blocked.h"
 
 namespace fargpu::client {
 namespace {
@@ -42,14 +42,11 @@ CopyTeam::~CopyTeam() {
 
 void CopyTeam::start() {
   started_ = true;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   for (unsigned i = 0; i < helpers_; ++i) {
     running_.fetch_add(1);
     std::thread([this] { help(); }).detach();
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void CopyTeam::copy(void* to, const void* from, size_t bytes) {

@@ -1,10 +1,9 @@
-// CopyTeam: memcpy by several threads at once, for large copies between the application's memory
-// and staging memory. One thread moves about 10 GB/s, which is less than a native copy of pageable
-// memory reaches.
+// CopyTeam: memcpy with several threads, for large copies between the application's memory and
+// staging memory. One thread copies about 10 GB/s, less than a native copy of pageable memory.
 //
-// One copy at a time has the helpers; copies of other threads meanwhile run on their own thread.
-// Helpers start with the first large copy, sleep when there is nothing to do, take no signals and
-// end with the process. Machines with few cores have no helpers. Any thread.
+// The helpers serve one copy at a time; a copy that another thread starts meanwhile runs on that
+// thread alone. Helpers are started by the first large copy, sleep while there is no work, block
+// all signals and end with the process. Machines with few cores have no helpers. Any thread.
 #pragma once
 
 #include <atomic>
@@ -43,8 +42,8 @@ class CopyTeam {
   const unsigned helpers_;
   std::mutex one_at_a_time_;
   bool started_ = false;  // guarded by one_at_a_time_
-  // The job. The fields may be read by whoever has got a chunk of it from ticket_: it is not
-  // replaced before all its chunks are done.
+  // The job. A thread that got one of its chunks from ticket_ may read these fields: they do not
+  // change before all its chunks are done.
   std::byte* to_ = nullptr;
   const std::byte* from_ = nullptr;
   size_t bytes_ = 0;

@@ -1,8 +1,6 @@
 #include "client/copy/ordered_copies.h"
 
 #include <fmt/core.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <cstring>
@@ -10,6 +8,7 @@
 #include <thread>
 
 #include "client/copy/pieces.h"
+#include "common/base/signals_blocked.h"
 
 namespace fargpu::client {
 namespace {
@@ -72,8 +71,8 @@ void OrderedCopies::show(uint64_t address, uint64_t bytes) {
   if (!outstanding()) return;
   std::lock_guard lock(mutex_);
   for (auto& [id, copy] : copies_) {
-    const bool touches = copy.base < address + bytes && address < copy.base + copy.span;
-    if (!touches || copy.fetch || copy.hold.acknowledge || copy.shown) continue;
+    if (!copy.touches(address, bytes) || copy.fetch || copy.hold.acknowledge || copy.shown)
+      continue;
     copy.shown = true;
     shown_.fetch_add(1, std::memory_order_release);
     start_thread();
@@ -92,7 +91,7 @@ void OrderedCopies::erase(Map::iterator copy) {
 
 void OrderedCopies::cancel(uint64_t id) {
   std::lock_guard lock(mutex_);
-  // What the worker has refused ends when it has been told that this is known.
+  // A copy that the worker has refused (`dropped`) ends when the refusal has been acknowledged.
   if (const auto found = copies_.find(id); found != copies_.end() && !found->second.dropped)
     erase(found);
 }
@@ -187,8 +186,7 @@ bool OrderedCopies::finds(uint64_t address, uint64_t bytes, bool deliveries_only
   std::lock_guard lock(mutex_);
   return std::any_of(copies_.begin(), copies_.end(), [&](const auto& entry) {
     const Copy& copy = entry.second;
-    return !(deliveries_only && copy.fetch) && copy.base < address + bytes &&
-           address < copy.base + copy.span;
+    return !(deliveries_only && copy.fetch) && copy.touches(address, bytes);
   });
 }
 
@@ -200,12 +198,9 @@ void OrderedCopies::queue(const Task& task) {
 void OrderedCopies::start_thread() {
   if (started_) return;
   // Detached: it lives as long as the process; the object is never destroyed while it waits
-  // (process.h). Signals are the application's business: this thread takes none.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  // (process.h).
+  const SignalsBlocked blocked;
   std::thread([this] { run(); }).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   started_ = true;
 }
 

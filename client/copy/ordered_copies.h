@@ -1,14 +1,14 @@
-// OrderedCopies: asynchronous copies of memory that the application has pinned or registered, in
-// stream order, whose bytes cross the connection while the application goes on.
+// OrderedCopies: asynchronous copies of pinned or registered memory. The call returns at once; the
+// bytes cross the connection later, in stream order.
 //
-// A delivery (to the host) ends when the worker's notices have brought all of its bytes, which the
-// receiving thread writes to where they belong. A fetch (to the device) ends when the worker has
-// asked for all bytes and they were sent, by a thread of our own that is started with the first
-// one. The worker names copies by id; addresses are known here only, and a notice that does not fit
-// its copy is a Status that ends the session.
+// A delivery is a copy to the host. It ends when the worker's notices have brought all of its
+// bytes; the receiving thread writes them to their place. A fetch is a copy to the device. It ends
+// when the worker has asked for all of its bytes and a thread of this class has sent them; the
+// first fetch starts that thread. The worker names a copy by its id; only the client knows
+// addresses. A notice that does not fit its copy gives a Status that ends the session.
 //
-// add_...() before the call that orders the copy. Any thread; notices on the receiving thread,
-// which they do not block.
+// Call add_...() before the call that enqueues the copy. Any thread; notices come on the receiving
+// thread and do not block it.
 #pragma once
 
 #include <cuda.h>
@@ -31,15 +31,15 @@ namespace fargpu::client {
 
 class OrderedCopies {
  public:
-  // How the thread of the copies reaches the worker; replaced in tests. Nothing there may wait for
-  // the application.
+  // How the sending thread reaches the worker; replaced in tests. None of these may wait for the
+  // application.
   struct Wire {
     std::function<void(uint64_t id, uint64_t offset, std::span<const std::byte>)> send;
     std::function<void(uint64_t id)> delivered;
-    // Bytes were delivered to memory that device code sees by now.
+    // Bytes were delivered to memory that device code has been able to reach since then.
     std::function<void()> publish;
-    // A copy that held a stream of the device is over, or has all that it needs. Also called on
-    // the receiving thread; must not block.
+    // A copy no longer holds its stream of the device: it is over, or has all that it needs. Also
+    // called on the receiving thread; must not block.
     std::function<void(uint16_t device)> release;
   };
   // `piece_bytes`: the most that one send() takes.
@@ -55,31 +55,32 @@ class OrderedCopies {
   // `written`: the worker may write the bytes by itself, instead of sending them.
   uint64_t add_delivery(const Box& box, const Side& host, const Hold& hold, bool written = false);
   uint64_t add_fetch(const Box& box, const Side& host, uint16_t held_device);
-  // A place in a stream that is held there until device code sees what was delivered before it.
+  // Holds a stream at this place until device code sees all bytes that were delivered before it.
   uint64_t add_meeting(uint16_t held_device);
-  // The call that should have ordered it failed.
+  // The call that should have enqueued the copy failed.
   void cancel(uint64_t id);
 
-  // Notices. Where the bytes of a delivery go straight away; empty: through memory of the channel.
+  // Handlers of notices. The memory into which the bytes of a delivery are received directly;
+  // empty: they pass through memory of the channel.
   Result<std::span<std::byte>> target(uint64_t id, uint64_t offset, uint64_t bytes);
-  // `written`: so many bytes are there without having been sent.
+  // `written`: how many bytes the worker has written itself.
   Status on_delivery(uint64_t id, uint64_t offset, CUresult result,
                      std::span<const std::byte> bytes, uint64_t written = 0);
   Status on_fetch(uint64_t id, uint64_t offset, uint64_t bytes, CUresult result);
-  // The session is gone, and every copy with it.
+  // The session is lost, and with it every copy.
   void lost();
 
-  // Device code sees the range from now on. Streams do not wait for deliveries to it that are under
-  // way: what their bytes change is published, and until then work has to meet them.
+  // Device code can reach the range from now on. Streams do not wait for deliveries to it that are
+  // under way. Their bytes are published when they arrive; until then, work must meet() them.
   void show(uint64_t address, uint64_t bytes);
-  // There are such deliveries.
+  // Whether there are such deliveries.
   bool to_be_met() const { return shown_.load(std::memory_order_acquire) != 0; }
-  // Of deliveries that hold no stream.
+  // Counts deliveries that hold no stream.
   uint64_t unheld_bytes() const { return unheld_bytes_.load(std::memory_order_relaxed); }
   bool outstanding() const { return outstanding_.load(std::memory_order_acquire) != 0; }
-  // Some delivery will still write to the range.
+  // Whether a delivery will still write to the range.
   bool writes(uint64_t address, uint64_t bytes) const { return finds(address, bytes, true); }
-  // Some copy uses the range.
+  // Whether a copy uses the range.
   bool uses(uint64_t address, uint64_t bytes) const { return finds(address, bytes, false); }
 
  private:
@@ -94,8 +95,11 @@ class OrderedCopies {
     bool packed = false;
     bool written = false;  // of a delivery: perhaps
     bool dropped = false;  // of a fetch: the worker wants no more
-    bool shown = false;    // a delivery to memory that device code has got meanwhile
+    bool shown = false;    // a delivery to memory that device code can reach by now
     bool is_meeting() const { return fetch && bytes == 0; }
+    bool touches(uint64_t address, uint64_t length) const {
+      return base < address + length && address < base + span;
+    }
   };
   struct Task {
     enum class Kind { kSend, kGiveUp, kAcknowledge, kPublish } kind;

@@ -1,5 +1,5 @@
-// What a copy is: a box of width (bytes) x height x depth; each side is an address with a pitch and
-// a slice pitch. Pure functions.
+// What a copy is: a box of width (bytes) x height x depth between two sides. A side is an address
+// with a pitch and a slice pitch. Pure functions.
 #pragma once
 
 #include <cstddef>

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "client/entry/here.h"
 #include "client/entry/streams.h"
 #include "client/image/linked.h"
 #include "client/image/records.h"
@@ -19,9 +20,22 @@
 #include "client/process/session.h"
 #include "client/process/watchdog.h"
 #include "common/base/log.h"
+#include "generated/client/make_record.h"
+#include "generated/rpc/handle_rules.h"
 
 namespace fargpu::client {
 namespace {
+
+// What stands for an object of each kind (schema/api/types.yml).
+struct Records {
+  using Context = client::Context;
+  using Function = client::Function;
+  using ImageRecord = client::ImageRecord;
+  using LinkRecord = client::LinkRecord;
+  using MemorySource = client::MemorySource;
+  using Object = client::Object;
+  using Stream = client::Stream;
+};
 
 CUresult check_context() {
   Context* context = current_context();
@@ -30,13 +44,13 @@ CUresult check_context() {
   return static_cast<CUresult>(context->sticky.load(std::memory_order_relaxed));
 }
 
-// The context in which `handle` lives, of whatever kind it is; nullptr: none, or no handle.
-Context* context_of_handle(Session& session, const void* handle) {
-  const auto id = reinterpret_cast<uint64_t>(handle);
-  const rpc::HandleKind kind = rpc::handle_kind(id);
-  if (kind == rpc::HandleKind::kContext) return session.contexts.find(handle);
-  const Object* object = session.handles.find(kind, id);
-  return object == nullptr ? nullptr : object->context;
+// Once per process and name.
+bool first_time(const char* name) {
+  // Never destroyed: calls come until the very end of the process.
+  static auto& mutex = *new std::mutex;
+  static auto& named = *new std::set<std::string>;
+  std::lock_guard lock(mutex);
+  return named.insert(name).second;
 }
 
 // Returned once: the first thread that takes it reports it.
@@ -59,7 +73,7 @@ Entry::Entry(uint16_t opcode, const char* name, Needs needs, const void* handle)
     return;
   }
   if (handle != nullptr && current_context() == nullptr) [[unlikely]] {
-    if (Context* context = context_of_handle(current_session(), handle))
+    if (Context* context = context_of_handle(handle))
       borrowed_ = std::make_unique<ContextScope>(context);
   }
   status_ = check_context();
@@ -72,9 +86,9 @@ Entry::~Entry() {
 
 CUresult Entry::finish(CUresult result) {
   if (needs_ == Needs::kNothing) return result;
-  Session* session = Process::get().session();
-  if (session == nullptr) return result;
-  session->output.drain();
+  Tables* tables = Process::get().tables();
+  if (tables == nullptr) return result;
+  tables->output.drain();
   Context* context = current_context();
   if (context == nullptr) return result;
   if (result == CUDA_SUCCESS) {
@@ -83,7 +97,7 @@ CUresult Entry::finish(CUresult result) {
     if (const int sticky = context->sticky.load(std::memory_order_relaxed))
       return static_cast<CUresult>(sticky);
     if (const CUresult kept = take(context->kept); kept != CUDA_SUCCESS) return kept;
-    return take(session->kept);
+    return take(context->session->kept);
   }
   if (is_sticky(result)) {
     int none = CUDA_SUCCESS;
@@ -92,21 +106,31 @@ CUresult Entry::finish(CUresult result) {
   return result;
 }
 
-Session& current_session() { return *Process::get().session(); }
-
 rpc::Channel& channel(Session& session) { return session.channel(); }
 
 RemoteHost& remote_host(Session& session) { return session.remote_host; }
 
 bool zero_copy(const Session& session) { return session.settings.zero_copy; }
 
+bool server_knows(const Session& session, uint16_t opcode) {
+  return session.snapshot.known.contains(opcode);
+}
+
+CUresult unknown_to_server(const Session& session, const char* name) {
+  if (first_time(name)) {
+    log::warn("{} is not known to the server (fargpu {}); a newer release there may have it", name,
+              session.snapshot.server_version);
+  }
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 bool has_current_context() { return current_context() != nullptr; }
 
 const void* context_of_memory(CUdeviceptr pointer) {
   if (Process::get().check() != CUDA_SUCCESS) return nullptr;
-  Session& session = current_session();
-  auto region = session.device_memory.find(pointer);
-  if (!region) region = session.host_memory.find(pointer);
+  const Tables& tables = *Process::get().tables();
+  auto region = tables.device_memory.find(pointer);
+  if (!region) region = tables.host_memory.find(pointer);
   return region && region->context != nullptr ? region->context->handle() : nullptr;
 }
 
@@ -135,25 +159,25 @@ CUresult from_status(const Status& status) {
   }
 }
 
-NewHandle::NewHandle(rpc::HandleKind kind)
-    : session_(current_session()), id_(session_.handles.reserve(kind)) {}
+NewHandle::NewHandle(Session& session, rpc::HandleKind kind)
+    : session_(session), id_(session.handles.reserve(kind, session.number)) {}
 
 NewHandle::~NewHandle() {
   if (!live_) session_.handles.give_back(id_);
 }
 
-CUresult handle_to_wire(rpc::HandleKind kind, const void* handle, uint64_t* id) {
+CUresult handle_to_wire(Session& session, rpc::HandleKind kind, const void* handle, uint64_t* id) {
   const auto value = reinterpret_cast<uint64_t>(handle);
   *id = 0;
   if (kind == rpc::HandleKind::kContext) {
     if (value == 0) return CUDA_SUCCESS;  // the current one
-    const Context* context = current_session().contexts.find(handle);
-    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    const Context* context = session.contexts.find(handle);
+    if (context == nullptr || context->session != &session) return CUDA_ERROR_INVALID_CONTEXT;
     if (!context->usable()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     *id = context->wire_id;
     return CUDA_SUCCESS;
   }
-  if (current_session().handles.find(kind, value) == nullptr) {
+  if (session.find(kind, value) == nullptr) {
     // The driver calls a wrong one of these a wrong value.
     return kind == rpc::HandleKind::kMemGeneric || kind == rpc::HandleKind::kMemPool
                ? CUDA_ERROR_INVALID_VALUE
@@ -165,76 +189,55 @@ CUresult handle_to_wire(rpc::HandleKind kind, const void* handle, uint64_t* id) 
 
 void NewHandle::created() {
   const rpc::HandleKind kind = rpc::handle_kind(id_);
-  std::unique_ptr<Object> object;
-  switch (kind) {
-    case rpc::HandleKind::kStream:
-      object = std::make_unique<Stream>();
-      break;
-    case rpc::HandleKind::kModule:
-    case rpc::HandleKind::kLibrary:
-      object = std::make_unique<ImageRecord>();
-      break;
-    case rpc::HandleKind::kLinkState:
-      object = std::make_unique<LinkRecord>();
-      break;
-    case rpc::HandleKind::kMemGeneric:
-    case rpc::HandleKind::kMemPool:
-      object = std::make_unique<MemorySource>();
-      break;
-    case rpc::HandleKind::kFunction:
-    case rpc::HandleKind::kKernel:
-      object = std::make_unique<Function>();
-      break;
-    default:
-      object = std::make_unique<Object>();
-  }
+  std::unique_ptr<Object> object = make_record<Records>(kind);
   object->id = id_;
-  // These outlive the context in which they were made.
-  const bool global = kind == rpc::HandleKind::kLibrary || kind == rpc::HandleKind::kKernel ||
-                      kind == rpc::HandleKind::kMemPool || kind == rpc::HandleKind::kMemGeneric ||
-                      kind == rpc::HandleKind::kGraph || kind == rpc::HandleKind::kUserObject;
-  if (!global) object->context = current_context();
+  object->session = &session_;
+  if (!rpc::outlives_context(kind)) object->context = current_context();
   session_.handles.publish(std::move(object));
   live_ = true;
 }
 
-void handle_destroyed(uint64_t id) { current_session().handles.erase(id); }
+void handle_destroyed(Session& session, uint64_t id) { session.handles.erase(id); }
 
-CUresult device_to_wire(CUdevice device, int32_t* ordinal) {
-  const Device* found = current_session().device(device);
+CUresult device_to_wire(Session& session, CUdevice device, int32_t* ordinal) {
+  const Device* found = session.device(device);
   if (found == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   *ordinal = found->worker_ordinal;
   return CUDA_SUCCESS;
 }
 
-CUdevice device_from_wire(int32_t ordinal) {
-  const auto& devices = current_session().snapshot.devices;
+CUdevice device_from_wire(Session& session, int32_t ordinal) {
+  const auto& devices = session.snapshot.devices;
   for (size_t i = 0; i < devices.size(); ++i) {
-    if (devices[i].worker_ordinal == ordinal) return static_cast<CUdevice>(i);
+    if (devices[i].worker_ordinal == ordinal)
+      return session.first_device + static_cast<CUdevice>(i);
   }
   return ordinal;
 }
 
-void allocation_created(uint16_t wire_context, CUdeviceptr pointer, size_t bytes) {
-  Session& session = current_session();
-  Context* context = session.contexts.find_wire(wire_context);
+void allocation_created(Session& session, uint16_t wire_context, CUdeviceptr pointer,
+                        size_t bytes) {
+  Context* context = session.find_context(wire_context);
   // What the table still has there is gone: the driver has given the addresses out again.
   session.device_memory.erase_if([&](const Region& region) {
-    const bool gone = region.base < pointer + bytes && pointer < region.base + region.bytes;
+    const bool gone = region.session == &session && region.base < pointer + bytes &&
+                      pointer < region.base + region.bytes;
     if (gone && region.reserved) release_reserved(region.base, region.bytes);
     return gone;
   });
-  session.device_memory.insert({.base = pointer,
-                                .bytes = bytes,
-                                .kind = MemoryKind::kDevice,
-                                .context = context,
-                                .device = context == nullptr ? 0 : context->device,
-                                .buffer_id = session.next_buffer_id(),
-                                .reserved = reserve_addresses(pointer, bytes)});
+  session.device_memory.insert(
+      {.base = pointer,
+       .bytes = bytes,
+       .kind = MemoryKind::kDevice,
+       .session = &session,
+       .context = context,
+       .device = context == nullptr ? session.first_device : context->device,
+       .buffer_id = session.next_buffer_id(),
+       .reserved = reserve_addresses(pointer, bytes)});
 }
 
 // Freed memory left the table before the call (manual/memory.cc).
-void allocation_destroyed(CUdeviceptr) {}
+void allocation_destroyed(Session&, CUdeviceptr) {}
 
 CUresult exception_result() noexcept {
   try {
@@ -250,11 +253,7 @@ CUresult exception_result() noexcept {
 
 CUresult unsupported(uint16_t opcode, const char* name, const char* why) {
   (void)opcode;
-  // Never destroyed: calls come until the very end of the process.
-  static auto& mutex = *new std::mutex;
-  static auto& named = *new std::set<std::string>;
-  std::lock_guard lock(mutex);
-  if (named.insert(name).second) log::warn("{} is not supported: {}", name, why);
+  if (first_time(name)) log::warn("{} is not supported: {}", name, why);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 

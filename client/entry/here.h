@@ -1,5 +1,5 @@
-// Where a hand-written call happens, and what is around it: the session, the current context, the
-// generated calls.
+// What hand-written halves need: where a call goes (`Here`, client/call/call.h), what is around it,
+// and the generated calls.
 //
 // Valid below an Entry that has checked `needs` of the description. Any thread.
 #pragma once
@@ -16,11 +16,9 @@
 
 namespace fargpu::client {
 
-// Where a call happens: arguments of every call_cuX.
-struct Here {
-  Session& session = current_session();
-  uint16_t context = current_context_id();
-};
+// The context in which `handle` lives, of whatever kind and session it is; nullptr: none, or no
+// handle.
+Context* context_of_handle(const void* handle);
 
 // Waits until the worker has executed everything sent so far, and returns an error that this
 // brought to light.

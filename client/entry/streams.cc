@@ -20,18 +20,18 @@ thread_local bool per_thread_mode = false;
 class HiddenStreams {
  public:
   ~HiddenStreams() {
-    Session* session = Process::get().session();
-    if (session != session_ || Process::get().state() != ProcessState::kReady) return;
+    if (Process::get().state() != ProcessState::kReady) return;
     for (const Entry& entry : entries_) {
       if (!entry.context->usable() || entry.epoch != entry.context->epoch.load()) continue;
+      // A forked child does not have its parent's sessions.
+      Session* session = Process::get().session(rpc::handle_session(entry.stream));
+      if (session != entry.context->session) continue;
       call_cuStreamDestroy_v2(*session, entry.context->wire_id,
                               reinterpret_cast<CUstream>(entry.stream));
     }
   }
 
-  CUresult get(Session& session, Context& context, uint64_t* id) {
-    if (session_ != &session) entries_.clear();
-    session_ = &session;
+  CUresult get(Context& context, uint64_t* id) {
     const uint32_t epoch = context.epoch.load(std::memory_order_relaxed);
     for (const Entry& entry : entries_) {
       if (entry.context == &context && entry.epoch == epoch) {
@@ -41,7 +41,7 @@ class HiddenStreams {
     }
     CUstream stream = nullptr;
     if (const CUresult result =
-            call_cuStreamCreate(session, context.wire_id, &stream, CU_STREAM_DEFAULT);
+            call_cuStreamCreate(*context.session, context.wire_id, &stream, CU_STREAM_DEFAULT);
         result != CUDA_SUCCESS) {
       return result;
     }
@@ -56,7 +56,6 @@ class HiddenStreams {
     uint32_t epoch;
     uint64_t stream;
   };
-  Session* session_ = nullptr;
   std::vector<Entry> entries_;
 };
 
@@ -73,24 +72,32 @@ bool is_default_stream(CUstream stream) {
   return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
-CUresult stream_to_wire(CUstream stream, uint64_t* id) {
+CUresult resolve_stream(Session& session, CUstream stream, ResolvedStream* resolved) {
   if (watchdog::enabled()) [[unlikely]]
     watchdog::note_stream(stream);
   if (stream == CU_STREAM_LEGACY || (stream == nullptr && !per_thread_mode)) {
-    *id = kLegacyStreamId;
+    const Context* context = current_context();
+    *resolved = {kLegacyStreamId, context == nullptr ? nullptr : &context->queue};
     return CUDA_SUCCESS;
   }
-  Session& session = current_session();
+  uint64_t id = reinterpret_cast<uint64_t>(stream);
   if (stream == nullptr || stream == CU_STREAM_PER_THREAD) {
     Context* context = current_context();
-    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-    return LateThreadLocal<HiddenStreams>::get().get(session, *context, id);
+    if (context == nullptr || context->session != &session) return CUDA_ERROR_INVALID_CONTEXT;
+    const CUresult result = LateThreadLocal<HiddenStreams>::get().get(*context, &id);
+    if (result != CUDA_SUCCESS) return result;
   }
-  const auto value = reinterpret_cast<uint64_t>(stream);
-  if (session.handles.find(rpc::HandleKind::kStream, value) == nullptr)
-    return CUDA_ERROR_INVALID_HANDLE;
-  *id = value;
+  const Object* found = session.find(rpc::HandleKind::kStream, id);
+  if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *resolved = {id, &static_cast<const Stream*>(found)->queue};
   return CUDA_SUCCESS;
+}
+
+CUresult stream_to_wire(Session& session, CUstream stream, uint64_t* id) {
+  ResolvedStream resolved;
+  const CUresult result = resolve_stream(session, stream, &resolved);
+  *id = resolved.id;
+  return result;
 }
 
 namespace {
@@ -127,30 +134,15 @@ CUresult StreamMark::wait() {
   return CUDA_SUCCESS;
 }
 
-std::shared_ptr<StreamQueue> queue_of(uint64_t id) {
-  if (id == kLegacyStreamId) {
-    const Context* context = current_context();
-    return context == nullptr ? nullptr : context->queue;
-  }
-  const Object* found = current_session().handles.find(rpc::HandleKind::kStream, id);
-  return found == nullptr ? nullptr : static_cast<const Stream*>(found)->queue;
-}
-
-CUresult stream_to_queue(CUstream stream, uint64_t* id) {
-  if (const CUresult result = stream_to_wire(stream, id); result != CUDA_SUCCESS) return result;
-  Session& session = current_session();
-  StreamQueue* queue = nullptr;
-  if (*id == kLegacyStreamId) {
-    const Context* context = current_context();
-    queue = context == nullptr ? nullptr : context->queue.get();
-  } else {
-    const Object* found = session.handles.find(rpc::HandleKind::kStream, *id);
-    queue = found == nullptr ? nullptr : static_cast<const Stream*>(found)->queue.get();
-  }
-  if (queue == nullptr || queue->take()) [[likely]]
+CUresult stream_to_queue(Session& session, CUstream stream, uint64_t* id) {
+  ResolvedStream resolved;
+  const CUresult result = resolve_stream(session, stream, &resolved);
+  *id = resolved.id;
+  if (result != CUDA_SUCCESS) return result;
+  if (resolved.queue == nullptr || (*resolved.queue)->take()) [[likely]]
     return CUDA_SUCCESS;
   MarkingWorker worker(session, stream);
-  session.queue_marks.wait_for_place(*queue, worker);
+  session.queue_marks.wait_for_place(**resolved.queue, worker);
   return CUDA_SUCCESS;
 }
 
@@ -165,17 +157,19 @@ void take_queue_place(Session& session, uint16_t context, CUstream stream, uint6
   });
 }
 
-DrainScope::DrainScope(Session& session, uint16_t context) : session_(session) {
-  const Context* const found = context == 0 ? nullptr : session.contexts.find_wire(context);
-  if (found != nullptr) device_ = HostCalls::device_key(found->device);
+DrainScope::DrainScope(Session& session, uint16_t context)
+    : session_(session),
+      device_(device_key(context == 0 ? nullptr : session.find_context(context))) {
   session_.host_calls.begin_load(device_);
 }
 DrainScope::~DrainScope() { session_.host_calls.end_load(device_); }
 
 Context* context_of(CUstream stream) {
   if (is_default_stream(stream)) return current_context();
+  const Tables* const tables = Process::get().tables();
+  if (tables == nullptr) return nullptr;
   const Object* found =
-      current_session().handles.find(rpc::HandleKind::kStream, reinterpret_cast<uint64_t>(stream));
+      tables->handles.find(rpc::HandleKind::kStream, reinterpret_cast<uint64_t>(stream));
   return found == nullptr ? nullptr : found->context;
 }
 

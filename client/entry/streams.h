@@ -22,8 +22,15 @@ struct Stream final : Object {
 // The id that stands for the legacy default stream on the wire.
 inline constexpr uint64_t kLegacyStreamId = 1;
 
-// The queue of the stream with this id on the wire, in the current context; null: there is none.
-std::shared_ptr<StreamQueue> queue_of(uint64_t id);
+class Session;
+
+// A stream of the session as the worker knows it, and its queue: the record's own, or null for the
+// legacy stream without a context. The results of stream_to_wire() (client/call/call.h).
+struct ResolvedStream {
+  uint64_t id = 0;
+  const std::shared_ptr<StreamQueue>* queue = nullptr;
+};
+CUresult resolve_stream(Session& session, CUstream stream, ResolvedStream* resolved);
 
 // True inside an entry of the per-thread-default-stream variants (_ptsz, _ptds).
 bool per_thread_default_stream();
@@ -34,8 +41,6 @@ bool is_default_stream(CUstream stream);
 // The context in which `stream` lives: the current one for default streams; nullptr for an invalid
 // handle.
 struct Context* context_of(CUstream stream);
-
-class Session;
 
 // The end of what is in a stream now, to be waited for later: what is sent in between travels
 // meanwhile. Needs a current context.

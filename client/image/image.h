@@ -1,10 +1,10 @@
-// What an image argument (cuModuleLoadData, cuLibraryLoadData, ...) points to, and how many bytes
-// it has.
+// Finds out what an image argument (cuModuleLoadData, cuLibraryLoadData, ...) points to, and how
+// many bytes it has.
 //
-// The CUDA API passes images as bare pointers. The size is found by reading headers, each checked
-// against the plausible maximum before it is believed. A fat binary wrapper is replaced by the
-// container it points to (of a version-2 wrapper, the linked one; its list of pre-linked containers
-// is of no use to a driver). Pure functions over memory of the caller.
+// The CUDA API passes images as bare pointers. The size is found by reading headers; each is
+// checked against a plausible maximum before it is used. A fat binary wrapper is replaced by the
+// container that it points to (of a version-2 wrapper, by the linked one: a driver cannot use its
+// list of pre-linked containers). Pure functions over memory of the caller.
 #pragma once
 
 #include <cstddef>

@@ -57,7 +57,7 @@ CUresult pack_parameters(const Function& function, void** kernel_params, void** 
     }
     if (size < function.parameter_bytes || (size != 0 && bytes == nullptr))
       return CUDA_ERROR_INVALID_VALUE;
-    // A buffer may be longer than the parameters; what follows them says nothing.
+    // A buffer may be longer than the parameters; the rest has no meaning.
     *packed = {static_cast<const std::byte*>(bytes), function.parameter_bytes};
     return CUDA_SUCCESS;
   }

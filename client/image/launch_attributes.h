@@ -1,7 +1,7 @@
-// Attributes of a launch that the driver may refuse (impossible clusters, unknown attributes, wrong
-// values). Natively the launch itself returns the error, and only the driver knows all its rules.
-// So the first launch of a function with certain attributes waits for the driver's answer, and
-// further ones like it are sent without waiting.
+// Attributes of a launch that the driver may refuse: impossible clusters, unknown attributes, wrong
+// values. Natively the launch itself returns the error, and only the driver knows all its rules. So
+// the first launch of a function with certain attributes waits for the driver's answer; later
+// launches with the same attributes are sent without waiting.
 #pragma once
 
 #include <cuda.h>
@@ -14,12 +14,12 @@
 
 namespace fargpu::client {
 
-// What the driver's verdict depends on: the attributes without their events, the block, the shared
-// memory, and whether the grid consists of whole clusters. Never 0.
+// A key of everything on which the driver's answer depends: the attributes without their events,
+// the block, the shared memory, and whether the grid consists of whole clusters. Never 0.
 uint64_t attributes_key(std::span<const CUlaunchAttribute> attributes, const LaunchShape& shape,
                         int device);
 
-// Whether the driver took a launch of the function with this key before. Any thread.
+// Whether the driver has accepted a launch of the function with this key. Any thread.
 bool admitted_before(Function& function, uint64_t key);
 void remember_admitted(Function& function, uint64_t key);
 

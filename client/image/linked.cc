@@ -9,8 +9,8 @@ std::span<const std::byte> linked_image(Session& session, const void* image) {
   session.handles.for_each([&](Object& object) {
     if (object.kind() != rpc::HandleKind::kLinkState) return;
     auto& record = static_cast<LinkRecord&>(object);
-    // One that is locked is being added to or completed: nobody has its image yet, and waiting here
-    // would hold up the table.
+    // A locked link is being added to or completed. Its image has not been returned yet, and
+    // waiting here would hold up the table.
     const std::unique_lock lock(record.mutex, std::try_to_lock);
     if (lock && !record.image.empty() && record.image.data() == image) found = record.image;
   });

@@ -1,7 +1,7 @@
-// Links in the making, and the images that cuLinkComplete gave out.
+// Links that are being made (CUlinkState), and the images that cuLinkComplete returned.
 //
-// The format of a linked image is the driver's own business. The application hands it back as a
-// bare pointer, so its length is known here and nowhere else. Any thread.
+// Only the driver knows the format of a linked image. The application passes the image back as a
+// bare pointer, so its length must be remembered here. Any thread.
 #pragma once
 
 #include <cuda.h>

@@ -265,22 +265,21 @@ CUresult read_image_file(const char* path, std::vector<std::byte>* contents) {
 
 CUresult find_image(Session& session, rpc::HandleKind kind, const void* handle,
                     ImageRecord** record) {
-  *record =
-      static_cast<ImageRecord*>(session.handles.find(kind, reinterpret_cast<uint64_t>(handle)));
+  *record = static_cast<ImageRecord*>(session.find(kind, reinterpret_cast<uint64_t>(handle)));
   return *record == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
 CUresult find_function(Session& session, const void* handle, Function** function) {
   const auto id = reinterpret_cast<uint64_t>(handle);
-  Object* found = session.handles.find(rpc::HandleKind::kFunction, id);
-  if (found == nullptr) found = session.handles.find(rpc::HandleKind::kKernel, id);
+  Object* found = session.find(rpc::HandleKind::kFunction, id);
+  if (found == nullptr) found = session.find(rpc::HandleKind::kKernel, id);
   *function = static_cast<Function*>(found);
   return found == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
 CUresult find_kernel(Session& session, const void* handle, Function** kernel) {
   *kernel = static_cast<Function*>(
-      session.handles.find(rpc::HandleKind::kKernel, reinterpret_cast<uint64_t>(handle)));
+      session.find(rpc::HandleKind::kKernel, reinterpret_cast<uint64_t>(handle)));
   return *kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
@@ -296,7 +295,7 @@ CUresult function_by_name(Session& session, ImageRecord& image, const char* name
     return result;
   }
   const rpc::HandleKind kind = rpc::handle_kind(*id);
-  auto* function = static_cast<Function*>(session.handles.find(kind, *id));
+  auto* function = static_cast<Function*>(session.find(kind, *id));
   if (function == nullptr || !fill(*function, image, name, *answer)) {
     return from_status(Status(StatusCode::kProtocol,
                               std::string("the server described kernel ") + name + " wrongly"));
@@ -335,8 +334,8 @@ CUresult attributes_on(Session& session, Function& function, int device,
   if (context == nullptr || context->device != device) context = session.contexts.primary(device);
   if (context == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   if (!context->usable()) return CUDA_ERROR_INVALID_CONTEXT;
-  auto* image = static_cast<ImageRecord*>(
-      session.handles.find(rpc::handle_kind(function.owner), function.owner));
+  auto* image =
+      static_cast<ImageRecord*>(session.find(rpc::handle_kind(function.owner), function.owner));
   if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   // A second id for the same kernel; only its attributes on that device are wanted.
   auto answer = std::make_unique<Answer>();

@@ -1,5 +1,5 @@
-// Loading images: the hash goes first, the bytes only when the server does not know them; functions
-// are asked for once.
+// Loading images. The hash is sent first, and the bytes only when the server does not know it. A
+// function is looked up on the server once.
 //
 // All functions need a usable session; load_module and find_function of a module need a current
 // context. Any thread.

@@ -1,9 +1,9 @@
-// Records of modules, libraries and their functions: what came back with the load, so that launches
-// and questions need no round trip.
+// Records of modules, libraries and their functions. They hold what the server returned with the
+// load, so that launches and queries need no round trip.
 //
-// A Function stands for a CUfunction or a CUkernel. Its layout never changes after it was filled
-// in, before the application learns its handle; its attributes are per device and change only
-// through the client itself. Any thread.
+// A Function stands for a CUfunction or a CUkernel. Its layout is filled in before the application
+// learns its handle, and never changes. Its attributes are per device and change only through the
+// client. Any thread.
 #pragma once
 
 #include <cuda.h>
@@ -32,7 +32,7 @@ struct Parameter {
 // Attribute values of one function on one device.
 using FunctionAttributes = std::array<std::atomic<int>, kFunctionAttributes>;
 
-// What the setters of the launch interface of CUDA 3 have left.
+// What the setters of CUDA 3's launch interface have set.
 struct LegacyLaunch {
   std::array<unsigned, 3> block{1, 1, 1};
   unsigned shared_bytes = 0;
@@ -51,7 +51,7 @@ struct Function final : Object {
                ? by_device[static_cast<size_t>(device)].load(std::memory_order_acquire)
                : nullptr;
   }
-  // Remembers values unless there are some already; the ones that count.
+  // Stores values unless there are some already. Returns the stored ones.
   FunctionAttributes* remember(int device, const int* values);
 
   static constexpr size_t kMaxDevices = 64;

@@ -1,8 +1,9 @@
-// Context-local storage: values that NVIDIA's runtime attaches to contexts under keys of its own,
+// Context-local storage: values that NVIDIA's runtime attaches to contexts, under keys of its own,
 // with destructors.
 //
-// get() is on hot paths (some thousand calls per second): a shared lock and one look-up. Values of
-// a context go, with their destructors called, when its contents go. Any thread.
+// get() is on hot paths (some thousand calls per second): a shared lock and one look-up. When a
+// context's contents are destroyed, its values are removed and their destructors called. Any
+// thread.
 #pragma once
 
 #include <cuda.h>

@@ -70,7 +70,7 @@ CUresult ready() { return Process::get().check(); }
 CUresult resolve(CUcontext handle, Context** context) {
   if (const CUresult result = ready(); result != CUDA_SUCCESS) return result;
   const bool current = handle == nullptr || handle == reinterpret_cast<CUcontext>(-1);
-  *context = current ? current_context() : current_session().contexts.find(handle);
+  *context = current ? current_context() : Process::get().tables()->contexts.find(handle);
   return *context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
@@ -80,7 +80,7 @@ CUresult resolve(CUcontext handle, Context** context) {
 CUresult primary_context(CUcontext* out, CUdevice device) {
   if (const CUresult result = ready(); result != CUDA_SUCCESS) return result;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Context* context = current_session().contexts.primary(device);
+  Context* context = Process::get().tables()->contexts.primary(device);
   if (context == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   *out = context->handle();
   return CUDA_SUCCESS;
@@ -220,12 +220,10 @@ std::array<uintptr_t, 3>& integrity_check();
 
 CUresult integrity_answer(uint32_t version, uint64_t unix_seconds, uint64_t out[2]) {
   std::vector<HandshakeDevice> devices;
-  if (const Session* session = Process::get().session()) {
-    for (const Device& device : session->snapshot.devices) {
-      devices.push_back({device.uuid, device.attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
-                         device.attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
-                         device.attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)});
-    }
+  for (int i = 0; const Device* device = Process::get().device(i); ++i) {
+    devices.push_back({device->uuid, device->attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
+                       device->attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
+                       device->attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)});
   }
   HandshakeInput input;
   input.driver_version = static_cast<uint32_t>(Process::get().driver_version());
@@ -280,9 +278,9 @@ CUresult private_stream(CUcontext handle, CUstream stream, void** out, int per_t
     CUresult result;
     if (per_thread != 0 && stream == nullptr) {
       PerThreadDefaultStream scope;
-      result = stream_to_wire(stream, &id);
+      result = stream_to_wire(*context->session, stream, &id);
     } else {
-      result = stream_to_wire(stream, &id);
+      result = stream_to_wire(*context->session, stream, &id);
     }
     if (result != CUDA_SUCCESS) return result;
     // The legacy stream is one per context; its number is below all handles of streams.

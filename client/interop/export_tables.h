@@ -1,9 +1,9 @@
-// cuGetExportTable: the unpublished tables that NVIDIA's own libraries ask of their driver library,
-// answered in this process.
+// cuGetExportTable: the unpublished tables that NVIDIA's own libraries request from their driver
+// library. They are answered in this process.
 //
-// Only what those libraries call has a function; every other slot logs its name once and returns
-// CUDA_ERROR_NOT_SUPPORTED. Everything here is part of the interoperability layer that
-// docs/interoperability.md describes. May be called before cuInit; any thread.
+// Only slots that those libraries call have a function. Every other slot logs its number once and
+// returns CUDA_ERROR_NOT_SUPPORTED. docs/interoperability.md describes all of it. May be called
+// before cuInit; any thread.
 #pragma once
 
 #include <cuda.h>

@@ -1,4 +1,4 @@
-// The integrity answer that NVIDIA's runtime asks of its driver library at start.
+// The answer to the integrity check with which NVIDIA's runtime starts.
 //
 // A pure function: everything that enters the digest is in the input, so it can be tested with
 // fixed values. The device list must be the one that the client reports publicly.

@@ -1,7 +1,7 @@
 // MD2 (RFC 1319) and HMAC-MD2 (RFC 2104 with MD2's 16-byte block).
 //
-// Of no cryptographic worth: NVIDIA's runtime asks its driver library for an HMAC-MD2 at start
-// (handshake.h), and that is the only use. Pure functions of their input.
+// MD2 has no cryptographic value. It is used only for the HMAC-MD2 that NVIDIA's runtime asks of
+// its driver library at start (handshake.h). Pure functions.
 #pragma once
 
 #include <array>

@@ -5,7 +5,7 @@
 namespace fargpu::client {
 void forget_memory(Session& session, const Context* context) {
   for (const uint64_t base : session.pages.forget_context(context->wire_id)) {
-    if (const auto region = session.host_memory.find(base))
+    if (const auto region = session.find_host(base))
       session.hidden_memory.add(region->base, region->bytes);
   }
   session.shared_host.forget(*context);
@@ -41,8 +41,9 @@ void remember_global(Session& session, CUdeviceptr address, size_t bytes, uint64
   const Region region{.base = address,
                       .bytes = bytes,
                       .kind = MemoryKind::kGlobal,
+                      .session = &session,
                       .context = current_context(),
-                      .device = context == nullptr ? 0 : context->device,
+                      .device = context == nullptr ? session.first_device : context->device,
                       .buffer_id = session.next_buffer_id(),
                       .reserved = reserve_addresses(address, bytes),
                       .owner = owner};
@@ -66,8 +67,7 @@ void attribute_was_set(Function& function, int device, CUfunction_attribute attr
 }
 
 CUresult put_into_stream(const Here& here, HostFunction function) {
-  if (const Context* context = context_of(function.stream))
-    function.device = HostCalls::device_key(context->device);
+  function.device = device_key(context_of(function.stream));
   const uint64_t id = here.session.host_calls.add(function);
   here.session.channel().await_notices();
   const int with_status = function.callback != nullptr ? 1 : 0;

@@ -4,6 +4,7 @@
 
 #include "client/interop/context_storage.h"
 #include "client/manual/common.h"
+#include "client/process/process.h"
 
 namespace fargpu::client {
 namespace {
@@ -12,10 +13,11 @@ constexpr unsigned kContextFlags = CU_CTX_FLAGS_MASK;
 
 CUresult create(CUcontext* pctx, unsigned int flags, CUdevice dev) {
   if (pctx == nullptr || (flags & ~kContextFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
-  Session& session = current_session();
-  const Device* device = session.device(dev);
-  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  Context* context = session.contexts.create(dev, device->worker_ordinal, flags);
+  Session* const of_device = Process::get().session_of_device(dev);
+  if (of_device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  Session& session = *of_device;
+  Context* context =
+      session.contexts.create(dev, session.device(dev)->worker_ordinal, flags, session.owner());
   if (context == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   if (const CUresult result = call_fgContextCreate(session, 0, context->wire_id, dev, flags);
       result != CUDA_SUCCESS) {
@@ -28,9 +30,12 @@ CUresult create(CUcontext* pctx, unsigned int flags, CUdevice dev) {
   return CUDA_SUCCESS;
 }
 
+// Of any session; nullptr: never made.
+Context* find(CUcontext ctx) { return Process::get().tables()->contexts.find(ctx); }
+
 // NULL: the current context.
 CUresult resolve(CUcontext ctx, Context** context) {
-  *context = ctx == nullptr ? current_context() : current_session().contexts.find(ctx);
+  *context = ctx == nullptr ? current_context() : find(ctx);
   if (*context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return (*context)->state.load() == ContextState::kDestroyed ? CUDA_ERROR_CONTEXT_IS_DESTROYED
                                                               : CUDA_SUCCESS;
@@ -40,14 +45,14 @@ CUresult resolve(CUcontext ctx, Context** context) {
 // made current, a destroyed one not.
 CUresult resolve_new_current(CUcontext ctx, Context** context) {
   if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *context = current_session().contexts.find(ctx);
+  *context = find(ctx);
   if (*context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return (*context)->state.load() == ContextState::kDestroyed ? CUDA_ERROR_INVALID_CONTEXT
                                                               : CUDA_SUCCESS;
 }
 
 CUresult synchronize(Context& context) {
-  Session& session = current_session();
+  Session& session = *context.session;
   const uint32_t position = context.queue->position();
   const auto mark = idle_mark(session);
   if (const CUresult result = before_wait(session); result != CUDA_SUCCESS) return result;
@@ -83,10 +88,10 @@ CUresult manual_cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreatePara
 
 CUresult manual_cuCtxDestroy_v2(CUcontext ctx) {
   if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Session& session = current_session();
-  Context* context = session.contexts.find(ctx);
+  Context* context = find(ctx);
   if (context == nullptr || context->primary || !context->usable())
     return CUDA_ERROR_INVALID_CONTEXT;
+  Session& session = *context->session;
   interop::ContextStorage::get_instance().clear(context);
   before_context_ends(session, *context);
   const CUresult result = call_fgContextDestroy(session, 0, context->wire_id);
@@ -178,6 +183,7 @@ CUresult manual_cuCtxSynchronize_v2(CUcontext ctx) {
   if (const CUresult result = resolve(ctx, &context); result != CUDA_SUCCESS) return result;
   if (!context->usable()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (const int sticky = context->sticky.load()) return static_cast<CUresult>(sticky);
+  const Here here = Here::of(ctx);  // what it exposes must not get a context of another session
   return synchronize(*context);
 }
 
@@ -191,7 +197,7 @@ CUresult manual_cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
 }
 
 CUresult manual_cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
-  const Device* device = current_session().device(current_context()->device);
+  const Device* device = Process::get().device(current_context()->device);
   if (leastPriority != nullptr) *leastPriority = device->least_priority;
   if (greatestPriority != nullptr) *greatestPriority = device->greatest_priority;
   return CUDA_SUCCESS;
@@ -204,7 +210,7 @@ CUresult manual_cuCtxAttach(CUcontext* pctx, unsigned int flags) {
 }
 
 CUresult manual_cuCtxDetach(CUcontext ctx) {
-  Context* context = current_session().contexts.find(ctx);
+  Context* context = find(ctx);
   return context == nullptr || context != current_context() ? CUDA_ERROR_INVALID_CONTEXT
                                                             : CUDA_SUCCESS;
 }

@@ -3,12 +3,13 @@
 #include <cstring>
 
 #include "client/manual/common.h"
+#include "client/process/process.h"
 
 namespace fargpu::client {
 namespace {
 
 CUresult find(CUdevice dev, const Device** device) {
-  *device = current_session().device(dev);
+  *device = Process::get().device(dev);
   return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
@@ -16,14 +17,14 @@ CUresult find(CUdevice dev, const Device** device) {
 
 CUresult manual_cuDeviceGet(CUdevice* device, int ordinal) {
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (current_session().device(ordinal) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (Process::get().device(ordinal) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   *device = ordinal;
   return CUDA_SUCCESS;
 }
 
 CUresult manual_cuDeviceGetCount(int* count) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *count = static_cast<int>(current_session().snapshot.devices.size());
+  *count = Process::get().device_count();
   return CUDA_SUCCESS;
 }
 
@@ -118,12 +119,11 @@ CUresult manual_cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) {
       whole(std::sscanf(pciBusId, "%x:%x:%x%n", &domain, &bus, &slot, &used), 3) ||
       (domain = 0, whole(std::sscanf(pciBusId, "%x:%x.%x%n", &bus, &slot, &function, &used), 3));
   if (!parsed) return CUDA_ERROR_INVALID_VALUE;
-  const auto& devices = current_session().snapshot.devices;
-  for (size_t i = 0; i < devices.size(); ++i) {
-    if (devices[i].attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID) == static_cast<int>(domain) &&
-        devices[i].attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) == static_cast<int>(bus) &&
-        devices[i].attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID) == static_cast<int>(slot)) {
-      *dev = static_cast<CUdevice>(i);
+  for (CUdevice i = 0; const Device* device = Process::get().device(i); ++i) {
+    if (device->attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID) == static_cast<int>(domain) &&
+        device->attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) == static_cast<int>(bus) &&
+        device->attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID) == static_cast<int>(slot)) {
+      *dev = i;
       return CUDA_SUCCESS;
     }
   }

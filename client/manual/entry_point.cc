@@ -13,7 +13,7 @@ namespace {
 // The version that lookups are judged by. Never connects: a library may look around in a process
 // that uses no GPU.
 int known_driver_version() {
-  return Process::get().session() == nullptr ? CUDA_VERSION : Process::get().driver_version();
+  return Process::get().tables() == nullptr ? CUDA_VERSION : Process::get().driver_version();
 }
 
 CUresult look_up(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags,

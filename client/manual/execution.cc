@@ -23,12 +23,12 @@ bool is_cooperative(LaunchKind kind, std::span<const CUlaunchAttribute> attribut
 
 CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchKind kind,
                 std::span<const CUlaunchAttribute> attributes, void** kernel_params, void** extra) {
-  const Here here;
+  const Here here = Here::of(stream);
   Function* function = nullptr;
   if (const CUresult result = find_function(here.session, f, &function); result != CUDA_SUCCESS)
     return result;
   const Context* context = current_context();
-  const Device& device = here.session.snapshot.devices[static_cast<size_t>(context->device)];
+  const Device& device = *here.session.device(context->device);
   FunctionAttributes* known = nullptr;
   if (const CUresult result = attributes_on(here.session, *function, context->device, &known);
       result != CUDA_SUCCESS) {
@@ -78,7 +78,7 @@ CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchK
 }
 
 // Handles inside attributes become ids of the wire; attributes that hold pointers are refused.
-CUresult translate(std::span<CUlaunchAttribute> attributes) {
+CUresult translate(Session& session, std::span<CUlaunchAttribute> attributes) {
   for (CUlaunchAttribute& attribute : attributes) {
     CUevent* event = nullptr;
     switch (attribute.id) {
@@ -95,7 +95,7 @@ CUresult translate(std::span<CUlaunchAttribute> attributes) {
     }
     if (event == nullptr) continue;
     uint64_t id = 0;
-    if (const CUresult result = handle_to_wire(rpc::HandleKind::kEvent, *event, &id);
+    if (const CUresult result = handle_to_wire(session, rpc::HandleKind::kEvent, *event, &id);
         result != CUDA_SUCCESS) {
       return result;
     }
@@ -134,7 +134,8 @@ CUresult manual_cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, voi
   std::array<CUlaunchAttribute, kMaxAttributes> attributes;
   std::copy_n(config->attrs, config->numAttrs, attributes.begin());
   const std::span used(attributes.data(), config->numAttrs);
-  if (const CUresult result = translate(used); result != CUDA_SUCCESS) return result;
+  const Here here = Here::of(config->hStream);
+  if (const CUresult result = translate(here.session, used); result != CUDA_SUCCESS) return result;
   const LaunchShape shape{{config->gridDimX, config->gridDimY, config->gridDimZ},
                           {config->blockDimX, config->blockDimY, config->blockDimZ},
                           config->sharedMemBytes};
@@ -143,7 +144,8 @@ CUresult manual_cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, voi
 
 CUresult manual_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
   if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return put_into_stream(Here(), {.function = fn, .user_data = userData, .stream = hStream});
+  return put_into_stream(Here::of(hStream),
+                         {.function = fn, .user_data = userData, .stream = hStream});
 }
 
 }  // namespace fargpu::client

@@ -5,8 +5,10 @@
 namespace fargpu::client {
 namespace {
 
-CUresult find(CUfunction handle, Function** function) {
-  return find_function(current_session(), handle, function);
+// A kernel that is of another session than the current context has no device to speak of.
+CUresult find(const Here& here, CUfunction handle, Function** function) {
+  if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return find_function(here.session, handle, function);
 }
 
 }  // namespace
@@ -14,11 +16,12 @@ CUresult find(CUfunction handle, Function** function) {
 CUresult manual_cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
   if (pi == nullptr || static_cast<size_t>(attrib) >= kFunctionAttributes)
     return CUDA_ERROR_INVALID_VALUE;
+  const Here here = Here::of(hfunc);
   Function* function = nullptr;
-  if (const CUresult result = find(hfunc, &function); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, hfunc, &function); result != CUDA_SUCCESS) return result;
   FunctionAttributes* attributes = nullptr;
   if (const CUresult result =
-          attributes_on(current_session(), *function, current_context()->device, &attributes);
+          attributes_on(here.session, *function, current_context()->device, &attributes);
       result != CUDA_SUCCESS) {
     return result;
   }
@@ -31,9 +34,9 @@ CUresult manual_cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunct
 }
 
 CUresult manual_cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
-  const Here here;
+  const Here here = Here::of(hfunc);
   Function* function = nullptr;
-  if (const CUresult result = find(hfunc, &function); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, hfunc, &function); result != CUDA_SUCCESS) return result;
   const int device = current_context()->device;
   const CUresult result =
       function->kind() == rpc::HandleKind::kKernel
@@ -46,8 +49,9 @@ CUresult manual_cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib
 
 CUresult manual_cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
   if (hmod == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here = Here::of(hfunc);
   Function* function = nullptr;
-  if (const CUresult result = find(hfunc, &function); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, hfunc, &function); result != CUDA_SUCCESS) return result;
   if (function->kind() == rpc::HandleKind::kKernel) {
     return manual_cuLibraryGetModule(hmod, reinterpret_cast<CUlibrary>(function->owner));
   }
@@ -57,8 +61,9 @@ CUresult manual_cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
 
 CUresult manual_cuFuncGetName(const char** name, CUfunction hfunc) {
   if (name == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here = Here::of(hfunc);
   Function* function = nullptr;
-  if (const CUresult result = find(hfunc, &function); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, hfunc, &function); result != CUDA_SUCCESS) return result;
   *name = function->name.c_str();
   return CUDA_SUCCESS;
 }
@@ -66,22 +71,24 @@ CUresult manual_cuFuncGetName(const char** name, CUfunction hfunc) {
 CUresult manual_cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
                                    size_t* paramSize) {
   if (func == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here = Here::of(func);
   Function* function = nullptr;
-  if (const CUresult result = find(func, &function); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, func, &function); result != CUDA_SUCCESS) return result;
   return parameter_info(*function, paramIndex, paramOffset, paramSize);
 }
 
 CUresult manual_cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here = Here::of(function);
   Function* found = nullptr;
-  if (const CUresult result = find(function, &found); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, function, &found); result != CUDA_SUCCESS) return result;
   *state = CU_FUNCTION_LOADING_STATE_LOADED;
   return CUDA_SUCCESS;
 }
 
 CUresult manual_cuFuncLoad(CUfunction function) {
   Function* found = nullptr;
-  return find(function, &found);
+  return find(Here::of(function), function, &found);
 }
 
 }  // namespace fargpu::client

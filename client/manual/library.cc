@@ -8,8 +8,8 @@
 namespace fargpu::client {
 namespace {
 
-CUresult find(CUlibrary library, ImageRecord** record) {
-  return find_image(current_session(), rpc::HandleKind::kLibrary, library, record);
+CUresult find(const Here& here, CUlibrary library, ImageRecord** record) {
+  return find_image(here.session, rpc::HandleKind::kLibrary, library, record);
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ CUresult manual_cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_op
   }
   // The library options concern memory of this process (host functions, whether `code` stays):
   // nothing for the server.
-  return load_library(current_session(), code, jit, library);
+  return load_library(Here::of_current().session, code, jit, library);
 }
 
 CUresult manual_cuLibraryLoadFromFile(CUlibrary* library, const char* fileName,
@@ -47,13 +47,13 @@ CUresult manual_cuLibraryLoadFromFile(CUlibrary* library, const char* fileName,
   std::vector<std::byte> contents;
   if (const CUresult result = read_image_file(fileName, &contents); result != CUDA_SUCCESS)
     return result;
-  return load_library(current_session(), contents, jit, library);
+  return load_library(Here::of_current().session, contents, jit, library);
 }
 
 CUresult manual_cuLibraryUnload(CUlibrary library) {
-  const Here here;
+  const Here here = Here::of(library);
   ImageRecord* record = nullptr;
-  if (const CUresult result = find(library, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, library, &record); result != CUDA_SUCCESS) return result;
   const CUresult result = call_cuLibraryUnload(here.session, here.context, library);
   if (result == CUDA_SUCCESS) forget_image(here.session, reinterpret_cast<uint64_t>(library));
   return result;
@@ -61,20 +61,22 @@ CUresult manual_cuLibraryUnload(CUlibrary library) {
 
 CUresult manual_cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
   if (pKernel == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here = Here::of(library);
   ImageRecord* record = nullptr;
-  if (const CUresult result = find(library, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, library, &record); result != CUDA_SUCCESS) return result;
   uint64_t id = 0;
-  const CUresult result = function_by_name(current_session(), *record, name, &id);
+  const CUresult result = function_by_name(here.session, *record, name, &id);
   if (result == CUDA_SUCCESS) *pKernel = reinterpret_cast<CUkernel>(id);
   return result;
 }
 
 CUresult manual_cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here = Here::of(lib);
   ImageRecord* record = nullptr;
-  if (const CUresult result = find(lib, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, lib, &record); result != CUDA_SUCCESS) return result;
   std::vector<std::string> names;
-  const CUresult result = function_names(current_session(), *record, &names);
+  const CUresult result = function_names(here.session, *record, &names);
   if (result == CUDA_SUCCESS) *count = static_cast<unsigned>(names.size());
   return result;
 }
@@ -82,10 +84,11 @@ CUresult manual_cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
 CUresult manual_cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels,
                                           CUlibrary lib) {
   if (kernels == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here = Here::of(lib);
   ImageRecord* record = nullptr;
-  if (const CUresult result = find(lib, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, lib, &record); result != CUDA_SUCCESS) return result;
   std::vector<std::string> names;
-  if (const CUresult result = function_names(current_session(), *record, &names);
+  if (const CUresult result = function_names(here.session, *record, &names);
       result != CUDA_SUCCESS) {
     return result;
   }
@@ -101,13 +104,14 @@ CUresult manual_cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKer
 
 CUresult manual_cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   if (pMod == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Here here;
+  const Here here = Here::of(library);
   ImageRecord* record = nullptr;
-  if (const CUresult result = find(library, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, library, &record); result != CUDA_SUCCESS) return result;
+  if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;  // it is of another session
   std::lock_guard lock(record->mutex);
   uint64_t& module = record->modules[current_context()];
   // A reset of the context has taken its modules away.
-  if (module != 0 && here.session.handles.find(rpc::HandleKind::kModule, module) != nullptr) {
+  if (module != 0 && here.session.find(rpc::HandleKind::kModule, module) != nullptr) {
     *pMod = reinterpret_cast<CUmodule>(module);
     return CUDA_SUCCESS;
   }
@@ -122,9 +126,9 @@ CUresult manual_cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
 
 CUresult manual_cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
   if (pFunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here = Here::of(kernel);
   Function* found = nullptr;
-  if (const CUresult result = find_kernel(current_session(), kernel, &found);
-      result != CUDA_SUCCESS) {
+  if (const CUresult result = find_kernel(here.session, kernel, &found); result != CUDA_SUCCESS) {
     return result;
   }
   // Every place that takes a CUfunction takes the kernel's handle too, here and in the worker.
@@ -134,9 +138,9 @@ CUresult manual_cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
 
 CUresult manual_cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
   if (pLib == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here = Here::of(kernel);
   Function* found = nullptr;
-  if (const CUresult result = find_kernel(current_session(), kernel, &found);
-      result != CUDA_SUCCESS) {
+  if (const CUresult result = find_kernel(here.session, kernel, &found); result != CUDA_SUCCESS) {
     return result;
   }
   *pLib = reinterpret_cast<CUlibrary>(found->owner);
@@ -147,7 +151,7 @@ CUresult manual_cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary l
                                    const char* name) {
   if (name == nullptr || *name == '\0' || (dptr == nullptr && bytes == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
-  const Here here;
+  const Here here = Here::of(library);
   CUdeviceptr address = 0;
   size_t size = 0;
   const CUresult result =
@@ -163,13 +167,13 @@ CUresult manual_cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUker
                                      CUdevice dev) {
   if (pi == nullptr || static_cast<size_t>(attrib) >= kFunctionAttributes)
     return CUDA_ERROR_INVALID_VALUE;
-  Session& session = current_session();
+  const Here here = Here::of(kernel);
   Function* found = nullptr;
-  if (const CUresult result = find_kernel(session, kernel, &found); result != CUDA_SUCCESS)
+  if (const CUresult result = find_kernel(here.session, kernel, &found); result != CUDA_SUCCESS)
     return result;
-  if (session.device(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (here.session.device(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   FunctionAttributes* attributes = nullptr;
-  if (const CUresult result = attributes_on(session, *found, dev, &attributes);
+  if (const CUresult result = attributes_on(here.session, *found, dev, &attributes);
       result != CUDA_SUCCESS) {
     return result;
   }
@@ -183,7 +187,7 @@ CUresult manual_cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUker
 
 CUresult manual_cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
                                      CUdevice dev) {
-  const Here here;
+  const Here here = Here::of(kernel);
   Function* found = nullptr;
   if (const CUresult result = find_kernel(here.session, kernel, &found); result != CUDA_SUCCESS)
     return result;
@@ -195,8 +199,9 @@ CUresult manual_cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUker
 
 CUresult manual_cuKernelGetName(const char** name, CUkernel hfunc) {
   if (name == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here = Here::of(hfunc);
   Function* found = nullptr;
-  if (const CUresult result = find_kernel(current_session(), hfunc, &found); result != CUDA_SUCCESS)
+  if (const CUresult result = find_kernel(here.session, hfunc, &found); result != CUDA_SUCCESS)
     return result;
   *name = found->name.c_str();
   return CUDA_SUCCESS;
@@ -205,9 +210,9 @@ CUresult manual_cuKernelGetName(const char** name, CUkernel hfunc) {
 CUresult manual_cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset,
                                      size_t* paramSize) {
   if (kernel == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here = Here::of(kernel);
   Function* found = nullptr;
-  if (const CUresult result = find_kernel(current_session(), kernel, &found);
-      result != CUDA_SUCCESS)
+  if (const CUresult result = find_kernel(here.session, kernel, &found); result != CUDA_SUCCESS)
     return result;
   return parameter_info(*found, paramIndex, paramOffset, paramSize);
 }

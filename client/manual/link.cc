@@ -14,9 +14,9 @@
 namespace fargpu::client {
 namespace {
 
-CUresult find(CUlinkState state, LinkRecord** record) {
-  Object* object = current_session().handles.find(rpc::HandleKind::kLinkState,
-                                                  reinterpret_cast<uint64_t>(state));
+CUresult find(const Here& here, CUlinkState state, LinkRecord** record) {
+  Object* object =
+      here.session.find(rpc::HandleKind::kLinkState, reinterpret_cast<uint64_t>(state));
   *record = static_cast<LinkRecord*>(object);
   return object == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
@@ -36,10 +36,10 @@ CUresult read_input_options(unsigned count, const CUjit_option* options, void** 
 
 CUresult add(CUlinkState state, CUjitInputType type, std::span<const std::byte> bytes,
              const char* name, const JitOptions& input) {
+  const Here here = Here::of(state);
   LinkRecord* record = nullptr;
-  if (const CUresult result = find(state, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, state, &record); result != CUDA_SUCCESS) return result;
   if (type < CU_JIT_INPUT_CUBIN || type >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
-  const Here here;
   const std::lock_guard lock(record->mutex);
   const JitOptions& jit = record->jit;
   const JitLogs logs(jit);
@@ -78,14 +78,14 @@ CUresult manual_cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, 
   JitOptions jit;
   CUresult result = read_jit_options(numOptions, options, optionValues, &jit);
   if (result != CUDA_SUCCESS) return result;
-  const Here here;
+  const Here here = Here::of_current();
   CUlinkState state = nullptr;
   result = call_fgLinkCreate(here.session, here.context, static_cast<unsigned>(jit.options.size()),
                              jit.options.data(), jit.values.data(), jit.info_log_bytes,
                              jit.error_log_bytes, &state);
   if (result != CUDA_SUCCESS) return result;
   LinkRecord* record = nullptr;
-  if (result = find(state, &record); result != CUDA_SUCCESS) return result;
+  if (result = find(here, state, &record); result != CUDA_SUCCESS) return result;
   const JitLogs logs(jit);
   logs.prepare();
   logs.report_sizes();
@@ -118,9 +118,9 @@ CUresult manual_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const c
 
 CUresult manual_cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
   if (cubinOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here = Here::of(state);
   LinkRecord* record = nullptr;
-  if (const CUresult result = find(state, &record); result != CUDA_SUCCESS) return result;
-  const Here here;
+  if (const CUresult result = find(here, state, &record); result != CUDA_SUCCESS) return result;
   const std::lock_guard lock(record->mutex);
   const JitOptions& jit = record->jit;
   const JitLogs logs(jit);
@@ -141,14 +141,15 @@ CUresult manual_cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeO
 }
 
 CUresult manual_cuLinkDestroy(CUlinkState state) {
+  const Here here = Here::of(state);
   LinkRecord* record = nullptr;
-  if (const CUresult result = find(state, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, state, &record); result != CUDA_SUCCESS) return result;
   {
     // The record itself stays readable for a while; its memory goes now.
     const std::lock_guard lock(record->mutex);
     record->image = {};
   }
-  return call_fgLinkDestroy(current_session(), current_context_id(), state);
+  return call_fgLinkDestroy(here.session, here.context, state);
 }
 
 }  // namespace fargpu::client

@@ -13,8 +13,7 @@ namespace {
 // other way round another thread could be given the same addresses in between, and its region would
 // be taken out. The addresses stay reserved meanwhile; reservations are counted.
 template <typename Call>
-CUresult free_region(CUdeviceptr pointer, Call&& call) {
-  Session& session = current_session();
+CUresult free_region(Session& session, CUdeviceptr pointer, Call&& call) {
   const auto region = session.device_memory.find(pointer);
   if (!region || region->base != pointer) return call();
   // Two threads that free it at once: the second one asks the driver, too.
@@ -25,14 +24,15 @@ CUresult free_region(CUdeviceptr pointer, Call&& call) {
   return result;
 }
 
-CUresult check_set(CUdeviceptr address, const Box& box, size_t pitch, size_t alignment) {
+CUresult check_set(Session& session, CUdeviceptr address, const Box& box, size_t pitch,
+                   size_t alignment) {
   if (box.empty()) return CUDA_SUCCESS;
   if (address == 0 || address % alignment != 0) return CUDA_ERROR_INVALID_VALUE;
   if (box.height > 1 && pitch % alignment != 0) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t span = span_of(box, {address, pitch, 0});
   if (span == 0) return CUDA_ERROR_INVALID_VALUE;
   bool known = false;
-  return check_device_range(current_session(), address, span, &known);
+  return check_device_range(session, address, span, &known);
 }
 
 // Checks, then calls call(session, context) unless there is nothing to set.
@@ -42,10 +42,12 @@ CUresult set(CUdeviceptr address, size_t width, size_t height, size_t pitch, siz
   size_t bytes = 0;
   if (__builtin_mul_overflow(width, element, &bytes)) return CUDA_ERROR_INVALID_VALUE;
   const Box box{bytes, height, 1};
-  if (const CUresult result = check_set(address, box, pitch, element); result != CUDA_SUCCESS)
+  const Here here = is_default_stream(stream) ? Here::of_memory(address) : Here::of(stream);
+  if (const CUresult result = check_set(here.session, address, box, pitch, element);
+      result != CUDA_SUCCESS) {
     return result;
+  }
   if (box.empty()) return CUDA_SUCCESS;
-  const Here here;
   if (const CUresult result = expose_operands(here.session, {address}); result != CUDA_SUCCESS)
     return result;
   const Submission work(here.session, stream);
@@ -58,11 +60,10 @@ CUresult set(CUdeviceptr address, size_t width, size_t height, size_t pitch, siz
 // The end of a call without a stream: host memory is set when it returns.
 CUresult finish_set(CUdeviceptr address, CUresult result) {
   if (result != CUDA_SUCCESS) return result;
-  const Here here;
-  if (here.session.host_memory.empty() || !here.session.host_memory.find(address))
-    return CUDA_SUCCESS;
+  const Here here = Here::of_memory(address);
+  if (here.session.host_memory.empty() || !here.session.find_host(address)) return CUDA_SUCCESS;
   result = call_cuStreamSynchronize(here.session, here.context, nullptr);
-  return result == CUDA_SUCCESS ? after_synchronisation(here.session, /*all_done=*/false) : result;
+  return result == CUDA_SUCCESS ? after_synchronisation(here.session) : result;
 }
 
 // Marks the region that allocation_created has just entered as memory of a pool: no context owns
@@ -83,29 +84,32 @@ uint64_t current_pool(Session& session, int device) {
   const auto found = session.pools.find(device);
   if (found == session.pools.end()) return 0;
   const uint64_t pool = found->second.current_pool;
-  return session.handles.find(rpc::HandleKind::kMemPool, pool) != nullptr ? pool : 0;
+  return session.find(rpc::HandleKind::kMemPool, pool) != nullptr ? pool : 0;
 }
 
 }  // namespace
 
 CUresult manual_cuMemFree_v2(CUdeviceptr dptr) {
   if (dptr == 0) return CUDA_SUCCESS;
-  const Here here;
-  return free_region(dptr, [&] { return call_cuMemFree_v2(here.session, here.context, dptr); });
+  const Here here = Here::of_memory(dptr);
+  return free_region(here.session, dptr,
+                     [&] { return call_cuMemFree_v2(here.session, here.context, dptr); });
 }
 
 CUresult manual_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (dptr == 0) return CUDA_SUCCESS;
-  const Here here;
-  if (!here.session.device_memory.find(dptr)) return CUDA_ERROR_INVALID_VALUE;
-  return free_region(
-      dptr, [&] { return call_cuMemFreeAsync(here.session, here.context, dptr, hStream); });
+  const Here here = Here::of(hStream);
+  const auto region = here.session.device_memory.find(dptr);
+  if (!region || region->session != &here.session) return CUDA_ERROR_INVALID_VALUE;
+  return free_region(here.session, dptr, [&] {
+    return call_cuMemFreeAsync(here.session, here.context, dptr, hStream);
+  });
 }
 
 CUresult manual_cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
-  const Here here;
+  const Here here = Here::of(hStream);
   const Context* context = context_of(hStream);
-  const int device = context == nullptr ? 0 : context->device;
+  const int device = context == nullptr ? here.session.first_device : context->device;
   const uint64_t pool = current_pool(here.session, device);
   const CUresult result = call_cuMemAllocAsync(here.session, here.context, dptr, bytesize, hStream);
   if (result == CUDA_SUCCESS) owned_by_pool(here.session, *dptr, pool, device);
@@ -114,14 +118,14 @@ CUresult manual_cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hSt
 
 CUresult manual_cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
                                         CUstream hStream) {
-  const Here here;
+  const Here here = Here::of(hStream);
   const CUresult result =
       call_cuMemAllocFromPoolAsync(here.session, here.context, dptr, bytesize, pool, hStream);
   if (result != CUDA_SUCCESS) return result;
   const auto id = reinterpret_cast<uint64_t>(pool);
-  const auto* source =
-      static_cast<MemorySource*>(here.session.handles.find(rpc::HandleKind::kMemPool, id));
-  owned_by_pool(here.session, *dptr, id, source == nullptr ? 0 : source->device.load());
+  const auto* source = static_cast<MemorySource*>(here.session.find(rpc::HandleKind::kMemPool, id));
+  owned_by_pool(here.session, *dptr, id,
+                source == nullptr ? here.session.first_device : source->device.load());
   return CUDA_SUCCESS;
 }
 

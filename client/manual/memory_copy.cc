@@ -11,6 +11,12 @@ namespace {
 
 uint64_t address_of(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
+// Where a copy happens: at its stream; in a default stream at device memory that it names. 0: it
+// names no such.
+Here here_of(CUstream stream, CUdeviceptr address, CUdeviceptr other = 0) {
+  return is_default_stream(stream) ? Here::of_memory(address, other) : Here::of(stream);
+}
+
 // What a copy between contexts must be ordered behind, and what must be ordered behind it: the
 // default streams of both. The worker's streams of different contexts do not wait for each other,
 // so this waits.
@@ -65,7 +71,8 @@ CUresult device_to_device(Session& session, CUdeviceptr dst, CUdeviceptr src, si
 CUresult copy_any(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream, bool wait,
                   SourceAccess access = SourceAccess::kInStream) {
   if (bytes == 0) return CUDA_SUCCESS;
-  Session& session = current_session();
+  const Here here = here_of(stream, dst, src);
+  Session& session = here.session;
   const Where to = classify(session, dst), from = classify(session, src);
   if (to == Where::kDevice && from == Where::kDevice)
     return device_to_device(session, dst, src, bytes, stream);
@@ -76,6 +83,16 @@ CUresult copy_any(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream strea
   if (from == Where::kDevice)
     return copy_to_host(session, flat(dst, bytes), flat(src, bytes), line(bytes), stream, wait);
   return copy_on_host(session, flat(dst, bytes), flat(src, bytes), line(bytes), stream);
+}
+
+// A device address of a described copy; 0: that side is none.
+CUdeviceptr device_address(CUmemorytype type, CUdeviceptr address) {
+  return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED ? address : 0;
+}
+template <typename Copy>
+Here here_of(CUstream stream, const Copy& copy) {
+  return here_of(stream, device_address(copy.dstMemoryType, copy.dstDevice),
+                 device_address(copy.srcMemoryType, copy.srcDevice));
 }
 
 struct Ends {
@@ -140,7 +157,8 @@ CUresult copy_box(Session& session, const Ends& ends, const Box& box, CUstream s
 
 CUresult copy_2d(const CUDA_MEMCPY2D* copy, CUstream stream, bool wait) {
   if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Session& session = current_session();
+  const Here here = here_of(stream, *copy);
+  Session& session = here.session;
   const Box box{copy->WidthInBytes, copy->Height, 1};
   Ends ends;
   set_pitches(&ends.dst, box, copy->dstPitch, 0);
@@ -198,7 +216,8 @@ Copy device_only(const Copy& copy) {
 
 CUresult copy_3d(const CUDA_MEMCPY3D* copy, CUstream stream, bool wait) {
   if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Session& session = current_session();
+  const Here here = here_of(stream, *copy);
+  Session& session = here.session;
   const Box box{copy->WidthInBytes, copy->Height, copy->Depth};
   Ends ends;
   if (const CUresult result = ends_3d(session, *copy, box, &ends); result != CUDA_SUCCESS)
@@ -211,7 +230,8 @@ CUresult copy_3d(const CUDA_MEMCPY3D* copy, CUstream stream, bool wait) {
 
 CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER* copy, CUstream stream, bool wait) {
   if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Session& session = current_session();
+  const Here here = here_of(stream, *copy);
+  Session& session = here.session;
   const Box box{copy->WidthInBytes, copy->Height, copy->Depth};
   Ends ends;
   if (const CUresult result = ends_3d(session, *copy, box, &ends); result != CUDA_SUCCESS)
@@ -221,14 +241,14 @@ CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER* copy, CUstream stream, bool wait
     // Contexts travel as their ids.
     for (CUcontext* context : {&inside.dstContext, &inside.srcContext}) {
       uint64_t id = 0;
-      const CUresult result = handle_to_wire(rpc::HandleKind::kContext, *context, &id);
+      const CUresult result = handle_to_wire(session, rpc::HandleKind::kContext, *context, &id);
       if (result != CUDA_SUCCESS) return result;
       *context = reinterpret_cast<CUcontext>(id);
     }
-    const Context* dst = session.contexts.find_wire(
-        static_cast<uint16_t>(reinterpret_cast<uint64_t>(inside.dstContext)));
-    const Context* src = session.contexts.find_wire(
-        static_cast<uint16_t>(reinterpret_cast<uint64_t>(inside.srcContext)));
+    const Context* dst =
+        session.find_context(static_cast<uint16_t>(reinterpret_cast<uint64_t>(inside.dstContext)));
+    const Context* src =
+        session.find_context(static_cast<uint16_t>(reinterpret_cast<uint64_t>(inside.srcContext)));
     return between_contexts(session, dst, src, stream, [&] {
       return call_cuMemcpy3DPeerAsync(session, current_context_id(), &inside, stream);
     });
@@ -275,14 +295,16 @@ CUresult copy_batch(const CUdeviceptr* dsts, const CUdeviceptr* srcs, const size
 CUresult manual_cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
   if (ByteCount == 0) return CUDA_SUCCESS;
   if (srcHost == nullptr || dstDevice == 0) return CUDA_ERROR_INVALID_VALUE;
-  return copy_to_device(current_session(), flat(dstDevice, ByteCount),
+  const Here here = here_of(nullptr, dstDevice);
+  return copy_to_device(here.session, flat(dstDevice, ByteCount),
                         flat(address_of(srcHost), ByteCount), line(ByteCount), nullptr, true);
 }
 
 CUresult manual_cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
   if (ByteCount == 0) return CUDA_SUCCESS;
   if (dstHost == nullptr || srcDevice == 0) return CUDA_ERROR_INVALID_VALUE;
-  return copy_to_host(current_session(), flat(address_of(dstHost), ByteCount),
+  const Here here = here_of(nullptr, srcDevice);
+  return copy_to_host(here.session, flat(address_of(dstHost), ByteCount),
                       flat(srcDevice, ByteCount), line(ByteCount), nullptr, true);
 }
 
@@ -290,7 +312,8 @@ CUresult manual_cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost,
                                      CUstream hStream) {
   if (ByteCount == 0) return CUDA_SUCCESS;
   if (srcHost == nullptr || dstDevice == 0) return CUDA_ERROR_INVALID_VALUE;
-  return copy_to_device(current_session(), flat(dstDevice, ByteCount),
+  const Here here = here_of(hStream, dstDevice);
+  return copy_to_device(here.session, flat(dstDevice, ByteCount),
                         flat(address_of(srcHost), ByteCount), line(ByteCount), hStream, false);
 }
 
@@ -298,7 +321,8 @@ CUresult manual_cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_
                                      CUstream hStream) {
   if (ByteCount == 0) return CUDA_SUCCESS;
   if (dstHost == nullptr || srcDevice == 0) return CUDA_ERROR_INVALID_VALUE;
-  return copy_to_host(current_session(), flat(address_of(dstHost), ByteCount),
+  const Here here = here_of(hStream, srcDevice);
+  return copy_to_host(here.session, flat(address_of(dstHost), ByteCount),
                       flat(srcDevice, ByteCount), line(ByteCount), hStream, false);
 }
 
@@ -306,14 +330,15 @@ CUresult manual_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevic
                                      CUstream hStream) {
   if (ByteCount == 0) return CUDA_SUCCESS;
   if (dstDevice == 0 || srcDevice == 0) return CUDA_ERROR_INVALID_VALUE;
-  return device_to_device(current_session(), dstDevice, srcDevice, ByteCount, hStream);
+  const Here here = here_of(hStream, dstDevice, srcDevice);
+  return device_to_device(here.session, dstDevice, srcDevice, ByteCount, hStream);
 }
 
 CUresult manual_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
                                   CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
                                   CUstream hStream) {
   if (ByteCount == 0) return CUDA_SUCCESS;
-  const Here here;
+  const Here here = here_of(hStream, dstDevice, srcDevice);
   bool known = false;
   for (const CUdeviceptr address : {dstDevice, srcDevice}) {
     const CUresult result = check_device_range(here.session, address, ByteCount, &known);
@@ -325,10 +350,13 @@ CUresult manual_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
   }
   const Submission work(here.session, hStream);
   if (work.result() != CUDA_SUCCESS) return work.result();
-  const Context* dst =
-      dstContext == nullptr ? current_context() : here.session.contexts.find(dstContext);
-  const Context* src =
-      srcContext == nullptr ? current_context() : here.session.contexts.find(srcContext);
+  // One of another session is refused by the call.
+  const auto find = [&here](CUcontext ctx) -> const Context* {
+    if (ctx == nullptr) return current_context();
+    const Context* const context = here.session.contexts.find(ctx);
+    return context != nullptr && context->session == &here.session ? context : nullptr;
+  };
+  const Context *const dst = find(dstContext), *const src = find(srcContext);
   return between_contexts(here.session, dst, src, hStream, [&] {
     return call_cuMemcpyPeerAsync(here.session, here.context, dstDevice, dstContext, srcDevice,
                                   srcContext, ByteCount, hStream);

@@ -19,13 +19,14 @@ CUresult manual_cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
     *pp = nullptr;
     return CUDA_SUCCESS;
   }
-  Session& session = current_session();
+  Session& session = *current_context()->session;
   const auto shared = session.shared_host.allocate(session, *current_context(), bytesize);
   void* memory = shared ? shared->memory : allocate_host(bytesize);
   if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   const Region region{.base = reinterpret_cast<uint64_t>(memory),
                       .bytes = bytesize,
                       .kind = MemoryKind::kHost,
+                      .session = &session,
                       .context = current_context(),
                       .device = current_context()->device,
                       .buffer_id = session.next_buffer_id(),
@@ -49,8 +50,9 @@ CUresult manual_cuMemAllocHost_v2(void** pp, size_t bytesize) {
 
 CUresult manual_cuMemFreeHost(void* p) {
   if (p == nullptr) return CUDA_SUCCESS;
-  Session& session = current_session();
-  const auto region = session.host_memory.find(reinterpret_cast<uint64_t>(p));
+  const Here here = Here::of_memory(reinterpret_cast<CUdeviceptr>(p));
+  Session& session = here.session;
+  const auto region = session.find_host(reinterpret_cast<uint64_t>(p));
   if (!region || region->kind != MemoryKind::kHost ||
       region->base != reinterpret_cast<uint64_t>(p)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -72,8 +74,8 @@ CUresult manual_cuMemFreeHost(void* p) {
 
 CUresult manual_cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
   if (pdptr == nullptr || p == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  Session& session = current_session();
-  const auto region = session.host_memory.find(reinterpret_cast<uint64_t>(p));
+  Session& session = *current_context()->session;
+  const auto region = session.find_host(reinterpret_cast<uint64_t>(p));
   if (!region) return CUDA_ERROR_INVALID_VALUE;
   uint64_t device_pointer = 0;
   if (const CUresult result = expose(session, *region, &device_pointer); result != CUDA_SUCCESS)
@@ -84,7 +86,7 @@ CUresult manual_cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsign
 
 CUresult manual_cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   if (pFlags == nullptr || p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto region = current_session().host_memory.find(reinterpret_cast<uint64_t>(p));
+  const auto region = Here::of_current().session.host_memory.find(reinterpret_cast<uint64_t>(p));
   if (!region || region->kind != MemoryKind::kHost) return CUDA_ERROR_INVALID_VALUE;
   // With unified addressing all host memory of the driver is mapped.
   *pFlags = region->flags | CU_MEMHOSTALLOC_DEVICEMAP;
@@ -97,12 +99,13 @@ CUresult manual_cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flag
   if (p == nullptr || bytesize == 0 || (Flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((Flags & (CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY)) != 0)
     return CUDA_ERROR_NOT_SUPPORTED;
-  Session& session = current_session();
+  Session& session = *current_context()->session;
   const auto base = reinterpret_cast<uint64_t>(p);
   if (base + bytesize < base || !readable(p)) return CUDA_ERROR_INVALID_VALUE;
   const Region region{.base = base,
                       .bytes = bytesize,
                       .kind = MemoryKind::kRegistered,
+                      .session = &session,
                       .context = current_context(),
                       .device = current_context()->device,
                       .buffer_id = session.next_buffer_id(),
@@ -115,8 +118,9 @@ CUresult manual_cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flag
 
 CUresult manual_cuMemHostUnregister(void* p) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Session& session = current_session();
-  const auto region = session.host_memory.find(reinterpret_cast<uint64_t>(p));
+  const Here here = Here::of_memory(reinterpret_cast<CUdeviceptr>(p));
+  Session& session = here.session;
+  const auto region = session.find_host(reinterpret_cast<uint64_t>(p));
   if (!region || region->kind != MemoryKind::kRegistered ||
       region->base != reinterpret_cast<uint64_t>(p)) {
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;

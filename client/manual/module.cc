@@ -7,8 +7,8 @@
 namespace fargpu::client {
 namespace {
 
-CUresult find(CUmodule module, ImageRecord** record) {
-  return find_image(current_session(), rpc::HandleKind::kModule, module, record);
+CUresult find(const Here& here, CUmodule module, ImageRecord** record) {
+  return find_image(here.session, rpc::HandleKind::kModule, module, record);
 }
 
 }  // namespace
@@ -18,7 +18,7 @@ CUresult manual_cuModuleLoad(CUmodule* module, const char* fname) {
   std::vector<std::byte> contents;
   if (const CUresult result = read_image_file(fname, &contents); result != CUDA_SUCCESS)
     return result;
-  return load_module(current_session(), contents, module);
+  return load_module(Here::of_current().session, contents, module);
 }
 
 CUresult manual_cuModuleLoadData(CUmodule* module, const void* image) {
@@ -33,7 +33,7 @@ CUresult manual_cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned
       result != CUDA_SUCCESS) {
     return result;
   }
-  return load_module(current_session(), image, jit, module);
+  return load_module(Here::of_current().session, image, jit, module);
 }
 
 CUresult manual_cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
@@ -41,9 +41,9 @@ CUresult manual_cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
 }
 
 CUresult manual_cuModuleUnload(CUmodule hmod) {
-  const Here here;
+  const Here here = Here::of(hmod);
   ImageRecord* record = nullptr;
-  if (const CUresult result = find(hmod, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, hmod, &record); result != CUDA_SUCCESS) return result;
   const CUresult result = call_cuModuleUnload(here.session, here.context, hmod);
   if (result == CUDA_SUCCESS) forget_image(here.session, reinterpret_cast<uint64_t>(hmod));
   return result;
@@ -57,20 +57,22 @@ CUresult manual_cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
 
 CUresult manual_cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
   if (hfunc == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
+  const Here here = Here::of(hmod);
   ImageRecord* record = nullptr;
-  if (const CUresult result = find(hmod, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, hmod, &record); result != CUDA_SUCCESS) return result;
   uint64_t id = 0;
-  const CUresult result = function_by_name(current_session(), *record, name, &id);
+  const CUresult result = function_by_name(here.session, *record, name, &id);
   if (result == CUDA_SUCCESS) *hfunc = reinterpret_cast<CUfunction>(id);
   return result;
 }
 
 CUresult manual_cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here = Here::of(mod);
   ImageRecord* record = nullptr;
-  if (const CUresult result = find(mod, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, mod, &record); result != CUDA_SUCCESS) return result;
   std::vector<std::string> names;
-  const CUresult result = function_names(current_session(), *record, &names);
+  const CUresult result = function_names(here.session, *record, &names);
   if (result == CUDA_SUCCESS) *count = static_cast<unsigned>(names.size());
   return result;
 }
@@ -78,10 +80,11 @@ CUresult manual_cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
 CUresult manual_cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions,
                                            CUmodule mod) {
   if (functions == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here = Here::of(mod);
   ImageRecord* record = nullptr;
-  if (const CUresult result = find(mod, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, mod, &record); result != CUDA_SUCCESS) return result;
   std::vector<std::string> names;
-  if (const CUresult result = function_names(current_session(), *record, &names);
+  if (const CUresult result = function_names(here.session, *record, &names);
       result != CUDA_SUCCESS) {
     return result;
   }
@@ -99,7 +102,7 @@ CUresult manual_cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule 
                                      const char* name) {
   if (name == nullptr || *name == '\0' || (dptr == nullptr && bytes == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
-  const Here here;
+  const Here here = Here::of(hmod);
   CUdeviceptr address = 0;
   size_t size = 0;
   const CUresult result =

@@ -9,16 +9,18 @@
 namespace fargpu::client {
 namespace {
 
-CUresult find(CUfunction handle, Function** function) {
-  return find_function(current_session(), handle, function);
+// A kernel that is of another session than the current context has no device to speak of.
+CUresult find(const Here& here, CUfunction handle, Function** function) {
+  if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return find_function(here.session, handle, function);
 }
 
 CUresult clusters(int* value, CUfunction func, const CUlaunchConfig* config, int active) {
   if (value == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (config->numAttrs != 0 && config->attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Here here;
+  const Here here = Here::of(func);
   Function* function = nullptr;
-  if (const CUresult result = find(func, &function); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, func, &function); result != CUDA_SUCCESS) return result;
   return call_fgOccupancyClusters(here.session, here.context, function->id, active,
                                   config->gridDimX, config->gridDimY, config->gridDimZ,
                                   config->blockDimX, config->blockDimY, config->blockDimZ,
@@ -32,9 +34,9 @@ CUresult manual_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlo
                                                                      size_t dynamicSMemSize,
                                                                      unsigned int flags) {
   if (numBlocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Here here;
+  const Here here = Here::of(func);
   Function* function = nullptr;
-  if (const CUresult result = find(func, &function); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, func, &function); result != CUDA_SUCCESS) return result;
   const auto key = std::tuple(current_context()->device, blockSize, dynamicSMemSize, flags);
   {
     std::lock_guard lock(function->mutex);
@@ -65,9 +67,9 @@ CUresult manual_cuOccupancyMaxPotentialBlockSizeWithFlags(
     unsigned int flags) {
   if (blockSizeLimit < 0) return CUDA_ERROR_INVALID_VALUE;
   if (minGridSize == nullptr || blockSize == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Here here;
+  const Here here = Here::of(func);
   Function* function = nullptr;
-  if (const CUresult result = find(func, &function); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(here, func, &function); result != CUDA_SUCCESS) return result;
   const int ordinal = current_context()->device;
   const Device& device = *here.session.device(ordinal);
   FunctionAttributes* attributes = nullptr;
@@ -125,7 +127,7 @@ CUresult manual_cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
 }
 
 CUresult check_cooperative(const LaunchShape& shape, CUfunction function) {
-  const Device& device = *current_session().device(current_context()->device);
+  const Device& device = *Here::of_current().session.device(current_context()->device);
   if (device.attribute(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) == 0)
     return CUDA_ERROR_NOT_SUPPORTED;
   const uint64_t threads = uint64_t{shape.block[0]} * shape.block[1] * shape.block[2];

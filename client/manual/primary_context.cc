@@ -1,19 +1,20 @@
 // Primary contexts: counted here; the worker hears of the first retain and the last release.
 #include "client/interop/context_storage.h"
 #include "client/manual/common.h"
+#include "client/process/process.h"
 
 namespace fargpu::client {
 namespace {
 
 CUresult find(CUdevice dev, Context** context) {
-  *context = current_session().contexts.primary(dev);
+  *context = Process::get().tables()->contexts.primary(dev);
   return *context == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
 // Needs context.mutex.
 void forget(Context& context) {
-  forget_memory(current_session(), &context);
-  current_session().contexts.retire(context, ContextState::kInactive);
+  forget_memory(*context.session, &context);
+  context.session->contexts.retire(context, ContextState::kInactive);
 }
 
 // The runtime's values of the context go first, while the context still works: their destructors
@@ -29,11 +30,11 @@ CUresult manual_cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   std::lock_guard lock(context->mutex);
   if (!context->usable()) {
     const unsigned flags = context->flags.load();
-    if (const CUresult result = call_fgPrimaryRetain(current_session(), 0, dev, flags);
+    if (const CUresult result = call_fgPrimaryRetain(*context->session, 0, dev, flags);
         result != CUDA_SUCCESS) {
       return result;
     }
-    current_session().contexts.activate(*context, flags);
+    context->session->contexts.activate(*context, flags);
   }
   ++context->retained;
   *pctx = context->handle();
@@ -55,9 +56,9 @@ CUresult manual_cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   std::lock_guard lock(context->mutex);
   // Another thread may have retained it meanwhile.
   if (context->retained == 0 || --context->retained != 0) return CUDA_SUCCESS;
-  if (context->usable()) before_context_ends(current_session(), *context);
+  if (context->usable()) before_context_ends(*context->session, *context);
   const CUresult result =
-      context->usable() ? call_fgPrimaryRelease(current_session(), 0, dev, 0) : CUDA_SUCCESS;
+      context->usable() ? call_fgPrimaryRelease(*context->session, 0, dev, 0) : CUDA_SUCCESS;
   forget(*context);
   return result;
 }
@@ -85,8 +86,8 @@ CUresult manual_cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   clear_storage(*context);
   std::lock_guard lock(context->mutex);
   if (!context->usable()) return CUDA_SUCCESS;
-  before_context_ends(current_session(), *context);
-  const CUresult result = call_fgPrimaryRelease(current_session(), 0, dev, 1);
+  before_context_ends(*context->session, *context);
+  const CUresult result = call_fgPrimaryRelease(*context->session, 0, dev, 1);
   forget(*context);
   return result;
 }

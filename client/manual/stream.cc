@@ -17,7 +17,7 @@ CUresult manual_cuStreamCreate(CUstream* phStream, unsigned int Flags) {
   if (phStream == nullptr || (Flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const Here here;
+  const Here here = Here::of_current();
   return call_cuStreamCreate(here.session, here.context, phStream, Flags);
 }
 
@@ -25,7 +25,7 @@ CUresult manual_cuStreamCreateWithPriority(CUstream* phStream, unsigned int flag
   if (phStream == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const Here here;
+  const Here here = Here::of_current();
   // A priority outside the device's range is clamped by the driver.
   return call_cuStreamCreateWithPriority(here.session, here.context, phStream, flags, priority);
 }
@@ -60,35 +60,40 @@ CUresult manual_cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx*
 CUresult manual_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
                                     unsigned int flags) {
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  return put_into_stream(Here(), {.callback = callback, .user_data = userData, .stream = hStream});
+  return put_into_stream(Here::of(hStream),
+                         {.callback = callback, .user_data = userData, .stream = hStream});
 }
 
 CUresult manual_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
-  const Here here;
+  const Here here = Here::of(hStream);
   const Object* event =
-      here.session.handles.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(hEvent));
+      here.session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(hEvent));
   if (event != nullptr && event->context != context_of(hStream))
     here.session.host_calls.join_contexts();
   return call_cuStreamWaitEvent(here.session, here.context, hStream, hEvent, Flags);
 }
 
 CUresult manual_cuStreamQuery(CUstream hStream) {
-  const Here here;
+  const Here here = Here::of(hStream);
   if (const CUresult result = before_wait(here.session); result != CUDA_SUCCESS) return result;
   const CUresult result = call_cuStreamQuery(here.session, here.context, hStream);
-  return result == CUDA_SUCCESS ? after_synchronisation(here.session, /*all_done=*/false) : result;
+  return result == CUDA_SUCCESS ? after_synchronisation(here.session) : result;
 }
 
 CUresult manual_cuStreamSynchronize(CUstream hStream) {
-  const Here here;
+  const Here here = Here::of(hStream);
   if (const CUresult result = before_wait(here.session); result != CUDA_SUCCESS) return result;
-  uint64_t id = 0;
-  if (const CUresult result = stream_to_wire(hStream, &id); result != CUDA_SUCCESS) return result;
-  const auto queue = queue_of(id);
+  ResolvedStream resolved;
+  if (const CUresult result = resolve_stream(here.session, hStream, &resolved);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  // Our own hold on it: the stream may be destroyed meanwhile.
+  const auto queue = resolved.queue == nullptr ? nullptr : *resolved.queue;
   const uint32_t position = queue == nullptr ? 0 : queue->position();
   const CUresult result = call_cuStreamSynchronize(here.session, here.context, hStream);
   if (result == CUDA_SUCCESS && queue != nullptr) queue->done(position);
-  return result == CUDA_SUCCESS ? after_synchronisation(here.session, /*all_done=*/false) : result;
+  return result == CUDA_SUCCESS ? after_synchronisation(here.session) : result;
 }
 
 CUresult manual_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {

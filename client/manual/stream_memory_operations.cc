@@ -12,7 +12,7 @@ namespace {
 // `send(session, context)` after the operand's memory was exposed and sent.
 template <typename Send>
 CUresult with_operand(CUstream stream, CUdeviceptr address, Send&& send) {
-  const Here here;
+  const Here here = Here::of(stream);
   if (const CUresult result = expose_operands(here.session, {address}); result != CUDA_SUCCESS)
     return result;
   const Submission work(here.session, stream);
@@ -73,7 +73,8 @@ CUresult manual_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint
 CUresult manual_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
                                         unsigned int flags) {
   // The value may be a pointer that a kernel follows.
-  if (const CUresult result = expose_operands(current_session(), {value}); result != CUDA_SUCCESS)
+  const Here here = Here::of(stream);
+  if (const CUresult result = expose_operands(here.session, {value}); result != CUDA_SUCCESS)
     return result;
   return with_operand(stream, addr, [&](Session& session, uint16_t context) {
     return call_cuStreamWriteValue64_v2(session, context, stream, addr, value, flags);
@@ -91,7 +92,7 @@ CUresult manual_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint
 
 CUresult manual_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
                                       CUstreamBatchMemOpParams* paramArray, unsigned int flags) {
-  const Here here;
+  const Here here = Here::of(stream);
   if (paramArray != nullptr) {
     for (const CUstreamBatchMemOpParams& operation : std::span(paramArray, count)) {
       if (const CUresult result = expose_operation(here.session, operation);

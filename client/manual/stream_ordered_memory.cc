@@ -2,19 +2,20 @@
 // gives the same handle.
 #include "client/manual/common.h"
 #include "client/memory/memory_source.h"
+#include "client/process/process.h"
 
 namespace fargpu::client {
 namespace {
 
 CUresult find(CUdevice dev, Session** session) {
-  *session = &current_session();
-  return (*session)->device(dev) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+  *session = Process::get().session_of_device(dev);
+  return *session == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
 // The pool's memory lies on `device`.
 void remember_device(Session& session, CUmemoryPool pool, int device) {
   auto* source = static_cast<MemorySource*>(
-      session.handles.find(rpc::HandleKind::kMemPool, reinterpret_cast<uint64_t>(pool)));
+      session.find(rpc::HandleKind::kMemPool, reinterpret_cast<uint64_t>(pool)));
   if (source != nullptr) source->device.store(device, std::memory_order_relaxed);
 }
 
@@ -40,8 +41,8 @@ CUresult manual_cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) 
   uint64_t& pool = session->pools[dev].default_pool;
   if (pool == 0) {
     CUmemoryPool made = nullptr;
-    const CUresult result =
-        call_cuDeviceGetDefaultMemPool(*session, current_context_id(), &made, dev);
+    const Here here = Here::of_device(dev);
+    const CUresult result = call_cuDeviceGetDefaultMemPool(here.session, here.context, &made, dev);
     if (result != CUDA_SUCCESS) return result;
     remember_device(*session, made, dev);
     pool = reinterpret_cast<uint64_t>(made);
@@ -51,7 +52,8 @@ CUresult manual_cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) 
 }
 
 CUresult manual_cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
-  const Here here;
+  if (poolProps == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here = Here::of_location(&poolProps->location);
   const CUresult result = call_cuMemPoolCreate(here.session, here.context, pool, poolProps);
   if (result == CUDA_SUCCESS) remember_device(here.session, *pool, poolProps->location.id);
   return result;
@@ -65,7 +67,7 @@ CUresult manual_cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
     std::lock_guard lock(session->pools_mutex);
     const uint64_t current = session->pools[dev].current_pool;
     // A destroyed pool gives way to the default one.
-    if (current != 0 && session->handles.find(rpc::HandleKind::kMemPool, current) != nullptr) {
+    if (current != 0 && session->find(rpc::HandleKind::kMemPool, current) != nullptr) {
       *pool = reinterpret_cast<CUmemoryPool>(current);
       return CUDA_SUCCESS;
     }
@@ -76,7 +78,8 @@ CUresult manual_cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
 CUresult manual_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
   Session* session = nullptr;
   if (find(dev, &session) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = call_cuDeviceSetMemPool(*session, current_context_id(), dev, pool);
+  const Here here = Here::of_device(dev);
+  const CUresult result = call_cuDeviceSetMemPool(here.session, here.context, dev, pool);
   if (result != CUDA_SUCCESS) return result;
   std::lock_guard lock(session->pools_mutex);
   session->pools[dev].current_pool = reinterpret_cast<uint64_t>(pool);

@@ -7,23 +7,24 @@ namespace fargpu::client {
 namespace {
 
 MemorySource* find_physical(Session& session, CUmemGenericAllocationHandle handle) {
-  return static_cast<MemorySource*>(session.handles.find(rpc::HandleKind::kMemGeneric, handle));
+  return static_cast<MemorySource*>(session.find(rpc::HandleKind::kMemGeneric, handle));
 }
 
 }  // namespace
 
 CUresult manual_cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment,
                                     CUdeviceptr addr, unsigned long long flags) {
-  const Here here;
+  const Here here = Here::of_current();
   const CUresult result =
       call_cuMemAddressReserve(here.session, here.context, ptr, size, alignment, addr, flags);
   if (result == CUDA_SUCCESS)
-    here.session.reservations.insert({.base = *ptr, .bytes = size, .kind = MemoryKind::kVirtual});
+    here.session.reservations.insert(
+        {.base = *ptr, .bytes = size, .kind = MemoryKind::kVirtual, .session = &here.session});
   return result;
 }
 
 CUresult manual_cuMemAddressFree(CUdeviceptr ptr, size_t size) {
-  const Here here;
+  const Here here = Here::of_memory(ptr);
   // First, since the address may be given out again before the answer is seen here.
   const auto region = here.session.reservations.erase(ptr);
   const CUresult result = call_cuMemAddressFree(here.session, here.context, ptr, size);
@@ -33,7 +34,8 @@ CUresult manual_cuMemAddressFree(CUdeviceptr ptr, size_t size) {
 
 CUresult manual_cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
                             const CUmemAllocationProp* prop, unsigned long long flags) {
-  const Here here;
+  if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here = Here::of_location(&prop->location);
   const CUresult result = call_cuMemCreate(here.session, here.context, handle, size, prop, flags);
   if (result != CUDA_SUCCESS) return result;
   if (MemorySource* memory = find_physical(here.session, *handle))
@@ -42,7 +44,7 @@ CUresult manual_cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
 }
 
 CUresult manual_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) {
-  const Here here;
+  const Here here = Here::of_memory(reinterpret_cast<CUdeviceptr>(addr));
   const CUresult result =
       call_cuMemRetainAllocationHandle(here.session, here.context, handle, addr);
   if (result != CUDA_SUCCESS) return result;
@@ -54,28 +56,31 @@ CUresult manual_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle
 
 CUresult manual_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
                          CUmemGenericAllocationHandle handle, unsigned long long flags) {
-  const Here here;
+  const Here here = Here::of(reinterpret_cast<const void*>(handle));
   const CUresult result =
       call_cuMemMap(here.session, here.context, ptr, size, offset, handle, flags);
   if (result != CUDA_SUCCESS) return result;
   const MemorySource* memory = find_physical(here.session, handle);
-  const Region region{.base = ptr,
-                      .bytes = size,
-                      .kind = MemoryKind::kVirtual,
-                      .device = memory == nullptr ? 0 : memory->device.load(),
-                      .buffer_id = here.session.next_buffer_id(),
-                      .reserved = reserve_addresses(ptr, size),
-                      .owner = handle};
+  const Region region{
+      .base = ptr,
+      .bytes = size,
+      .kind = MemoryKind::kVirtual,
+      .session = &here.session,
+      .device = memory == nullptr ? here.session.first_device : memory->device.load(),
+      .buffer_id = here.session.next_buffer_id(),
+      .reserved = reserve_addresses(ptr, size),
+      .owner = handle};
   if (!here.session.device_memory.insert(region) && region.reserved) release_reserved(ptr, size);
   return CUDA_SUCCESS;
 }
 
 CUresult manual_cuMemUnmap(CUdeviceptr ptr, size_t size) {
-  const Here here;
+  const Here here = Here::of_memory(ptr);
   const CUresult result = call_cuMemUnmap(here.session, here.context, ptr, size);
   if (result != CUDA_SUCCESS) return result;
   here.session.device_memory.erase_if([&](const Region& region) {
-    if (region.kind != MemoryKind::kVirtual || region.base < ptr || region.base - ptr >= size)
+    if (region.session != &here.session || region.kind != MemoryKind::kVirtual ||
+        region.base < ptr || region.base - ptr >= size)
       return false;
     if (region.reserved) release_reserved(region.base, region.bytes);
     return true;

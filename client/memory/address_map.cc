@@ -66,15 +66,18 @@ bool AddressMap::change(uint64_t address, const std::function<void(Region&)>& ch
   return true;
 }
 
-uint64_t AddressMap::extent(uint64_t address) const {
+AddressMap::Extent AddressMap::extent(uint64_t address) const {
   std::shared_lock lock(mutex_);
   auto found = locate(address);
-  if (found == regions_.end()) return 0;
+  if (found == regions_.end()) return {};
+  Session* const session = found->second.session;
   uint64_t end = found->second.base + found->second.bytes;
-  for (auto next = std::next(found); next != regions_.end() && next->second.base == end; ++next) {
+  for (auto next = std::next(found);
+       next != regions_.end() && next->second.base == end && next->second.session == session;
+       ++next) {
     end += next->second.bytes;
   }
-  return end - address;
+  return {end - address, session};
 }
 
 void AddressMap::update(const std::function<void(Region&)>& change) {

@@ -1,8 +1,8 @@
-// Which addresses belong to what: an interval map of device memory and one of host memory that the
-// driver knows.
+// Which memory an address belongs to: an interval map of device memory and one of host memory that
+// CUDA knows.
 //
-// Interior pointers find their region. Regions never overlap. Lookups take a shared lock and copy
-// the region out; any thread.
+// A pointer into the middle of a region finds the region. Regions never overlap. A look-up takes a
+// shared lock and copies the region out. Any thread.
 #pragma once
 
 #include <cuda.h>
@@ -17,6 +17,7 @@
 namespace fargpu::client {
 
 struct Context;
+class Session;
 
 enum class MemoryKind : uint8_t {
   kDevice,      // cuMemAlloc, cuMemAllocPitch
@@ -32,8 +33,9 @@ struct Region {
   uint64_t base = 0;
   uint64_t bytes = 0;
   MemoryKind kind = MemoryKind::kDevice;
+  Session* session = nullptr;
   Context* context = nullptr;  // null: outlives every context
-  int device = 0;              // visible ordinal
+  int device = 0;              // ordinal among the visible devices of the process
   uint64_t buffer_id = 0;      // CU_POINTER_ATTRIBUTE_BUFFER_ID: never used again
   unsigned flags = 0;          // as given to cuMemHostAlloc and friends
   bool used = false;           // kVirtual: an operation on it has succeeded, so access was granted
@@ -59,9 +61,13 @@ class AddressMap {
   void erase_if(const std::function<bool(const Region&)>& gone);
   // Changes the region of `address`; false: there is none.
   bool change(uint64_t address, const std::function<void(Region&)>& change);
-  // How many bytes from `address` on are inside regions that touch each other.
-  uint64_t extent(uint64_t address) const;
-  bool covers(uint64_t address, uint64_t bytes) const { return bytes <= extent(address); }
+  // How many bytes from `address` on are inside regions of one session that touch each other.
+  struct Extent {
+    uint64_t bytes = 0;
+    Session* session = nullptr;
+  };
+  Extent extent(uint64_t address) const;
+  bool covers(uint64_t address, uint64_t bytes) const { return bytes <= extent(address).bytes; }
   // Changes regions; not where they are.
   void update(const std::function<void(Region&)>& change);
   void for_each(const std::function<void(const Region&)>& visit) const;

@@ -1,6 +1,6 @@
-// AddressWindow: which addresses of a range are free. Best fit, so that what comes and goes in a
-// few sizes finds its place again; neighbours that are free grow together. It keeps numbers only
-// and never touches memory. Not thread safe.
+// AddressWindow: which addresses of a range are free. Best fit, so that blocks of a few recurring
+// sizes find their old places; adjacent free blocks are merged. It only keeps numbers and never
+// touches the memory. Not thread safe.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Which parts of an arena are taken: first fit, blocks in granules of 512 bytes (what
-// cuMemHostAlloc aligns small memory to), neighbours that are free grow together. It keeps offsets
-// only and never touches the memory. Not thread safe.
+// Which parts of an arena are in use. First fit, in granules of 512 bytes (the alignment that
+// cuMemHostAlloc gives small memory); adjacent free blocks are merged. It only keeps offsets and
+// never touches the memory. Not thread safe.
 #pragma once
 
 #include <cstddef>

@@ -27,8 +27,8 @@ std::optional<uint64_t> HiddenMemory::find(uint64_t address) const {
 }
 
 void HiddenMemory::set_bounds() {
-  // Who scans meanwhile may see one bound of before: what another thread hides at that moment is
-  // not known to any work yet.
+  // A scan at the same time may see one old bound. That is harmless: no work knows yet the memory
+  // that is being hidden at that moment.
   const uint64_t lowest = regions_.empty() ? 0 : regions_.begin()->first;
   const uint64_t end = regions_.empty() ? 0 : regions_.rbegin()->first + regions_.rbegin()->second;
   lowest_.store(lowest, std::memory_order_relaxed);

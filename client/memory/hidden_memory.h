@@ -1,9 +1,9 @@
-// HiddenMemory: host memory that is pinned or registered but that device code cannot reach, because
-// nobody has given its address to a device yet. Here it is found out when somebody does: words are
-// looked through for addresses in such memory (exposure.h).
+// HiddenMemory: pinned or registered host memory that device code cannot reach, because no device
+// has been given its address yet. It detects the moment when one is: it scans words that go to a
+// device for addresses of such memory (exposure.h).
 //
-// scan() costs about a nanosecond for eight bytes, and one relaxed load when there is nothing
-// hidden. Any thread.
+// scan() costs about a nanosecond for eight bytes, and one relaxed load while no memory is hidden.
+// Any thread.
 #pragma once
 
 #include <atomic>
@@ -21,11 +21,11 @@ class HiddenMemory {
   void add(uint64_t base, uint64_t bytes);
   void remove(uint64_t base);
   bool any() const { return span_.load(std::memory_order_relaxed) != 0; }
-  // The region that holds this address.
+  // The region that contains this address.
   std::optional<uint64_t> find(uint64_t address) const;
 
-  // Calls found(base) for regions that 8-byte words of the data point into. The first word begins
-  // at `data`, which needs no alignment.
+  // Calls found(base) for each region that an 8-byte word of the data points into. The first word
+  // begins at `data`, which needs no alignment.
   template <typename Found>
   void scan(const void* data, size_t bytes, Found&& found) const {
     if (!any()) return;

@@ -39,7 +39,7 @@ void PageCounts::change(uint64_t begin, uint64_t end, int by) {
     FARGPU_CHECK(by > 0 || entry->second > 0);
     entry->second += static_cast<uint32_t>(by);
   }
-  // Entries that say the same as the one before go.
+  // Entries with the same count as the one before are removed.
   uint32_t before = first == counts_.begin() ? 0 : std::prev(first)->second;
   const auto stop = std::next(last);  // `last` itself may go
   for (auto entry = first; entry != stop;) {

@@ -1,5 +1,5 @@
-// PageCounts: how many users each page of an address space has. Ranges may overlap in any way; what
-// is told is which parts got their first user or lost their last one. Pure bookkeeping, not thread
+// PageCounts: how many users each page of an address space has. Ranges may overlap in any way. It
+// reports which parts got their first user or lost their last one. Pure bookkeeping, not thread
 // safe.
 #pragma once
 
@@ -19,7 +19,7 @@ class PageCounts {
   // The parts of [begin, end) that have no user, in order, none touching the next.
   std::vector<Range> unused(uint64_t begin, uint64_t end) const;
   void add(uint64_t begin, uint64_t end) { change(begin, end, +1); }
-  // [begin, end) was added before. The parts that nobody uses any more.
+  // Undoes an add of [begin, end). Returns the parts that have no user any more.
   std::vector<Range> remove(uint64_t begin, uint64_t end);
   bool empty() const { return counts_.empty(); }
 
@@ -28,8 +28,8 @@ class PageCounts {
   Map::iterator split(uint64_t at);
   void change(uint64_t begin, uint64_t end, int by);
 
-  // From this address to the next entry's there are so many users; 0 before the first entry.
-  // Neighbours differ.
+  // The number of users from this address to that of the next entry; 0 before the first entry.
+  // Adjacent entries differ.
   Map counts_;
 };
 

@@ -16,7 +16,7 @@ std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(addre
 
 CUresult Pages::add(uint64_t address, size_t bytes, uint16_t context,
                     const std::function<CUresult(CUdeviceptr* device_pointer)>& map) {
-  // No pull is under way that could bring what was at these addresses before.
+  // No pull may be under way that could bring old bytes of these addresses.
   std::lock_guard no_pull(pulling_);
   if (device_pointer(address)) return CUDA_SUCCESS;
   try {
@@ -90,7 +90,7 @@ void Pages::forget_words(uint64_t address, uint64_t bytes) {
   watched_.erase(watched_.lower_bound(address), watched_.lower_bound(address + bytes));
 }
 
-// Acquires what the host stored before each.
+// Acquires: makes visible what the host stored before each word.
 void Pages::read_words() {
   words_.clear();
   for (const auto& [address, bytes] : watched_) {
@@ -224,7 +224,7 @@ CUresult Pages::fetch_all(Wire& wire) {
 
 CUresult Pages::merge(std::span<const std::byte> runs, uint64_t pushes) {
   std::lock_guard lock(state_);
-  // What the worker had taken already it has compared with.
+  // Pushes that the worker had applied already were part of its comparison.
   std::erase_if(overtaken_, [pushes](const Overtaken& push) { return push.number <= pushes; });
   // The bytes of the others, in order and without overlaps.
   std::sort(overtaken_.begin(), overtaken_.end(),
@@ -240,7 +240,7 @@ CUresult Pages::merge(std::span<const std::byte> runs, uint64_t pushes) {
   }
   pages::RunReader reader(runs);
   while (const auto run = reader.next()) {
-    // A region may have gone meanwhile.
+    // The region may have ended meanwhile.
     if (pages::Agreement* const region = find(run->address, run->data.size()))
       merge_one(*region, *run);
   }
@@ -251,7 +251,7 @@ CUresult Pages::merge(std::span<const std::byte> runs, uint64_t pushes) {
 
 void Pages::merge_one(pages::Agreement& region, pages::ByteRun run) {
   std::byte* const memory = pointer(region.address());
-  // Without the bytes for which newer ones are on their way: those replace it there, too.
+  // Skips bytes for which newer ones are on their way: those also replace the worker's.
   const uint64_t end = run.address + run.data.size();
   auto newer = std::partition_point(newer_.begin(), newer_.end(),
                                     [&](const Range& range) { return range.end <= run.address; });

@@ -1,14 +1,16 @@
-// Pages: host memory of the application of which the worker has a mirror that device code uses:
-// what was changed here goes there before work is sent, what device code changed comes back after
-// synchronisations, byte by byte.
+// Pages: host memory of the application that has a mirror in the worker for device code. Bytes that
+// the application changed are pushed before work is sent. Bytes that device code changed are pulled
+// after synchronisations.
 //
-// Both ends keep an Agreement (common/pages) for each region, so that only changed bytes travel and
-// a byte that one end left alone is never written on the other one. Where both changed one byte
-// without an order between them, this end's stays. Managed memory is meant to be kept here too.
+// Both ends keep an Agreement (common/pages) for each region. So only changed bytes travel, and a
+// byte that one end did not change is never written at the other. Where both ends changed a byte
+// without an order between them, the client's value stays. Managed memory is meant to be kept here,
+// too.
 //
 // Any thread. Pushes are sent in the order in which they were collected. One thread at a time
-// pulls; who comes meanwhile waits, and is content with a pull that began after it came. No lock is
-// held across the wait of a pull but that one. any() is one relaxed load.
+// pulls; others wait for it, and are done once a pull that began after they came has ended. No lock
+// is held across the wait of a pull, except the one that admits a single puller. any() is one
+// relaxed load.
 #pragma once
 
 #include <cuda.h>
@@ -34,54 +36,54 @@ class Pages {
   class Wire {
    public:
     virtual ~Wire() = default;
-    // Most bytes of a push or of what is fetched at once.
+    // The most bytes of one push or one fetch.
     virtual size_t limit() const = 0;
-    // Need not wait; the worker takes them before everything that is sent later.
+    // Need not wait; the worker applies the runs before everything that is sent later.
     virtual CUresult push(std::span<const std::byte> runs) = 0;
     struct Fetched {
       size_t bytes = 0;     // of runs, at the begin of the buffer
       uint64_t next = 0;    // the address to go on from; 0: that was all
       uint64_t pushes = 0;  // how many pushes the worker had taken by then
     };
-    // What the device changed from the address `from` on.
+    // Fetches what device code changed, from the address `from` on.
     virtual CUresult fetch(uint64_t from, std::span<std::byte> buffer, Fetched* fetched) = 0;
   };
 
   bool any() const { return any_.load(std::memory_order_relaxed); }
-  // The region [address, address + bytes) gets a mirror by `map`, which asks the worker; device
-  // code then sees it at *device_pointer. Its contents travel with the next push. Regions do not
-  // overlap. Nothing happens to a region that has one.
-  // `context`: the id of the one that the mirror is made in, with which it goes.
+  // Gives the region [address, address + bytes) a mirror. `map` asks the worker for it; device code
+  // then sees the region at *device_pointer. Its contents are sent with the next push. Regions do
+  // not overlap. Does nothing if the region has a mirror. `context`: the id of the context in which
+  // the mirror is made, and with which it ends.
   CUresult add(uint64_t address, size_t bytes, uint16_t context,
                const std::function<CUresult(CUdeviceptr* device_pointer)>& map);
-  // Before the worker is asked to take the mirror away. False: there is none.
+  // To be called before the worker is asked to end the mirror. False: there is none.
   bool remove(uint64_t address);
-  // The context was destroyed. Returns where the regions begin that went with it.
+  // The context was destroyed. Returns the addresses of the regions whose mirrors ended with it.
   std::vector<uint64_t> forget_context(uint16_t context);
   // Where device code sees the region that begins at `address`; nullopt: it has no mirror.
   std::optional<uint64_t> device_pointer(uint64_t address) const;
   // Whether device code may write any of these bytes.
   bool touches(uint64_t address, uint64_t bytes) const;
 
-  // A stream will wait for a value in the aligned word of 4 or 8 bytes at `address`. What the host
-  // stored before it stored the value, the worker must have before the value: from now on the word
-  // travels whole, and behind everything else. Nothing happens where there is no region.
+  // A stream will wait for a value in the aligned word of 4 or 8 bytes at `address`. The worker
+  // must get everything that the host stored before the value, before it gets the value. So from
+  // now on the word is sent as a whole, after everything else. Does nothing outside of regions.
   void watch(uint64_t address, size_t bytes);
-  // Some word that is watched was changed here.
+  // Whether a watched word was changed at this end.
   bool any_word_changed();
-  // Sends what was changed here, before work is sent that may see it. `visit` is shown what is
-  // sent (Agreement::Visit); words that are watched are sent when `is_all` then says that nothing
-  // else has to go first.
+  // Sends what was changed at this end, before work is sent that may see it. `visit` is called with
+  // what is sent (Agreement::Visit). Watched words are sent once `is_all` says that nothing else
+  // has to go first.
   CUresult push(Wire& wire, const pages::Agreement::Visit& visit = {},
                 const std::function<bool()>& is_all = {});
-  // Work begins to be sent, after its push; end_work() says that it was. Between the two, and until
-  // it is known to be done, device code may write.
+  // begin_work(): work is about to be sent, after its push; end_work(): it was sent. From the first
+  // on, and until the work is known to be done, device code may write.
   void begin_work();
   void end_work();
-  // All work that was sent by now, for pull(); nullopt while some is being sent.
+  // A mark behind all work sent so far, for pull(); nullopt while work is being sent.
   std::optional<uint64_t> mark() const;
-  // Fetches what device code has changed. `done`: all work up to this mark is done, so that there
-  // is nothing more to fetch until more was sent.
+  // Fetches what device code has changed. `done`: all work up to this mark is done, so nothing is
+  // left to fetch until more work is sent.
   CUresult pull(Wire& wire, std::optional<uint64_t> done);
 
  private:
@@ -112,7 +114,7 @@ class Pages {
 
   std::atomic<bool> any_{false};
   std::atomic<uint64_t> wanted_{0};  // pulls asked for
-  std::mutex pulling_;               // before state_
+  std::mutex pulling_;               // lock order: pulling_ before state_
   uint64_t covered_ = 0;             // of wanted_; guarded by pulling_
   std::vector<std::byte> buffer_;    // guarded by pulling_
 

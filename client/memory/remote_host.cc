@@ -38,7 +38,7 @@ bool RemoteHost::possible(Session& session) {
 
 transport::RegistrationCache& RemoteHost::cache(Session& session) {
   std::lock_guard lock(mutex_);
-  // Without a bound of its own: what is pinned is locked, natively too.
+  // No limit of its own: pinned memory is locked natively, too.
   if (!cache_) {
     cache_ = std::make_unique<transport::RegistrationCache>(
         *channel(session).transport().remote_memory(), UINT64_MAX);
@@ -52,7 +52,8 @@ bool RemoteHost::make_room(Session& session) {
     std::lock_guard lock(mutex_);
     idle.swap(in_use_);
   }
-  // What another thread sends meanwhile holds its registration itself, and comes back by sent().
+  // A copy that another thread sends meanwhile holds its registration itself, and returns it by
+  // sent().
   return !idle.empty() && call_fgHostUnshare(session, current_context_id(), 0) == CUDA_SUCCESS;
 }
 

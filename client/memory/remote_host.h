@@ -1,13 +1,13 @@
-// RemoteHost: memory of this process that is registered with the client's adapter (rdma), so that
-// the worker fetches and delivers bytes by itself, without a copy by this CPU.
+// RemoteHost: memory of this process that is registered with the client's adapter (rdma). The
+// worker reads and writes it by itself, without a copy by this CPU.
 //
-// What the application pinned (cuMemHostAlloc, cuMemHostRegister) is registered whole when a copy
-// first uses it, and stays so until it is freed or unregistered, or until room for registrations is
-// short and nothing uses it. Only such memory: CUDA says when it goes. Pageable memory goes through
-// staging slots instead, because nobody tells when the C library unmaps it, and a registration
-// would go on naming the old pages.
-// Where the transport has no remote memory, or the worker cannot take part, or the limit of locked
-// memory is reached, bytes travel in frames. Any thread.
+// Memory that the application pinned (cuMemHostAlloc, cuMemHostRegister) is registered as a whole
+// when a copy first uses it. It stays registered until it is freed or unregistered, or until room
+// for registrations is short and no copy uses it. Only such memory is registered, because CUDA says
+// when it ends. Pageable memory goes through staging slots: the C library may unmap it unnoticed,
+// and a registration would still name the old pages. Bytes travel in frames where the transport has
+// no remote memory, where the worker cannot use it, or when the limit of locked memory is reached.
+// Any thread.
 #pragma once
 
 #include <cuda.h>
@@ -32,35 +32,35 @@ class RemoteHost {
  public:
   // Smaller copies travel in frames: one message instead of two.
   static constexpr size_t kFrom = (64u << 10) + 1;
-  // What the worker takes in one call.
+  // The most bytes of one call.
   static constexpr size_t kPieceBytes = 16u << 20;
 
-  // Whether transport and worker can do it at all; asks the worker once. Needs a current context.
+  // Whether transport and worker support it; asks the worker once. Needs a current context.
   bool possible(Session& session);
 
   struct Place {
     transport::RemoteKey key;
-    uint64_t offset = 0;  // of the address asked for
+    uint64_t offset = 0;  // of the requested address in the key's range
     // Keeps the registration while a copy is being sent.
     transport::RegistrationCache::Registration registration;
   };
-  // Of an address in memory that the application has pinned; registers it. nullopt: that cannot be
-  // done. Needs a current context.
+  // The place of an address in pinned memory of the application; registers the memory. nullopt: not
+  // possible. Needs a current context.
   std::optional<Place> find(Session& session, const Region& region, uint64_t address);
-  // A copy that may use the place after its call has returned was sent.
+  // Reports that a copy was sent which may use the place after its call has returned.
   void sent(const Place& place);
-  // The application ends the memory: waits until no work is left that may use it, then ends its
-  // registration. Nothing for memory that has none.
+  // The application ends the memory. Waits until no work is left that may use it, then ends its
+  // registration, if there is one.
   CUresult remove(Session& session, const Region& region);
 
-  // For staging memory of our own. nullptr: not possible, said once.
+  // Registers staging memory of ours. nullptr: not possible; logged once.
   std::unique_ptr<transport::RegisteredMemory> enroll(Session& session,
                                                       std::span<std::byte> memory);
 
  private:
   using Registration = transport::RegistrationCache::Registration;
   transport::RegistrationCache& cache(Session& session);
-  // Registrations that copies of the past may still be using are given up once those are done.
+  // Drops registrations that earlier copies used, once those copies are done.
   bool make_room(Session& session);
 
   std::mutex mutex_;

@@ -1,8 +1,8 @@
-// Address space of this process: kept free where the worker's device memory lies, and chosen for
-// host memory that device code shall see.
+// Address space of this process: what is kept free because the worker's device memory lies there,
+// and what is chosen for host memory that device code will access.
 //
-// A device pointer must never be a valid host address here, or cuMemcpy with unified addresses
-// could not tell them apart. Any thread.
+// A device pointer must never be a valid host address in this process, or a cuMemcpy with unified
+// addresses could not tell the two apart. Any thread.
 #pragma once
 
 #include <cstddef>

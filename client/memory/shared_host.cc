@@ -18,7 +18,7 @@ std::optional<SharedHost::Block> SharedHost::allocate(Session& session, Context&
     std::lock_guard lock(mutex_);
     if (const auto block = take_from_arena(context, bytes)) return block;
   }
-  // Two threads may both make an arena here; then there are two.
+  // Two threads may both make an arena here; then both are kept.
   std::optional<SharedSegment> segment =
       SharedSegment::make(session, context, small ? kArenaBytes : bytes);
   if (!segment) return std::nullopt;

@@ -1,9 +1,9 @@
-// SharedHost: pinned memory of the application that the worker shares (SharedSegment): what
-// cuMemHostAlloc gives where client and worker are on one host.
+// SharedHost: pinned memory of the application that the worker shares (SharedSegment).
+// cuMemHostAlloc gives it where client and worker are on one host.
 //
-// Large allocations have a segment each. Small ones come from arenas, because a memory file and a
-// registration with the driver for each of many small buffers would cost more than the buffers. An
-// arena belongs to one context. Any thread; no lock is held across a call.
+// A large allocation has a segment of its own. Small ones come from arenas, because a memory file
+// and a driver registration for each would cost more than the memory. An arena belongs to one
+// context. Any thread; no lock is held across a call.
 #pragma once
 
 #include <cuda.h>
@@ -22,9 +22,9 @@ namespace fargpu::client {
 
 class SharedHost {
  public:
-  // A huge page and a size that the driver registers in about the time of ten small copies.
+  // The size of a huge page. The driver registers it in about the time of ten small copies.
   static constexpr size_t kArenaBytes = 2u << 20;
-  // From here on memory has its own segment: at most half of an arena lies idle.
+  // Allocations from this size on have their own segment, so at most half of an arena is unused.
   static constexpr size_t kOwnSegmentFrom = 1u << 20;
 
   struct Block {
@@ -32,16 +32,16 @@ class SharedHost {
     uint64_t device_pointer = 0;
   };
 
-  // nullopt: sharing is not possible (now), the caller takes ordinary memory.
+  // nullopt: sharing is not possible (now); the caller uses ordinary memory.
   std::optional<Block> allocate(Session& session, Context& context, size_t bytes);
   bool owns(uint64_t address) const;
   // Whether the application has ever got such memory. Without a lock.
   bool any() const { return any_.load(std::memory_order_acquire); }
-  // Takes back what allocate() gave, after all work that may use it is done. The memory is gone
-  // also when that ends in an error. Needs a current context.
+  // Frees memory of allocate(), after all work that may use it is done. The memory is freed even if
+  // an error is returned. Needs a current context.
   CUresult free(Session& session, uint64_t address);
-  // The context is gone, and with it the worker's half of its memory. The application's half stays
-  // until it is freed.
+  // The context was destroyed, and with it the worker's mapping of its memory. The application's
+  // mapping stays until it is freed.
   void forget(const Context& context);
 
  private:

@@ -22,8 +22,8 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
-// Unique in the process, so that a descriptor which the worker never asked for can be taken for no
-// other.
+// Unique in the process, so that a descriptor which the worker has not taken cannot be mistaken for
+// another one.
 std::atomic<uint64_t> next_number{1};
 
 void tell_once(size_t bytes, const std::string& why) {

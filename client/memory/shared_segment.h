@@ -1,10 +1,10 @@
-// SharedSegment: memory of this process that the worker has too, at the same address, registered
-// with the driver: the GPU uses it directly.
+// SharedSegment: memory of this process that the worker maps at the same address and registers with
+// the driver, so that the GPU uses it directly.
 //
-// Backed by a memory file that can never change its size (the worker insists on that). The worker's
-// half belongs to the context that it was made in and goes with it, or by fgHostUnshare; this
-// object owns only the mapping here. Children of fork() share the memory, as they would share any
-// other memory file; natively pinned memory in a child is undefined.
+// It is a memory file whose size can never change; the worker insists on that. The worker's mapping
+// belongs to the context in which it was made, and ends with it or by fgHostUnshare. This object
+// owns only the mapping in this process. Children of fork() share the memory like any other memory
+// file; natively, pinned memory in a child is undefined.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class Session;
 
 class SharedSegment {
  public:
-  // Whether this session's transport can do it at all.
+  // Whether this session's transport supports it.
   static bool possible(Session& session);
   // In whole pages, zeroed. nullopt: the worker or the system refused, which is logged once.
   // `context` is usable.

@@ -1,9 +1,8 @@
-// StagingRing: slots of memory that the worker reaches, through which large copies from and to
-// pageable memory go: while the GPU or the network copies one slot, the CPU fills or empties the
-// next. The slots are memory shared with the worker, or over rdma memory registered with the
-// adapter.
+// StagingRing: slots of memory that the worker can reach, for large copies from and to pageable
+// memory. While the GPU or the network copies one slot, the CPU fills or empties the next. The
+// slots are shared with the worker, or over rdma registered with the adapter.
 //
-// A slot is taken, used by at most one copy, and given back; it is free again when its
+// A slot is taken, used by at most one copy, and given back. It is free again when its
 // CompletionWord says that the copy is done with it. The worker writes that word in shared memory;
 // over rdma its notice `copied` does (StagingRings::copied). The ring belongs to one context, like
 // every shared segment. Any thread.
@@ -29,14 +28,14 @@ namespace fargpu::client {
 class StagingRing {
  public:
   // A GPU copies a slot in about 40 us over PCIe 5, which hides the 10 us that a piece costs in
-  // calls; all slots together stay in the cache of a server's CPU, so that neither side's copy goes
-  // to memory for them. More than four slots only help when the two sides take turns in being slow.
+  // calls. All slots together fit into the cache of a server's CPU, so neither side's copy goes to
+  // memory for them. More than four slots help only when the two sides are slow in turns.
   static constexpr size_t kSlotBytes = 2u << 20;
   static constexpr unsigned kSlots = 8;
 
-  // nullptr: not possible, or refused. `id`: in the tickets of this ring.
+  // nullptr: not possible, or refused. `id` names this ring in its tickets.
   static std::shared_ptr<StagingRing> make(Session& session, Context& context, uint32_t id);
-  // Whether this session's transport can do it at all.
+  // Whether this session's transport supports it.
   static bool possible(Session& session);
 
   struct Slot {
@@ -48,8 +47,8 @@ class StagingRing {
   // nullopt: none is free (within `patience`).
   std::optional<Slot> try_take();
   std::optional<Slot> take(std::chrono::milliseconds patience);
-  // Until the copy of a slot is done (`value` of its word); false at the deadline. `spin`: how long
-  // to look before sleeping, in shared memory.
+  // Waits until the copy of a slot is done (its word has `value`); false at the deadline. `spin`:
+  // how long to spin before sleeping, in shared memory.
   bool wait_until_done(rpc::CompletionWord& word, uint64_t value, std::chrono::nanoseconds spin,
                        std::chrono::steady_clock::time_point deadline);
   // `sent`: a copy that will set the word is under way.
@@ -57,13 +56,13 @@ class StagingRing {
 
   // Over rdma: the slots as the worker names them; nullptr when they are shared memory.
   const transport::RegisteredMemory* registered() const { return registered_.get(); }
-  // What a copy of this slot carries, so that `copied` finds it.
+  // The ticket of a copy of this slot, by which `copied` finds it.
   uint64_t ticket(const Slot& slot) const;
   static uint32_t ring_of(uint64_t ticket) { return static_cast<uint32_t>(ticket >> 48); }
   // The worker says that the copy with this ticket is done.
   void copied(uint64_t ticket, int32_t result, uint32_t outputs);
 
-  // The context is gone: words may never be set again.
+  // The context was destroyed: words may never be set again.
   void close() { closed_.store(true, std::memory_order_release); }
   bool closed() const { return closed_.load(std::memory_order_acquire); }
 

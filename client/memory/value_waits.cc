@@ -1,10 +1,9 @@
 #include "client/memory/value_waits.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <chrono>
 #include <thread>
+
+#include "common/base/signals_blocked.h"
 
 namespace fargpu::client {
 
@@ -24,12 +23,9 @@ void ValueWaits::lost() {
 
 void ValueWaits::start_thread() {
   if (started_) return;
-  // Detached, as that of the host functions (host_calls.cc), and like that without signals.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  // Detached, as that of the host functions (host_calls.cc).
+  const SignalsBlocked blocked;
   std::thread([this] { run(); }).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   started_ = true;
 }
 

@@ -1,7 +1,7 @@
-// ValueWaits: streams that wait for values in host memory of which the worker has a mirror. The
-// application stores such a value without a call, perhaps while all its threads wait in calls. So
-// while a stream may be waiting, a thread of our own looks every millisecond whether there is
-// something to send. It is started with the first wait. Any thread; lost() does not block.
+// ValueWaits: streams that wait for a value in host memory that is mirrored in the worker. The
+// application may store the value without making a call, even while all its threads wait in calls.
+// So while such a wait may be pending, a thread of this class checks every millisecond whether
+// bytes must be pushed. The first wait starts it. Any thread; lost() does not block.
 #pragma once
 
 #include <condition_variable>
@@ -16,11 +16,11 @@ namespace fargpu::client {
 
 class ValueWaits {
  public:
-  // `look()`: sends such values if any has changed; called on the thread.
+  // `look()` sends such values if any has changed. It is called on the thread of this class.
   explicit ValueWaits(std::function<void()> look) : look_(std::move(look)) {}
-  // A wait was put into a stream; `mark` lies behind it.
+  // A wait was put into a stream, and `mark` behind it.
   void add(std::shared_ptr<StreamQueue> mark);
-  // The session is gone.
+  // The session is lost.
   void lost();
 
  private:

@@ -1,6 +1,7 @@
 #include "client/object/context.h"
 
 #include "client/object/handle_table.h"
+#include "client/stream/host_calls.h"
 #include "common/base/late_thread_local.h"
 
 namespace fargpu::client {
@@ -15,6 +16,10 @@ struct Below {
 using BelowOfThread = LateThreadLocal<Below>;
 
 }  // namespace
+
+uint16_t device_key(const Context* context) {
+  return context == nullptr ? 0 : HostCalls::device_key(context->device);
+}
 
 bool is_sticky(CUresult result) {
   switch (result) {
@@ -36,29 +41,33 @@ bool is_sticky(CUresult result) {
   }
 }
 
-void ContextTable::add_primaries(const std::vector<int>& worker_ordinals) {
+void ContextTable::add_primaries(const std::vector<int>& worker_ordinals, const Owner& owner) {
   std::lock_guard lock(mutex_);
-  for (size_t i = 0; i < worker_ordinals.size(); ++i) {
+  size_t device = 0;
+  while (device < kMaxDevices && primaries_[device].load(std::memory_order_relaxed) != nullptr)
+    ++device;
+  for (const int worker_ordinal : worker_ordinals) {
+    if (device == kMaxDevices) return;
     auto context = std::make_unique<Context>();
-    context->id = handles_.reserve(rpc::HandleKind::kContext);
-    context->device = static_cast<int>(i);
-    context->worker_device = worker_ordinals[i];
-    context->wire_id = static_cast<uint16_t>(worker_ordinals[i] + 1);
+    context->id = handles_.reserve(rpc::HandleKind::kContext, owner.number);
+    context->session = owner.session;
+    context->device = static_cast<int>(device);
+    context->worker_device = worker_ordinal;
+    context->wire_id = static_cast<uint16_t>(worker_ordinal + 1);
     context->primary = true;
     Context* raw = context.get();
     handles_.publish(std::move(context));
     // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDelete): publish keeps it
-    by_wire_[raw->wire_id].store(raw, std::memory_order_release);
-    primaries_.push_back(raw);
+    primaries_[device++].store(raw, std::memory_order_release);
   }
 }
 
 Context* ContextTable::primary(int device) const {
-  if (device < 0 || static_cast<size_t>(device) >= primaries_.size()) return nullptr;
-  return primaries_[static_cast<size_t>(device)];
+  if (device < 0 || static_cast<size_t>(device) >= kMaxDevices) return nullptr;
+  return primaries_[static_cast<size_t>(device)].load(std::memory_order_acquire);
 }
 
-Context* ContextTable::create(int device, int worker_ordinal, unsigned flags) {
+Context* ContextTable::create(int device, int worker_ordinal, unsigned flags, const Owner& owner) {
   std::lock_guard lock(mutex_);
   // After 65280 contexts the 16-bit ids are used again, but only those of destroyed ones.
   uint32_t tried = 0;
@@ -70,7 +79,8 @@ Context* ContextTable::create(int device, int worker_ordinal, unsigned flags) {
   }
   if (tried > UINT16_MAX) return nullptr;
   auto context = std::make_unique<Context>();
-  context->id = handles_.reserve(rpc::HandleKind::kContext);
+  context->id = handles_.reserve(rpc::HandleKind::kContext, owner.number);
+  context->session = owner.session;
   context->device = device;
   context->worker_device = worker_ordinal;
   if (context->id == 0) return nullptr;
@@ -89,13 +99,38 @@ Context* ContextTable::find(const void* handle) const {
       handles_.find(rpc::HandleKind::kContext, reinterpret_cast<uint64_t>(handle)));
 }
 
-Context* ContextTable::find_wire(uint16_t wire_id) const {
-  return by_wire_[wire_id].load(std::memory_order_acquire);
+Context* ContextTable::find_wire(uint16_t wire_id, unsigned session) const {
+  const auto is_of_session = [session](const Context* context) {
+    return context != nullptr && rpc::handle_session(context->id) == session;
+  };
+  if (wire_id >= kFirstCreated) {
+    Context* const context = by_wire_[wire_id].load(std::memory_order_acquire);
+    return is_of_session(context) ? context : nullptr;
+  }
+  for (const auto& primary : primaries_) {
+    Context* const context = primary.load(std::memory_order_acquire);
+    if (context == nullptr) break;
+    if (context->wire_id == wire_id && is_of_session(context)) return context;
+  }
+  return nullptr;
+}
+
+void ContextTable::lose(unsigned session) {
+  std::lock_guard lock(mutex_);
+  lost_.set(session);
+  const auto fail = [session](Context* context) {
+    if (context != nullptr && rpc::handle_session(context->id) == session)
+      context->sticky.store(CUDA_ERROR_DEVICE_UNAVAILABLE);
+  };
+  for (const auto& context : primaries_) fail(context.load(std::memory_order_relaxed));
+  for (const auto& context : by_wire_) fail(context.load(std::memory_order_relaxed));
 }
 
 void ContextTable::activate(Context& context, unsigned flags) {
+  const std::lock_guard lock(mutex_);  // with lose()
   context.flags.store(flags);
-  context.sticky.store(CUDA_SUCCESS);
+  context.sticky.store(lost_.test(rpc::handle_session(context.id)) ? CUDA_ERROR_DEVICE_UNAVAILABLE
+                                                                   : CUDA_SUCCESS);
   context.kept.store(CUDA_SUCCESS);
   context.unique_id.store(next_unique_.fetch_add(1));
   activated_.fetch_add(1, std::memory_order_release);

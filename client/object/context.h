@@ -11,6 +11,7 @@
 
 #include <array>
 #include <atomic>
+#include <bitset>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -32,7 +33,7 @@ enum class ContextState : uint8_t {
 
 struct Context final : Object {
   uint16_t wire_id = 0;
-  int device = 0;         // visible ordinal
+  int device = 0;         // ordinal among the visible devices of the process
   int worker_device = 0;  // the worker's ordinal
   bool primary = false;
   std::atomic<ContextState> state{ContextState::kInactive};
@@ -51,20 +52,31 @@ struct Context final : Object {
   CUcontext handle() { return reinterpret_cast<CUcontext>(id); }
 };
 
+// How HostCalls names the context's device; 0: no context.
+uint16_t device_key(const Context* context);
+
 // Errors of kernels after which a context can only be destroyed.
 bool is_sticky(CUresult result);
 
+// The contexts of all sessions of the process. Ids on the wire are unique in the process, but those
+// of primary contexts only in their session: a worker derives them from its devices.
 class ContextTable {
  public:
+  static constexpr size_t kMaxDevices = 64;
   explicit ContextTable(HandleTable& handles) : handles_(handles) {}
-  // Makes the (inactive) primary contexts, one per visible device.
-  void add_primaries(const std::vector<int>& worker_ordinals);
+  // Makes the (inactive) primary contexts of a session's visible devices, behind those that there
+  // are. Devices beyond kMaxDevices get none.
+  void add_primaries(const std::vector<int>& worker_ordinals, const Owner& owner = {});
   Context* primary(int device) const;  // nullptr: no such device
   // A new context, not yet active; nullptr when all 16-bit ids or all slots of handles are in use.
-  Context* create(int device, int worker_ordinal, unsigned flags);
+  Context* create(int device, int worker_ordinal, unsigned flags, const Owner& owner = {});
   Context* find(const void* handle) const;  // any state; nullptr: never made
-  Context* find_wire(uint16_t wire_id) const;
+  // nullptr: `session` has no such context.
+  Context* find_wire(uint16_t wire_id, unsigned session = 0) const;
   void activate(Context& context, unsigned flags);
+  // The session with this number is lost: its contexts fail from now on, also those that are yet to
+  // become active.
+  void lose(unsigned session);
   // Ends what lives in it: handles become invalid. `now`: kInactive for primaries, kDestroyed for
   // others.
   void retire(Context& context, ContextState now);
@@ -76,10 +88,11 @@ class ContextTable {
   static constexpr size_t kRemembered = 1024;
   HandleTable& handles_;
   mutable std::mutex mutex_;
-  std::vector<Context*> primaries_;
+  std::array<std::atomic<Context*>, kMaxDevices> primaries_{};  // by visible ordinal, no gaps
   std::deque<Context*> destroyed_;  // those that still have a handle, oldest first
   std::vector<std::unique_ptr<Object>> past_;
-  std::array<std::atomic<Context*>, 65536> by_wire_{};
+  std::array<std::atomic<Context*>, 65536> by_wire_{};  // those that are no primary ones
+  std::bitset<size_t{1} << rpc::kSessionBits> lost_;    // sessions; guarded by mutex_
   uint32_t next_wire_ = kFirstCreated;
   std::atomic<uint64_t> next_unique_{1};
   std::atomic<uint64_t> activated_{0};

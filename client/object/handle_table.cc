@@ -23,7 +23,7 @@ HandleTable::Reuse& HandleTable::reuse(uint32_t slot) {
   return chunks_[slot / kChunkSlots].load(std::memory_order_relaxed)->reuse[slot % kChunkSlots];
 }
 
-uint64_t HandleTable::reserve(rpc::HandleKind kind) {
+uint64_t HandleTable::reserve(rpc::HandleKind kind, unsigned session) {
   std::lock_guard lock(mutex_);
   uint32_t index = first_free_;
   if (index != 0) {
@@ -36,7 +36,7 @@ uint64_t HandleTable::reserve(rpc::HandleKind kind) {
       chunk.store(new Chunk, std::memory_order_release);      // pairs with slot()
     used_slots_.store(index + 1, std::memory_order_release);  // pairs with for_each()
   }
-  return rpc::make_handle(kind, rpc::make_serial(index, reuse(index).generation));
+  return rpc::make_handle(kind, rpc::make_serial(index, reuse(index).generation), session);
 }
 
 void HandleTable::give_back(uint64_t id) {

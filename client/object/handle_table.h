@@ -1,4 +1,4 @@
-// The table of all handles of a session: typed id -> record.
+// The table of all handles of the process: typed id -> record.
 //
 // An id names a slot and a generation of it (common/rpc/handle_kind.h). A slot is used again, for
 // the next object that is made; an id never: a destroyed handle is recognised for ever. A slot that
@@ -37,8 +37,8 @@ class HandleTable {
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
 
-  // A new id, not yet live. 0 when there is no slot for it.
-  uint64_t reserve(rpc::HandleKind kind);
+  // A new id, not yet live. 0 when there is no slot for it. `session`: the number that it gets.
+  uint64_t reserve(rpc::HandleKind kind, unsigned session = 0);
   // An id from reserve() that does not become live.
   void give_back(uint64_t id);
   // Makes object->id (from reserve()) live. Returns the record, or nullptr when the id is 0.

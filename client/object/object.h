@@ -13,9 +13,17 @@
 namespace fargpu::client {
 
 struct Context;
+class Session;
+
+// A session, as the records name it that are made in it.
+struct Owner {
+  Session* session = nullptr;
+  unsigned number = 0;  // among those of the process; part of every id
+};
 
 struct Object {
   uint64_t id = 0;  // the application's handle value
+  Session* session = nullptr;
   // the context it lives and dies with; null: none (libraries, kernels, contexts)
   Context* context = nullptr;
 

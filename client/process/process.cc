@@ -2,8 +2,10 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <string>
@@ -12,6 +14,7 @@
 #include "client/object/context.h"
 #include "client/process/session.h"
 #include "client/process/watchdog.h"
+#include "common/base/check.h"
 #include "common/base/log.h"
 
 namespace fargpu::client {
@@ -83,19 +86,28 @@ void Process::install_handlers() {
   pthread_atfork(nullptr, nullptr, [] { process.on_fork_child(); });
 }
 
+void Process::add(std::unique_ptr<Session> session) {
+  FARGPU_CHECK(session->number < kMaxSessions);
+  install_handlers();
+  tables_.store(&session->tables, std::memory_order_release);
+  auto& place = sessions_[session->number];
+  place.store(session.release(), std::memory_order_release);
+}
+
 CUresult Process::connect_locked() {
-  if (session() != nullptr) return CUDA_SUCCESS;
+  if (session(0) != nullptr) return CUDA_SUCCESS;
   log::configure("client", log::Level::kWarn);
   Result<Settings> settings = read_settings();
   Status status = settings.status();
   if (settings.ok()) {
-    Result<std::unique_ptr<Session>> session = connect(std::move(*settings));
-    status = session.status();
-    if (session.ok()) {
-      install_handlers();
-      Session* const made = session->release();
-      session_.store(made, std::memory_order_release);
-      if (made->settings.watchdog.count() > 0) watchdog::start(*made, made->settings.watchdog);
+    auto tables = std::make_unique<Tables>();
+    Result<std::unique_ptr<Session>> made = connect({*tables}, std::move(*settings));
+    status = made.status();
+    if (made.ok()) {
+      const auto limit = (*made)->settings.watchdog;
+      add(std::move(*made));
+      (void)tables.release();
+      if (limit.count() > 0) watchdog::start(limit);
       return CUDA_SUCCESS;
     }
   }
@@ -115,13 +127,13 @@ CUresult Process::initialise() {
   std::lock_guard lock(connect_mutex);
   if (state() != ProcessState::kFresh) return check();
   if (const CUresult result = connect_locked(); result != CUDA_SUCCESS) return result;
-  if (session()->channel().lost()) {
-    session_lost(*session(), session()->channel().why_lost());
-    return CUDA_ERROR_DEVICE_UNAVAILABLE;
-  }
-  if (session()->snapshot.devices.empty()) {
+  for_each_session([this](Session& each) {
+    if (each.channel().lost()) session_lost(each, each.channel().why_lost());
+  });
+  if (state() == ProcessState::kLost) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  if (device_count() == 0) {
     report(Status(StatusCode::kNotFound,
-                  session()->settings.visible_devices
+                  session(0)->settings.visible_devices
                       ? "CUDA_VISIBLE_DEVICES leaves none of the session's GPUs visible"
                       : "the server gave this session no GPU"));
     return CUDA_ERROR_NO_DEVICE;
@@ -131,24 +143,51 @@ CUresult Process::initialise() {
   return check();
 }
 
+Session* Process::session_of_device(int ordinal) const {
+  for (unsigned i = 0; Session* each = session(i); ++i) {
+    if (each->device(ordinal) != nullptr) return each;
+  }
+  return nullptr;
+}
+
+const Device* Process::device(int ordinal) const {
+  Session* const session = session_of_device(ordinal);
+  return session == nullptr ? nullptr : session->device(ordinal);
+}
+
+int Process::device_count() const {
+  size_t count = 0;
+  for_each_session([&count](const Session& each) { count += each.snapshot.devices.size(); });
+  return static_cast<int>(count);
+}
+
 int Process::driver_version() {
-  if (session() == nullptr && state() == ProcessState::kFresh) {
+  if (session(0) == nullptr && state() == ProcessState::kFresh) {
     std::lock_guard lock(connect_mutex);
     // cuInit will tell why there is no server; asking for the version is no reason to fail.
     connect_locked();
   }
-  const Session* current = session();
-  const int server = current == nullptr ? CUDA_VERSION : current->snapshot.driver_version;
-  return server > 0 && server < CUDA_VERSION ? server : CUDA_VERSION;
+  int version = CUDA_VERSION;
+  for_each_session([&version](const Session& each) {
+    if (each.snapshot.driver_version > 0) version = std::min(version, each.snapshot.driver_version);
+  });
+  return version;
 }
 
 void Process::session_lost(Session& session, const Status& why) {
-  if (this->session() != &session) return;
+  if (this->session(session.number) != &session) return;
   if (state() == ProcessState::kExiting || state() == ProcessState::kForked) return;
-  state_.store(ProcessState::kLost, std::memory_order_release);
-  if (lost_reported_.exchange(true)) return;
-  std::fprintf(stderr, "fargpu: the session with %s is lost: %s; every CUDA call now fails\n",
-               session.settings.server.c_str(), why.message().c_str());
+  if (session.lost.exchange(true)) return;
+  bool others = false;
+  for_each_session([&others](const Session& each) { others |= !each.lost.load(); });
+  if (others) {
+    session.contexts.lose(session.number);
+  } else {
+    state_.store(ProcessState::kLost, std::memory_order_release);
+  }
+  std::fprintf(stderr, "fargpu: the session with %s is lost: %s; %s\n",
+               session.settings.server.c_str(), why.message().c_str(),
+               others ? "calls for its GPUs now fail" : "every CUDA call now fails");
 }
 
 void Process::on_exit() {
@@ -157,20 +196,24 @@ void Process::on_exit() {
     state_.store(ProcessState::kForked, std::memory_order_release);
     return;
   }
-  Session* current = session();
-  if (current == nullptr || before == ProcessState::kLost) return;
-  current->output.drain();
+  if (tables() == nullptr || before == ProcessState::kLost) return;
+  tables()->output.drain();
   constexpr auto kPatience = std::chrono::milliseconds(500);
-  current->channel().close(transport::Clock::now() + kPatience);
+  const auto deadline = transport::Clock::now() + kPatience;
+  for_each_session([deadline](Session& each) {
+    if (!each.lost.load()) each.channel().close(deadline);
+  });
 }
 
 void Process::on_fork_child() {
-  // Only this thread exists now. The connection stays with the parent; the objects of the session
-  // are left as they are, in case this thread was inside a call.
+  // Only this thread exists now. The connection stays with the parent; the objects of the
+  // sessions are left as they are, in case this thread was inside a call.
   new (&connect_mutex) std::mutex;
-  Session* current = session_.exchange(nullptr, std::memory_order_acq_rel);
-  if (current == nullptr) return;
-  current->channel().abandon_after_fork();
+  if (tables_.exchange(nullptr, std::memory_order_acq_rel) == nullptr) return;
+  for (auto& place : sessions_) {
+    if (Session* const each = place.exchange(nullptr, std::memory_order_acq_rel))
+      each->channel().abandon_after_fork();
+  }
   watchdog::abandon_after_fork();
   forget_context_stack();
   // A parent that had only asked for the version leaves its child free to connect by itself.

@@ -1,45 +1,65 @@
-// The one process-wide object of the client library: which state the driver API is in, and the
-// session.
+// The one process-wide object of the client library: which state the driver API is in, the
+// sessions, and what belongs to the process, not to one of them.
 //
 //   kFresh -> kReady -> kLost | kExiting          a child of fork() after cuInit: kForked, for ever
 //
 // kFresh: before cuInit (a connection may exist already: cuDriverGetVersion asks the server).
-// kReady: cuInit succeeded. kLost: the connection is gone; every call fails at once. kExiting:
-// exit() runs. state() is one acquire load; all functions may be called from any thread. The object
-// is constant-initialised and never destroyed: calls may come before any constructor and after
-// every destructor.
+// kReady: cuInit succeeded. kLost: all connections are gone; every call fails at once. When one of
+// several is, its contexts fail. kExiting: exit() runs. state() is one acquire load; all functions
+// may be called from any thread. The object is constant-initialised and never destroyed: calls may
+// come before any constructor and after every destructor.
 #pragma once
 
 #include <cuda.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "common/base/status.h"
 
 namespace fargpu::client {
 
+struct Device;
 class Session;
+struct Tables;
 
 enum class ProcessState : uint8_t { kFresh, kReady, kLost, kExiting, kForked };
 
 class Process {
  public:
+  static constexpr unsigned kMaxSessions = 16;
   static Process& get();
 
   ProcessState state() const { return state_.load(std::memory_order_acquire); }
   // Null before the first connection and in a forked child.
-  Session* session() const { return session_.load(std::memory_order_acquire); }
+  Tables* tables() const { return tables_.load(std::memory_order_acquire); }
+  // Null: there is no session with this number. They count from 0.
+  Session* session(unsigned number) const {
+    return number < kMaxSessions ? sessions_[number].load(std::memory_order_acquire) : nullptr;
+  }
+  template <typename Visit>
+  void for_each_session(Visit&& visit) const {
+    for (unsigned i = 0; Session* each = session(i); ++i) visit(*each);
+  }
+  // Whose visible device that is; null: there is no such device.
+  Session* session_of_device(int ordinal) const;
+  const Device* device(int ordinal) const;
+  int device_count() const;
 
   // cuInit: connects when that has not happened. Prints one line when it fails. A failure is not
   // final: the next call tries again, but prints no second line for the same reason.
   CUresult initialise();
-  // The server's driver version, connecting if need be; what this library implements when there is
-  // no server.
+  // The oldest driver's version of all servers, connecting if need be; what this library implements
+  // when there is no server.
   int driver_version();
   // What a call that needs cuInit returns in this state; CUDA_SUCCESS when it may go on.
   CUresult check() const;
 
+  // Publishes a session for ever, and its tables with the first one. Its identity says how many
+  // there are before it. Not two at once.
+  void add(std::unique_ptr<Session> session);
   void session_lost(Session& session, const Status& why);
 
  private:
@@ -49,8 +69,8 @@ class Process {
   void install_handlers();
 
   std::atomic<ProcessState> state_{ProcessState::kFresh};
-  std::atomic<Session*> session_{nullptr};
-  std::atomic<bool> lost_reported_{false};
+  std::atomic<Tables*> tables_{nullptr};
+  std::array<std::atomic<Session*>, kMaxSessions> sessions_{};  // without gaps
 };
 
 // CUresult for a failed attempt to connect; docs/errors.md lists them.

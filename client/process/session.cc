@@ -26,18 +26,28 @@ Status malformed_notice(const char* name) {
 
 }  // namespace
 
-Session::Session(Settings given_settings, Snapshot given_snapshot, const SessionHooks& hooks)
-    : settings(std::move(given_settings)),
+Session::Session(const SessionIdentity& identity, Settings given_settings, Snapshot given_snapshot,
+                 const SessionHooks& hooks)
+    : number(identity.number),
+      first_device(identity.first_device),
+      settings(std::move(given_settings)),
       snapshot(std::move(given_snapshot)),
-      contexts(handles),
+      tables(identity.tables),
+      handles(identity.tables.handles),
+      contexts(identity.tables.contexts),
+      device_memory(identity.tables.device_memory),
+      host_memory(identity.tables.host_memory),
+      reservations(identity.tables.reservations),
+      output(identity.tables.output),
       host_calls([this, hooks](uint64_t id) { hooks.host_function_returned(*this, id); },
                  [this, hooks] { hooks.before_host_function(*this); }),
       ordered_copies(hooks.wire_of_copies(*this), bytes_of_piece(snapshot)),
       value_waits([this, hooks] { hooks.look_at_values(*this); }),
-      piece_bytes_(bytes_of_piece(snapshot)) {
+      piece_bytes_(bytes_of_piece(snapshot)),
+      next_buffer_id_(identity.tables.next_buffer_id) {
   std::vector<int> worker_ordinals;
   for (const Device& device : snapshot.devices) worker_ordinals.push_back(device.worker_ordinal);
-  contexts.add_primaries(worker_ordinals);
+  contexts.add_primaries(worker_ordinals, owner());
 }
 
 void Session::attach(std::unique_ptr<transport::Transport> transport, rpc::ChannelOptions options) {
@@ -46,11 +56,6 @@ void Session::attach(std::unique_ptr<transport::Transport> transport, rpc::Chann
                   (settings.compression == wire::Compression::kAuto &&
                    transport->capabilities().crosses_network);
   channel_ = std::make_unique<rpc::Channel>(std::move(transport), *this, options);
-}
-
-const Device* Session::device(int ordinal) const {
-  if (ordinal < 0 || static_cast<size_t>(ordinal) >= snapshot.devices.size()) return nullptr;
-  return &snapshot.devices[static_cast<size_t>(ordinal)];
 }
 
 Status Session::on_notice(const wire::FrameHeader& header, rpc::Bytes body, rpc::Bytes bulk) {
@@ -144,7 +149,7 @@ Status Session::on_fetch(rpc::Bytes body) {
 void Session::on_async_error(uint16_t opcode, uint32_t sequence, uint16_t wire_context,
                              int32_t result) {
   const auto error = static_cast<CUresult>(result);
-  Context* context = wire_context == 0 ? nullptr : contexts.find_wire(wire_context);
+  Context* context = wire_context == 0 ? nullptr : find_context(wire_context);
   log::debug("asynchronous call {} (opcode {}) failed with {} in context {}", sequence, opcode,
              result, wire_context);
   int none = CUDA_SUCCESS;

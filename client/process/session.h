@@ -1,5 +1,5 @@
-// The session: the connection to a worker, the snapshot of its GPUs, and the tables of everything
-// that the application has made there.
+// A session: the connection to a worker, the snapshot of its GPUs, and all that is bound to that
+// link. What the application has made there lies in the tables of the process (tables.h).
 //
 // Made by connect(), then used by every thread; never destroyed once the application may have seen
 // it (threads may be inside a call at exit). It is the channel's NoticeSink: those functions run on
@@ -11,27 +11,27 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "client/copy/ordered_copies.h"
-#include "client/memory/address_map.h"
+#include "client/memory/exposures.h"
 #include "client/memory/hidden_memory.h"
 #include "client/memory/pages.h"
 #include "client/memory/remote_host.h"
 #include "client/memory/shared_host.h"
 #include "client/memory/staging_ring.h"
 #include "client/memory/value_waits.h"
-#include "client/object/context.h"
 #include "client/object/device.h"
-#include "client/object/handle_table.h"
-#include "client/process/output.h"
 #include "client/process/settings.h"
+#include "client/process/tables.h"
 #include "client/process/uploads.h"
 #include "client/stream/host_calls.h"
 #include "client/stream/queue_limit.h"
 #include "client/stream/stream_queue.h"
 #include "common/rpc/channel.h"
+#include "common/wire/opcode_set.h"
 
 namespace fargpu::client {
 
@@ -41,8 +41,9 @@ struct Snapshot {
   std::string server_version;
   int driver_version = 0;
   std::string driver_name;
-  std::vector<Device> devices;    // visible ones, in the application's order
-  std::vector<bool> unavailable;  // by opcode: the server's driver lacks it
+  std::vector<Device> devices;  // its visible ones, in the application's order
+  wire::OpcodeSet known;        // what the server has a message for
+  wire::OpcodeSet unavailable;  // what its driver lacks
   uint64_t max_bulk_bytes = 0;
   uint32_t max_body_bytes = 0;
 };
@@ -58,21 +59,36 @@ struct SessionHooks {
   void (*look_at_values)(Session& session);
 };
 
+// Which session of the process it is. Given by the process.
+struct SessionIdentity {
+  Tables& tables;
+  unsigned number = 0;   // 0, 1, ...: part of the ids that are made in it
+  int first_device = 0;  // the visible ordinal of its first device
+};
+
 class Session final : public rpc::NoticeSink {
  public:
-  Session(Settings settings, Snapshot snapshot, const SessionHooks& hooks);
+  Session(const SessionIdentity& identity, Settings settings, Snapshot snapshot,
+          const SessionHooks& hooks);
   // The connection, after the hello. Once, before anything is called.
   void attach(std::unique_ptr<transport::Transport> transport, rpc::ChannelOptions options);
 
+  const unsigned number;
+  const int first_device;
   const Settings settings;
   const Snapshot snapshot;
-  HandleTable handles;
-  ContextTable contexts;
-  AddressMap device_memory;
-  AddressMap host_memory;
-  AddressMap reservations;  // of cuMemAddressReserve, with memory or without
+  // The tables of the process, of which some are named here: they hold what is of other sessions,
+  // too.
+  Tables& tables;
+  HandleTable& handles;
+  ContextTable& contexts;
+  AddressMap& device_memory;
+  AddressMap& host_memory;
+  AddressMap& reservations;
+  Output& output;
   Pages pages;
   HiddenMemory hidden_memory;
+  Exposures exposures;
   SharedHost shared_host;
   RemoteHost remote_host;
   StagingRings staging_rings;
@@ -84,22 +100,40 @@ class Session final : public rpc::NoticeSink {
   // Waits for values in memory that were put into streams.
   std::atomic<uint64_t> memory_waits{0};
   QueueMarks queue_marks;
-  Output output;
 
   rpc::Channel& channel() { return *channel_; }
   bool has_channel() const { return channel_ != nullptr; }
-  const Device* device(int ordinal) const;
+  // nullptr: the visible device with this ordinal is none of this session's.
+  const Device* device(int ordinal) const {
+    const auto index = static_cast<size_t>(static_cast<int64_t>(ordinal) - first_device);
+    return index < snapshot.devices.size() ? &snapshot.devices[index] : nullptr;
+  }
+  Owner owner() { return {this, number}; }
+  // nullptr: no live object of this session and kind has this id, which may be any value.
+  Object* find(rpc::HandleKind kind, uint64_t id) const {
+    return rpc::handle_session(id) == number ? handles.find(kind, id) : nullptr;
+  }
+  Context* find_context(uint16_t wire_id) const { return contexts.find_wire(wire_id, number); }
+  // Memory that the application has pinned or registered in this session. That of other sessions is
+  // pageable memory to this one.
+  std::optional<Region> find_host(uint64_t address) const {
+    auto region = host_memory.find(address);
+    if (region && region->session != this) region.reset();
+    return region;
+  }
   // The largest piece of one copy.
   uint64_t piece_bytes() const { return piece_bytes_; }
   // Whether images are to be packed on their way, as far as that makes them smaller.
   bool packs_images() const { return packs_images_; }
   uint64_t next_buffer_id() { return next_buffer_id_.fetch_add(1, std::memory_order_relaxed); }
+  // Set once, by the process.
+  std::atomic<bool> lost{false};
   struct DevicePools {
     uint64_t default_pool = 0;  // handles; 0: not asked for
     uint64_t current_pool = 0;  // 0: the default one
   };
   std::mutex pools_mutex;
-  std::map<int, DevicePools> pools;  // by visible ordinal; guarded by pools_mutex
+  std::map<int, DevicePools> pools;  // by ordinal of the process; guarded by pools_mutex
   // How many notices with device output or bytes of copies have come.
   std::atomic<uint32_t> outputs_received{0};
   // The opcode of the call that the worker was in when it last said that it lives; 0: none.
@@ -125,12 +159,12 @@ class Session final : public rpc::NoticeSink {
   std::unique_ptr<rpc::Channel> channel_;
   const uint64_t piece_bytes_;
   bool packs_images_ = false;
-  std::atomic<uint64_t> next_buffer_id_{1};
+  std::atomic<uint64_t>& next_buffer_id_;
 };
 
 // In client/connect.cc, which puts the library together. Connects, says hello, waits for the
 // worker, and gives the session its hooks. The Status' code tells the kinds of failure apart
 // (process.cc makes a CUresult of it).
-Result<std::unique_ptr<Session>> connect(Settings settings);
+Result<std::unique_ptr<Session>> connect(const SessionIdentity& identity, Settings settings);
 
 }  // namespace fargpu::client

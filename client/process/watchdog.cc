@@ -73,21 +73,30 @@ std::string worker_state(Session& session) {
   }
 }
 
-void tell(Session& session, const Slot& slot, const char* name, double seconds) {
+// What goes on in one session.
+std::string session_state(Session& session, bool by_name) {
+  return fmt::format(
+      "; {}{}{}{}", by_name ? session.settings.server + ": " : "", worker_state(session),
+      session.host_calls.functions() ? "; functions of the program are in streams or running" : "",
+      session.ordered_copies.outstanding() ? "; copies of pinned memory are under way" : "");
+}
+
+void tell(const Slot& slot, const char* name, double seconds) {
   const std::string stream =
       slot.has_stream.load(std::memory_order_relaxed)
           ? fmt::format(", stream {}",
                         static_cast<const void*>(slot.stream.load(std::memory_order_relaxed)))
           : "";
-  const std::string line = fmt::format(
-      "fargpu: watchdog: thread {} has been in {} for {:.1f} s{}; {}{}{}\n",
-      slot.thread.load(std::memory_order_relaxed), name, seconds, stream, worker_state(session),
-      session.host_calls.functions() ? "; functions of the program are in streams or running" : "",
-      session.ordered_copies.outstanding() ? "; copies of pinned memory are under way" : "");
+  std::string line =
+      fmt::format("fargpu: watchdog: thread {} has been in {} for {:.1f} s{}",
+                  slot.thread.load(std::memory_order_relaxed), name, seconds, stream);
+  const bool several = Process::get().session(1) != nullptr;
+  Process::get().for_each_session([&](Session& each) { line += session_state(each, several); });
+  line += '\n';
   std::fputs(line.c_str(), stderr);
 }
 
-void watch(Session& session, std::chrono::microseconds limit) {
+void watch(std::chrono::microseconds limit) {
   const int64_t limit_ns = std::chrono::nanoseconds(limit).count();
   const auto nap = std::clamp<std::chrono::microseconds>(limit / 4, std::chrono::milliseconds(10),
                                                          std::chrono::seconds(1));
@@ -100,15 +109,15 @@ void watch(Session& session, std::chrono::microseconds limit) {
       const int64_t age = now_ns() - began;
       if (name == nullptr || age < limit_ns || told[i] == began) continue;
       told[i] = began;
-      tell(session, slots[i], name, static_cast<double>(age) / 1e9);
+      tell(slots[i], name, static_cast<double>(age) / 1e9);
     }
   }
 }
 
 }  // namespace
 
-void start(Session& session, std::chrono::microseconds limit) {
-  std::thread([&session, limit] { watch(session, limit); }).detach();
+void start(std::chrono::microseconds limit) {
+  std::thread([limit] { watch(limit); }).detach();
   is_on.store(true, std::memory_order_relaxed);
 }
 

@@ -11,8 +11,6 @@
 
 namespace fargpu::client {
 
-class Session;
-
 namespace watchdog {
 
 struct Slot;
@@ -20,8 +18,8 @@ struct Slot;
 inline std::atomic<bool> is_on{false};
 inline bool enabled() { return is_on.load(std::memory_order_relaxed); }
 
-// Starts the thread that looks. Once; the session is never destroyed.
-void start(Session& session, std::chrono::microseconds limit);
+// Starts the thread that looks. Once.
+void start(std::chrono::microseconds limit);
 // In a forked child, which has no such thread.
 void abandon_after_fork();
 

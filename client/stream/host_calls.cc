@@ -1,10 +1,9 @@
 #include "client/stream/host_calls.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <thread>
+
+#include "common/base/signals_blocked.h"
 
 namespace fargpu::client {
 namespace {
@@ -20,12 +19,9 @@ uint64_t HostCalls::add(const HostFunction& function) {
   loaded_.wait_for(lock, kLongestGate, [&] { return !gated(function.device); });
   if (!started_) {
     // Detached: it lives as long as the process; the object is never destroyed while it waits
-    // (process.h). Signals are the application's business: this thread takes none.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    // (process.h).
+    const SignalsBlocked blocked;
     std::thread([this] { run(); }).detach();
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     started_ = true;
   }
   const uint64_t id = next_id_++;

@@ -1,10 +1,11 @@
-// Host functions and stream callbacks: functions of the application that run here, in stream order,
-// when the worker says so.
+// Host functions and stream callbacks: functions of the application that run in the client, in
+// stream order, when the worker reports that their turn has come.
 //
-// add() before the call that puts the function into a stream; the worker's notice leads to due() on
-// the receiving thread, which only queues; a thread of our own (started with the first function)
-// runs the functions one after the other and tells the worker. A function that will never run,
-// because its context failed or is destroyed, is cancelled by the worker. Any thread.
+// add() must be called before the call that puts the function into a stream. The worker's notice
+// leads to due() on the receiving thread, which only queues the function. A thread of this class,
+// started by the first function, runs the functions one after the other and reports each to the
+// worker. A function that will never run, because its context failed or was destroyed, is cancelled
+// by the worker. Any thread.
 #pragma once
 
 #include <cuda.h>
@@ -30,23 +31,23 @@ struct HostFunction {
 
 class HostCalls {
  public:
-  // Both are called on the thread of the functions. `done(id)`: tells the worker that the function
-  // has returned; `before()`: one that the worker knows of is about to run.
+  // Both are called on the thread that runs the functions. `done(id)` tells the worker that the
+  // function has returned. `before()` is called before a function that the worker knows of runs.
   explicit HostCalls(std::function<void(uint64_t)> done, std::function<void()> before = {})
       : done_(std::move(done)), before_(std::move(before)) {}
 
-  // How devices are named here; 0: none is known, or any.
+  // The key of a device here; 0: unknown, or any device.
   static uint16_t device_key(int ordinal) { return static_cast<uint16_t>(ordinal + 1); }
   // May wait for a load that has begun on the same device, kLongestGate at most.
   uint64_t add(const HostFunction& function);
   void cancel(uint64_t id);                // it will not run
   void due(uint64_t id, CUresult status);  // does not block
-  // The session is gone: stream callbacks still run, with `status`; host functions do not. Nobody
-  // waits any more, also not for a function that runs.
+  // The session is lost. Stream callbacks still run, with `status`; host functions do not. All
+  // waits end, also those for a function that runs.
   void lost(CUresult status);
-  // Functions in streams, running, or returned without the worker having been told. While there are
-  // any, memory that an async copy reads may still change in stream order, and calls that make the
-  // driver wait for streams must not be sent.
+  // Whether functions are in streams, running, or not yet reported to the worker as returned. While
+  // there are any, memory that an asynchronous copy reads may still change in stream order, and
+  // calls that make the driver wait for streams must not be sent.
   bool outstanding() const { return outstanding_.load(std::memory_order_acquire) != 0; }
   // Functions only, without what hold() counts.
   bool functions() const { return functions_.load(std::memory_order_acquire) != 0; }
@@ -56,17 +57,18 @@ class HostCalls {
   void hold(uint16_t device);
   void release(uint16_t device);
   // A load, or a call that frees something, waits in the driver for all streams of its device (0:
-  // of any), and the worker with it. begin_load() waits until none of them is held by a
-  // function; functions that come later wait until end_load(). So a load waits for earlier
-  // functions only. What is sent in between comes after what the worker was told of them.
+  // of every device), and the worker waits with it. begin_load() waits until no function holds any
+  // of them. Functions that are added later wait until end_load(), so a load waits only for earlier
+  // functions. A frame sent in between arrives after the reports that those functions returned.
   void begin_load(uint16_t device);
   void end_load(uint16_t device);
   // A stream of one context waits for work of another one: from now on a load on any device waits
   // for the functions of all.
   void join_contexts() { joined_.store(true, std::memory_order_relaxed); }
-  // A function that an earlier one waits for must not wait for the load that waits for that one.
+  // Bounds the wait of add(): an earlier function may wait for the new one, and the load waits for
+  // the earlier function.
   static constexpr std::chrono::seconds kLongestGate{2};
-  // Counts the times that the first one became outstanding.
+  // How often outstanding() has become true.
   uint64_t period() const { return period_.load(std::memory_order_acquire); }
   // True on the thread that runs the functions: CUDA calls are not permitted there.
   static bool on_this_thread();

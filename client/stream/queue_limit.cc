@@ -33,7 +33,7 @@ void QueueLimit::enter(uint64_t stream, const HostCalls& host_calls,
     lock.lock();
     pause = std::min(2 * pause, kLongest);
     if (!idle || period_ != host_calls.period()) continue;
-    // What others put there meanwhile was perhaps not asked about.
+    // The answer may not cover what other threads submitted meanwhile.
     uint64_t& now = waiting_[stream];
     const uint64_t done = std::min(asked_about, now);
     now -= done;

@@ -1,10 +1,11 @@
-// QueueLimit: how much a program may put behind functions of its own that hold its streams.
+// QueueLimit: how much a program may submit behind host functions that hold its streams.
 //
-// A driver takes about a thousand operations that have not begun (an H100 with driver 580: 1021
-// launches, copies and fills; events and host functions do not count), then the submitting call
-// waits, and with it every other call of that context. In the worker that is the executor, which
-// alone can pass on that a host function has returned: nothing would ever go on. So, while a host
-// function is outstanding, whoever would submit more waits here, where it stops nobody else.
+// A driver accepts about a thousand operations that have not begun (an H100 with driver 580: 1021
+// launches, copies and fills; events and host functions do not count). Then the submitting call
+// waits, and with it every other call of that context. In the worker the waiting thread would be
+// the executor, the only one that can report that a host function has returned: a deadlock. So
+// while a host function is outstanding, a thread that would submit more waits here, in the client,
+// and stops no other thread.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +23,15 @@ class QueueLimit {
   static constexpr uint64_t kMost = 960;  // the driver's own work, and the first operation of each
                                           // further stream, need places too
 
-  // Before an operation goes into `stream`. Returns at once unless kMost may be waiting; then when
-  // no host function is outstanding any more, or when `is_idle` says that the stream has nothing
-  // left to do.
+  // To be called before an operation enters `stream`. Returns at once unless kMost operations may
+  // be waiting. Then it returns when no host function is outstanding any more, or when `is_idle`
+  // says that the stream has no work left.
   void enter(uint64_t stream, const HostCalls& host_calls, const std::function<bool()>& is_idle);
 
  private:
   std::mutex mutex_;
-  // Since host functions have been outstanding without a pause, guarded by mutex_: what may be
-  // waiting, by stream and in all.
+  // How many operations may be waiting, by stream and in all, since host functions have been
+  // outstanding without a pause. Guarded by mutex_.
   uint64_t period_ = 0;
   uint64_t total_ = 0;
   std::unordered_map<uint64_t, uint64_t> waiting_;

@@ -14,7 +14,7 @@ void StreamQueue::done(uint32_t position) {
   set_limit();
 }
 
-// Marks of one stream are reached in order, but for those of a context that fails.
+// Marks of one stream are reached in order, except those of a context that fails.
 void StreamQueue::reach(uint32_t position) {
   const uint32_t before = reached_.load(std::memory_order_relaxed);
   if (distance(before, position) > 0) reached_.store(position, std::memory_order_release);
@@ -33,7 +33,7 @@ void QueueMarks::wait_for_place(StreamQueue& asked, Worker& worker) {
   {
     std::lock_guard lock(queue->mutex_);
     if (StreamQueue::distance(queue->marked_, position) > int32_t{StreamQueue::kStep}) {
-      // What was sent before this operation, which is not on its way yet.
+      // Covers what was sent before this operation, which is not sent yet.
       queue->marked_ = position - 1;
       std::lock_guard marks_lock(mutex_);
       ticket = next_ticket_++;

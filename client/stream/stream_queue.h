@@ -1,13 +1,14 @@
 // StreamQueue: how far the application may be ahead of the GPU in one stream.
 //
-// A driver's queue takes about a thousand operations that have not begun (an H100 with driver 580:
-// 1021), then the submitting call waits. In the worker that is the executor, and every thread of
-// the client with it. So the thread that would submit more waits here, as it does natively, where
-// it stops nobody else; and what one thread has sent ahead does not delay the calls of another one
-// for long. Every kStep operations the worker is asked to say when they are done (fgQueueMark).
+// A driver's queue accepts about a thousand operations that have not begun (an H100 with driver
+// 580: 1021). Then the submitting call waits. In the worker the waiting thread would be the
+// executor, and every thread of the client would wait with it. So the thread that would submit more
+// waits here, as it does natively, and stops no other thread. It also keeps one thread's backlog
+// from delaying the calls of others for long. Every kStep operations the worker is asked to report
+// when they are done (fgQueueMark).
 //
-// take() costs a comparison more than a count. Any thread; threads that use one stream at once may
-// lose a few counts.
+// take() costs a comparison more than a count. Any thread; threads that use one stream at the same
+// time may lose a few counts.
 #pragma once
 
 #include <atomic>
@@ -29,14 +30,14 @@ class StreamQueue : public std::enable_shared_from_this<StreamQueue> {
   explicit StreamQueue(uint32_t first)
       : sent_(first), limit_(first + kStep), reached_(first), marked_(first) {}
 
-  // Before each operation. False: QueueMarks::wait_for_place() first.
+  // To be called before each operation. False: call QueueMarks::wait_for_place() first.
   bool take() {
     const uint32_t sent = sent_.load(std::memory_order_relaxed) + 1;
     sent_.store(sent, std::memory_order_relaxed);
     return distance(limit_.load(std::memory_order_relaxed), sent) <= 0;
   }
-  // How many operations there have been; done(position): so many are finished, as a
-  // synchronisation has shown.
+  // position(): how many operations were submitted. done(position): a synchronisation has shown
+  // that so many are finished.
   uint32_t position() const { return sent_.load(std::memory_order_relaxed); }
   void done(uint32_t position);
 
@@ -51,18 +52,18 @@ class StreamQueue : public std::enable_shared_from_this<StreamQueue> {
 
   // Positions count operations, modulo 2^32.
   std::atomic<uint32_t> sent_{0};
-  std::atomic<uint32_t> limit_{kStep};  // up to here nothing has to be asked
-  std::atomic<uint32_t> reached_{0};    // what the worker has said
+  std::atomic<uint32_t> limit_{kStep};  // up to here no mark is needed
+  std::atomic<uint32_t> reached_{0};    // the last position that the worker has reported
   std::mutex reach_mutex_;              // orders the writers of reached_; taken last
   std::mutex mutex_;
-  uint32_t marked_ = 0;  // what the worker was asked; guarded by mutex_
+  uint32_t marked_ = 0;  // the last position that the worker was asked for; guarded by mutex_
 };
 
 // The marks under way of all streams of a session. Any thread.
 class QueueMarks {
  public:
-  // The worker's side of it. `ask(ticket)`: false when the worker cannot be asked, the mark then
-  // counts as reached. `wait(seen)` until seen(); false when the session is lost.
+  // How the worker is reached. `ask(ticket)`: false when the worker cannot be asked; the mark then
+  // counts as reached. `wait(seen)` waits until seen(); false when the session is lost.
   class Worker {
    public:
     virtual ~Worker() = default;
@@ -70,12 +71,12 @@ class QueueMarks {
     virtual bool wait(const std::function<bool()>& seen) = 0;
   };
   void wait_for_place(StreamQueue& queue, Worker& worker);
-  // A mark behind what the stream that `worker` asks about has got by now.
+  // A mark behind everything submitted so far to the stream that `worker` asks about.
   std::shared_ptr<StreamQueue> set(Worker& worker);
   static bool is_reached(const StreamQueue& mark) {
     return mark.reached_.load(std::memory_order_acquire) != 0;
   }
-  // On the thread that receives: does not block.
+  // Called on the receiving thread; does not block.
   void reached(uint64_t ticket);
 
  private:

@@ -1,8 +1,6 @@
 #include "client/transfer/coherence.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <vector>
 
 #include "client/entry/here.h"
@@ -34,41 +32,6 @@ class ChannelWire final : public Pages::Wire {
   Session& session_;
 };
 
-// Threads that have sent pointers to memory which they are still exposing. Nothing that may follow
-// those is sent meanwhile.
-class Exposures {
- public:
-  void begin() {
-    std::lock_guard lock(mutex_);
-    ++under_way_;
-  }
-  void end() {
-    std::lock_guard lock(mutex_);
-    --under_way_;
-    fewer_.notify_all();
-  }
-  bool none() {
-    std::lock_guard lock(mutex_);
-    return under_way_ == 0;
-  }
-  // Not for ever: exposing memory may wait for functions of the application, which submit work.
-  void wait_for_others() {
-    std::unique_lock lock(mutex_);
-    fewer_.wait_for(lock, HostCalls::kLongestGate, [this] { return under_way_ == 0; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable fewer_;
-  size_t under_way_ = 0;  // guarded by mutex_
-};
-
-// Never destroyed: calls come until the very end of the process.
-Exposures& exposures() {
-  static auto& made = *new Exposures;
-  return made;
-}
-
 // Exposed memory may hold pointers to memory that is hidden yet: lists, tables. That is exposed and
 // sent, too, until nothing new is found.
 CUresult push_all(Session& session, ChannelWire& wire) {
@@ -81,20 +44,20 @@ CUresult push_all(Session& session, ChannelWire& wire) {
           const size_t skip = (kWord - address % kWord) % kWord;
           if (skip >= bytes.size()) return;
           session.hidden_memory.scan(bytes.data() + skip, bytes.size() - skip, [&](uint64_t base) {
-            if (found.empty()) exposures().begin();
+            if (found.empty()) session.exposures.begin();
             found.push_back(base);
           });
         },
-        [&found] { return found.empty() && exposures().none(); });
+        [&] { return found.empty() && session.exposures.none(); });
     if (found.empty()) {
-      if (result != CUDA_SUCCESS || exposures().none()) return result;
-      exposures().wait_for_others();
+      if (result != CUDA_SUCCESS || session.exposures.none()) return result;
+      session.exposures.wait_for_others();
       return session.pages.push(wire);
     }
     for (const uint64_t base : found) {
       if (result == CUDA_SUCCESS) result = expose_region_at(session, base);
     }
-    exposures().end();
+    session.exposures.end();
     if (result != CUDA_SUCCESS) return result;
   }
   return session.pages.push(wire);

@@ -1,8 +1,8 @@
-// When the application's mapped memory and the worker's mirrors of it are made equal (Pages).
+// When the application's mapped memory and the worker's mirrors of it (Pages) are made equal.
 //
-// Before work is sent: a Submission lives around the call that sends it. After a call that says
-// that work is done: after_synchronisation(). Both cost one relaxed load while nothing is exposed
-// (exposure.h). Any thread; no context is needed.
+// Before work is sent: a Submission object lives around the call that sends it. After a call that
+// reports work as done: after_synchronisation(). Both cost one relaxed load while no memory is
+// exposed (exposure.h). Any thread; no context is needed.
 #pragma once
 
 #include <cuda.h>
@@ -35,10 +35,7 @@ class Submission {
 // Before a call that waits for work: a stream may wait for a value that the application has stored.
 CUresult before_wait(Session& session);
 // What device code wrote comes back. `done`: as idle_mark() gave it before the wait.
-CUresult after_synchronisation(Session& session, std::optional<uint64_t> done);
-inline CUresult after_synchronisation(Session& session, bool /*all_done*/ = false) {
-  return after_synchronisation(session, std::nullopt);
-}
+CUresult after_synchronisation(Session& session, std::optional<uint64_t> done = std::nullopt);
 // Before a context ends: what its work wrote would go with it. Waits for that work.
 void before_context_ends(Session& session, const Context& context);
 // Before a wait for everything in a context: all work that is awaited then. nullopt when other work

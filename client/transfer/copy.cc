@@ -22,14 +22,14 @@ namespace {
 // Before host memory is read here for a copy that is ordered behind other work.
 CUresult settle_source(Session& session, const Side& src, const Box& box, CUstream stream) {
   if (session.host_memory.empty()) return CUDA_SUCCESS;
-  const auto region = session.host_memory.find(src.address);
+  const auto region = session.find_host(src.address);
   if (!region) return CUDA_SUCCESS;
   if (!may_be_written_later(session, *region, src.address, span_of(box, src))) return CUDA_SUCCESS;
   if (const CUresult result = call_cuStreamSynchronize(session, current_context_id(), stream);
       result != CUDA_SUCCESS) {
     return result;
   }
-  return after_synchronisation(session, /*all_done=*/false);
+  return after_synchronisation(session);
 }
 
 // True when the whole host side lies in memory of the application that the worker shares, in a
@@ -37,7 +37,7 @@ CUresult settle_source(Session& session, const Side& src, const Box& box, CUstre
 // write the memory.
 bool is_shared(Session& session, const Side& host, const Side& device, const Box& box) {
   if (session.host_memory.empty()) return false;
-  const auto region = session.host_memory.find(host.address);
+  const auto region = session.find_host(host.address);
   if (!region || region->shared_at == 0) return false;
   if (span_of(box, host) > region->base + region->bytes - host.address) return false;
   if (box.depth == 1) return true;
@@ -60,7 +60,7 @@ CUresult copy_shared(Session& session, bool to_device, const Side& host, const S
       session, context, to_device, host.address, host.pitch, host.slice, device.address,
       device.pitch, device.slice, box.width, box.height, box.depth, stream);
   // Everything before it in the stream is complete.
-  return result == CUDA_SUCCESS ? after_synchronisation(session, /*all_done=*/false) : result;
+  return result == CUDA_SUCCESS ? after_synchronisation(session) : result;
 }
 
 // In frames: the source has been taken when this returns.
@@ -148,9 +148,11 @@ Where classify(Session& session, uint64_t address) {
 }
 
 CUresult check_device_range(Session& session, uint64_t address, uint64_t bytes, bool* known) {
-  const uint64_t extent = session.device_memory.extent(address);
-  *known = extent != 0;
-  return *known && extent < bytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  const AddressMap::Extent extent = session.device_memory.extent(address);
+  *known = extent.bytes != 0;
+  if (!*known) return CUDA_SUCCESS;
+  return extent.bytes < bytes || extent.session != &session ? CUDA_ERROR_INVALID_VALUE
+                                                            : CUDA_SUCCESS;
 }
 
 CUresult settle_untried(Session& session, uint64_t address, uint64_t bytes) {
@@ -199,7 +201,7 @@ CUresult copy_to_device(Session& session, const Side& dst, const Side& src, cons
     // A synchronous copy has taken its bytes, and the worker takes them in stream order.
     if (wait) {
       const CUresult reached = call_cuStreamSynchronize(session, current_context_id(), stream);
-      return reached == CUDA_SUCCESS ? after_synchronisation(session, /*all_done=*/false) : reached;
+      return reached == CUDA_SUCCESS ? after_synchronisation(session) : reached;
     }
     return known ? settle_untried(session, dst.address, span_of(box, dst)) : CUDA_SUCCESS;
   }
@@ -249,11 +251,11 @@ CUresult copy_to_host(Session& session, const Side& dst, const Side& src, const 
   }
   if (const auto place = remote_place(session, dst, box)) {
     const CUresult result = remote_to_host(session, *place, dst, src, box, stream);
-    return result == CUDA_SUCCESS ? after_synchronisation(session, /*all_done=*/false) : result;
+    return result == CUDA_SUCCESS ? after_synchronisation(session) : result;
   }
   if (const auto ring = ring_for(session, box)) {
     const CUresult result = staged_to_host(session, *ring, dst, src, box, stream);
-    return result == CUDA_SUCCESS ? after_synchronisation(session, /*all_done=*/false) : result;
+    return result == CUDA_SUCCESS ? after_synchronisation(session) : result;
   }
   std::unique_ptr<std::byte[]> staging;
   const uint64_t limit = session.piece_bytes();
@@ -270,7 +272,7 @@ CUresult copy_to_host(Session& session, const Side& dst, const Side& src, const 
         return copied;
       });
   // Everything before it in the stream is complete.
-  return result == CUDA_SUCCESS ? after_synchronisation(session, /*all_done=*/false) : result;
+  return result == CUDA_SUCCESS ? after_synchronisation(session) : result;
 }
 
 CUresult copy_on_host(Session& session, const Side& dst, const Side& src, const Box& box,
@@ -281,8 +283,7 @@ CUresult copy_on_host(Session& session, const Side& dst, const Side& src, const 
       result != CUDA_SUCCESS) {
     return result;
   }
-  if (const CUresult result = after_synchronisation(session, /*all_done=*/false);
-      result != CUDA_SUCCESS) {
+  if (const CUresult result = after_synchronisation(session); result != CUDA_SUCCESS) {
     return result;
   }
   for (size_t z = 0; z < box.depth; ++z) {

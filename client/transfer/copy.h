@@ -1,7 +1,7 @@
-// Copies of every direction between the application's memory and device memory.
+// Copies in every direction between the application's memory and device memory.
 //
-// A copy is a box between two sides (pack.h). What is host and what is device is known when these
-// are called; classify() tells. Large boxes travel in pieces. Ranges of known allocations are
+// A copy is a box between two sides (pack.h). The caller knows which side is host and which is
+// device; classify() finds out. Large boxes travel in pieces. Ranges of known allocations are
 // checked before anything is sent. Any thread; needs a current context.
 #pragma once
 
@@ -19,7 +19,8 @@ enum class Where { kDevice, kHost };
 // Device memory by the table of allocations; everything else that can be read here is host memory.
 Where classify(Session& session, uint64_t address);
 
-// CUDA_ERROR_INVALID_VALUE when the range begins in a known allocation and runs out of it.
+// CUDA_ERROR_INVALID_VALUE when the range begins in a known allocation and runs out of it, or that
+// allocation is one of another session.
 // `*known`: it lies in known ones.
 CUresult check_device_range(Session& session, uint64_t address, uint64_t bytes, bool* known);
 

@@ -64,7 +64,7 @@ CUresult expose(Session& session, const Region& region, uint64_t* device_pointer
 }
 
 CUresult expose_region_at(Session& session, uint64_t base) {
-  const auto region = session.host_memory.find(base);
+  const auto region = session.find_host(base);
   if (!region) return CUDA_SUCCESS;
   uint64_t device_pointer = 0;
   return expose(session, *region, &device_pointer);
@@ -124,7 +124,7 @@ CUresult enter(Session& session, const Region& region) {
   session.hidden_memory.add(region.base, region.bytes);
   if ((region.flags & CU_MEMHOSTALLOC_DEVICEMAP) == 0) return CUDA_SUCCESS;
   uint64_t device_pointer = 0;
-  // Copies of memory that the worker cannot mirror work all the same: use by device code tells.
+  // Memory that the worker cannot mirror can still be copied; only its use by device code fails.
   if (const CUresult result = expose(session, region, &device_pointer); result != CUDA_SUCCESS)
     log::warn("mapped memory at 0x{:x}, {} bytes, has no mirror on the server: error {}",
               region.base, region.bytes, static_cast<int>(result));
@@ -152,14 +152,14 @@ CUresult withdraw(Session& session, const Region& region) {
 
 bool device_may_write(Session& session, uint64_t address, uint64_t bytes) {
   if (session.host_memory.empty()) return false;
-  const auto region = session.host_memory.find(address);
+  const auto region = session.find_host(address);
   if (region && region->shared_at != 0) return true;
   return session.pages.touches(address, bytes);
 }
 
 bool is_mirrored(Session& session, uint64_t address, uint64_t bytes) {
   if (!session.pages.any()) return false;
-  const auto region = session.host_memory.find(address);
+  const auto region = session.find_host(address);
   if (!region || region->shared_at != 0) return false;
   if (bytes > region->base + region->bytes - address) return false;
   // By the same address, as copies name it.

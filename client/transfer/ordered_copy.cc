@@ -33,31 +33,24 @@ uint64_t bytes_of(const Box& box) { return uint64_t{box.width} * box.height * bo
 
 // Streams wait for words of the worker.
 bool has_gates(Session& session) {
-  const auto& unavailable = session.snapshot.unavailable;
-  return schema::op_cuStreamWaitValue32_v2 >= unavailable.size() ||
-         !unavailable[schema::op_cuStreamWaitValue32_v2];
+  return !session.snapshot.unavailable.contains(schema::op_cuStreamWaitValue32_v2);
 }
 
 // The region that all of the host side lies in.
 std::optional<Region> region_of(Session& session, const Side& host, const Box& box) {
   if (session.host_memory.empty()) return std::nullopt;
-  const auto region = session.host_memory.find(host.address);
+  const auto region = session.find_host(host.address);
   if (!region || span_of(box, host) > region->base + region->bytes - host.address)
     return std::nullopt;
   return region;
-}
-
-// Whose streams the driver may have to wait for.
-uint16_t device_of_hold(CUstream stream) {
-  const Context* context = context_of(stream);
-  return context == nullptr ? 0 : HostCalls::device_key(context->device);
 }
 
 // The generated call takes one place in the driver's queue, the others are taken here.
 CUresult take_places(Session& session, uint64_t places, CUstream stream) {
   uint64_t id = 0;
   for (uint64_t i = 1; i < places; ++i) {
-    if (const CUresult result = stream_to_queue(stream, &id); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = stream_to_queue(session, stream, &id); result != CUDA_SUCCESS)
+      return result;
     take_queue_place(session, current_context_id(), stream, id);
   }
   return CUDA_SUCCESS;
@@ -102,10 +95,10 @@ bool is_delivered(Session& session, const Side& host, const Box& box) {
 
 CUresult deliver_to_host(Session& session, const Side& dst, const Side& src, const Box& box,
                          CUstream stream) {
-  // Where the GPU writes memory of the application by itself, a program may learn from there that
-  // the stream has passed the copy. Where device code sees the memory, what is behind the copy sees
-  // the bytes. There the stream waits for them.
-  const uint16_t held_device = device_of_hold(stream);
+  // The stream waits for the bytes in two cases: the GPU writes memory of the application directly,
+  // so a program could see there that the stream has passed the copy; or device code reads the
+  // memory, so work behind the copy must find the bytes.
+  const uint16_t held_device = device_key(context_of(stream));
   const bool acknowledge =
       SharedSegment::possible(session) || session.pages.touches(dst.address, span_of(box, dst));
   const auto place = remote_place(session, dst, box);
@@ -161,7 +154,7 @@ bool is_fetched(Session& session, const Side& host, const Box& box) {
 
 CUresult fetch_to_device(Session& session, const Side& dst, const Side& src, const Box& box,
                          CUstream stream) {
-  const uint16_t held_device = device_of_hold(stream);
+  const uint16_t held_device = device_key(context_of(stream));
   return for_each_piece(
       box, dst, src, kMostBytes,
       [&](const Box& piece, const Side& to, const Side& from) -> CUresult {
@@ -182,8 +175,8 @@ CUresult fetch_to_device(Session& session, const Side& dst, const Side& src, con
 
 namespace {
 
-// The copies end by notices, which this thread reads if nobody else does, or by what the thread of
-// the copies does.
+// The copies end by notices, which this thread receives when no other thread polls, or by the
+// thread that sends fetched bytes.
 CUresult wait_until(Session& session, const std::function<bool()>& over) {
   constexpr auto kLookAgain = std::chrono::milliseconds(2);
   while (!over() && !session.channel().lost())
@@ -200,7 +193,7 @@ CUresult finish_copies_of(Session& session, const Region& region) {
 }
 
 CUresult meet_deliveries(Session& session, CUstream stream) {
-  const uint16_t held_device = device_of_hold(stream);
+  const uint16_t held_device = device_key(context_of(stream));
   if (const CUresult taken = take_hold(session, held_device, kPlacesOfMeeting, stream);
       taken != CUDA_SUCCESS) {
     return taken;

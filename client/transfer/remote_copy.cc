@@ -10,7 +10,7 @@ std::optional<RemoteHost::Place> remote_place(Session& session, const Side& host
   const size_t bytes = box.width * box.height * box.depth;
   if (bytes < RemoteHost::kFrom || session.host_memory.empty() || !is_packed(box, host))
     return std::nullopt;
-  const auto region = session.host_memory.find(host.address);
+  const auto region = session.find_host(host.address);
   if (!region || bytes > region->base + region->bytes - host.address) return std::nullopt;
   return remote_host(session).find(session, *region, host.address);
 }

@@ -16,8 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A slot that comes later than this is held up by a stream that does not move, perhaps until this
-// very thread goes on: the piece then travels in a frame, which needs no slot.
+// A slot that takes longer than this is held by a stream that does not move, perhaps until this
+// very thread continues. The piece then travels in a frame, which needs no slot.
 constexpr auto kPatience = std::chrono::milliseconds(50);
 // Smaller pieces than slots let a middle-sized copy overlap with itself.
 constexpr size_t kSmallestPiece = 256u << 10;
@@ -49,7 +49,7 @@ void empty(const std::byte* slot, const Box& box, const Side& to) {
   }
 }
 
-// As the worker finds it: the slot by its key, the copy by its ticket.
+// What the worker gets: the slot by its key, the copy by its ticket.
 CUresult call_remote(Session& session, bool to_device, const StagingRing& ring,
                      const StagingRing::Slot& slot, const Side& device, const Box& box,
                      CUstream stream, int order) {
@@ -66,7 +66,7 @@ CUresult call_remote(Session& session, bool to_device, const StagingRing& ring,
                                   box.depth, stream, ring.ticket(slot));
 }
 
-// Under way at once: the GPU is to work while the next piece is prepared. `order`: of a copy to the
+// Sends and flushes: the GPU works while the next piece is prepared. `order`: for a copy to the
 // device.
 CUresult send(Session& session, bool to_device, const StagingRing& ring,
               const StagingRing::Slot& slot, const Side& device, const Box& box, CUstream stream,
@@ -102,7 +102,7 @@ CUresult ping(Session& session) {
   return from_status(session.channel().ping(Clock::now() + kLimit));
 }
 
-// Until the worker says that the slot's copy is done; its result.
+// Waits until the worker says that the slot's copy is done. Returns its result.
 CUresult await(Session& session, StagingRing& ring, const StagingRing::Slot& slot) {
   constexpr auto kLookForLife = std::chrono::seconds(1);
   while (!ring.wait_until_done(*slot.word, slot.value, session.settings.spin,
@@ -111,7 +111,7 @@ CUresult await(Session& session, StagingRing& ring, const StagingRing::Slot& slo
     if (const CUresult result = ping(session); result != CUDA_SUCCESS) return result;
   }
   session.channel().see_sent();
-  // What device code printed before the copy must be here before the application goes on.
+  // What device code printed before the copy must have arrived before the application continues.
   if (slot.word->outputs.load(std::memory_order_relaxed) !=
       session.outputs_received.load(std::memory_order_relaxed)) {
     if (const CUresult result = ping(session); result != CUDA_SUCCESS) return result;
@@ -156,7 +156,8 @@ class Arriving {
 
 std::shared_ptr<StagingRing> ring_for(Session& session, const Box& box) {
   if (bytes_of(box) < kStagedFrom || !StagingRing::possible(session)) return nullptr;
-  return session.staging_rings.get(session, *current_context());
+  Context* const context = current_context();
+  return context == nullptr ? nullptr : session.staging_rings.get(session, *context);
 }
 
 CUresult staged_to_device(Session& session, StagingRing& ring, const Side& dst, const Side& src,

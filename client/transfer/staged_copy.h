@@ -24,11 +24,12 @@ inline constexpr size_t kStagedFrom = (64u << 10) + 1;
 // The current context's ring when this copy should go through one; null: it travels in frames.
 std::shared_ptr<StagingRing> ring_for(Session& session, const Box& box);
 
-// What becomes of a piece that finds no slot free: after a while it travels in a frame, or at once
-// it is left to be fetched when the stream comes to it (ordered_copy.h), so that nobody waits.
+// What happens to a piece for which no slot is free. kInFrames: after a while it travels in a
+// frame. kFetched: at once it is left to be fetched when the stream reaches it (ordered_copy.h), so
+// the caller does not wait.
 enum class Overflow : uint8_t { kInFrames, kFetched };
 
-// The source has been taken when this returns, but for what is to be fetched.
+// The source may change when this returns, except for pieces that are left to be fetched.
 CUresult staged_to_device(Session& session, StagingRing& ring, const Side& dst, const Side& src,
                           const Box& box, CUstream stream, const SynchronousCopy& synchronous,
                           Overflow overflow);

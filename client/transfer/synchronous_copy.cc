@@ -12,7 +12,7 @@ SynchronousCopy::SynchronousCopy(Session& session, bool wait, uint64_t source, u
                                  CUstream stream)
     : session_(session), stream_(stream), kind_(Kind::kAsynchronous) {
   if (!wait) return;
-  if (!session.host_memory.empty() && session.host_memory.find(source)) {
+  if (!session.host_memory.empty() && session.find_host(source)) {
     kind_ = Kind::kFromPinned;
   } else {
     kind_ = bytes <= kSmallBytes ? Kind::kSmallFromPageable : Kind::kFromPageable;
@@ -45,7 +45,7 @@ CUresult SynchronousCopy::finish() {
     return CUDA_SUCCESS;
   const CUresult result =
       before_ ? before_->wait() : call_cuStreamSynchronize(session_, current_context_id(), stream_);
-  return result == CUDA_SUCCESS ? after_synchronisation(session_, /*all_done=*/false) : result;
+  return result == CUDA_SUCCESS ? after_synchronisation(session_) : result;
 }
 
 }  // namespace fargpu::client

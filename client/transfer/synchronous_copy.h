@@ -1,25 +1,26 @@
-// SynchronousCopy: how the call of a synchronous copy to the device may end before the bytes are
-// there, and when it must not.
+// SynchronousCopy: when the call of a synchronous copy to the device may return before the bytes
+// are there, and when it must wait.
 //
-// CUDA promises that a synchronous copy from pinned or registered memory has ended, with all that
-// was before it in its stream, when the call returns. The call returns at once where nothing can
-// tell: the worker lets later work wait for the copy, and queries of streams and events
-// (server/stream/copy_fences.h). It waits where something can:
-// - a function of the application, or a wait for a value, is in a stream: what stands behind it was
-//   submitted before the copy, and the application lets it go on afterwards;
+// CUDA promises that a synchronous copy from pinned or registered memory, and everything before it
+// in its stream, has ended when the call returns. The call returns early where nothing can observe
+// the difference: the worker makes later work wait for the copy, and makes queries of streams and
+// events count it as done (server/stream/copy_fences.h). The call waits where something can observe
+// it:
+// - a host function of the application, or a wait for a value, is in a stream: work behind it was
+//   submitted before the copy, and the application may release it afterwards;
 // - asynchronous copies from or to memory of the application are under way (OrderedCopies): their
-//   bytes can tell a stream that the call has returned, and the application how far a stream is;
-// - device code and this process share memory: a kernel that runs can be told through it, and work
+//   bytes can tell a stream that the call has returned, or the application how far a stream is;
+// - device code and this process share memory: a running kernel can be told through it, and work
 //   before the copy may have written it;
-// - (not supported yet: memory that another process reaches.)
-// Of pageable memory CUDA promises less: what was before the copy in its stream has ended when the
-// call returns, and its bytes may still be under way. So the call waits for what was before it, in
-// the same cases. Of small copies (kSmallBytes) CUDA's guide promises not even that: such a call
-// never waits. Later work waits for all of them.
+// - (not supported yet: memory that another process reaches.) CUDA promises less for pageable
+// memory: what was before the copy in its stream has ended when the call returns, but the bytes may
+// still be under way. So in the same cases the call waits only for what was before it. For small
+// copies (kSmallBytes) CUDA's guide does not promise even that, and the call never waits. Later
+// work waits for all of these copies.
 //
-// Made before the copy's frames are sent, finished afterwards, on the calling thread's stack. What
-// other threads put into streams in between is noticed: either its frame comes after the copy's, or
-// finish() sees that it was begun.
+// An object is made on the calling thread's stack before the copy's frames are sent, and finished
+// afterwards. Work that other threads submit in between is not missed: either its frame comes after
+// the copy's frames, or finish() sees that its submission has begun.
 #pragma once
 
 #include <cuda.h>
@@ -39,9 +40,10 @@ class SynchronousCopy {
   // `wait`: the copy is a synchronous one. `source`: the address of its host side. `stream`: as the
   // application gave it. Needs a current context.
   SynchronousCopy(Session& session, bool wait, uint64_t source, uint64_t bytes, CUstream stream);
-  // A CopyOrder for a frame of the copy. `last`: it is the last one, which counts for all.
+  // The CopyOrder for a frame of the copy. `last`: the copy's last frame, whose order counts for
+  // all.
   int order(bool last) const;
-  // After the frames were sent. Needs a current context.
+  // To be called after the frames were sent. Needs a current context.
   CUresult finish();
 
  private:

@@ -1,13 +1,14 @@
-// SHA-256 (FIPS 180-4), for the content addresses of module images. Own code, so that the client
-// library does not bring a cryptography library into applications. Not for secrets: no care is
-// taken against timing. Plain values, no sharing.
+// SHA-256 by OpenSSL, for the content addresses of module images. Plain values, no sharing.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+
+struct evp_md_ctx_st;
 
 namespace fargpu {
 
@@ -21,12 +22,10 @@ class Sha256 {
   Sha256Digest finish();
 
  private:
-  void compress(const uint8_t* block);
-
-  std::array<uint32_t, 8> state_;
-  std::array<uint8_t, 64> block_;
-  size_t block_bytes_ = 0;
-  uint64_t total_bytes_ = 0;
+  struct Free {
+    void operator()(evp_md_ctx_st* state) const;
+  };
+  std::unique_ptr<evp_md_ctx_st, Free> state_;
 };
 
 Sha256Digest sha256(std::span<const std::byte> data);

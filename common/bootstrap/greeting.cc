@@ -6,11 +6,11 @@
 
 #include <array>
 
+#include "common/bootstrap/agreement.h"
 #include "common/bootstrap/host_identity.h"
 #include "common/wire/control.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
-#include "generated/schema/opcodes.h"
 
 namespace fargpu::bootstrap {
 namespace {
@@ -30,6 +30,14 @@ void set_devices(Builder message, const Greeting& greeting) {
   for (unsigned i = 0; i < greeting.devices.size(); ++i) devices.set(i, greeting.devices[i]);
 }
 
+// What this client knows.
+template <typename Builder>
+void set_knows(Builder message) {
+  const auto bytes = known_opcodes().bytes();
+  message.setKnows(
+      capnp::Data::Reader(reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()));
+}
+
 size_t build_open_job(const Greeting& greeting, std::span<std::byte> slot) {
   wire::SlotMessageBuilder builder(slot);
   auto job = builder.initRoot<schema::OpenJob>();
@@ -40,6 +48,7 @@ size_t build_open_job(const Greeting& greeting, std::span<std::byte> slot) {
   job.setMemoryBytes(greeting.memory_bytes);
   set_devices(job, greeting);
   job.setClientName(client_name(greeting));
+  set_knows(job);
   return builder.used_bytes();
 }
 
@@ -48,7 +57,6 @@ size_t build(const Greeting& greeting, std::span<std::byte> slot) {
   wire::SlotMessageBuilder builder(slot);
   auto hello = builder.initRoot<schema::Hello>();
   hello.setProtocolVersion(wire::kProtocolVersion);
-  hello.setRegistryHash(schema::kRegistryHash);
   hello.setClientVersion(FARGPU_VERSION);
   hello.setCudaVersion(greeting.cuda_version);
   hello.setToken(greeting.token);
@@ -63,6 +71,7 @@ size_t build(const Greeting& greeting, std::span<std::byte> slot) {
     transports.set(i, to_string(greeting.upgrades[i]));
   hello.setHostId(host_identity());
   hello.setConnections(greeting.connections);
+  set_knows(hello);
   if (greeting.job) {
     hello.setJobId(greeting.job->id);
     hello.setJobKey(capnp::Data::Reader(reinterpret_cast<const kj::byte*>(greeting.job->key.data()),

@@ -11,8 +11,8 @@
 namespace fargpu::pages {
 namespace {
 
-// A copy of memory that others write meanwhile. They and we are no data race that ThreadSanitizer
-// should know of: each byte is read once and then looked at here.
+// Copies memory that others may write meanwhile. Each byte is read once and only the copy is used,
+// so this is no data race that ThreadSanitizer should report.
 void sample(std::byte* to, const std::byte* from, size_t bytes) {
 #if defined(__SANITIZE_THREAD__) && defined(__x86_64__)
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");

@@ -1,15 +1,13 @@
-// Agreement: what the two ends of a session last agreed on for one region of memory that both have,
-// and who has changed what since.
+// Agreement: the contents on which the two ends of a session last agreed for one region of memory
+// that both have. It tells which bytes have changed since.
 //
-// Each end keeps one beside its own memory, which its program (the application, or device code)
-// changes at any time. What differs from the agreed contents was changed here, byte by byte. Both
-// ends begin with zeros. Pure logic: how runs travel is somebody else's. Of one thread at a time;
-// the memory itself may change meanwhile, and each byte of it is then taken as it was at one
-// moment.
+// Each end keeps one beside its own memory, which its program (the application, or device code) may
+// change at any time. A byte that differs from the agreed contents was changed at this end. Both
+// ends begin with zeros. Pure logic: sending the runs is up to the caller. One thread at a time;
+// the memory itself may change meanwhile, and each byte is then read once.
 //
-// The order is what makes both copies equal: what one end collects, the other one adopts, in the
-// order in which it was collected; and what crosses on the way is settled by the client, whose
-// bytes win.
+// Order makes both copies equal. What one end collects, the other end adopts in the same order.
+// Where runs of both ends cross on the way, the client decides: its bytes stay.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
-// Byte runs: changed bytes of any places in memory, packed one behind the other, as the two ends of
+// Byte runs: changed bytes from anywhere in memory, packed one behind the other, as the two ends of
 // a session exchange them.
 //
-// A run is varint(gap) varint(length) bytes. The gap counts from the end of the run before (the
-// first one from address 0), so that neighbouring runs cost two bytes each. Gaps wrap around: the
-// order of runs is free. Pure, no threads of its own. Nothing that a reader is given is believed.
+// A run is varint(gap) varint(length) bytes. The gap counts from the end of the run before (for the
+// first one from address 0), so adjacent runs cost two bytes each. Gaps wrap around, so runs may
+// have any order. Pure, no threads. A reader checks everything: its input is untrusted.
 #pragma once
 
 #include <cstddef>

@@ -7,6 +7,7 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/signals_blocked.h"
 #include "common/rpc/channel_impl.h"
 #include "common/wire/control.h"
 
@@ -38,6 +39,7 @@ Channel::Impl::Impl(std::unique_ptr<transport::Transport> made, NoticeSink& noti
       kick_event(std::move(event)),
       next_sequence(channel_options.first_sequence),
       liveness(channel_options.keepalive, Clock::now()) {
+  const SignalsBlocked blocked;  // the application's handlers run on its own threads
   service = std::thread([this] { serve(); });
 }
 
@@ -94,7 +96,7 @@ Status Channel::Impl::on_frame(const wire::FrameHeader& header, Bytes body,
 Status Channel::Impl::on_reply(const wire::FrameHeader& header, Bytes body) {
   if (reads_for != nullptr && reads_for->sequence == header.sequence &&
       reads_for->opcode == header.opcode && !reads_for->done) {
-    // Most often, and without the lock: nobody but this thread looks at these.
+    // The usual case, without the lock: only this thread uses these fields.
     reads_for->reply.take(header, body);
     reads_for->done = true;
     return Status();
@@ -120,7 +122,7 @@ Status Channel::Impl::on_reply(const wire::FrameHeader& header, Bytes body) {
   waiter->reply.take(header, body);  // claimed: it stays until done
   std::lock_guard lock(wait_mutex);
   waiter->done = true;
-  // Under the lock: the waiter is gone as soon as it has seen `done`.
+  // Notify under the lock: the waiter may be destroyed as soon as it sees `done`.
   waiter->notify();
   return Status();
 }
@@ -128,7 +130,7 @@ Status Channel::Impl::on_reply(const wire::FrameHeader& header, Bytes body) {
 // --- waiting ---
 
 Channel::Impl::Waiter* Channel::Impl::find(uint32_t sequence) {
-  // Replies come nearly in order: almost always the first.
+  // Replies come nearly in order, so this is almost always the first waiter.
   for (Waiter* waiter = first; waiter != nullptr; waiter = waiter->next) {
     if (waiter->sequence == sequence && !waiter->done) return waiter;
   }
@@ -177,10 +179,10 @@ bool Channel::Impl::try_remove(Waiter& waiter) {
 Status Channel::Impl::wait(Waiter& waiter, Deadline deadline) {
   std::unique_lock lock(wait_mutex, std::defer_lock);
   const auto read_for_it = [&] {
-    // A claimed waiter is in the middle of its bulk, and only a reader moves that on.
+    // The bulk of a claimed waiter is arriving, and only the lease holder receives it.
     read(lock, &waiter, waiter.claimed ? kNoDeadline : deadline);
   };
-  // Most often: nobody reads, and the first look brings the reply.
+  // The usual case: the lease is free, and the first receive() brings the reply.
   if (!try_lease(Reader::kCaller)) {
     lock.lock();
   } else if (!waiter.done) {
@@ -200,7 +202,7 @@ Status Channel::Impl::wait(Waiter& waiter, Deadline deadline) {
       continue;
     }
     if (reader == Reader::kService && !has_descriptor)
-      transport->wake();  // it may be in there for long
+      transport->wake();  // the service thread may stay in receive() for long
     if (deadline == kNoDeadline || waiter.claimed) {
       waiter.wake.wait(lock);
     } else {
@@ -242,7 +244,7 @@ void Channel::Impl::no_longer_alone(Waiter* waiter) {
   std::lock_guard lock(wait_mutex);
   if (waiter != nullptr) link(*waiter);
   give_back();
-  // This thread does not read now, so it wakes everybody who could.
+  // This thread will not poll, so it wakes every thread that could.
   for (Waiter* other = first; other != nullptr; other = other->next) other->notify();
   if (watched()) kick();
 }
@@ -250,9 +252,9 @@ void Channel::Impl::no_longer_alone(Waiter* waiter) {
 void Channel::Impl::hand_over() {
   if (reader != Reader::kNobody) return;
   if (first != nullptr) {
-    notify_first();  // the next reader
+    notify_first();  // it takes the lease
   } else if (watched()) {
-    kick();  // nobody reads now, and what the service thread armed was undone by reading
+    kick();  // nobody polls now, and receive() has undone the service thread's arm()
   }
 }
 
@@ -296,7 +298,7 @@ void Channel::Impl::fail_all_waiters(std::unique_lock<std::mutex>& lock, const S
   if (!told_sink) {
     told_sink = true;
     if (!closing) {
-      // First the sink, so that callers that now return find its state as it will stay.
+      // The sink comes first, so that callers that return after it find its final state.
       lock.unlock();
       sink.on_lost(why);
       lock.lock();
@@ -375,7 +377,7 @@ bool Channel::read_until(const std::function<bool()>& seen, Deadline deadline) {
   bool there = seen();
   while (!there && !lost() && Clock::now() < deadline) {
     if (impl_->try_lease(Impl::Reader::kCaller)) {
-      if (seen()) {  // the last reader brought it
+      if (seen()) {  // the last lease holder received it
         lock.lock();
         impl_->give_back();
       } else {
@@ -384,7 +386,7 @@ bool Channel::read_until(const std::function<bool()>& seen, Deadline deadline) {
       impl_->notify_first();
       lock.unlock();
     } else {
-      std::this_thread::sleep_for(pause);  // who reads brings it, or gives the lease back
+      std::this_thread::sleep_for(pause);  // the lease holder receives it or gives the lease back
       pause = std::min(pause + pause / 8, kLongest);
     }
     there = seen();

@@ -1,20 +1,20 @@
-// Channel: the client's end of a session. One ordered stream of calls; replies matched by sequence
-// number.
+// Channel: the client's end of a session. It sends one ordered stream of calls and matches replies
+// to them by sequence number.
 //
-// Any number of threads call. A Call holds the send lock from construction until send()/call() has
-// committed its frame, so frames leave in the order in which calls were made; never hold a Call
-// across anything that waits. No heap allocation per small call.
+// Any thread may call. A Call holds the send lock from its construction until send() or call() has
+// committed its frame, so frames leave in the order in which Calls were made. Never hold a Call
+// across anything that waits. A small call allocates no heap memory.
 //
 //   Channel::Call call(channel, opcode, context, body_bytes_bound);
 //   auto params = call.init<schema::CuMemAllocV2Params>();   // builds in the transport's slot
 //   params.setBytesize(n);
 //   Reply reply;
-//   Status s = call.call(reply);   // waits: deadline or "lost", never for ever on a dead session
+//   Status s = call.call(reply);   // waits until the reply, the deadline, or "lost"
 //   reply.result (CUresult), reply.root<schema::CuMemAllocV2Results>()
 //
-// After the session is lost every call fails at once with kLost (building a message still works, so
-// that callers need no special way). A thread that destroys the channel must not be inside one of
-// its callbacks, and no call may be under way.
+// After the session is lost, every call fails at once with kLost. A message can still be built, so
+// callers need no special case. The channel must not be destroyed from one of its own callbacks, or
+// while a call is under way.
 #pragma once
 
 #include <atomic>
@@ -31,14 +31,14 @@ namespace fargpu::rpc {
 
 using Bytes = std::span<const std::byte>;
 
-// Told about frames nobody asked for. Called on whichever thread is receiving: must not block and
+// Receives frames that answer no call. Called on the thread that is receiving; must not block and
 // must not make calls.
 class NoticeSink {
  public:
   virtual ~NoticeSink() = default;
   virtual Status on_notice(const wire::FrameHeader& header, Bytes body, Bytes bulk) = 0;
-  // Where a notice's bulk is to be received: exactly header.bulk_bytes that stay valid until
-  // on_notice() returns. Empty: memory of the channel.
+  // The memory for a notice's bulk: exactly header.bulk_bytes, valid until on_notice() returns. An
+  // empty span: the channel uses memory of its own.
   virtual Result<std::span<std::byte>> notice_buffer(const wire::FrameHeader& header, Bytes body) {
     (void)header, (void)body;
     return std::span<std::byte>();
@@ -46,22 +46,22 @@ class NoticeSink {
   // An async call failed on the server.
   virtual void on_async_error(uint16_t opcode, uint32_t sequence, uint16_t context,
                               int32_t result) = 0;
-  // Whether the application waits for a notice: then they are looked for every millisecond also
-  // while calls are made, else every 16 ms. Any thread; must not block.
+  // Whether the application waits for a notice. If so, the channel polls for notices every
+  // millisecond, also while calls are made; else every 16 ms. Any thread; must not block.
   virtual bool awaits_notices() const { return false; }
-  // Once, when the session ends for any reason but close().
+  // Called once, when the session ends for any reason but close().
   virtual void on_lost(const Status& why) = 0;
 };
 
 struct ChannelOptions {
   wire::FrameLimits limits{};  // what we accept in a notice; the transport has its own
-  std::chrono::milliseconds keepalive{
-      5000};  // ping after this much silence while a call waits; lost after two without answer
+  // While a call waits: a ping after this much silence, lost after two pings without an answer.
+  std::chrono::milliseconds keepalive{5000};
   bool sync_all = false;        // FARGPU_SYNC=1: every call waits (async errors surface at once)
   uint32_t first_sequence = 1;  // for tests of the wrap
 };
 
-// The answer to one call. On the waiting thread's stack; small bodies need no heap.
+// The answer to one call. It lives on the waiting thread's stack; small bodies need no heap.
 class Reply {
  public:
   int32_t result = 0;  // CUresult
@@ -88,8 +88,8 @@ class Reply {
 
 class Channel {
  public:
-  // Takes over a connected transport after the hello. `sink` outlives the channel. Starts the
-  // service thread.
+  // Takes ownership of a transport that is connected and past the hello, and starts the service
+  // thread. `sink` must outlive the channel.
   Channel(std::unique_ptr<transport::Transport> transport, NoticeSink& sink,
           ChannelOptions options);
   ~Channel();
@@ -98,18 +98,18 @@ class Channel {
    public:
     // Takes the send lock and a slot for the header and at most `body_bytes_bound` of body.
     Call(Channel& channel, uint16_t opcode, uint16_t context, size_t body_bytes_bound);
-    ~Call();  // not committed: gives the slot back, nothing was sent
+    ~Call();  // an uncommitted call gives its slot back and sends nothing
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
     template <typename T>
     typename T::Builder init() {
       return builder().initRoot<T>();
     }
-    // Commits and returns without waiting. `bulk` has been taken when this returns. With sync_all
-    // it waits, and the server's error, if any, comes back in *result.
+    // Commits and returns without waiting. `bulk` may be reused when this returns. With sync_all it
+    // waits, and the server's error, if any, is stored in *result.
     Status send(std::span<const Bytes> bulk = {}, int32_t* result = nullptr);
-    // Commits, flushes, waits. The reply's bulk goes to `bulk_out` (its size must be at least what
-    // the server sends, else kProtocol).
+    // Commits, flushes and waits. The reply's bulk is written to `bulk_out`; kProtocol if the
+    // server sends more than fits.
     Status call(Reply& reply, std::span<const Bytes> bulk = {}, std::span<std::byte> bulk_out = {});
 
    private:
@@ -118,22 +118,23 @@ class Channel {
     State& state();
     capnp::MessageBuilder& builder();
     Status call_until(Reply& reply, transport::Deadline deadline);
-    alignas(16) std::byte storage_[640];  // State in place: lock, slot, builder
+    alignas(16) std::byte storage_[640];  // holds State: lock, slot, builder
   };
 
-  // What async calls have left behind goes out now, instead of within a tenth of a millisecond.
+  // Sends the buffered frames of asynchronous calls now, instead of within 0.1 ms.
   Status flush();
-  // Hands the server a descriptor that later calls name by `number` (descriptor_passing.h).
-  // kUnsupported where client and server do not share a host.
+  // Passes a descriptor to the server; later calls refer to it by `number` (descriptor_passing.h).
+  // kUnsupported when client and server are on different hosts.
   Status pass_descriptor(uint64_t number, int descriptor);
-  // For a thread that waits for what a notice brings: reads by itself when nobody else does, so
-  // that it depends on no other thread. seen() is asked before and after each look, without a lock.
-  // False at the deadline, or when the session is lost.
+  // For a thread that waits for a notice: polls the transport by itself while no other thread does,
+  // so it depends on no other thread. Returns true once seen() does; seen() is called before and
+  // after each poll, without a lock. False at the deadline, or when the session is lost.
   bool read_until(const std::function<bool()>& seen, transport::Deadline deadline);
-  // awaits_notices() has become true. Any thread.
+  // To be called when awaits_notices() has become true. Any thread.
   void await_notices();
-  // After an answer that is no reply (a completion word): as after a call's reply, what other
-  // threads did before they sent what the server had by then happened before this returns.
+  // Call it after an answer that is no reply (a completion word). As after a reply: whatever other
+  // threads did before sending a frame that the server had received by then happens-before the
+  // return of this function.
   void see_sent() const;
   // A control request without body.
   Status ask(uint16_t control_opcode, Reply& reply, transport::Deadline deadline);
@@ -141,10 +142,10 @@ class Channel {
   Status ping(transport::Deadline deadline);
   bool lost() const;
   Status why_lost() const;
-  // Ends the session politely (Bye), without waiting for the server, or for callers that wait for
-  // it, beyond `deadline`.
+  // Ends the session with a Bye. Waits neither for the server, nor for callers that wait for it,
+  // beyond `deadline`.
   void close(transport::Deadline deadline);
-  // After fork, in the child: forget the connection without touching it (the parent still uses it).
+  // After fork, in the child: drops the connection without using it; the parent still uses it.
   void abandon_after_fork();
   transport::Transport& transport();
 

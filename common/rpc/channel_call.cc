@@ -45,15 +45,15 @@ Status Channel::Impl::flush_now(Deadline deadline) {
   return Status();
 }
 
-// The first frame after a pause goes out at once: the server is probably idle. Those that follow
-// close behind it are batched.
+// The first frame after a pause is flushed at once: the server is probably idle. Frames that follow
+// closely are batched.
 void Channel::Impl::flush_or_postpone(size_t frame_bytes) {
   if (prompt && transport->seen_without_flush())
-    return;  // most often, and without asking the clock
+    return;  // the usual case, without reading the clock
   const auto now = Clock::now();
   unflushed_bytes += frame_bytes;
   if (now - last_flush >= kFlushDelay || unflushed_bytes >= kFlushBytes) {
-    // A full socket is no reason to wait here: reserve() does, when the send area is full.
+    // Do not wait for a full socket here: reserve() waits, once the send area is full.
     const Status status = flush_now(now);
     last_flush = now;
     if (status.code() != StatusCode::kTimeout) return;
@@ -64,7 +64,7 @@ void Channel::Impl::flush_or_postpone(size_t frame_bytes) {
   if (!flush_armed.load()) kick();
 }
 
-// Most often there is room, and nobody needs to know.
+// The usual case is the first line: there is room. Else liveness is watched while it waits.
 Result<std::span<std::byte>> Channel::Impl::reserve(size_t bytes) {
   auto slot = transport->reserve(bytes, Deadline());
   if (slot.ok() || slot.status().code() != StatusCode::kTimeout) return slot;
@@ -98,7 +98,7 @@ Status Channel::Impl::send_bye(Deadline deadline) {
 
 struct Channel::Call::State {
   State(Channel& channel, uint16_t opcode, uint16_t context, size_t body_bytes_bound);
-  // Header into the slot; how many bytes the frame has.
+  // Writes the header into the slot and returns the frame's size.
   size_t finish(uint16_t flags, uint64_t bulk_bytes);
   Status commit(uint16_t flags, std::span<const Bytes> bulk);
   Status submit_and_wait(Reply& reply, std::span<const Bytes> bulk, std::span<std::byte> bulk_out,
@@ -110,7 +110,7 @@ struct Channel::Call::State {
   wire::FrameHeader header;
   std::span<std::byte> slot;
   size_t body_bound;
-  // stands in for the slot when there is none, so that building still works
+  // Replaces the slot when the transport gave none, so that building still works.
   std::unique_ptr<std::byte[]> scratch;
   std::optional<wire::SlotMessageBuilder> builder;
   size_t frame_bytes = 0;
@@ -201,7 +201,7 @@ Status Channel::Call::State::submit_and_wait(Reply& reply, std::span<const Bytes
                                              std::span<std::byte> bulk_out, Deadline deadline) {
   frame_bytes = finish(wire::kWantReply, total(bulk));
   Impl::Waiter waiter(impl, header, reply, bulk_out);
-  // The reply may come as soon as the frame leaves: whoever reads then must know the waiter.
+  // The reply may come as soon as the frame leaves: the lease holder must find the waiter then.
   bool alone = frame_bytes <= kMostBytesAlone && bulk.empty() && bulk_out.empty() &&
                impl.try_lease(Impl::Reader::kCaller);
   if (!alone) impl.add(waiter);
@@ -247,7 +247,7 @@ Status Channel::flush() {
     const auto now = Clock::now();
     status = impl_->flush_now(now);
     impl_->last_flush = now;
-    // What does not go without waiting is left to the service thread.
+    // What cannot be sent without waiting is left to the service thread.
     if (status.code() == StatusCode::kTimeout) return Status();
   }
   if (status.code() == StatusCode::kLost) impl_->declare_lost(status);

@@ -1,23 +1,37 @@
-// The inside of Channel: sequence numbers, waiting calls, who reads, when to flush, liveness.
+// The inside of Channel: sequence numbers, waiting calls, the poll lease, flushing, liveness.
 //
 // Sending. send_mutex serialises reserve, commit and flush. A frame that is not flushed at once is
-// flushed by a later sender or by the service thread, kFlushDelay after it at the latest.
+// flushed by a later sender or by the service thread, at most kFlushDelay later.
 //
-// Receiving. At most one thread is inside Transport::receive: who holds the lease, `reader`. A
-// caller that waits reads by itself when nobody does, so its reply needs no thread hand-over; when
-// it leaves it nominates the next waiter. The lease is taken with or without wait_mutex and given
-// back under it, so nobody who saw it taken goes to sleep after it was given back. The service
-// thread (channel_service.cc) reads only when no call waits. A waiter is completed only by the
-// thread that reads, so memory that a reply is copied into stays valid.
+// Receiving. At most one thread is inside Transport::receive: the holder of the poll lease,
+// `reader`. A waiting caller takes the lease when it is free and polls by itself, so its reply
+// needs no thread hand-over. When it is done it nominates the next waiter. The lease is taken with
+// or without wait_mutex. It is given back under wait_mutex, so a thread that saw it taken cannot go
+// to sleep after it was given back; wait_alone, which gives it back without, relies on the first
+// pair below. The service thread (channel_service.cc) polls only while no call waits. Only the
+// lease holder completes waiters, so the memory that a reply is copied into stays valid.
 //
-// A small call that finds nobody reading takes the lease before its frame leaves (wait_alone).
-// Nobody needs to know it then: it neither is in the list of waiters nor takes wait_mutex, unless
-// it finds somebody who needs it when it gives the lease back.
+// A small synchronous call made while no other thread polls takes the lease before its frame leaves
+// (wait_alone). It is not put on the list of waiters and does not take wait_mutex, unless another
+// thread needs waking when it gives the lease back.
 //
-// Loss. Whoever notices calls declare_lost(), which closes the transport; the next receive() fails,
-// and the thread that reads then fails all waiters and tells the sink.
+// Loss. The thread that notices it calls declare_lost(), which closes the transport. The next
+// receive() fails; the lease holder then fails all waiters and calls the sink.
 //
-// Lock order: send_mutex before wait_mutex. Neither is held while waiting for a reply.
+// Locks, in the order in which they may be nested. Neither is held while waiting for a reply.
+//   send_mutex   reserve, commit, flush; order of sequence numbers
+//   wait_mutex   list of waiters, sleep and wake-up of waiters and of the service thread
+//
+// Atomic pairs. Each side stores and then loads, all seq_cst, so at least one sees the other.
+//   wait_alone gives the lease back        stores reader; loads first, service_sleep
+//   a waiter, the service thread: sleep    stores first, service_sleep; loads reader
+//
+//   a call begins to wait                  raises waits; loads service_sleep
+//   the service thread begins to doze      stores service_sleep; loads waits
+//
+//   a sender leaves a frame unflushed      stores unflushed_since; loads flush_armed
+//   the service thread begins a round      clears flush_armed; loads unflushed_since
+// next_sequence is stored with release and loaded with acquire (below).
 #pragma once
 
 #include <array>
@@ -43,7 +57,7 @@ inline constexpr auto kFlushDelay = std::chrono::microseconds(100);
 struct Channel::Impl final : transport::FrameHandler {
   static constexpr size_t kWakes = 16;
 
-  // One waiting call; on its thread's stack, linked about in order of sequence numbers.
+  // One waiting call. It lives on its thread's stack; the list is roughly in sequence order.
   struct Waiter {
     Waiter(Impl& impl, const wire::FrameHeader& header, Reply& its_reply,
            std::span<std::byte> its_bulk)
@@ -52,15 +66,15 @@ struct Channel::Impl final : transport::FrameHandler {
           reply(its_reply),
           bulk_out(its_bulk),
           wake(impl.wakes[header.sequence % kWakes]) {}
-    void notify() { wake.notify_all(); }  // the other waiters there look again, and go on waiting
+    void notify() { wake.notify_all(); }  // waiters that share `wake` check again and wait on
     const uint16_t opcode;
     const uint32_t sequence;
     Reply& reply;
     const std::span<std::byte> bulk_out;
     std::condition_variable& wake;
-    // Guarded by wait_mutex, `done` also by the lease: a thread that reads completes its own waiter
-    // without the lock.
-    bool claimed = false;  // its reply is arriving: must not leave before `done`
+    // Guarded by wait_mutex. `done` is also guarded by the lease: the lease holder completes its
+    // own waiter without the lock.
+    bool claimed = false;  // its reply is arriving: the waiter must stay until `done`
     bool done = false;
     Status status;
     Waiter* previous = nullptr;
@@ -68,8 +82,8 @@ struct Channel::Impl final : transport::FrameHandler {
   };
 
   enum class Reader { kNobody, kCaller, kService };
-  // How the service thread sleeps: with a timer or without one (doze). While calls come and go it
-  // naps, and nobody wakes it for their sake; a single long one is awaited in kLongNap.
+  // How the service thread sleeps. kDoze has no timer, the others do. While calls are frequent it
+  // naps, and no call wakes it. kLongNap: a single call takes long.
   enum class ServiceSleep { kAwake, kNap, kLongNap, kWatch, kDoze };
   enum class Wake { kTimeout, kKicked, kReadable };
 
@@ -83,22 +97,23 @@ struct Channel::Impl final : transport::FrameHandler {
   Status on_reply(const wire::FrameHeader& header, Bytes body);
   void add(Waiter& waiter);
   void begin_wait();
-  // Whoever has read, and leaves: somebody must read on, or watch. With wait_mutex held.
+  // For a thread that stops polling: makes another thread poll, or watch the transport. With
+  // wait_mutex held.
   void hand_over();
-  // False when the reply is already arriving; the waiter must then wait.
+  // Takes the waiter off the list. False when its reply is already arriving: it must then wait.
   bool try_remove(Waiter& waiter);
   Status wait(Waiter& waiter, Deadline deadline);
-  // The same with the lease, for a waiter that is not in the list.
+  // The same for a waiter that holds the lease and is not on the list.
   Status wait_alone(Waiter& waiter, Deadline deadline);
-  // Gives the lease back without having read; the waiter, if there is one, joins the list.
+  // Gives the lease back without having polled; the waiter, if any, joins the list.
   void no_longer_alone(Waiter* waiter);
   bool try_lease(Reader who) {
     Reader nobody = Reader::kNobody;
-    // Pairs with give_back(): what the last reader did to the waiters is seen.
+    // Pairs with give_back(): makes visible what the last lease holder did to the waiters.
     return reader.compare_exchange_strong(nobody, who);
   }
   void give_back() { reader = Reader::kNobody; }
-  // The service thread will not look before long, unless somebody wakes it.
+  // Whether the service thread sleeps for long unless somebody wakes it.
   bool watched() const {
     const ServiceSleep now = service_sleep;
     return now == ServiceSleep::kLongNap || now == ServiceSleep::kWatch;
@@ -106,18 +121,18 @@ struct Channel::Impl final : transport::FrameHandler {
   void notify_first() {  // with wait_mutex held
     if (Waiter* const waiter = first; waiter != nullptr) waiter->notify();
   }
-  // Reads once on the calling thread, which has taken the lease, and gives the lease back. `lock`
-  // is on wait_mutex; not held meanwhile, held afterwards. `own`: the thread's waiter, if it waits.
+  // Polls once on the calling thread, which holds the lease, and gives the lease back. `lock` is on
+  // wait_mutex: it is released while polling and held again on return. `own`: the thread's waiter,
+  // if it waits.
   void read(std::unique_lock<std::mutex>& lock, Waiter* own, Deadline deadline);
   void declare_lost(const Status& why);
   Status lost_status();
   void fail_all_waiters(std::unique_lock<std::mutex>& lock, const Status& why);
-  Waiter* find(uint32_t sequence);  // one that has no answer yet
+  Waiter* find(uint32_t sequence);  // a waiter without an answer
   void link(Waiter& waiter);        // with wait_mutex held, like unlink()
   void unlink(Waiter& waiter);
 
-  // A caller that waits until the server takes what it sends: somebody must watch whether the
-  // server lives.
+  // Marks a sender that waits until the server takes its bytes: liveness must be watched meanwhile.
   class WaitingSender {
    public:
     explicit WaitingSender(Impl& impl) : impl_(impl) {
@@ -131,7 +146,7 @@ struct Channel::Impl final : transport::FrameHandler {
    private:
     Impl& impl_;
   };
-  // Sends the last frame, if that is possible before the deadline, whatever other senders do.
+  // Sends the Bye if it can get send_mutex and room before the deadline.
   Status send_bye(Deadline deadline);
 
   // channel_call.cc: sending. All with send_mutex held.
@@ -143,41 +158,39 @@ struct Channel::Impl final : transport::FrameHandler {
 
   // channel_service.cc.
   void serve();
-  // When unflushed frames are due; kNoDeadline when there are none.
+  // Flushes what is due. Returns when the next unflushed frames are due; kNoDeadline: there are
+  // none.
   Deadline flush_if_due(Clock::time_point now);
   void check_liveness(Clock::time_point now, bool call_waits);
   bool try_send_ping();
   Wake sleep(Deadline until, bool watch_transport);
-  // Ends the service thread's sleep.
+  // Wakes the service thread.
   void kick();
 
   const ChannelOptions options;
   NoticeSink& sink;
   std::unique_ptr<transport::Transport> transport;
-  const bool has_descriptor;  // the service thread can poll on the transport without reading
-  const bool prompt;          // flushing is hardly ever needed, and costs nothing then
+  const bool has_descriptor;  // the service thread can wait for the transport without receiving
+  const bool prompt;          // Capabilities::prompt: a flush is rarely needed, and cheap when not
   EventFd kick_event;
 
   std::mutex send_mutex;
-  // Written under send_mutex. What the server's answer may depend on happened before the wait for
-  // it ends: a frame's sequence number is taken with release, and a thread that waited reads with
-  // acquire. The true order leads through the server, which the memory model knows nothing of.
+  // Written under send_mutex. A sender takes its number with release; a thread whose wait has ended
+  // loads it with acquire. So everything that happened before a frame was sent happens-before the
+  // end of a wait whose answer may depend on that frame. The real order goes through the server,
+  // which the memory model does not see.
   std::atomic<uint32_t> next_sequence;
   size_t unflushed_bytes = 0;      // guarded by send_mutex
   Clock::time_point last_flush{};  // guarded by send_mutex
   // When the oldest unflushed frame was committed (ns of Clock, 0: none). Written under send_mutex;
-  // pairs with flush_armed: a sender stores here and then reads flush_armed, the service thread
-  // clears flush_armed and then reads here, so one of them sees the other.
+  // pairs with flush_armed (table at the top).
   std::atomic<int64_t> unflushed_since{0};
-  std::atomic<bool> flush_armed{false};  // the service thread wakes within kFlushDelay by itself
+  std::atomic<bool> flush_armed{false};  // the service thread's timer ends within kFlushDelay
 
   std::mutex wait_mutex;
-  // Shared by the waiters: one of its own for each would be made and unmade with every call.
+  // Shared by the waiters, so that no call has to construct and destroy one.
   std::array<std::condition_variable, kWakes> wakes;
-  // These four in one order for all threads (seq_cst). Who gives the lease back without wait_mutex
-  // looks at `first` and service_sleep afterwards; who waits or sleeps sets them first and then
-  // looks at `reader`. Who waits without wait_mutex counts in `waits` and then looks at
-  // service_sleep; the service thread sets that first and then looks at `waits`.
+  // These four are seq_cst; for the pairs see the table at the top.
   std::atomic<Reader> reader{Reader::kNobody};
   std::atomic<Waiter*> first{nullptr};                            // written under wait_mutex
   std::atomic<ServiceSleep> service_sleep{ServiceSleep::kAwake};  // written under wait_mutex
@@ -185,17 +198,17 @@ struct Channel::Impl final : transport::FrameHandler {
   std::atomic<int> waiting_senders{0};  // set before `waits` is raised
   Waiter* last = nullptr;               // guarded by wait_mutex
 
-  std::vector<std::byte> notice_bulk;  // these two of the thread that reads
-  Waiter* reads_for = nullptr;         // its own waiter
+  std::vector<std::byte> notice_bulk;  // these two belong to the lease holder
+  Waiter* reads_for = nullptr;         // the lease holder's own waiter
 
   std::mutex why_mutex;
   Status why_lost;  // guarded by why_mutex
   std::atomic<bool> lost{false};
   std::atomic<bool> closing{false};  // close() was called: loss is expected
-  bool told_sink = false;            // guarded by wait_mutex
+  bool told_sink = false;            // on_lost() was called; guarded by wait_mutex
   std::atomic<bool> abandoned{false};
 
-  // Of the service thread.
+  // Belong to the service thread; `stop` is set by others.
   std::atomic<bool> stop{false};
   Liveness liveness;
   std::thread service;

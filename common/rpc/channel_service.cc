@@ -1,13 +1,11 @@
-// The service thread of Channel: sees notices and loss when no call waits, flushes what senders
-// left, watches liveness.
+// The service thread of Channel. It receives notices and loss while no call waits, flushes what
+// senders left, and watches liveness.
 //
-// It costs nothing while the session is idle (it sleeps in poll without a timeout) and stays out of
-// the way of callers: while they call it does not watch the transport, or every reply would wake it
-// for nothing; it naps instead.
+// While the session is idle it sleeps in poll without a timeout and costs nothing. While calls are
+// made it does not watch the transport, since every reply would wake it for nothing; it naps with a
+// timer.
 #include <fmt/core.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
 
 #include <cstring>
@@ -22,21 +20,18 @@ namespace {
 constexpr auto kShortNap = std::chrono::milliseconds(1);
 constexpr auto kLongestNap = std::chrono::milliseconds(16);
 constexpr auto kRetryFlush = std::chrono::milliseconds(1);
-constexpr int kTicksAfterFlush = 10;  // in kFlushDelay each: how long it stays armed after a burst
+constexpr int kTicksAfterFlush = 10;  // how many kFlushDelay the timer stays armed after a burst
 
 }  // namespace
 
 void Channel::Impl::serve() {
-  sigset_t all;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // the application's handlers run on its own threads
   ::prctl(PR_SET_NAME, "fargpu-channel");
   ::prctl(PR_SET_TIMERSLACK, 1000UL);  // ns: flushes are due within 100 us
 
   uint64_t seen_waits = 0;
   Clock::duration nap = kShortNap;
   int ticks = 0;
-  bool quiet = false;  // a whole watch period has passed in which nothing happened
+  bool quiet = false;  // nothing happened in the last watch period
 
   std::unique_lock lock(wait_mutex, std::defer_lock);
   while (!stop) {
@@ -57,7 +52,7 @@ void Channel::Impl::serve() {
     const bool callers_active = waits_now != seen_waits;
     seen_waits = waits_now;
     const bool watch = !callers_active && try_lease(Reader::kService);
-    // While it holds the lease, because nobody else may be receiving.
+    // arm() belongs to the receiving side, so it needs the lease.
     const bool readable = watch && has_descriptor && !transport->arm();
     Deadline until = kNoDeadline;
     if (!watch) {
@@ -75,11 +70,11 @@ void Channel::Impl::serve() {
       until = now + options.keepalive;
       service_sleep = ServiceSleep::kWatch;
     }
-    // The last reader may be gone without having seen that somebody wants to know.
+    // The last lease holder may have left without seeing this thread's sleep.
     const bool reader_gone = service_sleep == ServiceSleep::kLongNap && reader == Reader::kNobody;
     if (watch) {
       nap = kShortNap;
-      give_back();  // whoever reads from here on sees service_sleep
+      give_back();  // the next lease holder sees service_sleep
     }
     lock.unlock();
     if (reader_gone) continue;
@@ -99,7 +94,7 @@ void Channel::Impl::serve() {
     if (finished) break;
   }
 
-  // Nobody may wait for ever, whatever ended this thread.
+  // No caller may wait for ever, whatever ended this thread.
   lock.lock();
   while (reader != Reader::kNobody) {
     lock.unlock();

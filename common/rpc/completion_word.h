@@ -1,9 +1,10 @@
-// CompletionWord: a place in memory shared by two processes where one says to the other how far it
-// has got.
+// CompletionWord: a word in shared memory through which the worker tells the client how far it has
+// got.
 //
-// The worker publishes; the client waits, at first by looking, then asleep in a futex. The side
-// that waits trusts nothing here: a wrong value is a copy of its own that looks finished too early
-// or too late. Zeroed memory is a valid word at value 0. Any thread on both sides.
+// The worker publishes a value. The client waits for it: first it spins, then it sleeps in a futex.
+// The client does not have to trust the word: a wrong value only makes one of its own copies look
+// finished too early or too late. Zeroed memory is a valid word with value 0. Any thread on both
+// sides.
 #pragma once
 
 #include <atomic>
@@ -13,15 +14,14 @@
 namespace fargpu::rpc {
 
 struct alignas(64) CompletionWord {
-  // grows; written by the publisher with release, read by the waiter with acquire
+  // Only grows. Stored by the publisher with release, loaded by the waiter with acquire.
   std::atomic<uint64_t> value;
-  std::atomic<int32_t> result;  // CUresult of what `value` stands for; ordered by `value`
-  // how many notices with device output were sent before; ordered by `value`
+  std::atomic<int32_t> result;  // CUresult of the work that `value` counts; ordered by `value`
+  // How many notices with device output were sent before; ordered by `value`.
   std::atomic<uint32_t> outputs;
-  std::atomic<uint32_t>
-      // waiters that may be asleep; seq_cst on both sides, so that either the wake-up or the value
-      // is seen
-      sleepers;
+  // Waiters that may be asleep. seq_cst on both sides: either the publisher sees the sleeper, or
+  // the sleeper sees the value.
+  std::atomic<uint32_t> sleepers;
 };
 static_assert(sizeof(CompletionWord) == 64 && std::atomic<uint64_t>::is_always_lock_free);
 
@@ -31,7 +31,7 @@ inline bool reached(const CompletionWord& word, uint64_t value) {
   return word.value.load(std::memory_order_acquire) >= value;
 }
 
-// True when the value is reached; false at the deadline. Looks for `spin` before it sleeps.
+// True when the value is reached; false at the deadline. Spins for `spin` before it sleeps.
 bool wait_until_reached(CompletionWord& word, uint64_t value, std::chrono::nanoseconds spin,
                         std::chrono::steady_clock::time_point deadline);
 

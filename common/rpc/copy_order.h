@@ -1,16 +1,16 @@
-// CopyOrder: what may tell that a copy to the device has not ended when the call that sent it has.
-// Both ends know it by its number.
+// CopyOrder: which later work must wait for a copy to the device whose call may return before the
+// bytes have arrived. The number is part of the protocol.
 #pragma once
 
 namespace fargpu::rpc {
 
 enum class CopyOrder : int {
-  // The order of its stream, nothing else: an asynchronous copy, or the caller waits by itself.
+  // Only later work in its own stream: an asynchronous copy, or a caller that waits by itself.
   kStream = 0,
-  // What is submitted later waits for it, in whichever stream, context or device of the session.
+  // All work that is submitted later, in any stream, context or device of the session.
   kLaterWork = 1,
-  // The same, and queries of streams and events answer as if it had ended, with all that was before
-  // it in its stream: the call has told its caller so.
+  // The same. In addition, queries of streams and events report the copy, and all work before it in
+  // its stream, as complete: the call has returned, which told its caller so.
   kReturned = 2,
 };
 

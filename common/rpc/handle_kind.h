@@ -5,7 +5,7 @@
 //    4 .. 25   slot of the client's table
 //   26 .. 49   generation of the slot; with it, the object's serial
 //   50 .. 54   kind, never renumbered
-//   55 .. 62   zero: room for the number of a session among those of a process
+//   55 .. 62   number of its session among those of the process
 //        63    zero: some programs keep handles in signed integers
 #pragma once
 
@@ -46,18 +46,25 @@ constexpr unsigned kSerialBits = kSlotBits + kGenerationBits;
 constexpr unsigned kSerialShift = 4;
 constexpr unsigned kKindShift = kSerialShift + kSerialBits;
 constexpr unsigned kKindBits = 5;
+constexpr unsigned kSessionShift = kKindShift + kKindBits;
+constexpr unsigned kSessionBits = 8;
 
 constexpr uint64_t make_serial(uint32_t slot, uint32_t generation) {
   return uint64_t{generation} << kSlotBits | slot;
 }
-constexpr uint64_t make_handle(HandleKind kind, uint64_t serial) {
-  return static_cast<uint64_t>(kind) << kKindShift | serial << kSerialShift;
+constexpr uint64_t make_handle(HandleKind kind, uint64_t serial, unsigned session = 0) {
+  return uint64_t{session} << kSessionShift | static_cast<uint64_t>(kind) << kKindShift |
+         serial << kSerialShift;
 }
 // kNone for what cannot be an id.
 constexpr HandleKind handle_kind(uint64_t id) {
-  if (id >> (kKindShift + kKindBits) != 0 || id % (1u << kSerialShift) != 0)
+  if (id >> (kSessionShift + kSessionBits) != 0 || id % (1u << kSerialShift) != 0)
     return HandleKind::kNone;
-  return static_cast<HandleKind>(id >> kKindShift);
+  return static_cast<HandleKind>(id >> kKindShift & ((1u << kKindBits) - 1));
+}
+// The session of what is an id.
+constexpr unsigned handle_session(uint64_t id) {
+  return static_cast<unsigned>(id >> kSessionShift & ((1u << kSessionBits) - 1));
 }
 constexpr uint64_t handle_serial(uint64_t id) {
   return id >> kSerialShift & ((uint64_t{1} << kSerialBits) - 1);

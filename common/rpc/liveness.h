@@ -1,9 +1,10 @@
-// Decides when a silent server counts as lost: pure logic, no clock and no transport of its own.
-// One thread.
+// Liveness decides when a silent server counts as lost. Pure logic, without clock or transport. One
+// thread.
 //
-// Only while a call waits: after a keepalive period without a received byte comes a ping, after
-// another one a second, and after a third the verdict. A period counts from the ping before it, so
-// a process that was stopped for an hour and goes on finds its session alive.
+// It counts only while a call waits. After one keepalive period without a received byte it asks for
+// a ping, after a second period for another one, and after a third it says "lost". A period starts
+// at the ping before it, so a client process that was stopped for an hour does not lose its
+// session.
 #pragma once
 
 #include <chrono>
@@ -32,8 +33,8 @@ class Liveness {
     return Verdict::kPing;
   }
 
-  // The ping asked for could not be sent, because a sender is in the middle of a long frame. While
-  // its bytes move, the server lives.
+  // The ping could not be sent, because a sender is in the middle of a long frame. While the bytes
+  // of that frame move, the server is alive.
   void could_not_ping(Time now, uint64_t sent_bytes) {
     if (sent_bytes != sent_bytes_) sign_of_life(now, sent_bytes);
   }

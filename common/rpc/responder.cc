@@ -73,6 +73,8 @@ Status Responder::Frame::send(int32_t result, std::span<const std::span<const st
   const auto lock = std::move(lock_);  // others may send from here on
   if (!status_.ok()) return status_;
   if (unwanted(header_, result)) return Status();
+  if ((header_.flags & wire::kNotice) != 0 && !responder_.takes_notice(header_.opcode))
+    return Status();
   const bool bare = result != 0;
   if (bare) bulk = {};
   header_.result = result;
@@ -99,6 +101,7 @@ Status Responder::flush() {
 }
 
 void Responder::try_notice(uint16_t opcode, uint32_t sequence) {
+  if (!takes_notice(opcode)) return;
   std::unique_lock lock(sending_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   const auto now = transport::Clock::now();

@@ -1,7 +1,7 @@
-// Responder: the server's sending end. Replies and notices, built in the transport's slot.
+// Responder: the server's sending end. It builds replies and notices in the transport's slot.
 //
-// The executor's thread uses it; only try_notice() may be called by another one. A Frame keeps the
-// sending end to itself until it is sent, so build it when there is nothing more to wait for, and
+// It belongs to the executor's thread; only try_notice() may be called by other threads. A Frame
+// locks the sending end until it is sent, so create it when nothing is left to wait for, and only
 // one at a time.
 #pragma once
 
@@ -22,11 +22,15 @@ class Responder {
  public:
   explicit Responder(transport::Transport& transport) : transport_(transport) {}
 
-  // `before`: called before each reply and notice that the executor's thread sends, so that what
-  // the client must have by then goes first. It may send by itself.
+  // `before` is called before each reply and notice that the executor's thread sends. It may send
+  // what the client must receive earlier.
   void call_first(std::function<void()> before) { before_ = std::move(before); }
 
-  // One outgoing frame: Reply to `request`, or a notice.
+  // Opcodes of notices that the client knows, bit n for opcode n; all unless told otherwise. Other
+  // notices are not sent. Called before the first one.
+  void client_knows(uint64_t notices) { notices_ = notices; }
+
+  // One outgoing frame: a reply to `request`, or a notice.
   class Frame {
    public:
     Frame(Responder& responder, const wire::FrameHeader& request,
@@ -36,9 +40,9 @@ class Responder {
     typename T::Builder init() {
       return builder().initRoot<T>();
     }
-    // Commits (not flushes). For a reply `result` is the CUresult; body and bulk are dropped when
-    // result != 0. As in reply(), nothing is sent for a success that nobody waits for. Every
-    // failure of the transport comes back here, also that of the constructor.
+    // Commits, without a flush. `result` is the CUresult of a reply; when it is not 0, body and
+    // bulk are dropped. As in reply(), a success that nobody waits for is not sent. Every failure
+    // of the transport is returned here, also one in the constructor.
     Status send(int32_t result, std::span<const std::span<const std::byte>> bulk = {});
 
    private:
@@ -50,7 +54,7 @@ class Responder {
     Status status_;
     size_t body_bound_ = 0;
     std::span<std::byte> slot_;
-    // stands in for the slot when there is none, so that building still works
+    // Replaces the slot when the transport gave none, so that building still works.
     std::unique_ptr<std::byte[]> scratch_;
     std::optional<wire::SlotMessageBuilder> builder_;
   };
@@ -59,22 +63,25 @@ class Responder {
   // kAsyncError.
   Status reply(const wire::FrameHeader& request, int32_t result);
   Status flush();
-  // A notice without body, if nobody sends just now and the transport takes it without waiting. Any
-  // thread. What `sequence` says is the notice's business.
+  // Sends a notice without body, unless another thread is sending or the transport would have to
+  // wait. Any thread. The meaning of `sequence` depends on the notice.
   void try_notice(uint16_t opcode, uint32_t sequence);
   transport::Transport& transport() { return transport_; }
 
  private:
-  // Before sending_ is taken.
+  // Must be called before sending_ is locked.
   Responder& prepared() {
     if (before_) before_();
     return *this;
   }
 
+  bool takes_notice(uint16_t opcode) const { return opcode < 64 && (notices_ >> opcode & 1) != 0; }
+
   transport::Transport& transport_;
   std::function<void()> before_;
-  // Around everything that sends. The executor's thread may keep it for long, but then nobody waits
-  // for it: try_notice() only tries.
+  uint64_t notices_ = ~uint64_t{0};
+  // Held by whoever sends. The executor's thread may hold it for long; nobody waits for it then,
+  // since try_notice() only tries.
   TryLock sending_;
 };
 

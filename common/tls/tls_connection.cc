@@ -24,8 +24,8 @@ std::string openssl_error() {
 }
 
 void initialise() {
-  // In an application's process: nothing of its OpenSSL settings, and nothing at its end, when our
-  // threads may still run.
+  // We are in an application's process: use none of its OpenSSL settings, and clean nothing up at
+  // its exit, when our threads may still run.
   static const int done =
       OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT | OPENSSL_INIT_NO_LOAD_CONFIG, nullptr);
   (void)done;
@@ -123,7 +123,7 @@ Result<TlsConnection> TlsConnection::connect(const TlsContext& context, Fd socke
                                              transport::Deadline deadline) {
   FARGPU_ASSIGN_OR_RETURN(TlsConnection connection, make(context, std::move(socket)));
   SSL* session = connection.session_.get();
-  // An address is looked for among the certificate's addresses, a name among its names.
+  // An address must be among the certificate's addresses, a name among its names.
   if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(session), host.c_str()) != 1) {
     ERR_clear_error();
     if (SSL_set1_host(session, host.c_str()) != 1 ||

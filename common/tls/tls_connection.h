@@ -1,8 +1,8 @@
-// TLS 1.3 over a connected TCP socket, as a relay: bytes between the encrypted socket and a plain
-// one on this host.
+// TLS 1.3 over a connected TCP socket, as a relay between the encrypted socket and a plain socket
+// on this host.
 //
-// Whoever holds the other end of the plain socket needs to know nothing of TLS, in whichever
-// process it is. An object belongs to one thread.
+// The holder of the plain socket's other end, in any process, needs no knowledge of TLS. An object
+// belongs to one thread.
 #pragma once
 
 #include <memory>

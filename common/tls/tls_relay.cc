@@ -59,7 +59,7 @@ bool Relay::from_peer() {
       plain_events_ |= POLLOUT;
       return true;
     } else if (errno != EINTR) {
-      return false;  // nobody reads any more
+      return false;  // the reader has gone
     }
   }
   socket_events_ |= POLLIN | POLLOUT;  // there may be more inside the session: come back at once
@@ -108,13 +108,12 @@ bool Relay::to_peer() {
 }
 
 void Relay::wait() {
-  // An end that nothing is expected of is not looked at: once closed, it would be ready at all
-  // times.
+  // An end without expected events is not polled: once closed, it would always be ready.
   pollfd entries[2] = {{socket_events_ != 0 ? socket_ : -1, socket_events_, 0},
                        {plain_events_ != 0 || out_.ended ? plain_ : -1, plain_events_, 0}};
   while (::poll(entries, 2, -1) < 0 && errno == EINTR) {
   }
-  // Closed for good, not only for writing: nobody is there to take what comes, nor to send.
+  // Closed entirely, not only for writing: the other side can neither read nor send.
   if (out_.ended && (entries[1].revents & (POLLHUP | POLLERR)) != 0) {
     in_.begin = in_.end;
     in_.ended = true;

@@ -1,5 +1,5 @@
-// The loop of a TlsConnection: bytes both ways until either end is closed. Used by it only; one
-// thread.
+// The loop of a TlsConnection: carries bytes both ways until either end is closed. Used by
+// TlsConnection only; one thread.
 #pragma once
 
 #include <poll.h>

@@ -1,7 +1,6 @@
 #include "common/tls/tls_tunnel.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <system_error>
 #include <thread>
 
+#include "common/base/signals_blocked.h"
 #include "common/tls/tls_connection.h"
 
 namespace fargpu::tls {
@@ -47,20 +47,6 @@ void carry(TlsConnection connection, Fd plain) {
   plain.reset();
   connection.close();
 }
-
-// The application's signals are its own threads' business.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_;
-};
 
 }  // namespace
 

@@ -1,8 +1,8 @@
-// The client's end of TLS: a plain socket whose other end is a thread of this process that
-// encrypts.
+// The client's end of TLS: a plain socket whose other end is served by a thread of this process,
+// which encrypts.
 //
-// Any thread. In a forked child, which has no such thread, the tunnels' own descriptors are closed,
-// so that the connection ends with the parent.
+// Any thread. A forked child does not have that thread: it closes the tunnels' own descriptors, so
+// that the connection ends with the parent.
 #pragma once
 
 #include <string>

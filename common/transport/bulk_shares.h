@@ -1,10 +1,9 @@
-// How the bulk bytes of a frame are spread over the connections of a session. Pure; both ends
-// compute the same from the frame's header, so nothing about it travels and nothing of it must be
-// believed.
+// How the bulk bytes of a frame are spread over the connections of a session. Pure: both ends
+// compute the same from the frame's header, so nothing of it is sent or has to be checked.
 //
 // Connection 0 carries all frames. Large bulk is cut into one share for each connection, in order:
-// share 0 follows the body as ever, share k is what connection k carries next. Smaller bulk follows
-// its body whole.
+// share 0 follows the body as usual; share k is the next thing that connection k carries. Smaller
+// bulk follows its body as a whole.
 #pragma once
 
 #include <sys/uio.h>

@@ -1,9 +1,9 @@
-// Handing descriptors of memory to the peer, where both ends are on one host (shm).
+// Passing descriptors of memory to the peer, where both ends are on one host (shm).
 //
-// The sender numbers what it sends; a frame that is committed later names the number. Descriptors
-// arrive before every frame committed after send(). Bounded: a peer that sends more than it is
-// allowed without their being taken ends its session. Thread rules: send() like commit() (under the
-// channel's send lock), take() like receive().
+// The sender numbers the descriptors; a frame that is committed later refers to the number.
+// Descriptors arrive before every frame committed after send(). A peer that sends more than
+// kMaxWaiting without their being taken ends its session. Thread rules: send() like commit() (under
+// the channel's send lock), take() like receive().
 #pragma once
 
 #include <cstdint>

@@ -143,8 +143,8 @@ Result<bool> FrameAssembler::take_bulk(FrameHandler& handler) {
     return true;
   }
   if (must_wait()) return false;  // what is buffered belongs to later frames
-  // Everything buffered is used up; what follows the bulk begins aligned, behind the body, which
-  // must stay.
+  // The buffer is used up. What follows the bulk is stored aligned, behind the body, which must
+  // stay.
   const bool body_in_buffer =
       body_.data() == nullptr || body_.empty()
           ? false

@@ -1,9 +1,9 @@
 // Makes frames out of a stream of bytes that arrives in pieces of any size.
 //
-// The owner asks where the next bytes shall go (writable), puts them there, and says how many they
-// were (advance); every frame that is complete then goes to the handler. Bulk bytes go straight
-// into the memory that the handler names; headers and bodies into one aligned buffer. Bodies are
-// 8-byte aligned when handed out. No descriptor, no waiting, one thread.
+// The owner asks for memory for the next bytes (writable), fills it, and says how many bytes there
+// were (advance). Every frame that is complete is then delivered to the handler. Bulk bytes go
+// straight into the memory that the handler gives; headers and bodies go into one aligned buffer.
+// Bodies are 8-byte aligned when delivered. No descriptor, no waiting, one thread.
 //
 // With several connections, frames come on the first one and the shares of large bulk on all of
 // them (bulk_shares.h); a frame goes to the handler when all of its shares are there.
@@ -29,7 +29,7 @@ class FrameAssembler {
   // The first `bytes` of writable() have been filled. Returns how many frames went to the handler;
   // a Status that is not ok (broken frame, or the handler's) ends the stream.
   Result<size_t> advance(size_t bytes, FrameHandler& handler);
-  // Shares are on their way on other connections; what comes on the first one can wait.
+  // Shares are still arriving on other connections: the first one must not be read meanwhile.
   bool must_wait() const { return in_bulk_ && done_[0] == shares_[0].size(); }
   // Where the next bytes of connection `index` (not 0) go, empty when none are expected yet; the
   // first `bytes` of it have been filled, as in advance().
@@ -47,7 +47,7 @@ class FrameAssembler {
     void operator()(std::byte* bytes) const;
   };
 
-  // When the last byte of the bulk has come: hands its frame over and goes on. How many frames.
+  // After the last byte of the bulk: delivers the frame and continues. Returns how many frames.
   Result<size_t> after_bulk(FrameHandler& handler);
   Result<size_t> parse(FrameHandler& handler);
   void begin_bulk(std::span<std::byte> bulk);

@@ -1,6 +1,6 @@
 // Single frames on a plain socket, before it belongs to a transport: the daemon reads the hello,
-// answers a refusal, or hands the socket on to a worker. Exactly the frame's bytes are consumed, so
-// that whoever comes next loses nothing. One thread per socket.
+// sends a refusal, or hands the socket to a worker. Exactly the frame's bytes are consumed, so the
+// next reader of the socket loses nothing. One thread per socket.
 #pragma once
 
 #include <span>

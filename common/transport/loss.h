@@ -1,4 +1,5 @@
-// How a connection ended: once, for one reason, which every later call is told.
+// How a connection ended. It ends once, for one reason, which every later call returns.
+// Any thread may call any member.
 #pragma once
 
 #include <atomic>
@@ -17,14 +18,14 @@ class Loss {
 
   // kLost with the reason. Only after happened().
   Status status() const {
-    // No lock here: in a forked child a thread that is not there may hold it.
+    // No lock here: in a forked child it may be held by a thread that does not exist there.
     if (state_.load(std::memory_order_acquire) == State::kAbandoned) return not_ours();
     std::lock_guard lock(mutex_);
     return Status(StatusCode::kLost, why_);
   }
 
-  // The first reason is kept: `end_it` runs, without a lock, and the reason is returned as it is.
-  // To later ones the answer is status().
+  // The first reason is kept: `end_it` runs without a lock, and `why` is returned unchanged. Later
+  // calls return status().
   template <typename EndIt>
   Status record(Status why, EndIt end_it) {
     if (state_.load(std::memory_order_acquire) == State::kAbandoned) return not_ours();

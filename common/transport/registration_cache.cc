@@ -48,7 +48,7 @@ Result<RegistrationCache::Registration> RegistrationCache::make(uintptr_t begin,
   for (;;) {
     auto made = memory_.register_memory({reinterpret_cast<std::byte*>(begin), end - begin}, access);
     if (made.ok()) return Registration(std::move(*made));
-    // Perhaps it is the cache that holds what is short.
+    // Perhaps the cache itself holds the scarce resource.
     if (made.status().code() != StatusCode::kNoCapacity || !evict_one()) return made.status();
   }
 }
@@ -64,7 +64,7 @@ Result<RegistrationCache::Registration> RegistrationCache::get(std::span<std::by
   ++statistics_.misses;
   if (memory.size() > max_bytes_) return make(wanted_begin, wanted_end, access);
 
-  // With what it overlaps, as one.
+  // Merged with all registrations that it overlaps.
   uintptr_t begin = wanted_begin, end = wanted_end;
   RemoteAccess most = access;
   for (auto entry = first_touching(begin); entry != by_begin_.end() && entry->first < wanted_end;
@@ -74,7 +74,8 @@ Result<RegistrationCache::Registration> RegistrationCache::get(std::span<std::by
     most = std::max(most, entry->second->access);
   }
   if (end - begin > max_bytes_) begin = wanted_begin, end = wanted_end, most = access;
-  // They go first, so that their bytes are not locked twice; a caller that uses one keeps it.
+  // The old ones are dropped first, so that their bytes are not locked twice; a caller that uses
+  // one keeps it alive.
   for (auto entry = first_touching(wanted_begin);
        entry != by_begin_.end() && entry->first < wanted_end;) {
     const auto next = std::next(entry);
@@ -85,11 +86,12 @@ Result<RegistrationCache::Registration> RegistrationCache::get(std::span<std::by
   }
   auto made = make(begin, end, most);
   if (!made.ok() && (begin != wanted_begin || end != wanted_end)) {
-    // Part of what was known cannot be registered any more; what is asked for may.
+    // Part of the old registrations may no longer be registrable; the requested memory may still
+    // be.
     begin = wanted_begin, end = wanted_end, most = access;
     made = make(begin, end, most);
   }
-  // When everything else is in use the bound is kept by not keeping this one.
+  // When everything else is in use, the limit is kept by not caching this one.
   if (!made.ok() || statistics_.bytes + (end - begin) > max_bytes_) return made;
   entries_.push_front(Entry{begin, end, most, *made});
   by_begin_.emplace(begin, entries_.begin());

@@ -1,14 +1,14 @@
-// Which memory of the application is registered with the transport: an interval map, so that every
-// byte is registered once and memory that is used again costs a look-up.
+// Which memory of the application is registered with the transport: an interval map. Every byte is
+// registered once, and memory that is used again costs one look-up.
 //
-// get() finds the registration that holds the memory, also by a pointer into its middle, or makes
-// one; memory that overlaps what is known is joined with it into one registration. Nothing beyond
-// what callers named is ever registered, so a key shows a peer no neighbouring bytes. Whoever
-// frees, unmaps or unregisters memory calls invalidate() first: addresses come back with other
-// pages behind them, and a registration would go on naming the old ones. What callers still hold
-// stays registered until they let go, whatever happens to the cache. At most max_bytes stay
-// registered for later use; the longest unused go first. Any thread; registering happens under the
-// lock.
+// get() finds the registration that contains the memory, also by a pointer into its middle, or
+// makes one. Memory that overlaps known registrations is merged with them into one. Only memory
+// that callers named is ever registered, so a key never exposes neighbouring bytes. Whoever frees,
+// unmaps or unregisters memory calls invalidate() first: the same addresses may get other pages
+// later, while the registration would still refer to the old ones. A registration that a caller
+// holds stays valid until that caller releases it, whatever happens to the cache. At most max_bytes
+// stay registered for later use; the least recently used go first. Any thread; registering happens
+// under the lock.
 #pragma once
 
 #include <cstdint>

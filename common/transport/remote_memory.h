@@ -1,10 +1,10 @@
-// One-sided access to memory that the peer has registered, without its CPU (rdma).
+// One-sided access to memory that the peer has registered, without the peer's CPU (rdma).
 //
-// One end registers memory and tells the other its RemoteKey in a message; the other then reads or
-// writes inside exactly that range, until the registration or the session ends. What a peer names
-// is not trusted: a wrong key or range fails at the owner's adapter and ends the session of the one
-// who used it. Registration, read_now() and write_now(): any thread. Other transfers: one thread,
-// the one that receives.
+// One end registers memory and sends its RemoteKey to the other. The other may then read or write
+// exactly that range, until the registration or the session ends. Keys from a peer are untrusted: a
+// wrong key or range fails at the owner's adapter and ends the session of the end that used it.
+// Registration, read_now() and write_now(): any thread. Other transfers: one thread, the one that
+// receives.
 #pragma once
 
 #include <chrono>
@@ -31,8 +31,8 @@ enum class RemoteAccess : uint8_t {
   kReadWrite,
 };
 
-// Memory of this process that the adapter may use; deregistered when destroyed, which must be
-// before its memory goes and may be after the transport has gone.
+// Memory of this process that the adapter may use. The destructor deregisters it; it must run
+// before the memory is freed, and may run after the transport is destroyed.
 class RegisteredMemory {
  public:
   virtual ~RegisteredMemory() = default;
@@ -64,9 +64,9 @@ class RemoteMemory {
                               const RegisteredMemory& to, std::span<std::byte> destination) = 0;
   virtual Result<Ticket> write(const RegisteredMemory& from, std::span<const std::byte> source,
                                const RemoteKey& to, uint64_t to_offset) = 0;
-  // The same, complete when they return. For a thread that has nothing else to do, such as a
-  // function in a stream of the GPU: nobody wakes it, it looks. Little is under way at a time, so
-  // that frames need not wait long for their turn. A deadline that passes ends the session.
+  // The same, complete on return. For a thread with nothing else to do, such as a host function in
+  // a stream: it polls and is woken by nobody. Few transfers are under way at a time, so that
+  // frames need not wait long. A deadline that passes ends the session.
   virtual Status read_now(const RemoteKey& from, uint64_t from_offset, const RegisteredMemory& to,
                           std::span<std::byte> destination, Deadline deadline) = 0;
   virtual Status write_now(const RegisteredMemory& from, std::span<const std::byte> source,

@@ -31,11 +31,11 @@ struct Capabilities {
   size_t max_slot_bytes = 0;   // largest reserve(); at least header + FrameLimits::max_body_bytes
   bool same_host = false;      // both ends share memory: descriptor_passing() is there
   bool remote_memory = false;  // one-sided access to registered memory: remote_memory() is there
-  // a peer that is awake sees frames at commit(): flush() only wakes one that sleeps
+  // A peer that is awake sees frames at commit(); flush() only wakes a peer that sleeps.
   bool prompt = false;
-  // bytes leave this machine (or shall seem to): fewer of them are worth some work
+  // Bytes leave this machine (or an emulator pretends so): it is worth some work to send fewer.
   bool crosses_network = false;
-  bool survives_peer_death = true;  // the death of the peer is seen as kLost without a keepalive
+  bool survives_peer_death = true;  // a dead peer is noticed (kLost) without a keepalive
 };
 
 struct Statistics {
@@ -48,9 +48,9 @@ struct Statistics {
 class FrameHandler {
  public:
   virtual ~FrameHandler() = default;
-  // Where the bulk bytes of this frame shall go: exactly header.bulk_bytes long, valid until
-  // on_frame returns. Called only when bulk_bytes > 0, after header and body have passed
-  // check_header. `body` is valid during the call.
+  // The memory for the bulk bytes of this frame: exactly header.bulk_bytes long, valid until
+  // on_frame returns. Called only when bulk_bytes > 0, after check_header has accepted the header.
+  // `body` is valid during the call.
   virtual Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header,
                                                    std::span<const std::byte> body) = 0;
   // One whole frame; `body` and `bulk` are valid during the call only.
@@ -75,12 +75,12 @@ class Transport {
   // that passes while bulk is on its way ends the session: half a frame cannot be taken back.
   virtual Status commit(size_t bytes, std::span<const std::span<const std::byte>> bulk,
                         Deadline deadline) = 0;
-  // Everything committed is on its way: handed to the system or to the peer. A deadline in the past
-  // hands over what goes without waiting; kTimeout then means that something is left for a later
-  // flush, nothing is lost.
+  // Hands everything that was committed to the system or to the peer. With a deadline in the past
+  // it hands over what it can without waiting; kTimeout then means that something is left for a
+  // later flush. Nothing is lost.
   virtual Status flush(Deadline deadline) = 0;
-  // Called like flush(), where capabilities().prompt: the peer is awake, so it sees what was
-  // committed without a flush.
+  // With capabilities().prompt: true when the peer is awake, so that it sees what was committed
+  // without a flush. Called like flush().
   virtual bool seen_without_flush() { return false; }
 
   // Waits until at least one whole frame was delivered to `handler`, wake() was called, or the
@@ -94,12 +94,12 @@ class Transport {
   virtual DescriptorPassing* descriptor_passing() { return nullptr; }  // capabilities().same_host
   virtual RemoteMemory* remote_memory() { return nullptr; }  // capabilities().remote_memory
 
-  // A descriptor that polls readable when receive() may have something to do; -1 when there is
-  // none. Whoever sleeps on it outside receive() calls arm() before each time.
+  // A descriptor that polls readable when receive() may have something to do; -1: there is none. A
+  // thread that sleeps on it outside receive() calls arm() before each sleep.
   virtual int poll_descriptor() const = 0;
-  // Called like receive(), before sleeping on poll_descriptor(). False: receive() has something to
-  // do already. Holds until the next receive(). For transports whose peer must be told that it has
-  // to signal.
+  // Prepares a sleep on poll_descriptor(), for transports whose peer must be asked to signal.
+  // Called like receive(); holds until the next receive(). False: receive() has something to do
+  // already.
   virtual bool arm() { return true; }
   // A socket that ends when the peer does, whatever carries the frames; -1: there is none. To be
   // polled for POLLRDHUP, never to be read.
@@ -107,8 +107,8 @@ class Transport {
 
   // Ends the session at both sides. Idempotent.
   virtual void close() = 0;
-  // In a forked child, which shares the connection with its parent: lets go of this process's
-  // descriptors without a word to the peer. Afterwards every call returns kLost.
+  // For a forked child, which shares the connection with its parent: closes this process's
+  // descriptors without telling the peer. Afterwards every call returns kLost.
   virtual void abandon_after_fork() = 0;
   virtual Statistics statistics() const = 0;
   // "tcp 127.0.0.1:14900": for logs, doctor and ps.

@@ -26,4 +26,10 @@ enum ControlOpcode : uint16_t {
   kOpenJob = 18,
 };
 
+// All of them: what this build knows below kFirstApiOpcode.
+inline constexpr ControlOpcode kControlOpcodes[] = {
+    kHello,    kPing,    kBye,     kOutput,       kHostCall, kHostCallDone,
+    kStatus,   kUpgrade, kJoin,    kCopied,       kAlive,    kErrorOutput,
+    kDelivery, kFetch,   kInspect, kQueueReached, kOpenJob};
+
 }  // namespace fargpu::wire

@@ -40,7 +40,7 @@ PiecePacker::~PiecePacker() = default;
 
 std::span<const std::byte> PiecePacker::pack(std::span<const std::byte> piece) {
   if (context_ == nullptr || piece.size() > kMaxPackedPieceBytes) return {};
-  // No room for a frame that does not pay: zstd then gives up on its way.
+  // The buffer has no room for a frame that does not pay, so zstd stops early.
   frame_.resize(piece.size() / 8 * 7);
   const size_t bytes = ZSTD_compress2(static_cast<ZSTD_CCtx*>(context_.get()), frame_.data(),
                                       frame_.size(), piece.data(), piece.size());

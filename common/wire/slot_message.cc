@@ -28,7 +28,7 @@ kj::ArrayPtr<capnp::word> SlotMessageBuilder::allocateSegment(unsigned int minim
     KJ_FAIL_REQUIRE("message does not fit into its slot", slot_.size());
   }
   given_ = true;
-  // All of it: capnp allocates objects in the segment without telling, and relies on zeros there.
+  // All of it: capnp allocates objects in the segment unnoticed, and relies on zeros there.
   std::memset(slot_.data(), 0, words * sizeof(capnp::word));
   return kj::arrayPtr(reinterpret_cast<capnp::word*>(slot_.data()), words);
 }

@@ -1,10 +1,10 @@
-// Cap'n Proto messages in memory that belongs to somebody else: built in a transport's slot, read
-// in its receive buffer.
+// Cap'n Proto messages in memory of others: built in a transport's slot, read in its receive
+// buffer.
 //
-// SlotMessageBuilder's only segment is the slot: no heap, no copy, no zeroing afterwards
+// The slot is the only segment of a SlotMessageBuilder: no heap, no copy, no zeroing afterwards
 // (MallocMessageBuilder would zero a borrowed segment again in its destructor). The slot must be
-// 8-byte aligned and is zeroed here, as far as capnp needs it. When the message outgrows the slot
-// the build fails (overflowed() is true) instead of growing: callers compute an upper bound.
+// 8-byte aligned; it is zeroed here as far as capnp needs it. A message that outgrows the slot
+// fails to build (overflowed() is true) instead of growing: callers compute an upper bound.
 // SegmentReader limits traversal and nesting, for bodies that a peer wrote. Both live on the stack
 // of one thread.
 #pragma once

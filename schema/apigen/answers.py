@@ -1,7 +1,8 @@
 """The cases of tests/conformance/answers: every supported function called rightly, then wrongly in
 one argument at a time.
 
-How to call a function rightly is said in cases.yml, by C type and by function.
+How to call a function rightly is said in cases.yml, by C type and by function. The template lies
+beside it.
 """
 
 import re
@@ -12,7 +13,10 @@ from .errors import DescriptionError
 from .loader import load_yaml
 
 BEFORE, WITHOUT, WITH = "kBeforeInit", "kWithoutContext", "kWithContext"
-FUNCTION_KEYS = ("args", "quiet", "fresh", "sweeps", "more", "skip", "prepare", "show", "without")
+FUNCTION_KEYS = (
+    *("args", "quiet", "fresh", "sweeps", "more", "skip", "prepare", "show", "without"),
+    *("captured", "capture_ends"),
+)
 PRINTABLE = ("int", "unsigned", "unsigned int", "size_t", "unsigned long long", "cuuint64_t")
 
 
@@ -36,6 +40,8 @@ class Call:
     values: str
     fresh: str
     prepare: str
+    captured: str  # set after the capture has begun
+    capture_ends: str
     cases: list = field(default_factory=list)
 
 
@@ -207,13 +213,15 @@ def calls(api, cases):
             ", ".join(f"a.{a.name}" for a in f.arguments),
             "true" if fresh else "false",
             notes.get("prepare", ""),
+            notes.get("captured", ""),
+            "true" if notes.get("capture_ends") else "false",
             list(_cases(f, cases, notes)),
         )
 
 
 def text(api, path):
     """The C++ of all cases."""
-    template = render.environment().get_template("answers.cc.j2")
+    template = render.environment(path.parent).get_template("answers.cc.j2")
     return template.render(
         functions=list(calls(api, Cases(path))), results=list(api.results.items())
     )

@@ -16,6 +16,22 @@ def _bad(notes, entry, function, parameter, message):
     raise DescriptionError(where, f"{function}: {parameter}: {message}")
 
 
+# Where the worker receives bulk of a request: memory of its own, memory that is pinned in the
+# frame's context, or the place that an earlier call has named for it.
+BULK = {True: "staging", "pinned": "pinned", "named": "named"}
+
+
+def _bulk(notes, entry, function, parameter):
+    given = notes.get("bulk", False)
+    if given is False:
+        return ""
+    if given not in BULK:
+        _bad(notes, entry, function, parameter, f"bulk: '{given}' is none of true, pinned, named")
+    if given is not True and "in" not in notes:
+        _bad(notes, entry, function, parameter, f"bulk: {given} is for inputs")
+    return BULK[given]
+
+
 def _plain_input(parameter, notes, entry, function, types):
     shape = types.value_shape(parameter.base) if parameter.stars == 0 else None
     if shape is None:
@@ -72,7 +88,7 @@ def _with_direction(parameter, direction, notes, entry, function, parameters, ty
         direction,
         capnp="Data",
         optional=bool(notes.get("optional")),
-        bulk=bool(notes.get("bulk")),
+        bulk=_bulk(notes, entry, function, parameter.name),
         length=str(notes.get("len", "")),
         count=str(notes.get("count", "")),
     )

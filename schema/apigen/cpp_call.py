@@ -6,7 +6,7 @@ lock, then the reply.
 
 
 def _kind(types, a):
-    return f"rpc::HandleKind::{types.kinds[a.kind]}"
+    return f"rpc::HandleKind::{types.kinds[a.kind].enumerator}"
 
 
 def _or_return(call):
@@ -25,16 +25,16 @@ def _prepare(f, a, types, out):
         out.append(f"uint64_t {n}_id = 0;")
         if a.kind == "stream" and not a.destroys:
             resolve = "stream_to_queue" if f.queues else "stream_to_wire"
-            get = f"{resolve}({n}, &{n}_id)"
+            get = f"{resolve}(session_, {n}, &{n}_id)"
         elif a.optional:
             value = f"reinterpret_cast<const void*>(handle_value({n}))"
-            get = f"handle_to_wire({_kind(types, a)}, {value}, &{n}_id)"
+            get = f"handle_to_wire(session_, {_kind(types, a)}, {value}, &{n}_id)"
         else:
-            get = f"required_to_wire({_kind(types, a)}, {n}, &{n}_id)"
+            get = f"required_to_wire(session_, {_kind(types, a)}, {n}, &{n}_id)"
         out.append(_or_return(get))
     elif a.shape == "device":
         out.append(f"int32_t {n}_ordinal = 0;")
-        out.append(_or_return(f"device_to_wire({n}, &{n}_ordinal)"))
+        out.append(_or_return(f"device_to_wire(session_, {n}, &{n}_ordinal)"))
     elif a.shape == "cstr" and a.direction == "in":
         if not a.optional:
             out.append(f"if ({n} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
@@ -60,10 +60,10 @@ def _prepare(f, a, types, out):
         out.append(f"for ({a.base}& element : {n}_wire) {{")
         for member in a.locations:
             place = "&element" if member == "." else f"&element.{member}"
-            out.append("  " + _or_return(f"location_to_wire({place})"))
+            out.append("  " + _or_return(f"location_to_wire(session_, {place})"))
         out.append("}")
     if a.shape == "handle" and a.creates:
-        out.append(f"NewHandle {n}_new({_kind(types, a)});")
+        out.append(f"NewHandle {n}_new(session_, {_kind(types, a)});")
         out.append(f"const uint64_t {n}_id = {n}_new.id();")
         out.append(f"if ({n}_id == 0) return CUDA_ERROR_OUT_OF_MEMORY;")
 
@@ -132,7 +132,7 @@ def _take(f, a, out):
         out.append(f'if (!take_data(results_.get{s}(), {n}, {size})) return malformed("{f.name}");')
         if a.locations:
             target = f"{n}" if "." in a.locations else f"&{n}->{a.locations[0]}"
-            out.append(f"{guard}location_from_wire({target});")
+            out.append(f"{guard}location_from_wire(session_, {target});")
 
 
 def _finish(f, out):
@@ -142,11 +142,11 @@ def _finish(f, out):
             out.append(f"{a.name}_new.created();")
             out.append(f"*{a.name} = handle_from<{a.base}>({a.name}_id);")
         elif a.creates == "allocation":
-            out.append(f"allocation_created(context_, *{a.name}, {a.size});")
+            out.append(f"allocation_created(session_, context_, *{a.name}, {a.size});")
         elif a.destroys == "allocation":
-            out.append(f"allocation_destroyed({a.name});")
+            out.append(f"allocation_destroyed(session_, {a.name});")
         elif a.destroys:
-            out.append(f"handle_destroyed({a.name}_id);")
+            out.append(f"handle_destroyed(session_, {a.name}_id);")
 
 
 def _exchange(f, out):

@@ -16,7 +16,7 @@ def _decode(f, a, types, out):
         out.append(f"{a.base} {n} = {{}};")
     elif a.shape == "handle":
         out.append(f"{a.base} {n} = {{}};")
-        kind = f"rpc::HandleKind::{types.kinds[a.kind]}"
+        kind = f"rpc::HandleKind::{types.kinds[a.kind].enumerator}"
         out.append(_or_answer(f"find_handle(worker_, {kind}, params_.get{s}(), &{n})"))
     elif a.shape == "device":
         out.append(f"const CUdevice {n} = params_.get{s}();")
@@ -124,10 +124,12 @@ def _reply_bytes(a):
 def _after_success(f, types, out):
     for a in f.arguments:
         if a.shape == "handle" and a.creates:
-            kind = f"rpc::HandleKind::{types.kinds[a.kind]}"
+            kind = types.kinds[a.kind]
+            parent = f.parent_of(kind)
             added = (
-                f"worker_.add({kind}, params_.get{a.accessor}(), handle_pointer({a.name}), "
-                "request_.header.context)"
+                f"worker_.add(rpc::HandleKind::{kind.enumerator}, params_.get{a.accessor}(), "
+                f"handle_pointer({a.name}), request_.header.context"
+                + (f", params_.get{parent.accessor}())" if parent else ")")
             )
             out.append(f"if (CUresult bad_ = {added}; bad_ != CUDA_SUCCESS)")
             out.append(f'  return refused_id(worker_, request_, "{f.name}", bad_);')

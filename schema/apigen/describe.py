@@ -29,8 +29,23 @@ KEYS = (
     "queues",
     "drains",
     "handle",
+    "session",
     "valid",
+    "capture",
+    "meaning",
 )
+# What becomes of a call during a capture, in the captured stream and beside it.
+CAPTURES = {
+    "free": ("free", "free"),
+    "captured": ("captured", "free"),
+    "captured-unsafe": ("captured", "unsafe"),
+    "unsafe": ("unsafe", "unsafe"),
+    "refused": ("refused", "free"),
+    "forbidden": ("forbidden", "free"),
+    "forbidden-unsafe": ("forbidden", "unsafe"),
+    "forbidden-everywhere": ("forbidden", "forbidden"),
+    "implicit": ("implicit", "implicit"),
+}
 
 
 def _choice(entry, key, allowed, default):
@@ -38,6 +53,14 @@ def _choice(entry, key, allowed, default):
     if value not in allowed:
         raise DescriptionError(entry.at(key), f"{key}: '{value}' is none of {', '.join(allowed)}")
     return value
+
+
+def _capture(entry, name, call):
+    if "capture" in entry and call == "unsupported":
+        raise DescriptionError(
+            entry.at("capture"), f"{name}: 'capture' is measured when the function is supported"
+        )
+    return _choice(entry, "capture", CAPTURES, "free")
 
 
 def _function(entry, chapter, types, internal):
@@ -81,7 +104,7 @@ def _function(entry, chapter, types, internal):
         raise DescriptionError(
             where, f"{name}: 'args' and 'server' need a message, and call: {call} has none"
         )
-    for key in ("queues", "drains"):
+    for key in ("queues", "drains", "meaning"):
         if entry.get(key) and not wired:
             raise DescriptionError(
                 entry.at(key), f"{name}: '{key}' needs a message, and call: {call} has none"
@@ -91,8 +114,18 @@ def _function(entry, chapter, types, internal):
         raise DescriptionError(
             entry.at("valid"), f"{name}: 'valid' needs a message, and call: {call} has none"
         )
+    meaning = entry.get("meaning", 2)
+    if not isinstance(meaning, int) or meaning < 2:
+        raise DescriptionError(entry.at("meaning"), f"{name}: 'meaning' counts from 2")
     if "handle" in entry and entry.get("needs") != "handle":
         raise DescriptionError(entry.at("handle"), f"{name}: 'handle' belongs to needs: handle")
+    session = entry.get("session", "")
+    if session not in ("", "current") and session not in {
+        p.name for p in parameters if p.ctype == "CUdeviceptr"
+    }:
+        raise DescriptionError(
+            entry.at("session"), f"{name}: session: '{session}' is no device pointer of it"
+        )
     via = entry.get("via", "")
     if via and call != "local":
         raise DescriptionError(entry.at("via"), f"{name}: 'via' belongs to call: local")
@@ -126,7 +159,10 @@ def _function(entry, chapter, types, internal):
         queues=entry.get("queues", False),
         drains=entry.get("drains", False),
         handle=entry.get("handle", ""),
+        session=session,
         valid=dict(valid),
+        capture=_capture(entry, name, call),
+        meaning=entry.get("meaning", 0),
     )
     if function.needs == "handle" and not function.handle_expression:
         raise DescriptionError(where, f"{name}: needs: handle, but there is none")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from . import contracts, registry, render
+from . import contracts, registry, render, verify
 
 
 def write(path, text):
@@ -19,24 +19,24 @@ def write_contracts(api, schema_dir):
     """Registers new functions, then writes the committed files; the changed paths."""
     root = Path(schema_dir)
     path = root / "api" / "registry.yml"
-    new = registry.assign(api, registry.load(path, root))
-    if new:
-        registry.append(path, new)
+    before = registry.load(path, root)
+    after = registry.assign(api, before, kept=verify.registry_at(root.parent, "HEAD"))
+    new = [name for name in after if after[name] != before.get(name)]
+    write(path, registry.text(after))
     texts = contracts.all_contracts(api)
     changed = [name for name, text in texts.items() if write(root.parent / name, text)]
     for stale in sorted((root / "generated").glob("*.capnp")):
         if f"schema/generated/{stale.name}" not in texts:
             stale.unlink()
             changed.append(f"schema/generated/{stale.name} (removed)")
-    return changed + ([f"schema/api/registry.yml ({len(new)} new)"] if new else [])
+    return changed + ([f"schema/api/registry.yml ({len(new)} new or changed)"] if new else [])
 
 
 def cpp(api, schema_dir):
     """path below generated/ -> text of every generated C++ file."""
     root = Path(schema_dir)
-    opcodes = registry.load(root / "api" / "registry.yml", root)
-    opcodes.update(registry.assign(api, opcodes))
-    return render.render(api, opcodes)
+    entries = registry.assign(api, registry.load(root / "api" / "registry.yml", root))
+    return render.render(api, entries)
 
 
 def outputs(api, schema_dir):

@@ -30,7 +30,7 @@ class Argument:
     destroys: str = ""
     size: str = ""
     optional: bool = False
-    bulk: bool = False
+    bulk: str = ""  # own room beside the message: see arguments.BULK; empty: in the message
     locations: list = field(default_factory=list)
     clear: list = field(default_factory=list)
 
@@ -80,9 +80,12 @@ class Function:
     wire: str = ""  # sync, async, deferred; empty: no message
     drains: bool = False  # the driver may wait in it for all streams of the context
     queues: bool = False  # its work takes a place in the driver's queue of its stream
+    meaning: int = 0  # raised when the same message comes to mean something else
     opcode: int = 0
     handle: str = ""  # with needs: handle, whose context counts when none is current
+    session: str = ""  # the device address whose session counts, or "current"
     valid: dict = field(default_factory=dict)  # C++ condition -> the error when it does not hold
+    capture: str = "free"  # what becomes of a call during a capture (describe.CAPTURES)
 
     @property
     def handle_expression(self):
@@ -95,6 +98,31 @@ class Function:
             if a.ctype in ("CUevent", "CUfunction", "CUmodule", "CUlinkState")
         ]
         return handles[0] if handles else ""
+
+    @property
+    def here(self):
+        """The C++ expression that finds the session of a call: its operands decide."""
+        if self.session == "current":
+            return "Here::of_current()"
+        if self.session:
+            return f"Here::of_memory({self.session})"
+        inputs = [a for a in self.arguments if a.direction == "in"]
+        handles = [a for a in inputs if a.shape == "handle"]
+        streams = [a for a in handles if a.kind == "stream"]
+        for a in streams[:1] or handles[:1]:
+            is_number = a.ctype == "CUmemGenericAllocationHandle"
+            value = f"reinterpret_cast<const void*>({a.name})" if is_number else a.name
+            return f"Here::of({value})"
+        for a in inputs:
+            if a.shape == "device":
+                return f"Here::of_device({a.name})"
+        for a in inputs:
+            if a.shape == "struct" and a.locations:
+                if a.locations[0] == ".":
+                    return f"Here::of_location({a.name})"
+                member = f"&{a.name}->{a.locations[0]}"
+                return f"Here::of_location({a.name} == nullptr ? nullptr : {member})"
+        return "Here::of_current()"
 
     @property
     def supported(self):
@@ -139,6 +167,11 @@ class Function:
     @property
     def created(self):
         return next((a for a in self.arguments if a.shape == "handle" and a.creates), None)
+
+    def parent_of(self, kind):
+        """The argument that an object of this kind is made from, or None."""
+        inputs = (a for a in self.arguments if a.shape == "handle" and a.direction == "in")
+        return next((a for a in inputs if a.kind in kind.parents), None)
 
     @property
     def symbols(self):

@@ -1,26 +1,54 @@
-"""api/registry.yml: opcodes.
+"""api/registry.yml: opcodes, and the fingerprint of each one's message (layout.py).
 
-Append-only: a number is given once and never again, also when its function is dropped.
+Append-only: a number is given once, for one message. A function whose message has changed gets a
+new line, NAME@2, with the next number; the old line stays, and the old number is refused by name.
 """
 
-import hashlib
+from dataclasses import dataclass
 
+from . import layout
 from .errors import DescriptionError
 from .loader import load_yaml
 
 FIRST = 64  # wire::kFirstApiOpcode
 LAST = 65535
 
+_HEADER = """\
+# Opcodes of frames, from 64 up: function -> number and fingerprint of its message, if it has ever
+# had one. Append-only: a number stands for one message and is never given again. `apigen generate`
+# adds new functions at the end, and functions whose message has changed: NAME@2 and so on. The last
+# line of a function is the one in use.
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line. layout: empty while the function has never had a message."""
+
+    opcode: int
+    layout: str = ""
+
+
+def parse(data):
+    """name -> Entry of a YAML mapping; opcode 0 where there is no number."""
+    result = {}
+    for name, value in (data or {}).items():
+        number, _, rest = str(value).partition(" ")
+        result[name] = Entry(int(number) if number.isdecimal() else 0, rest)
+    return result
+
 
 def load(path, root):
-    """name -> opcode, in file order; judged for doubles and range."""
+    """name -> Entry, in file order; judged for doubles and range."""
     data = load_yaml(path, root) or {}
+    entries = parse(data)
     seen = {}
     previous = FIRST - 1
-    for name, opcode in data.items():
-        if not isinstance(opcode, int) or not FIRST <= opcode <= LAST:
+    for name, entry in entries.items():
+        opcode = entry.opcode
+        if not FIRST <= opcode <= LAST:
             raise DescriptionError(
-                data.at(name), f"{name}: opcode '{opcode}' is not in {FIRST}..{LAST}"
+                data.at(name), f"{name}: opcode '{data[name]}' is not in {FIRST}..{LAST}"
             )
         if opcode in seen:
             raise DescriptionError(
@@ -32,53 +60,68 @@ def load(path, root):
             )
         seen[opcode] = name
         previous = opcode
-    return dict(data)
+    return entries
 
 
-def assign(api, registry):
-    """Gives every function its opcode.
+def function_name(name):
+    """cuFoo of cuFoo@2."""
+    return name.partition("@")[0]
 
-    Functions that the registry lacks are returned, with the numbers they would get.
+
+def assign(api, entries, kept=None):
+    """Gives every function its opcode; the registry as it should be, with what it lacked.
+
+    kept: lines that others may already rely on (name -> Entry); by default all of `entries`. A
+    changed message of another line keeps its number.
     """
-    following = max(registry.values(), default=FIRST - 1) + 1
-    new = {}
+    kept = entries if kept is None else kept
+    latest = {function_name(name): name for name in entries}
+    result = dict(entries)
+    following = max((e.opcode for e in entries.values()), default=FIRST - 1) + 1
     for f in api.functions:
         if not f.exported:
             continue
-        if f.name in registry:
-            f.opcode = registry[f.name]
+        print_ = layout.fingerprint(f, api.types)
+        name = latest.get(f.name)
+        if name is None:
+            name = f.name
+        elif not print_ or result[name].layout == print_:
+            f.opcode = result[name].opcode
+            continue
+        elif name not in kept or not kept[name].layout:
+            f.opcode = result[name].opcode
+            result[name] = Entry(f.opcode, print_)
+            continue
         else:
-            f.opcode = new[f.name] = following
-            following += 1
-    return new
+            name = f"{f.name}@{int(name.partition('@')[2] or 1) + 1}"
+        f.opcode = following
+        result[name] = Entry(following, print_)
+        following += 1
+    return result
 
 
-def append(path, new):
-    with open(path, "a", encoding="utf-8") as out:
-        out.writelines(f"{name}: {opcode}\n" for name, opcode in new.items())
+def text(entries):
+    """The file."""
+    lines = (f"{n}: {e.opcode} {e.layout}".rstrip() + "\n" for n, e in entries.items())
+    return _HEADER + "".join(lines)
 
 
 def check_append_only(old, new):
     """Problems of `new` against the committed `old`, one line each."""
-    lines = [
-        f"registry.yml: {n} was {o} and is {new[n]} now; opcodes never change"
-        for n, o in old.items()
-        if n in new and new[n] != o
-    ]
-    lines += [
-        f"registry.yml: {n} ({o}) was removed; numbers are never given up"
-        for n, o in old.items()
-        if n not in new
-    ]
+    lines = []
+    for name, entry in old.items():
+        if name not in new:
+            lines.append(
+                f"registry.yml: {name} ({entry.opcode}) was removed; numbers are never given up"
+            )
+        elif new[name].opcode != entry.opcode:
+            lines.append(
+                f"registry.yml: {name} was {entry.opcode} and is {new[name].opcode} now; "
+                "opcodes never change"
+            )
+        elif entry.layout and new[name].layout != entry.layout:
+            lines.append(
+                f"registry.yml: the message of {name} ({entry.opcode}) was {entry.layout} and is "
+                f"{new[name].layout or 'gone'} now; a changed message needs a new opcode"
+            )
     return lines
-
-
-def digest(api, contracts):
-    """64 bits over opcodes and message layouts: two ends with the same value mean the same by every
-    frame.
-    """
-    text = "".join(
-        f"{f.opcode} {f.name}\n" for f in sorted(api.functions, key=lambda f: f.opcode) if f.wire
-    )
-    text += "".join(contracts[name] for name in sorted(contracts))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")

@@ -1,4 +1,4 @@
-"""C++ files from templates/.
+"""C++ files from templates: each lies with the code that its text belongs to (TEMPLATES).
 
 Everything that depends on the description is computed here; the templates only lay it out.
 """
@@ -7,16 +7,24 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from . import contracts, cpp_call, cpp_dispatch, cpp_trace, manual, names, registry, render_tests
+from . import cpp_call, cpp_dispatch, cpp_trace, manual, names, registry, render_tests
 
 _NEEDS = {"nothing": "kNothing", "init": "kInit", "context": "kContext", "handle": "kHandle"}
 
 # Names that cuda.h turns into those of a later version: no member of a struct can be called so.
 _MACROS = ("cuGetProcAddress", "cuMemcpyBatchAsync", "cuStreamGetCaptureInfo")
 
+_ROOT = Path(__file__).resolve().parents[2]
+TEMPLATES = {  # first folder of a generated file -> where its template is
+    "schema": _ROOT / "schema/apigen/templates",
+    "rpc": _ROOT / "common/rpc/templates",
+    "client": _ROOT / "client/templates",
+    "server": _ROOT / "server/templates",
+    "tests": _ROOT / "tests/wire_roundtrip/templates",
+}
 
-def environment():
-    folder = Path(__file__).resolve().parent / "templates"
+
+def environment(folder):
     return Environment(
         loader=FileSystemLoader(folder),
         undefined=StrictUndefined,
@@ -34,9 +42,12 @@ def _action(f, by_name):
     values = "".join(f", {a.name}" for a in f.arguments)
     if f.via and by_name[f.via].client_manual:
         return f"manual_{f.via}({', '.join([a.name for a in f.arguments] + ['nullptr'])})"
-    if f.via:
-        return f"call_{f.via}(current_session(), current_context_id(){values}, nullptr)"
-    return f"call_{f.name}(current_session(), current_context_id(){values})"
+    call = f"call_{f.via}" if f.via else f"call_{f.name}"
+    last = ", nullptr" if f.via else ""
+    return (
+        f"[&] {{ const Here here_ = {f.here}; "
+        f"return {call}(here_.session, here_.context{values}{last}); }}()"
+    )
 
 
 def proc_entries(api):
@@ -79,32 +90,35 @@ def _lookup(f):
     return ", ".join(f'"{c}"' for c in candidates)
 
 
-def _opcode_rows(api, opcodes):
-    by_number = {number: name for name, number in opcodes.items()}
+def _opcode_rows(entries):
+    by_number = {entry.opcode: registry.function_name(name) for name, entry in entries.items()}
     end = max(by_number) + 1
     return [by_number.get(n, "?") for n in range(registry.FIRST, end)], end
 
 
-def render(api, opcodes):
-    """path below generated/ -> text."""
-    env = environment()
-    committed = contracts.all_contracts(api)
-    digest = registry.digest(api, {k: v for k, v in committed.items() if k.endswith(".capnp")})
-    rows, end = _opcode_rows(api, opcodes)
+def render(api, entries):
+    """path below generated/ -> text. entries: the registry."""
+    environments = {room: environment(folder) for room, folder in TEMPLATES.items()}
+    rows, end = _opcode_rows(entries)
+    wired = {f.opcode: f for f in api.functions if f.wire and f.exported}
     files = {}
 
     def put(path, template, **values):
-        files[path] = env.get_template(template).render(**values)
+        room = path.split("/")[0]
+        files[path] = environments[room].get_template(template).render(**values)
 
     put(
         "schema/opcodes.h",
         "opcodes.h.j2",
-        digest=digest,
         first=registry.FIRST,
         end=end,
         functions=sorted((f for f in api.functions if f.exported), key=lambda f: f.opcode),
     )
-    put("schema/opcodes.cc", "opcodes.cc.j2", names=rows)
+    put("schema/opcodes.cc", "opcodes.cc.j2", names=rows, messages=sorted(wired))
+    kinds = list(api.types.kinds.values())
+    put("rpc/handle_rules.h", "handle_rules.h.j2", kinds=kinds, types=api.types)
+    put("server/object_ends.h", "object_ends.h.j2", kinds=kinds)
+    put("client/make_record.h", "make_record.h.j2", kinds=kinds)
     put("schema/result_names.h", "result_names.h.j2")
     put("schema/result_names.cc", "result_names.cc.j2", results=api.results.items())
     with_messages = [c for c in api.chapters if c.messages]
@@ -156,6 +170,7 @@ def render(api, opcodes):
         "driver_table.cc.j2",
         functions=driver_functions(api),
         lookup=_lookup,
+        structs=api.types.structs,
     )
     put("server/manual.h", "server_manual.h.j2", functions=manual.expected(api, "server"))
     put(
@@ -163,14 +178,14 @@ def render(api, opcodes):
         "dispatch.h.j2",
         functions=[f for f in api.functions if f.wire and not f.server_manual],
     )
-    wired = {f.name: f for f in api.functions if f.wire}
     table = []
-    for name in rows:
-        f = wired.get(name)
+    for opcode, name in enumerate(rows, registry.FIRST):
+        f = wired.get(opcode)
         handler = (
             "nullptr" if f is None else f"&{'manual' if f.server_manual else 'dispatch'}_{name}"
         )
-        table.append({"name": name, "handler": handler})
+        bulk = f.bulk_in.bulk.capitalize() if f and f.bulk_in else "Nowhere"
+        table.append({"name": name, "handler": handler, "bulk": f"k{bulk}"})
     put("server/dispatch_table.cc", "dispatch_table.cc.j2", table=table)
     render_tests.add(api, put)
     return files

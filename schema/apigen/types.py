@@ -1,9 +1,76 @@
-"""api/types.yml: what the generator knows about C types."""
+"""api/types.yml: what the generator knows about C types and kinds of objects."""
+
+import re
+from dataclasses import dataclass
 
 from .errors import DescriptionError
 from .loader import load_yaml
 
 _KEYS = ("scalars", "enums", "handles", "kinds", "structs", "opaque")
+_RULE = ("is", "number", "record", "lives_with", "parents", "server")
+# Of ids: common/rpc/handle_kind.h.
+_KIND_BITS = 5
+
+
+@dataclass
+class Kind:
+    """What a handle stands for. parents: names of kinds; server: names of parts."""
+
+    name: str
+    enumerator: str
+    number: int
+    record: str
+    lives_with: str
+    parents: list
+    server: list
+
+
+def _kind(name, rule, where):
+    if not isinstance(rule, dict):
+        raise DescriptionError(where, f"kind '{name}' has no rule: {', '.join(_RULE)}")
+    for key in _RULE:
+        if key not in rule:
+            raise DescriptionError(where, f"kind '{name}': '{key}' is missing")
+    for key in rule:
+        if key not in _RULE:
+            raise DescriptionError(rule.at(key), f"kind '{name}': unknown key '{key}'")
+    if not isinstance(rule["number"], int) or not 0 < rule["number"] < 1 << _KIND_BITS:
+        raise DescriptionError(
+            rule.at("number"), f"kind '{name}': a number from 1 to {(1 << _KIND_BITS) - 1}"
+        )
+    if rule["lives_with"] not in ("session", "context"):
+        raise DescriptionError(
+            rule.at("lives_with"), f"kind '{name}' lives with its session or its context"
+        )
+    for key in ("parents", "server"):
+        if not isinstance(rule[key], list):
+            raise DescriptionError(rule.at(key), f"kind '{name}': '{key}' is a list")
+    for key, value in [("is", rule["is"]), ("record", rule["record"])] + [
+        ("server", part) for part in rule["server"]
+    ]:
+        if not re.fullmatch(r"[A-Za-z]\w*", str(value)):
+            raise DescriptionError(rule.at(key), f"kind '{name}': '{key}' holds names of C++")
+    return Kind(name, *(rule[key] for key in _RULE))
+
+
+def _kinds(data):
+    kinds = {name: _kind(name, rule, data.at(name)) for name, rule in data.items()}
+    for key in ("number", "enumerator"):
+        owner = {}
+        for kind in kinds.values():
+            value = getattr(kind, key)
+            if value in owner:
+                raise DescriptionError(
+                    data.at(kind.name), f"kind '{kind.name}': {value} belongs to '{owner[value]}'"
+                )
+            owner[value] = kind.name
+    for kind in kinds.values():
+        for parent in kind.parents:
+            if parent not in kinds:
+                raise DescriptionError(
+                    data.at(kind.name), f"kind '{kind.name}': unknown parent '{parent}'"
+                )
+    return kinds
 
 
 class Types:
@@ -20,9 +87,12 @@ class Types:
         self.scalars = data["scalars"]
         self.enums = set(data["enums"])
         self.handles = data["handles"]
-        self.kinds = data["kinds"]
+        self.kinds = _kinds(data["kinds"])
         self.structs = data["structs"]
         self.opaque = set(data["opaque"])
+        for name, info in self.structs.items():
+            if not isinstance((info or {}).get("size"), int):
+                raise DescriptionError(self.structs.at(name), f"{name}: 'size' (bytes) is missing")
         for handle, kind in self.handles.items():
             if kind not in self.kinds:
                 raise DescriptionError(self.handles.at(handle), f"{handle}: unknown kind '{kind}'")

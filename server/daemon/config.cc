@@ -139,10 +139,10 @@ std::map<std::string, Key> keys_of(DaemonConfig& c) {
       {"runtime-dir", text(c.runtime_dir)},
       {"port-file", text(c.port_file)},
       {"log-level", text(c.log_level)},
-      {"max-sessions", number(c.pool.max_sessions, 1, 65535, "a number from 1 to 65535")},
+      {"max-sessions", number(c.placement.max_sessions, 1, 65535, "a number from 1 to 65535")},
       {"max-sessions-per-gpu",
-       number(c.pool.max_sessions_per_gpu, 1, 65535, "a number from 1 to 65535")},
-      {"oversubscribe-memory", yes_or_no(c.pool.oversubscribe_memory)},
+       number(c.placement.max_sessions_per_gpu, 1, 65535, "a number from 1 to 65535")},
+      {"oversubscribe-memory", yes_or_no(c.placement.oversubscribe_memory)},
       {"worker-open-files",
        number(c.worker.open_files, 256, 1 << 20, "a number from 256 to 1048576")},
       {"worker-oom-score", number(c.worker.oom_score, 0, 1000, "a number from 0 to 1000")},
@@ -210,7 +210,7 @@ Status load_config(const std::string& path, DaemonConfig& config) {
 }
 
 Status check_config(const DaemonConfig& config) {
-  if (config.pool.max_sessions == 0 || config.pool.max_sessions_per_gpu == 0) {
+  if (config.placement.max_sessions == 0 || config.placement.max_sessions_per_gpu == 0) {
     return {StatusCode::kInvalidArgument,
             "max-sessions and max-sessions-per-gpu must be at least 1"};
   }

@@ -13,7 +13,7 @@
 #include "common/bootstrap/transport_choice.h"
 #include "common/wire/frame.h"
 #include "server/handover/worker_limits.h"
-#include "server/placement/pool.h"
+#include "server/placement/host_placement.h"
 
 namespace fargpu::server {
 
@@ -33,7 +33,7 @@ struct DaemonConfig {
       bootstrap::Upgrade::kShm, bootstrap::Upgrade::kRdma};  // offered beyond TCP and unix sockets
   uint16_t tcp_connections = 8;  // that one session may have on TCP; 1: no further ones
   std::string log_level;         // empty: FARGPU_LOG or info
-  PoolLimits pool;
+  PlacementLimits placement;
   // after the last session of a job that no `fargpu run` holds
   std::chrono::milliseconds job_grace{30000};
   // bytes per GPU for a job that asks for none; 0: the whole GPU

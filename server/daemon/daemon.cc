@@ -1,9 +1,7 @@
 #include "server/daemon/daemon.h"
 
 #include <fmt/core.h>
-#include <fmt/ranges.h>
 #include <signal.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,18 +9,14 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <filesystem>
-#include <fstream>
-#include <map>
 #include <optional>
 
 #include "common/base/log.h"
 #include "common/base/parse.h"
+#include "common/bootstrap/agreement.h"
 #include "common/tls/tls_connection.h"
 #include "common/wire/control.h"
-#include "generated/schema/opcodes.h"
 #include "server/daemon/handshake.h"
-#include "server/daemon/job_holder.h"
-#include "server/daemon/jobs.h"
 #include "server/daemon/listeners.h"
 #include "server/daemon/runtime_folder.h"
 #include "server/daemon/sessions.h"
@@ -31,6 +25,8 @@
 #include "server/handover/hello.h"
 #include "server/handover/inventory.h"
 #include "server/handover/token.h"
+#include "server/job/job_keeper.h"
+#include "server/placement/host_placement.h"
 
 namespace fargpu::server {
 namespace {
@@ -39,16 +35,9 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using std::chrono::steady_clock;
 
-// between asking the workers to end and ending them
-constexpr auto kKillDelay = std::chrono::seconds(3);
-
-uint64_t random_number() {
-  uint64_t number = 0;
-  // Ids need to be different, not secret: without randomness the clock will do.
-  if (::getrandom(&number, sizeof number, 0) != sizeof number)
-    number = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
-  return number;
-}
+// When the drain is over: for what the GPUs do; then between asking the workers to end and ending
+// them.
+constexpr auto kFinishTime = std::chrono::seconds(2), kKillDelay = std::chrono::seconds(3);
 
 // For a few bytes on a connection on which nothing else was ever written: they need no waiting.
 void write_at_once(const Fd& socket, const std::vector<std::byte>& frame) {
@@ -70,19 +59,15 @@ struct Daemon::Impl {
         relays((std::filesystem::path(worker_program).parent_path() / "fargpu-tls-relay").string()),
         folder(std::move(f)),
         inventory(std::move(i)),
-        pool(inventory.gpus, config.pool),
-        jobs(pool, ids, {config.pool.max_sessions, config.job_grace},
-             [this](const Job& job, const char* why) { job_ended(job, why); }),
-        sessions({config, worker_program, folder, inventory}, ids,
-                 [this](const SessionRecord& session) {
-                   jobs.leave(session.seat, steady_clock::now());
-                   arm_job_timer();
-                 }),
+        placement(inventory.units, config.placement),
+        keeper(loop, placement, ids,
+               {{config.placement.max_sessions, config.job_grace}, config.memory_per_session}),
+        sessions({config, worker_program, folder, inventory, loop}, ids,
+                 [this](const SessionRecord& session) { keeper.leave(session.seat); }),
         listeners(loop, [this](Fd socket,
                                std::string peer) { accept(std::move(socket), std::move(peer)); }),
         signals(loop, SIGTERM, SIGINT, SIGHUP),
-        drain_timer(loop),
-        job_timer(loop) {
+        drain_timer(loop) {
     signals.add(SIGCHLD);
   }
 
@@ -92,11 +77,6 @@ struct Daemon::Impl {
   Status on_join(Handshake& handshake);
   Status on_open_job(Handshake& handshake);
   Status open_session(Handshake& handshake, const HelloRequest& hello);
-  Result<Jobs::Seat> take_seat(const HelloRequest& hello, const std::string& peer);
-  JobRequest request_of(const HelloRequest& hello, const std::string& peer) const;
-  std::vector<std::string> job_begun(const Job& job) const;
-  void job_ended(const Job& job, const char* why);
-  void arm_job_timer();
   void wait_for_signals();
   void on_signal(int number);
   void drain();
@@ -109,15 +89,13 @@ struct Daemon::Impl {
   const Inventory inventory;
   HelloRules rules;
   asio::io_context loop;
-  IdSequence ids{random_number()};
-  Pool pool;
-  Jobs jobs;
+  IdSequence ids;
+  HostPlacement placement;
+  JobKeeper keeper;
   Sessions sessions;
-  std::map<uint64_t, std::shared_ptr<JobHolder>> holders;  // of opened jobs
   Listeners listeners;
   asio::signal_set signals;
   asio::steady_timer drain_timer;
-  asio::steady_timer job_timer;
   const steady_clock::time_point started = steady_clock::now();
   uint32_t handshakes = 0;
   bool draining = false;
@@ -147,28 +125,19 @@ Result<std::unique_ptr<Daemon>> Daemon::start(DaemonConfig config, std::string w
   FARGPU_ASSIGN_OR_RETURN(Inventory inventory,
                           probe(worker_program, config.driver, driver_environment(config)));
   log::info("event=driver path={} version={}", inventory.driver_path, inventory.driver_version);
-  for (const Gpu& gpu : inventory.gpus) {
+  for (const Unit& gpu : inventory.units) {
     log::info("event=gpu uuid={} name=\"{}\" memory=\"{}\"", gpu.uuid, gpu.name,
               format_bytes(gpu.total_bytes));
   }
   FARGPU_ASSIGN_OR_RETURN(RuntimeFolder folder, RuntimeFolder::create(config.runtime_dir));
   auto impl = std::make_unique<Impl>(std::move(config), std::move(worker_program),
                                      std::move(folder), std::move(inventory));
-  impl->rules = {wire::kProtocolVersion, schema::kRegistryHash, std::move(token)};
+  impl->rules = {wire::kProtocolVersion, std::move(token)};
   impl->wait_for_signals();
   for (const std::string& where : impl->config.listen)
     FARGPU_RETURN_IF_ERROR(impl->listeners.add(where));
-  if (!impl->config.port_file.empty()) {
-    // Appears whole: whoever waits for the file may read it at once.
-    const std::string part = impl->config.port_file + ".part";
-    std::ofstream file(part);
-    for (const uint16_t port : impl->listeners.ports()) file << port << "\n";
-    file.close();
-    if (!file || ::rename(part.c_str(), impl->config.port_file.c_str()) != 0) {
-      return Status(StatusCode::kInvalidArgument,
-                    fmt::format("cannot write the port file {}", impl->config.port_file));
-    }
-  }
+  if (!impl->config.port_file.empty())
+    FARGPU_RETURN_IF_ERROR(impl->listeners.write_ports(impl->config.port_file));
   return std::unique_ptr<Daemon>(new Daemon(std::move(impl)));
 }
 
@@ -221,12 +190,17 @@ void Daemon::Impl::on_first_frame(const std::shared_ptr<Handshake>& handshake) {
     status = hello.ok() ? check_identity(*hello, rules) : hello.status();
     if (status.ok()) {
       const uint32_t accepts = hello->max_body_bytes != 0 ? hello->max_body_bytes : 1u << 20;
-      return handshake->reply_and_close(
-          encode_status(header.sequence, {inventory, pool, jobs, sessions, started}, accepts));
+      return handshake->reply_and_close(encode_status(
+          header.sequence, {inventory, placement, keeper.jobs(), sessions, started}, accepts));
     }
-  } else {
+  } else if (bootstrap::known_opcodes().contains(header.opcode)) {
     status = Status(StatusCode::kProtocol,
                     fmt::format("the first frame must be a hello, not opcode {}", header.opcode));
+  } else {
+    status = Status(StatusCode::kVersion,
+                    fmt::format("this server (fargpu {}) does not know opcode {}, with which the "
+                                "client begins; install a newer release on the server",
+                                FARGPU_VERSION, header.opcode));
   }
   log::warn("event=refused peer={} why=\"{}\"", handshake->peer(), status.message());
   handshake->reply_and_close(encode_refusal(header.opcode, header.sequence, status,
@@ -237,7 +211,8 @@ void Daemon::Impl::on_hello(Handshake& handshake) {
   const uint32_t sequence = handshake.header().sequence;
   auto hello = parse_hello(handshake.body());
   Status status = hello.ok() ? check_hello(*hello, rules) : hello.status();
-  if (status.ok() && draining && (ending || !jobs.knows(hello->job))) status = draining_status();
+  if (status.ok() && draining && (ending || !keeper.jobs().knows(hello->job)))
+    status = draining_status();
   if (status.ok()) status = open_session(handshake, *hello);
   if (status.ok()) return;
   log::warn("event=refused peer={} client=\"{}\" why=\"{}\"", handshake.peer(),
@@ -262,100 +237,33 @@ Status Daemon::Impl::on_join(Handshake& handshake) {
   write_at_once(socket, passed.ok() ? std::vector<std::byte>(bytes.begin(), bytes.end())
                                     : encode_refusal(wire::kJoin, sequence, passed, false));
   if (!passed.ok())
-    log::warn("event=refused peer={} session={:016x} why=\"{}\"", handshake.peer(), join.session,
-              passed.message());
+    log::warn("event=refused peer={} session={} why=\"{}\"", handshake.peer(),
+              id_text(join.session), passed.message());
   return Status();
-}
-
-JobRequest Daemon::Impl::request_of(const HelloRequest& hello, const std::string& peer) const {
-  return {hello.placement, config.memory_per_session, hello.client_name, peer};
 }
 
 Status Daemon::Impl::on_open_job(Handshake& handshake) {
   FARGPU_ASSIGN_OR_RETURN(const HelloRequest hello, parse_open_job(handshake.body()));
-  FARGPU_RETURN_IF_ERROR(check_identity(hello, rules));
+  FARGPU_RETURN_IF_ERROR(check_opener(hello, rules));
   if (draining) return draining_status();
-  bootstrap::JobTicket ticket;
-  FARGPU_ASSIGN_OR_RETURN(ticket.key, bootstrap::make_session_key());
-  FARGPU_ASSIGN_OR_RETURN(
-      ticket.id, jobs.open(ticket.key, request_of(hello, handshake.peer()), steady_clock::now()));
-  const uint64_t id = ticket.id;
-  const std::vector<std::string> uuids = job_begun(*jobs.find(id));
-  const uint32_t sequence = handshake.header().sequence;
-  Fd socket = handshake.take_socket();
-  notice_dead_peers(socket.get());
-  const auto holder = std::make_shared<JobHolder>(loop, std::move(socket), [this, id] {
-    holders.erase(id);
-    log::info("event=job-released job={:016x}", id);
-    jobs.let_go(id);
-  });
-  holders[id] = holder;
-  holder->start(encode_job_opened(sequence, ticket, uuids));
+  FARGPU_ASSIGN_OR_RETURN(const bootstrap::JobTicket ticket, keeper.open(hello, handshake.peer()));
+  keeper.hold(ticket, handshake.take_socket(), handshake.header().sequence);
   return Status();
 }
 
-Result<Jobs::Seat> Daemon::Impl::take_seat(const HelloRequest& hello, const std::string& peer) {
-  const auto now = steady_clock::now();
-  FARGPU_ASSIGN_OR_RETURN(const Jobs::Seat seat,
-                          jobs.enter(hello.job, request_of(hello, peer), now));
-  Job& job = *jobs.find(seat.job);
-  if (!job.memory) {
-    auto memory = JobMemory::create(
-        {static_cast<uint32_t>(job.gpus.size()), config.pool.max_sessions, job.memory_bytes});
-    if (!memory.ok()) {
-      jobs.leave(seat, now);
-      return memory.status();
-    }
-    job.memory = std::move(*memory);
-    if (job.kind != Job::Kind::kOpened) job_begun(job);
-  }
-  job.memory->take(seat.slot);
-  return seat;
-}
-
 Status Daemon::Impl::open_session(Handshake& handshake, const HelloRequest& hello) {
-  FARGPU_ASSIGN_OR_RETURN(const Jobs::Seat seat, take_seat(hello, handshake.peer()));
-  arm_job_timer();
+  FARGPU_ASSIGN_OR_RETURN(const Jobs::Seat seat, keeper.enter(hello, handshake.peer()));
   // Known before the socket is taken over.
   const bool encrypted = handshake.encrypted();
   const uint32_t sequence = handshake.header().sequence;
   const Fd socket = handshake.take_socket();
   // From here on the socket is ours: a refusal is written by hand, the handshake is over.
   const Status started = sessions.start(
-      {*jobs.find(seat.job), seat, hello, socket.get(), handshake.peer(), encrypted, sequence});
+      {*keeper.find(seat.job), seat, hello, socket.get(), handshake.peer(), encrypted, sequence});
   if (started.ok()) return Status();
-  jobs.leave(seat, steady_clock::now());
-  arm_job_timer();
+  keeper.leave(seat);
   write_at_once(socket, encode_refusal(wire::kHello, sequence, started, false));
   return Status();
-}
-
-// Logs it; the UUIDs of its GPUs.
-std::vector<std::string> Daemon::Impl::job_begun(const Job& job) const {
-  std::vector<std::string> uuids;
-  for (const size_t gpu : job.gpus) uuids.push_back(pool.gpus()[gpu].uuid);
-  log::info("event=job-begin job={:016x} peer={} client=\"{}\" gpus={} memory={}", job.id, job.peer,
-            job.client, fmt::join(uuids, ","), job.memory_bytes);
-  return uuids;
-}
-
-void Daemon::Impl::job_ended(const Job& job, const char* why) {
-  log::info("event=job-end job={:016x} seconds={:.1f} why=\"{}\"", job.id,
-            std::chrono::duration<double>(steady_clock::now() - job.since).count(), why);
-}
-
-void Daemon::Impl::arm_job_timer() {
-  const auto next = jobs.next_end();
-  if (!next) {
-    job_timer.cancel();
-    return;
-  }
-  job_timer.expires_at(*next);
-  job_timer.async_wait([this](const error_code& error) {
-    if (error) return;
-    jobs.expire(steady_clock::now());
-    arm_job_timer();
-  });
 }
 
 void Daemon::Impl::wait_for_signals() {
@@ -397,8 +305,8 @@ void Daemon::Impl::drain() {
     if (error) return;
     ending = true;
     log::warn("event=drain-over sessions={}", sessions.all().size());
-    sessions.kill_all(SIGTERM);
-    drain_timer.expires_after(kKillDelay);
+    sessions.finish_all(kFinishTime);
+    drain_timer.expires_after(kFinishTime + kKillDelay);
     drain_timer.async_wait([this](const error_code& cancelled) {
       if (!cancelled) sessions.kill_all(SIGKILL);
     });
@@ -409,9 +317,8 @@ void Daemon::Impl::drain() {
 void Daemon::Impl::finish_when_drained() {
   if (!draining || !sessions.all().empty()) return;
   listeners.stop();
-  for (const auto& [job, holder] : holders) holder->close();
+  keeper.close();
   drain_timer.cancel();
-  job_timer.cancel();
   error_code ignored;
   signals.cancel(ignored);
   loop.stop();

@@ -11,7 +11,9 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <optional>
 
 #include "common/base/log.h"
@@ -134,12 +136,16 @@ void Listeners::wait(const std::shared_ptr<Listener>& listener) {
       });
 }
 
-std::vector<uint16_t> Listeners::ports() const {
-  std::vector<uint16_t> result;
+Status Listeners::write_ports(const std::string& path) const {
+  const std::string part = path + ".part";
+  std::ofstream file(part);
   for (const auto& listener : listeners_) {
-    if (listener->tcp) result.push_back(listener->tcp->port());
+    if (listener->tcp) file << listener->tcp->port() << "\n";
   }
-  return result;
+  file.close();
+  if (!file || ::rename(part.c_str(), path.c_str()) != 0)
+    return {StatusCode::kInvalidArgument, fmt::format("cannot write the port file {}", path)};
+  return Status();
 }
 
 void Listeners::stop() {

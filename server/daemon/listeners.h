@@ -26,8 +26,9 @@ class Listeners {
   // "host:port" (port 0: the system chooses) or a path. An address in use, a name that does not
   // resolve: the text says which.
   Status add(const std::string& where);
-  // Bound TCP ports, in the order of add().
-  std::vector<uint16_t> ports() const;
+  // Writes the bound TCP ports to a file, one per line, in the order of add(). It appears whole:
+  // whoever waits for it may read it at once. kInvalidArgument: it cannot be written.
+  Status write_ports(const std::string& path) const;
   void stop();
 
  private:

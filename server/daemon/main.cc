@@ -117,14 +117,14 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
       "--tls-cert", c.tls_cert,
       "certificate chain (PEM): TCP connections must be encrypted; unix sockets are not");
   app.add_option("--tls-key", c.tls_key, "its private key (PEM)");
-  app.add_option("--max-sessions", c.pool.max_sessions,
+  app.add_option("--max-sessions", c.placement.max_sessions,
                  "sessions (processes that use a GPU) at once; also how many jobs")
       ->check(CLI::Range(1, 65535));
-  app.add_option("--max-sessions-per-gpu", c.pool.max_sessions_per_gpu,
+  app.add_option("--max-sessions-per-gpu", c.placement.max_sessions_per_gpu,
                  "programs at once on one GPU: a job counts once, however many sessions it has; "
                  "1: each GPU is for one program alone")
       ->check(CLI::Range(1, 65535));
-  app.add_flag("--oversubscribe-memory", c.pool.oversubscribe_memory,
+  app.add_flag("--oversubscribe-memory", c.placement.oversubscribe_memory,
                "let the memory limits of a GPU's jobs add up to more than it has");
   bytes("--memory-per-session", c.memory_per_session,
         "limit per GPU for jobs that ask for none, for all processes of a job together; 0: none");

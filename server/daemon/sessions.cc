@@ -1,13 +1,13 @@
 #include "server/daemon/sessions.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <boost/asio/post.hpp>
 #include <utility>
 
 #include "common/base/log.h"
@@ -18,12 +18,8 @@
 namespace fargpu::server {
 namespace {
 
-std::string read_reason(const Fd& pipe) {
-  char text[512];
-  const ssize_t got = ::read(pipe.get(), text, sizeof text);
-  return got > 0 ? printable(std::string_view(text, static_cast<size_t>(got)), sizeof text)
-                 : std::string();
-}
+// For a worker to answer a command that needs no waiting.
+constexpr auto kAnswerLimit = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -42,34 +38,40 @@ Sessions::Sessions(const Host& host, IdSequence& ids, OnEnd on_end)
     : host_(host), ids_(ids), on_end_(std::move(on_end)), host_id_(bootstrap::host_identity()) {}
 
 Status Sessions::start(const NewSession& session) {
-  FARGPU_ASSIGN_OR_RETURN(StatisticsPage page, StatisticsPage::create());
+  FARGPU_ASSIGN_OR_RETURN(StatisticsPage page, StatisticsPage::create("fargpu-statistics"));
+  FARGPU_ASSIGN_OR_RETURN(OrdersPage orders,
+                          OrdersPage::create("fargpu-orders", SharedPage::Access::kRead));
   SessionRecord record{ids_.next(),
                        session.seat,
                        session.hello.client_name,
                        session.peer,
-                       session.job.gpus,
-                       session.job.memory_bytes,
+                       session.job.grant.units,
+                       session.job.grant.memory_bytes,
                        -1,
                        std::chrono::steady_clock::now(),
                        std::move(page),
-                       Fd(),
+                       std::move(orders),
+                       nullptr,
                        ConnectionJoiner()};
   auto pid = start_worker(record, session);
   if (!pid.ok()) {
-    log::error("event=worker-failed session={:016x} job={:016x} why=\"{}\"", record.id,
-               session.job.id, pid.status().message());
+    log::error("event=worker-failed session={} job={} why=\"{}\"", id_text(record.id),
+               id_text(session.job.id), pid.status().message());
     return pid.status();
   }
   record.pid = *pid;
   record.statistics.close_descriptor();
-  std::string uuids;
-  for (const size_t gpu : record.gpus)
-    uuids += (uuids.empty() ? "" : ",") + host_.inventory.gpus[gpu].uuid;
+  record.orders.close_descriptor();
   log::info(
-      "event=session-begin session={:016x} job={:016x} peer={} client=\"{}\" worker={} gpus={} "
+      "event=session-begin session={} job={} peer={} client=\"{}\" worker={} gpus={} "
       "memory={}",
-      record.id, session.job.id, record.peer, record.client, record.pid, uuids,
-      record.memory_bytes);
+      id_text(record.id), id_text(session.job.id), record.peer, record.client, record.pid,
+      fmt::join(uuids_of(host_.inventory.units, record.units), ","), record.memory_bytes);
+  record.link->start([pid = *pid, id = record.id](const Status& why) {
+    log::error("event=worker-broke-protocol session={} worker={} why=\"{}\"", id_text(id), pid,
+               why.message());
+    ::kill(pid, SIGKILL);
+  });
   sessions_.emplace(*pid, std::move(record));
   return Status();
 }
@@ -77,16 +79,14 @@ Status Sessions::start(const NewSession& session) {
 Result<pid_t> Sessions::start_worker(SessionRecord& record, const NewSession& session) {
   const DaemonConfig& config = host_.config;
   const HelloRequest& hello = session.hello;
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return system_error("pipe", errno);
-  record.reason.reset(ends[0]);
-  const Fd reason_writer(ends[1]);
+  FARGPU_ASSIGN_OR_RETURN(auto control, make_control_sockets());
+  record.link = std::make_shared<WorkerLink>(host_.loop, std::move(control.first));
 
   WorkerOptions options;
   options.session = record.id;
   options.job = record.seat.job;
   options.job_slot = record.seat.slot;
-  options.job_slots = config.pool.max_sessions;
+  options.job_slots = config.placement.max_sessions;
   options.parent = ::getpid();
   options.driver = host_.inventory.driver_path;
   options.memory_bytes = record.memory_bytes;
@@ -96,6 +96,7 @@ Result<pid_t> Sessions::start_worker(SessionRecord& record, const NewSession& se
   options.client_limits = {hello.max_body_bytes, hello.max_bulk_bytes};
   options.hello_sequence = session.sequence;
   options.client = hello.client_name;
+  options.client_control = hello.knows.control();
   options.transports = hello.transports;
   options.allowed = config.transports;
   options.host_limits = config.worker;
@@ -113,26 +114,25 @@ Result<pid_t> Sessions::start_worker(SessionRecord& record, const NewSession& se
     join_end = std::move(joining.second);
   }
 
-  std::string visible;
-  for (const size_t gpu : record.gpus) {
-    visible += (visible.empty() ? "" : ",") + host_.inventory.gpus[gpu].uuid;
-    options.priorities.push_back(host_.inventory.gpus[gpu].priorities);
-  }
+  for (const size_t unit : record.units)
+    options.priorities.push_back(host_.inventory.units[unit].priorities);
 
   ChildSetup setup;
   setup.program = host_.worker_program;
-  setup.arguments = options.to_arguments();
   setup.environment = driver_environment(config);
-  setup.environment.emplace_back("CUDA_VISIBLE_DEVICES", visible);
+  const Grant::Environment& granted = session.job.grant.environment;
+  setup.environment.insert(setup.environment.end(), granted.begin(), granted.end());
   setup.descriptors = {{session.socket, kSocketFd},
-                       {reason_writer.get(), kReasonFd},
+                       {control.second.get(), kControlFd},
                        {record.statistics.descriptor(), kStatisticsFd},
-                       {session.job.memory->descriptor(), kJobFd}};
+                       {session.job.memory->descriptor(), kJobFd},
+                       {record.orders.descriptor(), kOrdersFd}};
   if (join_end.valid()) setup.descriptors.emplace_back(join_end.get(), kJoinFd);
+  FARGPU_RETURN_IF_ERROR(record.link->send_start(options));
   return start_child(setup);
 }
 
-const SessionRecord* Sessions::find(uint64_t session) const {
+SessionRecord* Sessions::find(uint64_t session) {
   const auto found = std::find_if(sessions_.begin(), sessions_.end(), [session](const auto& entry) {
     return entry.second.id == session;
   });
@@ -141,18 +141,44 @@ const SessionRecord* Sessions::find(uint64_t session) const {
 
 // Whoever shows the key of a living session has been admitted with it. A wrong one is told no more
 // than that.
-Status Sessions::check(const JoinRequest& join) const {
+Status Sessions::check(const JoinRequest& join) {
   const SessionRecord* const session = find(join.session);
   if (session == nullptr) return {StatusCode::kRefused, "no session to join"};
   return session->joiner.check(join.key, join.index);
 }
 
 Status Sessions::pass(const JoinRequest& join, int connection) {
-  const auto session = std::find_if(sessions_.begin(), sessions_.end(), [&join](const auto& entry) {
-    return entry.second.id == join.session;
+  SessionRecord* const session = find(join.session);
+  if (session == nullptr) return {StatusCode::kRefused, "no session to join"};
+  return session->joiner.pass(connection, join.index);
+}
+
+void Sessions::ask(SessionRecord* session, WorkerMessage command, std::chrono::milliseconds limit,
+                   OnAnswer on_answer) {
+  if (session != nullptr) return session->link->ask(command, limit, std::move(on_answer));
+  boost::asio::post(host_.loop, [on_answer = std::move(on_answer)] {
+    on_answer(Status(StatusCode::kNotFound, "there is no such session"));
   });
-  if (session == sessions_.end()) return {StatusCode::kRefused, "no session to join"};
-  return session->second.joiner.pass(connection, join.index);
+}
+
+void Sessions::stop(uint64_t id, OnAnswer on_answer) {
+  SessionRecord* const session = find(id);
+  if (session != nullptr) session->orders->stopped.store(1, std::memory_order_relaxed);
+  ask(session, WorkerMessage::kStop, kAnswerLimit, std::move(on_answer));
+}
+
+void Sessions::resume(uint64_t id, OnAnswer on_answer) {
+  SessionRecord* const session = find(id);
+  if (session != nullptr) session->orders->stopped.store(0, std::memory_order_relaxed);
+  ask(session, WorkerMessage::kResume, kAnswerLimit, std::move(on_answer));
+}
+
+void Sessions::drain(uint64_t id, std::chrono::milliseconds limit, OnAnswer on_answer) {
+  ask(find(id), WorkerMessage::kDrain, limit, std::move(on_answer));
+}
+
+void Sessions::report(uint64_t id, OnAnswer on_answer) {
+  ask(find(id), WorkerMessage::kReport, kAnswerLimit, std::move(on_answer));
 }
 
 void Sessions::reap() {
@@ -167,13 +193,14 @@ void Sessions::reap() {
 
 void Sessions::end(std::map<pid_t, SessionRecord>::iterator entry, int wait_status) {
   const SessionRecord& session = entry->second;
-  const std::string reason = read_reason(session.reason);
+  session.link->close();
+  const std::string& reason = session.link->last_words();
   const bool expected = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
   log::format(
       expected ? log::Level::kInfo : log::Level::kError,
-      "event=session-end session={:016x} job={:016x} worker={} seconds={:.1f} calls={} "
+      "event=session-end session={} job={} worker={} seconds={:.1f} calls={} "
       "how=\"{}\" why=\"{}\"",
-      session.id, session.seat.job, session.pid,
+      id_text(session.id), id_text(session.seat.job), session.pid,
       std::chrono::duration<double>(std::chrono::steady_clock::now() - session.since).count(),
       session.statistics->calls.load(std::memory_order_relaxed), describe_wait_status(wait_status),
       reason.empty() ? "the worker gave no reason" : reason);
@@ -184,6 +211,20 @@ void Sessions::end(std::map<pid_t, SessionRecord>::iterator entry, int wait_stat
 
 void Sessions::kill_all(int signal_number) const {
   for (const auto& [pid, session] : sessions_) ::kill(pid, signal_number);
+}
+
+void Sessions::finish_all(std::chrono::milliseconds limit) {
+  for (const auto& [pid, session] : sessions_) {
+    stop(session.id, [](const auto&) {});
+    drain(session.id, limit, [this, pid = pid, id = session.id](const auto& report) {
+      // The process may be gone by now, and its number somebody else's.
+      if (find(id) == nullptr) return;
+      log::warn("event=session-cut session={} calls={} idle={} why=\"{}\"", id_text(id),
+                report.ok() ? report->calls : 0, report.ok() && report->idle,
+                report.ok() ? "the drain is over" : report.status().message());
+      ::kill(pid, SIGTERM);
+    });
+  }
 }
 
 }  // namespace fargpu::server

@@ -1,5 +1,5 @@
 // The sessions of a daemon: a worker process for each, started here and noticed here when it ends.
-// On the daemon's thread.
+// On the daemon's event loop.
 #pragma once
 
 #include <sys/types.h>
@@ -8,19 +8,22 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "common/base/fd.h"
 #include "common/base/status.h"
 #include "server/daemon/config.h"
-#include "server/daemon/id_sequence.h"
-#include "server/daemon/jobs.h"
 #include "server/daemon/runtime_folder.h"
+#include "server/daemon/worker_link.h"
 #include "server/handover/hello.h"
 #include "server/handover/inventory.h"
 #include "server/handover/joined_connections.h"
+#include "server/handover/session_orders.h"
 #include "server/handover/session_statistics.h"
+#include "server/job/id_sequence.h"
+#include "server/job/jobs.h"
 
 namespace fargpu::server {
 
@@ -28,12 +31,13 @@ struct SessionRecord {
   uint64_t id = 0;
   Jobs::Seat seat;
   std::string client, peer;
-  std::vector<size_t> gpus;   // the job's
-  uint64_t memory_bytes = 0;  // per GPU, the job's; 0: no limit
+  std::vector<size_t> units;  // the job's
+  uint64_t memory_bytes = 0;  // per unit, the job's; 0: no limit
   pid_t pid = -1;
   std::chrono::steady_clock::time_point since;
   StatisticsPage statistics;
-  Fd reason;                // reading end: the worker's last words
+  OrdersPage orders;
+  std::shared_ptr<WorkerLink> link;
   ConnectionJoiner joiner;  // of its further connections, if it may have some
 };
 
@@ -59,6 +63,7 @@ class Sessions {
     const std::string& worker_program;
     const RuntimeFolder& folder;
     const Inventory& inventory;
+    boost::asio::io_context& loop;
   };
   using OnEnd = std::function<void(const SessionRecord&)>;
   // `on_end`: the worker's process is gone.
@@ -68,18 +73,33 @@ class Sessions {
   Status start(const NewSession& session);
   // A further connection, whose Join was read: given to the worker. kRefused: there is no such
   // session, or the key is another one; nothing was taken then. kLost: `connection` is not needed.
-  Status check(const JoinRequest& join) const;
+  Status check(const JoinRequest& join);
   Status pass(const JoinRequest& join, int connection);
+
+  // Commands to a session's worker, which it answers with what the session holds and does. After
+  // stop() the worker takes no more frames from the client, which waits where it would have to send
+  // more; what was taken before goes on. drain() waits, for at most `limit`, until nothing of it
+  // works any more: WorkerReport::idle tells. `on_answer` as in WorkerLink::ask(); kNotFound: there
+  // is no such session.
+  using OnAnswer = WorkerLink::OnAnswer;
+  void stop(uint64_t session, OnAnswer on_answer);
+  void resume(uint64_t session, OnAnswer on_answer);
+  void drain(uint64_t session, std::chrono::milliseconds limit, OnAnswer on_answer);
+  void report(uint64_t session, OnAnswer on_answer);
 
   // Takes notice of the workers that have ended.
   void reap();
   void kill_all(int signal_number) const;
+  // Ends every session in order: no further frames, `limit` for what the GPU does, then SIGTERM.
+  void finish_all(std::chrono::milliseconds limit);
 
   const std::map<pid_t, SessionRecord>& all() const { return sessions_; }
 
  private:
   Result<pid_t> start_worker(SessionRecord& record, const NewSession& session);
-  const SessionRecord* find(uint64_t session) const;
+  SessionRecord* find(uint64_t session);
+  void ask(SessionRecord* session, WorkerMessage command, std::chrono::milliseconds limit,
+           OnAnswer on_answer);
   void end(std::map<pid_t, SessionRecord>::iterator session, int wait_status);
 
   const Host host_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/bootstrap/agreement.h"
 #include "common/wire/control.h"
 #include "common/wire/frame.h"
 #include "common/wire/slot_message.h"
@@ -16,14 +17,15 @@ double seconds_since(std::chrono::steady_clock::time_point then) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
 
-void fill(schema::SessionInfo::Builder info, const SessionRecord& session, const Pool& pool) {
+void fill(schema::SessionInfo::Builder info, const SessionRecord& session,
+          const std::vector<Unit>& units) {
   info.setId(session.id);
   info.setClient(session.client);
   info.setPeer(session.peer);
   const std::string transport = printable(session.statistics->transport_text(), 256);
   info.setTransport(transport.empty() ? "starting" : transport);
-  auto gpus = info.initGpus(static_cast<unsigned>(session.gpus.size()));
-  for (unsigned i = 0; i < session.gpus.size(); ++i) gpus.set(i, pool.gpus()[session.gpus[i]].uuid);
+  auto gpus = info.initGpus(static_cast<unsigned>(session.units.size()));
+  for (unsigned i = 0; i < session.units.size(); ++i) gpus.set(i, units[session.units[i]].uuid);
   info.setMemoryLimitBytes(session.memory_bytes);
   info.setMemoryUsedBytes(session.statistics->memory_used_bytes.load(std::memory_order_relaxed));
   info.setSeconds(seconds_since(session.since));
@@ -32,33 +34,34 @@ void fill(schema::SessionInfo::Builder info, const SessionRecord& session, const
   info.setJob(session.seat.job);
 }
 
-void fill(schema::JobInfo::Builder info, const Job& job, const Pool& pool) {
+void fill(schema::JobInfo::Builder info, const Job& job, const std::vector<Unit>& units) {
   info.setId(job.id);
   info.setClient(job.client);
   info.setPeer(job.peer);
-  const auto count = static_cast<unsigned>(job.gpus.size());
+  const auto count = static_cast<unsigned>(job.grant.units.size());
   auto gpus = info.initGpus(count);
   auto used = info.initMemoryUsedBytes(count);
   for (unsigned i = 0; i < count; ++i) {
-    gpus.set(i, pool.gpus()[job.gpus[i]].uuid);
+    gpus.set(i, units[job.grant.units[i]].uuid);
     used.set(i, job.memory ? job.memory->used(i) : 0);
   }
-  info.setMemoryLimitBytes(job.memory_bytes);
+  info.setMemoryLimitBytes(job.grant.memory_bytes);
   info.setHeld(job.held);
   info.setSeconds(seconds_since(job.since));
-  info.setEndsInSeconds(job.ends ? std::max(0.0, -seconds_since(*job.ends)) : -1.0);
+  info.setEndsInSeconds(job.grant.ends ? std::max(0.0, -seconds_since(*job.grant.ends)) : -1.0);
 }
 
 }  // namespace
 
 std::vector<std::byte> encode_status(uint32_t sequence, const StatusReport& report,
                                      uint32_t max_body_bytes) {
-  const auto& [inventory, pool, jobs, sessions, started] = report;
+  const auto& [inventory, placement, jobs, sessions, started] = report;
+  const std::vector<Unit>& units = placement.units();
   // Bounds of what one entry takes, with its texts at their limits.
   constexpr size_t kFixedBytes = 8192, kGpuBytes = 512;
-  const size_t session_bytes = 1024 + pool.gpus().size() * 64;
-  const size_t job_bytes = 1024 + pool.gpus().size() * 80;
-  const size_t gpus_bytes = kFixedBytes + pool.gpus().size() * kGpuBytes;
+  const size_t session_bytes = 1024 + units.size() * 64;
+  const size_t job_bytes = 1024 + units.size() * 80;
+  const size_t gpus_bytes = kFixedBytes + units.size() * kGpuBytes;
   const size_t room = std::max<size_t>(max_body_bytes, gpus_bytes) - gpus_bytes;
   const size_t shown_jobs = std::min(jobs.all().size(), room / 2 / job_bytes);
   const size_t shown =
@@ -74,30 +77,33 @@ std::vector<std::byte> encode_status(uint32_t sequence, const StatusReport& repo
   status.setDriverName(inventory.driver_path);
   status.setDriverVersion(inventory.driver_version);
   status.setUptimeSeconds(seconds_since(started));
-  std::vector<uint32_t> sessions_on(pool.gpus().size());
+  const auto knows = bootstrap::known_opcodes().bytes();
+  status.setKnows(
+      capnp::Data::Reader(reinterpret_cast<const kj::byte*>(knows.data()), knows.size()));
+  std::vector<uint32_t> sessions_on(units.size());
   for (const auto& [pid, session] : sessions.all()) {
-    for (const size_t gpu : session.gpus) ++sessions_on[gpu];
+    for (const size_t unit : session.units) ++sessions_on[unit];
   }
-  auto gpus = status.initGpus(static_cast<unsigned>(pool.gpus().size()));
-  for (unsigned i = 0; i < pool.gpus().size(); ++i) {
-    gpus[i].setUuid(pool.gpus()[i].uuid);
-    gpus[i].setName(pool.gpus()[i].name);
-    gpus[i].setTotalBytes(pool.gpus()[i].total_bytes);
-    gpus[i].setReservedBytes(pool.load(i).reserved_bytes);
+  auto gpus = status.initGpus(static_cast<unsigned>(units.size()));
+  for (unsigned i = 0; i < units.size(); ++i) {
+    gpus[i].setUuid(units[i].uuid);
+    gpus[i].setName(units[i].name);
+    gpus[i].setTotalBytes(units[i].total_bytes);
+    gpus[i].setReservedBytes(placement.load(i).reserved_bytes);
     gpus[i].setSessions(sessions_on[i]);
-    gpus[i].setJobs(pool.load(i).jobs);
+    gpus[i].setJobs(placement.load(i).jobs);
   }
   auto list = status.initSessions(static_cast<unsigned>(shown));
   unsigned next = 0;
   for (const auto& [pid, session] : sessions.all()) {
     if (next == shown) break;
-    fill(list[next++], session, pool);
+    fill(list[next++], session, units);
   }
   auto job_list = status.initJobs(static_cast<unsigned>(shown_jobs));
   next = 0;
   for (const auto& [id, job] : jobs.all()) {
     if (next == shown_jobs) break;
-    fill(job_list[next++], job, pool);
+    fill(job_list[next++], job, units);
   }
   wire::FrameHeader header;
   header.opcode = wire::kStatus;

@@ -5,16 +5,16 @@
 #include <cstdint>
 #include <vector>
 
-#include "server/daemon/jobs.h"
 #include "server/daemon/sessions.h"
 #include "server/handover/inventory.h"
-#include "server/placement/pool.h"
+#include "server/job/jobs.h"
+#include "server/placement/placement.h"
 
 namespace fargpu::server {
 
 struct StatusReport {
   const Inventory& inventory;
-  const Pool& pool;
+  const Placement& placement;
   const Jobs& jobs;
   const Sessions& sessions;
   std::chrono::steady_clock::time_point started;

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/personality.h>
@@ -13,13 +12,19 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <string_view>
 
 #include "common/base/fd.h"
+#include "common/bootstrap/job_ticket.h"
 
 extern char** environ;
 
 namespace fargpu::server {
 namespace {
+
+// What a client has in its environment for itself. A daemon that was started inside a job or beside
+// a client has it, too; its children must not.
+constexpr std::string_view kOfClients[] = {bootstrap::kJobVariable, "FARGPU_TOKEN"};
 
 // Above every number that a child is given, so that no dup2 in the child overwrites a source of a
 // later one.
@@ -34,6 +39,7 @@ std::vector<std::string> merged_environment(
       all[text.substr(0, equals)] = text.substr(equals + 1);
     }
   }
+  for (const std::string_view name : kOfClients) all.erase(std::string(name));
   for (const auto& [name, value] : changes) all[name] = value;
   std::vector<std::string> result;
   for (const auto& [name, value] : all) result.push_back(name + "=" + value);
@@ -115,41 +121,6 @@ Result<pid_t> start_child(const ChildSetup& setup) {
   posix_spawnattr_destroy(&attributes);
   if (error != 0) return system_error("cannot start " + setup.program, error);
   return pid;
-}
-
-Result<ChildOutput> run_child(ChildSetup setup, std::chrono::milliseconds limit) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe", errno);
-  Fd reading(ends[0]);
-  Fd writing(ends[1]);
-  setup.descriptors.emplace_back(writing.get(), 1);
-  FARGPU_ASSIGN_OR_RETURN(const pid_t pid, start_child(setup));
-  writing.reset();
-
-  ChildOutput output;
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  bool timed_out = false;
-  while (true) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        deadline - std::chrono::steady_clock::now());
-    pollfd entry{reading.get(), POLLIN, 0};
-    const int ready = left.count() > 0 ? ::poll(&entry, 1, static_cast<int>(left.count())) : 0;
-    if (ready < 0 && errno == EINTR) continue;
-    char buffer[4096];
-    const ssize_t got = ready > 0 ? ::read(reading.get(), buffer, sizeof buffer) : -1;
-    if (ready > 0 && got < 0 && errno == EINTR) continue;
-    timed_out = ready == 0;
-    if (got > 0) output.text.append(buffer, static_cast<size_t>(got));
-    if (got <= 0 || output.text.size() > (1u << 20)) break;
-  }
-  if (timed_out || output.text.size() > (1u << 20)) ::kill(pid, SIGKILL);
-  while (::waitpid(pid, &output.wait_status, 0) < 0 && errno == EINTR) {
-  }
-  if (timed_out) {
-    return Status(StatusCode::kTimeout, fmt::format("{} did not answer within {} s", setup.program,
-                                                    limit.count() / 1000));
-  }
-  return output;
 }
 
 std::string describe_wait_status(int wait_status) {

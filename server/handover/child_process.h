@@ -1,10 +1,9 @@
 // Starting fargpu-worker: as a session's process, or once as a probe. The child gets exactly the
-// descriptors it is meant to have.
+// descriptors it is meant to have, and none of a client's secrets in its environment.
 #pragma once
 
 #include <sys/types.h>
 
-#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,13 +23,6 @@ struct ChildSetup {
 // The child's pid. Descriptors of ours above the last listed number are closed in it; those below
 // must be close-on-exec.
 Result<pid_t> start_child(const ChildSetup& setup);
-
-struct ChildOutput {
-  std::string text;  // its stdout, at most 1 MiB
-  int wait_status = 0;
-};
-// Starts, collects its stdout, waits; kills it at the deadline (kTimeout).
-Result<ChildOutput> run_child(ChildSetup setup, std::chrono::milliseconds limit);
 
 // "exited with 3", "was killed by signal 9 (Killed)".
 std::string describe_wait_status(int wait_status);

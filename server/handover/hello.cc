@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/bootstrap/agreement.h"
 #include "common/wire/control.h"
 #include "common/wire/frame.h"
 #include "common/wire/slot_message.h"
@@ -64,14 +65,21 @@ Status too_long(const char* what) {
   return {StatusCode::kProtocol, fmt::format("hello: {} is longer than allowed", what)};
 }
 
-// What Hello and OpenJob have in common; the protocol version is known to be ours.
+// What stays the same in every protocol version.
+template <typename Reader>
+Status read_version(Reader root, HelloRequest& hello) {
+  hello.protocol_version = root.getProtocolVersion();
+  if (root.getClientVersion().size() > kMaxText) return too_long("clientVersion");
+  hello.client_version = printable(root.getClientVersion().cStr(), 64);
+  return Status();
+}
+
+// What Hello and OpenJob have in common besides; the protocol version is known to be ours.
 template <typename Reader>
 Status read_common(Reader root, HelloRequest& hello) {
-  if (root.getClientVersion().size() > kMaxText) return too_long("clientVersion");
   if (root.getToken().size() > kMaxText) return too_long("token");
   if (root.getClientName().size() > kMaxText) return too_long("clientName");
   if (root.getDevices().size() > kMaxDevices) return too_long("devices");
-  hello.client_version = printable(root.getClientVersion().cStr(), 64);
   hello.token = root.getToken().cStr();
   hello.client_name = printable(root.getClientName().cStr(), 256);
   hello.placement.gpus = root.getGpus();
@@ -80,6 +88,9 @@ Status read_common(Reader root, HelloRequest& hello) {
     if (device.size() > 64) return too_long("a name in devices");
     hello.placement.devices.push_back(printable(device.cStr(), 64));
   }
+  const auto knows = root.getKnows();
+  FARGPU_ASSIGN_OR_RETURN(hello.knows, wire::OpcodeSet::from_bytes(
+                                           std::as_bytes(std::span(knows.begin(), knows.size()))));
   return Status();
 }
 
@@ -119,8 +130,7 @@ Result<HelloRequest> parse_hello(std::span<const std::byte> body) {
     wire::SegmentReader reader(body);
     const auto root = reader.getRoot<schema::Hello>();
     HelloRequest hello;
-    hello.protocol_version = root.getProtocolVersion();
-    hello.registry_hash = root.getRegistryHash();
+    FARGPU_RETURN_IF_ERROR(read_version(root, hello));
     // A client of another version may mean other fields: only the version counts then.
     if (hello.protocol_version != wire::kProtocolVersion) return hello;
     FARGPU_RETURN_IF_ERROR(read_common(root, hello));
@@ -149,7 +159,7 @@ Result<HelloRequest> parse_open_job(std::span<const std::byte> body) {
     wire::SegmentReader reader(body);
     const auto root = reader.getRoot<schema::OpenJob>();
     HelloRequest hello;
-    hello.protocol_version = root.getProtocolVersion();
+    FARGPU_RETURN_IF_ERROR(read_version(root, hello));
     if (hello.protocol_version != wire::kProtocolVersion) return hello;
     FARGPU_RETURN_IF_ERROR(read_common(root, hello));
     return hello;
@@ -175,10 +185,12 @@ Result<JoinRequest> parse_join(std::span<const std::byte> body) {
 
 Status check_identity(const HelloRequest& hello, const HelloRules& rules) {
   if (hello.protocol_version != rules.protocol_version) {
-    return {StatusCode::kVersion, fmt::format("the client speaks protocol version {}, this server "
-                                              "{}; install the same release of fargpu "
-                                              "on both machines",
-                                              hello.protocol_version, rules.protocol_version)};
+    return {
+        StatusCode::kVersion,
+        fmt::format("the client (fargpu {}) speaks protocol version {}, this server (fargpu {}) "
+                    "{}; install the same release of fargpu on both machines",
+                    hello.client_version.empty() ? "?" : hello.client_version,
+                    hello.protocol_version, FARGPU_VERSION, rules.protocol_version)};
   }
   if (!rules.token.empty() && !same_token(rules.token, hello.token)) {
     return {StatusCode::kRefused,
@@ -189,14 +201,13 @@ Status check_identity(const HelloRequest& hello, const HelloRules& rules) {
   return Status();
 }
 
-Status check_hello(const HelloRequest& hello, const HelloRules& rules) {
+Status check_opener(const HelloRequest& hello, const HelloRules& rules) {
   FARGPU_RETURN_IF_ERROR(check_identity(hello, rules));
-  if (hello.registry_hash != rules.registry_hash) {
-    return {StatusCode::kVersion, fmt::format("client {} and this server ({}) were built from "
-                                              "different descriptions of the CUDA API; "
-                                              "install the same release of fargpu on both machines",
-                                              hello.client_version, FARGPU_VERSION)};
-  }
+  return hello.knows.empty() ? bootstrap::too_old("the client", hello.client_version) : Status();
+}
+
+Status check_hello(const HelloRequest& hello, const HelloRules& rules) {
+  FARGPU_RETURN_IF_ERROR(check_opener(hello, rules));
   if (hello.max_body_bytes < kMinBody || hello.max_bulk_bytes < kMinBulk) {
     return {
         StatusCode::kInvalidArgument,
@@ -223,7 +234,8 @@ std::vector<std::byte> encode_refusal(uint16_t opcode, uint32_t sequence, const 
 
 std::vector<std::byte> encode_job_opened(uint32_t sequence, const bootstrap::JobTicket& ticket,
                                          const std::vector<std::string>& gpus) {
-  std::vector<uint64_t> words(64 + gpus.size() * 16);
+  const auto knows = bootstrap::known_opcodes().bytes();
+  std::vector<uint64_t> words(64 + gpus.size() * 16 + knows.size() / 8);
   const std::span slot = std::as_writable_bytes(std::span(words));
   wire::SlotMessageBuilder builder(slot.subspan(sizeof(wire::FrameHeader)));
   auto opened = builder.initRoot<schema::JobOpened>();
@@ -232,6 +244,9 @@ std::vector<std::byte> encode_job_opened(uint32_t sequence, const bootstrap::Job
       capnp::Data::Reader(reinterpret_cast<const kj::byte*>(ticket.key.data()), ticket.key.size()));
   auto list = opened.initGpus(static_cast<unsigned>(gpus.size()));
   for (unsigned i = 0; i < gpus.size(); ++i) list.set(i, gpus[i].substr(0, 64));
+  opened.setServerVersion(FARGPU_VERSION);
+  opened.setKnows(
+      capnp::Data::Reader(reinterpret_cast<const kj::byte*>(knows.data()), knows.size()));
   wire::FrameHeader header;
   header.opcode = wire::kOpenJob;
   header.sequence = sequence;

@@ -11,14 +11,15 @@
 #include "common/base/status.h"
 #include "common/bootstrap/job_ticket.h"
 #include "common/bootstrap/transport_choice.h"
-#include "server/placement/pool.h"
+#include "common/wire/opcode_set.h"
+#include "server/placement/unit.h"
 
 namespace fargpu::server {
 
 struct HelloRequest {
   uint16_t protocol_version = 0;
-  uint64_t registry_hash = 0;
   std::string client_version;
+  wire::OpcodeSet knows;
   std::string token;
   std::string client_name;  // printable
   PlacementRequest placement;
@@ -41,7 +42,6 @@ struct JoinRequest {
 // What the server expects of one.
 struct HelloRules {
   uint16_t protocol_version = 0;
-  uint64_t registry_hash = 0;
   std::string token;  // empty: none needed
 };
 
@@ -54,11 +54,12 @@ Result<HelloRequest> parse_open_job(std::span<const std::byte> body);
 // kProtocol: not a join.
 Result<JoinRequest> parse_join(std::span<const std::byte> body);
 
-// kVersion or kRefused (token), with what to do: enough for a status query and for a job. Nothing
-// else is judged before the token.
+// kVersion or kRefused (token), with what to do: enough for a status query. Nothing else is judged
+// before the token.
 Status check_identity(const HelloRequest& hello, const HelloRules& rules);
-// The rest, for a session: kVersion (another description of the CUDA API), kInvalidArgument (limits
-// too small to work with).
+// For a job as well: kVersion (the client does not say which opcodes it knows).
+Status check_opener(const HelloRequest& hello, const HelloRules& rules);
+// The rest, for a session: kInvalidArgument (limits too small to work with).
 Status check_hello(const HelloRequest& hello, const HelloRules& rules);
 
 // A whole frame, ready to be written: answers the hello or status query with number `sequence`.

@@ -7,12 +7,10 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 
-#include "common/base/fd.h"
-#include "common/base/status.h"
+#include "common/base/shared_page.h"
 
 namespace fargpu::server {
 
@@ -29,26 +27,6 @@ struct SessionStatistics {
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-class StatisticsPage {
- public:
-  // A new page; descriptor() is for the worker.
-  static Result<StatisticsPage> create();
-  // The page behind a descriptor that was inherited; closes it.
-  static Result<StatisticsPage> open(Fd descriptor);
-
-  StatisticsPage(StatisticsPage&& other) noexcept;
-  StatisticsPage& operator=(StatisticsPage&& other) noexcept;
-  ~StatisticsPage();
-
-  SessionStatistics& operator*() const { return *page_; }
-  SessionStatistics* operator->() const { return page_; }
-  int descriptor() const { return fd_.get(); }
-  void close_descriptor() { fd_.reset(); }
-
- private:
-  StatisticsPage(Fd fd, SessionStatistics* page) : fd_(std::move(fd)), page_(page) {}
-  Fd fd_;
-  SessionStatistics* page_ = nullptr;
-};
+using StatisticsPage = SharedValue<SessionStatistics>;
 
 }  // namespace fargpu::server

@@ -1,5 +1,5 @@
-// What the daemon tells a worker: passed as flags of its command line and as inherited descriptors.
-// No secrets in here.
+// What the daemon tells a worker at its start: by the message Start of schema/worker.capnp and as
+// inherited descriptors. No secrets in here.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,18 @@
 #include "common/bootstrap/transport_choice.h"
 #include "common/wire/frame.h"
 #include "server/handover/worker_limits.h"
-#include "server/placement/pool.h"
+#include "server/placement/unit.h"
 
 namespace fargpu::server {
 
-// Descriptors that a worker inherits, by number.
+// Descriptors that a worker inherits, by number. A probe has kControlFd alone.
 inline constexpr int kSocketFd = 3;      // the client's connection, just after its hello
-inline constexpr int kReasonFd = 4;      // pipe to the daemon: one line on why the session ended
+inline constexpr int kControlFd = 4;     // to the daemon: worker_messages.h
 inline constexpr int kStatisticsFd = 5;  // memfd with SessionStatistics
 // its further connections (joined_connections.h), when it may have some
 inline constexpr int kJoinFd = 6;
-inline constexpr int kJobFd = 7;  // memfd with the job's memory (job_memory.h)
+inline constexpr int kJobFd = 7;     // memfd with the job's memory (job_memory.h)
+inline constexpr int kOrdersFd = 8;  // memfd with SessionOrders
 
 struct WorkerOptions {
   uint64_t session = 0;
@@ -38,15 +39,10 @@ struct WorkerOptions {
   std::vector<bootstrap::Upgrade> transports;  // that the client wishes for, best first
   std::vector<bootstrap::Upgrade> allowed;     // by the configuration
   bool same_host = false;                      // as the client
-  std::string encrypted_peer;  // not empty: the connection is the plain end of TLS with it
-  uint16_t connections = 1;    // that the session may have
+  std::string encrypted_peer;   // not empty: the connection is the plain end of TLS with it
+  uint16_t connections = 1;     // that the session may have
+  uint64_t client_control = 0;  // opcodes of session control that the client knows, a bit each
   WorkerLimits host_limits;
-
-  // "--session=17" ...: what worker_main.cc reads.
-  std::vector<std::string> to_arguments() const;
 };
-
-// "0:-5,0:-5" -> ranges; stops at what is none.
-std::vector<PriorityRange> parse_priorities(const std::string& text);
 
 }  // namespace fargpu::server

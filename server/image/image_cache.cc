@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <vector>
 
@@ -33,6 +34,12 @@ bool read_all(int descriptor, std::span<std::byte> room) {
     room = room.subspan(static_cast<size_t>(got));
   }
   return true;
+}
+
+// A file of this cache that is whole, by its name: nothing else is ever removed.
+bool is_image(const std::string& name) {
+  return name.size() == 2 * sizeof(Sha256Digest) &&
+         name.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
 Status broken(const Sha256Digest& hash, const std::string& what) {
@@ -181,7 +188,7 @@ void ImageCache::make_room(uint64_t bytes) {
   std::error_code error;  // other workers remove files at the same time: what is gone is gone
   for (fs::directory_iterator entry(folder_, error), end; !error && entry != end;
        entry.increment(error)) {
-    if (entry->path().filename().string().starts_with("upload-")) continue;
+    if (!is_image(entry->path().filename().string())) continue;
     std::error_code gone;
     File file{entry->last_write_time(gone), entry->file_size(gone), entry->path()};
     if (gone) continue;
@@ -193,6 +200,15 @@ void ImageCache::make_room(uint64_t bytes) {
   for (size_t i = 0; total > cap_ && i < files.size(); ++i) {
     if (fs::remove(files[i].path, error)) total -= files[i].size;
   }
+}
+
+Result<Image> ImageCache::find(std::span<const std::byte> hash) {
+  Sha256Digest digest;
+  if (hash.size() == sizeof(digest)) {
+    std::memcpy(digest.data(), hash.data(), sizeof(digest));
+    if (std::optional<Image> image = get(digest)) return std::move(*image);
+  }
+  return Status(StatusCode::kNotFound, "the image is not in the cache");
 }
 
 }  // namespace fargpu::server

@@ -1,12 +1,12 @@
-// The image cache: module images by SHA-256, shared by all sessions of a daemon as files of one
-// private folder.
+// The image cache: module images by SHA-256, as files of one private folder that all sessions of a
+// daemon share.
 //
-// An image is announced by its hash and total size, arrives in pieces, and is kept only when its
-// hash is right: no session can put anything under another's hash. Files appear by rename, so
-// readers see whole images or none. Uploads know nothing of each other, also those of one image:
-// the last one to finish stays, and it makes no difference. The folder's size is capped; the least
-// recently used images go first. Each worker has an object of its own over the same folder; one
-// thread each.
+// An image is announced by its hash and total size and arrives in pieces. It is kept only when its
+// hash is right, so no session can store anything under another hash. Files appear by rename, so
+// readers see a whole image or none. Uploads are independent of each other, also those of the same
+// image: the last one to finish replaces the others, which makes no difference. The folder's size
+// is limited; the least recently used images go first. Each worker has its own object over the same
+// folder; one thread each.
 #pragma once
 
 #include <deque>
@@ -58,6 +58,8 @@ class ImageCache {
   // nullopt: not there. The file's hash is checked again: a damaged file is removed and counts as
   // not there.
   std::optional<Image> get(const Sha256Digest& hash);
+  // The same for a hash of a request. kNotFound: the client must bring the image first.
+  Result<Image> find(std::span<const std::byte> hash);
 
  private:
   struct Upload {

@@ -58,7 +58,7 @@ LinkOutcome Link::outcome(CUresult result) const {
 
 CUresult LinkTable::add(uint64_t id, std::shared_ptr<Link> link) {
   const uint64_t serial = rpc::handle_serial(id);
-  if (serial == 0 || id != rpc::make_handle(rpc::HandleKind::kLinkState, serial))
+  if (serial == 0 || rpc::handle_kind(id) != rpc::HandleKind::kLinkState)
     return CUDA_ERROR_INVALID_VALUE;
   if (links_.size() == kMaxLinks) return CUDA_ERROR_OUT_OF_MEMORY;
   return links_.emplace(id, std::move(link)).second ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -67,10 +67,6 @@ CUresult LinkTable::add(uint64_t id, std::shared_ptr<Link> link) {
 std::shared_ptr<Link> LinkTable::find(uint64_t id) const {
   const auto found = links_.find(id);
   return found == links_.end() ? nullptr : found->second;
-}
-
-void LinkTable::forget_context(uint16_t context) {
-  std::erase_if(links_, [&](const auto& entry) { return entry.second->context() == context; });
 }
 
 }  // namespace fargpu::server

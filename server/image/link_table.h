@@ -1,8 +1,8 @@
-// Links in the making: the driver's link states by the client's ids.
+// Links that are being made: the driver's link states by the client's ids.
 //
-// The driver writes its logs into memory that was given when the state was made, so that memory and
-// the state stay together. A Link may be used by several threads, one call at a time; the table
-// belongs to the executor's thread.
+// The driver writes its logs into memory that it was given when the link state was made, so that
+// memory and the state stay together. A Link may be used by several threads, one call at a time;
+// the table belongs to the executor's thread.
 #pragma once
 
 #include <cuda.h>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "server/image/jit_options.h"
+#include "server/object/object_end.h"
 
 namespace fargpu::server {
 
@@ -69,9 +70,7 @@ class LinkTable {
   // CUDA_ERROR_INVALID_VALUE: no id of a link, or in use. CUDA_ERROR_OUT_OF_MEMORY: too many.
   CUresult add(uint64_t id, std::shared_ptr<Link> link);
   std::shared_ptr<Link> find(uint64_t id) const;  // null: unknown
-  bool remove(uint64_t id) { return links_.erase(id) != 0; }
-  // The context, which is current, is going to be destroyed.
-  void forget_context(uint16_t context);
+  void linkstate_ended(const ObjectEnd& end) { links_.erase(end.id); }
 
  private:
   std::unordered_map<uint64_t, std::shared_ptr<Link>> links_;

@@ -1,14 +1,16 @@
 // ParameterLayouts: where the parameters of a kernel lie in its packed buffer, by the id of the
 // function or kernel. One thread (the executor's).
 //
-// A launch hands the driver one pointer per parameter, as programs do; the packed buffer as a whole
-// is the way out where no layout is known.
+// A launch passes one pointer per parameter to the driver, as programs do. Where no layout is known
+// it passes the packed buffer as a whole.
 #pragma once
 
 #include <cstdint>
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "server/object/object_end.h"
 
 namespace fargpu::server {
 
@@ -19,7 +21,8 @@ struct ParameterLayout {
 class ParameterLayouts {
  public:
   void learn(uint64_t function, ParameterLayout layout) { layouts_[function] = std::move(layout); }
-  void forget(uint64_t function) { layouts_.erase(function); }
+  void function_ended(const ObjectEnd& end) { layouts_.erase(end.id); }
+  void kernel_ended(const ObjectEnd& end) { layouts_.erase(end.id); }
   // nullptr: not known.
   const ParameterLayout* find(uint64_t function) const {
     const auto found = layouts_.find(function);

@@ -15,64 +15,13 @@
 
 namespace fargpu::server {
 
-bool is_consistent(const Shape& shape, uint64_t bytes) {
-  uint64_t packed = 0;
-  uint64_t extent = 0;
-  if (shape.width == 0 || shape.height == 0 || shape.depth == 0) return bytes == 0;
-  if (__builtin_mul_overflow(shape.width, shape.height, &packed) ||
-      __builtin_mul_overflow(packed, shape.depth, &packed) || packed != bytes) {
-    return false;
-  }
-  if (shape.height > 1 && shape.pitch < shape.width) return false;
-  return !__builtin_mul_overflow(shape.slice_pitch, shape.depth - 1, &extent) &&
-         !__builtin_mul_overflow(shape.pitch, shape.height - 1, &extent);
-}
-
-CUresult copy_slices(Worker& worker, const Shape& shape, CUdeviceptr device, std::byte* host,
-                     bool to_device, CUstream stream) {
-  const DriverTable& driver = worker.driver();
-  if (shape.width == 0 || shape.height == 0 || shape.depth == 0) return CUDA_SUCCESS;
-  for (size_t slice = 0; slice < shape.depth; ++slice) {
-    const CUdeviceptr on_device = device + slice * shape.slice_pitch;
-    std::byte* const on_host = host + slice * shape.width * shape.height;
-    CUresult result = CUDA_SUCCESS;
-    if (shape.height == 1 || shape.pitch == shape.width) {
-      const size_t bytes = shape.width * shape.height;
-      result = to_device ? driver.cuMemcpyHtoDAsync_v2(on_device, on_host, bytes, stream)
-                         : driver.cuMemcpyDtoHAsync_v2(on_host, on_device, bytes, stream);
-    } else {
-      CUDA_MEMCPY2D copy{};
-      copy.WidthInBytes = shape.width;
-      copy.Height = shape.height;
-      if (to_device) {
-        copy.srcMemoryType = CU_MEMORYTYPE_HOST;
-        copy.srcHost = on_host;
-        copy.srcPitch = shape.width;
-        copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-        copy.dstDevice = on_device;
-        copy.dstPitch = shape.pitch;
-      } else {
-        copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-        copy.srcDevice = on_device;
-        copy.srcPitch = shape.pitch;
-        copy.dstMemoryType = CU_MEMORYTYPE_HOST;
-        copy.dstHost = on_host;
-        copy.dstPitch = shape.width;
-      }
-      result = driver.cuMemcpy2DAsync_v2(&copy, stream);
-    }
-    if (result != CUDA_SUCCESS) return result;
-  }
-  return CUDA_SUCCESS;
-}
-
 CUresult order_copy(Worker& worker, int order, uint64_t id) {
   if (order == static_cast<int>(rpc::CopyOrder::kStream)) return CUDA_SUCCESS;
-  CopyFences& fences = worker.services().copy_fences();
+  CopyFences& fences = worker.parts().copy_fences;
   // What the application submits to let the stream go on must not wait for the stream.
-  if (fences.held() || worker.services().host_gate().outstanding()) return CUDA_SUCCESS;
+  if (fences.held() || worker.parts().host_gate.outstanding()) return CUDA_SUCCESS;
   CopyFences::Stream stream;
-  if (const CUresult result = worker.services().look_up_stream(id, &stream);
+  if (const CUresult result = worker.parts().core.find_stream(id, &stream);
       result != CUDA_SUCCESS) {
     return result;
   }
@@ -161,7 +110,7 @@ CUresult start_shared(Worker& worker, const SharedCopy& copy, CUstream stream) {
   if (copy.empty()) return CUDA_SUCCESS;
   const uint64_t host_span = span_of(copy, copy.host);
   if (host_span == 0 || span_of(copy, copy.device) == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (worker.services().shared_host().find(copy.host.address, host_span) == nullptr)
+  if (worker.parts().shared_host.find(copy.host.address, host_span) == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
   const DriverTable& driver = worker.driver();
   if (is_dense(copy, copy.host) && is_dense(copy, copy.device))
@@ -198,15 +147,14 @@ Status manual_fgCopyToDevice(Worker& worker, const Request& request) {
     FARGPU_ANSWER_UNLESS_SUCCESS(
         find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
     CUresult result =
-        copy_slices(worker, shape, params.getDst(), request.bulk.data(), true, stream);
+        copy_slices(worker.driver(), shape, params.getDst(), request.bulk.data(), true, stream);
     if (result == CUDA_SUCCESS) result = order_copy(worker, params.getOrder(), params.getStream());
-    StagingBlock bulk = worker.services().take_bulk();
+    StagingBlock bulk = worker.parts().take_bulk();
     if (bulk.pinned()) {
       // The copy engine reads the block until the stream gets there, also when a later slice was
       // refused.
       auto block = std::make_shared<StagingBlock>(std::move(bulk));
-      worker.services().completion().when_reached(request.header.context, stream,
-                                                  [block](CUresult) {});
+      worker.parts().completion.when_reached(request.header.context, stream, [block](CUresult) {});
     }
     return answer(worker, request, result);
   });
@@ -221,28 +169,28 @@ Status manual_fgCopyToHost(Worker& worker, const Request& request) {
     if (!is_consistent(shape, params.getDstBytes())) {
       return malformed("fgCopyToHost", "the rows do not fill the bytes that are asked for");
     }
-    if (params.getDstBytes() > worker.services().max_bulk_bytes()) {
+    if (params.getDstBytes() > worker.parts().max_bulk_bytes) {
       return malformed("fgCopyToHost", "more bytes are asked for than one frame may bring");
     }
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUstream stream = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(
         find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
-    Result<StagingBlock> acquired = worker.services().staging().acquire(
+    Result<StagingBlock> acquired = worker.parts().staging.acquire(
         params.getDstBytes(), StagingUse::kFromDevice, request.header.context);
     if (!acquired.ok()) return answer(worker, request, CUDA_ERROR_OUT_OF_MEMORY);
     auto block = std::make_shared<StagingBlock>(std::move(*acquired));
     const CUresult started =
-        copy_slices(worker, shape, params.getSrc(), block->bytes().data(), false, stream);
+        copy_slices(worker.driver(), shape, params.getSrc(), block->bytes().data(), false, stream);
     const LaterReply later(worker, request);
-    worker.services().completion().when_reached(
+    worker.parts().completion.when_reached(
         request.header.context, stream, [later, block, started](CUresult reached) {
           const CUresult result = started != CUDA_SUCCESS ? started : reached;
           if (result != CUDA_SUCCESS) {
             later.send_synchronised(result);
             return;
           }
-          (void)later.worker().services().flush_output();
+          (void)later.worker().parts().output.flush();
           rpc::Responder::Frame frame(later.worker().responder(), later.header(), 0);
           const std::span<const std::byte> bulk[] = {block->bytes()};
           (void)frame.send(CUDA_SUCCESS, bulk);
@@ -260,7 +208,7 @@ Status manual_fgCopyShared(Worker& worker, const Request& request) {
     const uint64_t word_address = params.getWord(), value = params.getValue();
     SharedHost::Held mapping;
     if (word_address != 0) {
-      mapping = worker.services().shared_host().find(word_address, sizeof(rpc::CompletionWord));
+      mapping = worker.parts().shared_host.find(word_address, sizeof(rpc::CompletionWord));
       if (mapping == nullptr || word_address % alignof(rpc::CompletionWord) != 0)
         return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
     }
@@ -280,14 +228,14 @@ Status manual_fgCopyShared(Worker& worker, const Request& request) {
       result = order_copy(worker, params.getOrder(), params.getStream());
     if (word == nullptr) return answer(worker, request, result);
     const bool to_host = !copy.to_device;
-    worker.services().completion().when_reached(
+    worker.parts().completion.when_reached(
         request.header.context, stream,
         [&worker, mapping, word, value, result, to_host](CUresult reached) {
           // Somebody waits for what is copied to the host: what device code printed goes first.
-          if (to_host) (void)worker.services().flush_output();
+          if (to_host) (void)worker.parts().output.flush();
           if (reached != CUDA_SUCCESS) worker.before_error();
           rpc::publish(*word, value, result != CUDA_SUCCESS ? result : reached,
-                       worker.services().outputs_sent());
+                       worker.parts().output.notices());
         });
     return answer(worker, request, copy.to_device ? result : CUDA_SUCCESS);
   });
@@ -303,7 +251,7 @@ Status manual_fgCopySharedWait(Worker& worker, const Request& request) {
         find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
     FARGPU_ANSWER_UNLESS_SUCCESS(start_shared(worker, read_copy(params), stream));
     const LaterReply later(worker, request);
-    worker.services().completion().when_reached(
+    worker.parts().completion.when_reached(
         request.header.context, stream,
         [later](CUresult reached) { later.send_synchronised(reached); });
     return Status();

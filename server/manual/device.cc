@@ -12,7 +12,9 @@ Status manual_cuDeviceGetDefaultMemPool(Worker& worker, const Request& request) 
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUmemoryPool pool = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuDeviceGetDefaultMemPool(&pool, params.getDev()));
-    const CUresult added = worker.services().add_pool(params.getPoolOut(), pool, params.getDev());
+    const CUresult added =
+        worker.parts().handles.add(rpc::HandleKind::kMemPool, params.getPoolOut(),
+                                   {pool, 0, 0, static_cast<uint16_t>(params.getDev())});
     if (added != CUDA_SUCCESS)
       return refused_id(worker, request, "cuDeviceGetDefaultMemPool", added);
     return answer(worker, request, CUDA_SUCCESS);

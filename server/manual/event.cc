@@ -75,8 +75,8 @@ Status manual_cuEventSynchronize(Worker& worker, const Request& request) {
     CUevent event = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kEvent, id, &event));
     const LaterReply later(worker, request);
-    worker.services().event_waits().wait(
-        id, event, [later](CUresult result) { later.send_synchronised(result); });
+    worker.parts().event_waits.wait(id, event,
+                                    [later](CUresult result) { later.send_synchronised(result); });
     return Status();
   });
 }
@@ -89,7 +89,7 @@ Status manual_cuEventRecord(Worker& worker, const Request& request) {
     CUstream stream = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(find_both(worker, request, params, &event, &stream));
     return answer(worker, request,
-                  worker.services().event_waits().record(
+                  worker.parts().event_waits.record(
                       params.getHEvent(), event, [&worker, stream](CUevent used) {
                         return worker.driver().cuEventRecord(used, stream);
                       }));
@@ -106,7 +106,7 @@ Status manual_cuEventRecordWithFlags(Worker& worker, const Request& request) {
     FARGPU_ANSWER_UNLESS_SUCCESS(find_both(worker, request, params, &event, &stream));
     return answer(
         worker, request,
-        worker.services().event_waits().record(
+        worker.parts().event_waits.record(
             params.getHEvent(), event, [&worker, stream, flags = params.getFlags()](CUevent used) {
               return worker.driver().cuEventRecordWithFlags(used, stream, flags);
             }));
@@ -126,7 +126,7 @@ Status manual_cuCtxRecordEvent(Worker& worker, const Request& request) {
     FARGPU_ANSWER_UNLESS_SUCCESS(
         find_handle(worker, rpc::HandleKind::kEvent, params.getHEvent(), &event));
     return answer(worker, request,
-                  worker.services().event_waits().record(
+                  worker.parts().event_waits.record(
                       params.getHEvent(), event, [&worker, context](CUevent used) {
                         return worker.driver().cuCtxRecordEvent(context, used);
                       }));
@@ -140,7 +140,7 @@ Status manual_cuEventDestroy_v2(Worker& worker, const Request& request) {
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUevent event = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kEvent, id, &event));
-    const CUresult result = worker.services().event_waits().destroy(id, event);
+    const CUresult result = worker.parts().event_waits.destroy(id, event);
     if (result == CUDA_SUCCESS) worker.remove(id);
     return answer(worker, request, result);
   });

@@ -16,14 +16,14 @@ namespace {
 
 // Calls done() when no context of the session has work left.
 void when_all_idle(Worker& worker, const std::function<void()>& done) {
-  const std::vector<uint16_t> contexts = worker.services().context_ids();
+  const std::vector<uint16_t> contexts = worker.parts().contexts.ids();
   if (contexts.empty()) {
     done();
     return;
   }
   const auto left = std::make_shared<size_t>(contexts.size());
   for (const uint16_t context : contexts) {
-    worker.services().completion().when_idle(context, [left, done](CUresult) {
+    worker.parts().completion.when_idle(context, [left, done](CUresult) {
       if (--*left == 0) done();
     });
   }
@@ -32,8 +32,8 @@ void when_all_idle(Worker& worker, const std::function<void()>& done) {
 // Calls done() when nothing that lay in these pages is being withdrawn any more.
 void when_pages_are_free(Worker& worker, uint64_t address, uint64_t bytes,
                          std::function<void()> done) {
-  if (!worker.services().host_pages().is_leaving(address, bytes)) return done();
-  worker.defer([&pages = worker.services().host_pages(), address, bytes, done = std::move(done)] {
+  if (!worker.parts().host_pages.is_leaving(address, bytes)) return done();
+  worker.defer([&pages = worker.parts().host_pages, address, bytes, done = std::move(done)] {
     if (pages.is_leaving(address, bytes)) return false;
     done();
     return true;
@@ -47,12 +47,12 @@ Status manual_fgHostCall(Worker& worker, const Request& request) {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgHostCallParams>();
     const uint64_t id = params.getStream();
-    const uint16_t its_context = worker.services().context_of(id);
+    const uint16_t its_context = worker.parts().handles.context_of(id);
     const uint16_t context = its_context != 0 ? its_context : request.header.context;
     CUstream stream = nullptr;
     CUresult result = worker.enter_context(context);
     if (result == CUDA_SUCCESS) result = find_handle(worker, rpc::HandleKind::kStream, id, &stream);
-    HostGate& gate = worker.services().host_gate();
+    HostGate& gate = worker.parts().host_gate;
     if (result != CUDA_SUCCESS) {
       gate.refuse(params.getId(), result);
       return answer(worker, request, result);
@@ -69,7 +69,7 @@ Status manual_fgHostReserve(Worker& worker, const Request& request) {
     const uint64_t address = params.getAddress(), bytes = params.getBytes();
     const LaterReply later(worker, request);
     when_pages_are_free(worker, address, bytes, [later, address, bytes] {
-      later.send(later.worker().services().host_pages().reserve(address, bytes));
+      later.send(later.worker().parts().host_pages.reserve(address, bytes));
     });
     return Status();
   });
@@ -79,7 +79,7 @@ Status manual_fgHostMap(Worker& worker, const Request& request) {
   return decoded("fgHostMap", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgHostMapParams>();
-    HostPages& pages = worker.services().host_pages();
+    HostPages& pages = worker.parts().host_pages;
     // The client asks again: meanwhile its functions in streams, on which the withdrawal may wait,
     // must go on there.
     if (pages.is_leaving(params.getAddress(), params.getBytes()))
@@ -104,12 +104,12 @@ Status manual_fgHostUnmap(Worker& worker, const Request& request) {
       // Kernels of any context may still use the memory.
       mapped ? when_all_idle(worker, done) : done();
     };
-    when(worker.services().host_pages().is_mapped(address), [later, address] {
-      HostPages& pages = later.worker().services().host_pages();
+    when(worker.parts().host_pages.is_mapped(address), [later, address] {
+      HostPages& pages = later.worker().parts().host_pages;
       std::vector<uint64_t> leaving;
       const CUresult result = pages.unmap(address, &leaving);
       if (leaving.empty()) return later.send(result);
-      later.worker().services().completion().aside_alone(
+      later.worker().parts().completion.aside_alone(
           later.header().context, StreamHolds::kEveryDevice,
           [&pages, leaving] {
             CUresult result = CUDA_SUCCESS;
@@ -120,7 +120,7 @@ Status manual_fgHostUnmap(Worker& worker, const Request& request) {
             return result;
           },
           [later, leaving](CUresult result) {
-            later.worker().services().host_pages().left(leaving);
+            later.worker().parts().host_pages.left(leaving);
             later.send(result);
           });
     });
@@ -134,7 +134,7 @@ Status manual_fgPagesPush(Worker& worker, const Request& request) {
     const auto params = reader.getRoot<schema::FgPagesPushParams>();
     if (params.getRunsBytes() != request.bulk.size())
       return malformed("fgPagesPush", "the runs have the wrong size");
-    return answer(worker, request, worker.services().host_pages().push(request.bulk));
+    return answer(worker, request, worker.parts().host_pages.push(request.bulk));
   });
 }
 
@@ -143,10 +143,10 @@ Status manual_fgPagesFetch(Worker& worker, const Request& request) {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgPagesFetchParams>();
     const uint64_t most = params.getMaxBytes();
-    if (most < pages::RunWriter::kSmallestLimit || most > worker.services().max_bulk_bytes())
+    if (most < pages::RunWriter::kSmallestLimit || most > worker.parts().max_bulk_bytes)
       return malformed("fgPagesFetch",
                        "more bytes are asked for than one frame may bring, or none");
-    HostPages& host_pages = worker.services().host_pages();
+    HostPages& host_pages = worker.parts().host_pages;
     pages::RunWriter runs(most);
     const uint64_t next = host_pages.fetch(params.getFrom(), runs);
     rpc::Responder::Frame frame(worker.responder(), request.header,
@@ -165,14 +165,14 @@ Status manual_fgHostShare(Worker& worker, const Request& request) {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgHostShareParams>();
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    SharedHost& shared = worker.services().shared_host();
+    SharedHost& shared = worker.parts().shared_host;
     SharedHost::Held mapping;
-    FARGPU_ANSWER_UNLESS_SUCCESS(shared.map(worker.services().descriptor_passing(),
+    FARGPU_ANSWER_UNLESS_SUCCESS(shared.map(worker.parts().transport.descriptor_passing(),
                                             params.getNumber(), params.getAddress(),
                                             params.getBytes(), request.header.context, &mapping));
     const LaterReply later(worker, request);
     const auto device_pointer = std::make_shared<CUdeviceptr>(0);
-    worker.services().completion().aside(
+    worker.parts().completion.aside(
         request.header.context,
         [&shared, mapping, device_pointer] {
           return shared.enroll(*mapping, device_pointer.get());
@@ -180,7 +180,7 @@ Status manual_fgHostShare(Worker& worker, const Request& request) {
         [later, mapping, device_pointer](CUresult result) {
           if (result != CUDA_SUCCESS) return later.send(result);
           Worker& worker = later.worker();
-          worker.services().shared_host().add(mapping);
+          worker.parts().shared_host.add(mapping);
           rpc::Responder::Frame frame(worker.responder(), later.header(),
                                       schema::fixed_bytes<schema::FgHostShareResults>());
           frame.init<schema::FgHostShareResults>().setDevicePointer(*device_pointer);
@@ -199,10 +199,10 @@ Status manual_fgHostUnshare(Worker& worker, const Request& request) {
     when_all_idle(worker, [later, address] {
       Worker& worker = later.worker();
       if (address == 0) return later.send(CUDA_SUCCESS);
-      SharedHost& shared = worker.services().shared_host();
+      SharedHost& shared = worker.parts().shared_host;
       const SharedHost::Held mapping = shared.remove(address);
       if (mapping == nullptr) return later.send(CUDA_ERROR_NOT_MAPPED);
-      worker.services().completion().aside_alone(
+      worker.parts().completion.aside_alone(
           mapping->context(), StreamHolds::kEveryDevice,
           [&shared, mapping] { return shared.withdraw(*mapping); },
           [later](CUresult result) { later.send(result); });

@@ -57,7 +57,7 @@ struct KernelFacts {
     results.setParameterOffsets(as_data(layout.offsets.data(), bytes));
     results.setParameterSizes(as_data(layout.sizes.data(), bytes));
     results.setAttributes(as_data(attributes.data(), sizeof(attributes)));
-    worker.services().parameter_layouts().learn(id, std::move(layout));
+    worker.parts().parameter_layouts.learn(id, std::move(layout));
     return frame.send(CUDA_SUCCESS);
   }
 };
@@ -115,7 +115,7 @@ Status unload(Worker& worker, const Request& request, rpc::HandleKind kind, uint
   Handle handle = nullptr;
   FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, kind, id, &handle));
   const LaterReply later(worker, request);
-  worker.services().completion().aside_when_idle(
+  worker.parts().completion.aside_when_idle(
       request.header.context, [driver_unload, handle] { return driver_unload(handle); },
       [later, id](CUresult result) {
         if (result == CUDA_SUCCESS) later.worker().remove(id);
@@ -168,8 +168,8 @@ Status manual_fgImagePut(Worker& worker, const Request& request) {
       return malformed("fgImagePut", "hash or piece has the wrong size");
     }
     // What becomes of it is told when it is asked for: the error belongs to the upload alone.
-    (void)worker.services().images().put(params.getUpload(), to_digest(params.getHash()),
-                                         params.getTotalBytes(), params.getOffset(), request.bulk);
+    (void)worker.parts().images.put(params.getUpload(), to_digest(params.getHash()),
+                                    params.getTotalBytes(), params.getOffset(), request.bulk);
     return answer(worker, request, CUDA_SUCCESS);
   });
 }
@@ -187,8 +187,8 @@ Status manual_fgImagePutPacked(Worker& worker, const Request& request) {
     Status put;
     Status unpacked = wire::unpack_piece(
         request.bulk, params.getRawBytes(), [&](std::span<const std::byte> part) {
-          put = worker.services().images().put(params.getUpload(), to_digest(params.getHash()),
-                                               total, offset, part);
+          put = worker.parts().images.put(params.getUpload(), to_digest(params.getHash()), total,
+                                          offset, part);
           offset += part.size();
           return put;
         });
@@ -201,7 +201,7 @@ Status manual_fgImagePutPacked(Worker& worker, const Request& request) {
 Status manual_fgImageUploaded(Worker& worker, const Request& request) {
   return decoded("fgImageUploaded", [&]() -> Status {
     wire::SegmentReader reader(request.body);
-    const Status status = worker.services().images().result_of(
+    const Status status = worker.parts().images.result_of(
         reader.getRoot<schema::FgImageUploadedParams>().getUpload());
     if (!status.ok()) log::warn("image refused: {}", status.message());
     return answer(worker, request, result_of_upload(status));
@@ -217,14 +217,14 @@ Status manual_fgModuleLoad(Worker& worker, const Request& request) {
       return malformed("fgModuleLoad", "the JIT options have the wrong size");
     }
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    Result<Image> image = worker.services().find_image(as_bytes(params.getHash()));
+    Result<Image> image = worker.parts().images.find(as_bytes(params.getHash()));
     if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
     auto load =
         std::make_shared<Load<CUmodule>>(std::move(*image), std::move(options), params.getModule());
     load->add_logs(params.getInfoLogBytes(), params.getErrorLogBytes());
     const LaterReply later(worker, request);
-    worker.services().completion().aside_alone(
-        request.header.context, worker.services().device_of_context(request.header.context),
+    worker.parts().completion.aside_alone(
+        request.header.context, worker.parts().contexts.device_of(request.header.context),
         [&driver = worker.driver(), load] {
           JitOptions& jit = load->options;
           return driver.cuModuleLoadDataEx(&load->loaded, load->image.data(), jit.count(),
@@ -247,12 +247,12 @@ Status manual_fgLibraryLoad(Worker& worker, const Request& request) {
     // its memory: nothing for the driver here.
     FARGPU_NEEDS_DRIVER(cuLibraryLoadData);
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    Result<Image> image = worker.services().find_image(as_bytes(params.getHash()));
+    Result<Image> image = worker.parts().images.find(as_bytes(params.getHash()));
     if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
     auto load = std::make_shared<Load<CUlibrary>>(std::move(*image), std::move(options),
                                                   params.getLibrary());
     const LaterReply later(worker, request);
-    worker.services().completion().aside(
+    worker.parts().completion.aside(
         request.header.context,
         [&driver = worker.driver(), load] {
           JitOptions& jit = load->options;
@@ -284,8 +284,8 @@ Status manual_fgModuleFunction(Worker& worker, const Request& request) {
     FARGPU_ANSWER_UNLESS_SUCCESS(
         driver.cuModuleGetFunction(&function, module, params.getName().cStr()));
     if (const CUresult added =
-            worker.services().add_child(rpc::HandleKind::kFunction, params.getFunction(), function,
-                                        request.header.context, params.getModule());
+            worker.parts().handles.add(rpc::HandleKind::kFunction, params.getFunction(),
+                                       {function, params.getModule(), request.header.context});
         added != CUDA_SUCCESS) {
       return refused_id(worker, request, "fgModuleFunction", added);
     }
@@ -315,8 +315,8 @@ Status manual_fgLibraryKernel(Worker& worker, const Request& request) {
     CUkernel kernel = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(
         driver.cuLibraryGetKernel(&kernel, library, params.getName().cStr()));
-    if (const CUresult added = worker.services().add_child(
-            rpc::HandleKind::kKernel, params.getKernel(), kernel, 0, params.getLibrary());
+    if (const CUresult added = worker.parts().handles.add(
+            rpc::HandleKind::kKernel, params.getKernel(), {kernel, params.getLibrary()});
         added != CUDA_SUCCESS) {
       return refused_id(worker, request, "fgLibraryKernel", added);
     }
@@ -324,7 +324,7 @@ Status manual_fgLibraryKernel(Worker& worker, const Request& request) {
     // parameters only inside one.
     CUdevice device = 0;
     if (driver.cuCtxGetDevice(&device) != CUDA_SUCCESS) {
-      FARGPU_ANSWER_UNLESS_SUCCESS(worker.services().borrow_context());
+      FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().contexts.borrow());
     }
     KernelFacts facts;
     facts.learn(

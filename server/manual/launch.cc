@@ -56,7 +56,7 @@ class Attributes {
   CUresult record(Worker& worker, Launch&& launch, unsigned from = 0) {
     if (from == record_count_) return launch();
     const auto [id, event] = records_[from];
-    return worker.services().event_waits().record(id, *event, [&, event = event](CUevent used) {
+    return worker.parts().event_waits.record(id, *event, [&, event = event](CUevent used) {
       *event = used;
       return record(worker, launch, from + 1);
     });
@@ -116,8 +116,7 @@ Status manual_fgLaunch(Worker& worker, const Request& request) {
     FARGPU_ANSWER_UNLESS_SUCCESS(
         find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
 
-    const ParameterLayout* layout =
-        worker.services().parameter_layouts().find(params.getFunction());
+    const ParameterLayout* layout = worker.parts().parameter_layouts.find(params.getFunction());
     schema::SmallBuffer<void*> pointers(layout != nullptr ? layout->offsets.size() : 0);
     for (size_t i = 0; layout != nullptr && i < layout->offsets.size(); ++i) {
       if (layout->offsets[i] + layout->sizes[i] > parameters.size()) {

@@ -25,7 +25,7 @@ void answer_aside(Worker& worker, const Request& request, uint16_t context, size
                   Call&& call, Fill&& fill) {
   const LaterReply later(worker, request);
   const auto outcome = std::make_shared<LinkOutcome>();
-  worker.services().completion().aside(
+  worker.parts().completion.aside(
       context,
       [outcome, call = std::forward<Call>(call)] {
         *outcome = call();
@@ -46,10 +46,20 @@ void answer_aside(Worker& worker, const Request& request, uint16_t context, size
       });
 }
 
+CUresult enter(Worker& worker, uint64_t id, const std::shared_ptr<Link>& link) {
+  SessionParts& parts = worker.parts();
+  const CUresult result =
+      parts.handles.add(rpc::HandleKind::kLinkState, id, {link.get(), 0, link->context()});
+  if (result != CUDA_SUCCESS) return result;
+  const CUresult kept = parts.links.add(id, link);
+  if (kept != CUDA_SUCCESS) parts.end_object(id);
+  return kept;
+}
+
 // The linked image becomes one of the cache.
 Sha256Digest keep(Worker& worker, LinkOutcome& outcome) {
   const Sha256Digest hash = sha256(outcome.image);
-  const Status kept = worker.services().images().put(hash, outcome.image);
+  const Status kept = worker.parts().images.put(hash, outcome.image);
   if (!kept.ok()) {
     log::warn("linked image is not kept: {}", kept.message());
     outcome.result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -77,11 +87,10 @@ Status manual_fgLinkCreate(Worker& worker, const Request& request) {
                                std::min(params.getInfoLogBytes(), kMaxLogBytes),
                                std::min(params.getErrorLogBytes(), kMaxLogBytes));
     const LaterReply later(worker, request);
-    worker.services().completion().aside(
+    worker.parts().completion.aside(
         request.header.context, [link] { return link->create(); },
         [later, link, id = params.getState()](CUresult result) {
-          later.send(result == CUDA_SUCCESS ? later.worker().services().links().add(id, link)
-                                            : result);
+          later.send(result == CUDA_SUCCESS ? enter(later.worker(), id, link) : result);
         });
     return Status();
   });
@@ -98,9 +107,9 @@ Status manual_fgLinkAdd(Worker& worker, const Request& request) {
     const int type = params.getType();
     if (type < CU_JIT_INPUT_CUBIN || type >= CU_JIT_NUM_INPUT_TYPES)
       return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
-    const std::shared_ptr<Link> link = worker.services().links().find(params.getState());
+    const std::shared_ptr<Link> link = worker.parts().links.find(params.getState());
     if (link == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
-    Result<Image> found = worker.services().find_image(as_bytes(params.getHash()));
+    Result<Image> found = worker.parts().images.find(as_bytes(params.getHash()));
     if (!found.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
     answer_aside<schema::FgLinkAddResults>(
         worker, request, link->context(), 0,
@@ -120,7 +129,7 @@ Status manual_fgLinkComplete(Worker& worker, const Request& request) {
   return decoded("fgLinkComplete", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgLinkCompleteParams>();
-    const std::shared_ptr<Link> link = worker.services().links().find(params.getState());
+    const std::shared_ptr<Link> link = worker.parts().links.find(params.getState());
     if (link == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
     answer_aside<schema::FgLinkCompleteResults>(
         worker, request, link->context(), schema::padded(kHashBytes),
@@ -145,8 +154,10 @@ Status manual_fgLinkDestroy(Worker& worker, const Request& request) {
     wire::SegmentReader reader(request.body);
     const uint64_t id = reader.getRoot<schema::FgLinkDestroyParams>().getState();
     // A call that is under way keeps its link until it is done.
-    return answer(worker, request,
-                  worker.services().links().remove(id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
+    if (worker.parts().links.find(id) == nullptr)
+      return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
+    worker.remove(id);
+    return answer(worker, request, CUDA_SUCCESS);
   });
 }
 
@@ -156,10 +167,10 @@ Status manual_fgImageGet(Worker& worker, const Request& request) {
     const auto params = reader.getRoot<schema::FgImageGetParams>();
     const uint64_t offset = params.getOffset();
     const uint64_t bytes = params.getPieceBytes();
-    if (params.getHash().size() != kHashBytes || bytes > worker.services().max_bulk_bytes()) {
+    if (params.getHash().size() != kHashBytes || bytes > worker.parts().max_bulk_bytes) {
       return malformed("fgImageGet", "hash or piece has the wrong size");
     }
-    const Result<Image> image = worker.services().find_image(as_bytes(params.getHash()));
+    const Result<Image> image = worker.parts().images.find(as_bytes(params.getHash()));
     if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
     if (offset > image->size() || bytes > image->size() - offset) {
       return answer(worker, request, CUDA_ERROR_INVALID_VALUE);

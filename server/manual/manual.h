@@ -9,8 +9,7 @@
 #include "generated/server/manual.h"
 #include "server/object/request.h"
 #include "server/object/server_support.h"
-#include "server/object/worker_services.h"
-#include "server/stream/completion.h"
+#include "server/session/session_parts.h"
 
 namespace fargpu::server {
 
@@ -37,7 +36,7 @@ class LaterReply {
   }
   // After a synchronisation: what device code printed goes first.
   void send_synchronised(CUresult result) const {
-    (void)worker_->services().flush_output();
+    (void)worker_->parts().output.flush();
     send(result);
   }
   const wire::FrameHeader& header() const { return header_; }
@@ -47,6 +46,10 @@ class LaterReply {
   Worker* worker_;
   wire::FrameHeader header_;
 };
+
+// For a copy to the device that is in a stream now: what its CopyOrder asks for. `stream`: the
+// stream's id in the frame. In copy.cc.
+CUresult order_copy(Worker& worker, int order, uint64_t stream);
 
 inline std::span<const std::byte> as_bytes(capnp::Data::Reader data) {
   return {reinterpret_cast<const std::byte*>(data.begin()), data.size()};

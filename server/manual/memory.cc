@@ -1,11 +1,9 @@
 // Device memory: what the ledger has to know, and copies inside the device.
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "generated/schema/memory.capnp.h"
 #include "server/manual/manual.h"
-#include "server/memory/direct_memory.h"
 
 namespace fargpu::server {
 namespace {
@@ -35,8 +33,8 @@ Status manual_cuMemGetInfo_v2(Worker& worker, const Request& request) {
   size_t free_bytes = 0;
   size_t total_bytes = 0;
   FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemGetInfo_v2(&free_bytes, &total_bytes));
-  if (const uint64_t limit = worker.services().memory_limit(); limit != 0) {
-    const uint64_t used = worker.services().memory_used();
+  if (const uint64_t limit = worker.parts().memory.limit(); limit != 0) {
+    const uint64_t used = worker.parts().memory.used();
     total_bytes = std::min<uint64_t>(total_bytes, limit);
     free_bytes = std::min<uint64_t>(free_bytes, limit > used ? limit - used : 0);
   }
@@ -92,21 +90,17 @@ Status manual_cuMemFree_v2(Worker& worker, const Request& request) {
     // meanwhile.
     const LaterReply later(worker, request);
     // The adapter lets go of the memory before the driver takes it back, and after the copies that
-    // are under way, which hold it too.
-    std::vector<DirectMemory::Registration> registered;
-    if (const auto allocation = worker.services().find_allocation(pointer, 1))
-      registered = worker.services().direct_memory().take(allocation->base, allocation->bytes);
-    // Known by what it is from here on, not by its address, which the driver may give out again
-    // before the answer is back on this thread.
-    const Ledger::FreeId free = worker.services().begin_free(pointer);
-    worker.services().completion().aside_when_idle(
+    // are under way, which hold it too. The allocation is known by what it is from here on, not by
+    // its address, which the driver may give out again before the answer is back on this thread.
+    MemoryAccount::Free free = worker.parts().memory.begin_free(pointer);
+    worker.parts().completion.aside_when_idle(
         request.header.context,
-        [&driver = worker.driver(), pointer, registered = std::move(registered)]() mutable {
+        [&driver = worker.driver(), pointer, registered = std::move(free.registered)]() mutable {
           registered.clear();
           return driver.cuMemFree_v2(pointer);
         },
-        [later, free, pointer](CUresult result) {
-          later.worker().services().end_free(free, pointer, result == CUDA_SUCCESS);
+        [later, free = free.id, pointer](CUresult result) {
+          later.worker().parts().memory.end_free(free, pointer, result == CUDA_SUCCESS);
           later.send(result);
         });
     return Status();
@@ -166,7 +160,7 @@ Status manual_cuMemcpy3DPeerAsync(Worker& worker, const Request& request) {
     for (CUcontext* context : {&copy.srcContext, &copy.dstContext}) {
       const auto id = reinterpret_cast<uint64_t>(*context);
       *context =
-          id <= UINT16_MAX ? worker.services().find_context(static_cast<uint16_t>(id)) : nullptr;
+          id <= UINT16_MAX ? worker.parts().contexts.find(static_cast<uint16_t>(id)) : nullptr;
       if (*context == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_CONTEXT);
     }
     return answer(worker, request, worker.driver().cuMemcpy3DPeerAsync(&copy, stream));

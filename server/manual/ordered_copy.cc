@@ -36,7 +36,7 @@ CUresult prepare(Worker& worker, const Request& request, const Params& params,
 CUresult read_target(Worker& worker, schema::FgDeliverParams::Reader params,
                      OrderedCopies::Order* order) {
   if (params.getRemoteBytes() == 0) return CUDA_SUCCESS;
-  if (worker.services().remote_staging().remote() == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (worker.parts().remote_staging.remote() == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   const DeliveryTarget target{
       {params.getRemoteAddress(), params.getRemoteBytes(), params.getRemoteKey()},
       params.getOffset()};
@@ -59,7 +59,7 @@ Status manual_fgDeliver(Worker& worker, const Request& request) {
     if (hold < 0 || hold > 2) return malformed("fgDeliver", "hold is 0, 1 or 2");
     if (hold == 0 && order.bytes > OrderedCopies::kMostUngatedBytes)
       return malformed("fgDeliver", "a copy of this size holds its stream");
-    OrderedCopies& copies = worker.services().ordered_copies();
+    OrderedCopies& copies = worker.parts().ordered_copies;
     if (copies.knows(params.getId())) return malformed("fgDeliver", "the id is in use");
     order.device = params.getSrc();
     CUresult result = prepare(worker, request, params, &order);
@@ -77,7 +77,7 @@ Status manual_fgDelivered(Worker& worker, const Request& request) {
   return decoded("fgDelivered", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const uint64_t id = reader.getRoot<schema::FgDeliveredParams>().getId();
-    FARGPU_RETURN_IF_ERROR(worker.services().ordered_copies().delivered(id));
+    FARGPU_RETURN_IF_ERROR(worker.parts().ordered_copies.delivered(id));
     return answer(worker, request, CUDA_SUCCESS);
   });
 }
@@ -89,7 +89,7 @@ Status manual_fgFetch(Worker& worker, const Request& request) {
     OrderedCopies::Order order;
     order.bytes = read_shape(params, &order.shape);
     if (order.bytes == 0) return malformed("fgFetch", "a shape that is not possible");
-    OrderedCopies& copies = worker.services().ordered_copies();
+    OrderedCopies& copies = worker.parts().ordered_copies;
     if (copies.knows(params.getId())) return malformed("fgFetch", "the id is in use");
     order.device = params.getDst();
     CUresult result = prepare(worker, request, params, &order);
@@ -106,7 +106,7 @@ Status manual_fgMeetDeliveries(Worker& worker, const Request& request) {
   return decoded("fgMeetDeliveries", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgMeetDeliveriesParams>();
-    OrderedCopies& copies = worker.services().ordered_copies();
+    OrderedCopies& copies = worker.parts().ordered_copies;
     if (copies.knows(params.getId())) return malformed("fgMeetDeliveries", "the id is in use");
     OrderedCopies::Order order;
     CUresult result = prepare(worker, request, params, &order);
@@ -125,8 +125,8 @@ Status manual_fgFetched(Worker& worker, const Request& request) {
     const auto params = reader.getRoot<schema::FgFetchedParams>();
     if (params.getBytes() != request.bulk.size())
       return malformed("fgFetched", "data has the wrong size");
-    FARGPU_RETURN_IF_ERROR(worker.services().ordered_copies().fetched(
-        params.getId(), params.getOffset(), params.getBytes()));
+    FARGPU_RETURN_IF_ERROR(worker.parts().ordered_copies.fetched(params.getId(), params.getOffset(),
+                                                                 params.getBytes()));
     return answer(worker, request, CUDA_SUCCESS);
   });
 }

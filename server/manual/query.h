@@ -13,7 +13,7 @@ namespace fargpu::server {
 template <typename Ask, typename Send>
 Status answer_query(Worker& worker, const Request& request, Ask ask, Send send) {
   const CUresult result = ask();
-  CopyFences& fences = worker.services().copy_fences();
+  CopyFences& fences = worker.parts().copy_fences;
   if (result != CUDA_ERROR_NOT_READY || !fences.any_returned()) return send(request.header, result);
   const uint64_t newest = fences.newest();
   worker.defer([&worker, &fences, newest, header = request.header, ask, send] {

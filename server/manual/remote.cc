@@ -59,9 +59,9 @@ struct Staged {
 };
 
 CUresult acquire(Worker& worker, uint64_t bytes, StagingUse use, uint16_t context, Staged* staged) {
-  Result<StagingBlock> acquired = worker.services().staging().acquire(bytes, use, context);
+  Result<StagingBlock> acquired = worker.parts().staging.acquire(bytes, use, context);
   if (!acquired.ok()) return CUDA_ERROR_OUT_OF_MEMORY;
-  auto registered = worker.services().remote_staging().registration(*acquired);
+  auto registered = worker.parts().remote_staging.registration(*acquired);
   if (!registered.ok()) {
     log::warn("event=staging-not-registered bytes={} why=\"{}\"", bytes,
               registered.status().message());
@@ -78,7 +78,7 @@ void tell_copied(Worker& worker, uint64_t ticket, CUresult result) {
   auto copied = frame.init<schema::Copied>();
   copied.setTicket(ticket);
   copied.setResult(result);
-  copied.setOutputs(worker.services().outputs_sent());
+  copied.setOutputs(worker.parts().output.notices());
   // A failure means that the session is lost, which the executor sees by itself.
   if (frame.send(0).ok()) (void)worker.responder().flush();
 }
@@ -93,7 +93,7 @@ RemoteCopy read_copy(const Params& params, CUdeviceptr device) {
 // The copy may begin: its context is current and its stream is known.
 template <typename Params>
 CUresult prepare(Worker& worker, const Request& request, const Params& params, RemoteCopy* copy) {
-  if (worker.services().remote_staging().remote() == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (worker.parts().remote_staging.remote() == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   if (!copy->inside_client()) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = worker.enter_context(request.header.context); result != CUDA_SUCCESS)
     return result;
@@ -102,7 +102,7 @@ CUresult prepare(Worker& worker, const Request& request, const Params& params, R
 
 // Fetches the bytes now and copies them in stream order. A Status: the session is over.
 Result<CUresult> fetch_staged(Worker& worker, uint16_t context, const RemoteCopy& copy) {
-  RemoteMemory& remote = *worker.services().remote_staging().remote();
+  RemoteMemory& remote = *worker.parts().remote_staging.remote();
   Staged staged;
   if (const CUresult result = acquire(worker, copy.bytes, StagingUse::kToDevice, context, &staged);
       result != CUDA_SUCCESS)
@@ -127,10 +127,11 @@ Result<CUresult> fetch_staged(Worker& worker, uint16_t context, const RemoteCopy
                                                   copy.stream);
   }
   if (!in_chunks)
-    result = copy_slices(worker, copy.shape, copy.device, memory.data(), true, copy.stream);
+    result =
+        copy_slices(worker.driver(), copy.shape, copy.device, memory.data(), true, copy.stream);
   if (staged.block->pinned()) {
-    worker.services().completion().when_reached(context, copy.stream,
-                                                [block = staged.block](CUresult) {});
+    worker.parts().completion.when_reached(context, copy.stream,
+                                           [block = staged.block](CUresult) {});
   }
   return result;
 }
@@ -151,7 +152,7 @@ struct Delivery {
 
 void deliver(const std::shared_ptr<Delivery>& delivery, size_t at, size_t bytes, CUresult reached) {
   Worker& worker = delivery->worker;
-  RemoteMemory& remote = *worker.services().remote_staging().remote();
+  RemoteMemory& remote = *worker.parts().remote_staging.remote();
   if (delivery->result == CUDA_SUCCESS) delivery->result = reached;
   if (delivery->result == CUDA_SUCCESS) {
     const auto ticket = remote.write(*delivery->staged.registered,
@@ -191,8 +192,8 @@ void deliver_staged(Worker& worker, uint16_t context, const RemoteCopy& copy, Do
     const CUresult started =
         in_chunks
             ? worker.driver().cuMemcpyDtoHAsync_v2(memory + at, copy.device + at, n, copy.stream)
-            : copy_slices(worker, copy.shape, copy.device, memory, false, copy.stream);
-    worker.services().completion().when_reached(
+            : copy_slices(worker.driver(), copy.shape, copy.device, memory, false, copy.stream);
+    worker.parts().completion.when_reached(
         context, copy.stream, [delivery, at, n, started](CUresult reached) {
           deliver(delivery, at, n, started != CUDA_SUCCESS ? started : reached);
         });
@@ -205,7 +206,7 @@ Status manual_fgRemoteProbe(Worker& worker, const Request& request) {
   return decoded("fgRemoteProbe", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const uint64_t bytes = reader.getRoot<schema::FgRemoteProbeParams>().getBytes();
-    if (worker.services().remote_staging().remote() == nullptr)
+    if (worker.parts().remote_staging.remote() == nullptr)
       return answer(worker, request, CUDA_ERROR_NOT_SUPPORTED);
     Staged staged;
     return answer(worker, request,
@@ -224,7 +225,9 @@ Status manual_fgCopyFromRemote(Worker& worker, const Request& request) {
       return malformed("fgCopyFromRemote", "an order that does not exist");
     const uint64_t ticket = params.getTicket();
     CUresult result = prepare(worker, request, params, &copy);
-    if (result == CUDA_SUCCESS && (ticket != 0 || !start_direct(worker, copy, true, &result))) {
+    if (result == CUDA_SUCCESS &&
+        (ticket != 0 ||
+         !start_direct(worker.driver(), worker.parts().memory, copy, true, &result))) {
       FARGPU_ASSIGN_OR_RETURN(result, fetch_staged(worker, request.header.context, copy));
     }
     if (result == CUDA_SUCCESS) result = order_copy(worker, params.getOrder(), params.getStream());
@@ -242,13 +245,13 @@ Status manual_fgCopyToRemote(Worker& worker, const Request& request) {
     FARGPU_ANSWER_UNLESS_SUCCESS(prepare(worker, request, params, &copy));
     const LaterReply later(worker, request);
     CUresult started = CUDA_SUCCESS;
-    if (!start_direct(worker, copy, false, &started)) {
+    if (!start_direct(worker.driver(), worker.parts().memory, copy, false, &started)) {
       deliver_staged(worker, request.header.context, copy,
                      [later](CUresult result) { later.send_synchronised(result); });
       return Status();
     }
     if (started != CUDA_SUCCESS) return answer(worker, request, started);
-    worker.services().completion().when_reached(
+    worker.parts().completion.when_reached(
         request.header.context, copy.stream,
         [later](CUresult result) { later.send_synchronised(result); });
     return Status();
@@ -263,7 +266,7 @@ Status manual_fgCopyToRemoteLater(Worker& worker, const Request& request) {
     if (copy.bytes == 0) return malformed("fgCopyToRemoteLater", "a shape that is not possible");
     const Done done = [&worker, ticket = params.getTicket()](CUresult result) {
       // Somebody waits: what device code printed goes first.
-      (void)worker.services().flush_output();
+      (void)worker.parts().output.flush();
       if (result != CUDA_SUCCESS) worker.before_error();
       tell_copied(worker, ticket, result);
     };
@@ -278,10 +281,10 @@ Status manual_fgCopyToRemoteLater(Worker& worker, const Request& request) {
 
 Status manual_fgDirectProbe(Worker& worker, const Request& request) {
   constexpr size_t kBytes = 2u << 20;
-  FARGPU_ANSWER_UNLESS_SUCCESS(worker.services().borrow_context());
+  FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().contexts.borrow());
   CUdeviceptr memory = 0;
   FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemAlloc_v2(&memory, kBytes));
-  DirectMemory& direct = worker.services().direct_memory();
+  DirectMemory& direct = worker.parts().direct_memory;
   std::string why;
   const DirectMemory::Way way = direct.probe(0, memory, kBytes, &why);
   worker.driver().cuMemFree_v2(memory);

@@ -16,13 +16,13 @@ Status manual_cuStreamQuery(Worker& worker, const Request& request) {
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     const auto ask = [&worker, id = params.getHStream()] {
       CopyFences::Stream stream;
-      const CUresult found = worker.services().look_up_stream(id, &stream);
+      const CUresult found = worker.parts().core.find_stream(id, &stream);
       return found == CUDA_SUCCESS ? worker.driver().cuStreamQuery(stream.handle) : found;
     };
     return answer_query(worker, request, ask,
                         [&worker](const wire::FrameHeader& header, CUresult result) {
                           if (result != CUDA_ERROR_NOT_READY)
-                            FARGPU_RETURN_IF_ERROR(worker.services().flush_output());
+                            FARGPU_RETURN_IF_ERROR(worker.parts().output.flush());
                           return worker.responder().reply(header, result);
                         });
   });
@@ -33,11 +33,11 @@ Status manual_cuStreamDestroy_v2(Worker& worker, const Request& request) {
     wire::SegmentReader reader(request.body);
     const uint64_t id = reader.getRoot<schema::CuStreamDestroyV2Params>().getHStream();
     CopyFences::Stream stream;
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.services().look_up_stream(id, &stream));
-    const uint16_t context = worker.services().context_of(id);
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().core.find_stream(id, &stream));
+    const uint16_t context = worker.parts().handles.context_of(id);
     if (context == 0) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(context));
-    const CUresult result = worker.services().completion().stream_ends(context, stream.handle);
+    const CUresult result = worker.parts().completion.stream_ends(context, stream.handle);
     if (result == CUDA_SUCCESS) worker.remove(id);
     return answer(worker, request, result);
   });
@@ -49,9 +49,9 @@ Status manual_cuStreamSynchronize(Worker& worker, const Request& request) {
     const auto params = reader.getRoot<schema::CuStreamSynchronizeParams>();
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CopyFences::Stream stream;
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.services().look_up_stream(params.getHStream(), &stream));
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().core.find_stream(params.getHStream(), &stream));
     const LaterReply later(worker, request);
-    worker.services().completion().when_reached(
+    worker.parts().completion.when_reached(
         request.header.context, stream.handle,
         [later](CUresult result) { later.send_synchronised(result); });
     return Status();
@@ -70,7 +70,7 @@ Status manual_fgQueueMark(Worker& worker, const Request& request) {
       // A failure means that the session is lost, which the executor sees by itself.
       (void)frame.send(0);
     };
-    const uint16_t its_context = worker.services().context_of(params.getStream());
+    const uint16_t its_context = worker.parts().handles.context_of(params.getStream());
     const uint16_t context = its_context != 0 ? its_context : request.header.context;
     CUstream stream = nullptr;
     CUresult result = worker.enter_context(context);
@@ -80,7 +80,7 @@ Status manual_fgQueueMark(Worker& worker, const Request& request) {
       tell(result);
       return answer(worker, request, result);
     }
-    worker.services().completion().when_reached(context, stream, tell);
+    worker.parts().completion.when_reached(context, stream, tell);
     return answer(worker, request, CUDA_SUCCESS);
   });
 }

@@ -16,10 +16,10 @@ bool is_wait(const CUstreamBatchMemOpParams& operation) {
 
 // A wait is in the stream now.
 void hold_until_reached(Worker& worker, uint16_t context, CUstream stream) {
-  CopyFences& fences = worker.services().copy_fences();
+  CopyFences& fences = worker.parts().copy_fences;
   fences.hold();
-  worker.services().completion().when_reached(context, stream,
-                                              [&fences](CUresult) { fences.release(); });
+  worker.parts().completion.when_reached(context, stream,
+                                         [&fences](CUresult) { fences.release(); });
 }
 
 template <typename Params, typename Wait>

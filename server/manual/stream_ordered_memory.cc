@@ -9,14 +9,14 @@ namespace {
 template <typename Results, typename Allocate>
 Status allocate(Worker& worker, const Request& request, CUdevice device, uint64_t bytes,
                 Allocate&& driver_allocate) {
-  WorkerServices& services = worker.services();
-  FARGPU_ANSWER_UNLESS_SUCCESS(services.charge_device(device, bytes));
+  MemoryAccount& memory = worker.parts().memory;
+  FARGPU_ANSWER_UNLESS_SUCCESS(memory.charge(device, bytes));
   CUdeviceptr pointer = 0;
   if (const CUresult result = driver_allocate(&pointer); result != CUDA_SUCCESS) {
-    services.refund_device(static_cast<size_t>(device), bytes);
+    memory.refund(static_cast<size_t>(device), bytes);
     return answer(worker, request, result);
   }
-  services.remember_pool_memory(pointer, bytes, device);
+  memory.remember_pool_memory(pointer, bytes, device);
   rpc::Responder::Frame frame(worker.responder(), request.header, schema::fixed_bytes<Results>());
   frame.init<Results>().setDptr(pointer);
   return frame.send(CUDA_SUCCESS);
@@ -34,9 +34,9 @@ Status manual_cuMemAllocAsync(Worker& worker, const Request& request) {
     CUstream stream = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(
         find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
-    const uint16_t owner = worker.services().context_of(params.getHStream());
+    const uint16_t owner = worker.parts().handles.context_of(params.getHStream());
     const CUdevice device =
-        worker.services().device_of_context(owner != 0 ? owner : request.header.context);
+        worker.parts().contexts.device_of(owner != 0 ? owner : request.header.context);
     return allocate<schema::CuMemAllocAsyncResults>(
         worker, request, device, params.getBytesize(), [&](CUdeviceptr* pointer) {
           return worker.driver().cuMemAllocAsync(pointer, params.getBytesize(), stream);
@@ -53,12 +53,13 @@ Status manual_cuMemAllocFromPoolAsync(Worker& worker, const Request& request) {
     CUmemoryPool pool = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(
         find_handle(worker, rpc::HandleKind::kMemPool, params.getPool(), &pool));
+    if (pool == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
     CUstream stream = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(
         find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
     return allocate<schema::CuMemAllocFromPoolAsyncResults>(
-        worker, request, worker.services().device_of_pool(params.getPool()), params.getBytesize(),
-        [&](CUdeviceptr* pointer) {
+        worker, request, worker.parts().handles.find(params.getPool())->device,
+        params.getBytesize(), [&](CUdeviceptr* pointer) {
           return worker.driver().cuMemAllocFromPoolAsync(pointer, params.getBytesize(), pool,
                                                          stream);
         });
@@ -78,8 +79,9 @@ Status manual_cuMemPoolCreate(Worker& worker, const Request& request) {
     CUmemoryPool pool = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemPoolCreate(&pool, &properties));
     const bool on_device = properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-    const CUresult added =
-        worker.services().add_pool(params.getPool(), pool, on_device ? properties.location.id : 0);
+    const CUresult added = worker.parts().handles.add(
+        rpc::HandleKind::kMemPool, params.getPool(),
+        {pool, 0, 0, static_cast<uint16_t>(on_device ? properties.location.id : 0)});
     if (added != CUDA_SUCCESS) {
       worker.driver().cuMemPoolDestroy(pool);
       return refused_id(worker, request, "cuMemPoolCreate", added);

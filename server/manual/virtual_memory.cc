@@ -2,17 +2,8 @@
 // gone.
 #include "generated/schema/virtual_memory.capnp.h"
 #include "server/manual/manual.h"
-#include "server/memory/physical_memory.h"
 
 namespace fargpu::server {
-namespace {
-
-void refund_all(Worker& worker, const PhysicalMemory::Refunds& refunds) {
-  for (const auto& [device, bytes] : refunds) worker.services().refund_device(device, bytes);
-}
-
-}  // namespace
-
 Status manual_cuMemCreate(Worker& worker, const Request& request) {
   return decoded("cuMemCreate", [&]() -> Status {
     wire::SegmentReader reader(request.body);
@@ -28,23 +19,23 @@ Status manual_cuMemCreate(Worker& worker, const Request& request) {
     }
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     const CUdevice device = properties.location.id;
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.services().charge_device(device, params.getSize()));
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().memory.charge(device, params.getSize()));
     const auto where = static_cast<size_t>(device);
     CUmemGenericAllocationHandle handle = 0;
     const CUresult result =
         worker.driver().cuMemCreate(&handle, params.getSize(), &properties, params.getFlags());
     if (result != CUDA_SUCCESS) {
-      worker.services().refund_device(where, params.getSize());
+      worker.parts().memory.refund(where, params.getSize());
       return answer(worker, request, result);
     }
     const CUresult added =
         worker.add(rpc::HandleKind::kMemGeneric, params.getHandle(), handle_pointer(handle), 0);
     if (added != CUDA_SUCCESS) {
       worker.driver().cuMemRelease(handle);
-      worker.services().refund_device(where, params.getSize());
+      worker.parts().memory.refund(where, params.getSize());
       return refused_id(worker, request, "cuMemCreate", added);
     }
-    worker.services().physical_memory().created(handle, where, params.getSize());
+    worker.parts().memory.created(handle, where, params.getSize());
     return answer(worker, request, CUDA_SUCCESS);
   });
 }
@@ -58,7 +49,6 @@ Status manual_cuMemRelease(Worker& worker, const Request& request) {
     FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kMemGeneric, id, &handle));
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemRelease(handle));
     worker.remove(id);
-    refund_all(worker, worker.services().physical_memory().released(handle));
     return answer(worker, request, CUDA_SUCCESS);
   });
 }
@@ -73,7 +63,7 @@ Status manual_cuMemMap(Worker& worker, const Request& request) {
         find_handle(worker, rpc::HandleKind::kMemGeneric, params.getHandle(), &handle));
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemMap(
         params.getPtr(), params.getSize(), params.getOffset(), handle, params.getFlags()));
-    worker.services().physical_memory().mapped(params.getPtr(), params.getSize(), handle);
+    worker.parts().memory.mapped(params.getPtr(), params.getSize(), handle);
     return answer(worker, request, CUDA_SUCCESS);
   });
 }
@@ -86,15 +76,12 @@ Status manual_cuMemUnmap(Worker& worker, const Request& request) {
     const CUdeviceptr pointer = params.getPtr();
     const size_t bytes = params.getSize();
     const LaterReply later(worker, request);
-    const PhysicalMemory::UnmapId unmap =
-        worker.services().physical_memory().begin_unmap(pointer, bytes);
-    worker.services().completion().aside(
+    const PhysicalMemory::UnmapId unmap = worker.parts().memory.begin_unmap(pointer, bytes);
+    worker.parts().completion.aside(
         request.header.context,
         [&driver = worker.driver(), pointer, bytes] { return driver.cuMemUnmap(pointer, bytes); },
         [later, unmap](CUresult result) {
-          Worker& worker = later.worker();
-          refund_all(worker,
-                     worker.services().physical_memory().end_unmap(unmap, result == CUDA_SUCCESS));
+          later.worker().parts().memory.end_unmap(unmap, result == CUDA_SUCCESS);
           later.send(result);
         });
     return Status();
@@ -115,7 +102,7 @@ Status manual_cuMemRetainAllocationHandle(Worker& worker, const Request& request
       worker.driver().cuMemRelease(handle);
       return refused_id(worker, request, "cuMemRetainAllocationHandle", added);
     }
-    worker.services().physical_memory().retained(handle, params.getAddr());
+    worker.parts().memory.retained(handle, params.getAddr());
     return answer(worker, request, CUDA_SUCCESS);
   });
 }

@@ -1,5 +1,5 @@
-// CopyChain: the ordered copies of one stream that are under way (OrderedCopies), in the order of
-// the stream: how far the GPU and the client are, which gates may open, which staging blocks are
+// CopyChain: the ordered copies of one stream that are under way (OrderedCopies), in stream order.
+// It knows how far the GPU and the client are, which gates may open and which staging blocks are
 // free again. Calls no driver. One thread.
 #pragma once
 
@@ -17,7 +17,8 @@
 
 namespace fargpu::server {
 
-// Where a delivery's bytes go by one-sided writes; without it they travel in its notices.
+// The client memory to which a delivery's bytes are written one-sidedly; without it they travel in
+// its notices.
 struct DeliveryTarget {
   transport::RemoteKey client;  // the range has been checked against it
   uint64_t offset = 0;
@@ -29,18 +30,18 @@ struct OrderedCopy {
   uint64_t bytes = 0;
   bool fetch = false;
   std::optional<DeliveryTarget> target;
-  // So many bytes from the beginning.
+  // Progress, in bytes from the beginning.
   uint64_t sent = 0;                 // of a delivery
   uint64_t asked = 0, received = 0;  // of a fetch
   bool reached = false;              // the stream has come to the fetch or meeting
   bool acknowledged = false;         // the client has the bytes of the delivery or deliveries
   bool dropped = false;              // there is nothing to copy any more
-  // Nothing but a place in a stream that is held until the client has what was delivered before it.
+  // Only holds a stream at this place until the client has all bytes delivered before it.
   bool is_meeting() const { return !fetch && bytes == 0; }
 };
 
-// A piece of a copy, the end of a delivery that holds its stream, or a meeting; in its place in the
-// stream.
+// An element in stream order: a piece of a copy, the end of a delivery that holds its stream, or a
+// meeting.
 struct CopyElement {
   enum class Kind { kDelivery, kFetch, kAcknowledgement };
   Kind kind = Kind::kDelivery;
@@ -59,7 +60,7 @@ struct CopyElement {
   transport::RemoteMemory::Ticket write = 0;
 };
 
-// An index counts all elements that the chain has had.
+// An index counts all elements that the chain has ever had.
 struct CopyChain {
   struct Used {
     std::shared_ptr<StagingBlock> block;
@@ -82,17 +83,17 @@ struct CopyChain {
   CopyElement& at(uint64_t index) { return elements[index - first]; }
 
   void use(const std::shared_ptr<StagingBlock>& block) { blocks.push_back({block, end() + 1}); }
-  // A block of at least so many bytes that an earlier element uses becomes the element's; false:
+  // Gives the element a block of at least so many bytes that an earlier element still uses. False:
   // there is none.
   bool share_block(uint64_t bytes, CopyElement* element);
   // The oldest element that is done and has not been sent; null: none.
   CopyElement* next_to_send();
-  // Takes the oldest element away, whose events have been released.
+  // Removes the oldest element, whose events have been released.
   void pop();
-  // Forgets blocks that no element uses any more; their bytes.
+  // Drops blocks that no element uses any more. Returns their bytes.
   uint64_t free_blocks();
   uint64_t block_bytes() const;
-  // In their order, as far as what they wait for has happened.
+  // Opens gates in order, as far as what they wait for has happened.
   void open_gates();
   void open_all_gates();
 };

@@ -3,21 +3,18 @@
 #include <algorithm>
 #include <span>
 
-#include "common/rpc/responder.h"
 #include "common/transport/transport.h"
 #include "common/wire/control.h"
 #include "generated/schema/control.capnp.h"
 #include "schema/support/sizes.h"
 #include "server/memory/remote_staging.h"
-#include "server/object/request.h"
-#include "server/object/worker_services.h"
 
 namespace fargpu::server {
 namespace {
 
 template <typename Body>
-rpc::Responder::Frame notice(Worker& worker, uint16_t opcode) {
-  return rpc::Responder::Frame(worker.responder(), opcode, schema::fixed_bytes<Body>());
+rpc::Responder::Frame notice(const Core& core, uint16_t opcode) {
+  return rpc::Responder::Frame(core.responder, opcode, schema::fixed_bytes<Body>());
 }
 
 }  // namespace
@@ -29,7 +26,7 @@ CUresult CopyNotices::deliver(CopyElement& element) {
   } else if (element.registered == nullptr) {
     send_in_frames(element);
   } else {
-    transport::RemoteMemory& remote = *worker_.services().remote_staging().remote();
+    transport::RemoteMemory& remote = *remote_staging_.remote();
     const auto ticket =
         remote.write(*element.registered, element.block->bytes().first(element.bytes),
                      copy.target->client, copy.target->offset + element.offset);
@@ -43,46 +40,46 @@ CUresult CopyNotices::deliver(CopyElement& element) {
 
 void CopyNotices::send_in_frames(const CopyElement& element) {
   const std::span<const std::byte> bytes = element.block->bytes().first(element.bytes);
-  const uint64_t most = std::max<uint64_t>(1, worker_.services().max_bulk_bytes());
+  const uint64_t most = std::max<uint64_t>(1, max_bulk_bytes_);
   for (uint64_t at = 0; at < bytes.size(); at += most) {
     const std::span<const std::byte> bulk =
         bytes.subspan(at, std::min<uint64_t>(most, bytes.size() - at));
-    auto frame = notice<schema::Delivery>(worker_, wire::kDelivery);
+    auto frame = notice<schema::Delivery>(core_, wire::kDelivery);
     auto body = frame.init<schema::Delivery>();
     body.setCopy(element.copy->id);
     body.setOffset(element.offset + at);
-    ++sent_;
+    core_.output.count_notice();
     if (!frame.send(0, std::span(&bulk, 1)).ok()) return;
   }
 }
 
 // What was written is there before the notice is.
 void CopyNotices::tell_written(const CopyElement& element) {
-  auto frame = notice<schema::Delivery>(worker_, wire::kDelivery);
+  auto frame = notice<schema::Delivery>(core_, wire::kDelivery);
   auto body = frame.init<schema::Delivery>();
   body.setCopy(element.copy->id);
   body.setOffset(element.offset);
   body.setWritten(element.bytes);
-  ++sent_;
+  core_.output.count_notice();
   (void)frame.send(0);
 }
 
 bool CopyNotices::is_being_written(const CopyElement& element) const {
   if (element.write == 0) return false;
-  transport::RemoteMemory& remote = *worker_.services().remote_staging().remote();
+  transport::RemoteMemory& remote = *remote_staging_.remote();
   return remote.wait(element.write, transport::Clock::now()).code() == StatusCode::kTimeout;
 }
 
 void CopyNotices::keep(const CopyElement& element) {
   if (!is_being_written(element)) return;
-  transport::RemoteMemory& remote = *worker_.services().remote_staging().remote();
-  worker_.defer([&remote, block = element.block, write = element.write] {
+  transport::RemoteMemory& remote = *remote_staging_.remote();
+  core_.pending.add([&remote, block = element.block, write = element.write] {
     return remote.wait(write, transport::Clock::now()).code() != StatusCode::kTimeout;
   });
 }
 
 void CopyNotices::ask(const CopyElement& element) {
-  auto frame = notice<schema::Fetch>(worker_, wire::kFetch);
+  auto frame = notice<schema::Fetch>(core_, wire::kFetch);
   auto body = frame.init<schema::Fetch>();
   body.setCopy(element.copy->id);
   body.setOffset(element.offset);
@@ -93,13 +90,13 @@ void CopyNotices::ask(const CopyElement& element) {
 
 void CopyNotices::over(const OrderedCopy& copy, CUresult result) {
   if (copy.is_meeting() ? !copy.reached : copy.fetch && copy.asked < copy.bytes) {
-    auto frame = notice<schema::Fetch>(worker_, wire::kFetch);
+    auto frame = notice<schema::Fetch>(core_, wire::kFetch);
     auto body = frame.init<schema::Fetch>();
     body.setCopy(copy.id);
     body.setResult(result);
     (void)frame.send(0);
   } else if (!copy.fetch && copy.sent < copy.bytes) {
-    auto frame = notice<schema::Delivery>(worker_, wire::kDelivery);
+    auto frame = notice<schema::Delivery>(core_, wire::kDelivery);
     auto body = frame.init<schema::Delivery>();
     body.setCopy(copy.id);
     body.setResult(result);

@@ -1,23 +1,26 @@
-// CopyNotices: what the client is told of ordered copies, and the bytes that it gets with it, by
-// frames or by one-sided writes. One thread (the executor's).
+// CopyNotices: the notices that tell the client about ordered copies, with their bytes in frames or
+// by one-sided writes. One thread (the executor's).
 #pragma once
 
 #include <cuda.h>
 
 #include <cstdint>
 
+#include "server/core/core.h"
 #include "server/memory/copy_chain.h"
 
 namespace fargpu::server {
 
-class Worker;
+class RemoteStaging;
 
 // A lost session is seen by the executor: nothing here says so.
 class CopyNotices {
  public:
-  explicit CopyNotices(Worker& worker) : worker_(worker) {}
+  // `max_bulk_bytes`: most that one frame to the client may carry.
+  CopyNotices(const Core& core, RemoteStaging& remote_staging, uint64_t max_bulk_bytes)
+      : core_(core), remote_staging_(remote_staging), max_bulk_bytes_(max_bulk_bytes) {}
 
-  // The bytes of a delivery that the GPU is done with. An error: they cannot be brought.
+  // Sends the bytes of a delivery that the GPU is done with. An error: they cannot be sent.
   CUresult deliver(CopyElement& element);
   // The adapter still reads the element's block.
   bool is_being_written(const CopyElement& element) const;
@@ -25,20 +28,18 @@ class CopyNotices {
   void keep(const CopyElement& element);
   // Asks for the bytes of a fetch, or whether a meeting can end.
   void ask(const CopyElement& element);
-  // There is nothing to copy any more. Said as long as the client waits for something: for bytes of
-  // a delivery, or to be asked for bytes of a fetch. Else it has forgotten the copy, or will when
-  // it has done its part.
+  // Reports that nothing is left to copy. Only sent while the client waits for something: for bytes
+  // of a delivery, or to be asked for bytes of a fetch. Otherwise the client has forgotten the
+  // copy, or will when it has done its part.
   void over(const OrderedCopy& copy, CUresult result);
-
-  // How many notices with bytes the session has had.
-  uint32_t sent() const { return sent_; }
 
  private:
   void send_in_frames(const CopyElement& element);
   void tell_written(const CopyElement& element);
 
-  Worker& worker_;
-  uint32_t sent_ = 0;
+  const Core core_;
+  RemoteStaging& remote_staging_;
+  const uint64_t max_bulk_bytes_;
 };
 
 }  // namespace fargpu::server

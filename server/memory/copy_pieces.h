@@ -1,5 +1,5 @@
-// Cutting a copy into the pieces that staging blocks hold: whole slices where they fit, else whole
-// rows, else parts of rows. The pieces follow each other in the packed bytes. Pure.
+// Cuts a copy into pieces that fit a staging block: whole slices if they fit, else whole rows, else
+// parts of rows. The pieces follow each other in the packed bytes. Pure.
 #pragma once
 
 #include <cuda.h>

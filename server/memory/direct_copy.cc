@@ -10,8 +10,8 @@
 namespace fargpu::server {
 namespace {
 
-// A peer that does not answer is noticed by the transport long before; this only keeps a defect
-// from holding the stream for ever.
+// The transport notices a silent peer long before; this only keeps a defect from holding the stream
+// for ever.
 constexpr auto kLimit = std::chrono::minutes(2);
 
 Status move(const DirectCopy& copy) {
@@ -27,7 +27,7 @@ Status move(const DirectCopy& copy) {
   return Status();
 }
 
-// On a thread of the driver, which may not call the driver meanwhile.
+// Runs on a thread of the driver, which must not call the driver.
 void CUDA_CB reached(void* pointer) {
   const std::unique_ptr<DirectCopy> copy(static_cast<DirectCopy*>(pointer));
   if (const Status status = move(*copy); !status.ok())
@@ -39,8 +39,8 @@ void CUDA_CB reached(void* pointer) {
 CUresult enqueue_direct(const DriverTable& driver, CUstream stream, DirectCopy copy) {
   auto for_driver = std::make_unique<DirectCopy>(std::move(copy));
   const CUresult result = driver.cuLaunchHostFunc(stream, &reached, for_driver.get());
-  // From then on the driver's. It never calls it in a context that fails meanwhile; such a session
-  // ends soon, and this with it.
+  // The driver owns it from here on. If the context fails meanwhile, the driver never calls it;
+  // such a session ends soon, and the memory with it.
   if (result == CUDA_SUCCESS) (void)for_driver.release();
   return result;
 }

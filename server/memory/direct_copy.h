@@ -1,10 +1,9 @@
 // A copy between the client's registered memory and device memory that the adapter makes by itself,
-// in its place in a stream.
+// at its place in a stream.
 //
-// To the stream it is a host function: when everything before it is done, a thread of the driver
-// moves the bytes by one-sided transfers, and what comes behind it in the stream waits. The
-// executor takes no part in that: it may itself be waiting for the driver, because the stream is
-// full.
+// In the stream it is a host function: when everything before it is done, a thread of the driver
+// moves the bytes by one-sided transfers, and what is behind it in the stream waits. The executor
+// is not involved, because it may itself be waiting in the driver for room in the stream.
 #pragma once
 
 #include <cuda.h>
@@ -27,8 +26,8 @@ struct DirectCopy {
   std::vector<DirectMemory::Part> device;
 };
 
-// Puts the copy behind what is in the stream, whose context is current. A transfer that fails has
-// ended the session. In a context that has failed the copy is not made, like everything else there.
+// Enqueues the copy on the stream, whose context is current. A transfer that fails ends the
+// session. In a context that has failed the copy is not made, like all other work there.
 CUresult enqueue_direct(const DriverTable& driver, CUstream stream, DirectCopy copy);
 
 }  // namespace fargpu::server

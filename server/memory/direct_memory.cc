@@ -71,7 +71,8 @@ Result<DirectMemory::Registration> DirectMemory::by_dmabuf(int device, CUdevicep
     return Status(StatusCode::kUnsupported, "the driver has no dma-buf functions");
   if (attribute(driver_, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, device) == 0)
     return Status(StatusCode::kUnsupported, "the driver exports no dma-buf of this GPU's memory");
-  // A dma-buf has whole pages; what is beyond is this session's, and nobody else gets the key.
+  // A dma-buf has whole pages. Bytes beyond the range belong to this session, and the key is given
+  // to nobody.
   const CUdeviceptr first = begin / kPage * kPage;
   const uint64_t whole = (begin + bytes + kPage - 1) / kPage * kPage - first;
   int descriptor = -1;
@@ -197,9 +198,8 @@ std::vector<DirectMemory::Registration> DirectMemory::take(CUdeviceptr address, 
   return taken;
 }
 
-void DirectMemory::forget_context(uint16_t context) {
-  std::erase_if(windows_,
-                [context](const auto& window) { return window.second.context == context; });
+void DirectMemory::context_ended(const ContextEnd& end) {
+  std::erase_if(windows_, [&end](const auto& window) { return window.second.context == end.id; });
 }
 
 }  // namespace fargpu::server

@@ -1,13 +1,14 @@
 // DirectMemory: device memory that the adapter reads and writes by itself (GPUDirect RDMA), so that
-// bulk passes through no staging memory.
+// bulk needs no staging memory.
 //
-// Two ways lead there: a dma-buf of the memory (cuMemGetHandleForAddressRange), or its address,
-// which the kernel resolves when the driver's peer-memory module is loaded and when "device" memory
-// is the CPU's, as with the simulated GPU. Memory is registered at first use, in windows of kWindow
-// of an allocation, because an adapter's tables and a GPU's PCIe window have only so much room.
-// Only this end uses the registrations: the client never gets a key of device memory. A
-// registration must go before its memory does: forget() and take() are for whoever frees. One
-// thread (the executor's), with the memory's context current.
+// The adapter reaches it in one of two ways: through a dma-buf of the memory
+// (cuMemGetHandleForAddressRange), or by its address. The kernel resolves the address when the
+// driver's peer-memory module is loaded, and where "device" memory is the CPU's, as with the
+// simulated GPU. Memory is registered at its first use, in windows of kWindow of an allocation,
+// because an adapter's tables and a GPU's PCIe window have limited room. Only this end uses the
+// registrations: the client never gets a key of device memory. A registration must end before its
+// memory does: whoever frees memory calls forget() or take(). One thread (the executor's), with the
+// memory's context current.
 #pragma once
 
 #include <cuda.h>
@@ -23,6 +24,7 @@
 #include "common/base/status.h"
 #include "common/transport/remote_memory.h"
 #include "server/object/ledger.h"
+#include "server/object/object_end.h"
 
 namespace fargpu::server {
 
@@ -57,28 +59,30 @@ class DirectMemory {
   bool wanted(uint64_t bytes) const {
     return remote_ != nullptr && options_.enabled && bytes >= options_.from;
   }
-  // [address, address + bytes), which lies in `allocation`, as registered parts in order; registers
-  // what is not yet. Empty: not possible, the copy goes through staging. `to_device`: the adapter
-  // is going to write there.
+  // [address, address + bytes), which lies in `allocation`, as registered parts in order. Registers
+  // what is not registered yet. Empty: not possible, the copy goes through staging. `to_device`:
+  // the adapter will write there.
   std::vector<Part> find(const Ledger::Place& allocation, CUdeviceptr address, uint64_t bytes,
                          bool to_device);
 
-  // The registrations in a range, to be let go of elsewhere, before the memory goes.
+  // Removes and returns the registrations in a range. The caller destroys them before the memory is
+  // freed.
   std::vector<Registration> take(CUdeviceptr address, uint64_t bytes);
   void forget(CUdeviceptr address, uint64_t bytes) { (void)take(address, bytes); }
-  void forget_context(uint16_t context);
+  void context_ended(const ContextEnd& end);
 
   // Which way is open for memory of a device, tried with `bytes` at `address`; `why`: what closed
   // the better ones, or all.
   Way probe(int device, CUdeviceptr address, uint64_t bytes, std::string* why);
   uint64_t from() const { return options_.from; }
+  transport::RemoteMemory* remote() const { return remote_; }
   size_t windows() const { return windows_.size(); }
 
  private:
   struct Window {
     uint64_t end = 0;
     uint16_t context = 0;
-    Registration registration;  // null: was tried in vain
+    Registration registration;  // null: registering failed
   };
   using Windows = std::map<CUdeviceptr, Window>;
   struct Attempt {
@@ -86,7 +90,7 @@ class DirectMemory {
     Registration registration;
     std::string why;
   };
-  // Memory of this kind can be registered, as far as the driver knows.
+  // Whether the driver says that memory of this kind can be registered.
   bool capable(CUdeviceptr address) const;
   Attempt attempt(int device, CUdeviceptr begin, uint64_t bytes);
   Result<Registration> by_dmabuf(int device, CUdeviceptr begin, uint64_t bytes);

@@ -249,6 +249,13 @@ std::vector<uint64_t> HostPages::take_context(uint16_t context) {
   return taken;
 }
 
+void HostPages::context_ended(ContextEnd& end) {
+  const std::vector<uint64_t> taken = take_context(end.id);
+  for (const uint64_t address : taken)
+    end.withdrawals.push_back([this, address] { (void)withdraw(address); });
+  end.afterwards.push_back([this, taken] { left(taken); });
+}
+
 HostPages::Regions::iterator HostPages::region_at(uint64_t address, uint64_t bytes) {
   const auto after = regions_.upper_bound(address);
   if (after == regions_.begin()) return regions_.end();

@@ -1,13 +1,13 @@
 // HostPages: the worker's half of host memory that the application and device code share without
-// having one memory: mirrors at the client's addresses, registered with the driver, so that device
-// code uses the client's pointers. client/memory/pages.h is the other half.
+// having one memory. It holds mirrors at the client's addresses, registered with the driver, so
+// that device code uses the client's pointers. client/memory/pages.h is the other half.
 //
-// A region is any range of bytes. It first reserves its pages in this process, where nothing else
-// may be; map() makes memory of them and registers the region's bytes, as the application did: a
-// driver refuses an operation that does not lie in one registration. Regions may share pages; bytes
-// of a page that belong to no region never leave. What comes from the client replaces bytes and is
-// agreed; what differs from the agreed contents was written by device code and goes back. One
-// thread (the executor's).
+// A region is any range of bytes. First its pages are reserved in this process, where nothing else
+// may be mapped. map() then makes memory of them and registers exactly the region's bytes, as the
+// application did: a driver refuses an operation that does not lie within one registration. Regions
+// may share pages; bytes of a page that belong to no region are never sent. Bytes from the client
+// are written here and become the agreed contents. Bytes that differ from the agreed contents were
+// written by device code and are sent back. One thread (the executor's).
 #pragma once
 
 #include <cuda.h>
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "common/pages/agreement.h"
+#include "server/object/object_end.h"
 
 namespace fargpu::server {
 
@@ -51,6 +52,7 @@ class HostPages {
   // The context is going to be destroyed: what was mapped in it is only reserved from now on.
   // Returns what has to be withdrawn before, in that context.
   std::vector<uint64_t> take_context(uint16_t context);
+  void context_ended(ContextEnd& end);
   // Ends a registration with the driver. Any thread: the driver may wait.
   CUresult withdraw(uint64_t address) const;
   // That was done.
@@ -60,12 +62,12 @@ class HostPages {
   // A registration in this range is being withdrawn: reserve() and map() must wait.
   bool is_leaving(uint64_t address, uint64_t bytes) const;
 
-  // Takes byte runs of the client. CUDA_ERROR_INVALID_VALUE for runs that make no sense or lie
-  // outside of mapped regions; what comes before them is taken.
+  // Applies byte runs of the client. CUDA_ERROR_INVALID_VALUE for runs that are malformed or lie
+  // outside of mapped regions; runs before those are applied.
   CUresult push(std::span<const std::byte> runs);
   uint64_t pushes() const { return pushes_; }
-  // Writes runs of what device code has changed from the address `from` on. Returns the address to
-  // go on from, or 0: that was all.
+  // Writes runs of the bytes that device code has changed, from the address `from` on. Returns the
+  // address at which to continue, or 0 at the end.
   uint64_t fetch(uint64_t from, pages::RunWriter& runs);
 
  private:
@@ -95,7 +97,7 @@ class HostPages {
   CUresult take_pages(uint64_t address, uint64_t bytes);
   void give_back_pages(uint64_t address, uint64_t bytes);
   CUresult enroll(uint64_t address, uint64_t bytes, CUdeviceptr* device_pointer);
-  // The region's bytes are no longer registered: pages without any that are get rid of theirs.
+  // The region's bytes are no longer registered. Frees pages without registered bytes.
   void drop_memory(uint64_t address, uint64_t bytes);
   Regions::iterator region_at(uint64_t address, uint64_t bytes);
 

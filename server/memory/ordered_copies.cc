@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "generated/server/driver_table.h"
 #include "server/memory/copy_pieces.h"
+#include "server/memory/memory_account.h"
 #include "server/memory/remote_copy.h"
 #include "server/memory/remote_staging.h"
-#include "server/object/request.h"
-#include "server/object/worker_services.h"
 
 namespace fargpu::server {
 namespace {
@@ -18,10 +16,15 @@ uint64_t stream_key(uint64_t stream_id) { return stream_id == 0 ? 1 : stream_id;
 
 }  // namespace
 
-OrderedCopies::OrderedCopies(Worker& worker)
-    : worker_(worker),
-      notices_(worker),
-      gate_words_(worker.driver(), worker.services().stream_holds()) {}
+OrderedCopies::OrderedCopies(const Core& core, StreamHolds& holds, StagingPool& staging,
+                             RemoteStaging& remote_staging, MemoryAccount& memory,
+                             uint64_t max_bulk_bytes)
+    : core_(core),
+      staging_(staging),
+      remote_staging_(remote_staging),
+      memory_(memory),
+      notices_(core, remote_staging, max_bulk_bytes),
+      gate_words_(core.driver, holds) {}
 
 void OrderedCopies::close() {
   for (const ChainPointer& chain : chains_) chain->open_all_gates();
@@ -43,7 +46,7 @@ CopyChain& OrderedCopies::chain_of(const Order& order) {
 CUresult OrderedCopies::record(uint16_t context, CUstream stream, CUevent* event) {
   std::vector<CUevent>& unused = events_[context];
   if (unused.empty()) {
-    if (const CUresult result = worker_.driver().cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
+    if (const CUresult result = core_.driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
         result != CUDA_SUCCESS) {
       return result;
     }
@@ -51,7 +54,7 @@ CUresult OrderedCopies::record(uint16_t context, CUstream stream, CUevent* event
     *event = unused.back();
     unused.pop_back();
   }
-  const CUresult result = worker_.driver().cuEventRecord(*event, stream);
+  const CUresult result = core_.driver.cuEventRecord(*event, stream);
   if (result != CUDA_SUCCESS) release(context, std::exchange(*event, nullptr));
   return result;
 }
@@ -67,7 +70,7 @@ CUresult OrderedCopies::take_block(CopyChain& chain, bool may_reuse, CopyElement
   // Pinned also where the copy engine only reads: from other memory a driver takes the bytes when
   // the copy is submitted.
   Result<StagingBlock> acquired =
-      worker_.services().staging().acquire(element->bytes, StagingUse::kFromDevice, chain.context);
+      staging_.acquire(element->bytes, StagingUse::kFromDevice, chain.context);
   if (!acquired.ok()) return CUDA_ERROR_OUT_OF_MEMORY;
   element->block = std::make_shared<StagingBlock>(std::move(*acquired));
   staged_bytes_ += element->block->whole().size();
@@ -82,7 +85,7 @@ CUresult OrderedCopies::add_gate(CopyChain& chain, CopyElement* element, CUstrea
       return result;
     }
   }
-  const CUresult result = chain.word->add(worker_.driver(), stream);
+  const CUresult result = chain.word->add(core_.driver, stream);
   element->gated = result == CUDA_SUCCESS;
   return result;
 }
@@ -105,7 +108,7 @@ CUresult OrderedCopies::add_piece(CopyChain& chain, const std::shared_ptr<Ordere
   if (copy->fetch && !element.block->pinned()) result = CUDA_ERROR_OUT_OF_MEMORY;
   if (copy->target) {
     // A block that the adapter cannot use goes in frames.
-    auto registered = worker_.services().remote_staging().registration(*element.block);
+    auto registered = remote_staging_.registration(*element.block);
     element.registered = registered.ok() ? *registered : nullptr;
   }
   if (result == CUDA_SUCCESS && copy->fetch && offset == 0)
@@ -113,7 +116,7 @@ CUresult OrderedCopies::add_piece(CopyChain& chain, const std::shared_ptr<Ordere
   if (result == CUDA_SUCCESS && (copy->fetch || element.block_free_at > chain.first))
     result = add_gate(chain, &element, order.stream);
   if (result == CUDA_SUCCESS) {
-    result = copy_slices(worker_, piece.shape, piece.device, element.block->bytes().data(),
+    result = copy_slices(core_.driver, piece.shape, piece.device, element.block->bytes().data(),
                          copy->fetch, order.stream);
   }
   // The engine may use the block although a slice was refused: the element stays for its sake.
@@ -137,7 +140,7 @@ bool OrderedCopies::add_direct(CopyChain& chain, const std::shared_ptr<OrderedCo
   if (!copy->target) return false;
   const RemoteCopy remote{copy->target->client, copy->target->offset, order.device,
                           order.shape,          order.bytes,          order.stream};
-  if (!start_direct(worker_, remote, /*to_device=*/false, result)) return false;
+  if (!start_direct(core_.driver, memory_, remote, /*to_device=*/false, result)) return false;
   CopyElement element;
   element.copy = copy;
   element.bytes = order.bytes;
@@ -283,8 +286,8 @@ bool OrderedCopies::is_done(CopyChain& chain, CopyElement& element) {
     return element.copy->acknowledged || element.copy->dropped;
   if (element.done == nullptr) return true;  // it could not be recorded
   CUresult result = CUDA_ERROR_INVALID_CONTEXT;
-  if (worker_.services().find_context(chain.context) != nullptr)
-    result = worker_.driver().cuEventQuery(element.done);
+  if (core_.contexts.find(chain.context) != nullptr)
+    result = core_.driver.cuEventQuery(element.done);
   if (result == CUDA_ERROR_NOT_READY) return false;
   // What is behind a gate that is shut can have failed only.
   const bool is_shut = element.gated && chain.next_gate <= chain.ready;
@@ -356,7 +359,7 @@ void OrderedCopies::ask(CopyChain& chain) {
     }
     if (element.block_free_at > chain.first) return;
     if (!copy.reached) {
-      const CUresult result = worker_.driver().cuEventQuery(element.start);
+      const CUresult result = core_.driver.cuEventQuery(element.start);
       if (result == CUDA_ERROR_NOT_READY) return;
       if (result == CUDA_SUCCESS) {
         copy.reached = true;
@@ -407,13 +410,14 @@ void OrderedCopies::send_ready() {
   }
 }
 
-void OrderedCopies::forget_stream(uint64_t stream_id) {
+void OrderedCopies::stream_ended(const ObjectEnd& end) {
   for (const ChainPointer& chain : chains_) {
-    if (chain->stream_id == stream_key(stream_id)) chain->detached = true;
+    if (chain->stream_id == stream_key(end.id)) chain->detached = true;
   }
 }
 
-void OrderedCopies::end_context(uint16_t context) {
+void OrderedCopies::context_ended(ContextEnd& end) {
+  const uint16_t context = end.id;
   flush();
   flushing_ = true;  // what is said below must not look at the chains
   std::erase_if(chains_, [&](const ChainPointer& chain) {
@@ -430,10 +434,12 @@ void OrderedCopies::end_context(uint16_t context) {
     return true;
   });
   flushing_ = false;
-  const auto found = events_.find(context);
-  if (found == events_.end()) return;
-  for (const CUevent event : found->second) worker_.driver().cuEventDestroy_v2(event);
-  events_.erase(found);
+  if (const auto found = events_.find(context); found != events_.end()) {
+    for (const CUevent event : found->second) core_.driver.cuEventDestroy_v2(event);
+    events_.erase(found);
+  }
+  for (void* const page : gate_words_.take_pages(context))
+    end.withdrawals.push_back([&driver = core_.driver, page] { driver.cuMemFreeHost(page); });
 }
 
 }  // namespace fargpu::server

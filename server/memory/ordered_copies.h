@@ -1,17 +1,17 @@
-// OrderedCopies: asynchronous copies between device memory and memory of the client that the
-// network lies in between, in the order of their stream and without a wait of the client.
+// OrderedCopies: asynchronous copies between device memory and memory of the client on the other
+// side of a network. They keep the order of their stream, and the client does not wait for them.
 //
-// A delivery (to the host) goes to a staging block in stream order; its bytes follow as notices
-// `delivery` when the stream has passed it, or over rdma are written before them. Before the client
-// is told anything that a later state of the GPU implies, flush() sends every delivery that is
-// done: Responder calls it before each reply and notice. A fetch (to the device) is a gate in the
-// stream and a copy behind it; when the stream gets there, the notice `fetch` asks the client for
-// the bytes, and the gate opens when they have come. A meeting is such a gate without a copy.
+// A delivery (to the host) is copied to a staging block in stream order. When the stream has passed
+// it, its bytes follow as notices `delivery`, or over rdma are written before them. flush() sends
+// every delivery that is done; Responder calls it before each reply and notice, so the client never
+// learns of a later state of the GPU before it has the bytes. A fetch (to the device) is a gate in
+// the stream with a copy behind it. When the stream reaches it, the notice `fetch` asks the client
+// for the bytes; the gate opens when they have come. A meeting is such a gate without a copy.
 //
-// Staging memory is bounded: a copy for which none is left waits, by a gate in its stream, for
-// blocks that earlier copies of the same stream use. Nothing here waits for the GPU or the client.
-// What the client says is checked: an id or a range that was not asked for ends its session.
-// One thread (the executor's).
+// Staging memory is bounded. A copy without a free block waits, by a gate in its stream, for blocks
+// of earlier copies of the same stream. Nothing here waits for the GPU or the client. What the
+// client sends is checked: an id or a range that was not asked for ends its session. One thread
+// (the executor's).
 #pragma once
 
 #include <cuda.h>
@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "server/core/core.h"
 #include "server/memory/copy_chain.h"
 #include "server/memory/copy_notices.h"
 #include "server/memory/copy_shape.h"
@@ -31,7 +32,10 @@
 
 namespace fargpu::server {
 
-class Worker;
+class MemoryAccount;
+class RemoteStaging;
+class StagingPool;
+class StreamHolds;
 
 class OrderedCopies {
  public:
@@ -43,8 +47,7 @@ class OrderedCopies {
   static constexpr uint64_t kMostBytes = 64u << 20;
   // Of a delivery that must not wait for staging memory.
   static constexpr uint64_t kMostUngatedBytes = 32u << 20;
-  // What the adapter writes to the client by itself goes in smaller pieces, unless there were too
-  // many of them.
+  // One-sided writes to the client use smaller pieces, unless that gives too many.
   static constexpr uint64_t kSmallPieceBytes = 1u << 20;
   static constexpr uint64_t kWrittenInSmallPieces = 16u << 20;
 
@@ -63,45 +66,41 @@ class OrderedCopies {
     std::optional<DeliveryTarget> target;  // of a delivery
   };
 
-  explicit OrderedCopies(Worker& worker);
+  OrderedCopies(const Core& core, StreamHolds& holds, StagingPool& staging,
+                RemoteStaging& remote_staging, MemoryAccount& memory, uint64_t max_bulk_bytes);
   OrderedCopies(const OrderedCopies&) = delete;
   OrderedCopies& operator=(const OrderedCopies&) = delete;
 
-  // The order's context is current, and its id not known. What goes wrong is also said by a notice:
-  // the copy is then over.
+  // The order's context must be current and its id new. An error is also reported by a notice,
+  // which ends the copy.
   CUresult deliver(const Order& order, Hold hold);
   CUresult fetch(const Order& order);
-  // The stream waits until the client has said, by delivered(), that it has the bytes of all
-  // deliveries that were before this.
+  // Makes the stream wait until the client has confirmed, by delivered(), the bytes of all earlier
+  // deliveries.
   CUresult meet(const Order& order);
-  // The session ends: no stream is held any more, so that nobody waits for one.
+  // The session ends: releases all streams, so that nothing waits for one.
   void close();
-  // Says so of an order that could not be made; a meeting has no bytes.
+  // Reports an order that could not be made; a meeting has no bytes.
   void refuse(uint64_t id, bool fetch, uint64_t bytes, CUresult result);
-  // A copy that the client may still name has this id.
+  // Whether the client may still refer to a copy by this id.
   bool knows(uint64_t id) const { return named_.contains(id); }
 
   // The client has the bytes of a delivery that holds its stream, or of those before a meeting.
   Status delivered(uint64_t id);
-  // Where bytes that were asked for go; empty: nobody wants them any more.
+  // The memory for bytes that were asked for; empty: they are no longer needed.
   Result<std::span<std::byte>> target(uint64_t id, uint64_t offset, uint64_t bytes);
-  // They are there. No bytes: the client knows that the copy is over.
+  // The bytes have arrived. No bytes: the client has acknowledged the end of the copy.
   Status fetched(uint64_t id, uint64_t offset, uint64_t bytes);
 
   bool outstanding() const { return !chains_.empty(); }
-  // Looks once; how much has moved.
+  // Polls once. Returns how many elements have progressed.
   size_t poll();
   // Sends all deliveries that the GPU is done with.
   void flush();
-  // How many notices with bytes the session has had.
-  uint32_t notices_sent() const { return notices_.sent(); }
 
-  // The id may soon be another stream's.
-  void forget_stream(uint64_t stream_id);
-  // The context goes; it is current, and idle or failed.
-  void end_context(uint16_t context);
-  // Then: host memory of the context, to be freed before it.
-  std::vector<void*> take_pages(uint16_t context) { return gate_words_.take_pages(context); }
+  // The stream is destroyed; its id may be given to another stream.
+  void stream_ended(const ObjectEnd& end);
+  void context_ended(ContextEnd& end);
 
  private:
   using ChainPointer = std::unique_ptr<CopyChain>;
@@ -116,7 +115,7 @@ class OrderedCopies {
   CUresult add_gate(CopyChain& chain, CopyElement* element, CUstream stream);
   CUresult record(uint16_t context, CUstream stream, CUevent* event);
   void release(uint16_t context, CUevent event);
-  // The copy is over; tells the client.
+  // Ends the copy and tells the client.
   void drop(OrderedCopy& copy, CUresult result);
 
   bool look();
@@ -127,7 +126,10 @@ class OrderedCopies {
   void ask(CopyChain& chain);
   void remove_empty_chains();
 
-  Worker& worker_;
+  const Core core_;
+  StagingPool& staging_;
+  RemoteStaging& remote_staging_;
+  MemoryAccount& memory_;
   CopyNotices notices_;
   GateWords gate_words_;
   std::vector<ChainPointer> chains_;  // of streams that have such copies

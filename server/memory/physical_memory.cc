@@ -23,7 +23,7 @@ void PhysicalMemory::retained(uint64_t handle, uint64_t address) {
     memory = known->second.memory;
   } else {
     memory = memory_at(mappings_, address);
-    // The driver may have answered just before it unmapped.
+    // The driver may have answered just before the unmapping.
     for (auto going = unmapping_.begin(); memory == nullptr && going != unmapping_.end(); ++going)
       memory = memory_at(going->second, address);
   }

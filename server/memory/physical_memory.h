@@ -1,7 +1,7 @@
 // PhysicalMemory: what cuMemCreate made, as the ledger sees it. The driver frees such memory when
-// its last handle is released and its last mapping is gone; only then is it refunded, to the device
-// on which it was made. An unmapping that takes its time is told before and after, because the
-// driver may let others map at its addresses in between. Pure bookkeeping, one thread (the
+// its last handle is released and its last mapping is gone. Only then is it refunded, to the device
+// on which it was made. An unmapping that takes long is announced before and after, because the
+// driver may map other memory at its addresses in between. Pure bookkeeping, one thread (the
 // executor's).
 #pragma once
 

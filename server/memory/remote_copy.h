@@ -1,5 +1,5 @@
-// One copy between memory of the client that its adapter lets this end reach (rdma) and the device.
-// One thread (the executor's).
+// One copy between the device and memory of the client that this end reaches through the client's
+// adapter (rdma). One thread (the executor's).
 #pragma once
 
 #include <cuda.h>
@@ -11,7 +11,8 @@
 
 namespace fargpu::server {
 
-class Worker;
+class MemoryAccount;
+struct DriverTable;
 
 struct RemoteCopy {
   transport::RemoteKey client;
@@ -28,6 +29,7 @@ struct RemoteCopy {
 bool is_dense(const Shape& shape);
 // Puts the copy into the stream, whose context is current, if the adapter reaches all of the
 // device's side: one allocation of this session, in one piece. False: it has to be staged.
-bool start_direct(Worker& worker, const RemoteCopy& copy, bool to_device, CUresult* result);
+bool start_direct(const DriverTable& driver, MemoryAccount& memory, const RemoteCopy& copy,
+                  bool to_device, CUresult* result);
 
 }  // namespace fargpu::server

@@ -1,5 +1,6 @@
-// RemoteStaging: staging blocks that the adapter may use too (rdma): registered with the transport
-// when first used so, deregistered before their memory goes. One thread (the executor's).
+// RemoteStaging: staging blocks that the adapter may use, too (rdma). A block is registered with
+// the transport when it is first used so, and deregistered before its memory is freed. One thread
+// (the executor's).
 #pragma once
 
 #include <cstddef>

@@ -21,7 +21,7 @@ namespace {
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kAddressEnd = uint64_t{1} << 47;  // user addresses on x86-64
 
-// Only memory files know about seals, so this tells their kind as well.
+// Only memory files have seals, so this also checks the kind of file.
 bool is_sealed_memory(int descriptor, uint64_t bytes) {
   const int seals = ::fcntl(descriptor, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return false;
@@ -114,6 +114,11 @@ std::vector<SharedHost::Held> SharedHost::take_context(uint16_t context) {
     entry = mappings_.erase(entry);
   }
   return taken;
+}
+
+void SharedHost::context_ended(ContextEnd& end) {
+  for (Held& mapping : take_context(end.id))
+    end.withdrawals.push_back([this, mapping = std::move(mapping)] { (void)withdraw(*mapping); });
 }
 
 SharedHost::Held SharedHost::find(uint64_t address, uint64_t bytes) const {

@@ -1,11 +1,11 @@
-// SharedHost: host memory of the client that this worker has too: a memfd of the client's, mapped
-// at the client's addresses and registered with the driver, so that the GPU reads and writes the
-// application's own memory.
+// SharedHost: host memory that client and worker share: a memfd of the client, mapped at the
+// client's addresses and registered with the driver. The GPU reads and writes the application's own
+// memory.
 //
-// Nothing about a descriptor is believed: it must be a memfd that can never shrink (else touching
-// it could kill this process) and that is as long as was said. A mapping belongs to the context it
-// was registered in and goes with it. One thread (the executor's), but for enroll() and withdraw():
-// the driver takes a tenth of a second for half a gigabyte, and calls nothing of ours meanwhile.
+// Descriptors are untrusted. Each must be a memfd that can never shrink (else touching it could
+// kill this process) and has the announced length. A mapping belongs to the context in which it was
+// registered, and ends with it. One thread (the executor's), except enroll() and withdraw(): the
+// driver takes a tenth of a second for half a gigabyte, and calls nothing of ours meanwhile.
 #pragma once
 
 #include <cuda.h>
@@ -18,6 +18,8 @@
 #include <span>
 #include <vector>
 
+#include "server/object/object_end.h"
+
 namespace fargpu::transport {
 class DescriptorPassing;
 }
@@ -28,7 +30,7 @@ struct DriverTable;
 
 class SharedHost {
  public:
-  // Memory that stays mapped as long as somebody holds this.
+  // Memory that stays mapped as long as this object is held.
   class Mapping {
    public:
     // `total`: of all mappings.
@@ -79,6 +81,7 @@ class SharedHost {
   // The context is going to be destroyed: what is registered in it is not known any more, and has
   // to be withdrawn before.
   std::vector<Held> take_context(uint16_t context);
+  void context_ended(ContextEnd& end);
 
   // The mapping that holds all of [address, address + bytes); null when none does.
   Held find(uint64_t address, uint64_t bytes) const;

@@ -122,6 +122,13 @@ std::vector<StagingRegistration> StagingPool::take_registrations(uint16_t contex
   return taken;
 }
 
+void StagingPool::context_ended(ContextEnd& end) {
+  for (StagingRegistration& taken : take_registrations(end.id)) {
+    const auto registration = std::make_shared<StagingRegistration>(std::move(taken));
+    end.withdrawals.push_back([registration] { (void)registration->undo(); });
+  }
+}
+
 bool StagingPool::pin(const StagingMemory& memory) {
   if (driver_ == nullptr || driver_->cuMemHostRegister_v2 == nullptr) return false;
   const CUresult result = driver_->cuMemHostRegister_v2(memory.base, class_bytes(memory.size_class),

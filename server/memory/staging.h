@@ -1,10 +1,10 @@
-// Staging memory of a worker: blocks that bulk data passes through between socket and GPU.
+// Staging memory of a worker: blocks through which bulk data passes between socket and GPU.
 //
-// Blocks come in powers of two from 4 KiB and are reused. Blocks of kPinnedFrom bytes or more, and
-// all that the GPU writes to, are registered with the driver in the context that uses them, so that
-// copies really are asynchronous. A registration ends with its context and with no other one: a
-// block is reused in the context that it is registered in. The memory is ours and outlives the
-// context. One thread (the executor's). A block gives itself back when it is destroyed; the pool
+// Blocks have powers of two from 4 KiB on and are reused. Blocks of at least kPinnedFrom bytes, and
+// all blocks that the GPU writes, are registered with the driver in the context that uses them, so
+// that copies really are asynchronous. A registration ends with its own context and no other: a
+// block is reused in the context in which it is registered. The memory is ours and outlives the
+// context. One thread (the executor's). A block's destructor gives it back to the pool; the pool
 // outlives its blocks and its registrations.
 #pragma once
 
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "server/object/object_end.h"
 
 namespace fargpu::server {
 
@@ -59,7 +60,7 @@ class StagingBlock {
   // All of the block.
   std::span<std::byte> whole() const;
   explicit operator bool() const { return memory_ != nullptr; }
-  // The driver uses the memory until the stream gets there; else it is done with it when its call
+  // Whether the driver uses the memory until the stream has passed; else only until its call
   // returns.
   bool pinned() const { return memory_ != nullptr && memory_->registered_in != 0; }
 
@@ -75,8 +76,8 @@ class StagingBlock {
   size_t size_ = 0;
 };
 
-// The registration of one piece of staging memory, taken out of the pool: whoever has it calls
-// undo() once, then destroys it.
+// The registration of one piece of staging memory, taken out of the pool. Its holder calls undo()
+// once, then destroys it.
 class StagingRegistration {
  public:
   StagingRegistration(StagingPool& pool, StagingMemory& memory) : pool_(&pool), memory_(&memory) {}
@@ -113,14 +114,15 @@ class StagingPool {
   // block need not be registered.
   Result<StagingBlock> acquire(size_t bytes, StagingUse use, uint16_t context);
 
-  // The context is about to go, and nothing runs in it any more. Its registrations leave the pool;
-  // they are to be undone before the context ends.
+  // The context is about to be destroyed, and nothing runs in it. Returns its registrations, which
+  // must be undone before the context ends.
   std::vector<StagingRegistration> take_registrations(uint16_t context);
+  void context_ended(ContextEnd& end);
 
   // `retire` undoes the registration of memory that is not kept, without holding up the caller.
   // Unset: it is undone at once.
   void on_retire(std::function<void(StagingRegistration)> retire) { retire_ = std::move(retire); }
-  // `gone` is told of memory before it is unmapped.
+  // `gone` is called before memory is unmapped.
   void before_unmap(std::function<void(std::byte*)> gone) { gone_ = std::move(gone); }
 
   size_t kept_bytes() const { return kept_bytes_; }

@@ -1,5 +1,7 @@
 #include "server/object/handle_table.h"
 
+#include "generated/rpc/handle_rules.h"
+
 namespace fargpu::server {
 
 using rpc::HandleKind;
@@ -17,12 +19,17 @@ const HandleTable::Entry* HandleTable::find(uint64_t id) const {
   return found == entries_.end() ? nullptr : &found->second;
 }
 
-CUresult HandleTable::add(HandleKind kind, uint64_t id, const Entry& entry) {
+CUresult HandleTable::add(HandleKind kind, uint64_t id, const Entry& made) {
   // An id that does not survive being taken apart and put together has bits where none belong.
   if (kind == HandleKind::kNone || rpc::handle_kind(id) != kind || rpc::handle_serial(id) == 0 ||
-      rpc::make_handle(kind, rpc::handle_serial(id)) != id) {
+      rpc::make_handle(kind, rpc::handle_serial(id), rpc::handle_session(id)) != id) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (made.parent != 0 &&
+      (!rpc::may_be_parent(rpc::handle_kind(made.parent), kind) || find(made.parent) == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
+  Entry entry = made;
+  if (rpc::outlives_context(kind)) entry.context = 0;
   if (entries_.size() >= max_objects_) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!entries_.emplace(id, entry).second) return CUDA_ERROR_INVALID_VALUE;
   if (entry.parent != 0) children_.emplace(entry.parent, id);
@@ -51,8 +58,9 @@ void HandleTable::remove(uint64_t id) {
     std::erase(streams, found->second.handle);
     if (streams.empty()) streams_.erase(found->second.context);
   }
+  const ObjectEnd ended{id, found->second.handle, found->second.context};
   entries_.erase(found);
-  if (removed_) removed_(id);
+  if (tell_) tell_(ended);
   std::vector<uint64_t> orphans;
   auto [begin, end] = children_.equal_range(id);
   for (auto child = begin; child != end; ++child) orphans.push_back(child->second);

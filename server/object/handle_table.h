@@ -1,7 +1,8 @@
 // The session's objects: client-made typed ids (common/rpc/handle_kind.h) -> driver handles.
 //
-// An object belongs to a context, and perhaps to a parent (a function to its module), and goes with
-// it. One thread (the executor's).
+// An object ends by itself, with the one that it was made from, or with its context, as its kind
+// says
+// (generated/rpc/handle_rules.h). One thread (the executor's).
 #pragma once
 
 #include <cuda.h>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "common/rpc/handle_kind.h"
+#include "server/object/object_end.h"
 
 namespace fargpu::server {
 
@@ -22,7 +24,7 @@ class HandleTable {
   struct Entry {
     void* handle = nullptr;
     uint64_t parent = 0;   // id; 0: none
-    uint16_t context = 0;  // 0: none
+    uint16_t context = 0;  // the one that it lives in; 0: none
     uint16_t device = 0;   // of a memory pool: where its memory lies
   };
 
@@ -31,19 +33,27 @@ class HandleTable {
   static constexpr size_t kMaxObjects = size_t{2} << rpc::kSlotBits;
 
   explicit HandleTable(size_t max_objects = kMaxObjects) : max_objects_(max_objects) {}
-  // `hook` hears of every object that is forgotten, also of those that go with another.
-  void when_removed(std::function<void(uint64_t id)> hook) { removed_ = std::move(hook); }
+  // `tell` hears of every object that ends, also of those that go with another: when the table does
+  // not know it any more.
+  void when_ended(std::function<void(const ObjectEnd&)> tell) { tell_ = std::move(tell); }
 
   // INVALID_HANDLE for an unknown id and for one of another kind.
   CUresult find(rpc::HandleKind kind, uint64_t id, void** handle) const;
   const Entry* find(uint64_t id) const;
-  // INVALID_VALUE when the id is in use, malformed or of another kind; OUT_OF_MEMORY when the table
-  // is full.
+  // The context that the object lives in; 0: none, or there is no such object.
+  uint16_t context_of(uint64_t id) const {
+    const Entry* const entry = find(id);
+    return entry == nullptr ? uint16_t{0} : entry->context;
+  }
+  // INVALID_VALUE when the id is in use, malformed or of another kind, or the parent cannot be one
+  // or is not there; OUT_OF_MEMORY when the table is full. `entry.context`: the one in which it was
+  // made, also for a kind that outlives it.
   CUresult add(rpc::HandleKind kind, uint64_t id, const Entry& entry);
   // The object, which is there, has another driver handle from now on. Not for streams.
   void replace(uint64_t id, void* handle);
-  // Forgets the object and its children.
+  // The object ends, and its children.
   void remove(uint64_t id);
+  // What lives in the context ends.
   void remove_context(uint16_t context);
 
   // The streams of a context, by driver handle; valid until the next change.
@@ -52,7 +62,7 @@ class HandleTable {
 
  private:
   const size_t max_objects_;
-  std::function<void(uint64_t)> removed_;
+  std::function<void(const ObjectEnd&)> tell_;
   std::unordered_map<uint64_t, Entry> entries_;
   std::unordered_multimap<uint64_t, uint64_t> children_;
   // by context: asked for at every synchronisation

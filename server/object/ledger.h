@@ -59,6 +59,7 @@ class Ledger {
 
   uint64_t limit() const { return limit_; }
   uint64_t used(size_t device) const { return device < used_.size() ? used_[device] : 0; }
+  const std::vector<uint64_t>& used_on_devices() const { return used_; }
   uint64_t used_everywhere() const;
   // By all sessions of the job.
   uint64_t used_by_job(size_t device) const {

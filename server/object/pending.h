@@ -12,9 +12,10 @@ namespace fargpu::server {
 class PendingList {
  public:
   using Clock = std::chrono::steady_clock;
-  // `opcode`: of the call that this is about, for describing it.
-  void add(std::function<bool()> poll, uint16_t opcode = 0) {
-    list_.push_back({std::move(poll), Clock::now(), opcode});
+  // What is added from now on is about this call, for describing it.
+  void begin_frame(uint16_t opcode) { opcode_ = opcode; }
+  void add(std::function<bool()> poll) {
+    list_.push_back({std::move(poll), Clock::now(), opcode_});
   }
   bool empty() const { return list_.empty(); }
   size_t size() const { return list_.size(); }
@@ -44,6 +45,7 @@ class PendingList {
 
  private:
   std::list<Entry> list_;
+  uint16_t opcode_ = 0;
 };
 
 }  // namespace fargpu::server

@@ -27,7 +27,7 @@ namespace fargpu::server {
 // driver lacks it
 struct DriverTable;
 
-class WorkerServices;  // worker_services.h: for server/manual/
+struct SessionParts;  // server/session/session_parts.h: for server/manual/
 
 struct Request {
   const wire::FrameHeader& header;
@@ -39,7 +39,7 @@ class Worker {
  public:
   virtual ~Worker() = default;
   virtual const DriverTable& driver() = 0;
-  virtual WorkerServices& services() = 0;
+  virtual SessionParts& parts() = 0;
   virtual rpc::Responder& responder() = 0;
 
   // Makes header.context current in the driver (cached). 0: leaves it. CUDA_ERROR_INVALID_CONTEXT
@@ -52,9 +52,11 @@ class Worker {
   // about to go into the stream, so it is made to wait for the copies that came before
   // (copy_fences.h); the frame's context must be current.
   virtual CUresult find(rpc::HandleKind kind, uint64_t id, void** handle) = 0;
-  // CUDA_ERROR_INVALID_VALUE when the id is in use or of the wrong kind. `context`: destroyed with
-  // it.
-  virtual CUresult add(rpc::HandleKind kind, uint64_t id, void* handle, uint16_t context) = 0;
+  // CUDA_ERROR_INVALID_VALUE when the id is in use or of the wrong kind. `context`: in which it was
+  // made. `parent`: id of the object that it was made from; 0: none.
+  virtual CUresult add(rpc::HandleKind kind, uint64_t id, void* handle, uint16_t context,
+                       uint64_t parent = 0) = 0;
+  // The object ends, and what was made from it.
   virtual void remove(uint64_t id) = 0;
 
   // The memory ledger (quota). charge() before an allocation: CUDA_ERROR_OUT_OF_MEMORY when the

@@ -1,14 +1,8 @@
 #include "server/placement/job_memory.h"
 
-#include <fcntl.h>
 #include <sched.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <new>
 #include <utility>
 
 namespace fargpu::server {
@@ -32,54 +26,26 @@ size_t bytes_of(const JobMemoryShape& shape) {
 
 }  // namespace
 
-Result<JobMemory> JobMemory::map(Fd fd, const JobMemoryShape& shape, uint32_t slot) {
-  static_assert(sizeof(Page) == sizeof(Counter));
-  void* const memory =
-      ::mmap(nullptr, bytes_of(shape), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (memory == MAP_FAILED) return system_error("mmap of the job's memory page", errno);
-  return JobMemory(std::move(fd), static_cast<Page*>(memory), shape, slot);
-}
-
 Result<JobMemory> JobMemory::create(const JobMemoryShape& shape) {
-  Fd fd(::memfd_create("fargpu-job", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd.valid()) return system_error("memfd_create", errno);
-  if (::ftruncate(fd.get(), static_cast<off_t>(bytes_of(shape))) != 0)
-    return system_error("ftruncate", errno);
-  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-    return system_error("sealing of the job's memory page", errno);
-  return map(std::move(fd), shape, 0);
+  FARGPU_ASSIGN_OR_RETURN(SharedPage memory, SharedPage::create("fargpu-job", bytes_of(shape)));
+  return JobMemory(std::move(memory), shape, 0);
 }
 
 Result<JobMemory> JobMemory::open(Fd descriptor, const JobMemoryShape& shape, uint32_t slot) {
-  struct stat about {};
-  if (::fstat(descriptor.get(), &about) != 0) return system_error("fstat", errno);
-  if (slot >= shape.slots || static_cast<uint64_t>(about.st_size) < bytes_of(shape))
-    return Status(StatusCode::kProtocol, "the job's memory page is too small");
-  FARGPU_ASSIGN_OR_RETURN(JobMemory memory, map(std::move(descriptor), shape, slot));
-  memory.fd_.reset();
-  return memory;
+  if (slot >= shape.slots)
+    return Status(StatusCode::kProtocol, "the job's memory page has no such slot");
+  FARGPU_ASSIGN_OR_RETURN(SharedPage memory,
+                          SharedPage::open(std::move(descriptor), bytes_of(shape)));
+  return JobMemory(std::move(memory), shape, slot);
 }
 
-JobMemory::JobMemory(JobMemory&& other) noexcept
-    : fd_(std::move(other.fd_)),
-      page_(std::exchange(other.page_, nullptr)),
-      shape_(other.shape_),
-      slot_(other.slot_) {}
-
-JobMemory& JobMemory::operator=(JobMemory&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(page_, other.page_);
-  std::swap(shape_, other.shape_);
-  std::swap(slot_, other.slot_);
-  return *this;
-}
-
-JobMemory::~JobMemory() {
-  if (page_ != nullptr) ::munmap(page_, bytes_of(shape_));
+JobMemory::Page* JobMemory::page() const {
+  static_assert(sizeof(Page) == sizeof(Counter));
+  return reinterpret_cast<Page*>(memory_.data());
 }
 
 std::span<Counter> JobMemory::slots_of(size_t gpu) const {
-  auto* const first = reinterpret_cast<Counter*>(page_ + 1);
+  auto* const first = reinterpret_cast<Counter*>(page() + 1);
   return {first + gpu * shape_.slots, shape_.slots};
 }
 
@@ -87,7 +53,7 @@ uint64_t JobMemory::used(size_t gpu) const {
   if (gpu >= shape_.gpus) return 0;
   const auto slots = slots_of(gpu);
   const size_t begun =
-      std::min<size_t>(page_->slots_begun.load(std::memory_order_acquire), slots.size());
+      std::min<size_t>(page()->slots_begun.load(std::memory_order_acquire), slots.size());
   uint64_t sum = 0;
   for (const Counter& slot : slots.first(begun)) {
     // Sequentially consistent with charge()'s additions: of two that charge at once, one sees the
@@ -110,6 +76,7 @@ bool JobMemory::charge(size_t gpu, uint64_t bytes) {
     if (before > limit || bytes > limit - before) {
       if (before == own.load(std::memory_order_relaxed)) return false;  // nobody else's try
       ++looks;
+      ::sched_yield();
       continue;
     }
     own.fetch_add(bytes, std::memory_order_seq_cst);
@@ -129,8 +96,8 @@ void JobMemory::refund(size_t gpu, uint64_t bytes) {
 
 void JobMemory::take(uint32_t slot) {
   clear(slot);
-  if (slot >= page_->slots_begun.load(std::memory_order_relaxed))
-    page_->slots_begun.store(slot + 1, std::memory_order_release);
+  if (slot >= page()->slots_begun.load(std::memory_order_relaxed))
+    page()->slots_begun.store(slot + 1, std::memory_order_release);
 }
 
 void JobMemory::clear(uint32_t slot) {

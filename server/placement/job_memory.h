@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <span>
 
-#include "common/base/fd.h"
+#include "common/base/shared_page.h"
 #include "common/base/status.h"
 
 namespace fargpu::server {
@@ -34,11 +34,8 @@ class JobMemory {
   // A new page, all slots clear; descriptor() is for workers.
   static Result<JobMemory> create(const JobMemoryShape& shape);
   // The page behind a descriptor that was inherited (closes it), for the session with that slot.
-  // kProtocol: the page is smaller than that shape.
+  // kProtocol: the page is smaller than that shape, or not sealed.
   static Result<JobMemory> open(Fd descriptor, const JobMemoryShape& shape, uint32_t slot);
-  JobMemory(JobMemory&& other) noexcept;
-  JobMemory& operator=(JobMemory&& other) noexcept;
-  ~JobMemory();
 
   // For the own slot. charge() is false when the job would pass its limit; nothing is taken then.
   bool charge(size_t gpu, uint64_t bytes);
@@ -49,17 +46,16 @@ class JobMemory {
   // The daemon's: a session is about to use the slot; one has ended, and its process is gone.
   void take(uint32_t slot);
   void clear(uint32_t slot);
-  int descriptor() const { return fd_.get(); }
+  int descriptor() const { return memory_.descriptor(); }
 
  private:
   struct Page;
-  JobMemory(Fd fd, Page* page, const JobMemoryShape& shape, uint32_t slot)
-      : fd_(std::move(fd)), page_(page), shape_(shape), slot_(slot) {}
-  static Result<JobMemory> map(Fd fd, const JobMemoryShape& shape, uint32_t slot);
+  JobMemory(SharedPage memory, const JobMemoryShape& shape, uint32_t slot)
+      : memory_(std::move(memory)), shape_(shape), slot_(slot) {}
+  Page* page() const;
   std::span<std::atomic<uint64_t>> slots_of(size_t gpu) const;
 
-  Fd fd_;
-  Page* page_ = nullptr;
+  SharedPage memory_;
   JobMemoryShape shape_;
   uint32_t slot_ = 0;
 };

@@ -2,9 +2,6 @@
 
 #include <utility>
 
-#include "generated/server/driver_table.h"
-#include "server/object/request.h"
-#include "server/object/worker_services.h"
 #include "server/stream/stream_holds.h"
 
 namespace fargpu::server {
@@ -27,13 +24,12 @@ CUevent Completion::take_event(uint16_t context) {
     return event;
   }
   CUevent event = nullptr;
-  if (worker_.driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
-    return nullptr;
+  if (core_.driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return nullptr;
   return event;
 }
 
 void Completion::when_reached(uint16_t context, CUstream stream, Done done) {
-  const DriverTable& driver = worker_.driver();
+  const DriverTable& driver = core_.driver;
   const CUevent event = take_event(context);
   // Without an event the stream's own state has to do; it also brings a sticky error of the context
   // to light. It is asked now only: by the next time the stream may be gone.
@@ -42,19 +38,19 @@ void Completion::when_reached(uint16_t context, CUstream stream, Done done) {
     const CUresult result = driver.cuStreamQuery(stream);
     if (result == CUDA_ERROR_NOT_READY)
       return start(context, How::kWhenIdle, device_of(context), {}, std::move(done));
-    worker_.defer([result, done = std::move(done)] {
+    core_.pending.add([result, done = std::move(done)] {
       done(result);
       return true;
     });
     return;
   }
-  worker_.defer([this, context, event, done = std::move(done)] {
-    CUresult result = worker_.enter_context(context);
+  core_.pending.add([this, context, event, done = std::move(done)] {
+    CUresult result = core_.contexts.enter(context);
     if (result == CUDA_SUCCESS) {
-      result = worker_.driver().cuEventQuery(event);
+      result = core_.driver.cuEventQuery(event);
       if (result == CUDA_ERROR_NOT_READY) return false;
       // Done already, so this does not wait: it makes the driver write out what kernels printed.
-      if (result == CUDA_SUCCESS) result = worker_.driver().cuEventSynchronize(event);
+      if (result == CUDA_SUCCESS) result = core_.driver.cuEventSynchronize(event);
       events_[context].push_back(event);
     }
     done(result);
@@ -62,13 +58,13 @@ void Completion::when_reached(uint16_t context, CUstream stream, Done done) {
   });
 }
 
-CUresult Completion::ask_streams(uint16_t context) {
-  const DriverTable& driver = worker_.driver();
-  CUresult result = worker_.enter_context(context);
+CUresult Completion::ask(uint16_t context) {
+  const DriverTable& driver = core_.driver;
+  CUresult result = core_.contexts.enter(context);
   for (const CUstream common : {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD}) {
     if (result == CUDA_SUCCESS) result = driver.cuStreamQuery(common);
   }
-  for (void* const stream : worker_.services().streams_of(context)) {
+  for (void* const stream : core_.handles.streams(context)) {
     if (result != CUDA_SUCCESS) break;
     result = driver.cuStreamQuery(static_cast<CUstream>(stream));
   }
@@ -78,7 +74,7 @@ CUresult Completion::ask_streams(uint16_t context) {
 CUresult Completion::ask_ending(uint16_t context) {
   const auto found = ending_.find(context);
   if (found == ending_.end()) return CUDA_SUCCESS;
-  const DriverTable& driver = worker_.driver();
+  const DriverTable& driver = core_.driver;
   CUresult all = CUDA_SUCCESS;
   std::erase_if(found->second, [&](CUstream stream) {
     const CUresult result = driver.cuStreamQuery(stream);
@@ -95,7 +91,7 @@ CUresult Completion::ask_ending(uint16_t context) {
 
 CUresult Completion::stream_ends(uint16_t context, CUstream stream) {
   (void)ask_ending(context);
-  const DriverTable& driver = worker_.driver();
+  const DriverTable& driver = core_.driver;
   if (driver.cuStreamQuery(stream) != CUDA_ERROR_NOT_READY)
     return driver.cuStreamDestroy_v2(stream);
   ending_[context].push_back(stream);
@@ -104,27 +100,27 @@ CUresult Completion::stream_ends(uint16_t context, CUstream stream) {
 
 size_t Completion::streams_in(uint16_t context) const {
   const auto found = ending_.find(context);
-  return worker_.services().streams_of(context).size() +
+  return core_.handles.streams(context).size() +
          (found == ending_.end() ? 0 : found->second.size());
 }
 
 CUdevice Completion::device_of(uint16_t context) const {
-  return context == 0 ? StreamHolds::kEveryDevice : worker_.services().device_of_context(context);
+  return context == 0 ? StreamHolds::kEveryDevice : core_.contexts.device_of(context);
 }
 
 void Completion::when_idle(uint16_t context, Done done) {
   if (streams_in(context) > kMaxPolledStreams)
     return start(context, How::kWhenIdle, device_of(context), {}, std::move(done));
   const auto last = std::chrono::steady_clock::now() + kPolledTime;
-  worker_.defer([this, context, last, done = std::move(done)] {
-    const CUresult result = ask_streams(context);
+  core_.pending.add([this, context, last, done = std::move(done)] {
+    const CUresult result = ask(context);
     if (result == CUDA_SUCCESS) {
       // Nothing is left to wait for: it makes the driver write out what kernels printed.
-      done(worker_.driver().cuCtxSynchronize());
+      done(core_.driver.cuCtxSynchronize());
       return true;
     }
-    // Also with an error, which may be that of one stream (a capture): the driver's own wait tells
-    // what it means for the context.
+    // Also after an error, which may belong to a single stream (a capture): only the driver's own
+    // wait shows what it means for the context.
     if (result == CUDA_ERROR_NOT_READY && std::chrono::steady_clock::now() < last) return false;
     start(context, How::kWhenIdle, device_of(context), {}, done);
     return true;
@@ -144,7 +140,7 @@ void Completion::aside_when_idle(uint16_t context, Call call, Done done) {
 }
 
 void Completion::start(uint16_t context, How how, CUdevice device, Call call, Done done) {
-  const CUcontext handle = context == 0 ? nullptr : worker_.services().find_context(context);
+  const CUcontext handle = context == 0 ? nullptr : core_.contexts.find(context);
   if (handle == nullptr && (context != 0 || !call)) {
     done(CUDA_ERROR_INVALID_CONTEXT);
     return;
@@ -172,22 +168,21 @@ void Completion::run() {
     }
     const CUresult result = execute(job);
     job.call = {};
-    worker_.services().post([done = std::move(job.done), result] { done(result); });
+    core_.posted.post([done = std::move(job.done), result] { done(result); });
   }
 }
 
 CUresult Completion::execute(const Job& job) {
-  const DriverTable& driver = worker_.driver();
+  const DriverTable& driver = core_.driver;
   CUresult result = driver.cuCtxSetCurrent(job.context);
   if (result == CUDA_SUCCESS && job.how == How::kWhenIdle && job.context != nullptr)
     result = driver.cuCtxSynchronize();
   if (!job.call) return result;
   // An error of earlier work is for the call to report, as it does natively.
   if (job.how == How::kAtOnce) return job.call();
-  StreamHolds& holds = worker_.services().stream_holds();
-  if (!holds.begin_call(job.device)) return CUDA_ERROR_DEINITIALIZED;
+  if (!holds_.begin_call(job.device)) return CUDA_ERROR_DEINITIALIZED;
   result = job.call();
-  holds.end_call(job.device);
+  holds_.end_call(job.device);
   return result;
 }
 
@@ -196,11 +191,11 @@ size_t Completion::calls_under_way() {
   return jobs_.size() + threads_.size() - idle_threads_;
 }
 
-void Completion::forget(uint16_t context) {
-  ending_.erase(context);  // they go with it
-  const auto found = events_.find(context);
+void Completion::context_ended(const ContextEnd& end) {
+  ending_.erase(end.id);  // they go with it
+  const auto found = events_.find(end.id);
   if (found == events_.end()) return;
-  for (const CUevent event : found->second) worker_.driver().cuEventDestroy_v2(event);
+  for (const CUevent event : found->second) core_.driver.cuEventDestroy_v2(event);
   events_.erase(found);
 }
 

@@ -1,10 +1,10 @@
-// Completion: tells when the GPU has got somewhere, without ever blocking the executor.
+// Completion: reports when the GPU has reached a point, without ever blocking the executor.
 //
 // when_reached() records an event and polls it from the worker's list of deferred work. What the
-// driver cannot poll (a whole context) and calls in which the driver itself waits go to helper
-// threads: as many as wait at once, so that none waits behind another one's kernel. Callbacks run
-// on the executor's thread, exactly once, also when the context is destroyed meanwhile (they then
-// get its error). Not after the session has ended.
+// driver cannot poll (a whole context), and calls in which the driver itself waits, run on helper
+// threads: one for each wait, so that none waits behind another one's kernel. Each callback runs
+// exactly once, on the executor's thread; if the context was destroyed meanwhile, it gets that
+// error. No callback runs after the session has ended.
 #pragma once
 
 #include <cuda.h>
@@ -19,9 +19,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "server/core/core.h"
+
 namespace fargpu::server {
 
-class Worker;
+class StreamHolds;
 
 class Completion {
  public:
@@ -34,7 +36,7 @@ class Completion {
   static constexpr size_t kMaxPolledStreams = 16;
   static constexpr std::chrono::milliseconds kPolledTime{5};
 
-  explicit Completion(Worker& worker) : worker_(worker) {}
+  Completion(const Core& core, StreamHolds& holds) : core_(core), holds_(holds) {}
   ~Completion();
   Completion(const Completion&) = delete;
   Completion& operator=(const Completion&) = delete;
@@ -59,11 +61,13 @@ class Completion {
   // The client destroys the stream: nothing more comes, but what is in it is still part of the
   // context's work. The driver's stream goes when it is idle.
   CUresult stream_ends(uint16_t context, CUstream stream);
+  // What the streams of the context say, also those that the client has destroyed. SUCCESS: idle.
+  // NOT_READY: not yet. Anything else: the context's error.
+  CUresult ask(uint16_t context);
   // Driver calls that helper threads make or will make.
   size_t calls_under_way();
-  // The context is about to go: its cached events are destroyed. Its driver context must be
-  // current.
-  void forget(uint16_t context);
+  // The cached events are destroyed.
+  void context_ended(const ContextEnd& end);
 
  private:
   enum class How { kAtOnce, kAlone, kWhenIdle };
@@ -75,8 +79,6 @@ class Completion {
     Done done;
   };
   CUevent take_event(uint16_t context);
-  // SUCCESS: idle. NOT_READY: not yet. Anything else: the context's error.
-  CUresult ask_streams(uint16_t context);
   // The same for the streams that the client has destroyed. Those that are idle go.
   CUresult ask_ending(uint16_t context);
   size_t streams_in(uint16_t context) const;
@@ -86,7 +88,8 @@ class Completion {
   void run();
   CUresult execute(const Job& job);
 
-  Worker& worker_;
+  const Core core_;
+  StreamHolds& holds_;
   std::unordered_map<uint16_t, std::vector<CUevent>> events_;   // unused ones, by context
   std::unordered_map<uint16_t, std::vector<CUstream>> ending_;  // destroyed but busy, by context
   std::mutex mutex_;

@@ -116,21 +116,21 @@ void CopyFences::drop(size_t index) {
   fences_.erase(fences_.begin() + static_cast<ptrdiff_t>(index));
 }
 
-void CopyFences::forget_stream(uint64_t id) {
+void CopyFences::stream_ended(const ObjectEnd& end) {
   for (Fence& fence : fences_) {
-    if (fence.stream.id != id) continue;
+    if (fence.stream.id != end.id) continue;
     fence.stream.handle = nullptr;
     fence.key = {};  // no stream's: another one may get this id
   }
-  seen_.erase({id, 0});
+  seen_.erase({end.id, 0});
 }
 
-void CopyFences::forget_context(uint16_t context) {
+void CopyFences::context_ended(const ContextEnd& end) {
   for (size_t i = fences_.size(); i-- > 0;) {
-    if (fences_[i].stream.context == context) drop(i);
+    if (fences_[i].stream.context == end.id) drop(i);
   }
   seen_.clear();
-  const auto unused = unused_.find(context);
+  const auto unused = unused_.find(end.id);
   if (unused == unused_.end()) return;
   for (const CUevent event : unused->second) driver_.cuEventDestroy_v2(event);
   unused_.erase(unused);

@@ -1,17 +1,17 @@
-// CopyFences: copies to the device whose calls have returned in the client before the bytes are
-// there. What the client submits later must find them.
+// CopyFences: copies to the device whose calls have returned in the client although the bytes have
+// not arrived. Work that the client submits later must see the bytes.
 //
-// An event is recorded behind such a copy. Before the next work goes into any other stream of the
-// session, that stream is made to wait for the event (cuStreamWaitEvent, also between contexts and
-// devices), once for each fence. A stream that comes after the copy by the driver's own rules needs
-// no wait: the copy's own, and blocking streams on either side of their context's legacy stream.
-// Nothing here waits.
+// An event is recorded behind such a copy. Before the next work enters any other stream of the
+// session, that stream waits for the event (cuStreamWaitEvent, also between contexts and devices),
+// once for each fence. Streams that the driver itself orders after the copy need no wait: the
+// copy's own stream, and blocking streams on either side of their context's legacy stream. Nothing
+// here blocks.
 //
-// A copy that perhaps only the application can let go on, because a host function or a wait for a
-// value may stand before it, gets no fence: the work that the application submits in order to let
-// it go on would wait for it. The client waits for such a copy itself where CUDA promises more.
+// Some copies may stand behind a host function or a wait for a value, so perhaps only the
+// application can release them. Such a copy gets no fence: the very work that releases it would
+// wait for it. The client waits for such a copy itself where CUDA promises more.
 //
-// At most two fences a stream. A fence goes when its event is done or its context has failed.
+// A stream has at most two fences. A fence ends when its event is done or its context has failed.
 // Memory that another process reaches (IPC) would need a wait in the client as well.
 // One thread (the executor's).
 #pragma once
@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "server/object/frame_stream.h"
+#include "server/object/object_end.h"
 
 namespace fargpu::server {
 
@@ -39,16 +40,17 @@ class CopyFences {
   // What is in `stream` now ends before anything that other streams get later. `returned`: as
   // CopyOrder::kReturned. The stream's context must be current. An error: there is no fence.
   CUresult add(const Stream& stream, bool returned);
-  // Before work goes into `stream`, whose context is current. One comparison without fences.
+  // Called before work enters `stream`, whose context is current. One comparison while there are no
+  // fences.
   CUresult before_work(const Stream& stream) {
     return fences_.empty() ? CUDA_SUCCESS : wait_for_all(stream);
   }
-  // A wait for a value has been put into a stream, and is over: until then the application may have
-  // to do something for streams to go on.
+  // hold(): a wait for a value was put into a stream; release(): it is over. In between, streams
+  // may need an action of the application to continue.
   void hold() { ++holds_; }
   void release() { --holds_; }
   bool held() const { return holds_ != 0; }
-  // Lets go of fences whose events are done.
+  // Drops fences whose events are done.
   void poll() {
     if (!fences_.empty()) drop_what_is_over();
   }
@@ -59,10 +61,10 @@ class CopyFences {
   bool stands(uint64_t number);
   bool any_returned() const { return returned_ != 0; }
 
-  // The stream is being destroyed; what is in it goes on.
-  void forget_stream(uint64_t id);
-  // The context is idle and about to go, and its events with it.
-  void forget_context(uint16_t context);
+  // The stream is destroyed; its work continues.
+  void stream_ended(const ObjectEnd& end);
+  // Its events are destroyed with it.
+  void context_ended(const ContextEnd& end);
 
   size_t size() const { return fences_.size(); }
 

@@ -1,10 +1,10 @@
-// EventWaits: waits for an event (cuEventSynchronize), each for the record that the event held when
-// the wait began.
+// EventWaits: waits for an event (cuEventSynchronize). Each waits for the record that the event
+// held when the wait began.
 //
-// Recording an event again, or destroying it, does not change what earlier calls wait for. The
-// driver's event can only say how far its last record is. So an event that is waited for is left to
-// those who wait, and its id gets another driver event, when it is recorded again; they destroy the
-// old one when they are done. Without a wait nothing is looked up. One thread (the executor's).
+// Recording an event again, or destroying it, does not change what earlier calls wait for. A
+// driver's event only reports its last record. So when an event with waiters is recorded again, its
+// id gets another driver event; the old one stays with its waiters, and the last of them destroys
+// it. While nobody waits, nothing is looked up. One thread (the executor's).
 #pragma once
 
 #include <cuda.h>
@@ -14,15 +14,15 @@
 #include <memory>
 #include <unordered_map>
 
-namespace fargpu::server {
+#include "server/core/core.h"
 
-class Worker;
+namespace fargpu::server {
 
 class EventWaits {
  public:
   using Done = std::function<void(CUresult)>;
 
-  explicit EventWaits(Worker& worker) : worker_(worker) {}
+  explicit EventWaits(const Core& core) : core_(core) {}
   EventWaits(const EventWaits&) = delete;
   EventWaits& operator=(const EventWaits&) = delete;
 
@@ -42,8 +42,8 @@ class EventWaits {
   }
   // Destroys event `id`, now or after the waits for it.
   CUresult destroy(uint64_t id, CUevent event);
-  // The context is about to go, with its events.
-  void forget_context(uint16_t context);
+  // The waits go on.
+  void event_ended(const ObjectEnd& end) { waited_.erase(end.id); }
 
  private:
   // A driver event that is waited for.
@@ -60,7 +60,7 @@ class EventWaits {
   void end_record(uint64_t id, CUevent successor, bool taken);
   void release(const std::shared_ptr<Held>& held);
 
-  Worker& worker_;
+  const Core core_;
   std::unordered_map<uint64_t, std::shared_ptr<Held>> waited_;  // by id
 };
 

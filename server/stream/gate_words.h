@@ -1,9 +1,9 @@
-// Gates: places where a stream waits until the executor lets it go on, without a thread of the
-// driver. A gate is a wait for a word in pinned memory that only the executor writes.
+// Gates: points at which a stream waits until the executor releases it, without a thread of the
+// driver. A gate is a stream's wait for a word in pinned memory that only the executor writes.
 //
-// Unlike a host function (HostGate) a gate holds up no host function of another stream: a driver
-// runs all of those on one thread. What a gate waits for must not depend on another stream.
-// One thread (the executor's). Words belong to a context and go with it.
+// A driver runs all host functions on one thread, so a host function that waits (HostGate) holds up
+// those of other streams. A gate does not. What a gate waits for must not depend on another stream.
+// One thread (the executor's). Words belong to a context and end with it.
 #pragma once
 
 #include <cuda.h>
@@ -20,16 +20,16 @@ namespace fargpu::server {
 struct DriverTable;
 class StreamHolds;
 
-// The gates of one stream at a time, which open in the order in which they were added. The counts
-// go on when the word passes to another stream, so gates of the past stay open.
+// The gates of one stream at a time. They open in the order in which they were added. The counts
+// continue when the word is given to another stream, so earlier gates stay open.
 class GateWord {
  public:
-  // `gpu`: whose stream it will hold.
+  // `gpu`: the device of the stream that it will hold.
   GateWord(std::atomic<uint32_t>* word, CUdeviceptr device, StreamHolds& holds, CUdevice gpu)
       : word_(word), device_(device), holds_(holds), gpu_(gpu) {}
-  // The stream, whose context is current, waits here until the gate is opened.
+  // Adds a gate to the stream, whose context is current.
   CUresult add(const DriverTable& driver, CUstream stream);
-  // The oldest gate that is shut.
+  // Opens the oldest gate that is shut.
   void open();
   bool all_open() const { return opened_ == added_; }
 
@@ -43,7 +43,7 @@ class GateWord {
 
 class GateWords {
  public:
-  // `holds` is told of every gate that is shut.
+  // Every gate that is shut is counted in `holds`.
   GateWords(const DriverTable& driver, StreamHolds& holds) : driver_(driver), holds_(holds) {}
   // A word for a stream of the context, which is current. NOT_SUPPORTED: the driver has no waits
   // for values.

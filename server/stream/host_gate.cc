@@ -5,21 +5,17 @@
 #include <iterator>
 #include <utility>
 
-#include "common/rpc/responder.h"
 #include "common/wire/control.h"
 #include "generated/schema/control.capnp.h"
-#include "generated/server/driver_table.h"
 #include "schema/support/sizes.h"
-#include "server/object/request.h"
-#include "server/object/worker_services.h"
 #include "server/stream/stream_holds.h"
 
 namespace fargpu::server {
 
 CUresult HostGate::enqueue(uint16_t context, CUstream stream, uint64_t id, bool with_status) {
-  const DriverTable& driver = worker_.driver();
+  const DriverTable& driver = core_.driver;
   if (calls_.contains(id)) return CUDA_ERROR_INVALID_VALUE;
-  const CUdevice device = worker_.services().device_of_context(context);
+  const CUdevice device = core_.contexts.device_of(context);
   auto call = std::make_shared<Call>(Call{this, id, context, device, with_status});
   // The driver gets its own reference, given up in hold().
   auto* for_driver = new std::shared_ptr<Call>(call);
@@ -28,7 +24,7 @@ CUresult HostGate::enqueue(uint16_t context, CUstream stream, uint64_t id, bool 
     with_driver_.emplace(for_driver);
   }
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-  worker_.services().stream_holds().hold(device);
+  holds_.hold(device);
   if (with_status && driver.cuStreamAddCallback != nullptr) {
     result = driver.cuStreamAddCallback(stream, &HostGate::reached_with_status, for_driver, 0);
   } else if (!with_status && driver.cuLaunchHostFunc != nullptr) {
@@ -36,7 +32,7 @@ CUresult HostGate::enqueue(uint16_t context, CUstream stream, uint64_t id, bool 
   }
   if (result != CUDA_SUCCESS) {
     (void)take_back(for_driver);
-    worker_.services().stream_holds().let_go(device);
+    holds_.let_go(device);
     tell(id, result, /*cancelled=*/true);
     return result;
   }
@@ -66,23 +62,23 @@ void HostGate::hold(Call& call, CUresult status) {
     call.reached = true;
   }
   const uint64_t id = call.id;
-  worker_.services().post([this, id, status] {
+  core_.posted.post([this, id, status] {
     // Printed text of earlier kernels belongs before what the function prints.
-    if (worker_.services().flush_output().ok()) tell(id, status, /*cancelled=*/false);
+    if (core_.output.flush().ok()) tell(id, status, /*cancelled=*/false);
   });
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return call.released || closed_; });
 }
 
 void HostGate::tell(uint64_t id, CUresult status, bool cancelled) {
-  rpc::Responder::Frame frame(worker_.responder(),
+  rpc::Responder::Frame frame(core_.responder,
                               static_cast<uint16_t>(wire::ControlOpcode::kHostCall),
                               schema::fixed_bytes<schema::HostCall>());
   auto body = frame.init<schema::HostCall>();
   body.setId(id);
   body.setStatus(status);
   body.setCancelled(cancelled);
-  // A failure means that the session is lost, which the executor sees by itself.
+  // A failure means that the session is lost; the executor notices that elsewhere.
   (void)frame.send(0);
 }
 
@@ -99,13 +95,13 @@ void HostGate::give_up(uint16_t context, CUresult why) {
       ++entry;
       continue;
     }
-    // A callback is told of the error, and the client says when it has returned.
+    // A stream callback still runs, with the error; the client reports when it has returned.
     tell(call.id, why, /*cancelled=*/!call.with_status);
     if (call.with_status) {
       ++entry;
       continue;
     }
-    worker_.services().stream_holds().let_go(call.device);
+    holds_.let_go(call.device);
     entry = calls_.erase(entry);
   }
 }
@@ -118,9 +114,9 @@ void HostGate::look() {
   for (const auto& [id, call] : calls_) contexts.insert(call->context);
   std::set<uint16_t> failed;
   for (const uint16_t context : contexts) {
-    CUresult state = worker_.enter_context(context);
+    CUresult state = core_.contexts.enter(context);
     // Whatever the stream is, a sticky error of its context comes to light.
-    if (state == CUDA_SUCCESS) state = worker_.driver().cuStreamQuery(CU_STREAM_LEGACY);
+    if (state == CUDA_SUCCESS) state = core_.driver.cuStreamQuery(CU_STREAM_LEGACY);
     if (state == CUDA_SUCCESS || state == CUDA_ERROR_NOT_READY ||
         state == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
         state == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
@@ -149,7 +145,7 @@ Status HostGate::finished(uint64_t id) {
   found->second->released = true;
   lock.unlock();
   changed_.notify_all();
-  worker_.services().stream_holds().let_go(found->second->device);
+  holds_.let_go(found->second->device);
   calls_.erase(found);
   return Status();
 }

@@ -1,12 +1,12 @@
-// HostGate: host functions of the application, which live in the client, in the order of the
-// server's streams.
+// HostGate: host functions of the application, in the order of the server's streams. The functions
+// themselves are in the client.
 //
-// The driver reaches a small function of ours in the stream; it tells the executor, which sends the
-// notice hostCall, and holds the stream until the client's hostCallDone. A driver calls no host
-// function in a context that has failed, and says nothing of it: the gate looks for such contexts
-// and tells the client that the functions will not run. All but hold() belongs to the executor's
-// thread. The gate outlives the driver's threads: a worker closes it and then leaves the process
-// without tearing the driver down.
+// The stream contains a small function of ours. When the driver calls it, it informs the executor,
+// which sends the notice hostCall; the function then holds the stream until the client's
+// hostCallDone. In a context that has failed a driver calls no host function and reports nothing.
+// So the gate looks for such contexts and tells the client that their functions will not run.
+// Everything except hold() belongs to the executor's thread. The gate outlives the driver's
+// threads: a worker closes it and then exits without tearing the driver down.
 #pragma once
 
 #include <cuda.h>
@@ -20,33 +20,35 @@
 #include <unordered_map>
 
 #include "common/base/status.h"
+#include "server/core/core.h"
 
 namespace fargpu::server {
 
-class Worker;
+class StreamHolds;
 
 class HostGate {
  public:
-  explicit HostGate(Worker& worker) : worker_(worker) {}
+  HostGate(const Core& core, StreamHolds& holds) : core_(core), holds_(holds) {}
   ~HostGate() {
     close();
-    for (auto* call : with_driver_) delete call;  // which the driver has not called, nor will
+    for (auto* call : with_driver_) delete call;  // the driver will not call these any more
   }
   HostGate(const HostGate&) = delete;
   HostGate& operator=(const HostGate&) = delete;
 
-  // Puts host call `id` into `stream` of `context`, which is current. with_status: as
-  // cuStreamAddCallback, which also runs after an error and reports it. When it fails the client is
-  // told that the function will not run.
+  // Puts host call `id` into `stream` of `context`, which is current. with_status: like
+  // cuStreamAddCallback, it also runs after an error and gets it. If this fails, the client is told
+  // that the function will not run.
   CUresult enqueue(uint16_t context, CUstream stream, uint64_t id, bool with_status);
-  // The call cannot be put into a stream, because of `why`.
+  // Reports that the call cannot be put into a stream, because of `why`.
   void refuse(uint64_t id, CUresult why) { tell(id, why, /*cancelled=*/true); }
-  // hostCallDone came: the stream goes on. kProtocol for an id that does not wait.
+  // On hostCallDone: releases the stream. kProtocol for an id that is not outstanding.
   Status finished(uint64_t id);
-  // Some host call is in a stream, or has not been reported done.
+  // Whether a host call is in a stream, or not reported as done.
   bool outstanding() const { return !calls_.empty(); }
-  // The calls of the context that have not been reached will not be, because of `why`.
+  // Reports that the context's pending calls will never be reached, because of `why`.
   void give_up(uint16_t context, CUresult why);
+  void context_ended(const ContextEnd& end) { give_up(end.id, CUDA_ERROR_CONTEXT_IS_DESTROYED); }
   // Looks, every kLookEvery at most, whether contexts that have calls have failed.
   void look();
   // When look() is to be called; Deadline::max() while no call is in a stream.
@@ -74,7 +76,8 @@ class HostGate {
 
   std::unique_ptr<std::shared_ptr<Call>> take_back(std::shared_ptr<Call>* call);
 
-  Worker& worker_;
+  const Core core_;
+  StreamHolds& holds_;
   std::mutex mutex_;
   std::set<std::shared_ptr<Call>*> with_driver_;  // guarded by mutex_; freed when the driver calls
   std::condition_variable changed_;

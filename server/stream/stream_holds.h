@@ -1,13 +1,13 @@
-// StreamHolds: keeps two things apart that must not meet in the driver: streams that only the
-// executor lets go on (host functions of the client), and driver calls that wait for all streams of
-// a device, whichever context made them.
+// StreamHolds keeps two things apart that would deadlock in the driver: streams that only the
+// executor can release (held by host functions of the client), and driver calls that wait for all
+// streams of a device, whichever context made them.
 //
-// A driver waits while it holds its locks (cuMemFree, cuModuleUnload, cuMemHostUnregister). The
-// executor would then stand before such a lock in its next call, whatever that is, and the end of
-// the host function that the driver waits for would never be read.
+// A driver holds its locks while it waits (cuMemFree, cuModuleUnload, cuMemHostUnregister). The
+// executor's next driver call, whatever it is, would wait for such a lock. It would then never read
+// the frame that ends the host function for which the driver waits.
 //
-// So such a call is made when no stream of the device is held, and a stream is not held before the
-// calls that have begun are over. Calls that wait for their turn hold up nobody.
+// So such a call is made only while no stream of the device is held, and a stream is held only
+// after the calls that have begun are over. Calls that wait for their turn hold up nothing else.
 #pragma once
 
 #include <cuda.h>
@@ -24,15 +24,15 @@ class StreamHolds {
   // Of calls that wait for every device of the session.
   static constexpr CUdevice kEveryDevice = -1;
 
-  // The executor, before it holds a stream of the device. Waits for calls that have begun, which
-  // themselves wait at most for work that goes on by itself.
+  // Called by the executor before it holds a stream of the device. Waits for calls that have begun;
+  // those wait at most for work that needs no executor.
   void hold(CUdevice device);
   void let_go(CUdevice device);
-  // A helper thread, around such a call. Waits until no stream of the device is held; false: the
-  // session ends, and the call is not to be made.
+  // Called by a helper thread around such a call. begin_call() waits until no stream of the device
+  // is held; false: the session ends, and the call must not be made.
   bool begin_call(CUdevice device);
   void end_call(CUdevice device);
-  // Nobody waits any more.
+  // Ends all waits.
   void close();
 
  private:

@@ -39,14 +39,14 @@ fs::path own_folder() {
 
 Result<std::string> find_simulator() {
   const fs::path here = own_folder();
-  for (const fs::path& folder : {here / ".." / "lib", here, here / ".." / "lib" / "fargpu"}) {
+  for (const fs::path& folder : {here / ".." / "lib", here, here / FARGPU_LIBRARY_FOLDER}) {
     std::error_code error;
     const fs::path path = folder / kSimulator;
     if (fs::exists(path, error)) return fs::canonical(path, error).string();
   }
   return Status(StatusCode::kNotFound,
-                fmt::format("{} is neither in {} nor in ../lib beside it; build the target "
-                            "fargpu-sim or give --driver the path",
+                fmt::format("{} is neither in {} nor in ../lib or " FARGPU_LIBRARY_FOLDER
+                            " beside it; build the target fargpu-sim or give --driver the path",
                             kSimulator, here.string()));
 }
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "common/base/log.h"
+#include "common/bootstrap/agreement.h"
 #include "common/wire/control.h"
 #include "generated/schema/control.capnp.h"
 #include "generated/schema/opcodes.h"
@@ -18,18 +20,37 @@ using transport::Deadline;
 Status Executor::run() {
   last_progress_ = Clock::now();
   while (!bye_) {
+    if (commands_.stopped()) [[unlikely]]
+      FARGPU_RETURN_IF_ERROR(stand_still());
     const auto received = transport_.receive(*this, next_look());
     if (!received.ok()) return received.status();
     if (*received > 0) last_progress_ = Clock::now();
     FARGPU_RETURN_IF_ERROR(between_frames());
+    if (commands_.waiting()) [[unlikely]]
+      commands_.serve(/*standing=*/false);
   }
   worker_.before_error();
-  return worker_.services().flush_output();
+  return worker_.parts().output.flush();
+}
+
+// Whoever posts wakes the transport, which nobody waits for here: so it looks often enough.
+Status Executor::stand_still() {
+  constexpr auto kOften = std::chrono::milliseconds(1), kSeldom = std::chrono::milliseconds(50);
+  do {
+    FARGPU_RETURN_IF_ERROR(between_frames());
+    commands_.serve(/*standing=*/true);
+    if (activity_.peer_gone())
+      return {StatusCode::kLost, "the client went while its session was stopped"};
+    const auto latest = Clock::now() + (worker_.quiet() ? kSeldom : kOften);
+    commands_.pause(std::min<Deadline>(next_look(), latest));
+  } while (commands_.stopped());
+  last_progress_ = Clock::now();
+  return Status();
 }
 
 Deadline Executor::next_look() {
   const Deadline look = worker_.next_look();
-  if (!worker_.has_pending()) return look;
+  if (!worker_.has_pending() && !commands_.waiting()) return look;
   constexpr auto kShortest = std::chrono::microseconds(20),
                  kLongest = std::chrono::microseconds(1000);
   const auto now = Clock::now();
@@ -59,14 +80,21 @@ Result<std::span<std::byte>> Executor::bulk_buffer(const wire::FrameHeader& head
                                                    std::span<const std::byte> body) {
   // at most the limit that we announced: the transport has checked
   const size_t bytes = header.bulk_bytes;
-  if (header.opcode == schema::op_fgFetched) return worker_.receive_fetched(body, bytes);
-  if (header.opcode != schema::op_fgCopyToDevice && header.opcode != schema::op_fgImagePut &&
-      header.opcode != schema::op_fgImagePutPacked && header.opcode != schema::op_fgPagesPush) {
-    return Status(StatusCode::kProtocol, fmt::format("{} bytes of bulk with {}", bytes,
-                                                     schema::opcode_name(header.opcode)));
+  const DispatchEntry* const call = find_dispatch(header.opcode);
+  switch (call == nullptr ? BulkInto::kNowhere : call->bulk) {
+    case BulkInto::kStaging:
+      return worker_.receive_bulk(bytes, 0);
+    case BulkInto::kPinned:
+      return worker_.receive_bulk(bytes, header.context);
+    case BulkInto::kNamed:
+      return worker_.receive_fetched(body, bytes);
+    case BulkInto::kNowhere:
+      break;
   }
-  return worker_.receive_bulk(
-      bytes, header.opcode == schema::op_fgCopyToDevice ? header.context : uint16_t{0});
+  // What is refused is read first.
+  if (!bootstrap::known_opcodes().contains(header.opcode)) return worker_.receive_bulk(bytes, 0);
+  return Status(StatusCode::kProtocol,
+                fmt::format("{} bytes of bulk with {}", bytes, schema::opcode_name(header.opcode)));
 }
 
 Status Executor::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body,
@@ -100,7 +128,7 @@ Status Executor::on_control(const wire::FrameHeader& header, std::span<const std
       try {
         wire::SegmentReader reader(body);
         const uint64_t id = reader.getRoot<schema::HostCallDone>().getId();
-        FARGPU_RETURN_IF_ERROR(worker_.services().host_gate().finished(id));
+        FARGPU_RETURN_IF_ERROR(worker_.parts().host_gate.finished(id));
         // Awaited when the client makes every call wait (FARGPU_SYNC=1).
         return worker_.responder().reply(header, CUDA_SUCCESS);
       } catch (const kj::Exception& error) {
@@ -108,6 +136,7 @@ Status Executor::on_control(const wire::FrameHeader& header, std::span<const std
                 fmt::format("hostCallDone: {}", error.getDescription().cStr())};
       }
     default:
+      if (!bootstrap::known_opcodes().contains(header.opcode)) return refuse_unknown(header);
       return {StatusCode::kProtocol,
               fmt::format("control opcode {} inside a session", header.opcode)};
   }
@@ -115,9 +144,7 @@ Status Executor::on_control(const wire::FrameHeader& header, std::span<const std
 
 Status Executor::on_call(const Request& request) {
   const DispatchEntry* entry = find_dispatch(request.header.opcode);
-  if (entry == nullptr || entry->handler == nullptr) {
-    return {StatusCode::kProtocol, fmt::format("opcode {} has no message", request.header.opcode)};
-  }
+  if (entry == nullptr || entry->handler == nullptr) return refuse_unknown(request.header);
   try {
     return entry->handler(worker_, request);
   } catch (const kj::Exception& error) {
@@ -126,6 +153,19 @@ Status Executor::on_call(const Request& request) {
   } catch (const std::exception& error) {
     return {StatusCode::kSystem, fmt::format("{}: {}", entry->name, error.what())};
   }
+}
+
+Status Executor::refuse_unknown(const wire::FrameHeader& header) {
+  constexpr unsigned kMostNamed = 32;
+  if (!refused_.contains(header.opcode) && refused_count_ < kMostNamed) {
+    refused_.insert(header.opcode);
+    ++refused_count_;
+    log::warn(
+        "event=unknown-call opcode={} name={} why=\"the client did not look at what this "
+        "server (fargpu {}) knows\"",
+        header.opcode, schema::opcode_name(header.opcode), FARGPU_VERSION);
+  }
+  return worker_.responder().reply(header, CUDA_ERROR_NOT_SUPPORTED);
 }
 
 }  // namespace fargpu::server

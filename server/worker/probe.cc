@@ -21,7 +21,7 @@ void ask_priorities(const DriverTable& driver, CUdevice device, PriorityRange* r
   driver.cuDevicePrimaryCtxRelease_v2(device);
 }
 
-Result<Gpu> ask(const DriverTable& driver, int ordinal) {
+Result<Unit> ask(const DriverTable& driver, int ordinal) {
   CUdevice device = 0;
   char name[256] = {};
   CUuuid uuid = {};
@@ -35,9 +35,9 @@ Result<Gpu> ask(const DriverTable& driver, int ordinal) {
                                                    ordinal, error_text(driver, result)));
   }
   const auto* raw = reinterpret_cast<const unsigned char(*)[16]>(uuid.bytes);
-  Gpu gpu{uuid_text(*raw), name, bytes, {}};
-  ask_priorities(driver, device, &gpu.priorities);
-  return gpu;
+  Unit unit{uuid_text(*raw), name, bytes, {}};
+  ask_priorities(driver, device, &unit.priorities);
+  return unit;
 }
 
 }  // namespace
@@ -51,8 +51,8 @@ Result<Inventory> take_inventory(const std::string& wanted) {
   }
   Inventory inventory{path, driver.version(), {}};
   for (int ordinal = 0; ordinal < count; ++ordinal) {
-    FARGPU_ASSIGN_OR_RETURN(Gpu gpu, ask(driver.table(), ordinal));
-    inventory.gpus.push_back(std::move(gpu));
+    FARGPU_ASSIGN_OR_RETURN(Unit unit, ask(driver.table(), ordinal));
+    inventory.units.push_back(std::move(unit));
   }
   return inventory;
 }

@@ -1,5 +1,5 @@
-// The probe: what `fargpu-worker --probe` finds out about this host. Runs in a process of its own,
-// which ends afterwards.
+// The probe: what a fargpu-worker finds out about this host when the daemon asks (Probe of
+// schema/worker.capnp). Runs in a process of its own, which ends afterwards.
 #pragma once
 
 #include <string>

@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 namespace fargpu::server {
@@ -11,22 +12,26 @@ namespace fargpu::server {
 Result<std::unique_ptr<SessionWatch>> SessionWatch::start(int peer, Activity& activity,
                                                           std::function<void()> alive,
                                                           std::function<void()> stuck,
-                                                          const Options& options) {
+                                                          const Options& options,
+                                                          WatchedCommands commands) {
   Fd watched(::fcntl(peer, F_DUPFD_CLOEXEC, 0));
   if (!watched.valid()) return system_error("cannot watch the session's socket", errno);
   FARGPU_ASSIGN_OR_RETURN(EventFd waker, EventFd::create());
-  return std::unique_ptr<SessionWatch>(new SessionWatch(
-      std::move(watched), std::move(waker), activity, std::move(alive), std::move(stuck), options));
+  return std::unique_ptr<SessionWatch>(
+      new SessionWatch(std::move(watched), std::move(waker), activity, std::move(alive),
+                       std::move(stuck), options, std::move(commands)));
 }
 
 SessionWatch::SessionWatch(Fd peer, EventFd waker, Activity& activity, std::function<void()> alive,
-                           std::function<void()> stuck, const Options& options)
+                           std::function<void()> stuck, const Options& options,
+                           WatchedCommands commands)
     : peer_(std::move(peer)),
       waker_(std::move(waker)),
       activity_(activity),
       alive_(std::move(alive)),
       stuck_(std::move(stuck)),
-      options_(options) {
+      options_(options),
+      commands_(std::move(commands)) {
   activity_.waker_ = &waker_;
   thread_ = std::thread([this] { watch(); });
 }
@@ -44,13 +49,15 @@ void SessionWatch::watch() {
   while (!stopping_) {
     // Only the end of the connection: data is the transport's business. Parked since two looks ago,
     // so that a begin() that did not see the flag yet has been seen by the look in between.
-    pollfd descriptors[2] = {{peer_.get(), POLLRDHUP, 0}, {waker_.get(), POLLIN, 0}};
+    pollfd descriptors[] = {
+        {peer_.get(), POLLRDHUP, 0}, {waker_.get(), POLLIN, 0}, {commands_.descriptor, POLLIN, 0}};
     const int timeout = quiet >= 2 ? -1 : static_cast<int>(options_.alive_every.count());
-    const int ready = ::poll(descriptors, 2, timeout);
+    const int ready = ::poll(descriptors, std::size(descriptors), timeout);
     if (ready < 0 && errno != EINTR) return;
     if (ready > 0 && descriptors[0].revents != 0) break;
     if (ready > 0) {
       waker_.drain();
+      if (descriptors[2].revents != 0 && !commands_.take()) commands_.descriptor = -1;
       quiet = 0;
     }
     const uint64_t now = activity_.count_.load(std::memory_order_acquire);
@@ -62,6 +69,7 @@ void SessionWatch::watch() {
     // comes behind them all.
     if (!idle) alive_();
   }
+  activity_.peer_gone_.store(true, std::memory_order_relaxed);
   if (!stop_requested(options_.grace)) stuck_();
 }
 

@@ -5,7 +5,8 @@
 // those take. Meanwhile nobody would answer the client's pings, and nobody would see that the
 // client is gone. So the watch tells the client every few seconds that the worker lives (notice
 // alive), and ends the worker when the client has been gone for a while: the GPU must be free
-// again, also when the call never returns.
+// again, also when the call never returns. It also reads what the daemon says (session_commands.h),
+// so that this is heard in the meantime.
 //
 // A thread of its own. It sleeps without waking while nothing happens in the session.
 #pragma once
@@ -35,6 +36,8 @@ class Activity {
   // Of the call that it executes or executed last; 0: its own work.
   uint16_t opcode() const { return opcode_.load(std::memory_order_relaxed); }
   void end() { count_.store(++mine_, std::memory_order_release); }
+  // The watch has seen that the client is gone. Relaxed: it is looked at again.
+  bool peer_gone() const { return peer_gone_.load(std::memory_order_relaxed); }
 
  private:
   friend class SessionWatch;
@@ -47,7 +50,14 @@ class Activity {
   uint64_t mine_ = 0;  // the executor's copy of count_
   std::atomic<uint64_t> count_{0};
   std::atomic<bool> parked_{false};  // the watch sleeps until it is signalled
-  const EventFd* waker_ = nullptr;   // set before the executor starts
+  std::atomic<bool> peer_gone_{false};
+  const EventFd* waker_ = nullptr;  // set before the executor starts
+};
+
+// What the daemon says, to be read on the watch's thread.
+struct WatchedCommands {
+  int descriptor = -1;         // -1: none
+  std::function<bool()> take;  // called when it is readable; false: never again
 };
 
 class SessionWatch {
@@ -65,14 +75,15 @@ class SessionWatch {
   static Result<std::unique_ptr<SessionWatch>> start(int peer, Activity& activity,
                                                      std::function<void()> alive,
                                                      std::function<void()> stuck,
-                                                     const Options& options);
+                                                     const Options& options,
+                                                     WatchedCommands commands = {});
   ~SessionWatch();
   SessionWatch(const SessionWatch&) = delete;
   SessionWatch& operator=(const SessionWatch&) = delete;
 
  private:
   SessionWatch(Fd peer, EventFd waker, Activity& activity, std::function<void()> alive,
-               std::function<void()> stuck, const Options& options);
+               std::function<void()> stuck, const Options& options, WatchedCommands commands);
   void watch();
   bool stop_requested(std::chrono::milliseconds within);
 
@@ -81,6 +92,7 @@ class SessionWatch {
   Activity& activity_;
   const std::function<void()> alive_, stuck_;
   const Options options_;
+  WatchedCommands commands_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "common/bootstrap/agreement.h"
 #include "common/transport/frame_io.h"
 #include "common/wire/control.h"
 #include "common/wire/slot_message.h"
@@ -54,11 +55,12 @@ Result<DeviceFacts> ask(const DriverTable& driver, int ordinal) {
   return facts;
 }
 
+capnp::Data::Reader data(const void* bytes, size_t size) {
+  return capnp::Data::Reader(static_cast<const kj::byte*>(bytes), size);
+}
+
 void fill(schema::Device::Builder to, const DeviceFacts& facts, const WorkerOptions& options,
           size_t ordinal) {
-  const auto data = [](const void* bytes, size_t size) {
-    return capnp::Data::Reader(static_cast<const kj::byte*>(bytes), size);
-  };
   to.setName(facts.name);
   to.setUuid(data(facts.uuid.bytes, sizeof facts.uuid.bytes));
   const uint64_t total = facts.total_bytes;
@@ -92,7 +94,8 @@ Status send_welcome(int socket, const DriverLibrary& driver, const WorkerOptions
     devices.push_back(std::move(facts));
   }
   const std::vector<uint16_t> missing = missing_opcodes(driver.table());
-  const size_t bound = 8192 + missing.size() * 2 +
+  const std::vector<std::byte> knows = bootstrap::known_opcodes().bytes();
+  const size_t bound = 8192 + knows.size() + missing.size() * 2 +
                        devices.size() * (1024 + CU_DEVICE_ATTRIBUTE_MAX * 8) + offers.size() * 2048;
 
   std::vector<uint64_t> words(bound / sizeof(uint64_t));
@@ -109,6 +112,7 @@ Status send_welcome(int socket, const DriverLibrary& driver, const WorkerOptions
   for (unsigned i = 0; i < devices.size(); ++i) fill(list[i], devices[i], options, i);
   auto unavailable = welcome.initUnavailable(static_cast<unsigned>(missing.size()));
   for (unsigned i = 0; i < missing.size(); ++i) unavailable.set(i, missing[i]);
+  welcome.setKnows(data(knows.data(), knows.size()));
   auto upgrades = welcome.initUpgrades(static_cast<unsigned>(offers.size()));
   for (unsigned i = 0; i < offers.size(); ++i) {
     upgrades[i].setTransport(bootstrap::to_string(offers[i].upgrade));

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +10,7 @@
 #include <cstdlib>
 
 #include "common/base/env.h"
+#include "common/base/id_text.h"
 #include "common/base/log.h"
 #include "common/bootstrap/upgrade.h"
 #include "common/transport/spin.h"
@@ -17,6 +19,8 @@
 #include "generated/server/driver_table.h"
 #include "server/handover/hello.h"
 #include "server/handover/joined_connections.h"
+#include "server/handover/session_orders.h"
+#include "server/handover/worker_messages.h"
 #include "server/handover/worker_options.h"
 #include "server/placement/job_memory.h"
 #include "server/worker/driver_library.h"
@@ -39,40 +43,7 @@ namespace {
 using namespace fargpu;
 using namespace fargpu::server;
 
-constexpr int kExitClient = 3, kExitDriver = 4;
-
-void add_flags(CLI::App& app, WorkerOptions& o) {
-  app.add_option("--session", o.session);
-  app.add_option("--job", o.job);
-  app.add_option("--job-slot", o.job_slot);
-  app.add_option("--job-slots", o.job_slots);
-  app.add_option("--parent", o.parent);
-  app.add_option("--driver", o.driver);
-  app.add_option("--memory", o.memory_bytes);
-  app.add_option("--image-folder", o.image_folder);
-  app.add_option("--image-cache", o.image_cache_bytes);
-  app.add_option("--max-frame", o.limits.max_body_bytes);
-  app.add_option("--max-bulk", o.limits.max_bulk_bytes);
-  app.add_option("--client-max-frame", o.client_limits.max_body_bytes);
-  app.add_option("--client-max-bulk", o.client_limits.max_bulk_bytes);
-  app.add_option("--hello-sequence", o.hello_sequence);
-  app.add_option_function<std::string>(
-      "--priorities", [&o](const std::string& text) { o.priorities = parse_priorities(text); });
-  app.add_option("--client", o.client);
-  app.add_option_function<std::string>("--transports", [&o](const std::string& text) {
-    o.transports = bootstrap::parse_upgrades(text);
-  });
-  app.add_option_function<std::string>(
-      "--allowed", [&o](const std::string& text) { o.allowed = bootstrap::parse_upgrades(text); });
-  app.add_option("--same-host", o.same_host);
-  app.add_option_function<std::string>("--encrypted-peer", [&o](const std::string& text) {
-    if (text != "none") o.encrypted_peer = text;
-  });
-  app.add_option("--connections", o.connections);
-  app.add_option("--open-files", o.host_limits.open_files);
-  app.add_option("--oom-score", o.host_limits.oom_score);
-  app.add_option("--core-dumps", o.host_limits.core_dumps);
-}
+constexpr int kExitDaemon = 1, kExitClient = 3, kExitDriver = 4;
 
 // What the end of a process looks for, _exit does not.
 void look_for_leaks() {
@@ -82,13 +53,10 @@ void look_for_leaks() {
 }
 
 int run_probe(const std::string& driver) {
-  // The driver's own chatter must not mix with the answer.
-  const int answer = ::dup(STDOUT_FILENO);
+  // The driver's own chatter is for the daemon's log.
   ::dup2(STDERR_FILENO, STDOUT_FILENO);
-  auto inventory = take_inventory(driver);
-  const std::string text = inventory.ok() ? format_inventory(*inventory)
-                                          : "error " + inventory.status().message() + "\n";
-  [[maybe_unused]] const ssize_t written = ::write(answer, text.data(), text.size());
+  const auto inventory = take_inventory(driver);
+  (void)send_message(kControlFd, encode_inventory(inventory), transport::Clock::now());
   std::fflush(nullptr);
   look_for_leaks();
   ::_exit(inventory.ok() ? 0 : kExitDriver);
@@ -96,8 +64,9 @@ int run_probe(const std::string& driver) {
 
 // The daemon logs this line with the session's end.
 int end(const Status& status, const char* otherwise, int code) {
-  const std::string reason = status.ok() ? otherwise : status.message();
-  [[maybe_unused]] const ssize_t written = ::write(kReasonFd, reason.data(), reason.size());
+  constexpr auto kPatience = std::chrono::milliseconds(100);
+  (void)send_message(kControlFd, encode_last_words(status.ok() ? otherwise : status.message()),
+                     transport::Clock::now() + kPatience);
   std::fflush(nullptr);
   look_for_leaks();
   // Not exit(): handlers of a driver whose GPU hangs would hang with it, and the system takes
@@ -161,6 +130,8 @@ int run_session(const WorkerOptions& options) {
   };
   auto page = StatisticsPage::open(Fd(kStatisticsFd));
   if (!page.ok()) return refuse(page.status());
+  auto orders = OrdersPage::open(Fd(kOrdersFd), SharedPage::Access::kRead);
+  if (!orders.ok()) return refuse(orders.status());
   auto job_memory = JobMemory::open(
       Fd(kJobFd),
       {static_cast<uint32_t>(options.priorities.size()), options.job_slots, options.memory_bytes},
@@ -179,15 +150,16 @@ int run_session(const WorkerOptions& options) {
   }
   int devices = 0;
   driver->table().cuDeviceGetCount(&devices);
-  WorkerSetup setup{static_cast<size_t>(devices),
-                    options.memory_bytes,
-                    options.image_folder,
-                    options.image_cache_bytes,
-                    options.client_limits,
-                    direct_options(),
-                    &*job_memory};
+  SessionSetup setup{static_cast<size_t>(devices),
+                     options.memory_bytes,
+                     options.image_folder,
+                     options.image_cache_bytes,
+                     options.client_limits,
+                     direct_options(),
+                     &*job_memory};
   SessionWorker worker(driver->table(), **transport, **page, *output, setup);
-  Executor executor(worker, **transport, **page, spin_time());
+  worker.responder().client_knows(options.client_control);
+  Executor executor(worker, **transport, **page, spin_time(), {kControlFd, &**orders});
   const auto watch = SessionWatch::start(
       (*transport)->peer_socket(), executor.activity(),
       [&worker, &executor] {
@@ -198,7 +170,7 @@ int run_session(const WorkerOptions& options) {
                   options.client);
         end(Status(), "the client went while a driver call did not return", 0);
       },
-      {});
+      {}, {kControlFd, [&executor] { return executor.commands().take(); }});
   if (!watch.ok()) log::warn("event=no-watch why=\"{}\"", watch.status().message());
   const Status status = executor.run();
   // A client that just goes away is daily business; one that breaks the protocol is not.
@@ -209,34 +181,59 @@ int run_session(const WorkerOptions& options) {
   return end(status, "the client said bye", polite ? 0 : kExitClient);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  WorkerOptions options;
-  bool probe = false;
-  CLI::App app{"fargpu-worker: executes one session; started by fargpud."};
-  app.set_version_flag("--version", "fargpu-worker " FARGPU_VERSION);
-  app.add_flag("--probe", probe, "print the driver and its GPUs, and exit");
-  add_flags(app, options);
-  CLI11_PARSE(app, argc, argv);
-  ::signal(SIGPIPE, SIG_IGN);
-  if (probe) {
-    log::configure("probe", log::Level::kInfo);
-    return run_probe(options.driver.empty() ? "auto" : options.driver);
-  }
-  if (options.parent == 0) {
-    std::fprintf(stderr,
-                 "fargpu-worker is started by fargpud; by hand, only --probe makes sense\n");
-    return 2;
-  }
+int start_session(const WorkerOptions& options) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != options.parent) return 1;  // it died before the line above
   ::prctl(PR_SET_TIMERSLACK, 1000UL);           // short waits for the GPU are to be short
-  for (const int descriptor : {kSocketFd, kReasonFd, kStatisticsFd, kJobFd})
+  for (const int descriptor : {kSocketFd, kControlFd, kStatisticsFd, kJobFd, kOrdersFd})
     ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   if (options.connections > 1) ::fcntl(kJoinFd, F_SETFD, FD_CLOEXEC);
-  log::configure(fmt::format("worker {:016x} job {:016x}", options.session, options.job),
+  log::configure(fmt::format("worker {} job {}", id_text(options.session), id_text(options.job)),
                  log::Level::kInfo);
   apply(options.host_limits);
   return run_session(options);
+}
+
+// The daemon has sent its first message before it started us.
+bool is_started_by_a_daemon() {
+  int type = 0;
+  socklen_t size = sizeof type;
+  return ::getsockopt(kControlFd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET;
+}
+
+int obey(const ReceivedMessage& first) {
+  if (kind_of(first) == WorkerMessage::kProbe) {
+    log::configure("probe", log::Level::kInfo);
+    const auto driver = parse_probe(first.body());
+    return driver.ok() ? run_probe(driver->empty() ? "auto" : *driver)
+                       : end(driver.status(), "", kExitDaemon);
+  }
+  if (kind_of(first) != WorkerMessage::kStart) {
+    const auto why = fmt::format("the daemon's first message has kind {}", first.header.opcode);
+    return end({StatusCode::kProtocol, why}, "", kExitDaemon);
+  }
+  const auto options = parse_start(first.body());
+  return options.ok() ? start_session(*options) : end(options.status(), "", kExitDaemon);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"fargpu-worker: executes one session; started by fargpud, not by hand."};
+  app.set_version_flag("--version", "fargpu-worker " FARGPU_VERSION);
+  CLI11_PARSE(app, argc, argv);
+  ::signal(SIGPIPE, SIG_IGN);
+  if (!is_started_by_a_daemon()) {
+    std::fprintf(stderr, "fargpu-worker is started by fargpud; by hand it is of no use\n");
+    return 2;
+  }
+  constexpr auto kPatience = std::chrono::seconds(10);
+  const auto first = receive_message(kControlFd, transport::Clock::now() + kPatience);
+  if (!first.ok()) {
+    log::configure("worker", log::Level::kInfo);
+    log::error("event=not-started why=\"{}\"", first.status().message());
+    return kExitDaemon;
+  }
+  (void)send_message(kControlFd, encode_started(), transport::Clock::now() + kPatience);
+  return obey(*first);
 }

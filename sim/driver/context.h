@@ -76,8 +76,8 @@ class Context : public std::enable_shared_from_this<Context> {
   // Wait, show what kernels printed, and return the sticky error.
   CUresult synchronize(const std::shared_ptr<Stream>& stream);
   CUresult synchronize();
-  // The same before something is taken away that work may use; with Settings::locked_waits nobody
-  // submits to the context, or asks about it, meanwhile.
+  // The same, before something is freed that work may use. With Settings::locked_waits no thread
+  // can submit to the context or query it meanwhile.
   CUresult quiesce();
   // With Settings::locked_waits the same, for calls that wait on real drivers only; else nothing.
   void quiesce_if_locked();

@@ -44,7 +44,7 @@ class Device {
   // retained.
   CUcontext primary_handle() const { return primary_handle_; }
   std::shared_ptr<Context> primary() const;
-  // Null when the device's compute mode lets nobody have contexts.
+  // Null when the device's compute mode allows no contexts.
   std::shared_ptr<Context> retain_primary();
   CUresult release_primary();
   void reset_primary();  // the references stay

@@ -146,7 +146,7 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
     for (unsigned i = 0; i < numAttributes; ++i) {
       if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
       if (attributes[i] == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
-        // Together with others it is told only when it was set.
+        // In a query of several attributes it is true only if the program has set it.
         put(data[i], static_cast<unsigned>(found && found->sync_memops.value_or(false)));
         continue;
       }

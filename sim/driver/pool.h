@@ -34,8 +34,8 @@ class Pool {
   void trim(uint64_t keep);
   CUresult get(CUmemPool_attribute attribute, void* value) const;
   CUresult set(CUmemPool_attribute attribute, const void* value);
-  // No new allocations; true when nothing is outstanding, so that it can go at once. Otherwise the
-  // last free() lets it go.
+  // Ends new allocations. True when nothing is outstanding, so that the pool can be destroyed at
+  // once; otherwise the last free() destroys it.
   bool retire();
   bool retired() const;
 

@@ -1,5 +1,6 @@
-// Text that kernels printed and nobody has seen yet. Goes to the process's stdout at
-// synchronisation points and when it grows over its limit. Thread safe; pieces keep their order.
+// Text that kernels printed and that has not been written yet. It is written to the process's
+// stdout at synchronisation points, and when it exceeds its limit. Thread safe; pieces keep their
+// order.
 #pragma once
 
 #include <cstddef>

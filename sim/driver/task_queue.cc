@@ -84,7 +84,7 @@ void TaskQueue::work() {
       room_.notify_one();
     }
     task.run();
-    // What the task holds (staging buffers, modules) goes before anybody is told that it is done.
+    // What the task holds (staging buffers, modules) is released before its end is signalled.
     task.run = nullptr;
     task.done->complete();
     lock.lock();

@@ -1,5 +1,5 @@
-// Blocks over threads. A worker takes the next block and runs it to its end; one that waits for
-// other blocks (it spins) is put aside so that others can run, and taken up again later.
+// Distributes blocks over threads. A worker takes the next block and runs it to its end. A block
+// that spins, waiting for other blocks, is suspended so that those can run, and resumed later.
 #include <algorithm>
 #include <bit>
 #include <deque>
@@ -97,7 +97,7 @@ class GridRun {
       std::unique_ptr<Block> block = next(spare);
       if (!block) return;
       WarpResult result = WarpResult::kYielded;
-      do {  // a long block goes on; one that waits for others gives way
+      do {  // a long block continues; one that waits for others is suspended
         result = run_block(x, *block);
       } while (result == WarpResult::kYielded && !x.spun &&
                !grid_.stop.load(std::memory_order_relaxed));
@@ -112,8 +112,8 @@ class GridRun {
   }
 
  private:
-  // A new block while there are some and the limit allows, else one that was put aside. Null:
-  // nothing left to begin.
+  // A new block while there are some and the limit allows, else a suspended one. Null: nothing is
+  // left to begin.
   std::unique_ptr<Block> next(std::unique_ptr<Block>& spare) {
     std::unique_lock lock(mutex_);
     const bool fresh = next_ < grid_.block_count &&

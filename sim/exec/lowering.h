@@ -231,7 +231,7 @@ class Lowering {
   const ptx::Instruction* current_ = nullptr;
   ptx::Instruction stand_in_;  // current_ while no instruction of the text is lowered
   uint32_t current_index_ = 0;
-  bool ignore_guard_ = false;  // the instruction looks at its guard itself
+  bool ignore_guard_ = false;  // the instruction evaluates its guard itself
   uint32_t text_index_ = 0;
   std::unordered_map<std::string, uint32_t> texts_;
 

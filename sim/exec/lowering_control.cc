@@ -11,7 +11,7 @@ namespace fargpu::sim {
 using ptx::Space;
 using ptx::Type;
 
-// A branch looks at its guard itself: which lanes take it is its meaning.
+// A branch evaluates its guard itself: the guard says which lanes take it.
 void Lowering::branch_guard(Instr& in) {
   ignore_guard_ = true;
   in.guard = kNoOperand;

@@ -163,8 +163,8 @@ bool Lowering::memory_operand(const Operand& o, Space space, unsigned bytes, Ins
   return false;
 }
 
-// Words about caches and the memory model. The engine executes every access in order, so they
-// change nothing but whether a loop around the access may be waiting for somebody.
+// Modifiers about caches and the memory model. The engine executes every access in order, so they
+// only tell whether a loop around the access may be waiting for another thread.
 void Lowering::take_cache_words(Modifiers& mods, bool& spins) {
   spins = false;
   if (!mods.take_one("volatile relaxed acquire mmio").empty()) spins = true;

@@ -49,7 +49,7 @@ void leave(Exec& x, uint32_t mask, uint32_t pc, int32_t join, uint32_t join_pc) 
 void diverge(Exec& x, const Instr& in, uint32_t taken, uint32_t rest) {
   const int32_t join = join_for(x, in.join);
   const uint32_t next = x.path.pc;
-  if (in.target == in.join) {  // taken lanes skip to the join: the rest goes on
+  if (in.target == in.join) {  // taken lanes skip to the join; the rest continues
     arrive_at_join(*x.warp, join, taken);
     if (next == in.join) {
       arrive_at_join(*x.warp, join, rest);
@@ -116,7 +116,7 @@ void join(Exec& x, const Instr& in) {
   if (x.path.join < 0) return;
   Join& join = x.warp->joins[static_cast<size_t>(x.path.join)];
   if (join.pc != x.path.pc - 1 || join.frame != x.path.frame || join.site != nullptr) return;
-  if (join.arrived == 0 && join.expected == x.path.mask) {  // nobody else comes: go on at once
+  if (join.arrived == 0 && join.expected == x.path.mask) {  // no other lane comes: continue at once
     const int32_t index = x.path.join;
     x.path.join = join.parent;
     join.expected = 0;
@@ -273,7 +273,7 @@ void ret(Exec& x, const Instr& in) {
   copy_values(x, lanes, x.path.local, function.returns, join.local, join.site->returns);
   forget_lanes(warp, x.path.join, lanes, index);
   x.path.mask &= ~lanes;
-  if (join.expected == lanes) {  // all return at once: go on without the ready list
+  if (join.expected == lanes) {  // all return at once: continue without the ready list
     warp.joins[static_cast<size_t>(index)].expected = 0;
     warp.free_joins.push_back(index);
     switch_to(x, {.mask = lanes,

@@ -82,7 +82,7 @@ struct ReciprocalSquareRoot {
   }
   static double run(double a) { return 1.0 / __builtin_sqrt(a); }
 };
-// The f64 approximations look at and give the upper half of the number only.
+// The f64 approximations use and produce only the upper half of the number.
 struct ReciprocalCoarse {
   static double run(double a) {
     const double cut = from_bits<double>(to_bits(a) & 0xffffffff00000000ull);

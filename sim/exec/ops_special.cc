@@ -122,7 +122,7 @@ void unpack_bytes(Exec& x, const Instr& in) {
 }
 
 // imm: the window, 0 for global memory. sub 1: constants, which share the addresses of global
-// memory and are never told apart.
+// memory and are never distinguished.
 void is_space(Exec& x, const Instr& in) {
   const uint64_t* a = x.at<uint64_t>(in.a);
   uint32_t bits = 0;

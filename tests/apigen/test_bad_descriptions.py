@@ -71,6 +71,19 @@ class BadDescriptions(Description):
             "'drains' needs a message",
         )
 
+    def test_capture(self):
+        self.refused(
+            "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: sync\n  capture: maybe\n",
+            "demo.yml:5",
+            "'maybe' is none of",
+        )
+        self.refused(
+            "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: unsupported\n  why: w\n"
+            "  capture: free\n",
+            "demo.yml:6",
+            "'capture' is measured when",
+        )
+
     def test_pointer_without_direction(self):
         self.refused(
             "# x\n- fn: CUresult cuA(int *a)\n  since: 1\n  call: sync\n",
@@ -160,6 +173,51 @@ class BadDescriptions(Description):
             "  args: {p: {in: bytes, len: n, bulk: true}}\n"
         )
         self.refused(text, "need 'server: manual'")
+
+    def test_bulk_places(self):
+        text = (
+            "# x\n- fn: CUresult cuA(void *p, size_t n)\n  since: 1\n  call: sync\n"
+            "  server: manual\n  why: w\n  args: {p: {%s: bytes, len: n, bulk: %s}}\n"
+        )
+        self.refused(text % ("in", "somewhere"), "is none of true, pinned, named")
+        self.refused(text % ("out", "pinned"), "bulk: pinned is for inputs")
+
+    def test_kind_without_rule(self):
+        """A kind of object that does not say all of its rule does not build."""
+        path = self.schema / "api" / "types.yml"
+        known = path.read_text()
+        rule = {
+            "is": "kNews",
+            "number": "31",
+            "record": "Object",
+            "lives_with": "session",
+            "parents": "[]",
+            "server": "[]",
+        }
+
+        def add(**changed):
+            said = {key: value for key, value in {**rule, **changed}.items() if value}
+            line = "  news: {" + ", ".join(f"{k}: {v}" for k, v in said.items()) + "}\n"
+            path.write_text(known.replace("kinds:\n", "kinds:\n" + line))
+
+        add()
+        self.describe("# x\n[]\n")
+        for key in rule:
+            add(**{key: ""})
+            self.refused("# x\n[]\n", "types.yml:", "kind 'news'", f"'{key}' is missing")
+        for wrong, message in (
+            ({"number": "32"}, "a number from 1 to 31"),
+            ({"number": "1"}, "1 belongs to"),
+            ({"is": "kEvent"}, "kEvent belongs to"),
+            ({"lives_with": "ever"}, "lives with its session or its context"),
+            ({"parents": "[node]"}, "unknown parent 'node'"),
+            ({"server": "memory"}, "'server' is a list"),
+            ({"colour": "red"}, "unknown key 'colour'"),
+        ):
+            add(**wrong)
+            self.refused("# x\n[]\n", "types.yml:", message)
+        path.write_text(known.replace("kinds:\n", "kinds:\n  news: kNews\n"))
+        self.refused("# x\n[]\n", "types.yml:", "kind 'news' has no rule")
 
     def test_registry(self):
         text = "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: sync\n"

@@ -84,10 +84,10 @@ class RealDescription(unittest.TestCase):
 
     def test_registry_is_complete_and_append_only(self):
         opcodes = registry.load(SCHEMA / "api" / "registry.yml", SCHEMA)
-        self.assertEqual(registry.assign(self.api, opcodes), {})
-        self.assertEqual(opcodes["cuMemAlloc_v2"], 308)
+        self.assertEqual(registry.assign(self.api, opcodes), opcodes)
+        self.assertEqual(opcodes["cuMemAlloc_v2"].opcode, 308)
         self.assertEqual(registry.check_append_only(opcodes, opcodes), [])
-        moved = dict(opcodes, cuInit=9999)
+        moved = dict(opcodes, cuInit=registry.Entry(9999))
         self.assertEqual(len(registry.check_append_only(opcodes, moved)), 1)
         del moved["cuInit"]
         self.assertIn("cuInit", registry.check_append_only(opcodes, moved)[0])

@@ -35,10 +35,10 @@ TEST(AddressMap, ExtentSpansTouchingRegions) {
   map.insert({.base = 0x1000, .bytes = 0x100});
   map.insert({.base = 0x1100, .bytes = 0x100});
   map.insert({.base = 0x1300, .bytes = 0x100});
-  EXPECT_EQ(map.extent(0x1080), 0x180u);
+  EXPECT_EQ(map.extent(0x1080).bytes, 0x180u);
   EXPECT_TRUE(map.covers(0x1080, 0x180));
   EXPECT_FALSE(map.covers(0x1080, 0x181));
-  EXPECT_EQ(map.extent(0x1200), 0u);
+  EXPECT_EQ(map.extent(0x1200).bytes, 0u);
 }
 
 TEST(AddressMap, MarkUsedReachesEveryTouchedRegion) {
@@ -58,6 +58,18 @@ TEST(AddressMap, EraseNeedsTheBase) {
   EXPECT_FALSE(map.erase(0x1001));
   ASSERT_TRUE(map.erase(0x1000));
   EXPECT_TRUE(map.empty());
+}
+
+TEST(AddressMap, RegionsOfTwoSessionsDoNotContinueEachOther) {
+  AddressMap map;
+  auto* const first = reinterpret_cast<Session*>(0x10);
+  auto* const second = reinterpret_cast<Session*>(0x20);
+  map.insert({.base = 0x1000, .bytes = 0x100, .session = first});
+  map.insert({.base = 0x1100, .bytes = 0x100, .session = second});
+  EXPECT_EQ(map.extent(0x1080).bytes, 0x80u);
+  EXPECT_EQ(map.extent(0x1080).session, first);
+  EXPECT_EQ(map.extent(0x1180).session, second);
+  EXPECT_FALSE(map.covers(0x1000, 0x200));
 }
 
 TEST(AddressMap, ThreadsInsertFindErase) {

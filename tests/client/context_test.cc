@@ -56,6 +56,35 @@ TEST_F(ContextTest, CreatedContextsGetIdsFrom256) {
   EXPECT_EQ(table_->find_wire(256), context);
 }
 
+TEST_F(ContextTest, PrimariesOfSessionsMayHaveTheSameWireId) {
+  table_->add_primaries({0}, {nullptr, 1});
+  const Context* const second = table_->primary(2);
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(second->device, 2);
+  EXPECT_EQ(second->wire_id, 1);
+  EXPECT_EQ(rpc::handle_session(second->id), 1u);
+  EXPECT_EQ(table_->find_wire(1, 0), table_->primary(0));
+  EXPECT_EQ(table_->find_wire(1, 1), second);
+  EXPECT_EQ(table_->find_wire(2, 1), nullptr);
+  const Context* const created = table_->create(2, 0, 0, {nullptr, 1});
+  EXPECT_EQ(table_->find_wire(created->wire_id, 1), created);
+  EXPECT_EQ(table_->find_wire(created->wire_id, 0), nullptr);
+}
+
+TEST_F(ContextTest, ContextsOfALostSessionFail) {
+  table_->add_primaries({0, 1}, {nullptr, 1});
+  Context *const here = table_->primary(1), *const lost = table_->primary(2),
+                 *const late = table_->primary(3);
+  table_->activate(*here, 0);
+  table_->activate(*lost, 0);
+  Context* const created = table_->create(3, 1, 0, {nullptr, 1});
+  table_->lose(1);
+  table_->activate(*late, 0);
+  for (const Context* context : {lost, late, created})
+    EXPECT_EQ(context->sticky.load(), CUDA_ERROR_DEVICE_UNAVAILABLE);
+  EXPECT_EQ(here->sticky.load(), CUDA_SUCCESS);
+}
+
 TEST_F(ContextTest, WireIdsOfDestroyedContextsComeBackHandlesDoNot) {
   Context* kept = table_->create(0, 0, 0);
   table_->activate(*kept, 0);

@@ -33,6 +33,23 @@ TEST(HandleTable, FindsExactlyTheKind) {
   EXPECT_EQ(table.find(HandleKind::kStream, id + 1), nullptr);
 }
 
+TEST(HandleTable, IdsDifferByTheirSession) {
+  HandleTable table({.slots = 2});  // one object at a time
+  auto object = std::make_unique<Object>();
+  const uint64_t first = object->id = table.reserve(HandleKind::kEvent, 255);
+  EXPECT_EQ(rpc::handle_session(first), 255u);
+  EXPECT_EQ(rpc::handle_kind(first), HandleKind::kEvent);
+  EXPECT_EQ(first >> 63, 0u);
+  table.publish(std::move(object));
+  EXPECT_NE(table.find(HandleKind::kEvent, first), nullptr);
+  const uint64_t of_first_session = first & ~(uint64_t{255} << rpc::kSessionShift);
+  EXPECT_EQ(table.find(HandleKind::kEvent, of_first_session), nullptr);
+  ASSERT_TRUE(table.erase(first));
+  const uint64_t next = table.reserve(HandleKind::kEvent);
+  EXPECT_EQ(rpc::handle_slot(next), rpc::handle_slot(first));
+  EXPECT_EQ(rpc::handle_session(next), 0u);
+}
+
 TEST(HandleTable, AnyValueIsSafe) {
   HandleTable table;
   make(table, HandleKind::kStream);
@@ -59,11 +76,11 @@ TEST(HandleTable, IdsLeaveRoomAndAreNoSpecialValues) {
   HandleTable table;
   for (int i = 0; i < 3; ++i) {
     const uint64_t id = make(table, HandleKind::kExternalSemaphore);
-    EXPECT_EQ(id >> 55, 0u) << "for the number of a session";
+    EXPECT_EQ(id >> 55, 0u) << "the first session";
     EXPECT_EQ(id & 15, 0u);
     EXPECT_EQ(rpc::handle_kind(id), HandleKind::kExternalSemaphore);
     EXPECT_EQ(rpc::make_handle(rpc::handle_kind(id), rpc::handle_serial(id)), id);
-    EXPECT_EQ(rpc::handle_kind(id | uint64_t{1} << 55), HandleKind::kNone);
+    EXPECT_EQ(rpc::handle_kind(id | uint64_t{1} << 63), HandleKind::kNone);
     EXPECT_EQ(rpc::handle_kind(id | 8), HandleKind::kNone);
     table.erase(id);
   }

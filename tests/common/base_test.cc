@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include "common/base/late_thread_local.h"
 #include "common/base/log.h"
 #include "common/base/map_exactly.h"
+#include "common/base/signals_blocked.h"
 #include "common/base/status.h"
 #include "common/base/try_lock.h"
 
@@ -293,6 +295,33 @@ TEST(LateThreadLocal, MadeAnewWhenUsedAfterItsEnd) {
   EXPECT_EQ(runs, 1);
   EXPECT_EQ(Late::alive, 0);
   ::pthread_key_delete(key);
+}
+
+bool blocked_here(int number) {
+  sigset_t mask;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+  return ::sigismember(&mask, number) == 1;
+}
+
+TEST(SignalsBlocked, ForTheThreadThatIsStartedMeanwhile) {
+  sigset_t one;
+  ::sigemptyset(&one);
+  ::sigaddset(&one, SIGUSR2);
+  ::pthread_sigmask(SIG_BLOCK, &one, nullptr);
+  bool in_thread[2] = {};
+  std::thread thread;
+  {
+    const SignalsBlocked blocked;
+    thread = std::thread([&] {
+      in_thread[0] = blocked_here(SIGTERM);
+      in_thread[1] = blocked_here(SIGUSR2);
+    });
+  }
+  thread.join();
+  EXPECT_TRUE(in_thread[0] && in_thread[1]);
+  EXPECT_FALSE(blocked_here(SIGTERM));
+  EXPECT_TRUE(blocked_here(SIGUSR2));
+  ::pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
 }
 
 TEST(TryLock, OneAtATime) {

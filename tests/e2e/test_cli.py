@@ -148,7 +148,7 @@ class Cli(unittest.TestCase):
                 self.assertIn(word, done.stdout)
         done = fargpu("doctor", "--server", "127.0.0.1:1")
         self.assertEqual(done.returncode, UNREACHABLE)
-        self.assertIn("FAIL  server", done.stdout)
+        self.assertRegex(done.stdout, "FAIL  server +cannot connect to 127.0.0.1:1: ")
 
     def test_doctor_sees_a_foreign_library(self):
         with testing.Daemon() as daemon, tempfile.TemporaryDirectory() as folder:
@@ -202,6 +202,15 @@ class Cli(unittest.TestCase):
                 fargpu("run", "--server", daemon.server, "--", "echo", "-n", "--", "--x").stdout,
                 "-- --x",
             )
+
+    def test_what_follows_the_program_is_the_programs(self):
+        words = ("--server", "x", "--help", "-h", "--", "--gpus", "-n")
+        for start in (("--", "echo"), ("echo",)):
+            done = fargpu("run", "--no-check", "--server", "127.0.0.1:1", *start, *words)
+            self.assertEqual((done.returncode, done.stdout), (0, " ".join(words) + "\n"))
+        self.one_line(
+            fargpu("run", "--no-check", "--server", "127.0.0.1:1", "--", "--"), NOT_FOUND, "'--'"
+        )
 
     def test_wish_that_cannot_be_fulfilled(self):
         program = testing.BUILD.folder / "tests" / "fault" / "fault_program"

@@ -55,6 +55,11 @@ def may_unshare():
         return False
 
 
+def id_text(number):
+    """As ps and logs print it: docs/adr/0032."""
+    return f"{number >> 20:011x}-{number & 0xFFFFF:x}"
+
+
 class Running:
     """A program that says one line, runs until its stdin ends, and is ended here."""
 
@@ -264,6 +269,7 @@ class Jobs(unittest.TestCase):
             with self.hold(daemon) as one:
                 self.assertIn("CUDA_SUCCESS", one.line())
                 job, key = self.ticket_of(one).split("-")
+                job = id_text(int(job, 16))
                 text = listing(daemon)
                 self.assertIn(f"job {job}  held", text)
                 self.assertIn("ranks", text)
@@ -275,8 +281,8 @@ class Jobs(unittest.TestCase):
             wait_for(daemon, 0, 0)
             log = daemon.log_text()
             self.assertIn(f"event=job-end job={job}", log)
-            self.assertRegex(log, rf"event=session-begin session=[0-9a-f]{{16}} job={job}")
-            self.assertRegex(log, rf"worker [0-9a-f]{{16}} job {job}")
+            self.assertRegex(log, rf"event=session-begin session=[0-9a-f]+-[0-9a-f]+ job={job}")
+            self.assertRegex(log, rf"worker [0-9a-f]+-[0-9a-f]+ job {job}")
             self.assertNotIn(key, log)
 
     def test_the_job_ends_with_its_program(self):

@@ -23,6 +23,8 @@ from fargpu_testing import (
     receive_frame,
 )
 
+CU_MEM_ALLOC = 308  # schema/api/registry.yml; a number never changes
+
 
 class Frames(unittest.TestCase):
     @classmethod
@@ -77,8 +79,12 @@ class Frames(unittest.TestCase):
     def test_wrong_version(self):
         self.refused(frame(HELLO, hello_body(version=99)), "version")
 
-    def test_other_registry(self):
-        self.refused(frame(HELLO, hello_body(registryHash=12345)), "version")
+    def test_client_that_says_not_what_it_knows(self):
+        self.refused(frame(HELLO, hello_body(registryHash=12345, knows='""')), "version")
+        self.refused(frame(HELLO, hello_body(knows='0x"' + "00" * 100 + '"')), "version")
+
+    def test_first_frame_of_a_newer_client(self):
+        self.refused(frame(62, hello_body()), "version")
 
     def test_too_many_gpus(self):
         self.refused(frame(HELLO, hello_body(gpus=9)), "badRequest")
@@ -125,12 +131,17 @@ class Frames(unittest.TestCase):
         self.session_ended(frame(PING, sequence=2, flags=0x8000))
 
     def test_unknown_opcode(self):
-        self.session_ended(frame(60, sequence=2))
-        self.session_ended(frame(65000, sequence=2))
+        for opcode in (60, 65000):
+            with self.session() as connection:
+                connection.sendall(frame(opcode, bytes(64), bytes(1000), sequence=2))
+                header, _, _ = receive_frame(connection)
+                self.assertEqual((header[1], header[4]), (opcode, 2))
+                self.assertEqual(header[7], 801, "CUDA_ERROR_NOT_SUPPORTED")
+                self.ping(connection, 3)
 
     def test_body_that_is_no_message(self):
-        for body in (b"\xff" * 64, struct.pack("<Q", 0x7FFFFFFF00000000) + bytes(56), bytes(8)):
-            self.session_ended(frame(64, body + b"\xff" * 8, sequence=2))
+        for body in (b"\xff" * 64, struct.pack("<Q", 0x7FFFFFFF00000000) + bytes(56)):
+            self.session_ended(frame(CU_MEM_ALLOC, body + b"\xff" * 8, sequence=2))
 
     def test_hello_with_garbage(self):
         self.ended(frame(HELLO, b"\xff" * 128))

@@ -103,6 +103,17 @@ inline CUcontext use_primary(int ordinal = 0) {
   return context;
 }
 
+// A further context of the device, current in this thread.
+inline CUcontext new_context(CUdevice device = 0) {
+  CUcontext made;
+#if CUDA_VERSION >= 13000
+  CU(cuCtxCreate(&made, nullptr, 0, device));
+#else
+  CU(cuCtxCreate(&made, 0, device));
+#endif
+  return made;
+}
+
 inline CUmodule load_kernels() {
   CUmodule module;
   CU(cuModuleLoadData(&module, kernels_ptx));

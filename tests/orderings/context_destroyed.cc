@@ -42,8 +42,7 @@ int main() {
   copy_once(words, 1);
   for (int round = 0; round < 3; ++round) {
     step("another context is made, used and destroyed");
-    CUcontext other;
-    CU(cuCtxCreate(&other, nullptr, 0, 0));
+    const CUcontext other = new_context();
     const CUdeviceptr its_words = device_memory(kWords * sizeof(int));
     copy_once(its_words, 2 + round);
     // Destroyed while a copy of the first context is under way.

@@ -163,8 +163,7 @@ int main() {
 
   // Who reads: with one shape, from both kinds of memory, small and large.
   const CUstream other_stream = make_stream();
-  CUcontext other_context = nullptr;
-  CU(cuCtxCreate(&other_context, nullptr, 0, devices > 1 ? 1 : 0));
+  const CUcontext other_context = new_context(devices > 1 ? 1 : 0);
   const CUstream there = make_stream();
   CUdeviceptr copied = device_memory(64);
   CU(cuCtxSetCurrent(context));

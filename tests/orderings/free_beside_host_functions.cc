@@ -76,16 +76,6 @@ void one_after_the_other(CUcontext context) {
   if (longest > 2) wrong("a call that waits for streams took %.1f s", longest);
 }
 
-CUcontext new_context() {
-  CUcontext made;
-#if CUDA_VERSION >= 13000
-  CU(cuCtxCreate(&made, nullptr, 0, 0));
-#else
-  CU(cuCtxCreate(&made, 0, 0));
-#endif
-  return made;
-}
-
 // Threads that free, in other contexts, too, beside threads that have functions in streams.
 void all_at_once(CUcontext context) {
   step("freeing in threads while others keep host functions in streams");

@@ -202,16 +202,6 @@ void a_process_is_forked(Host host) {
   CU(cuMemFree(device));
 }
 
-CUcontext new_context() {
-  CUcontext made;
-#if CUDA_VERSION >= 13000
-  CU(cuCtxCreate(&made, nullptr, 0, 0));
-#else
-  CU(cuCtxCreate(&made, 0, 0));
-#endif
-  return made;
-}
-
 // Rounds of copies behind a short function of the application, with memory that is new each time.
 void copy_and_free(Host host, size_t bytes, int value, bool wait) {
   const CUstream mine = make_stream();

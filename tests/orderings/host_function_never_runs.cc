@@ -30,10 +30,8 @@ int main() {
   const int devices = device_count();
   CUcontext elsewhere = nullptr;
   if (devices > 1) CU(cuDevicePrimaryCtxRetain(&elsewhere, 1));
-  CUcontext beside;
-  CU(cuCtxCreate(&beside, nullptr, 0, 0));
-  CUcontext faulty;
-  CU(cuCtxCreate(&faulty, nullptr, 0, 0));
+  const CUcontext beside = new_context();
+  const CUcontext faulty = new_context();
   const CUfunction spin = kernel_of(load_kernels(), "spin");
   const CUfunction fault = kernel_of(load_kernels(), "fault");
   const CUstream stream = make_stream();

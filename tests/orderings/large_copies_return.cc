@@ -39,8 +39,7 @@ void both_ways(const char* name, unsigned char* host, unsigned seed) {
 // A context that goes with copies under way takes them with it; memory of another one lives on.
 void context_goes(unsigned char* host) {
   step("a context is destroyed while copies are under way");
-  CUcontext own = nullptr;
-  CU(cuCtxCreate(&own, nullptr, 0, 0));
+  const CUcontext own = new_context();
   const CUfunction busy = kernel_of(load_kernels(), "spin");
   const CUdeviceptr there = device_memory(kBytes);
   const CUstream streams[] = {make_stream(), make_stream()};

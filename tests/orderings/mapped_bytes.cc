@@ -213,8 +213,7 @@ void host_function_between_kernels() {
 void context_that_is_destroyed(CUcontext primary) {
   CUdeviceptr device;
   int* host = mapped<int>(4096, &device);
-  CUcontext other;
-  CU(cuCtxCreate(&other, nullptr, 0, 0));
+  const CUcontext other = new_context();
   const CUfunction store_there = kernel_of(load_kernels(), "store");
   CU(launch(store_there, nullptr, device + 8, 5));
   CU(cuCtxDestroy(other));

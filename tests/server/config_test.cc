@@ -32,8 +32,8 @@ TEST(Config, ReadsEveryKindOfValue) {
   EXPECT_EQ(config.frame.max_bulk_bytes, 1u << 20);
   EXPECT_EQ(config.hello_deadline, std::chrono::milliseconds(250));
   EXPECT_EQ(config.drain, std::chrono::seconds(7));
-  EXPECT_TRUE(config.pool.oversubscribe_memory);
-  EXPECT_EQ(config.pool.max_sessions, 3u);
+  EXPECT_TRUE(config.placement.oversubscribe_memory);
+  EXPECT_EQ(config.placement.max_sessions, 3u);
   EXPECT_EQ(config.worker.open_files, 512u);
   EXPECT_EQ(config.worker.oom_score, 700u);
   EXPECT_TRUE(config.worker.core_dumps);
@@ -107,7 +107,7 @@ TEST(Config, ChecksWhatFlagsCanBreak) {
   EXPECT_TRUE(broken([](DaemonConfig& c) { c.frame.max_bulk_bytes = uint64_t{4} << 30; }));
   EXPECT_TRUE(broken([](DaemonConfig& c) { c.hello_deadline = std::chrono::milliseconds(0); }));
   EXPECT_TRUE(broken([](DaemonConfig& c) { c.sim_memory = "lots"; }));
-  EXPECT_TRUE(broken([](DaemonConfig& c) { c.pool.max_sessions = 0; }));
+  EXPECT_TRUE(broken([](DaemonConfig& c) { c.placement.max_sessions = 0; }));
 }
 
 // What the sample says is right: with every line uncommented it still loads.
@@ -131,7 +131,7 @@ TEST(Config, TheSampleLoads) {
   EXPECT_EQ(config.token_file, "/etc/fargpu/token");
   const DaemonConfig defaults;
   EXPECT_EQ(config.frame.max_bulk_bytes, defaults.frame.max_bulk_bytes);
-  EXPECT_EQ(config.pool.max_sessions, defaults.pool.max_sessions);
+  EXPECT_EQ(config.placement.max_sessions, defaults.placement.max_sessions);
   EXPECT_EQ(config.drain, defaults.drain);
   EXPECT_EQ(config.worker.open_files, defaults.worker.open_files);
   EXPECT_EQ(config.worker.oom_score, defaults.worker.oom_score);

@@ -178,7 +178,7 @@ TEST_F(CopyFencesTest, AStreamHasTwoFencesAtMostAndTheOlderOneEnds) {
 
 TEST_F(CopyFencesTest, WhatIsInADestroyedStreamIsStillWaitedFor) {
   copy(own(50));
-  fences.forget_stream(50);
+  fences.stream_ended({50});
   work(own(60));
   work(own(50));  // another stream that got the same id
   EXPECT_THAT(driver->take(), ElementsAre("50 records 1", "60 waits for 1", "50 waits for 1"));
@@ -190,7 +190,7 @@ TEST_F(CopyFencesTest, WhatIsInADestroyedStreamIsStillWaitedFor) {
 TEST_F(CopyFencesTest, AStreamThatGotAnotherOnesIdHasWaitedForNothing) {
   copy(legacy());
   work(own(50));
-  fences.forget_stream(50);
+  fences.stream_ended({50});
   work(own(50));
   EXPECT_THAT(driver->take(), ElementsAre("1 records 1", "50 waits for 1", "50 waits for 1"));
 }
@@ -202,7 +202,7 @@ TEST_F(CopyFencesTest, AContextTakesItsFencesAndEventsWithIt) {
   driver->done.insert(1);
   fences.poll();
   EXPECT_EQ(driver->alive.size(), 3u);
-  fences.forget_context(2);
+  fences.context_ended({2});
   EXPECT_EQ(fences.size(), 0u);
   EXPECT_THAT(driver->alive, ElementsAre(1u));
   driver->take();
@@ -223,7 +223,7 @@ TEST_F(CopyFencesTest, ErrorsAreTheCallsAndLeaveNothing) {
   driver->record = CUDA_ERROR_ILLEGAL_ADDRESS;
   EXPECT_EQ(fences.add(legacy(), true), CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_FALSE(fences.any_returned());
-  fences.forget_context(1);
+  fences.context_ended({1});
   EXPECT_THAT(driver->alive, IsEmpty());
   driver->record = CUDA_SUCCESS;
   driver->create = CUDA_ERROR_OUT_OF_MEMORY;

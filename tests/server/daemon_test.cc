@@ -14,13 +14,15 @@
 #include <functional>
 #include <thread>
 
+#include "common/bootstrap/agreement.h"
 #include "common/transport/frame_io.h"
 #include "common/transport/tcp/tcp.h"
 #include "common/wire/control.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
-#include "generated/schema/opcodes.h"
 #include "server/handover/child_process.h"
+#include "server/handover/worker_messages.h"
+#include "tests/server/run_child.h"
 
 namespace fargpu::server {
 namespace {
@@ -29,12 +31,11 @@ using ::testing::HasSubstr;
 using transport::Clock;
 
 constexpr auto kLimit = std::chrono::seconds(30);
-// A worker that holds the connection until the client closes it.
+// A worker that holds the connection until the client closes it; a probe has no connection.
 constexpr const char* kWorker =
     "#!/bin/sh\n"
-    "case \"$*\" in *--probe*) printf 'driver 13000 /fake/libcuda.so.1\\ngpu GPU-11111111 1000000 "
-    "0 -5 Fake GPU\\n"
-    "gpu GPU-22222222 1000000 0 -5 Fake GPU\\n'; exit 0;; esac\n"
+    "cat \"$0.started\" >&4\n"
+    "if ! { true >&3; } 2>/dev/null; then cat \"$0.inventory\" >&4; exit 0; fi\n"
     "echo \"$CUDA_VISIBLE_DEVICES\" >&3\nexec cat <&3 >/dev/null\n";
 
 bool eventually(const std::function<bool()>& condition) {
@@ -52,6 +53,12 @@ class DaemonTest : public ::testing::Test {
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     folder_ = pattern;
     std::ofstream(folder_ + "/worker") << kWorker;
+    write("/worker.started", encode_started());
+    write("/worker.inventory",
+          encode_inventory(Inventory{"/fake/libcuda.so.1",
+                                     13000,
+                                     {{"GPU-11111111", "Fake GPU", 1000000, {}},
+                                      {"GPU-22222222", "Fake GPU", 1000000, {}}}}));
     ::chmod((folder_ + "/worker").c_str(), 0755);
   }
   void TearDown() override {
@@ -60,6 +67,12 @@ class DaemonTest : public ::testing::Test {
       ::waitpid(pid_, nullptr, 0);
     }
     std::filesystem::remove_all(folder_);
+  }
+
+  void write(const char* file, const MessageBytes& bytes) {
+    std::ofstream(folder_ + file)
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
   }
 
   void start(std::vector<std::string> more = {}) {
@@ -92,6 +105,11 @@ class DaemonTest : public ::testing::Test {
     return std::move(*transport::tcp_connect({"127.0.0.1", port_}, Clock::now() + kLimit));
   }
 
+  static capnp::Data::Reader known() {
+    static const auto bytes = bootstrap::known_opcodes().bytes();
+    return capnp::Data::Reader(reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size());
+  }
+
   static void send_hello(const Fd& socket,
                          const std::function<void(schema::Hello::Builder)>& change = {},
                          uint16_t opcode = wire::kHello) {
@@ -99,7 +117,7 @@ class DaemonTest : public ::testing::Test {
     wire::SlotMessageBuilder builder(std::as_writable_bytes(std::span(words)));
     auto hello = builder.initRoot<schema::Hello>();
     hello.setProtocolVersion(wire::kProtocolVersion);
-    hello.setRegistryHash(schema::kRegistryHash);
+    hello.setKnows(known());
     hello.setClientName("test");
     hello.setMaxBodyBytes(1u << 20);
     hello.setMaxBulkBytes(1u << 20);
@@ -151,6 +169,7 @@ class DaemonTest : public ::testing::Test {
     wire::SlotMessageBuilder builder(std::as_writable_bytes(std::span(words)));
     auto job = builder.initRoot<schema::OpenJob>();
     job.setProtocolVersion(wire::kProtocolVersion);
+    job.setKnows(known());
     job.setClientName("test");
     if (change) change(job);
     wire::FrameHeader header;
@@ -257,8 +276,9 @@ TEST_F(DaemonTest, RefusesWithTheReason) {
   };
   refused([](schema::Hello::Builder h) { h.setProtocolVersion(77); },
           schema::Refusal::Reason::VERSION);
-  refused([](schema::Hello::Builder h) { h.setRegistryHash(77); },
-          schema::Refusal::Reason::VERSION);
+  refused([](schema::Hello::Builder h) { h.initKnows(0); }, schema::Refusal::Reason::VERSION);
+  refused([](schema::Hello::Builder h) { h.initKnows(wire::OpcodeSet::kMaxBytes + 1); },
+          schema::Refusal::Reason::BAD_REQUEST);
   refused([](schema::Hello::Builder h) { h.setToken("guess"); }, schema::Refusal::Reason::TOKEN);
   refused([](schema::Hello::Builder h) { h.setGpus(3); }, schema::Refusal::Reason::BAD_REQUEST);
   refused([](schema::Hello::Builder h) { h.initDevices(1).set(0, "GPU-99999999"); },
@@ -266,6 +286,9 @@ TEST_F(DaemonTest, RefusesWithTheReason) {
   const Fd nosy = connect();
   send_hello(nosy, {}, wire::kStatus);
   expect_refusal(nosy, schema::Refusal::Reason::TOKEN);
+  const Fd newer = connect();
+  send_hello(newer, {}, 63);
+  expect_refusal(newer, schema::Refusal::Reason::VERSION);
   EXPECT_EQ(status("secret").sessions, 0u);
 
   std::ofstream(token) << "changed\n";
@@ -343,6 +366,12 @@ TEST_F(DaemonTest, AJobsKeyOpensNothingElse) {
   const std::string huge(60000, 'x');
   refused_job({}, schema::Refusal::Reason::TOKEN);
   refused_job([](auto job) { job.setProtocolVersion(77); }, schema::Refusal::Reason::VERSION);
+  refused_job(
+      [](auto job) {
+        job.setToken("secret");
+        job.initKnows(0);
+      },
+      schema::Refusal::Reason::VERSION);
   refused_job([&](auto job) { job.setToken(huge); }, schema::Refusal::Reason::BAD_REQUEST);
   refused_job([&](auto job) { job.setClientName(huge); }, schema::Refusal::Reason::BAD_REQUEST);
   refused_job([](auto job) { job.initDevices(5000); }, schema::Refusal::Reason::BAD_REQUEST);
@@ -472,6 +501,25 @@ TEST_F(DaemonTest, AWorkerThatDiesEndsItsSessionAndNothingElse) {
   char byte;
   EXPECT_EQ(::recv(two.get(), &byte, 1, MSG_DONTWAIT), -1);
   EXPECT_EQ(errno, EAGAIN);
+}
+
+TEST_F(DaemonTest, AWorkerThatTalksNonsenseIsEndedAndTheDaemonGoesOn) {
+  std::string script = kWorker;
+  script.insert(script.find("echo"), "[ -e \"$0.hostile\" ] && printf 'nonsense' >&4\n");
+  std::ofstream(folder_ + "/worker") << script;
+  ASSERT_NO_FATAL_FAILURE(start());
+  const Fd honest = connect();
+  send_hello(honest);
+  EXPECT_EQ(first_line(honest), "GPU-11111111");
+  std::ofstream(folder_ + "/worker.hostile") << "";
+  const Fd hostile = connect();
+  send_hello(hostile);
+  EXPECT_TRUE(closed(hostile));
+  EXPECT_TRUE(eventually([&] { return status().sessions == 1; }));
+  std::filesystem::remove(folder_ + "/worker.hostile");
+  const Fd next = connect();
+  send_hello(next);
+  EXPECT_EQ(first_line(next), "GPU-22222222");
 }
 
 TEST_F(DaemonTest, SigtermWaitsForSessionsAndRefusesNewOnes) {

@@ -169,9 +169,9 @@ TEST_F(DirectMemoryTest, AnotherAllocationAtTheSamePlaceIsRegisteredAnew) {
 
 TEST_F(DirectMemoryTest, AContextTakesItsMemoryAlong) {
   ASSERT_EQ(parts(base_, 2 * kMiB), 1u);
-  direct_.forget_context(2);
+  direct_.context_ended({2});
   EXPECT_EQ(adapter_.live.size(), 1u);
-  direct_.forget_context(1);
+  direct_.context_ended({1});
   EXPECT_TRUE(adapter_.live.empty());
 }
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "common/wire/control.h"
 #include "generated/schema/internal.capnp.h"
@@ -152,6 +154,12 @@ DriverTable FakeDriver::table() {
     return noted("cuMemAlloc " + std::to_string(bytes));
   };
   t.cuMemFree_v2 = [](CUdeviceptr) { return noted("cuMemFree"); };
+  t.cuMemAllocFromPoolAsync = [](CUdeviceptr*, size_t, CUmemoryPool, CUstream) {
+    return noted("cuMemAllocFromPoolAsync");
+  };
+  t.cuLaunchKernelEx = [](const CUlaunchConfig*, CUfunction, void**, void**) {
+    return noted("cuLaunchKernelEx");
+  };
   t.cuMemsetD8Async = [](CUdeviceptr, unsigned char value, size_t, CUstream) {
     return noted("cuMemsetD8Async " + std::to_string(value));
   };
@@ -217,6 +225,14 @@ DriverTable FakeDriver::table() {
     return noted("cuModuleLoadDataEx " + std::string(static_cast<const char*>(image)));
   };
   t.cuModuleUnload = [](CUmodule) { return noted("cuModuleUnload"); };
+  t.cuLinkCreate_v2 = [](unsigned, CUjit_option*, void**, CUlinkState* state) {
+    *state = handle<CUlinkState>(0x4000);
+    return noted("cuLinkCreate");
+  };
+  t.cuLinkAddData_v2 = [](CUlinkState, CUjitInputType, void*, size_t, const char*, unsigned,
+                          CUjit_option*, void**) { return noted("cuLinkAddData"); };
+  t.cuLinkComplete = [](CUlinkState, void**, size_t*) { return noted("cuLinkComplete"); };
+  t.cuLinkDestroy = [](CUlinkState) { return noted("cuLinkDestroy"); };
   // As in a driver: on a thread that is not the caller's, and never in a context that has failed.
   t.cuLaunchHostFunc = [](CUstream, CUhostFn function, void* data) {
     const CUresult result = noted("cuLaunchHostFunc");
@@ -252,13 +268,22 @@ void ExecutorTest::start(bool with_output, uint64_t memory_bytes) {
   }
   std::tie(client_, server_) = transport::make_loopback_pair();
   if (wrap_) server_ = wrap_(std::move(server_));
-  WorkerSetup setup;
-  setup.image_folder = ::testing::TempDir();
+  SessionSetup setup;
+  images_ = ::testing::TempDir() + "/images-XXXXXX";
+  ASSERT_NE(::mkdtemp(images_.data()), nullptr);
+  setup.image_folder = images_;
   setup.image_cache_bytes = 1u << 20;
   setup.memory_bytes = memory_bytes;
   worker_ = std::make_unique<SessionWorker>(table_, *server_, statistics_, capture_, setup);
+  worker_->responder().client_knows(client_control_);
   thread_ = std::thread([this] {
-    Executor executor(*worker_, *server_, statistics_, std::chrono::microseconds(0));
+    Executor executor(*worker_, *server_, statistics_, std::chrono::microseconds(0), daemon_);
+    std::unique_ptr<SessionWatch> watch;
+    if (daemon_.socket >= 0) {
+      watch = std::move(*SessionWatch::start(
+          peer_, executor.activity(), [] {}, [] {}, {},
+          {daemon_.socket, [&executor] { return executor.commands().take(); }}));
+    }
     ended_ = executor.run();
     server_->close();
   });
@@ -273,6 +298,7 @@ void ExecutorTest::TearDown() {
   worker_.reset();
   answers_.clear();
   if (output_ >= 0) ::close(output_);
+  std::filesystem::remove_all(images_);
 }
 
 uint32_t ExecutorTest::send(uint16_t opcode, std::span<const std::byte> body, uint16_t flags,
@@ -320,6 +346,8 @@ CUresult ExecutorTest::result(uint32_t sequence, uint16_t flags) {
 }
 
 void ExecutorTest::expect_silence() { expect_answer(send(wire::kPing), CUDA_SUCCESS); }
+
+void ExecutorTest::say_alive() { worker_->responder().try_notice(wire::kAlive, 0); }
 
 Status ExecutorTest::end() {
   EXPECT_TRUE(eventually([&] {

@@ -111,11 +111,19 @@ class ExecutorTest : public ::testing::Test, private transport::FrameHandler {
 
   // Before start(): what the worker's end of the connection is made into.
   std::function<std::unique_ptr<transport::Transport>(std::unique_ptr<transport::Transport>)> wrap_;
+  // Before start(): the daemon, and a socket that ends when the client does. None usually.
+  SessionCommands::Source daemon_;
+  int peer_ = -1;
+  // Likewise: which opcodes of session control the client says that it knows.
+  uint64_t client_control_ = ~uint64_t{0};
+  // Says that the worker lives, as its watch does.
+  void say_alive();
   // What stands for the driver's stdout and stderr.
   int output_ = -1;
   int errors_ = -1;
 
  private:
+  std::string images_;  // folder
   Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header,
                                            std::span<const std::byte> body) override;
   Status on_frame(const wire::FrameHeader& header, std::span<const std::byte> body,

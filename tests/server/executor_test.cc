@@ -15,6 +15,8 @@
 #include "generated/schema/module.capnp.h"
 #include "generated/schema/opcodes.h"
 #include "generated/schema/stream.capnp.h"
+#include "generated/schema/stream_ordered_memory.capnp.h"
+#include "server/object/server_support.h"
 #include "tests/server/executor_fixture.h"
 
 namespace fargpu::server {
@@ -159,6 +161,15 @@ TEST_F(Executing, TheQuotaIsCheckedBeforeTheDriverIsAsked) {
   allocated();
 }
 
+TEST_F(Executing, AnAllocationFromNoPoolIsRefused) {
+  start(false, 1000);
+  enter();
+  expect_answer(send<schema::CuMemAllocFromPoolAsyncParams>(schema::op_cuMemAllocFromPoolAsync,
+                                                            [](auto p) { p.setBytesize(800); }),
+                CUDA_ERROR_INVALID_VALUE);
+  expect_answer(allocate(800), CUDA_SUCCESS);
+}
+
 TEST_F(Executing, BulkBytesReachTheDriver) {
   start();
   enter();
@@ -204,10 +215,6 @@ TEST_F(Executing, WhatBreaksTheProtocolEndsTheSession) {
     std::function<void()> act;
   };
   const Case cases[] = {
-      {"unknown call", "65000", [&] { send(65000); }},
-      {"a call that the client answers itself", "no message",
-       [&] { send(schema::op_cuDeviceGetCount); }},
-      {"unknown control", "60", [&] { send(60); }},
       {"a second hello", "control opcode 1", [&] { send(wire::kHello); }},
       {"bulk of a call without", "cuMemAlloc_v2",
        [&] { send(schema::op_cuMemAlloc_v2, {}, wire::kWantReply, 1, bulk); }},
@@ -230,6 +237,41 @@ TEST_F(Executing, WhatBreaksTheProtocolEndsTheSession) {
     EXPECT_THAT(status.message(), HasSubstr(c.said));
     TearDown();
   }
+}
+
+// Of a newer client.
+TEST_F(Executing, WhatIsNotKnownIsRefusedAndTheSessionGoesOn) {
+  const std::vector<std::byte> body(64), bulk(3000);
+  start();
+  for (const uint16_t opcode : {uint16_t{65000}, uint16_t{60}, schema::op_cuDeviceGetCount}) {
+    SCOPED_TRACE(opcode);
+    expect_answer(send(opcode, body), CUDA_ERROR_NOT_SUPPORTED);
+    expect_answer(send(opcode, body, wire::kWantReply, 1, bulk), CUDA_ERROR_NOT_SUPPORTED);
+    const uint32_t nobody_waits = send(opcode, body, 0, 1, bulk);
+    const Answer answer = next();
+    EXPECT_EQ(answer.header.sequence, nobody_waits);
+    EXPECT_EQ(answer.header.flags, wire::kReply | wire::kAsyncError);
+    EXPECT_EQ(answer.header.result, CUDA_ERROR_NOT_SUPPORTED);
+  }
+  expect_answer(send(wire::kPing), CUDA_SUCCESS);
+}
+
+TEST_F(Executing, ANoticeThatTheClientDoesNotKnowIsNotSent) {
+  client_control_ = ~(uint64_t{1} << wire::kHostCall);
+  start();
+  enter();
+  expect_answer(host_call(17), CUDA_SUCCESS);
+  expect_silence();
+  // Its thread must not outlive the session.
+  expect_answer(host_call_done(17, wire::kWantReply), CUDA_SUCCESS);
+  EXPECT_TRUE(eventually([] { return driver().saw("host function returned"); }));
+}
+
+TEST_F(Executing, ANoticeOfItsOwnAccordIsNotSentEither) {
+  client_control_ = ~(uint64_t{1} << wire::kAlive);
+  start();
+  say_alive();
+  expect_silence();
 }
 
 TEST_F(Executing, AHostFunctionRunsInTheClientAndHoldsItsStream) {
@@ -425,6 +467,34 @@ TEST_F(Executing, ARecordThatFailsLeavesAWaitedEventAsItIs) {
   expect_answer(waiting, CUDA_SUCCESS);
   expect_answer(another, CUDA_SUCCESS);
   EXPECT_FALSE(driver().saw("cuEventDestroy 1"));
+}
+
+TEST_F(Executing, ALaunchMayRecordAWaitedEventTwice) {
+  start();
+  enter();
+  expect_answer(create_event(), CUDA_SUCCESS);
+  driver().shut("event 1");
+  expect_answer(record_event(), CUDA_SUCCESS);
+  const uint32_t waiting = synchronise_event();
+  CUlaunchAttribute attributes[2]{};
+  attributes[0].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
+  attributes[0].value.programmaticEvent.event = reinterpret_cast<CUevent>(kEvent);
+  attributes[1].id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+  attributes[1].value.launchCompletionEvent.event = reinterpret_cast<CUevent>(kEvent);
+  expect_answer(
+      send<schema::FgLaunchParams>(schema::op_fgLaunch,
+                                   [&](auto p) {
+                                     p.setKind(2);
+                                     p.setAttributeCount(2);
+                                     p.setAttributes(as_data(attributes, sizeof attributes));
+                                   }),
+      CUDA_SUCCESS);
+  EXPECT_TRUE(driver().saw("cuEventDestroy 2") || driver().saw("cuEventDestroy 3"))
+      << "one of the two successors is the event, the other one goes";
+  expect_silence();
+  driver().open("event 1");
+  expect_answer(waiting, CUDA_SUCCESS);
+  expect_answer(synchronise_event(), CUDA_SUCCESS);
 }
 
 TEST_F(Executing, AnEventThatIsWaitedForGoesAfterTheWait) {
@@ -679,6 +749,39 @@ TEST_F(Executing, ContextsEndAsideAndAreGoneAtOnce) {
                 CUDA_SUCCESS);
   EXPECT_TRUE(driver().saw("cuDevicePrimaryCtxRelease"));
   expect_answer(set(3, wire::kWantReply, 1), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+TEST_F(Executing, AContextTakesItsLinksAlong) {
+  start();
+  enter();
+  const auto create = [&](uint64_t serial, uint16_t context) {
+    expect_answer(
+        send<schema::FgLinkCreateParams>(
+            schema::op_fgLinkCreate,
+            [&](auto p) { p.setState(rpc::make_handle(rpc::HandleKind::kLinkState, serial)); },
+            wire::kWantReply, context),
+        CUDA_SUCCESS);
+  };
+  const auto destroy = [&](uint64_t serial) {
+    return send<schema::FgLinkDestroyParams>(schema::op_fgLinkDestroy, [&](auto p) {
+      p.setState(rpc::make_handle(rpc::HandleKind::kLinkState, serial));
+    });
+  };
+  expect_answer(send<schema::FgContextCreateParams>(schema::op_fgContextCreate,
+                                                    [](auto p) { p.setContext(300); }),
+                CUDA_SUCCESS);
+  create(1, 300);
+  create(2, 1);
+  driver().shut("cuCtxDestroy");
+  const uint32_t ending = send<schema::FgContextDestroyParams>(schema::op_fgContextDestroy,
+                                                               [](auto p) { p.setContext(300); });
+  ASSERT_TRUE(eventually([] { return driver().saw("cuCtxDestroy"); }));
+  EXPECT_EQ(driver().count("cuLinkDestroy"), 1u) << "before its context";
+  expect_answer(destroy(1), CUDA_ERROR_INVALID_HANDLE);
+  driver().open("cuCtxDestroy");
+  expect_answer(ending, CUDA_SUCCESS);
+  expect_answer(destroy(2), CUDA_SUCCESS);
+  EXPECT_EQ(driver().count("cuLinkDestroy"), 2u);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -21,15 +22,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint64_t kHash = 0x1234;
-
 std::vector<uint64_t> hello_body(const std::function<void(schema::Hello::Builder)>& change = {}) {
   std::vector<uint64_t> words(16384);
   wire::SlotMessageBuilder builder(std::as_writable_bytes(std::span(words)));
   auto hello = builder.initRoot<schema::Hello>();
   hello.setProtocolVersion(wire::kProtocolVersion);
-  hello.setRegistryHash(kHash);
-  hello.setClientVersion("0.1.0");
+  hello.setClientVersion("0.2.0");
+  hello.initKnows(8)[0] = 0xfe;
   hello.setClientName("host:1 app");
   hello.setToken("secret");
   hello.setMaxBodyBytes(1u << 20);
@@ -43,7 +42,7 @@ Result<HelloRequest> parse(const std::vector<uint64_t>& words) {
   return parse_hello(std::as_bytes(std::span(words)));
 }
 
-HelloRules rules(const std::string& token = "") { return {wire::kProtocolVersion, kHash, token}; }
+HelloRules rules(const std::string& token = "") { return {wire::kProtocolVersion, token}; }
 
 TEST(Hello, ReadsWhatTheClientWants) {
   const auto hello = parse(hello_body([](schema::Hello::Builder h) {
@@ -56,6 +55,7 @@ TEST(Hello, ReadsWhatTheClientWants) {
   EXPECT_EQ(hello->placement.memory_bytes, 42u);
   EXPECT_EQ(hello->placement.devices, std::vector<std::string>{"GPU-1"});
   EXPECT_EQ(hello->client_name, "host:1 app");
+  EXPECT_EQ(hello->knows.control(), 0xfeu);
   EXPECT_TRUE(check_hello(*hello, rules("secret")).ok());
 }
 
@@ -65,23 +65,41 @@ TEST(Hello, AnotherVersionIsRefusedWhateverElseItSays) {
   const Status status = check_hello(*hello, rules("other"));
   EXPECT_EQ(status.code(), StatusCode::kVersion);
   EXPECT_THAT(status.message(), HasSubstr("99"));
+  EXPECT_THAT(status.message(), HasSubstr("0.2.0"));
 }
 
-TEST(Hello, AnotherRegistryIsRefusedAsAVersion) {
-  const auto hello = parse(hello_body([](schema::Hello::Builder h) { h.setRegistryHash(1); }));
-  EXPECT_EQ(check_hello(*hello, rules()).code(), StatusCode::kVersion);
-  EXPECT_TRUE(check_identity(*hello, rules()).ok());
+TEST(Hello, AClientThatSaysNotWhatItKnowsIsRefusedAsAVersion) {
+  for (const size_t bytes : {0, 8}) {
+    const auto hello = parse(hello_body([bytes](schema::Hello::Builder h) {
+      h.setClientVersion("0.1.0");
+      h.setRegistryHash(0x1234);
+      h.initKnows(static_cast<unsigned>(bytes));  // zero bytes: nothing is known
+    }));
+    const Status status = check_hello(*hello, rules());
+    EXPECT_EQ(status.code(), StatusCode::kVersion);
+    EXPECT_THAT(status.message(), HasSubstr("0.1.0"));
+    EXPECT_THAT(status.message(), HasSubstr(FARGPU_VERSION));
+    EXPECT_TRUE(check_identity(*hello, rules()).ok());
+  }
+}
+
+TEST(Hello, AClientMayKnowEverything) {
+  const auto hello = parse(hello_body([](schema::Hello::Builder h) {
+    auto knows = h.initKnows(wire::OpcodeSet::kMaxBytes);
+    std::fill(knows.begin(), knows.end(), 0xff);
+  }));
+  EXPECT_TRUE(check_hello(*hello, rules()).ok());
+  EXPECT_TRUE(hello->knows.contains(65535));
 }
 
 TEST(Hello, TheTokenIsJudgedBeforeTheRest) {
   const auto wrong = parse(hello_body([](schema::Hello::Builder h) {
     h.setToken("guess");
-    h.setRegistryHash(1);
+    h.initKnows(0);
   }));
   EXPECT_EQ(check_hello(*wrong, rules("secret")).code(), StatusCode::kRefused);
   const auto none = parse(hello_body([](schema::Hello::Builder h) { h.setToken(""); }));
   EXPECT_THAT(check_hello(*none, rules("secret")).message(), HasSubstr("--token-file"));
-  EXPECT_TRUE(check_hello(*wrong, {wire::kProtocolVersion, 1, ""}).ok());
 }
 
 TEST(Hello, LimitsThatAreTooSmallAreRefused) {
@@ -96,6 +114,7 @@ TEST(Hello, OverlongTextsAndListsAreProtocolErrors) {
       [&](schema::Hello::Builder h) { h.setClientName(longer); },
       [&](schema::Hello::Builder h) { h.setClientVersion(longer); },
       [&](schema::Hello::Builder h) { h.initDevices(100); },
+      [&](schema::Hello::Builder h) { h.initKnows(wire::OpcodeSet::kMaxBytes + 1); },
       [&](schema::Hello::Builder h) { h.initDevices(1).set(0, longer); },
   };
   for (const auto& change : changes)

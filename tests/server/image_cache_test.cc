@@ -152,6 +152,15 @@ TEST_F(ImageCacheTest, TheLeastRecentlyUsedGoesWhenTheCapIsReached) {
   EXPECT_TRUE(cache.get(sha256(third)).has_value());
 }
 
+TEST_F(ImageCacheTest, WhatIsNoImageStays) {
+  for (const char* name : {"lock", "0123456789abcdef"})
+    std::ofstream(folder_ + "/" + name) << std::string(2500, 'x');
+  ImageCache cache(folder_, 2500);
+  ASSERT_TRUE(put_whole(cache, image_of(1000, 7)).ok());
+  EXPECT_TRUE(fs::exists(folder_ + "/lock"));
+  EXPECT_TRUE(fs::exists(folder_ + "/0123456789abcdef"));
+}
+
 TEST_F(ImageCacheTest, AnImageLargerThanTheCapIsRefusedBeforeItsBytes) {
   ImageCache cache(folder_, 2500);
   const auto bytes = image_of(100, 10);

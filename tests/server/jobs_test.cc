@@ -1,6 +1,10 @@
-#include "server/daemon/jobs.h"
+#include "server/job/jobs.h"
 
 #include <gtest/gtest.h>
+
+#include <set>
+
+#include "server/placement/host_placement.h"
 
 namespace fargpu::server {
 namespace {
@@ -25,10 +29,10 @@ JobRequest wish(uint32_t gpus = 0, uint64_t memory = 0, std::vector<std::string>
 
 class JobsTest : public ::testing::Test {
  protected:
-  explicit JobsTest(PoolLimits limits = {.max_sessions = 8, .max_sessions_per_gpu = 4})
-      : pool_({{"GPU-aaaa1111", "first", 8 * kGiB, {}}, {"GPU-bbbb2222", "second", 8 * kGiB, {}}},
+  explicit JobsTest(PlacementLimits limits = {.max_sessions = 8, .max_sessions_per_gpu = 4})
+      : host_({{"GPU-aaaa1111", "first", 8 * kGiB, {}}, {"GPU-bbbb2222", "second", 8 * kGiB, {}}},
               limits),
-        jobs_(pool_, ids_, {limits.max_sessions, seconds(30)},
+        jobs_(host_, ids_, {limits.max_sessions, seconds(30)},
               [this](const Job& job, const char*) { ended_.push_back(job.id); }) {}
 
   uint64_t open(const JobRequest& request, int number = 7) {
@@ -46,13 +50,41 @@ class JobsTest : public ::testing::Test {
                      Jobs::Time now = kStart) {
     return jobs_.enter(ticket, request, now).status().code();
   }
-  const Indices& gpus(uint64_t job) { return jobs_.find(job)->gpus; }
+  const Indices& gpus(uint64_t job) { return jobs_.find(job)->grant.units; }
 
-  Pool pool_;
-  IdSequence ids_{1000};
+  HostPlacement host_;
+  IdSequence ids_{[] { return uint64_t{1} << 40; }};
   std::vector<uint64_t> ended_;
   Jobs jobs_;
 };
+
+TEST(IdSequence, IsALifeAndACounter) {
+  IdSequence ids([] { return 0x7f3a0c5d1e2fffff; });
+  EXPECT_EQ(id_text(ids.next()), "7f3a0c5d1e2-1");
+  EXPECT_EQ(ids.next(), 0x7f3a0c5d1e200002u);
+}
+
+TEST(IdSequence, DrawsAnotherLifeBeforeItRepeatsItself) {
+  uint64_t drawn = 0;
+  IdSequence ids([&drawn] { return ++drawn << kIdCounterBits; });
+  constexpr uint64_t kMany = (uint64_t{3} << kIdCounterBits) - 10;
+  uint64_t last = 0;
+  for (uint64_t i = 0; i < kMany; ++i) {
+    const uint64_t id = ids.next();
+    ASSERT_GT(id, last);
+    last = id;
+  }
+  EXPECT_EQ(drawn, 3u);
+}
+
+TEST(IdSequence, TwoDaemonsGiveDifferentIds) {
+  std::set<uint64_t> seen;
+  for (int daemon = 0; daemon < 1000; ++daemon) {
+    IdSequence ids;
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(seen.insert(ids.next()).second);
+  }
+  EXPECT_FALSE(seen.contains(0));
+}
 
 TEST_F(JobsTest, AllSessionsOfAJobHaveItsGpusInItsOrder) {
   const uint64_t job = open(wish(2, 0, {"1", "0"}));
@@ -62,7 +94,7 @@ TEST_F(JobsTest, AllSessionsOfAJobHaveItsGpusInItsOrder) {
   EXPECT_EQ(second.job, job);
   EXPECT_NE(first.slot, second.slot);
   EXPECT_EQ(gpus(job), (Indices{1, 0}));
-  EXPECT_EQ(pool_.load(0).jobs, 1u);
+  EXPECT_EQ(host_.load(0).jobs, 1u);
   EXPECT_EQ(jobs_.sessions(), 2u);
 }
 
@@ -74,7 +106,7 @@ TEST_F(JobsTest, AHeldJobLivesWithoutSessionsAndEndsWhenItIsLetGo) {
   ASSERT_NE(jobs_.find(job), nullptr);
   jobs_.let_go(job);
   EXPECT_EQ(ended_, std::vector{job});
-  EXPECT_EQ(pool_.load(0).jobs, 0u);
+  EXPECT_EQ(host_.load(0).jobs, 0u);
 }
 
 TEST_F(JobsTest, SessionsOutliveTheConnectionThatHeldTheirJob) {
@@ -85,10 +117,10 @@ TEST_F(JobsTest, SessionsOutliveTheConnectionThatHeldTheirJob) {
   EXPECT_TRUE(ended_.empty());
   const Jobs::Seat second = enter(ticket);  // what was detached may still start processes
   jobs_.leave(first, kStart);
-  EXPECT_EQ(pool_.load(0).reserved_bytes, kGiB);
+  EXPECT_EQ(host_.load(0).reserved_bytes, kGiB);
   jobs_.leave(second, kStart);
   EXPECT_EQ(ended_, std::vector{job});
-  EXPECT_EQ(pool_.load(0).reserved_bytes, 0u);
+  EXPECT_EQ(host_.load(0).reserved_bytes, 0u);
   EXPECT_EQ(refusal(ticket), StatusCode::kNotFound);
 }
 
@@ -180,8 +212,8 @@ TEST_F(JobsTest, TheServersUsualMemoryIsTheJobs) {
   const uint64_t job = open(request);
   enter(JobTicket{job, key(7)}, request);
   enter(JobTicket{job, key(7)}, request);
-  EXPECT_EQ(jobs_.find(job)->memory_bytes, kGiB);
-  EXPECT_EQ(pool_.load(0).reserved_bytes, kGiB);
+  EXPECT_EQ(jobs_.find(job)->grant.memory_bytes, kGiB);
+  EXPECT_EQ(host_.load(0).reserved_bytes, kGiB);
 }
 
 TEST_F(JobsTest, SlotsAreGivenOutAgain) {
@@ -198,7 +230,7 @@ TEST_F(JobsTest, LeavingGivesBackWhatTheSessionsSlotHeld) {
   const JobTicket ticket{open(wish(1, kGiB)), key(7)};
   const Jobs::Seat a = enter(ticket), b = enter(ticket);
   Job& job = *jobs_.find(a.job);
-  auto memory = JobMemory::create({1, 8, job.memory_bytes});
+  auto memory = JobMemory::create({1, 8, job.grant.memory_bytes});
   ASSERT_TRUE(memory.ok());
   job.memory = std::move(*memory);
   job.memory->take(a.slot);

@@ -97,8 +97,9 @@ TEST_F(LinkTableTest, TakesOnlyFreeIdsOfLinks) {
   EXPECT_EQ(table_.add(kId, link()), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(fake.alive, 1);
   EXPECT_EQ(table_.find(kId + 16), nullptr);
-  EXPECT_FALSE(table_.remove(kId + 16));
-  EXPECT_TRUE(table_.remove(kId));
+  table_.linkstate_ended({kId + 16});
+  EXPECT_EQ(fake.alive, 1);
+  table_.linkstate_ended({kId});
   EXPECT_EQ(table_.find(kId), nullptr);
   EXPECT_EQ(fake.alive, 0);
 }
@@ -106,20 +107,11 @@ TEST_F(LinkTableTest, TakesOnlyFreeIdsOfLinks) {
 TEST_F(LinkTableTest, ALinkInUseOutlivesItsId) {
   ASSERT_EQ(table_.add(kId, link()), CUDA_SUCCESS);
   std::shared_ptr<Link> used = table_.find(kId);
-  EXPECT_TRUE(table_.remove(kId));
+  table_.linkstate_ended({kId});
   EXPECT_EQ(fake.alive, 1);
   EXPECT_EQ(used->complete().result, CUDA_SUCCESS);
   used.reset();
   EXPECT_EQ(fake.alive, 0);
-}
-
-TEST_F(LinkTableTest, AContextTakesItsLinksAlong) {
-  ASSERT_EQ(table_.add(kId, link(1)), CUDA_SUCCESS);
-  ASSERT_EQ(table_.add(kId + 16, link(2)), CUDA_SUCCESS);
-  table_.forget_context(1);
-  EXPECT_EQ(table_.find(kId), nullptr);
-  EXPECT_NE(table_.find(kId + 16), nullptr);
-  EXPECT_EQ(fake.alive, 1);
 }
 
 TEST_F(LinkTableTest, InputsAndLinksHaveLimits) {

@@ -14,7 +14,7 @@
 #include "server/handover/child_process.h"
 #include "server/handover/inventory.h"
 #include "server/handover/session_statistics.h"
-#include "server/handover/worker_options.h"
+#include "tests/server/run_child.h"
 
 namespace fargpu::server {
 namespace {
@@ -72,34 +72,18 @@ TEST(ChildProcess, EnvironmentIsOursWithChanges) {
   EXPECT_EQ(run_child(setup, seconds(20))->text, "kept new\n");
 }
 
+// As when a daemon is started inside a job.
+TEST(ChildProcess, WhatBelongsToAClientIsNotPassedOn) {
+  ::setenv("FARGPU_JOB", "id-key", 1);
+  ::setenv("FARGPU_TOKEN", "secret", 1);
+  EXPECT_EQ(run_child(shell("echo \"$FARGPU_JOB,$FARGPU_TOKEN\""), seconds(20))->text, ",\n");
+  ::unsetenv("FARGPU_JOB");
+  ::unsetenv("FARGPU_TOKEN");
+}
+
 TEST(ChildProcess, ASignalIsNamed) {
   const auto output = run_child(shell("kill -9 $$"), seconds(20));
   EXPECT_THAT(describe_wait_status(output->wait_status), HasSubstr("signal 9"));
-}
-
-TEST(Inventory, ReadsBackWhatAProbeWrites) {
-  const Inventory inventory{
-      "/usr/lib/libcuda.so.1",
-      13000,
-      {{"GPU-1", "NVIDIA H200 NVL", 150, {0, -5}}, {"GPU-2", "Other", 20, {}}}};
-  const auto read = parse_inventory(format_inventory(inventory));
-  ASSERT_TRUE(read.ok()) << read.status().message();
-  EXPECT_EQ(read->driver_path, inventory.driver_path);
-  EXPECT_EQ(read->driver_version, 13000);
-  ASSERT_EQ(read->gpus.size(), 2u);
-  EXPECT_EQ(read->gpus[0].name, "NVIDIA H200 NVL");
-  EXPECT_EQ(read->gpus[0].total_bytes, 150u);
-  EXPECT_EQ(read->gpus[0].priorities.greatest, -5);
-}
-
-TEST(Inventory, ErrorsComeThrough) {
-  EXPECT_EQ(parse_inventory("error no driver here\n").status().message(), "no driver here");
-  EXPECT_EQ(parse_inventory("driver 13000 /x\n").status().code(), StatusCode::kNotFound);
-  for (const char* text :
-       {"", "gpu GPU-1 5 0 0 name\n", "driver x /y\n", "driver 1 /y\ngpu GPU-1 many 0 0 n\n",
-        "driver 1 /y\ngpu GPU-1 5 a 0 n\n", "nonsense\n", "driver 1 /y\ngpu GPU-1 5 0 0\n"}) {
-    EXPECT_EQ(parse_inventory(text).status().code(), StatusCode::kProtocol) << text;
-  }
 }
 
 TEST(Inventory, AProbeThatCrashesIsADriverError) {
@@ -108,16 +92,8 @@ TEST(Inventory, AProbeThatCrashesIsADriverError) {
   EXPECT_THAT(inventory.status().message(), HasSubstr("exited with 1"));
 }
 
-TEST(WorkerOptions, PrioritiesReadBack) {
-  const auto ranges = parse_priorities("0:-5,1:-2");
-  ASSERT_EQ(ranges.size(), 2u);
-  EXPECT_EQ(ranges[0].greatest, -5);
-  EXPECT_EQ(ranges[1].least, 1);
-  EXPECT_TRUE(parse_priorities("").empty());
-}
-
 TEST(Statistics, BothSidesSeeOnePage) {
-  auto daemon = StatisticsPage::create();
+  auto daemon = StatisticsPage::create("fargpu-statistics");
   ASSERT_TRUE(daemon.ok());
   auto worker = StatisticsPage::open(Fd(::dup(daemon->descriptor())));
   ASSERT_TRUE(worker.ok());

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <vector>
 
 #include "server/memory/physical_memory.h"
 #include "server/object/handle_table.h"
@@ -41,10 +42,21 @@ TEST(HandleTable, RefusesIdsThatAreTakenMalformedOrOfAnotherKind) {
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(table.add(HandleKind::kStream, make_handle(HandleKind::kEvent, 6), {fake(2), 0, 1}),
             CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(table.add(HandleKind::kEvent, make_handle(HandleKind::kEvent, 6) | (uint64_t{1} << 60),
+  EXPECT_EQ(table.add(HandleKind::kEvent, make_handle(HandleKind::kEvent, 6) | (uint64_t{1} << 63),
                       {fake(2), 0, 1}),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(table.size(), 1u);
+}
+
+// The number of a session is the client's business: ids that differ in it are different ids.
+TEST(HandleTable, IdsOfAnySessionOfTheClientAreTaken) {
+  HandleTable table(10);
+  const uint64_t first = make_handle(HandleKind::kEvent, 5, 0);
+  const uint64_t last = make_handle(HandleKind::kEvent, 5, 255);
+  ASSERT_EQ(table.add(HandleKind::kEvent, last, {fake(1), 0, 1}), CUDA_SUCCESS);
+  void* found = nullptr;
+  EXPECT_EQ(table.find(HandleKind::kEvent, last, &found), CUDA_SUCCESS);
+  EXPECT_EQ(table.find(HandleKind::kEvent, first, &found), CUDA_ERROR_INVALID_HANDLE);
 }
 
 TEST(HandleTable, ChildrenGoWithTheirParent) {
@@ -85,7 +97,7 @@ TEST(HandleTable, AFullTableIsOutOfMemoryUntilSomethingGoes) {
 TEST(HandleTable, TellsOfEveryObjectThatGoes) {
   HandleTable table;
   std::set<uint64_t> gone;
-  table.when_removed([&](uint64_t id) { EXPECT_TRUE(gone.insert(id).second); });
+  table.when_ended([&](const ObjectEnd& end) { EXPECT_TRUE(gone.insert(end.id).second); });
   const uint64_t module = make_handle(HandleKind::kModule, 1);
   std::set<uint64_t> all{module, make_handle(HandleKind::kEvent, 9)};
   ASSERT_EQ(table.add(HandleKind::kModule, module, {fake(1), 0, 1}), CUDA_SUCCESS);
@@ -100,6 +112,62 @@ TEST(HandleTable, TellsOfEveryObjectThatGoes) {
   EXPECT_EQ(gone.size(), 4u);
   table.remove_context(1);
   EXPECT_EQ(gone, all);
+}
+
+TEST(HandleTable, WhatWasMadeFromSomethingEndsWithIt) {
+  HandleTable table;
+  std::vector<uint64_t> ended;
+  table.when_ended([&](const ObjectEnd& end) { ended.push_back(end.id); });
+  const uint64_t library = make_handle(HandleKind::kLibrary, 1),
+                 kernel = make_handle(HandleKind::kKernel, 2),
+                 of_kernel = make_handle(HandleKind::kFunction, 3),
+                 module = make_handle(HandleKind::kModule, 4),
+                 of_module = make_handle(HandleKind::kFunction, 5);
+  ASSERT_EQ(table.add(HandleKind::kLibrary, library, {fake(1), 0, 1}), CUDA_SUCCESS);
+  ASSERT_EQ(table.add(HandleKind::kKernel, kernel, {fake(2), library, 1}), CUDA_SUCCESS);
+  ASSERT_EQ(table.add(HandleKind::kFunction, of_kernel, {fake(3), kernel, 1}), CUDA_SUCCESS);
+  ASSERT_EQ(table.add(HandleKind::kModule, module, {fake(4), library, 1}), CUDA_SUCCESS);
+  ASSERT_EQ(table.add(HandleKind::kFunction, of_module, {fake(5), module, 1}), CUDA_SUCCESS);
+  EXPECT_EQ(table.context_of(kernel), 0) << "a kernel outlives contexts";
+  EXPECT_EQ(table.context_of(of_kernel), 1);
+  table.remove(library);
+  EXPECT_EQ(table.size(), 0u);
+  EXPECT_EQ(std::set<uint64_t>(ended.begin(), ended.end()),
+            (std::set<uint64_t>{library, kernel, of_kernel, module, of_module}));
+  EXPECT_EQ(ended.size(), 5u);
+}
+
+TEST(HandleTable, RefusesAParentThatCannotBeOneOrIsNotThere) {
+  HandleTable table;
+  const uint64_t library = make_handle(HandleKind::kLibrary, 1),
+                 stream = make_handle(HandleKind::kStream, 2);
+  ASSERT_EQ(table.add(HandleKind::kLibrary, library, {fake(1), 0, 1}), CUDA_SUCCESS);
+  ASSERT_EQ(table.add(HandleKind::kStream, stream, {fake(2), 0, 1}), CUDA_SUCCESS);
+  const auto add = [&](HandleKind kind, uint64_t parent) {
+    return table.add(kind, make_handle(kind, 9), {fake(9), parent, 1});
+  };
+  EXPECT_EQ(add(HandleKind::kFunction, library), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(add(HandleKind::kFunction, stream), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(add(HandleKind::kEvent, stream), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(add(HandleKind::kKernel, make_handle(HandleKind::kLibrary, 7)),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(table.size(), 2u);
+}
+
+TEST(HandleTable, WhatOutlivesAContextStays) {
+  HandleTable table;
+  const uint64_t pool = make_handle(HandleKind::kMemPool, 1),
+                 event = make_handle(HandleKind::kEvent, 2);
+  std::vector<ObjectEnd> ended;
+  table.when_ended([&](const ObjectEnd& end) { ended.push_back(end); });
+  ASSERT_EQ(table.add(HandleKind::kMemPool, pool, {fake(1), 0, 1}), CUDA_SUCCESS);
+  ASSERT_EQ(table.add(HandleKind::kEvent, event, {fake(2), 0, 1}), CUDA_SUCCESS);
+  table.remove_context(1);
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].id, event);
+  EXPECT_EQ(ended[0].handle, fake(2));
+  EXPECT_EQ(ended[0].context, 1);
+  EXPECT_NE(table.find(pool), nullptr);
 }
 
 TEST(HandleTable, AContextTakesItsObjectsAlong) {

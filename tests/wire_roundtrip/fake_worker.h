@@ -49,14 +49,14 @@ class FakeWorker final : public server::Worker {
   FakeWorker() : responder_(transport) { fill_driver(&table); }
   const server::DriverTable& driver() override { return table; }
   // Hand-written halves only.
-  server::WorkerServices& services() override { std::abort(); }
+  server::SessionParts& parts() override { std::abort(); }
   rpc::Responder& responder() override { return responder_; }
   CUresult enter_context(uint16_t) override { return CUDA_SUCCESS; }
   CUresult find(rpc::HandleKind, uint64_t id, void** handle) override {
     *handle = reinterpret_cast<void*>(id);
     return find_result;
   }
-  CUresult add(rpc::HandleKind, uint64_t, void*, uint16_t) override {
+  CUresult add(rpc::HandleKind, uint64_t, void*, uint16_t, uint64_t) override {
     ++added;
     return add_result;
   }

@@ -18,8 +18,8 @@
 namespace fargpu::transport {
 namespace {
 
-// Frames that arrive faster than the link carries them are held; beyond this much they wait in the
-// inner transport.
+// Frames that arrive faster than the link carries them are held here, up to this many bytes; beyond
+// that they stay in the inner transport.
 constexpr size_t kMostHeldBytes = 64 << 20;
 
 // Takes frames in and notes when they are due.
@@ -108,7 +108,7 @@ class EmulatedLink final : public Transport {
       } else if (may_take_in()) {
         take_in(until);
       } else {
-        // Only wake() and close() matter now: both are looked at often enough.
+        // Only wake() and close() can end this wait; both are checked often enough.
         std::this_thread::sleep_for(
             std::min<Clock::duration>(until - now, std::chrono::milliseconds(1)));
       }
@@ -158,7 +158,7 @@ class EmulatedLink final : public Transport {
     inner_end_ = inner_->receive(holder_, until).status();
   }
 
-  // The handler's place for the bulk of the next frame is filled while its time comes.
+  // Fills the handler's memory for the bulk of the next frame before the frame is due.
   Status place_bulk(FrameHandler& handler) {
     LinkFrame& frame = holder_.queue.front();
     if (frame.header.bulk_bytes == 0 || bulk_placed_) return Status();
@@ -202,7 +202,7 @@ class EmulatedLink final : public Transport {
   const std::string name_;
   Fd timer_,
       poller_;  // epoll over the timer and the inner transport; -1 when that has no descriptor
-  // Of the thread that receives.
+  // These belong to the receiving thread.
   Holder holder_;
   Status inner_end_;
   bool bulk_placed_ = false, timer_set_ = false;
@@ -211,7 +211,7 @@ class EmulatedLink final : public Transport {
 
   std::atomic<bool> woken_{false};
   Loss loss_;
-  LinkSender sender_;  // its thread uses inner_, so it goes first
+  LinkSender sender_;  // its thread uses inner_, so it is destroyed first
 };
 
 }  // namespace

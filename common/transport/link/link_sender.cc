@@ -11,7 +11,7 @@
 namespace fargpu::transport {
 namespace {
 
-// A frame that has passed this soon is sent by the caller: handing it over would take longer.
+// A frame that passes within this time is sent by the caller: handing it over would take longer.
 constexpr auto kDirect = std::chrono::microseconds(3);
 constexpr auto kFinish = std::chrono::milliseconds(200);
 
@@ -73,7 +73,7 @@ Status LinkSender::commit(size_t bytes_of_frame, std::span<const Bytes> bulk, De
   return enqueue(frame, bulk, due, deadline);
 }
 
-// kTimeout: the peer takes nothing just now, and nothing has been sent.
+// kTimeout: the peer takes nothing now, and nothing was sent.
 Status LinkSender::send_directly(Bytes frame, std::span<const Bytes> bulk, Deadline deadline) {
   FARGPU_ASSIGN_OR_RETURN(const auto slot, inner_.reserve(frame.size(), Clock::now()));
   std::memcpy(slot.data(), frame.data(), frame.size());
@@ -86,7 +86,7 @@ Status LinkSender::enqueue(Bytes frame, std::span<const Bytes> bulk, Clock::time
                            Deadline deadline) {
   std::unique_lock lock(mutex_);
   LinkFrame& queued = queue_.next();
-  lock.unlock();  // the place stays where it is, and nobody else fills it
+  lock.unlock();  // the queue's next entry stays in place, and only this thread fills it
   std::memcpy(&queued.header, frame.data(), sizeof queued.header);
   const Bytes body = frame.subspan(sizeof queued.header);
   if (!body.empty()) std::memcpy(queued.body.resize(body.size()).data(), body.data(), body.size());
@@ -99,8 +99,7 @@ Status LinkSender::enqueue(Bytes frame, std::span<const Bytes> bulk, Clock::time
   lock.lock();
   queue_.push();
   changed_.notify_all();
-  // All of it has been taken; waiting is only for not getting too far ahead. For small frames
-  // reserve() does.
+  // The frame is copied; this wait only bounds the backlog. For small frames reserve() does.
   if (!bulk.empty()) (void)wait_for_room(lock, deadline);
   return failed_;
 }

@@ -2,8 +2,8 @@
 // each frame when its time has come.
 //
 // reserve, commit and flush as in Transport, one thread at a time; finish from any thread. The
-// inner transport's sending side is used by the caller's thread while nothing is queued, and by the
-// link's thread otherwise, never by both.
+// inner transport's sending side is used by the calling thread while the queue is empty, else by
+// the link's thread; never by both.
 #pragma once
 
 #include <condition_variable>

@@ -34,8 +34,8 @@ struct RdmaOptions {
   // A peer that takes no byte for this long is lost. Long, because a server may be busy compiling a
   // module.
   std::chrono::milliseconds stall_timeout{60000};
-  // A peer whose adapter does not answer, or a port of ours that is down, for this long is lost.
-  // Waiting ends look after it by themselves, a few times in this period.
+  // A peer is lost when its adapter does not answer, or our port is down, for this long. A waiting
+  // end checks that by itself, a few times in this period.
   std::chrono::milliseconds lost_after{5000};
   // A wait polls this long before it sleeps. 0: sleeps at once.
   std::chrono::microseconds spin{20};
@@ -61,10 +61,10 @@ class RdmaAcceptor {
   static Result<std::unique_ptr<RdmaAcceptor>> listen(const SocketAddress& local,
                                                       RdmaOptions options);
   virtual RdmaOffer offer() const = 0;
-  // The connection of whoever knows the cookie; others are rejected. kTimeout: nobody came, call
-  // again; once somebody has come, what is left takes up to lost_after more. `bootstrap`, if valid,
-  // is the session's stream socket: it is taken when this succeeds and left alone otherwise; its
-  // end is then also the transport's.
+  // Accepts the peer that knows the cookie; others are rejected. kTimeout: no peer came, call
+  // again. Once a peer has come, the rest takes up to lost_after more. `bootstrap`, if valid, is
+  // the session's stream socket. It is taken on success and left alone otherwise; when it ends, the
+  // transport ends too.
   virtual Result<std::unique_ptr<Transport>> accept(Fd& bootstrap, Deadline deadline) = 0;
 };
 

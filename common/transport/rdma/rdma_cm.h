@@ -1,5 +1,5 @@
-// An rdma_cm id on its way to a connection, with the events that tell of it. Inside the rdma
-// transport only; one thread.
+// An rdma_cm id that is being connected, with its events. Used inside the rdma transport only; one
+// thread.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,8 @@ class CmId {
  public:
   // kUnsupported without rdma-core, kNotFound without a device.
   static Result<CmId> create();
-  // That of a connection request; it uses the listener's events until it gets a channel of its own.
+  // Adopts the id of a connection request. It uses the listener's event channel until it gets its
+  // own.
   static CmId adopt(rdma_cm_id* id) { return CmId(nullptr, id); }
   CmId(CmId&& other) noexcept;
   CmId& operator=(CmId&&) = delete;
@@ -39,7 +40,7 @@ class CmId {
   Status move_to_own_channel();
   // kTimeout with this text.
   Result<CmEvent> next_event(Deadline deadline, const std::string& otherwise);
-  // The domain owns id and channel from then on; this one goes on using them until release().
+  // The domain owns id and channel from then on; this object still uses them until release().
   Result<std::shared_ptr<RdmaDomain>> make_domain();
   void release();
 
@@ -49,7 +50,7 @@ class CmId {
 
   rdma_event_channel* channel_ = nullptr;  // null: the listener's
   rdma_cm_id* id_ = nullptr;
-  std::shared_ptr<RdmaDomain> domain_;  // then both are its
+  std::shared_ptr<RdmaDomain> domain_;  // once made, it owns both
 };
 
 }  // namespace fargpu::transport

@@ -1,4 +1,4 @@
-// How two ends find each other: rdma_cm, a cookie, and what each says of its ring.
+// How two ends connect: rdma_cm, a cookie, and the description of each end's ring.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -27,7 +27,7 @@ bool is_buffer_size(uint32_t bytes) {
   return bytes >= (64u << 10) && bytes <= (1u << 30) && std::has_single_bit(bytes);
 }
 
-// An end on its way to be connected.
+// An end that is being connected.
 struct End {
   std::shared_ptr<RdmaDomain> domain;
   std::unique_ptr<RdmaLink> link;
@@ -107,7 +107,7 @@ rdma_conn_param parameters(const RdmaDomain& domain, const RdmaGreeting& greetin
   made.responder_resources = static_cast<uint8_t>(std::clamp(device.max_qp_rd_atom, 1, 16));
   made.initiator_depth = static_cast<uint8_t>(std::clamp(device.max_qp_init_rd_atom, 1, 16));
   made.retry_count = kRetries;
-  made.rnr_retry_count = 6;  // never needed: credits see to it
+  made.rnr_retry_count = 6;  // never used: credits ensure that a receive is posted
   return made;
 }
 
@@ -167,7 +167,7 @@ class Acceptor final : public RdmaAcceptor {
  private:
   static void reject(const CmId& id, uint32_t reason) {
     const RdmaRejection rejection{kRdmaMagic, reason};
-    // An id that went with its domain has been rejected by that.
+    // If the id was destroyed with its domain, that has rejected the connection.
     if (id.get() != nullptr) rdma().cm_reject(id.get(), &rejection, sizeof rejection);
   }
 
@@ -189,7 +189,7 @@ class Acceptor final : public RdmaAcceptor {
       return event->error("the client's rdma connection failed");
     FARGPU_ASSIGN_OR_RETURN(SocketAddress remote,
                             SocketAddress::from(&id.get()->route.addr.dst_addr));
-    id.release();  // the domain's, with its event channel
+    id.release();  // the domain owns it, with its event channel
     return finish(std::move(*end), greeting, options_, remote, bootstrap);
   }
 

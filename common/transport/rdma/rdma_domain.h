@@ -1,6 +1,6 @@
 // What the parts of one rdma connection share and what its registered memory needs: the rdma_cm id
 // with its event channel, and a protection domain of its own. Keys work only inside the domain, so
-// those handed to one peer are of no use to another.
+// keys given to one peer are useless to another.
 //
 // Shared by the transport and every registration; the last one to go frees it. After abandon() (in
 // a forked child) nothing here calls the adapter again, and what the parent owns is left alone.
@@ -41,8 +41,8 @@ class RdmaDomain {
   std::atomic<bool> abandoned_{false};
 };
 
-// Puts /dev/null in the place of a descriptor that others may still name, which lets go of what it
-// was.
+// Replaces a descriptor, whose number may still be used elsewhere, by /dev/null, which closes the
+// old file.
 void forget_descriptor(int descriptor);
 
 // Registered memory: deregistered when destroyed.

@@ -9,7 +9,7 @@
 namespace fargpu::transport {
 namespace {
 
-// An adapter has at most some hundreds of entries; one that says more is not believed.
+// An adapter has at most some hundreds of entries; a larger count is treated as wrong.
 constexpr int kMaxEntries = 1024;
 
 // The kernel tells the type of an entry as a file: "IB/RoCE v1" or "RoCE v2".

@@ -1,5 +1,5 @@
-// What two ends say to each other while they connect: rdma_cm's private data, in the byte order of
-// the machine (both are x86-64).
+// What two rdma ends tell each other while they connect: rdma_cm's private data, in the byte order
+// of the machine (both are x86-64).
 #pragma once
 
 #include <array>

@@ -52,7 +52,7 @@ Status RdmaLink::make_queues() {
   if (const int error = rdma().query_device(context, &device); error != 0)
     return verbs_error("cannot ask the RDMA device", error);
   max_sge_ = static_cast<uint32_t>(std::clamp(device.max_sge, 1, 8));
-  // What an adapter takes inline cannot be asked for, only tried.
+  // How many bytes an adapter takes inline cannot be queried, only tried.
   int error = 0;
   for (uint32_t inline_bytes : {256u, 128u, 64u, 0u}) {
     ibv_qp_init_attr wanted{};
@@ -180,7 +180,7 @@ void RdmaLink::give_credit() {
   for (;;) {
     auto posted = post(credit, false, true);
     if (!posted.ok() || *posted != 0) return;
-    poll(Role::kReceiver, true);  // what was posted completes or fails: soon, in either case
+    poll(Role::kReceiver, true);  // posted requests complete or fail soon
   }
 }
 
@@ -196,8 +196,7 @@ void RdmaLink::poll(Role role, bool must, bool sends) {
   if (domain_->abandoned()) return;
   bool arrived = false, freed = false;
   Status problem;
-  // An error that says what went wrong is better than one that says that everything after it is
-  // cancelled.
+  // Keep the error that names the cause, not the ones that say that later requests are cancelled.
   const auto take_problem = [&](const ibv_wc& completion) {
     if (problem.ok() || completion.status != IBV_WC_WR_FLUSH_ERR)
       problem = completion_error(completion);
@@ -233,7 +232,7 @@ void RdmaLink::poll(Role role, bool must, bool sends) {
   }
   lock.unlock();
   if (!problem.ok()) (void)lose(std::move(problem), true);
-  // The flags were set before their threads looked here for the last time, under the lock.
+  // A thread sets its flag before it polls here for the last time, under the lock.
   if (arrived && role != Role::kReceiver && (asleep(Role::kReceiver) || watched_)) nudge_receiver();
   if (freed && role != Role::kSender && asleep(Role::kSender)) event(Role::kSender).signal();
 }
@@ -312,8 +311,8 @@ void RdmaLink::close() {
       if (auto posted = post_locked(bye, true, true, 0); posted.ok()) last = *posted;
       stop_posting_ = true;
     }
-    // Disconnecting throws away what is still in the send queue. A peer that lives takes it in no
-    // time.
+    // Disconnecting discards what is still in the send queue. A peer that is alive takes it at
+    // once.
     const auto deadline =
         Clock::now() + std::min(options_.lost_after / 5, std::chrono::milliseconds(1000));
     while (last != 0 && completed() < last && !lost() && Clock::now() < deadline) {

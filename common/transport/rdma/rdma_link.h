@@ -1,15 +1,15 @@
 // The queue pair of one connection, with what both directions need of it: posting, completions,
 // waiting, loss.
 //
-// A message is one RDMA write with immediate: `bytes` of the stream into the peer's ring, the
-// immediate says how many. Its completion at the receiver is the only thing that says that the
-// bytes are there; memory that the peer may write is never polled. Each message uses up one posted
-// receive; the receiver gives them back in batches, with the room in its ring, as a credit: an
-// empty send whose immediate is the number of messages that it has taken. Send completions are
-// asked for now and then only.
+// A message is one RDMA write with immediate: it writes bytes of the stream into the peer's ring,
+// and the immediate is their number. Only the completion at the receiver says that the bytes have
+// arrived; memory that the peer may write is never polled. Each message uses up one posted receive.
+// The receiver returns receives in batches, together with the room in its ring, as a credit: an
+// empty send whose immediate is the number of messages that it has taken. Only some sends ask for a
+// completion.
 //
-// Any thread may post, poll and wait. A waiting thread is one of two roles, of which each has at
-// most one thread at a time.
+// Any thread may post, poll and wait. A waiting thread has one of two roles; each role has at most
+// one thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -29,12 +29,12 @@
 
 namespace fargpu::transport {
 
-inline constexpr unsigned kRdmaMessages = 256;  // that a peer may have under way to us
+inline constexpr unsigned kRdmaMessages = 256;  // messages that a peer may have under way to us
 // beyond these: credits, bye; at most 8 + 1 can be under way
 inline constexpr unsigned kRdmaControlReceives = 32;
 inline constexpr unsigned kRdmaSendDepth = 512;
 
-// What a peer says of its ring; goes through rdma_cm's private data.
+// A peer's description of its ring; sent in rdma_cm's private data.
 struct RdmaRing {
   uint64_t address = 0;
   uint32_t key = 0;
@@ -87,39 +87,38 @@ class RdmaLink {
   void give_credit();
 
   // --- completions (rdma_link.cc) ---
-  // Takes note of what has completed. `must`: waits for another thread that is at it, instead of
-  // leaving it to that one. The receiver need not look at what was sent each time.
+  // Handles completions. `must`: waits for another thread that is handling them, instead of leaving
+  // them to it. The receiver need not look at send completions each time.
   void poll(Role role, bool must = false, bool sends = true);
 
   // --- waiting (rdma_link_wait.cc) ---
-  // Until ready(), the deadline (kTimeout) or loss. ready() is called after each look at the
-  // queues. The receiver says whether it waits for completions of what was posted; the sender
-  // always may.
+  // Waits until ready(), the deadline (kTimeout) or loss. ready() is called after each poll of the
+  // queues. The receiver says whether it waits for send completions; the sender always may.
   template <typename Ready>
   Status wait(Role role, Deadline deadline, Ready ready, bool for_completions = false);
-  // The same for any number of further threads, which nobody wakes: they look, less often as time
+  // The same for any number of further threads. Nothing wakes them: they poll, less often as time
   // goes by.
   template <typename Ready>
   Status wait_aside(Deadline deadline, Ready ready);
   // Wakes the receiver's wait so that its ready() is called.
   void nudge_receiver() { event(Role::kReceiver).signal(); }
   void drain_nudges() { event(Role::kReceiver).drain(); }
-  // The receiver's: makes its descriptor tell of what arrives from now on; false when something is
+  // For the receiver: makes its descriptor report what arrives from now on. False when something is
   // there already.
   bool arm_descriptor();
-  // The receiver's, if arm_descriptor() was called since: takes what the descriptor told of.
+  // For the receiver, after arm_descriptor(): consumes what the descriptor reported.
   void look_at_descriptor();
   int poll_descriptor() const { return poller_.get(); }
 
   // --- loss (rdma_link_wait.cc) ---
   bool lost() const { return loss_.happened(); }
   Status lost_status() const { return loss_.status(); }
-  // The first reason is kept; it is returned as it is, later ones as kLost. Disconnects. `by_peer`:
-  // what has arrived may still be taken.
+  // Disconnects. The first reason is kept and returned unchanged; later calls return kLost.
+  // `by_peer`: messages that have arrived may still be delivered.
   Status lose(Status why, bool by_peer = false);
   // Says good-bye and waits a moment until the peer has all that was posted; then lose().
   void close();
-  // close() or an error of ours: what has arrived meanwhile is not to be delivered.
+  // True after close() or an error of ours: messages that have arrived must not be delivered.
   bool closed_here() const { return closed_here_.load(std::memory_order_acquire); }
   void abandon();
 
@@ -171,8 +170,8 @@ class RdmaLink {
   std::atomic<uint64_t> completed_{0};
 
   TryLock poll_lock_;  // around both completion queues
-  // Of our stream. Written by the sender: where each message that the peer may not have taken yet
-  // ends.
+  // Of our stream: the end of each message that the peer may not have taken yet. Written by the
+  // sender.
   std::array<uint64_t, kRdmaMessages> sent_ends_{};
   std::atomic<uint64_t> sent_messages_{0};
   uint64_t sent_bytes_ = 0;                     // the sender's

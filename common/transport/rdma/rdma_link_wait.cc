@@ -82,7 +82,8 @@ void RdmaLink::drain_channel(Role role) {
   void* context = nullptr;
   while (rdma().get_cq_event(channel_, &queue, &context) == 0) rdma().ack_cq_events(queue, 1);
   system_calls_.fetch_add(1, std::memory_order_relaxed);
-  // The notification was perhaps the other one's, and is used up: let it look, and arm again.
+  // The notification may have been meant for the other role, and is used up: wake that role, so
+  // that it polls and arms again.
   if (role != Role::kReceiver && (asleep(Role::kReceiver) || watched_)) nudge_receiver();
   if (role != Role::kSender && asleep(Role::kSender)) event(Role::kSender).signal();
 }
@@ -189,7 +190,7 @@ void RdmaLink::look_at_link() {
 }
 
 void RdmaLink::lose_to_peer(const char* why) {
-  poll(Role::kNobody, true);  // what it sent before, perhaps a bye
+  poll(Role::kNobody, true);  // takes what the peer sent before, perhaps a bye
   (void)lose(Status(StatusCode::kLost, why), true);
 }
 

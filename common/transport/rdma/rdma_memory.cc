@@ -53,8 +53,7 @@ void RdmaRegions::remove(const RdmaRegion& region) {
 std::shared_ptr<RdmaRegion> RdmaRegions::find(std::span<const std::byte> memory) {
   const auto begin = reinterpret_cast<uintptr_t>(memory.data());
   std::lock_guard lock(mutex_);
-  // Overlapping registrations may hide the right one behind others; not finding it costs a copy, no
-  // more.
+  // Overlapping registrations may hide the right one; then the bytes are copied, nothing worse.
   auto candidate = by_begin_.upper_bound(begin);
   for (int tries = 8; tries > 0 && candidate != by_begin_.begin(); --tries) {
     --candidate;
@@ -170,7 +169,7 @@ Status RdmaMemory::complete(Transfer transfer, Deadline deadline) {
   const auto wait = [&](auto ready) {
     Status status = link_.wait_aside(deadline, ready);
     if (status.code() != StatusCode::kTimeout) return status;
-    // What is under way cannot be taken back, and its memory is about to be used again.
+    // Transfers under way cannot be cancelled, and their memory is about to be reused.
     return link_.lose(Status(StatusCode::kLost, "connection lost: a transfer did not end in time"));
   };
   Ticket tickets[kUnderWay] = {};  // as a ring; 0 is complete from the beginning

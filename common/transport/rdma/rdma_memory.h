@@ -1,5 +1,4 @@
-// RemoteMemory of the rdma transport, and the index of registered memory that its sender looks
-// into.
+// RemoteMemory of the rdma transport, and the index of registered memory that its sender searches.
 //
 // Thread rules as in remote_memory.h; find() may be called from any thread.
 #pragma once

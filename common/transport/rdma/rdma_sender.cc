@@ -59,8 +59,8 @@ size_t RdmaSender::message_room(size_t wanted) const {
   const RdmaRing& ring = link_.peer_ring();
   const size_t credit = link_.room_in_ring();
   if (credit < std::min({wanted, kMinMessageBytes, static_cast<size_t>(ring.bytes / 8)})) return 0;
-  // A message ends where the ring does; and it is small enough for the peer to give credit while
-  // others are on their way.
+  // A message ends at the end of the ring. It is also small enough that the peer returns credit
+  // while others are under way.
   const size_t to_the_end = ring.bytes - ring.offset(link_.sent_bytes());
   return std::min({credit, to_the_end, kMaxMessageBytes, static_cast<size_t>(ring.bytes / 8)});
 }
@@ -160,7 +160,7 @@ Result<std::span<std::byte>> RdmaSender::reserve(size_t bytes, Deadline deadline
   return std::span(place(slot_), bytes);
 }
 
-// It will be copied like bulk; room for its beginning is enough to say that the peer takes data.
+// The frame is copied like bulk. Room for its beginning is enough: the peer takes data.
 Result<std::span<std::byte>> RdmaSender::reserve_scratch(size_t bytes, Deadline deadline) {
   FARGPU_RETURN_IF_ERROR(wait_for_staging(staging_->size() / 4, deadline));
   if (!scratch_) scratch_ = std::make_unique_for_overwrite<std::byte[]>(max_slot_bytes_);
@@ -198,7 +198,7 @@ Status RdmaSender::send_bulk(std::span<const Bytes> bulk, Deadline deadline) {
   return Status();
 }
 
-// Behind what is pending, as far as there is room, then as room comes.
+// Appended to what is pending: as much as there is room for, then more as room comes.
 Status RdmaSender::copy(Bytes data, Deadline deadline) {
   const size_t chunk = std::min(kEagerBytes, staging_->size() / 8);
   while (!data.empty()) {

@@ -1,9 +1,9 @@
 // The sending half of the rdma transport: a stream of bytes into the peer's ring.
 //
-// Frames are built in registered staging memory and leave together, one message for all that was
-// committed since the last. Bulk leaves from the caller's memory when that is registered and large,
-// else in pieces through staging, which the adapter sends while the next ones are copied. One
-// thread at a time. A Status that is not kTimeout or kInvalidArgument means that the link is lost.
+// Frames are built in registered staging memory. One message carries all that was committed since
+// the last. Large bulk in registered memory is sent from there; other bulk goes in pieces through
+// staging, and the adapter sends one piece while the next is copied. One thread at a time. A Status
+// other than kTimeout or kInvalidArgument means that the link is lost.
 #pragma once
 
 #include <array>
@@ -54,7 +54,7 @@ class RdmaSender {
   }
   void release();
   void append_pending(uint64_t begin, size_t bytes);
-  // Bytes that the next message may have, of `wanted`; 0: better none now.
+  // How many of the `wanted` bytes the next message may have; 0: better wait.
   size_t message_room(size_t wanted) const;
   // One message behind the others. The number of its request; 0: no room in the send queue.
   Result<uint64_t> post_message(std::span<ibv_sge> pieces, size_t bytes, bool signal);
@@ -62,9 +62,9 @@ class RdmaSender {
   Result<bool> post_pending();
   template <typename Ready>
   Status wait(Deadline deadline, Ready ready);
-  // Until another request is complete, or a message of some of `wanted` bytes may be sent.
+  // Waits until another request is complete, or a message with some of `wanted` bytes may be sent.
   Status wait_to_post(uint64_t completed, size_t wanted, Deadline deadline);
-  // For room for `bytes` in one piece and one more entry in the list of what is pending.
+  // Waits for room for `bytes` in one piece and for one more pending entry.
   Status wait_for_staging(size_t bytes, Deadline deadline);
   Result<std::span<std::byte>> reserve_scratch(size_t bytes, Deadline deadline);
   Status send_bulk(std::span<const Bytes> bulk, Deadline deadline);

@@ -12,7 +12,7 @@
 namespace fargpu::transport {
 namespace {
 
-// One receive() stops after about this much, so that a fast peer cannot keep its caller for ever.
+// One receive() returns after about this much, so that a fast peer cannot hold the caller for ever.
 constexpr size_t kReceiveBudgetBytes = 4 << 20;
 
 class RdmaTransport final : public Transport {
@@ -118,7 +118,7 @@ class RdmaTransport final : public Transport {
     size_t delivered = 0, budget = kReceiveBudgetBytes;
     for (uint64_t there;
          budget > 0 && (there = link_->arrived_bytes() - link_->consumed_bytes()) > 0;) {
-      // Out of the ring before anybody looks at it: the peer can write there at any time.
+      // Copied out of the ring before it is used: the peer can write there at any time.
       size_t filled = 0;
       for (std::span<std::byte> room : assembler_.writable()) {
         while (!room.empty() && filled < there) {

@@ -22,7 +22,7 @@ void full_fence() {
 
 bool RingProducer::refresh() {
   const uint64_t head = ring_.control->head.load(std::memory_order_acquire);
-  // It may neither run ahead of what was written nor go back.
+  // head may neither pass what was written nor go back.
   if (head - seen_head_ > written_ - seen_head_) return false;
   seen_head_ = head;
   return true;
@@ -50,7 +50,8 @@ bool RingProducer::must_ring() {
 }
 
 void RingProducer::announce_wait(size_t room) {
-  // 0 means nobody waits; whoever waits has written something, so the head it waits for is not 0.
+  // 0 means that the producer does not wait. One that waits has written something, so the head that
+  // it waits for is never 0.
   const uint64_t wanted = written_ + room - ring_.capacity;
   ring_.control->producer_wants.store(wanted, std::memory_order_seq_cst);
   full_fence();  // the refresh() that follows loads with acquire only
@@ -86,7 +87,7 @@ bool RingConsumer::publish() {
 bool RingConsumer::announce_sleep() {
   ring_.control->consumer_sleeps.store(1, std::memory_order_seq_cst);
   if (ring_.control->tail.load(std::memory_order_seq_cst) == taken_) return true;
-  // A producer that saw it in between rings once for nothing.
+  // A producer that saw it in between rings once needlessly.
   ring_.control->consumer_sleeps.store(0, std::memory_order_relaxed);
   return false;
 }

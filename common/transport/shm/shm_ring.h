@@ -2,9 +2,9 @@
 // consumer, which may be hostile to each other.
 //
 // RingControl and the data lie in memory that both processes can write at any time. So every shared
-// word is read once into a local and judged there, an end trusts only its own private position, and
-// every byte is copied out of the ring before anybody looks at it: nothing is ever read twice. A
-// peer that writes rubbish can only make wrong bytes of its own, or be noticed here.
+// word is read once into a local and checked there. An end trusts only its own private position.
+// Every byte is copied out of the ring before it is used: nothing is ever read twice. A peer that
+// writes rubbish can only corrupt bytes that it sends, or it is detected here.
 //
 // Positions count bytes from the beginning and never wrap (2^64 bytes are centuries); position
 // modulo capacity is the place.
@@ -16,9 +16,9 @@
 //                      overwrites them.
 //   consumer_sleeps    consumer: store 1, then load tail (both seq_cst);
 //                      producer: store tail, full fence, load consumer_sleeps.
-//                      So either the consumer sees the bytes or the producer sees that it must
-//                      ring. Who sets it back to 0 (exchange) decides: the producer then rings,
-//                      once; the consumer found out by itself.
+//                      So either the consumer sees the bytes, or the producer sees that it must
+//                      ring. Both set it back to 0 by exchange. If the producer wins, it rings,
+//                      once. If the consumer wins, it has seen the bytes and needs no bell.
 //   producer_wants     producer: store the head it waits for, then load head (both seq_cst);
 //                      consumer: store head, then load producer_wants (both seq_cst).
 //                      As above, with the parts exchanged.

@@ -12,9 +12,9 @@
 namespace fargpu::transport {
 namespace {
 
-// a sleeping peer is told after this much without a flush
+// A sleeping peer is rung after this much without a flush.
 constexpr size_t kRingAfterBytes = 32 << 10;
-// of bulk: published one by one, so that the peer copies while we do
+// Of bulk: pieces are published one by one, so that the peer copies out while we copy in.
 constexpr size_t kPieceBytes = 128 << 10;
 constexpr int kLooksPerClock = 16;
 
@@ -40,7 +40,8 @@ Result<std::span<std::byte>> ShmSender::reserve(size_t bytes, Deadline deadline)
                   fmt::format("a frame of {} bytes is larger than the peer's limit of {}", bytes,
                               max_slot_bytes_));
   }
-  // So that commit() need not wait for header and body. A frame larger than the ring waits there.
+  // Waits here, so that commit() need not wait for header and body. A frame larger than the ring
+  // waits in commit().
   const size_t needed = std::min(bytes, ring_.capacity());
   if (ring_.free() < needed) FARGPU_RETURN_IF_ERROR(wait_for_room(needed, deadline));
   slot_bytes_ = bytes;
@@ -86,7 +87,7 @@ Status ShmSender::write(Bytes data, Deadline deadline) {
 Status ShmSender::wait_for_room(size_t room, Deadline deadline) {
   if (!ring_.refresh()) return broken_peer();
   if (ring_.free() >= room) return Status();
-  // The peer may sleep on what we have not told it yet.
+  // The peer may sleep although we have published: it has not been rung yet.
   ring_.publish();
   flush();
 
@@ -121,7 +122,7 @@ Status ShmSender::wait_for_room(size_t room, Deadline deadline) {
     if (ring_.free() >= room) return Status();
     const bool progress = ring_.free() != std::exchange(free_before, ring_.free());
     if (progress) stalled = deadline_after(stall_timeout_);
-    // A peer may ring as often as it likes: that alone does not make the wait longer.
+    // A peer may ring as often as it likes: the deadline stays the same.
     if (Clock::now() < std::min(deadline, stalled)) continue;
     if (deadline <= stalled) return peer_is_busy();
     return Status(

@@ -41,7 +41,7 @@ Status send_message(int socket, const Message& message, std::span<const int> des
                                deadline);
 }
 
-// Tells the peer why not, so that it does not wait, and the caller too.
+// Sends the reason to the peer, so that it does not wait, and returns it to the caller.
 Status refuse(int socket, const Status& why, Deadline deadline) {
   Message message;
   message.kind = Message::kRefusal;

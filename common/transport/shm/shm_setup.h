@@ -1,5 +1,5 @@
-// What the ends say to each other while a shared-memory transport is set up: each one message, in
-// the byte order of their common machine.
+// The messages with which a shared-memory transport is set up: one from each end, in the byte order
+// of their common machine.
 //
 // The server sends kOffer with two descriptors (the memory, then the client's end of the socket for
 // room bells), or kRefusal. The client answers an offer with kAccept or kRefusal. Used by shm_serve

@@ -83,8 +83,8 @@ ShmSocket::ShmSocket(Fd session, Fd room) : session_(std::move(session)), room_(
   waiting_.reserve(DescriptorPassing::kMaxWaiting);
 }
 
-// A bell that does not fit is not needed: those before it have not been heard yet. A dead peer is
-// noticed by whoever waits.
+// A bell that does not fit is not needed, because earlier bells are still unread. A dead peer is
+// noticed by the next wait.
 void ShmSocket::ring_consumer() {
   send_calls.add(1);
   (void)::send(session_.get(), &kBell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -144,8 +144,8 @@ Status ShmSocket::drain() {
                     "descriptors from the peer were cut off: too many at once, or this "
                     "process has no number left");
     }
-    // The system never joins what came before a descriptor's record to what comes after it, so a
-    // record's descriptor arrives with its last byte or earlier, and one at a time.
+    // One recvmsg never returns bytes from both sides of a message with descriptors. So a record's
+    // descriptor arrives with its last byte or earlier, and one at a time.
     if (message.came > 1 || (message.came == 1 && arriving_.valid())) {
       return Status(StatusCode::kProtocol, "the peer sent descriptors without a record");
     }

@@ -1,10 +1,10 @@
 // The sockets beside the rings of a shared-memory session, and what travels on them.
 //
 // The session's unix socket carries, in both directions, one-byte bells ("look at the ring") and
-// descriptors (a byte, a number of eight bytes, SCM_RIGHTS); its end is the peer's end. A second
-// socket carries only bells that say "there is room again", so that the thread that sends and the
-// thread that receives never read the same socket. A call never blocks: the flag is in the call,
-// for the mode of a descriptor belongs to the peer as well.
+// descriptors (a byte, a number of eight bytes, SCM_RIGHTS). When the peer dies, this socket ends.
+// A second socket carries only bells that say "there is room again", so that the sending and the
+// receiving thread never read the same socket. No call blocks; each passes MSG_DONTWAIT, because
+// the mode of a descriptor is shared with the peer.
 //
 // Thread rules: ring_consumer, send_descriptor and drain_room_bells by the sending side;
 // ring_producer, drain and take by the receiving side.

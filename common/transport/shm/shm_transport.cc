@@ -16,10 +16,10 @@
 namespace fargpu::transport {
 namespace {
 
-// A peer may announce any size; a slot of this size is what counts.
+// A peer may announce any size; slots are at most this large.
 constexpr uint32_t kLargestSendBody = 16u << 20;
 constexpr int kLooksPerClock = 16;
-// Who polls without ever sleeping learns of the peer's end this much later at most.
+// A caller that polls without ever sleeping notices the peer's end at most this much later.
 constexpr auto kLookAtSocket = std::chrono::milliseconds(1);
 
 std::string name_of_peer(int socket) {
@@ -115,7 +115,7 @@ class ShmTransport final : public Transport, public DescriptorPassing {
   }
   Result<Fd> take(uint64_t number) override {
     if (loss_.happened()) return loss_.status();
-    if (armed_) disarm();  // the bell that somebody waits for may be among what is drained
+    if (armed_) disarm();  // the awaited bell may be among those that are drained
     if (Status status = socket_.drain(); !status.ok()) return lose(std::move(status));
     auto taken = socket_.take(number);
     if (taken.ok()) receiver_.ring().set_descriptors_taken(++descriptors_taken_);
@@ -138,15 +138,15 @@ class ShmTransport final : public Transport, public DescriptorPassing {
 
   Result<size_t> receive_some(FrameHandler& handler, Deadline deadline) {
     if (armed_) {
-      // Somebody slept outside: whatever the descriptor said is taken in here, or it would say so
-      // for ever.
+      // Somebody slept on poll_descriptor(). Drain what made it readable, or it would stay
+      // readable.
       disarm();
       waker_.drain();
       FARGPU_RETURN_IF_ERROR(socket_.drain());
     }
     for (bool may_spin = true;;) {
-      // What was sent before the connection ended is delivered first, so the order of these two
-      // lines matters.
+      // Frames that were sent before the connection ended are delivered first, so the order of
+      // these two lines matters.
       const bool ended = socket_.ended();
       const uint64_t bytes_before = receiver_.bytes.get();
       FARGPU_ASSIGN_OR_RETURN(const size_t delivered, receiver_.deliver(handler));
@@ -195,7 +195,7 @@ class ShmTransport final : public Transport, public DescriptorPassing {
     return rung || descriptors[0].revents != 0 ? socket_.drain() : Status();
   }
 
-  // From here on the peer need not ring. True when it has, or is about to.
+  // The peer need not ring from here on. True when it has rung, or is about to.
   bool disarm() {
     armed_ = false;
     return !receiver_.ring().end_sleep();
@@ -222,7 +222,7 @@ class ShmTransport final : public Transport, public DescriptorPassing {
   const size_t max_slot_bytes_;
   ShmSender sender_;
   ShmReceiver receiver_;
-  // Of the thread that receives.
+  // These belong to the receiving thread.
   bool armed_ = false;
   uint64_t descriptors_taken_ = 0;
   Clock::time_point looked_at_socket_{};

@@ -24,12 +24,12 @@
 namespace fargpu::transport {
 namespace {
 
-// One receive() stops after about this much, so that a fast peer cannot keep its caller for ever.
+// One receive() returns after about this much, so that a fast peer cannot hold the caller for ever.
 constexpr size_t kReceiveBudgetBytes = 4 << 20;
 // The send buffer holds one body of the largest size; a peer may announce any size.
 constexpr uint32_t kLargestSendBody = 16u << 20;
-// Frames that were sent before the peer closed all connections may arrive this long after the end
-// of another one was seen.
+// How long frames on the first connection are awaited after another connection has ended: the peer
+// may have sent them before it closed all of them.
 constexpr auto kLastFrames = std::chrono::seconds(1);
 
 // Whether the two ends of a TCP socket have different addresses.
@@ -58,7 +58,7 @@ class StreamTransport final : public Transport {
         sender_(numbers_of(sockets_), sizeof(wire::FrameHeader) + options_.max_send_body_bytes,
                 options_.stall_timeout),
         assembler_(options_.receive_limits, sockets_.size()) {
-    if (!options_.initial_bytes.empty()) waker_.signal();  // poll_descriptor() shall say so
+    if (!options_.initial_bytes.empty()) waker_.signal();  // makes poll_descriptor() readable
   }
   ~StreamTransport() override { close(); }
 
@@ -173,11 +173,11 @@ class StreamTransport final : public Transport {
     return delivered;
   }
 
-  // What one look at the connections brought.
+  // The outcome of one poll of the connections.
   struct Taken {
     size_t bytes = 0;
     size_t frames = 0;
-    bool more = false;  // there may be more already
+    bool more = false;  // more may be readable at once
   };
 
   Result<size_t> receive_some(FrameHandler& handler, Deadline deadline) {
@@ -205,7 +205,7 @@ class StreamTransport final : public Transport {
     }
   }
 
-  // While bulk is on its way: looks at every connection that has to bring some of it.
+  // While bulk is arriving: reads every connection that carries a missing part of it.
   Result<Taken> take_bulk(FrameHandler& handler) {
     Taken all;
     for (size_t i = 0; i < sockets_.size() && all.frames == 0; ++i) {
@@ -215,7 +215,7 @@ class StreamTransport final : public Transport {
       all.frames += taken.frames;
       all.more = all.more || taken.more;
     }
-    // The frame that is complete now may have been all that held up those behind it.
+    // Frames behind the one that is complete now may be buffered already.
     if (all.frames > 0 && sockets_.size() > 1) all.more = true;
     return all;
   }
@@ -289,8 +289,8 @@ class StreamTransport final : public Transport {
     return true;
   }
 
-  // As wait_readable() by the descriptor that watches already: cheaper, and its only time-out is in
-  // milliseconds.
+  // Like wait_readable(), on the epoll descriptor that is set up already: cheaper, but its time-out
+  // has a resolution of milliseconds.
   Result<bool> wait_for_ever() {
     epoll_event events[2];
     receive_calls_.add(1);
@@ -310,8 +310,8 @@ class StreamTransport final : public Transport {
     return false;
   }
 
-  // As wait_readable(). A connection that is not waited for is watched for its end: that is the end
-  // of the session, unless the first one still brings what was sent before it.
+  // Like wait_readable(). The other connections are watched for their end, which ends the session
+  // unless the first one still brings frames that were sent before.
   Result<bool> wait_for_several(Deadline deadline) {
     const unsigned connections = wanted();
     pollfd entries[1 + kMaxConnections] = {{waker_.get(), POLLIN, 0}};
@@ -366,7 +366,7 @@ class StreamTransport final : public Transport {
   StreamSender sender_;
   FrameAssembler assembler_;
   Counter frames_received_, bytes_received_, receive_calls_;
-  std::atomic<bool> woken_hint_{false};  // ends spinning early; the waker itself is what counts
+  std::atomic<bool> woken_hint_{false};  // ends spinning early; only the waker is authoritative
   Loss loss_;
 };
 

@@ -22,14 +22,14 @@ struct StreamOptions {
   // A peer that takes no byte for this long is lost. Long, because a server may be busy compiling a
   // module.
   std::chrono::milliseconds stall_timeout{60000};
-  // For an end that judges by itself whether its peer lives (rpc::Channel).
+  // For an end that decides by itself whether its peer is alive (rpc::Channel).
   static constexpr std::chrono::milliseconds kNeverStalls = std::chrono::hours(24 * 365);
-  // receive() looks this long without sleeping before it sleeps. 0: sleeps at once.
+  // receive() spins this long before it sleeps. 0: sleeps at once.
   std::chrono::microseconds spin{0};
   // Bytes that were read from the socket before it was given to us, e.g. together with the hello.
   std::vector<std::byte> initial_bytes{};
-  // Not empty: the socket leads to a relay on this host (common/tls), and this is what lies behind
-  // it, "tls 10.0.0.5:14900".
+  // Not empty: the socket leads to a relay on this host (common/tls), and this text names the other
+  // side of the relay, "tls 10.0.0.5:14900".
   std::string behind{};
 };
 

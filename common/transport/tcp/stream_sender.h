@@ -40,10 +40,10 @@ class StreamSender {
   void consume_pending(size_t& bytes);
   // Sends everything pending, then `bulk` of that many bytes.
   Status write_out(std::span<const Bytes> bulk, uint64_t bulk_bytes, Deadline deadline);
-  // One system call for what connection `index` has left: what is pending if it is the first one,
-  // and its share. False: it takes nothing now.
+  // One system call for the rest of connection `index`: its share, and on the first connection
+  // everything pending before it. False: the connection takes nothing now.
   Result<bool> write_some(size_t index, ShareCursor& share);
-  // Until one of these connections takes bytes; bits of the others are cleared.
+  // Waits until one of these connections takes bytes. Returns the bits of those that do.
   Result<unsigned> wait_writable(unsigned connections, Deadline deadline);
 
   const std::vector<int> descriptors_;
@@ -52,8 +52,8 @@ class StreamSender {
   std::unique_ptr<std::byte[]> buffer_;
   size_t end_ = 0;         // bytes of the buffer in use; a multiple of 8
   size_t slot_bytes_ = 0;  // of the reserved slot at end_; 0: none
-  // What is to be sent, in order. Pieces of the buffer, which need not touch: slots are aligned,
-  // the stream is not.
+  // What is to be sent, in order, as pieces of the buffer. They need not be adjacent: slots are
+  // aligned, the stream is not.
   iovec pending_[kMaxPending];
   size_t pending_begin_ = 0, pending_end_ = 0;
 };

@@ -88,7 +88,7 @@ Result<Fd> tcp_connect(const Endpoint& endpoint, Deadline deadline) try {
   }
   if (*result) return connect_error(endpoint, *result);
   Fd descriptor(socket.release());
-  // Who connects has deadlines, and the channel afterwards.
+  // The client needs no user timeout: it connects under a deadline, and then the channel watches.
   FARGPU_RETURN_IF_ERROR(set_tcp_options(descriptor.get(), kNoUserTimeout));
   return descriptor;
 } catch (const std::exception& error) {
@@ -160,7 +160,7 @@ Result<Fd> TcpListener::accept(Deadline deadline) {
       if (!set_tcp_options(socket.get(), kUserTimeout).ok()) continue;
       return socket;
     }
-    // The client gave up before we came, or a network error of that one connection, says accept(2).
+    // accept(2): the client gave up before, or that one connection had a network error.
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM ||
         errno == EBADF || errno == EINVAL) {
       return system_error("cannot accept a connection", errno);

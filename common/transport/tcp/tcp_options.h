@@ -7,7 +7,7 @@
 
 namespace fargpu::transport {
 
-// For an end that judges by itself whether its peer lives.
+// For an end that decides by itself whether its peer is alive.
 inline constexpr std::chrono::milliseconds kNoUserTimeout{0};
 // Linux applies it to a closed window too, so it must leave a busy peer as much time as
 // StreamOptions::stall_timeout does.

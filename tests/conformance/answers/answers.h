@@ -18,14 +18,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <string>
 #include <type_traits>
 
 namespace answers {
 
-// When a case runs. One process takes a function's cases in this order.
-enum class Phase { kBeforeInit, kWithoutContext, kWithContext };
+// When a case runs. One process takes a function's cases in this order. kDuringCapture, which runs
+// by itself: the right call while a stream is being captured.
+enum class Phase { kBeforeInit, kWithoutContext, kWithContext, kDuringCapture };
 
 // The address of a symbol of the driver; null when it does not export it.
 void* symbol(const char* name);
@@ -33,6 +35,18 @@ template <typename Fn>
 Fn entry(const char* name) {
   return reinterpret_cast<Fn>(symbol(name));
 }
+
+// How a stream is captured while a function is called: the stream is the one that the call has, if
+// it has one, or another one; the thread that calls is the one that captures, or another one.
+struct Capture {
+  const char* name;
+  CUstreamCaptureMode mode;
+  bool same_stream;
+  bool same_thread;
+};
+extern const Capture kCaptures[8];
+
+class Line;
 
 // Valid objects, made when a case first asks for one, in a context of their own on device 0. Before
 // cuInit, and when something cannot be made, objects are null. One thread.
@@ -45,6 +59,10 @@ class World {
   void leave();
   // What a synchronising call says after a case.
   CUresult settle();
+  // Around a call. The end says whether the capture still stands and how many nodes it has made.
+  void begin_capture(const Capture& capture);
+  void end_capture(Line& line);
+  CUstream captured_stream() { return captured_; }  // since begin_capture()
   // Removes what is left in the file system.
   void finish();
 
@@ -102,6 +120,7 @@ class World {
 
   Phase phase_ = Phase::kBeforeInit;
   CUcontext context_ = nullptr;
+  CUstream captured_ = nullptr;
   std::map<std::string, uint64_t> objects_;
   std::string file_;
 };
@@ -127,6 +146,9 @@ struct Case {
   bool bits;
   void (*change)(World&, Args&, long long);  // null: nothing is changed
 };
+
+// `call` on a thread of its own, with the caller's context.
+CUresult on_another_thread(const std::function<CUresult()>& call);
 
 // The values of a call, as they are printed.
 class Line {
@@ -203,6 +225,26 @@ void run_cases(Runner& runner, Phase phase, bool fresh, const Case<Args> (&cases
     } else {
       for (long long value = one.first; value <= one.last; ++value) run(value);
     }
+  }
+}
+
+// `captured`: changes the arguments when the capture has begun; null: nothing. `ends`: the call may
+// end the stream or its context, which is not asked afterwards.
+template <typename Args>
+void run_captures(Runner& runner, void (*good)(World&, Args&), void (*captured)(World&, Args&),
+                  CUresult (*call)(const Args&), bool ends) {
+  for (const Capture& capture : kCaptures) {
+    if (!runner.begin(capture.name)) continue;
+    Args args{};
+    runner.world().prepare(true);
+    good(runner.world(), args);
+    runner.world().begin_capture(capture);
+    if (captured != nullptr) captured(runner.world(), args);
+    const CUresult result =
+        capture.same_thread ? call(args) : on_another_thread([&] { return call(args); });
+    Line line;
+    if (!ends) runner.world().end_capture(line);
+    runner.end(capture.name, result, line);
   }
 }
 

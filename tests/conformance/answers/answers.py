@@ -2,9 +2,12 @@
 
     answers.py compare BUILD [direct|shm|tcp]...   # the test
     answers.py record FIRST SECOND HEAD            # makes h200-580.txt from two native runs
+    answers.py captures FIRST SECOND HEAD          # makes captures-h200-580.txt, likewise
+    answers.py classes                             # the test of `capture` in the description
 
-A native run is `answers --jobs 12 > FILE` on a machine with the real driver; HEAD holds lines for
-the file's top (date, GPU and driver, system). Cases that the two runs answer differently are left
+A native run is `answers --jobs 12 > FILE` on a machine with the real driver, for captures
+`answers --captures --jobs 12 > FILE`; HEAD holds lines for the file's top (date, GPU and driver,
+system). Cases that the two runs answer differently are left
 out. differences.yml lists where ours differ, and why; a difference that is not listed fails the
 test, and so does an entry that nothing needs."""
 
@@ -17,6 +20,7 @@ import yaml
 
 HERE = pathlib.Path(__file__).resolve().parent
 ORACLE = HERE / "h200-580.txt"
+CAPTURES = HERE / "captures-h200-580.txt"
 DIFFERENCES = HERE / "differences.yml"
 PLACES = ("direct", "shm", "tcp")
 NUMBERED = re.compile(r"^(.*?[= ])(0x[0-9a-f]+|-?\d+)(.*)$")
@@ -184,7 +188,113 @@ def compare(build, places):
     return 1 if wrong else 0
 
 
+# The captures of `answers --captures`, in its order; captures-h200-580.txt names them by number.
+KINDS = (
+    "in a stream captured globally",
+    "in a stream captured by its thread",
+    "in a stream captured relaxed",
+    "beside a stream captured globally",
+    "beside a stream captured by its thread",
+    "beside a stream captured relaxed",
+    "beside a stream captured globally, other thread",
+    "in a stream captured globally, other thread",
+)
+
+
+def record_captures(first, second, head):
+    """One line per function and answer: "function 12: RESULT" for the kinds 1 and 2."""
+    runs = [read_answers(pathlib.Path(p).read_text().splitlines()) for p in (first, second)]
+    text = ["# Calls during captures on a real driver; made by answers.py captures, not edited."]
+    text += [f"# {line}" for line in pathlib.Path(head).read_text().splitlines() if line.strip()]
+    text += [f"# {number}: {kind}" for number, kind in enumerate(KINDS, 1)]
+    rows = {}
+    for case, answer in runs[0].items():
+        if runs[1].get(case) != answer:
+            raise SystemExit(f"not always the same: {case}")
+        function, _, kind = case.partition(" ")
+        rows.setdefault((function, answer), []).append(KINDS.index(kind) + 1)
+    for (function, answer), kinds in rows.items():
+        text.append(f"{function} {''.join(map(str, kinds))}: {answer}")
+    CAPTURES.write_text("\n".join(text) + "\n")
+    return 0
+
+
+def read_captures():
+    """Function -> the answers of all kinds, in their order."""
+    measured = {}
+    for line in CAPTURES.read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        case, _, answer = line.partition(": ")
+        function, kinds = case.split(" ")
+        for kind in kinds:
+            measured.setdefault(function, {})[int(kind)] = answer
+    return {name: [kinds[n] for n in sorted(kinds)] for name, kinds in measured.items()}
+
+
+def class_of(strict, relaxed):
+    """What a call was during captures: the answers with strict modes, and with the relaxed one. A
+    driver may crash in a later call once a context has gone during its capture: that says nothing.
+    """
+    strict = [a for a in strict if not a.startswith("CRASHED")] or [relaxed]
+    relaxed = strict[0] if relaxed.startswith("CRASHED") else relaxed
+    if len(set(strict)) != 1:
+        return f"{strict[0]} in one mode, {strict[1]} in the other"
+    result, _, values = strict[0].partition(" ")
+    broken = 'capture="invalidated"' in values
+    if result == "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT" and broken:
+        return "implicit"
+    if result == "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED":
+        if not broken:
+            return "refused"
+        return "forbidden" if relaxed.startswith(result) else "unsafe"
+    if relaxed != strict[0]:
+        return f"{strict[0]}, relaxed {relaxed}"
+    return "captured" if "nodes=" in values and not values.endswith("nodes=0") else "free"
+
+
+def check_classes():
+    """Compares `capture` of every function with what a real driver did."""
+    sys.path.insert(0, str(HERE.parents[2] / "schema"))
+    from apigen import describe
+
+    measured = read_captures()
+    api = describe.load(HERE.parents[2] / "schema")
+    wrong = 0
+    for f in api.functions:
+        if f.internal or not f.exported or not f.supported:
+            continue
+        expected = describe.CAPTURES[f.capture]
+        answers = measured.get(f.name)
+        if answers is None:
+            print(f"{f.name}: not in {CAPTURES.name}")
+            wrong += 1
+            continue
+        seen = (
+            class_of(answers[0:2], answers[2]),
+            class_of(answers[3:5], answers[5]),
+        )
+        if f.name in UNCOUNTED:
+            seen = (UNCOUNTED[f.name], seen[1])
+        if seen != expected:
+            print(f"{f.where}: {f.name}: capture: {f.capture}, but the driver: {' / '.join(seen)}")
+            wrong += 1
+    return 1 if wrong else 0
+
+
+# Captured without a node of their own: an event that is recorded, or waited for, stands for nodes.
+UNCOUNTED = {
+    "cuEventRecord": "captured",
+    "cuEventRecordWithFlags": "captured",
+    "cuStreamWaitEvent": "captured",
+}
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "record":
         sys.exit(record(*sys.argv[2:]))
+    if sys.argv[1] == "captures":
+        sys.exit(record_captures(*sys.argv[2:]))
+    if sys.argv[1] == "classes":
+        sys.exit(check_classes())
     sys.exit(compare(sys.argv[2], sys.argv[3:] or PLACES))

@@ -1,10 +1,12 @@
-// answers [--jobs N] [--limit SECONDS] [--leave-out FILE] [--errors FILE] [FUNCTION...]
+// answers [--captures] [--jobs N] [--limit SECONDS] [--leave-out FILE] [--errors FILE]
+//         [FUNCTION...]
 // answers --list
 //
 // Each function's cases run in a process of their own, one after another, since a driver may crash
 // on a bad handle: the line then says CRASHED and the signal, or HUNG after --limit seconds, and a
 // new process goes on with the next case. Without names all functions are called. Cases named in
-// FILE ("function case" a line) are not called.
+// FILE ("function case" a line) are not called. --captures: instead of these cases, each function
+// is called rightly while a stream is being captured.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -12,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -39,11 +42,15 @@ struct Progress {
 class CallingRunner final : public Runner {
  public:
   CallingRunner(const Function& function, Progress& progress, long done,
-                const std::set<std::string>& left_out)
-      : function_(function), progress_(progress), done_(done), left_out_(left_out) {}
+                const std::set<std::string>& left_out, const std::vector<Phase>& phases)
+      : function_(function),
+        progress_(progress),
+        done_(done),
+        left_out_(left_out),
+        phases_(phases) {}
 
   void run() {
-    for (Phase phase : {Phase::kBeforeInit, Phase::kWithoutContext, Phase::kWithContext}) {
+    for (Phase phase : phases_) {
       phase_ = phase;
       started_ = false;
       function_.run(*this, phase, function_.fresh);
@@ -84,6 +91,7 @@ class CallingRunner final : public Runner {
   Progress& progress_;
   const long done_;
   const std::set<std::string>& left_out_;
+  const std::vector<Phase>& phases_;
   Phase phase_ = Phase::kBeforeInit;
   bool started_ = false;
   bool is_missing_ = false;
@@ -95,6 +103,7 @@ struct Options {
   double limit = 20;
   std::string errors = "/dev/null";
   std::set<std::string> left_out;
+  std::vector<Phase> phases{Phase::kBeforeInit, Phase::kWithoutContext, Phase::kWithContext};
   std::vector<const Function*> functions;
 };
 
@@ -177,7 +186,7 @@ class Watched {
     dup2(output_, STDOUT_FILENO);
     const int errors = open(options_.errors.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
     if (errors >= 0) dup2(errors, STDERR_FILENO);
-    CallingRunner(function_, *progress_, started_at_, options_.left_out).run();
+    CallingRunner(function_, *progress_, started_at_, options_.left_out, options_.phases).run();
     std::fflush(stdout);
     std::_Exit(0);
   }
@@ -214,12 +223,8 @@ int run(const Options& options) {
   return 0;
 }
 
-std::set<std::string> lines_of(const char* path) {
+std::set<std::string> lines_of(const std::string& path) {
   std::ifstream file(path);
-  if (!file) {
-    std::fprintf(stderr, "answers: %s cannot be read\n", path);
-    std::exit(2);
-  }
   std::set<std::string> lines;
   for (std::string line; std::getline(file, line);) lines.insert(line);
   return lines;
@@ -232,31 +237,29 @@ int main(int argc, char** argv) {
   using namespace answers;
   Options options;
   std::set<std::string> wanted;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "--list") {
-      for (size_t f = 0; f < kFunctionCount; ++f) std::printf("%s\n", kFunctions[f].name);
-      return 0;
-    }
-    if (word.starts_with("--")) {
-      if (i + 1 == argc) return 2;
-      const char* value = argv[++i];
-      if (word == "--jobs") {
-        options.jobs = static_cast<unsigned>(std::atoi(value));
-      } else if (word == "--limit") {
-        options.limit = std::atof(value);
-      } else if (word == "--errors") {
-        options.errors = value;
-      } else if (word == "--leave-out") {
-        options.left_out = lines_of(value);
-      } else {
-        std::fprintf(stderr, "answers: %s?\n", word.c_str());
-        return 2;
-      }
-    } else {
-      wanted.insert(word);
-    }
+  std::string left_out;
+  bool list = false, captures = false;
+  CLI::App app("Calls every supported function rightly and wrongly.", "answers");
+  app.add_flag("--list", list, "print the functions' names instead");
+  app.add_flag("--captures", captures,
+               "instead of these cases: each function called rightly while a stream is captured");
+  app.add_option("--jobs", options.jobs, "functions at a time")->check(CLI::Range(1, 256));
+  app.add_option("--limit", options.limit, "seconds for one call")->check(CLI::PositiveNumber);
+  app.add_option("--errors", options.errors, "file for what the processes write to stderr");
+  app.add_option("--leave-out", left_out, "file with cases to leave out, one on a line")
+      ->check(CLI::ExistingFile);
+  app.add_option("functions", wanted, "these alone");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
   }
+  if (list) {
+    for (size_t f = 0; f < kFunctionCount; ++f) std::printf("%s\n", kFunctions[f].name);
+    return 0;
+  }
+  if (captures) options.phases = {Phase::kDuringCapture};
+  if (!left_out.empty()) options.left_out = lines_of(left_out);
   for (size_t f = 0; f < kFunctionCount; ++f)
     if (wanted.empty() || wanted.contains(kFunctions[f].name))
       options.functions.push_back(&kFunctions[f]);

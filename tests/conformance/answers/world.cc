@@ -4,6 +4,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <thread>
 
 #include "tests/conformance/answers/answers.h"
 #include "tests/conformance/kernels.h"
@@ -162,6 +164,53 @@ CUresult World::settle() {
   return result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED
              ? CUDA_SUCCESS
              : result;
+}
+
+const Capture kCaptures[8] = {
+    {"in a stream captured globally", CU_STREAM_CAPTURE_MODE_GLOBAL, true, true},
+    {"in a stream captured by its thread", CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, true, true},
+    {"in a stream captured relaxed", CU_STREAM_CAPTURE_MODE_RELAXED, true, true},
+    {"beside a stream captured globally", CU_STREAM_CAPTURE_MODE_GLOBAL, false, true},
+    {"beside a stream captured by its thread", CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, false, true},
+    {"beside a stream captured relaxed", CU_STREAM_CAPTURE_MODE_RELAXED, false, true},
+    {"beside a stream captured globally, other thread", CU_STREAM_CAPTURE_MODE_GLOBAL, false,
+     false},
+    {"in a stream captured globally, other thread", CU_STREAM_CAPTURE_MODE_GLOBAL, true, false},
+};
+
+void World::begin_capture(const Capture& capture) {
+  captured_ = capture.same_stream ? stream() : make_stream();
+  // Nothing of what made the arguments may be under way.
+  need("cuCtxSynchronize");
+  need("cuStreamBeginCapture_v2", captured_, capture.mode);
+}
+
+void World::end_capture(Line& line) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult asked = call("cuStreamIsCapturing", captured_, &status);
+  const char* name = status == CU_STREAM_CAPTURE_STATUS_ACTIVE        ? "active"
+                     : status == CU_STREAM_CAPTURE_STATUS_INVALIDATED ? "invalidated"
+                                                                      : "none";
+  line.text("capture", asked == CUDA_SUCCESS ? name : result_name(asked));
+  CUgraph graph = nullptr;
+  const CUresult ended = call("cuStreamEndCapture", captured_, &graph);
+  if (ended != CUDA_SUCCESS) line.text("end", result_name(ended));
+  if (graph == nullptr) return;
+  size_t nodes = 0;
+  if (call("cuGraphGetNodes", graph, static_cast<CUgraphNode*>(nullptr), &nodes) == CUDA_SUCCESS)
+    line.number("nodes", static_cast<long long>(nodes));
+  call("cuGraphDestroy", graph);
+}
+
+CUresult on_another_thread(const std::function<CUresult()>& call_it) {
+  CUcontext context = nullptr;
+  call("cuCtxGetCurrent", &context);
+  CUresult result = CUDA_SUCCESS;
+  std::thread([&] {
+    call("cuCtxSetCurrent", context);
+    result = call_it();
+  }).join();
+  return result;
 }
 
 // Each object is made once, by the expression, and kept under its name.

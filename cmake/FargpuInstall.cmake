@@ -1,0 +1,48 @@
+# What is installed, in four components:
+#   client  fargpu and its libcuda.so.1
+#   server  fargpud and the programs that it starts, its systemd unit and configuration
+#   sim     the simulated driver (`fargpud --driver sim`, `fargpu run --sim`)
+#   docs    README, docs/, examples/
+#   cmake --install build/release --prefix /usr/local [--component client]
+# Programs find what they need relative to themselves, so that a prefix can be moved.
+set(libraries "${CMAKE_INSTALL_LIBDIR}/fargpu")
+
+install(TARGETS fargpu RUNTIME COMPONENT client)
+install(TARGETS fargpu-client LIBRARY DESTINATION "${libraries}" COMPONENT client)
+install(FILES "${FARGPU_CLIENT_LIBDIR}/libcuda.so" DESTINATION "${libraries}" COMPONENT client)
+if(FARGPU_STATIC_DEPS)
+  foreach(library "${CAPNP_SHARED}" "${KJ_SHARED}")
+    get_filename_component(real "${library}" REALPATH)
+    install(PROGRAMS "${real}" DESTINATION "${libraries}" COMPONENT client)
+  endforeach()
+endif()
+
+install(TARGETS fargpud fargpu-worker fargpu-tls-relay RUNTIME COMPONENT server)
+# The unit names its files by their whole paths, which are known when it is installed. An operator's
+# configuration is never overwritten.
+install(CODE "
+  set(prefix \"\${CMAKE_INSTALL_PREFIX}\")
+  cmake_path(ABSOLUTE_PATH prefix NORMALIZE)
+  set(configuration \"${CMAKE_INSTALL_SYSCONFDIR}/fargpu\")
+  if(prefix STREQUAL \"/usr\")
+    cmake_path(ABSOLUTE_PATH configuration BASE_DIRECTORY /)
+  endif()
+  set(programs \"${CMAKE_INSTALL_BINDIR}\")
+  set(documents \"${CMAKE_INSTALL_DOCDIR}\")
+  foreach(folder configuration programs documents)
+    cmake_path(ABSOLUTE_PATH \${folder} BASE_DIRECTORY \"\${prefix}\")
+  endforeach()
+  configure_file(\"${CMAKE_SOURCE_DIR}/server/daemon/fargpud.service.in\" \"${CMAKE_BINARY_DIR}/fargpud.service\" @ONLY)
+  file(INSTALL \"${CMAKE_BINARY_DIR}/fargpud.service\" DESTINATION \"\${prefix}/lib/systemd/system\")
+  if(NOT EXISTS \"\$ENV{DESTDIR}\${configuration}/fargpud.toml\")
+    file(INSTALL \"${CMAKE_SOURCE_DIR}/server/daemon/fargpud.toml\" DESTINATION \"\${configuration}\")
+  endif()
+" COMPONENT server)
+
+install(TARGETS fargpu-sim LIBRARY DESTINATION "${libraries}" COMPONENT sim)
+
+install(FILES README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT docs)
+install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT docs)
+foreach(component client server sim docs)
+  install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT ${component})
+endforeach()

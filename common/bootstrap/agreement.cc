@@ -1,0 +1,56 @@
+#include "common/bootstrap/agreement.h"
+
+#include <fmt/core.h>
+#include <kj/exception.h>
+
+#include "common/wire/control.h"
+#include "common/wire/slot_message.h"
+#include "generated/schema/control.capnp.h"
+#include "generated/schema/opcodes.h"
+
+namespace fargpu::bootstrap {
+namespace {
+
+template <typename Message>
+Result<wire::OpcodeSet> opcodes_of(std::span<const std::byte> body, const char* what) {
+  try {
+    wire::SegmentReader reader(body);
+    const auto root = reader.getRoot<Message>();
+    FARGPU_ASSIGN_OR_RETURN(const auto known,
+                            wire::OpcodeSet::from_bytes(std::as_bytes(
+                                std::span(root.getKnows().begin(), root.getKnows().size()))));
+    if (known.empty()) return too_old("the server", root.getServerVersion().cStr());
+    return known;
+  } catch (const kj::Exception&) {
+    return Status(StatusCode::kProtocol, fmt::format("the server's {} is malformed", what));
+  }
+}
+
+}  // namespace
+
+const wire::OpcodeSet& known_opcodes() {
+  static const wire::OpcodeSet known = [] {
+    wire::OpcodeSet set;
+    for (const uint16_t opcode : wire::kControlOpcodes) set.insert(opcode);
+    for (const uint16_t opcode : schema::message_opcodes()) set.insert(opcode);
+    return set;
+  }();
+  return known;
+}
+
+Result<wire::OpcodeSet> opcodes_of_welcome(std::span<const std::byte> body) {
+  return opcodes_of<schema::Welcome>(body, "welcome");
+}
+
+Result<wire::OpcodeSet> opcodes_of_job(std::span<const std::byte> body) {
+  return opcodes_of<schema::JobOpened>(body, "answer to the opening of a job");
+}
+
+Status too_old(const char* peer, const std::string& version) {
+  return {StatusCode::kVersion,
+          fmt::format("{} has fargpu {}, which is too old to work with {} here; install 0.2.0 or "
+                      "later on both machines",
+                      peer, version.empty() ? "before 0.2.0" : version, FARGPU_VERSION)};
+}
+
+}  // namespace fargpu::bootstrap

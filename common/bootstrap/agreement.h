@@ -1,0 +1,27 @@
+// What client and server agree on: each tells the other the opcodes it knows, and only what both
+// know is sent. An opcode stands for one message for ever (schema/api/registry.yml), so nothing
+// else needs to be alike.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "common/base/status.h"
+#include "common/wire/opcode_set.h"
+
+namespace fargpu::bootstrap {
+
+// Of this build: calls that have a message, and session control.
+const wire::OpcodeSet& known_opcodes();
+
+// What the server knows, by the body of its Welcome or its JobOpened. kVersion: it is of a release
+// that does not say so. kProtocol: no such message.
+Result<wire::OpcodeSet> opcodes_of_welcome(std::span<const std::byte> body);
+Result<wire::OpcodeSet> opcodes_of_job(std::span<const std::byte> body);
+
+// kVersion, with what to do: `peer` ("the server", "the client") is of release `version` (may be
+// empty), which cannot agree with this one.
+Status too_old(const char* peer, const std::string& version);
+
+}  // namespace fargpu::bootstrap

@@ -1,0 +1,107 @@
+@0xd6b1e7c2f05a3948;
+# What the daemon and its workers say to each other, over one pair of sockets of which the worker
+# inherits an end (SOCK_SEQPACKET: a message is whole or not there). A message is the frame header of
+# docs/wire-format.md and one Cap'n Proto segment, at most 64 KiB in all, without bulk bytes; the
+# header's opcode is the kind of the message, fixed for ever:
+#
+#    1 start      daemon to worker, its first; body Start; no reply: the worker serves the session
+#    2 probe      daemon to worker, its first; body Probe; reply: Inventory, and the worker ends
+#    3 started    worker to daemon, its first; body Started
+#    4 report     daemon to worker; no body; reply: Report
+#    5 stop       daemon to worker; no body; reply: Report, once no more frames are taken from the
+#                 client. The daemon has set SessionOrders.stopped before
+#    6 resume     daemon to worker; no body; reply: Report, once frames are taken again. The daemon
+#                 has cleared SessionOrders.stopped before
+#    7 drain      daemon to worker; body Drain; reply: Report, once nothing of the session works any
+#                 more or the time is over: Report.idle tells which
+#    8 lastWords  worker to daemon, its last; body LastWords
+#
+# Daemon and worker may be of different releases, as while a host is being updated:
+#   - Fields are added at the end, and one that the sender does not know reads as 0 or empty.
+#   - A kind never gets another meaning. A worker answers a kind that it does not know with a reply
+#     without body, result 1. A daemon ignores a few such messages; a worker sends no kind that came
+#     after the version of Start.
+#   - `version` of Start, Probe and Started is the sender's. Each end takes every version from the
+#     oldest on that it knows, also those that are newer than its own.
+#
+# The daemon believes nothing that a worker says beyond its own session: what breaks these rules ends
+# that worker. No message holds a token or the key of a job.
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("fargpu::schema::worker");
+
+struct Priorities { least @0 :Int32; greatest @1 :Int32; }
+
+struct FrameLimits { maxBodyBytes @0 :UInt32; maxBulkBytes @1 :UInt64; }
+
+struct Start {
+  version @0 :UInt16;
+  release @1 :Text;               # "0.1.0"
+  session @2 :UInt64;
+  job @3 :UInt64;
+  jobSlot @4 :UInt32;             # of the session in the job's memory page
+  jobSlots @5 :UInt32;            # how many that page has
+  daemonPid @6 :Int32;            # the worker ends with it
+  driver @7 :Text;                # path
+  memoryBytes @8 :UInt64;         # per GPU, for the whole job; 0: no limit
+  imageFolder @9 :Text;
+  imageCacheBytes @10 :UInt64;
+  limits @11 :FrameLimits;        # what this server accepts
+  clientLimits @12 :FrameLimits;  # what the client accepts
+  helloSequence @13 :UInt32;
+  priorities @14 :List(Priorities); # of streams, per GPU of the session
+  client @15 :Text;               # for the log
+  transports @16 :List(Text);     # that the client wishes for, best first
+  allowed @17 :List(Text);        # by the configuration
+  sameHost @18 :Bool;             # as the client
+  encryptedPeer @19 :Text;        # not empty: the connection is the plain end of TLS with it
+  connections @20 :UInt16;        # that the session may have
+  openFiles @21 :UInt32;          # limits of the worker on its host: worker_limits.h
+  oomScore @22 :UInt32;
+  coreDumps @23 :Bool;
+  clientControl @24 :UInt64;      # opcodes of session control that the client knows, a bit each
+}
+
+struct Probe {
+  version @0 :UInt16;
+  driver @1 :Text;                # "auto", "sim" or a path
+}
+
+struct Started {
+  version @0 :UInt16;
+  release @1 :Text;
+}
+
+struct Inventory {
+  struct Unit {
+    uuid @0 :Text;
+    name @1 :Text;
+    totalBytes @2 :UInt64;
+    priorities @3 :Priorities;
+  }
+  error @0 :Text;                 # not empty: there is no more
+  driver @1 :Text;                # path
+  driverVersion @2 :Int32;        # cuDriverGetVersion: 13000
+  units @3 :List(Unit);
+}
+
+struct Drain { milliseconds @0 :UInt32; }
+
+# What a session holds and does.
+struct Report {
+  calls @0 :UInt64;               # frames executed
+  memoryBytes @1 :List(UInt64);   # per GPU of the session
+  contexts @2 :UInt32;
+  streams @3 :UInt32;             # that the client has made
+  stopped @4 :Bool;               # no frames are taken from the client
+  idle @5 :Bool;                  # nothing works, on the GPU or beside it
+  waits @6 :UInt32;               # replies and copies that wait for the GPU
+  helperCalls @7 :UInt32;         # driver calls under way beside the executor
+  hostFunctions @8 :UInt32;       # of the client, in streams
+  # The worker's executor has not answered for a while, as when it sits in the driver: in `call`, an
+  # opcode. Of what stands above only calls and stopped are known then.
+  stuck @9 :Bool;
+  call @10 :UInt16;
+}
+
+struct LastWords { reason @0 :Text; }

@@ -1,0 +1,68 @@
+#include "server/core/contexts.h"
+
+#include <utility>
+
+#include "generated/server/driver_table.h"
+
+namespace fargpu::server {
+
+CUresult Contexts::make_current(uint16_t id) {
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (const CUresult result = driver_.cuCtxSetCurrent(found->second.handle); result != CUDA_SUCCESS)
+    return result;
+  current_ = id;
+  current_device_ = static_cast<size_t>(found->second.device);
+  return CUDA_SUCCESS;
+}
+
+void Contexts::leave() {
+  current_ = 0;
+  driver_.cuCtxSetCurrent(nullptr);
+}
+
+CUresult Contexts::bind(uint16_t id, CUcontext context, CUdevice device) {
+  if (id == 0 || !entries_.try_emplace(id, Entry{context, device}).second)
+    return CUDA_ERROR_INVALID_VALUE;
+  // Making a context leaves it current in the driver, whatever was entered before.
+  current_ = 0;
+  return enter(id);
+}
+
+void Contexts::remove(uint16_t id) {
+  entries_.erase(id);
+  current_ = 0;
+}
+
+CUcontext Contexts::find(uint16_t id) const {
+  const auto found = entries_.find(id);
+  return found == entries_.end() ? nullptr : found->second.handle;
+}
+
+CUdevice Contexts::device_of(uint16_t id) const {
+  const auto found = entries_.find(id);
+  return found == entries_.end() ? 0 : found->second.device;
+}
+
+std::vector<uint16_t> Contexts::ids() const {
+  std::vector<uint16_t> all;
+  for (const auto& [id, entry] : entries_) all.push_back(id);
+  return all;
+}
+
+CUresult Contexts::borrow() {
+  if (borrowed_ == nullptr) {
+    if (const CUresult result = driver_.cuDevicePrimaryCtxRetain(&borrowed_, 0);
+        result != CUDA_SUCCESS)
+      return result;
+  }
+  current_ = 0;
+  current_device_ = 0;
+  return driver_.cuCtxSetCurrent(borrowed_);
+}
+
+void Contexts::return_borrowed() {
+  if (std::exchange(borrowed_, nullptr) != nullptr) driver_.cuDevicePrimaryCtxRelease_v2(0);
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,61 @@
+// The session's contexts by the 16-bit ids of frame headers, and which one is current in the
+// driver. Primary contexts are ordinal + 1, created ones begin at 256. One thread (the executor's).
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+namespace fargpu::server {
+
+struct DriverTable;
+
+class Contexts {
+ public:
+  Contexts(const DriverTable& driver, size_t devices) : driver_(driver), devices_(devices) {}
+  Contexts(const Contexts&) = delete;
+  Contexts& operator=(const Contexts&) = delete;
+
+  // Makes the context current in the driver (cached). 0: leaves it. INVALID_CONTEXT: unknown id.
+  CUresult enter(uint16_t id) {
+    return id == 0 || id == current_ ? CUDA_SUCCESS : make_current(id);
+  }
+  // No context is current.
+  void leave();
+  // A context that was just made, and is entered. INVALID_VALUE when the id is 0 or in use.
+  CUresult bind(uint16_t id, CUcontext context, CUdevice device);
+  // Forgets the id; does not call the driver.
+  void remove(uint16_t id);
+
+  CUcontext find(uint16_t id) const;      // nullptr: unknown id
+  CUdevice device_of(uint16_t id) const;  // 0: unknown id
+  std::vector<uint16_t> ids() const;
+  uint16_t current() const { return current_; }  // 0: that is not known
+  size_t current_device() const { return current_device_; }
+  int device_count() const { return static_cast<int>(devices_); }
+
+  // For questions that the driver answers only inside a context, before the client has one: makes
+  // device 0's primary context current. It is held until the client retains it itself
+  // (return_borrowed), so that it is made only once.
+  CUresult borrow();
+  void return_borrowed();
+
+ private:
+  struct Entry {
+    CUcontext handle = nullptr;
+    CUdevice device = 0;
+  };
+  CUresult make_current(uint16_t id);
+
+  const DriverTable& driver_;
+  const size_t devices_;
+  std::unordered_map<uint16_t, Entry> entries_;
+  uint16_t current_ = 0;
+  size_t current_device_ = 0;
+  CUcontext borrowed_ = nullptr;
+};
+
+}  // namespace fargpu::server

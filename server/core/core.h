@@ -1,0 +1,39 @@
+// Core: what every part of a session's worker stands on. References, to be copied at will: the
+// session (server/session/session_parts.h) owns what they name.
+#pragma once
+
+#include "common/rpc/responder.h"
+#include "generated/server/driver_table.h"
+#include "server/core/contexts.h"
+#include "server/core/output.h"
+#include "server/core/posted_tasks.h"
+#include "server/object/frame_stream.h"
+#include "server/object/handle_table.h"
+#include "server/object/pending.h"
+
+namespace fargpu::server {
+
+struct Core {
+  const DriverTable& driver;
+  rpc::Responder& responder;
+  Output& output;
+  Contexts& contexts;
+  HandleTable& handles;
+  PendingList& pending;
+  PostedTasks& posted;
+
+  // A stream of the frame whose context is current. INVALID_HANDLE: there is none with this id.
+  CUresult find_stream(uint64_t id, FrameStream* stream) const {
+    if (id <= 2) {
+      *stream = {id, contexts.current(), reinterpret_cast<CUstream>(id)};
+      return CUDA_SUCCESS;
+    }
+    const HandleTable::Entry* entry =
+        rpc::handle_kind(id) == rpc::HandleKind::kStream ? handles.find(id) : nullptr;
+    if (entry == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    *stream = {id, entry->context, static_cast<CUstream>(entry->handle)};
+    return CUDA_SUCCESS;
+  }
+};
+
+}  // namespace fargpu::server

@@ -1,0 +1,43 @@
+// Output: what the client must have before it learns how far the GPU is: bytes of copies to the
+// host that are done, and what device code and the driver printed. One thread (the executor's).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "common/base/status.h"
+#include "common/rpc/responder.h"
+#include "common/transport/transport.h"
+#include "server/core/output_capture.h"
+
+namespace fargpu::server {
+
+class Output {
+ public:
+  // All outlive this. `max_bulk_bytes`: most that one frame to the client may carry.
+  Output(rpc::Responder& responder, CapturedOutput& captured, uint64_t max_bulk_bytes);
+  // `copies` sends the bytes of copies that are done.
+  void flush_first(std::function<void()> copies) { copies_ = std::move(copies); }
+
+  // Sends it: before the reply of a synchronising call.
+  Status flush();
+  // Before an error is answered: what the driver wrote about it goes to the client first.
+  void before_error();
+  // A notice with bytes of a copy is being sent.
+  void count_notice() { ++notices_; }
+  // How many notices with either the session has had.
+  uint32_t notices() const { return notices_; }
+
+ private:
+  // What is captured, in notices of this opcode.
+  Status send(OutputCapture& capture, uint16_t opcode);
+
+  rpc::Responder& responder_;
+  CapturedOutput& captured_;
+  const uint64_t piece_bytes_;
+  std::function<void()> copies_;
+  uint32_t notices_ = 0;
+  transport::Clock::time_point errors_looked_at_{};
+};
+
+}  // namespace fargpu::server

@@ -1,0 +1,32 @@
+// PostedTasks: what other threads want done on the executor's thread. post() from any thread, the
+// rest on the executor's.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "common/transport/transport.h"
+
+namespace fargpu::server {
+
+class PostedTasks {
+ public:
+  // `transport`, which outlives this, is woken.
+  explicit PostedTasks(transport::Transport& transport) : transport_(transport) {}
+  // Runs `task` soon.
+  void post(std::function<void()> task);
+  // As far as that can be told without the lock.
+  bool any() const { return any_.load(std::memory_order_relaxed); }
+  // How many were run.
+  size_t run();
+
+ private:
+  transport::Transport& transport_;
+  std::mutex mutex_;
+  std::vector<std::function<void()>> tasks_;  // guarded by mutex_
+  std::atomic<bool> any_{false};              // written under mutex_
+};
+
+}  // namespace fargpu::server

@@ -1,0 +1,137 @@
+#include "server/daemon/worker_link.h"
+
+#include <fmt/core.h>
+
+#include <boost/asio/post.hpp>
+#include <utility>
+
+namespace fargpu::server {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using transport::Clock;
+
+// Of one worker, before others have their turn.
+constexpr size_t kMessagesPerTurn = 16;
+// What a worker may need beyond the limit of a drain.
+constexpr auto kAnswerTime = std::chrono::seconds(1);
+
+}  // namespace
+
+WorkerLink::WorkerLink(asio::io_context& loop, Fd socket)
+    : loop_(loop), socket_(loop, socket.release()) {}
+
+Status WorkerLink::send_start(const WorkerOptions& options) {
+  return send_message(socket_.native_handle(), encode_start(options), Clock::now());
+}
+
+void WorkerLink::start(OnBroken on_broken) {
+  on_broken_ = std::move(on_broken);
+  wait();
+}
+
+void WorkerLink::wait() {
+  socket_.async_wait(asio::posix::stream_descriptor::wait_read,
+                     [self = shared_from_this()](const error_code& error) {
+                       if (error) return;
+                       const Status status = self->take(kMessagesPerTurn);
+                       if (status.ok()) return self->wait();
+                       // Closed by the worker: its end is noticed as that of a process.
+                       if (status.code() == StatusCode::kLost) return;
+                       if (const auto broken = std::exchange(self->on_broken_, nullptr))
+                         broken(status);
+                     });
+}
+
+Status WorkerLink::take(size_t most) {
+  for (size_t i = 0; i < most; ++i) {
+    auto message = receive_message(socket_.native_handle(), Clock::now());
+    if (!message.ok()) {
+      return message.status().code() == StatusCode::kTimeout ? Status() : message.status();
+    }
+    FARGPU_RETURN_IF_ERROR(take_one(*message));
+  }
+  return Status();
+}
+
+Status WorkerLink::take_one(const ReceivedMessage& message) {
+  if (!started_) {
+    FARGPU_RETURN_IF_ERROR(check_started(message));
+    started_ = true;
+    return Status();
+  }
+  if (message.is_reply()) {
+    if (const auto asked = questions_.find(message.header.sequence); asked != questions_.end()) {
+      auto report = parse_report(message);
+      const bool broken = !report.ok() && report.status().code() == StatusCode::kProtocol;
+      answer(message.header.sequence, report);
+      return broken ? report.status() : Status();
+    }
+  } else if (kind_of(message) == WorkerMessage::kLastWords) {
+    FARGPU_ASSIGN_OR_RETURN(last_words_, parse_last_words(message.body()));
+    return Status();
+  }
+  if (++unasked_ <= kMostUnasked) return Status();
+  return {StatusCode::kProtocol,
+          fmt::format("{} messages that nobody asked for, the last of kind {}", unasked_,
+                      message.header.opcode)};
+}
+
+void WorkerLink::answer(uint32_t sequence, const Result<WorkerReport>& report) {
+  auto asked = questions_.extract(sequence);
+  if (asked.mapped().on_answer) post(std::move(asked.mapped().on_answer), report);
+}
+
+void WorkerLink::post(OnAnswer on_answer, Result<WorkerReport> report) {
+  asio::post(loop_,
+             [on_answer = std::move(on_answer), report = std::move(report)] { on_answer(report); });
+}
+
+void WorkerLink::ask(WorkerMessage command, std::chrono::milliseconds limit, OnAnswer on_answer) {
+  if (!socket_.is_open())
+    return post(std::move(on_answer), Status(StatusCode::kLost, "the worker has ended"));
+  if (questions_.size() >= kMostUnanswered) {
+    return post(std::move(on_answer),
+                Status(StatusCode::kNoCapacity, "the worker does not answer its commands"));
+  }
+  const uint32_t sequence = ++sequence_;
+  const bool drains = command == WorkerMessage::kDrain;
+  const Status sent = send_message(
+      socket_.native_handle(),
+      drains ? encode_drain(sequence, limit) : encode_command(command, sequence), Clock::now());
+  if (!sent.ok()) {
+    const bool full = sent.code() == StatusCode::kTimeout;
+    return post(
+        std::move(on_answer),
+        full ? Status(StatusCode::kNoCapacity, "the worker does not read its commands") : sent);
+  }
+  Question& question =
+      questions_.try_emplace(sequence, Question{std::move(on_answer), asio::steady_timer(loop_)})
+          .first->second;
+  question.timer.expires_after(drains ? limit + kAnswerTime : limit);
+  question.timer.async_wait([weak = weak_from_this(), sequence](const error_code& error) {
+    const auto self = weak.lock();
+    if (error || !self) return;
+    const auto asked = self->questions_.find(sequence);
+    if (asked == self->questions_.end()) return;
+    // The question stays, so that a late answer is known for one.
+    if (const auto late = std::exchange(asked->second.on_answer, nullptr))
+      late(Status(StatusCode::kTimeout, "the worker did not answer in time"));
+  });
+}
+
+void WorkerLink::close() {
+  if (!socket_.is_open()) return;
+  // Of a process that is gone: no more than the socket holds.
+  (void)take(kMostUnasked + kMostUnanswered);
+  error_code ignored;
+  socket_.close(ignored);
+  on_broken_ = nullptr;
+  for (auto& [sequence, question] : std::exchange(questions_, {})) {
+    if (question.on_answer)
+      post(std::move(question.on_answer), Status(StatusCode::kLost, "the worker has ended"));
+  }
+}
+
+}  // namespace fargpu::server

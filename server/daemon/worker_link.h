@@ -1,0 +1,69 @@
+// WorkerLink: the daemon's end of the socket to one worker (schema/worker.capnp). Sends commands
+// and hands over their answers; keeps the worker's last words. On the daemon's event loop, which it
+// never blocks: what the socket does not take at once is refused.
+//
+// Nothing that comes from a worker is believed: malformed, too long, too much unasked, and the link
+// is broken. It keeps itself alive until close().
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "common/base/fd.h"
+#include "server/handover/worker_messages.h"
+
+namespace fargpu::server {
+
+class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
+ public:
+  using OnAnswer = std::function<void(const Result<WorkerReport>&)>;
+  using OnBroken = std::function<void(const Status&)>;
+  // Commands without an answer at once.
+  static constexpr size_t kMostUnanswered = 32;
+  // Messages that nobody asked for, of which a newer worker may send a few.
+  static constexpr size_t kMostUnasked = 64;
+
+  WorkerLink(boost::asio::io_context& loop, Fd socket);
+
+  // Sends Start; before there is a worker, so that it finds it. Any error: there must not be one.
+  Status send_start(const WorkerOptions& options);
+  // Reads from now on. `on_broken` is called at most once; nothing is read afterwards.
+  void start(OnBroken on_broken);
+  // Sends kReport, kStop, kResume or kDrain. `on_answer` is called once, from the loop: with the
+  // report, kTimeout after `limit` (of kDrain: and a little), kUnsupported (an older worker), kLost
+  // (the worker has ended), or kNoCapacity (it does not take what was sent before).
+  void ask(WorkerMessage command, std::chrono::milliseconds limit, OnAnswer on_answer);
+  // The worker is gone: takes what it has sent, and answers what is open with kLost.
+  void close();
+  const std::string& last_words() const { return last_words_; }
+
+ private:
+  struct Question {
+    OnAnswer on_answer;  // empty: its time is over
+    boost::asio::steady_timer timer;
+  };
+  void wait();
+  // Takes at most so many messages. Not ok: it is broken, or nothing comes any more (kLost).
+  Status take(size_t most);
+  Status take_one(const ReceivedMessage& message);
+  void answer(uint32_t sequence, const Result<WorkerReport>& report);
+  void post(OnAnswer on_answer, Result<WorkerReport> report);
+
+  boost::asio::io_context& loop_;
+  boost::asio::posix::stream_descriptor socket_;
+  OnBroken on_broken_;
+  std::map<uint32_t, Question> questions_;  // by sequence
+  uint32_t sequence_ = 0;
+  size_t unasked_ = 0;
+  bool started_ = false;
+  std::string last_words_;
+};
+
+}  // namespace fargpu::server

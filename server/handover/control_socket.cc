@@ -1,0 +1,84 @@
+#include "server/handover/control_socket.h"
+
+#include <fmt/core.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "common/transport/poll.h"
+
+namespace fargpu::server {
+namespace {
+
+// What is said once and tells nothing of the messages that are there. ECONNRESET: the other end was
+// closed with something unread.
+bool is_passing(int error) { return error == EINTR || error == ECONNRESET; }
+
+// Waits for `events`. kTimeout.
+Status wait_for(int socket, short events, transport::Deadline deadline) {
+  pollfd entry{socket, events, 0};
+  FARGPU_ASSIGN_OR_RETURN(const int ready, transport::poll_until(std::span(&entry, 1), deadline));
+  return ready > 0 ? Status() : transport::peer_is_busy();
+}
+
+}  // namespace
+
+Result<std::pair<Fd, Fd>> make_control_sockets() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return system_error("socketpair", errno);
+  return std::pair(Fd(ends[0]), Fd(ends[1]));
+}
+
+Status send_message(int socket, const MessageBytes& message, transport::Deadline deadline) {
+  for (;;) {
+    const ssize_t sent =
+        ::send(socket, message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent == static_cast<ssize_t>(message.size())) return Status();
+    if (sent >= 0) return {StatusCode::kLost, "half a message was sent"};
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      FARGPU_RETURN_IF_ERROR(wait_for(socket, POLLOUT, deadline));
+    } else if (errno != EINTR) {
+      return {StatusCode::kLost, fmt::format("nobody reads: {}", std::strerror(errno))};
+    }
+  }
+}
+
+Result<ReceivedMessage> receive_message(int socket, transport::Deadline deadline) {
+  ReceivedMessage message;
+  // Only what a message needs is kept: first its size is asked for.
+  ssize_t bytes = 0;
+  for (;;) {
+    bytes = ::recv(socket, nullptr, 0, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
+    if (bytes >= 0) break;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      FARGPU_RETURN_IF_ERROR(wait_for(socket, POLLIN, deadline));
+    } else if (!is_passing(errno)) {
+      return Status(StatusCode::kLost, std::strerror(errno));
+    }
+  }
+  if (bytes == 0) return Status(StatusCode::kLost, "the other end is closed");
+  const size_t size = static_cast<size_t>(bytes);
+  if (size < sizeof message.header || size > kMostMessageBytes || size % sizeof(uint64_t) != 0)
+    return Status(StatusCode::kProtocol, fmt::format("a message of {} bytes", size));
+  message.body_words.resize((size - sizeof message.header) / sizeof(uint64_t));
+  iovec pieces[] = {{&message.header, sizeof message.header},
+                    {message.body_words.data(), size - sizeof message.header}};
+  msghdr whole{};
+  whole.msg_iov = pieces;
+  whole.msg_iovlen = 2;
+  // No room for descriptors: the system closes what somebody attaches.
+  ssize_t taken = 0;
+  do {
+    taken = ::recvmsg(socket, &whole, MSG_DONTWAIT);
+  } while (taken < 0 && is_passing(errno));
+  if (taken != bytes) return Status(StatusCode::kLost, "a message has gone");
+  constexpr wire::FrameLimits kLimits{kMostMessageBytes, 0};
+  FARGPU_RETURN_IF_ERROR(wire::check_header(message.header, kLimits));
+  if (message.header.body_bytes != size - sizeof message.header)
+    return Status(StatusCode::kProtocol, "a message is longer than it says");
+  return message;
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,39 @@
+// The pair of sockets between the daemon and one of its workers: whole messages, each a frame
+// header and a body. One thread at a time receives at an end; any thread may send.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "common/base/fd.h"
+#include "common/base/status.h"
+#include "common/transport/transport.h"
+#include "common/wire/frame.h"
+
+namespace fargpu::server {
+
+inline constexpr size_t kMostMessageBytes = 64u << 10;
+
+// A whole message, as it is sent.
+using MessageBytes = std::vector<std::byte>;
+
+// A message that has come: its header and its size have been judged, its body has not.
+struct ReceivedMessage {
+  wire::FrameHeader header;
+  std::vector<uint64_t> body_words;  // words, for the alignment
+  std::span<const std::byte> body() const { return std::as_bytes(std::span(body_words)); }
+  bool is_reply() const { return (header.flags & wire::kReply) != 0; }
+};
+
+// The daemon's end, and the one that a worker inherits. Both are close-on-exec.
+Result<std::pair<Fd, Fd>> make_control_sockets();
+
+// kTimeout: there is no room until the deadline; nothing is sent then. kLost: nobody is there.
+Status send_message(int socket, const MessageBytes& message, transport::Deadline deadline);
+// kTimeout: none came; a deadline in the past looks once. kLost: the other end is closed.
+// kProtocol: what came is no message.
+Result<ReceivedMessage> receive_message(int socket, transport::Deadline deadline);
+
+}  // namespace fargpu::server

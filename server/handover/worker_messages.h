@@ -1,0 +1,72 @@
+// The messages between the daemon and its workers (schema/worker.capnp) as values and as bytes.
+// What an end has received is judged here: versions, texts and lists. Pure functions.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/wire/frame.h"
+#include "server/handover/control_socket.h"
+#include "server/handover/inventory.h"
+#include "server/handover/worker_options.h"
+
+namespace fargpu::server {
+
+// Of Start, Probe and Started: ours, and the oldest one that we still take.
+inline constexpr uint16_t kWorkerProtocol = 1, kOldestWorkerProtocol = 1;
+
+enum class WorkerMessage : uint16_t {
+  kStart = 1,
+  kProbe = 2,
+  kStarted = 3,
+  kReport = 4,
+  kStop = 5,
+  kResume = 6,
+  kDrain = 7,
+  kLastWords = 8,
+};
+inline constexpr int32_t kUnknownMessage = 1;  // result of a reply
+inline WorkerMessage kind_of(const ReceivedMessage& message) {
+  return static_cast<WorkerMessage>(message.header.opcode);
+}
+
+// The report of schema/worker.capnp.
+struct WorkerReport {
+  uint64_t calls = 0;
+  std::vector<uint64_t> memory_bytes;  // per GPU of the session
+  uint32_t contexts = 0, streams = 0;
+  bool stopped = false, idle = false;
+  uint32_t waits = 0, helper_calls = 0, host_functions = 0;
+  bool stuck = false;
+  uint16_t call = 0;
+};
+
+// Bodies that do not fit, or hold too long texts or lists, are kProtocol, as is one of a version
+// that is too old (kVersion).
+MessageBytes encode_start(const WorkerOptions& options);
+Result<WorkerOptions> parse_start(std::span<const std::byte> body);
+MessageBytes encode_probe(const std::string& driver);
+Result<std::string> parse_probe(std::span<const std::byte> body);
+MessageBytes encode_started();
+Status check_started(const ReceivedMessage& message);
+// An error goes over as kDriver with its text.
+MessageBytes encode_inventory(const Result<Inventory>& inventory);
+// kNotFound when there is no GPU.
+Result<Inventory> parse_inventory(std::span<const std::byte> body);
+// A command without a body, or drain with its limit; `sequence` is the reply's.
+MessageBytes encode_command(WorkerMessage command, uint32_t sequence);
+MessageBytes encode_drain(uint32_t sequence, std::chrono::milliseconds limit);
+Result<std::chrono::milliseconds> parse_drain(std::span<const std::byte> body);
+// Replies to a command.
+MessageBytes encode_report(const wire::FrameHeader& command, const WorkerReport& report);
+MessageBytes encode_unknown(const wire::FrameHeader& command);
+Result<WorkerReport> parse_report(const ReceivedMessage& reply);
+MessageBytes encode_last_words(const std::string& reason);
+// Printable.
+Result<std::string> parse_last_words(std::span<const std::byte> body);
+
+}  // namespace fargpu::server

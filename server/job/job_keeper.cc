@@ -1,0 +1,100 @@
+#include "server/job/job_keeper.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include "common/base/log.h"
+
+namespace fargpu::server {
+
+using std::chrono::steady_clock;
+
+JobKeeper::JobKeeper(boost::asio::io_context& loop, Placement& placement, IdSequence& ids,
+                     const Rules& rules)
+    : loop_(loop),
+      placement_(placement),
+      rules_(rules),
+      jobs_(placement, ids, rules.jobs,
+            [](const Job& job, const char* why) {
+              log::info("event=job-end job={} seconds={:.1f} why=\"{}\"", id_text(job.id),
+                        std::chrono::duration<double>(steady_clock::now() - job.since).count(),
+                        why);
+            }),
+      timer_(loop) {}
+
+JobRequest JobKeeper::request_of(const HelloRequest& hello, const std::string& peer) const {
+  return {hello.placement, rules_.usual_memory, hello.client_name, peer};
+}
+
+Result<bootstrap::JobTicket> JobKeeper::open(const HelloRequest& hello, const std::string& peer) {
+  bootstrap::JobTicket ticket;
+  FARGPU_ASSIGN_OR_RETURN(ticket.key, bootstrap::make_session_key());
+  FARGPU_ASSIGN_OR_RETURN(ticket.id,
+                          jobs_.open(ticket.key, request_of(hello, peer), steady_clock::now()));
+  log_begin(*jobs_.find(ticket.id));
+  return ticket;
+}
+
+void JobKeeper::hold(const bootstrap::JobTicket& ticket, Fd socket, uint32_t sequence) {
+  notice_dead_peers(socket.get());
+  const auto holder = std::make_shared<JobHolder>(loop_, std::move(socket), [this, id = ticket.id] {
+    holders_.erase(id);
+    log::info("event=job-released job={}", id_text(id));
+    jobs_.let_go(id);
+  });
+  holders_[ticket.id] = holder;
+  const Grant& grant = jobs_.find(ticket.id)->grant;
+  holder->start(encode_job_opened(sequence, ticket, uuids_of(placement_.units(), grant.units)));
+}
+
+Result<Jobs::Seat> JobKeeper::enter(const HelloRequest& hello, const std::string& peer) {
+  const auto now = steady_clock::now();
+  FARGPU_ASSIGN_OR_RETURN(const Jobs::Seat seat,
+                          jobs_.enter(hello.job, request_of(hello, peer), now));
+  Job& job = *jobs_.find(seat.job);
+  if (!job.memory) {
+    auto memory = JobMemory::create({static_cast<uint32_t>(job.grant.units.size()),
+                                     rules_.jobs.max_sessions, job.grant.memory_bytes});
+    if (!memory.ok()) {
+      leave(seat);
+      return memory.status();
+    }
+    job.memory = std::move(*memory);
+    if (job.kind != Job::Kind::kOpened) log_begin(job);
+  }
+  job.memory->take(seat.slot);
+  arm_timer();
+  return seat;
+}
+
+void JobKeeper::leave(const Jobs::Seat& seat) {
+  jobs_.leave(seat, steady_clock::now());
+  arm_timer();
+}
+
+void JobKeeper::log_begin(const Job& job) const {
+  log::info("event=job-begin job={} peer={} client=\"{}\" gpus={} memory={}", id_text(job.id),
+            job.peer, job.client, fmt::join(uuids_of(placement_.units(), job.grant.units), ","),
+            job.grant.memory_bytes);
+}
+
+void JobKeeper::arm_timer() {
+  const auto next = jobs_.next_end();
+  if (!next) {
+    timer_.cancel();
+    return;
+  }
+  timer_.expires_at(*next);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    jobs_.expire(steady_clock::now());
+    arm_timer();
+  });
+}
+
+void JobKeeper::close() {
+  for (const auto& [job, holder] : holders_) holder->close();
+  timer_.cancel();
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,56 @@
+// JobKeeper: the daemon's jobs with what a job needs beyond jobs.h: the connection that holds it,
+// its memory page, the timer of its grace time. On the daemon's event loop.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/fd.h"
+#include "server/handover/hello.h"
+#include "server/job/job_holder.h"
+#include "server/job/jobs.h"
+
+namespace fargpu::server {
+
+class JobKeeper {
+ public:
+  struct Rules {
+    Jobs::Rules jobs;
+    uint64_t usual_memory = 0;  // JobRequest
+  };
+  // `placement` and `ids` outlive it.
+  JobKeeper(boost::asio::io_context& loop, Placement& placement, IdSequence& ids,
+            const Rules& rules);
+
+  const Jobs& jobs() const { return jobs_; }
+  const Job* find(uint64_t job) { return jobs_.find(job); }
+
+  // A job that lasts as long as the connection that hold() gets. The errors of Jobs::open().
+  Result<bootstrap::JobTicket> open(const HelloRequest& hello, const std::string& peer);
+  // Answers with the job's ticket and its GPUs.
+  void hold(const bootstrap::JobTicket& ticket, Fd socket, uint32_t sequence);
+  // A session's seat, with the job's memory page made. The errors of Jobs::enter().
+  Result<Jobs::Seat> enter(const HelloRequest& hello, const std::string& peer);
+  void leave(const Jobs::Seat& seat);
+  // The daemon ends: connections are closed, nothing is waited for.
+  void close();
+
+ private:
+  JobRequest request_of(const HelloRequest& hello, const std::string& peer) const;
+  void log_begin(const Job& job) const;
+  void arm_timer();
+
+  boost::asio::io_context& loop_;
+  const Placement& placement_;
+  const Rules rules_;
+  Jobs jobs_;
+  std::map<uint64_t, std::shared_ptr<JobHolder>> holders_;  // of opened jobs
+  boost::asio::steady_timer timer_;
+};
+
+}  // namespace fargpu::server

@@ -1,0 +1,173 @@
+#include "server/job/jobs.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace fargpu::server {
+namespace {
+
+// What a session wishes for must be what its job has, or nothing.
+Status check_wish(const Job& job, const PlacementRequest& wish) {
+  const char* what = nullptr;
+  // One GPU and several that are named: the names count (HostPlacement::choose_named).
+  const bool by_name = wish.gpus <= 1 && !wish.devices.empty();
+  if (wish.gpus != 0 && !by_name && wish.gpus != job.grant.units.size())
+    what = "another number of GPUs (FARGPU_GPUS)";
+  if (wish.memory_bytes != 0 && wish.memory_bytes != job.grant.memory_bytes)
+    what = "another memory limit (FARGPU_MEMORY)";
+  if (!wish.devices.empty() && wish.devices != job.asked_devices)
+    what = "other GPUs (FARGPU_DEVICES)";
+  if (what == nullptr) return Status();
+  return {StatusCode::kInvalidArgument,
+          fmt::format("the session asks for {} than its job has; CUDA_VISIBLE_DEVICES chooses "
+                      "among the job's GPUs, and without FARGPU_JOB the program is a job by itself",
+                      what)};
+}
+
+uint32_t take_slot(std::vector<bool>& slots) {
+  const auto free = std::find(slots.begin(), slots.end(), false);
+  const auto slot = static_cast<uint32_t>(free - slots.begin());
+  if (free == slots.end()) slots.push_back(false);
+  slots[slot] = true;
+  return slot;
+}
+
+}  // namespace
+
+Job* Jobs::find(uint64_t job) {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? nullptr : &found->second;
+}
+
+// A key of the client's own is compared with all: it takes the same time whichever is right.
+Job* Jobs::find(const bootstrap::JobTicket& ticket) {
+  Job* found = nullptr;
+  for (auto& [id, job] : jobs_) {
+    const auto kind = ticket.id == 0 ? Job::Kind::kShared : Job::Kind::kOpened;
+    if (job.kind != kind || (ticket.id != 0 && ticket.id != id)) continue;
+    if (bootstrap::same_key(job.key, ticket.key)) found = &job;
+  }
+  return found;
+}
+
+bool Jobs::knows(const std::optional<bootstrap::JobTicket>& ticket) const {
+  return ticket && const_cast<Jobs*>(this)->find(*ticket) != nullptr;
+}
+
+// Jobs in their grace time give way, the one that ends first before the others, but only if that
+// helps.
+Result<Grant> Jobs::place(uint64_t job, const PlacementRequest& request) {
+  auto placed = placement_.place(job, request);
+  if (placed.ok() || placed.status().code() != StatusCode::kNoCapacity) return placed;
+  std::vector<const Job*> idle;
+  for (const auto& [id, other] : jobs_) {
+    if (other.grant.ends) idle.push_back(&other);
+  }
+  std::sort(idle.begin(), idle.end(),
+            [](const Job* a, const Job* b) { return *a->grant.ends < *b->grant.ends; });
+  std::vector<uint64_t> ids;
+  for (const Job* other : idle) ids.push_back(other->id);
+  if (!placement_.fits_without(ids, request)) return placed;
+  for (const uint64_t other : ids) {
+    end(other, "its grace time ended early: another job needs what it has");
+    placed = placement_.place(job, request);
+    if (placed.ok()) break;
+  }
+  return placed;
+}
+
+Result<Job*> Jobs::make(Job::Kind kind, const bootstrap::SessionKey& key, const JobRequest& request,
+                        Time now) {
+  PlacementRequest wish = request.placement;
+  if (wish.memory_bytes == 0) wish.memory_bytes = request.usual_memory;
+  Job job;
+  job.id = ids_.next();
+  FARGPU_ASSIGN_OR_RETURN(job.grant, place(job.id, wish));
+  job.kind = kind;
+  job.key = key;
+  job.client = request.client;
+  job.peer = request.peer;
+  job.asked_devices = request.placement.devices;
+  job.since = now;
+  const uint64_t id = job.id;
+  return &jobs_.emplace(id, std::move(job)).first->second;
+}
+
+Result<uint64_t> Jobs::open(const bootstrap::SessionKey& key, const JobRequest& request, Time now) {
+  FARGPU_ASSIGN_OR_RETURN(Job* const job, make(Job::Kind::kOpened, key, request, now));
+  job->held = true;
+  return job->id;
+}
+
+void Jobs::let_go(uint64_t id) {
+  Job* const job = find(id);
+  if (job == nullptr) return;
+  job->held = false;
+  if (job->sessions == 0) end(id, "the program has ended");
+}
+
+Result<Jobs::Seat> Jobs::enter(const std::optional<bootstrap::JobTicket>& ticket,
+                               const JobRequest& request, Time now) {
+  Job* job = ticket ? find(*ticket) : nullptr;
+  if (job == nullptr && ticket && ticket->id != 0) {
+    return Status(
+        StatusCode::kNotFound,
+        "this server has no such job: it has ended with the program that `fargpu run` "
+        "started, or FARGPU_JOB is another server's; start the program with `fargpu run`, "
+        "or unset FARGPU_JOB");
+  }
+  if (job != nullptr) FARGPU_RETURN_IF_ERROR(check_wish(*job, request.placement));
+  if (sessions_ >= rules_.max_sessions) {
+    return Status(StatusCode::kNoCapacity,
+                  fmt::format("the server has {} sessions, its limit; try again later", sessions_));
+  }
+  if (job == nullptr) {
+    const auto kind = ticket ? Job::Kind::kShared : Job::Kind::kLone;
+    FARGPU_ASSIGN_OR_RETURN(
+        job, make(kind, ticket ? ticket->key : bootstrap::SessionKey{}, request, now));
+  }
+  job->grant.ends.reset();
+  ++job->sessions;
+  ++sessions_;
+  return Seat{job->id, take_slot(job->slots)};
+}
+
+void Jobs::leave(const Seat& seat, Time now) {
+  Job* const job = find(seat.job);
+  if (job == nullptr || seat.slot >= job->slots.size() || !job->slots[seat.slot]) return;
+  if (job->memory) job->memory->clear(seat.slot);
+  job->slots[seat.slot] = false;
+  --sessions_;
+  if (--job->sessions > 0 || job->held) return;
+  if (job->kind == Job::Kind::kShared && rules_.grace.count() > 0) {
+    job->grant.ends = now + rules_.grace;
+  } else {
+    end(job->id, "its last session has ended");
+  }
+}
+
+void Jobs::expire(Time now) {
+  for (auto next = jobs_.begin(); next != jobs_.end();) {
+    const Job& job = (next++)->second;
+    if (job.grant.ends && *job.grant.ends <= now)
+      end(job.id, "no session came within its grace time");
+  }
+}
+
+std::optional<Jobs::Time> Jobs::next_end() const {
+  std::optional<Time> first;
+  for (const auto& [id, job] : jobs_) {
+    const std::optional<Time>& ends = job.grant.ends;
+    if (ends && (!first || *ends < *first)) first = ends;
+  }
+  return first;
+}
+
+void Jobs::end(uint64_t id, const char* why) {
+  placement_.release(id);
+  const auto job = jobs_.extract(id);
+  if (on_end_ && !job.empty()) on_end_(job.mapped(), why);
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,111 @@
+// Jobs: who has which GPUs of this host, and for how long. A job is one program with all its
+// processes; it owns a grant (GPUs and memory), and its sessions use it. Pure logic: no clock, no
+// system call, no lock; one thread.
+//
+//   opened   by `fargpu run`, whose connection holds it: it ends when that has ended and its last
+//            session too
+//   shared   made by the first session that showed a key of the client's own: it ends a grace time
+//            after its last session, so that another process of the program may come. In that time
+//            it gives way to whoever needs what it has
+//   lone     made by a session without a key: it ends with that session
+//
+// The placement counts a job once on each of its GPUs, however many sessions it has; enter() limits
+// the sessions of the host.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/bootstrap/job_ticket.h"
+#include "server/job/id_sequence.h"
+#include "server/placement/job_memory.h"
+#include "server/placement/placement.h"
+
+namespace fargpu::server {
+
+struct JobRequest {
+  PlacementRequest placement;  // as the client asked
+  uint64_t usual_memory = 0;   // per GPU for one that asks for none; 0: no limit
+  std::string client, peer;
+};
+
+struct Job {
+  using Time = Grant::Time;
+  enum class Kind { kOpened, kShared, kLone };
+
+  uint64_t id = 0;
+  Kind kind = Kind::kLone;
+  bootstrap::SessionKey key{};  // of kLone: nobody has it
+  std::string client, peer;
+  std::vector<std::string> asked_devices;  // by name; empty: any
+  Grant grant;                             // `ends`: of kShared without a session
+  Time since;
+  bool held = false;                // kOpened: its connection is there
+  std::vector<bool> slots;          // of its sessions: taken or free
+  size_t sessions = 0;              // how many are taken
+  std::optional<JobMemory> memory;  // the daemon's: made when the job's first session starts
+};
+
+class Jobs {
+ public:
+  using Time = Job::Time;
+  struct Rules {
+    uint32_t max_sessions = 256;
+    std::chrono::milliseconds grace{30000};
+  };
+  using OnEnd = std::function<void(const Job&, const char* why)>;
+  // `placement` and `ids` outlive the jobs. `on_end`: a job is about to be forgotten; its GPUs are
+  // free already.
+  Jobs(Placement& placement, IdSequence& ids, const Rules& rules, OnEnd on_end = nullptr)
+      : placement_(placement), ids_(ids), rules_(rules), on_end_(std::move(on_end)) {}
+
+  // A connection opens a job, and holds it until let_go(). The errors of Placement::place().
+  Result<uint64_t> open(const bootstrap::SessionKey& key, const JobRequest& request, Time now);
+  // An unknown job is nothing; likewise below.
+  void let_go(uint64_t job);
+
+  // A session of a job: until leave(), no other session of the job has that slot.
+  struct Seat {
+    uint64_t job = 0;
+    uint32_t slot = 0;
+  };
+  // kNotFound: the ticket's job is not there, or its key is another one. kInvalidArgument: the
+  // session wishes for something else than its job has. kNoCapacity: the host has its sessions.
+  // Otherwise the errors of Placement::place().
+  Result<Seat> enter(const std::optional<bootstrap::JobTicket>& ticket, const JobRequest& request,
+                     Time now);
+  void leave(const Seat& seat, Time now);
+
+  // Whether enter() would find a job that is there already.
+  bool knows(const std::optional<bootstrap::JobTicket>& ticket) const;
+
+  // Ends the jobs whose grace time is over; when the next one's will be.
+  void expire(Time now);
+  std::optional<Time> next_end() const;
+
+  Job* find(uint64_t job);
+  const std::map<uint64_t, Job>& all() const { return jobs_; }
+  size_t sessions() const { return sessions_; }
+
+ private:
+  Job* find(const bootstrap::JobTicket& ticket);
+  Result<Job*> make(Job::Kind kind, const bootstrap::SessionKey& key, const JobRequest& request,
+                    Time now);
+  Result<Grant> place(uint64_t job, const PlacementRequest& request);
+  void end(uint64_t job, const char* why);
+
+  Placement& placement_;
+  IdSequence& ids_;
+  const Rules rules_;
+  const OnEnd on_end_;
+  std::map<uint64_t, Job> jobs_;
+  size_t sessions_ = 0;
+};
+
+}  // namespace fargpu::server

@@ -1,0 +1,67 @@
+#include "server/memory/memory_account.h"
+
+namespace fargpu::server {
+
+CUresult MemoryAccount::charge(CUdevice device, uint64_t bytes) {
+  if (device < 0) return CUDA_ERROR_INVALID_DEVICE;
+  const CUresult result = ledger_.charge(static_cast<size_t>(device), bytes);
+  publish();
+  return result;
+}
+
+CUresult MemoryAccount::charge(uint64_t bytes) {
+  return charge(static_cast<CUdevice>(contexts_.current_device()), bytes);
+}
+
+void MemoryAccount::refund(size_t device, uint64_t bytes) {
+  ledger_.refund(device, bytes);
+  publish();
+}
+
+void MemoryAccount::refund(const PhysicalMemory::Refunds& refunds) {
+  for (const auto& [device, bytes] : refunds) refund(device, bytes);
+}
+
+void MemoryAccount::remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context) {
+  direct_.forget(pointer, bytes);  // what was there may have gone without our notice
+  ledger_.remember(pointer, bytes, device, context);
+  publish();
+}
+
+void MemoryAccount::remember(CUdeviceptr pointer, uint64_t bytes) {
+  remember(pointer, bytes, contexts_.current_device(), contexts_.current());
+}
+
+void MemoryAccount::remember_pool_memory(CUdeviceptr pointer, uint64_t bytes, CUdevice device) {
+  remember(pointer, bytes, static_cast<size_t>(device), 0);
+}
+
+void MemoryAccount::forget(CUdeviceptr pointer) {
+  if (const auto gone = ledger_.find(pointer, 1)) direct_.forget(gone->base, gone->bytes);
+  ledger_.forget(pointer);
+  publish();
+}
+
+MemoryAccount::Free MemoryAccount::begin_free(CUdeviceptr pointer) {
+  Free free;
+  if (const auto allocation = ledger_.find(pointer, 1))
+    free.registered = direct_.take(allocation->base, allocation->bytes);
+  free.id = ledger_.begin_free(pointer);
+  return free;
+}
+
+void MemoryAccount::end_free(Ledger::FreeId id, CUdeviceptr pointer, bool freed) {
+  ledger_.end_free(id, pointer, freed);
+  publish();
+}
+
+void MemoryAccount::memgeneric_ended(const ObjectEnd& end) {
+  refund(physical_.released(reinterpret_cast<uint64_t>(end.handle)));
+}
+
+void MemoryAccount::context_ended(const ContextEnd& end) {
+  ledger_.forget_context(end.id);
+  publish();
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,92 @@
+// MemoryAccount: the session's device memory: what it has taken against its job's limit
+// (server/object/ledger.h), physical memory behind mappings, and the adapter's registrations, which
+// go before their memory does. One thread (the executor's).
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "server/core/contexts.h"
+#include "server/memory/direct_memory.h"
+#include "server/memory/physical_memory.h"
+#include "server/object/ledger.h"
+#include "server/object/object_end.h"
+
+namespace fargpu::server {
+
+class MemoryAccount {
+ public:
+  // `published`: what the session has taken on all its GPUs, for the daemon. All outlive this.
+  MemoryAccount(Ledger ledger, const Contexts& contexts, DirectMemory& direct,
+                std::atomic<uint64_t>& published)
+      : ledger_(std::move(ledger)), contexts_(contexts), direct_(direct), published_(published) {}
+  MemoryAccount(const MemoryAccount&) = delete;
+  MemoryAccount& operator=(const MemoryAccount&) = delete;
+
+  // Before an allocation. OUT_OF_MEMORY: over the limit; INVALID_DEVICE: not one of the session's.
+  CUresult charge(CUdevice device, uint64_t bytes);
+  void refund(size_t device, uint64_t bytes);
+  // On the current context's device.
+  CUresult charge(uint64_t bytes);
+  void refund(uint64_t bytes) { refund(contexts_.current_device(), bytes); }
+
+  // Charged memory of the current context, and of a pool, which outlives contexts.
+  void remember(CUdeviceptr pointer, uint64_t bytes);
+  void remember_pool_memory(CUdeviceptr pointer, uint64_t bytes, CUdevice device);
+  // It was freed.
+  void forget(CUdeviceptr pointer);
+  // A free that another thread executes: `registered` is to be let go of before.
+  struct Free {
+    Ledger::FreeId id = 0;
+    std::vector<DirectMemory::Registration> registered;
+  };
+  Free begin_free(CUdeviceptr pointer);
+  void end_free(Ledger::FreeId id, CUdeviceptr pointer, bool freed);
+
+  // Physical memory, charged before.
+  void created(uint64_t handle, size_t device, uint64_t bytes) {
+    physical_.created(handle, device, bytes);
+  }
+  void retained(uint64_t handle, uint64_t address) { physical_.retained(handle, address); }
+  void mapped(uint64_t address, uint64_t bytes, uint64_t handle) {
+    physical_.mapped(address, bytes, handle);
+  }
+  PhysicalMemory::UnmapId begin_unmap(uint64_t address, uint64_t bytes) {
+    return physical_.begin_unmap(address, bytes);
+  }
+  void end_unmap(PhysicalMemory::UnmapId id, bool unmapped) {
+    refund(physical_.end_unmap(id, unmapped));
+  }
+
+  void memgeneric_ended(const ObjectEnd& end);
+  void context_ended(const ContextEnd& end);
+
+  // The allocation that holds all of [address, address + bytes); nullopt: none does.
+  std::optional<Ledger::Place> find(CUdeviceptr address, uint64_t bytes) const {
+    return ledger_.find(address, bytes);
+  }
+  DirectMemory& direct() { return direct_; }
+  // What the session's job may have per GPU (0: no limit) and has taken on the current context's.
+  uint64_t limit() const { return ledger_.limit(); }
+  uint64_t used() const { return ledger_.used_by_job(contexts_.current_device()); }
+  // By this session alone, device by device.
+  const std::vector<uint64_t>& used_on_devices() const { return ledger_.used_on_devices(); }
+
+ private:
+  void refund(const PhysicalMemory::Refunds& refunds);
+  void remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context);
+  void publish() { published_.store(ledger_.used_everywhere(), std::memory_order_relaxed); }
+
+  Ledger ledger_;
+  PhysicalMemory physical_;
+  const Contexts& contexts_;
+  DirectMemory& direct_;
+  std::atomic<uint64_t>& published_;
+};
+
+}  // namespace fargpu::server

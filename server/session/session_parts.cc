@@ -1,0 +1,61 @@
+#include "server/session/session_parts.h"
+
+#include <utility>
+
+#include "generated/server/object_ends.h"
+
+namespace fargpu::server {
+
+SessionParts::SessionParts(const DriverTable& driver, transport::Transport& transport,
+                           std::atomic<uint64_t>& memory_used, CapturedOutput& captured,
+                           const SessionSetup& setup)
+    : transport(transport),
+      max_bulk_bytes(setup.client_limits.max_bulk_bytes),
+      responder(transport),
+      output(responder, captured, max_bulk_bytes),
+      contexts(driver, setup.devices),
+      images(setup.image_folder, setup.image_cache_bytes),
+      remote_staging(transport.remote_memory()),
+      staging(&driver),
+      direct_memory(driver, transport.remote_memory(), setup.direct),
+      memory(Ledger(setup.devices, setup.memory_bytes, setup.job_memory), contexts, direct_memory,
+             memory_used),
+      host_pages(driver),
+      shared_host(driver),
+      copy_fences(driver),
+      posted(transport),
+      core{driver, responder, output, contexts, handles, pending, posted},
+      ordered_copies(core, stream_holds, staging, remote_staging, memory, max_bulk_bytes),
+      event_waits(core),
+      host_gate(core, stream_holds),
+      completion(core, stream_holds) {
+  handles.when_ended([this](const ObjectEnd& end) { tell_object_end(*this, end); });
+  staging.before_unmap([this](std::byte* memory) { remote_staging.forget(memory); });
+  staging.on_retire([this](StagingRegistration taken) {
+    // The driver waits for what runs before it lets go of memory.
+    const auto registration = std::make_shared<StagingRegistration>(std::move(taken));
+    completion.aside_when_idle(
+        registration->context(), [registration] { return registration->undo(); },
+        [registration](CUresult) {});
+  });
+  responder.call_first([this] { ordered_copies.flush(); });
+  output.flush_first([this] { ordered_copies.flush(); });
+}
+
+SessionParts::~SessionParts() {
+  host_gate.close();
+  ordered_copies.close();
+  stream_holds.close();
+}
+
+std::shared_ptr<ContextEnd> SessionParts::end_context(uint16_t id) {
+  auto end = std::make_shared<ContextEnd>(ContextEnd{id});
+  (void)contexts.enter(id);
+  handles.remove_context(id);
+  tell_context_end(*this, *end);
+  contexts.remove(id);
+  contexts.leave();
+  return end;
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,95 @@
+// SessionParts: everything that one session has in its worker, by responsibility: contexts,
+// objects, memory, images, what is pending, what waits. Hand-written halves (server/manual) work
+// with the parts; the worker's executor owns them.
+//
+// The place where things end: an object alone or with its parent, a context with what lives in it,
+// the session. Which parts are told stands in schema/api/types.yml. All on the executor's thread,
+// but for `posted`. Nothing here waits for the GPU.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "common/transport/transport.h"
+#include "common/wire/frame.h"
+#include "server/core/core.h"
+#include "server/image/image_cache.h"
+#include "server/image/link_table.h"
+#include "server/image/parameter_layouts.h"
+#include "server/memory/direct_memory.h"
+#include "server/memory/host_pages.h"
+#include "server/memory/memory_account.h"
+#include "server/memory/ordered_copies.h"
+#include "server/memory/remote_staging.h"
+#include "server/memory/shared_host.h"
+#include "server/memory/staging.h"
+#include "server/object/object_end.h"
+#include "server/stream/completion.h"
+#include "server/stream/copy_fences.h"
+#include "server/stream/event_waits.h"
+#include "server/stream/host_gate.h"
+#include "server/stream/stream_holds.h"
+
+namespace fargpu::server {
+
+struct SessionSetup {
+  size_t devices = 1;
+  uint64_t memory_bytes = 0;  // per GPU; 0: no limit
+  std::string image_folder;
+  uint64_t image_cache_bytes = 0;
+  wire::FrameLimits client_limits;  // what we may send
+  DirectMemory::Options direct;
+  JobMemory* job_memory = nullptr;  // outlives the session; null: it is alone in its job
+};
+
+struct SessionParts {
+  // `memory_used`: published for the daemon. The references outlive the session.
+  SessionParts(const DriverTable& driver, transport::Transport& transport,
+               std::atomic<uint64_t>& memory_used, CapturedOutput& captured,
+               const SessionSetup& setup);
+  // The session ends: no stream is held any more.
+  ~SessionParts();
+  SessionParts(const SessionParts&) = delete;
+  SessionParts& operator=(const SessionParts&) = delete;
+
+  // The object, which the driver has destroyed or is done with, ends, and what was made from it.
+  void end_object(uint64_t id) { handles.remove(id); }
+  // The context, which is idle or has failed, ends, with all that lives in it. The driver's context
+  // is left to the caller, who ends it on a helper thread, after the `withdrawals` and before the
+  // `afterwards` of what is returned. That is let go of on the executor's thread.
+  std::shared_ptr<ContextEnd> end_context(uint16_t id);
+
+  // The memory that holds the current request's bulk bytes; the handler may keep it as long as it
+  // needs. At most once a request.
+  StagingBlock take_bulk() { return std::move(bulk); }
+
+  transport::Transport& transport;
+  const uint64_t max_bulk_bytes;  // of one frame to the client
+  rpc::Responder responder;
+  Output output;
+  Contexts contexts;
+  HandleTable handles;
+  ImageCache images;
+  RemoteStaging remote_staging;  // outlives the blocks of staging
+  StagingPool staging;
+  DirectMemory direct_memory;
+  MemoryAccount memory;
+  HostPages host_pages;
+  SharedHost shared_host;
+  LinkTable links;
+  ParameterLayouts parameter_layouts;
+  CopyFences copy_fences;
+  StagingBlock bulk;
+  PostedTasks posted;
+  const Core core;
+  // Last, so that they go first: they hold staging blocks, and threads that post.
+  PendingList pending;
+  StreamHolds stream_holds;
+  OrderedCopies ordered_copies;
+  EventWaits event_waits;
+  HostGate host_gate;
+  Completion completion;
+};
+
+}  // namespace fargpu::server

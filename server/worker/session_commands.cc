@@ -1,0 +1,101 @@
+#include "server/worker/session_commands.h"
+
+#include <utility>
+
+#include "common/base/log.h"
+
+namespace fargpu::server {
+
+using transport::Clock;
+
+constinit const SessionOrders SessionCommands::kNoOrders;
+
+bool SessionCommands::take() {
+  const auto message = receive_message(source_.socket, Clock::now());
+  if (!message.ok()) return message.status().code() == StatusCode::kTimeout;
+  if (message->is_reply()) return true;
+  Command command{message->header, Clock::now()};
+  switch (kind_of(*message)) {
+    case WorkerMessage::kReport:
+    case WorkerMessage::kStop:
+    case WorkerMessage::kResume:
+      break;
+    case WorkerMessage::kDrain:
+      if (const auto limit = parse_drain(message->body()); limit.ok()) {
+        command.until += *limit;
+        break;
+      }
+      [[fallthrough]];
+    default:
+      log::warn("event=command-unknown kind={}", message->header.opcode);
+      if ((message->header.flags & wire::kWantReply) != 0)
+        (void)send_message(source_.socket, encode_unknown(message->header), Clock::now());
+      return true;
+  }
+  worker_.parts().posted.post([this, command] { open_.push_back(command); });
+  {
+    std::lock_guard lock(mutex_);
+    news_ = true;
+  }
+  changed_.notify_all();
+  if (kind_of(*message) == WorkerMessage::kReport) answer_for_the_executor(command);
+  return true;
+}
+
+// After a while in which the executor has not.
+void SessionCommands::answer_for_the_executor(const Command& command) {
+  constexpr auto kPatience = std::chrono::milliseconds(500);
+  {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, kPatience, [&] { return command.answered->load(); })) return;
+  }
+  WorkerReport report;
+  report.calls = statistics_.calls.load(std::memory_order_relaxed);
+  report.stopped = stopped();
+  report.stuck = true;
+  report.call = activity_.opcode();
+  answer(command, report);
+}
+
+void SessionCommands::answer(const Command& command, const WorkerReport& report) {
+  {
+    std::lock_guard lock(mutex_);
+    if (command.answered->exchange(true)) return;
+  }
+  changed_.notify_all();
+  // A daemon that does not read its answers does without.
+  (void)send_message(source_.socket, encode_report(command.header, report), Clock::now());
+}
+
+bool SessionCommands::can_answer(const Command& command, bool standing) {
+  switch (static_cast<WorkerMessage>(command.header.opcode)) {
+    // Taken back meanwhile by the daemon's next order: the answer says what holds.
+    case WorkerMessage::kStop:
+      return standing || !stopped();
+    case WorkerMessage::kResume:
+      return !standing || stopped();
+    case WorkerMessage::kDrain:
+      return Clock::now() >= command.until || worker_.idle();
+    default:
+      return true;
+  }
+}
+
+void SessionCommands::serve(bool standing) {
+  std::erase_if(open_, [this, standing](const Command& command) {
+    if (!can_answer(command, standing)) return false;
+    WorkerReport report = worker_.report();
+    report.calls = statistics_.calls.load(std::memory_order_relaxed);
+    report.stopped = standing;
+    answer(command, report);
+    return true;
+  });
+}
+
+void SessionCommands::pause(transport::Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, deadline, [this] { return news_; });
+  news_ = false;
+}
+
+}  // namespace fargpu::server

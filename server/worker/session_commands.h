@@ -1,0 +1,70 @@
+// SessionCommands: what the daemon tells a session's worker after its start (schema/worker.capnp),
+// and the answers.
+//
+// take() belongs to the watch's thread; everything else to the executor's. While the executor sits
+// in the driver, reports are answered by the watch, with what is known then.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "common/transport/transport.h"
+#include "server/handover/session_orders.h"
+#include "server/handover/worker_messages.h"
+#include "server/worker/session_watch.h"
+#include "server/worker/session_worker.h"
+
+namespace fargpu::server {
+
+class SessionCommands {
+ public:
+  // The daemon's side of a session. Without a socket there are no commands.
+  struct Source {
+    int socket = -1;
+    const SessionOrders* orders = &kNoOrders;
+  };
+  // All of it outlives the commands.
+  SessionCommands(const Source& source, SessionWorker& worker, SessionStatistics& statistics,
+                  const Activity& activity)
+      : source_(source), worker_(worker), statistics_(statistics), activity_(activity) {}
+
+  int socket() const { return source_.socket; }
+  // Reads one command, which is there, and sees that the executor comes to it. False: the daemon
+  // says nothing more.
+  bool take();
+
+  // The daemon wants no more frames to be taken. One relaxed load.
+  bool stopped() const { return source_.orders->stopped.load(std::memory_order_relaxed) != 0; }
+  // Commands wait for their answer.
+  bool waiting() const { return !open_.empty(); }
+  // Answers what can be answered now. `standing`: no frames are taken.
+  void serve(bool standing);
+  // Sleeps until the deadline, or until a command comes.
+  void pause(transport::Deadline deadline);
+
+ private:
+  struct Command {
+    wire::FrameHeader header;
+    transport::Deadline until;  // of drain
+    // Whoever sets it answers: the executor, or the watch.
+    std::shared_ptr<std::atomic<bool>> answered = std::make_shared<std::atomic<bool>>(false);
+  };
+  bool can_answer(const Command& command, bool standing);
+  void answer(const Command& command, const WorkerReport& report);
+  void answer_for_the_executor(const Command& command);
+
+  static const SessionOrders kNoOrders;
+  const Source source_;
+  SessionWorker& worker_;
+  SessionStatistics& statistics_;
+  const Activity& activity_;
+  std::vector<Command> open_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool news_ = false;  // guarded by mutex_: a command came since the last pause()
+};
+
+}  // namespace fargpu::server

@@ -1,0 +1,381 @@
+// A process with two sessions, each with a scripted worker behind a loopback transport: which of
+// them a call goes to, what the other one's handles are there, and what is left when one is lost.
+// Calls are made through the exported functions. Each test is a process of its own, because the
+// client library's state is the process's.
+#include <cuda.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "client/process/process.h"
+#include "client/process/session.h"
+#include "client/transfer/ordered_copy.h"
+#include "common/bootstrap/agreement.h"
+#include "common/transport/loopback/loopback.h"
+#include "generated/schema/internal.capnp.h"
+#include "generated/schema/memory.capnp.h"
+#include "generated/schema/opcodes.h"
+#include "generated/schema/stream_ordered_memory.capnp.h"
+#include "tests/transport/scripted_server.h"
+
+namespace fargpu::client {
+
+// NOLINTNEXTLINE(performance-unnecessary-value-param): stands in for the client's own
+Result<std::unique_ptr<Session>> connect(const SessionIdentity&, Settings) {
+  return Status(StatusCode::kNotFound, "the test makes its sessions itself");
+}
+
+namespace {
+
+using test::ReceivedFrame;
+using test::ScriptedServer;
+
+constexpr SessionHooks kHooks{.wire_of_copies = wire_of_ordered_copies,
+                              .before_host_function = [](Session&) {},
+                              .host_function_returned = [](Session&, uint64_t) {},
+                              .look_at_values = [](Session&) {}};
+
+// Answers every call with success, but those with the failing opcode.
+class FakeWorker {
+ public:
+  // `memory`: the device address that it allocates.
+  FakeWorker(std::unique_ptr<transport::Transport> transport, CUdeviceptr memory)
+      : server_(std::move(transport),
+                [this, memory](rpc::Responder& responder, const ReceivedFrame& request) {
+                  const std::lock_guard lock(mutex_);
+                  calls_.emplace_back(request.header.opcode, request.header.context);
+                  if (request.header.opcode == schema::op_cuMemAlloc_v2) {
+                    rpc::Responder::Frame reply(responder, request.header, 256);
+                    reply.init<schema::CuMemAllocV2Results>().setDptr(memory);
+                    return reply.send(0);
+                  }
+                  if (request.header.opcode == schema::op_cuMemAllocAsync) {
+                    rpc::Responder::Frame reply(responder, request.header, 256);
+                    reply.init<schema::CuMemAllocAsyncResults>().setDptr(memory);
+                    return reply.send(0);
+                  }
+                  if (request.header.opcode == schema::op_fgHostMap) {
+                    rpc::Responder::Frame reply(responder, request.header, 256);
+                    reply.init<schema::FgHostMapResults>().setDevicePointer(memory);
+                    return reply.send(0);
+                  }
+                  const bool fails = request.header.opcode == failing_opcode.load();
+                  return responder.reply(request.header, fails ? CUDA_ERROR_ILLEGAL_ADDRESS : 0);
+                }) {}
+  // The contexts of the calls with this opcode, in order.
+  std::vector<uint16_t> contexts_of(uint16_t opcode) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<uint16_t> contexts;
+    for (const auto& [called, context] : calls_) {
+      if (called == opcode) contexts.push_back(context);
+    }
+    return contexts;
+  }
+  void die() { server_.stop(); }
+
+  std::atomic<uint16_t> failing_opcode{0};
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::pair<uint16_t, uint16_t>> calls_;
+  ScriptedServer server_;
+};
+
+constexpr CUdeviceptr kMemory[] = {0x6000'0000'0000, 0x6100'0000'0000};
+
+// Two servers with a GPU each: device 0 is a's, device 1 is b's.
+struct Program {
+  Program() {
+    Tables& tables = *new Tables;
+    a = add(tables, 0);
+    b = add(tables, 1);
+    EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
+    for (CUdevice device : {0, 1}) {
+      EXPECT_EQ(cuDevicePrimaryCtxRetain(&contexts[device], device), CUDA_SUCCESS);
+      EXPECT_EQ(cuCtxSetCurrent(contexts[device]), CUDA_SUCCESS);
+      EXPECT_EQ(cuStreamCreate(&streams[device], CU_STREAM_DEFAULT), CUDA_SUCCESS);
+      EXPECT_EQ(cuEventCreate(&events[device], CU_EVENT_DEFAULT), CUDA_SUCCESS);
+    }
+    EXPECT_EQ(cuCtxSetCurrent(contexts[0]), CUDA_SUCCESS);
+  }
+
+  static FakeWorker* add(Tables& tables, unsigned number) {
+    auto [client, server] = transport::make_loopback_pair();
+    auto* const worker = new FakeWorker(std::move(server), kMemory[number]);
+    Settings settings;
+    settings.server = number == 0 ? "a:14900" : "b:14900";
+    Snapshot snapshot;
+    snapshot.driver_version = number == 0 ? 13000 : 12080;
+    snapshot.known = bootstrap::known_opcodes();
+    snapshot.max_bulk_bytes = 1 << 20;
+    snapshot.max_body_bytes = 1 << 20;
+    snapshot.devices.resize(1);
+    auto session =
+        std::make_unique<Session>(SessionIdentity{tables, number, Process::get().device_count()},
+                                  std::move(settings), std::move(snapshot), kHooks);
+    session->attach(std::move(client), {});
+    Process::get().add(std::move(session));
+    return worker;
+  }
+
+  FakeWorker *a, *b;
+  CUcontext contexts[2]{};
+  CUstream streams[2]{};
+  CUevent events[2]{};
+};
+
+unsigned session_in(const void* handle) {
+  return rpc::handle_session(reinterpret_cast<uint64_t>(handle));
+}
+
+// Runs the test in a process of its own.
+void in_process(const std::function<void(Program&)>& body) {
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    Program program;
+    body(program);
+    std::fflush(nullptr);
+    ::_exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "see above";
+}
+
+TEST(Sessions, DevicesOfAllAreTheProcesss) {
+  in_process([](Program& program) {
+    int count = 0, version = 0;
+    EXPECT_EQ(cuDeviceGetCount(&count), CUDA_SUCCESS);
+    EXPECT_EQ(count, 2);
+    EXPECT_EQ(cuDriverGetVersion(&version), CUDA_SUCCESS);
+    EXPECT_EQ(version, 12080) << "the older driver's";
+    CUdevice device = -1;
+    EXPECT_EQ(cuDeviceGet(&device, 2), CUDA_ERROR_INVALID_DEVICE);
+    EXPECT_EQ(cuCtxSetCurrent(program.contexts[1]), CUDA_SUCCESS);
+    EXPECT_EQ(cuCtxGetDevice(&device), CUDA_SUCCESS);
+    EXPECT_EQ(device, 1);
+  });
+}
+
+TEST(Sessions, TheirNumberIsInTheIds) {
+  in_process([](Program& program) {
+    for (unsigned number : {0u, 1u}) {
+      EXPECT_EQ(session_in(program.contexts[number]), number);
+      EXPECT_EQ(session_in(program.streams[number]), number);
+      EXPECT_EQ(session_in(program.events[number]), number);
+    }
+  });
+}
+
+TEST(Sessions, CallsGoWhereTheirStreamIs) {
+  in_process([](Program& program) {
+    ASSERT_EQ(cuEventRecord(program.events[1], program.streams[1]), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamSynchronize(program.streams[1]), CUDA_SUCCESS);
+    // In the context of the stream, which has the same id on the wire as the current one.
+    EXPECT_EQ(program.b->contexts_of(schema::op_cuEventRecord), std::vector<uint16_t>{1});
+    EXPECT_EQ(program.b->contexts_of(schema::op_cuStreamSynchronize), std::vector<uint16_t>{1});
+    EXPECT_TRUE(program.a->contexts_of(schema::op_cuEventRecord).empty());
+    CUcontext current = nullptr;
+    EXPECT_EQ(cuCtxGetCurrent(&current), CUDA_SUCCESS);
+    EXPECT_EQ(current, program.contexts[0]) << "it is current again";
+    // A default stream is the current context's.
+    ASSERT_EQ(cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(program.a->contexts_of(schema::op_cuStreamSynchronize), std::vector<uint16_t>{1});
+    // Without a current context, the stream's counts.
+    EXPECT_EQ(cuCtxSetCurrent(nullptr), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamSynchronize(program.streams[1]), CUDA_SUCCESS);
+    EXPECT_EQ(program.b->contexts_of(schema::op_cuStreamSynchronize),
+              (std::vector<uint16_t>{1, 1}));
+  });
+}
+
+TEST(Sessions, HandlesOfAnotherOneAreWrongOnes) {
+  in_process([](Program& program) {
+    EXPECT_EQ(cuEventRecord(program.events[1], program.streams[0]), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_EQ(cuEventRecord(program.events[1], nullptr), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_EQ(cuStreamWaitEvent(program.streams[0], program.events[1], 0),
+              CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_EQ(cuCtxEnablePeerAccess(program.contexts[1], 0), CUDA_ERROR_INVALID_CONTEXT);
+    ASSERT_EQ(cuStreamSynchronize(program.streams[0]), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamSynchronize(program.streams[1]), CUDA_SUCCESS);
+    for (const FakeWorker* worker : {program.a, program.b}) {
+      EXPECT_TRUE(worker->contexts_of(schema::op_cuEventRecord).empty());
+      EXPECT_TRUE(worker->contexts_of(schema::op_cuStreamWaitEvent).empty());
+      EXPECT_TRUE(worker->contexts_of(schema::op_cuCtxEnablePeerAccess).empty());
+    }
+  });
+}
+
+TEST(Sessions, MemoryIsOfItsSession) {
+  in_process([](Program& program) {
+    constexpr size_t kBytes = 4096;
+    CUdeviceptr of_a = 0, of_b = 0;
+    ASSERT_EQ(cuMemAlloc(&of_a, kBytes), CUDA_SUCCESS);
+    ASSERT_EQ(cuCtxSetCurrent(program.contexts[1]), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemAlloc(&of_b, kBytes), CUDA_SUCCESS);
+    ASSERT_EQ(cuCtxSetCurrent(program.contexts[0]), CUDA_SUCCESS);
+    ASSERT_EQ(of_b, kMemory[1]);
+    int device = -1;
+    EXPECT_EQ(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, of_b),
+              CUDA_SUCCESS);
+    EXPECT_EQ(device, 1);
+    // Calls without a stream go where the memory is.
+    const char bytes[16] = "some bytes";
+    EXPECT_EQ(cuMemcpyHtoD(of_b, bytes, sizeof bytes), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemsetD8(of_b, 0, kBytes), CUDA_SUCCESS);
+    // Copies between the two are refused, and so are streams of the other one.
+    EXPECT_EQ(cuMemcpyDtoD(of_b, of_a, kBytes), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuMemcpy(of_a, of_b, kBytes), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuMemsetD8Async(of_b, 0, kBytes, program.streams[0]), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuMemFree(of_b), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamSynchronize(program.streams[0]), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamSynchronize(program.streams[1]), CUDA_SUCCESS);
+    for (const uint16_t opcode :
+         {schema::op_fgCopyToDevice, schema::op_cuMemsetD8Async, schema::op_cuMemFree_v2}) {
+      EXPECT_EQ(program.b->contexts_of(opcode), std::vector<uint16_t>{1});
+      EXPECT_TRUE(program.a->contexts_of(opcode).empty());
+    }
+    for (const FakeWorker* worker : {program.a, program.b})
+      EXPECT_TRUE(worker->contexts_of(schema::op_cuMemcpyDtoDAsync_v2).empty());
+  });
+}
+
+// It belongs to no context, but a copy needs one.
+TEST(Sessions, MemoryOfAPoolIsOfItsSession) {
+  in_process([](Program& program) {
+    constexpr size_t kBytes = 4096;
+    CUdeviceptr of_b = 0;
+    ASSERT_EQ(cuMemAllocAsync(&of_b, kBytes, program.streams[1]), CUDA_SUCCESS);
+    const char bytes[16] = "some bytes";
+    EXPECT_EQ(cuMemcpyHtoD(of_b, bytes, sizeof bytes), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemFreeAsync(of_b, program.streams[0]), CUDA_ERROR_INVALID_VALUE);
+    int device = -1;
+    EXPECT_EQ(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, of_b),
+              CUDA_SUCCESS)
+        << "it is still there";
+    EXPECT_EQ(device, 1);
+    EXPECT_EQ(cuMemFreeAsync(of_b, program.streams[1]), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamSynchronize(program.streams[0]), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamSynchronize(program.streams[1]), CUDA_SUCCESS);
+    EXPECT_TRUE(program.a->contexts_of(schema::op_cuMemFreeAsync).empty());
+    for (const uint16_t opcode : {schema::op_fgCopyToDevice, schema::op_cuMemFreeAsync})
+      EXPECT_EQ(program.b->contexts_of(opcode), std::vector<uint16_t>{1});
+  });
+}
+
+// A pointer in host memory of b that device code sees leads to hidden memory of b.
+TEST(Sessions, ASynchronisationExposesMemoryInItsOwnSession) {
+  in_process([](Program& program) {
+    constexpr size_t kBytes = 4096;
+    void *seen = nullptr, *hidden = nullptr;
+    CUdeviceptr device_pointer = 0;
+    ASSERT_EQ(cuCtxSetCurrent(program.contexts[1]), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemHostAlloc(&seen, kBytes, 0), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemHostAlloc(&hidden, kBytes, 0), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemHostGetDevicePointer(&device_pointer, seen, 0), CUDA_SUCCESS);
+    *static_cast<void**>(seen) = hidden;
+    CUcontext of_a = nullptr;
+    ASSERT_EQ(cuCtxCreate(&of_a, nullptr, 0, 0), CUDA_SUCCESS);
+    (void)cuCtxSynchronize_v2(program.contexts[1]);  // the worker here has no pages to give
+    EXPECT_EQ(program.b->contexts_of(schema::op_fgHostMap), (std::vector<uint16_t>{1, 1}));
+    EXPECT_TRUE(program.a->contexts_of(schema::op_fgHostMap).empty());
+  });
+}
+
+// The last id that there is of a session, of one that is not there, and no id at all.
+TEST(Sessions, AnyValueIsSafe) {
+  in_process([](Program&) {
+    for (const uint64_t value :
+         {rpc::make_handle(rpc::HandleKind::kStream, (uint64_t{1} << rpc::kSerialBits) - 1, 1),
+          rpc::make_handle(rpc::HandleKind::kStream, 1, 7),
+          rpc::make_handle(rpc::HandleKind::kStream, 1, 255), UINT64_MAX, uint64_t{0x7fff12345670}})
+      EXPECT_EQ(cuStreamSynchronize(reinterpret_cast<CUstream>(value)), CUDA_ERROR_INVALID_HANDLE)
+          << value;
+  });
+}
+
+TEST(Sessions, CreatedContextsHaveIdsOfTheirOwn) {
+  in_process([](Program& program) {
+    CUcontext of_a = nullptr, of_b = nullptr;
+    ASSERT_EQ(cuCtxCreate(&of_a, nullptr, 0, 0), CUDA_SUCCESS);
+    ASSERT_EQ(cuCtxCreate(&of_b, nullptr, 0, 1), CUDA_SUCCESS);
+    ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+    EXPECT_EQ(program.b->contexts_of(schema::op_cuCtxSynchronize), std::vector<uint16_t>{257});
+    ASSERT_EQ(cuCtxSetCurrent(of_a), CUDA_SUCCESS);
+    ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+    EXPECT_EQ(program.a->contexts_of(schema::op_cuCtxSynchronize), std::vector<uint16_t>{256});
+    EXPECT_EQ(cuCtxDestroy(of_b), CUDA_SUCCESS);
+    EXPECT_EQ(program.b->contexts_of(schema::op_fgContextDestroy), std::vector<uint16_t>{0});
+  });
+}
+
+// The primary contexts of both have the same id on the wire.
+TEST(Sessions, ErrorsOfAsynchronousCallsAreOfTheirContext) {
+  in_process([](Program& program) {
+    program.b->failing_opcode = schema::op_cuEventRecord;
+    ASSERT_EQ(cuEventRecord(program.events[1], program.streams[1]), CUDA_SUCCESS);
+    (void)cuStreamSynchronize(program.streams[1]);
+    EXPECT_EQ(cuStreamSynchronize(program.streams[0]), CUDA_SUCCESS);
+    EXPECT_EQ(cuCtxSetCurrent(program.contexts[1]), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamSynchronize(program.streams[1]), CUDA_ERROR_ILLEGAL_ADDRESS);
+  });
+}
+
+TEST(Sessions, OneThatIsLostTakesOnlyItsOwnAlong) {
+  in_process([](Program& program) {
+    program.b->die();
+    EXPECT_EQ(cuStreamSynchronize(program.streams[1]), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    EXPECT_EQ(cuStreamSynchronize(program.streams[0]), CUDA_SUCCESS);
+    EXPECT_EQ(cuCtxSetCurrent(program.contexts[1]), CUDA_SUCCESS);
+    size_t limit = 0;
+    EXPECT_EQ(cuCtxGetLimit(&limit, CU_LIMIT_STACK_SIZE), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    CUstream stream = nullptr;
+    EXPECT_EQ(cuStreamCreate(&stream, CU_STREAM_DEFAULT), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    EXPECT_EQ(cuCtxSetCurrent(program.contexts[0]), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamCreate(&stream, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+    // With the last one the process fails.
+    program.a->die();
+    EXPECT_EQ(cuStreamSynchronize(stream), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    // Another thread may have seen the end and be about to say so.
+    int count = 0;
+    const auto deadline = transport::Clock::now() + std::chrono::seconds(10);
+    while (cuDeviceGetCount(&count) == CUDA_SUCCESS && transport::Clock::now() < deadline)
+      std::this_thread::yield();
+    EXPECT_EQ(cuDeviceGetCount(&count), CUDA_ERROR_DEVICE_UNAVAILABLE);
+  });
+}
+
+TEST(Sessions, AForkedChildHasNone) {
+  in_process([](Program& program) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      int count = 0;
+      const bool right = Process::get().tables() == nullptr &&
+                         Process::get().session(0) == nullptr &&
+                         Process::get().session(1) == nullptr &&
+                         cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED &&
+                         cuStreamSynchronize(program.streams[1]) == CUDA_ERROR_NOT_INITIALIZED;
+      ::_exit(right ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(cuStreamSynchronize(program.streams[1]), CUDA_SUCCESS) << "the parent goes on";
+  });
+}
+
+}  // namespace
+}  // namespace fargpu::client

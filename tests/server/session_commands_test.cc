@@ -1,0 +1,208 @@
+// A session is stopped, drained, asked and resumed by its daemon while a client works.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include "common/wire/control.h"
+#include "generated/schema/internal.capnp.h"
+#include "generated/schema/memory.capnp.h"
+#include "generated/schema/opcodes.h"
+#include "generated/schema/stream.capnp.h"
+#include "tests/server/executor_fixture.h"
+
+namespace fargpu::server {
+namespace {
+
+using std::chrono::milliseconds;
+using transport::Clock;
+
+FakeDriver& driver() { return FakeDriver::get(); }
+
+class SessionCommandsTest : public ExecutorTest {
+ protected:
+  void SetUp() override {
+    auto sockets = make_control_sockets();
+    ASSERT_TRUE(sockets.ok());
+    daemon_end_ = std::move(sockets->first);
+    worker_end_ = std::move(sockets->second);
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    clients_end_.reset(ends[0]);
+    peer_end_.reset(ends[1]);
+    daemon_ = {worker_end_.get(), &orders_};
+    peer_ = peer_end_.get();
+    start();
+    enter();
+  }
+  void TearDown() override {
+    orders_.stopped = 0;
+    ExecutorTest::TearDown();
+  }
+
+  void tell(const MessageBytes& message) {
+    ASSERT_TRUE(send_message(daemon_end_.get(), message, Clock::now()).ok());
+  }
+  ReceivedMessage answer() {
+    auto message = receive_message(daemon_end_.get(), Clock::now() + std::chrono::seconds(60));
+    EXPECT_TRUE(message.ok()) << message.status().message();
+    return message.ok() ? *message : ReceivedMessage{};
+  }
+  WorkerReport reported(uint32_t sequence) {
+    const ReceivedMessage reply = answer();
+    EXPECT_EQ(reply.header.sequence, sequence);
+    const auto report = parse_report(reply);
+    EXPECT_TRUE(report.ok()) << report.status().message();
+    return report.ok() ? *report : WorkerReport{};
+  }
+  WorkerReport ask(WorkerMessage command) {
+    tell(encode_command(command, ++sequence_));
+    return reported(sequence_);
+  }
+  WorkerReport stop() {
+    orders_.stopped = 1;
+    return ask(WorkerMessage::kStop);
+  }
+  WorkerReport resume() {
+    orders_.stopped = 0;
+    return ask(WorkerMessage::kResume);
+  }
+  WorkerReport drain(milliseconds limit) {
+    tell(encode_drain(++sequence_, limit));
+    return reported(sequence_);
+  }
+  uint32_t set(uint8_t value, uint16_t flags) {
+    return send<schema::CuMemsetD8AsyncParams>(
+        schema::op_cuMemsetD8Async,
+        [&](auto p) {
+          p.setDstDevice(0x7000);
+          p.setUc(value);
+          p.setN(1);
+        },
+        flags);
+  }
+  uint32_t synchronise_stream() {
+    return send<schema::CuStreamSynchronizeParams>(schema::op_cuStreamSynchronize, [](auto) {});
+  }
+  uint32_t allocate(uint64_t bytes) {
+    return send<schema::CuMemAllocV2Params>(schema::op_cuMemAlloc_v2,
+                                            [&](auto p) { p.setBytesize(bytes); });
+  }
+
+  SessionOrders orders_;
+  Fd daemon_end_, worker_end_, clients_end_, peer_end_;
+  uint32_t sequence_ = 0;
+};
+
+TEST_F(SessionCommandsTest, AStoppedSessionTakesNothingAndLosesNothing) {
+  EXPECT_TRUE(stop().stopped);
+  for (uint8_t i = 0; i < 100; ++i) set(i, 0);
+  const uint32_t last = set(100, wire::kWantReply);
+  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_FALSE(driver().saw("cuMemsetD8Async 0"));
+  const WorkerReport standing = ask(WorkerMessage::kReport);
+  EXPECT_TRUE(standing.stopped);
+  EXPECT_TRUE(standing.idle);
+  EXPECT_EQ(standing.contexts, 1u);
+  EXPECT_FALSE(resume().stopped);
+  EXPECT_EQ(result(last), CUDA_SUCCESS);
+  for (int i = 0; i <= 100; ++i)
+    EXPECT_EQ(driver().count("cuMemsetD8Async " + std::to_string(i)), 1u) << i;
+}
+
+TEST_F(SessionCommandsTest, WhatWasTakenBeforeGoesOnAndADrainWaitsForIt) {
+  driver().shut("event");
+  driver().shut("cuCtxSynchronize");
+  const uint32_t waiting = synchronise_stream();
+  EXPECT_EQ(result(set(1, wire::kWantReply)), CUDA_SUCCESS);
+  const WorkerReport stopped = stop();
+  EXPECT_TRUE(stopped.stopped);
+  EXPECT_FALSE(stopped.idle);
+  EXPECT_EQ(stopped.waits, 1u);
+  std::thread gpu([] {
+    std::this_thread::sleep_for(milliseconds(60));
+    driver().open("event");
+    std::this_thread::sleep_for(milliseconds(60));
+    driver().open("cuCtxSynchronize");
+  });
+  const auto began = Clock::now();
+  const WorkerReport drained = drain(std::chrono::seconds(60));
+  EXPECT_TRUE(drained.idle);
+  EXPECT_GE(Clock::now() - began, milliseconds(100));
+  gpu.join();
+  EXPECT_EQ(result(waiting), CUDA_SUCCESS);  // the reply left while the session stood still
+  resume();
+  EXPECT_EQ(result(set(2, wire::kWantReply)), CUDA_SUCCESS);
+}
+
+TEST_F(SessionCommandsTest, ADrainEndsAlsoWhenTheWorkDoesNot) {
+  driver().shut("cuCtxSynchronize");
+  EXPECT_FALSE(drain(milliseconds(30)).idle);
+  // Without a stop the session goes on meanwhile.
+  tell(encode_drain(++sequence_, std::chrono::seconds(60)));
+  EXPECT_EQ(result(set(1, wire::kWantReply)), CUDA_SUCCESS);
+  driver().open("cuCtxSynchronize");
+  EXPECT_TRUE(reported(sequence_).idle);
+}
+
+TEST_F(SessionCommandsTest, AReportSaysWhatTheSessionHolds) {
+  allocate(500);
+  EXPECT_EQ(next().header.result, CUDA_SUCCESS);
+  EXPECT_EQ(result(send<schema::CuStreamCreateParams>(
+                schema::op_cuStreamCreate,
+                [](auto p) { p.setPhStream(rpc::make_handle(rpc::HandleKind::kStream, 8)); })),
+            CUDA_SUCCESS);
+  const WorkerReport report = ask(WorkerMessage::kReport);
+  EXPECT_EQ(report.calls, 3u);
+  EXPECT_EQ(report.memory_bytes, std::vector<uint64_t>{500});
+  EXPECT_EQ(report.contexts, 1u);
+  EXPECT_EQ(report.streams, 1u);
+  EXPECT_TRUE(report.idle);
+  EXPECT_FALSE(report.stopped || report.stuck);
+}
+
+TEST_F(SessionCommandsTest, AnExecutorInTheDriverIsReportedByTheWatch) {
+  driver().shut("cuMemAlloc 100");
+  allocate(100);
+  ASSERT_TRUE(eventually([] { return driver().saw("cuMemAlloc 100"); }));
+  const WorkerReport report = ask(WorkerMessage::kReport);
+  EXPECT_TRUE(report.stuck);
+  EXPECT_FALSE(report.idle);
+  EXPECT_EQ(report.call, schema::op_cuMemAlloc_v2);
+  driver().open("cuMemAlloc 100");
+  EXPECT_EQ(next().header.result, CUDA_SUCCESS);
+  EXPECT_FALSE(ask(WorkerMessage::kReport).stuck);  // the first one was answered once
+}
+
+TEST_F(SessionCommandsTest, StopsAndResumesInQuickSuccessionAreAllAnswered) {
+  for (int i = 0; i < 50; ++i) {
+    orders_.stopped = 1;
+    tell(encode_command(WorkerMessage::kStop, ++sequence_));
+    orders_.stopped = 0;
+    tell(encode_command(WorkerMessage::kResume, ++sequence_));
+    answer();
+    answer();
+  }
+  EXPECT_EQ(result(set(1, wire::kWantReply)), CUDA_SUCCESS);
+}
+
+TEST_F(SessionCommandsTest, AClientThatGoesWhileItsSessionIsStoppedIsLost) {
+  stop();
+  clients_end_.reset();
+  EXPECT_EQ(end().code(), StatusCode::kLost);
+}
+
+TEST_F(SessionCommandsTest, ACommandOfALaterReleaseIsAnsweredAsUnknown) {
+  tell(encode_command(static_cast<WorkerMessage>(77), 5));
+  EXPECT_EQ(answer().header.result, kUnknownMessage);
+  tell(encode_command(WorkerMessage::kDrain, 6));  // without its body
+  EXPECT_EQ(answer().header.result, kUnknownMessage);
+  EXPECT_FALSE(ask(WorkerMessage::kReport).stuck);
+}
+
+TEST_F(SessionCommandsTest, ADaemonThatIsGoneSaysNothingMore) {
+  daemon_end_.reset();
+  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_EQ(result(set(1, wire::kWantReply)), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace fargpu::server

@@ -1,0 +1,189 @@
+// A session with its real worker, on the simulated driver, under the commands of its daemon:
+// stopped in the middle of a program's work, drained, asked, resumed; and the program ends right.
+#include "server/daemon/sessions.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "common/transport/frame_io.h"
+#include "common/wire/control.h"
+#include "server/daemon/listeners.h"
+#include "server/handover/child_process.h"
+#include "server/job/job_keeper.h"
+#include "server/placement/host_placement.h"
+
+namespace fargpu::server {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using transport::Clock;
+
+constexpr auto kLimit = seconds(120);
+
+// A daemon without its face: admits whoever connects.
+class SessionsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(FARGPU_PROGRAM)) GTEST_SKIP() << FARGPU_PROGRAM << " is not built";
+    std::string pattern = ::testing::TempDir() + "/fargpu-sessions-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_path_ = pattern;
+    config_.driver = "sim";
+    config_.sim_gpus = 1;
+    auto inventory = probe(worker_, config_.driver, driver_environment(config_));
+    ASSERT_TRUE(inventory.ok()) << inventory.status().message();
+    inventory_ = std::move(*inventory);
+    auto folder = RuntimeFolder::create(folder_path_);
+    ASSERT_TRUE(folder.ok());
+    folder_.emplace(std::move(*folder));
+    placement_.emplace(inventory_.units, config_.placement);
+    keeper_.emplace(loop_, *placement_, ids_,
+                    JobKeeper::Rules{{config_.placement.max_sessions, config_.job_grace}, 0});
+    sessions_.emplace(Sessions::Host{config_, worker_, *folder_, inventory_, loop_}, ids_,
+                      [this](const SessionRecord& record) { keeper_->leave(record.seat); });
+    listeners_.emplace(loop_,
+                       [this](Fd socket, const std::string& peer) { admit(std::move(socket)); });
+    ASSERT_TRUE(listeners_->add(folder_path_ + "/socket").ok());
+  }
+  void TearDown() override {
+    if (program_ > 0) {
+      ::kill(program_, SIGKILL);
+      ::waitpid(program_, nullptr, 0);
+    }
+    if (sessions_) {
+      sessions_->kill_all(SIGKILL);
+      EXPECT_TRUE(eventually([this] { return sessions_->all().empty(); }));
+    }
+    if (!folder_path_.empty()) std::filesystem::remove_all(folder_path_);
+  }
+
+  void admit(Fd socket) {
+    ::fcntl(socket.get(), F_SETFL, ::fcntl(socket.get(), F_GETFL) & ~O_NONBLOCK);
+    const auto frame = transport::read_one_frame(socket.get(), {}, Clock::now() + kLimit);
+    ASSERT_TRUE(frame.ok()) << frame.status().message();
+    const auto hello = parse_hello(frame->body());
+    ASSERT_TRUE(hello.ok()) << hello.status().message();
+    const auto seat = keeper_->enter(*hello, "unix");
+    ASSERT_TRUE(seat.ok()) << seat.status().message();
+    const Status started = sessions_->start({*keeper_->find(seat->job), *seat, *hello, socket.get(),
+                                             "unix", false, frame->header.sequence});
+    ASSERT_TRUE(started.ok()) << started.message();
+  }
+
+  // Runs the loop until it is so.
+  bool eventually(const std::function<bool()>& condition) {
+    for (const auto end = Clock::now() + kLimit; Clock::now() < end;) {
+      loop_.restart();
+      loop_.run_for(milliseconds(5));
+      if (sessions_) sessions_->reap();
+      if (condition()) return true;
+    }
+    return condition();
+  }
+  void start_program() {
+    int ends[2];
+    ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    const Fd reading(ends[0]);
+    goes_on_.reset(ends[1]);
+    constexpr const char* kDescriptor = "5";
+    const auto pid = start_child({FARGPU_CLI,
+                                  {"run", "--no-check", "--server", folder_path_ + "/socket", "--",
+                                   FARGPU_PROGRAM, kDescriptor},
+                                  {},
+                                  {{reading.get(), 5}}});
+    ASSERT_TRUE(pid.ok());
+    program_ = *pid;
+    ASSERT_TRUE(eventually([this] { return !sessions_->all().empty(); }));
+    session_ = sessions_->all().begin()->second.id;
+  }
+  void end_program_rightly() {
+    goes_on_.reset();
+    int status = -1;
+    ASSERT_TRUE(eventually([&] { return ::waitpid(program_, &status, WNOHANG) == program_; }));
+    program_ = -1;
+    EXPECT_EQ(describe_wait_status(status), "exited with 0");
+  }
+  // Runs the loop until the answer is there.
+  template <typename Ask>
+  WorkerReport answer(const Ask& ask) {
+    std::optional<Result<WorkerReport>> answer;
+    ask([&answer](const Result<WorkerReport>& report) { answer = report; });
+    EXPECT_TRUE(eventually([&] { return answer.has_value(); }));
+    EXPECT_TRUE(answer->ok()) << answer->status().message();
+    return answer->ok() ? **answer : WorkerReport{};
+  }
+  WorkerReport report() {
+    return answer([this](auto done) { sessions_->report(session_, done); });
+  }
+
+  const std::string worker_ = FARGPU_WORKER;
+  std::string folder_path_;
+  boost::asio::io_context loop_;
+  DaemonConfig config_;
+  Inventory inventory_;
+  IdSequence ids_;
+  std::optional<RuntimeFolder> folder_;
+  std::optional<HostPlacement> placement_;
+  std::optional<JobKeeper> keeper_;
+  std::optional<Sessions> sessions_;
+  std::optional<Listeners> listeners_;
+  Fd goes_on_;
+  pid_t program_ = -1;
+  uint64_t session_ = 0;
+};
+
+TEST_F(SessionsTest, IsStoppedInTheMiddleOfItsWorkAndGoesOnLater) {
+  ASSERT_NO_FATAL_FAILURE(start_program());
+  ASSERT_TRUE(eventually([this] { return report().calls > 200; }));
+  for (int i = 0; i < 5; ++i) {
+    const WorkerReport stopped = answer([this](auto done) { sessions_->stop(session_, done); });
+    EXPECT_TRUE(stopped.stopped);
+    const WorkerReport drained =
+        answer([this](auto done) { sessions_->drain(session_, milliseconds(kLimit), done); });
+    EXPECT_TRUE(drained.idle);
+    EXPECT_EQ(drained.contexts, 1u);
+    EXPECT_EQ(drained.streams, 1u);
+    EXPECT_EQ(drained.memory_bytes, std::vector<uint64_t>{2 * 16 * 1024 * 4});
+    const auto until = Clock::now() + milliseconds(100);
+    eventually([&] { return Clock::now() >= until; });
+    const WorkerReport standing = report();
+    EXPECT_TRUE(standing.stopped && standing.idle);
+    EXPECT_EQ(standing.calls, drained.calls);
+    EXPECT_FALSE(answer([this](auto done) { sessions_->resume(session_, done); }).stopped);
+    ASSERT_TRUE(eventually([&] { return report().calls > standing.calls + 100; }));
+  }
+  end_program_rightly();
+}
+
+TEST_F(SessionsTest, FinishesWhatTheGpuDoesAndEnds) {
+  ASSERT_NO_FATAL_FAILURE(start_program());
+  ASSERT_TRUE(eventually([this] { return report().calls > 200; }));
+  sessions_->finish_all(milliseconds(kLimit));
+  EXPECT_TRUE(eventually([this] { return sessions_->all().empty(); }));
+}
+
+TEST_F(SessionsTest, AStoppedSessionEndsWithItsClient) {
+  ASSERT_NO_FATAL_FAILURE(start_program());
+  ASSERT_TRUE(eventually([this] { return report().calls > 200; }));
+  EXPECT_TRUE(answer([this](auto done) { sessions_->stop(session_, done); }).stopped);
+  ::kill(program_, SIGKILL);
+  EXPECT_TRUE(eventually([this] { return sessions_->all().empty(); }));
+}
+
+TEST_F(SessionsTest, AStrangersIdIsNotFound) {
+  std::optional<Result<WorkerReport>> answer;
+  sessions_->report(4711, [&answer](const Result<WorkerReport>& report) { answer = report; });
+  ASSERT_TRUE(eventually([&] { return answer.has_value(); }));
+  EXPECT_EQ(answer->status().code(), StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace fargpu::server

@@ -1,0 +1,166 @@
+// The daemon's end of the socket to a worker, with workers that do what they should not.
+#include "server/daemon/worker_link.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fargpu::server {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using transport::Clock;
+
+class WorkerLinkTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto sockets = make_control_sockets();
+    ASSERT_TRUE(sockets.ok());
+    worker_ = std::move(sockets->second);
+    link_ = std::make_shared<WorkerLink>(loop_, std::move(sockets->first));
+    link_->start([this](const Status& why) { broken_ = why; });
+  }
+  void TearDown() override { link_->close(); }
+
+  void say(const MessageBytes& message) {
+    ASSERT_TRUE(send_message(worker_.get(), message, Clock::now()).ok());
+  }
+  ReceivedMessage heard() {
+    auto message = receive_message(worker_.get(), Clock::now());
+    EXPECT_TRUE(message.ok()) << message.status().message();
+    return message.ok() ? *message : ReceivedMessage{};
+  }
+  WorkerLink::OnAnswer keep() {
+    return [this](const Result<WorkerReport>& report) { answers_.push_back(report); };
+  }
+  void turn() {
+    loop_.restart();
+    loop_.poll();
+  }
+  void turn_for(milliseconds time) {
+    loop_.restart();
+    loop_.run_for(time);
+  }
+
+  boost::asio::io_context loop_;
+  Fd worker_;
+  std::shared_ptr<WorkerLink> link_;
+  Status broken_;
+  std::vector<Result<WorkerReport>> answers_;
+};
+
+TEST_F(WorkerLinkTest, AnswersFindTheirQuestions) {
+  say(encode_started());
+  link_->ask(WorkerMessage::kStop, seconds(60), keep());
+  link_->ask(WorkerMessage::kDrain, seconds(60), keep());
+  const ReceivedMessage stop = heard(), drain = heard();
+  EXPECT_EQ(kind_of(stop), WorkerMessage::kStop);
+  EXPECT_EQ(parse_drain(drain.body())->count(), 60000);
+  say(encode_report(drain.header, {.calls = 2}));
+  say(encode_report(stop.header, {.calls = 1}));
+  turn();
+  ASSERT_EQ(answers_.size(), 2u);
+  EXPECT_EQ(answers_[0]->calls, 2u);
+  EXPECT_EQ(answers_[1]->calls, 1u);
+  EXPECT_TRUE(broken_.ok());
+}
+
+TEST_F(WorkerLinkTest, AWorkerThatDoesNotAnswerIsNotWaitedFor) {
+  say(encode_started());
+  link_->ask(WorkerMessage::kReport, milliseconds(20), keep());
+  turn_for(milliseconds(300));
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_EQ(answers_[0].status().code(), StatusCode::kTimeout);
+  say(encode_report(heard().header, {}));  // late, but asked for
+  turn();
+  EXPECT_EQ(answers_.size(), 1u);
+  EXPECT_TRUE(broken_.ok());
+}
+
+TEST_F(WorkerLinkTest, AWorkerThatDoesNotReadIsNotWaitedFor) {
+  for (size_t i = 0; i < WorkerLink::kMostUnanswered + 3; ++i)
+    link_->ask(WorkerMessage::kReport, seconds(60), keep());
+  turn();
+  ASSERT_GE(answers_.size(), 3u);
+  for (const auto& answer : answers_) EXPECT_EQ(answer.status().code(), StatusCode::kNoCapacity);
+}
+
+TEST_F(WorkerLinkTest, AnOlderWorkerSaysWhatItDoesNotKnow) {
+  say(encode_started());
+  link_->ask(WorkerMessage::kStop, seconds(60), keep());
+  say(encode_unknown(heard().header));
+  turn();
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_EQ(answers_[0].status().code(), StatusCode::kUnsupported);
+  EXPECT_TRUE(broken_.ok());
+}
+
+TEST_F(WorkerLinkTest, ANewerWorkerMaySayWhatNobodyKnows) {
+  say(encode_started());
+  for (int i = 0; i < 3; ++i) say(encode_command(static_cast<WorkerMessage>(99), 0));
+  link_->ask(WorkerMessage::kReport, seconds(60), keep());
+  say(encode_report(heard().header, {.calls = 5}));
+  turn();
+  EXPECT_TRUE(broken_.ok());
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_EQ(answers_[0]->calls, 5u);
+}
+
+TEST_F(WorkerLinkTest, AFloodIsNotEndured) {
+  say(encode_started());
+  for (size_t i = 0; i < 10 * WorkerLink::kMostUnasked && broken_.ok(); ++i) {
+    say(encode_report({.opcode = 4, .sequence = 77}, {}));
+    turn();
+  }
+  EXPECT_EQ(broken_.code(), StatusCode::kProtocol);
+  EXPECT_THAT(broken_.message(), HasSubstr("nobody asked"));
+}
+
+TEST_F(WorkerLinkTest, MalformedMessagesBreakIt) {
+  say(encode_command(WorkerMessage::kReport, 1));  // instead of Started
+  turn();
+  EXPECT_EQ(broken_.code(), StatusCode::kProtocol);
+}
+
+TEST_F(WorkerLinkTest, GarbageBreaksItOnce) {
+  say(encode_started());
+  say(MessageBytes(64, std::byte{0xff}));
+  say(MessageBytes(24));
+  turn();
+  EXPECT_EQ(broken_.code(), StatusCode::kProtocol);
+  EXPECT_THAT(broken_.message(), HasSubstr("does not speak fargpu"));
+  broken_ = Status();
+  turn();
+  EXPECT_TRUE(broken_.ok());
+}
+
+TEST_F(WorkerLinkTest, AReportThatIsNoneBreaksItAndIsAnAnswer) {
+  say(encode_started());
+  link_->ask(WorkerMessage::kReport, seconds(60), keep());
+  wire::FrameHeader header = heard().header;
+  header.flags = wire::kReply;
+  const auto bytes = std::as_bytes(std::span(&header, 1));
+  say({bytes.begin(), bytes.end()});
+  turn();
+  EXPECT_EQ(broken_.code(), StatusCode::kProtocol);
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_EQ(answers_[0].status().code(), StatusCode::kProtocol);
+}
+
+TEST_F(WorkerLinkTest, TheEndTakesLastWordsAndAnswersWhatIsOpen) {
+  say(encode_started());
+  link_->ask(WorkerMessage::kDrain, seconds(60), keep());
+  say(encode_last_words("the client said bye"));
+  worker_.reset();
+  link_->close();
+  EXPECT_EQ(link_->last_words(), "the client said bye");
+  link_->ask(WorkerMessage::kStop, seconds(60), keep());
+  turn();
+  ASSERT_EQ(answers_.size(), 2u);
+  for (const auto& answer : answers_) EXPECT_EQ(answer.status().code(), StatusCode::kLost);
+  EXPECT_TRUE(broken_.ok());
+}
+
+}  // namespace
+}  // namespace fargpu::server
