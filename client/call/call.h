@@ -138,12 +138,6 @@ class NewHandle {
 // entry; CU_STREAM_PER_THREAD -> the hidden blocking stream of this thread and context (made on
 // first use). kInvalid for a handle that was never made or is destroyed.
 CUresult stream_to_wire(Session& session, CUstream stream, uint64_t* id);
-// The same for an operation that takes a place in the driver's queue of the stream: may wait until
-// the GPU has got on with the stream (stream_queue.h).
-CUresult stream_to_queue(Session& session, CUstream stream, uint64_t* id);
-// Before an operation that takes a place in the driver's queue of `stream`, whose id on the wire is
-// `id`: may wait while functions of the application hold streams (queue_limit.h).
-void take_queue_place(Session& session, uint16_t context, CUstream stream, uint64_t id);
 // Around a call in which the driver waits for all streams of the context's device: it may load
 // something onto the GPU, or it takes away what work may use. Nobody else gets into the driver
 // meanwhile; so the call waits here while functions of the application hold these streams, and

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "client/call/call.h"
+#include "client/call/submission.h"
 #include "common/base/status.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/handle_kind.h"

@@ -77,7 +77,7 @@ CUresult resolve_stream(Session& session, CUstream stream, ResolvedStream* resol
     watchdog::note_stream(stream);
   if (stream == CU_STREAM_LEGACY || (stream == nullptr && !per_thread_mode)) {
     const Context* context = current_context();
-    *resolved = {kLegacyStreamId, context == nullptr ? nullptr : &context->queue};
+    *resolved = {kLegacyStreamId, context == nullptr ? nullptr : &context->legacy_stream};
     return CUDA_SUCCESS;
   }
   uint64_t id = reinterpret_cast<uint64_t>(stream);
@@ -89,7 +89,7 @@ CUresult resolve_stream(Session& session, CUstream stream, ResolvedStream* resol
   }
   const Object* found = session.find(rpc::HandleKind::kStream, id);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  *resolved = {id, &static_cast<const Stream*>(found)->queue};
+  *resolved = {id, &static_cast<const Stream*>(found)->state};
   return CUDA_SUCCESS;
 }
 
@@ -134,25 +134,18 @@ CUresult StreamMark::wait() {
   return CUDA_SUCCESS;
 }
 
-CUresult stream_to_queue(Session& session, CUstream stream, uint64_t* id) {
-  ResolvedStream resolved;
-  const CUresult result = resolve_stream(session, stream, &resolved);
-  *id = resolved.id;
-  if (result != CUDA_SUCCESS) return result;
-  if (resolved.queue == nullptr || (*resolved.queue)->take()) [[likely]]
-    return CUDA_SUCCESS;
-  MarkingWorker worker(session, stream);
-  session.queue_marks.wait_for_place(**resolved.queue, worker);
-  return CUDA_SUCCESS;
-}
-
-void take_queue_place(Session& session, uint16_t context, CUstream stream, uint64_t id) {
+void take_place(Session& session, uint16_t context, CUstream stream,
+                const ResolvedStream& resolved) {
+  if (resolved.state == nullptr) return;
+  if (!(*resolved.state)->queue.take()) [[unlikely]] {
+    MarkingWorker worker(session, stream);
+    session.queue_marks.wait_for_place(StreamState::queue_of(*resolved.state), worker);
+  }
   if (!session.host_calls.outstanding()) [[likely]]
     return;
   if (HostCalls::on_this_thread()) return;
-  // The legacy stream has one id in every context.
-  const uint64_t queue = id == kLegacyStreamId ? id | uint64_t{context} << 4 : id;
-  session.queue_limit.enter(queue, session.host_calls, [&] {
+  const std::shared_ptr<StreamState> state = *resolved.state;  // it may be destroyed meanwhile
+  session.queue_limit.enter(state->share, session.host_calls, [&] {
     return call_cuStreamQuery(session, context, stream) != CUDA_ERROR_NOT_READY;
   });
 }

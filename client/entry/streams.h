@@ -1,4 +1,5 @@
-// Streams of the client: records, and which stream a NULL or per-thread handle means.
+// Streams of the client: records, which stream a NULL or per-thread handle means, and how work
+// finds a place in one.
 //
 // The per-thread default stream of CUDA is, in the worker, one hidden blocking stream per client
 // thread and context: made at first use, destroyed when the thread ends. Any thread.
@@ -10,13 +11,12 @@
 #include <memory>
 
 #include "client/object/object.h"
-#include "client/stream/stream_queue.h"
+#include "client/stream/stream_state.h"
 
 namespace fargpu::client {
 
 struct Stream final : Object {
-  // Shared with the marks that are under way.
-  const std::shared_ptr<StreamQueue> queue = std::make_shared<StreamQueue>();
+  const std::shared_ptr<StreamState> state = std::make_shared<StreamState>();
 };
 
 // The id that stands for the legacy default stream on the wire.
@@ -24,13 +24,19 @@ inline constexpr uint64_t kLegacyStreamId = 1;
 
 class Session;
 
-// A stream of the session as the worker knows it, and its queue: the record's own, or null for the
-// legacy stream without a context. The results of stream_to_wire() (client/call/call.h).
+// A stream of the session as the worker knows it, and its state: that of the record or context, or
+// null for the legacy stream without a context. The results of stream_to_wire()
+// (client/call/call.h).
 struct ResolvedStream {
   uint64_t id = 0;
-  const std::shared_ptr<StreamQueue>* queue = nullptr;
+  const std::shared_ptr<StreamState>* state = nullptr;
 };
 CUresult resolve_stream(Session& session, CUstream stream, ResolvedStream* resolved);
+// For work that is about to be sent into `resolved`, which `stream` names in `context` (wire id): a
+// place in the driver's queue. May wait until the GPU has got on with the stream (stream_queue.h),
+// and while functions of the application hold streams (queue_limit.h). Only Submission calls it.
+void take_place(Session& session, uint16_t context, CUstream stream,
+                const ResolvedStream& resolved);
 
 // True inside an entry of the per-thread-default-stream variants (_ptsz, _ptds).
 bool per_thread_default_stream();

@@ -51,19 +51,6 @@ CUresult resolve_new_current(CUcontext ctx, Context** context) {
                                                               : CUDA_SUCCESS;
 }
 
-CUresult synchronize(Context& context) {
-  Session& session = *context.session;
-  const uint32_t position = context.queue->position();
-  const auto mark = idle_mark(session);
-  if (const CUresult result = before_wait(session); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = call_cuCtxSynchronize(session, context.wire_id);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
-  context.queue->done(position);
-  return after_synchronisation(session, mark);
-}
-
 }  // namespace
 
 CUresult manual_cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
@@ -176,15 +163,13 @@ CUresult manual_cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
   return CUDA_SUCCESS;
 }
 
-CUresult manual_cuCtxSynchronize() { return synchronize(*current_context()); }
-
 CUresult manual_cuCtxSynchronize_v2(CUcontext ctx) {
   Context* context = nullptr;
   if (const CUresult result = resolve(ctx, &context); result != CUDA_SUCCESS) return result;
   if (!context->usable()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (const int sticky = context->sticky.load()) return static_cast<CUresult>(sticky);
   const Here here = Here::of(ctx);  // what it exposes must not get a context of another session
-  return synchronize(*context);
+  return call_cuCtxSynchronize(here.session, context->wire_id);
 }
 
 CUresult manual_cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {

@@ -1,4 +1,4 @@
-// Events: to know that one is complete is a point where mapped memory becomes equal.
+// Events: wrong flags are errors at once, and waits across contexts concern loads in both.
 #include "client/manual/common.h"
 
 namespace fargpu::client {
@@ -16,22 +16,6 @@ CUresult manual_cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   return call_cuEventCreate(here.session, here.context, phEvent, Flags);
 }
 
-CUresult manual_cuEventQuery(CUevent hEvent) {
-  const Here here = Here::of(hEvent);
-  if (const CUresult result = before_wait(here.session); result != CUDA_SUCCESS) return result;
-  const CUresult result = call_cuEventQuery(here.session, here.context, hEvent);
-  return result == CUDA_SUCCESS ? after_synchronisation(here.session) : result;
-}
-
-CUresult manual_cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
-  const Here here = Here::of(hStart);
-  if (const CUresult result = before_wait(here.session); result != CUDA_SUCCESS) return result;
-  const CUresult result =
-      call_cuEventElapsedTime_v2(here.session, here.context, pMilliseconds, hStart, hEnd);
-  // Both events are complete then, and what came before them.
-  return result == CUDA_SUCCESS ? after_synchronisation(here.session) : result;
-}
-
 CUresult manual_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
   const Here here = Here::of(hCtx);
   const Object* event =
@@ -39,13 +23,6 @@ CUresult manual_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
   if (event != nullptr && event->context != here.session.contexts.find(hCtx))
     here.session.host_calls.join_contexts();
   return call_cuCtxWaitEvent(here.session, here.context, hCtx, hEvent);
-}
-
-CUresult manual_cuEventSynchronize(CUevent hEvent) {
-  const Here here = Here::of(hEvent);
-  if (const CUresult result = before_wait(here.session); result != CUDA_SUCCESS) return result;
-  const CUresult result = call_cuEventSynchronize(here.session, here.context, hEvent);
-  return result == CUDA_SUCCESS ? after_synchronisation(here.session) : result;
 }
 
 }  // namespace fargpu::client

@@ -58,8 +58,6 @@ CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchK
       result != CUDA_SUCCESS) {
     return result;
   }
-  const Submission work(here.session, stream);
-  if (work.result() != CUDA_SUCCESS) return work.result();
   const CUresult result = call_fgLaunch(
       here.session, here.context, function->id, shape.grid[0], shape.grid[1], shape.grid[2],
       shape.block[0], shape.block[1], shape.block[2], shape.shared_bytes, stream,
@@ -74,7 +72,9 @@ CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchK
       remember_admitted(*function, key);
     }
   }
-  return here.session.settings.launch_blocking ? manual_cuStreamSynchronize(stream) : CUDA_SUCCESS;
+  return here.session.settings.launch_blocking
+             ? call_cuStreamSynchronize(here.session, here.context, stream)
+             : CUDA_SUCCESS;
 }
 
 // Handles inside attributes become ids of the wire; attributes that hold pointers are refused.

@@ -50,8 +50,6 @@ CUresult set(CUdeviceptr address, size_t width, size_t height, size_t pitch, siz
   if (box.empty()) return CUDA_SUCCESS;
   if (const CUresult result = expose_operands(here.session, {address}); result != CUDA_SUCCESS)
     return result;
-  const Submission work(here.session, stream);
-  if (work.result() != CUDA_SUCCESS) return work.result();
   const CUresult result = call(here.session, here.context);
   if (result != CUDA_SUCCESS) return result;
   return settle_untried(here.session, address, span_of(box, {address, pitch, 0}));
@@ -62,8 +60,7 @@ CUresult finish_set(CUdeviceptr address, CUresult result) {
   if (result != CUDA_SUCCESS) return result;
   const Here here = Here::of_memory(address);
   if (here.session.host_memory.empty() || !here.session.find_host(address)) return CUDA_SUCCESS;
-  result = call_cuStreamSynchronize(here.session, here.context, nullptr);
-  return result == CUDA_SUCCESS ? after_synchronisation(here.session) : result;
+  return call_cuStreamSynchronize(here.session, here.context, nullptr);
 }
 
 // Marks the region that allocation_created has just entered as memory of a pool: no context owns

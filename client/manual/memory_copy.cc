@@ -60,8 +60,6 @@ CUresult device_to_device(Session& session, CUdeviceptr dst, CUdeviceptr src, si
   }
   if (const CUresult result = expose_operands(session, {dst, src}); result != CUDA_SUCCESS)
     return result;
-  const Submission work(session, stream);
-  if (work.result() != CUDA_SUCCESS) return work.result();
   return between_contexts(session, owner_of(session, dst), owner_of(session, src), stream, [&] {
     return call_cuMemcpyDtoDAsync_v2(session, current_context_id(), dst, src, bytes, stream);
   });
@@ -137,8 +135,6 @@ CUresult copy_box(Session& session, const Ends& ends, const Box& box, CUstream s
   if (ends.to == Where::kDevice && ends.from == Where::kDevice) {
     const CUresult exposed = expose_operands(session, {ends.dst.address, ends.src.address});
     if (exposed != CUDA_SUCCESS) return exposed;
-    const Submission work(session, stream);
-    if (work.result() != CUDA_SUCCESS) return work.result();
     bool known = false;
     for (const Side* side : {&ends.dst, &ends.src}) {
       const uint64_t span = span_of(box, *side);
@@ -348,8 +344,6 @@ CUresult manual_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
       result != CUDA_SUCCESS) {
     return result;
   }
-  const Submission work(here.session, hStream);
-  if (work.result() != CUDA_SUCCESS) return work.result();
   // One of another session is refused by the call.
   const auto find = [&here](CUcontext ctx) -> const Context* {
     if (ctx == nullptr) return current_context();

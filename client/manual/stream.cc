@@ -73,29 +73,6 @@ CUresult manual_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int
   return call_cuStreamWaitEvent(here.session, here.context, hStream, hEvent, Flags);
 }
 
-CUresult manual_cuStreamQuery(CUstream hStream) {
-  const Here here = Here::of(hStream);
-  if (const CUresult result = before_wait(here.session); result != CUDA_SUCCESS) return result;
-  const CUresult result = call_cuStreamQuery(here.session, here.context, hStream);
-  return result == CUDA_SUCCESS ? after_synchronisation(here.session) : result;
-}
-
-CUresult manual_cuStreamSynchronize(CUstream hStream) {
-  const Here here = Here::of(hStream);
-  if (const CUresult result = before_wait(here.session); result != CUDA_SUCCESS) return result;
-  ResolvedStream resolved;
-  if (const CUresult result = resolve_stream(here.session, hStream, &resolved);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
-  // Our own hold on it: the stream may be destroyed meanwhile.
-  const auto queue = resolved.queue == nullptr ? nullptr : *resolved.queue;
-  const uint32_t position = queue == nullptr ? 0 : queue->position();
-  const CUresult result = call_cuStreamSynchronize(here.session, here.context, hStream);
-  if (result == CUDA_SUCCESS && queue != nullptr) queue->done(position);
-  return result == CUDA_SUCCESS ? after_synchronisation(here.session) : result;
-}
-
 CUresult manual_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
   if (captureStatus == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;

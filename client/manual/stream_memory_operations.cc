@@ -9,14 +9,12 @@
 namespace fargpu::client {
 namespace {
 
-// `send(session, context)` after the operand's memory was exposed and sent.
+// `send(session, context)` after the operand's memory was exposed.
 template <typename Send>
 CUresult with_operand(CUstream stream, CUdeviceptr address, Send&& send) {
   const Here here = Here::of(stream);
   if (const CUresult result = expose_operands(here.session, {address}); result != CUDA_SUCCESS)
     return result;
-  const Submission work(here.session, stream);
-  if (work.result() != CUDA_SUCCESS) return work.result();
   return send(here.session, here.context);
 }
 
@@ -106,8 +104,6 @@ CUresult manual_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
       }
     }
   }
-  const Submission work(here.session, stream);
-  if (work.result() != CUDA_SUCCESS) return work.result();
   const CUresult sent =
       call_cuStreamBatchMemOp_v2(here.session, here.context, stream, count, paramArray, flags);
   if (paramArray == nullptr) return sent;

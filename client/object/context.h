@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "client/object/object.h"
-#include "client/stream/stream_queue.h"
+#include "client/stream/stream_state.h"
 
 namespace fargpu::client {
 
@@ -42,8 +42,7 @@ struct Context final : Object {
   std::atomic<int> sticky{CUDA_SUCCESS};  // an execution error that stays
   std::atomic<int> kept{CUDA_SUCCESS};    // an error of an async call, to be returned once
   std::atomic<unsigned> flags{0};
-  // of the legacy default stream
-  const std::shared_ptr<StreamQueue> queue = std::make_shared<StreamQueue>();
+  const std::shared_ptr<StreamState> legacy_stream = std::make_shared<StreamState>();
   std::mutex mutex;        // the members below
   unsigned retained = 0;   // primary contexts
   bool flags_set = false;  // primary contexts: cuDevicePrimaryCtxSetFlags was called

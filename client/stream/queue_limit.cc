@@ -8,7 +8,7 @@
 
 namespace fargpu::client {
 
-void QueueLimit::enter(uint64_t stream, const HostCalls& host_calls,
+void QueueLimit::enter(Share& share, const HostCalls& host_calls,
                        const std::function<bool()>& is_idle) {
   constexpr auto kShortest = std::chrono::microseconds(20),
                  kLongest = std::chrono::microseconds(1000);
@@ -18,25 +18,27 @@ void QueueLimit::enter(uint64_t stream, const HostCalls& host_calls,
     if (const uint64_t period = host_calls.period(); period != period_) {
       period_ = period;
       total_ = 0;
-      waiting_.clear();
     }
-    uint64_t& here = waiting_[stream];
-    if (total_ < kMost || here == 0) {
-      ++here;
+    if (share.period != period_) {
+      share.period = period_;
+      share.waiting = 0;
+    }
+    if (total_ < kMost || share.waiting == 0) {
+      ++share.waiting;
       ++total_;
       return;
     }
-    const uint64_t asked_about = here;
+    const uint64_t asked_about = share.waiting;
     lock.unlock();
     const bool idle = is_idle();
     if (!idle) std::this_thread::sleep_for(pause);
     lock.lock();
     pause = std::min(2 * pause, kLongest);
     if (!idle || period_ != host_calls.period()) continue;
+    if (share.period != period_) continue;
     // The answer may not cover what other threads submitted meanwhile.
-    uint64_t& now = waiting_[stream];
-    const uint64_t done = std::min(asked_about, now);
-    now -= done;
+    const uint64_t done = std::min(asked_about, share.waiting);
+    share.waiting -= done;
     total_ -= done;
   }
 }

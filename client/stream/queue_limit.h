@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <unordered_map>
 
 namespace fargpu::client {
 
@@ -23,18 +22,24 @@ class QueueLimit {
   static constexpr uint64_t kMost = 960;  // the driver's own work, and the first operation of each
                                           // further stream, need places too
 
-  // To be called before an operation enters `stream`. Returns at once unless kMost operations may
-  // be waiting. Then it returns when no host function is outstanding any more, or when `is_idle`
-  // says that the stream has no work left.
-  void enter(uint64_t stream, const HostCalls& host_calls, const std::function<bool()>& is_idle);
+  // A stream's part of what is counted; guarded by the mutex of its session's limit.
+  class Share {
+    friend class QueueLimit;
+    uint64_t period = 0;   // of host functions (HostCalls::period) in which it was counted
+    uint64_t waiting = 0;  // operations that may be waiting
+  };
+
+  // To be called before an operation enters the stream of `share`. Returns at once unless kMost
+  // operations may be waiting. Then it returns when no host function is outstanding any more, or
+  // when `is_idle` says that the stream has no work left.
+  void enter(Share& share, const HostCalls& host_calls, const std::function<bool()>& is_idle);
 
  private:
   std::mutex mutex_;
-  // How many operations may be waiting, by stream and in all, since host functions have been
-  // outstanding without a pause. Guarded by mutex_.
+  // How many operations may be waiting in all streams, since host functions have been outstanding
+  // without a pause. Guarded by mutex_.
   uint64_t period_ = 0;
   uint64_t total_ = 0;
-  std::unordered_map<uint64_t, uint64_t> waiting_;
 };
 
 }  // namespace fargpu::client

@@ -26,8 +26,7 @@ void StreamQueue::set_limit() {
   limit_.store(distance(next_mark, room) < 0 ? room : next_mark, std::memory_order_relaxed);
 }
 
-void QueueMarks::wait_for_place(StreamQueue& asked, Worker& worker) {
-  const std::shared_ptr<StreamQueue> queue = asked.shared_from_this();
+void QueueMarks::wait_for_place(const std::shared_ptr<StreamQueue>& queue, Worker& worker) {
   const uint32_t position = queue->sent_.load(std::memory_order_relaxed);
   uint64_t ticket = 0;
   {

@@ -20,7 +20,7 @@
 
 namespace fargpu::client {
 
-class StreamQueue : public std::enable_shared_from_this<StreamQueue> {
+class StreamQueue {
  public:
   static constexpr uint32_t kMost = 960;
   static constexpr uint32_t kStep = 240;
@@ -70,7 +70,7 @@ class QueueMarks {
     virtual bool ask(uint64_t ticket) = 0;
     virtual bool wait(const std::function<bool()>& seen) = 0;
   };
-  void wait_for_place(StreamQueue& queue, Worker& worker);
+  void wait_for_place(const std::shared_ptr<StreamQueue>& queue, Worker& worker);
   // A mark behind everything submitted so far to the stream that `worker` asks about.
   std::shared_ptr<StreamQueue> set(Worker& worker);
   static bool is_reached(const StreamQueue& mark) {

@@ -5,7 +5,6 @@
 
 #include "client/entry/here.h"
 #include "client/transfer/exposure.h"
-#include "client/transfer/ordered_copy.h"
 
 namespace fargpu::client {
 namespace {
@@ -65,22 +64,6 @@ CUresult push_all(Session& session, ChannelWire& wire) {
 
 }  // namespace
 
-Submission::Submission(Session& session, std::optional<CUstream> stream) : session_(session) {
-  if (!session.pages.any()) [[likely]]
-    return;
-  // Counted first: from its push on, the work may change what a pull has to bring.
-  session.pages.begin_work();
-  counted_ = true;
-  ChannelWire wire(session);
-  result_ = push_all(session, wire);
-  if (result_ == CUDA_SUCCESS && stream && session.ordered_copies.to_be_met())
-    result_ = meet_deliveries(session, *stream);
-}
-
-Submission::~Submission() {
-  if (counted_) session_.pages.end_work();
-}
-
 CUresult before_wait(Session& session) {
   if (!session.pages.any()) [[likely]]
     return CUDA_SUCCESS;
@@ -97,8 +80,7 @@ CUresult after_synchronisation(Session& session, std::optional<uint64_t> done) {
 
 void before_context_ends(Session& session, const Context& context) {
   if (!session.pages.any()) return;
-  if (call_cuCtxSynchronize(session, context.wire_id) == CUDA_SUCCESS)
-    (void)after_synchronisation(session);
+  (void)call_cuCtxSynchronize(session, context.wire_id);
 }
 
 std::optional<uint64_t> idle_mark(Session& session) {

@@ -1,7 +1,7 @@
-// When the application's mapped memory and the worker's mirrors of it (Pages) are made equal.
+// The application's mapped memory and the worker's mirrors of it (Pages) are made equal.
 //
-// Before work is sent: a Submission object lives around the call that sends it. After a call that
-// reports work as done: after_synchronisation(). Both cost one relaxed load while no memory is
+// Calls say that they need it by Submission and Synchronisation (client/call/submission.h); these
+// are the steps, for what is no call of its own. Each costs one relaxed load while no memory is
 // exposed (exposure.h). Any thread; no context is needed.
 #pragma once
 
@@ -10,27 +10,12 @@
 #include <cstdint>
 #include <optional>
 
+#include "client/call/submission.h"
+
 namespace fargpu::client {
 
 struct Context;
 class Session;
-
-// Around a call that sends work which may use host memory: what the application wrote by now goes
-// first. `stream`: the work's, where it has one, in which it meets deliveries (ordered_copy.h).
-class Submission {
- public:
-  explicit Submission(Session& session, std::optional<CUstream> stream = std::nullopt);
-  ~Submission();
-  Submission(const Submission&) = delete;
-  Submission& operator=(const Submission&) = delete;
-  // Not CUDA_SUCCESS: the work must not be sent.
-  CUresult result() const { return result_; }
-
- private:
-  Session& session_;
-  bool counted_ = false;
-  CUresult result_ = CUDA_SUCCESS;
-};
 
 // Before a call that waits for work: a stream may wait for a value that the application has stored.
 CUresult before_wait(Session& session);

@@ -25,11 +25,7 @@ CUresult settle_source(Session& session, const Side& src, const Box& box, CUstre
   const auto region = session.find_host(src.address);
   if (!region) return CUDA_SUCCESS;
   if (!may_be_written_later(session, *region, src.address, span_of(box, src))) return CUDA_SUCCESS;
-  if (const CUresult result = call_cuStreamSynchronize(session, current_context_id(), stream);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
-  return after_synchronisation(session);
+  return call_cuStreamSynchronize(session, current_context_id(), stream);
 }
 
 // True when the whole host side lies in memory of the application that the worker shares, in a
@@ -56,11 +52,9 @@ CUresult copy_shared(Session& session, bool to_device, const Side& host, const S
                              device.address, device.pitch, device.slice, box.width, box.height,
                              box.depth, stream, 0, 0, static_cast<int>(rpc::CopyOrder::kStream));
   }
-  const CUresult result = call_fgCopySharedWait(
-      session, context, to_device, host.address, host.pitch, host.slice, device.address,
-      device.pitch, device.slice, box.width, box.height, box.depth, stream);
-  // Everything before it in the stream is complete.
-  return result == CUDA_SUCCESS ? after_synchronisation(session) : result;
+  return call_fgCopySharedWait(session, context, to_device, host.address, host.pitch, host.slice,
+                               device.address, device.pitch, device.slice, box.width, box.height,
+                               box.depth, stream);
 }
 
 // In frames: the source has been taken when this returns.
@@ -100,34 +94,31 @@ bool goes_by_mirror(Session& session, const Side& host, const Side& device, cons
 CUresult copy_by_mirror(Session& session, const Side& dst, const Side& src, const Box& box,
                         CUstream stream, bool wait) {
   const uint16_t context = current_context_id();
-  CUresult result = CUDA_SUCCESS;
-  {
-    const Submission work(session, stream);
-    if (work.result() != CUDA_SUCCESS) return work.result();
-    if (box.height == 1 && box.depth == 1) {
-      result =
-          call_cuMemcpyDtoDAsync_v2(session, context, dst.address, src.address, box.width, stream);
-    } else {
-      const auto rows = [&box](const Side& side) {
-        return box.depth == 1 ? box.height : side.slice / side.pitch;
-      };
-      CUDA_MEMCPY3D copy{};
-      copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-      copy.srcDevice = src.address;
-      copy.srcPitch = src.pitch;
-      copy.srcHeight = rows(src);
-      copy.dstDevice = dst.address;
-      copy.dstPitch = dst.pitch;
-      copy.dstHeight = rows(dst);
-      copy.WidthInBytes = box.width;
-      copy.Height = box.height;
-      copy.Depth = box.depth;
-      result = call_cuMemcpy3DAsync_v2(session, context, &copy, stream);
-    }
+  const Submission work(session, stream);
+  CUresult result = work.result();
+  if (result != CUDA_SUCCESS) return result;
+  if (box.height == 1 && box.depth == 1) {
+    result =
+        call_cuMemcpyDtoDAsync_v2(session, context, dst.address, src.address, box.width, stream);
+  } else {
+    const auto rows = [&box](const Side& side) {
+      return box.depth == 1 ? box.height : side.slice / side.pitch;
+    };
+    CUDA_MEMCPY3D copy{};
+    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = src.address;
+    copy.srcPitch = src.pitch;
+    copy.srcHeight = rows(src);
+    copy.dstDevice = dst.address;
+    copy.dstPitch = dst.pitch;
+    copy.dstHeight = rows(dst);
+    copy.WidthInBytes = box.width;
+    copy.Height = box.height;
+    copy.Depth = box.depth;
+    result = call_cuMemcpy3DAsync_v2(session, context, &copy, stream);
   }
   if (result != CUDA_SUCCESS || !wait) return result;
-  result = call_cuStreamSynchronize(session, context, stream);
-  return result == CUDA_SUCCESS ? after_synchronisation(session) : result;
+  return call_cuStreamSynchronize(session, context, stream);
 }
 
 CUresult checked_span(Session& session, const Side& device, const Side& host, const Box& box,
@@ -199,10 +190,7 @@ CUresult copy_to_device(Session& session, const Side& dst, const Side& src, cons
     const CUresult result = remote_to_device(session, *place, dst, src, box, stream);
     if (result != CUDA_SUCCESS) return result;
     // A synchronous copy has taken its bytes, and the worker takes them in stream order.
-    if (wait) {
-      const CUresult reached = call_cuStreamSynchronize(session, current_context_id(), stream);
-      return reached == CUDA_SUCCESS ? after_synchronisation(session) : reached;
-    }
+    if (wait) return call_cuStreamSynchronize(session, current_context_id(), stream);
     return known ? settle_untried(session, dst.address, span_of(box, dst)) : CUDA_SUCCESS;
   }
   SynchronousCopy synchronous(session, wait, src.address, box.width * box.height * box.depth,
@@ -281,9 +269,6 @@ CUresult copy_on_host(Session& session, const Side& dst, const Side& src, const 
   if (span_of(box, dst) == 0 || span_of(box, src) == 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = call_cuStreamSynchronize(session, current_context_id(), stream);
       result != CUDA_SUCCESS) {
-    return result;
-  }
-  if (const CUresult result = after_synchronisation(session); result != CUDA_SUCCESS) {
     return result;
   }
   for (size_t z = 0; z < box.depth; ++z) {

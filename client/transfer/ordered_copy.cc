@@ -47,11 +47,9 @@ std::optional<Region> region_of(Session& session, const Side& host, const Box& b
 
 // The generated call takes one place in the driver's queue, the others are taken here.
 CUresult take_places(Session& session, uint64_t places, CUstream stream) {
-  uint64_t id = 0;
   for (uint64_t i = 1; i < places; ++i) {
-    if (const CUresult result = stream_to_queue(session, stream, &id); result != CUDA_SUCCESS)
-      return result;
-    take_queue_place(session, current_context_id(), stream, id);
+    const Submission place(session, current_context_id(), stream, Submission::kQueuePlace);
+    if (place.result() != CUDA_SUCCESS) return place.result();
   }
   return CUDA_SUCCESS;
 }

@@ -43,8 +43,8 @@ CUresult SynchronousCopy::finish() {
   if (!awaited_ && !can_be_told() && host_call_period_ == session_.host_calls.period() &&
       memory_waits_ == session_.memory_waits.load(std::memory_order_acquire))
     return CUDA_SUCCESS;
-  const CUresult result =
-      before_ ? before_->wait() : call_cuStreamSynchronize(session_, current_context_id(), stream_);
+  if (!before_) return call_cuStreamSynchronize(session_, current_context_id(), stream_);
+  const CUresult result = before_->wait();
   return result == CUDA_SUCCESS ? after_synchronisation(session_) : result;
 }
 

@@ -4,6 +4,8 @@ Order: checks and translations (they may themselves make calls), then the Call t
 lock, then the reply.
 """
 
+from .describe import SYNCHRONISES
+
 
 def _kind(types, a):
     return f"rpc::HandleKind::{types.kinds[a.kind].enumerator}"
@@ -14,6 +16,34 @@ def _or_return(call):
     return f"if (CUresult bad_ = {call}; bad_ != CUDA_SUCCESS) return bad_;"
 
 
+def _found_by_scope(f, a):
+    """Whether _scopes() finds this stream."""
+    return a is f.stream and (f.submits or f.synchronises == "stream")
+
+
+def _scopes(f, out):
+    """What lives around the call: what it waits for before, and does after."""
+    if f.drains:
+        out.append("const DrainScope drain_(session_, context_);")
+    if f.synchronises:
+        stream = f", {f.stream.name}" if f.synchronises == "stream" else ""
+        of = f"Synchronisation::Of::{SYNCHRONISES[f.synchronises]}"
+        out.append(f"Synchronisation done_(session_, context_, {of}{stream});")
+        out.append("if (done_.result() != CUDA_SUCCESS) return done_.result();")
+        if stream and not f.submits:
+            out.append(f"const uint64_t {f.stream.name}_id = done_.stream();")
+    if f.submits:
+        needs = [
+            f"Submission::{name}"
+            for name, needed in (("kHostMemory", f.works), ("kQueuePlace", f.queues))
+            if needed
+        ] or ["Submission::kNothing"]
+        stream = f.stream.name
+        out.append(f"const Submission work_(session_, context_, {stream}, {' | '.join(needs)});")
+        out.append("if (work_.result() != CUDA_SUCCESS) return work_.result();")
+        out.append(f"const uint64_t {stream}_id = work_.stream();")
+
+
 def _prepare(f, a, types, out):
     """Checks of one argument, and its translation into something that can be put into the
     message.
@@ -21,11 +51,10 @@ def _prepare(f, a, types, out):
     n = a.name
     if a.direction != "in" and not a.optional:
         out.append(f"if ({n} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
-    if a.shape == "handle" and a.direction == "in":
+    if a.shape == "handle" and a.direction == "in" and not _found_by_scope(f, a):
         out.append(f"uint64_t {n}_id = 0;")
         if a.kind == "stream" and not a.destroys:
-            resolve = "stream_to_queue" if f.queues else "stream_to_wire"
-            get = f"{resolve}(session_, {n}, &{n}_id)"
+            get = f"stream_to_wire(session_, {n}, &{n}_id)"
         elif a.optional:
             value = f"reinterpret_cast<const void*>(handle_value({n}))"
             get = f"handle_to_wire(session_, {_kind(types, a)}, {value}, &{n}_id)"
@@ -196,11 +225,7 @@ def body(f, types):
         _prepare(f, a, types, out)
     for condition, result in f.valid.items():
         out.append(f"if (!({condition})) return {result};")
-    if f.drains:
-        out.append("const DrainScope drain_(session_, context_);")
-    if f.queues:
-        stream = next(a.name for a in f.arguments if a.shape == "handle" and a.kind == "stream")
-        out.append(f"take_queue_place(session_, context_, {stream}, {stream}_id);")
+    _scopes(f, out)
     bound = [f"schema::fixed_bytes<schema::{f.params_type}>()"]
     bound += [piece for piece in (_variable_bytes(a) for a in f.request_fields) if piece]
     out.append(f"rpc::Channel::Call call_(channel(session_), schema::op_{f.name}, context_,")
@@ -212,5 +237,5 @@ def body(f, types):
         _set(a, out)
     _exchange(f, out)
     _finish(f, out)
-    out.append("return CUDA_SUCCESS;")
+    out.append("return done_.finish();" if f.synchronises else "return CUDA_SUCCESS;")
     return out

@@ -28,12 +28,16 @@ KEYS = (
     "exported",
     "queues",
     "drains",
+    "works",
+    "synchronises",
     "handle",
     "session",
     "valid",
     "capture",
     "meaning",
 )
+# What a success says is done: client/call/submission.h, Synchronisation::Of.
+SYNCHRONISES = {"some": "kSome", "stream": "kStream", "context": "kContext"}
 # What becomes of a call during a capture, in the captured stream and beside it.
 CAPTURES = {
     "free": ("free", "free"),
@@ -53,6 +57,12 @@ def _choice(entry, key, allowed, default):
     if value not in allowed:
         raise DescriptionError(entry.at(key), f"{key}: '{value}' is none of {', '.join(allowed)}")
     return value
+
+
+def _flag(entry, key, name):
+    if entry.get(key, False) not in (True, False):
+        raise DescriptionError(entry.at(key), f"{name}: '{key}' is true or false")
+    return bool(entry.get(key))
 
 
 def _capture(entry, name, call):
@@ -104,7 +114,7 @@ def _function(entry, chapter, types, internal):
         raise DescriptionError(
             where, f"{name}: 'args' and 'server' need a message, and call: {call} has none"
         )
-    for key in ("queues", "drains", "meaning"):
+    for key in ("queues", "drains", "works", "synchronises", "meaning"):
         if entry.get(key) and not wired:
             raise DescriptionError(
                 entry.at(key), f"{name}: '{key}' needs a message, and call: {call} has none"
@@ -156,8 +166,10 @@ def _function(entry, chapter, types, internal):
         and (call in ("local", "manual") or client == "manual"),
         server_manual=server == "manual",
         wire=wire,
-        queues=entry.get("queues", False),
-        drains=entry.get("drains", False),
+        queues=_flag(entry, "queues", name),
+        drains=_flag(entry, "drains", name),
+        works=_flag(entry, "works", name),
+        synchronises=_choice(entry, "synchronises", ("", *SYNCHRONISES), ""),
         handle=entry.get("handle", ""),
         session=session,
         valid=dict(valid),
@@ -173,9 +185,19 @@ def _function(entry, chapter, types, internal):
 def _check_wire(function):
     if not function.wire:
         return
-    streams = [a for a in function.arguments if a.shape == "handle" and a.kind == "stream"]
-    if function.queues and len(streams) != 1:
-        raise DescriptionError(function.where, f"{function.name}: 'queues' needs one stream")
+    for key in ("queues", "works"):
+        if getattr(function, key) and function.stream is None:
+            raise DescriptionError(function.where, f"{function.name}: '{key}' needs one stream")
+    if function.synchronises and function.wire != "sync":
+        raise DescriptionError(
+            function.where,
+            f"{function.name}: 'synchronises' needs an answer, and call: {function.wire} waits "
+            "for none",
+        )
+    if function.synchronises == "stream" and function.stream is None:
+        raise DescriptionError(
+            function.where, f"{function.name}: 'synchronises: stream' needs one stream"
+        )
     outputs = function.reply_fields or function.bulk_out
     if function.wire != "sync" and outputs:
         raise DescriptionError(

@@ -80,6 +80,8 @@ class Function:
     wire: str = ""  # sync, async, deferred; empty: no message
     drains: bool = False  # the driver may wait in it for all streams of the context
     queues: bool = False  # its work takes a place in the driver's queue of its stream
+    works: bool = False  # its work may use host memory of the application
+    synchronises: str = ""  # what a success says is done (describe.SYNCHRONISES)
     meaning: int = 0  # raised when the same message comes to mean something else
     opcode: int = 0
     handle: str = ""  # with needs: handle, whose context counts when none is current
@@ -167,6 +169,22 @@ class Function:
     @property
     def created(self):
         return next((a for a in self.arguments if a.shape == "handle" and a.creates), None)
+
+    @property
+    def stream(self):
+        """The one stream that the call is about, or None."""
+        streams = [
+            a
+            for a in self.arguments
+            if a.shape == "handle" and a.kind == "stream" and a.direction == "in" and not a.destroys
+        ]
+        return streams[0] if len(streams) == 1 else None
+
+    @property
+    def submits(self):
+        """Whether its message is work on its way into a stream."""
+        captured = self.capture in ("captured", "captured-unsafe")
+        return bool(self.wire and self.stream) and (self.works or self.queues or captured)
 
     def parent_of(self, kind):
         """The argument that an object of this kind is made from, or None."""

@@ -12,6 +12,7 @@ CUresult Contexts::make_current(uint16_t id) {
   if (const CUresult result = driver_.cuCtxSetCurrent(found->second.handle); result != CUDA_SUCCESS)
     return result;
   current_ = id;
+  current_number_ = found->second.number;
   current_device_ = static_cast<size_t>(found->second.device);
   return CUDA_SUCCESS;
 }
@@ -22,8 +23,9 @@ void Contexts::leave() {
 }
 
 CUresult Contexts::bind(uint16_t id, CUcontext context, CUdevice device) {
-  if (id == 0 || !entries_.try_emplace(id, Entry{context, device}).second)
+  if (id == 0 || !entries_.try_emplace(id, Entry{context, device, last_number_ + 1}).second)
     return CUDA_ERROR_INVALID_VALUE;
+  ++last_number_;
   // Making a context leaves it current in the driver, whatever was entered before.
   current_ = 0;
   return enter(id);
@@ -32,6 +34,11 @@ CUresult Contexts::bind(uint16_t id, CUcontext context, CUdevice device) {
 void Contexts::remove(uint16_t id) {
   entries_.erase(id);
   current_ = 0;
+}
+
+uint64_t Contexts::number_of(uint16_t id) const {
+  const auto found = entries_.find(id);
+  return found == entries_.end() ? 0 : found->second.number;
 }
 
 CUcontext Contexts::find(uint16_t id) const {

@@ -13,6 +13,13 @@ namespace fargpu::server {
 
 struct DriverTable;
 
+// A context, not only its id: another one may have the id later, as a primary context that is
+// retained again.
+struct ContextRef {
+  uint16_t id = 0;      // 0: none
+  uint64_t number = 0;  // of Contexts; never used again
+};
+
 class Contexts {
  public:
   Contexts(const DriverTable& driver, size_t devices) : driver_(driver), devices_(devices) {}
@@ -22,6 +29,16 @@ class Contexts {
   // Makes the context current in the driver (cached). 0: leaves it. INVALID_CONTEXT: unknown id.
   CUresult enter(uint16_t id) {
     return id == 0 || id == current_ ? CUDA_SUCCESS : make_current(id);
+  }
+  // The context that has this id now.
+  ContextRef ref(uint16_t id) const {
+    return {id, id != 0 && id == current_ ? current_number_ : number_of(id)};
+  }
+  // False when it has ended.
+  bool lives(const ContextRef& context) const { return ref(context.id).number == context.number; }
+  // INVALID_CONTEXT when it has ended.
+  CUresult enter(const ContextRef& context) {
+    return lives(context) ? enter(context.id) : CUDA_ERROR_INVALID_CONTEXT;
   }
   // No context is current.
   void leave();
@@ -47,13 +64,17 @@ class Contexts {
   struct Entry {
     CUcontext handle = nullptr;
     CUdevice device = 0;
+    uint64_t number = 0;
   };
   CUresult make_current(uint16_t id);
+  uint64_t number_of(uint16_t id) const;  // 0: unknown id
 
   const DriverTable& driver_;
   const size_t devices_;
   std::unordered_map<uint16_t, Entry> entries_;
+  uint64_t last_number_ = 0;
   uint16_t current_ = 0;
+  uint64_t current_number_ = 0;  // while current_ is not 0
   size_t current_device_ = 0;
   CUcontext borrowed_ = nullptr;
 };

@@ -13,6 +13,8 @@
 
 namespace fargpu::server {
 
+class StreamEvents;  // server/stream/stream_events.h
+
 struct Core {
   const DriverTable& driver;
   rpc::Responder& responder;
@@ -21,6 +23,7 @@ struct Core {
   HandleTable& handles;
   PendingList& pending;
   PostedTasks& posted;
+  StreamEvents& events;
 
   // A stream of the frame whose context is current. INVALID_HANDLE: there is none with this id.
   CUresult find_stream(uint64_t id, FrameStream* stream) const {

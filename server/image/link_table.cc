@@ -23,6 +23,11 @@ Link::~Link() {
   if (state_ != nullptr) driver_.cuLinkDestroy(state_);
 }
 
+void Link::context_has_gone() {
+  const std::lock_guard lock(mutex_);
+  state_ = nullptr;
+}
+
 CUresult Link::create() {
   const std::lock_guard lock(mutex_);
   return driver_.cuLinkCreate_v2(options_.count(), options_.ids(), options_.values(), &state_);

@@ -50,6 +50,8 @@ class Link {
   LinkOutcome complete();
 
   uint16_t context() const { return context_; }
+  // Its context has ended, and the driver's state with it.
+  void context_has_gone();
 
  private:
   LinkOutcome outcome(CUresult result) const;

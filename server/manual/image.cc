@@ -87,9 +87,10 @@ struct Load {
 void module_loaded(const LaterReply& later, Load<CUmodule>& load, CUresult result) {
   Worker& worker = later.worker();
   if (result == CUDA_SUCCESS) {
-    result = worker.add(rpc::HandleKind::kModule, load.id, load.loaded, later.header().context);
-    // An id in use: the client's mistake.
-    if (result != CUDA_SUCCESS) worker.driver().cuModuleUnload(load.loaded);
+    result = later.add(rpc::HandleKind::kModule, load.id, load.loaded);
+    // An id in use: the client's mistake. With a context that has ended the module has gone, too.
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_CONTEXT_IS_DESTROYED)
+      worker.driver().cuModuleUnload(load.loaded);
   } else {
     log::info("module does not load: {}",
               load.errors.empty() ? "the client asked for no log" : text_of(load.errors));

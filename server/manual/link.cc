@@ -46,10 +46,10 @@ void answer_aside(Worker& worker, const Request& request, uint16_t context, size
       });
 }
 
-CUresult enter(Worker& worker, uint64_t id, const std::shared_ptr<Link>& link) {
-  SessionParts& parts = worker.parts();
-  const CUresult result =
-      parts.handles.add(rpc::HandleKind::kLinkState, id, {link.get(), 0, link->context()});
+CUresult enter(const LaterReply& later, uint64_t id, const std::shared_ptr<Link>& link) {
+  SessionParts& parts = later.worker().parts();
+  const CUresult result = later.add(rpc::HandleKind::kLinkState, id, link.get());
+  if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED) link->context_has_gone();
   if (result != CUDA_SUCCESS) return result;
   const CUresult kept = parts.links.add(id, link);
   if (kept != CUDA_SUCCESS) parts.end_object(id);
@@ -90,7 +90,7 @@ Status manual_fgLinkCreate(Worker& worker, const Request& request) {
     worker.parts().completion.aside(
         request.header.context, [link] { return link->create(); },
         [later, link, id = params.getState()](CUresult result) {
-          later.send(result == CUDA_SUCCESS ? enter(later.worker(), id, link) : result);
+          later.send(result == CUDA_SUCCESS ? enter(later, id, link) : result);
         });
     return Status();
   });

@@ -29,7 +29,17 @@ namespace fargpu::server {
 // noticed by the executor.
 class LaterReply {
  public:
-  LaterReply(Worker& worker, const Request& request) : worker_(&worker), header_(request.header) {}
+  LaterReply(Worker& worker, const Request& request)
+      : worker_(&worker),
+        header_(request.header),
+        context_(worker.parts().contexts.ref(request.header.context)) {}
+  // An object that was made meanwhile in the request's context. CONTEXT_IS_DESTROYED: the context
+  // has ended, and the object with it; what else has its id now must not get the object.
+  CUresult add(rpc::HandleKind kind, uint64_t id, void* handle) const {
+    return worker_->parts().contexts.lives(context_)
+               ? worker_->add(kind, id, handle, header_.context)
+               : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
   void send(CUresult result) const {
     if (result != CUDA_SUCCESS) worker_->before_error();
     (void)worker_->responder().reply(header_, result);
@@ -45,6 +55,7 @@ class LaterReply {
  private:
   Worker* worker_;
   wire::FrameHeader header_;
+  ContextRef context_;
 };
 
 // For a copy to the device that is in a stream now: what its CopyOrder asks for. `stream`: the

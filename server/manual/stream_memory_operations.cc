@@ -15,11 +15,8 @@ bool is_wait(const CUstreamBatchMemOpParams& operation) {
 }
 
 // A wait is in the stream now.
-void hold_until_reached(Worker& worker, uint16_t context, CUstream stream) {
-  CopyFences& fences = worker.parts().copy_fences;
-  fences.hold();
-  worker.parts().completion.when_reached(context, stream,
-                                         [&fences](CUresult) { fences.release(); });
+void hold_until_passed(Worker& worker, uint16_t context, CUstream stream) {
+  worker.parts().completion.keep(UntilPassed{context, stream}, worker.parts().copy_fences.hold());
 }
 
 template <typename Params, typename Wait>
@@ -33,7 +30,7 @@ Status wait_for_value(Worker& worker, const Request& request, const char* name, 
     FARGPU_ANSWER_UNLESS_SUCCESS(
         find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
     const CUresult result = wait(stream, params.getAddr(), params.getValue(), params.getFlags());
-    if (result == CUDA_SUCCESS) hold_until_reached(worker, request.header.context, stream);
+    if (result == CUDA_SUCCESS) hold_until_passed(worker, request.header.context, stream);
     return answer(worker, request, result);
   });
 }
@@ -70,7 +67,7 @@ Status manual_cuStreamBatchMemOp_v2(Worker& worker, const Request& request) {
     for (const Operation& operation : operations) waits |= is_wait(operation);
     const CUresult result = worker.driver().cuStreamBatchMemOp_v2(
         stream, params.getCount(), operations.data(), params.getFlags());
-    if (result == CUDA_SUCCESS && waits) hold_until_reached(worker, request.header.context, stream);
+    if (result == CUDA_SUCCESS && waits) hold_until_passed(worker, request.header.context, stream);
     return answer(worker, request, result);
   });
 }

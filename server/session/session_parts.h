@@ -29,6 +29,7 @@
 #include "server/stream/copy_fences.h"
 #include "server/stream/event_waits.h"
 #include "server/stream/host_gate.h"
+#include "server/stream/stream_events.h"
 #include "server/stream/stream_holds.h"
 
 namespace fargpu::server {
@@ -79,6 +80,7 @@ struct SessionParts {
   SharedHost shared_host;
   LinkTable links;
   ParameterLayouts parameter_layouts;
+  StreamEvents stream_events;
   CopyFences copy_fences;
   StagingBlock bulk;
   PostedTasks posted;

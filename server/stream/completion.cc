@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "server/stream/stream_events.h"
 #include "server/stream/stream_holds.h"
 
 namespace fargpu::server {
@@ -16,26 +17,12 @@ Completion::~Completion() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-CUevent Completion::take_event(uint16_t context) {
-  std::vector<CUevent>& unused = events_[context];
-  if (!unused.empty()) {
-    const CUevent event = unused.back();
-    unused.pop_back();
-    return event;
-  }
-  CUevent event = nullptr;
-  if (core_.driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return nullptr;
-  return event;
-}
-
 void Completion::when_reached(uint16_t context, CUstream stream, Done done) {
-  const DriverTable& driver = core_.driver;
-  const CUevent event = take_event(context);
   // Without an event the stream's own state has to do; it also brings a sticky error of the context
   // to light. It is asked now only: by the next time the stream may be gone.
-  if (event == nullptr || driver.cuEventRecord(event, stream) != CUDA_SUCCESS) {
-    if (event != nullptr) events_[context].push_back(event);
-    const CUresult result = driver.cuStreamQuery(stream);
+  CUevent event = nullptr;
+  if (core_.events.record(context, stream, &event) != CUDA_SUCCESS) {
+    const CUresult result = core_.driver.cuStreamQuery(stream);
     if (result == CUDA_ERROR_NOT_READY)
       return start(context, How::kWhenIdle, device_of(context), {}, std::move(done));
     core_.pending.add([result, done = std::move(done)] {
@@ -44,14 +31,14 @@ void Completion::when_reached(uint16_t context, CUstream stream, Done done) {
     });
     return;
   }
-  core_.pending.add([this, context, event, done = std::move(done)] {
+  core_.pending.add([this, context = core_.contexts.ref(context), event, done = std::move(done)] {
     CUresult result = core_.contexts.enter(context);
     if (result == CUDA_SUCCESS) {
       result = core_.driver.cuEventQuery(event);
       if (result == CUDA_ERROR_NOT_READY) return false;
       // Done already, so this does not wait: it makes the driver write out what kernels printed.
       if (result == CUDA_SUCCESS) result = core_.driver.cuEventSynchronize(event);
-      events_[context].push_back(event);
+      core_.events.give_back(context.id, event);
     }
     done(result);
     return true;
@@ -193,10 +180,6 @@ size_t Completion::calls_under_way() {
 
 void Completion::context_ended(const ContextEnd& end) {
   ending_.erase(end.id);  // they go with it
-  const auto found = events_.find(end.id);
-  if (found == events_.end()) return;
-  for (const CUevent event : found->second) core_.driver.cuEventDestroy_v2(event);
-  events_.erase(found);
 }
 
 }  // namespace fargpu::server

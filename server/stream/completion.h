@@ -14,12 +14,15 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "server/core/core.h"
+#include "server/stream/lifetime.h"
 
 namespace fargpu::server {
 
@@ -44,6 +47,12 @@ class Completion {
   // `done` runs when everything submitted to `stream` so far is finished. `context` must be
   // current.
   void when_reached(uint16_t context, CUstream stream, Done done);
+  // `kept`, which can be moved, lives until then.
+  template <typename Kept>
+  void keep(const UntilPassed& lifetime, Kept kept) {
+    when_reached(lifetime.context, lifetime.stream,
+                 [kept = std::make_shared<Kept>(std::move(kept))](CUresult) {});
+  }
   // `done` runs when everything submitted to the context so far is finished. Polls its streams at
   // first, which is the fastest way to know, and leaves the wait to a helper thread when that takes
   // long or there are many streams.
@@ -66,7 +75,6 @@ class Completion {
   CUresult ask(uint16_t context);
   // Driver calls that helper threads make or will make.
   size_t calls_under_way();
-  // The cached events are destroyed.
   void context_ended(const ContextEnd& end);
 
  private:
@@ -78,7 +86,6 @@ class Completion {
     Call call;        // may be empty
     Done done;
   };
-  CUevent take_event(uint16_t context);
   // The same for the streams that the client has destroyed. Those that are idle go.
   CUresult ask_ending(uint16_t context);
   size_t streams_in(uint16_t context) const;
@@ -90,7 +97,6 @@ class Completion {
 
   const Core core_;
   StreamHolds& holds_;
-  std::unordered_map<uint16_t, std::vector<CUevent>> events_;   // unused ones, by context
   std::unordered_map<uint16_t, std::vector<CUstream>> ending_;  // destroyed but busy, by context
   std::mutex mutex_;
   std::condition_variable changed_;

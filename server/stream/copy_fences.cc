@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "generated/server/driver_table.h"
+#include "server/stream/stream_events.h"
 
 namespace fargpu::server {
 namespace {
 
 constexpr uint64_t kLegacy = 1;
 constexpr uint64_t kLastDefault = 2;  // CU_STREAM_PER_THREAD
-constexpr size_t kUnusedEvents = 8;   // of a context
 
 }  // namespace
 
@@ -26,17 +26,16 @@ CUresult CopyFences::add(const Stream& stream, bool returned) {
   const auto newer =
       older == fences_.end() ? older : std::find_if(older + 1, fences_.end(), is_here);
   if (newer != fences_.end()) {
-    const CUresult result = driver_.cuEventRecord(newer->event, stream.handle);
+    const CUresult result = events_.record(newer->stream.context, stream.handle, &newer->event);
     if (result != CUDA_SUCCESS) return result;
     newer->last = ++newest_;
     if (returned && !newer->returned) ++returned_;
     newer->returned |= returned;
     return CUDA_SUCCESS;
   }
-  const CUevent event = take_event(stream.context);
-  if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (const CUresult result = driver_.cuEventRecord(event, stream.handle); result != CUDA_SUCCESS) {
-    give_event(stream.context, event);
+  CUevent event = nullptr;
+  if (const CUresult result = events_.record(stream.context, stream.handle, &event);
+      result != CUDA_SUCCESS) {
     return result;
   }
   ++newest_;
@@ -56,7 +55,7 @@ CUresult CopyFences::wait_for_all(const Stream& stream) {
     } else if (is_over(fence)) {
       drop(i);
     } else {
-      const CUresult result = driver_.cuStreamWaitEvent(stream.handle, fence.event, 0);
+      const CUresult result = events_.wait(stream.handle, fence.event);
       if (result != CUDA_SUCCESS) return result;
       ++i;
     }
@@ -112,7 +111,7 @@ bool CopyFences::stands(uint64_t number) {
 void CopyFences::drop(size_t index) {
   const Fence& fence = fences_[index];
   returned_ -= fence.returned ? 1 : 0;
-  give_event(fence.stream.context, fence.event);
+  events_.give_back(fence.stream.context, fence.event);
   fences_.erase(fences_.begin() + static_cast<ptrdiff_t>(index));
 }
 
@@ -130,30 +129,6 @@ void CopyFences::context_ended(const ContextEnd& end) {
     if (fences_[i].stream.context == end.id) drop(i);
   }
   seen_.clear();
-  const auto unused = unused_.find(end.id);
-  if (unused == unused_.end()) return;
-  for (const CUevent event : unused->second) driver_.cuEventDestroy_v2(event);
-  unused_.erase(unused);
-}
-
-CUevent CopyFences::take_event(uint16_t context) {
-  std::vector<CUevent>& unused = unused_[context];
-  if (!unused.empty()) {
-    const CUevent event = unused.back();
-    unused.pop_back();
-    return event;
-  }
-  CUevent event = nullptr;
-  return driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS ? event : nullptr;
-}
-
-void CopyFences::give_event(uint16_t context, CUevent event) {
-  std::vector<CUevent>& unused = unused_[context];
-  if (unused.size() < kUnusedEvents) {
-    unused.push_back(event);
-  } else {
-    driver_.cuEventDestroy_v2(event);
-  }
 }
 
 }  // namespace fargpu::server

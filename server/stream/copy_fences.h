@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "server/object/frame_stream.h"
@@ -28,12 +29,13 @@
 namespace fargpu::server {
 
 struct DriverTable;
+class StreamEvents;
 
 class CopyFences {
  public:
   using Stream = FrameStream;
 
-  explicit CopyFences(const DriverTable& driver) : driver_(driver) {}
+  CopyFences(const DriverTable& driver, StreamEvents& events) : driver_(driver), events_(events) {}
   CopyFences(const CopyFences&) = delete;
   CopyFences& operator=(const CopyFences&) = delete;
 
@@ -45,10 +47,21 @@ class CopyFences {
   CUresult before_work(const Stream& stream) {
     return fences_.empty() ? CUDA_SUCCESS : wait_for_all(stream);
   }
-  // hold(): a wait for a value was put into a stream; release(): it is over. In between, streams
-  // may need an action of the application to continue.
-  void hold() { ++holds_; }
-  void release() { --holds_; }
+  // A wait for a value is in a stream: while there is one, streams may need an action of the
+  // application to continue.
+  class Hold {
+   public:
+    explicit Hold(CopyFences& fences) : fences_(&fences) { ++fences.holds_; }
+    Hold(Hold&& other) noexcept : fences_(std::exchange(other.fences_, nullptr)) {}
+    Hold& operator=(Hold&&) = delete;
+    ~Hold() {
+      if (fences_ != nullptr) --fences_->holds_;
+    }
+
+   private:
+    CopyFences* fences_;
+  };
+  Hold hold() { return Hold(*this); }
   bool held() const { return holds_ != 0; }
   // Drops fences whose events are done.
   void poll() {
@@ -63,7 +76,7 @@ class CopyFences {
 
   // The stream is destroyed; its work continues.
   void stream_ended(const ObjectEnd& end);
-  // Its events are destroyed with it.
+  // Its fences go with it.
   void context_ended(const ContextEnd& end);
 
   size_t size() const { return fences_.size(); }
@@ -94,19 +107,17 @@ class CopyFences {
   CUresult wait_for_all(const Stream& stream);
   bool comes_after(const Stream& stream, const Key& key, const Fence& fence);
   bool is_blocking(const Stream& stream, const Key& key);
-  CUevent take_event(uint16_t context);
-  void give_event(uint16_t context, CUevent event);
   bool is_over(const Fence& fence);
   void drop_what_is_over();
   void drop(size_t index);
 
   const DriverTable& driver_;
+  StreamEvents& events_;
   std::vector<Fence> fences_;  // two a stream at most, the older one first
   uint64_t newest_ = 0;
   uint64_t holds_ = 0;
   size_t returned_ = 0;                          // how many fences are of kReturned
   std::unordered_map<Key, Seen, KeyHash> seen_;  // streams that got work since there are fences
-  std::unordered_map<uint16_t, std::vector<CUevent>> unused_;  // by context, a few each
 };
 
 }  // namespace fargpu::server

@@ -53,22 +53,54 @@ class BadDescriptions(Description):
                 "a reason is needed",
             )
 
-    def test_queue_or_loading_without_stream_or_message(self):
-        self.refused(
-            "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: async\n  queues: true\n",
-            "demo.yml:2",
-            "'queues' needs one stream",
-        )
-        self.refused(
-            "# x\n- fn: CUresult cuA(CUstream s)\n  since: 1\n"
-            "  call: local\n  why: w\n  queues: true\n",
-            "demo.yml:6",
-            "'queues' needs a message",
-        )
+    def test_loading_without_message(self):
         self.refused(
             "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: local\n  why: w\n  drains: true\n",
             "demo.yml:6",
             "'drains' needs a message",
+        )
+
+    def test_work_and_synchronisation(self):
+        head = "# x\n- fn: CUresult cuA(%s)\n  since: 1\n"
+        for key in ("queues", "works"):
+            self.refused(
+                head % "int a" + f"  call: async\n  {key}: true\n",
+                "demo.yml:2",
+                f"cuA: '{key}' needs one stream",
+            )
+            self.refused(
+                head % "CUstream a, CUstream b" + f"  call: async\n  {key}: true\n",
+                f"cuA: '{key}' needs one stream",
+            )
+            self.refused(
+                head % "CUstream s" + f"  call: local\n  why: w\n  {key}: true\n",
+                "demo.yml:6",
+                f"cuA: '{key}' needs a message",
+            )
+            self.refused(
+                head % "CUstream s" + f"  call: async\n  {key}: often\n",
+                "demo.yml:5",
+                f"cuA: '{key}' is true or false",
+            )
+        self.refused(
+            head % "CUstream s" + "  call: async\n  synchronises: stream\n",
+            "demo.yml:2",
+            "cuA: 'synchronises' needs an answer",
+        )
+        self.refused(
+            head % "int a" + "  call: sync\n  synchronises: stream\n",
+            "demo.yml:2",
+            "cuA: 'synchronises: stream' needs one stream",
+        )
+        self.refused(
+            head % "int a" + "  call: sync\n  synchronises: true\n",
+            "demo.yml:5",
+            "'True' is none of",
+        )
+        self.refused(
+            head % "CUstream s" + "  call: local\n  why: w\n  synchronises: some\n",
+            "demo.yml:6",
+            "cuA: 'synchronises' needs a message",
         )
 
     def test_capture(self):

@@ -41,6 +41,11 @@ class RealDescription(unittest.TestCase):
         self.assertGreaterEqual(supported, 300)
         self.assertIn(f"**{supported} of 637**", contracts.coverage(self.api))
 
+    def test_captured_work_enters_its_stream_by_a_submission(self):
+        for f in self.api.functions:
+            if f.wire and f.capture in ("captured", "captured-unsafe"):
+                self.assertTrue(f.submits, f"{f.name} is captured, but is in no one stream")
+
     def test_requests_of_real_programs_resolve(self):
         for line in lines("proc_requests.txt"):
             name, *versions = line.split()

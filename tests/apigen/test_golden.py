@@ -18,6 +18,7 @@ class Golden(Description):
         (self.schema / "api" / "registry.yml").write_text(
             "cuDemoAlloc_v2: 64\ncuDemoCreate: 65\ncuDemoFill: 66\n"
             "cuDemoNames: 67\ncuDemoGone: 68\ncuDemoCount: 69\n"
+            "cuDemoWork: 70\ncuDemoRecord: 71\ncuDemoWait: 72\n"
         )
         self.api = self.describe((HERE / "demo.yml").read_text())
 

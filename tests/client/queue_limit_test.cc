@@ -17,12 +17,13 @@ class QueueLimitTest : public testing::Test {
  protected:
   void hold() { id_ = calls_.add({}); }
   void release() { calls_.cancel(id_); }
-  void fill(uint64_t stream, uint64_t count) {
+  void fill(QueueLimit::Share& stream, uint64_t count) {
     for (uint64_t i = 0; i < count; ++i) limit_.enter(stream, calls_, busy_);
   }
 
   HostCalls& calls_ = *new HostCalls([](uint64_t) {});  // its thread never ends
   QueueLimit limit_;
+  QueueLimit::Share first_, second_;  // two streams
   uint64_t id_ = 0;
   const std::function<bool()> busy_ = [] {
     ADD_FAILURE() << "asked about a stream although there is room";
@@ -31,17 +32,17 @@ class QueueLimitTest : public testing::Test {
 };
 
 TEST_F(QueueLimitTest, NothingIsCountedWhileNoFunctionIsOutstanding) {
-  fill(1, 2 * QueueLimit::kMost);
+  fill(first_, 2 * QueueLimit::kMost);
   hold();
-  fill(1, QueueLimit::kMost);
+  fill(first_, QueueLimit::kMost);
 }
 
 TEST_F(QueueLimitTest, WaitsUntilTheFunctionHasReturned) {
   hold();
-  fill(1, QueueLimit::kMost);
+  fill(first_, QueueLimit::kMost);
   std::atomic<bool> entered{false};
   std::thread submitter([&] {
-    limit_.enter(1, calls_, [] { return false; });
+    limit_.enter(first_, calls_, [] { return false; });
     entered = true;
   });
   std::this_thread::sleep_for(50ms);
@@ -53,18 +54,18 @@ TEST_F(QueueLimitTest, WaitsUntilTheFunctionHasReturned) {
 
 TEST_F(QueueLimitTest, CountsAnewForTheNextFunction) {
   hold();
-  fill(1, QueueLimit::kMost);
+  fill(first_, QueueLimit::kMost);
   release();
   hold();
-  fill(1, QueueLimit::kMost);
+  fill(first_, QueueLimit::kMost);
 }
 
 TEST_F(QueueLimitTest, AnIdleStreamGoesOnWhileAnotherOneIsHeld) {
   hold();
-  fill(1, 10);
+  fill(first_, 10);
   int asked = 0;
   for (uint64_t i = 0; i < 3 * QueueLimit::kMost; ++i) {
-    limit_.enter(2, calls_, [&] { return ++asked > 0; });
+    limit_.enter(second_, calls_, [&] { return ++asked > 0; });
   }
   EXPECT_GE(asked, 2);
   EXPECT_LE(asked, 4);
@@ -72,10 +73,10 @@ TEST_F(QueueLimitTest, AnIdleStreamGoesOnWhileAnotherOneIsHeld) {
 
 TEST_F(QueueLimitTest, FurtherStreamsMayBeginWhenOneIsFull) {
   hold();
-  fill(1, QueueLimit::kMost);
-  fill(2, 1);
+  fill(first_, QueueLimit::kMost);
+  fill(second_, 1);
   int asked = 0;
-  limit_.enter(2, calls_, [&] { return ++asked > 0; });
+  limit_.enter(second_, calls_, [&] { return ++asked > 0; });
   EXPECT_EQ(asked, 1);
 }
 

@@ -46,7 +46,7 @@ class StreamQueueTest : public testing::Test {
     for (uint32_t i = 0; i < count; ++i) {
       if (queue_->take()) continue;
       ++looks_;
-      marks_.wait_for_place(*queue_, worker_);
+      marks_.wait_for_place(queue_, worker_);
     }
   }
   std::shared_ptr<StreamQueue> queue_ = std::make_shared<StreamQueue>();

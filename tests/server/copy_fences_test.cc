@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "generated/server/driver_table.h"
+#include "server/stream/stream_events.h"
 
 namespace fargpu::server {
 namespace {
@@ -74,7 +75,7 @@ DriverTable table() {
 
 class CopyFencesTest : public ::testing::Test {
  protected:
-  CopyFencesTest() : table_(table()), fences(table_) { driver = &state_; }
+  CopyFencesTest() : table_(table()), events_(table_), fences(table_, events_) { driver = &state_; }
   ~CopyFencesTest() override { driver = nullptr; }
 
   // The legacy stream of a context, and streams that the application made, whose handles are their
@@ -97,6 +98,7 @@ class CopyFencesTest : public ::testing::Test {
 
   Driver state_;
   DriverTable table_;
+  StreamEvents events_;
   CopyFences fences;
 };
 
@@ -203,6 +205,7 @@ TEST_F(CopyFencesTest, AContextTakesItsFencesAndEventsWithIt) {
   fences.poll();
   EXPECT_EQ(driver->alive.size(), 3u);
   fences.context_ended({2});
+  events_.context_ended({2});
   EXPECT_EQ(fences.size(), 0u);
   EXPECT_THAT(driver->alive, ElementsAre(1u));
   driver->take();
@@ -224,6 +227,7 @@ TEST_F(CopyFencesTest, ErrorsAreTheCallsAndLeaveNothing) {
   EXPECT_EQ(fences.add(legacy(), true), CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_FALSE(fences.any_returned());
   fences.context_ended({1});
+  events_.context_ended({1});
   EXPECT_THAT(driver->alive, IsEmpty());
   driver->record = CUDA_SUCCESS;
   driver->create = CUDA_ERROR_OUT_OF_MEMORY;

@@ -12,7 +12,6 @@
 #include "generated/schema/event.capnp.h"
 #include "generated/schema/internal.capnp.h"
 #include "generated/schema/memory.capnp.h"
-#include "generated/schema/module.capnp.h"
 #include "generated/schema/opcodes.h"
 #include "generated/schema/stream.capnp.h"
 #include "generated/schema/stream_ordered_memory.capnp.h"
@@ -665,58 +664,6 @@ INSTANTIATE_TEST_SUITE_P(All, PackedLies, ::testing::Range(0, 6));
 
 // A compilation may take minutes; a client hears from its server meanwhile, and its other threads
 // go on.
-TEST_F(Executing, LoadsAndUnloadsHoldUpNobody) {
-  start();
-  enter();
-  const std::string image = "image";
-  const Sha256Digest hash = sha256(std::as_bytes(std::span(image)));
-  const capnp::Data::Reader key(reinterpret_cast<const kj::byte*>(hash.data()), hash.size());
-  alignas(8) std::byte memory[256];
-  wire::SlotMessageBuilder builder(std::span<std::byte>(memory, sizeof memory));
-  auto put = builder.initRoot<schema::FgImagePutParams>();
-  put.setHash(key);
-  put.setTotalBytes(image.size());
-  put.setPieceBytes(image.size());
-  expect_answer(
-      send(schema::op_fgImagePut, std::span<const std::byte>(memory, builder.used_bytes()),
-           wire::kWantReply, 1, std::as_bytes(std::span(image))),
-      CUDA_SUCCESS);
-  const uint64_t id = rpc::make_handle(rpc::HandleKind::kModule, 1);
-  const auto load = [&](uint16_t flags = wire::kWantReply) {
-    return send<schema::FgModuleLoadParams>(
-        schema::op_fgModuleLoad,
-        [&](auto p) {
-          p.setHash(key);
-          p.setModule(id);
-        },
-        flags);
-  };
-  driver().shut("cuModuleLoadDataEx image");
-  const uint32_t loading = load();
-  ASSERT_TRUE(eventually([] { return driver().saw("cuModuleLoadDataEx image"); }));
-  expect_answer(set(1, wire::kWantReply), CUDA_SUCCESS);
-  driver().open("cuModuleLoadDataEx image");
-  expect_answer(loading, CUDA_SUCCESS);
-
-  // Under an id that is in use: what was loaded goes again.
-  load();
-  const Answer second = next();
-  wire::SegmentReader reader(second.body);
-  EXPECT_EQ(reader.getRoot<schema::FgModuleLoadResults>().getOutcome(), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(driver().count("cuModuleUnload"), 1u);
-
-  driver().shut("cuModuleUnload");
-  const uint32_t unloading =
-      send<schema::CuModuleUnloadParams>(schema::op_cuModuleUnload, [&](auto p) { p.setHmod(id); });
-  ASSERT_TRUE(eventually([] { return driver().count("cuModuleUnload") == 2; }));
-  expect_silence();
-  driver().open("cuModuleUnload");
-  expect_answer(unloading, CUDA_SUCCESS);
-  expect_answer(
-      send<schema::CuModuleUnloadParams>(schema::op_cuModuleUnload, [&](auto p) { p.setHmod(id); }),
-      CUDA_ERROR_INVALID_HANDLE);
-}
-
 TEST_F(Executing, AFreeThatFailsIsSaidAndKeepsItsCharge) {
   start(false, 1000);
   enter();

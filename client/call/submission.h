@@ -1,0 +1,97 @@
+// The two ways in which a call meets the work of streams. Generated wire halves hold one of these
+// where the description says so (schema/README.md), hand-written halves where they send by
+// themselves.
+//
+//   Submission       the call puts work into a stream: `works`, `queues`, or `capture: captured`
+//   Synchronisation  a success of the call says that work is done: `synchronises`
+//
+// Both live on the stack of the calling thread, around the sending and, if the call waits, the
+// answer. Any thread. Both cost a load for memory while no host memory has a mirror in the worker.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+namespace fargpu::client {
+
+class Session;
+struct ResolvedStream;  // client/entry/streams.h
+struct StreamState;     // client/stream/stream_state.h
+
+// Work on its way into a stream. There is no other way in: were a stream in capture, its work would
+// become a node of a graph here (docs/adr/0037). No stream can be, as cuStreamBeginCapture is
+// refused.
+//
+// The constructor does in this order what the work needs, and may wait in 1 and 3:
+//   1. kHostMemory: what the application wrote by now to memory that the worker mirrors is sent,
+//      and the stream meets deliveries (client/transfer/ordered_copy.h).
+//   2. The stream is found: a default stream by the current context and thread, another one must be
+//      live.
+//   3. kQueuePlace: it takes a place in the driver's queue of the stream, as soon as there is one.
+//      That comes after 1, because the stream may wait for what was written.
+class Submission {
+ public:
+  enum Needs : unsigned { kNothing = 0, kHostMemory = 1, kQueuePlace = 2 };
+  // `context`: wire id of the frame's context.
+  Submission(Session& session, uint16_t context, CUstream stream, unsigned needs);
+  // Only 1, around several frames of one stream that use the same host memory. What the frames' own
+  // submissions and waits would send again is not looked for.
+  Submission(Session& session, CUstream stream);
+  // Only 1, for what enters no stream: no deliveries are met.
+  explicit Submission(Session& session);
+  ~Submission() {
+    if (counted_) [[unlikely]]
+      end_use();
+  }
+  Submission(const Submission&) = delete;
+  Submission& operator=(const Submission&) = delete;
+
+  // Not CUDA_SUCCESS: the work must not be sent.
+  CUresult result() const { return result_; }
+  // The stream's id on the wire.
+  uint64_t stream() const { return stream_; }
+
+ private:
+  void use_host_memory();
+  void use_host_memory(CUstream stream);
+  void end_use();
+
+  Session& session_;
+  CUresult result_ = CUDA_SUCCESS;
+  bool counted_ = false;
+  bool covers_ = false;
+  uint64_t stream_ = 0;
+};
+
+// A point after which the application may rely on work being done. The constructor sends what the
+// application wrote, since a stream may wait for it; finish() brings what device code wrote.
+class Synchronisation {
+ public:
+  // What is done afterwards: some work; all that was in the stream, or in the frame's context,
+  // before. Of the last two the client notes that the streams' queues have room.
+  enum class Of : uint8_t { kSome, kStream, kContext };
+  Synchronisation(Session& session, uint16_t context, Of of, CUstream stream = nullptr);
+  Synchronisation(const Synchronisation&) = delete;
+  Synchronisation& operator=(const Synchronisation&) = delete;
+
+  // Not CUDA_SUCCESS: the call must not be sent.
+  CUresult result() const { return result_; }
+  // kStream: the stream's id on the wire.
+  uint64_t stream() const { return stream_; }
+  // After the answer that it is done.
+  CUresult finish();
+
+ private:
+  Session& session_;
+  CUresult result_ = CUDA_SUCCESS;
+  uint64_t stream_ = 0;
+  // Our own hold on it: the stream may be destroyed meanwhile.
+  std::shared_ptr<StreamState> state_;
+  uint32_t position_ = 0;
+  std::optional<uint64_t> mark_;
+};
+
+}  // namespace fargpu::client

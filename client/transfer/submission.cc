@@ -1,0 +1,82 @@
+#include "client/call/submission.h"
+
+#include "client/entry/here.h"
+#include "client/transfer/coherence.h"
+#include "client/transfer/ordered_copy.h"
+
+namespace fargpu::client {
+namespace {
+
+// The session of the submission on this thread that has sent what the application wrote, for its
+// stream and what it does there; a thread makes one copy at a time.
+thread_local const Session* covered = nullptr;
+
+}  // namespace
+
+Submission::Submission(Session& session, uint16_t context, CUstream stream, unsigned needs)
+    : session_(session) {
+  if ((needs & kHostMemory) != 0 && session.pages.any()) [[unlikely]] {
+    use_host_memory(stream);
+    if (result_ != CUDA_SUCCESS) return;
+  }
+  ResolvedStream resolved;
+  result_ = resolve_stream(session, stream, &resolved);
+  stream_ = resolved.id;
+  if ((needs & kQueuePlace) != 0 && result_ == CUDA_SUCCESS)
+    take_place(session, context, stream, resolved);
+}
+
+Submission::Submission(Session& session, CUstream stream) : session_(session) {
+  if (session.pages.any()) [[unlikely]]
+    use_host_memory(stream);
+}
+
+Submission::Submission(Session& session) : session_(session) {
+  if (session.pages.any()) [[unlikely]]
+    use_host_memory();
+}
+
+void Submission::use_host_memory() {
+  // Counted first: from its push on, the work may change what a pull has to bring.
+  session_.pages.begin_work();
+  counted_ = true;
+  result_ = before_wait(session_);
+}
+
+void Submission::use_host_memory(CUstream stream) {
+  if (covered == &session_) return;
+  use_host_memory();
+  if (result_ == CUDA_SUCCESS && session_.ordered_copies.to_be_met())
+    result_ = meet_deliveries(session_, stream);
+  if (covered != nullptr) return;
+  covered = &session_;
+  covers_ = true;
+}
+
+void Submission::end_use() {
+  session_.pages.end_work();
+  if (covers_) covered = nullptr;
+}
+
+Synchronisation::Synchronisation(Session& session, uint16_t context, Of of, CUstream stream)
+    : session_(session) {
+  if (of == Of::kContext) {
+    if (const Context* const all = session.find_context(context)) state_ = all->legacy_stream;
+    if (session.pages.any()) mark_ = idle_mark(session);
+  }
+  if (covered != &session) result_ = before_wait(session);
+  if (of == Of::kStream && result_ == CUDA_SUCCESS) {
+    ResolvedStream resolved;
+    result_ = resolve_stream(session, stream, &resolved);
+    stream_ = resolved.id;
+    if (resolved.state != nullptr) state_ = *resolved.state;
+  }
+  if (state_ != nullptr) position_ = state_->queue.position();
+}
+
+CUresult Synchronisation::finish() {
+  if (state_ != nullptr) state_->queue.done(position_);
+  return after_synchronisation(session_, mark_);
+}
+
+}  // namespace fargpu::client

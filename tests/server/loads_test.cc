@@ -1,0 +1,100 @@
+// Loads and unloads of modules: the driver takes its time for them, on helper threads.
+#include <gtest/gtest.h>
+
+#include "common/base/sha256.h"
+#include "generated/schema/internal.capnp.h"
+#include "generated/schema/module.capnp.h"
+#include "generated/schema/opcodes.h"
+#include "tests/server/executor_fixture.h"
+
+namespace fargpu::server {
+namespace {
+
+FakeDriver& driver() { return FakeDriver::get(); }
+
+// An image in the cache, and the loads and unloads of it as one module.
+class Loading : public ExecutorTest {
+ protected:
+  void put_image() {
+    const std::string image = "image";
+    hash_ = sha256(std::as_bytes(std::span(image)));
+    alignas(8) std::byte memory[256];
+    wire::SlotMessageBuilder builder(std::span<std::byte>(memory, sizeof memory));
+    auto put = builder.initRoot<schema::FgImagePutParams>();
+    put.setHash(key());
+    put.setTotalBytes(image.size());
+    put.setPieceBytes(image.size());
+    expect_answer(
+        send(schema::op_fgImagePut, std::span<const std::byte>(memory, builder.used_bytes()),
+             wire::kWantReply, 1, std::as_bytes(std::span(image))),
+        CUDA_SUCCESS);
+  }
+  uint32_t load() {
+    return send<schema::FgModuleLoadParams>(schema::op_fgModuleLoad, [&](auto p) {
+      p.setHash(key());
+      p.setModule(kId);
+    });
+  }
+  CUresult outcome() {
+    const Answer answer = next();
+    wire::SegmentReader reader(answer.body);
+    return static_cast<CUresult>(reader.getRoot<schema::FgModuleLoadResults>().getOutcome());
+  }
+  uint32_t unload() {
+    return send<schema::CuModuleUnloadParams>(schema::op_cuModuleUnload,
+                                              [](auto p) { p.setHmod(kId); });
+  }
+  static constexpr auto kDriverLoad = "cuModuleLoadDataEx image";
+
+ private:
+  static constexpr uint64_t kId = rpc::make_handle(rpc::HandleKind::kModule, 1);
+  capnp::Data::Reader key() const {
+    return {reinterpret_cast<const kj::byte*>(hash_.data()), hash_.size()};
+  }
+  Sha256Digest hash_{};
+};
+
+TEST_F(Loading, LoadsAndUnloadsHoldUpNobody) {
+  start();
+  enter();
+  put_image();
+  driver().shut(kDriverLoad);
+  const uint32_t loading = load();
+  ASSERT_TRUE(eventually([] { return driver().saw(kDriverLoad); }));
+  expect_answer(send(schema::op_cuCtxSynchronize), CUDA_SUCCESS);
+  driver().open(kDriverLoad);
+  expect_answer(loading, CUDA_SUCCESS);
+
+  // Under an id that is in use: what was loaded goes again.
+  load();
+  EXPECT_EQ(outcome(), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver().count("cuModuleUnload"), 1u);
+
+  driver().shut("cuModuleUnload");
+  const uint32_t unloading = unload();
+  ASSERT_TRUE(eventually([] { return driver().count("cuModuleUnload") == 2; }));
+  expect_silence();
+  driver().open("cuModuleUnload");
+  expect_answer(unloading, CUDA_SUCCESS);
+  expect_answer(unload(), CUDA_ERROR_INVALID_HANDLE);
+}
+
+// The primary context has the same id when it is retained again.
+TEST_F(Loading, WhatIsLoadedAfterItsContextEndedIsInNoOtherContext) {
+  start();
+  enter();
+  put_image();
+  driver().shut(kDriverLoad);
+  load();
+  ASSERT_TRUE(eventually([] { return driver().saw(kDriverLoad); }));
+  expect_answer(send<schema::FgPrimaryReleaseParams>(schema::op_fgPrimaryRelease, [](auto) {}),
+                CUDA_SUCCESS);
+  enter();
+  driver().open(kDriverLoad);
+  EXPECT_EQ(outcome(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  EXPECT_FALSE(driver().saw("cuModuleUnload")) << "it went with its context";
+  expect_answer(unload(), CUDA_ERROR_INVALID_HANDLE);
+}
+
+}  // namespace
+}  // namespace fargpu::server
