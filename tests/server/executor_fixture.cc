@@ -239,6 +239,7 @@ DriverTable FakeDriver::table() {
     if (result != CUDA_SUCCESS || FakeDriver::get().result_of("cuStreamQuery") != CUDA_SUCCESS)
       return result;
     std::thread([function, data] {
+      FakeDriver::get().note("host function begins");
       function(data);
       FakeDriver::get().note("host function returned");
     }).detach();

@@ -260,6 +260,9 @@ TEST_F(Executing, ANoticeThatTheClientDoesNotKnowIsNotSent) {
   start();
   enter();
   expect_answer(host_call(17), CUDA_SUCCESS);
+  ASSERT_TRUE(eventually([] { return driver().saw("host function begins"); }));
+  // Nothing else tells that the gate has been reached: the notice would.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
   expect_silence();
   // Its thread must not outlive the session.
   expect_answer(host_call_done(17, wire::kWantReply), CUDA_SUCCESS);
