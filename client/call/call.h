@@ -121,16 +121,21 @@ CUresult from_status(const Status& status);
 // The id of an object that is being made. Its slot is free again unless created() is called.
 class NewHandle {
  public:
+  // Lives in the current context, unless its kind does not.
   NewHandle(Session& session, rpc::HandleKind kind);
   ~NewHandle();
   NewHandle(const NewHandle&) = delete;
   NewHandle& operator=(const NewHandle&) = delete;
   // 0: the program has as many objects as there may be, CUDA_ERROR_OUT_OF_MEMORY.
   uint64_t id() const { return id_; }
-  void created();  // the server (or a deferred call) accepted it
+  // The server (or a deferred call) accepted it. `parent`: id of the object that it was made from.
+  // If that or the context has ended meanwhile, it has ended with it.
+  void created(uint64_t parent = 0);
 
  private:
   Session& session_;
+  Context* const context_;
+  const uint32_t epoch_;  // of the context
   const uint64_t id_;
   bool live_ = false;
 };

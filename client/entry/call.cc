@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "client/entry/here.h"
+#include "client/entry/object_ends.h"
 #include "client/entry/streams.h"
 #include "client/image/linked.h"
 #include "client/image/records.h"
@@ -160,7 +161,10 @@ CUresult from_status(const Status& status) {
 }
 
 NewHandle::NewHandle(Session& session, rpc::HandleKind kind)
-    : session_(session), id_(session.handles.reserve(kind, session.number)) {}
+    : session_(session),
+      context_(rpc::outlives_context(kind) ? nullptr : current_context()),
+      epoch_(context_ == nullptr ? 0 : context_->epoch.load()),
+      id_(session.handles.reserve(kind, session.number)) {}
 
 NewHandle::~NewHandle() {
   if (!live_) session_.handles.give_back(id_);
@@ -187,17 +191,21 @@ CUresult handle_to_wire(Session& session, rpc::HandleKind kind, const void* hand
   return CUDA_SUCCESS;
 }
 
-void NewHandle::created() {
-  const rpc::HandleKind kind = rpc::handle_kind(id_);
-  std::unique_ptr<Object> object = make_record<Records>(kind);
+void NewHandle::created(uint64_t parent) {
+  std::unique_ptr<Object> object = make_record<Records>(rpc::handle_kind(id_));
   object->id = id_;
   object->session = &session_;
-  if (!rpc::outlives_context(kind)) object->context = current_context();
+  object->context = context_;
+  object->parent = parent;
   session_.handles.publish(std::move(object));
   live_ = true;
+  // Whoever ends one of them does that first, and then looks for what ends with it.
+  const bool alone = parent != 0 && session_.find(rpc::handle_kind(parent), parent) == nullptr;
+  const bool late = context_ != nullptr && context_->epoch.load() != epoch_;
+  if (alone || late) end_object(session_, id_);
 }
 
-void handle_destroyed(Session& session, uint64_t id) { session.handles.erase(id); }
+void handle_destroyed(Session& session, uint64_t id) { end_object(session, id); }
 
 CUresult device_to_wire(Session& session, CUdevice device, int32_t* ordinal) {
   const Device* found = session.device(device);

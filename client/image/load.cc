@@ -121,10 +121,9 @@ CUresult ask(Session& session, uint16_t context, const ImageRecord& image, const
   return result;
 }
 
-bool fill(Function& function, const ImageRecord& image, const char* name, const Answer& answer) {
+bool fill(Function& function, const char* name, const Answer& answer) {
   constexpr uint32_t kMaxParameterBytes = 64 << 10;
   function.name = name;
-  function.owner = image.id;
   for (unsigned i = 0; i < answer.count; ++i) {
     if (answer.offsets[i] > kMaxParameterBytes || answer.sizes[i] > kMaxParameterBytes)
       return false;
@@ -296,7 +295,7 @@ CUresult function_by_name(Session& session, ImageRecord& image, const char* name
   }
   const rpc::HandleKind kind = rpc::handle_kind(*id);
   auto* function = static_cast<Function*>(session.find(kind, *id));
-  if (function == nullptr || !fill(*function, image, name, *answer)) {
+  if (function == nullptr || !fill(*function, name, *answer)) {
     return from_status(Status(StatusCode::kProtocol,
                               std::string("the server described kernel ") + name + " wrongly"));
   }
@@ -335,7 +334,7 @@ CUresult attributes_on(Session& session, Function& function, int device,
   if (context == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   if (!context->usable()) return CUDA_ERROR_INVALID_CONTEXT;
   auto* image =
-      static_cast<ImageRecord*>(session.find(rpc::handle_kind(function.owner), function.owner));
+      static_cast<ImageRecord*>(session.find(rpc::handle_kind(function.parent), function.parent));
   if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   // A second id for the same kernel; only its attributes on that device are wanted.
   auto answer = std::make_unique<Answer>();

@@ -41,7 +41,6 @@ struct LegacyLaunch {
 
 struct Function final : Object {
   std::string name;
-  uint64_t owner = 0;  // id of its module or library
   std::vector<Parameter> parameters;
   uint32_t parameter_bytes = 0;
 
@@ -76,7 +75,6 @@ struct ImageRecord final : Object {
   std::mutex mutex;                                        // all members
   std::map<std::string, uint64_t, std::less<>> functions;  // name -> function or kernel id
   std::map<Context*, uint64_t> modules;                    // a library's modules
-  uint64_t library = 0;                                    // of a module that belongs to a library
 };
 
 }  // namespace fargpu::client

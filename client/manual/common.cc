@@ -3,37 +3,6 @@
 #include "client/memory/reserve.h"
 
 namespace fargpu::client {
-void forget_memory(Session& session, const Context* context) {
-  for (const uint64_t base : session.pages.forget_context(context->wire_id)) {
-    if (const auto region = session.find_host(base))
-      session.hidden_memory.add(region->base, region->bytes);
-  }
-  session.shared_host.forget(*context);
-  session.staging_rings.forget(*context);
-  session.host_memory.update([&](Region& region) {
-    if (region.context != context || region.shared_at == 0) return;
-    region.shared_at = 0;
-    session.hidden_memory.add(region.base, region.bytes);
-  });
-  session.device_memory.erase_if([&](const Region& region) {
-    if (region.context != context || region.kind == MemoryKind::kManaged) return false;
-    if (region.reserved) release_reserved(region.base, region.bytes);
-    return true;
-  });
-}
-
-void forget_image(Session& session, uint64_t id) {
-  session.handles.erase_if([&](const Object& object) {
-    if (object.kind() != rpc::HandleKind::kFunction && object.kind() != rpc::HandleKind::kKernel)
-      return false;
-    return static_cast<const Function&>(object).owner == id;
-  });
-  session.device_memory.erase_if([&](const Region& region) {
-    if (region.kind != MemoryKind::kGlobal || region.owner != id) return false;
-    if (region.reserved) release_reserved(region.base, region.bytes);
-    return true;
-  });
-}
 
 void remember_global(Session& session, CUdeviceptr address, size_t bytes, uint64_t owner) {
   const Context* context = current_context();

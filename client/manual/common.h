@@ -13,10 +13,7 @@
 
 namespace fargpu::client {
 
-// The context's allocations are gone.
-void forget_memory(Session& session, const Context* context);
-// A module or library was unloaded: its functions and globals are gone too.
-void forget_image(Session& session, uint64_t id);
+// `owner`: the id of the module or library that has it.
 void remember_global(Session& session, CUdeviceptr address, size_t bytes, uint64_t owner);
 
 // Puts a function of the application into its stream.

@@ -2,6 +2,7 @@
 // worker.
 #include "client/object/context.h"
 
+#include "client/entry/object_ends.h"
 #include "client/interop/context_storage.h"
 #include "client/manual/common.h"
 #include "client/process/process.h"
@@ -82,8 +83,7 @@ CUresult manual_cuCtxDestroy_v2(CUcontext ctx) {
   interop::ContextStorage::get_instance().clear(context);
   before_context_ends(session, *context);
   const CUresult result = call_fgContextDestroy(session, 0, context->wire_id);
-  forget_memory(session, context);
-  session.contexts.retire(*context, ContextState::kDestroyed);
+  end_context(*context, ContextState::kDestroyed);
   if (current_context() == context) pop_context();
   return result;
 }

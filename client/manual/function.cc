@@ -53,9 +53,9 @@ CUresult manual_cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
   Function* function = nullptr;
   if (const CUresult result = find(here, hfunc, &function); result != CUDA_SUCCESS) return result;
   if (function->kind() == rpc::HandleKind::kKernel) {
-    return manual_cuLibraryGetModule(hmod, reinterpret_cast<CUlibrary>(function->owner));
+    return manual_cuLibraryGetModule(hmod, reinterpret_cast<CUlibrary>(function->parent));
   }
-  *hmod = reinterpret_cast<CUmodule>(function->owner);
+  *hmod = reinterpret_cast<CUmodule>(function->parent);
   return CUDA_SUCCESS;
 }
 

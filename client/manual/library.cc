@@ -50,15 +50,6 @@ CUresult manual_cuLibraryLoadFromFile(CUlibrary* library, const char* fileName,
   return load_library(Here::of_current().session, contents, jit, library);
 }
 
-CUresult manual_cuLibraryUnload(CUlibrary library) {
-  const Here here = Here::of(library);
-  ImageRecord* record = nullptr;
-  if (const CUresult result = find(here, library, &record); result != CUDA_SUCCESS) return result;
-  const CUresult result = call_cuLibraryUnload(here.session, here.context, library);
-  if (result == CUDA_SUCCESS) forget_image(here.session, reinterpret_cast<uint64_t>(library));
-  return result;
-}
-
 CUresult manual_cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
   if (pKernel == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Here here = Here::of(library);
@@ -116,12 +107,8 @@ CUresult manual_cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
     return CUDA_SUCCESS;
   }
   const CUresult result = call_cuLibraryGetModule(here.session, here.context, pMod, library);
-  if (result != CUDA_SUCCESS) return result;
-  module = reinterpret_cast<uint64_t>(*pMod);
-  ImageRecord* made = nullptr;
-  if (find_image(here.session, rpc::HandleKind::kModule, *pMod, &made) == CUDA_SUCCESS)
-    made->library = record->id;
-  return CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS) module = reinterpret_cast<uint64_t>(*pMod);
+  return result;
 }
 
 CUresult manual_cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
@@ -143,7 +130,7 @@ CUresult manual_cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
   if (const CUresult result = find_kernel(here.session, kernel, &found); result != CUDA_SUCCESS) {
     return result;
   }
-  *pLib = reinterpret_cast<CUlibrary>(found->owner);
+  *pLib = reinterpret_cast<CUlibrary>(found->parent);
   return CUDA_SUCCESS;
 }
 

@@ -142,13 +142,6 @@ CUresult manual_cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeO
 
 CUresult manual_cuLinkDestroy(CUlinkState state) {
   const Here here = Here::of(state);
-  LinkRecord* record = nullptr;
-  if (const CUresult result = find(here, state, &record); result != CUDA_SUCCESS) return result;
-  {
-    // The record itself stays readable for a while; its memory goes now.
-    const std::lock_guard lock(record->mutex);
-    record->image = {};
-  }
   return call_fgLinkDestroy(here.session, here.context, state);
 }
 

@@ -40,15 +40,6 @@ CUresult manual_cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
   return manual_cuModuleLoadDataEx(module, fatCubin, 0, nullptr, nullptr);
 }
 
-CUresult manual_cuModuleUnload(CUmodule hmod) {
-  const Here here = Here::of(hmod);
-  ImageRecord* record = nullptr;
-  if (const CUresult result = find(here, hmod, &record); result != CUDA_SUCCESS) return result;
-  const CUresult result = call_cuModuleUnload(here.session, here.context, hmod);
-  if (result == CUDA_SUCCESS) forget_image(here.session, reinterpret_cast<uint64_t>(hmod));
-  return result;
-}
-
 CUresult manual_cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
   if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *mode = CU_MODULE_LAZY_LOADING;

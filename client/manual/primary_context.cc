@@ -1,4 +1,5 @@
 // Primary contexts: counted here; the worker hears of the first retain and the last release.
+#include "client/entry/object_ends.h"
 #include "client/interop/context_storage.h"
 #include "client/manual/common.h"
 #include "client/process/process.h"
@@ -9,12 +10,6 @@ namespace {
 CUresult find(CUdevice dev, Context** context) {
   *context = Process::get().tables()->contexts.primary(dev);
   return *context == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
-}
-
-// Needs context.mutex.
-void forget(Context& context) {
-  forget_memory(*context.session, &context);
-  context.session->contexts.retire(context, ContextState::kInactive);
 }
 
 // The runtime's values of the context go first, while the context still works: their destructors
@@ -59,7 +54,7 @@ CUresult manual_cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   if (context->usable()) before_context_ends(*context->session, *context);
   const CUresult result =
       context->usable() ? call_fgPrimaryRelease(*context->session, 0, dev, 0) : CUDA_SUCCESS;
-  forget(*context);
+  end_context(*context, ContextState::kInactive);
   return result;
 }
 
@@ -88,7 +83,7 @@ CUresult manual_cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   if (!context->usable()) return CUDA_SUCCESS;
   before_context_ends(*context->session, *context);
   const CUresult result = call_fgPrimaryRelease(*context->session, 0, dev, 1);
-  forget(*context);
+  end_context(*context, ContextState::kInactive);
   return result;
 }
 

@@ -100,7 +100,7 @@ CUresult SharedHost::free(Session& session, uint64_t address) {
   return result != CUDA_SUCCESS ? result : unshared;
 }
 
-void SharedHost::forget(const Context& context) {
+void SharedHost::context_ended(const Context& context) {
   std::lock_guard lock(mutex_);
   for (auto holder = holders_.begin(); holder != holders_.end();) {
     const bool gone = holder->second.segment.context() == &context;

@@ -42,7 +42,7 @@ class SharedHost {
   CUresult free(Session& session, uint64_t address);
   // The context was destroyed, and with it the worker's mapping of its memory. The application's
   // mapping stays until it is freed.
-  void forget(const Context& context);
+  void context_ended(const Context& context);
 
  private:
   struct Holder {

@@ -128,7 +128,7 @@ std::shared_ptr<StagingRing> StagingRings::get(Session& session, Context& contex
   return ring;
 }
 
-void StagingRings::forget(const Context& context) {
+void StagingRings::context_ended(const Context& context) {
   std::lock_guard lock(mutex_);
   const auto found = rings_.find(&context);
   if (found == rings_.end()) return;

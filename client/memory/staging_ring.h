@@ -96,7 +96,7 @@ class StagingRings {
  public:
   // Null: not possible here.
   std::shared_ptr<StagingRing> get(Session& session, Context& context);
-  void forget(const Context& context);
+  void context_ended(const Context& context);
   // On the thread that receives.
   void copied(uint64_t ticket, int32_t result, uint32_t outputs);
 

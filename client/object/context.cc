@@ -142,7 +142,6 @@ void ContextTable::retire(Context& context, ContextState now) {
   context.epoch.fetch_add(1);
   context.sticky.store(CUDA_SUCCESS);
   context.kept.store(CUDA_SUCCESS);
-  handles_.erase_if([&](const Object& object) { return object.context == &context; });
   if (now != ContextState::kDestroyed) return;
   std::lock_guard lock(mutex_);
   destroyed_.push_back(&context);

@@ -76,8 +76,8 @@ class ContextTable {
   // The session with this number is lost: its contexts fail from now on, also those that are yet to
   // become active.
   void lose(unsigned session);
-  // Ends what lives in it: handles become invalid. `now`: kInactive for primaries, kDestroyed for
-  // others.
+  // The context ends; what lives in it is for end_context() to end (client/entry/object_ends.h).
+  // `now`: kInactive for primaries, kDestroyed for others.
   void retire(Context& context, ContextState now);
   // How often a context became active.
   uint64_t activated() const { return activated_.load(std::memory_order_acquire); }

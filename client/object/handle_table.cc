@@ -87,22 +87,21 @@ std::unique_ptr<Object> HandleTable::take(uint64_t id) {
 bool HandleTable::erase(uint64_t id) {
   std::lock_guard lock(mutex_);
   if (find(rpc::handle_kind(id), id) == nullptr) return false;
-  bury(remove(*slot(id)));
+  put_to_rest(remove(*slot(id)));
   return true;
 }
 
-size_t HandleTable::erase_if(const std::function<bool(const Object&)>& gone) {
+std::vector<std::unique_ptr<Object>> HandleTable::take_if(
+    const std::function<bool(const Object&)>& gone) {
+  std::vector<std::unique_ptr<Object>> taken;
   std::lock_guard lock(mutex_);
-  size_t count = 0;
   for (uint32_t index = 1; index < used_slots_; ++index) {
     Chunk* const chunk = chunks_[index / kChunkSlots].load(std::memory_order_relaxed);
     Slot& place = chunk->slots[index % kChunkSlots];
     const Object* const object = place.object.load(std::memory_order_relaxed);
-    if (object == nullptr || !gone(*object)) continue;
-    bury(remove(place));
-    ++count;
+    if (object != nullptr && gone(*object)) taken.push_back(remove(place));
   }
-  return count;
+  return taken;
 }
 
 void HandleTable::for_each(const std::function<void(Object&)>& visit) const {
@@ -115,6 +114,11 @@ void HandleTable::for_each(const std::function<void(Object&)>& visit) const {
 }
 
 void HandleTable::bury(std::unique_ptr<Object> object) {
+  std::lock_guard lock(mutex_);
+  put_to_rest(std::move(object));
+}
+
+void HandleTable::put_to_rest(std::unique_ptr<Object> object) {
   graveyard_.push_back(std::move(object));
   if (graveyard_.size() > kGraveyard) graveyard_.pop_front();
 }

@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "client/object/object.h"
 
@@ -48,8 +49,11 @@ class HandleTable {
   bool erase(uint64_t id);
   // As erase(), but the record goes to the caller; nullptr: not live.
   std::unique_ptr<Object> take(uint64_t id);
-  // Erases every record for which `gone` is true; returns how many.
-  size_t erase_if(const std::function<bool(const Object&)>& gone);
+  // Takes every record for which `gone` is true.
+  std::vector<std::unique_ptr<Object>> take_if(const std::function<bool(const Object&)>& gone);
+  // A record that was taken, and that other threads may have found before: it is freed as one that
+  // was erased.
+  void bury(std::unique_ptr<Object> object);
   // In no particular order, without a lock: what is made or erased meanwhile may be left out.
   void for_each(const std::function<void(Object&)>& visit) const;
 
@@ -76,7 +80,7 @@ class HandleTable {
   Reuse& reuse(uint32_t slot);
   void free_slot(uint64_t id);
   std::unique_ptr<Object> remove(Slot& slot);
-  void bury(std::unique_ptr<Object> object);
+  void put_to_rest(std::unique_ptr<Object> object);
 
   const Limits limits_;
   std::array<std::atomic<Chunk*>, kChunks> chunks_{};

@@ -26,6 +26,9 @@ struct Object {
   Session* session = nullptr;
   // the context it lives and dies with; null: none (libraries, kernels, contexts)
   Context* context = nullptr;
+  // id of the object that it was made from, and ends with: a function's module, a kernel's library;
+  // 0: none
+  uint64_t parent = 0;
 
   Object() = default;
   Object(const Object&) = delete;

@@ -164,11 +164,12 @@ def _take(f, a, out):
             out.append(f"{guard}location_from_wire(session_, {target});")
 
 
-def _finish(f, out):
+def _finish(f, types, out):
     """Bookkeeping of the client after a success."""
     for a in f.arguments:
         if a.shape == "handle" and a.creates:
-            out.append(f"{a.name}_new.created();")
+            parent = f.parent_of(types.kinds[a.kind])
+            out.append(f"{a.name}_new.created({parent.name + '_id' if parent else ''});")
             out.append(f"*{a.name} = handle_from<{a.base}>({a.name}_id);")
         elif a.creates == "allocation":
             out.append(f"allocation_created(session_, context_, *{a.name}, {a.size});")
@@ -236,6 +237,6 @@ def body(f, types):
     for a in f.request_fields:
         _set(a, out)
     _exchange(f, out)
-    _finish(f, out)
+    _finish(f, types, out)
     out.append("return done_.finish();" if f.synchronises else "return CUDA_SUCCESS;")
     return out

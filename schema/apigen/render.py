@@ -119,6 +119,7 @@ def render(api, entries):
     put("rpc/handle_rules.h", "handle_rules.h.j2", kinds=kinds, types=api.types)
     put("server/object_ends.h", "object_ends.h.j2", kinds=kinds)
     put("client/make_record.h", "make_record.h.j2", kinds=kinds)
+    put("client/object_ends.h", "object_ends.h.j2", kinds=kinds)
     put("schema/result_names.h", "result_names.h.j2")
     put("schema/result_names.cc", "result_names.cc.j2", results=api.results.items())
     with_messages = [c for c in api.chapters if c.messages]

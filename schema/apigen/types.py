@@ -7,14 +7,14 @@ from .errors import DescriptionError
 from .loader import load_yaml
 
 _KEYS = ("scalars", "enums", "handles", "kinds", "structs", "opaque")
-_RULE = ("is", "number", "record", "lives_with", "parents", "server")
+_RULE = ("is", "number", "record", "lives_with", "parents", "server", "client")
 # Of ids: common/rpc/handle_kind.h.
 _KIND_BITS = 5
 
 
 @dataclass
 class Kind:
-    """What a handle stands for. parents: names of kinds; server: names of parts."""
+    """What a handle stands for. parents: names of kinds; server, client: names of parts."""
 
     name: str
     enumerator: str
@@ -23,6 +23,7 @@ class Kind:
     lives_with: str
     parents: list
     server: list
+    client: list
 
 
 def _kind(name, rule, where):
@@ -42,12 +43,12 @@ def _kind(name, rule, where):
         raise DescriptionError(
             rule.at("lives_with"), f"kind '{name}' lives with its session or its context"
         )
-    for key in ("parents", "server"):
+    for key in ("parents", "server", "client"):
         if not isinstance(rule[key], list):
             raise DescriptionError(rule.at(key), f"kind '{name}': '{key}' is a list")
-    for key, value in [("is", rule["is"]), ("record", rule["record"])] + [
-        ("server", part) for part in rule["server"]
-    ]:
+    words = [("is", rule["is"]), ("record", rule["record"])]
+    words += [(side, part) for side in ("server", "client") for part in rule[side]]
+    for key, value in words:
         if not re.fullmatch(r"[A-Za-z]\w*", str(value)):
             raise DescriptionError(rule.at(key), f"kind '{name}': '{key}' holds names of C++")
     return Kind(name, *(rule[key] for key in _RULE))

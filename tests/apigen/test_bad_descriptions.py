@@ -225,6 +225,7 @@ class BadDescriptions(Description):
             "lives_with": "session",
             "parents": "[]",
             "server": "[]",
+            "client": "[]",
         }
 
         def add(**changed):
@@ -244,6 +245,8 @@ class BadDescriptions(Description):
             ({"lives_with": "ever"}, "lives with its session or its context"),
             ({"parents": "[node]"}, "unknown parent 'node'"),
             ({"server": "memory"}, "'server' is a list"),
+            ({"client": "memory"}, "'client' is a list"),
+            ({"client": "[a-b]"}, "'client' holds names of C++"),
             ({"colour": "red"}, "unknown key 'colour'"),
         ):
             add(**wrong)

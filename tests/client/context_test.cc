@@ -36,16 +36,13 @@ TEST_F(ContextTest, UniqueIdsAreNotReusedOverResets) {
   EXPECT_NE(context->unique_id.load(), first);
 }
 
-TEST_F(ContextTest, RetiringTakesHandlesAndErrorsAway) {
+TEST_F(ContextTest, RetiringTakesErrorsAwayAndBeginsAnEpoch) {
   Context* context = table_->primary(0);
   table_->activate(*context, 0);
-  auto event = std::make_unique<Object>();
-  event->id = handles_->reserve(rpc::HandleKind::kEvent);
-  event->context = context;
-  const uint64_t id = handles_->publish(std::move(event))->id;
+  const uint32_t epoch = context->epoch.load();
   context->sticky.store(CUDA_ERROR_ILLEGAL_ADDRESS);
   table_->retire(*context, ContextState::kInactive);
-  EXPECT_EQ(handles_->find(rpc::HandleKind::kEvent, id), nullptr);
+  EXPECT_NE(context->epoch.load(), epoch);
   EXPECT_EQ(context->sticky.load(), CUDA_SUCCESS);
 }
 

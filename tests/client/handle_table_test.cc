@@ -184,12 +184,15 @@ TEST(HandleTable, ErasedRecordStaysReadable) {
   EXPECT_EQ(object->id, id);
 }
 
-TEST(HandleTable, EraseIf) {
+TEST(HandleTable, TakeIf) {
   HandleTable table;
   auto* context = reinterpret_cast<Context*>(0x10);
   const uint64_t mine = make(table, HandleKind::kEvent, context);
   const uint64_t other = make(table, HandleKind::kEvent);
-  EXPECT_EQ(table.erase_if([&](const Object& o) { return o.context == context; }), 1u);
+  auto taken = table.take_if([&](const Object& o) { return o.context == context; });
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_EQ(taken[0]->id, mine);
+  table.bury(std::move(taken[0]));
   EXPECT_EQ(table.find(HandleKind::kEvent, mine), nullptr);
   EXPECT_NE(table.find(HandleKind::kEvent, other), nullptr);
 }

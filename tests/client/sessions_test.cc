@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "client/call/call.h"
+#include "client/image/linked.h"
 #include "client/process/process.h"
 #include "client/process/session.h"
 #include "client/transfer/ordered_copy.h"
@@ -374,6 +376,74 @@ TEST(Sessions, AForkedChildHasNone) {
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
     EXPECT_EQ(cuStreamSynchronize(program.streams[1]), CUDA_SUCCESS) << "the parent goes on";
+  });
+}
+
+// An object as a call makes it, when the worker has answered.
+uint64_t made(Session& session, rpc::HandleKind kind, uint64_t parent = 0) {
+  NewHandle handle(session, kind);
+  handle.created(parent);
+  return handle.id();
+}
+
+bool lives(const Session& session, uint64_t id) {
+  return session.find(rpc::handle_kind(id), id) != nullptr;
+}
+
+TEST(Ends, WhatWasMadeFromALibraryEndsWithIt) {
+  in_process([](Program&) {
+    using Kind = rpc::HandleKind;
+    Session& session = *Process::get().session(0);
+    const uint64_t library = made(session, Kind::kLibrary);
+    const uint64_t module = made(session, Kind::kModule, library);
+    const uint64_t function = made(session, Kind::kFunction, module);
+    const uint64_t kernel = made(session, Kind::kKernel, library);
+    const uint64_t other = made(session, Kind::kKernel, made(session, Kind::kLibrary));
+    ASSERT_TRUE(lives(session, function) && lives(session, kernel));
+    ASSERT_EQ(cuLibraryUnload(reinterpret_cast<CUlibrary>(library)), CUDA_SUCCESS);
+    for (const uint64_t gone : {library, module, function, kernel})
+      EXPECT_FALSE(lives(session, gone)) << std::hex << gone;
+    EXPECT_TRUE(lives(session, other));
+  });
+}
+
+TEST(Ends, AContextTakesWhatLivesInItAndNothingElse) {
+  in_process([](Program& program) {
+    using Kind = rpc::HandleKind;
+    Session& session = *Process::get().session(0);
+    const uint64_t module = made(session, Kind::kModule);
+    const uint64_t link = made(session, Kind::kLinkState);
+    const uint64_t library = made(session, Kind::kLibrary);
+    static_cast<LinkRecord*>(session.find(Kind::kLinkState, link))->image.resize(64);
+    auto* const record = static_cast<LinkRecord*>(session.find(Kind::kLinkState, link));
+    ASSERT_EQ(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
+    EXPECT_FALSE(lives(session, module));
+    EXPECT_FALSE(lives(session, link));
+    EXPECT_TRUE(record->image.empty()) << "the record stays for a while, its image does not";
+    EXPECT_TRUE(lives(session, library));
+    ASSERT_EQ(cuCtxSetCurrent(program.contexts[1]), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamSynchronize(program.streams[1]), CUDA_SUCCESS) << "another context";
+  });
+}
+
+// A load takes its time, and another thread may end the context, or the library, meanwhile.
+TEST(Ends, WhatIsMadeForSomethingThatHasEndedHasEnded) {
+  in_process([](Program& program) {
+    using Kind = rpc::HandleKind;
+    Session& session = *Process::get().session(0);
+    NewHandle module(session, Kind::kModule);
+    ASSERT_EQ(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
+    CUcontext again = nullptr;
+    ASSERT_EQ(cuDevicePrimaryCtxRetain(&again, 0), CUDA_SUCCESS);
+    EXPECT_EQ(again, program.contexts[0]) << "the same record";
+    module.created();
+    EXPECT_FALSE(lives(session, module.id()));
+
+    const uint64_t library = made(session, Kind::kLibrary);
+    NewHandle kernel(session, Kind::kKernel);
+    ASSERT_EQ(cuLibraryUnload(reinterpret_cast<CUlibrary>(library)), CUDA_SUCCESS);
+    kernel.created(library);
+    EXPECT_FALSE(lives(session, kernel.id()));
   });
 }
 
