@@ -191,18 +191,47 @@ CUresult handle_to_wire(Session& session, rpc::HandleKind kind, const void* hand
   return CUDA_SUCCESS;
 }
 
-void NewHandle::created(uint64_t parent) {
-  std::unique_ptr<Object> object = make_record<Records>(rpc::handle_kind(id_));
-  object->id = id_;
-  object->session = &session_;
-  object->context = context_;
+namespace {
+
+// The object is live from now on, unless its context, at this epoch, or its parent has ended. Who
+// ends one of them does that first, and then looks for what ends with it.
+void publish(Session& session, uint64_t id, Context* context, uint32_t epoch, uint64_t parent) {
+  std::unique_ptr<Object> object = make_record<Records>(rpc::handle_kind(id));
+  object->id = id;
+  object->session = &session;
+  object->context = context;
   object->parent = parent;
-  session_.handles.publish(std::move(object));
+  session.handles.publish(std::move(object));
+  const bool alone = parent != 0 && session.find(rpc::handle_kind(parent), parent) == nullptr;
+  const bool late = context != nullptr && context->epoch.load() != epoch;
+  if (alone || late) end_object(session, id);
+}
+
+Context* context_for(rpc::HandleKind kind) {
+  return rpc::outlives_context(kind) ? nullptr : current_context();
+}
+
+}  // namespace
+
+void NewHandle::created(uint64_t parent) {
+  publish(session_, id_, context_, epoch_, parent);
   live_ = true;
-  // Whoever ends one of them does that first, and then looks for what ends with it.
-  const bool alone = parent != 0 && session_.find(rpc::handle_kind(parent), parent) == nullptr;
-  const bool late = context_ != nullptr && context_->epoch.load() != epoch_;
-  if (alone || late) end_object(session_, id_);
+}
+
+uint64_t new_id(Session& session, rpc::HandleKind kind) {
+  return session.handles.reserve(kind, session.number);
+}
+
+void give_id_back(Session& session, uint64_t id) { session.handles.give_back(id); }
+
+// What has a parent ends with that, which lives with the context.
+void id_is_made(Session& session, uint64_t id, uint64_t parent) {
+  Context* const context = context_for(rpc::handle_kind(id));
+  publish(session, id, context, context == nullptr ? 0 : context->epoch.load(), parent);
+}
+
+bool is_live(Session& session, rpc::HandleKind kind, uint64_t id) {
+  return session.find(kind, id) != nullptr;
 }
 
 void handle_destroyed(Session& session, uint64_t id) { end_object(session, id); }

@@ -15,18 +15,6 @@ CUresult find(const Here& here, CUfunction handle, Function** function) {
   return find_function(here.session, handle, function);
 }
 
-CUresult clusters(int* value, CUfunction func, const CUlaunchConfig* config, int active) {
-  if (value == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (config->numAttrs != 0 && config->attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = Here::of(func);
-  Function* function = nullptr;
-  if (const CUresult result = find(here, func, &function); result != CUDA_SUCCESS) return result;
-  return call_fgOccupancyClusters(here.session, here.context, function->id, active,
-                                  config->gridDimX, config->gridDimY, config->gridDimZ,
-                                  config->blockDimX, config->blockDimY, config->blockDimZ,
-                                  config->sharedMemBytes, config->numAttrs, config->attrs, value);
-}
-
 }  // namespace
 
 CUresult manual_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks,
@@ -114,16 +102,6 @@ CUresult manual_cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSiz
   return manual_cuOccupancyMaxPotentialBlockSizeWithFlags(
       minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit,
       CU_OCCUPANCY_DEFAULT);
-}
-
-CUresult manual_cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
-                                                   const CUlaunchConfig* config) {
-  return clusters(clusterSize, func, config, 0);
-}
-
-CUresult manual_cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
-                                             const CUlaunchConfig* config) {
-  return clusters(numClusters, func, config, 1);
 }
 
 CUresult check_cooperative(const LaunchShape& shape, CUfunction function) {

@@ -4,6 +4,8 @@ Order: checks and translations (they may themselves make calls), then the Call t
 lock, then the reply.
 """
 
+import re
+
 from .describe import SYNCHRONISES
 
 
@@ -44,6 +46,83 @@ def _scopes(f, out):
         out.append(f"const uint64_t {stream}_id = work_.stream();")
 
 
+def _count(f, a):
+    """How many elements; values that go both ways, and structs, are pointers here."""
+    text = a.length
+    for other in f.arguments:
+        if other.direction == "inout":
+            text = re.sub(rf"(?<![\w*]){other.name}\b", f"(*{other.name})", text)
+    owner = _owner(f, a)
+    value = f"static_cast<uint64_t>({text})"
+    return f"{owner.name} == nullptr ? 0 : {value}" if owner and owner.optional else value
+
+
+def _owner(f, a):
+    """The struct that points to this array, or None."""
+    return next((s for s in f.arguments if any(m is a for m in s.members)), None)
+
+
+def _is_there(f, a):
+    owner = _owner(f, a)
+    there = f"{a.source} != nullptr"
+    return f"{owner.name} != nullptr && {there}" if owner and owner.optional else there
+
+
+def _prepare_handles(f, a, types, out):
+    """An array of handles: their ids, or new ids for what the worker may name."""
+    n = a.name
+    out.append(f"const uint64_t {n}_count = {_count(f, a)};")
+    out.append(f"if (!schema::fits({n}_count, sizeof(uint64_t))) return CUDA_ERROR_INVALID_VALUE;")
+    if a.direction == "out":
+        there = f"{n} == nullptr ? 0 : {n}_count" if a.optional else f"{n}_count"
+        out.append(f"NewHandles {n}_new(session_, {_kind(types, a)}, {there});")
+        out.append(f"if (!{n}_new.complete()) return CUDA_ERROR_OUT_OF_MEMORY;")
+        return
+    if a.member or not a.optional:
+        out.append(f"if ({n}_count != 0 && !({_is_there(f, a)})) return CUDA_ERROR_INVALID_VALUE;")
+    there = f"{_is_there(f, a)} ? {n}_count : 0"
+    out.append(f"schema::SmallBuffer<uint64_t> {n}_ids({there});")
+    out.append(f"for (size_t i_ = 0; i_ < {n}_ids.bytes() / sizeof(uint64_t); ++i_) {{")
+    to_wire = f"required_to_wire(session_, {_kind(types, a)}, {a.source}[i_], {n}_ids.data() + i_)"
+    out.append("  " + _or_return(to_wire))
+    out.append("}")
+
+
+def _prepare_members(f, a, types, out):
+    """A struct as it travels: ids for its handles, nothing for its pointers."""
+    n = a.name
+    out.append(f"schema::SmallBuffer<{a.base}> {n}_wire({n}, {n} == nullptr ? 0 : 1);")
+    out.append(f"for ({a.base}& element : {n}_wire) {{")
+    for member, kind in a.handles.items():
+        get = (
+            f"stream_to_wire(session_, element.{member}, &id_)"
+            if kind == "stream"
+            else f"optional_to_wire(session_, rpc::HandleKind::{types.kinds[kind].enumerator}, "
+            f"element.{member}, &id_)"
+        )
+        out.append("  uint64_t id_ = 0;" if member == next(iter(a.handles)) else "  id_ = 0;")
+        out.append("  " + _or_return(get))
+        out.append(f"  element.{member} = handle_from<decltype(element.{member})>(id_);")
+    for array in a.members:
+        out.append(f"  element.{array.member} = nullptr;")
+    for location in a.locations:
+        place = "&element" if location == "." else f"&element.{location}"
+        out.append("  " + _or_return(f"location_to_wire(session_, {place})"))
+    out.append("}")
+    for array in a.members:
+        if array.shape == "handles":
+            _prepare_handles(f, array, types, out)
+            continue
+        m = array.name
+        out.append(f"const uint64_t {m}_count = {_count(f, array)};")
+        out.append(
+            f"if (!schema::fits({m}_count, sizeof({array.base}))) return CUDA_ERROR_INVALID_VALUE;"
+        )
+        out.append(
+            f"if ({m}_count != 0 && !({_is_there(f, array)})) return CUDA_ERROR_INVALID_VALUE;"
+        )
+
+
 def _prepare(f, a, types, out):
     """Checks of one argument, and its translation into something that can be put into the
     message.
@@ -51,6 +130,9 @@ def _prepare(f, a, types, out):
     n = a.name
     if a.direction != "in" and not a.optional:
         out.append(f"if ({n} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
+    if a.shape == "handles":
+        _prepare_handles(f, a, types, out)
+        return
     if a.shape == "handle" and a.direction == "in" and not _found_by_scope(f, a):
         out.append(f"uint64_t {n}_id = 0;")
         if a.kind == "stream" and not a.destroys:
@@ -72,18 +154,20 @@ def _prepare(f, a, types, out):
         )
         out.append(f"if ({n}_bytes == schema::kMaxFieldBytes) return CUDA_ERROR_INVALID_VALUE;")
     if a.shape in ("array", "bytes", "cstr") and a.length:
-        out.append(f"const uint64_t {n}_count = static_cast<uint64_t>({a.length});")
+        out.append(f"const uint64_t {n}_count = {_count(f, a)};")
         size = f"sizeof({a.base})" if a.shape == "array" else "1"
         if not a.bulk and not (a.direction == "out" and a.count):
             limit = f"!schema::fits({n}_count, {size})"
             if a.optional and a.direction == "in":
-                limit = f"{n} != nullptr && {limit}"
+                limit = f"{_is_there(f, a)} && {limit}"
             out.append(f"if ({limit}) return CUDA_ERROR_INVALID_VALUE;")
         if a.direction == "in" and not a.optional:
             out.append(f"if ({n} == nullptr && {n}_count != 0) return CUDA_ERROR_INVALID_VALUE;")
     if a.shape == "struct" and a.direction == "in" and not a.optional:
         out.append(f"if ({n} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
-    if a.locations and a.direction != "out":
+    if a.handles or a.members:
+        _prepare_members(f, a, types, out)
+    if a.locations and a.direction != "out" and not (a.handles or a.members):
         count = f"{n}_count" if a.shape == "array" else "1"
         out.append(f"schema::SmallBuffer<{a.base}> {n}_wire({n}, {n} == nullptr ? 0 : {count});")
         out.append(f"for ({a.base}& element : {n}_wire) {{")
@@ -100,6 +184,11 @@ def _prepare(f, a, types, out):
 def _variable_bytes(a):
     """What this argument adds to the bound of the message."""
     n = a.name
+    if a.shape == "handles":
+        ids = f"{n}_{'new' if a.direction == 'out' else 'ids'}.bytes()"
+        return f"schema::padded({ids})"
+    if a.member:
+        return f"schema::padded({n}_count * sizeof({a.base}))"
     if a.shape == "cstr":
         return f"schema::padded({n}_bytes + 1)"
     if a.shape == "struct":
@@ -115,6 +204,12 @@ def _set(a, out):
     n, s = a.name, a.accessor
     if a.shape == "handle":
         out.append(f"params_.set{s}({n}_id);")
+    elif a.shape == "handles":
+        ids = f"{n}_{'new' if a.direction == 'out' else 'ids'}"
+        out.append(f"params_.set{s}(as_data({ids}.data(), {ids}.bytes()));")
+    elif a.member:
+        size = f"{n}_count * sizeof({a.base})"
+        out.append(f"if ({n}_count != 0) params_.set{s}(as_data({a.source}, {size}));")
     elif a.shape == "device":
         out.append(f"params_.set{s}({n}_ordinal);")
     elif a.shape == "address":
@@ -127,7 +222,7 @@ def _set(a, out):
         guard = f"if ({n} != nullptr) " if a.optional else ""
         out.append(f"{guard}params_.set{s}(capnp::Text::Reader({n}, {n}_bytes));")
     elif a.shape in ("struct", "array", "bytes"):
-        source = f"{n}_wire.data()" if a.locations else n
+        source = f"{n}_wire.data()" if a.locations or a.handles or a.members else n
         size = {
             "struct": f"sizeof({a.base})",
             "array": f"{n}_count * sizeof({a.base})",
@@ -137,9 +232,17 @@ def _set(a, out):
         out.append(f"{guard}params_.set{s}(as_data({source}, {size}));")
 
 
-def _take(f, a, out):
+def _take(f, a, types, out):
     """One field of the reply into the application's memory."""
     n, s = a.name, a.accessor
+    if a.shape == "handles":
+        parent = f.parent_of(types.kinds[a.kind]).name
+        counter = next((c for c in f.arguments if c.name == a.count), None)
+        have = f"results_.get{counter.accessor}()" if counter else f"{n}_count"
+        guard = f"{n} != nullptr && " if a.optional else ""
+        take = f"{n}_new.take(results_.get{s}(), {have}, {parent}_id, {n})"
+        out.append(f'if ({guard}!{take}) return malformed("{f.name}");')
+        return
     guard = f"if ({n} != nullptr) " if a.optional else ""
     if a.shape in ("scalar", "enum"):
         value = f"results_.get{s}()"
@@ -167,6 +270,8 @@ def _take(f, a, out):
 def _finish(f, types, out):
     """Bookkeeping of the client after a success."""
     for a in f.arguments:
+        if a.shape == "handles":
+            continue
         if a.shape == "handle" and a.creates:
             parent = f.parent_of(types.kinds[a.kind])
             out.append(f"{a.name}_new.created({parent.name + '_id' if parent else ''});")
@@ -179,13 +284,15 @@ def _finish(f, types, out):
             out.append(f"handle_destroyed(session_, {a.name}_id);")
 
 
-def _exchange(f, out):
+def _exchange(f, types, out):
     bulk_in, bulk_out = f.bulk_in, f.bulk_out
     bulk = ""
     if bulk_in:
-        data = f"static_cast<const std::byte*>({bulk_in.name})"
-        out.append(f"const rpc::Bytes bulk_({data}, {bulk_in.name}_count);")
-        bulk = "std::span<const rpc::Bytes>(&bulk_, 1)"
+        pieces = [
+            f"rpc::Bytes(static_cast<const std::byte*>({a.name}), {a.name}_count)" for a in bulk_in
+        ]
+        out.append(f"const rpc::Bytes bulk_[] = {{{', '.join(pieces)}}};")
+        bulk = "bulk_"
     if f.wire != "sync":
         out.append("int32_t result_ = 0;")
         out.append(f"const Status status_ = call_.send({bulk or '{}'}, &result_);")
@@ -206,7 +313,7 @@ def _exchange(f, out):
         out.append(f"auto results_ = reply_.root<schema::{f.results_type}>();")
         order = sorted(f.reply_fields, key=lambda a: a.shape not in ("scalar", "enum"))
         for a in order:
-            _take(f, a, out)
+            _take(f, a, types, out)
     if bulk_out:
         expected = (
             f"results_.get{next(c for c in f.arguments if c.name == bulk_out.count).accessor}()"
@@ -222,6 +329,10 @@ def body(f, types):
     Names of ours end in _: parameters have any names.
     """
     out = []
+    lengths = " ".join(a.length for a in f.arguments)
+    for a in f.arguments:
+        if a.direction == "inout" and re.search(rf"\b{a.name}\b", lengths):
+            out.append(f"if ({a.name} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
     for a in f.arguments:
         _prepare(f, a, types, out)
     for condition, result in f.valid.items():
@@ -236,7 +347,7 @@ def body(f, types):
     )
     for a in f.request_fields:
         _set(a, out)
-    _exchange(f, out)
+    _exchange(f, types, out)
     _finish(f, types, out)
     out.append("return done_.finish();" if f.synchronises else "return CUDA_SUCCESS;")
     return out

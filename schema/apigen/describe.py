@@ -178,11 +178,23 @@ def _function(entry, chapter, types, internal):
     )
     if function.needs == "handle" and not function.handle_expression:
         raise DescriptionError(where, f"{name}: needs: handle, but there is none")
-    _check_wire(function)
+    _check_wire(function, types)
     return function
 
 
-def _check_wire(function):
+def _check_created_arrays(function, types):
+    for a in function.arguments:
+        if a.shape != "handles" or a.direction == "in":
+            continue
+        if function.wire != "sync" or function.parent_of(types.kinds[a.kind]) is None:
+            raise DescriptionError(
+                function.where,
+                f"{function.name}: {a.name}: an array of what the worker knows needs an answer, "
+                f"and an argument that a {a.kind} is made from",
+            )
+
+
+def _check_wire(function, types):
     if not function.wire:
         return
     for key in ("queues", "works"):
@@ -207,8 +219,13 @@ def _check_wire(function):
         raise DescriptionError(
             function.where, f"{function.name}: call: deferred needs a created handle"
         )
-    if len([a for a in function.arguments if a.bulk]) > 1:
-        raise DescriptionError(function.where, f"{function.name}: at most one bulk argument")
+    if len({a.bulk for a in function.bulk_in}) > 1:
+        raise DescriptionError(
+            function.where, f"{function.name}: bulk is received in one place, not in several"
+        )
+    if len([a for a in function.arguments if a.bulk and a.direction == "out"]) > 1:
+        raise DescriptionError(function.where, f"{function.name}: at most one bulk output")
+    _check_created_arrays(function, types)
     if not function.server_manual and any(
         a.bulk or (a.shape == "cstr" and a.direction != "in") for a in function.arguments
     ):

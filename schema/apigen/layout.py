@@ -8,6 +8,8 @@ not count: they do not travel. What only the author knows is `meaning` in the de
 import hashlib
 import re
 
+from .model import HANDLES
+
 
 def _expression(text, f):
     """A length with positions instead of parameter names."""
@@ -26,7 +28,7 @@ def _element(a, types):
 
 def _argument(f, a, types):
     parts = [a.direction, a.shape]
-    if a.shape == "handle":
+    if a.shape in HANDLES:
         parts.append(a.kind)
     elif a.shape in ("struct", "array"):
         parts.append(_element(a, types))
@@ -38,6 +40,8 @@ def _argument(f, a, types):
     parts += [word for word in ("optional", "bulk") if getattr(a, word)]
     parts += [f"{key} {getattr(a, key)}" for key in ("creates", "destroys") if getattr(a, key)]
     parts += [f"location {member}" for member in a.locations]
+    parts += [f"handle {kind} {member}" for member, kind in a.handles.items()]
+    parts += [f"member {_argument(f, array, types)}" for array in a.members]
     return " ".join(parts)
 
 

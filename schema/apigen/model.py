@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 
 from . import names
 
+HANDLES = ("handle", "handles")
+
 
 @dataclass
 class Argument:
     """One parameter with what the description says about it.
 
-    shape: scalar enum device handle address struct array bytes cstr, or opaque (no message may
-    hold it).
+    shape: scalar enum device handle handles address struct array bytes cstr, or opaque (no message
+    may hold it). handles: an array of them.
     direction: in, out or inout.
     length and count are C expressions over the parameters."""
 
@@ -33,6 +35,14 @@ class Argument:
     bulk: str = ""  # own room beside the message: see arguments.BULK; empty: in the message
     locations: list = field(default_factory=list)
     clear: list = field(default_factory=list)
+    handles: dict = field(default_factory=dict)  # of a struct: member -> kind
+    members: list = field(default_factory=list)  # of a struct: Arguments for its arrays
+    pointer: str = ""  # C++ of the array, where it is not the parameter itself
+    member: str = ""  # in its struct
+
+    @property
+    def source(self):
+        return self.pointer or self.name
 
     @property
     def declaration(self):
@@ -45,7 +55,7 @@ class Argument:
     @property
     def in_request(self):
         return not self.bulk and (
-            self.direction != "out" or (self.shape == "handle" and bool(self.creates))
+            self.direction != "out" or (self.shape in HANDLES and bool(self.creates))
         )
 
     @property
@@ -147,12 +157,22 @@ class Function:
         return names.camel(self.name) + "Params"
 
     @property
+    def arguments_type(self):
+        return names.camel(self.name) + "Arguments"
+
+    @property
     def results_type(self):
         return names.camel(self.name) + "Results"
 
     @property
     def request_fields(self):
-        return [a for a in self.arguments if a.in_request]
+        """Parameters in their order, then the arrays of structs."""
+        fields = [a for a in self.arguments if a.in_request]
+        return fields + self.struct_arrays
+
+    @property
+    def struct_arrays(self):
+        return [member for a in self.arguments for member in a.members]
 
     @property
     def reply_fields(self):
@@ -160,7 +180,8 @@ class Function:
 
     @property
     def bulk_in(self):
-        return next((a for a in self.arguments if a.bulk and a.direction == "in"), None)
+        """Inputs beside the message, one behind the other."""
+        return [a for a in self.arguments if a.bulk and a.direction == "in"]
 
     @property
     def bulk_out(self):

@@ -140,6 +140,17 @@ def render(api, entries):
                 functions=generated,
                 body=lambda f: cpp_dispatch.body(f, api.types),
             )
+        by_hand = [f for f in chapter.messages if f.server_manual]
+        if by_hand:
+            put(
+                f"server/{chapter.name}_decode.h",
+                "decode.h.j2",
+                chapter=chapter,
+                functions=by_hand,
+                body=lambda f: cpp_dispatch.decoding(f, api.types),
+                members=cpp_dispatch.members,
+                values=cpp_dispatch.member_values,
+            )
     put("client/calls.h", "all_calls.h.j2", chapters=with_messages)
     by_hand = manual.expected(api, "client")
     by_name = {f.name: f for f in api.functions}
@@ -185,7 +196,7 @@ def render(api, entries):
         handler = (
             "nullptr" if f is None else f"&{'manual' if f.server_manual else 'dispatch'}_{name}"
         )
-        bulk = f.bulk_in.bulk.capitalize() if f and f.bulk_in else "Nowhere"
+        bulk = f.bulk_in[0].bulk.capitalize() if f and f.bulk_in else "Nowhere"
         table.append({"name": name, "handler": handler, "bulk": f"k{bulk}"})
     put("server/dispatch_table.cc", "dispatch_table.cc.j2", table=table)
     render_tests.add(api, put)

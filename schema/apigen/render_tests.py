@@ -40,7 +40,14 @@ def _locals(f):
         if a.shape in ("scalar", "enum", "device"):
             out.append(f"[[maybe_unused]] const {a.base} {a.name} = static_cast<{a.base}>(3);")
     for a in f.request_fields:
-        if a.shape in ("array", "bytes"):
+        if a.member:
+            out.append(f"const std::string {a.name}_bytes;")
+        elif a.members:
+            out.append(f"const std::string {a.name}_bytes(sizeof({a.base}), '\\0');")
+        elif a.shape == "handles":
+            count = f"static_cast<size_t>({a.length}) * sizeof(uint64_t)"
+            out.append(f"const std::string {a.name}_bytes({count}, '\\0');")
+        elif a.shape in ("array", "bytes"):
             each = f" * sizeof({a.base})" if a.shape == "array" else ""
             out.append(
                 f"const std::string {a.name}_bytes(static_cast<size_t>({a.length}){each}, '\\1');"
@@ -51,7 +58,7 @@ def _locals(f):
 
 
 def _value(a):
-    if a.shape in ("array", "bytes", "struct"):
+    if a.shape in ("array", "bytes", "struct", "handles"):
         return f"bytes_of({a.name}_bytes)"
     if a.shape == "cstr":
         return "text(1)"

@@ -7,6 +7,7 @@ from .errors import DescriptionError
 from .loader import load_yaml
 
 _KEYS = ("scalars", "enums", "handles", "kinds", "structs", "opaque")
+_STRUCT = ("size", "locations", "clear", "handles", "arrays")
 _RULE = ("is", "number", "record", "lives_with", "parents", "server", "client")
 # Of ids: common/rpc/handle_kind.h.
 _KIND_BITS = 5
@@ -94,9 +95,37 @@ class Types:
         for name, info in self.structs.items():
             if not isinstance((info or {}).get("size"), int):
                 raise DescriptionError(self.structs.at(name), f"{name}: 'size' (bytes) is missing")
+            for key in info:
+                if key not in _STRUCT:
+                    raise DescriptionError(info.at(key), f"{name}: unknown key '{key}'")
+        for name in self.structs:
+            self._check_members(name)
         for handle, kind in self.handles.items():
             if kind not in self.kinds:
                 raise DescriptionError(self.handles.at(handle), f"{handle}: unknown kind '{kind}'")
+
+    def _check_members(self, name):
+        info = self.structs[name]
+        for member, kind in (info.get("handles") or {}).items():
+            if kind not in self.kinds:
+                raise DescriptionError(
+                    info.at("handles"), f"{name}.{member}: unknown kind '{kind}'"
+                )
+        for member, array in (info.get("arrays") or {}).items():
+            if not isinstance(array, dict) or set(array) != {"of", "len"}:
+                raise DescriptionError(
+                    info.at("arrays"), f"{name}.{member}: an array says 'of' and 'len'"
+                )
+            of = array["of"]
+            if of not in self.handles and (not self.is_plain(of) or self.has_members(of)):
+                raise DescriptionError(
+                    info.at("arrays"), f"{name}.{member}: '{of}' is no handle and no plain type"
+                )
+
+    def has_members(self, base):
+        """Whether values of this struct hold handles or pointers to arrays."""
+        info = self.structs.get(base) or {}
+        return bool(info.get("handles") or info.get("arrays"))
 
     def value_shape(self, base):
         """(shape, capnp type, kind) of a value of this type, or None when it cannot travel as a

@@ -388,21 +388,3 @@ struct FgContextCreateParams {
 struct FgContextDestroyParams {
   context @0 :UInt32;  # unsigned int
 }
-
-struct FgOccupancyClustersParams {
-  function @0 :UInt64;  # unsigned long long
-  active @1 :Int32;  # int
-  gridX @2 :UInt32;  # unsigned int
-  gridY @3 :UInt32;  # unsigned int
-  gridZ @4 :UInt32;  # unsigned int
-  blockX @5 :UInt32;  # unsigned int
-  blockY @6 :UInt32;  # unsigned int
-  blockZ @7 :UInt32;  # unsigned int
-  sharedBytes @8 :UInt32;  # unsigned int
-  attributeCount @9 :UInt32;  # unsigned int
-  attributes @10 :Data;  # const CUlaunchAttribute*
-}
-
-struct FgOccupancyClustersResults {
-  value @0 :Int32;  # int*
-}

@@ -24,3 +24,23 @@ struct CuOccupancyAvailableDynamicSMemPerBlockParams {
 struct CuOccupancyAvailableDynamicSMemPerBlockResults {
   dynamicSmemSize @0 :UInt64;  # size_t*
 }
+
+struct CuOccupancyMaxPotentialClusterSizeParams {
+  func @0 :UInt64;  # CUfunction
+  config @1 :Data;  # const CUlaunchConfig*
+  configAttrs @2 :Data;  # const CUlaunchAttribute*
+}
+
+struct CuOccupancyMaxPotentialClusterSizeResults {
+  clusterSize @0 :Int32;  # int*
+}
+
+struct CuOccupancyMaxActiveClustersParams {
+  func @0 :UInt64;  # CUfunction
+  config @1 :Data;  # const CUlaunchConfig*
+  configAttrs @2 :Data;  # const CUlaunchAttribute*
+}
+
+struct CuOccupancyMaxActiveClustersResults {
+  numClusters @0 :Int32;  # int*
+}

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "generated/schema/internal.capnp.h"
+#include "generated/server/occupancy_decode.h"
 #include "schema/support/small_buffer.h"
 #include "server/image/parameter_layouts.h"
 #include "server/manual/manual.h"
@@ -30,8 +31,8 @@ CUevent* event_of(CUlaunchAttribute& attribute) {
 // The attributes of a request with one place to spare, for the cooperative one.
 class Attributes {
  public:
-  Attributes(unsigned count, capnp::Data::Reader data) : buffer_(count + 1), count_(count) {
-    if (count > 0) std::memcpy(buffer_.data(), data.begin(), count * sizeof(CUlaunchAttribute));
+  Attributes(unsigned count, const void* attributes) : buffer_(count + 1), count_(count) {
+    if (count > 0) std::memcpy(buffer_.data(), attributes, count * sizeof(CUlaunchAttribute));
   }
   static bool has_right_size(unsigned count, capnp::Data::Reader data) {
     return count <= kMaxAttributes && data.size() == count * sizeof(CUlaunchAttribute);
@@ -97,6 +98,22 @@ CUlaunchConfig config_of(const Params& params, CUstream stream, Attributes& attr
   return config;
 }
 
+// What the driver says of a configuration whose attributes may be admitted.
+template <typename Results, typename Arguments, typename Ask>
+Status clusters(Worker& worker, const Request& request, const Arguments& given, Ask ask,
+                void (Results::Builder::*set)(int32_t)) {
+  CUlaunchConfig config = *given.config;
+  if (config.numAttrs > kMaxAttributes) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
+  Attributes attributes(config.numAttrs, config.attrs);
+  FARGPU_ANSWER_UNLESS_SUCCESS(attributes.admit(worker));
+  if (config.numAttrs > 0) config.attrs = attributes.data();
+  int value = 0;
+  FARGPU_ANSWER_UNLESS_SUCCESS(ask(&value, given.func, &config));
+  rpc::Responder::Frame frame(worker.responder(), request.header, schema::fixed_bytes<Results>());
+  (frame.init<Results>().*set)(value);
+  return frame.send(CUDA_SUCCESS);
+}
+
 }  // namespace
 
 Status manual_fgLaunch(Worker& worker, const Request& request) {
@@ -138,7 +155,7 @@ Status manual_fgLaunch(Worker& worker, const Request& request) {
                                 params.getSharedBytes(), stream, each, packed));
     }
     FARGPU_NEEDS_DRIVER(cuLaunchKernelEx);
-    Attributes attributes(params.getAttributeCount(), params.getAttributes());
+    Attributes attributes(params.getAttributeCount(), params.getAttributes().begin());
     FARGPU_ANSWER_UNLESS_SUCCESS(attributes.admit(worker));
     // As an attribute: cuLaunchCooperativeKernel would take no packed buffer.
     if (params.getKind() == 1) attributes.add_cooperative();
@@ -149,31 +166,20 @@ Status manual_fgLaunch(Worker& worker, const Request& request) {
   });
 }
 
-Status manual_fgOccupancyClusters(Worker& worker, const Request& request) {
-  return decoded("fgOccupancyClusters", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgOccupancyClustersParams>();
-    if (!Attributes::has_right_size(params.getAttributeCount(), params.getAttributes())) {
-      return malformed("fgOccupancyClusters", "the attributes have the wrong size");
-    }
-    FARGPU_NEEDS_DRIVER(cuOccupancyMaxActiveClusters);
-    FARGPU_NEEDS_DRIVER(cuOccupancyMaxPotentialClusterSize);
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    CUfunction function = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(
-        find_handle(worker, rpc::HandleKind::kFunction, params.getFunction(), &function));
-    Attributes attributes(params.getAttributeCount(), params.getAttributes());
-    FARGPU_ANSWER_UNLESS_SUCCESS(attributes.admit(worker));
-    const CUlaunchConfig config = config_of(params, nullptr, attributes);
-    int value = 0;
-    FARGPU_ANSWER_UNLESS_SUCCESS(
-        params.getActive() != 0
-            ? worker.driver().cuOccupancyMaxActiveClusters(&value, function, &config)
-            : worker.driver().cuOccupancyMaxPotentialClusterSize(&value, function, &config));
-    rpc::Responder::Frame frame(worker.responder(), request.header,
-                                schema::fixed_bytes<schema::FgOccupancyClustersResults>());
-    frame.init<schema::FgOccupancyClustersResults>().setValue(value);
-    return frame.send(CUDA_SUCCESS);
+Status manual_cuOccupancyMaxActiveClusters(Worker& worker, const Request& request) {
+  return decode_cuOccupancyMaxActiveClusters(worker, request, [&](const auto& given) {
+    using Results = schema::CuOccupancyMaxActiveClustersResults;
+    return clusters<Results>(worker, request, given, worker.driver().cuOccupancyMaxActiveClusters,
+                             &Results::Builder::setNumClusters);
+  });
+}
+
+Status manual_cuOccupancyMaxPotentialClusterSize(Worker& worker, const Request& request) {
+  return decode_cuOccupancyMaxPotentialClusterSize(worker, request, [&](const auto& given) {
+    using Results = schema::CuOccupancyMaxPotentialClusterSizeResults;
+    return clusters<Results>(worker, request, given,
+                             worker.driver().cuOccupancyMaxPotentialClusterSize,
+                             &Results::Builder::setClusterSize);
   });
 }
 

@@ -214,6 +214,78 @@ class BadDescriptions(Description):
         self.refused(text % ("in", "somewhere"), "is none of true, pinned, named")
         self.refused(text % ("out", "pinned"), "bulk: pinned is for inputs")
 
+    def test_arrays_of_handles(self):
+        head = "# x\n- fn: CUresult cuA(%s)\n  since: 1\n  call: sync\n  args: {%s}\n"
+        self.refused(
+            head % ("CUevent *e, size_t n", "e: {inout: array, len: n}"),
+            "demo.yml:5",
+            "cuA: e: an array of handles goes in or out",
+        )
+        self.refused(
+            head % ("CUevent *e, size_t n", "e: {out: array, len: n}"),
+            "demo.yml:5",
+            "cuA: e: out: array needs 'creates: event'",
+        )
+        self.refused(
+            head % ("CUevent *e, size_t n", "e: {out: array, len: n, creates: event}"),
+            "demo.yml:2",
+            "cuA: e: an array of what the worker knows needs an answer, and an argument",
+        )
+        self.refused(
+            head % ("const CUevent *e, size_t n", "e: {in: array, len: n, creates: event}"),
+            "demo.yml:5",
+            "cuA: e: creates: event needs 'out: handle'",
+        )
+
+    def test_several_inputs_beside_the_message(self):
+        text = (
+            "# x\n- fn: CUresult cuA(%s, size_t n)\n  since: 1\n  call: sync\n"
+            "  server: manual\n  why: w\n  args: {%s}\n"
+        )
+        self.refused(
+            text
+            % (
+                "const void *p, const void *q",
+                "p: {in: bytes, len: n, bulk: true}, q: {in: bytes, len: n, bulk: pinned}",
+            ),
+            "demo.yml:2",
+            "cuA: bulk is received in one place",
+        )
+        self.refused(
+            text
+            % (
+                "void *p, void *q",
+                "p: {out: bytes, len: n, bulk: true}, q: {out: bytes, len: n, bulk: true}",
+            ),
+            "demo.yml:2",
+            "cuA: at most one bulk output",
+        )
+
+    def test_members_of_structs(self):
+        text = (
+            "# x\n- fn: CUresult cuA(%s *c, int n)\n  since: 1\n  call: sync\n  args: {c: {%s}}\n"
+        )
+        for base, notes in (
+            ("const CUlaunchConfig", "in: array, len: n"),
+            ("CUlaunchConfig", "out: struct"),
+            ("CUlaunchConfig", "inout: struct"),
+        ):
+            self.refused(
+                text % (base, notes), "demo.yml:5", "cuA: c: 'CUlaunchConfig' has handles or arrays"
+            )
+        path = self.schema / "api" / "types.yml"
+        known = path.read_text()
+        for rule, message in (
+            ("{size: 8, colour: red}", "CUnews: unknown key 'colour'"),
+            ("{handles: {h: stream}}", "CUnews: 'size' (bytes) is missing"),
+            ("{size: 8, handles: {h: brook}}", "CUnews.h: unknown kind 'brook'"),
+            ("{size: 8, arrays: {a: {of: int}}}", "CUnews.a: an array says 'of' and 'len'"),
+            ("{size: 8, arrays: {a: {of: CUlaunchConfig, len: n}}}", "is no handle and no plain"),
+            ("{size: 8, arrays: {a: {of: CUnothing, len: n}}}", "is no handle and no plain type"),
+        ):
+            path.write_text(known.replace("structs:\n", f"structs:\n  CUnews: {rule}\n"))
+            self.refused("# x\n[]\n", "types.yml:", message)
+
     def test_kind_without_rule(self):
         """A kind of object that does not say all of its rule does not build."""
         path = self.schema / "api" / "types.yml"

@@ -18,7 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "client/call/call.h"
+#include "client/call/client_support.h"
+#include "client/entry/object_ends.h"
 #include "client/image/linked.h"
 #include "client/process/process.h"
 #include "client/process/session.h"
@@ -444,6 +445,40 @@ TEST(Ends, WhatIsMadeForSomethingThatHasEndedHasEnded) {
     ASSERT_EQ(cuLibraryUnload(reinterpret_cast<CUlibrary>(library)), CUDA_SUCCESS);
     kernel.created(library);
     EXPECT_FALSE(lives(session, kernel.id()));
+  });
+}
+
+// What the driver lists is known to the worker by its ids, or gets those that were sent.
+TEST(Ends, AnArrayOfNewHandlesTakesWhatTheWorkerNames) {
+  in_process([](Program&) {
+    using Kind = rpc::HandleKind;
+    Session& session = *Process::get().session(0);
+    const uint64_t graph = made(session, Kind::kGraph);
+    const uint64_t known = made(session, Kind::kGraphNode, graph);
+    const auto answer = [](const std::vector<uint64_t>& ids) {
+      return as_data(ids.data(), ids.size() * sizeof(uint64_t));
+    };
+    uint64_t first = 0, unused = 0;
+    {
+      NewHandles nodes(session, Kind::kGraphNode, 3);
+      ASSERT_TRUE(nodes.complete());
+      first = nodes.data()[0];
+      unused = nodes.data()[2];
+      CUgraphNode out[3]{};
+      EXPECT_FALSE(nodes.take(answer({graph}), 1, graph, out)) << "of another kind";
+      EXPECT_FALSE(nodes.take(answer({first + 64}), 2, graph, out)) << "fewer than it says";
+      EXPECT_FALSE(nodes.take(answer({1, 2, 3, 4}), 4, graph, out)) << "more than there is room";
+      const std::vector<uint64_t> ids{known, first};
+      ASSERT_TRUE(nodes.take(answer(ids), 2, graph, out));
+      EXPECT_EQ(out[0], reinterpret_cast<CUgraphNode>(known));
+      EXPECT_EQ(out[1], reinterpret_cast<CUgraphNode>(first));
+    }
+    EXPECT_TRUE(lives(session, first));
+    EXPECT_FALSE(lives(session, unused));
+    EXPECT_NE(made(session, Kind::kGraphNode), unused) << "its slot is free, its id is not";
+    end_object(session, graph);
+    EXPECT_FALSE(lives(session, first));
+    EXPECT_FALSE(lives(session, known));
   });
 }
 
