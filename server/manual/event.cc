@@ -1,26 +1,11 @@
 // Events: waiting is polling between frames, for what was recorded when the wait began.
-#include "generated/schema/context.capnp.h"
-#include "generated/schema/event.capnp.h"
+#include "generated/server/context_decode.h"
+#include "generated/server/event_decode.h"
 #include "server/manual/manual.h"
 #include "server/manual/query.h"
 #include "server/stream/event_waits.h"
 
 namespace fargpu::server {
-namespace {
-
-// The event and the stream of a record, in the context of the request.
-template <typename Params>
-CUresult find_both(Worker& worker, const Request& request, const Params& params, CUevent* event,
-                   CUstream* stream) {
-  CUresult result = worker.enter_context(request.header.context);
-  if (result == CUDA_SUCCESS)
-    result = find_handle(worker, rpc::HandleKind::kEvent, params.getHEvent(), event);
-  if (result == CUDA_SUCCESS)
-    result = find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), stream);
-  return result;
-}
-
-}  // namespace
 
 Status manual_cuEventQuery(Worker& worker, const Request& request) {
   return decoded("cuEventQuery", [&]() -> Status {
@@ -82,66 +67,39 @@ Status manual_cuEventSynchronize(Worker& worker, const Request& request) {
 }
 
 Status manual_cuEventRecord(Worker& worker, const Request& request) {
-  return decoded("cuEventRecord", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::CuEventRecordParams>();
-    CUevent event = nullptr;
-    CUstream stream = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_both(worker, request, params, &event, &stream));
+  return decode_cuEventRecord(worker, request, [&](const auto& given) {
+    const auto record = [&](CUevent used) {
+      return worker.driver().cuEventRecord(used, given.hStream);
+    };
     return answer(worker, request,
-                  worker.parts().event_waits.record(
-                      params.getHEvent(), event, [&worker, stream](CUevent used) {
-                        return worker.driver().cuEventRecord(used, stream);
-                      }));
+                  worker.parts().event_waits.record(given.hEvent_id, given.hEvent, record));
   });
 }
 
 Status manual_cuEventRecordWithFlags(Worker& worker, const Request& request) {
-  return decoded("cuEventRecordWithFlags", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::CuEventRecordWithFlagsParams>();
-    FARGPU_NEEDS_DRIVER(cuEventRecordWithFlags);
-    CUevent event = nullptr;
-    CUstream stream = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_both(worker, request, params, &event, &stream));
-    return answer(
-        worker, request,
-        worker.parts().event_waits.record(
-            params.getHEvent(), event, [&worker, stream, flags = params.getFlags()](CUevent used) {
-              return worker.driver().cuEventRecordWithFlags(used, stream, flags);
-            }));
+  return decode_cuEventRecordWithFlags(worker, request, [&](const auto& given) {
+    const auto record = [&](CUevent used) {
+      return worker.driver().cuEventRecordWithFlags(used, given.hStream, given.flags);
+    };
+    return answer(worker, request,
+                  worker.parts().event_waits.record(given.hEvent_id, given.hEvent, record));
   });
 }
 
 Status manual_cuCtxRecordEvent(Worker& worker, const Request& request) {
-  return decoded("cuCtxRecordEvent", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::CuCtxRecordEventParams>();
-    FARGPU_NEEDS_DRIVER(cuCtxRecordEvent);
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    CUcontext context = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(
-        find_handle(worker, rpc::HandleKind::kContext, params.getHCtx(), &context));
-    CUevent event = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(
-        find_handle(worker, rpc::HandleKind::kEvent, params.getHEvent(), &event));
+  return decode_cuCtxRecordEvent(worker, request, [&](const auto& given) {
+    const auto record = [&](CUevent used) {
+      return worker.driver().cuCtxRecordEvent(given.hCtx, used);
+    };
     return answer(worker, request,
-                  worker.parts().event_waits.record(
-                      params.getHEvent(), event, [&worker, context](CUevent used) {
-                        return worker.driver().cuCtxRecordEvent(context, used);
-                      }));
+                  worker.parts().event_waits.record(given.hEvent_id, given.hEvent, record));
   });
 }
 
 Status manual_cuEventDestroy_v2(Worker& worker, const Request& request) {
-  return decoded("cuEventDestroy_v2", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const uint64_t id = reader.getRoot<schema::CuEventDestroyV2Params>().getHEvent();
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    CUevent event = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kEvent, id, &event));
-    const CUresult result = worker.parts().event_waits.destroy(id, event);
-    if (result == CUDA_SUCCESS) worker.remove(id);
+  return decode_cuEventDestroy_v2(worker, request, [&](const auto& given) {
+    const CUresult result = worker.parts().event_waits.destroy(given.hEvent_id, given.hEvent);
+    if (result == CUDA_SUCCESS) worker.remove(given.hEvent_id);
     return answer(worker, request, result);
   });
 }
