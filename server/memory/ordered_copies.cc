@@ -7,6 +7,7 @@
 #include "server/memory/memory_account.h"
 #include "server/memory/remote_copy.h"
 #include "server/memory/remote_staging.h"
+#include "server/stream/stream_events.h"
 
 namespace fargpu::server {
 namespace {
@@ -44,23 +45,11 @@ CopyChain& OrderedCopies::chain_of(const Order& order) {
 }
 
 CUresult OrderedCopies::record(uint16_t context, CUstream stream, CUevent* event) {
-  std::vector<CUevent>& unused = events_[context];
-  if (unused.empty()) {
-    if (const CUresult result = core_.driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
-        result != CUDA_SUCCESS) {
-      return result;
-    }
-  } else {
-    *event = unused.back();
-    unused.pop_back();
-  }
-  const CUresult result = core_.driver.cuEventRecord(*event, stream);
-  if (result != CUDA_SUCCESS) release(context, std::exchange(*event, nullptr));
-  return result;
+  return core_.events.record(context, stream, event);
 }
 
 void OrderedCopies::release(uint16_t context, CUevent event) {
-  if (event != nullptr) events_[context].push_back(event);
+  if (event != nullptr) core_.events.give_back(context, event);
 }
 
 CUresult OrderedCopies::take_block(CopyChain& chain, bool may_reuse, CopyElement* element) {
@@ -434,10 +423,6 @@ void OrderedCopies::context_ended(ContextEnd& end) {
     return true;
   });
   flushing_ = false;
-  if (const auto found = events_.find(context); found != events_.end()) {
-    for (const CUevent event : found->second) core_.driver.cuEventDestroy_v2(event);
-    events_.erase(found);
-  }
   for (void* const page : gate_words_.take_pages(context))
     end.withdrawals.push_back([&driver = core_.driver, page] { driver.cuMemFreeHost(page); });
 }

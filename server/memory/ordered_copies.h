@@ -135,7 +135,6 @@ class OrderedCopies {
   std::vector<ChainPointer> chains_;  // of streams that have such copies
   // Copies that the client may name: fetches, meetings, and deliveries that hold their stream.
   std::unordered_map<uint64_t, std::shared_ptr<OrderedCopy>> named_;
-  std::unordered_map<uint16_t, std::vector<CUevent>> events_;  // unused ones, by context
   uint64_t staged_bytes_ = 0;
   uint64_t next_number_ = 0;
   size_t to_send_ = 0;  // elements
