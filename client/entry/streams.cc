@@ -134,20 +134,33 @@ CUresult StreamMark::wait() {
   return CUDA_SUCCESS;
 }
 
-void take_place(Session& session, uint16_t context, CUstream stream,
-                const ResolvedStream& resolved) {
-  if (resolved.state == nullptr) return;
-  if (!(*resolved.state)->queue.take()) [[unlikely]] {
-    MarkingWorker worker(session, stream);
-    session.queue_marks.wait_for_place(StreamState::queue_of(*resolved.state), worker);
-  }
-  if (!session.host_calls.outstanding()) [[likely]]
-    return;
+namespace {
+
+// Apart from take_place(), so that that needs no more than its registers.
+[[gnu::noinline]] void wait_for_room(Session& session, CUstream stream,
+                                     const ResolvedStream& resolved) {
+  MarkingWorker worker(session, stream);
+  session.queue_marks.wait_for_place(StreamState::queue_of(*resolved.state), worker);
+}
+
+[[gnu::noinline]] void wait_behind_host_functions(Session& session, uint16_t context,
+                                                  CUstream stream, const ResolvedStream& resolved) {
   if (HostCalls::on_this_thread()) return;
   const std::shared_ptr<StreamState> state = *resolved.state;  // it may be destroyed meanwhile
   session.queue_limit.enter(state->share, session.host_calls, [&] {
     return call_cuStreamQuery(session, context, stream) != CUDA_ERROR_NOT_READY;
   });
+}
+
+}  // namespace
+
+void take_place(Session& session, uint16_t context, CUstream stream,
+                const ResolvedStream& resolved) {
+  if (resolved.state == nullptr) return;
+  if (!(*resolved.state)->queue.take()) [[unlikely]]
+    wait_for_room(session, stream, resolved);
+  if (session.host_calls.outstanding()) [[unlikely]]
+    wait_behind_host_functions(session, context, stream, resolved);
 }
 
 DrainScope::DrainScope(Session& session, uint16_t context)

@@ -300,8 +300,8 @@ def decoding(f, types):
     """Lines of decode_<name>: the arguments of a hand-written half."""
     out = ["wire::SegmentReader reader_(request_.body);"]
     out.append(f"auto params_ = reader_.getRoot<schema::{f.params_type}>();")
-    # What goes out is the half's own.
-    shown = dataclasses.replace(f, arguments=_given(f))
+    # What goes out is the half's own; of a handle it gets the id.
+    shown = dataclasses.replace(f, arguments=[a for a in f.arguments if a.direction != "out"])
     driver = "" if f.internal else f"worker_.driver().{f.name}"
     _arguments(shown, types, driver, out)
     if f.bulk_in:

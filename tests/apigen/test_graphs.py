@@ -41,6 +41,12 @@ Status manual_fgTwo(Worker& worker, const Request& request) {
                                        : CUDA_SUCCESS);
   });
 }
+Status manual_fgMake(Worker& worker, const Request& request) {
+  return decode_fgMake(worker, request, [&](const FgMakeArguments& given) {
+    const bool right = given.made_id != 0 && given.where != nullptr && given.after[0] != nullptr;
+    return answer(worker, request, right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+  });
+}
 }  // namespace fargpu::server
 """
 
@@ -56,7 +62,7 @@ class Graphs(Description):
         )
         text = (HERE / "graphs.yml").read_text()
         names = [line.split("(")[0].split()[-1] for line in text.splitlines() if "- fn:" in line]
-        rows = [f"{name}: {64 + i}\n" for i, name in enumerate([*names, "fgTwo"])]
+        rows = [f"{name}: {64 + i}\n" for i, name in enumerate([*names, "fgTwo", "fgMake"])]
         (self.schema / "api" / "registry.yml").write_text("".join(rows))
         self.api = self.describe(text)
         self.files = generate.cpp(self.api, self.schema)
