@@ -46,6 +46,17 @@ Key number(T& target, int64_t least, int64_t most, const char* expected) {
           expected};
 }
 
+template <typename T>
+Key number(std::optional<T>& target, int64_t least, int64_t most, const char* expected) {
+  return {[&target, least, most](const toml::value& value) {
+            T read{};
+            if (!number(read, least, most, "").apply(value)) return false;
+            target = read;
+            return true;
+          },
+          expected};
+}
+
 Key yes_or_no(bool& target) {
   return {[&target](const toml::value& value) {
             if (!value.is_boolean()) return false;
@@ -133,6 +144,7 @@ std::map<std::string, Key> keys_of(DaemonConfig& c) {
       {"sim-gpus", number(c.sim_gpus, 1, 16, "a number from 1 to 16")},
       {"sim-memory", text(c.sim_memory)},
       {"sim-compute-capability", text(c.sim_compute_capability)},
+      {"sim-slot", number(c.sim_slot, 0, 31, "a number from 0 to 31")},
       {"token-file", text(c.token_file)},
       {"tls-cert", text(c.tls_cert)},
       {"tls-key", text(c.tls_key)},

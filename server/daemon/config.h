@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,9 @@ struct DaemonConfig {
   uint32_t sim_gpus = 0;               // 0: FARGPU_SIM_GPUS or the simulator's default
   std::string sim_memory;              // "8G"; empty: the simulator's default
   std::string sim_compute_capability;  // "9.0"; empty: the simulator's default
-  std::string token_file;              // empty: no token is asked for
+  // where the simulator's device memory lies (sim_slot.h); empty: a slot of its own
+  std::optional<uint32_t> sim_slot;
+  std::string token_file;  // empty: no token is asked for
   // PEM files, both or none. With them, TCP connections must be encrypted.
   std::string tls_cert, tls_key;
   std::string runtime_dir;  // empty: a new folder below RUNTIME_DIRECTORY, XDG_RUNTIME_DIR or /tmp

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <set>
 
@@ -10,6 +11,7 @@
 #include "common/base/parse.h"
 #include "server/daemon/config.h"
 #include "server/daemon/daemon.h"
+#include "server/daemon/sim_slot.h"
 
 namespace {
 
@@ -96,6 +98,10 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
       ->type_name("SIZE");
   app.add_option("--sim-compute-capability", c.sim_compute_capability,
                  "of the simulated GPUs, e.g. 9.0");
+  app.add_option("--sim-slot", c.sim_slot,
+                 "which range of addresses the simulated GPUs' memory has, so that one program can "
+                 "use several daemons. Default: one that no other daemon of this host has")
+      ->check(CLI::Range(0, 31));
   app.add_option_function<std::vector<std::string>>(
          "--transports",
          [&c](const std::vector<std::string>& names) {
@@ -183,6 +189,11 @@ int main(int argc, char** argv) {
   if (!config.log_level.empty()) ::setenv("FARGPU_LOG", config.log_level.c_str(), 1);
   fargpu::log::configure("daemon", fargpu::log::Level::kInfo);
 
+  fargpu::server::SimSlot slot;  // held until the end
+  if (!config.sim_slot && std::getenv("FARGPU_SIM_SLOT") == nullptr) {
+    slot = fargpu::server::claim_sim_slot();
+    config.sim_slot = slot.number;
+  }
   auto daemon = fargpu::server::Daemon::start(std::move(config), worker);
   if (!daemon.ok()) return fail(daemon.status());
   (*daemon)->run();

@@ -17,7 +17,9 @@ class PhysicalMemory;
 
 class AddressSpace {
  public:
-  explicit AddressSpace(AllocationMap& allocations) : allocations_(allocations) {}
+  // `begin`: where the first reservation is tried.
+  AddressSpace(AllocationMap& allocations, uint64_t begin)
+      : allocations_(allocations), next_(begin) {}
 
   // `wanted` is a hint. All sizes and addresses are multiples of the granularity.
   CUresult reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted, uint64_t* address);
@@ -46,7 +48,7 @@ class AddressSpace {
   mutable std::mutex mutex_;
   std::map<uint64_t, uint64_t> reserved_;  // address -> bytes
   std::map<uint64_t, Mapping> mappings_;
-  uint64_t next_ = uint64_t{3} << 40;  // where the next reservation is tried
+  uint64_t next_;  // where the next reservation is tried
 };
 
 }  // namespace fargpu::sim

@@ -15,7 +15,7 @@ Device::Device(const Settings& settings, int ordinal, int index)
       threads_(settings.threads),
       prohibited_(settings.prohibited),
       name_(fmt::format("fargpu simulated GPU (sm_{})", settings.compute_capability)),
-      memory_(index, settings.memory_bytes),
+      memory_(index, settings.memory_bytes, settings.slot),
       physical_store_(settings.memory_bytes),
       primary_handle_(reinterpret_cast<CUcontext>(Driver::get().registry().add(
           std::make_shared<PrimaryContext>(PrimaryContext{ordinal}), 0))) {

@@ -9,6 +9,7 @@
 
 #include "common/base/log.h"
 #include "sim/driver/reservation.h"
+#include "sim/driver/settings.h"
 
 namespace fargpu::sim {
 namespace {
@@ -17,7 +18,6 @@ constexpr uint64_t kAlignment = 256;
 constexpr uint64_t kGuard = 256;
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kCommitStep = uint64_t{32} << 20;
-constexpr uint64_t kWindowBase = uint64_t{1} << 40;
 constexpr uint64_t kWindowBytes = uint64_t{1} << 36;
 
 uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
@@ -25,9 +25,9 @@ uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * 
 }  // namespace
 
 // The window is larger than the memory, so that gaps and fragments never make it run out first.
-DeviceMemory::DeviceMemory(int index, size_t total_bytes) : total_(total_bytes) {
+DeviceMemory::DeviceMemory(int index, size_t total_bytes, int slot) : total_(total_bytes) {
   const uint64_t bytes = std::max(kWindowBytes, std::bit_ceil(uint64_t{total_bytes}) * 2);
-  begin_ = reserve_at(kWindowBase + static_cast<uint64_t>(index) * bytes, bytes);
+  begin_ = reserve_at(memory_begin(slot) + static_cast<uint64_t>(index) * bytes, bytes);
   if (begin_ == 0) begin_ = reserve_anywhere(bytes, kPage);
   if (begin_ == 0) {
     log::error(

@@ -17,8 +17,8 @@ namespace fargpu::sim {
 
 class DeviceMemory {
  public:
-  // `index`: physical number of the GPU; it chooses the window's address.
-  DeviceMemory(int index, size_t total_bytes);
+  // `slot` (settings.h) and `index`, the physical number of the GPU, choose the window's address.
+  DeviceMemory(int index, size_t total_bytes, int slot = 0);
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 

@@ -56,7 +56,7 @@ class Driver {
   Settings settings_;
   Registry registry_;
   AllocationMap allocations_;
-  AddressSpace addresses_{allocations_};
+  AddressSpace addresses_{allocations_, reservations_begin(settings_.slot)};
   std::vector<std::unique_ptr<Device>> devices_;
 };
 

@@ -151,6 +151,12 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& ge
     }
     settings.queue_places = static_cast<int>(value);
   }
+  if (const char* text = get("FARGPU_SIM_SLOT")) {
+    uint64_t value = 0;
+    if (!parse_number(trim(text), &value) || value >= kSlots)
+      return bad_value("FARGPU_SIM_SLOT", text, "a number from 0 to 31");
+    settings.slot = static_cast<int>(value);
+  }
   if (const char* text = get("CUDA_VISIBLE_DEVICES")) {
     settings.visible = parse_visible_devices(text, settings.compute_capability, settings.gpus);
   } else {

@@ -4,11 +4,18 @@
 // FARGPU_SIM_COMPUTE_CAPABILITY ("9.0"), FARGPU_SIM_THREADS (worker threads of the engine, 0: one
 // per core), FARGPU_SIM_LAZY_LOADING (0 or 1), FARGPU_SIM_COMPUTE_MODE ("default" or "prohibited":
 // no context can be made), FARGPU_SIM_JITTER (microseconds), FARGPU_SIM_QUEUE (1 .. 1021),
-// FARGPU_SIM_LOCKED_WAITS (0 or 1) and CUDA_VISIBLE_DEVICES (indices or "GPU-<uuid>" prefixes).
+// FARGPU_SIM_LOCKED_WAITS (0 or 1), FARGPU_SIM_SLOT (0 .. 31) and CUDA_VISIBLE_DEVICES (indices or
+// "GPU-<uuid>" prefixes).
+//
+// The slot says where device memory lies, so that programs can use GPUs of several daemons: device
+// memory begins at (1 + slot) TiB, reserved addresses at (33 + slot / 4) TiB. Up to 16 GPUs of 32
+// GiB stay within their slot. A fargpud gives its workers a slot that no other one on its host has
+// (--sim-slot).
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -19,6 +26,13 @@
 namespace fargpu::sim {
 
 constexpr int kMaxGpus = 16;
+constexpr int kSlots = 32;
+constexpr uint64_t memory_begin(int slot) {
+  return (uint64_t{1} + static_cast<uint64_t>(slot)) << 40;
+}
+constexpr uint64_t reservations_begin(int slot) {
+  return (uint64_t{33} << 40) + (static_cast<uint64_t>(slot) << 38);
+}
 using Uuid = std::array<unsigned char, 16>;
 
 struct Settings {
@@ -35,6 +49,7 @@ struct Settings {
   // that waits while it holds its locks.
   bool locked_waits = false;
   int queue_places = 1021;   // how much may wait in a stream before who submits more waits
+  int slot = 0;              // where device memory lies, see above
   std::vector<int> visible;  // physical indices in the order of the CUDA ordinals
 };
 

@@ -22,12 +22,13 @@ TEST(Config, ReadsEveryKindOfValue) {
       "2\nmemory-per-session = \"8G\"\n"
       "max-bulk = 1048576\nhello-deadline = \"250ms\"\ndrain = 7\noversubscribe-memory = "
       "true\nmax-sessions = 3\n"
-      "worker-open-files = 512\nworker-oom-score = 700\nworker-core-dumps = true\n",
+      "sim-slot = 31\nworker-open-files = 512\nworker-oom-score = 700\nworker-core-dumps = true\n",
       config);
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(config.listen, (std::vector<std::string>{"127.0.0.1:0", "/tmp/socket"}));
   EXPECT_EQ(config.driver, "sim");
   EXPECT_EQ(config.sim_gpus, 2u);
+  EXPECT_EQ(config.sim_slot, 31u);
   EXPECT_EQ(config.memory_per_session, uint64_t{8} << 30);
   EXPECT_EQ(config.frame.max_bulk_bytes, 1u << 20);
   EXPECT_EQ(config.hello_deadline, std::chrono::milliseconds(250));
@@ -55,6 +56,7 @@ TEST(Config, ErrorsNameLineAndKey) {
     const char* expected;
   } cases[] = {
       {"driver = \"sim\"\nlisten = 5\n", "test.toml:2: listen must be a text, or a list"},
+      {"sim-slot = 32\n", "test.toml:1: sim-slot must be a number from 0 to 31"},
       {"driver = 3\n", "test.toml:1: driver must be a text in quotes"},
       {"max-sessions = 0\n", "test.toml:1: max-sessions must be a number from 1"},
       {"max-sessions = \"many\"\n", "max-sessions must be a number"},

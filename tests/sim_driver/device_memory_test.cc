@@ -59,6 +59,14 @@ TEST(DeviceMemoryTest, ChargesForMemoryElsewhere) {
   EXPECT_NE(memory.allocate(kTotal), 0u);
 }
 
+// What two daemons of different slots give out is apart, and fits into the slots.
+TEST(DeviceMemoryTest, TheSlotMovesTheWindow) {
+  DeviceMemory lower(0, kTotal, 5), last_of_lower(15, kTotal, 5), upper(0, kTotal, 6);
+  const uint64_t begin = lower.allocate(100), next = upper.allocate(100);
+  EXPECT_EQ(next - begin, uint64_t{1} << 40);
+  EXPECT_LT(last_of_lower.allocate(100), next);
+}
+
 TEST(DeviceMemoryTest, TwoOfOneIndexDoNotCollide) {
   DeviceMemory first(13, kTotal), second(13, kTotal);
   EXPECT_NE(first.allocate(100), second.allocate(100));

@@ -33,6 +33,7 @@ TEST(SettingsTest, ReadsEveryVariable) {
                         {"FARGPU_SIM_JITTER", "200"},
                         {"FARGPU_SIM_LOCKED_WAITS", "1"},
                         {"FARGPU_SIM_QUEUE", "10"},
+                        {"FARGPU_SIM_SLOT", "31"},
                         {"CUDA_VISIBLE_DEVICES", "2, 0"}});
   ASSERT_TRUE(settings.ok());
   EXPECT_EQ(settings->gpus, 3);
@@ -44,6 +45,7 @@ TEST(SettingsTest, ReadsEveryVariable) {
   EXPECT_EQ(settings->jitter_microseconds, 200);
   EXPECT_TRUE(settings->locked_waits);
   EXPECT_EQ(settings->queue_places, 10);
+  EXPECT_EQ(settings->slot, 31);
   EXPECT_EQ(settings->visible, (std::vector<int>{2, 0}));
 }
 
@@ -57,6 +59,7 @@ TEST(SettingsTest, BadValuesNameTheVariable) {
                                           {"FARGPU_SIM_COMPUTE_MODE", "closed"},
                                           {"FARGPU_SIM_LOCKED_WAITS", "yes"},
                                           {"FARGPU_SIM_QUEUE", "0"},
+                                          {"FARGPU_SIM_SLOT", "32"},
                                           {"FARGPU_SIM_JITTER", "1s"}}) {
     auto settings = read({{name, value}});
     ASSERT_FALSE(settings.ok()) << name;

@@ -1,0 +1,20 @@
+// The slot of the simulator's device memory (sim/driver/settings.h) that a daemon takes when its
+// configuration names none: one that no other daemon of this host has, or of this container, which
+// is a network namespace of its own. It is chosen at random, so that daemons of different hosts
+// hardly ever have the same. One thread.
+#pragma once
+
+#include <cstdint>
+
+#include "common/base/fd.h"
+
+namespace fargpu::server {
+
+struct SimSlot {
+  static constexpr uint32_t kSlots = 32;
+  uint32_t number = 0;
+  Fd claim;  // the slot is taken while this is open; none when others have all slots
+};
+SimSlot claim_sim_slot();
+
+}  // namespace fargpu::server
