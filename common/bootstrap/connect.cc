@@ -6,8 +6,10 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include "common/base/env.h"
 #include "common/tls/tls_tunnel.h"
@@ -55,6 +57,31 @@ Result<ServerAddress> parse_server(const std::string& text) {
   }
   FARGPU_ASSIGN_OR_RETURN(Endpoint endpoint, parse_endpoint(tls ? text.substr(kTls.size()) : text));
   return ServerAddress{std::move(endpoint), tls, tls ? env_text("FARGPU_TLS_CA").value_or("") : ""};
+}
+
+Result<std::vector<std::string>> split_servers(const std::string& list) {
+  std::vector<std::string> servers;
+  std::set<std::string> seen;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    std::string text = list.substr(begin, end - begin);
+    text.erase(0, text.find_first_not_of(' '));
+    text.erase(text.find_last_not_of(' ') + 1);
+    if (text.empty()) {
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("'{}': a server is missing beside a comma", list));
+    }
+    FARGPU_ASSIGN_OR_RETURN(const ServerAddress address, parse_server(text));
+    if (!seen.insert(address.to_string()).second) {
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("{} is named twice in '{}'; one server gives as many GPUs as "
+                                "--gpus says",
+                                address.to_string(), list));
+    }
+    servers.push_back(std::move(text));
+    begin = end + 1;
+  }
+  return servers;
 }
 
 Result<Fd> connect_server(const ServerAddress& server, transport::Deadline deadline) {

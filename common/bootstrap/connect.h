@@ -3,6 +3,7 @@
 
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "common/base/fd.h"
 #include "common/base/parse.h"
@@ -22,6 +23,10 @@ struct ServerAddress {
 // "host", "host:14900", "[v6]:14900", the same behind "tls://"; "/path/of/socket" or
 // "unix:/path/of/socket". The authority file is what FARGPU_TLS_CA says.
 Result<ServerAddress> parse_server(const std::string& text);
+
+// Several servers of one program, separated by commas: their texts, trimmed. kInvalidArgument: one
+// of them is empty, makes no sense, or is named twice; the message says which.
+Result<std::vector<std::string>> split_servers(const std::string& list);
 
 // kTimeout, kNotFound (no such host), kLost (refused, unreachable) or kRefused (its certificate is
 // not to be trusted), with the address in the message. With tls, the socket is the plain end of a

@@ -45,4 +45,21 @@ Result<JobTicket> parse_ticket(std::string_view text) {
   return ticket;
 }
 
+std::string to_text(std::span<const JobTicket> tickets) {
+  std::string text;
+  for (const JobTicket& ticket : tickets) text += (text.empty() ? "" : ",") + to_text(ticket);
+  return text;
+}
+
+Result<std::vector<JobTicket>> parse_tickets(std::string_view text) {
+  std::vector<JobTicket> tickets;
+  for (;;) {
+    const size_t comma = text.find(',');
+    FARGPU_ASSIGN_OR_RETURN(const JobTicket ticket, parse_ticket(text.substr(0, comma)));
+    tickets.push_back(ticket);
+    if (comma == std::string_view::npos) return tickets;
+    text.remove_prefix(comma + 1);
+  }
+}
+
 }  // namespace fargpu::bootstrap

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/bootstrap/session_key.h"
@@ -28,5 +30,9 @@ Result<JobTicket> make_ticket();
 // message does not repeat it.
 std::string to_text(const JobTicket& ticket);
 Result<JobTicket> parse_ticket(std::string_view text);
+
+// Those of a program with several servers, in the order of the servers, separated by commas.
+std::string to_text(std::span<const JobTicket> tickets);
+Result<std::vector<JobTicket>> parse_tickets(std::string_view text);
 
 }  // namespace fargpu::bootstrap

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "common/bootstrap/connect.h"
 #include "common/bootstrap/unix_rendezvous.h"
 #include "common/bootstrap/upgrade.h"
 #include "common/bootstrap/upgrade_messages.h"
@@ -98,6 +99,25 @@ void expect_works(const Outcome& outcome, const std::string& name) {
   EXPECT_EQ(outcome.worker->transport->capabilities().name, name);
   expect_carries_frames(*outcome.client->transport, *outcome.worker->transport);
   expect_carries_frames(*outcome.worker->transport, *outcome.client->transport);
+}
+
+TEST(SplitServers, CommasSeparateServers) {
+  const auto servers = bootstrap::split_servers(" gpu1 , tls://gpu2:1,/run/socket");
+  ASSERT_TRUE(servers.ok()) << servers.status().message();
+  EXPECT_EQ(*servers, (std::vector<std::string>{"gpu1", "tls://gpu2:1", "/run/socket"}));
+  EXPECT_EQ(bootstrap::split_servers("gpu1:14900")->size(), 1u);
+}
+
+TEST(SplitServers, WhatMakesNoSenseIsNamed) {
+  for (const auto& [list, expected] :
+       {std::pair{"", "a server is missing"}, std::pair{"gpu1,", "a server is missing"},
+        std::pair{",gpu1", "a server is missing"}, std::pair{"gpu1, ,gpu2", "a server is missing"},
+        std::pair{"gpu1,gpu2,gpu1:14900", "gpu1:14900 is named twice"},
+        std::pair{"gpu1,gpu2:port", "gpu2:port"}}) {
+    const Status status = bootstrap::split_servers(list).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << list;
+    EXPECT_NE(status.message().find(expected), std::string::npos) << status.message();
+  }
 }
 
 TEST(Bootstrap, WishIsReadFromText) {
