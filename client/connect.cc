@@ -1,6 +1,7 @@
-// The way from settings to a session: connect, Hello, Welcome or Refusal. Here the library is put
-// together: the session gets its hooks into the rooms above it.
+// The way from settings to sessions: connect, Hello, Welcome or Refusal. Here the library is put
+// together: a session gets its hooks into the rooms above it.
 #include <cuda.h>
+#include <fmt/core.h>
 #include <kj/exception.h>
 
 #include <algorithm>
@@ -8,7 +9,9 @@
 #include <cstring>
 
 #include "client/call/call.h"
+#include "client/process/devices.h"
 #include "client/process/job.h"
+#include "client/process/process.h"
 #include "client/process/session.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/ordered_copy.h"
@@ -45,7 +48,8 @@ Device read_device(schema::Device::Reader reader, int ordinal) {
   return device;
 }
 
-Snapshot read_welcome(schema::Welcome::Reader welcome, const Settings& settings) {
+// With all devices that the server gives.
+Snapshot read_welcome(schema::Welcome::Reader welcome) {
   Snapshot snapshot;
   snapshot.session_id = welcome.getSessionId();
   snapshot.server_version = welcome.getServerVersion();
@@ -54,14 +58,9 @@ Snapshot read_welcome(schema::Welcome::Reader welcome, const Settings& settings)
   snapshot.max_bulk_bytes = welcome.getMaxBulkBytes();
   snapshot.max_body_bytes = welcome.getMaxBodyBytes();
   for (const uint16_t opcode : welcome.getUnavailable()) snapshot.unavailable.insert(opcode);
-  std::vector<Device> devices;
-  std::vector<std::array<uint8_t, 16>> uuids;
   for (const auto reader : welcome.getDevices()) {
-    devices.push_back(read_device(reader, static_cast<int>(devices.size())));
-    uuids.push_back(devices.back().uuid);
-  }
-  for (const int ordinal : visible_ordinals(settings.visible_devices, uuids)) {
-    snapshot.devices.push_back(devices[static_cast<size_t>(ordinal)]);
+    const auto ordinal = static_cast<int>(snapshot.devices.size());
+    snapshot.devices.push_back(read_device(reader, ordinal));
   }
   return snapshot;
 }
@@ -88,19 +87,16 @@ constexpr SessionHooks kHooks{.wire_of_copies = wire_of_ordered_copies,
                               .host_function_returned = host_function_returned,
                               .look_at_values = look_at_values};
 
-}  // namespace
+// What becomes a session when the devices of all servers are known.
+struct Opened {
+  Snapshot snapshot;
+  std::unique_ptr<transport::Transport> transport;
+  rpc::ChannelOptions options;
+};
 
-Result<std::unique_ptr<Session>> connect(const SessionIdentity& identity, Settings settings) {
-  if (settings.server.empty()) {
-    return Status(
-        StatusCode::kNotFound,
-        "FARGPU_SERVER is not set; start the program with `fargpu run --server HOST:PORT -- ...`");
-  }
-  auto address = bootstrap::parse_server(settings.server);
-  if (!address.ok())
-    return Status(address.status().code(), "FARGPU_SERVER: " + address.status().message());
-  // Before there may be threads: those of a TLS connection, for example.
-  FARGPU_ASSIGN_OR_RETURN(const auto job, job_of_this_process());
+Result<Opened> open(const std::string& server, const std::optional<bootstrap::JobTicket>& job,
+                    const Settings& settings) {
+  FARGPU_ASSIGN_OR_RETURN(const auto address, bootstrap::parse_server(server));
   const Deadline deadline = Clock::now() + settings.connect_timeout;
   // The worker starts its driver before it answers: allow for that beyond the time to connect.
   constexpr auto kWorkerStart = std::chrono::seconds(60), kConversation = std::chrono::seconds(30);
@@ -117,12 +113,12 @@ Result<std::unique_ptr<Session>> connect(const SessionIdentity& identity, Settin
                                      .job = job};
   FARGPU_ASSIGN_OR_RETURN(
       bootstrap::OpenedSession opened,
-      bootstrap::open_session(*address, greeting,
+      bootstrap::open_session(address, greeting,
                               {settings.transport, settings.connections, settings.spin}, patience));
   bootstrap::Upgraded& made = opened.link;
   try {
     wire::SegmentReader reader(opened.welcome.body());
-    Snapshot snapshot = read_welcome(reader.getRoot<schema::Welcome>(), settings);
+    Snapshot snapshot = read_welcome(reader.getRoot<schema::Welcome>());
     snapshot.known = opened.known;
     for (const std::string& failure : made.failures) {
       log::warn("going on over {}, because a better transport failed: {}",
@@ -133,13 +129,57 @@ Result<std::unique_ptr<Session>> connect(const SessionIdentity& identity, Settin
     rpc::ChannelOptions options;
     options.limits = greeting.limits;
     options.sync_all = settings.sync_all;
-    auto session =
-        std::make_unique<Session>(identity, std::move(settings), std::move(snapshot), kHooks);
-    session->attach(std::move(made.transport), options);
-    return session;
+    return Opened{std::move(snapshot), std::move(made.transport), options};
   } catch (const kj::Exception&) {
     return Status(StatusCode::kProtocol, "the server's answer to the hello is malformed");
   }
+}
+
+}  // namespace
+
+Result<std::vector<std::unique_ptr<Session>>> connect(Tables& tables, const Settings& settings) {
+  if (settings.server.empty()) {
+    return Status(
+        StatusCode::kNotFound,
+        "FARGPU_SERVER is not set; start the program with `fargpu run --server HOST:PORT -- ...`");
+  }
+  const auto servers = bootstrap::split_servers(settings.server);
+  if (!servers.ok())
+    return Status(servers.status().code(), "FARGPU_SERVER: " + servers.status().message());
+  if (servers->size() > Process::kMaxSessions) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("FARGPU_SERVER names {} servers; a program may have {}",
+                              servers->size(), Process::kMaxSessions));
+  }
+  // Before there may be threads: those of a TLS connection, for example.
+  FARGPU_ASSIGN_OR_RETURN(const auto jobs, jobs_of_this_process(servers->size()));
+  std::vector<Opened> all;
+  for (size_t i = 0; i < servers->size(); ++i) {
+    const std::string& server = (*servers)[i];
+    const auto job = jobs.empty() ? std::nullopt : std::optional(jobs[i]);
+    auto opened = open(server, job, settings);
+    if (!opened.ok() && servers->size() > 1) {
+      return Status(opened.status().code(),
+                    fmt::format("server {}: {}", server, opened.status().message()));
+    }
+    if (!opened.ok()) return opened.status();
+    all.push_back(std::move(*opened));
+  }
+  std::vector<std::vector<Device>*> devices;
+  devices.reserve(all.size());
+  for (Opened& each : all) devices.push_back(&each.snapshot.devices);
+  make_identities_unique(devices);
+  choose_visible(devices, settings.visible_devices);
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (size_t i = 0; i < all.size(); ++i) {
+    Settings own = settings;
+    own.server = (*servers)[i];
+    sessions.push_back(std::make_unique<Session>(SessionIdentity{tables, static_cast<unsigned>(i)},
+                                                 std::move(own), std::move(all[i].snapshot),
+                                                 kHooks));
+    sessions.back()->attach(std::move(all[i].transport), all[i].options);
+  }
+  return sessions;
 }
 
 }  // namespace fargpu::client

@@ -1,4 +1,4 @@
-// fargpu devices: the GPUs of a server.
+// fargpu devices: the GPUs of a server, or of several.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -13,11 +13,8 @@ namespace {
 
 constexpr auto kLimit = std::chrono::seconds(10);
 
-int devices(const ServerOptions& options) {
-  if (Status status = export_server(options); !status.ok()) return fail(status);
-  auto target = target_from_environment();
-  if (!target) return fail(target.status());
-  auto status = query_status(*target, transport::Clock::now() + kLimit);
+int show(const Target& target) {
+  auto status = query_status(target, transport::Clock::now() + kLimit);
   if (!status) return fail(status.status());
   std::printf("%-3s  %-40s  %-28s  %10s  %10s  %4s  %s\n", "GPU", "UUID", "NAME", "MEMORY",
               "RESERVED", "JOBS", "SESSIONS");
@@ -28,6 +25,13 @@ int devices(const ServerOptions& options) {
                 format_bytes(gpu.reserved_bytes).c_str(), gpu.jobs, gpu.sessions);
   }
   return kSuccess;
+}
+
+int devices(const ServerOptions& options) {
+  if (Status status = export_server(options); !status.ok()) return fail(status);
+  auto targets = targets_from_environment();
+  if (!targets) return fail(targets.status());
+  return for_each_server(*targets, show);
 }
 
 }  // namespace

@@ -148,21 +148,16 @@ void show_rdma(const SessionProbe& probe) {
   for (const transport::RdmaPort& port : *ports) line(true, "rdma port", port.text());
 }
 
-int examine_server(const DoctorOptions& options) {
-  auto target = target_from_environment();
-  if (!target) {
-    line(false, "server", target.status().message());
-    return exit_code(target.status());
-  }
-  auto status = query_status(*target, transport::Clock::now() + kLimit);
+int examine_server(const Target& target, const DoctorOptions& options) {
+  auto status = query_status(target, transport::Clock::now() + kLimit);
   if (!status) {
     line(false, "server", status.status().message());
     return exit_code(status.status());
   }
   line(true, "server",
-       target->address.to_string() + ", fargpud " + status->version + ", " +
+       target.address.to_string() + ", fargpud " + status->version + ", " +
            std::to_string(status->sessions.size()) + " sessions");
-  line(true, "token", target->token.empty() ? "none needed" : "accepted");
+  line(true, "token", target.token.empty() ? "none needed" : "accepted");
   line(status->agrees, "versions",
        "client " FARGPU_VERSION ", server " + status->version +
            (status->agrees ? "" : ", which cannot work together") + list_lacking(status->lacks));
@@ -170,7 +165,7 @@ int examine_server(const DoctorOptions& options) {
        status->driver_name + ", CUDA " + cuda_version(status->driver_version) + ", " +
            std::to_string(status->gpus.size()) + " GPUs");
 
-  auto probe = probe_session(*target, options.pings, transport::Clock::now() + kLimit);
+  auto probe = probe_session(target, options.pings, transport::Clock::now() + kLimit);
   if (!probe) {
     line(false, "session", probe.status().message());
     return exit_code(probe.status());
@@ -188,12 +183,22 @@ int examine_server(const DoctorOptions& options) {
   return status->gpus.empty() ? kMissingPart : kSuccess;
 }
 
+int examine_servers(const DoctorOptions& options) {
+  auto targets = targets_from_environment();
+  if (!targets) {
+    line(false, "server", targets.status().message());
+    return exit_code(targets.status());
+  }
+  return for_each_server(
+      *targets, [&options](const Target& target) { return examine_server(target, options); });
+}
+
 int doctor(const DoctorOptions& options) {
   std::printf("fargpu %s\n", FARGPU_VERSION);
   if (Status status = export_server(options.server); !status.ok()) return fail(status);
   std::fflush(stdout);
   const int library = examine_library(options);
-  const int server = examine_server(options);
+  const int server = examine_servers(options);
   std::printf("%s\n", library == kSuccess && server == kSuccess ? "all is well"
                                                                 : "something is wrong, see above");
   return library != kSuccess ? library : server;

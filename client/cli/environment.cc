@@ -35,18 +35,23 @@ Status in_flag(const char* flag, const Status& status) {
 
 Status export_server(const ServerOptions& options) {
   if (!options.server.empty()) {
-    FARGPU_RETURN_IF_ERROR(in_flag("--server", bootstrap::parse_server(options.server).status()));
+    FARGPU_RETURN_IF_ERROR(in_flag("--server", bootstrap::split_servers(options.server).status()));
     FARGPU_RETURN_IF_ERROR(set("FARGPU_SERVER", options.server));
   }
-  if (options.tls) {
-    const char* server = std::getenv("FARGPU_SERVER");
-    const std::string address = server == nullptr ? "" : server;
-    if (address.starts_with("/") || address.starts_with("unix:")) {
-      return Status(StatusCode::kInvalidArgument,
-                    "--tls: '" + address + "' is a socket of this host; TLS is for HOST:PORT");
+  const char* server = std::getenv("FARGPU_SERVER");
+  if (options.tls && server != nullptr && *server != '\0') {
+    auto servers = bootstrap::split_servers(server);
+    FARGPU_RETURN_IF_ERROR(in_flag("--tls", servers.status()));
+    std::string encrypted;
+    for (const std::string& address : *servers) {
+      if (address.starts_with("/") || address.starts_with("unix:")) {
+        return Status(StatusCode::kInvalidArgument,
+                      "--tls: '" + address + "' is a socket of this host; TLS is for HOST:PORT");
+      }
+      encrypted += encrypted.empty() ? "" : ",";
+      encrypted += address.starts_with("tls://") ? address : "tls://" + address;
     }
-    if (!address.empty() && !address.starts_with("tls://"))
-      FARGPU_RETURN_IF_ERROR(set("FARGPU_SERVER", "tls://" + address));
+    FARGPU_RETURN_IF_ERROR(set("FARGPU_SERVER", encrypted));
   }
   if (!options.tls_ca.empty()) {
     std::error_code error;

@@ -11,7 +11,7 @@ namespace fargpu::cli {
 
 // How an application reaches its GPUs; empty fields keep what the environment says.
 struct ServerOptions {
-  std::string server;      // host:port, or the path of a unix socket
+  std::string server;      // host:port, or the path of a unix socket; several behind commas
   std::string token_file;  // the token itself stays out of command lines
   std::string transport;   // auto, shm, rdma, tcp
   bool tls = false;        // encrypted, or no connection at all
@@ -19,7 +19,7 @@ struct ServerOptions {
 };
 
 struct SessionOptions {
-  std::string gpus;                  // how many
+  std::string gpus;                  // how many, of each server
   std::string memory;                // per GPU, "8G"
   std::vector<std::string> devices;  // wanted GPUs by UUID or index
 };

@@ -15,12 +15,14 @@
 #include <cstring>
 #include <filesystem>
 #include <thread>
+#include <vector>
 
 namespace fargpu::cli {
 namespace {
 
-Status export_ticket(const bootstrap::JobTicket& ticket) {
-  if (::setenv(bootstrap::kJobVariable, bootstrap::to_text(ticket).c_str(), 1) != 0)
+// In the order of the servers.
+Status export_tickets(const std::string& tickets) {
+  if (::setenv(bootstrap::kJobVariable, tickets.c_str(), 1) != 0)
     return system_error(std::string("cannot set ") + bootstrap::kJobVariable, errno);
   return Status();
 }
@@ -33,20 +35,15 @@ Result<JobWish> wish_of(const std::string& program, int pid) {
   return wish;
 }
 
-// The holder's report of its attempt: this, then the message.
-struct Outcome {
-  StatusCode code = StatusCode::kOk;
-  bootstrap::JobTicket ticket;
-};
-
-void tell(const Fd& pipe, const Outcome& outcome, const std::string& message) {
-  // Far below what a pipe accepts in one write.
-  std::string bytes(reinterpret_cast<const char*>(&outcome), sizeof outcome);
-  bytes += message.substr(0, 2048);
+// The holder's report of its attempt: the code, then the tickets or the message.
+void tell(const Fd& pipe, StatusCode code, const std::string& text) {
+  // Not more than a pipe accepts in one write: 16 tickets have 800 bytes.
+  std::string bytes(reinterpret_cast<const char*>(&code), sizeof code);
+  bytes += text.substr(0, 2048);
   [[maybe_unused]] const ssize_t written = ::write(pipe.get(), bytes.data(), bytes.size());
 }
 
-Result<Outcome> hear(const Fd& pipe) {
+Result<std::string> hear(const Fd& pipe) {
   std::string bytes;
   char part[512];
   for (;;) {
@@ -55,12 +52,12 @@ Result<Outcome> hear(const Fd& pipe) {
     if (got <= 0) break;
     bytes.append(part, static_cast<size_t>(got));
   }
-  Outcome outcome;
-  if (bytes.size() < sizeof outcome)
+  StatusCode code = StatusCode::kOk;
+  if (bytes.size() < sizeof code)
     return Status(StatusCode::kSystem, "the process that holds the job died at its start");
-  std::memcpy(&outcome, bytes.data(), sizeof outcome);
-  if (outcome.code != StatusCode::kOk) return Status(outcome.code, bytes.substr(sizeof outcome));
-  return outcome;
+  std::memcpy(&code, bytes.data(), sizeof code);
+  if (code != StatusCode::kOk) return Status(code, bytes.substr(sizeof code));
+  return bytes.substr(sizeof code);
 }
 
 // A duplicate of the descriptor that is none of the standard ones, which may be closed.
@@ -91,6 +88,24 @@ Result<OpenedJob> open_job_patiently(const Target& target, const JobWish& wish,
   return job;
 }
 
+// One job per server, all or none.
+struct OpenedJobs {
+  std::vector<Fd> connections;
+  std::string tickets;
+};
+Result<OpenedJobs> open_jobs(const std::vector<Target>& targets, const JobWish& wish,
+                             transport::Deadline deadline) {
+  OpenedJobs jobs;
+  std::vector<bootstrap::JobTicket> tickets;
+  for (const Target& target : targets) {
+    FARGPU_ASSIGN_OR_RETURN(OpenedJob job, open_job_patiently(target, wish, deadline));
+    jobs.connections.push_back(std::move(job.connection));
+    tickets.push_back(job.ticket);
+  }
+  jobs.tickets = bootstrap::to_text(tickets);
+  return jobs;
+}
+
 // Closes all descriptors of the program, because readers of its pipes wait for their end.
 // `program` and `pipe` are none of the standard ones.
 void leave_the_program(const Fd& program, const Fd& pipe) {
@@ -105,21 +120,28 @@ void leave_the_program(const Fd& program, const Fd& pipe) {
   ::close_range(high + 1, ~0u, 0);
 }
 
-// Waits until the program or the connection ends.
-[[noreturn]] void hold(const Target& target, const JobWish& wish, transport::Deadline deadline,
-                       const Fd& program, Fd pipe) {
+// Waits until the program ends, or all connections have.
+[[noreturn]] void hold(const std::vector<Target>& targets, const JobWish& wish,
+                       transport::Deadline deadline, const Fd& program, Fd pipe) {
   leave_the_program(program, pipe);
-  auto job = open_job_patiently(target, wish, deadline);
-  if (!job.ok()) {
-    tell(pipe, {job.status().code(), {}}, job.status().message());
+  auto jobs = open_jobs(targets, wish, deadline);
+  if (!jobs.ok()) {
+    tell(pipe, jobs.status().code(), jobs.status().message());
     ::_exit(0);
   }
-  tell(pipe, {StatusCode::kOk, job->ticket}, "");
+  tell(pipe, StatusCode::kOk, jobs->tickets);
   pipe.reset();
   // Leaves the program's folder; if that fails, the folder stays in use.
   [[maybe_unused]] const int moved = ::chdir("/");
-  pollfd ends[] = {{program.get(), POLLIN, 0}, {job->connection.get(), POLLIN, 0}};
-  while (::poll(ends, 2, -1) < 0 && errno == EINTR) {
+  std::vector<pollfd> ends{{program.get(), POLLIN, 0}};
+  for (const Fd& connection : jobs->connections) ends.push_back({connection.get(), POLLIN, 0});
+  while (ends.size() > 1 && ends.front().revents == 0) {
+    if (::poll(ends.data(), ends.size(), -1) < 0) {
+      if (errno == EINTR) continue;
+      break;
+    }
+    std::erase_if(ends,
+                  [&](const pollfd& end) { return end.fd != program.get() && end.revents != 0; });
   }
   ::_exit(0);
 }
@@ -127,7 +149,7 @@ void leave_the_program(const Fd& program, const Fd& pipe) {
 }  // namespace
 
 Status begin_job(const std::string& program, transport::Deadline deadline) {
-  FARGPU_ASSIGN_OR_RETURN(const Target target, target_from_environment());
+  FARGPU_ASSIGN_OR_RETURN(const auto targets, targets_from_environment());
   FARGPU_ASSIGN_OR_RETURN(const JobWish wish, wish_of(program, ::getpid()));
   // Refers to this process, which becomes the program.
   const Fd self = watch_itself();
@@ -144,15 +166,15 @@ Status begin_job(const std::string& program, transport::Deadline deadline) {
     // did not start.
     ::setsid();
     const pid_t holder = ::fork();
-    if (holder == 0) hold(target, wish, deadline, self, std::move(writer));
-    if (holder < 0) tell(writer, {StatusCode::kSystem, {}}, system_error("fork", errno).message());
+    if (holder == 0) hold(targets, wish, deadline, self, std::move(writer));
+    if (holder < 0) tell(writer, StatusCode::kSystem, system_error("fork", errno).message());
     ::_exit(0);
   }
   writer.reset();
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
-  FARGPU_ASSIGN_OR_RETURN(const Outcome outcome, hear(reader));
-  return export_ticket(outcome.ticket);
+  FARGPU_ASSIGN_OR_RETURN(const std::string tickets, hear(reader));
+  return export_tickets(tickets);
 }
 
 bool can_become_the_program() {
@@ -161,17 +183,23 @@ bool can_become_the_program() {
          (::prctl(PR_GET_CHILD_SUBREAPER, &reaper) != 0 || reaper == 0);
 }
 
-Result<Fd> begin_job_here(const std::string& program, transport::Deadline deadline) {
-  FARGPU_ASSIGN_OR_RETURN(const Target target, target_from_environment());
+Result<std::vector<Fd>> begin_job_here(const std::string& program, transport::Deadline deadline) {
+  FARGPU_ASSIGN_OR_RETURN(const auto targets, targets_from_environment());
   FARGPU_ASSIGN_OR_RETURN(const JobWish wish, wish_of(program, 0));
-  FARGPU_ASSIGN_OR_RETURN(OpenedJob job, open_job_patiently(target, wish, deadline));
-  FARGPU_RETURN_IF_ERROR(export_ticket(job.ticket));
-  return std::move(job.connection);
+  FARGPU_ASSIGN_OR_RETURN(OpenedJobs jobs, open_jobs(targets, wish, deadline));
+  FARGPU_RETURN_IF_ERROR(export_tickets(jobs.tickets));
+  return std::move(jobs.connections);
 }
 
 Status begin_job_later() {
-  FARGPU_ASSIGN_OR_RETURN(const bootstrap::JobTicket ticket, bootstrap::make_ticket());
-  return export_ticket(ticket);
+  const auto targets = targets_from_environment();
+  std::vector<bootstrap::JobTicket> tickets;
+  // Without a server the program's first call says so.
+  for (size_t i = 0; i < (targets.ok() ? targets->size() : 1); ++i) {
+    FARGPU_ASSIGN_OR_RETURN(const bootstrap::JobTicket ticket, bootstrap::make_ticket());
+    tickets.push_back(ticket);
+  }
+  return export_tickets(bootstrap::to_text(tickets));
 }
 
 }  // namespace fargpu::cli

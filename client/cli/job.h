@@ -1,5 +1,5 @@
-// The job of one `fargpu run`. It is opened before the program starts and held while the program
-// runs.
+// The job of one `fargpu run`, which is one at each of its servers. It is opened before the program
+// starts and held while the program runs.
 //
 // exec replaces this process with the program, so the connection that holds the job belongs to a
 // small process beside it, the holder. The holder is not the program's child, is in no terminal and
@@ -8,6 +8,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "client/cli/server_query.h"
 #include "common/base/fd.h"
@@ -15,9 +16,9 @@
 
 namespace fargpu::cli {
 
-// Opens a job at the server of the environment for the program that this process becomes, and puts
-// its ticket into FARGPU_JOB. The errors of open_job(); kSystem. Call while there is one thread,
-// and only when can_become_the_program().
+// Opens a job at each server of the environment for the program that this process becomes, and puts
+// the tickets into FARGPU_JOB. All or none. The errors of open_job(); kSystem. Call while there is
+// one thread, and only when can_become_the_program().
 Status begin_job(const std::string& program, transport::Deadline deadline);
 
 // Not where orphans become children of this process (the first of a container is the usual case):
@@ -25,8 +26,9 @@ Status begin_job(const std::string& program, transport::Deadline deadline);
 // system has no pidfd_open(), or forbids it: the holder could not notice the program's end.
 bool can_become_the_program();
 
-// For a program that runs as a child of this process: the same, but the connection is the caller's.
-Result<Fd> begin_job_here(const std::string& program, transport::Deadline deadline);
+// For a program that runs as a child of this process: the same, but the connections are the
+// caller's.
+Result<std::vector<Fd>> begin_job_here(const std::string& program, transport::Deadline deadline);
 
 // For a program that starts without asking the server: its first session makes the job.
 Status begin_job_later();

@@ -1,4 +1,4 @@
-// fargpu ps: the jobs of a server, each with its sessions.
+// fargpu ps: the jobs of a server, or of several, each with its sessions.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -54,11 +54,8 @@ void print(const SessionStatus& session) {
               session.transport.c_str(), session.client.c_str());
 }
 
-int list_jobs(const ServerOptions& options) {
-  if (Status status = export_server(options); !status.ok()) return fail(status);
-  auto target = target_from_environment();
-  if (!target) return fail(target.status());
-  auto status = query_status(*target, transport::Clock::now() + kLimit);
+int list_jobs_of(const Target& target) {
+  auto status = query_status(target, transport::Clock::now() + kLimit);
   if (!status) return fail(status.status());
   const auto belongs = [](const JobStatus& job) {
     return [&job](const SessionStatus& session) { return session.job == job.id; };
@@ -77,6 +74,13 @@ int list_jobs(const ServerOptions& options) {
   }
   std::printf("%zu jobs\n%zu sessions\n", status->jobs.size(), sessions.size());
   return kSuccess;
+}
+
+int list_jobs(const ServerOptions& options) {
+  if (Status status = export_server(options); !status.ok()) return fail(status);
+  auto targets = targets_from_environment();
+  if (!targets) return fail(targets.status());
+  return for_each_server(*targets, list_jobs_of);
 }
 
 }  // namespace

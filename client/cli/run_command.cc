@@ -66,7 +66,7 @@ int run_with_simulator(const RunOptions& options, const std::string& program) {
   ChildEnd end;
   {
     PrivateDaemon until_here = std::move(*daemon);
-    const Fd held = std::move(*job);
+    const std::vector<Fd> held = std::move(*job);
     auto ended = supervise(program, options.arguments);
     if (!ended) return cannot_start(ended.status());
     end = *ended;
@@ -87,7 +87,7 @@ int run_as_child(const std::string& program, const RunOptions& options,
   if (!job) return fail(job.status());
   auto ended = supervise(program, options.arguments, Orphans::kReap);
   if (!ended) return cannot_start(ended.status());
-  job->reset();
+  job->clear();
   end_like(*ended);
 }
 
@@ -120,13 +120,13 @@ void add_run(CLI::App& app, Command& command) {
   auto options = std::make_shared<RunOptions>();
   add_server_options(*run_app, options->server);
   run_app->add_option("--gpus", options->session.gpus,
-                      "How many GPUs (default: the server's, usually 1)");
+                      "How many GPUs, of each server (default: the server's, usually 1)");
   run_app->add_option("--memory", options->session.memory,
                       "Memory per GPU for all its processes together, e.g. 8G (default: the "
                       "server's)");
   run_app
       ->add_option("--device", options->session.devices,
-                   "A wanted GPU by UUID or index; may be given several times")
+                   "A wanted GPU by UUID or index, of each server; may be given several times")
       ->allow_extra_args(false);
   run_app->add_flag("--sim", options->sim,
                     "Use a private daemon with simulated GPUs instead of a server");

@@ -4,9 +4,11 @@
 #include <kj/exception.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <variant>
 
+#include "client/cli/exit_codes.h"
 #include "client/process/settings.h"
 #include "common/bootstrap/agreement.h"
 #include "common/bootstrap/open_session.h"
@@ -146,18 +148,38 @@ Result<std::string> ask_device_memory(rpc::Channel& channel, const wire::OpcodeS
 
 }  // namespace
 
-Result<Target> target_from_environment() {
+Result<std::vector<Target>> targets_from_environment() {
   FARGPU_ASSIGN_OR_RETURN(client::Settings settings, client::read_settings());
   if (settings.server.empty()) {
     return Status(StatusCode::kInvalidArgument,
                   "no server: give --server host:port, set FARGPU_SERVER, or use fargpu run --sim "
                   "for a simulated GPU");
   }
-  auto address = bootstrap::parse_server(settings.server);
-  if (!address) return Status(address.status().code(), "server: " + address.status().message());
-  return Target{std::move(*address),
-                settings.token,
-                {settings.transport, settings.connections, settings.spin}};
+  auto servers = bootstrap::split_servers(settings.server);
+  if (!servers) return Status(servers.status().code(), "server: " + servers.status().message());
+  std::vector<Target> targets;
+  for (const std::string& server : *servers) {
+    FARGPU_ASSIGN_OR_RETURN(auto address, bootstrap::parse_server(server));
+    targets.push_back({std::move(address),
+                       settings.token,
+                       {settings.transport, settings.connections, settings.spin}});
+  }
+  return targets;
+}
+
+int for_each_server(const std::vector<Target>& targets,
+                    const std::function<int(const Target&)>& show) {
+  int code = kSuccess;
+  for (const Target& target : targets) {
+    if (targets.size() > 1) {
+      std::printf("%sserver %s\n", &target == targets.data() ? "" : "\n",
+                  target.address.to_string().c_str());
+      std::fflush(stdout);
+    }
+    const int shown = show(target);
+    if (code == kSuccess) code = shown;
+  }
+  return code;
 }
 
 Result<JobWish> wish_from_environment() {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -80,7 +81,12 @@ struct Target {
   std::string token;
   bootstrap::LinkWish link;
 };
-Result<Target> target_from_environment();
+// All servers of the environment, at least one.
+Result<std::vector<Target>> targets_from_environment();
+// Runs `show` for each; with several servers under a line with the server's name. What `show`
+// returns is an exit code; the first that is not kSuccess is returned, after all.
+int for_each_server(const std::vector<Target>& targets,
+                    const std::function<int(const Target&)>& show);
 
 // A job that was opened. It is held while `connection` is open.
 struct OpenedJob {

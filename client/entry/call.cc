@@ -244,10 +244,8 @@ CUresult device_to_wire(Session& session, CUdevice device, int32_t* ordinal) {
 }
 
 CUdevice device_from_wire(Session& session, int32_t ordinal) {
-  const auto& devices = session.snapshot.devices;
-  for (size_t i = 0; i < devices.size(); ++i) {
-    if (devices[i].worker_ordinal == ordinal)
-      return session.first_device + static_cast<CUdevice>(i);
+  for (const Device& device : session.snapshot.devices) {
+    if (device.worker_ordinal == ordinal) return device.ordinal;
   }
   return ordinal;
 }
@@ -262,15 +260,18 @@ void allocation_created(Session& session, uint16_t wire_context, CUdeviceptr poi
     if (gone && region.reserved) release_reserved(region.base, region.bytes);
     return gone;
   });
-  session.device_memory.insert(
-      {.base = pointer,
-       .bytes = bytes,
-       .kind = MemoryKind::kDevice,
-       .session = &session,
-       .context = context,
-       .device = context == nullptr ? session.first_device : context->device,
-       .buffer_id = session.next_buffer_id(),
-       .reserved = reserve_addresses(pointer, bytes)});
+  // Left out when another server has given out these addresses: who allocates looks for that
+  // (client/manual/apart.h).
+  if (taken_by_other(session, pointer, bytes)) return;
+  const Region region{.base = pointer,
+                      .bytes = bytes,
+                      .kind = MemoryKind::kDevice,
+                      .session = &session,
+                      .context = context,
+                      .device = context == nullptr ? session.first_device : context->device,
+                      .buffer_id = session.next_buffer_id(),
+                      .reserved = reserve_addresses(pointer, bytes)};
+  if (!session.device_memory.insert(region) && region.reserved) release_reserved(pointer, bytes);
 }
 
 // Freed memory left the table before the call (manual/memory.cc).

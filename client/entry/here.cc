@@ -87,6 +87,13 @@ Here Here::of_memory(CUdeviceptr address, CUdeviceptr other) {
 
 void Here::give_back() { delete borrowed_; }
 
+bool taken_by_other(Session& session, uint64_t address, uint64_t bytes) {
+  if (Process::get().session(1) == nullptr) [[likely]]
+    return false;
+  return session.device_memory.overlaps_other(address, bytes, &session) ||
+         session.reservations.overlaps_other(address, bytes, &session);
+}
+
 CUresult settle(Session& session) {
   // the channel's keepalive notices a dead server long before
   constexpr auto kPatience = std::chrono::minutes(10);

@@ -20,6 +20,9 @@ namespace fargpu::client {
 // handle.
 Context* context_of_handle(const void* handle);
 
+// Whether device memory or reserved addresses of another session are among these bytes.
+bool taken_by_other(Session& session, uint64_t address, uint64_t bytes);
+
 // Waits until the worker has executed everything sent so far, and returns an error that this
 // brought to light.
 CUresult settle(Session& session);

@@ -9,6 +9,7 @@
 
 #include "client/call/call.h"
 #include "client/image/linked.h"
+#include "client/image/twins.h"
 #include "client/object/context.h"
 #include "client/process/session.h"
 #include "common/base/log.h"
@@ -83,15 +84,6 @@ CUresult load_module_bytes(Session& session, std::span<const std::byte> bytes,
   }
   *module = made;
   return CUDA_SUCCESS;
-}
-
-CUresult load_library_bytes(Session& session, std::span<const std::byte> bytes,
-                            const JitOptions& jit, CUlibrary* library) {
-  return load_by_hash(session, bytes, [&](const unsigned char* hash) {
-    return call_fgLibraryLoad(session, current_context_id(), hash,
-                              static_cast<unsigned>(jit.options.size()), jit.options.data(),
-                              jit.values.data(), 0, nullptr, nullptr, library);
-  });
 }
 
 // What one fgModuleFunction or fgLibraryKernel brings. On the heap: 32 KiB are much for a thread's
@@ -215,6 +207,26 @@ CUresult read_jit_options(unsigned count, const CUjit_option* options, void** va
   return CUDA_SUCCESS;
 }
 
+CUresult load_library_bytes(Session& session, std::span<const std::byte> bytes,
+                            const JitOptions& jit, CUlibrary* library) {
+  return load_by_hash(session, bytes, [&](const unsigned char* hash) {
+    return call_fgLibraryLoad(session, current_context_id(), hash,
+                              static_cast<unsigned>(jit.options.size()), jit.options.data(),
+                              jit.values.data(), 0, nullptr, nullptr, library);
+  });
+}
+
+namespace {
+
+CUresult load_everywhere(Session& session, std::span<const std::byte> bytes, const JitOptions& jit,
+                         CUlibrary* library) {
+  const CUresult result = load_library_bytes(session, bytes, jit, library);
+  if (result == CUDA_SUCCESS) load_twins(session, bytes, jit, *library);
+  return result;
+}
+
+}  // namespace
+
 CUresult load_module(Session& session, const void* image, const JitOptions& jit, CUmodule* module) {
   if (const auto linked = linked_image(session, image); !linked.empty()) {
     return load_module_bytes(session, linked, jit, module);
@@ -227,11 +239,11 @@ CUresult load_module(Session& session, const void* image, const JitOptions& jit,
 CUresult load_library(Session& session, const void* image, const JitOptions& jit,
                       CUlibrary* library) {
   if (const auto linked = linked_image(session, image); !linked.empty()) {
-    return load_library_bytes(session, linked, jit, library);
+    return load_everywhere(session, linked, jit, library);
   }
   const Result<Image> inspected = inspect_image(image, /*lenient=*/true);
   if (!inspected.ok()) return image_error(inspected.status());
-  return load_library_bytes(session, inspected->bytes, jit, library);
+  return load_everywhere(session, inspected->bytes, jit, library);
 }
 
 CUresult load_module(Session& session, std::span<const std::byte> contents, CUmodule* module) {
@@ -244,7 +256,7 @@ CUresult load_library(Session& session, std::span<const std::byte> contents, con
                       CUlibrary* library) {
   const Result<Image> inspected = inspect_image(contents);
   if (!inspected.ok()) return image_error(inspected.status());
-  return load_library_bytes(session, inspected->bytes, jit, library);
+  return load_everywhere(session, inspected->bytes, jit, library);
 }
 
 CUresult read_image_file(const char* path, std::vector<std::byte>* contents) {

@@ -72,9 +72,11 @@ struct Function final : Object {
 
 // A module or a library.
 struct ImageRecord final : Object {
-  std::mutex mutex;                                        // all members
+  std::mutex mutex;                                        // all members but `twins`
   std::map<std::string, uint64_t, std::less<>> functions;  // name -> function or kernel id
   std::map<Context*, uint64_t> modules;                    // a library's modules
+  // A library's ids in other sessions (twins.h); set before the program learns its handle.
+  std::map<unsigned, uint64_t> twins;
 };
 
 }  // namespace fargpu::client

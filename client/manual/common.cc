@@ -1,12 +1,16 @@
 #include "client/manual/common.h"
 
+#include "client/manual/apart.h"
 #include "client/memory/reserve.h"
 
 namespace fargpu::client {
 
-void remember_global(Session& session, CUdeviceptr address, size_t bytes, uint64_t owner) {
+CUresult remember_global(Session& session, const char* name, CUdeviceptr address, size_t bytes,
+                         uint64_t owner) {
   const Context* context = current_context();
-  if (session.device_memory.find(address)) return;
+  // The variable is where the driver has put it: it cannot be moved.
+  if (taken_by_other(session, address, bytes)) return refuse_address(session, name, address);
+  if (session.device_memory.find(address)) return CUDA_SUCCESS;
   const Region region{.base = address,
                       .bytes = bytes,
                       .kind = MemoryKind::kGlobal,
@@ -17,6 +21,7 @@ void remember_global(Session& session, CUdeviceptr address, size_t bytes, uint64
                       .reserved = reserve_addresses(address, bytes),
                       .owner = owner};
   if (!session.device_memory.insert(region) && region.reserved) release_reserved(address, bytes);
+  return CUDA_SUCCESS;
 }
 
 CUresult parameter_info(const Function& function, size_t index, size_t* offset, size_t* size) {

@@ -13,8 +13,10 @@
 
 namespace fargpu::client {
 
-// `owner`: the id of the module or library that has it.
-void remember_global(Session& session, CUdeviceptr address, size_t bytes, uint64_t owner);
+// A variable of module or library `owner` that `name` has asked for; CUDA_ERROR_OUT_OF_MEMORY when
+// another server has memory at its address (apart.h).
+CUresult remember_global(Session& session, const char* name, CUdeviceptr address, size_t bytes,
+                         uint64_t owner);
 
 // Puts a function of the application into its stream.
 CUresult put_into_stream(const Here& here, HostFunction function);

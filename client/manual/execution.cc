@@ -7,6 +7,7 @@
 #include "client/image/launch.h"
 #include "client/image/launch_attributes.h"
 #include "client/image/load.h"
+#include "client/image/twins.h"
 #include "client/manual/common.h"
 #include "client/transfer/exposure.h"
 
@@ -24,6 +25,7 @@ bool is_cooperative(LaunchKind kind, std::span<const CUlaunchAttribute> attribut
 CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchKind kind,
                 std::span<const CUlaunchAttribute> attributes, void** kernel_params, void** extra) {
   const Here here = Here::of(stream);
+  f = in_session(here.session, f);
   Function* function = nullptr;
   if (const CUresult result = find_function(here.session, f, &function); result != CUDA_SUCCESS)
     return result;

@@ -1,5 +1,6 @@
 // Functions: what came back with them, and the old way of launching by parameter setters.
 #include "client/image/load.h"
+#include "client/image/twins.h"
 #include "client/manual/common.h"
 
 namespace fargpu::client {
@@ -16,6 +17,7 @@ CUresult find(const Here& here, CUfunction handle, Function** function) {
 CUresult manual_cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
   if (pi == nullptr || static_cast<size_t>(attrib) >= kFunctionAttributes)
     return CUDA_ERROR_INVALID_VALUE;
+  hfunc = of_current_session(hfunc);
   const Here here = Here::of(hfunc);
   Function* function = nullptr;
   if (const CUresult result = find(here, hfunc, &function); result != CUDA_SUCCESS) return result;
@@ -34,6 +36,7 @@ CUresult manual_cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunct
 }
 
 CUresult manual_cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
+  hfunc = of_current_session(hfunc);
   const Here here = Here::of(hfunc);
   Function* function = nullptr;
   if (const CUresult result = find(here, hfunc, &function); result != CUDA_SUCCESS) return result;
@@ -49,6 +52,7 @@ CUresult manual_cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib
 
 CUresult manual_cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
   if (hmod == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  hfunc = of_current_session(hfunc);
   const Here here = Here::of(hfunc);
   Function* function = nullptr;
   if (const CUresult result = find(here, hfunc, &function); result != CUDA_SUCCESS) return result;
@@ -61,6 +65,7 @@ CUresult manual_cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
 
 CUresult manual_cuFuncGetName(const char** name, CUfunction hfunc) {
   if (name == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  hfunc = of_current_session(hfunc);
   const Here here = Here::of(hfunc);
   Function* function = nullptr;
   if (const CUresult result = find(here, hfunc, &function); result != CUDA_SUCCESS) return result;
@@ -71,6 +76,7 @@ CUresult manual_cuFuncGetName(const char** name, CUfunction hfunc) {
 CUresult manual_cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
                                    size_t* paramSize) {
   if (func == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  func = of_current_session(func);
   const Here here = Here::of(func);
   Function* function = nullptr;
   if (const CUresult result = find(here, func, &function); result != CUDA_SUCCESS) return result;
@@ -79,6 +85,7 @@ CUresult manual_cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* p
 
 CUresult manual_cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  function = of_current_session(function);
   const Here here = Here::of(function);
   Function* found = nullptr;
   if (const CUresult result = find(here, function, &found); result != CUDA_SUCCESS) return result;
@@ -87,6 +94,7 @@ CUresult manual_cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction functio
 }
 
 CUresult manual_cuFuncLoad(CUfunction function) {
+  function = of_current_session(function);
   Function* found = nullptr;
   return find(Here::of(function), function, &found);
 }

@@ -3,13 +3,21 @@
 #include <algorithm>
 
 #include "client/image/load.h"
+#include "client/image/twins.h"
 #include "client/manual/common.h"
+#include "client/process/process.h"
 
 namespace fargpu::client {
 namespace {
 
 CUresult find(const Here& here, CUlibrary library, ImageRecord** record) {
   return find_image(here.session, rpc::HandleKind::kLibrary, library, record);
+}
+
+// The kernel where the device is.
+CUkernel on_device(CUkernel kernel, CUdevice device) {
+  Session* const session = Process::get().session_of_device(device);
+  return session == nullptr ? kernel : in_session(*session, kernel);
 }
 
 }  // namespace
@@ -48,6 +56,18 @@ CUresult manual_cuLibraryLoadFromFile(CUlibrary* library, const char* fileName,
   if (const CUresult result = read_image_file(fileName, &contents); result != CUDA_SUCCESS)
     return result;
   return load_library(Here::of_current().session, contents, jit, library);
+}
+
+CUresult manual_cuLibraryUnload(CUlibrary library) {
+  const Here here = Here::of(library);
+  ImageRecord* record = nullptr;
+  if (const CUresult result = find(here, library, &record); result != CUDA_SUCCESS) return result;
+  for (const auto& [number, twin] : record->twins) {
+    const ContextScope none(nullptr);
+    (void)call_cuLibraryUnload(*Process::get().session(number), 0,
+                               reinterpret_cast<CUlibrary>(twin));
+  }
+  return call_cuLibraryUnload(here.session, here.context, library);
 }
 
 CUresult manual_cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
@@ -95,6 +115,7 @@ CUresult manual_cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKer
 
 CUresult manual_cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   if (pMod == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  library = of_current_session(library);
   const Here here = Here::of(library);
   ImageRecord* record = nullptr;
   if (const CUresult result = find(here, library, &record); result != CUDA_SUCCESS) return result;
@@ -113,6 +134,7 @@ CUresult manual_cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
 
 CUresult manual_cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
   if (pFunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  kernel = of_current_session(kernel);
   const Here here = Here::of(kernel);
   Function* found = nullptr;
   if (const CUresult result = find_kernel(here.session, kernel, &found); result != CUDA_SUCCESS) {
@@ -138,13 +160,16 @@ CUresult manual_cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary l
                                    const char* name) {
   if (name == nullptr || *name == '\0' || (dptr == nullptr && bytes == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
+  library = of_current_session(library);
   const Here here = Here::of(library);
   CUdeviceptr address = 0;
   size_t size = 0;
-  const CUresult result =
+  CUresult result =
       call_cuLibraryGetGlobal(here.session, here.context, &address, &size, library, name);
   if (result != CUDA_SUCCESS) return result;
-  remember_global(here.session, address, size, reinterpret_cast<uint64_t>(library));
+  result = remember_global(here.session, "cuLibraryGetGlobal", address, size,
+                           reinterpret_cast<uint64_t>(library));
+  if (result != CUDA_SUCCESS) return result;
   if (dptr != nullptr) *dptr = address;
   if (bytes != nullptr) *bytes = size;
   return CUDA_SUCCESS;
@@ -154,6 +179,7 @@ CUresult manual_cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUker
                                      CUdevice dev) {
   if (pi == nullptr || static_cast<size_t>(attrib) >= kFunctionAttributes)
     return CUDA_ERROR_INVALID_VALUE;
+  kernel = on_device(kernel, dev);
   const Here here = Here::of(kernel);
   Function* found = nullptr;
   if (const CUresult result = find_kernel(here.session, kernel, &found); result != CUDA_SUCCESS)
@@ -174,6 +200,7 @@ CUresult manual_cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUker
 
 CUresult manual_cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
                                      CUdevice dev) {
+  kernel = on_device(kernel, dev);
   const Here here = Here::of(kernel);
   Function* found = nullptr;
   if (const CUresult result = find_kernel(here.session, kernel, &found); result != CUDA_SUCCESS)

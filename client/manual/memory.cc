@@ -1,8 +1,10 @@
 // Device memory: the table of allocations follows what the driver gives and takes; memsets are
 // checked against it before they are sent.
+#include "client/manual/apart.h"
 #include "client/manual/common.h"
 #include "client/memory/memory_source.h"
 #include "client/memory/reserve.h"
+#include "client/process/process.h"
 #include "client/transfer/copy.h"
 #include "client/transfer/exposure.h"
 
@@ -84,7 +86,38 @@ uint64_t current_pool(Session& session, int device) {
   return session.find(rpc::HandleKind::kMemPool, pool) != nullptr ? pool : 0;
 }
 
+// Device memory that `allocate` makes, apart from that of other servers. `give_back` frees what
+// collided.
+template <typename Allocate, typename GiveBack>
+CUresult make_region(const char* name, Session& session, CUdeviceptr* dptr, Allocate&& allocate,
+                     GiveBack&& give_back) {
+  if (Process::get().session(1) == nullptr) [[likely]]
+    return allocate();
+  return allocate_apart(session, dptr,
+                        {name, allocate, [&] { return is_own(session, *dptr); }, give_back});
+}
+
 }  // namespace
+
+CUresult manual_cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
+  const Here here = Here::of_current();
+  return make_region(
+      "cuMemAlloc", here.session, dptr,
+      [&] { return call_cuMemAlloc_v2(here.session, here.context, dptr, bytesize); },
+      [&](CUdeviceptr each) { (void)call_cuMemFree_v2(here.session, here.context, each); });
+}
+
+CUresult manual_cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes,
+                                   size_t Height, unsigned int ElementSizeBytes) {
+  const Here here = Here::of_current();
+  return make_region(
+      "cuMemAllocPitch", here.session, dptr,
+      [&] {
+        return call_cuMemAllocPitch_v2(here.session, here.context, dptr, pPitch, WidthInBytes,
+                                       Height, ElementSizeBytes);
+      },
+      [&](CUdeviceptr each) { (void)call_cuMemFree_v2(here.session, here.context, each); });
+}
 
 CUresult manual_cuMemFree_v2(CUdeviceptr dptr) {
   if (dptr == 0) return CUDA_SUCCESS;
@@ -108,7 +141,12 @@ CUresult manual_cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hSt
   const Context* context = context_of(hStream);
   const int device = context == nullptr ? here.session.first_device : context->device;
   const uint64_t pool = current_pool(here.session, device);
-  const CUresult result = call_cuMemAllocAsync(here.session, here.context, dptr, bytesize, hStream);
+  const CUresult result = make_region(
+      "cuMemAllocAsync", here.session, dptr,
+      [&] { return call_cuMemAllocAsync(here.session, here.context, dptr, bytesize, hStream); },
+      [&](CUdeviceptr each) {
+        (void)call_cuMemFreeAsync(here.session, here.context, each, hStream);
+      });
   if (result == CUDA_SUCCESS) owned_by_pool(here.session, *dptr, pool, device);
   return result;
 }
@@ -116,8 +154,15 @@ CUresult manual_cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hSt
 CUresult manual_cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
                                         CUstream hStream) {
   const Here here = Here::of(hStream);
-  const CUresult result =
-      call_cuMemAllocFromPoolAsync(here.session, here.context, dptr, bytesize, pool, hStream);
+  const CUresult result = make_region(
+      "cuMemAllocFromPoolAsync", here.session, dptr,
+      [&] {
+        return call_cuMemAllocFromPoolAsync(here.session, here.context, dptr, bytesize, pool,
+                                            hStream);
+      },
+      [&](CUdeviceptr each) {
+        (void)call_cuMemFreeAsync(here.session, here.context, each, hStream);
+      });
   if (result != CUDA_SUCCESS) return result;
   const auto id = reinterpret_cast<uint64_t>(pool);
   const auto* source = static_cast<MemorySource*>(here.session.find(rpc::HandleKind::kMemPool, id));

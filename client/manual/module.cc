@@ -96,10 +96,12 @@ CUresult manual_cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule 
   const Here here = Here::of(hmod);
   CUdeviceptr address = 0;
   size_t size = 0;
-  const CUresult result =
+  CUresult result =
       call_cuModuleGetGlobal_v2(here.session, here.context, &address, &size, hmod, name);
   if (result != CUDA_SUCCESS) return result;
-  remember_global(here.session, address, size, reinterpret_cast<uint64_t>(hmod));
+  result = remember_global(here.session, "cuModuleGetGlobal", address, size,
+                           reinterpret_cast<uint64_t>(hmod));
+  if (result != CUDA_SUCCESS) return result;
   if (dptr != nullptr) *dptr = address;
   if (bytes != nullptr) *bytes = size;
   return CUDA_SUCCESS;

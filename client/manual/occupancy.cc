@@ -4,6 +4,7 @@
 
 #include "client/image/launch.h"
 #include "client/image/load.h"
+#include "client/image/twins.h"
 #include "client/manual/common.h"
 
 namespace fargpu::client {
@@ -22,6 +23,7 @@ CUresult manual_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlo
                                                                      size_t dynamicSMemSize,
                                                                      unsigned int flags) {
   if (numBlocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  func = of_current_session(func);
   const Here here = Here::of(func);
   Function* function = nullptr;
   if (const CUresult result = find(here, func, &function); result != CUDA_SUCCESS) return result;
@@ -55,6 +57,7 @@ CUresult manual_cuOccupancyMaxPotentialBlockSizeWithFlags(
     unsigned int flags) {
   if (blockSizeLimit < 0) return CUDA_ERROR_INVALID_VALUE;
   if (minGridSize == nullptr || blockSize == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  func = of_current_session(func);
   const Here here = Here::of(func);
   Function* function = nullptr;
   if (const CUresult result = find(here, func, &function); result != CUDA_SUCCESS) return result;

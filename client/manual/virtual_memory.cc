@@ -1,4 +1,5 @@
 // Virtual memory management: what is mapped where is needed for copies and pointer attributes.
+#include "client/manual/apart.h"
 #include "client/manual/common.h"
 #include "client/memory/memory_source.h"
 #include "client/memory/reserve.h"
@@ -15,12 +16,20 @@ MemorySource* find_physical(Session& session, CUmemGenericAllocationHandle handl
 CUresult manual_cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment,
                                     CUdeviceptr addr, unsigned long long flags) {
   const Here here = Here::of_current();
-  const CUresult result =
-      call_cuMemAddressReserve(here.session, here.context, ptr, size, alignment, addr, flags);
-  if (result == CUDA_SUCCESS)
-    here.session.reservations.insert(
-        {.base = *ptr, .bytes = size, .kind = MemoryKind::kVirtual, .session = &here.session});
-  return result;
+  Session& session = here.session;
+  return allocate_apart(
+      session, ptr,
+      {"cuMemAddressReserve",
+       [&] {
+         return call_cuMemAddressReserve(session, here.context, ptr, size, alignment, addr, flags);
+       },
+       [&] {
+         if (taken_by_other(session, *ptr, size)) return false;
+         session.reservations.insert(
+             {.base = *ptr, .bytes = size, .kind = MemoryKind::kVirtual, .session = &session});
+         return true;
+       },
+       [&](CUdeviceptr each) { (void)call_cuMemAddressFree(session, here.context, each, size); }});
 }
 
 CUresult manual_cuMemAddressFree(CUdeviceptr ptr, size_t size) {

@@ -29,6 +29,17 @@ std::optional<Region> AddressMap::find(uint64_t address) const {
   return found->second;
 }
 
+bool AddressMap::overlaps_other(uint64_t address, uint64_t bytes, const Session* session) const {
+  std::shared_lock lock(mutex_);
+  auto next = locate(address);
+  if (next == regions_.end()) next = regions_.lower_bound(address);
+  for (; next != regions_.end() && (next->first <= address || next->first - address < bytes);
+       ++next) {
+    if (next->second.session != session) return true;
+  }
+  return false;
+}
+
 std::optional<Region> AddressMap::erase(uint64_t base) {
   std::unique_lock lock(mutex_);
   auto found = regions_.find(base);

@@ -54,6 +54,8 @@ class AddressMap {
   // False when it would overlap an existing region or is empty or wraps around.
   bool insert(const Region& region);
   std::optional<Region> find(uint64_t address) const;
+  // Whether some of these bytes belong to another session than this one.
+  bool overlaps_other(uint64_t address, uint64_t bytes, const Session* session) const;
   // Removes the region that begins at `base`.
   std::optional<Region> erase(uint64_t base);
   // Sets `used` of the regions that [address, address + bytes) touches.

@@ -41,25 +41,20 @@ bool is_sticky(CUresult result) {
   }
 }
 
-void ContextTable::add_primaries(const std::vector<int>& worker_ordinals, const Owner& owner) {
+void ContextTable::add_primary(int device, int worker_ordinal, const Owner& owner) {
+  if (device < 0 || static_cast<size_t>(device) >= kMaxDevices) return;
   std::lock_guard lock(mutex_);
-  size_t device = 0;
-  while (device < kMaxDevices && primaries_[device].load(std::memory_order_relaxed) != nullptr)
-    ++device;
-  for (const int worker_ordinal : worker_ordinals) {
-    if (device == kMaxDevices) return;
-    auto context = std::make_unique<Context>();
-    context->id = handles_.reserve(rpc::HandleKind::kContext, owner.number);
-    context->session = owner.session;
-    context->device = static_cast<int>(device);
-    context->worker_device = worker_ordinal;
-    context->wire_id = static_cast<uint16_t>(worker_ordinal + 1);
-    context->primary = true;
-    Context* raw = context.get();
-    handles_.publish(std::move(context));
-    // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDelete): publish keeps it
-    primaries_[device++].store(raw, std::memory_order_release);
-  }
+  auto context = std::make_unique<Context>();
+  context->id = handles_.reserve(rpc::HandleKind::kContext, owner.number);
+  context->session = owner.session;
+  context->device = device;
+  context->worker_device = worker_ordinal;
+  context->wire_id = static_cast<uint16_t>(worker_ordinal + 1);
+  context->primary = true;
+  Context* raw = context.get();
+  handles_.publish(std::move(context));
+  // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDelete): publish keeps it
+  primaries_[static_cast<size_t>(device)].store(raw, std::memory_order_release);
 }
 
 Context* ContextTable::primary(int device) const {
@@ -109,8 +104,7 @@ Context* ContextTable::find_wire(uint16_t wire_id, unsigned session) const {
   }
   for (const auto& primary : primaries_) {
     Context* const context = primary.load(std::memory_order_acquire);
-    if (context == nullptr) break;
-    if (context->wire_id == wire_id && is_of_session(context)) return context;
+    if (is_of_session(context) && context->wire_id == wire_id) return context;
   }
   return nullptr;
 }

@@ -63,9 +63,9 @@ class ContextTable {
  public:
   static constexpr size_t kMaxDevices = 64;
   explicit ContextTable(HandleTable& handles) : handles_(handles) {}
-  // Makes the (inactive) primary contexts of a session's visible devices, behind those that there
-  // are. Devices beyond kMaxDevices get none.
-  void add_primaries(const std::vector<int>& worker_ordinals, const Owner& owner = {});
+  // Makes the (inactive) primary context of a visible device, given by its ordinal in the process
+  // and in the worker. Devices beyond kMaxDevices get none.
+  void add_primary(int device, int worker_ordinal, const Owner& owner = {});
   Context* primary(int device) const;  // nullptr: no such device
   // A new context, not yet active; nullptr when all 16-bit ids or all slots of handles are in use.
   Context* create(int device, int worker_ordinal, unsigned flags, const Owner& owner = {});
@@ -87,7 +87,7 @@ class ContextTable {
   static constexpr size_t kRemembered = 1024;
   HandleTable& handles_;
   mutable std::mutex mutex_;
-  std::array<std::atomic<Context*>, kMaxDevices> primaries_{};  // by visible ordinal, no gaps
+  std::array<std::atomic<Context*>, kMaxDevices> primaries_{};  // by visible ordinal
   std::deque<Context*> destroyed_;  // those that still have a handle, oldest first
   std::vector<std::unique_ptr<Object>> past_;
   std::array<std::atomic<Context*>, 65536> by_wire_{};  // those that are no primary ones

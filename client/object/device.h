@@ -14,6 +14,7 @@ namespace fargpu::client {
 struct Device {
   static constexpr size_t kAttributes = 160;  // room above CU_DEVICE_ATTRIBUTE_MAX of CUDA 13.0
 
+  int ordinal = -1;  // among the visible devices of the process; -1: not numbered yet
   int worker_ordinal = 0;
   std::string name;
   std::array<uint8_t, 16> uuid{};

@@ -1,5 +1,6 @@
 #include "client/process/job.h"
 
+#include <fmt/core.h>
 #include <sys/single_threaded.h>
 
 #include <cstdlib>
@@ -8,19 +9,31 @@
 
 namespace fargpu::client {
 
-Result<std::optional<bootstrap::JobTicket>> job_of_this_process() {
-  using Ticket = std::optional<bootstrap::JobTicket>;
+Result<std::vector<bootstrap::JobTicket>> jobs_of_this_process(size_t servers) {
+  using Tickets = std::vector<bootstrap::JobTicket>;
   if (const auto text = env_text(bootstrap::kJobVariable)) {
-    auto ticket = bootstrap::parse_ticket(*text);
-    if (ticket.ok()) return Ticket(*ticket);
-    return Status(ticket.status().code(),
-                  std::string(bootstrap::kJobVariable) + ": " + ticket.status().message());
+    auto tickets = bootstrap::parse_tickets(*text);
+    if (!tickets.ok()) {
+      return Status(tickets.status().code(),
+                    std::string(bootstrap::kJobVariable) + ": " + tickets.status().message());
+    }
+    if (tickets->size() != servers) {
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("{} is for {} servers, FARGPU_SERVER names {}; unset it, or start "
+                                "the program with `fargpu run`",
+                                bootstrap::kJobVariable, tickets->size(), servers));
+    }
+    return tickets;
   }
   // Of glibc: true only when there is certainly no other thread.
-  if (!__libc_single_threaded) return Ticket();
-  FARGPU_ASSIGN_OR_RETURN(const bootstrap::JobTicket own, bootstrap::make_ticket());
-  if (::setenv(bootstrap::kJobVariable, bootstrap::to_text(own).c_str(), 1) != 0) return Ticket();
-  return Ticket(own);
+  if (!__libc_single_threaded) return Tickets();
+  Tickets own;
+  for (size_t i = 0; i < servers; ++i) {
+    FARGPU_ASSIGN_OR_RETURN(const bootstrap::JobTicket ticket, bootstrap::make_ticket());
+    own.push_back(ticket);
+  }
+  if (::setenv(bootstrap::kJobVariable, bootstrap::to_text(own).c_str(), 1) != 0) return Tickets();
+  return own;
 }
 
 }  // namespace fargpu::client

@@ -1,17 +1,19 @@
-// To which job this process belongs: that of FARGPU_JOB, which `fargpu run` sets, or one of its own
-// that its children find there. Call while connecting.
+// To which jobs this process belongs, one per server: those of FARGPU_JOB, which `fargpu run` sets,
+// or jobs of its own that its children find there. Call while connecting.
 #pragma once
 
-#include <optional>
+#include <cstddef>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/bootstrap/job_ticket.h"
 
 namespace fargpu::client {
 
-// What FARGPU_JOB says. Without it a new ticket, which is put there for the children of this
-// process; none when the process has several threads, because others may be reading the
-// environment: then the process is a job by itself. kInvalidArgument: the variable makes no sense.
-Result<std::optional<bootstrap::JobTicket>> job_of_this_process();
+// What FARGPU_JOB says, in the order of the servers. Without it new tickets, which are put there
+// for the children of this process; none when the process has several threads, because others may
+// be reading the environment: then the process is a job by itself at each server. kInvalidArgument:
+// the variable makes no sense, or is for another number of servers.
+Result<std::vector<bootstrap::JobTicket>> jobs_of_this_process(size_t servers);
 
 }  // namespace fargpu::client

@@ -101,11 +101,11 @@ CUresult Process::connect_locked() {
   Status status = settings.status();
   if (settings.ok()) {
     auto tables = std::make_unique<Tables>();
-    Result<std::unique_ptr<Session>> made = connect({*tables}, std::move(*settings));
+    auto made = connect(*tables, *settings);
     status = made.status();
     if (made.ok()) {
-      const auto limit = (*made)->settings.watchdog;
-      add(std::move(*made));
+      const auto limit = settings->watchdog;
+      for (auto& session : *made) add(std::move(session));
       (void)tables.release();
       if (limit.count() > 0) watchdog::start(limit);
       return CUDA_SUCCESS;
@@ -134,7 +134,7 @@ CUresult Process::initialise() {
   if (device_count() == 0) {
     report(Status(StatusCode::kNotFound,
                   session(0)->settings.visible_devices
-                      ? "CUDA_VISIBLE_DEVICES leaves none of the session's GPUs visible"
+                      ? "CUDA_VISIBLE_DEVICES leaves none of the program's GPUs visible"
                       : "the server gave this session no GPU"));
     return CUDA_ERROR_NO_DEVICE;
   }

@@ -24,14 +24,28 @@ Status malformed_notice(const char* name) {
   return {StatusCode::kProtocol, std::string("the server sent a malformed ") + name};
 }
 
+// Devices that have no number yet are numbered from `first` on.
+Snapshot numbered(Snapshot snapshot, int first) {
+  for (Device& device : snapshot.devices) {
+    if (device.ordinal < 0)
+      device.ordinal = first + static_cast<int>(&device - snapshot.devices.data());
+  }
+  return snapshot;
+}
+
+int first_of(const Snapshot& snapshot, int otherwise) {
+  const auto& devices = snapshot.devices;
+  return devices.empty() || devices.front().ordinal < 0 ? otherwise : devices.front().ordinal;
+}
+
 }  // namespace
 
 Session::Session(const SessionIdentity& identity, Settings given_settings, Snapshot given_snapshot,
                  const SessionHooks& hooks)
     : number(identity.number),
-      first_device(identity.first_device),
+      first_device(first_of(given_snapshot, identity.first_device)),
       settings(std::move(given_settings)),
-      snapshot(std::move(given_snapshot)),
+      snapshot(numbered(std::move(given_snapshot), first_device)),
       tables(identity.tables),
       handles(identity.tables.handles),
       contexts(identity.tables.contexts),
@@ -45,9 +59,15 @@ Session::Session(const SessionIdentity& identity, Settings given_settings, Snaps
       value_waits([this, hooks] { hooks.look_at_values(*this); }),
       piece_bytes_(bytes_of_piece(snapshot)),
       next_buffer_id_(identity.tables.next_buffer_id) {
-  std::vector<int> worker_ordinals;
-  for (const Device& device : snapshot.devices) worker_ordinals.push_back(device.worker_ordinal);
-  contexts.add_primaries(worker_ordinals, owner());
+  for (const Device& device : snapshot.devices)
+    contexts.add_primary(device.ordinal, device.worker_ordinal, owner());
+}
+
+const Device* Session::find_device(int ordinal) const {
+  for (const Device& device : snapshot.devices) {
+    if (device.ordinal == ordinal) return &device;
+  }
+  return nullptr;
 }
 
 void Session::attach(std::unique_ptr<transport::Transport> transport, rpc::ChannelOptions options) {

@@ -63,7 +63,7 @@ struct SessionHooks {
 struct SessionIdentity {
   Tables& tables;
   unsigned number = 0;   // 0, 1, ...: part of the ids that are made in it
-  int first_device = 0;  // the visible ordinal of its first device
+  int first_device = 0;  // the visible ordinal of its first device, if none of its has one yet
 };
 
 class Session final : public rpc::NoticeSink {
@@ -105,8 +105,11 @@ class Session final : public rpc::NoticeSink {
   bool has_channel() const { return channel_ != nullptr; }
   // nullptr: the visible device with this ordinal is none of this session's.
   const Device* device(int ordinal) const {
+    // They follow each other, unless CUDA_VISIBLE_DEVICES mixes those of several servers.
     const auto index = static_cast<size_t>(static_cast<int64_t>(ordinal) - first_device);
-    return index < snapshot.devices.size() ? &snapshot.devices[index] : nullptr;
+    if (index < snapshot.devices.size() && snapshot.devices[index].ordinal == ordinal) [[likely]]
+      return &snapshot.devices[index];
+    return find_device(ordinal);
   }
   Owner owner() { return {this, number}; }
   // nullptr: no live object of this session and kind has this id, which may be any value.
@@ -155,6 +158,7 @@ class Session final : public rpc::NoticeSink {
  private:
   Status on_delivery(rpc::Bytes body, rpc::Bytes bulk);
   Status on_fetch(rpc::Bytes body);
+  const Device* find_device(int ordinal) const;
 
   std::unique_ptr<rpc::Channel> channel_;
   const uint64_t piece_bytes_;
@@ -162,9 +166,9 @@ class Session final : public rpc::NoticeSink {
   std::atomic<uint64_t>& next_buffer_id_;
 };
 
-// In client/connect.cc, which puts the library together. Connects, says hello, waits for the
-// worker, and gives the session its hooks. The Status' code tells the kinds of failure apart
-// (process.cc makes a CUresult of it).
-Result<std::unique_ptr<Session>> connect(const SessionIdentity& identity, Settings settings);
+// In client/connect.cc, which puts the library together. Connects to all servers that the settings
+// name, says hello, waits for the workers, and gives the sessions their hooks. All sessions or
+// none. The Status' code tells the kinds of failure apart (process.cc makes a CUresult of it).
+Result<std::vector<std::unique_ptr<Session>>> connect(Tables& tables, const Settings& settings);
 
 }  // namespace fargpu::client

@@ -2,13 +2,15 @@
 // value is an error with its name.
 //
 //   FARGPU_SERVER            host, host:port, [v6]:port, or the path of a unix socket (begins with
-//                            '/' or "unix:")
+//                            '/' or "unix:"); several servers are separated by commas, and each is
+//                            asked for what FARGPU_GPUS, FARGPU_MEMORY and FARGPU_DEVICES say
 //   FARGPU_TOKEN             the token itself
 //   FARGPU_TOKEN_FILE        a file whose first line is the token
 //   FARGPU_GPUS              how many GPUs; default: the server's
 //   FARGPU_MEMORY            memory per GPU, like 8G; default: the server's
 //   FARGPU_DEVICES           wanted GPUs on the server: UUIDs or indices, separated by commas
-//   FARGPU_JOB               the job of this program, set by `fargpu run` (job.h reads it)
+//   FARGPU_JOB               the jobs of this program, one per server, set by `fargpu run` (job.h
+//                            reads it)
 //   FARGPU_CONNECT_TIMEOUT   seconds (or 500ms ...); default 5 s
 //   FARGPU_TRANSPORT         auto (default), shm, rdma or tcp; the last three: that or no session
 //   FARGPU_TCP_CONNECTIONS   auto (default) or 1 to 16: connections of a session that stays on TCP
@@ -19,8 +21,8 @@
 //   FARGPU_ZERO_COPY         0: pinned memory is never shared with a worker on the same host
 //   FARGPU_COPY_THREADS      how many threads copy large pageable memory (copy_team.h)
 //   FARGPU_WATCHDOG          a time, like 10s: calls that take longer are told on stderr
-//   CUDA_VISIBLE_DEVICES     which of the session's GPUs the application sees, as NVIDIA documents
-//                            it
+//   CUDA_VISIBLE_DEVICES     which of the GPUs of all servers the application sees, as NVIDIA
+//                            documents it
 //   CUDA_LAUNCH_BLOCKING     1: kernel launches wait
 #pragma once
 
@@ -41,7 +43,7 @@
 namespace fargpu::client {
 
 struct Settings {
-  std::string server;  // empty: not set
+  std::string server;  // empty: not set; of a session: its own one
   std::string token;
   uint32_t gpus = 0;
   uint64_t memory_bytes = 0;

@@ -30,6 +30,21 @@ TEST(AddressMap, RefusesOverlapEmptyAndWrapping) {
   EXPECT_TRUE(map.insert({.base = 0xff0, .bytes = 0x10}));
 }
 
+TEST(AddressMap, FindsWhatOverlapsMemoryOfAnotherSession) {
+  AddressMap map;
+  Session* const own = reinterpret_cast<Session*>(0x10);
+  Session* const other = reinterpret_cast<Session*>(0x20);
+  ASSERT_TRUE(map.insert({.base = 0x1000, .bytes = 0x100, .session = own}));
+  ASSERT_TRUE(map.insert({.base = 0x2000, .bytes = 0x100, .session = other}));
+  EXPECT_FALSE(map.overlaps_other(0x1000, 0x1000, own));
+  EXPECT_TRUE(map.overlaps_other(0x1000, 0x1001, own));
+  EXPECT_TRUE(map.overlaps_other(0x20ff, 1, own));
+  EXPECT_FALSE(map.overlaps_other(0x2100, 1, own));
+  EXPECT_TRUE(map.overlaps_other(0xf00, 0x101, other));
+  EXPECT_FALSE(map.overlaps_other(0xf00, 0x100, other));
+  EXPECT_TRUE(map.overlaps_other(0x1080, 0x2000, other));
+}
+
 TEST(AddressMap, ExtentSpansTouchingRegions) {
   AddressMap map;
   map.insert({.base = 0x1000, .bytes = 0x100});

@@ -12,7 +12,10 @@ namespace {
 
 class ContextTest : public testing::Test {
  protected:
-  void SetUp() override { table_->add_primaries({0, 1}); }
+  void SetUp() override {
+    table_->add_primary(0, 0);
+    table_->add_primary(1, 1);
+  }
   void TearDown() override { forget_context_stack(); }
   std::unique_ptr<HandleTable> handles_ = std::make_unique<HandleTable>();
   std::unique_ptr<ContextTable> table_ = std::make_unique<ContextTable>(*handles_);
@@ -54,7 +57,7 @@ TEST_F(ContextTest, CreatedContextsGetIdsFrom256) {
 }
 
 TEST_F(ContextTest, PrimariesOfSessionsMayHaveTheSameWireId) {
-  table_->add_primaries({0}, {nullptr, 1});
+  table_->add_primary(2, 0, {nullptr, 1});
   const Context* const second = table_->primary(2);
   ASSERT_NE(second, nullptr);
   EXPECT_EQ(second->device, 2);
@@ -69,7 +72,8 @@ TEST_F(ContextTest, PrimariesOfSessionsMayHaveTheSameWireId) {
 }
 
 TEST_F(ContextTest, ContextsOfALostSessionFail) {
-  table_->add_primaries({0, 1}, {nullptr, 1});
+  table_->add_primary(2, 0, {nullptr, 1});
+  table_->add_primary(3, 1, {nullptr, 1});
   Context *const here = table_->primary(1), *const lost = table_->primary(2),
                  *const late = table_->primary(3);
   table_->activate(*here, 0);

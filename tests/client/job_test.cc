@@ -50,22 +50,37 @@ TEST_F(JobTest, WhatIsNoTicketIsRefusedAndNotRepeated) {
 
 TEST_F(JobTest, TheEnvironmentNamesTheJob) {
   ::setenv(bootstrap::kJobVariable, kTicket, 1);
-  const auto job = job_of_this_process();
-  ASSERT_TRUE(job.ok() && job->has_value());
-  EXPECT_EQ(bootstrap::to_text(**job), kTicket);
+  const auto job = jobs_of_this_process(1);
+  ASSERT_TRUE(job.ok());
+  EXPECT_EQ(bootstrap::to_text(*job), kTicket);
   ::setenv(bootstrap::kJobVariable, "mine", 1);
-  EXPECT_EQ(job_of_this_process().status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(jobs_of_this_process(1).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(JobTest, EachServerHasAJob) {
+  const std::string both = std::string(kTicket) + "," + std::string(kTicket).replace(0, 1, "8");
+  ::setenv(bootstrap::kJobVariable, both.c_str(), 1);
+  const auto jobs = jobs_of_this_process(2);
+  ASSERT_TRUE(jobs.ok());
+  ASSERT_EQ(jobs->size(), 2u);
+  EXPECT_EQ((*jobs)[1].id, 0x8f3a0c5de1b29864u);
+  EXPECT_EQ(bootstrap::to_text(*jobs), both);
+  const Status wrong = jobs_of_this_process(1).status();
+  EXPECT_EQ(wrong.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(wrong.message().find("for 2 servers"), std::string::npos) << wrong.message();
+  ::setenv(bootstrap::kJobVariable, (both + ",").c_str(), 1);
+  EXPECT_EQ(jobs_of_this_process(2).status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(JobTest, AProcessWithOneThreadLeavesItsOwnTicketToItsChildren) {
   EXPECT_EXIT(
       {
-        const auto own = job_of_this_process();
-        if (!own.ok() || !own->has_value() || (*own)->id != 0) ::_exit(1);
+        const auto own = jobs_of_this_process(2);
+        if (!own.ok() || own->size() != 2 || (*own)[0].id != 0) ::_exit(1);
         const char* left = std::getenv(bootstrap::kJobVariable);
-        if (left == nullptr || bootstrap::to_text(**own) != left) ::_exit(2);
-        const auto again = job_of_this_process();
-        ::_exit(again.ok() && **again == **own ? 0 : 3);
+        if (left == nullptr || bootstrap::to_text(*own) != left) ::_exit(2);
+        const auto again = jobs_of_this_process(2);
+        ::_exit(again.ok() && *again == *own ? 0 : 3);
       },
       ::testing::ExitedWithCode(0), "");
 }
@@ -77,8 +92,8 @@ TEST_F(JobTest, AProcessWithThreadsTouchesNoEnvironment) {
         std::thread other([&over] {
           while (!over) std::this_thread::yield();
         });
-        const auto own = job_of_this_process();
-        const bool none = own.ok() && !own->has_value();
+        const auto own = jobs_of_this_process(1);
+        const bool none = own.ok() && own->empty();
         over = true;
         other.join();
         ::_exit(none && std::getenv(bootstrap::kJobVariable) == nullptr ? 0 : 1);

@@ -34,8 +34,8 @@
 
 namespace fargpu::client {
 
-// NOLINTNEXTLINE(performance-unnecessary-value-param): stands in for the client's own
-Result<std::unique_ptr<Session>> connect(const SessionIdentity&, Settings) {
+// Stands in for the client's own.
+Result<std::vector<std::unique_ptr<Session>>> connect(Tables&, const Settings&) {
   return Status(StatusCode::kNotFound, "the test makes its sessions itself");
 }
 
@@ -52,25 +52,26 @@ constexpr SessionHooks kHooks{.wire_of_copies = wire_of_ordered_copies,
 // Answers every call with success, but those with the failing opcode.
 class FakeWorker {
  public:
-  // `memory`: the device address that it allocates.
-  FakeWorker(std::unique_ptr<transport::Transport> transport, CUdeviceptr memory)
-      : server_(std::move(transport),
-                [this, memory](rpc::Responder& responder, const ReceivedFrame& request) {
+  // `first`: the device address that it allocates.
+  FakeWorker(std::unique_ptr<transport::Transport> transport, CUdeviceptr first)
+      : memory(first),
+        server_(std::move(transport),
+                [this](rpc::Responder& responder, const ReceivedFrame& request) {
                   const std::lock_guard lock(mutex_);
                   calls_.emplace_back(request.header.opcode, request.header.context);
                   if (request.header.opcode == schema::op_cuMemAlloc_v2) {
                     rpc::Responder::Frame reply(responder, request.header, 256);
-                    reply.init<schema::CuMemAllocV2Results>().setDptr(memory);
+                    reply.init<schema::CuMemAllocV2Results>().setDptr(memory.fetch_add(step));
                     return reply.send(0);
                   }
                   if (request.header.opcode == schema::op_cuMemAllocAsync) {
                     rpc::Responder::Frame reply(responder, request.header, 256);
-                    reply.init<schema::CuMemAllocAsyncResults>().setDptr(memory);
+                    reply.init<schema::CuMemAllocAsyncResults>().setDptr(memory.fetch_add(step));
                     return reply.send(0);
                   }
                   if (request.header.opcode == schema::op_fgHostMap) {
                     rpc::Responder::Frame reply(responder, request.header, 256);
-                    reply.init<schema::FgHostMapResults>().setDevicePointer(memory);
+                    reply.init<schema::FgHostMapResults>().setDevicePointer(memory.load());
                     return reply.send(0);
                   }
                   const bool fails = request.header.opcode == failing_opcode.load();
@@ -88,6 +89,8 @@ class FakeWorker {
   void die() { server_.stop(); }
 
   std::atomic<uint16_t> failing_opcode{0};
+  std::atomic<CUdeviceptr> memory;
+  std::atomic<CUdeviceptr> step{0};  // from one allocation to the next
 
  private:
   mutable std::mutex mutex_;
@@ -211,7 +214,8 @@ TEST(Sessions, HandlesOfAnotherOneAreWrongOnes) {
     EXPECT_EQ(cuEventRecord(program.events[1], nullptr), CUDA_ERROR_INVALID_HANDLE);
     EXPECT_EQ(cuStreamWaitEvent(program.streams[0], program.events[1], 0),
               CUDA_ERROR_INVALID_HANDLE);
-    EXPECT_EQ(cuCtxEnablePeerAccess(program.contexts[1], 0), CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT_EQ(cuCtxEnablePeerAccess(program.contexts[1], 0), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+    EXPECT_EQ(cuCtxDisablePeerAccess(program.contexts[1]), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
     ASSERT_EQ(cuStreamSynchronize(program.streams[0]), CUDA_SUCCESS);
     ASSERT_EQ(cuStreamSynchronize(program.streams[1]), CUDA_SUCCESS);
     for (const FakeWorker* worker : {program.a, program.b}) {
@@ -219,6 +223,69 @@ TEST(Sessions, HandlesOfAnotherOneAreWrongOnes) {
       EXPECT_TRUE(worker->contexts_of(schema::op_cuStreamWaitEvent).empty());
       EXPECT_TRUE(worker->contexts_of(schema::op_cuCtxEnablePeerAccess).empty());
     }
+  });
+}
+
+TEST(Sessions, DevicesOfTwoHaveNoPeerAccess) {
+  in_process([](Program& program) {
+    int can = -1, value = -1;
+    EXPECT_EQ(cuDeviceCanAccessPeer(&can, 0, 1), CUDA_SUCCESS);
+    EXPECT_EQ(can, 0);
+    EXPECT_EQ(cuDeviceGetP2PAttribute(&value, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 1, 0),
+              CUDA_SUCCESS);
+    EXPECT_EQ(value, 0);
+    EXPECT_EQ(cuDeviceGetP2PAttribute(&value, static_cast<CUdevice_P2PAttribute>(0), 1, 0),
+              CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuDeviceCanAccessPeer(&can, 0, 2), CUDA_ERROR_INVALID_DEVICE);
+    EXPECT_TRUE(program.a->contexts_of(schema::op_cuDeviceCanAccessPeer).empty());
+    EXPECT_TRUE(program.b->contexts_of(schema::op_cuDeviceCanAccessPeer).empty());
+  });
+}
+
+// b gives addresses that a has given out, and goes on behind them.
+TEST(Sessions, MemoryAtAddressesOfAnotherServerIsMadeAgain) {
+  in_process([](Program& program) {
+    constexpr size_t kBytes = 4096;
+    CUdeviceptr of_a = 0, of_b = 0;
+    program.b->memory = kMemory[0];
+    program.b->step = kBytes / 2;
+    ASSERT_EQ(cuMemAlloc(&of_a, kBytes), CUDA_SUCCESS);
+    ASSERT_EQ(cuCtxSetCurrent(program.contexts[1]), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemAlloc(&of_b, kBytes), CUDA_SUCCESS);
+    EXPECT_EQ(of_b, kMemory[0] + kBytes) << "beside the memory of a, after two that overlap it";
+    EXPECT_EQ(program.b->contexts_of(schema::op_cuMemFree_v2).size(), 2u);
+    int device = -1;
+    for (const auto& [address, owner] : {std::pair{of_a, 0}, std::pair{of_b, 1}}) {
+      EXPECT_EQ(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address),
+                CUDA_SUCCESS);
+      EXPECT_EQ(device, owner);
+    }
+  });
+}
+
+TEST(Sessions, MemoryThatAlwaysCollidesIsRefused) {
+  in_process([](Program& program) {
+    constexpr size_t kBytes = 4096;
+    CUdeviceptr of_a = 0, of_b = 0;
+    program.b->memory = kMemory[0];
+    ASSERT_EQ(cuMemAlloc(&of_a, kBytes), CUDA_SUCCESS);
+    ASSERT_EQ(cuCtxSetCurrent(program.contexts[1]), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemAlloc(&of_b, kBytes), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(cuMemAllocAsync(&of_b, kBytes, program.streams[1]), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(program.b->contexts_of(schema::op_cuMemAlloc_v2).size(), 8u);
+    EXPECT_EQ(program.b->contexts_of(schema::op_cuMemFree_v2).size(), 8u);
+    ASSERT_EQ(cuStreamSynchronize(program.streams[1]), CUDA_SUCCESS);
+    EXPECT_EQ(program.b->contexts_of(schema::op_cuMemFreeAsync).size(), 8u);
+    int device = -1;
+    EXPECT_EQ(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, of_a),
+              CUDA_SUCCESS);
+    EXPECT_EQ(device, 0) << "it is still a's";
+    EXPECT_EQ(cuCtxSetCurrent(program.contexts[0]), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemFree(of_a), CUDA_SUCCESS);
+    EXPECT_TRUE(program.b->contexts_of(schema::op_cuMemFree_v2).size() == 8u);
+    // Now nobody else has the address.
+    EXPECT_EQ(cuCtxSetCurrent(program.contexts[1]), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemAlloc(&of_b, kBytes), CUDA_SUCCESS);
   });
 }
 

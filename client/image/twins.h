@@ -1,0 +1,39 @@
+// Libraries of a program with several servers. A library belongs to no context: a program loads it
+// once, for all its devices. So it is loaded at every server, and the handle that the program gets
+// stands for all of these: that of the server where it was loaded first, and its twins elsewhere.
+// Handles of kernels the same way. Any thread.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <span>
+
+#include "client/image/load.h"
+#include "client/process/session.h"
+
+namespace fargpu::client {
+
+// Loads the twins of a library that `home` has loaded from `bytes`. A server that cannot load it
+// has none: its devices then refuse the handle.
+void load_twins(Session& home, std::span<const std::byte> bytes, const JitOptions& jit,
+                CUlibrary library);
+
+// The id of this library or kernel in `session`. What is of that session already, is no library or
+// kernel, or has no twin there, stays what it is.
+uint64_t twin_of(Session& session, uint64_t id);
+template <typename Handle>
+Handle in_session(Session& session, Handle handle) {
+  const auto id = reinterpret_cast<uint64_t>(handle);
+  if (rpc::handle_session(id) == session.number) [[likely]]
+    return handle;
+  return reinterpret_cast<Handle>(twin_of(session, id));
+}
+// The same in the session of the current context, if there is one.
+template <typename Handle>
+Handle of_current_session(Handle handle) {
+  const Context* const context = current_context();
+  return context == nullptr ? handle : in_session(*context->session, handle);
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,27 @@
+// The devices of all servers of a program as one list: identities that are unique in the process,
+// and which of them the program sees. Pure functions of what the servers said, so every process of
+// a job gets the same answers.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "client/object/device.h"
+
+namespace fargpu::client {
+
+// The devices of each server in turn, all that it gave.
+using DevicesOfServers = std::span<std::vector<Device>* const>;
+
+// Gives devices whose UUID an earlier server's device has another UUID, and servers whose PCI
+// domains an earlier server uses other domains: the lowest free ones. Two hosts number their PCI
+// devices alike, and two simulated daemons have GPUs of the same UUIDs.
+void make_identities_unique(DevicesOfServers servers);
+
+// Leaves in each list what CUDA_VISIBLE_DEVICES selects (settings.h) among the devices of all, and
+// numbers it: `ordinal` is the place in the variable's order.
+void choose_visible(DevicesOfServers servers, const std::optional<std::string>& variable);
+
+}  // namespace fargpu::client
