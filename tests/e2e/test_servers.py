@@ -1,0 +1,151 @@
+"""One program on the GPUs of two servers: devices of both, identities, addresses, jobs."""
+
+import subprocess
+import unittest
+
+import fargpu_testing as testing
+
+
+def fargpu(*arguments, **environment):
+    return testing.run(
+        [testing.BUILD.fargpu, *arguments], env=testing.clean_environment(**environment)
+    )
+
+
+class TwoServers(unittest.TestCase):
+    """Two daemons, each with two GPUs in a slot of its own."""
+
+    GPUS = 2
+    FLAGS = ((), ())
+
+    def setUp(self):
+        self.a = testing.Daemon(*self.FLAGS[0], gpus=self.GPUS).__enter__()
+        self.addCleanup(self.leave, self.a)
+        self.b = testing.Daemon(*self.FLAGS[1], gpus=self.GPUS).__enter__()
+        self.addCleanup(self.leave, self.b)
+        self.servers = f"{self.a.server},{self.b.server}"
+
+    def leave(self, daemon):
+        failed = any(error for _, error in getattr(self._outcome, "errors", []) or [])
+        daemon.__exit__(AssertionError if failed else None, None, None)
+
+    def run_program(self, *arguments, flags=(), **options):
+        program = testing.BUILD.program("two_servers")
+        return testing.run(
+            [testing.BUILD.fargpu, "run", "--server", self.servers, *flags, "--", program]
+            + list(arguments),
+            **options,
+        )
+
+    def right(self, done):
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stderr, "")
+        return done.stdout
+
+
+class Devices(TwoServers):
+    def test_devices_of_the_first_then_of_the_second(self):
+        lines = self.right(self.run_program("devices", flags=("--gpus", "2"))).splitlines()
+        devices = [line.split() for line in lines]
+        self.assertEqual([device[0] for device in devices], ["0", "1", "2", "3"])
+        self.assertEqual(len({device[1] for device in devices}), 4, "UUIDs")
+        self.assertEqual(len({device[2] for device in devices}), 4, "PCI bus ids")
+        self.assertEqual([device[3] for device in devices], ["0", "0", "1", "1"], "PCI domains")
+        again = self.run_program("devices", flags=("--gpus", "2"))
+        self.assertEqual(self.right(again).splitlines(), lines, "the same in every process")
+
+    def test_visible_devices_choose_among_all(self):
+        lines = self.right(self.run_program("devices", flags=("--gpus", "2"))).splitlines()
+        uuids = [line.split()[1] for line in lines]
+        environment = testing.clean_environment(CUDA_VISIBLE_DEVICES="3,0,2")
+        chosen = self.run_program("devices", flags=("--gpus", "2"), env=environment)
+        seen = [line.split()[1] for line in self.right(chosen).splitlines()]
+        self.assertEqual(seen, [uuids[3], uuids[0], uuids[2]])
+
+    def test_each_works_by_itself(self):
+        self.assertIn("two_servers: right", self.right(self.run_program("each")))
+
+    def test_each_works_whatever_the_order_of_devices(self):
+        environment = testing.clean_environment(CUDA_VISIBLE_DEVICES="1,0")
+        self.assertIn("right", self.right(self.run_program("each", env=environment)))
+
+    def test_without_a_check_the_program_makes_its_jobs(self):
+        self.assertIn("right", self.right(self.run_program("each", flags=("--no-check",))))
+
+    def test_commands_show_each_server(self):
+        for command in (["devices"], ["ps"], ["doctor", "--pings", "3"]):
+            shown = self.right(fargpu(*command, "--server", self.servers))
+            for daemon in (self.a, self.b):
+                self.assertIn(f"server {daemon.server}\n", shown)
+        one = self.right(fargpu("devices", "--server", self.a.server))
+        self.assertNotIn("server", one)
+
+    def test_a_run_is_one_job_at_each_server(self):
+        with self.started() as process:
+            for daemon in (self.a, self.b):
+                listing = self.right(fargpu("ps", "--server", daemon.server))
+                self.assertIn("1 jobs", listing)
+                self.assertIn("held", listing)
+            process.communicate("\n")
+        for daemon in (self.a, self.b):
+            testing.wait_until(
+                lambda d=daemon: "0 jobs" in fargpu("ps", "--server", d.server).stdout,
+                "the job ends",
+            )
+
+    def started(self):
+        process = subprocess.Popen(
+            [str(testing.BUILD.fargpu), "run", "--server", self.servers, "--", "sh", "-c"]
+            + ["echo started; read line"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=testing.clean_environment(),
+        )
+        self.assertEqual(process.stdout.readline(), "started\n")
+        return process
+
+    def test_a_server_that_is_missing_is_named(self):
+        self.b.stop()
+        done = self.run_program("each")
+        self.assertEqual(done.returncode, 69, done.stderr)
+        self.assertIn(self.b.server.removeprefix("tls://"), done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        done = self.run_program("devices", flags=("--no-check",))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(f"server {self.b.server}", done.stderr)
+        testing.wait_until(
+            lambda: not self.a.workers(), "the other server's session and job are given up"
+        )
+
+    def test_lists_that_make_no_sense(self):
+        for servers, expected in (
+            (f"{self.a.server},", "a server is missing beside a comma"),
+            (f"{self.a.server},{self.a.server}", "is named twice"),
+        ):
+            done = fargpu("run", "--server", servers, "--", "true")
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(expected, done.stderr)
+
+
+class SameAddresses(TwoServers):
+    """Both daemons give out the same addresses."""
+
+    GPUS = 1
+    FLAGS = (("--sim-slot", "3"), ("--sim-slot", "3"))
+
+    def test_the_second_server_allocates_beyond_the_first(self):
+        done = self.run_program("collide", "4")
+        self.assertEqual(self.right(done), "cudaSuccess\n")
+
+    def test_too_many_collisions_are_refused_by_name(self):
+        done = self.run_program("collide", "20")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout, "cudaErrorMemoryAllocation\n")
+        self.assertIn("cuMemAlloc: server " + self.b.server, done.stderr)
+        self.assertIn("server " + self.a.server + " has given out, too", done.stderr)
+
+
+if __name__ == "__main__":
+    testing.main()
