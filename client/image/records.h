@@ -75,7 +75,7 @@ struct ImageRecord final : Object {
   std::mutex mutex;                                        // all members but `twins`
   std::map<std::string, uint64_t, std::less<>> functions;  // name -> function or kernel id
   std::map<Context*, uint64_t> modules;                    // a library's modules
-  // A library's ids in other sessions (twins.h); set before the program learns its handle.
+  // A library's ids in other sessions (twins.h); set before the program learns a handle.
   std::map<unsigned, uint64_t> twins;
 };
 

@@ -29,18 +29,42 @@ void load_twins(Session& home, std::span<const std::byte> bytes, const JitOption
   auto* record =
       record_of<ImageRecord>(home, rpc::HandleKind::kLibrary, reinterpret_cast<uint64_t>(library));
   if (record == nullptr) return;
+  std::map<unsigned, uint64_t> all{{home.number, record->id}};
   const ContextScope none(nullptr);  // the current one is the home's
   Process::get().for_each_session([&](Session& session) {
     if (&session == &home || session.lost.load()) return;
     CUlibrary twin = nullptr;
     const CUresult result = load_library_bytes(session, bytes, jit, &twin);
     if (result == CUDA_SUCCESS) {
-      record->twins.emplace(session.number, reinterpret_cast<uint64_t>(twin));
+      all.emplace(session.number, reinterpret_cast<uint64_t>(twin));
     } else {
       log::warn("server {} cannot load a library that {} has loaded: error {}",
                 session.settings.server, home.settings.server, static_cast<int>(result));
     }
   });
+  for (const auto& [number, id] : all) {
+    auto* const each = record_of<ImageRecord>(home, rpc::HandleKind::kLibrary, id);
+    if (each == nullptr) continue;
+    each->twins = all;
+    each->twins.erase(number);
+  }
+}
+
+CUlibrary surviving(CUlibrary library) {
+  const Process& process = Process::get();
+  if (process.session(1) == nullptr) [[likely]]
+    return library;
+  const auto id = reinterpret_cast<uint64_t>(library);
+  const auto* const record =
+      static_cast<ImageRecord*>(process.tables()->handles.find(rpc::HandleKind::kLibrary, id));
+  if (record == nullptr || !record->session->lost.load()) return library;
+  if (const Context* const context = current_context();
+      context != nullptr && !context->session->lost.load())
+    return in_session(*context->session, library);
+  for (const auto& [number, twin] : record->twins) {
+    if (!process.session(number)->lost.load()) return reinterpret_cast<CUlibrary>(twin);
+  }
+  return library;
 }
 
 uint64_t twin_of(Session& session, uint64_t id) {

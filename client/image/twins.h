@@ -19,6 +19,10 @@ namespace fargpu::client {
 void load_twins(Session& home, std::span<const std::byte> bytes, const JitOptions& jit,
                 CUlibrary library);
 
+// The library itself, or a twin of it when its server is lost: that of the current context, if it
+// has one, else any.
+CUlibrary surviving(CUlibrary library);
+
 // The id of this library or kernel in `session`. What is of that session already, is no library or
 // kernel, or has no twin there, stays what it is.
 uint64_t twin_of(Session& session, uint64_t id);

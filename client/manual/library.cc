@@ -72,6 +72,7 @@ CUresult manual_cuLibraryUnload(CUlibrary library) {
 
 CUresult manual_cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
   if (pKernel == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  library = surviving(library);
   const Here here = Here::of(library);
   ImageRecord* record = nullptr;
   if (const CUresult result = find(here, library, &record); result != CUDA_SUCCESS) return result;
@@ -83,6 +84,7 @@ CUresult manual_cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const c
 
 CUresult manual_cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  lib = surviving(lib);
   const Here here = Here::of(lib);
   ImageRecord* record = nullptr;
   if (const CUresult result = find(here, lib, &record); result != CUDA_SUCCESS) return result;
@@ -95,6 +97,7 @@ CUresult manual_cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
 CUresult manual_cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels,
                                           CUlibrary lib) {
   if (kernels == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  lib = surviving(lib);
   const Here here = Here::of(lib);
   ImageRecord* record = nullptr;
   if (const CUresult result = find(here, lib, &record); result != CUDA_SUCCESS) return result;
