@@ -5,6 +5,7 @@
 #include "client/manual/common.h"
 #include "client/transfer/copy.h"
 #include "client/transfer/exposure.h"
+#include "client/transfer/server_copy.h"
 
 namespace fargpu::client {
 namespace {
@@ -51,6 +52,8 @@ const Context* owner_of(Session& session, CUdeviceptr address) {
 
 CUresult device_to_device(Session& session, CUdeviceptr dst, CUdeviceptr src, size_t bytes,
                           CUstream stream) {
+  if (are_of_two_servers(dst, src)) [[unlikely]]
+    return copy_between_servers(flat(dst, bytes), flat(src, bytes), line(bytes), stream);
   bool known = false;
   for (const CUdeviceptr address : {dst, src}) {
     if (const CUresult result = check_device_range(session, address, bytes, &known);
@@ -133,6 +136,8 @@ CUresult copy_box(Session& session, const Ends& ends, const Box& box, CUstream s
                   Inside&& inside) {
   if (box.empty()) return CUDA_SUCCESS;
   if (ends.to == Where::kDevice && ends.from == Where::kDevice) {
+    if (are_of_two_servers(ends.dst.address, ends.src.address)) [[unlikely]]
+      return copy_between_servers(ends.dst, ends.src, box, stream);
     const CUresult exposed = expose_operands(session, {ends.dst.address, ends.src.address});
     if (exposed != CUDA_SUCCESS) return exposed;
     bool known = false;
@@ -335,6 +340,14 @@ CUresult manual_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
                                   CUstream hStream) {
   if (ByteCount == 0) return CUDA_SUCCESS;
   const Here here = here_of(hStream, dstDevice, srcDevice);
+  if (are_of_two_servers(dstDevice, srcDevice)) [[unlikely]] {
+    for (const CUcontext context : {dstContext, srcContext}) {
+      if (context != nullptr && here.session.contexts.find(context) == nullptr)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    return copy_between_servers(flat(dstDevice, ByteCount), flat(srcDevice, ByteCount),
+                                line(ByteCount), hStream);
+  }
   bool known = false;
   for (const CUdeviceptr address : {dstDevice, srcDevice}) {
     const CUresult result = check_device_range(here.session, address, ByteCount, &known);

@@ -6,10 +6,41 @@
 
 #include "client/manual/common.h"
 #include "client/memory/reserve.h"
+#include "client/process/process.h"
 #include "client/transfer/exposure.h"
 #include "client/transfer/ordered_copy.h"
 
 namespace fargpu::client {
+namespace {
+
+// Visits the other servers' sessions with the region as they have it. No context is current
+// meanwhile: the current one is of the region's session.
+template <typename Visit>
+void elsewhere(const Region& region, Visit&& visit) {
+  if (Process::get().session(1) == nullptr) [[likely]]
+    return;
+  const ContextScope none(nullptr);
+  Process::get().for_each_session([&](Session& session) {
+    if (&session != region.session && !session.lost.load())
+      visit(session, session.as_registered(region));
+  });
+}
+
+// The memory is pinned for all devices. A server that has something else at its addresses says so
+// in the log; copies work all the same.
+void enter_elsewhere(const Region& region) {
+  elsewhere(region, [](Session& session, const Region& own) { (void)enter(session, own); });
+}
+
+void withdraw_elsewhere(const Region& region) {
+  elsewhere(region, [](Session& session, const Region& own) {
+    (void)finish_copies_of(session, own);
+    (void)withdraw(session, own);
+    (void)session.remote_host.remove(session, own);
+  });
+}
+
+}  // namespace
 
 CUresult manual_cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   constexpr unsigned kFlags =
@@ -41,6 +72,7 @@ CUresult manual_cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *pp = memory;
+  enter_elsewhere(region);
   return shared ? CUDA_SUCCESS : enter(session, region);
 }
 
@@ -57,6 +89,7 @@ CUresult manual_cuMemFreeHost(void* p) {
       region->base != reinterpret_cast<uint64_t>(p)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  withdraw_elsewhere(*region);
   if (session.shared_host.owns(region->base)) {
     if (!session.host_memory.erase(region->base)) return CUDA_ERROR_INVALID_VALUE;
     session.hidden_memory.remove(region->base);
@@ -112,7 +145,11 @@ CUresult manual_cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flag
                       .flags = Flags};
   if (!session.host_memory.insert(region)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   const CUresult result = enter(session, region);
-  if (result != CUDA_SUCCESS) session.host_memory.erase(base);
+  if (result != CUDA_SUCCESS) {
+    session.host_memory.erase(base);
+  } else {
+    enter_elsewhere(region);
+  }
   return result;
 }
 
@@ -125,6 +162,7 @@ CUresult manual_cuMemHostUnregister(void* p) {
       region->base != reinterpret_cast<uint64_t>(p)) {
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
+  withdraw_elsewhere(*region);
   const CUresult finished = finish_copies_of(session, *region);
   const CUresult withdrawn = withdraw(session, *region);
   const CUresult result = finished != CUDA_SUCCESS ? finished : withdrawn;

@@ -1,5 +1,6 @@
 // Streams: whose they are is known here; callbacks run here; graphs are not captured.
 #include "client/manual/common.h"
+#include "client/transfer/held_streams.h"
 
 namespace fargpu::client {
 namespace {
@@ -66,6 +67,8 @@ CUresult manual_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback,
 
 CUresult manual_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
   const Here here = Here::of(hStream);
+  if (is_event_of_another_server(hStream, hEvent)) [[unlikely]]
+    return wait_for_other_server(hStream, hEvent);
   const Object* event =
       here.session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(hEvent));
   if (event != nullptr && event->context != context_of(hStream))

@@ -117,11 +117,22 @@ class Session final : public rpc::NoticeSink {
     return rpc::handle_session(id) == number ? handles.find(kind, id) : nullptr;
   }
   Context* find_context(uint16_t wire_id) const { return contexts.find_wire(wire_id, number); }
-  // Memory that the application has pinned or registered in this session. That of other sessions is
-  // pageable memory to this one.
-  std::optional<Region> find_host(uint64_t address) const {
+  // Memory that the application has pinned or registered. What another session shares with its
+  // worker is registered memory to this one.
+  std::optional<Region> find_host(uint64_t address) {
     auto region = host_memory.find(address);
-    if (region && region->session != this) region.reset();
+    if (region && region->session != this) [[unlikely]]
+      region = as_registered(*region);
+    return region;
+  }
+  // Memory of another session, as this one has it.
+  Region as_registered(Region region) {
+    region.session = this;
+    region.context = nullptr;
+    region.device = first_device;
+    region.kind = MemoryKind::kRegistered;
+    region.flags &= ~static_cast<unsigned>(CU_MEMHOSTALLOC_DEVICEMAP);
+    region.shared_at = 0;
     return region;
   }
   // The largest piece of one copy.

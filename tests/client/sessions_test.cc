@@ -59,6 +59,11 @@ class FakeWorker {
                 [this](rpc::Responder& responder, const ReceivedFrame& request) {
                   const std::lock_guard lock(mutex_);
                   calls_.emplace_back(request.header.opcode, request.header.context);
+                  if (request.header.opcode == silent_opcode.load()) {
+                    responder_ = &responder;
+                    silent_.push_back(request.header);
+                    return Status();
+                  }
                   if (request.header.opcode == schema::op_cuMemAlloc_v2) {
                     rpc::Responder::Frame reply(responder, request.header, 256);
                     reply.init<schema::CuMemAllocV2Results>().setDptr(memory.fetch_add(step));
@@ -88,13 +93,25 @@ class FakeWorker {
   }
   void die() { server_.stop(); }
 
+  // Answers what it has left unanswered.
+  void answer_the_silent() {
+    server_.pause(true);
+    for (const wire::FrameHeader& header : silent_) (void)responder_->reply(header, 0);
+    silent_.clear();
+    (void)responder_->flush();
+    server_.pause(false);
+  }
+
   std::atomic<uint16_t> failing_opcode{0};
+  std::atomic<uint16_t> silent_opcode{0};  // not answered
   std::atomic<CUdeviceptr> memory;
   std::atomic<CUdeviceptr> step{0};  // from one allocation to the next
 
  private:
   mutable std::mutex mutex_;
   std::vector<std::pair<uint16_t, uint16_t>> calls_;
+  std::vector<wire::FrameHeader> silent_;
+  rpc::Responder* responder_ = nullptr;
   ScriptedServer server_;
 };
 
@@ -212,8 +229,6 @@ TEST(Sessions, HandlesOfAnotherOneAreWrongOnes) {
   in_process([](Program& program) {
     EXPECT_EQ(cuEventRecord(program.events[1], program.streams[0]), CUDA_ERROR_INVALID_HANDLE);
     EXPECT_EQ(cuEventRecord(program.events[1], nullptr), CUDA_ERROR_INVALID_HANDLE);
-    EXPECT_EQ(cuStreamWaitEvent(program.streams[0], program.events[1], 0),
-              CUDA_ERROR_INVALID_HANDLE);
     EXPECT_EQ(cuCtxEnablePeerAccess(program.contexts[1], 0), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
     EXPECT_EQ(cuCtxDisablePeerAccess(program.contexts[1]), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
     ASSERT_EQ(cuStreamSynchronize(program.streams[0]), CUDA_SUCCESS);
@@ -306,9 +321,9 @@ TEST(Sessions, MemoryIsOfItsSession) {
     const char bytes[16] = "some bytes";
     EXPECT_EQ(cuMemcpyHtoD(of_b, bytes, sizeof bytes), CUDA_SUCCESS);
     EXPECT_EQ(cuMemsetD8(of_b, 0, kBytes), CUDA_SUCCESS);
-    // Copies between the two are refused, and so are streams of the other one.
-    EXPECT_EQ(cuMemcpyDtoD(of_b, of_a, kBytes), CUDA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(cuMemcpy(of_a, of_b, kBytes), CUDA_ERROR_INVALID_VALUE);
+    // Streams of the other one are refused, and copies between the two beyond the end of memory.
+    EXPECT_EQ(cuMemcpyDtoD(of_b, of_a, kBytes + 1), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuMemcpy(of_a, of_b + kBytes - 1, 2), CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(cuMemsetD8Async(of_b, 0, kBytes, program.streams[0]), CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(cuMemFree(of_b), CUDA_SUCCESS);
     ASSERT_EQ(cuStreamSynchronize(program.streams[0]), CUDA_SUCCESS);
@@ -362,6 +377,91 @@ TEST(Sessions, ASynchronisationExposesMemoryInItsOwnSession) {
     (void)cuCtxSynchronize_v2(program.contexts[1]);  // the worker here has no pages to give
     EXPECT_EQ(program.b->contexts_of(schema::op_fgHostMap), (std::vector<uint16_t>{1, 1}));
     EXPECT_TRUE(program.a->contexts_of(schema::op_fgHostMap).empty());
+  });
+}
+
+// Whether `holds()` becomes true in time.
+bool soon(const std::function<bool()>& holds) {
+  const auto deadline = transport::Clock::now() + std::chrono::seconds(20);
+  while (!holds() && transport::Clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return holds();
+}
+
+// The stream of a waits for a word that is written when b has answered; the caller does not wait.
+TEST(Sessions, AStreamWaitsForAnEventOfAnotherServer) {
+  in_process([](Program& program) {
+    program.b->silent_opcode = schema::op_cuEventSynchronize;
+    ASSERT_EQ(cuEventRecord(program.events[1], program.streams[1]), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamWaitEvent(program.streams[0], program.events[1], 0), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamSynchronize(program.streams[0]), CUDA_SUCCESS) << "the worker is no real one";
+    EXPECT_EQ(program.a->contexts_of(schema::op_cuStreamWaitValue32_v2), std::vector<uint16_t>{1});
+    ASSERT_TRUE(
+        soon([&] { return !program.b->contexts_of(schema::op_cuEventSynchronize).empty(); }));
+    EXPECT_EQ(program.b->contexts_of(schema::op_cuStreamWaitEvent), std::vector<uint16_t>{1});
+    // One of them has made the word.
+    EXPECT_EQ(program.a->contexts_of(schema::op_cuStreamWriteValue32_v2).size(), 1u);
+    program.b->answer_the_silent();
+    EXPECT_TRUE(soon(
+        [&] { return program.a->contexts_of(schema::op_cuStreamWriteValue32_v2).size() == 2; }));
+    EXPECT_EQ(cuStreamSynchronize(program.streams[0]), CUDA_SUCCESS);
+  });
+}
+
+// Its stream goes on, and the program hears of it once.
+TEST(Sessions, AWaitForAServerThatIsLostEnds) {
+  in_process([](Program& program) {
+    program.b->silent_opcode = schema::op_cuEventSynchronize;
+    ASSERT_EQ(cuStreamWaitEvent(program.streams[0], program.events[1], 0), CUDA_SUCCESS);
+    ASSERT_TRUE(
+        soon([&] { return !program.b->contexts_of(schema::op_cuEventSynchronize).empty(); }));
+    program.b->die();
+    EXPECT_TRUE(soon(
+        [&] { return program.a->contexts_of(schema::op_cuStreamWriteValue32_v2).size() == 2; }));
+    EXPECT_EQ(cuStreamSynchronize(program.streams[0]), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    EXPECT_EQ(cuStreamSynchronize(program.streams[0]), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamWaitEvent(program.streams[0], program.events[1], 0),
+              CUDA_ERROR_DEVICE_UNAVAILABLE);
+  });
+}
+
+// Waits of one stream are ordered, those of two are not.
+TEST(Sessions, WaitsOfTwoStreamsDoNotWaitForEachOther) {
+  in_process([](Program& program) {
+    CUstream second = nullptr;
+    ASSERT_EQ(cuStreamCreate(&second, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+    program.b->silent_opcode = schema::op_cuEventSynchronize;
+    ASSERT_EQ(cuStreamWaitEvent(program.streams[0], program.events[1], 0), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamWaitEvent(program.streams[0], program.events[1], 0), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamWaitEvent(second, program.events[1], 0), CUDA_SUCCESS);
+    const auto asked = [&] { return program.b->contexts_of(schema::op_cuEventSynchronize).size(); };
+    ASSERT_TRUE(soon([&] { return asked() == 2; }));
+    EXPECT_EQ(program.a->contexts_of(schema::op_cuStreamWaitValue32_v2).size(), 3u);
+    program.b->silent_opcode = 0;
+    program.b->answer_the_silent();
+    EXPECT_TRUE(soon([&] { return asked() == 3; }));
+    // Two words and three gates.
+    EXPECT_TRUE(soon(
+        [&] { return program.a->contexts_of(schema::op_cuStreamWriteValue32_v2).size() == 5; }));
+  });
+}
+
+// Memory that one session has pinned is pinned for the other, and is given up by both.
+TEST(Sessions, PinnedMemoryIsForAllServers) {
+  in_process([](Program& program) {
+    constexpr size_t kBytes = 4096;
+    alignas(4096) static char registered[kBytes];
+    ASSERT_EQ(cuMemHostRegister(registered, kBytes, 0), CUDA_SUCCESS);
+    EXPECT_EQ(program.a->contexts_of(schema::op_fgHostReserve).size(), 1u);
+    EXPECT_EQ(program.b->contexts_of(schema::op_fgHostReserve), std::vector<uint16_t>{0});
+    CUdeviceptr seen = 0;
+    ASSERT_EQ(cuCtxSetCurrent(program.contexts[1]), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemHostGetDevicePointer(&seen, registered, 0), CUDA_SUCCESS);
+    EXPECT_EQ(program.b->contexts_of(schema::op_fgHostMap), std::vector<uint16_t>{1});
+    EXPECT_TRUE(program.a->contexts_of(schema::op_fgHostMap).empty());
+    (void)cuMemHostUnregister(registered);  // the worker here has no pages to give
+    EXPECT_EQ(program.a->contexts_of(schema::op_fgHostUnmap).size(), 1u);
+    EXPECT_EQ(program.b->contexts_of(schema::op_fgHostUnmap).size(), 1u);
   });
 }
 

@@ -1,0 +1,251 @@
+#include "client/transfer/held_streams.h"
+
+#include <atomic>
+#include <map>
+#include <optional>
+#include <thread>
+
+#include "client/entry/here.h"
+#include "client/process/process.h"
+#include "common/base/signals_blocked.h"
+
+namespace fargpu::client {
+namespace {
+
+// Which lane a held stream has, and lanes that no stream has. Never destroyed: threads use it until
+// the process ends.
+struct Table {
+  std::mutex mutex;
+  std::map<uint64_t, std::shared_ptr<Lane>> busy;  // by the stream
+  std::vector<std::shared_ptr<Lane>> idle;
+};
+Table& table() {
+  static auto& made = *new Table;
+  return made;
+}
+
+// The legacy stream has one id in all contexts.
+uint64_t key_of(const Context& context, uint64_t stream) {
+  return stream == kLegacyStreamId ? context.id : stream;
+}
+
+void keep(Context& context, CUresult error) {
+  int none = CUDA_SUCCESS;
+  context.kept.compare_exchange_strong(none, error);
+}
+
+}  // namespace
+
+Lane::Lane(Context& context) : context_(context), epoch_(context.epoch.load()) {}
+
+CUresult Lane::stream_in(Context& context, Use use, CUstream* stream) {
+  std::lock_guard lock(mutex_);
+  const uint32_t epoch = context.epoch.load();
+  std::erase_if(helpers_, [&](const Helper& helper) {
+    return helper.context == &context && helper.epoch != epoch;
+  });
+  for (const Helper& helper : helpers_) {
+    if (helper.context != &context || helper.use != use) continue;
+    *stream = helper.stream;
+    return CUDA_SUCCESS;
+  }
+  const ContextScope scope(&context);
+  const CUresult result =
+      call_cuStreamCreate(*context.session, context.wire_id, stream, CU_STREAM_NON_BLOCKING);
+  if (result == CUDA_SUCCESS) helpers_.push_back({&context, epoch, use, *stream});
+  return result;
+}
+
+CUresult Lane::make_word() {
+  if (word_ != 0) return CUDA_SUCCESS;
+  Session& session = *context_.session;
+  CUstream own = nullptr;
+  if (const CUresult result = stream_in(context_, Use::kWork, &own); result != CUDA_SUCCESS)
+    return result;
+  CUdeviceptr word = 0;
+  CUresult result = call_cuMemAlloc_v2(session, context_.wire_id, &word, sizeof(uint32_t));
+  if (result != CUDA_SUCCESS) return result;
+  result = call_cuStreamWriteValue32_v2(session, context_.wire_id, own, word, 0, 0);
+  if (result == CUDA_SUCCESS) result = call_cuStreamSynchronize(session, context_.wire_id, own);
+  if (result == CUDA_SUCCESS) word_ = word;
+  return result;
+}
+
+void Lane::open(uint32_t count) {
+  Session& session = *context_.session;
+  CUstream own = nullptr;
+  if (stream_in(context_, Use::kWork, &own) == CUDA_SUCCESS && context_.epoch.load() == epoch_) {
+    (void)call_cuStreamWriteValue32_v2(session, context_.wire_id, own, word_, count, 0);
+    (void)session.channel().flush();
+  }
+  session.host_calls.release(device_key(&context_));
+}
+
+namespace {
+
+std::shared_ptr<Lane> take_idle(Table& lanes, Context& context) {
+  auto& idle = lanes.idle;
+  for (auto each = idle.begin(); each != idle.end(); ++each) {
+    if (&(*each)->context() != &context) continue;
+    auto found = std::move(*each);
+    idle.erase(each);
+    return found;
+  }
+  return std::make_shared<Lane>(context);
+}
+
+}  // namespace
+
+CUresult HeldStreams::hold(Context& context, CUstream stream,
+                           const std::function<CUresult(Lane&)>& before,
+                           const std::function<CUresult(Lane&)>& work) {
+  Session& session = *context.session;
+  ResolvedStream resolved;
+  if (const CUresult result = resolve_stream(session, stream, &resolved); result != CUDA_SUCCESS)
+    return result;
+  const uint64_t key = key_of(context, resolved.id);
+  Table& lanes = table();
+  std::shared_ptr<Lane> lane;
+  {
+    std::lock_guard lock(lanes.mutex);
+    // Those of a context that was reset are of no use any more.
+    std::erase_if(lanes.idle,
+                  [](const auto& each) { return each->context_.epoch.load() != each->epoch_; });
+    auto& place = lanes.busy[key];
+    if (place == nullptr) place = take_idle(lanes, context);
+    lane = place;
+    ++lane->users_;
+  }
+  const auto leave = [&lanes, key, lane] {
+    std::lock_guard lock(lanes.mutex);
+    if (--lane->users_ != 0) return;
+    lanes.idle.push_back(lane);
+    lanes.busy.erase(key);
+  };
+
+  std::lock_guard order(lane->order_);
+  CUresult result = lane->make_word();
+  if (result == CUDA_SUCCESS) result = before(*lane);
+  if (result != CUDA_SUCCESS) {
+    leave();
+    return result;
+  }
+  // As for waits of the application's own (client/manual/stream_memory_operations.cc).
+  session.memory_waits.fetch_add(1, std::memory_order_release);
+  session.host_calls.hold(device_key(&context));
+  const uint32_t count = ++lane->count_;
+  result = call_cuStreamWaitValue32_v2(session, context.wire_id, stream, lane->word_, count,
+                                       CU_STREAM_WAIT_VALUE_GEQ);
+  if (result != CUDA_SUCCESS) {
+    session.host_calls.release(device_key(&context));
+    leave();
+    return result;
+  }
+  (void)session.channel().flush();
+  const auto task = [lane, work, leave]() -> CUresult {
+    const CUresult done = work(*lane);
+    if (done != CUDA_SUCCESS) keep(lane->context_, done);
+    return done;
+  };
+  std::lock_guard lock(lane->mutex_);
+  lane->tasks_.push_back({task, count});
+  if (lane->running_) return CUDA_SUCCESS;
+  lane->running_ = true;
+  const SignalsBlocked blocked;
+  std::thread([lane, leave] {
+    for (;;) {
+      Lane::Task next;
+      {
+        std::lock_guard own(lane->mutex_);
+        if (lane->tasks_.empty()) {
+          lane->running_ = false;
+          return;
+        }
+        next = std::move(lane->tasks_.front());
+        lane->tasks_.pop_front();
+      }
+      (void)next.work();
+      const ContextScope scope(&lane->context_);
+      lane->open(next.count);
+      leave();
+    }
+  }).detach();
+  return CUDA_SUCCESS;
+}
+
+CUresult HeldStreams::borrow(Context& context, const std::function<CUresult(Lane&)>& work) {
+  Table& lanes = table();
+  std::shared_ptr<Lane> lane;
+  {
+    std::lock_guard lock(lanes.mutex);
+    lane = take_idle(lanes, context);
+  }
+  const CUresult result = work(*lane);
+  std::lock_guard lock(lanes.mutex);
+  lanes.idle.push_back(std::move(lane));
+  return result;
+}
+
+CUresult ServerPoint::set(Context& context, CUstream stream) {
+  Session& session = *context.session;
+  const ContextScope scope(&context);
+  CUresult result = call_cuEventCreate(session, context.wire_id, &event_, CU_EVENT_DISABLE_TIMING);
+  if (result != CUDA_SUCCESS) return result;
+  context_ = &context;
+  result = call_cuEventRecord(session, context.wire_id, event_, stream);
+  (void)session.channel().flush();
+  return result;
+}
+
+CUresult ServerPoint::wait() {
+  Session& session = *context_->session;
+  const ContextScope scope(context_);
+  const CUresult result = call_cuEventSynchronize(session, context_->wire_id, event_);
+  (void)call_cuEventDestroy_v2(session, context_->wire_id, event_);
+  return result;
+}
+
+namespace {
+
+const Object* event_of(CUevent event) {
+  return Process::get().tables()->handles.find(rpc::HandleKind::kEvent,
+                                               reinterpret_cast<uint64_t>(event));
+}
+
+}  // namespace
+
+bool is_event_of_another_server(CUstream stream, CUevent event) {
+  if (Process::get().session(1) == nullptr) [[likely]]
+    return false;
+  const Context* const context = context_of(stream);
+  const Object* const found = event_of(event);
+  return context != nullptr && found != nullptr && found->session != context->session;
+}
+
+CUresult wait_for_other_server(CUstream stream, CUevent event) {
+  Context* const waits = context_of(stream);
+  const Object* const found = event_of(event);
+  if (waits == nullptr || found == nullptr || found->context == nullptr)
+    return CUDA_ERROR_INVALID_HANDLE;
+  Context& other = *found->context;
+  if (const int sticky = other.sticky.load()) return static_cast<CUresult>(sticky);
+  auto point = std::make_shared<ServerPoint>();
+  // A stream of ours waits for the event first: it may be recorded again before the thread looks.
+  const auto set = [&](Lane& lane) -> CUresult {
+    Session& session = *other.session;
+    CUstream ours = nullptr;
+    if (const CUresult result = lane.stream_in(other, Lane::Use::kWaits, &ours);
+        result != CUDA_SUCCESS)
+      return result;
+    {
+      const ContextScope scope(&other);
+      const CUresult result =
+          call_cuStreamWaitEvent(session, other.wire_id, ours, event, CU_EVENT_WAIT_DEFAULT);
+      if (result != CUDA_SUCCESS) return result;
+    }
+    return point->set(other, ours);
+  };
+  return HeldStreams::hold(*waits, stream, set, [point](Lane&) { return point->wait(); });
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,94 @@
+// Streams that wait for work of another server, which only this process can see.
+//
+// The stream is held at a gate: a wait for a word in memory of its own server. A thread of this
+// class does what the stream waits for, and then writes the word. The calling thread does not wait.
+// What is put into one stream is done in the order of the calls, by one thread at a time; what is
+// put into different streams never waits for each other here. An error is kept by the stream's
+// context and returned by a later call; the stream goes on.
+//
+// While a stream is held it counts as held by a host function (HostCalls::hold). A driver that has
+// no waits for values in memory refuses: CUDA_ERROR_NOT_SUPPORTED. Any thread.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace fargpu::client {
+
+struct Context;
+
+// What a held stream has of its own: one at a time for each.
+class Lane {
+ public:
+  explicit Lane(Context& context);
+  Context& context() const { return context_; }
+  // For what a stream of ours is: work of the lane's thread, one after the other; or waits of the
+  // application's calls, which may be far ahead of that.
+  enum class Use : uint8_t { kWork, kWaits };
+  // A stream of ours in a context of any server, which waits for no default stream; made at first
+  // use. Two calls with the same context and use give the same stream.
+  CUresult stream_in(Context& context, Use use, CUstream* stream);
+
+ private:
+  friend class HeldStreams;
+  struct Task {
+    std::function<CUresult()> work;
+    uint32_t count;  // what opens the gate
+  };
+  struct Helper {
+    Context* context;
+    uint32_t epoch;  // of the context when it was made
+    Use use;
+    CUstream stream;
+  };
+  CUresult make_word();
+  void open(uint32_t count);
+
+  Context& context_;
+  const uint32_t epoch_;
+  std::mutex order_;  // held by a caller from its first frame to its gate
+  CUdeviceptr word_ = 0;
+  uint32_t count_ = 0;  // of gates; guarded by order_
+  std::mutex mutex_;    // the rest
+  std::vector<Helper> helpers_;
+  std::deque<Task> tasks_;
+  bool running_ = false;
+  size_t users_ = 0;  // guarded by the table's mutex (held_streams.cc)
+};
+
+class HeldStreams {
+ public:
+  // Runs `before(lane)` at once, on this thread and before the gate; then the stream is held, until
+  // work() has returned on a thread of this class. `context`: the stream's, which is current.
+  static CUresult hold(Context& context, CUstream stream,
+                       const std::function<CUresult(Lane&)>& before,
+                       const std::function<CUresult(Lane&)>& work);
+  // Runs work(lane) on this thread with a lane that nobody else has.
+  static CUresult borrow(Context& context, const std::function<CUresult(Lane&)>& work);
+};
+
+// A point that a stream of any server has reached or not; made on one thread, awaited on another.
+class ServerPoint {
+ public:
+  // What is in the stream of `context` now.
+  CUresult set(Context& context, CUstream stream);
+  // Waits, sees what was written to mapped memory before it, and ends the point.
+  CUresult wait();
+
+ private:
+  Context* context_ = nullptr;
+  CUevent event_ = nullptr;
+};
+
+// Whether `event` is a live event of another server than the stream's.
+bool is_event_of_another_server(CUstream stream, CUevent event);
+// cuStreamWaitEvent for such an event, for what it holds now.
+CUresult wait_for_other_server(CUstream stream, CUevent event);
+
+}  // namespace fargpu::client

@@ -1,0 +1,278 @@
+#include "client/transfer/server_copy.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "client/copy/pieces.h"
+#include "client/entry/here.h"
+#include "client/process/process.h"
+#include "client/transfer/copy.h"
+#include "client/transfer/held_streams.h"
+#include "common/base/signals_blocked.h"
+
+namespace fargpu::client {
+namespace {
+
+// Large enough to fill a link, small enough that a copy has several.
+constexpr uint64_t kMostPiece = 8u << 20, kLeastPiece = 256u << 10;
+constexpr size_t kBuffers = 3;  // one is read, one is written, one lies between
+
+using Buffer = std::unique_ptr<std::byte[]>;
+
+// Buffers of kMostPiece for the next copy: fresh memory costs a fault for every page. Any thread.
+class Buffers {
+ public:
+  static Buffers& get() {
+    static auto& made = *new Buffers;
+    return made;
+  }
+  Buffer take() {
+    std::lock_guard lock(mutex_);
+    if (free_.empty()) return Buffer(new std::byte[kMostPiece]);
+    Buffer buffer = std::move(free_.back());
+    free_.pop_back();
+    return buffer;
+  }
+  void give_back(Buffer buffer) {
+    std::lock_guard lock(mutex_);
+    if (free_.size() < 2 * kBuffers) free_.push_back(std::move(buffer));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Buffer> free_;  // guarded by mutex_
+};
+
+// One end of the copy: its context, and a stream of ours there.
+struct End {
+  Context* context;
+  CUstream stream;
+};
+
+struct Piece {
+  Box box;
+  Side dst, src;
+};
+
+Side packed(const Box& box, const Buffer& buffer) {
+  return {reinterpret_cast<uint64_t>(buffer.get()), box.width, box.width * box.height};
+}
+
+CUresult read(const End& from, const Piece& piece, const Buffer& buffer) {
+  const ContextScope scope(from.context);
+  return copy_to_host(*from.context->session, packed(piece.box, buffer), piece.src, piece.box,
+                      from.stream, true);
+}
+
+// Returns when the buffer may change.
+CUresult write(const End& to, const Piece& piece, const Buffer& buffer) {
+  const ContextScope scope(to.context);
+  return copy_to_device(*to.context->session, piece.dst, packed(piece.box, buffer), piece.box,
+                        to.stream, false);
+}
+
+CUresult finish(const End& to) {
+  const ContextScope scope(to.context);
+  return call_cuStreamSynchronize(*to.context->session, to.context->wire_id, to.stream);
+}
+
+// Hands buffers from the thread that reads to the one that writes, and back.
+class Pipe {
+ public:
+  // An empty buffer; null: the writer has failed.
+  Buffer empty() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return result_ != CUDA_SUCCESS || out_ < kBuffers; });
+    if (result_ != CUDA_SUCCESS) return nullptr;
+    ++out_;
+    return Buffers::get().take();
+  }
+  void filled(Buffer buffer) {
+    std::lock_guard lock(mutex_);
+    full_.push_back(std::move(buffer));
+    changed_.notify_all();
+  }
+  // Null: there are no more, because the reader has failed.
+  Buffer full() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return result_ != CUDA_SUCCESS || !full_.empty(); });
+    if (full_.empty()) return nullptr;
+    Buffer buffer = std::move(full_.front());
+    full_.pop_front();
+    return buffer;
+  }
+  void written(Buffer buffer) {
+    Buffers::get().give_back(std::move(buffer));
+    std::lock_guard lock(mutex_);
+    --out_;
+    changed_.notify_all();
+  }
+  // The first error counts.
+  void fail(CUresult result) {
+    std::lock_guard lock(mutex_);
+    if (result_ == CUDA_SUCCESS) result_ = result;
+    changed_.notify_all();
+  }
+  CUresult result() {
+    std::lock_guard lock(mutex_);
+    return result_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::deque<Buffer> full_;
+  size_t out_ = 0;
+  CUresult result_ = CUDA_SUCCESS;
+};
+
+CUresult in_pipeline(const End& to, const End& from, const std::vector<Piece>& pieces) {
+  Pipe pipe;
+  std::thread writer;
+  {
+    const SignalsBlocked blocked;
+    writer = std::thread([&] {
+      for (const Piece& piece : pieces) {
+        Buffer buffer = pipe.full();
+        if (buffer == nullptr) return;
+        const CUresult result = without_exception([&] { return write(to, piece, buffer); });
+        pipe.written(std::move(buffer));
+        if (result != CUDA_SUCCESS) return pipe.fail(result);
+      }
+    });
+  }
+  for (const Piece& piece : pieces) {
+    const CUresult result = without_exception([&] {
+      Buffer buffer = pipe.empty();
+      if (buffer == nullptr) return pipe.result();
+      const CUresult got = read(from, piece, buffer);
+      if (got == CUDA_SUCCESS) pipe.filled(std::move(buffer));
+      return got;
+    });
+    if (result == CUDA_SUCCESS) continue;
+    pipe.fail(result);
+    break;
+  }
+  writer.join();
+  return pipe.result();
+}
+
+CUresult in_one_piece(const End& to, const End& from, const Piece& piece) {
+  Buffer buffer = Buffers::get().take();
+  CUresult result = read(from, piece, buffer);
+  if (result == CUDA_SUCCESS) result = write(to, piece, buffer);
+  Buffers::get().give_back(std::move(buffer));
+  return result;
+}
+
+struct Copy {
+  Context *dst_context, *src_context;
+  Side dst, src;
+  Box box;
+};
+
+CUresult transfer(Lane& lane, const Copy& copy) {
+  return without_exception([&]() -> CUresult {
+    End to{copy.dst_context, nullptr}, from{copy.src_context, nullptr};
+    CUresult result = lane.stream_in(*to.context, Lane::Use::kWork, &to.stream);
+    if (result == CUDA_SUCCESS)
+      result = lane.stream_in(*from.context, Lane::Use::kWork, &from.stream);
+    if (result != CUDA_SUCCESS) return result;
+    const uint64_t bytes = uint64_t{copy.box.width} * copy.box.height * copy.box.depth;
+    std::vector<Piece> pieces;
+    result =
+        for_each_piece(copy.box, copy.dst, copy.src, std::clamp(bytes / 8, kLeastPiece, kMostPiece),
+                       [&pieces](const Box& box, const Side& dst, const Side& src) {
+                         pieces.push_back({box, dst, src});
+                         return CUDA_SUCCESS;
+                       });
+    if (result != CUDA_SUCCESS) return result;
+    result =
+        pieces.size() == 1 ? in_one_piece(to, from, pieces.front()) : in_pipeline(to, from, pieces);
+    return result == CUDA_SUCCESS ? finish(to) : result;
+  });
+}
+
+// A context in which the region's memory can be copied: that of a pool and mapped memory belong to
+// none. Null: there is none.
+Context* context_of_region(const Region& region) {
+  const auto usable = [&region](Context* context) {
+    return context != nullptr && context->session == region.session && context->usable();
+  };
+  const Tables& tables = *Process::get().tables();
+  if (region.context != nullptr) return usable(region.context) ? region.context : nullptr;
+  if (Context* const primary = tables.contexts.primary(region.device); usable(primary))
+    return primary;
+  Context* found = nullptr;
+  tables.handles.for_each([&](Object& object) {
+    if (found != nullptr || object.kind() != rpc::HandleKind::kContext) return;
+    auto* const context = static_cast<Context*>(&object);
+    if (usable(context) && context->device == region.device) found = context;
+  });
+  return found;
+}
+
+CUresult check(const Region& region, const Side& side, const Box& box) {
+  const uint64_t span = span_of(box, side);
+  if (span == 0) return CUDA_ERROR_INVALID_VALUE;
+  bool known = false;
+  return check_device_range(*region.session, side.address, span, &known);
+}
+
+CUresult wait_for_all_in(const Context& context) {
+  return call_cuCtxSynchronize(*context.session, context.wire_id);
+}
+
+bool is_legacy(CUstream stream) {
+  return stream == CU_STREAM_LEGACY || (stream == nullptr && !per_thread_default_stream());
+}
+
+}  // namespace
+
+bool are_of_two_servers(CUdeviceptr dst, CUdeviceptr src) {
+  if (Process::get().session(1) == nullptr) [[likely]]
+    return false;
+  const AddressMap& memory = Process::get().tables()->device_memory;
+  const auto to = memory.find(dst), from = memory.find(src);
+  return to && from && to->session != from->session;
+}
+
+CUresult copy_between_servers(const Side& dst, const Side& src, const Box& box, CUstream stream) {
+  if (box.empty()) return CUDA_SUCCESS;
+  const AddressMap& memory = Process::get().tables()->device_memory;
+  const auto to = memory.find(dst.address), from = memory.find(src.address);
+  if (!to || !from) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = check(*to, dst, box); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = check(*from, src, box); result != CUDA_SUCCESS) return result;
+  const Copy copy{context_of_region(*to), context_of_region(*from), dst, src, box};
+  if (copy.dst_context == nullptr || copy.src_context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  for (const Context* const context : {copy.dst_context, copy.src_context}) {
+    if (const int sticky = context->sticky.load()) return static_cast<CUresult>(sticky);
+  }
+  if (is_legacy(stream)) {
+    for (const Context* const context : {copy.dst_context, copy.src_context}) {
+      if (const CUresult result = wait_for_all_in(*context); result != CUDA_SUCCESS) return result;
+    }
+    return HeldStreams::borrow(*copy.dst_context,
+                               [&copy](Lane& lane) { return transfer(lane, copy); });
+  }
+  Context* const in = context_of(stream);
+  if (in == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const ContextScope scope(in);
+  auto ready = std::make_shared<ServerPoint>();
+  return HeldStreams::hold(
+      *in, stream, [&](Lane&) { return ready->set(*in, stream); },
+      [ready, copy](Lane& lane) {
+        const CUresult result = ready->wait();
+        return result == CUDA_SUCCESS ? transfer(lane, copy) : result;
+      });
+}
+
+}  // namespace fargpu::client
