@@ -1,5 +1,7 @@
 """One program on the GPUs of two servers: devices of both, identities, addresses, jobs."""
 
+import os
+import signal
 import subprocess
 import unittest
 
@@ -127,6 +129,54 @@ class Devices(TwoServers):
             done = fargpu("run", "--server", servers, "--", "true")
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(expected, done.stderr)
+
+
+class Between(TwoServers):
+    """What goes from one server to the other."""
+
+    GPUS = 1
+
+    def test_copies(self):
+        self.assertIn("two_servers: right", self.right(self.run_program("copies")))
+
+    def test_events(self):
+        self.assertIn("two_servers: right", self.right(self.run_program("events")))
+
+    def test_an_event_that_is_recorded_again(self):
+        self.assertIn("two_servers: right", self.right(self.run_program("again")))
+
+    def test_pinned_memory(self):
+        self.assertIn("two_servers: right", self.right(self.run_program("pinned")))
+
+    def test_every_call_waiting_gives_the_same(self):
+        environment = testing.clean_environment(FARGPU_SYNC="1")
+        for part in ("copies", "events", "pinned"):
+            self.assertIn("right", self.right(self.run_program(part, env=environment)))
+
+    def test_one_server_with_two_gpus_gives_the_same(self):
+        with testing.Daemon(gpus=2) as daemon:
+            for part in ("copies", "events", "pinned"):
+                done = daemon.run(testing.BUILD.program("two_servers"), part, flags=("--gpus", "2"))
+                self.assertIn("two_servers: right", self.right(done))
+
+    def test_one_server_is_lost(self):
+        process = subprocess.Popen(
+            [str(testing.BUILD.fargpu), "run", "--server", self.servers, "--"]
+            + [str(testing.BUILD.program("two_servers")), "lose"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=testing.clean_environment(),
+        )
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        for worker in self.b.workers():
+            os.kill(worker, signal.SIGKILL)
+        output, errors = process.communicate("\n", timeout=testing.LIMIT)
+        self.assertEqual(process.returncode, 0, output + errors)
+        self.assertIn("two_servers: right", output)
+        self.assertIn(f"the session with {self.b.server} is lost", errors)
+        self.assertIn("calls for its GPUs now fail", errors)
 
 
 class SameAddresses(TwoServers):
