@@ -73,7 +73,8 @@ uint64_t twin_of(Session& session, uint64_t id) {
     twin = library_twin(session, id);
   } else if (rpc::handle_kind(id) == rpc::HandleKind::kKernel) {
     const auto* kernel = record_of<Function>(session, rpc::HandleKind::kKernel, id);
-    const uint64_t owner = kernel == nullptr ? 0 : library_twin(session, kernel->parent);
+    if (kernel == nullptr) return id;
+    const uint64_t owner = library_twin(session, kernel->parent);
     auto* library = static_cast<ImageRecord*>(session.find(rpc::HandleKind::kLibrary, owner));
     if (library == nullptr ||
         function_by_name(session, *library, kernel->name.c_str(), &twin) != CUDA_SUCCESS)
