@@ -2,7 +2,7 @@
 
 #include <atomic>
 #include <map>
-#include <optional>
+#include <system_error>
 #include <thread>
 
 #include "client/entry/here.h"
@@ -147,12 +147,13 @@ CUresult HeldStreams::hold(Context& context, CUstream stream,
     if (done != CUDA_SUCCESS) keep(lane->context_, done);
     return done;
   };
-  std::lock_guard lock(lane->mutex_);
-  lane->tasks_.push_back({task, count});
-  if (lane->running_) return CUDA_SUCCESS;
-  lane->running_ = true;
-  const SignalsBlocked blocked;
-  std::thread([lane, leave] {
+  {
+    std::lock_guard lock(lane->mutex_);
+    lane->tasks_.push_back({task, count});
+    if (lane->running_) return CUDA_SUCCESS;
+    lane->running_ = true;
+  }
+  const auto run = [lane, leave] {
     for (;;) {
       Lane::Task next;
       {
@@ -169,7 +170,13 @@ CUresult HeldStreams::hold(Context& context, CUstream stream,
       lane->open(next.count);
       leave();
     }
-  }).detach();
+  };
+  const SignalsBlocked blocked;
+  try {
+    std::thread(run).detach();
+  } catch (const std::system_error&) {
+    run();  // no thread is left: the caller waits
+  }
   return CUDA_SUCCESS;
 }
 
