@@ -26,9 +26,9 @@
 #   12 errorOutput   worker to client, notice; bulk: bytes that the driver wrote to its stderr (a
 #                    failed assert of device code), for the client's stderr, in order
 #   13 delivery      worker to client, notice; body Delivery, bulk: bytes of a copy to the host that
-#                    fgDeliver asked for
+#                    follows its stream
 #   14 fetch         worker to client, notice; body Fetch: the stream has come to a copy of the
-#                    host's bytes (fgFetch)
+#                    host's bytes that follows it
 #   16 inspect       client to worker; no body; reply: Inspection
 #   17 queueReached  worker to client, notice; body QueueReached:
 #                    what came before an fgQueueMark in its stream is done
@@ -180,12 +180,13 @@ struct HostCall { id @0 :UInt64; status @1 :Int32; cancelled @2 :Bool; }
 struct HostCallDone { id @0 :UInt64; }
 
 struct Copied {
-  ticket @0 :UInt64;              # as in fgCopyFromRemote and fgCopyToRemoteLater
+  ticket @0 :UInt64;              # the number in the Completion of its fgCopy
   result @1 :Int32;               # CUresult
   outputs @2 :UInt32;             # how many output notices were sent before
 }
 
-# Bytes of a copy that the client asked for by fgDeliver, packed rows, in order.
+# Bytes of a copy to the host that follows its stream (Completion::Kind::kFollow), packed rows, in
+# order.
 struct Delivery {
   copy @0 :UInt64;                # the client's id
   offset @1 :UInt64;              # of the bulk in the packed bytes
@@ -195,8 +196,8 @@ struct Delivery {
   written @3 :UInt64;
 }
 
-# The client sends the bytes [offset, offset + bytes) of a copy that it asked for by fgFetch, by
-# fgFetched. No bytes: a stream has come to an fgMeetDeliveries, which the client answers by
+# The client sends the bytes [offset, offset + bytes) of a copy to the device that follows its
+# stream, by fgFetched. No bytes: a stream has come to an fgMeetDeliveries, which the client answers by
 # fgDelivered.
 struct Fetch {
   copy @0 :UInt64;

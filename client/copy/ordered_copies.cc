@@ -7,7 +7,7 @@
 #include <memory>
 #include <thread>
 
-#include "client/copy/pieces.h"
+#include "client/copy/pack.h"
 #include "common/base/signals_blocked.h"
 
 namespace fargpu::client {
@@ -21,8 +21,8 @@ Status broken(const char* notice, uint64_t id, const char* why) {
 
 }  // namespace
 
-uint64_t OrderedCopies::add(const Box& box, const Side& host, bool fetch, const Hold& hold,
-                            bool written) {
+uint64_t OrderedCopies::add(const copy::Shape& shape, const copy::Rows& host, bool fetch,
+                            const Hold& hold, bool written) {
   std::lock_guard lock(mutex_);
   const uint64_t id = next_id_++;
   if (lost_) {  // the call that follows fails
@@ -39,14 +39,13 @@ uint64_t OrderedCopies::add(const Box& box, const Side& host, bool fetch, const 
     unused_.pop_back();
   }
   Copy& copy = added->second;
-  copy.box = box;
+  copy.shape = shape;
   copy.host = host;
-  copy.base = host.address;
-  copy.span = span_of(box, host);
-  copy.bytes = uint64_t{box.width} * box.height * box.depth;
+  copy.span = span_of(shape, host);
+  copy.bytes = shape.bytes();
   copy.fetch = fetch;
   copy.hold = hold;
-  copy.packed = is_packed(box, host);
+  copy.packed = is_dense(shape, host);
   copy.written = written;
   if (!hold.held) unheld_bytes_.fetch_add(copy.bytes, std::memory_order_relaxed);
   outstanding_.fetch_add(1, std::memory_order_release);
@@ -54,13 +53,14 @@ uint64_t OrderedCopies::add(const Box& box, const Side& host, bool fetch, const 
   return id;
 }
 
-uint64_t OrderedCopies::add_delivery(const Box& box, const Side& host, const Hold& hold,
-                                     bool written) {
-  return add(box, host, /*fetch=*/false, hold, written);
+uint64_t OrderedCopies::add_delivery(const copy::Shape& shape, const copy::Rows& host,
+                                     const Hold& hold, bool written) {
+  return add(shape, host, /*fetch=*/false, hold, written);
 }
 
-uint64_t OrderedCopies::add_fetch(const Box& box, const Side& host, uint16_t held_device) {
-  return add(box, host, /*fetch=*/true, {.held = true, .device = held_device}, false);
+uint64_t OrderedCopies::add_fetch(const copy::Shape& shape, const copy::Rows& host,
+                                  uint16_t held_device) {
+  return add(shape, host, /*fetch=*/true, {.held = true, .device = held_device}, false);
 }
 
 uint64_t OrderedCopies::add_meeting(uint16_t held_device) {
@@ -127,7 +127,7 @@ Status OrderedCopies::on_delivery(uint64_t id, uint64_t offset, CUresult result,
     return broken("delivery", id, "bytes that are not awaited");
   } else if (!copy.packed) {
     lock.unlock();
-    unpack_part(copy.box, copy.host, offset, bytes);
+    unpack(copy.shape, copy.host, offset, bytes);
     lock.lock();
     found = copies_.find(id);
     if (found == copies_.end()) return {};
@@ -245,7 +245,7 @@ void OrderedCopies::run_task(const Task& task) {
                      {reinterpret_cast<const std::byte*>(copy.host.address) + offset, n});
         } else {
           if (!packed) packed = std::make_unique<std::byte[]>(n);
-          pack_part(copy.box, copy.host, offset, {packed.get(), n});
+          pack(copy.shape, copy.host, offset, {packed.get(), n});
           wire_.send(task.id, offset, {packed.get(), n});
         }
         at += n;

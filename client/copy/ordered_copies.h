@@ -24,8 +24,8 @@
 #include <span>
 #include <vector>
 
-#include "client/copy/pack.h"
 #include "common/base/status.h"
+#include "common/copy/shape.h"
 
 namespace fargpu::client {
 
@@ -53,8 +53,9 @@ class OrderedCopies {
     bool acknowledge = false;  // delivered() is called when the bytes are there
   };
   // `written`: the worker may write the bytes by itself, instead of sending them.
-  uint64_t add_delivery(const Box& box, const Side& host, const Hold& hold, bool written = false);
-  uint64_t add_fetch(const Box& box, const Side& host, uint16_t held_device);
+  uint64_t add_delivery(const copy::Shape& shape, const copy::Rows& host, const Hold& hold,
+                        bool written = false);
+  uint64_t add_fetch(const copy::Shape& shape, const copy::Rows& host, uint16_t held_device);
   // Holds a stream at this place until device code sees all bytes that were delivered before it.
   uint64_t add_meeting(uint16_t held_device);
   // The call that should have enqueued the copy failed.
@@ -85,9 +86,9 @@ class OrderedCopies {
 
  private:
   struct Copy {
-    Box box;
-    Side host;
-    uint64_t base = 0, span = 0;  // the range of addresses
+    copy::Shape shape{};
+    copy::Rows host{};
+    uint64_t span = 0;  // bytes from the host address on
     uint64_t bytes = 0;
     uint64_t moved = 0;  // of a delivery: received; of a fetch: asked for
     bool fetch = false;
@@ -98,7 +99,7 @@ class OrderedCopies {
     bool shown = false;    // a delivery to memory that device code can reach by now
     bool is_meeting() const { return fetch && bytes == 0; }
     bool touches(uint64_t address, uint64_t length) const {
-      return base < address + length && address < base + span;
+      return host.address < address + length && address < host.address + span;
     }
   };
   struct Task {
@@ -107,7 +108,8 @@ class OrderedCopies {
   };
   using Map = std::map<uint64_t, Copy>;
 
-  uint64_t add(const Box& box, const Side& host, bool fetch, const Hold& hold, bool written);
+  uint64_t add(const copy::Shape& shape, const copy::Rows& host, bool fetch, const Hold& hold,
+               bool written);
   void queue(const Task& task);    // with mutex_ held
   void erase(Map::iterator copy);  // with mutex_ held
   void start_thread();             // with mutex_ held

@@ -26,15 +26,13 @@ CUresult free_region(Session& session, CUdeviceptr pointer, Call&& call) {
   return result;
 }
 
-CUresult check_set(Session& session, CUdeviceptr address, const Box& box, size_t pitch,
+CUresult check_set(const Session& session, const Endpoint& device, const copy::Shape& shape,
                    size_t alignment) {
-  if (box.empty()) return CUDA_SUCCESS;
-  if (address == 0 || address % alignment != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (box.height > 1 && pitch % alignment != 0) return CUDA_ERROR_INVALID_VALUE;
-  const uint64_t span = span_of(box, {address, pitch, 0});
-  if (span == 0) return CUDA_ERROR_INVALID_VALUE;
-  bool known = false;
-  return check_device_range(session, address, span, &known);
+  const copy::Rows& rows = device.rows;
+  if (rows.address == 0 || rows.address % alignment != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (shape.height > 1 && rows.pitch % alignment != 0) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t span = span_of(shape, rows);
+  return span == 0 ? CUDA_ERROR_INVALID_VALUE : check_range(session, device, span);
 }
 
 // Checks, then calls call(session, context) unless there is nothing to set.
@@ -43,18 +41,19 @@ CUresult set(CUdeviceptr address, size_t width, size_t height, size_t pitch, siz
              CUstream stream, Call&& call) {
   size_t bytes = 0;
   if (__builtin_mul_overflow(width, element, &bytes)) return CUDA_ERROR_INVALID_VALUE;
-  const Box box{bytes, height, 1};
+  const copy::Shape shape{bytes, height, 1};
   const Here here = is_default_stream(stream) ? Here::of_memory(address) : Here::of(stream);
-  if (const CUresult result = check_set(here.session, address, box, pitch, element);
+  if (shape.empty()) return CUDA_SUCCESS;
+  const Endpoint device = device_end(here.session, {address, pitch});
+  if (const CUresult result = check_set(here.session, device, shape, element);
       result != CUDA_SUCCESS) {
     return result;
   }
-  if (box.empty()) return CUDA_SUCCESS;
   if (const CUresult result = expose_operands(here.session, {address}); result != CUDA_SUCCESS)
     return result;
   const CUresult result = call(here.session, here.context);
   if (result != CUDA_SUCCESS) return result;
-  return settle_untried(here.session, address, span_of(box, {address, pitch, 0}));
+  return settle_untried(here.session, device, span_of(shape, device.rows));
 }
 
 // The end of a call without a stream: host memory is set when it returns.

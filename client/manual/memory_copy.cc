@@ -44,28 +44,65 @@ CUresult between_contexts(Session& session, const Context* dst, const Context* s
   return call_cuStreamSynchronize(session, current_context_id(), stream);
 }
 
-const Context* owner_of(Session& session, CUdeviceptr address) {
-  const auto region = session.device_memory.find(address);
-  if (!region) return nullptr;
-  return region->context != nullptr ? region->context : session.contexts.primary(region->device);
+const Context* owner_of(const Session& session, const Endpoint& end) {
+  if (!end.region) return nullptr;
+  return end.region->context != nullptr ? end.region->context
+                                        : session.contexts.primary(end.region->device);
 }
 
-CUresult device_to_device(Session& session, CUdeviceptr dst, CUdeviceptr src, size_t bytes,
-                          CUstream stream) {
-  if (are_of_two_servers(dst, src)) [[unlikely]]
-    return copy_between_servers(flat(dst, bytes), flat(src, bytes), line(bytes), stream);
-  bool known = false;
-  for (const CUdeviceptr address : {dst, src}) {
-    if (const CUresult result = check_device_range(session, address, bytes, &known);
-        result != CUDA_SUCCESS) {
+// Around send(), which enqueues a copy between two device ends.
+template <typename Send>
+CUresult inside_device(Session& session, const Endpoint& dst, const Endpoint& src,
+                       const copy::Shape& shape, Send&& send) {
+  for (const Endpoint* end : {&dst, &src}) {
+    const uint64_t span = span_of(shape, end->rows);
+    if (span == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult result = check_range(session, *end, span); result != CUDA_SUCCESS)
       return result;
-    }
   }
-  if (const CUresult result = expose_operands(session, {dst, src}); result != CUDA_SUCCESS)
-    return result;
-  return between_contexts(session, owner_of(session, dst), owner_of(session, src), stream, [&] {
-    return call_cuMemcpyDtoDAsync_v2(session, current_context_id(), dst, src, bytes, stream);
+  const CUresult exposed = expose_operands(session, {dst.rows.address, src.rows.address});
+  return exposed == CUDA_SUCCESS ? send() : exposed;
+}
+
+CUresult device_to_device(Session& session, const Endpoint& dst, const Endpoint& src,
+                          uint64_t bytes, CUstream stream) {
+  if (are_of_two_servers(dst, src)) [[unlikely]]
+    return copy_between_servers(dst, src, {bytes}, stream);
+  return inside_device(session, dst, src, {bytes}, [&] {
+    return between_contexts(session, owner_of(session, dst), owner_of(session, src), stream, [&] {
+      return call_cuMemcpyDtoDAsync_v2(session, current_context_id(), dst.rows.address,
+                                       src.rows.address, bytes, stream);
+    });
   });
+}
+
+// By where both ends are; inside() is for two device ends.
+template <typename Inside>
+CUresult copy_between(const Here& here, const Endpoint& dst, const Endpoint& src,
+                      const copy::Shape& shape, CUstream stream, bool wait, SourceAccess access,
+                      Inside&& inside) {
+  if (shape.empty()) return CUDA_SUCCESS;
+  if (dst.device && src.device) return inside();
+  if (dst.device) return copy_to_device(here, dst, src, shape, stream, wait, access);
+  if (src.device) return copy_to_host(here, dst, src, shape, stream, wait);
+  return copy_on_host(here, dst.rows, src.rows, shape, stream);
+}
+
+CUresult host_to_device(CUdeviceptr dst, const void* src, size_t bytes, CUstream stream,
+                        bool wait) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  if (src == nullptr || dst == 0) return CUDA_ERROR_INVALID_VALUE;
+  const Here here = here_of(stream, dst);
+  return copy_to_device(here, device_end(here.session, {dst}),
+                        host_end(here.session, {address_of(src)}), {bytes}, stream, wait);
+}
+
+CUresult device_to_host(void* dst, CUdeviceptr src, size_t bytes, CUstream stream, bool wait) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  if (dst == nullptr || src == 0) return CUDA_ERROR_INVALID_VALUE;
+  const Here here = here_of(stream, src);
+  return copy_to_host(here, host_end(here.session, {address_of(dst)}),
+                      device_end(here.session, {src}), {bytes}, stream, wait);
 }
 
 // Unified addresses: both sides may be anything.
@@ -73,17 +110,9 @@ CUresult copy_any(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream strea
                   SourceAccess access = SourceAccess::kInStream) {
   if (bytes == 0) return CUDA_SUCCESS;
   const Here here = here_of(stream, dst, src);
-  Session& session = here.session;
-  const Where to = classify(session, dst), from = classify(session, src);
-  if (to == Where::kDevice && from == Where::kDevice)
-    return device_to_device(session, dst, src, bytes, stream);
-  if (to == Where::kDevice) {
-    return copy_to_device(session, flat(dst, bytes), flat(src, bytes), line(bytes), stream, wait,
-                          access);
-  }
-  if (from == Where::kDevice)
-    return copy_to_host(session, flat(dst, bytes), flat(src, bytes), line(bytes), stream, wait);
-  return copy_on_host(session, flat(dst, bytes), flat(src, bytes), line(bytes), stream);
+  const Endpoint to = unified_end(here.session, {dst}), from = unified_end(here.session, {src});
+  return copy_between(here, to, from, {bytes}, stream, wait, access,
+                      [&] { return device_to_device(here.session, to, from, bytes, stream); });
 }
 
 // A device address of a described copy; 0: that side is none.
@@ -96,164 +125,133 @@ Here here_of(CUstream stream, const Copy& copy) {
                  device_address(copy.srcMemoryType, copy.srcDevice));
 }
 
-struct Ends {
-  Side dst, src;
-  Where to, from;
+// One side of a described copy.
+struct Side {
+  CUmemorytype type;
+  const void* host;
+  CUdeviceptr device;
+  CUarray array;
+  size_t x, y, pitch;
+  size_t z = 0, height = 0;
+
+  // Pitch 0 means tight rows, height 0 tight slices.
+  copy::Rows rows(const copy::Shape& shape) const {
+    const uint64_t row = pitch == 0 ? shape.width : pitch;
+    return {type == CU_MEMORYTYPE_HOST ? address_of(host) : device, row,
+            row * (height == 0 ? shape.height : height)};
+  }
 };
 
-CUresult resolve_side(Session& session, CUmemorytype type, const void* host, CUdeviceptr device,
-                      CUarray array, Side* side, Where* where) {
-  switch (type) {
+// CUDA_MEMCPY2D, CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER name their members alike.
+template <typename Copy>
+constexpr bool kHasSlices = requires(Copy copy) {
+  copy.Depth;
+};
+
+template <typename Copy>
+copy::Shape shape_of(const Copy& copy) {
+  if constexpr (kHasSlices<Copy>)
+    return {copy.WidthInBytes, copy.Height, copy.Depth};
+  else
+    return {copy.WidthInBytes, copy.Height, 1};
+}
+
+CUresult resolve(Session& session, const Side& side, const copy::Shape& shape, Endpoint* end) {
+  if (side.type == CU_MEMORYTYPE_ARRAY)
+    return side.array == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_SUPPORTED;
+  copy::Rows rows = side.rows(shape);
+  if (rows.address == 0) return CUDA_ERROR_INVALID_VALUE;
+  rows = rows.at(side.x, side.y, side.z);
+  switch (side.type) {
     case CU_MEMORYTYPE_HOST:
-      if (host == nullptr) return CUDA_ERROR_INVALID_VALUE;
-      *where = Where::kHost;
-      side->address = address_of(host);
-      return host == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+      *end = host_end(session, rows);
+      return CUDA_SUCCESS;
     case CU_MEMORYTYPE_DEVICE:
-      *where = Where::kDevice;
-      side->address = device;
-      return device == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+      *end = device_end(session, rows);
+      return CUDA_SUCCESS;
     case CU_MEMORYTYPE_UNIFIED:
-      *where = classify(session, device);
-      side->address = device;
-      return device == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    case CU_MEMORYTYPE_ARRAY:
-      return array == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_SUPPORTED;
+      *end = unified_end(session, rows);
+      return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
-// Pitch 0 means tight rows; a height below the box's means tight slices.
-void set_pitches(Side* side, const Box& box, size_t pitch, size_t height) {
-  side->pitch = pitch == 0 ? box.width : pitch;
-  side->slice = side->pitch * (height == 0 ? box.height : height);
+template <typename Copy>
+CUresult resolve(Session& session, const Copy& copy, Endpoint* dst, Endpoint* src) {
+  const copy::Shape shape = shape_of(copy);
+  Side to{copy.dstMemoryType, copy.dstHost, copy.dstDevice, copy.dstArray,
+          copy.dstXInBytes,   copy.dstY,    copy.dstPitch};
+  Side from{copy.srcMemoryType, copy.srcHost, copy.srcDevice, copy.srcArray,
+            copy.srcXInBytes,   copy.srcY,    copy.srcPitch};
+  if constexpr (kHasSlices<Copy>) {
+    if (copy.dstLOD != 0 || copy.srcLOD != 0) return CUDA_ERROR_INVALID_VALUE;
+    to.z = copy.dstZ;
+    to.height = copy.dstHeight;
+    from.z = copy.srcZ;
+    from.height = copy.srcHeight;
+  } else if (shape.height > 1 && (to.rows(shape).pitch < shape.width + to.x ||
+                                  from.rows(shape).pitch < shape.width + from.x)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const CUresult result = resolve(session, to, shape, dst);
+  return result == CUDA_SUCCESS ? resolve(session, from, shape, src) : result;
 }
 
-// The common part of all boxes: `inside()` sends a copy inside the device.
-template <typename Inside>
-CUresult copy_box(Session& session, const Ends& ends, const Box& box, CUstream stream, bool wait,
-                  Inside&& inside) {
-  if (box.empty()) return CUDA_SUCCESS;
-  if (ends.to == Where::kDevice && ends.from == Where::kDevice) {
-    if (are_of_two_servers(ends.dst.address, ends.src.address)) [[unlikely]]
-      return copy_between_servers(ends.dst, ends.src, box, stream);
-    const CUresult exposed = expose_operands(session, {ends.dst.address, ends.src.address});
-    if (exposed != CUDA_SUCCESS) return exposed;
-    bool known = false;
-    for (const Side* side : {&ends.dst, &ends.src}) {
-      const uint64_t span = span_of(box, *side);
-      if (span == 0) return CUDA_ERROR_INVALID_VALUE;
-      const CUresult result = check_device_range(session, side->address, span, &known);
-      if (result != CUDA_SUCCESS) return result;
-    }
-    return inside();
-  }
-  if (ends.to == Where::kDevice)
-    return copy_to_device(session, ends.dst, ends.src, box, stream, wait);
-  if (ends.from == Where::kDevice)
-    return copy_to_host(session, ends.dst, ends.src, box, stream, wait);
-  return copy_on_host(session, ends.dst, ends.src, box, stream);
+// `inside(session, copy)` sends the copy if both ends are device memory.
+template <typename Copy, typename Inside>
+CUresult copy_described(const Copy* copy, CUstream stream, bool wait, Inside&& inside) {
+  if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Here here = here_of(stream, *copy);
+  Endpoint dst, src;
+  if (const CUresult result = resolve(here.session, *copy, &dst, &src); result != CUDA_SUCCESS)
+    return result;
+  const copy::Shape shape = shape_of(*copy);
+  return copy_between(here, dst, src, shape, stream, wait, SourceAccess::kInStream,
+                      [&]() -> CUresult {
+                        if (are_of_two_servers(dst, src)) [[unlikely]]
+                          return copy_between_servers(dst, src, shape, stream);
+                        return inside_device(here.session, dst, src, shape, [&] {
+                          Copy described = *copy;
+                          described.dstMemoryType = described.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+                          described.dstHost = nullptr;
+                          described.srcHost = nullptr;
+                          described.dstArray = nullptr;
+                          described.srcArray = nullptr;
+                          return inside(here.session, described);
+                        });
+                      });
 }
 
 CUresult copy_2d(const CUDA_MEMCPY2D* copy, CUstream stream, bool wait) {
-  if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = here_of(stream, *copy);
-  Session& session = here.session;
-  const Box box{copy->WidthInBytes, copy->Height, 1};
-  Ends ends;
-  set_pitches(&ends.dst, box, copy->dstPitch, 0);
-  set_pitches(&ends.src, box, copy->srcPitch, 0);
-  if (ends.dst.pitch < box.width + copy->dstXInBytes ||
-      ends.src.pitch < box.width + copy->srcXInBytes) {
-    if (box.height > 1) return CUDA_ERROR_INVALID_VALUE;
-  }
-  CUresult result = resolve_side(session, copy->dstMemoryType, copy->dstHost, copy->dstDevice,
-                                 copy->dstArray, &ends.dst, &ends.to);
-  if (result != CUDA_SUCCESS) return result;
-  result = resolve_side(session, copy->srcMemoryType, copy->srcHost, copy->srcDevice,
-                        copy->srcArray, &ends.src, &ends.from);
-  if (result != CUDA_SUCCESS) return result;
-  ends.dst.address += copy->dstXInBytes + copy->dstY * ends.dst.pitch;
-  ends.src.address += copy->srcXInBytes + copy->srcY * ends.src.pitch;
-  return copy_box(session, ends, box, stream, wait, [&] {
-    CUDA_MEMCPY2D inside = *copy;
-    inside.dstMemoryType = inside.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-    inside.dstHost = nullptr;
-    inside.srcHost = nullptr;
-    inside.dstArray = nullptr;
-    inside.srcArray = nullptr;
+  return copy_described(copy, stream, wait, [&](Session& session, const CUDA_MEMCPY2D& inside) {
     return call_cuMemcpy2DAsync_v2(session, current_context_id(), &inside, stream);
   });
 }
 
-// CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER have the same members but for the contexts.
-template <typename Copy>
-CUresult ends_3d(Session& session, const Copy& copy, const Box& box, Ends* ends) {
-  if (copy.dstLOD != 0 || copy.srcLOD != 0) return CUDA_ERROR_INVALID_VALUE;
-  set_pitches(&ends->dst, box, copy.dstPitch, copy.dstHeight);
-  set_pitches(&ends->src, box, copy.srcPitch, copy.srcHeight);
-  CUresult result = resolve_side(session, copy.dstMemoryType, copy.dstHost, copy.dstDevice,
-                                 copy.dstArray, &ends->dst, &ends->to);
-  if (result != CUDA_SUCCESS) return result;
-  result = resolve_side(session, copy.srcMemoryType, copy.srcHost, copy.srcDevice, copy.srcArray,
-                        &ends->src, &ends->from);
-  if (result != CUDA_SUCCESS) return result;
-  ends->dst.address += copy.dstXInBytes + copy.dstY * ends->dst.pitch + copy.dstZ * ends->dst.slice;
-  ends->src.address += copy.srcXInBytes + copy.srcY * ends->src.pitch + copy.srcZ * ends->src.slice;
-  return CUDA_SUCCESS;
-}
-
-template <typename Copy>
-Copy device_only(const Copy& copy) {
-  Copy inside = copy;
-  inside.dstMemoryType = inside.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-  inside.dstHost = nullptr;
-  inside.srcHost = nullptr;
-  inside.dstArray = nullptr;
-  inside.srcArray = nullptr;
-  return inside;
-}
-
 CUresult copy_3d(const CUDA_MEMCPY3D* copy, CUstream stream, bool wait) {
-  if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = here_of(stream, *copy);
-  Session& session = here.session;
-  const Box box{copy->WidthInBytes, copy->Height, copy->Depth};
-  Ends ends;
-  if (const CUresult result = ends_3d(session, *copy, box, &ends); result != CUDA_SUCCESS)
-    return result;
-  return copy_box(session, ends, box, stream, wait, [&] {
-    const CUDA_MEMCPY3D inside = device_only(*copy);
+  return copy_described(copy, stream, wait, [&](Session& session, const CUDA_MEMCPY3D& inside) {
     return call_cuMemcpy3DAsync_v2(session, current_context_id(), &inside, stream);
   });
 }
 
 CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER* copy, CUstream stream, bool wait) {
-  if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = here_of(stream, *copy);
-  Session& session = here.session;
-  const Box box{copy->WidthInBytes, copy->Height, copy->Depth};
-  Ends ends;
-  if (const CUresult result = ends_3d(session, *copy, box, &ends); result != CUDA_SUCCESS)
-    return result;
-  return copy_box(session, ends, box, stream, wait, [&]() -> CUresult {
-    CUDA_MEMCPY3D_PEER inside = device_only(*copy);
-    // Contexts travel as their ids.
-    for (CUcontext* context : {&inside.dstContext, &inside.srcContext}) {
-      uint64_t id = 0;
-      const CUresult result = handle_to_wire(session, rpc::HandleKind::kContext, *context, &id);
-      if (result != CUDA_SUCCESS) return result;
-      *context = reinterpret_cast<CUcontext>(id);
-    }
-    const Context* dst =
-        session.find_context(static_cast<uint16_t>(reinterpret_cast<uint64_t>(inside.dstContext)));
-    const Context* src =
-        session.find_context(static_cast<uint16_t>(reinterpret_cast<uint64_t>(inside.srcContext)));
-    return between_contexts(session, dst, src, stream, [&] {
-      return call_cuMemcpy3DPeerAsync(session, current_context_id(), &inside, stream);
-    });
-  });
+  return copy_described(
+      copy, stream, wait, [&](Session& session, CUDA_MEMCPY3D_PEER& inside) -> CUresult {
+        const Context* ends[2] = {};
+        // Contexts travel as their ids.
+        for (size_t i = 0; i < 2; ++i) {
+          CUcontext& context = i == 0 ? inside.dstContext : inside.srcContext;
+          uint64_t id = 0;
+          const CUresult result = handle_to_wire(session, rpc::HandleKind::kContext, context, &id);
+          if (result != CUDA_SUCCESS) return result;
+          context = reinterpret_cast<CUcontext>(id);
+          ends[i] = session.find_context(static_cast<uint16_t>(id));
+        }
+        return between_contexts(session, ends[0], ends[1], stream, [&] {
+          return call_cuMemcpy3DPeerAsync(session, current_context_id(), &inside, stream);
+        });
+      });
 }
 
 // What the application says of the copies of a batch: of which memory they are (no use for that
@@ -294,37 +292,21 @@ CUresult copy_batch(const CUdeviceptr* dsts, const CUdeviceptr* srcs, const size
 }  // namespace
 
 CUresult manual_cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
-  if (ByteCount == 0) return CUDA_SUCCESS;
-  if (srcHost == nullptr || dstDevice == 0) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = here_of(nullptr, dstDevice);
-  return copy_to_device(here.session, flat(dstDevice, ByteCount),
-                        flat(address_of(srcHost), ByteCount), line(ByteCount), nullptr, true);
+  return host_to_device(dstDevice, srcHost, ByteCount, nullptr, true);
 }
 
 CUresult manual_cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
-  if (ByteCount == 0) return CUDA_SUCCESS;
-  if (dstHost == nullptr || srcDevice == 0) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = here_of(nullptr, srcDevice);
-  return copy_to_host(here.session, flat(address_of(dstHost), ByteCount),
-                      flat(srcDevice, ByteCount), line(ByteCount), nullptr, true);
+  return device_to_host(dstHost, srcDevice, ByteCount, nullptr, true);
 }
 
 CUresult manual_cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
                                      CUstream hStream) {
-  if (ByteCount == 0) return CUDA_SUCCESS;
-  if (srcHost == nullptr || dstDevice == 0) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = here_of(hStream, dstDevice);
-  return copy_to_device(here.session, flat(dstDevice, ByteCount),
-                        flat(address_of(srcHost), ByteCount), line(ByteCount), hStream, false);
+  return host_to_device(dstDevice, srcHost, ByteCount, hStream, false);
 }
 
 CUresult manual_cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
                                      CUstream hStream) {
-  if (ByteCount == 0) return CUDA_SUCCESS;
-  if (dstHost == nullptr || srcDevice == 0) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = here_of(hStream, srcDevice);
-  return copy_to_host(here.session, flat(address_of(dstHost), ByteCount),
-                      flat(srcDevice, ByteCount), line(ByteCount), hStream, false);
+  return device_to_host(dstHost, srcDevice, ByteCount, hStream, false);
 }
 
 CUresult manual_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
@@ -332,7 +314,8 @@ CUresult manual_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevic
   if (ByteCount == 0) return CUDA_SUCCESS;
   if (dstDevice == 0 || srcDevice == 0) return CUDA_ERROR_INVALID_VALUE;
   const Here here = here_of(hStream, dstDevice, srcDevice);
-  return device_to_device(here.session, dstDevice, srcDevice, ByteCount, hStream);
+  return device_to_device(here.session, device_end(here.session, {dstDevice}),
+                          device_end(here.session, {srcDevice}), ByteCount, hStream);
 }
 
 CUresult manual_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
@@ -340,22 +323,14 @@ CUresult manual_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
                                   CUstream hStream) {
   if (ByteCount == 0) return CUDA_SUCCESS;
   const Here here = here_of(hStream, dstDevice, srcDevice);
-  if (are_of_two_servers(dstDevice, srcDevice)) [[unlikely]] {
+  const Endpoint to = device_end(here.session, {dstDevice});
+  const Endpoint from = device_end(here.session, {srcDevice});
+  if (are_of_two_servers(to, from)) [[unlikely]] {
     for (const CUcontext context : {dstContext, srcContext}) {
       if (context != nullptr && here.session.contexts.find(context) == nullptr)
         return CUDA_ERROR_INVALID_CONTEXT;
     }
-    return copy_between_servers(flat(dstDevice, ByteCount), flat(srcDevice, ByteCount),
-                                line(ByteCount), hStream);
-  }
-  bool known = false;
-  for (const CUdeviceptr address : {dstDevice, srcDevice}) {
-    const CUresult result = check_device_range(here.session, address, ByteCount, &known);
-    if (result != CUDA_SUCCESS) return result;
-  }
-  if (const CUresult result = expose_operands(here.session, {dstDevice, srcDevice});
-      result != CUDA_SUCCESS) {
-    return result;
+    return copy_between_servers(to, from, {ByteCount}, hStream);
   }
   // One of another session is refused by the call.
   const auto find = [&here](CUcontext ctx) -> const Context* {
@@ -364,9 +339,11 @@ CUresult manual_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
     return context != nullptr && context->session == &here.session ? context : nullptr;
   };
   const Context *const dst = find(dstContext), *const src = find(srcContext);
-  return between_contexts(here.session, dst, src, hStream, [&] {
-    return call_cuMemcpyPeerAsync(here.session, here.context, dstDevice, dstContext, srcDevice,
-                                  srcContext, ByteCount, hStream);
+  return inside_device(here.session, to, from, {ByteCount}, [&] {
+    return between_contexts(here.session, dst, src, hStream, [&] {
+      return call_cuMemcpyPeerAsync(here.session, here.context, dstDevice, dstContext, srcDevice,
+                                    srcContext, ByteCount, hStream);
+    });
   });
 }
 

@@ -76,7 +76,7 @@ std::optional<RemoteHost::Place> RemoteHost::find(Session& session, const Region
     return std::nullopt;
   }
   const transport::RemoteKey key = (*registration)->key();
-  return Place{key, address - key.address, std::move(*registration)};
+  return Place{copy::Location::in(key, address - key.address), std::move(*registration)};
 }
 
 void RemoteHost::sent(const Place& place) {

@@ -20,6 +20,7 @@
 #include <set>
 #include <span>
 
+#include "common/copy/copy.h"
 #include "common/transport/registration_cache.h"
 #include "common/transport/remote_memory.h"
 
@@ -39,10 +40,13 @@ class RemoteHost {
   bool possible(Session& session);
 
   struct Place {
-    transport::RemoteKey key;
-    uint64_t offset = 0;  // of the requested address in the key's range
+    copy::Location begin;  // of the requested address
     // Keeps the registration while a copy is being sent.
     transport::RegistrationCache::Registration registration;
+
+    copy::Location at(uint64_t offset) const {
+      return copy::Location::in(begin.remote, begin.offset + offset);
+    }
   };
   // The place of an address in pinned memory of the application; registers the memory. nullopt: not
   // possible. Needs a current context.

@@ -6,7 +6,6 @@
 #include "client/entry/here.h"
 #include "client/memory/reserve.h"
 #include "client/transfer/coherence.h"
-#include "client/transfer/copy.h"
 #include "common/base/log.h"
 
 namespace fargpu::client {
@@ -71,6 +70,8 @@ CUresult expose_region_at(Session& session, uint64_t base) {
 }
 
 CUresult expose_operands(Session& session, std::initializer_list<CUdeviceptr> addresses) {
+  if (!session.hidden_memory.any()) [[likely]]
+    return CUDA_SUCCESS;
   for (const CUdeviceptr address : addresses) {
     const auto base = session.hidden_memory.find(address);
     if (!base) continue;
@@ -90,20 +91,16 @@ CUresult expose_words(Session& session, const void* words, size_t bytes) {
   return result;
 }
 
-CUresult expose_copied(Session& session, const Side& device, const Side& host, const Box& box) {
-  if (!session.hidden_memory.any() || box.width > kMostScanned ||
-      box.width * box.height > kMostScanned || box.width * box.height * box.depth > kMostScanned) {
-    return CUDA_SUCCESS;
-  }
-  for (size_t z = 0; z < box.depth; ++z) {
-    for (size_t y = 0; y < box.height; ++y) {
-      const uint64_t to = device.address + z * device.slice + y * device.pitch;
-      const uint64_t from = host.address + z * host.slice + y * host.pitch;
+CUresult expose_copied(Session& session, const copy::Rows& device, const copy::Rows& host,
+                       const copy::Shape& shape) {
+  if (!session.hidden_memory.any() || shape.bytes() > kMostScanned) return CUDA_SUCCESS;
+  for (uint64_t z = 0; z < shape.depth; ++z) {
+    for (uint64_t y = 0; y < shape.height; ++y) {
       // Words that are aligned where device code will see them.
-      const size_t skip = (kWord - to % kWord) % kWord;
-      if (skip >= box.width) continue;
-      const CUresult result =
-          expose_words(session, reinterpret_cast<const void*>(from + skip), box.width - skip);
+      const uint64_t skip = (kWord - device.at(0, y, z).address % kWord) % kWord;
+      if (skip >= shape.width) continue;
+      const CUresult result = expose_words(
+          session, reinterpret_cast<const void*>(host.at(skip, y, z).address), shape.width - skip);
       if (result != CUDA_SUCCESS) return result;
     }
   }
@@ -148,22 +145,6 @@ CUresult withdraw(Session& session, const Region& region) {
   // Not even reserved: see enter().
   if (!exposed && unmapped == CUDA_ERROR_NOT_MAPPED) return CUDA_SUCCESS;
   return result == CUDA_SUCCESS ? unmapped : result;
-}
-
-bool device_may_write(Session& session, uint64_t address, uint64_t bytes) {
-  if (session.host_memory.empty()) return false;
-  const auto region = session.find_host(address);
-  if (region && region->shared_at != 0) return true;
-  return session.pages.touches(address, bytes);
-}
-
-bool is_mirrored(Session& session, uint64_t address, uint64_t bytes) {
-  if (!session.pages.any()) return false;
-  const auto region = session.find_host(address);
-  if (!region || region->shared_at != 0) return false;
-  if (bytes > region->base + region->bytes - address) return false;
-  // By the same address, as copies name it.
-  return session.pages.device_pointer(region->base) == region->base;
 }
 
 }  // namespace fargpu::client

@@ -19,12 +19,11 @@
 #include <initializer_list>
 
 #include "client/memory/address_map.h"
+#include "common/copy/shape.h"
 
 namespace fargpu::client {
 
 class Session;
-struct Box;
-struct Side;
 
 inline constexpr size_t kMostScanned = 1u << 20;
 
@@ -36,7 +35,8 @@ CUresult expose_operands(Session& session, std::initializer_list<CUdeviceptr> ad
 // Exposes regions that aligned words point into: packed kernel parameters and the like.
 CUresult expose_words(Session& session, const void* words, size_t bytes);
 // The same for bytes that are about to be copied from the host to a device.
-CUresult expose_copied(Session& session, const Side& device, const Side& host, const Box& box);
+CUresult expose_copied(Session& session, const copy::Rows& device, const copy::Rows& host,
+                       const copy::Shape& shape);
 CUresult expose_region_at(Session& session, uint64_t base);
 
 // The application has new memory of this kind that is not shared. CUDA_ERROR_NOT_SUPPORTED (the log
@@ -46,11 +46,5 @@ CUresult enter(Session& session, const Region& region);
 // The application ends the memory. Waits for work that may use it, fetches what that wrote, and
 // ends the mirror, if there is one.
 CUresult withdraw(Session& session, const Region& region);
-
-// Whether device code may write some of these bytes of host memory at any time.
-bool device_may_write(Session& session, uint64_t address, uint64_t bytes);
-// Whether all of these bytes have a mirror in the worker: work in streams reads and writes them
-// there.
-bool is_mirrored(Session& session, uint64_t address, uint64_t bytes);
 
 }  // namespace fargpu::client

@@ -4,12 +4,10 @@
 #include <chrono>
 #include <functional>
 
-#include "client/copy/pieces.h"
 #include "client/entry/here.h"
 #include "client/memory/shared_segment.h"
 #include "client/transfer/coherence.h"
-#include "client/transfer/exposure.h"
-#include "client/transfer/remote_copy.h"
+#include "client/transfer/routes.h"
 #include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
@@ -26,24 +24,13 @@ constexpr uint64_t kMostUnheldBytes = 32u << 20;
 constexpr uint64_t kBytesOfPiece = 4u << 20, kBytesOfWrittenPiece = 1u << 20, kMostPieces = 17;
 // An event and a gate.
 constexpr uint64_t kPlacesOfMeeting = 2;
-// fgDeliver's `hold`.
-constexpr int kNever = 0, kForStaging = 1, kUntilDelivered = 2;
-
-uint64_t bytes_of(const Box& box) { return uint64_t{box.width} * box.height * box.depth; }
-
 // Streams wait for words of the worker.
 bool has_gates(Session& session) {
   return !session.snapshot.unavailable.contains(schema::op_cuStreamWaitValue32_v2);
 }
 
-// The region that all of the host side lies in.
-std::optional<Region> region_of(Session& session, const Side& host, const Box& box) {
-  if (session.host_memory.empty()) return std::nullopt;
-  const auto region = session.find_host(host.address);
-  if (!region || span_of(box, host) > region->base + region->bytes - host.address)
-    return std::nullopt;
-  return region;
-}
+// Whether the copy can follow its stream.
+bool can_follow(const Transfer& transfer) { return transfer.pinned && has_gates(transfer.session); }
 
 // The generated call takes one place in the driver's queue, the others are taken here.
 CUresult take_places(Session& session, uint64_t places, CUstream stream) {
@@ -59,6 +46,16 @@ CUresult take_hold(Session& session, uint16_t device, uint64_t places, CUstream 
   session.host_calls.hold(device);
   const CUresult result = take_places(session, places, stream);
   if (result != CUDA_SUCCESS) session.host_calls.release(device);
+  return result;
+}
+
+CUresult send_following(const Transfer& transfer, const copy::Piece& piece,
+                        const copy::Location& host, copy::Hold hold, uint64_t id) {
+  Session& session = transfer.session;
+  session.channel().await_notices();
+  const CUresult result = send_copy(
+      transfer, transfer.piece(piece, host, {copy::Completion::Kind::kFollow, hold, id, 0}));
+  if (result != CUDA_SUCCESS) session.ordered_copies.cancel(id);
   return result;
 }
 
@@ -87,89 +84,90 @@ OrderedCopies::Wire wire_of_ordered_copies(Session& session) {
           [&session](uint16_t device) { session.host_calls.release(device); }};
 }
 
-bool is_delivered(Session& session, const Side& host, const Box& box) {
-  return region_of(session, host, box).has_value() && has_gates(session);
+bool may_be_written_later(const Transfer& transfer) {
+  Session& session = transfer.session;
+  return transfer.host.region->shared_at != 0 || session.pages.any() || session.shared_host.any() ||
+         session.host_calls.functions() ||
+         session.memory_waits.load(std::memory_order_acquire) != 0 ||
+         session.ordered_copies.writes(transfer.host.rows.address,
+                                       span_of(transfer.shape, transfer.host.rows));
 }
 
-CUresult deliver_to_host(Session& session, const Side& dst, const Side& src, const Box& box,
-                         CUstream stream) {
+bool is_fetchable(const Transfer& transfer) { return transfer.in_stream && can_follow(transfer); }
+
+CUresult fetch_piece(const Transfer& transfer, const copy::Piece& piece) {
+  Session& session = transfer.session;
+  const uint16_t held_device = device_key(context_of(transfer.stream));
+  const uint64_t pieces = piece.bytes / kBytesOfPiece + 1;
+  if (const CUresult taken = take_hold(session, held_device, 2 * pieces, transfer.stream);
+      taken != CUDA_SUCCESS) {
+    return taken;
+  }
+  const uint64_t id =
+      session.ordered_copies.add_fetch(piece.shape, piece.of(transfer.host.rows), held_device);
+  return send_following(transfer, piece, copy::Location::frame(), copy::Hold::kForStaging, id);
+}
+
+namespace {
+
+bool fits_fetch(Transfer& transfer) {
+  return !transfer.wait && is_fetchable(transfer) && may_be_written_later(transfer);
+}
+
+CUresult carry_fetch(Transfer& transfer) {
+  return for_each_piece(transfer.shape, kMostBytes,
+                        [&](const copy::Piece& piece) { return fetch_piece(transfer, piece); });
+}
+
+bool fits_delivery(Transfer& transfer) { return !transfer.wait && can_follow(transfer); }
+
+CUresult deliver_piece(const Transfer& transfer, const copy::Piece& piece, uint16_t held_device,
+                       bool acknowledge) {
+  Session& session = transfer.session;
+  const bool written = transfer.place.has_value();
+  const bool holds =
+      acknowledge || session.ordered_copies.unheld_bytes() + piece.bytes > kMostUnheldBytes;
+  const uint64_t pieces =
+      std::min(piece.bytes / (written ? kBytesOfWrittenPiece : kBytesOfPiece) + 1, kMostPieces);
+  if (const CUresult taken = holds ? take_hold(session, held_device, 2 * pieces, transfer.stream)
+                                   : take_places(session, pieces, transfer.stream);
+      taken != CUDA_SUCCESS) {
+    return taken;
+  }
+  const copy::Rows to = piece.of(transfer.host.rows);
+  const uint64_t id = session.ordered_copies.add_delivery(
+      piece.shape, to, {holds, held_device, acknowledge}, written);
+  // Device code may have got the memory since that was asked.
+  const uint64_t span = span_of(piece.shape, to);
+  if (!acknowledge && session.pages.touches(to.address, span))
+    session.ordered_copies.show(to.address, span);
+  const copy::Location host = written ? transfer.place->at(piece.offset) : copy::Location::frame();
+  const copy::Hold hold = acknowledge ? copy::Hold::kUntilDelivered
+                                      : (holds ? copy::Hold::kForStaging : copy::Hold::kNever);
+  return send_following(transfer, piece, host, hold, id);
+}
+
+CUresult carry_delivery(Transfer& transfer) {
+  Session& session = transfer.session;
+  const copy::Rows& host = transfer.host.rows;
   // The stream waits for the bytes in two cases: the GPU writes memory of the application directly,
   // so a program could see there that the stream has passed the copy; or device code reads the
   // memory, so work behind the copy must find the bytes.
-  const uint16_t held_device = device_key(context_of(stream));
-  const bool acknowledge =
-      SharedSegment::possible(session) || session.pages.touches(dst.address, span_of(box, dst));
-  const auto place = remote_place(session, dst, box);
-  const CUresult result = for_each_piece(
-      box, src, dst, kMostBytes,
-      [&](const Box& piece, const Side& from, const Side& to) -> CUresult {
-        const uint64_t bytes = bytes_of(piece);
-        const bool holds =
-            acknowledge || session.ordered_copies.unheld_bytes() + bytes > kMostUnheldBytes;
-        const uint64_t pieces = bytes / (place ? kBytesOfWrittenPiece : kBytesOfPiece) + 1;
-        if (const CUresult taken =
-                holds ? take_hold(session, held_device, 2 * std::min(pieces, kMostPieces), stream)
-                      : take_places(session, std::min(pieces, kMostPieces), stream);
-            taken != CUDA_SUCCESS) {
-          return taken;
-        }
-        const uint64_t id = session.ordered_copies.add_delivery(
-            piece, to, {holds, held_device, acknowledge}, place.has_value());
-        // Device code may have got the memory since that was asked.
-        if (!acknowledge && session.pages.touches(to.address, span_of(piece, to)))
-          session.ordered_copies.show(to.address, span_of(piece, to));
-        session.channel().await_notices();
-        const transport::RemoteKey key = place ? place->key : transport::RemoteKey{};
-        const CUresult ordered = call_fgDeliver(
-            session, current_context_id(), id, from.address, from.pitch, from.slice, piece.width,
-            piece.height, piece.depth, stream,
-            acknowledge ? kUntilDelivered : (holds ? kForStaging : kNever), key.address, key.bytes,
-            key.key, place ? place->offset + (to.address - dst.address) : 0);
-        if (ordered != CUDA_SUCCESS) session.ordered_copies.cancel(id);
-        return ordered;
-      });
-  if (place) session.remote_host.sent(*place);
+  const bool acknowledge = SharedSegment::possible(session) ||
+                           session.pages.touches(host.address, span_of(transfer.shape, host));
+  const uint16_t held_device = device_key(context_of(transfer.stream));
+  (void)kRemoteRoute.fits(transfer);  // if so, the adapter writes the bytes
+  const CUresult result = for_each_piece(transfer.shape, kMostBytes, [&](const copy::Piece& piece) {
+    return deliver_piece(transfer, piece, held_device, acknowledge);
+  });
+  if (transfer.place) session.remote_host.sent(*transfer.place);
   return result;
 }
 
-bool may_be_written_later(Session& session, const Region& region, uint64_t address,
-                          uint64_t bytes) {
-  return region.shared_at != 0 || session.pages.any() || session.shared_host.any() ||
-         session.host_calls.functions() ||
-         session.memory_waits.load(std::memory_order_acquire) != 0 ||
-         session.ordered_copies.writes(address, bytes);
-}
+}  // namespace
 
-bool is_fetchable(Session& session, const Side& host, const Box& box) {
-  return region_of(session, host, box).has_value() && has_gates(session);
-}
-
-bool is_fetched(Session& session, const Side& host, const Box& box) {
-  const auto region = region_of(session, host, box);
-  return region && has_gates(session) &&
-         may_be_written_later(session, *region, host.address, span_of(box, host));
-}
-
-CUresult fetch_to_device(Session& session, const Side& dst, const Side& src, const Box& box,
-                         CUstream stream) {
-  const uint16_t held_device = device_key(context_of(stream));
-  return for_each_piece(
-      box, dst, src, kMostBytes,
-      [&](const Box& piece, const Side& to, const Side& from) -> CUresult {
-        const uint64_t pieces = bytes_of(piece) / kBytesOfPiece + 1;
-        if (const CUresult taken = take_hold(session, held_device, 2 * pieces, stream);
-            taken != CUDA_SUCCESS) {
-          return taken;
-        }
-        const uint64_t id = session.ordered_copies.add_fetch(piece, from, held_device);
-        session.channel().await_notices();
-        const CUresult result =
-            call_fgFetch(session, current_context_id(), id, to.address, to.pitch, to.slice,
-                         piece.width, piece.height, piece.depth, stream);
-        if (result != CUDA_SUCCESS) session.ordered_copies.cancel(id);
-        return result;
-      });
-}
+const Route kFetchRoute{fits_fetch, carry_fetch};
+const Route kDeliverRoute{fits_delivery, carry_delivery};
 
 namespace {
 

@@ -1,5 +1,5 @@
-// Asynchronous copies of pinned and registered memory that travel in frames: which copies go this
-// way, and how they are ordered (OrderedCopies).
+// Asynchronous copies of pinned and registered memory that follow their stream (OrderedCopies):
+// which copies go this way, and how they are ordered.
 //
 // Any thread; needs a current context.
 #pragma once
@@ -7,32 +7,25 @@
 #include <cuda.h>
 
 #include "client/copy/ordered_copies.h"
+#include "common/copy/shape.h"
 
 namespace fargpu::client {
 
 class Session;
 struct Region;
+struct Transfer;
 
 // The wire of the session's OrderedCopies.
 OrderedCopies::Wire wire_of_ordered_copies(Session& session);
 
-// Whether the host side lies in pinned or registered memory of the application, and the copy to it
-// can follow its stream. Such a copy returns at once.
-bool is_delivered(Session& session, const Side& host, const Box& box);
-CUresult deliver_to_host(Session& session, const Side& dst, const Side& src, const Box& box,
-                         CUstream stream);
-
 // Whether pinned or registered memory may still be written between the call of a copy that reads it
 // and the moment when the stream reaches the copy. It may be written by host functions and copies
 // in streams, by device code, or by the application itself, which can know that the stream is held:
-// by a wait for a value, or by a kernel that reads memory of both.
-bool may_be_written_later(Session& session, const Region& region, uint64_t address, uint64_t bytes);
-// The same for copies to the device: the bytes must not be taken in the call.
-bool is_fetched(Session& session, const Side& host, const Box& box);
-// Whether the copy could be made so, at a higher cost.
-bool is_fetchable(Session& session, const Side& host, const Box& box);
-CUresult fetch_to_device(Session& session, const Side& dst, const Side& src, const Box& box,
-                         CUstream stream);
+// by a wait for a value, or by a kernel that reads memory of both. The host end has a region.
+bool may_be_written_later(const Transfer& transfer);
+// Whether a copy to the device could be left to be fetched; and a piece of such a copy.
+bool is_fetchable(const Transfer& transfer);
+CUresult fetch_piece(const Transfer& transfer, const copy::Piece& piece);
 
 // To be called before the application's memory ends: waits for the copies that use it.
 CUresult finish_copies_of(Session& session, const Region& region);

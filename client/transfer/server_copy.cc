@@ -9,7 +9,6 @@
 #include <thread>
 #include <vector>
 
-#include "client/copy/pieces.h"
 #include "client/entry/here.h"
 #include "client/process/process.h"
 #include "client/transfer/copy.h"
@@ -55,26 +54,29 @@ struct End {
   CUstream stream;
 };
 
+// A part of the copy.
 struct Piece {
-  Box box;
-  Side dst, src;
+  copy::Shape shape;
+  copy::Rows dst, src;
 };
 
-Side packed(const Box& box, const Buffer& buffer) {
-  return {reinterpret_cast<uint64_t>(buffer.get()), box.width, box.width * box.height};
+Endpoint packed(const Here& here, const Piece& piece, const Buffer& buffer) {
+  return host_end(here.session, copy::dense(reinterpret_cast<uint64_t>(buffer.get()), piece.shape));
 }
 
 CUresult read(const End& from, const Piece& piece, const Buffer& buffer) {
   const ContextScope scope(from.context);
-  return copy_to_host(*from.context->session, packed(piece.box, buffer), piece.src, piece.box,
-                      from.stream, true);
+  const Here here = Here::of_current();
+  return copy_to_host(here, packed(here, piece, buffer), device_end(here.session, piece.src),
+                      piece.shape, from.stream, true);
 }
 
 // Returns when the buffer may change.
 CUresult write(const End& to, const Piece& piece, const Buffer& buffer) {
   const ContextScope scope(to.context);
-  return copy_to_device(*to.context->session, piece.dst, packed(piece.box, buffer), piece.box,
-                        to.stream, false);
+  const Here here = Here::of_current();
+  return copy_to_device(here, device_end(here.session, piece.dst), packed(here, piece, buffer),
+                        piece.shape, to.stream, false);
 }
 
 CUresult finish(const End& to) {
@@ -174,8 +176,8 @@ CUresult in_one_piece(const End& to, const End& from, const Piece& piece) {
 
 struct Copy {
   Context *dst_context, *src_context;
-  Side dst, src;
-  Box box;
+  copy::Rows dst, src;
+  copy::Shape shape;
 };
 
 CUresult transfer(Lane& lane, const Copy& copy) {
@@ -185,15 +187,12 @@ CUresult transfer(Lane& lane, const Copy& copy) {
     if (result == CUDA_SUCCESS)
       result = lane.stream_in(*from.context, Lane::Use::kWork, &from.stream);
     if (result != CUDA_SUCCESS) return result;
-    const uint64_t bytes = uint64_t{copy.box.width} * copy.box.height * copy.box.depth;
+    const uint64_t limit = std::clamp(copy.shape.bytes() / 8, kLeastPiece, kMostPiece);
     std::vector<Piece> pieces;
-    result =
-        for_each_piece(copy.box, copy.dst, copy.src, std::clamp(bytes / 8, kLeastPiece, kMostPiece),
-                       [&pieces](const Box& box, const Side& dst, const Side& src) {
-                         pieces.push_back({box, dst, src});
-                         return CUDA_SUCCESS;
-                       });
-    if (result != CUDA_SUCCESS) return result;
+    for_each_piece(copy.shape, limit, [&](const copy::Piece& piece) {
+      pieces.push_back({piece.shape, piece.of(copy.dst), piece.of(copy.src)});
+      return CUDA_SUCCESS;
+    });
     result =
         pieces.size() == 1 ? in_one_piece(to, from, pieces.front()) : in_pipeline(to, from, pieces);
     return result == CUDA_SUCCESS ? finish(to) : result;
@@ -219,11 +218,9 @@ Context* context_of_region(const Region& region) {
   return found;
 }
 
-CUresult check(const Region& region, const Side& side, const Box& box) {
-  const uint64_t span = span_of(box, side);
-  if (span == 0) return CUDA_ERROR_INVALID_VALUE;
-  bool known = false;
-  return check_device_range(*region.session, side.address, span, &known);
+CUresult check(const Endpoint& end, const copy::Shape& shape) {
+  const uint64_t span = span_of(shape, end.rows);
+  return span == 0 ? CUDA_ERROR_INVALID_VALUE : check_range(*end.session(), end, span);
 }
 
 CUresult wait_for_all_in(const Context& context) {
@@ -236,22 +233,13 @@ bool is_legacy(CUstream stream) {
 
 }  // namespace
 
-bool are_of_two_servers(CUdeviceptr dst, CUdeviceptr src) {
-  if (Process::get().session(1) == nullptr) [[likely]]
-    return false;
-  const AddressMap& memory = Process::get().tables()->device_memory;
-  const auto to = memory.find(dst), from = memory.find(src);
-  return to && from && to->session != from->session;
-}
-
-CUresult copy_between_servers(const Side& dst, const Side& src, const Box& box, CUstream stream) {
-  if (box.empty()) return CUDA_SUCCESS;
-  const AddressMap& memory = Process::get().tables()->device_memory;
-  const auto to = memory.find(dst.address), from = memory.find(src.address);
-  if (!to || !from) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = check(*to, dst, box); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = check(*from, src, box); result != CUDA_SUCCESS) return result;
-  const Copy copy{context_of_region(*to), context_of_region(*from), dst, src, box};
+CUresult copy_between_servers(const Endpoint& dst, const Endpoint& src, const copy::Shape& shape,
+                              CUstream stream) {
+  if (shape.empty()) return CUDA_SUCCESS;
+  if (const CUresult result = check(dst, shape); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = check(src, shape); result != CUDA_SUCCESS) return result;
+  const Copy copy{context_of_region(*dst.region), context_of_region(*src.region), dst.rows,
+                  src.rows, shape};
   if (copy.dst_context == nullptr || copy.src_context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   for (const Context* const context : {copy.dst_context, copy.src_context}) {
     if (const int sticky = context->sticky.load()) return static_cast<CUresult>(sticky);

@@ -8,13 +8,16 @@
 
 #include <cuda.h>
 
-#include "client/copy/pack.h"
+#include "client/transfer/endpoint.h"
 
 namespace fargpu::client {
 
-// Both addresses are known device memory, of two servers. One load with one server.
-bool are_of_two_servers(CUdeviceptr dst, CUdeviceptr src);
+// Both ends are known device memory, of two servers.
+inline bool are_of_two_servers(const Endpoint& dst, const Endpoint& src) {
+  return dst.region && src.region && dst.session() != src.session();
+}
 // CUDA_ERROR_INVALID_VALUE: a side runs out of its memory.
-CUresult copy_between_servers(const Side& dst, const Side& src, const Box& box, CUstream stream);
+CUresult copy_between_servers(const Endpoint& dst, const Endpoint& src, const copy::Shape& shape,
+                              CUstream stream);
 
 }  // namespace fargpu::client

@@ -1,27 +1,27 @@
 #include "client/transfer/synchronous_copy.h"
 
 #include "client/entry/here.h"
-#include "client/transfer/coherence.h"
-#include "common/rpc/copy_order.h"
+#include "client/transfer/routes.h"
 
 namespace fargpu::client {
 
-using rpc::CopyOrder;
-
-SynchronousCopy::SynchronousCopy(Session& session, bool wait, uint64_t source, uint64_t bytes,
-                                 CUstream stream)
-    : session_(session), stream_(stream), kind_(Kind::kAsynchronous) {
-  if (!wait) return;
-  if (!session.host_memory.empty() && session.find_host(source)) {
+SynchronousCopy::SynchronousCopy(const Transfer& transfer)
+    : session_(transfer.session),
+      context_(transfer.context),
+      stream_(transfer.stream),
+      bytes_(transfer.bytes),
+      kind_(Kind::kAsynchronous) {
+  if (!transfer.wait) return;
+  if (transfer.host.region) {
     kind_ = Kind::kFromPinned;
   } else {
-    kind_ = bytes <= kSmallBytes ? Kind::kSmallFromPageable : Kind::kFromPageable;
+    kind_ = bytes_ <= kSmallBytes ? Kind::kSmallFromPageable : Kind::kFromPageable;
     if (kind_ == Kind::kSmallFromPageable) return;
   }
-  host_call_period_ = session.host_calls.period();
-  memory_waits_ = session.memory_waits.load(std::memory_order_acquire);
+  host_call_period_ = session_.host_calls.period();
+  memory_waits_ = session_.memory_waits.load(std::memory_order_acquire);
   awaited_ = can_be_told();
-  if (awaited_ && kind_ == Kind::kFromPageable) before_.emplace(session, stream);
+  if (awaited_ && kind_ == Kind::kFromPageable) before_.emplace(session_, stream_);
 }
 
 bool SynchronousCopy::can_be_told() const {
@@ -30,12 +30,14 @@ bool SynchronousCopy::can_be_told() const {
          session_.pages.any();
 }
 
-int SynchronousCopy::order(bool last) const {
-  if (!last || kind_ == Kind::kAsynchronous) return static_cast<int>(CopyOrder::kStream);
-  if (kind_ == Kind::kSmallFromPageable) return static_cast<int>(CopyOrder::kLaterWork);
-  if (!awaited_) return static_cast<int>(CopyOrder::kReturned);
+copy::Order SynchronousCopy::order(const copy::Piece& piece) const {
+  using copy::Order;
+  const bool last = piece.offset + piece.bytes == bytes_;
+  if (!last || kind_ == Kind::kAsynchronous) return Order::kStream;
+  if (kind_ == Kind::kSmallFromPageable) return Order::kLaterWork;
+  if (!awaited_) return Order::kReturned;
   // The call waits for all of a copy from pinned memory.
-  return static_cast<int>(kind_ == Kind::kFromPinned ? CopyOrder::kStream : CopyOrder::kLaterWork);
+  return kind_ == Kind::kFromPinned ? Order::kStream : Order::kLaterWork;
 }
 
 CUresult SynchronousCopy::finish() {
@@ -43,7 +45,7 @@ CUresult SynchronousCopy::finish() {
   if (!awaited_ && !can_be_told() && host_call_period_ == session_.host_calls.period() &&
       memory_waits_ == session_.memory_waits.load(std::memory_order_acquire))
     return CUDA_SUCCESS;
-  if (!before_) return call_cuStreamSynchronize(session_, current_context_id(), stream_);
+  if (!before_) return call_cuStreamSynchronize(session_, context_, stream_);
   const CUresult result = before_->wait();
   return result == CUDA_SUCCESS ? after_synchronisation(session_) : result;
 }

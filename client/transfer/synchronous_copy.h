@@ -29,20 +29,20 @@
 #include <optional>
 
 #include "client/entry/streams.h"
+#include "common/copy/copy.h"
 
 namespace fargpu::client {
 
 class Session;
+struct Transfer;
 
 class SynchronousCopy {
  public:
   static constexpr uint64_t kSmallBytes = 64 << 10;
-  // `wait`: the copy is a synchronous one. `source`: the address of its host side. `stream`: as the
-  // application gave it. Needs a current context.
-  SynchronousCopy(Session& session, bool wait, uint64_t source, uint64_t bytes, CUstream stream);
-  // The CopyOrder for a frame of the copy. `last`: the copy's last frame, whose order counts for
-  // all.
-  int order(bool last) const;
+  // Also of an asynchronous copy, which nothing has to be done for. Needs a current context.
+  explicit SynchronousCopy(const Transfer& transfer);
+  // The order for a piece of the copy; the one of its last piece counts for all.
+  copy::Order order(const copy::Piece& piece) const;
   // To be called after the frames were sent. Needs a current context.
   CUresult finish();
 
@@ -50,7 +50,9 @@ class SynchronousCopy {
   bool can_be_told() const;
 
   Session& session_;
+  const uint16_t context_;
   const CUstream stream_;
+  const uint64_t bytes_;
   enum class Kind : uint8_t { kAsynchronous, kSmallFromPageable, kFromPageable, kFromPinned } kind_;
   std::optional<StreamMark> before_;  // what is awaited, from pageable memory
   bool awaited_ = false;

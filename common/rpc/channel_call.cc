@@ -178,6 +178,8 @@ Status Channel::Call::State::commit(uint16_t flags, std::span<const Bytes> bulk)
 Status Channel::Call::send(std::span<const Bytes> bulk, int32_t* result) {
   State& call = state();
   if (!call.status.ok()) return call.status;
+  // An argument that is empty this time.
+  if (bulk.size() == 1 && bulk.front().empty()) bulk = {};
   if (call.impl.options.sync_all) {
     Reply reply;
     Status status = call.submit_and_wait(reply, bulk, {}, kNoDeadline);

@@ -157,138 +157,26 @@ struct FgLaunchParams {
   parameters @13 :Data;  # const void*
 }
 
-struct FgCopyToDeviceParams {
-  dst @0 :UInt64;  # CUdeviceptr
-  pitch @1 :UInt64;  # size_t
-  slicePitch @2 :UInt64;  # size_t
-  widthBytes @3 :UInt64;  # size_t
-  height @4 :UInt64;  # size_t
-  depth @5 :UInt64;  # size_t
-  stream @6 :UInt64;  # CUstream
-  srcBytes @7 :UInt64;  # size_t
-  order @8 :Int32;  # int
+struct FgCopyParams {
+  copy @0 :Data;  # const void*
+  copyBytes @1 :UInt64;  # size_t
+  stream @2 :UInt64;  # CUstream
+  srcBytes @3 :UInt64;  # size_t
 }
 
-struct FgCopyToHostParams {
-  src @0 :UInt64;  # CUdeviceptr
-  pitch @1 :UInt64;  # size_t
-  slicePitch @2 :UInt64;  # size_t
-  widthBytes @3 :UInt64;  # size_t
-  height @4 :UInt64;  # size_t
-  depth @5 :UInt64;  # size_t
-  stream @6 :UInt64;  # CUstream
-  dstBytes @7 :UInt64;  # size_t
-}
-
-struct FgCopySharedParams {
-  toDevice @0 :Int32;  # int
-  host @1 :UInt64;  # unsigned long long
-  hostPitch @2 :UInt64;  # size_t
-  hostSlicePitch @3 :UInt64;  # size_t
-  device @4 :UInt64;  # CUdeviceptr
-  devicePitch @5 :UInt64;  # size_t
-  deviceSlicePitch @6 :UInt64;  # size_t
-  widthBytes @7 :UInt64;  # size_t
-  height @8 :UInt64;  # size_t
-  depth @9 :UInt64;  # size_t
-  stream @10 :UInt64;  # CUstream
-  word @11 :UInt64;  # unsigned long long
-  value @12 :UInt64;  # unsigned long long
-  order @13 :Int32;  # int
-}
-
-struct FgCopySharedWaitParams {
-  toDevice @0 :Int32;  # int
-  host @1 :UInt64;  # unsigned long long
-  hostPitch @2 :UInt64;  # size_t
-  hostSlicePitch @3 :UInt64;  # size_t
-  device @4 :UInt64;  # CUdeviceptr
-  devicePitch @5 :UInt64;  # size_t
-  deviceSlicePitch @6 :UInt64;  # size_t
-  widthBytes @7 :UInt64;  # size_t
-  height @8 :UInt64;  # size_t
-  depth @9 :UInt64;  # size_t
-  stream @10 :UInt64;  # CUstream
+struct FgCopyWaitParams {
+  copy @0 :Data;  # const void*
+  copyBytes @1 :UInt64;  # size_t
+  stream @2 :UInt64;  # CUstream
+  dstBytes @3 :UInt64;  # size_t
 }
 
 struct FgRemoteProbeParams {
   bytes @0 :UInt64;  # size_t
 }
 
-struct FgCopyFromRemoteParams {
-  remoteAddress @0 :UInt64;  # unsigned long long
-  remoteBytes @1 :UInt64;  # unsigned long long
-  remoteKey @2 :UInt32;  # unsigned int
-  offset @3 :UInt64;  # unsigned long long
-  dst @4 :UInt64;  # CUdeviceptr
-  pitch @5 :UInt64;  # size_t
-  slicePitch @6 :UInt64;  # size_t
-  widthBytes @7 :UInt64;  # size_t
-  height @8 :UInt64;  # size_t
-  depth @9 :UInt64;  # size_t
-  stream @10 :UInt64;  # CUstream
-  ticket @11 :UInt64;  # unsigned long long
-  order @12 :Int32;  # int
-}
-
-struct FgCopyToRemoteParams {
-  remoteAddress @0 :UInt64;  # unsigned long long
-  remoteBytes @1 :UInt64;  # unsigned long long
-  remoteKey @2 :UInt32;  # unsigned int
-  offset @3 :UInt64;  # unsigned long long
-  src @4 :UInt64;  # CUdeviceptr
-  pitch @5 :UInt64;  # size_t
-  slicePitch @6 :UInt64;  # size_t
-  widthBytes @7 :UInt64;  # size_t
-  height @8 :UInt64;  # size_t
-  depth @9 :UInt64;  # size_t
-  stream @10 :UInt64;  # CUstream
-}
-
-struct FgCopyToRemoteLaterParams {
-  remoteAddress @0 :UInt64;  # unsigned long long
-  remoteBytes @1 :UInt64;  # unsigned long long
-  remoteKey @2 :UInt32;  # unsigned int
-  offset @3 :UInt64;  # unsigned long long
-  src @4 :UInt64;  # CUdeviceptr
-  pitch @5 :UInt64;  # size_t
-  slicePitch @6 :UInt64;  # size_t
-  widthBytes @7 :UInt64;  # size_t
-  height @8 :UInt64;  # size_t
-  depth @9 :UInt64;  # size_t
-  stream @10 :UInt64;  # CUstream
-  ticket @11 :UInt64;  # unsigned long long
-}
-
-struct FgDeliverParams {
-  id @0 :UInt64;  # unsigned long long
-  src @1 :UInt64;  # CUdeviceptr
-  pitch @2 :UInt64;  # size_t
-  slicePitch @3 :UInt64;  # size_t
-  widthBytes @4 :UInt64;  # size_t
-  height @5 :UInt64;  # size_t
-  depth @6 :UInt64;  # size_t
-  stream @7 :UInt64;  # CUstream
-  hold @8 :Int32;  # int
-  remoteAddress @9 :UInt64;  # unsigned long long
-  remoteBytes @10 :UInt64;  # unsigned long long
-  remoteKey @11 :UInt32;  # unsigned int
-  offset @12 :UInt64;  # unsigned long long
-}
-
 struct FgDeliveredParams {
   id @0 :UInt64;  # unsigned long long
-}
-
-struct FgFetchParams {
-  id @0 :UInt64;  # unsigned long long
-  dst @1 :UInt64;  # CUdeviceptr
-  pitch @2 :UInt64;  # size_t
-  slicePitch @3 :UInt64;  # size_t
-  widthBytes @4 :UInt64;  # size_t
-  height @5 :UInt64;  # size_t
-  depth @6 :UInt64;  # size_t
-  stream @7 :UInt64;  # CUstream
 }
 
 struct FgFetchedParams {

@@ -58,10 +58,6 @@ class LaterReply {
   ContextRef context_;
 };
 
-// For a copy to the device that is in a stream now: what its CopyOrder asks for. `stream`: the
-// stream's id in the frame. In copy.cc.
-CUresult order_copy(Worker& worker, int order, uint64_t stream);
-
 inline std::span<const std::byte> as_bytes(capnp::Data::Reader data) {
   return {reinterpret_cast<const std::byte*>(data.begin()), data.size()};
 }

@@ -1,75 +1,74 @@
-// Asynchronous copies of the client's pinned and registered memory: checked here, done by
-// OrderedCopies.
+// Copies that follow their stream: checked here, done by OrderedCopies.
 #include "generated/schema/internal.capnp.h"
-#include "server/manual/manual.h"
-#include "server/memory/copy_shape.h"
+#include "server/manual/copies.h"
 #include "server/memory/ordered_copies.h"
 #include "server/memory/remote_staging.h"
 
 namespace fargpu::server {
 namespace {
 
-// The copy's bytes; 0 when it is empty or not fit for one call.
-template <typename Params>
-uint64_t read_shape(const Params& params, Shape* shape) {
-  *shape = {params.getPitch(), params.getSlicePitch(), params.getWidthBytes(), params.getHeight(),
-            params.getDepth()};
-  uint64_t bytes = 0;
-  if (__builtin_mul_overflow(shape->width, shape->height, &bytes) ||
-      __builtin_mul_overflow(bytes, shape->depth, &bytes))
-    return 0;
-  return bytes <= OrderedCopies::kMostBytes && is_consistent(*shape, bytes) ? bytes : 0;
+OrderedCopies& copies_of(Worker& worker) { return worker.parts().ordered_copies; }
+
+const char* judge(const CopyCall& call) {
+  if (call.bytes() > OrderedCopies::kMostBytes) return "too many bytes for one call";
+  if (!call.copy.to_device() && call.copy.completion.hold == copy::Hold::kNever &&
+      call.bytes() > OrderedCopies::kMostUngatedBytes)
+    return "a copy of this size holds its stream";
+  return copies_of(call.worker).knows(call.copy.completion.number) ? "the id is in use" : nullptr;
 }
 
-// Enters the context and finds the stream.
-template <typename Params>
-CUresult prepare(Worker& worker, const Request& request, const Params& params,
-                 OrderedCopies::Order* order) {
-  order->id = params.getId();
-  order->context = request.header.context;
-  order->stream_id = params.getStream();
-  if (const CUresult result = worker.enter_context(order->context); result != CUDA_SUCCESS)
-    return result;
-  return find_handle(worker, rpc::HandleKind::kStream, order->stream_id, &order->stream);
+CUresult check_target(const CopyCall& call) {
+  const copy::Location& to = call.copy.to;
+  if (to.kind != copy::Location::Kind::kRemote) return CUDA_SUCCESS;
+  if (call.worker.parts().remote_staging.remote() == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return to.holds(call.bytes()) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult read_target(Worker& worker, schema::FgDeliverParams::Reader params,
-                     OrderedCopies::Order* order) {
-  if (params.getRemoteBytes() == 0) return CUDA_SUCCESS;
-  if (worker.parts().remote_staging.remote() == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  const DeliveryTarget target{
-      {params.getRemoteAddress(), params.getRemoteBytes(), params.getRemoteKey()},
-      params.getOffset()};
-  if (target.offset > target.client.bytes || order->bytes > target.client.bytes - target.offset)
-    return CUDA_ERROR_INVALID_VALUE;
-  order->target = target;
-  return CUDA_SUCCESS;
+// `make` puts what it says into the stream, unless that is not possible.
+template <typename Make>
+Status order(Worker& worker, const Request& request, const OrderedCopies::Order& order,
+             CUresult possible, Make&& make) {
+  if (possible == CUDA_SUCCESS) {
+    possible = make(order);
+  } else {
+    copies_of(worker).refuse(order, possible);
+  }
+  return answer(worker, request, possible);
+}
+
+OrderedCopies::Order order_of(const CopyCall& call) {
+  return {call.copy.completion.number, call.context(), call.stream_id, call.stream, call.copy};
 }
 
 }  // namespace
 
-Status manual_fgDeliver(Worker& worker, const Request& request) {
-  return decoded("fgDeliver", [&]() -> Status {
+Status deliver(CopyCall& call) {
+  if (const char* const wrong = judge(call)) return malformed(call.name(), wrong);
+  CUresult possible = call.enter();
+  if (possible == CUDA_SUCCESS) possible = check_target(call);
+  return order(call.worker, call.request, order_of(call), possible,
+               [&](const auto& made) { return copies_of(call.worker).deliver(made); });
+}
+
+Status fetch(CopyCall& call) {
+  if (const char* const wrong = judge(call)) return malformed(call.name(), wrong);
+  const CUresult possible = call.enter();
+  return order(call.worker, call.request, order_of(call), possible,
+               [&](const auto& made) { return copies_of(call.worker).fetch(made); });
+}
+
+Status manual_fgMeetDeliveries(Worker& worker, const Request& request) {
+  return decoded("fgMeetDeliveries", [&]() -> Status {
     wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgDeliverParams>();
-    OrderedCopies::Order order;
-    order.bytes = read_shape(params, &order.shape);
-    if (order.bytes == 0) return malformed("fgDeliver", "a shape that is not possible");
-    const int hold = params.getHold();
-    if (hold < 0 || hold > 2) return malformed("fgDeliver", "hold is 0, 1 or 2");
-    if (hold == 0 && order.bytes > OrderedCopies::kMostUngatedBytes)
-      return malformed("fgDeliver", "a copy of this size holds its stream");
-    OrderedCopies& copies = worker.parts().ordered_copies;
-    if (copies.knows(params.getId())) return malformed("fgDeliver", "the id is in use");
-    order.device = params.getSrc();
-    CUresult result = prepare(worker, request, params, &order);
-    if (result == CUDA_SUCCESS) result = read_target(worker, params, &order);
-    if (result == CUDA_SUCCESS) {
-      result = copies.deliver(order, static_cast<OrderedCopies::Hold>(hold));
-    } else {
-      copies.refuse(order.id, false, order.bytes, result);
-    }
-    return answer(worker, request, result);
+    const auto params = reader.getRoot<schema::FgMeetDeliveriesParams>();
+    if (copies_of(worker).knows(params.getId()))
+      return malformed("fgMeetDeliveries", "the id is in use");
+    CopyCall call{worker, request, {}, params.getStream()};
+    const CUresult possible = call.enter();
+    OrderedCopies::Order meeting = order_of(call);
+    meeting.id = params.getId();
+    return order(worker, request, meeting, possible,
+                 [&](const auto& made) { return copies_of(worker).meet(made); });
   });
 }
 
@@ -77,45 +76,8 @@ Status manual_fgDelivered(Worker& worker, const Request& request) {
   return decoded("fgDelivered", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const uint64_t id = reader.getRoot<schema::FgDeliveredParams>().getId();
-    FARGPU_RETURN_IF_ERROR(worker.parts().ordered_copies.delivered(id));
+    FARGPU_RETURN_IF_ERROR(copies_of(worker).delivered(id));
     return answer(worker, request, CUDA_SUCCESS);
-  });
-}
-
-Status manual_fgFetch(Worker& worker, const Request& request) {
-  return decoded("fgFetch", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgFetchParams>();
-    OrderedCopies::Order order;
-    order.bytes = read_shape(params, &order.shape);
-    if (order.bytes == 0) return malformed("fgFetch", "a shape that is not possible");
-    OrderedCopies& copies = worker.parts().ordered_copies;
-    if (copies.knows(params.getId())) return malformed("fgFetch", "the id is in use");
-    order.device = params.getDst();
-    CUresult result = prepare(worker, request, params, &order);
-    if (result == CUDA_SUCCESS) {
-      result = copies.fetch(order);
-    } else {
-      copies.refuse(order.id, true, order.bytes, result);
-    }
-    return answer(worker, request, result);
-  });
-}
-
-Status manual_fgMeetDeliveries(Worker& worker, const Request& request) {
-  return decoded("fgMeetDeliveries", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgMeetDeliveriesParams>();
-    OrderedCopies& copies = worker.parts().ordered_copies;
-    if (copies.knows(params.getId())) return malformed("fgMeetDeliveries", "the id is in use");
-    OrderedCopies::Order order;
-    CUresult result = prepare(worker, request, params, &order);
-    if (result == CUDA_SUCCESS) {
-      result = copies.meet(order);
-    } else {
-      copies.refuse(order.id, false, 0, result);
-    }
-    return answer(worker, request, result);
   });
 }
 
@@ -125,8 +87,8 @@ Status manual_fgFetched(Worker& worker, const Request& request) {
     const auto params = reader.getRoot<schema::FgFetchedParams>();
     if (params.getBytes() != request.bulk.size())
       return malformed("fgFetched", "data has the wrong size");
-    FARGPU_RETURN_IF_ERROR(worker.parts().ordered_copies.fetched(params.getId(), params.getOffset(),
-                                                                 params.getBytes()));
+    FARGPU_RETURN_IF_ERROR(
+        copies_of(worker).fetched(params.getId(), params.getOffset(), params.getBytes()));
     return answer(worker, request, CUDA_SUCCESS);
   });
 }

@@ -8,15 +8,14 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/rpc/copy_order.h"
 #include "common/wire/control.h"
 #include "generated/schema/control.capnp.h"
 #include "generated/schema/internal.capnp.h"
 #include "schema/support/sizes.h"
-#include "server/manual/manual.h"
-#include "server/memory/copy_shape.h"
+#include "server/manual/copies.h"
+#include "server/memory/copy_rows.h"
+#include "server/memory/direct_copy.h"
 #include "server/memory/direct_memory.h"
-#include "server/memory/remote_copy.h"
 #include "server/memory/remote_staging.h"
 
 namespace fargpu::server {
@@ -24,7 +23,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using transport::RegisteredMemory;
-using transport::RemoteKey;
 using transport::RemoteMemory;
 
 // Of one call: bounds the staging memory that a client can make this process take at once.
@@ -35,23 +33,6 @@ constexpr size_t kMaxChunks = kMaxBytes / kChunk;
 // Fetching is bounded by the transport's own deadline for a peer that does not answer; this only
 // keeps a defect from hanging the session.
 constexpr auto kFetchLimit = std::chrono::minutes(2);
-
-template <typename Params>
-RemoteKey key_of(const Params& params) {
-  return {params.getRemoteAddress(), params.getRemoteBytes(), params.getRemoteKey()};
-}
-
-// The shape's bytes; 0 when it is empty or not fit for one call.
-template <typename Params>
-uint64_t read_shape(const Params& params, Shape* shape) {
-  *shape = {params.getPitch(), params.getSlicePitch(), params.getWidthBytes(), params.getHeight(),
-            params.getDepth()};
-  uint64_t bytes = 0;
-  if (__builtin_mul_overflow(shape->width, shape->height, &bytes) ||
-      __builtin_mul_overflow(bytes, shape->depth, &bytes))
-    return 0;
-  return bytes <= kMaxBytes && is_consistent(*shape, bytes) ? bytes : 0;
-}
 
 struct Staged {
   std::shared_ptr<StagingBlock> block;
@@ -71,6 +52,13 @@ CUresult acquire(Worker& worker, uint64_t bytes, StagingUse use, uint16_t contex
   return CUDA_SUCCESS;
 }
 
+// All of the copy by one call of the driver, or a few.
+CUresult copy_packed(const CopyCall& call, const Staged& staged) {
+  const auto memory = reinterpret_cast<uint64_t>(staged.block->bytes().data());
+  return copy_rows(call.worker.driver(), call.copy.shape, call.copy.device().rows,
+                   copy::dense(memory, call.copy.shape), call.copy.to_device(), call.stream);
+}
+
 // The notice `copied`: at once, because the client has nothing to do until it comes.
 void tell_copied(Worker& worker, uint64_t ticket, CUresult result) {
   rpc::Responder::Frame frame(worker.responder(), wire::kCopied,
@@ -83,54 +71,45 @@ void tell_copied(Worker& worker, uint64_t ticket, CUresult result) {
   if (frame.send(0).ok()) (void)worker.responder().flush();
 }
 
-template <typename Params>
-RemoteCopy read_copy(const Params& params, CUdeviceptr device) {
-  RemoteCopy copy{key_of(params), params.getOffset(), device};
-  copy.bytes = read_shape(params, &copy.shape);
-  return copy;
-}
-
 // The copy may begin: its context is current and its stream is known.
-template <typename Params>
-CUresult prepare(Worker& worker, const Request& request, const Params& params, RemoteCopy* copy) {
-  if (worker.parts().remote_staging.remote() == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  if (!copy->inside_client()) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = worker.enter_context(request.header.context); result != CUDA_SUCCESS)
-    return result;
-  return find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &copy->stream);
+CUresult prepare(CopyCall& call) {
+  if (call.worker.parts().remote_staging.remote() == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return call.copy.host().holds(call.bytes()) ? call.enter() : CUDA_ERROR_INVALID_VALUE;
 }
 
 // Fetches the bytes now and copies them in stream order. A Status: the session is over.
-Result<CUresult> fetch_staged(Worker& worker, uint16_t context, const RemoteCopy& copy) {
+Result<CUresult> fetch_staged(const CopyCall& call) {
+  Worker& worker = call.worker;
+  const copy::Location& client = call.copy.from;
+  const uint64_t bytes = call.bytes();
   RemoteMemory& remote = *worker.parts().remote_staging.remote();
   Staged staged;
-  if (const CUresult result = acquire(worker, copy.bytes, StagingUse::kToDevice, context, &staged);
+  if (const CUresult result =
+          acquire(worker, bytes, StagingUse::kToDevice, call.context(), &staged);
       result != CUDA_SUCCESS)
     return result;
   const std::span<std::byte> memory = staged.block->bytes();
   RemoteMemory::Ticket tickets[kMaxChunks];
   size_t chunks = 0;
-  for (size_t at = 0; at < copy.bytes; at += kChunk) {
-    const size_t n = std::min<size_t>(kChunk, copy.bytes - at);
+  for (size_t at = 0; at < bytes; at += kChunk) {
+    const size_t n = std::min<size_t>(kChunk, bytes - at);
     FARGPU_ASSIGN_OR_RETURN(
         tickets[chunks++],
-        remote.read(copy.client, copy.offset + at, *staged.registered, memory.subspan(at, n)));
+        remote.read(client.remote, client.offset + at, *staged.registered, memory.subspan(at, n)));
   }
-  const bool in_chunks = is_dense(copy.shape);
+  const copy::Rows& device = call.copy.to.rows;
+  const bool in_chunks = is_dense(call.copy.shape, device);
   CUresult result = CUDA_SUCCESS;
   for (size_t i = 0; i < chunks; ++i) {
     FARGPU_RETURN_IF_ERROR(remote.wait(tickets[i], Clock::now() + kFetchLimit));
     if (!in_chunks || result != CUDA_SUCCESS) continue;
     const size_t at = i * kChunk;
-    result = worker.driver().cuMemcpyHtoDAsync_v2(copy.device + at, memory.data() + at,
-                                                  std::min<size_t>(kChunk, copy.bytes - at),
-                                                  copy.stream);
+    result = worker.driver().cuMemcpyHtoDAsync_v2(
+        device.address + at, memory.data() + at, std::min<size_t>(kChunk, bytes - at), call.stream);
   }
-  if (!in_chunks)
-    result =
-        copy_slices(worker.driver(), copy.shape, copy.device, memory.data(), true, copy.stream);
+  if (!in_chunks) result = copy_packed(call, staged);
   if (staged.block->pinned()) {
-    worker.parts().completion.when_reached(context, copy.stream,
+    worker.parts().completion.when_reached(call.context(), call.stream,
                                            [block = staged.block](CUresult) {});
   }
   return result;
@@ -142,22 +121,22 @@ using Done = std::function<void(CUresult)>;
 struct Delivery {
   Worker& worker;
   Staged staged;
-  RemoteKey key;
-  uint64_t offset;
+  copy::Location client;
   size_t left;  // chunks whose bytes are not in staging memory yet
   Done done;
   RemoteMemory::Ticket ticket = 0;  // of the last write; 0: none
   CUresult result = CUDA_SUCCESS;
 };
 
-void deliver(const std::shared_ptr<Delivery>& delivery, size_t at, size_t bytes, CUresult reached) {
+void write_chunk(const std::shared_ptr<Delivery>& delivery, size_t at, size_t bytes,
+                 CUresult reached) {
   Worker& worker = delivery->worker;
   RemoteMemory& remote = *worker.parts().remote_staging.remote();
   if (delivery->result == CUDA_SUCCESS) delivery->result = reached;
   if (delivery->result == CUDA_SUCCESS) {
     const auto ticket = remote.write(*delivery->staged.registered,
                                      delivery->staged.block->bytes().subspan(at, bytes),
-                                     delivery->key, delivery->offset + at);
+                                     delivery->client.remote, delivery->client.offset + at);
     if (ticket.ok()) {
       delivery->ticket = *ticket;
     } else {
@@ -175,32 +154,77 @@ void deliver(const std::shared_ptr<Delivery>& delivery, size_t at, size_t bytes,
 
 // The device's bytes to staging memory in stream order, and from there to the client. Calls done()
 // in any case.
-void deliver_staged(Worker& worker, uint16_t context, const RemoteCopy& copy, Done done) {
+void deliver_staged(const CopyCall& call, Done done) {
+  Worker& worker = call.worker;
+  const uint64_t bytes = call.bytes(), device = call.copy.from.rows.address;
   Staged staged;
   if (const CUresult result =
-          acquire(worker, copy.bytes, StagingUse::kFromDevice, context, &staged);
+          acquire(worker, bytes, StagingUse::kFromDevice, call.context(), &staged);
       result != CUDA_SUCCESS)
     return done(result);
   std::byte* const memory = staged.block->bytes().data();
-  const bool in_chunks = is_dense(copy.shape);
-  const size_t chunk = in_chunks ? kChunk : copy.bytes;
-  const auto delivery =
-      std::make_shared<Delivery>(Delivery{worker, std::move(staged), copy.client, copy.offset,
-                                          (copy.bytes + chunk - 1) / chunk, std::move(done)});
-  for (size_t at = 0; at < copy.bytes; at += chunk) {
-    const size_t n = std::min<size_t>(chunk, copy.bytes - at);
+  const bool in_chunks = is_dense(call.copy.shape, call.copy.from.rows);
+  const size_t chunk = in_chunks ? kChunk : bytes;
+  const auto delivery = std::make_shared<Delivery>(Delivery{
+      worker, std::move(staged), call.copy.to, (bytes + chunk - 1) / chunk, std::move(done)});
+  for (size_t at = 0; at < bytes; at += chunk) {
+    const size_t n = std::min<size_t>(chunk, bytes - at);
     const CUresult started =
-        in_chunks
-            ? worker.driver().cuMemcpyDtoHAsync_v2(memory + at, copy.device + at, n, copy.stream)
-            : copy_slices(worker.driver(), copy.shape, copy.device, memory, false, copy.stream);
+        in_chunks ? worker.driver().cuMemcpyDtoHAsync_v2(memory + at, device + at, n, call.stream)
+                  : copy_packed(call, delivery->staged);
     worker.parts().completion.when_reached(
-        context, copy.stream, [delivery, at, n, started](CUresult reached) {
-          deliver(delivery, at, n, started != CUDA_SUCCESS ? started : reached);
+        call.context(), call.stream, [delivery, at, n, started](CUresult reached) {
+          write_chunk(delivery, at, n, started != CUDA_SUCCESS ? started : reached);
         });
   }
 }
 
 }  // namespace
+
+Status copy_from_remote(CopyCall& call) {
+  Worker& worker = call.worker;
+  if (call.bytes() > kMaxBytes) return malformed(call.name(), "too many bytes for one call");
+  const bool told = call.copy.completion.kind == copy::Completion::Kind::kNotice;
+  CUresult result = prepare(call);
+  if (result == CUDA_SUCCESS && (told || !start_direct(worker.driver(), worker.parts().memory,
+                                                       call.copy, call.stream, &result))) {
+    FARGPU_ASSIGN_OR_RETURN(result, fetch_staged(call));
+  }
+  if (result == CUDA_SUCCESS) result = call.order();
+  if (told) tell_copied(worker, call.copy.completion.number, result);
+  return answer(worker, call.request, result);
+}
+
+Status copy_to_remote(CopyCall& call) {
+  Worker& worker = call.worker;
+  if (call.bytes() > kMaxBytes) return malformed(call.name(), "too many bytes for one call");
+  CUresult result = prepare(call);
+  if (call.copy.completion.kind == copy::Completion::Kind::kNotice) {
+    const Done done = [&worker, ticket = call.copy.completion.number](CUresult reached) {
+      // Somebody waits: what device code printed goes first.
+      (void)worker.parts().output.flush();
+      if (reached != CUDA_SUCCESS) worker.before_error();
+      tell_copied(worker, ticket, reached);
+    };
+    if (result == CUDA_SUCCESS) {
+      deliver_staged(call, done);
+    } else {
+      done(result);
+    }
+    return answer(worker, call.request, CUDA_SUCCESS);
+  }
+  if (result != CUDA_SUCCESS) return answer(worker, call.request, result);
+  const Done done = [later = LaterReply(worker, call.request)](CUresult reached) {
+    later.send_synchronised(reached);
+  };
+  if (!start_direct(worker.driver(), worker.parts().memory, call.copy, call.stream, &result)) {
+    deliver_staged(call, done);
+    return Status();
+  }
+  if (result != CUDA_SUCCESS) return answer(worker, call.request, result);
+  worker.parts().completion.when_reached(call.context(), call.stream, done);
+  return Status();
+}
 
 Status manual_fgRemoteProbe(Worker& worker, const Request& request) {
   return decoded("fgRemoteProbe", [&]() -> Status {
@@ -212,70 +236,6 @@ Status manual_fgRemoteProbe(Worker& worker, const Request& request) {
     return answer(worker, request,
                   acquire(worker, std::clamp<uint64_t>(bytes, 1, kMaxBytes), StagingUse::kToDevice,
                           0, &staged));
-  });
-}
-
-Status manual_fgCopyFromRemote(Worker& worker, const Request& request) {
-  return decoded("fgCopyFromRemote", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgCopyFromRemoteParams>();
-    RemoteCopy copy = read_copy(params, params.getDst());
-    if (copy.bytes == 0) return malformed("fgCopyFromRemote", "a shape that is not possible");
-    if (!rpc::is_copy_order(params.getOrder()))
-      return malformed("fgCopyFromRemote", "an order that does not exist");
-    const uint64_t ticket = params.getTicket();
-    CUresult result = prepare(worker, request, params, &copy);
-    if (result == CUDA_SUCCESS &&
-        (ticket != 0 ||
-         !start_direct(worker.driver(), worker.parts().memory, copy, true, &result))) {
-      FARGPU_ASSIGN_OR_RETURN(result, fetch_staged(worker, request.header.context, copy));
-    }
-    if (result == CUDA_SUCCESS) result = order_copy(worker, params.getOrder(), params.getStream());
-    if (ticket != 0) tell_copied(worker, ticket, result);
-    return answer(worker, request, result);
-  });
-}
-
-Status manual_fgCopyToRemote(Worker& worker, const Request& request) {
-  return decoded("fgCopyToRemote", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgCopyToRemoteParams>();
-    RemoteCopy copy = read_copy(params, params.getSrc());
-    if (copy.bytes == 0) return malformed("fgCopyToRemote", "a shape that is not possible");
-    FARGPU_ANSWER_UNLESS_SUCCESS(prepare(worker, request, params, &copy));
-    const LaterReply later(worker, request);
-    CUresult started = CUDA_SUCCESS;
-    if (!start_direct(worker.driver(), worker.parts().memory, copy, false, &started)) {
-      deliver_staged(worker, request.header.context, copy,
-                     [later](CUresult result) { later.send_synchronised(result); });
-      return Status();
-    }
-    if (started != CUDA_SUCCESS) return answer(worker, request, started);
-    worker.parts().completion.when_reached(
-        request.header.context, copy.stream,
-        [later](CUresult result) { later.send_synchronised(result); });
-    return Status();
-  });
-}
-
-Status manual_fgCopyToRemoteLater(Worker& worker, const Request& request) {
-  return decoded("fgCopyToRemoteLater", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgCopyToRemoteLaterParams>();
-    RemoteCopy copy = read_copy(params, params.getSrc());
-    if (copy.bytes == 0) return malformed("fgCopyToRemoteLater", "a shape that is not possible");
-    const Done done = [&worker, ticket = params.getTicket()](CUresult result) {
-      // Somebody waits: what device code printed goes first.
-      (void)worker.parts().output.flush();
-      if (result != CUDA_SUCCESS) worker.before_error();
-      tell_copied(worker, ticket, result);
-    };
-    if (const CUresult result = prepare(worker, request, params, &copy); result != CUDA_SUCCESS) {
-      done(result);
-    } else {
-      deliver_staged(worker, request.header.context, copy, done);
-    }
-    return answer(worker, request, CUDA_SUCCESS);
   });
 }
 

@@ -9,33 +9,29 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
 
+#include "common/copy/copy.h"
 #include "common/transport/remote_memory.h"
 #include "server/memory/staging.h"
 #include "server/stream/gate_words.h"
 
 namespace fargpu::server {
 
-// The client memory to which a delivery's bytes are written one-sidedly; without it they travel in
-// its notices.
-struct DeliveryTarget {
-  transport::RemoteKey client;  // the range has been checked against it
-  uint64_t offset = 0;
-};
-
 // A copy of one call.
 struct OrderedCopy {
   uint64_t id = 0;
   uint64_t bytes = 0;
   bool fetch = false;
-  std::optional<DeliveryTarget> target;
+  // The client memory to which a delivery's bytes are written one-sidedly (kRemote, and the range
+  // has been checked); in a frame they travel in its notices.
+  copy::Location target;
   // Progress, in bytes from the beginning.
   uint64_t sent = 0;                 // of a delivery
   uint64_t asked = 0, received = 0;  // of a fetch
   bool reached = false;              // the stream has come to the fetch or meeting
   bool acknowledged = false;         // the client has the bytes of the delivery or deliveries
   bool dropped = false;              // there is nothing to copy any more
+  bool is_written() const { return target.kind == copy::Location::Kind::kRemote; }
   // Only holds a stream at this place until the client has all bytes delivered before it.
   bool is_meeting() const { return !fetch && bytes == 0; }
 };

@@ -29,7 +29,7 @@ CUresult CopyNotices::deliver(CopyElement& element) {
     transport::RemoteMemory& remote = *remote_staging_.remote();
     const auto ticket =
         remote.write(*element.registered, element.block->bytes().first(element.bytes),
-                     copy.target->client, copy.target->offset + element.offset);
+                     copy.target.remote, copy.target.offset + element.offset);
     if (!ticket.ok()) return CUDA_ERROR_INVALID_VALUE;
     element.write = *ticket;
     tell_written(element);

@@ -3,12 +3,22 @@
 #include <chrono>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "common/base/log.h"
 #include "generated/server/driver_table.h"
+#include "server/memory/direct_memory.h"
+#include "server/memory/memory_account.h"
 
 namespace fargpu::server {
 namespace {
+
+struct DirectCopy {
+  transport::RemoteMemory* remote;  // outlives the driver's threads
+  bool to_device;
+  copy::Location client;
+  std::vector<DirectMemory::Part> device;
+};
 
 // The transport notices a silent peer long before; this only keeps a defect from holding the stream
 // for ever.
@@ -16,12 +26,12 @@ constexpr auto kLimit = std::chrono::minutes(2);
 
 Status move(const DirectCopy& copy) {
   const auto deadline = std::chrono::steady_clock::now() + kLimit;
-  uint64_t offset = copy.offset;
+  uint64_t offset = copy.client.offset;
   for (const auto& [registration, bytes] : copy.device) {
     FARGPU_RETURN_IF_ERROR(
         copy.to_device
-            ? copy.remote->read_now(copy.client, offset, *registration, bytes, deadline)
-            : copy.remote->write_now(*registration, bytes, copy.client, offset, deadline));
+            ? copy.remote->read_now(copy.client.remote, offset, *registration, bytes, deadline)
+            : copy.remote->write_now(*registration, bytes, copy.client.remote, offset, deadline));
     offset += bytes.size();
   }
   return Status();
@@ -36,13 +46,25 @@ void CUDA_CB reached(void* pointer) {
 
 }  // namespace
 
-CUresult enqueue_direct(const DriverTable& driver, CUstream stream, DirectCopy copy) {
-  auto for_driver = std::make_unique<DirectCopy>(std::move(copy));
-  const CUresult result = driver.cuLaunchHostFunc(stream, &reached, for_driver.get());
+bool start_direct(const DriverTable& driver, MemoryAccount& memory, const copy::Copy& copy,
+                  CUstream stream, CUresult* result) {
+  DirectMemory& direct = memory.direct();
+  const uint64_t bytes = copy.shape.bytes(), address = copy.device().rows.address;
+  if (!direct.wanted(bytes) || !is_dense(copy.shape, copy.device().rows) ||
+      driver.cuLaunchHostFunc == nullptr)
+    return false;
+  const auto allocation = memory.find(address, bytes);
+  if (!allocation) return false;
+  std::vector<DirectMemory::Part> parts =
+      direct.find(*allocation, address, bytes, copy.to_device());
+  if (parts.empty()) return false;
+  auto for_driver = std::make_unique<DirectCopy>(
+      DirectCopy{direct.remote(), copy.to_device(), copy.host(), std::move(parts)});
+  *result = driver.cuLaunchHostFunc(stream, &reached, for_driver.get());
   // The driver owns it from here on. If the context fails meanwhile, the driver never calls it;
   // such a session ends soon, and the memory with it.
-  if (result == CUDA_SUCCESS) (void)for_driver.release();
-  return result;
+  if (*result == CUDA_SUCCESS) (void)for_driver.release();
+  return true;
 }
 
 }  // namespace fargpu::server

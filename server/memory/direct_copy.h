@@ -8,26 +8,18 @@
 
 #include <cuda.h>
 
-#include <cstdint>
-#include <vector>
-
-#include "common/transport/remote_memory.h"
-#include "server/memory/direct_memory.h"
+#include "common/copy/copy.h"
 
 namespace fargpu::server {
 
+class MemoryAccount;
 struct DriverTable;
 
-struct DirectCopy {
-  transport::RemoteMemory* remote = nullptr;  // outlives the driver's threads
-  bool to_device = false;
-  transport::RemoteKey client;  // the range has been checked against it
-  uint64_t offset = 0;          // in the client's memory
-  std::vector<DirectMemory::Part> device;
-};
-
-// Enqueues the copy on the stream, whose context is current. A transfer that fails ends the
-// session. In a context that has failed the copy is not made, like all other work there.
-CUresult enqueue_direct(const DriverTable& driver, CUstream stream, DirectCopy copy);
+// Puts the copy, whose host end is remote and in range, into the stream, whose context is current,
+// if the adapter reaches all of the device's end: one allocation of this session, in one piece.
+// False: it has to be staged. A transfer that fails ends the session. In a context that has failed
+// the copy is not made, like all other work there.
+bool start_direct(const DriverTable& driver, MemoryAccount& memory, const copy::Copy& copy,
+                  CUstream stream, CUresult* result);
 
 }  // namespace fargpu::server

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/memory/copy_pieces.h"
+#include "server/memory/copy_rows.h"
+#include "server/memory/direct_copy.h"
 #include "server/memory/memory_account.h"
-#include "server/memory/remote_copy.h"
 #include "server/memory/remote_staging.h"
 #include "server/stream/stream_events.h"
 
@@ -82,9 +82,9 @@ CUresult OrderedCopies::add_gate(CopyChain& chain, CopyElement* element, CUstrea
 CUresult OrderedCopies::add_piece(CopyChain& chain, const std::shared_ptr<OrderedCopy>& copy,
                                   const Order& order, uint64_t offset, bool may_gate,
                                   uint64_t* bytes) {
-  const bool small = copy->target && order.bytes <= kWrittenInSmallPieces;
-  const CopyPiece piece =
-      piece_at(order.device, order.shape, offset, small ? kSmallPieceBytes : kPieceBytes);
+  const bool small = copy->is_written() && copy->bytes <= kWrittenInSmallPieces;
+  const copy::Piece piece =
+      piece_at(order.copy.shape, offset, small ? kSmallPieceBytes : kPieceBytes);
   *bytes = piece.bytes;
   CopyElement element;
   element.kind = copy->fetch ? CopyElement::Kind::kFetch : CopyElement::Kind::kDelivery;
@@ -95,7 +95,7 @@ CUresult OrderedCopies::add_piece(CopyChain& chain, const std::shared_ptr<Ordere
   CUresult result = take_block(chain, may_gate, &element);
   if (result != CUDA_SUCCESS) return result;
   if (copy->fetch && !element.block->pinned()) result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (copy->target) {
+  if (copy->is_written()) {
     // A block that the adapter cannot use goes in frames.
     auto registered = remote_staging_.registration(*element.block);
     element.registered = registered.ok() ? *registered : nullptr;
@@ -105,8 +105,9 @@ CUresult OrderedCopies::add_piece(CopyChain& chain, const std::shared_ptr<Ordere
   if (result == CUDA_SUCCESS && (copy->fetch || element.block_free_at > chain.first))
     result = add_gate(chain, &element, order.stream);
   if (result == CUDA_SUCCESS) {
-    result = copy_slices(core_.driver, piece.shape, piece.device, element.block->bytes().data(),
-                         copy->fetch, order.stream);
+    const auto block = reinterpret_cast<uint64_t>(element.block->bytes().data());
+    result = copy_rows(core_.driver, piece.shape, piece.of(order.copy.device().rows),
+                       copy::dense(block, piece.shape), copy->fetch, order.stream);
   }
   // The engine may use the block although a slice was refused: the element stays for its sake.
   return add_element(chain, std::move(element), order.stream, result);
@@ -126,32 +127,37 @@ CUresult OrderedCopies::add_element(CopyChain& chain, CopyElement element, CUstr
 // By the adapter alone, in the stream, as far as it reaches the device's side.
 bool OrderedCopies::add_direct(CopyChain& chain, const std::shared_ptr<OrderedCopy>& copy,
                                const Order& order, CUresult* result) {
-  if (!copy->target) return false;
-  const RemoteCopy remote{copy->target->client, copy->target->offset, order.device,
-                          order.shape,          order.bytes,          order.stream};
-  if (!start_direct(core_.driver, memory_, remote, /*to_device=*/false, result)) return false;
+  if (!copy->is_written() || !start_direct(core_.driver, memory_, order.copy, order.stream, result))
+    return false;
   CopyElement element;
   element.copy = copy;
-  element.bytes = order.bytes;
+  element.bytes = copy->bytes;
   element.number = next_number_++;
   *result = add_element(chain, std::move(element), order.stream, *result);
   return true;
 }
 
-CUresult OrderedCopies::deliver(const Order& order, Hold hold) {
-  const auto copy = std::make_shared<OrderedCopy>();
+std::shared_ptr<OrderedCopy> OrderedCopies::begin(const Order& order) {
+  auto copy = std::make_shared<OrderedCopy>();
   copy->id = order.id;
-  copy->bytes = order.bytes;
-  copy->target = order.target;
+  copy->bytes = order.bytes();
+  copy->fetch = order.copy.to_device();
+  copy->target = order.copy.host();
+  return copy;
+}
+
+CUresult OrderedCopies::deliver(const Order& order) {
+  const auto copy = begin(order);
+  const copy::Hold hold = order.copy.completion.hold;
   CopyChain& chain = chain_of(order);
   CUresult result = CUDA_SUCCESS;
   if (!add_direct(chain, copy, order, &result)) {
-    for (uint64_t offset = 0, bytes = 0; offset < order.bytes && result == CUDA_SUCCESS;
+    for (uint64_t offset = 0, bytes = 0; offset < copy->bytes && result == CUDA_SUCCESS;
          offset += bytes) {
-      result = add_piece(chain, copy, order, offset, hold != Hold::kNever, &bytes);
+      result = add_piece(chain, copy, order, offset, hold != copy::Hold::kNever, &bytes);
     }
   }
-  if (result == CUDA_SUCCESS && hold == Hold::kUntilDelivered) {
+  if (result == CUDA_SUCCESS && hold == copy::Hold::kUntilDelivered) {
     CopyElement end;
     end.kind = CopyElement::Kind::kAcknowledgement;
     end.copy = copy;
@@ -167,14 +173,11 @@ CUresult OrderedCopies::deliver(const Order& order, Hold hold) {
 }
 
 CUresult OrderedCopies::fetch(const Order& order) {
-  const auto copy = std::make_shared<OrderedCopy>();
-  copy->id = order.id;
-  copy->bytes = order.bytes;
-  copy->fetch = true;
+  const auto copy = begin(order);
   named_.emplace(order.id, copy);
   CopyChain& chain = chain_of(order);
   CUresult result = CUDA_SUCCESS;
-  for (uint64_t offset = 0, bytes = 0; offset < order.bytes && result == CUDA_SUCCESS;
+  for (uint64_t offset = 0, bytes = 0; offset < copy->bytes && result == CUDA_SUCCESS;
        offset += bytes) {
     result = add_piece(chain, copy, order, offset, true, &bytes);
   }
@@ -184,8 +187,7 @@ CUresult OrderedCopies::fetch(const Order& order) {
 }
 
 CUresult OrderedCopies::meet(const Order& order) {
-  const auto copy = std::make_shared<OrderedCopy>();
-  copy->id = order.id;
+  const auto copy = begin(order);
   named_.emplace(order.id, copy);
   CopyChain& chain = chain_of(order);
   CopyElement element;
@@ -203,12 +205,9 @@ CUresult OrderedCopies::meet(const Order& order) {
   return result;
 }
 
-void OrderedCopies::refuse(uint64_t id, bool fetch, uint64_t bytes, CUresult result) {
-  const auto copy = std::make_shared<OrderedCopy>();
-  copy->id = id;
-  copy->bytes = bytes;
-  copy->fetch = fetch;
-  if (fetch) named_.emplace(id, copy);
+void OrderedCopies::refuse(const Order& order, CUresult result) {
+  const auto copy = begin(order);
+  if (copy->fetch) named_.emplace(order.id, copy);
   drop(*copy, result);
 }
 

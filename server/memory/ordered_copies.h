@@ -18,19 +18,20 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/copy/copy.h"
 #include "server/core/core.h"
 #include "server/memory/copy_chain.h"
 #include "server/memory/copy_notices.h"
-#include "server/memory/copy_shape.h"
 #include "server/stream/gate_words.h"
 
 namespace fargpu::server {
+
+using copy::Copy;
 
 class MemoryAccount;
 class RemoteStaging;
@@ -51,19 +52,16 @@ class OrderedCopies {
   static constexpr uint64_t kSmallPieceBytes = 1u << 20;
   static constexpr uint64_t kWrittenInSmallPieces = 16u << 20;
 
-  // What a delivery may do to its stream. Gates are for copies during which the client holds back
-  // calls that make the driver wait for streams (client/stream/host_calls.h).
-  enum class Hold : int { kNever = 0, kForStaging = 1, kUntilDelivered = 2 };
-
   struct Order {
     uint64_t id = 0;  // the client's, for its notices
     uint16_t context = 0;
     uint64_t stream_id = 0;
     CUstream stream = nullptr;
-    CUdeviceptr device = 0;
-    Shape shape{};
-    uint64_t bytes = 0;                    // of the shape, not 0
-    std::optional<DeliveryTarget> target;  // of a delivery
+    // Of a meeting: none. Gates are for copies during which the client holds back calls that make
+    // the driver wait for streams (client/stream/host_calls.h); only those may hold their stream.
+    Copy copy{};
+
+    uint64_t bytes() const { return copy.shape.bytes(); }
   };
 
   OrderedCopies(const Core& core, StreamHolds& holds, StagingPool& staging,
@@ -73,15 +71,15 @@ class OrderedCopies {
 
   // The order's context must be current and its id new. An error is also reported by a notice,
   // which ends the copy.
-  CUresult deliver(const Order& order, Hold hold);
+  CUresult deliver(const Order& order);
   CUresult fetch(const Order& order);
   // Makes the stream wait until the client has confirmed, by delivered(), the bytes of all earlier
   // deliveries.
   CUresult meet(const Order& order);
   // The session ends: releases all streams, so that nothing waits for one.
   void close();
-  // Reports an order that could not be made; a meeting has no bytes.
-  void refuse(uint64_t id, bool fetch, uint64_t bytes, CUresult result);
+  // Reports an order that could not be made.
+  void refuse(const Order& order, CUresult result);
   // Whether the client may still refer to a copy by this id.
   bool knows(uint64_t id) const { return named_.contains(id); }
 
@@ -105,6 +103,7 @@ class OrderedCopies {
  private:
   using ChainPointer = std::unique_ptr<CopyChain>;
 
+  static std::shared_ptr<OrderedCopy> begin(const Order& order);
   CopyChain& chain_of(const Order& order);
   CUresult add_piece(CopyChain& chain, const std::shared_ptr<OrderedCopy>& copy, const Order& order,
                      uint64_t offset, bool may_gate, uint64_t* bytes);

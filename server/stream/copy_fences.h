@@ -40,7 +40,7 @@ class CopyFences {
   CopyFences& operator=(const CopyFences&) = delete;
 
   // What is in `stream` now ends before anything that other streams get later. `returned`: as
-  // CopyOrder::kReturned. The stream's context must be current. An error: there is no fence.
+  // copy::Order::kReturned. The stream's context must be current. An error: there is no fence.
   CUresult add(const Stream& stream, bool returned);
   // Called before work enters `stream`, whose context is current. One comparison while there are no
   // fences.

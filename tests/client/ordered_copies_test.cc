@@ -45,7 +45,10 @@ class OrderedCopiesTest : public testing::Test {
     std::memcpy(target.data(), text.data(), text.size());
     return copies_.on_delivery(id, offset, CUDA_SUCCESS, target);
   }
-  static Side flat_side(std::string& text) { return flat(address(text.data()), text.size()); }
+  static copy::Shape line(uint64_t bytes) { return {bytes}; }
+  static copy::Rows flat_side(std::string& text) {
+    return copy::dense(address(text.data()), {text.size()});
+  }
 
   // The thread of the copies outlives the test: nothing that it uses goes, and no leak is reported.
   template <typename T>

@@ -329,7 +329,7 @@ TEST(Sessions, MemoryIsOfItsSession) {
     ASSERT_EQ(cuStreamSynchronize(program.streams[0]), CUDA_SUCCESS);
     ASSERT_EQ(cuStreamSynchronize(program.streams[1]), CUDA_SUCCESS);
     for (const uint16_t opcode :
-         {schema::op_fgCopyToDevice, schema::op_cuMemsetD8Async, schema::op_cuMemFree_v2}) {
+         {schema::op_fgCopy, schema::op_cuMemsetD8Async, schema::op_cuMemFree_v2}) {
       EXPECT_EQ(program.b->contexts_of(opcode), std::vector<uint16_t>{1});
       EXPECT_TRUE(program.a->contexts_of(opcode).empty());
     }
@@ -356,7 +356,7 @@ TEST(Sessions, MemoryOfAPoolIsOfItsSession) {
     ASSERT_EQ(cuStreamSynchronize(program.streams[0]), CUDA_SUCCESS);
     ASSERT_EQ(cuStreamSynchronize(program.streams[1]), CUDA_SUCCESS);
     EXPECT_TRUE(program.a->contexts_of(schema::op_cuMemFreeAsync).empty());
-    for (const uint16_t opcode : {schema::op_fgCopyToDevice, schema::op_cuMemFreeAsync})
+    for (const uint16_t opcode : {schema::op_fgCopy, schema::op_cuMemFreeAsync})
       EXPECT_EQ(program.b->contexts_of(opcode), std::vector<uint16_t>{1});
   });
 }

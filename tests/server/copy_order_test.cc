@@ -1,8 +1,7 @@
 // What the order of a copy's frame makes of the frames after it.
-#include "common/rpc/copy_order.h"
-
 #include <gmock/gmock.h>
 
+#include "common/copy/copy.h"
 #include "common/wire/control.h"
 #include "generated/schema/event.capnp.h"
 #include "generated/schema/internal.capnp.h"
@@ -15,7 +14,8 @@
 namespace fargpu::server {
 namespace {
 
-using rpc::CopyOrder;
+using copy::Location;
+using copy::Order;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
@@ -36,22 +36,12 @@ class OrderingCopies : public ExecutorTest {
                   CUDA_SUCCESS);
     driver().shut("event");
   }
-  uint32_t copy(int order) {
+  uint32_t send_copy_with(Order order) {
     const std::string text = "bytes";
-    alignas(8) std::byte memory[256];
-    wire::SlotMessageBuilder builder(std::span<std::byte>(memory, sizeof memory));
-    auto params = builder.initRoot<schema::FgCopyToDeviceParams>();
-    params.setDst(0x7000);
-    params.setWidthBytes(text.size());
-    params.setHeight(1);
-    params.setDepth(1);
-    params.setStream(kLegacy);
-    params.setSrcBytes(text.size());
-    params.setOrder(order);
-    return send(schema::op_fgCopyToDevice, std::span<const std::byte>(memory, builder.used_bytes()),
-                wire::kWantReply, 1, std::as_bytes(std::span(text)));
+    return send_copy({Location::frame(), Location::device({0x7000}), {text.size()}, {}, order},
+                     kLegacy, wire::kWantReply, 1, std::as_bytes(std::span(text)));
   }
-  void copy(CopyOrder order) { expect_answer(copy(static_cast<int>(order)), CUDA_SUCCESS); }
+  void copy(Order order) { expect_answer(send_copy_with(order), CUDA_SUCCESS); }
   void work(uint64_t stream) {
     expect_answer(send<schema::CuMemsetD8AsyncParams>(schema::op_cuMemsetD8Async,
                                                       [&](auto p) {
@@ -75,7 +65,7 @@ class OrderingCopies : public ExecutorTest {
 
 TEST_F(OrderingCopies, WorkInAnotherStreamWaitsForACopyThatHasReturned) {
   begin();
-  copy(CopyOrder::kLaterWork);
+  copy(Order::kLaterWork);
   work(kLegacy);
   EXPECT_EQ(waits(), 0u);
   work(kStream);
@@ -86,7 +76,7 @@ TEST_F(OrderingCopies, WorkInAnotherStreamWaitsForACopyThatHasReturned) {
 
 TEST_F(OrderingCopies, AnAsynchronousCopyHoldsUpItsStreamAlone) {
   begin();
-  copy(CopyOrder::kStream);
+  copy(Order::kStream);
   work(kStream);
   EXPECT_EQ(waits(), 0u);
   EXPECT_FALSE(driver().saw("cuEventCreate"));
@@ -94,7 +84,7 @@ TEST_F(OrderingCopies, AnAsynchronousCopyHoldsUpItsStreamAlone) {
 
 TEST_F(OrderingCopies, WhatIsDoneNeedsNoWait) {
   begin();
-  copy(CopyOrder::kLaterWork);
+  copy(Order::kLaterWork);
   driver().open("event");
   work(kStream);
   EXPECT_EQ(waits(), 0u);
@@ -110,8 +100,8 @@ TEST_F(OrderingCopies, BehindAHostFunctionThereIsNoFence) {
                                                }),
                 CUDA_SUCCESS);
   EXPECT_EQ(next().header.opcode, static_cast<uint16_t>(wire::kHostCall));
-  copy(CopyOrder::kLaterWork);
-  copy(CopyOrder::kReturned);
+  copy(Order::kLaterWork);
+  copy(Order::kReturned);
   work(kStream);
   EXPECT_EQ(waits(), 0u);
 }
@@ -121,14 +111,14 @@ TEST_F(OrderingCopies, BehindAWaitForAValueThereIsNoFence) {
   expect_answer(send<schema::CuStreamWaitValue32V2Params>(schema::op_cuStreamWaitValue32_v2,
                                                           [](auto p) { p.setStream(kLegacy); }),
                 CUDA_SUCCESS);
-  copy(CopyOrder::kLaterWork);
+  copy(Order::kLaterWork);
   work(kStream);
   EXPECT_EQ(waits(), 0u);
   driver().open("event");  // the wait is over
   expect_silence();
   EXPECT_TRUE(eventually([&] {
     driver().shut("event");
-    copy(CopyOrder::kLaterWork);
+    copy(Order::kLaterWork);
     work(kStream);
     const bool fenced = waits() > 0;
     driver().open("event");
@@ -140,7 +130,7 @@ TEST_F(OrderingCopies, BehindAWaitForAValueThereIsNoFence) {
 TEST_F(OrderingCopies, AQueryDoesNotSayThatAReturnedCopyIsUnderWay) {
   begin();
   driver().shut("cuCtxSynchronize");  // streams are busy
-  copy(CopyOrder::kReturned);
+  copy(Order::kReturned);
   const uint32_t asked = query(kLegacy);
   expect_silence();
   driver().open("cuCtxSynchronize");
@@ -151,7 +141,7 @@ TEST_F(OrderingCopies, AQueryDoesNotSayThatAReturnedCopyIsUnderWay) {
 TEST_F(OrderingCopies, AQueryEndsWithTheCopiesBeforeIt) {
   begin();
   driver().shut("cuCtxSynchronize");
-  copy(CopyOrder::kReturned);
+  copy(Order::kReturned);
   const uint32_t asked = query(kLegacy);
   expect_silence();
   driver().open("event");
@@ -161,7 +151,7 @@ TEST_F(OrderingCopies, AQueryEndsWithTheCopiesBeforeIt) {
 TEST_F(OrderingCopies, AQueryTellsTheTruthAboutOtherCopies) {
   begin();
   driver().shut("cuCtxSynchronize");
-  copy(CopyOrder::kLaterWork);
+  copy(Order::kLaterWork);
   expect_answer(query(kLegacy), CUDA_ERROR_NOT_READY);
 }
 
@@ -170,7 +160,7 @@ TEST_F(OrderingCopies, AnEventQueryWaitsLikewise) {
   expect_answer(send<schema::CuEventCreateParams>(schema::op_cuEventCreate,
                                                   [](auto p) { p.setPhEvent(kEvent); }),
                 CUDA_SUCCESS);
-  copy(CopyOrder::kReturned);
+  copy(Order::kReturned);
   const uint32_t asked = send<schema::CuEventQueryParams>(schema::op_cuEventQuery,
                                                           [](auto p) { p.setHEvent(kEvent); });
   expect_silence();
@@ -180,23 +170,52 @@ TEST_F(OrderingCopies, AnEventQueryWaitsLikewise) {
 
 TEST_F(OrderingCopies, AQueryPutsNothingIntoItsStream) {
   begin();
-  copy(CopyOrder::kReturned);
+  copy(Order::kReturned);
   expect_answer(query(kStream), CUDA_SUCCESS);
   EXPECT_EQ(waits(), 0u);
 }
 
 TEST_F(OrderingCopies, AnOrderThatDoesNotExistEndsTheSession) {
   begin();
-  copy(3);
+  send_copy_with(static_cast<Order>(3));
   const Status status = end();
   EXPECT_EQ(status.code(), StatusCode::kProtocol);
-  EXPECT_THAT(status.message(), HasSubstr("fgCopyToDevice"));
+  EXPECT_THAT(status.message(), HasSubstr("fgCopy: an order that does not exist"));
+}
+
+TEST_F(OrderingCopies, ACopyThatNoRouteCarriesEndsTheSession) {
+  using End = copy::Completion::Kind;
+  const Location device = Location::device({0x7000}), frame = Location::frame();
+  const Location shared = Location::shared({0x9000}), remote = Location::in({0x9000, 64, 1}, 0);
+  const copy::Copy cases[] = {
+      {frame, device, {5}, {}},  // it brings no bytes
+      {frame, device, {5}, {End::kReply}},
+      {frame, device, {5}, {End::kWord}},
+      {frame, device, {5}, {End::kNotice}},
+      {device, frame, {5}, {}},
+      {device, frame, {5}, {End::kReply}},  // another call waits for the reply
+      {shared, device, {5}, {End::kNotice}},
+      {device, shared, {5}, {End::kFollow}},
+      {remote, device, {5}, {End::kWord}},
+      {remote, device, {5}, {End::kFollow}},
+      {device, remote, {5}, {}},
+      {device, remote, {(16u << 20) + 1}, {End::kNotice}},
+      {device, device, {5}, {}},
+  };
+  for (const copy::Copy& wrong : cases) {
+    begin();
+    send_copy(wrong, kLegacy);
+    const Status status = end();
+    EXPECT_EQ(status.code(), StatusCode::kProtocol) << &wrong - cases;
+    EXPECT_THAT(status.message(), HasSubstr("fgCopy: "));
+    TearDown();
+  }
 }
 
 TEST_F(OrderingCopies, ACopyThatCannotBeOrderedFails) {
   begin();
   driver().fail("cuEventCreate", CUDA_ERROR_OUT_OF_MEMORY);
-  expect_answer(copy(static_cast<int>(CopyOrder::kLaterWork)), CUDA_ERROR_OUT_OF_MEMORY);
+  expect_answer(send_copy_with(Order::kLaterWork), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 }  // namespace

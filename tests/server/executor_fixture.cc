@@ -302,6 +302,20 @@ void ExecutorTest::TearDown() {
   std::filesystem::remove_all(images_);
 }
 
+uint32_t ExecutorTest::send_copy(const copy::Copy& copy, uint64_t stream, uint16_t flags,
+                                 uint16_t context, std::span<const std::byte> src) {
+  const copy::Words words = encode(copy);
+  alignas(8) std::byte memory[512];
+  wire::SlotMessageBuilder builder(std::span<std::byte>(memory, sizeof memory));
+  auto params = builder.initRoot<schema::FgCopyParams>();
+  params.setCopy({static_cast<const capnp::byte*>(words.data()), words.bytes()});
+  params.setCopyBytes(words.bytes());
+  params.setStream(stream);
+  params.setSrcBytes(src.size());
+  return send(schema::op_fgCopy, std::span<const std::byte>(memory, builder.used_bytes()), flags,
+              context, src);
+}
+
 uint32_t ExecutorTest::send(uint16_t opcode, std::span<const std::byte> body, uint16_t flags,
                             uint16_t context, std::span<const std::byte> bulk) {
   wire::FrameHeader header;

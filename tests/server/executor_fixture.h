@@ -21,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/copy/copy.h"
 #include "common/rpc/handle_kind.h"
 #include "common/transport/loopback/loopback.h"
 #include "common/wire/slot_message.h"
@@ -93,6 +94,9 @@ class ExecutorTest : public ::testing::Test, private transport::FrameHandler {
     fill(builder.template initRoot<Params>());
     return send(opcode, std::span<const std::byte>(memory, builder.used_bytes()), flags, context);
   }
+  // fgCopy in `stream`.
+  uint32_t send_copy(const copy::Copy& copy, uint64_t stream = 0, uint16_t flags = wire::kWantReply,
+                     uint16_t context = 1, std::span<const std::byte> src = {});
   // The next frame of the server; an assertion fails when there is none within the limit.
   Answer next();
   // The next frame, which must be the reply to `sequence`; its result.

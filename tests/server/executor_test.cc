@@ -173,17 +173,9 @@ TEST_F(Executing, BulkBytesReachTheDriver) {
   start();
   enter();
   const std::string text = "seven!!";
-  alignas(8) std::byte memory[256];
-  wire::SlotMessageBuilder builder(std::span<std::byte>(memory, sizeof memory));
-  auto params = builder.initRoot<schema::FgCopyToDeviceParams>();
-  params.setDst(0x7000);
-  params.setWidthBytes(text.size());
-  params.setHeight(1);
-  params.setDepth(1);
-  params.setSrcBytes(text.size());
   expect_answer(
-      send(schema::op_fgCopyToDevice, std::span<const std::byte>(memory, builder.used_bytes()),
-           wire::kWantReply, 1, std::as_bytes(std::span(text))),
+      send_copy({copy::Location::frame(), copy::Location::device({0x7000}), {text.size()}, {}}, 0,
+                wire::kWantReply, 1, std::as_bytes(std::span(text))),
       CUDA_SUCCESS);
   EXPECT_TRUE(driver().saw("cuMemcpyHtoDAsync seven!!"));
 }

@@ -39,49 +39,22 @@ class OrderedCopiesTest : public ExecutorTest {
     for (auto& word : driver().words) word = 0;
     enter();
   }
+  static copy::Completion follow(uint64_t id, int hold) {
+    return {copy::Completion::Kind::kFollow, static_cast<copy::Hold>(hold), id, 0};
+  }
+  static copy::Location device() { return copy::Location::device({kDevice}); }
   uint32_t deliver(uint64_t id, uint64_t bytes, int hold = 1, uint16_t flags = 0,
                    uint16_t context = 1) {
-    return send<schema::FgDeliverParams>(
-        schema::op_fgDeliver,
-        [&](auto p) {
-          p.setId(id);
-          p.setSrc(kDevice);
-          p.setWidthBytes(bytes);
-          p.setHeight(1);
-          p.setDepth(1);
-          p.setHold(hold);
-        },
-        flags, context);
+    return send_copy({device(), copy::Location::frame(), {bytes}, follow(id, hold)}, 0, flags,
+                     context);
   }
   uint32_t deliver_to(uint64_t id, uint64_t bytes, const transport::RemoteKey& key, uint64_t offset,
                       uint16_t flags = 0) {
-    return send<schema::FgDeliverParams>(
-        schema::op_fgDeliver,
-        [&](auto p) {
-          p.setId(id);
-          p.setSrc(kDevice);
-          p.setWidthBytes(bytes);
-          p.setHeight(1);
-          p.setDepth(1);
-          p.setHold(1);
-          p.setRemoteAddress(key.address);
-          p.setRemoteBytes(key.bytes);
-          p.setRemoteKey(key.key);
-          p.setOffset(offset);
-        },
-        flags);
+    return send_copy({device(), copy::Location::in(key, offset), {bytes}, follow(id, 1)}, 0, flags);
   }
   uint32_t fetch(uint64_t id, uint64_t bytes, uint16_t flags = 0, uint16_t context = 1) {
-    return send<schema::FgFetchParams>(
-        schema::op_fgFetch,
-        [&](auto p) {
-          p.setId(id);
-          p.setDst(kDevice);
-          p.setWidthBytes(bytes);
-          p.setHeight(1);
-          p.setDepth(1);
-        },
-        flags, context);
+    return send_copy({copy::Location::frame(), device(), {bytes}, follow(id, 1)}, 0, flags,
+                     context);
   }
   uint32_t fetched(uint64_t id, uint64_t offset, const std::vector<std::byte>& bytes, uint64_t said,
                    uint16_t flags = wire::kWantReply) {
@@ -471,11 +444,13 @@ TEST_F(OrderedCopiesTest, WhatWasNotAskedForEndsTheSession) {
          delivered(4);
        }},
       {"an empty copy", "shape", [&] { deliver(1, 0); }},
-      {"a copy too large for a call", "shape", [&] { deliver(1, OrderedCopies::kMostBytes + 1); }},
-      {"the same to the device", "shape", [&] { fetch(1, OrderedCopies::kMostBytes + 1); }},
+      {"a copy too large for a call", "too many bytes",
+       [&] { deliver(1, OrderedCopies::kMostBytes + 1); }},
+      {"the same to the device", "too many bytes",
+       [&] { fetch(1, OrderedCopies::kMostBytes + 1); }},
       {"a copy too large not to hold its stream", "of this size",
        [&] { deliver(1, OrderedCopies::kMostUngatedBytes + 1, 0); }},
-      {"an unknown way to hold", "hold is", [&] { deliver(1, 10, 3); }},
+      {"an unknown way to hold", "a hold that", [&] { deliver(1, 10, 3); }},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.what);

@@ -1,0 +1,50 @@
+// Copies of pinned memory over rdma: the worker's adapter fetches and delivers the bytes itself.
+#include "client/entry/here.h"
+#include "client/transfer/routes.h"
+
+namespace fargpu::client {
+namespace {
+
+bool fits(Transfer& transfer) {
+  if (!transfer.in_stream || transfer.bytes < RemoteHost::kFrom ||
+      !is_dense(transfer.shape, transfer.host.rows))
+    return false;
+  transfer.place = transfer.session.remote_host.find(transfer.session, *transfer.host.region,
+                                                     transfer.host.rows.address);
+  return transfer.place.has_value();
+}
+
+CUresult to_device(const Transfer& transfer) {
+  Session& session = transfer.session;
+  const CUresult result =
+      for_each_piece(transfer.shape, RemoteHost::kPieceBytes, [&](const copy::Piece& piece) {
+        // In stream order; the worker may read the bytes until the stream has passed the copy.
+        return send_copy(transfer, transfer.piece(piece, transfer.place->at(piece.offset)));
+      });
+  session.remote_host.sent(*transfer.place);
+  return result;
+}
+
+CUresult carry(Transfer& transfer) {
+  Session& session = transfer.session;
+  CUresult result = CUDA_SUCCESS;
+  transfer.awaited = transfer.wait || !transfer.to_device;
+  if (transfer.to_device) {
+    result = await_source(transfer);
+    if (result == CUDA_SUCCESS) result = to_device(transfer);
+    // A synchronous copy has taken its bytes, and the worker takes them in stream order.
+    if (result != CUDA_SUCCESS || !transfer.wait) return result;
+    return call_cuStreamSynchronize(session, transfer.context, transfer.stream);
+  }
+  result = for_each_piece(transfer.shape, RemoteHost::kPieceBytes, [&](const copy::Piece& piece) {
+    return send_copy_and_wait(transfer, transfer.piece(piece, transfer.place->at(piece.offset),
+                                                       {copy::Completion::Kind::kReply}));
+  });
+  return result == CUDA_SUCCESS ? after_synchronisation(session) : result;
+}
+
+}  // namespace
+
+const Route kRemoteRoute{fits, carry};
+
+}  // namespace fargpu::client

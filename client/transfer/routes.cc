@@ -1,0 +1,123 @@
+#include "client/transfer/routes.h"
+
+#include <memory>
+
+#include "client/copy/pack.h"
+#include "client/entry/here.h"
+#include "client/transfer/ordered_copy.h"
+#include "client/transfer/synchronous_copy.h"
+
+namespace fargpu::client {
+
+CUresult await_source(const Transfer& transfer) {
+  if (!transfer.in_stream || !transfer.host.region || !may_be_written_later(transfer))
+    return CUDA_SUCCESS;
+  return call_cuStreamSynchronize(transfer.session, transfer.context, transfer.stream);
+}
+
+CUresult send_in_frame(const Transfer& transfer, const copy::Piece& piece, copy::Order order) {
+  const copy::Copy copy = transfer.piece(piece, copy::Location::frame(), {}, order);
+  const copy::Rows rows = piece.of(transfer.host.rows);
+  if (is_dense(piece.shape, rows))
+    return send_copy(transfer, copy, reinterpret_cast<const void*>(rows.address), piece.bytes);
+  const auto packed = std::make_unique_for_overwrite<std::byte[]>(piece.bytes);
+  pack(piece.shape, rows, 0, {packed.get(), piece.bytes});
+  return send_copy(transfer, copy, packed.get(), piece.bytes);
+}
+
+CUresult receive_in_frame(const Transfer& transfer, const copy::Piece& piece) {
+  const copy::Copy copy =
+      transfer.piece(piece, copy::Location::frame(), {copy::Completion::Kind::kReply});
+  const copy::Rows rows = piece.of(transfer.host.rows);
+  if (is_dense(piece.shape, rows))
+    return send_copy_and_wait(transfer, copy, reinterpret_cast<void*>(rows.address), piece.bytes);
+  const auto packed = std::make_unique_for_overwrite<std::byte[]>(piece.bytes);
+  const CUresult result = send_copy_and_wait(transfer, copy, packed.get(), piece.bytes);
+  if (result == CUDA_SUCCESS) unpack(piece.shape, rows, 0, {packed.get(), piece.bytes});
+  return result;
+}
+
+namespace {
+
+bool fits_mirror(Transfer& transfer) {
+  if (!transfer.in_stream || !transfer.session.pages.any()) return false;
+  const Region& region = *transfer.host.region;
+  // By the same address, as copies name it.
+  return region.shared_at == 0 &&
+         transfer.session.pages.device_pointer(region.base) == region.base &&
+         rows_per_slice(transfer.shape, transfer.host.rows) != 0 &&
+         rows_per_slice(transfer.shape, transfer.device.rows) != 0;
+}
+
+CUresult carry_mirror(Transfer& transfer) {
+  const copy::Shape& shape = transfer.shape;
+  const copy::Rows& dst = (transfer.to_device ? transfer.device : transfer.host).rows;
+  const copy::Rows& src = (transfer.to_device ? transfer.host : transfer.device).rows;
+  if (!transfer.work) transfer.work.emplace(transfer.session, transfer.stream);
+  CUresult result = transfer.work->result();
+  if (result != CUDA_SUCCESS) return result;
+  if (shape.height == 1 && shape.depth == 1) {
+    result = call_cuMemcpyDtoDAsync_v2(transfer.session, transfer.context, dst.address, src.address,
+                                       shape.width, transfer.stream);
+  } else {
+    CUDA_MEMCPY3D copy{};
+    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = src.address;
+    copy.srcPitch = src.pitch;
+    copy.srcHeight = rows_per_slice(shape, src);
+    copy.dstDevice = dst.address;
+    copy.dstPitch = dst.pitch;
+    copy.dstHeight = rows_per_slice(shape, dst);
+    copy.WidthInBytes = shape.width;
+    copy.Height = shape.height;
+    copy.Depth = shape.depth;
+    result = call_cuMemcpy3DAsync_v2(transfer.session, transfer.context, &copy, transfer.stream);
+  }
+  if (result != CUDA_SUCCESS || !transfer.wait) return result;
+  transfer.awaited = true;
+  return call_cuStreamSynchronize(transfer.session, transfer.context, transfer.stream);
+}
+
+bool fits_shared(Transfer& transfer) {
+  return transfer.in_stream && transfer.host.region->shared_at != 0 &&
+         has_whole_slices(transfer.shape, transfer.host.rows) &&
+         has_whole_slices(transfer.shape, transfer.device.rows);
+}
+
+CUresult carry_shared(Transfer& transfer) {
+  const copy::Piece all{transfer.shape, 0, 0, 0, 0, transfer.bytes};
+  const auto host = copy::Location::shared(transfer.host.rows);
+  if (!transfer.wait) return send_copy(transfer, transfer.piece(all, host));
+  transfer.awaited = true;
+  const CUresult result =
+      send_copy_and_wait(transfer, transfer.piece(all, host, {copy::Completion::Kind::kReply}));
+  // Everything before it in the stream is complete.
+  return result == CUDA_SUCCESS ? after_synchronisation(transfer.session) : result;
+}
+
+CUresult carry_in_frames(Transfer& transfer) {
+  Session& session = transfer.session;
+  if (!transfer.to_device) {
+    transfer.awaited = true;
+    const CUresult result =
+        for_each_piece(transfer.shape, session.piece_bytes(),
+                       [&](const copy::Piece& piece) { return receive_in_frame(transfer, piece); });
+    // Everything before it in the stream is complete.
+    return result == CUDA_SUCCESS ? after_synchronisation(session) : result;
+  }
+  if (const CUresult result = await_source(transfer); result != CUDA_SUCCESS) return result;
+  SynchronousCopy synchronous(transfer);
+  const CUresult result =
+      for_each_piece(transfer.shape, session.piece_bytes(), [&](const copy::Piece& piece) {
+        return send_in_frame(transfer, piece, synchronous.order(piece));
+      });
+  return result == CUDA_SUCCESS ? synchronous.finish() : result;
+}
+
+}  // namespace
+
+const Route kMirrorRoute{fits_mirror, carry_mirror};
+const Route kSharedRoute{fits_shared, carry_shared};
+const Route kFrameRoute{[](Transfer&) { return true; }, carry_in_frames};
+
+}  // namespace fargpu::client

@@ -1,0 +1,34 @@
+#include "common/copy/shape.h"
+
+namespace fargpu::copy {
+
+uint64_t span_of_rows(const Shape& shape, const Rows& rows) {
+  if (shape.empty() || (shape.height > 1 && rows.pitch < shape.width)) return 0;
+  uint64_t packed = 0, lines = 0, slices = 0, span = 0, end = 0;
+  const bool too_large = __builtin_mul_overflow(shape.width, shape.height, &packed) ||
+                         __builtin_mul_overflow(packed, shape.depth, &packed) ||
+                         __builtin_mul_overflow(rows.pitch, shape.height - 1, &lines) ||
+                         __builtin_mul_overflow(rows.slice, shape.depth - 1, &slices) ||
+                         __builtin_add_overflow(lines, slices, &span) ||
+                         __builtin_add_overflow(span, shape.width, &span) ||
+                         __builtin_add_overflow(rows.address, span, &end);
+  return too_large ? 0 : span;
+}
+
+Piece piece_at(const Shape& shape, uint64_t offset, uint64_t limit) {
+  const uint64_t row = offset / shape.width;
+  Piece piece{shape, offset % shape.width, row % shape.height, row / shape.height, offset, 0};
+  const uint64_t slice_bytes = shape.width * shape.height;
+  if (piece.x != 0 || shape.width > limit) {
+    piece.shape = {std::min(limit, shape.width - piece.x), 1, 1};
+  } else if (piece.y == 0 && slice_bytes <= limit) {
+    piece.shape.depth = std::min(limit / slice_bytes, shape.depth - piece.z);
+  } else {
+    piece.shape.height = std::min(limit / shape.width, shape.height - piece.y);
+    piece.shape.depth = 1;
+  }
+  piece.bytes = piece.shape.bytes();
+  return piece;
+}
+
+}  // namespace fargpu::copy

@@ -1,0 +1,35 @@
+// The ways of a copy in the worker. copy.cc reads the message and chooses the route; each route
+// answers by itself, at once or later.
+#pragma once
+
+#include "common/copy/copy.h"
+#include "server/manual/manual.h"
+
+namespace fargpu::server {
+
+using copy::Copy;
+
+struct CopyCall {
+  Worker& worker;
+  const Request& request;
+  const Copy copy;
+  const uint64_t stream_id;
+  CUstream stream = nullptr;  // from enter() on
+
+  uint64_t bytes() const { return copy.shape.bytes(); }
+  uint16_t context() const { return request.header.context; }
+  const char* name() const;  // of the call
+  // Makes the context current and finds the stream.
+  CUresult enter();
+  // What the copy's Order asks for, once it is in the stream.
+  CUresult order() const;
+};
+
+// In ordered_copy.cc.
+Status deliver(CopyCall& call);
+Status fetch(CopyCall& call);
+// In remote.cc.
+Status copy_from_remote(CopyCall& call);
+Status copy_to_remote(CopyCall& call);
+
+}  // namespace fargpu::server
