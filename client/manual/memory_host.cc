@@ -9,6 +9,7 @@
 #include "client/process/process.h"
 #include "client/transfer/exposure.h"
 #include "client/transfer/ordered_copy.h"
+#include "common/base/log.h"
 
 namespace fargpu::client {
 namespace {
@@ -35,7 +36,11 @@ void enter_elsewhere(const Region& region) {
 void withdraw_elsewhere(const Region& region) {
   elsewhere(region, [](Session& session, const Region& own) {
     (void)finish_copies_of(session, own);
-    (void)withdraw(session, own);
+    if (const CUresult result = withdraw(session, own);
+        result != CUDA_SUCCESS && !session.lost.load()) {
+      log::warn("host memory at 0x{:x}, {} bytes, may stay registered at server {}: error {}",
+                own.base, own.bytes, session.settings.server, static_cast<int>(result));
+    }
     (void)session.remote_host.remove(session, own);
   });
 }

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/log.h"
 #include "generated/schema/internal.capnp.h"
 #include "server/manual/manual.h"
 #include "server/memory/host_pages.h"
@@ -104,13 +105,17 @@ Status manual_fgHostUnmap(Worker& worker, const Request& request) {
       // Kernels of any context may still use the memory.
       mapped ? when_all_idle(worker, done) : done();
     };
-    when(worker.parts().host_pages.is_mapped(address), [later, address] {
+    when(worker.parts().host_pages.mapped_in(address) != 0, [later, address] {
       HostPages& pages = later.worker().parts().host_pages;
+      // A registration ends in some context. The request of a client whose memory is of another
+      // server comes without one.
+      const uint16_t own = pages.mapped_in(address);
+      const uint16_t context = later.header().context != 0 ? later.header().context : own;
       std::vector<uint64_t> leaving;
       const CUresult result = pages.unmap(address, &leaving);
       if (leaving.empty()) return later.send(result);
       later.worker().parts().completion.aside_alone(
-          later.header().context, StreamHolds::kEveryDevice,
+          context, StreamHolds::kEveryDevice,
           [&pages, leaving] {
             CUresult result = CUDA_SUCCESS;
             for (const uint64_t block : leaving) {
@@ -120,6 +125,10 @@ Status manual_fgHostUnmap(Worker& worker, const Request& request) {
             return result;
           },
           [later, leaving](CUresult result) {
+            if (result != CUDA_SUCCESS) {
+              log::warn("event=host-memory-stays-registered address=0x{:x} error={}",
+                        leaving.front(), static_cast<int>(result));
+            }
             later.worker().parts().host_pages.left(leaving);
             later.send(result);
           });

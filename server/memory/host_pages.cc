@@ -163,9 +163,9 @@ void HostPages::left(std::span<const uint64_t> withdrawn) {
   }
 }
 
-bool HostPages::is_mapped(uint64_t address) const {
+uint16_t HostPages::mapped_in(uint64_t address) const {
   const auto found = regions_.find(address);
-  return found != regions_.end() && found->second.agreement;
+  return found != regions_.end() && found->second.agreement ? found->second.context : uint16_t{0};
 }
 
 bool HostPages::is_leaving(uint64_t address, uint64_t bytes) const {

@@ -57,8 +57,8 @@ class HostPages {
   CUresult withdraw(uint64_t address) const;
   // That was done.
   void left(std::span<const uint64_t> withdrawn);
-  // Whether a mapped region, not only a reserved one, begins there.
-  bool is_mapped(uint64_t address) const;
+  // The context of the mapped region that begins there; 0: there is none, or it is only reserved.
+  uint16_t mapped_in(uint64_t address) const;
   // A registration in this range is being withdrawn: reserve() and map() must wait.
   bool is_leaving(uint64_t address, uint64_t bytes) const;
 

@@ -239,8 +239,8 @@ TEST_F(HostPagesTest, ADestroyedContextLeavesReservedPages) {
   ASSERT_EQ(map(address_, kPage, kContext), CUDA_SUCCESS);
   ASSERT_EQ(map(address_ + 2 * kPage, kPage, kOtherContext), CUDA_SUCCESS);
   finish(pages_.take_context(kContext));
-  EXPECT_FALSE(pages_.is_mapped(address_));
-  EXPECT_TRUE(pages_.is_mapped(address_ + 2 * kPage));
+  EXPECT_EQ(pages_.mapped_in(address_), 0);
+  EXPECT_EQ(pages_.mapped_in(address_ + 2 * kPage), kOtherContext);
   EXPECT_FALSE(is_free(address_));
   EXPECT_EQ(registered().size(), 1u);
   EXPECT_EQ(map(address_, kPage, kOtherContext), CUDA_SUCCESS);

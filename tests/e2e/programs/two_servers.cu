@@ -369,7 +369,11 @@ int main(int argc, char** argv) {
     } else if (part == "again") {
       recorded_again(first, second);
     } else if (part == "pinned") {
-      pinned(first, second);
+      // Again and again at the same addresses: what is freed is registered at no server any more.
+      for (int round = 0; round < 4; ++round) {
+        pinned(first, second);
+        pinned(second, first);
+      }
     } else {
       lose(first, second);
     }
