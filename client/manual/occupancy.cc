@@ -107,6 +107,29 @@ CUresult manual_cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSiz
       CU_OCCUPANCY_DEFAULT);
 }
 
+CUresult manual_cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func,
+                                                        int numBlocks, int blockSize) {
+  func = of_current_session(func);
+  const Here here = Here::of(func);
+  return call_cuOccupancyAvailableDynamicSMemPerBlock(here.session, here.context, dynamicSmemSize,
+                                                      func, numBlocks, blockSize);
+}
+
+CUresult manual_cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
+                                                   const CUlaunchConfig* config) {
+  func = of_current_session(func);
+  const Here here = Here::of(func);
+  return call_cuOccupancyMaxPotentialClusterSize(here.session, here.context, clusterSize, func,
+                                                 config);
+}
+
+CUresult manual_cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
+                                             const CUlaunchConfig* config) {
+  func = of_current_session(func);
+  const Here here = Here::of(func);
+  return call_cuOccupancyMaxActiveClusters(here.session, here.context, numClusters, func, config);
+}
+
 CUresult check_cooperative(const LaunchShape& shape, CUfunction function) {
   const Device& device = *Here::of_current().session.device(current_context()->device);
   if (device.attribute(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) == 0)
