@@ -146,11 +146,7 @@ Result<std::vector<std::unique_ptr<Session>>> connect(Tables& tables, const Sett
   const auto servers = bootstrap::split_servers(settings.server);
   if (!servers.ok())
     return Status(servers.status().code(), "FARGPU_SERVER: " + servers.status().message());
-  if (servers->size() > Process::kMaxSessions) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("FARGPU_SERVER names {} servers; a program may have {}",
-                              servers->size(), Process::kMaxSessions));
-  }
+  static_assert(bootstrap::kMaxServers <= Process::kMaxSessions);
   // Before there may be threads: those of a TLS connection, for example.
   FARGPU_ASSIGN_OR_RETURN(const auto jobs, jobs_of_this_process(servers->size()));
   std::vector<Opened> all;

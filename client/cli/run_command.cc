@@ -126,7 +126,8 @@ void add_run(CLI::App& app, Command& command) {
                       "server's)");
   run_app
       ->add_option("--device", options->session.devices,
-                   "A wanted GPU by UUID or index, of each server; may be given several times")
+                   "A wanted GPU by index, of each server, or by UUID, which only one server can have; "
+                   "may be given several times")
       ->allow_extra_args(false);
   run_app->add_flag("--sim", options->sim,
                     "Use a private daemon with simulated GPUs instead of a server");

@@ -81,6 +81,11 @@ Result<std::vector<std::string>> split_servers(const std::string& list) {
     servers.push_back(std::move(text));
     begin = end + 1;
   }
+  if (servers.size() > kMaxServers) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("'{}': {} servers are named; a program may have {}", list,
+                              servers.size(), kMaxServers));
+  }
   return servers;
 }
 

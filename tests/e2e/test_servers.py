@@ -125,6 +125,7 @@ class Devices(TwoServers):
         for servers, expected in (
             (f"{self.a.server},", "a server is missing beside a comma"),
             (f"{self.a.server},{self.a.server}", "is named twice"),
+            (",".join(f"gpu{i}" for i in range(17)), "a program may have 16"),
         ):
             done = fargpu("run", "--server", servers, "--", "true")
             self.assertEqual(done.returncode, 2, done.stderr)

@@ -120,6 +120,18 @@ TEST(SplitServers, WhatMakesNoSenseIsNamed) {
   }
 }
 
+TEST(SplitServers, ThereMayBeSixteen) {
+  std::string list = "gpu1";
+  for (int i = 2; i <= 16; ++i) list.append(",gpu").append(std::to_string(i));
+  const auto most = bootstrap::split_servers(list);
+  ASSERT_TRUE(most.ok()) << most.status().message();
+  EXPECT_EQ(most->size(), bootstrap::kMaxServers);
+  const Status more = bootstrap::split_servers(list + ",gpu17").status();
+  EXPECT_EQ(more.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(more.message().find("17 servers are named; a program may have 16"), std::string::npos)
+      << more.message();
+}
+
 TEST(Bootstrap, WishIsReadFromText) {
   EXPECT_EQ(bootstrap::parse_wish("")->upgrades.size(), 2u);
   EXPECT_FALSE(bootstrap::parse_wish("auto")->forced);
