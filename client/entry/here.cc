@@ -19,6 +19,17 @@ Context* context_of(Object& object) {
                                                     : object.context;
 }
 
+// Where a call without a current context goes: any session will do that is not lost.
+Session& any_session() {
+  const Process& process = Process::get();
+  Session* const first = process.session(0);
+  for (unsigned i = 0; Session* each = process.session(i); ++i) {
+    if (!each->lost.load(std::memory_order_relaxed)) [[likely]]
+      return *each;
+  }
+  return *first;
+}
+
 }  // namespace
 
 Context* context_of_handle(const void* handle) {
@@ -30,7 +41,7 @@ Here Here::of_current() {
   const Context* const current = current_context();
   if (current != nullptr) [[likely]]
     return {*current->session, current->wire_id};
-  return {*Process::get().session(0), 0};
+  return {any_session(), 0};
 }
 
 Here Here::of(const void* handle) {

@@ -67,8 +67,12 @@ CUresult manual_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback,
 
 CUresult manual_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
   const Here here = Here::of(hStream);
-  if (is_event_of_another_server(hStream, hEvent)) [[unlikely]]
+  if (is_event_of_another_server(hStream, hEvent)) [[unlikely]] {
+    // Otherwise the driver judges them.
+    if (Flags == CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;  // for captures only
+    if (Flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
     return wait_for_other_server(hStream, hEvent);
+  }
   const Object* event =
       here.session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(hEvent));
   if (event != nullptr && event->context != context_of(hStream))

@@ -19,8 +19,10 @@
 #include <vector>
 
 #include "client/call/client_support.h"
+#include "client/entry/here.h"
 #include "client/entry/object_ends.h"
 #include "client/image/linked.h"
+#include "client/image/records.h"
 #include "client/process/process.h"
 #include "client/process/session.h"
 #include "client/transfer/ordered_copy.h"
@@ -408,6 +410,18 @@ TEST(Sessions, AStreamWaitsForAnEventOfAnotherServer) {
   });
 }
 
+// The driver does not see them.
+TEST(Sessions, FlagsOfAWaitForAnEventOfAnotherServerAreJudged) {
+  in_process([](Program& program) {
+    EXPECT_EQ(cuStreamWaitEvent(program.streams[0], program.events[1], 7),
+              CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuStreamWaitEvent(program.streams[0], program.events[1], CU_EVENT_WAIT_EXTERNAL),
+              CUDA_ERROR_ILLEGAL_STATE);
+    ASSERT_EQ(cuStreamSynchronize(program.streams[0]), CUDA_SUCCESS);
+    EXPECT_TRUE(program.a->contexts_of(schema::op_cuStreamWaitValue32_v2).empty());
+  });
+}
+
 // Its stream goes on, and the program hears of it once.
 TEST(Sessions, AWaitForAServerThatIsLostEnds) {
   in_process([](Program& program) {
@@ -528,6 +542,18 @@ TEST(Sessions, OneThatIsLostTakesOnlyItsOwnAlong) {
   });
 }
 
+// What needs no context goes to a server that there is.
+TEST(Sessions, WithoutAContextCallsGoToOneThatIsNotLost) {
+  in_process([](Program& program) {
+    ASSERT_EQ(cuCtxSetCurrent(nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(Here::of_current().session.number, 0u);
+    program.a->die();
+    EXPECT_EQ(cuStreamSynchronize(program.streams[0]), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    // Another thread may have seen the end and be about to say so.
+    EXPECT_TRUE(soon([] { return Here::of_current().session.number == 1; }));
+  });
+}
+
 TEST(Sessions, AForkedChildHasNone) {
   in_process([](Program& program) {
     const pid_t child = ::fork();
@@ -572,6 +598,45 @@ TEST(Ends, WhatWasMadeFromALibraryEndsWithIt) {
     for (const uint64_t gone : {library, module, function, kernel})
       EXPECT_FALSE(lives(session, gone)) << std::hex << gone;
     EXPECT_TRUE(lives(session, other));
+  });
+}
+
+// A kernel of a has a twin at b, whose device the questions are about.
+TEST(Sessions, OccupancyIsThatOfTheCurrentContext) {
+  in_process([](Program& program) {
+    using Kind = rpc::HandleKind;
+    Session &a = *Process::get().session(0), &b = *Process::get().session(1);
+    const uint64_t libraries[] = {made(a, Kind::kLibrary), made(b, Kind::kLibrary)};
+    const uint64_t kernels[] = {made(a, Kind::kKernel, libraries[0]),
+                                made(b, Kind::kKernel, libraries[1])};
+    static_cast<ImageRecord*>(a.find(Kind::kLibrary, libraries[0]))->twins = {{1, libraries[1]}};
+    static_cast<Function*>(a.find(Kind::kKernel, kernels[0]))->name = "kernel";
+    static_cast<ImageRecord*>(b.find(Kind::kLibrary, libraries[1]))->functions = {
+        {"kernel", kernels[1]}};
+    ASSERT_EQ(cuCtxSetCurrent(program.contexts[1]), CUDA_SUCCESS);
+    const auto kernel = reinterpret_cast<CUfunction>(kernels[0]);
+    const CUlaunchConfig config{.gridDimX = 1,
+                                .gridDimY = 1,
+                                .gridDimZ = 1,
+                                .blockDimX = 32,
+                                .blockDimY = 1,
+                                .blockDimZ = 1,
+                                .sharedMemBytes = 0,
+                                .hStream = nullptr,
+                                .attrs = nullptr,
+                                .numAttrs = 0};
+    int number = 0;
+    size_t bytes = 0;
+    // The worker here has no numbers to give.
+    (void)cuOccupancyMaxPotentialClusterSize(&number, kernel, &config);
+    (void)cuOccupancyMaxActiveClusters(&number, kernel, &config);
+    (void)cuOccupancyAvailableDynamicSMemPerBlock(&bytes, kernel, 1, 32);
+    for (const uint16_t opcode :
+         {schema::op_cuOccupancyMaxPotentialClusterSize, schema::op_cuOccupancyMaxActiveClusters,
+          schema::op_cuOccupancyAvailableDynamicSMemPerBlock}) {
+      EXPECT_EQ(program.b->contexts_of(opcode), std::vector<uint16_t>{1});
+      EXPECT_TRUE(program.a->contexts_of(opcode).empty());
+    }
   });
 }
 
