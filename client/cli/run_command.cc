@@ -125,9 +125,10 @@ void add_run(CLI::App& app, Command& command) {
                       "Memory per GPU for all its processes together, e.g. 8G (default: the "
                       "server's)");
   run_app
-      ->add_option("--device", options->session.devices,
-                   "A wanted GPU by index, of each server, or by UUID, which only one server can have; "
-                   "may be given several times")
+      ->add_option(
+          "--device", options->session.devices,
+          "A wanted GPU by index, of each server, or by UUID, which suits one server only; "
+          "may be given several times")
       ->allow_extra_args(false);
   run_app->add_flag("--sim", options->sim,
                     "Use a private daemon with simulated GPUs instead of a server");

@@ -26,7 +26,7 @@ struct ServerAddress {
 Result<ServerAddress> parse_server(const std::string& text);
 
 // Several servers of one program, separated by commas: their texts, trimmed. kInvalidArgument: one
-// of them is empty, makes no sense, or is named twice, and the message says which; or there are more
+// of them is empty, makes no sense, or is named twice (the message says which), or there are more
 // than kMaxServers.
 inline constexpr size_t kMaxServers = 16;
 Result<std::vector<std::string>> split_servers(const std::string& list);
