@@ -1,5 +1,7 @@
 #include "client/manual/common.h"
 
+#include <utility>
+
 #include "client/manual/apart.h"
 #include "client/memory/reserve.h"
 
@@ -22,6 +24,23 @@ CUresult remember_global(Session& session, const char* name, CUdeviceptr address
                       .owner = owner};
   if (!session.device_memory.insert(region) && region.reserved) release_reserved(address, bytes);
   return CUDA_SUCCESS;
+}
+
+CUresult in_default_stream(CUstream stream, CUdeviceptr address, CUdeviceptr other,
+                           const std::function<CUresult(const Here&)>& work) {
+  Context* const caller = current_context();
+  const auto second = Process::get().tables()->device_memory.find(other);
+  if (caller != nullptr && second && second->session == caller->session) std::swap(address, other);
+  const Here here = Here::of_memory(address, other);
+  if (current_context() == caller) return work(here);
+  {
+    const ContextScope scope(caller);
+    const CUresult before = call_cuStreamSynchronize(*caller->session, caller->wire_id, stream);
+    if (before != CUDA_SUCCESS) return before;
+  }
+  const CUresult result = work(here);
+  if (result != CUDA_SUCCESS) return result;
+  return call_cuStreamSynchronize(here.session, here.context, stream);
 }
 
 CUresult parameter_info(const Function& function, size_t index, size_t* offset, size_t* size) {

@@ -6,8 +6,11 @@
 
 #include <cuda.h>
 
+#include <functional>
+
 #include "client/entry/here.h"
 #include "client/image/records.h"
+#include "client/process/process.h"
 #include "client/transfer/coherence.h"
 #include "generated/client/manual.h"
 
@@ -20,6 +23,22 @@ CUresult remember_global(Session& session, const char* name, CUdeviceptr address
 
 // Puts a function of the application into its stream.
 CUresult put_into_stream(const Here& here, HostFunction function);
+
+// Runs work(here), which puts something into the stream for device memory at `address`, or for host
+// memory there and device memory at `other`.
+//
+// A default stream is that of the current context. If the memory is of another server, the work
+// waits for what is in that stream, is done in the default stream of the memory's context, and is
+// over when this returns. A copy between memory of the current context's server and another one is
+// left to the current context. Costs a load while there is one session.
+CUresult in_default_stream(CUstream stream, CUdeviceptr address, CUdeviceptr other,
+                           const std::function<CUresult(const Here&)>& work);
+template <typename Work>
+CUresult at_memory(CUstream stream, CUdeviceptr address, CUdeviceptr other, Work&& work) {
+  if (is_default_stream(stream) && Process::get().session(1) != nullptr) [[unlikely]]
+    return in_default_stream(stream, address, other, std::ref(work));
+  return work(Here::of(stream));
+}
 
 // Answers about functions, alike for CUfunction and CUkernel.
 CUresult parameter_info(const Function& function, size_t index, size_t* offset, size_t* size);

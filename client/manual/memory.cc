@@ -42,18 +42,19 @@ CUresult set(CUdeviceptr address, size_t width, size_t height, size_t pitch, siz
   size_t bytes = 0;
   if (__builtin_mul_overflow(width, element, &bytes)) return CUDA_ERROR_INVALID_VALUE;
   const copy::Shape shape{bytes, height, 1};
-  const Here here = is_default_stream(stream) ? Here::of_memory(address) : Here::of(stream);
   if (shape.empty()) return CUDA_SUCCESS;
-  const Endpoint device = device_end(here.session, {address, pitch});
-  if (const CUresult result = check_set(here.session, device, shape, element);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
-  if (const CUresult result = expose_operands(here.session, {address}); result != CUDA_SUCCESS)
-    return result;
-  const CUresult result = call(here.session, here.context);
-  if (result != CUDA_SUCCESS) return result;
-  return settle_untried(here.session, device, span_of(shape, device.rows));
+  return at_memory(stream, address, 0, [&](const Here& here) -> CUresult {
+    const Endpoint device = device_end(here.session, {address, pitch});
+    if (const CUresult result = check_set(here.session, device, shape, element);
+        result != CUDA_SUCCESS) {
+      return result;
+    }
+    if (const CUresult result = expose_operands(here.session, {address}); result != CUDA_SUCCESS)
+      return result;
+    const CUresult result = call(here.session, here.context);
+    if (result != CUDA_SUCCESS) return result;
+    return settle_untried(here.session, device, span_of(shape, device.rows));
+  });
 }
 
 // The end of a call without a stream: host memory is set when it returns.

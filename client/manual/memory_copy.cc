@@ -12,12 +12,6 @@ namespace {
 
 uint64_t address_of(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
-// Where a copy happens: at its stream; in a default stream at device memory that it names. 0: it
-// names no such.
-Here here_of(CUstream stream, CUdeviceptr address, CUdeviceptr other = 0) {
-  return is_default_stream(stream) ? Here::of_memory(address, other) : Here::of(stream);
-}
-
 // What a copy between contexts must be ordered behind, and what must be ordered behind it: the
 // default streams of both. The worker's streams of different contexts do not wait for each other,
 // so this waits.
@@ -92,37 +86,35 @@ CUresult host_to_device(CUdeviceptr dst, const void* src, size_t bytes, CUstream
                         bool wait) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (src == nullptr || dst == 0) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = here_of(stream, dst);
-  return copy_to_device(here, device_end(here.session, {dst}),
-                        host_end(here.session, {address_of(src)}), {bytes}, stream, wait);
+  return at_memory(stream, dst, 0, [&](const Here& here) {
+    return copy_to_device(here, device_end(here.session, {dst}),
+                          host_end(here.session, {address_of(src)}), {bytes}, stream, wait);
+  });
 }
 
 CUresult device_to_host(void* dst, CUdeviceptr src, size_t bytes, CUstream stream, bool wait) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (dst == nullptr || src == 0) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = here_of(stream, src);
-  return copy_to_host(here, host_end(here.session, {address_of(dst)}),
-                      device_end(here.session, {src}), {bytes}, stream, wait);
+  return at_memory(stream, src, 0, [&](const Here& here) {
+    return copy_to_host(here, host_end(here.session, {address_of(dst)}),
+                        device_end(here.session, {src}), {bytes}, stream, wait);
+  });
 }
 
 // Unified addresses: both sides may be anything.
 CUresult copy_any(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream, bool wait,
                   SourceAccess access = SourceAccess::kInStream) {
   if (bytes == 0) return CUDA_SUCCESS;
-  const Here here = here_of(stream, dst, src);
-  const Endpoint to = unified_end(here.session, {dst}), from = unified_end(here.session, {src});
-  return copy_between(here, to, from, {bytes}, stream, wait, access,
-                      [&] { return device_to_device(here.session, to, from, bytes, stream); });
+  return at_memory(stream, dst, src, [&](const Here& here) {
+    const Endpoint to = unified_end(here.session, {dst}), from = unified_end(here.session, {src});
+    return copy_between(here, to, from, {bytes}, stream, wait, access,
+                        [&] { return device_to_device(here.session, to, from, bytes, stream); });
+  });
 }
 
 // A device address of a described copy; 0: that side is none.
 CUdeviceptr device_address(CUmemorytype type, CUdeviceptr address) {
   return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED ? address : 0;
-}
-template <typename Copy>
-Here here_of(CUstream stream, const Copy& copy) {
-  return here_of(stream, device_address(copy.dstMemoryType, copy.dstDevice),
-                 device_address(copy.srcMemoryType, copy.srcDevice));
 }
 
 // One side of a described copy.
@@ -202,25 +194,28 @@ CUresult resolve(Session& session, const Copy& copy, Endpoint* dst, Endpoint* sr
 template <typename Copy, typename Inside>
 CUresult copy_described(const Copy* copy, CUstream stream, bool wait, Inside&& inside) {
   if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = here_of(stream, *copy);
-  Endpoint dst, src;
-  if (const CUresult result = resolve(here.session, *copy, &dst, &src); result != CUDA_SUCCESS)
-    return result;
-  const copy::Shape shape = shape_of(*copy);
-  return copy_between(here, dst, src, shape, stream, wait, SourceAccess::kInStream,
-                      [&]() -> CUresult {
-                        if (are_of_two_servers(dst, src)) [[unlikely]]
-                          return copy_between_servers(dst, src, shape, stream);
-                        return inside_device(here.session, dst, src, shape, [&] {
-                          Copy described = *copy;
-                          described.dstMemoryType = described.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-                          described.dstHost = nullptr;
-                          described.srcHost = nullptr;
-                          described.dstArray = nullptr;
-                          described.srcArray = nullptr;
-                          return inside(here.session, described);
-                        });
-                      });
+  const auto carry = [&](const Here& here) -> CUresult {
+    Endpoint dst, src;
+    if (const CUresult result = resolve(here.session, *copy, &dst, &src); result != CUDA_SUCCESS)
+      return result;
+    const copy::Shape shape = shape_of(*copy);
+    return copy_between(
+        here, dst, src, shape, stream, wait, SourceAccess::kInStream, [&]() -> CUresult {
+          if (are_of_two_servers(dst, src)) [[unlikely]]
+            return copy_between_servers(dst, src, shape, stream);
+          return inside_device(here.session, dst, src, shape, [&] {
+            Copy described = *copy;
+            described.dstMemoryType = described.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+            described.dstHost = nullptr;
+            described.srcHost = nullptr;
+            described.dstArray = nullptr;
+            described.srcArray = nullptr;
+            return inside(here.session, described);
+          });
+        });
+  };
+  return at_memory(stream, device_address(copy->dstMemoryType, copy->dstDevice),
+                   device_address(copy->srcMemoryType, copy->srcDevice), carry);
 }
 
 CUresult copy_2d(const CUDA_MEMCPY2D* copy, CUstream stream, bool wait) {
@@ -313,36 +308,38 @@ CUresult manual_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevic
                                      CUstream hStream) {
   if (ByteCount == 0) return CUDA_SUCCESS;
   if (dstDevice == 0 || srcDevice == 0) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = here_of(hStream, dstDevice, srcDevice);
-  return device_to_device(here.session, device_end(here.session, {dstDevice}),
-                          device_end(here.session, {srcDevice}), ByteCount, hStream);
+  return at_memory(hStream, dstDevice, srcDevice, [&](const Here& here) {
+    return device_to_device(here.session, device_end(here.session, {dstDevice}),
+                            device_end(here.session, {srcDevice}), ByteCount, hStream);
+  });
 }
 
 CUresult manual_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
                                   CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
                                   CUstream hStream) {
   if (ByteCount == 0) return CUDA_SUCCESS;
-  const Here here = here_of(hStream, dstDevice, srcDevice);
-  const Endpoint to = device_end(here.session, {dstDevice});
-  const Endpoint from = device_end(here.session, {srcDevice});
-  if (are_of_two_servers(to, from)) [[unlikely]] {
-    for (const CUcontext context : {dstContext, srcContext}) {
-      if (context != nullptr && here.session.contexts.find(context) == nullptr)
-        return CUDA_ERROR_INVALID_CONTEXT;
+  return at_memory(hStream, dstDevice, srcDevice, [&](const Here& here) -> CUresult {
+    const Endpoint to = device_end(here.session, {dstDevice});
+    const Endpoint from = device_end(here.session, {srcDevice});
+    if (are_of_two_servers(to, from)) [[unlikely]] {
+      for (const CUcontext context : {dstContext, srcContext}) {
+        if (context != nullptr && here.session.contexts.find(context) == nullptr)
+          return CUDA_ERROR_INVALID_CONTEXT;
+      }
+      return copy_between_servers(to, from, {ByteCount}, hStream);
     }
-    return copy_between_servers(to, from, {ByteCount}, hStream);
-  }
-  // One of another session is refused by the call.
-  const auto find = [&here](CUcontext ctx) -> const Context* {
-    if (ctx == nullptr) return current_context();
-    const Context* const context = here.session.contexts.find(ctx);
-    return context != nullptr && context->session == &here.session ? context : nullptr;
-  };
-  const Context *const dst = find(dstContext), *const src = find(srcContext);
-  return inside_device(here.session, to, from, {ByteCount}, [&] {
-    return between_contexts(here.session, dst, src, hStream, [&] {
-      return call_cuMemcpyPeerAsync(here.session, here.context, dstDevice, dstContext, srcDevice,
-                                    srcContext, ByteCount, hStream);
+    // One of another session is refused by the call.
+    const auto find = [&here](CUcontext ctx) -> const Context* {
+      if (ctx == nullptr) return current_context();
+      const Context* const context = here.session.contexts.find(ctx);
+      return context != nullptr && context->session == &here.session ? context : nullptr;
+    };
+    const Context *const dst = find(dstContext), *const src = find(srcContext);
+    return inside_device(here.session, to, from, {ByteCount}, [&] {
+      return between_contexts(here.session, dst, src, hStream, [&] {
+        return call_cuMemcpyPeerAsync(here.session, here.context, dstDevice, dstContext, srcDevice,
+                                      srcContext, ByteCount, hStream);
+      });
     });
   });
 }
