@@ -6,6 +6,7 @@
 #include "client/interop/context_storage.h"
 #include "client/manual/common.h"
 #include "client/process/process.h"
+#include "client/transfer/held_work.h"
 
 namespace fargpu::client {
 namespace {
@@ -81,6 +82,7 @@ CUresult manual_cuCtxDestroy_v2(CUcontext ctx) {
     return CUDA_ERROR_INVALID_CONTEXT;
   Session& session = *context->session;
   interop::ContextStorage::get_instance().clear(context);
+  HeldWork::finish_in(*context);
   before_context_ends(session, *context);
   const CUresult result = call_fgContextDestroy(session, 0, context->wire_id);
   end_context(*context, ContextState::kDestroyed);

@@ -7,9 +7,18 @@
 #include "client/process/process.h"
 #include "client/transfer/copy.h"
 #include "client/transfer/exposure.h"
+#include "client/transfer/held_work.h"
 
 namespace fargpu::client {
 namespace {
+
+// Work between servers that uses the memory at `pointer`.
+void finish_work_with(CUdeviceptr pointer) {
+  if (!HeldWork::any()) [[likely]]
+    return;
+  if (const auto region = Process::get().tables()->device_memory.find(pointer))
+    HeldWork::finish_with({region->base, region->bytes});
+}
 
 // Takes the region out of the table, frees it by `call`, and puts it back when that failed. The
 // other way round another thread could be given the same addresses in between, and its region would
@@ -121,6 +130,7 @@ CUresult manual_cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t Wid
 
 CUresult manual_cuMemFree_v2(CUdeviceptr dptr) {
   if (dptr == 0) return CUDA_SUCCESS;
+  finish_work_with(dptr);
   const Here here = Here::of_memory(dptr);
   return free_region(here.session, dptr,
                      [&] { return call_cuMemFree_v2(here.session, here.context, dptr); });

@@ -3,6 +3,7 @@
 #include "client/interop/context_storage.h"
 #include "client/manual/common.h"
 #include "client/process/process.h"
+#include "client/transfer/held_work.h"
 
 namespace fargpu::client {
 namespace {
@@ -13,8 +14,11 @@ CUresult find(CUdevice dev, Context** context) {
 }
 
 // The runtime's values of the context go first, while the context still works: their destructors
-// may call.
-void clear_storage(Context& context) { interop::ContextStorage::get_instance().clear(&context); }
+// may call. Other threads may retain the context meanwhile.
+void prepare_end(Context& context) {
+  interop::ContextStorage::get_instance().clear(&context);
+  HeldWork::finish_in(context);
+}
 
 }  // namespace
 
@@ -47,7 +51,7 @@ CUresult manual_cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
       return CUDA_SUCCESS;
     }
   }
-  clear_storage(*context);
+  prepare_end(*context);
   std::lock_guard lock(context->mutex);
   // Another thread may have retained it meanwhile.
   if (context->retained == 0 || --context->retained != 0) return CUDA_SUCCESS;
@@ -78,7 +82,7 @@ CUresult manual_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, in
 CUresult manual_cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   Context* context = nullptr;
   if (const CUresult result = find(dev, &context); result != CUDA_SUCCESS) return result;
-  clear_storage(*context);
+  prepare_end(*context);
   std::lock_guard lock(context->mutex);
   if (!context->usable()) return CUDA_SUCCESS;
   before_context_ends(*context->session, *context);

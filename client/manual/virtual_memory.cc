@@ -3,6 +3,7 @@
 #include "client/manual/common.h"
 #include "client/memory/memory_source.h"
 #include "client/memory/reserve.h"
+#include "client/transfer/held_work.h"
 
 namespace fargpu::client {
 namespace {
@@ -84,6 +85,7 @@ CUresult manual_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 }
 
 CUresult manual_cuMemUnmap(CUdeviceptr ptr, size_t size) {
+  HeldWork::finish_with({ptr, size});
   const Here here = Here::of_memory(ptr);
   const CUresult result = call_cuMemUnmap(here.session, here.context, ptr, size);
   if (result != CUDA_SUCCESS) return result;

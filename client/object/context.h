@@ -37,7 +37,7 @@ struct Context final : Object {
   int worker_device = 0;  // the worker's ordinal
   bool primary = false;
   std::atomic<ContextState> state{ContextState::kInactive};
-  std::atomic<uint32_t> epoch{0};         // raised when the contents are gone (reset, release)
+  std::atomic<uint32_t> epoch{0};         // raised when the contents are gone, and by activation
   std::atomic<uint64_t> unique_id{0};     // cuCtxGetId: never used again
   std::atomic<int> sticky{CUDA_SUCCESS};  // an execution error that stays
   std::atomic<int> kept{CUDA_SUCCESS};    // an error of an async call, to be returned once

@@ -40,7 +40,9 @@ Lane::Lane(Context& context) : context_(context), epoch_(context.epoch.load()) {
 
 CUresult Lane::stream_in(Context& context, Use use, CUstream* stream) {
   std::lock_guard lock(mutex_);
+  // In this order: a stream that is made while the context ends is of an epoch that is over.
   const uint32_t epoch = context.epoch.load();
+  if (!context.usable()) return CUDA_ERROR_INVALID_CONTEXT;
   std::erase_if(helpers_, [&](const Helper& helper) {
     return helper.context == &context && helper.epoch != epoch;
   });
@@ -67,15 +69,16 @@ CUresult Lane::make_word() {
   if (result != CUDA_SUCCESS) return result;
   result = call_cuStreamWriteValue32_v2(session, context_.wire_id, own, word, 0, 0);
   if (result == CUDA_SUCCESS) result = call_cuStreamSynchronize(session, context_.wire_id, own);
-  if (result == CUDA_SUCCESS) word_ = word;
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  word_ = word;
+  own_ = own;
+  return CUDA_SUCCESS;
 }
 
 void Lane::open(uint32_t count) {
   Session& session = *context_.session;
-  CUstream own = nullptr;
-  if (stream_in(context_, Use::kWork, &own) == CUDA_SUCCESS && context_.epoch.load() == epoch_) {
-    (void)call_cuStreamWriteValue32_v2(session, context_.wire_id, own, word_, count, 0);
+  if (context_.epoch.load() == epoch_) {
+    (void)call_cuStreamWriteValue32_v2(session, context_.wire_id, own_, word_, count, 0);
     (void)session.channel().flush();
   }
   session.host_calls.release(device_key(&context_));
@@ -96,7 +99,7 @@ std::shared_ptr<Lane> take_idle(Table& lanes, Context& context) {
 
 }  // namespace
 
-CUresult HeldStreams::hold(Context& context, CUstream stream,
+CUresult HeldStreams::hold(Context& context, CUstream stream, Touched touched,
                            const std::function<CUresult(Lane&)>& before,
                            const std::function<CUresult(Lane&)>& work) {
   Session& session = *context.session;
@@ -123,6 +126,9 @@ CUresult HeldStreams::hold(Context& context, CUstream stream,
     lanes.busy.erase(key);
   };
 
+  touched.contexts.push_back(&context);
+  auto under_way =
+      std::make_unique<HeldWork>(std::move(touched.contexts), std::move(touched.memory));
   std::lock_guard order(lane->order_);
   CUresult result = lane->make_word();
   if (result == CUDA_SUCCESS) result = before(*lane);
@@ -138,6 +144,7 @@ CUresult HeldStreams::hold(Context& context, CUstream stream,
                                        CU_STREAM_WAIT_VALUE_GEQ);
   if (result != CUDA_SUCCESS) {
     session.host_calls.release(device_key(&context));
+    session.memory_waits.fetch_sub(1, std::memory_order_release);
     leave();
     return result;
   }
@@ -149,7 +156,7 @@ CUresult HeldStreams::hold(Context& context, CUstream stream,
   };
   {
     std::lock_guard lock(lane->mutex_);
-    lane->tasks_.push_back({task, count});
+    lane->tasks_.push_back({std::move(under_way), task, count});
     if (lane->running_) return CUDA_SUCCESS;
     lane->running_ = true;
   }
@@ -207,9 +214,13 @@ CUresult ServerPoint::set(Context& context, CUstream stream) {
 CUresult ServerPoint::wait() {
   Session& session = *context_->session;
   const ContextScope scope(context_);
-  const CUresult result = call_cuEventSynchronize(session, context_->wire_id, event_);
-  (void)call_cuEventDestroy_v2(session, context_->wire_id, event_);
-  return result;
+  return call_cuEventSynchronize(session, context_->wire_id, event_);
+}
+
+ServerPoint::~ServerPoint() {
+  if (context_ == nullptr) return;
+  const ContextScope scope(context_);
+  (void)call_cuEventDestroy_v2(*context_->session, context_->wire_id, event_);
 }
 
 namespace {
@@ -252,7 +263,8 @@ CUresult wait_for_other_server(CUstream stream, CUevent event) {
     }
     return point->set(other, ours);
   };
-  return HeldStreams::hold(*waits, stream, set, [point](Lane&) { return point->wait(); });
+  return HeldStreams::hold(*waits, stream, {{&other}}, set,
+                           [point](Lane&) { return point->wait(); });
 }
 
 }  // namespace fargpu::client

@@ -19,6 +19,8 @@
 #include <mutex>
 #include <vector>
 
+#include "client/transfer/held_work.h"
+
 namespace fargpu::client {
 
 struct Context;
@@ -32,14 +34,16 @@ class Lane {
   // application's calls, which may be far ahead of that.
   enum class Use : uint8_t { kWork, kWaits };
   // A stream of ours in a context of any server, which waits for no default stream; made at first
-  // use. Two calls with the same context and use give the same stream.
+  // use. Two calls with the same context and use give the same stream. CUDA_ERROR_INVALID_CONTEXT:
+  // the context has ended or was reset.
   CUresult stream_in(Context& context, Use use, CUstream* stream);
 
  private:
   friend class HeldStreams;
   struct Task {
+    std::unique_ptr<HeldWork> under_way;  // ends last
     std::function<CUresult()> work;
-    uint32_t count;  // what opens the gate
+    uint32_t count = 0;  // what opens the gate
   };
   struct Helper {
     Context* context;
@@ -54,8 +58,9 @@ class Lane {
   const uint32_t epoch_;
   std::mutex order_;  // held by a caller from its first frame to its gate
   CUdeviceptr word_ = 0;
-  uint32_t count_ = 0;  // of gates; guarded by order_
-  std::mutex mutex_;    // the rest
+  CUstream own_ = nullptr;  // made with the word, so that a gate can always be opened
+  uint32_t count_ = 0;      // of gates; guarded by order_
+  std::mutex mutex_;        // the rest
   std::vector<Helper> helpers_;
   std::deque<Task> tasks_;
   bool running_ = false;
@@ -66,7 +71,12 @@ class HeldStreams {
  public:
   // Runs `before(lane)` at once, on this thread and before the gate; then the stream is held, until
   // work() has returned on a thread of this class. `context`: the stream's, which is current.
-  static CUresult hold(Context& context, CUstream stream,
+  // `touched`: what the work needs besides (held_work.h).
+  struct Touched {
+    std::vector<const Context*> contexts;
+    std::vector<HeldWork::Range> memory{};
+  };
+  static CUresult hold(Context& context, CUstream stream, Touched touched,
                        const std::function<CUresult(Lane&)>& before,
                        const std::function<CUresult(Lane&)>& work);
   // Runs work(lane) on this thread with a lane that nobody else has.
@@ -76,9 +86,13 @@ class HeldStreams {
 // A point that a stream of any server has reached or not; made on one thread, awaited on another.
 class ServerPoint {
  public:
+  ServerPoint() = default;
+  ~ServerPoint();
+  ServerPoint(const ServerPoint&) = delete;
+  ServerPoint& operator=(const ServerPoint&) = delete;
   // What is in the stream of `context` now.
   CUresult set(Context& context, CUstream stream);
-  // Waits, sees what was written to mapped memory before it, and ends the point.
+  // Waits, and sees what was written to mapped memory before it.
   CUresult wait();
 
  private:

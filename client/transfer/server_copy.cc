@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "client/entry/here.h"
@@ -223,8 +224,28 @@ CUresult check(const Endpoint& end, const copy::Shape& shape) {
   return span == 0 ? CUDA_ERROR_INVALID_VALUE : check_range(*end.session(), end, span);
 }
 
-CUresult wait_for_all_in(const Context& context) {
-  return call_cuCtxSynchronize(*context.session, context.wire_id);
+// What a copy in the legacy stream is ordered behind: all in both contexts, and what is in the
+// stream of the caller, which may be of a third one.
+CUresult wait_for_legacy(const Copy& copy, CUstream stream) {
+  const Context* const caller = current_context();
+  if (caller != nullptr && caller != copy.dst_context && caller != copy.src_context) {
+    if (const CUresult result = call_cuStreamSynchronize(*caller->session, caller->wire_id, stream);
+        result != CUDA_SUCCESS)
+      return result;
+  }
+  for (Context* const context : {copy.dst_context, copy.src_context}) {
+    const ContextScope scope(context);
+    if (const CUresult result = call_cuCtxSynchronize(*context->session, context->wire_id);
+        result != CUDA_SUCCESS)
+      return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+HeldStreams::Touched touched_by(const Copy& copy) {
+  return {{copy.dst_context, copy.src_context},
+          {{copy.dst.address, span_of(copy.shape, copy.dst)},
+           {copy.src.address, span_of(copy.shape, copy.src)}}};
 }
 
 bool is_legacy(CUstream stream) {
@@ -245,9 +266,10 @@ CUresult copy_between_servers(const Endpoint& dst, const Endpoint& src, const co
     if (const int sticky = context->sticky.load()) return static_cast<CUresult>(sticky);
   }
   if (is_legacy(stream)) {
-    for (const Context* const context : {copy.dst_context, copy.src_context}) {
-      if (const CUresult result = wait_for_all_in(*context); result != CUDA_SUCCESS) return result;
-    }
+    HeldStreams::Touched touched = touched_by(copy);
+    const HeldWork under_way(std::move(touched.contexts), std::move(touched.memory));
+    if (const CUresult result = wait_for_legacy(copy, stream); result != CUDA_SUCCESS)
+      return result;
     return HeldStreams::borrow(*copy.dst_context,
                                [&copy](Lane& lane) { return transfer(lane, copy); });
   }
@@ -256,7 +278,7 @@ CUresult copy_between_servers(const Endpoint& dst, const Endpoint& src, const co
   const ContextScope scope(in);
   auto ready = std::make_shared<ServerPoint>();
   return HeldStreams::hold(
-      *in, stream, [&](Lane&) { return ready->set(*in, stream); },
+      *in, stream, touched_by(copy), [&](Lane&) { return ready->set(*in, stream); },
       [ready, copy](Lane& lane) {
         const CUresult result = ready->wait();
         return result == CUDA_SUCCESS ? transfer(lane, copy) : result;

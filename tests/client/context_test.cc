@@ -49,6 +49,16 @@ TEST_F(ContextTest, RetiringTakesErrorsAwayAndBeginsAnEpoch) {
   EXPECT_EQ(context->sticky.load(), CUDA_SUCCESS);
 }
 
+// What was made in between, when the context could not be used, is not of the new one.
+TEST_F(ContextTest, ActivationBeginsAnEpoch) {
+  Context* context = table_->primary(0);
+  table_->activate(*context, 0);
+  table_->retire(*context, ContextState::kInactive);
+  const uint32_t between = context->epoch.load();
+  table_->activate(*context, 0);
+  EXPECT_NE(context->epoch.load(), between);
+}
+
 TEST_F(ContextTest, CreatedContextsGetIdsFrom256) {
   Context* context = table_->create(1, 1, 0);
   ASSERT_NE(context, nullptr);

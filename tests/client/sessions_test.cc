@@ -135,6 +135,9 @@ struct Program {
     EXPECT_EQ(cuCtxSetCurrent(contexts[0]), CUDA_SUCCESS);
   }
 
+  // What the servers do not know; set before.
+  static inline uint16_t unknown = 0;
+
   static FakeWorker* add(Tables& tables, unsigned number) {
     auto [client, server] = transport::make_loopback_pair();
     auto* const worker = new FakeWorker(std::move(server), kMemory[number]);
@@ -142,7 +145,10 @@ struct Program {
     settings.server = number == 0 ? "a:14900" : "b:14900";
     Snapshot snapshot;
     snapshot.driver_version = number == 0 ? 13000 : 12080;
-    snapshot.known = bootstrap::known_opcodes();
+    for (unsigned opcode = 0; opcode < 8 * wire::OpcodeSet::kMaxBytes; ++opcode) {
+      const auto each = static_cast<uint16_t>(opcode);
+      if (each != unknown && bootstrap::known_opcodes().contains(each)) snapshot.known.insert(each);
+    }
     snapshot.max_bulk_bytes = 1 << 20;
     snapshot.max_body_bytes = 1 << 20;
     snapshot.devices.resize(1);
@@ -419,6 +425,63 @@ TEST(Sessions, FlagsOfAWaitForAnEventOfAnotherServerAreJudged) {
               CUDA_ERROR_ILLEGAL_STATE);
     ASSERT_EQ(cuStreamSynchronize(program.streams[0]), CUDA_SUCCESS);
     EXPECT_TRUE(program.a->contexts_of(schema::op_cuStreamWaitValue32_v2).empty());
+  });
+}
+
+// Nothing stays of a wait that could not be put into the stream.
+TEST(Sessions, AWaitForAnEventThatIsRefusedLeavesNothing) {
+  Program::unknown = schema::op_cuStreamWaitValue32_v2;
+  in_process([](Program& program) {
+    EXPECT_EQ(cuStreamWaitEvent(program.streams[0], program.events[1], 0),
+              CUDA_ERROR_NOT_SUPPORTED);
+    ASSERT_EQ(cuStreamSynchronize(program.streams[1]), CUDA_SUCCESS);
+    EXPECT_EQ(program.b->contexts_of(schema::op_cuEventDestroy_v2), std::vector<uint16_t>{1});
+    EXPECT_EQ(Process::get().session(0)->memory_waits.load(), 0u);
+    EXPECT_FALSE(Process::get().session(0)->host_calls.outstanding());
+    EXPECT_EQ(cuDevicePrimaryCtxReset(1), CUDA_SUCCESS);
+  });
+  Program::unknown = 0;
+}
+
+// Its default stream is not that of the memory's context.
+TEST(Sessions, AMemsetOfAnotherServersMemoryIsInTheCallersOrder) {
+  in_process([](Program& program) {
+    CUdeviceptr of_b = 0;
+    ASSERT_EQ(cuCtxSetCurrent(program.contexts[1]), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemAlloc(&of_b, 4096), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemsetD8Async(of_b, 0, 4096, nullptr), CUDA_SUCCESS);
+    EXPECT_TRUE(program.b->contexts_of(schema::op_cuStreamSynchronize).empty());
+    ASSERT_EQ(cuCtxSetCurrent(program.contexts[0]), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemsetD8Async(of_b, 0, 4096, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(program.a->contexts_of(schema::op_cuStreamSynchronize), std::vector<uint16_t>{1});
+    EXPECT_EQ(program.b->contexts_of(schema::op_cuMemsetD8Async), (std::vector<uint16_t>{1, 1}));
+    EXPECT_EQ(program.b->contexts_of(schema::op_cuStreamSynchronize), std::vector<uint16_t>{1});
+  });
+}
+
+// A server sees nothing of a stream of another one that waits for it.
+TEST(Sessions, AContextEndsBehindWhatWaitsForIt) {
+  in_process([](Program& program) {
+    CUcontext created = nullptr;
+    CUevent event = nullptr;
+    ASSERT_EQ(cuCtxCreate(&created, nullptr, 0, 1), CUDA_SUCCESS);
+    ASSERT_EQ(cuEventCreate(&event, CU_EVENT_DEFAULT), CUDA_SUCCESS);
+    program.b->silent_opcode = schema::op_cuEventSynchronize;
+    ASSERT_EQ(cuStreamWaitEvent(program.streams[0], event, 0), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamWaitEvent(program.streams[0], program.events[1], 0), CUDA_SUCCESS);
+    const auto asked = [&] { return program.b->contexts_of(schema::op_cuEventSynchronize).size(); };
+    ASSERT_TRUE(soon([&] { return asked() == 1; }));
+    std::thread destroys([&] { EXPECT_EQ(cuCtxDestroy(created), CUDA_SUCCESS); });
+    std::thread resets([&] { EXPECT_EQ(cuDevicePrimaryCtxReset(1), CUDA_SUCCESS); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_TRUE(program.b->contexts_of(schema::op_fgContextDestroy).empty());
+    EXPECT_TRUE(program.b->contexts_of(schema::op_fgPrimaryRelease).empty());
+    program.b->silent_opcode = 0;
+    program.b->answer_the_silent();
+    destroys.join();
+    resets.join();
+    EXPECT_EQ(program.b->contexts_of(schema::op_fgContextDestroy), std::vector<uint16_t>{0});
+    EXPECT_EQ(program.b->contexts_of(schema::op_fgPrimaryRelease), std::vector<uint16_t>{0});
   });
 }
 

@@ -17,6 +17,7 @@ def fargpu(*arguments, **environment):
 class TwoServers(unittest.TestCase):
     """Two daemons, each with two GPUs in a slot of its own."""
 
+    PROGRAM = "two_servers"
     GPUS = 2
     FLAGS = ((), ())
 
@@ -32,7 +33,7 @@ class TwoServers(unittest.TestCase):
         daemon.__exit__(AssertionError if failed else None, None, None)
 
     def run_program(self, *arguments, flags=(), **options):
-        program = testing.BUILD.program("two_servers")
+        program = testing.BUILD.program(self.PROGRAM)
         return testing.run(
             [testing.BUILD.fargpu, "run", "--server", self.servers, *flags, "--", program]
             + list(arguments),
@@ -178,6 +179,34 @@ class Between(TwoServers):
         self.assertIn("two_servers: right", output)
         self.assertIn(f"the session with {self.b.server} is lost", errors)
         self.assertIn("calls for its GPUs now fail", errors)
+
+
+class Order(TwoServers):
+    """Default streams, and what ends while work between the servers is under way."""
+
+    PROGRAM = "server_order"
+    RIGHT = "server_order: right\n"
+
+    def test_default_streams_are_those_of_the_current_device(self):
+        self.assertEqual(self.right(self.run_program("default")), self.RIGHT)
+
+    def test_a_third_device_is_current(self):
+        third = self.run_program("third", flags=("--gpus", "2"))
+        self.assertEqual(self.right(third), self.RIGHT)
+
+    def test_memory_is_freed_behind_copies(self):
+        self.assertEqual(self.right(self.run_program("freed")), self.RIGHT)
+
+    def test_a_device_is_reset_behind_copies(self):
+        self.assertEqual(self.right(self.run_program("reset")), self.RIGHT)
+
+    def test_one_server_with_two_gpus_gives_the_same(self):
+        with testing.Daemon(gpus=2) as daemon:
+            # A simulated device frees memory without a look at the other one's streams.
+            for part in ("default", "reset"):
+                program = testing.BUILD.program(self.PROGRAM)
+                done = daemon.run(program, part, flags=("--gpus", "2"))
+                self.assertEqual(self.right(done), self.RIGHT)
 
 
 class SameAddresses(TwoServers):
