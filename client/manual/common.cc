@@ -32,7 +32,7 @@ CUresult in_default_stream(CUstream stream, CUdeviceptr address, CUdeviceptr oth
   const auto second = Process::get().tables()->device_memory.find(other);
   if (caller != nullptr && second && second->session == caller->session) std::swap(address, other);
   const Here here = Here::of_memory(address, other);
-  if (current_context() == caller) return work(here);
+  if (caller == nullptr || current_context() == caller) return work(here);
   {
     const ContextScope scope(caller);
     const CUresult before = call_cuStreamSynchronize(*caller->session, caller->wire_id, stream);
