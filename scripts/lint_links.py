@@ -10,10 +10,10 @@ import fnmatch
 import pathlib
 import posixpath
 import re
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+from lint_files import ROOT, tracked
+
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^()\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"[\w.+*<>-]+(?:/[\w.+*<>-]+)+/?")
@@ -85,17 +85,6 @@ def path_problems(page, text, names):
 def mention_problems(file, text, names):
     """One line per page that `file` names and that is not there."""
     return [f"{file}: {page} is not there" for page in PAGE.findall(text) if page not in names]
-
-
-def tracked():
-    listing = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    return sorted(name for name in set(listing.splitlines()) if (ROOT / name).is_file())
 
 
 def main():

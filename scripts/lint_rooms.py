@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+from lint_files import ROOT, tracked
+
 TREES = ("common", "client", "server", "schema", "sim")  # where every folder is a room
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 PAGE = "docs/architecture.md"
@@ -120,16 +121,9 @@ def told(lines, page):
     return "".join(f"    {line}\n" for line in lines) in page
 
 
-def tracked(*patterns):
-    listing = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    names = sorted(name for name in set(listing.splitlines()) if (ROOT / name).is_file())
-    return {name: (ROOT / name).read_text(encoding="utf-8") for name in names}
+def texts(*patterns):
+    """{name: text} of the files that fit."""
+    return {name: (ROOT / name).read_text(encoding="utf-8") for name in tracked(*patterns)}
 
 
 def generated():
@@ -155,11 +149,11 @@ def main():
     options = parser.parse_args()
     table, wrong = read_table((ROOT / "scripts/rooms.txt").read_text(encoding="utf-8"))
     patterns = [f"{tree}/{end}" for tree in TREES for end in ("*.h", "*.cc", "*.j2")]
-    files = tracked(*patterns) | generated()
+    files = texts(*patterns) | generated()
     if options.graph:
         print("\n".join(graph(table, files)))
         return 0
-    lists = tracked("CMakeLists.txt", "*/CMakeLists.txt", "*.cmake")
+    lists = texts("CMakeLists.txt", "*/CMakeLists.txt", "*.cmake")
     wrong += include_problems(table, files) + source_problems(lists)
     if not told(graph(table, files), (ROOT / PAGE).read_text(encoding="utf-8")):
         wrong.append(f"{PAGE}: shows another graph than scripts/lint_rooms.py --graph")

@@ -3,12 +3,11 @@
 
 import argparse
 import fnmatch
-import pathlib
-import subprocess
 import sys
 from collections import defaultdict
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+from lint_files import ROOT, tracked
+
 COLUMNS = 100
 LISTED, FAILING = 500, 800  # lines of a file
 EXCUSE = "Long because"  # in the first lines of a file that may be longer
@@ -17,18 +16,11 @@ MADE = ["schema/generated/*", "docs/coverage.md", "*/corpus/*", "*/golden/*", "L
 CODE = [".cc", ".h", ".cu", ".py"]
 
 
-def tracked():
-    """Text files of the tree that people write, with their lines."""
-    listing = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    for name in sorted(set(listing.splitlines())):
+def texts():
+    """Name, suffix and lines of the text files that people write."""
+    for name in tracked():
         path = ROOT / name
-        if path.is_file() and not any(fnmatch.fnmatch(name, pattern) for pattern in MADE):
+        if not any(fnmatch.fnmatch(name, pattern) for pattern in MADE):
             try:
                 yield name, path.suffix, path.read_text(encoding="utf-8").splitlines()
             except UnicodeDecodeError:
@@ -42,7 +34,7 @@ def is_script(name, lines):
 def long_lines():
     """No line over 100 columns: code, scripts, prose, and the comments of data."""
     wrong = 0
-    for name, suffix, lines in tracked():
+    for name, suffix, lines in texts():
         prose = suffix == ".md"
         data = suffix in (".yml", ".toml", ".txt", ".cmake")
         if not (suffix in CODE or prose or data or is_script(name, lines)):
@@ -61,7 +53,7 @@ def long_lines():
 
 def long_files():
     wrong = 0
-    for name, suffix, lines in tracked():
+    for name, suffix, lines in texts():
         if suffix not in CODE and not is_script(name, lines) or len(lines) <= LISTED:
             continue
         excused = any(EXCUSE in line for line in lines[:20])
@@ -83,7 +75,7 @@ def duplicates():
     """Lists stretches of at least REPORTED equal lines; very long ones are wrong."""
     places = defaultdict(list)
     files = {}
-    for name, suffix, lines in tracked():
+    for name, suffix, lines in texts():
         if suffix in CODE:
             files[name] = list(significant(lines))
             for at in range(len(files[name]) - REPORTED + 1):

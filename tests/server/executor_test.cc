@@ -268,6 +268,16 @@ TEST_F(Executing, ANoticeOfItsOwnAccordIsNotSentEither) {
   expect_silence();
 }
 
+TEST_F(Executing, ANoticeOfItsOwnAccordIsSentWhenItIsKnown) {
+  start();
+  // It is only tried: the executor may hold the channel.
+  EXPECT_TRUE(eventually([&] {
+    say_alive();
+    return client_->receive(*this, Clock::now()).ok() && !answers_.empty();
+  }));
+  EXPECT_EQ(next().header.opcode, wire::kAlive);
+}
+
 TEST_F(Executing, AHostFunctionRunsInTheClientAndHoldsItsStream) {
   start();
   enter();
