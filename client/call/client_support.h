@@ -16,6 +16,7 @@
 #include "common/base/status.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/handle_kind.h"
+#include "common/wire/data.h"
 #include "schema/support/sizes.h"
 #include "schema/support/small_buffer.h"
 
@@ -140,9 +141,7 @@ inline void location_from_wire(Session& session, CUmemLocation* location) {
 }
 
 // Data fields: raw bytes in, and out with an exact length.
-inline capnp::Data::Reader as_data(const void* bytes, size_t size) {
-  return capnp::Data::Reader(static_cast<const kj::byte*>(bytes), size);
-}
+using wire::as_data;
 inline bool take_data(capnp::Data::Reader data, void* to, size_t size) {
   if (data.size() != size) return false;
   if (size > 0 && to != nullptr) std::memcpy(to, data.begin(), size);

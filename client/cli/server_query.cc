@@ -82,8 +82,7 @@ ServerStatus to_plain(schema::Status::Reader from) {
   to.version = from.getServerVersion().cStr();
   to.driver_name = from.getDriverName().cStr();
   to.driver_version = from.getDriverVersion();
-  const auto known = wire::OpcodeSet::from_bytes(
-      std::as_bytes(std::span(from.getKnows().begin(), from.getKnows().size())));
+  const auto known = bootstrap::read_knows(from);
   to.agrees = known.ok() && !known->empty();
   if (to.agrees) to.lacks = lacking(*known);
   to.uptime_seconds = from.getUptimeSeconds();

@@ -16,9 +16,7 @@ Result<wire::OpcodeSet> opcodes_of(std::span<const std::byte> body, const char* 
   try {
     wire::SegmentReader reader(body);
     const auto root = reader.getRoot<Message>();
-    FARGPU_ASSIGN_OR_RETURN(const auto known,
-                            wire::OpcodeSet::from_bytes(std::as_bytes(
-                                std::span(root.getKnows().begin(), root.getKnows().size()))));
+    FARGPU_ASSIGN_OR_RETURN(const auto known, read_knows(root));
     if (known.empty()) return too_old("the server", root.getServerVersion().cStr());
     return known;
   } catch (const kj::Exception&) {

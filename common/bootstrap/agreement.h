@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/base/status.h"
+#include "common/wire/data.h"
 #include "common/wire/opcode_set.h"
 
 namespace fargpu::bootstrap {
@@ -19,6 +20,16 @@ const wire::OpcodeSet& known_opcodes();
 // that does not say so. kProtocol: no such message.
 Result<wire::OpcodeSet> opcodes_of_welcome(std::span<const std::byte> body);
 Result<wire::OpcodeSet> opcodes_of_job(std::span<const std::byte> body);
+
+// The same in a message of whatever kind that has a field `knows`.
+template <typename Builder>
+void set_knows(Builder message) {
+  message.setKnows(wire::as_data(known_opcodes().bytes()));
+}
+template <typename Reader>
+Result<wire::OpcodeSet> read_knows(Reader message) {
+  return wire::OpcodeSet::from_bytes(wire::as_bytes(message.getKnows()));
+}
 
 // kVersion, with what to do: `peer` ("the server", "the client") is of release `version` (may be
 // empty), which cannot agree with this one.

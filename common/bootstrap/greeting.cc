@@ -9,6 +9,7 @@
 #include "common/bootstrap/agreement.h"
 #include "common/bootstrap/host_identity.h"
 #include "common/wire/control.h"
+#include "common/wire/data.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
 
@@ -28,14 +29,6 @@ template <typename Builder>
 void set_devices(Builder message, const Greeting& greeting) {
   auto devices = message.initDevices(static_cast<unsigned>(greeting.devices.size()));
   for (unsigned i = 0; i < greeting.devices.size(); ++i) devices.set(i, greeting.devices[i]);
-}
-
-// What this client knows.
-template <typename Builder>
-void set_knows(Builder message) {
-  const auto bytes = known_opcodes().bytes();
-  message.setKnows(
-      capnp::Data::Reader(reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()));
 }
 
 size_t build_open_job(const Greeting& greeting, std::span<std::byte> slot) {
@@ -74,8 +67,7 @@ size_t build(const Greeting& greeting, std::span<std::byte> slot) {
   set_knows(hello);
   if (greeting.job) {
     hello.setJobId(greeting.job->id);
-    hello.setJobKey(capnp::Data::Reader(reinterpret_cast<const kj::byte*>(greeting.job->key.data()),
-                                        greeting.job->key.size()));
+    hello.setJobKey(wire::as_data(greeting.job->key));
   }
   return builder.used_bytes();
 }
@@ -149,8 +141,7 @@ Status greet_again(int socket, const JoinGreeting& greeting, transport::Deadline
   auto join = builder.initRoot<schema::Join>();
   join.setProtocolVersion(wire::kProtocolVersion);
   join.setSessionId(greeting.session);
-  join.setSessionKey(capnp::Data::Reader(reinterpret_cast<const kj::byte*>(greeting.key.data()),
-                                         greeting.key.size()));
+  join.setSessionKey(wire::as_data(greeting.key));
   join.setIndex(greeting.index);
   constexpr wire::FrameLimits kAnswer{16u << 10, 0};
   return exchange(socket, wire::kJoin, slot.first(builder.used_bytes()), kAnswer, deadline,

@@ -7,6 +7,7 @@
 
 #include "common/transport/frame_io.h"
 #include "common/wire/control.h"
+#include "common/wire/data.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
 
@@ -129,15 +130,14 @@ Status answer_upgrade(int socket, uint32_t sequence, const UpgradeAnswer& answer
   wire::FrameHeader header;
   header.flags = wire::kReply;
   header.sequence = sequence;
-  return write_message<schema::UpgradeReply>(
-      socket, header, deadline, [&](schema::UpgradeReply::Builder to) {
-        to.setOk(answer.ok);
-        to.setReason(printable(answer.reason));
-        to.setUnixName(answer.unix_name);
-        to.setPort(answer.port);
-        to.setCookie(capnp::Data::Reader(reinterpret_cast<const kj::byte*>(answer.cookie.data()),
-                                         answer.cookie.size()));
-      });
+  return write_message<schema::UpgradeReply>(socket, header, deadline,
+                                             [&](schema::UpgradeReply::Builder to) {
+                                               to.setOk(answer.ok);
+                                               to.setReason(printable(answer.reason));
+                                               to.setUnixName(answer.unix_name);
+                                               to.setPort(answer.port);
+                                               to.setCookie(wire::as_data(answer.cookie));
+                                             });
 }
 
 }  // namespace fargpu::bootstrap

@@ -77,9 +77,7 @@ std::vector<std::byte> encode_status(uint32_t sequence, const StatusReport& repo
   status.setDriverName(inventory.driver_path);
   status.setDriverVersion(inventory.driver_version);
   status.setUptimeSeconds(seconds_since(started));
-  const auto knows = bootstrap::known_opcodes().bytes();
-  status.setKnows(
-      capnp::Data::Reader(reinterpret_cast<const kj::byte*>(knows.data()), knows.size()));
+  bootstrap::set_knows(status);
   std::vector<uint32_t> sessions_on(units.size());
   for (const auto& [pid, session] : sessions.all()) {
     for (const size_t unit : session.units) ++sessions_on[unit];

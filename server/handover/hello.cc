@@ -9,6 +9,7 @@
 
 #include "common/bootstrap/agreement.h"
 #include "common/wire/control.h"
+#include "common/wire/data.h"
 #include "common/wire/frame.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
@@ -88,9 +89,7 @@ Status read_common(Reader root, HelloRequest& hello) {
     if (device.size() > 64) return too_long("a name in devices");
     hello.placement.devices.push_back(printable(device.cStr(), 64));
   }
-  const auto knows = root.getKnows();
-  FARGPU_ASSIGN_OR_RETURN(hello.knows, wire::OpcodeSet::from_bytes(
-                                           std::as_bytes(std::span(knows.begin(), knows.size()))));
+  FARGPU_ASSIGN_OR_RETURN(hello.knows, bootstrap::read_knows(root));
   return Status();
 }
 
@@ -234,19 +233,16 @@ std::vector<std::byte> encode_refusal(uint16_t opcode, uint32_t sequence, const 
 
 std::vector<std::byte> encode_job_opened(uint32_t sequence, const bootstrap::JobTicket& ticket,
                                          const std::vector<std::string>& gpus) {
-  const auto knows = bootstrap::known_opcodes().bytes();
-  std::vector<uint64_t> words(64 + gpus.size() * 16 + knows.size() / 8);
+  std::vector<uint64_t> words(64 + gpus.size() * 16 + wire::OpcodeSet::kMaxBytes / 8);
   const std::span slot = std::as_writable_bytes(std::span(words));
   wire::SlotMessageBuilder builder(slot.subspan(sizeof(wire::FrameHeader)));
   auto opened = builder.initRoot<schema::JobOpened>();
   opened.setJobId(ticket.id);
-  opened.setJobKey(
-      capnp::Data::Reader(reinterpret_cast<const kj::byte*>(ticket.key.data()), ticket.key.size()));
+  opened.setJobKey(wire::as_data(ticket.key));
   auto list = opened.initGpus(static_cast<unsigned>(gpus.size()));
   for (unsigned i = 0; i < gpus.size(); ++i) list.set(i, gpus[i].substr(0, 64));
   opened.setServerVersion(FARGPU_VERSION);
-  opened.setKnows(
-      capnp::Data::Reader(reinterpret_cast<const kj::byte*>(knows.data()), knows.size()));
+  bootstrap::set_knows(opened);
   wire::FrameHeader header;
   header.opcode = wire::kOpenJob;
   header.sequence = sequence;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "common/wire/data.h"
 #include "common/wire/slot_message.h"
 #include "generated/server/driver_table.h"
 #include "generated/server/manual.h"
@@ -58,8 +59,6 @@ class LaterReply {
   ContextRef context_;
 };
 
-inline std::span<const std::byte> as_bytes(capnp::Data::Reader data) {
-  return {reinterpret_cast<const std::byte*>(data.begin()), data.size()};
-}
+using wire::as_bytes;
 
 }  // namespace fargpu::server

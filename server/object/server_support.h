@@ -14,6 +14,7 @@
 
 #include "common/base/status.h"
 #include "common/rpc/responder.h"
+#include "common/wire/data.h"
 #include "common/wire/slot_message.h"
 #include "schema/support/sizes.h"
 #include "schema/support/small_buffer.h"
@@ -126,8 +127,6 @@ bool read_struct(capnp::Data::Reader data, T* value) {
   std::memcpy(value, data.begin(), sizeof(T));
   return true;
 }
-inline capnp::Data::Reader as_data(const void* bytes, size_t size) {
-  return capnp::Data::Reader(static_cast<const kj::byte*>(bytes), size);
-}
+using wire::as_data;
 
 }  // namespace fargpu::server

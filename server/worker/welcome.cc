@@ -9,6 +9,7 @@
 #include "common/bootstrap/agreement.h"
 #include "common/transport/frame_io.h"
 #include "common/wire/control.h"
+#include "common/wire/data.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
 #include "generated/server/driver_table.h"
@@ -55,14 +56,10 @@ Result<DeviceFacts> ask(const DriverTable& driver, int ordinal) {
   return facts;
 }
 
-capnp::Data::Reader data(const void* bytes, size_t size) {
-  return capnp::Data::Reader(static_cast<const kj::byte*>(bytes), size);
-}
-
 void fill(schema::Device::Builder to, const DeviceFacts& facts, const WorkerOptions& options,
           size_t ordinal) {
   to.setName(facts.name);
-  to.setUuid(data(facts.uuid.bytes, sizeof facts.uuid.bytes));
+  to.setUuid(wire::as_data(facts.uuid.bytes, sizeof facts.uuid.bytes));
   const uint64_t total = facts.total_bytes;
   to.setTotalBytes(options.memory_bytes == 0 ? total : std::min(total, options.memory_bytes));
   auto attributes = to.initAttributes(static_cast<unsigned>(facts.attributes.size()));
@@ -70,7 +67,7 @@ void fill(schema::Device::Builder to, const DeviceFacts& facts, const WorkerOpti
     attributes[i].setId(facts.attributes[i].first);
     attributes[i].setValue(facts.attributes[i].second);
   }
-  if (facts.has_luid) to.setLuid(data(facts.luid, sizeof facts.luid));
+  if (facts.has_luid) to.setLuid(wire::as_data(facts.luid, sizeof facts.luid));
   to.setLuidNodeMask(facts.luid_mask);
   to.setPciBusId(facts.pci_bus_id);
   if (ordinal < options.priorities.size()) {
@@ -94,8 +91,7 @@ Status send_welcome(int socket, const DriverLibrary& driver, const WorkerOptions
     devices.push_back(std::move(facts));
   }
   const std::vector<uint16_t> missing = missing_opcodes(driver.table());
-  const std::vector<std::byte> knows = bootstrap::known_opcodes().bytes();
-  const size_t bound = 8192 + knows.size() + missing.size() * 2 +
+  const size_t bound = 8192 + wire::OpcodeSet::kMaxBytes + missing.size() * 2 +
                        devices.size() * (1024 + CU_DEVICE_ATTRIBUTE_MAX * 8) + offers.size() * 2048;
 
   std::vector<uint64_t> words(bound / sizeof(uint64_t));
@@ -112,17 +108,14 @@ Status send_welcome(int socket, const DriverLibrary& driver, const WorkerOptions
   for (unsigned i = 0; i < devices.size(); ++i) fill(list[i], devices[i], options, i);
   auto unavailable = welcome.initUnavailable(static_cast<unsigned>(missing.size()));
   for (unsigned i = 0; i < missing.size(); ++i) unavailable.set(i, missing[i]);
-  welcome.setKnows(data(knows.data(), knows.size()));
+  bootstrap::set_knows(welcome);
   auto upgrades = welcome.initUpgrades(static_cast<unsigned>(offers.size()));
   for (unsigned i = 0; i < offers.size(); ++i) {
     upgrades[i].setTransport(bootstrap::to_string(offers[i].upgrade));
     upgrades[i].setWhy(offers[i].why_not.substr(0, 1024));
   }
   welcome.setConnections(options.connections);
-  if (options.connections > 1) {
-    welcome.setSessionKey(
-        capnp::Data::Reader(reinterpret_cast<const kj::byte*>(key.data()), key.size()));
-  }
+  if (options.connections > 1) welcome.setSessionKey(wire::as_data(key));
   wire::FrameHeader header;
   header.opcode = wire::kHello;
   header.flags = wire::kReply;

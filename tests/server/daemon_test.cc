@@ -18,6 +18,7 @@
 #include "common/transport/frame_io.h"
 #include "common/transport/tcp/tcp.h"
 #include "common/wire/control.h"
+#include "common/wire/data.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
 #include "server/handover/child_process.h"
@@ -201,7 +202,7 @@ class DaemonTest : public ::testing::Test {
   }
   static void show(schema::Hello::Builder hello, uint64_t id, const std::string& key) {
     hello.setJobId(id);
-    hello.setJobKey(capnp::Data::Reader(reinterpret_cast<const kj::byte*>(key.data()), key.size()));
+    hello.setJobKey(wire::as_data(key));
   }
   struct Seen {
     size_t jobs = 0;

@@ -7,6 +7,7 @@
 
 #include "common/base/sha256.h"
 #include "common/wire/control.h"
+#include "common/wire/data.h"
 #include "common/wire/image_piece.h"
 #include "generated/schema/control.capnp.h"
 #include "generated/schema/event.capnp.h"
@@ -587,7 +588,7 @@ class PackedPut {
   PackedPut(const Sha256Digest& hash, size_t total, size_t offset, size_t raw, size_t frame)
       : builder_(memory_) {
     auto put = builder_.initRoot<schema::FgImagePutPackedParams>();
-    put.setHash(capnp::Data::Reader(reinterpret_cast<const kj::byte*>(hash.data()), hash.size()));
+    put.setHash(wire::as_data(hash.data(), hash.size()));
     put.setTotalBytes(total);
     put.setOffset(offset);
     put.setRawBytes(raw);
@@ -620,7 +621,7 @@ TEST_F(Executing, PackedImageIsUnpackedIntoTheCache) {
                      wire::kWantReply, 1, rest),
                 CUDA_SUCCESS);
   const uint32_t loading = send<schema::FgModuleLoadParams>(schema::op_fgModuleLoad, [&](auto p) {
-    p.setHash(capnp::Data::Reader(reinterpret_cast<const kj::byte*>(hash.data()), hash.size()));
+    p.setHash(wire::as_data(hash.data(), hash.size()));
     p.setModule(rpc::make_handle(rpc::HandleKind::kModule, 1));
   });
   expect_answer(loading, CUDA_SUCCESS);
@@ -667,8 +668,6 @@ TEST_P(PackedLies, EndTheSession) {
 }
 INSTANTIATE_TEST_SUITE_P(All, PackedLies, ::testing::Range(0, 6));
 
-// A compilation may take minutes; a client hears from its server meanwhile, and its other threads
-// go on.
 TEST_F(Executing, AFreeThatFailsIsSaidAndKeepsItsCharge) {
   start(false, 1000);
   enter();

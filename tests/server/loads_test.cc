@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/sha256.h"
+#include "common/wire/data.h"
 #include "generated/schema/internal.capnp.h"
 #include "generated/schema/module.capnp.h"
 #include "generated/schema/opcodes.h"
@@ -49,7 +50,7 @@ class Loading : public ExecutorTest {
  private:
   static constexpr uint64_t kId = rpc::make_handle(rpc::HandleKind::kModule, 1);
   capnp::Data::Reader key() const {
-    return {reinterpret_cast<const kj::byte*>(hash_.data()), hash_.size()};
+    return wire::as_data(hash_.data(), hash_.size());
   }
   Sha256Digest hash_{};
 };

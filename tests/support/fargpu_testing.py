@@ -32,9 +32,10 @@ DRIVER_ENVIRONMENT = (
 
 class Build:
     """The parts of one build folder. With `client`, another build folder, what runs on the client's
-    side is from there: fargpu, its libcuda.so.1 and the programs."""
+    side is from there: fargpu, its libcuda.so.1 and, unless `programs` is a folder with them, the
+    programs."""
 
-    def __init__(self, folder, client=None):
+    def __init__(self, folder, client=None, programs=None):
         self.folder = pathlib.Path(folder).resolve()
         prefix = self.client_prefix(pathlib.Path(client).resolve()) if client else self.folder
         self.fargpu = prefix / "bin" / "fargpu"
@@ -42,9 +43,9 @@ class Build:
         self.worker = self.folder / "bin" / "fargpu-worker"
         self.client_libraries = prefix / "lib" / "fargpu"
         self.sim_libraries = self.folder / "lib" / "sim-direct"
-        self.programs = (
-            (pathlib.Path(client).resolve() if client else self.folder) / "tests" / "programs"
-        )
+        self.programs = pathlib.Path(
+            programs or pathlib.Path(client or folder) / "tests" / "programs"
+        ).resolve()
 
     def client_prefix(self, client):
         """An installation of the client's parts of one build and the daemon of the other: `fargpu
@@ -449,14 +450,19 @@ def is_closed(connection):
 
 
 def main():
-    """Entry of every test file: --build-dir FOLDER, perhaps --client-build-dir FOLDER, then
-    unittest's own arguments."""
+    """Entry of every test file: --build-dir FOLDER, perhaps --client-build-dir FOLDER and
+    --programs-dir FOLDER, then unittest's own arguments. Exit code 77: a build is not there."""
     global BUILD
     parser = argparse.ArgumentParser()
     parser.add_argument("--build-dir", required=True)
     parser.add_argument("--client-build-dir")
+    parser.add_argument("--programs-dir")
     options, rest = parser.parse_known_args()
+    for folder in filter(None, (options.build_dir, options.client_build_dir)):
+        if not pathlib.Path(folder, "bin", "fargpu").exists():
+            print(f"{folder} is not built: nothing was tested", file=sys.stderr)
+            sys.exit(77)
     # Test files import this module by name; make that the same object as the one that runs.
-    BUILD = Build(options.build_dir, options.client_build_dir)
+    BUILD = Build(options.build_dir, options.client_build_dir, options.programs_dir)
     sys.modules["fargpu_testing"].BUILD = BUILD
     unittest.main(module="__main__", argv=[sys.argv[0], *rest], verbosity=2)
