@@ -9,6 +9,7 @@
 
 #include <cerrno>
 
+#include "common/base/no_sigpipe.h"
 #include "common/tls/tls_relay.h"
 #include "common/transport/poll.h"
 
@@ -93,6 +94,8 @@ Result<TlsConnection> TlsConnection::make(const TlsContext& context, Fd socket) 
 }
 
 Status TlsConnection::handshake(int (*step)(ssl_st*), transport::Deadline deadline) {
+  // The thread may be the application's.
+  const NoSigpipe quiet;
   for (;;) {
     ERR_clear_error();
     errno = 0;

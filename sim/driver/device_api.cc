@@ -150,6 +150,18 @@ CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType type
   });
 }
 
+CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr,
+                                              void* value) {
+  return with_device(device, [&](Device&) -> CUresult {
+    if (value == nullptr || attr < CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT ||
+        attr > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
+      return CUDA_ERROR_INVALID_VALUE;
+    const cuuint64_t bytes = 0;  // there are no graphs here
+    std::memcpy(value, &bytes, sizeof(bytes));
+    return CUDA_SUCCESS;
+  });
+}
+
 CUresult CUDAAPI cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDev) {
   return with_driver([&](Driver& driver) -> CUresult {
     if (canAccessPeer == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -42,6 +42,11 @@ int main() {
     CUdevice found = -1;
     SHOW(cuDeviceGetByPCIBusId(&found, bus));
     VALUE(found);
+    cuuint64_t graph_bytes = 1;
+    SHOW(cuDeviceGetGraphMemAttribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH, &graph_bytes));
+    VALUE(graph_bytes);
+    SHOW(cuDeviceGetGraphMemAttribute(device, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, nullptr));
+    SHOW(cuDeviceGetGraphMemAttribute(-1, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &graph_bytes));
     int major = 0, minor = 0;
     SHOW(cuDeviceComputeCapability(&major, &minor, device));
     VALUE(10 * major + minor);

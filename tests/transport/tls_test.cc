@@ -2,6 +2,7 @@
 // and forks.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -128,6 +129,20 @@ TEST(Tls, PeerThatDoesNotSpeakItIsRefused) {
   ASSERT_GT(::send(sockets.client.get(), request.data(), request.size(), 0), 0);
   server.join();
   EXPECT_EQ(server.status.code(), StatusCode::kProtocol) << server.status.message();
+}
+
+// A write to a connection that the peer has closed gives a signal that ends a program by default.
+TEST(Tls, PeerThatHasGoneIsAnErrorAndNoSignal) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  Fd client(ends[0]);
+  ::close(ends[1]);
+  const auto tunnel =
+      tls::open_tunnel(std::move(client), "localhost", Certificates::get().authority(), soon());
+  EXPECT_EQ(tunnel.status().code(), StatusCode::kLost) << tunnel.status().message();
+  sigset_t pending;
+  ASSERT_EQ(::sigpending(&pending), 0);
+  EXPECT_EQ(::sigismember(&pending, SIGPIPE), 0);
 }
 
 // Half a handshake, then silence or the end, and garbage after a good beginning.

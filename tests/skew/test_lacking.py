@@ -1,0 +1,36 @@
+"""What one end of a session lacks, because it is of the previous release: that function is refused
+by name, and everything else works. The function is one that is younger than that release."""
+
+import os
+import unittest
+
+import fargpu_testing as testing
+
+FUNCTION = "cuDeviceGetGraphMemAttribute"
+
+
+class Lacking(unittest.TestCase):
+    def test_a_younger_function(self):
+        with testing.Daemon() as daemon:
+            done = daemon.run(testing.BUILD.program("graph_memory"))
+        self.assertEqual(
+            done.stdout.splitlines(),
+            ["CUDA_ERROR_NOT_SUPPORTED 1"] * 2 + ["everything else works"],
+            done.stderr,
+        )
+        named = [line for line in done.stderr.splitlines() if FUNCTION in line]
+        self.assertEqual(len(named), 1, done.stderr)  # once, not at every call
+        if os.environ["FARGPU_TEST_OLD"] == "server":
+            self.assertIn("is not known to the server", named[0])
+
+    def test_doctor(self):
+        with testing.Daemon() as daemon:
+            done = testing.run([testing.BUILD.fargpu, "doctor", "--server", daemon.server])
+        if os.environ["FARGPU_TEST_OLD"] == "server":
+            self.assertIn(FUNCTION, done.stdout, done.stderr)
+        else:
+            self.assertNotIn("lack", done.stdout)
+
+
+if __name__ == "__main__":
+    testing.main()
