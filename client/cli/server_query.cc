@@ -119,7 +119,7 @@ ServerStatus to_plain(schema::Status::Reader from) {
   return to;
 }
 
-// The numbers are those of the server's DirectMemory::Way.
+// The numbers are those of the server's DirectMemory::Access.
 Result<std::string> ask_device_memory(rpc::Channel& channel, const wire::OpcodeSet& known) {
   if (!known.contains(schema::op_fgDirectProbe))
     return std::string("unknown: the server is too old to be asked");

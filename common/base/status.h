@@ -48,7 +48,7 @@ class [[nodiscard]] Status {
   }
   ~Status() {
     if (failure_ != nullptr) [[unlikely]]
-      let_go();
+      release();
   }
   bool ok() const { return failure_ == nullptr; }
   StatusCode code() const { return ok() ? StatusCode::kOk : failure_->code; }
@@ -60,7 +60,7 @@ class [[nodiscard]] Status {
     const std::string message;
     std::atomic<size_t> holders{1};
   };
-  void let_go();
+  void release();
 
   Failure* failure_ = nullptr;
 };

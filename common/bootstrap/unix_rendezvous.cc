@@ -68,7 +68,7 @@ Result<Fd> UnixRendezvous::accept(transport::Deadline deadline) {
   }
 }
 
-Result<Fd> meet(const std::string& name, std::span<const std::byte> cookie) {
+Result<Fd> connect_to_rendezvous(const std::string& name, std::span<const std::byte> cookie) {
   if (name.empty() || name.size() + 1 > sizeof(sockaddr_un::sun_path) ||
       cookie.size() != sizeof(Cookie)) {
     return Status(StatusCode::kInvalidArgument, "the server's offer of a unix socket is malformed");

@@ -36,6 +36,6 @@ class UnixRendezvous {
 };
 
 // The client's end. kInvalidArgument: not a name or cookie as the server makes them.
-Result<Fd> meet(const std::string& name, std::span<const std::byte> cookie);
+Result<Fd> connect_to_rendezvous(const std::string& name, std::span<const std::byte> cookie);
 
 }  // namespace fargpu::bootstrap

@@ -40,13 +40,13 @@ class Conversation {
 Result<std::unique_ptr<Transport>> connect_shm(int socket, const UpgradeAnswer& answer,
                                                const transport::StreamOptions& options,
                                                Deadline deadline) {
-  Fd meeting;
+  Fd connection;
   if (answer.unix_name.empty()) {
-    FARGPU_ASSIGN_OR_RETURN(meeting, duplicate(socket));
+    FARGPU_ASSIGN_OR_RETURN(connection, duplicate(socket));
   } else {
-    FARGPU_ASSIGN_OR_RETURN(meeting, meet(answer.unix_name, answer.cookie));
+    FARGPU_ASSIGN_OR_RETURN(connection, connect_to_rendezvous(answer.unix_name, answer.cookie));
   }
-  return shm_as_client(std::move(meeting), options, deadline);
+  return shm_as_client(std::move(connection), options, deadline);
 }
 
 Result<std::unique_ptr<Transport>> establish(Upgrade upgrade, int socket,

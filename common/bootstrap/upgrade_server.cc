@@ -68,21 +68,22 @@ class Worker {
   Result<Prepared> prepare_shm(const UpgradeRequest& request) {
     // A relay passes no descriptors on.
     if (is_unix(socket_) && options_.behind.empty()) {
-      auto meeting = duplicate(socket_);
-      if (!meeting.ok()) return refuse(request, meeting.status());
+      auto connection = duplicate(socket_);
+      if (!connection.ok()) return refuse(request, connection.status());
       FARGPU_RETURN_IF_ERROR(answer(request, {.ok = true}));
       return Prepared{false,
-                      shm_as_worker(std::move(*meeting), options_, Clock::now() + kStepTime)};
+                      shm_as_worker(std::move(*connection), options_, Clock::now() + kStepTime)};
     }
     auto rendezvous = UnixRendezvous::open();
     if (!rendezvous.ok()) return refuse(request, rendezvous.status());
     UpgradeAnswer where{.ok = true, .unix_name = rendezvous->name()};
     where.cookie.assign(rendezvous->cookie().begin(), rendezvous->cookie().end());
     FARGPU_RETURN_IF_ERROR(answer(request, where));
-    auto meeting =
+    auto connection =
         accept_unless_given_up(socket_, [&](Deadline slice) { return rendezvous->accept(slice); });
-    if (!meeting.ok()) return Prepared{false, meeting.status()};
-    return Prepared{false, shm_as_worker(std::move(*meeting), options_, Clock::now() + kStepTime)};
+    if (!connection.ok()) return Prepared{false, connection.status()};
+    return Prepared{false,
+                    shm_as_worker(std::move(*connection), options_, Clock::now() + kStepTime)};
   }
 
   Result<Prepared> prepare_rdma(const UpgradeRequest& request) {

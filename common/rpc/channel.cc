@@ -35,7 +35,7 @@ Channel::Impl::Impl(std::unique_ptr<transport::Transport> made, NoticeSink& noti
       sink(notice_sink),
       transport(std::move(made)),
       has_descriptor(transport->poll_descriptor() >= 0),
-      prompt(transport->capabilities().prompt),
+      visible_at_commit(transport->capabilities().visible_at_commit),
       kick_event(std::move(event)),
       next_sequence(channel_options.first_sequence),
       liveness(channel_options.keepalive, Clock::now()) {

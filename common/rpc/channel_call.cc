@@ -48,7 +48,7 @@ Status Channel::Impl::flush_now(Deadline deadline) {
 // The first frame after a pause is flushed at once: the server is probably idle. Frames that follow
 // closely are batched.
 void Channel::Impl::flush_or_postpone(size_t frame_bytes) {
-  if (prompt && transport->seen_without_flush())
+  if (visible_at_commit && transport->seen_without_flush())
     return;  // the usual case, without reading the clock
   const auto now = Clock::now();
   unflushed_bytes += frame_bytes;
@@ -217,7 +217,7 @@ Status Channel::Call::State::submit_and_wait(Reply& reply, std::span<const Bytes
       alone = false;
       sent = impl.flush_now(deadline);
     }
-    if (!impl.prompt) impl.last_flush = Clock::now();
+    if (!impl.visible_at_commit) impl.last_flush = Clock::now();
   }
   lock.unlock();
   if (sent.ok() || (committed && sent.code() == StatusCode::kTimeout))

@@ -171,7 +171,8 @@ struct Channel::Impl final : transport::FrameHandler {
   NoticeSink& sink;
   std::unique_ptr<transport::Transport> transport;
   const bool has_descriptor;  // the service thread can wait for the transport without receiving
-  const bool prompt;          // Capabilities::prompt: a flush is rarely needed, and cheap when not
+  // Of the transport's Capabilities: a flush is rarely needed, and cheap when not.
+  const bool visible_at_commit;
   EventFd kick_event;
 
   std::mutex send_mutex;

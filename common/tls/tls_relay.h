@@ -21,7 +21,7 @@ class Relay {
   static constexpr size_t kBytes = 64 << 10;
 
   // Bytes on their way in one direction.
-  struct Way {
+  struct Direction {
     std::unique_ptr<char[]> bytes{new char[kBytes]};
     size_t begin = 0, end = 0;
     bool ended = false;  // no more will come
@@ -37,7 +37,7 @@ class Relay {
 
   ssl_st* const session_;
   const int socket_, plain_;
-  Way in_, out_;
+  Direction in_, out_;
   short socket_events_ = 0, plain_events_ = 0;
   bool said_end_ = false;
 };

@@ -32,7 +32,7 @@ struct Capabilities {
   bool same_host = false;      // both ends share memory: descriptor_passing() is there
   bool remote_memory = false;  // one-sided access to registered memory: remote_memory() is there
   // A peer that is awake sees frames at commit(); flush() only wakes a peer that sleeps.
-  bool prompt = false;
+  bool visible_at_commit = false;
   // Bytes leave this machine (or an emulator pretends so): it is worth some work to send fewer.
   bool crosses_network = false;
   bool survives_peer_death = true;  // a dead peer is noticed (kLost) without a keepalive
@@ -79,8 +79,8 @@ class Transport {
   // it hands over what it can without waiting; kTimeout then means that something is left for a
   // later flush. Nothing is lost.
   virtual Status flush(Deadline deadline) = 0;
-  // With capabilities().prompt: true when the peer is awake, so that it sees what was committed
-  // without a flush. Called like flush().
+  // With capabilities().visible_at_commit: true when the peer is awake, so that it sees what was
+  // committed without a flush. Called like flush().
   virtual bool seen_without_flush() { return false; }
 
   // Waits until at least one whole frame was delivered to `handler`, wake() was called, or the

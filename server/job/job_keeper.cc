@@ -40,7 +40,7 @@ void JobKeeper::hold(const bootstrap::JobTicket& ticket, Fd socket, uint32_t seq
   const auto holder = std::make_shared<JobHolder>(loop_, std::move(socket), [this, id = ticket.id] {
     holders_.erase(id);
     log::info("event=job-released job={}", id_text(id));
-    jobs_.let_go(id);
+    jobs_.release(id);
   });
   holders_[ticket.id] = holder;
   const Grant& grant = jobs_.find(ticket.id)->grant;

@@ -100,7 +100,7 @@ Result<uint64_t> Jobs::open(const bootstrap::SessionKey& key, const JobRequest& 
   return job->id;
 }
 
-void Jobs::let_go(uint64_t id) {
+void Jobs::release(uint64_t id) {
   Job* const job = find(id);
   if (job == nullptr) return;
   job->held = false;

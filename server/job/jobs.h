@@ -65,10 +65,10 @@ class Jobs {
   Jobs(Placement& placement, IdSequence& ids, const Rules& rules, OnEnd on_end = nullptr)
       : placement_(placement), ids_(ids), rules_(rules), on_end_(std::move(on_end)) {}
 
-  // A connection opens a job, and holds it until let_go(). The errors of Placement::place().
+  // A connection opens a job, and holds it until release(). The errors of Placement::place().
   Result<uint64_t> open(const bootstrap::SessionKey& key, const JobRequest& request, Time now);
   // An unknown job is nothing; likewise below.
-  void let_go(uint64_t job);
+  void release(uint64_t job);
 
   // A session of a job: until leave(), no other session of the job has that slot.
   struct Seat {

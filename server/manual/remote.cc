@@ -246,7 +246,7 @@ Status manual_fgDirectProbe(Worker& worker, const Request& request) {
   FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemAlloc_v2(&memory, kBytes));
   DirectMemory& direct = worker.parts().direct_memory;
   std::string why;
-  const DirectMemory::Way way = direct.probe(0, memory, kBytes, &why);
+  const DirectMemory::Access way = direct.probe(0, memory, kBytes, &why);
   worker.driver().cuMemFree_v2(memory);
   constexpr size_t kLongest = 511;
   if (why.size() > kLongest) why.resize(kLongest);

@@ -52,13 +52,13 @@ Result<DirectMemory::Options> DirectMemory::Options::from_environment() {
   return options;
 }
 
-const char* DirectMemory::name(Way way) {
-  switch (way) {
-    case Way::kDmabuf:
+const char* DirectMemory::name(Access access) {
+  switch (access) {
+    case Access::kDmabuf:
       return "dma-buf";
-    case Way::kPeerMemory:
+    case Access::kPeerMemory:
       return "peer memory";
-    case Way::kStaged:
+    case Access::kStaged:
       break;
   }
   return "staged";
@@ -110,11 +110,11 @@ bool DirectMemory::capable(CUdeviceptr address) const {
 
 DirectMemory::Attempt DirectMemory::attempt(int device, CUdeviceptr begin, uint64_t bytes) {
   auto dmabuf = by_dmabuf(device, begin, bytes);
-  if (dmabuf.ok()) return {Way::kDmabuf, std::move(*dmabuf), {}};
+  if (dmabuf.ok()) return {Access::kDmabuf, std::move(*dmabuf), {}};
   auto plain = by_address(begin, bytes);
   std::string why = "dma-buf: " + dmabuf.status().message();
-  if (plain.ok()) return {Way::kPeerMemory, std::move(*plain), std::move(why)};
-  return {Way::kStaged, nullptr, why + "; peer memory: " + plain.status().message()};
+  if (plain.ok()) return {Access::kPeerMemory, std::move(*plain), std::move(why)};
+  return {Access::kStaged, nullptr, why + "; peer memory: " + plain.status().message()};
 }
 
 bool DirectMemory::writes_are_ordered(int device) {
@@ -122,25 +122,25 @@ bool DirectMemory::writes_are_ordered(int device) {
          CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
 }
 
-DirectMemory::Way DirectMemory::probe(int device, CUdeviceptr address, uint64_t bytes,
-                                      std::string* why) {
+DirectMemory::Access DirectMemory::probe(int device, CUdeviceptr address, uint64_t bytes,
+                                         std::string* why) {
   if (remote_ == nullptr) {
     *why = "the session has no remote memory";
-    return Way::kStaged;
+    return Access::kStaged;
   }
   if (!options_.enabled) {
     *why = "switched off by FARGPU_GPUDIRECT=0";
-    return Way::kStaged;
+    return Access::kStaged;
   }
   Attempt made = attempt(device, address, bytes);
   *why = std::move(made.why);
-  if (made.way != Way::kStaged && !writes_are_ordered(device)) {
+  if (made.access != Access::kStaged && !writes_are_ordered(device)) {
     if (!why->empty()) *why += "; ";
     *why +=
         "copies to the device are staged, since its driver does not order an adapter's writes "
         "before later work";
   }
-  return made.way;
+  return made.access;
 }
 
 DirectMemory::Windows::iterator DirectMemory::first_touching(CUdeviceptr address) {
@@ -149,7 +149,7 @@ DirectMemory::Windows::iterator DirectMemory::first_touching(CUdeviceptr address
   return window;
 }
 
-std::vector<DirectMemory::Part> DirectMemory::find(const Ledger::Place& allocation,
+std::vector<DirectMemory::Part> DirectMemory::find(const Ledger::AllocationAt& allocation,
                                                    CUdeviceptr address, uint64_t bytes,
                                                    bool to_device) {
   const auto device = static_cast<int>(allocation.device);
@@ -169,7 +169,7 @@ std::vector<DirectMemory::Part> DirectMemory::find(const Ledger::Place& allocati
       if (capable(begin)) {  // memory of a pool is not, as a rule
         made = attempt(device, begin, length);
         if (made.registration != nullptr && !std::exchange(told_, true))
-          log::info("event=gpudirect way=\"{}\"", name(made.way));
+          log::info("event=gpudirect access=\"{}\"", name(made.access));
         failures_ = made.registration != nullptr ? 0 : failures_ + 1;
       }
       if (failures_ == 1 && !made.why.empty())

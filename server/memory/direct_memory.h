@@ -43,8 +43,8 @@ class DirectMemory {
     // kInvalidArgument names the variable.
     static Result<Options> from_environment();
   };
-  enum class Way { kStaged, kDmabuf, kPeerMemory };
-  static const char* name(Way way);
+  enum class Access { kStaged, kDmabuf, kPeerMemory };
+  static const char* name(Access access);
 
   using Registration = std::shared_ptr<const transport::RegisteredMemory>;
   struct Part {
@@ -62,8 +62,8 @@ class DirectMemory {
   // [address, address + bytes), which lies in `allocation`, as registered parts in order. Registers
   // what is not registered yet. Empty: not possible, the copy goes through staging. `to_device`:
   // the adapter will write there.
-  std::vector<Part> find(const Ledger::Place& allocation, CUdeviceptr address, uint64_t bytes,
-                         bool to_device);
+  std::vector<Part> find(const Ledger::AllocationAt& allocation, CUdeviceptr address,
+                         uint64_t bytes, bool to_device);
 
   // Removes and returns the registrations in a range. The caller destroys them before the memory is
   // freed.
@@ -71,9 +71,9 @@ class DirectMemory {
   void forget(CUdeviceptr address, uint64_t bytes) { (void)take(address, bytes); }
   void context_ended(const ContextEnd& end);
 
-  // Which way is open for memory of a device, tried with `bytes` at `address`; `why`: what closed
+  // Which access is open for memory of a device, tried with `bytes` at `address`; `why`: what closed
   // the better ones, or all.
-  Way probe(int device, CUdeviceptr address, uint64_t bytes, std::string* why);
+  Access probe(int device, CUdeviceptr address, uint64_t bytes, std::string* why);
   uint64_t from() const { return options_.from; }
   transport::RemoteMemory* remote() const { return remote_; }
   size_t windows() const { return windows_.size(); }
@@ -86,7 +86,7 @@ class DirectMemory {
   };
   using Windows = std::map<CUdeviceptr, Window>;
   struct Attempt {
-    Way way = Way::kStaged;
+    Access access = Access::kStaged;
     Registration registration;
     std::string why;
   };

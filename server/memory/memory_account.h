@@ -67,7 +67,7 @@ class MemoryAccount {
   void context_ended(const ContextEnd& end);
 
   // The allocation that holds all of [address, address + bytes); nullopt: none does.
-  std::optional<Ledger::Place> find(CUdeviceptr address, uint64_t bytes) const {
+  std::optional<Ledger::AllocationAt> find(CUdeviceptr address, uint64_t bytes) const {
     return ledger_.find(address, bytes);
   }
   DirectMemory& direct() { return direct_; }

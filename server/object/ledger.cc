@@ -74,13 +74,13 @@ void Ledger::end_free(FreeId id, CUdeviceptr pointer, bool freed) {
   if (id != 0) frees_.erase(ended);
 }
 
-std::optional<Ledger::Place> Ledger::find(CUdeviceptr address, uint64_t bytes) const {
+std::optional<Ledger::AllocationAt> Ledger::find(CUdeviceptr address, uint64_t bytes) const {
   const auto after = allocations_.upper_bound(address);
   if (after == allocations_.begin()) return std::nullopt;
   const auto& [base, allocation] = *std::prev(after);
   const uint64_t offset = address - base;
   if (offset > allocation.bytes || bytes > allocation.bytes - offset) return std::nullopt;
-  return Place{base, allocation.bytes, allocation.device, allocation.context};
+  return AllocationAt{base, allocation.bytes, allocation.device, allocation.context};
 }
 
 uint64_t Ledger::used_everywhere() const {

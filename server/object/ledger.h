@@ -48,14 +48,14 @@ class Ledger {
   void end_free(FreeId id, CUdeviceptr pointer, bool freed);
 
   // An allocation of the session.
-  struct Place {
+  struct AllocationAt {
     CUdeviceptr base = 0;
     uint64_t bytes = 0;
     size_t device = 0;
     uint16_t context = 0;
   };
   // The one that holds all of [address, address + bytes); nullopt: none does.
-  std::optional<Place> find(CUdeviceptr address, uint64_t bytes) const;
+  std::optional<AllocationAt> find(CUdeviceptr address, uint64_t bytes) const;
 
   uint64_t limit() const { return limit_; }
   uint64_t used(size_t device) const { return device < used_.size() ? used_[device] : 0; }

@@ -23,14 +23,14 @@ CUresult GateWord::add(const DriverTable& driver, CUstream stream) {
   if (result == CUDA_SUCCESS) {
     ++added_;
   } else {
-    holds_.let_go(gpu_);
+    holds_.release(gpu_);
   }
   return result;
 }
 
 void GateWord::open() {
   word_->store(++opened_, std::memory_order_release);
-  holds_.let_go(gpu_);
+  holds_.release(gpu_);
 }
 
 CUresult GateWords::add_page(OfContext& context) {

@@ -32,7 +32,7 @@ CUresult HostGate::enqueue(uint16_t context, CUstream stream, uint64_t id, bool 
   }
   if (result != CUDA_SUCCESS) {
     (void)take_back(for_driver);
-    holds_.let_go(device);
+    holds_.release(device);
     tell(id, result, /*cancelled=*/true);
     return result;
   }
@@ -101,7 +101,7 @@ void HostGate::give_up(uint16_t context, CUresult why) {
       ++entry;
       continue;
     }
-    holds_.let_go(call.device);
+    holds_.release(call.device);
     entry = calls_.erase(entry);
   }
 }
@@ -145,7 +145,7 @@ Status HostGate::finished(uint64_t id) {
   found->second->released = true;
   lock.unlock();
   changed_.notify_all();
-  holds_.let_go(found->second->device);
+  holds_.release(found->second->device);
   calls_.erase(found);
   return Status();
 }

@@ -18,7 +18,7 @@ void StreamHolds::hold(CUdevice device) {
   ++holds_[device];
 }
 
-void StreamHolds::let_go(CUdevice device) {
+void StreamHolds::release(CUdevice device) {
   {
     std::lock_guard lock(mutex_);
     one_less(holds_, device);

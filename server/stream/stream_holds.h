@@ -27,7 +27,7 @@ class StreamHolds {
   // Called by the executor before it holds a stream of the device. Waits for calls that have begun;
   // those wait at most for work that needs no executor.
   void hold(CUdevice device);
-  void let_go(CUdevice device);
+  void release(CUdevice device);
   // Called by a helper thread around such a call. begin_call() waits until no stream of the device
   // is held; false: the session ends, and the call must not be made.
   bool begin_call(CUdevice device);

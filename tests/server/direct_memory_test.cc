@@ -112,7 +112,7 @@ class DirectMemoryTest : public ::testing::Test {
   DriverTable driver_;
   FakeAdapter adapter_;
   DirectMemory direct_{driver_, &adapter_, {}};
-  const Ledger::Place allocation_{0x7000000000, 150 * kMiB, 0, 1};
+  const Ledger::AllocationAt allocation_{0x7000000000, 150 * kMiB, 0, 1};
   const CUdeviceptr base_ = allocation_.base;
 };
 
@@ -160,7 +160,7 @@ TEST_F(DirectMemoryTest, ACopyKeepsWhatItUses) {
 TEST_F(DirectMemoryTest, AnotherAllocationAtTheSamePlaceIsRegisteredAnew) {
   ASSERT_EQ(parts(base_, 2 * kMiB), 1u);
   // Its end was not noticed, and now something smaller begins inside.
-  const Ledger::Place other{base_ + kMiB, 4 * kMiB, 0, 1};
+  const Ledger::AllocationAt other{base_ + kMiB, 4 * kMiB, 0, 1};
   const auto found = direct_.find(other, other.base, 2 * kMiB, true);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(reinterpret_cast<CUdeviceptr>(found[0].registration->memory().data()), other.base);
@@ -180,7 +180,7 @@ TEST_F(DirectMemoryTest, WhatCannotBeRegisteredIsNotTriedAgainAndAgain) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(parts(base_, 2 * kMiB), 0u);
   EXPECT_EQ(adapter_.by_address, 1);
   for (uint64_t i = 0; i < 20; ++i) {
-    const Ledger::Place other{base_ + (i + 1) * 1024 * kMiB, 4 * kMiB, 0, 1};
+    const Ledger::AllocationAt other{base_ + (i + 1) * 1024 * kMiB, 4 * kMiB, 0, 1};
     EXPECT_TRUE(direct_.find(other, other.base, 2 * kMiB, true).empty());
   }
   EXPECT_EQ(adapter_.by_address, 8);
@@ -189,7 +189,7 @@ TEST_F(DirectMemoryTest, WhatCannotBeRegisteredIsNotTriedAgainAndAgain) {
 TEST_F(DirectMemoryTest, MemoryOfAKindThatTheDriverExcludesIsNoFailure) {
   memory_capable = false;
   for (uint64_t i = 0; i < 20; ++i) {
-    const Ledger::Place other{base_ + (i + 1) * 1024 * kMiB, 4 * kMiB, 0, 1};
+    const Ledger::AllocationAt other{base_ + (i + 1) * 1024 * kMiB, 4 * kMiB, 0, 1};
     EXPECT_TRUE(direct_.find(other, other.base, 2 * kMiB, true).empty());
   }
   EXPECT_EQ(adapter_.by_address, 0);
@@ -206,7 +206,7 @@ TEST_F(DirectMemoryTest, WritesThatAreNotOrderedGoOnlyToTheHost) {
 TEST_F(DirectMemoryTest, ADmabufComesFirstAndHasWholePages) {
   dma_buf_supported = 1;
   adapter_.dmabuf = true;
-  const Ledger::Place odd{base_ + 100, 3 * kMiB, 0, 1};
+  const Ledger::AllocationAt odd{base_ + 100, 3 * kMiB, 0, 1};
   ASSERT_EQ(direct_.find(odd, odd.base, 2 * kMiB, true).size(), 1u);
   EXPECT_EQ(adapter_.by_dmabuf, 1);
   EXPECT_EQ(adapter_.by_address, 0);
@@ -221,14 +221,14 @@ TEST_F(DirectMemoryTest, ADmabufComesFirstAndHasWholePages) {
 
 TEST_F(DirectMemoryTest, SaysWhichWayAndWhyNotABetterOne) {
   std::string why;
-  EXPECT_EQ(direct_.probe(0, base_, 2 * kMiB, &why), DirectMemory::Way::kPeerMemory);
+  EXPECT_EQ(direct_.probe(0, base_, 2 * kMiB, &why), DirectMemory::Access::kPeerMemory);
   EXPECT_NE(why.find("dma-buf: "), std::string::npos) << why;
   adapter_.peer_memory = false;
-  EXPECT_EQ(direct_.probe(0, base_, 2 * kMiB, &why), DirectMemory::Way::kStaged);
+  EXPECT_EQ(direct_.probe(0, base_, 2 * kMiB, &why), DirectMemory::Access::kStaged);
   EXPECT_NE(why.find("peer memory: bad address"), std::string::npos) << why;
   EXPECT_TRUE(adapter_.live.empty());
   DirectMemory off(driver_, &adapter_, {.enabled = false});
-  EXPECT_EQ(off.probe(0, base_, 2 * kMiB, &why), DirectMemory::Way::kStaged);
+  EXPECT_EQ(off.probe(0, base_, 2 * kMiB, &why), DirectMemory::Access::kStaged);
   EXPECT_FALSE(off.wanted(uint64_t{1} << 40));
   DirectMemory none(driver_, nullptr, {});
   EXPECT_FALSE(none.wanted(uint64_t{1} << 40));

@@ -104,7 +104,7 @@ TEST_F(JobsTest, AHeldJobLivesWithoutSessionsAndEndsWhenItIsLetGo) {
   jobs_.expire(kStart + seconds(100000));
   EXPECT_FALSE(jobs_.next_end().has_value());
   ASSERT_NE(jobs_.find(job), nullptr);
-  jobs_.let_go(job);
+  jobs_.release(job);
   EXPECT_EQ(ended_, std::vector{job});
   EXPECT_EQ(host_.load(0).jobs, 0u);
 }
@@ -113,7 +113,7 @@ TEST_F(JobsTest, SessionsOutliveTheConnectionThatHeldTheirJob) {
   const uint64_t job = open(wish(0, kGiB));
   const JobTicket ticket{job, key(7)};
   const Jobs::Seat first = enter(ticket);
-  jobs_.let_go(job);
+  jobs_.release(job);
   EXPECT_TRUE(ended_.empty());
   const Jobs::Seat second = enter(ticket);  // what was detached may still start processes
   jobs_.leave(first, kStart);

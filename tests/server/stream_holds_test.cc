@@ -34,10 +34,10 @@ TEST_F(StreamHoldsTest, ACallWaitsForHeldStreamsOfItsDevice) {
   std::thread thread = call(1);
   std::this_thread::sleep_for(kShort);
   EXPECT_FALSE(over_);
-  holds_.let_go(1);
+  holds_.release(1);
   std::this_thread::sleep_for(kShort);
   EXPECT_FALSE(over_);
-  holds_.let_go(1);
+  holds_.release(1);
   thread.join();
   EXPECT_TRUE(begun_);
 }
@@ -47,7 +47,7 @@ TEST_F(StreamHoldsTest, ACallThatConcernsAllDevicesWaitsForEach) {
   std::thread thread = call(StreamHolds::kEveryDevice);
   std::this_thread::sleep_for(kShort);
   EXPECT_FALSE(over_);
-  holds_.let_go(7);
+  holds_.release(7);
   thread.join();
   EXPECT_TRUE(begun_);
 }
@@ -75,8 +75,8 @@ TEST_F(StreamHoldsTest, AWaitingCallHoldsUpNoStream) {
   std::thread thread = call(1);
   std::this_thread::sleep_for(kShort);
   holds_.hold(1);
-  holds_.let_go(1);
-  holds_.let_go(1);
+  holds_.release(1);
+  holds_.release(1);
   thread.join();
   EXPECT_TRUE(begun_);
 }

@@ -217,16 +217,16 @@ TEST(Bootstrap, StrangerAtTheRendezvousIsTurnedAway) {
   ASSERT_TRUE(rendezvous.ok());
   bootstrap::Cookie wrong = rendezvous->cookie();
   wrong[3] ^= std::byte{1};
-  auto stranger = bootstrap::meet(rendezvous->name(), wrong);
+  auto stranger = bootstrap::connect_to_rendezvous(rendezvous->name(), wrong);
   ASSERT_TRUE(stranger.ok());
   EXPECT_EQ(rendezvous->accept(Clock::now() + std::chrono::milliseconds(200)).status().code(),
             StatusCode::kTimeout);
-  auto client = bootstrap::meet(rendezvous->name(), rendezvous->cookie());
+  auto client = bootstrap::connect_to_rendezvous(rendezvous->name(), rendezvous->cookie());
   ASSERT_TRUE(client.ok());
   EXPECT_TRUE(rendezvous->accept(soon()).ok());
-  EXPECT_FALSE(bootstrap::meet("", rendezvous->cookie()).ok());
-  EXPECT_FALSE(bootstrap::meet(std::string(200, 'x'), rendezvous->cookie()).ok());
-  EXPECT_FALSE(bootstrap::meet(rendezvous->name(), {}).ok());
+  EXPECT_FALSE(bootstrap::connect_to_rendezvous("", rendezvous->cookie()).ok());
+  EXPECT_FALSE(bootstrap::connect_to_rendezvous(std::string(200, 'x'), rendezvous->cookie()).ok());
+  EXPECT_FALSE(bootstrap::connect_to_rendezvous(rendezvous->name(), {}).ok());
 }
 
 // What a client must not do; the worker ends the session with kProtocol.

@@ -310,10 +310,10 @@ TEST_P(TransportSuite, CapabilitiesHold) {
   }
 }
 
-TEST_P(TransportSuite, PromptOnesNeedAFlushOnlyForASleeper) {
-  if (!client_.capabilities().prompt) {
+TEST_P(TransportSuite, WhatIsVisibleAtCommitNeedsAFlushOnlyForASleeper) {
+  if (!client_.capabilities().visible_at_commit) {
     EXPECT_FALSE(client_.seen_without_flush());
-    GTEST_SKIP() << "not prompt";
+    GTEST_SKIP() << "sees nothing before a flush";
   }
   CheckingHandler handler;
   const auto past = Clock::now() - 1s;

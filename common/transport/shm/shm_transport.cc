@@ -47,7 +47,10 @@ class ShmTransport final : public Transport, public DescriptorPassing {
   ~ShmTransport() override { close(); }
 
   Capabilities capabilities() const override {
-    return {.name = "shm", .max_slot_bytes = max_slot_bytes_, .same_host = true, .prompt = true};
+    return {.name = "shm",
+            .max_slot_bytes = max_slot_bytes_,
+            .same_host = true,
+            .visible_at_commit = true};
   }
 
   Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline) override {
