@@ -71,7 +71,7 @@ class DirectMemory {
   void forget(CUdeviceptr address, uint64_t bytes) { (void)take(address, bytes); }
   void context_ended(const ContextEnd& end);
 
-  // Which access is open for memory of a device, tried with `bytes` at `address`; `why`: what closed
+  // The best access to memory of a device, tried with `bytes` at `address`; `why`: what ruled out
   // the better ones, or all.
   Access probe(int device, CUdeviceptr address, uint64_t bytes, std::string* why);
   uint64_t from() const { return options_.from; }
