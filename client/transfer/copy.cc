@@ -24,11 +24,17 @@ CUresult carry(Transfer& transfer) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+// As a driver judges it: slices are whole rows, and neither rows nor slices overlap.
+bool is_possible(const copy::Shape& shape, const copy::Rows& rows) {
+  return span_of(shape, rows) != 0 && has_whole_slices(shape, rows);
+}
+
 // Before anything is sent: the shape is possible at both ends, the device end in its memory.
 CUresult check(const Transfer& transfer) {
-  const uint64_t span = span_of(transfer.shape, transfer.device.rows);
-  if (span == 0 || span_of(transfer.shape, transfer.host.rows) == 0)
+  if (!is_possible(transfer.shape, transfer.device.rows) ||
+      !is_possible(transfer.shape, transfer.host.rows))
     return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t span = span_of(transfer.shape, transfer.device.rows);
   if (const CUresult result = check_range(transfer.session, transfer.device, span);
       result != CUDA_SUCCESS)
     return result;
@@ -39,7 +45,7 @@ CUresult settle_device(const Transfer& transfer) {
   if (!is_untried(transfer.device)) [[likely]]
     return CUDA_SUCCESS;
   return settle_untried(transfer.session, transfer.device,
-                        span_of(transfer.shape, transfer.device.rows), transfer.awaited);
+                        span_of(transfer.shape, transfer.device.rows), transfer.answered);
 }
 
 }  // namespace
@@ -60,7 +66,7 @@ CUresult copy_to_device(const Here& here, const Endpoint& dst, const Endpoint& s
   if (result != CUDA_SUCCESS) return result;
   if (dst.region) return settle_device(transfer);
   // The driver judges an address that is not known here.
-  return wait && !transfer.awaited ? settle(session) : CUDA_SUCCESS;
+  return wait && !transfer.passed ? settle(session) : CUDA_SUCCESS;
 }
 
 CUresult copy_to_host(const Here& here, const Endpoint& dst, const Endpoint& src,
@@ -82,7 +88,7 @@ CUresult copy_to_host(const Here& here, const Endpoint& dst, const Endpoint& src
 CUresult copy_on_host(const Here& here, const copy::Rows& dst, const copy::Rows& src,
                       const copy::Shape& shape, CUstream stream) {
   if (shape.empty()) return CUDA_SUCCESS;
-  if (span_of(shape, dst) == 0 || span_of(shape, src) == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_possible(shape, dst) || !is_possible(shape, src)) return CUDA_ERROR_INVALID_VALUE;
   const CUresult reached = call_cuStreamSynchronize(here.session, here.context, stream);
   if (reached != CUDA_SUCCESS) return reached;
   for (uint64_t z = 0; z < shape.depth; ++z) {

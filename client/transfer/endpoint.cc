@@ -54,9 +54,9 @@ bool is_untried(const Endpoint& device) {
   return device.region && device.region->kind == MemoryKind::kVirtual && !device.region->used;
 }
 
-CUresult settle_untried(Session& session, const Endpoint& device, uint64_t bytes, bool awaited) {
+CUresult settle_untried(Session& session, const Endpoint& device, uint64_t bytes, bool answered) {
   if (!is_untried(device)) return CUDA_SUCCESS;
-  if (!awaited) {
+  if (!answered) {
     if (const CUresult result = settle(session); result != CUDA_SUCCESS) return result;
   }
   session.device_memory.mark_used(device.rows.address, bytes);

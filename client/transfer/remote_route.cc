@@ -28,7 +28,8 @@ CUresult to_device(const Transfer& transfer) {
 CUresult carry(Transfer& transfer) {
   Session& session = transfer.session;
   CUresult result = CUDA_SUCCESS;
-  transfer.awaited = transfer.wait || !transfer.to_device;
+  transfer.passed = transfer.wait || !transfer.to_device;
+  transfer.answered = !transfer.to_device;
   if (transfer.to_device) {
     result = await_source(transfer);
     if (result == CUDA_SUCCESS) result = to_device(transfer);

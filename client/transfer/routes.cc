@@ -74,7 +74,7 @@ CUresult carry_mirror(Transfer& transfer) {
     result = call_cuMemcpy3DAsync_v2(transfer.session, transfer.context, &copy, transfer.stream);
   }
   if (result != CUDA_SUCCESS || !transfer.wait) return result;
-  transfer.awaited = true;
+  transfer.passed = true;
   return call_cuStreamSynchronize(transfer.session, transfer.context, transfer.stream);
 }
 
@@ -88,17 +88,20 @@ CUresult carry_shared(Transfer& transfer) {
   const copy::Piece all{transfer.shape, 0, 0, 0, 0, transfer.bytes};
   const auto host = copy::Location::shared(transfer.host.rows);
   if (!transfer.wait) return send_copy(transfer, transfer.piece(all, host));
-  transfer.awaited = true;
+  // When it is over, everything before it in the stream is.
+  Synchronisation done(transfer.session, transfer.context, Synchronisation::Of::kStream,
+                       transfer.stream);
+  if (done.result() != CUDA_SUCCESS) return done.result();
+  transfer.passed = transfer.answered = true;
   const CUresult result =
       send_copy_and_wait(transfer, transfer.piece(all, host, {copy::Completion::Kind::kReply}));
-  // Everything before it in the stream is complete.
-  return result == CUDA_SUCCESS ? after_synchronisation(transfer.session) : result;
+  return result == CUDA_SUCCESS ? done.finish() : result;
 }
 
 CUresult carry_in_frames(Transfer& transfer) {
   Session& session = transfer.session;
   if (!transfer.to_device) {
-    transfer.awaited = true;
+    transfer.passed = transfer.answered = true;
     const CUresult result =
         for_each_piece(transfer.shape, session.piece_bytes(),
                        [&](const copy::Piece& piece) { return receive_in_frame(transfer, piece); });

@@ -37,7 +37,8 @@ struct Transfer {
   std::optional<Submission> work{};  // around the calls that send work
   std::optional<RemoteHost::Place> place{};
   std::shared_ptr<StagingRing> ring{};
-  bool awaited = false;  // the copy is known to be over
+  bool passed = false;    // the stream is known to have passed the copy
+  bool answered = false;  // the worker has said what became of the copy itself
 
   // What the worker is told of a piece. `host_end`: where its bytes are on this side.
   copy::Copy piece(const copy::Piece& piece, const copy::Location& host_end,

@@ -206,7 +206,7 @@ CUresult to_host(Transfer& transfer) {
 
 CUresult carry(Transfer& transfer) {
   if (transfer.to_device) return to_device(transfer);
-  transfer.awaited = true;
+  transfer.passed = transfer.answered = true;
   const CUresult result = to_host(transfer);
   return result == CUDA_SUCCESS ? after_synchronisation(transfer.session) : result;
 }

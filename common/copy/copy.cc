@@ -1,5 +1,6 @@
 #include "common/copy/copy.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace fargpu::copy {
@@ -7,17 +8,16 @@ namespace {
 
 using Kind = Location::Kind;
 
-bool is_possible(const Shape& shape, const Location& end, bool in_one_call) {
+bool is_possible(const Shape& shape, const Location& end) {
   // Packed rows are as possible as the rows at the other end.
   if (end.kind != Kind::kDevice && end.kind != Kind::kShared) return true;
-  return span_of(shape, end.rows) != 0 && (!in_one_call || has_whole_slices(shape, end.rows));
+  return span_of(shape, end.rows) != 0;
 }
 
 const char* judge(const Copy& copy) {
   if ((copy.from.kind == Kind::kDevice) == (copy.to.kind == Kind::kDevice))
     return "one end must be device memory";
-  const bool shared = copy.host().kind == Kind::kShared;
-  if (!is_possible(copy.shape, copy.from, shared) || !is_possible(copy.shape, copy.to, shared))
+  if (!is_possible(copy.shape, copy.from) || !is_possible(copy.shape, copy.to))
     return "a shape that is not possible";
   if (copy.order != Order::kStream && !copy.to_device())
     return "only copies to the device have an order";
@@ -25,6 +25,20 @@ const char* judge(const Copy& copy) {
   if (copy.completion.hold != Hold::kNever && end != Completion::Kind::kFollow)
     return "only copies that follow their stream hold it";
   return nullptr;
+}
+
+// Whether words that this copy has no use for say something, perhaps of a later release.
+bool says_more(const Copy& copy, const std::array<uint64_t, Words::kMost>& words) {
+  const Kind host = copy.host().kind;
+  const Completion::Kind end = copy.completion.kind;
+  const bool has_number = end != Completion::Kind::kNothing && end != Completion::Kind::kReply;
+  const auto any = [&words](size_t from, size_t to) {
+    return std::any_of(words.begin() + from, words.begin() + to,
+                       [](uint64_t word) { return word != 0; });
+  };
+  return (!has_number && words[5] != 0) || (end != Completion::Kind::kWord && words[7] != 0) ||
+         (host != Kind::kShared && (words[6] != 0 || any(10, 12))) ||
+         (host != Kind::kRemote && any(12, Words::kMost)) || words[15] >> 32 != 0;
 }
 
 }  // namespace
@@ -56,6 +70,7 @@ const char* decode(std::span<const std::byte> words, Copy* copy) {
   if (host.kind == Kind::kShared) host.rows = {all[6], all[10], all[11]};
   if (host.kind == Kind::kRemote)
     host = Location::in({all[13], all[14], static_cast<uint32_t>(all[15])}, all[12]);
+  if (says_more(made, all)) return "a word that has no meaning here";
   if (const char* const wrong = judge(made)) return wrong;
   *copy = made;
   return nullptr;

@@ -177,6 +177,8 @@ template <typename Params>
 Status carry(Worker& worker, const Request& request, const Params& params, uint64_t data_bytes,
              bool replies) {
   const char* const name = schema::opcode_name(request.header.opcode);
+  if (params.getCopyBytes() != params.getCopy().size())
+    return malformed(name, "copy has the wrong size");
   Copy copy;
   if (const char* const wrong = decode(as_bytes(params.getCopy()), &copy))
     return malformed(name, wrong);

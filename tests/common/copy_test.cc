@@ -166,13 +166,36 @@ TEST(Copy, WhatIsNotPossibleIsRefused) {
     std::swap(c.from, c.to);
     c.order = Order::kLaterWork;
   })) << "an order of a copy to the host";
-  EXPECT_TRUE(refused([](Copy& c) {
-    c.from = Location::shared({0x9000, 48, 481});
-  })) << "slices that are no whole rows";
-  EXPECT_TRUE(refused([](Copy& c) {
-    c.from = Location::shared({0x9000, 48, 480});
-    c.to.rows.slice = 641;
-  })) << "the same at the other end";
+  EXPECT_TRUE(refused([](Copy& c) { c.completion.number = 1; })) << "a number for nothing";
+  EXPECT_TRUE(refused([](Copy& c) { c.completion.word = 8; })) << "a word that nobody sets";
+}
+
+// They may mean something to a later release.
+TEST(Copy, WordsThatItHasNoUseForAreRefused) {
+  const auto device = Location::device({0x7000, 64, 640});
+  const Copy copies[] = {
+      {Location::frame(), device, {48, 5, 3}, {}},
+      {Location::shared({0x9000, 48, 480}), device, {48, 5, 3}, {}},
+      {device, Location::in({0xabc000, 1u << 20, 7}, 0), {48, 5, 3}, {}},
+  };
+  const std::vector<size_t> unused[] = {
+      {5, 6, 7, 10, 11, 12, 13, 14, 15}, {5, 7, 12, 13, 14, 15}, {5, 6, 7, 10, 11}};
+  Copy out;
+  for (size_t i = 0; i < std::size(copies); ++i) {
+    Words words = encode(copies[i]);
+    words.count = Words::kMost;
+    const auto pass_on = [&out](const Words& changed) {
+      return decode({static_cast<const std::byte*>(changed.data()), changed.bytes()}, &out);
+    };
+    ASSERT_EQ(pass_on(words), nullptr);
+    for (const size_t at : unused[i]) {
+      Words changed = words;
+      changed.words[at] = 1;
+      EXPECT_NE(pass_on(changed), nullptr) << "copy " << i << ", word " << at;
+    }
+    words.words[15] |= uint64_t{1} << 32;
+    EXPECT_NE(pass_on(words), nullptr) << "a key of more than 32 bits";
+  }
 }
 
 TEST(Copy, WordsOfAnotherFormAreRefused) {

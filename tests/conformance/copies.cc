@@ -1,4 +1,7 @@
 // Copies in all directions: 1D, 2D and 3D, sync and async, with their errors.
+#include <functional>
+#include <utility>
+
 #include "tests/conformance/conformance.h"
 
 namespace {
@@ -161,6 +164,46 @@ void three_dimensions() {
   SHOW(cuMemFree(b));
 }
 
+// Slices that overlap, since they have fewer rows than are copied; small and large, from and to
+// pageable and pinned memory, at either end.
+void overlapping_slices() {
+  constexpr size_t kBytes = 8u << 20;
+  std::vector<unsigned char> pageable(kBytes);
+  void* pinned = nullptr;
+  CUdeviceptr device = 0;
+  NEED(cuMemAlloc(&device, kBytes));
+  NEED(cuMemHostAlloc(&pinned, kBytes, 0));
+  for (const size_t width : {20, 2000}) {
+    for (void* const host : {static_cast<void*>(pageable.data()), pinned}) {
+      CUDA_MEMCPY3D up{};
+      up.srcMemoryType = CU_MEMORYTYPE_HOST;
+      up.srcHost = host;
+      up.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+      up.dstDevice = device;
+      up.srcPitch = up.dstPitch = width;
+      up.WidthInBytes = width;
+      up.Height = up.srcHeight = 50;
+      up.dstHeight = 20;
+      up.Depth = 4;
+      CUDA_MEMCPY3D down = up;
+      down.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+      down.srcDevice = device;
+      down.dstMemoryType = CU_MEMORYTYPE_HOST;
+      down.dstHost = host;
+      for (CUDA_MEMCPY3D& copy : {std::ref(up), std::ref(down)}) {
+        SHOW(cuMemcpy3D(&copy));
+        SHOW(cuMemcpy3DAsync(&copy, nullptr));
+        std::swap(copy.srcHeight, copy.dstHeight);
+        SHOW(cuMemcpy3D(&copy));
+        SHOW(cuMemcpy3DAsync(&copy, nullptr));
+      }
+      SHOW(cuCtxSynchronize());
+    }
+  }
+  SHOW(cuMemFreeHost(pinned));
+  SHOW(cuMemFree(device));
+}
+
 }  // namespace
 
 int main() {
@@ -168,6 +211,7 @@ int main() {
   one_dimension();
   two_dimensions();
   three_dimensions();
+  overlapping_slices();
   SHOW(cuCtxSynchronize());
   return 0;
 }

@@ -22,6 +22,18 @@ int main() {
   SHOW(cuMemMap(range + granularity, granularity, 0, second, 0));
   SHOW(cuMemMap(range, granularity, 0, second, 0));
   SHOW(cuMemsetD8(range, 1, 16));  // no access yet
+  // The same again and again: what failed has not made the memory usable. The other end is mapped.
+  static unsigned char other[4096];
+  SHOW(cuMemHostRegister(other, sizeof(other), CU_MEMHOSTREGISTER_DEVICEMAP));
+  for (int round = 0; round < 2; ++round) {
+    SHOW(cuMemcpyHtoD(range, other, 64));
+    SHOW(cuCtxSynchronize());
+    SHOW(cuMemcpyHtoDAsync(range, other, 64, nullptr));
+    SHOW(cuMemcpyDtoHAsync(other, range, 64, nullptr));
+    SHOW(cuMemsetD8(range, 1, 16));
+    SHOW(cuCtxSynchronize());
+  }
+  SHOW(cuMemHostUnregister(other));
   CUmemAccessDesc access{};
   access.location = properties.location;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
