@@ -43,7 +43,7 @@ const std::string& Status::message() const {
   return ok() ? *none : failure_->message;
 }
 
-void Status::release() {
+void Status::let_go() {
   // NOLINTBEGIN(clang-analyzer-cplusplus.NewDelete): the count is not seen by the analyzer
   // Release for the other holders' last looks, acquire for all of them before the deletion.
   if (failure_->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) delete failure_;

@@ -48,7 +48,7 @@ class [[nodiscard]] Status {
   }
   ~Status() {
     if (failure_ != nullptr) [[unlikely]]
-      release();
+      let_go();
   }
   bool ok() const { return failure_ == nullptr; }
   StatusCode code() const { return ok() ? StatusCode::kOk : failure_->code; }
@@ -60,7 +60,7 @@ class [[nodiscard]] Status {
     const std::string message;
     std::atomic<size_t> holders{1};
   };
-  void release();
+  void let_go();
 
   Failure* failure_ = nullptr;
 };

@@ -49,9 +49,7 @@ class Loading : public ExecutorTest {
 
  private:
   static constexpr uint64_t kId = rpc::make_handle(rpc::HandleKind::kModule, 1);
-  capnp::Data::Reader key() const {
-    return wire::as_data(hash_.data(), hash_.size());
-  }
+  capnp::Data::Reader key() const { return wire::as_data(hash_.data(), hash_.size()); }
   Sha256Digest hash_{};
 };
 
