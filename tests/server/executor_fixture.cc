@@ -364,6 +364,10 @@ void ExecutorTest::expect_silence() { expect_answer(send(wire::kPing), CUDA_SUCC
 
 void ExecutorTest::say_alive() { worker_->responder().try_notice(wire::kAlive, 0); }
 
+bool ExecutorTest::hears_something() {
+  return client_->receive(*this, Clock::now()).ok() && !answers_.empty();
+}
+
 Status ExecutorTest::end() {
   EXPECT_TRUE(eventually([&] {
     const auto received = client_->receive(*this, Clock::now());

@@ -121,7 +121,9 @@ class ExecutorTest : public ::testing::Test, private transport::FrameHandler {
   // Likewise: which opcodes of session control the client says that it knows.
   uint64_t client_control_ = ~uint64_t{0};
   // Says that the worker lives, as its watch does.
+  // Only tries: the executor may hold the channel.
   void say_alive();
+  bool hears_something();
   // What stands for the driver's stdout and stderr.
   int output_ = -1;
   int errors_ = -1;
