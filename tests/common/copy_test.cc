@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -183,6 +184,7 @@ TEST(Copy, WordsThatItHasNoUseForAreRefused) {
   Copy out;
   for (size_t i = 0; i < std::size(copies); ++i) {
     Words words = encode(copies[i]);
+    std::fill(words.words.begin() + words.count, words.words.end(), 0);
     words.count = Words::kMost;
     const auto pass_on = [&out](const Words& changed) {
       return decode({static_cast<const std::byte*>(changed.data()), changed.bytes()}, &out);

@@ -202,7 +202,7 @@ class DaemonTest : public ::testing::Test {
   }
   static void show(schema::Hello::Builder hello, uint64_t id, const std::string& key) {
     hello.setJobId(id);
-    hello.setJobKey(wire::as_data(key));
+    hello.setJobKey(wire::as_data(key.data(), key.size()));
   }
   struct Seen {
     size_t jobs = 0;
