@@ -3,6 +3,8 @@
     answers.py compare BUILD [direct|shm|tcp]...   # the test
     answers.py record FIRST SECOND HEAD            # makes h200-580.txt from two native runs
     answers.py captures FIRST SECOND HEAD          # makes captures-h200-580.txt, likewise
+    answers.py add FIRST SECOND CAPTURES           # two native runs of some functions, and one of
+                                                   # `--captures`: these functions' lines, anew
     answers.py classes                             # the test of `capture` in the description
 
 A native run is `answers --jobs 12 > FILE` on a machine with the real driver, for captures
@@ -96,6 +98,24 @@ def record(first, second, head):
     lines = pack(same)
     assert read_answers(unpack(lines)) == same
     ORACLE.write_text("\n".join(text + lines) + "\n")
+    return 0
+
+
+def without(functions, lines):
+    return [line for line in lines if line.startswith("#") or line.split()[0] not in functions]
+
+
+def add(first, second, captures):
+    """For new functions, of the driver that the files are of: `answers FUNCTION...` is enough."""
+    runs = [read_answers(pathlib.Path(p).read_text().splitlines()) for p in (first, second)]
+    if runs[0] != runs[1]:
+        raise SystemExit("the two runs differ")
+    functions = {case.split()[0] for case in runs[0]}
+    lines = without(functions, ORACLE.read_text().splitlines()) + pack(runs[0])
+    ORACLE.write_text("\n".join(lines) + "\n")
+    found = read_answers(pathlib.Path(captures).read_text().splitlines())
+    lines = without(functions, CAPTURES.read_text().splitlines()) + capture_lines(found)
+    CAPTURES.write_text("\n".join(lines) + "\n")
     return 0
 
 
@@ -207,16 +227,22 @@ def record_captures(first, second, head):
     text = ["# Calls during captures on a real driver; made by answers.py captures, not edited."]
     text += [f"# {line}" for line in pathlib.Path(head).read_text().splitlines() if line.strip()]
     text += [f"# {number}: {kind}" for number, kind in enumerate(KINDS, 1)]
-    rows = {}
     for case, answer in runs[0].items():
         if runs[1].get(case) != answer:
             raise SystemExit(f"not always the same: {case}")
+    CAPTURES.write_text("\n".join(text + capture_lines(runs[0])) + "\n")
+    return 0
+
+
+def capture_lines(answers):
+    rows = {}
+    for case, answer in answers.items():
         function, _, kind = case.partition(" ")
         rows.setdefault((function, answer), []).append(KINDS.index(kind) + 1)
-    for (function, answer), kinds in rows.items():
-        text.append(f"{function} {''.join(map(str, kinds))}: {answer}")
-    CAPTURES.write_text("\n".join(text) + "\n")
-    return 0
+    return [
+        f"{function} {''.join(map(str, kinds))}: {answer}"
+        for (function, answer), kinds in rows.items()
+    ]
 
 
 def read_captures():
@@ -295,6 +321,8 @@ if __name__ == "__main__":
         sys.exit(record(*sys.argv[2:]))
     if sys.argv[1] == "captures":
         sys.exit(record_captures(*sys.argv[2:]))
+    if sys.argv[1] == "add":
+        sys.exit(add(*sys.argv[2:]))
     if sys.argv[1] == "classes":
         sys.exit(check_classes())
     sys.exit(compare(sys.argv[2], sys.argv[3:] or PLACES))
