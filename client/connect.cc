@@ -89,6 +89,7 @@ constexpr SessionHooks kHooks{.wire_of_copies = wire_of_ordered_copies,
 
 // What becomes a session when the devices of all servers are known.
 struct Opened {
+  uint64_t daemon = 0;  // its id
   Snapshot snapshot;
   std::unique_ptr<transport::Transport> transport;
   rpc::ChannelOptions options;
@@ -118,7 +119,8 @@ Result<Opened> open(const std::string& server, const std::optional<bootstrap::Jo
   bootstrap::Upgraded& made = opened.link;
   try {
     wire::SegmentReader reader(opened.welcome.body());
-    Snapshot snapshot = read_welcome(reader.getRoot<schema::Welcome>());
+    const auto welcome = reader.getRoot<schema::Welcome>();
+    Snapshot snapshot = read_welcome(welcome);
     snapshot.known = opened.known;
     for (const std::string& failure : made.failures) {
       log::warn("going on over {}, because a better transport failed: {}",
@@ -129,7 +131,7 @@ Result<Opened> open(const std::string& server, const std::optional<bootstrap::Jo
     rpc::ChannelOptions options;
     options.limits = greeting.limits;
     options.sync_all = settings.sync_all;
-    return Opened{std::move(snapshot), std::move(made.transport), options};
+    return Opened{welcome.getDaemonId(), std::move(snapshot), std::move(made.transport), options};
   } catch (const kj::Exception&) {
     return Status(StatusCode::kProtocol, "the server's answer to the hello is malformed");
   }
@@ -150,6 +152,7 @@ Result<std::vector<std::unique_ptr<Session>>> connect(Tables& tables, const Sett
   // Before there may be threads: those of a TLS connection, for example.
   FARGPU_ASSIGN_OR_RETURN(const auto jobs, jobs_of_this_process(servers->size()));
   std::vector<Opened> all;
+  bootstrap::DistinctServers distinct;
   for (size_t i = 0; i < servers->size(); ++i) {
     const std::string& server = (*servers)[i];
     const auto job = jobs.empty() ? std::nullopt : std::optional(jobs[i]);
@@ -159,6 +162,7 @@ Result<std::vector<std::unique_ptr<Session>>> connect(Tables& tables, const Sett
                     fmt::format("server {}: {}", server, opened.status().message()));
     }
     if (!opened.ok()) return opened.status();
+    FARGPU_RETURN_IF_ERROR(distinct.add(server, opened->daemon));
     all.push_back(std::move(*opened));
   }
   std::vector<std::vector<Device>*> devices;

@@ -115,6 +115,9 @@ struct Welcome {
   # 16 bytes, when there may be several: what a further connection shows in its Join
   sessionKey @10 :Data;
   knows @11 :Data;                # as in Hello: what the server has a message for
+  # which life of which daemon this is, whatever address it was reached at; 0: the server is older
+  # and does not say so
+  daemonId @12 :UInt64;
 }
 
 # The first frame of a further connection. The daemon hands the connection to the session's worker.
@@ -144,6 +147,7 @@ struct JobOpened {
   gpus @2 :List(Text);            # UUIDs, in the order in which every session sees them
   serverVersion @3 :Text;
   knows @4 :Data;                 # as in Welcome
+  daemonId @5 :UInt64;            # as in Welcome
 }
 
 struct UpgradeChoice {

@@ -60,6 +60,7 @@ struct Start {
   oomScore @22 :UInt32;
   coreDumps @23 :Bool;
   clientControl @24 :UInt64;      # opcodes of session control that the client knows, a bit each
+  daemonId @25 :UInt64;           # for the Welcome
 }
 
 struct Probe {

@@ -97,8 +97,10 @@ Result<OpenedJobs> open_jobs(const std::vector<Target>& targets, const JobWish& 
                              transport::Deadline deadline) {
   OpenedJobs jobs;
   std::vector<bootstrap::JobTicket> tickets;
+  bootstrap::DistinctServers distinct;
   for (const Target& target : targets) {
     FARGPU_ASSIGN_OR_RETURN(OpenedJob job, open_job_patiently(target, wish, deadline));
+    FARGPU_RETURN_IF_ERROR(distinct.add(target.address.to_string(), job.daemon));
     jobs.connections.push_back(std::move(job.connection));
     tickets.push_back(job.ticket);
   }

@@ -221,7 +221,7 @@ Result<OpenedJob> open_job(const Target& target, const JobWish& wish, Deadline d
     if (ticket.id == 0 || key.size() != ticket.key.size())
       return about(target, Status(StatusCode::kProtocol, "malformed answer: no job"));
     std::memcpy(ticket.key.data(), key.begin(), key.size());
-    return OpenedJob{std::move(conversation.socket), ticket};
+    return OpenedJob{std::move(conversation.socket), ticket, opened.getDaemonId()};
   });
 }
 

@@ -92,6 +92,7 @@ int for_each_server(const std::vector<Target>& targets,
 struct OpenedJob {
   Fd connection;
   bootstrap::JobTicket ticket;
+  uint64_t daemon = 0;  // the server's id; 0: it did not say one
 };
 struct JobWish {
   uint32_t gpus = 0;

@@ -89,6 +89,16 @@ Result<std::vector<std::string>> split_servers(const std::string& list) {
   return servers;
 }
 
+Status DistinctServers::add(const std::string& name, uint64_t daemon) {
+  if (daemon == 0) return Status();
+  const auto [found, is_new] = names_.emplace(daemon, name);
+  if (is_new) return Status();
+  return {StatusCode::kInvalidArgument,
+          fmt::format("{} and {} are one server, named twice; one server gives as many GPUs as "
+                      "--gpus says",
+                      found->second, name)};
+}
+
 Result<Fd> connect_server(const ServerAddress& server, transport::Deadline deadline) {
   if (const auto* path = std::get_if<std::string>(&server.where)) return connect_unix(*path);
   const auto& endpoint = std::get<Endpoint>(server.where);

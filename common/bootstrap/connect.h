@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <variant>
 #include <vector>
@@ -30,6 +32,17 @@ Result<ServerAddress> parse_server(const std::string& text);
 // than kMaxServers.
 inline constexpr size_t kMaxServers = 16;
 Result<std::vector<std::string>> split_servers(const std::string& list);
+
+// Whether servers of one program are different ones, whatever their names. One thread.
+class DistinctServers {
+ public:
+  // `daemon`: the daemonId that the server said; 0: it said none, and is compared with nobody.
+  // kInvalidArgument, with both names: one that was added before said the same.
+  Status add(const std::string& name, uint64_t daemon);
+
+ private:
+  std::map<uint64_t, std::string> names_;  // by daemon
+};
 
 // kTimeout, kNotFound (no such host), kLost (refused, unreachable) or kRefused (its certificate is
 // not to be trusted), with the address in the message. With tls, the socket is the plain end of a

@@ -85,6 +85,7 @@ Result<pid_t> Sessions::start_worker(SessionRecord& record, const NewSession& se
 
   WorkerOptions options;
   options.session = record.id;
+  options.daemon = daemon_id();
   options.job = record.seat.job;
   options.job_slot = record.seat.slot;
   options.job_slots = config.placement.max_sessions;

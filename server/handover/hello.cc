@@ -232,7 +232,7 @@ std::vector<std::byte> encode_refusal(uint16_t opcode, uint32_t sequence, const 
 }
 
 std::vector<std::byte> encode_job_opened(uint32_t sequence, const bootstrap::JobTicket& ticket,
-                                         const std::vector<std::string>& gpus) {
+                                         uint64_t daemon, const std::vector<std::string>& gpus) {
   std::vector<uint64_t> words(64 + gpus.size() * 16 + wire::OpcodeSet::kMaxBytes / 8);
   const std::span slot = std::as_writable_bytes(std::span(words));
   wire::SlotMessageBuilder builder(slot.subspan(sizeof(wire::FrameHeader)));
@@ -242,6 +242,7 @@ std::vector<std::byte> encode_job_opened(uint32_t sequence, const bootstrap::Job
   auto list = opened.initGpus(static_cast<unsigned>(gpus.size()));
   for (unsigned i = 0; i < gpus.size(); ++i) list.set(i, gpus[i].substr(0, 64));
   opened.setServerVersion(FARGPU_VERSION);
+  opened.setDaemonId(daemon);
   bootstrap::set_knows(opened);
   wire::FrameHeader header;
   header.opcode = wire::kOpenJob;

@@ -66,9 +66,9 @@ Status check_hello(const HelloRequest& hello, const HelloRules& rules);
 std::vector<std::byte> encode_refusal(uint16_t opcode, uint32_t sequence, const Status& why,
                                       bool draining);
 
-// The answer to OpenJob, likewise. `gpus`: their UUIDs.
+// The answer to OpenJob, likewise. `daemon`: its id. `gpus`: their UUIDs.
 std::vector<std::byte> encode_job_opened(uint32_t sequence, const bootstrap::JobTicket& ticket,
-                                         const std::vector<std::string>& gpus);
+                                         uint64_t daemon, const std::vector<std::string>& gpus);
 
 // Control characters replaced, cut to `limit` bytes: what a peer called itself, fit for a log.
 std::string printable(std::string_view text, size_t limit);

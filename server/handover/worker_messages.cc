@@ -156,6 +156,7 @@ MessageBytes encode_start(const WorkerOptions& options) {
         start.setEncryptedPeer(options.encrypted_peer.substr(0, kMostText));
         start.setConnections(options.connections);
         start.setClientControl(options.client_control);
+        start.setDaemonId(options.daemon);
         start.setOpenFiles(options.host_limits.open_files);
         start.setOomScore(options.host_limits.oom_score);
         start.setCoreDumps(options.host_limits.core_dumps);
@@ -187,6 +188,7 @@ Result<WorkerOptions> parse_start(std::span<const std::byte> body) {
         options.encrypted_peer = start.getEncryptedPeer().cStr();
         options.connections = std::max<uint16_t>(1, start.getConnections());
         options.client_control = start.getClientControl();
+        options.daemon = start.getDaemonId();
         options.host_limits = {start.getOpenFiles(), start.getOomScore(), start.getCoreDumps()};
         return options;
       });

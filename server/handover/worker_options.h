@@ -24,6 +24,7 @@ inline constexpr int kOrdersFd = 8;  // memfd with SessionOrders
 
 struct WorkerOptions {
   uint64_t session = 0;
+  uint64_t daemon = 0;  // its id, for the welcome; 0: it did not say one
   uint64_t job = 0;
   uint32_t job_slot = 0, job_slots = 0;  // of the session in the job's memory page; how many it has
   int parent = 0;                        // pid of the daemon: the worker ends with it

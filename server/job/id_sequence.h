@@ -14,6 +14,9 @@ namespace fargpu::server {
 // From the system; from the clock where that has none.
 uint64_t random_number();
 
+// Of this process, not 0: the daemonId of schema/control.capnp. Any thread.
+uint64_t daemon_id();
+
 class IdSequence {
  public:
   // `draw`: 64 random bits.

@@ -44,7 +44,8 @@ void JobKeeper::hold(const bootstrap::JobTicket& ticket, Fd socket, uint32_t seq
   });
   holders_[ticket.id] = holder;
   const Grant& grant = jobs_.find(ticket.id)->grant;
-  holder->start(encode_job_opened(sequence, ticket, uuids_of(placement_.units(), grant.units)));
+  holder->start(
+      encode_job_opened(sequence, ticket, daemon_id(), uuids_of(placement_.units(), grant.units)));
 }
 
 Result<Jobs::Seat> JobKeeper::enter(const HelloRequest& hello, const std::string& peer) {

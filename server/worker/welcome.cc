@@ -100,6 +100,7 @@ Status send_welcome(int socket, const DriverLibrary& driver, const WorkerOptions
   auto welcome = builder.initRoot<schema::Welcome>();
   welcome.setSessionId(options.session);
   welcome.setServerVersion(FARGPU_VERSION);
+  welcome.setDaemonId(options.daemon);
   welcome.setDriverVersion(driver.version());
   welcome.setDriverName(driver.path());
   welcome.setMaxBodyBytes(options.limits.max_body_bytes);

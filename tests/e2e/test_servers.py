@@ -1,8 +1,10 @@
 """One program on the GPUs of two servers: devices of both, identities, addresses, jobs."""
 
 import os
+import pathlib
 import signal
 import subprocess
+import tempfile
 import unittest
 
 import fargpu_testing as testing
@@ -131,6 +133,28 @@ class Devices(TwoServers):
             done = fargpu("run", "--server", servers, "--", "true")
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(expected, done.stderr)
+
+
+class OneServerNamedTwice(unittest.TestCase):
+    """A daemon has as many names as there are ways to it."""
+
+    def test_it_is_refused_whatever_the_names(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "socket"
+            with testing.Daemon("--listen", path) as daemon:
+                other = daemon.server.replace("127.0.0.1", "localhost")
+                for servers in ((daemon.server, other), (path, daemon.server)):
+                    self.refused(daemon, ",".join(map(str, servers)))
+
+    def refused(self, daemon, servers):
+        program = testing.BUILD.program("two_servers")
+        for flags, code in (((), 2), (("--no-check",), 1)):
+            done = fargpu("run", "--server", servers, *flags, "--", program, "devices")
+            self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+            self.assertIn("are one server, named twice", done.stderr)
+            for name in servers.split(","):
+                self.assertIn(name, done.stderr)
+            testing.wait_until(lambda: not daemon.workers(), "sessions are given up")
 
 
 class Between(TwoServers):

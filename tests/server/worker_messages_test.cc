@@ -52,6 +52,7 @@ TEST(WorkerMessages, AStartReadsBack) {
   options.encrypted_peer = "10.0.0.1:5";
   options.connections = 4;
   options.client_control = 5;
+  options.daemon = 19;
   options.host_limits = {512, 300, true};
   const ReceivedMessage message = received(encode_start(options));
   EXPECT_EQ(kind_of(message), WorkerMessage::kStart);
@@ -79,6 +80,7 @@ TEST(WorkerMessages, AStartReadsBack) {
   EXPECT_EQ(read->encrypted_peer, options.encrypted_peer);
   EXPECT_EQ(read->connections, 4);
   EXPECT_EQ(read->client_control, 5u);
+  EXPECT_EQ(read->daemon, 19u);
   EXPECT_EQ(read->host_limits.open_files, 512u);
   EXPECT_EQ(read->host_limits.oom_score, 300u);
   EXPECT_TRUE(read->host_limits.core_dumps);

@@ -132,6 +132,20 @@ TEST(SplitServers, ThereMayBeSixteen) {
       << more.message();
 }
 
+TEST(DistinctServers, OneWithTwoNamesIsRefused) {
+  bootstrap::DistinctServers servers;
+  EXPECT_TRUE(servers.add("gpu1:14900", 7).ok());
+  EXPECT_TRUE(servers.add("gpu2:14900", 8).ok());
+  const Status again = servers.add("unix:/run/socket", 7);
+  EXPECT_EQ(again.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(again.message().find("gpu1:14900 and unix:/run/socket are one server"),
+            std::string::npos)
+      << again.message();
+  // Older ones do not say who they are.
+  EXPECT_TRUE(servers.add("gpu3:14900", 0).ok());
+  EXPECT_TRUE(servers.add("gpu4:14900", 0).ok());
+}
+
 TEST(Bootstrap, WishIsReadFromText) {
   EXPECT_EQ(bootstrap::parse_wish("")->upgrades.size(), 2u);
   EXPECT_FALSE(bootstrap::parse_wish("auto")->forced);
