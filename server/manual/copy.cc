@@ -177,11 +177,10 @@ template <typename Params>
 Status carry(Worker& worker, const Request& request, const Params& params, uint64_t data_bytes,
              bool replies) {
   const char* const name = schema::opcode_name(request.header.opcode);
-  if (params.getCopyBytes() != params.getCopy().size())
-    return malformed(name, "copy has the wrong size");
+  const std::span<const std::byte> words = as_bytes(params.getCopy());
+  if (params.getCopyBytes() != words.size()) return malformed(name, "copy has the wrong size");
   Copy copy;
-  if (const char* const wrong = decode(as_bytes(params.getCopy()), &copy))
-    return malformed(name, wrong);
+  if (const char* const wrong = decode(words, &copy)) return malformed(name, wrong);
   const End end = copy.completion.kind;
   if (replies != (end == End::kReply)) return malformed(name, "it does not end in this way");
   const bool brings = copy.host().kind == Location::Kind::kFrame && end != End::kFollow;
