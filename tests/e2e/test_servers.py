@@ -233,6 +233,7 @@ class Order(TwoServers):
                 self.assertEqual(self.right(done), self.RIGHT)
 
 
+@unittest.skipUnless(testing.SIMULATOR_CHOOSES_ADDRESSES, "sanitizers take these addresses")
 class SameAddresses(TwoServers):
     """Both daemons give out the same addresses."""
 

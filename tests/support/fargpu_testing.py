@@ -108,6 +108,9 @@ def without_signal_handlers():
 # built with it refuses to share memory of a client that is not (sanitized.py sets the variable).
 WORKER_SHARES_MEMORY = "TSAN_OPTIONS" not in os.environ
 
+# Sanitizers have their shadow memory where the simulated driver would have its device memory.
+SIMULATOR_CHOOSES_ADDRESSES = not {"ASAN_OPTIONS", "TSAN_OPTIONS"} & os.environ.keys()
+
 
 def run(arguments, timeout=LIMIT, **options):
     """Runs to the end; output as text. Signals show as negative codes."""
