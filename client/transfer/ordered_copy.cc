@@ -156,7 +156,7 @@ CUresult carry_delivery(Transfer& transfer) {
   const bool acknowledge = SharedSegment::possible(session) ||
                            session.pages.touches(host.address, span_of(transfer.shape, host));
   const uint16_t held_device = device_key(context_of(transfer.stream));
-  (void)kRemoteRoute.fits(transfer);  // if so, the adapter writes the bytes
+  (void)find_registered(transfer);  // if so, the adapter writes the bytes
   const CUresult result = for_each_piece(transfer.shape, kMostBytes, [&](const copy::Piece& piece) {
     return deliver_piece(transfer, piece, held_device, acknowledge);
   });

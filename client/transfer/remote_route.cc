@@ -3,9 +3,8 @@
 #include "client/transfer/routes.h"
 
 namespace fargpu::client {
-namespace {
 
-bool fits(Transfer& transfer) {
+bool find_registered(Transfer& transfer) {
   if (!transfer.in_stream || transfer.bytes < RemoteHost::kFrom ||
       !is_dense(transfer.shape, transfer.host.rows))
     return false;
@@ -13,6 +12,8 @@ bool fits(Transfer& transfer) {
                                                      transfer.host.rows.address);
   return transfer.place.has_value();
 }
+
+namespace {
 
 CUresult to_device(const Transfer& transfer) {
   Session& session = transfer.session;
@@ -46,6 +47,6 @@ CUresult carry(Transfer& transfer) {
 
 }  // namespace
 
-const Route kRemoteRoute{fits, carry};
+const Route kRemoteRoute{find_registered, carry};
 
 }  // namespace fargpu::client

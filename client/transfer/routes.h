@@ -71,6 +71,8 @@ inline CUresult send_copy_and_wait(const Transfer& transfer, const copy::Copy& c
 // A piece in a frame, packed if need be.
 CUresult send_in_frame(const Transfer& transfer, const copy::Piece& piece, copy::Order order);
 CUresult receive_in_frame(const Transfer& transfer, const copy::Piece& piece);
+// Whether the adapter can reach the host end by itself; then transfer.place says where.
+bool find_registered(Transfer& transfer);
 // To be called before a source is read here that earlier work in the stream may write.
 CUresult await_source(const Transfer& transfer);
 
