@@ -66,6 +66,13 @@ class Executing : public ExecutorTest {
     return send<schema::CuEventSynchronizeParams>(schema::op_cuEventSynchronize,
                                                   [](auto p) { p.setHEvent(kEvent); });
   }
+  // For the first record, which lasts until "event 1" is opened.
+  uint32_t wait_for_event_that_is_shut() {
+    expect_answer(create_event(), CUDA_SUCCESS);
+    driver().shut("event 1");
+    expect_answer(record_event(), CUDA_SUCCESS);
+    return synchronise_event();
+  }
   uint32_t destroy_event() {
     return send<schema::CuEventDestroyV2Params>(schema::op_cuEventDestroy_v2,
                                                 [](auto p) { p.setHEvent(kEvent); });
@@ -434,10 +441,7 @@ TEST_F(Executing, ASynchronisedContextHoldsUpNobody) {
 TEST_F(Executing, AWaitForAnEventIsForWhatItHeldAtTheCall) {
   start();
   enter();
-  expect_answer(create_event(), CUDA_SUCCESS);
-  driver().shut("event 1");
-  expect_answer(record_event(), CUDA_SUCCESS);
-  const uint32_t first = synchronise_event();
+  const uint32_t first = wait_for_event_that_is_shut();
   driver().shut("event 2");
   expect_answer(record_event(), CUDA_SUCCESS);
   EXPECT_TRUE(driver().saw("cuEventRecord 2")) << "the wait now lasts until the second record";
@@ -458,10 +462,7 @@ TEST_F(Executing, AWaitForAnEventIsForWhatItHeldAtTheCall) {
 TEST_F(Executing, ARecordThatFailsLeavesAWaitedEventAsItIs) {
   start();
   enter();
-  expect_answer(create_event(), CUDA_SUCCESS);
-  driver().shut("event 1");
-  expect_answer(record_event(), CUDA_SUCCESS);
-  const uint32_t waiting = synchronise_event();
+  const uint32_t waiting = wait_for_event_that_is_shut();
   driver().fail("cuEventRecord 2", CUDA_ERROR_INVALID_HANDLE);
   expect_answer(record_event(), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_TRUE(driver().saw("cuEventDestroy 2"));
@@ -476,10 +477,7 @@ TEST_F(Executing, ARecordThatFailsLeavesAWaitedEventAsItIs) {
 TEST_F(Executing, ALaunchMayRecordAWaitedEventTwice) {
   start();
   enter();
-  expect_answer(create_event(), CUDA_SUCCESS);
-  driver().shut("event 1");
-  expect_answer(record_event(), CUDA_SUCCESS);
-  const uint32_t waiting = synchronise_event();
+  const uint32_t waiting = wait_for_event_that_is_shut();
   CUlaunchAttribute attributes[2]{};
   attributes[0].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
   attributes[0].value.programmaticEvent.event = reinterpret_cast<CUevent>(kEvent);
@@ -504,10 +502,7 @@ TEST_F(Executing, ALaunchMayRecordAWaitedEventTwice) {
 TEST_F(Executing, AnEventThatIsWaitedForGoesAfterTheWait) {
   start();
   enter();
-  expect_answer(create_event(), CUDA_SUCCESS);
-  driver().shut("event 1");
-  expect_answer(record_event(), CUDA_SUCCESS);
-  const uint32_t waiting = synchronise_event();
+  const uint32_t waiting = wait_for_event_that_is_shut();
   expect_answer(destroy_event(), CUDA_SUCCESS);
   expect_answer(synchronise_event(), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_FALSE(driver().saw("cuEventDestroy 1"));
