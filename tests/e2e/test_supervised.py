@@ -29,11 +29,12 @@ if prctl(38, 1, 0, 0, 0) != 0 or prctl(22, 2, program, 0, 0) != 0:
 os.execv(sys.argv[1], sys.argv[1:])
 """
 # Says "ready", then each signal as it comes, until one ends it. Does what it ought to for none.
+# By os.write(): the next signal may come inside the handler, where print() may not be entered again.
 SAYS_SIGNALS = """
-import signal
+import os, signal
 for number in sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}):
-    signal.signal(number, lambda number, frame: print(number, flush=True))
-print("ready", flush=True)
+    signal.signal(number, lambda number, frame: os.write(1, b"%d\\n" % number))
+os.write(1, b"ready\\n")
 while True: signal.pause()
 """
 # Has a child's child that ends after it has lost its parent; stays until its stdin ends.
