@@ -12,23 +12,10 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
-BUILD=$ROOT/build/release
+build_dir=$ROOT/build/release
 rounds=30
-while [ $# -gt 0 ]; do
-  case "$1" in
-    --build-dir | --rounds)
-      [ $# -ge 2 ] || die "$1 needs a value"
-      if [ "$1" = --rounds ]; then rounds=$2; else BUILD=$(realpath -- "$2"); fi
-      shift
-      ;;
-    -h | --help)
-      show_help
-      exit 0
-      ;;
-    *) die "unknown argument '$1'; see bench/rdma.sh --help" ;;
-  esac
-  shift
-done
+parse_options build_dir rounds -- "$@"
+BUILD=$(realpath -- "$build_dir")
 program=$BUILD/bench/rdma_rates
 [ -x "$program" ] || die "$program is not there: ninja -C $BUILD rdma_rates"
 

@@ -12,28 +12,11 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
-BUILD=$ROOT/build/release
+build_dir=$ROOT/build/release
 seconds=0.2
 rounds=3
-while [ $# -gt 0 ]; do
-  case "$1" in
-    --build-dir | --seconds | --rounds)
-      [ $# -ge 2 ] || die "$1 needs a value"
-      case "$1" in
-        --seconds) seconds=$2 ;;
-        --rounds) rounds=$2 ;;
-        *) BUILD=$(realpath -- "$2") ;;
-      esac
-      shift
-      ;;
-    -h | --help)
-      show_help
-      exit 0
-      ;;
-    *) die "unknown argument '$1'; see bench/rdma_direct.sh --help" ;;
-  esac
-  shift
-done
+parse_options build_dir seconds rounds -- "$@"
+BUILD=$(realpath -- "$build_dir")
 for file in bin/{bandwidth,fargpu,fargpud,fargpu-worker} \
   lib/fargpu/libcuda.so.1 lib/libfargpu-sim.so; do
   [ -e "$BUILD/$file" ] || die "$BUILD/$file is not there: build it first"

@@ -10,28 +10,11 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
-BUILD=$ROOT/build/release
+build_dir=$ROOT/build/release
 transport=tcp
 rounds=3
-while [ $# -gt 0 ]; do
-  case "$1" in
-    --build-dir | --transport | --rounds)
-      [ $# -ge 2 ] || die "$1 needs a value"
-      case "$1" in
-        --build-dir) BUILD=$(realpath -- "$2") ;;
-        --transport) transport=$2 ;;
-        *) rounds=$2 ;;
-      esac
-      shift
-      ;;
-    -h | --help)
-      show_help
-      exit 0
-      ;;
-    *) die "unknown argument '$1'; see bench/two_servers.sh --help" ;;
-  esac
-  shift
-done
+parse_options build_dir transport rounds -- "$@"
+BUILD=$(realpath -- "$build_dir")
 [ -x "$BUILD/bin/fargpu" ] || die "$BUILD/bin/fargpu is not there: build it first"
 scratch=$(mktemp -d)
 daemons=()

@@ -10,9 +10,9 @@
 
 #include "client/call/call.h"
 #include "client/process/devices.h"
-#include "client/process/job.h"
 #include "client/process/process.h"
 #include "client/process/session.h"
+#include "client/settings/job.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/ordered_copy.h"
 #include "common/base/id_text.h"

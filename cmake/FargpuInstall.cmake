@@ -1,5 +1,5 @@
 # What is installed, in four components:
-#   client  fargpu and its libcuda.so.1
+#   client  fargpu, its libcuda.so.1 and libnvidia-ml.so.1
 #   server  fargpud and the programs that it starts, its systemd unit and configuration
 #   sim     the simulated driver (`fargpud --driver sim`, `fargpu run --sim`)
 #   docs    README, docs/, examples/
@@ -8,7 +8,7 @@
 set(libraries "${CMAKE_INSTALL_LIBDIR}/fargpu")
 
 install(TARGETS fargpu RUNTIME COMPONENT client)
-install(TARGETS fargpu-client LIBRARY DESTINATION "${libraries}" COMPONENT client)
+install(TARGETS fargpu-client fargpu-nvml LIBRARY DESTINATION "${libraries}" COMPONENT client)
 install(FILES "${FARGPU_CLIENT_LIBDIR}/libcuda.so" DESTINATION "${libraries}" COMPONENT client)
 if(FARGPU_STATIC_DEPS)
   foreach(library "${CAPNP_SHARED}" "${KJ_SHARED}")
@@ -39,7 +39,7 @@ install(CODE "
   endif()
 " COMPONENT server)
 
-install(TARGETS fargpu-sim LIBRARY DESTINATION "${libraries}" COMPONENT sim)
+install(TARGETS fargpu-sim fargpu-sim-nvml LIBRARY DESTINATION "${libraries}" COMPONENT sim)
 
 install(FILES README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT docs)
 install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT docs)

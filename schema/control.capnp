@@ -34,6 +34,9 @@
 #                    what came before an fgQueueMark in its stream is done
 #   18 openJob       client to daemon, first frame; body OpenJob; reply: JobOpened or Refusal; the
 #                    connection stays open and silent: the job is held until it ends
+#   19 manage        client to daemon, first frame of a management session; body Hello;
+#                    reply: Welcome with `management`, or Refusal. Its calls are those of
+#                    api/nvml_registry.yml, each with a body NvmlCall
 #
 # An end sends the other one only what that one says it knows (Hello.knows, Welcome.knows). A notice
 # that the client does not know is not sent; those that answer a call of the client's (hostCall,
@@ -74,6 +77,10 @@ struct Hello {
   # Which opcodes the client knows (common/wire/opcode_set.h), session control and calls. Empty: it
   # is older than 0.2.0, and refused with Refusal.version.
   knows @16 :Data;
+  # Which process it is, and which numbers of processes it knows: those of one pid namespace of one
+  # host (hostId). A program sees the processes of its job that have numbers of its own kind.
+  pid @17 :Int32;                 # 0: not said
+  pidNamespace @18 :UInt64;       # 0: not said
 }
 
 struct Refusal {
@@ -118,6 +125,28 @@ struct Welcome {
   # which life of which daemon this is, whatever address it was reached at; 0: the server is older
   # and does not say so
   daemonId @12 :UInt64;
+  management @13 :Management;     # of a management session; it has nothing else but limits and names
+}
+
+# What the client of a management session answers by itself.
+struct Management {
+  struct Device {
+    uuid @0 :Text;                # "GPU-...", as CUDA has it
+    serial @1 :Text;              # empty: it has none
+    domain @2 :UInt32;            # PCI
+    bus @3 :UInt32;
+    device @4 :UInt32;
+  }
+  devices @0 :List(Device);       # the job's, in its order
+}
+
+# The arguments of a call of NVML, or the outputs of its answer, one behind the other
+# (schema/support/packed.h).
+struct NvmlCall {
+  arguments @0 :Data;
+  # Of an answer: nvmlReturn_t. One that is neither NVML_SUCCESS nor NVML_ERROR_INSUFFICIENT_SIZE has
+  # no outputs, and stands in the header of a frame without body.
+  result @1 :Int32;
 }
 
 # The first frame of a further connection. The daemon hands the connection to the session's worker.
@@ -237,6 +266,7 @@ struct SessionInfo {
   workerPid @8 :Int32;
   calls @9 :UInt64;               # frames executed
   job @10 :UInt64;
+  management @11 :Bool;
 }
 
 struct JobInfo {

@@ -15,6 +15,8 @@
 #    7 drain      daemon to worker; body Drain; reply: Report, once nothing of the session works any
 #                 more or the time is over: Report.idle tells which
 #    8 lastWords  worker to daemon, its last; body LastWords
+#    9 manage     daemon to worker, its first; body Start; no reply: the worker serves a management
+#                 session
 #
 # Daemon and worker may be of different releases, as while a host is being updated:
 #   - Fields are added at the end, and one that the sender does not know reads as 0 or empty.
@@ -61,6 +63,9 @@ struct Start {
   coreDumps @23 :Bool;
   clientControl @24 :UInt64;      # opcodes of session control that the client knows, a bit each
   daemonId @25 :UInt64;           # for the Welcome
+  # of a management session:
+  units @26 :List(Text);          # the job's by UUID, in its order
+  clientHost @27 :UInt64;         # SlotOwner::host of the client
 }
 
 struct Probe {

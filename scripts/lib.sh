@@ -22,6 +22,33 @@ die() {
 # Prints the comment at the head of the script, without the shebang: what --help shows.
 show_help() { awk 'NR == 1 { next } !/^#/ { exit } { sub(/^# ?/, ""); print }' "$0"; }
 
+# parse_options NAME... -- ARGUMENT...: each NAME is a variable that has its default already, set by
+# the option --name VALUE (`_` is `-` there); --help shows the head of the script.
+parse_options() {
+  local names=() name given
+  while [ "$1" != -- ]; do
+    names+=("$1")
+    shift
+  done
+  shift
+  while [ $# -gt 0 ]; do
+    case "$1" in
+      -h | --help)
+        show_help
+        exit 0
+        ;;
+    esac
+    given=""
+    for name in "${names[@]}"; do
+      [ "$1" = "--${name//_/-}" ] && given=$name
+    done
+    [ -n "$given" ] || die "unknown argument '$1'; see $0 --help"
+    [ $# -ge 2 ] || die "$1 needs a value"
+    printf -v "$given" '%s' "$2"
+    shift 2
+  done
+}
+
 # Seconds since `start_clock`, for progress lines.
 start_clock() { CLOCK_START=$SECONDS; }
 elapsed() { echo "$((SECONDS - ${CLOCK_START:-0})) s"; }

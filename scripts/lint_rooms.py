@@ -3,8 +3,9 @@
 
 A room is a folder. An include of a file in another room is right when the table lets it. What
 apigen makes is looked at, too (rooms generated/...), and so are its templates: one that lies in
-schema/ belongs to generated/schema, one in client/ to generated/client, one in common/rpc/ to
-generated/rpc. Tests and benchmarks may include everything.
+schema/ belongs to generated/schema, one in client/ to generated/client, one in client/nvml/ to
+generated/client/nvml, one in common/rpc/ to generated/rpc. Tests and benchmarks may include
+everything.
 No CMake target may list a source that lies in another target's folder.
 """
 
@@ -52,7 +53,8 @@ def reach(table):
 def room_of(path):
     if path.endswith(".j2"):
         folders = path.split("/")
-        return "generated/" + folders[folders[0] == "common"]
+        below = "/nvml" if folders[1] == "nvml" else ""
+        return "generated/" + folders[folders[0] == "common"] + below
     return path.rpartition("/")[0]
 
 

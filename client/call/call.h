@@ -1,8 +1,8 @@
 // What generated client code calls: the way of one driver call through the client.
 //
 // Three layers, all made or used by schema/apigen:
-//   cuX          exported C entry (generated): Entry checks state, traces, then calls manual_cuX
-//                or call_cuX
+//   cuX          exported C entry (generated): CallScope checks state, traces, then calls
+//                manual_cuX or call_cuX
 //   manual_cuX   hand-written body in client/manual/ (call classes local and manual)
 //   call_cuX     generated: encodes the arguments, sends, waits if the class says so, decodes the
 //                outputs
@@ -35,11 +35,11 @@ struct Slot;
 }
 
 // One call through an exported entry. On the stack of the calling thread.
-class Entry {
+class CallScope {
  public:
   // kHandle: as kContext, but when no context is current, the context of `handle` is for this call.
-  Entry(uint16_t opcode, const char* name, Needs needs, const void* handle = nullptr);
-  ~Entry();
+  CallScope(uint16_t opcode, const char* name, Needs needs, const void* handle = nullptr);
+  ~CallScope();
   CUresult status() const { return status_; }  // not CUDA_SUCCESS: return it at once
   // The result that the application sees: `result`, or a kept error of an earlier async call when
   // `result` is success. Tracing is not done here: the generated entry prints the arguments after
@@ -62,33 +62,34 @@ class Entry {
 // the call does finds a current context of `session`, or none.
 // If the operand names no live object, the current context decides; the call refuses the operand.
 // If no context is current either, it is the first session.
-// Valid below an Entry with kInit or kContext. On the stack of the calling thread.
-class Here {
+// Valid below a CallScope with kInit or kContext. On the stack of the calling thread.
+class CallTarget {
  public:
-  static Here of_current();
+  static CallTarget of_current();
   // A handle of any kind. NULL and the default streams: the current context.
-  static Here of(const void* handle);
-  static Here of_device(CUdevice device);
-  static Here of_location(const CUmemLocation* location);  // nullptr, not a device: of_current()
+  static CallTarget of(const void* handle);
+  static CallTarget of_device(CUdevice device);
+  static CallTarget of_location(
+      const CUmemLocation* location);  // nullptr, not a device: of_current()
   // Device memory, else device memory at `other`, else host memory that the driver knows or
   // reserved addresses at `address`. Costs a load while there is one session.
-  static Here of_memory(CUdeviceptr address, CUdeviceptr other = 0);
+  static CallTarget of_memory(CUdeviceptr address, CUdeviceptr other = 0);
 
-  ~Here() {
+  ~CallTarget() {
     if (borrowed_ != nullptr) [[unlikely]]
       give_back();
   }
-  Here(const Here&) = delete;
-  Here& operator=(const Here&) = delete;
+  CallTarget(const CallTarget&) = delete;
+  CallTarget& operator=(const CallTarget&) = delete;
 
   Session& session;
   const uint16_t context;  // wire id; 0: none
 
  private:
-  Here(Session& in, uint16_t id, ContextScope* borrowed = nullptr)
+  CallTarget(Session& in, uint16_t id, ContextScope* borrowed = nullptr)
       : session(in), context(id), borrowed_(borrowed) {}
-  static Here of_session(Session& session, Context* own);
-  static Here of_foreign(uint64_t id);
+  static CallTarget of_session(Session& session, Context* own);
+  static CallTarget of_foreign(uint64_t id);
   void give_back();
 
   ContextScope* const borrowed_;

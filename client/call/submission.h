@@ -1,6 +1,6 @@
-// The two ways in which a call meets the work of streams. Generated wire halves hold one of these
-// where the description says so (schema/README.md), hand-written halves where they send by
-// themselves.
+// The two ways in which a call is ordered with the work of streams. Generated wire halves hold one
+// of these where the description says so (schema/README.md), hand-written halves where they send
+// by themselves.
 //
 //   Submission       the call puts work into a stream: `works`, `queues`, or `capture: captured`
 //   Synchronisation  a success of the call says that work is done: `synchronises`
@@ -27,7 +27,7 @@ struct StreamState;     // client/stream/stream_state.h
 //
 // The constructor does in this order what the work needs, and may wait in 1 and 3:
 //   1. kHostMemory: what the application wrote by now to memory that the worker mirrors is sent,
-//      and the stream meets deliveries (client/transfer/ordered_copy.h).
+//      and the stream waits for deliveries (client/transfer/ordered_copy.h).
 //   2. The stream is found: a default stream by the current context and thread, another one must be
 //      live.
 //   3. kQueuePlace: it takes a place in the driver's queue of the stream, as soon as there is one.

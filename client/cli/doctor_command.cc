@@ -14,9 +14,9 @@
 #include <memory>
 
 #include "client/cli/commands.h"
-#include "client/cli/elf_rpath.h"
 #include "client/cli/exit_codes.h"
 #include "client/cli/layout.h"
+#include "client/cli/program_file.h"
 #include "client/cli/server_query.h"
 #include "common/base/fd.h"
 #include "common/transport/rdma/rdma.h"
@@ -107,7 +107,9 @@ int examine_library(const DoctorOptions& options) {
     return kMissingPart;
   }
   line(true, "library", path);
-  if (!options.program.empty()) {
+  if (const std::string doubt = doubt_about(options.program); !doubt.empty()) {
+    line(false, "program", doubt);
+  } else if (!options.program.empty()) {
     line(true, "program",
          options.program + (has_rpath(options.program) ? " has an RPATH: started with LD_PRELOAD"
                                                        : " is started with LD_LIBRARY_PATH"));

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "client/cli/elf_rpath.h"
 #include "client/cli/layout.h"
+#include "client/cli/program_file.h"
 #include "common/base/parse.h"
 #include "common/bootstrap/connect.h"
 

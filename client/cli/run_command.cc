@@ -3,6 +3,7 @@
 // program's own, and a process beside it holds the job. With --sim, and as the first process of a
 // container, it stays as the program's parent, holds the job and passes signals on.
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -12,8 +13,10 @@
 #include "client/cli/job.h"
 #include "client/cli/layout.h"
 #include "client/cli/private_daemon.h"
+#include "client/cli/program_file.h"
 #include "client/cli/server_query.h"
 #include "client/cli/supervise.h"
+#include "client/process/gpu_tools.h"
 
 namespace fargpu::cli {
 
@@ -94,8 +97,16 @@ int run_as_child(const std::string& program, const RunOptions& options,
 int run(const RunOptions& options) {
   if (options.sim && !options.server.server.empty())
     return fail(kUsage, "--sim and --server exclude each other");
+  for (const std::string& tool : {client::gpu_tool_of_program(options.arguments.front()),
+                                  client::gpu_tool_of_environment()}) {
+    // What CUDA_INJECTION64_PATH names may be anything: the library says that it has no effect.
+    if (!client::gpu_tool_of_program(tool).empty())
+      return fail(kUsage, client::refusal_of_gpu_tool(tool));
+  }
   auto program = runnable(options.arguments.front());
   if (!program) return cannot_start(program.status());
+  if (const std::string doubt = doubt_about(*program); !doubt.empty())
+    std::fprintf(stderr, "fargpu: %s\n", doubt.c_str());
   if (options.sim) return run_with_simulator(options, *program);
 
   if (Status status = export_server(options.server); !status.ok()) return fail(status);

@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "client/cli/exit_codes.h"
-#include "client/process/settings.h"
+#include "client/settings/settings.h"
 #include "common/bootstrap/agreement.h"
 #include "common/bootstrap/open_session.h"
 #include "common/rpc/channel.h"

@@ -72,7 +72,7 @@ class OrderedCopies {
   void lost();
 
   // Device code can reach the range from now on. Streams do not wait for deliveries to it that are
-  // under way. Their bytes are published when they arrive; until then, work must meet() them.
+  // under way. Their bytes are published when they arrive; until then, work must wait for them.
   void show(uint64_t address, uint64_t bytes);
   // Whether there are such deliveries.
   bool to_be_met() const { return shown_.load(std::memory_order_acquire) != 0; }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "client/entry/here.h"
+#include "client/entry/call_target.h"
 #include "client/entry/object_ends.h"
 #include "client/entry/streams.h"
 #include "client/image/linked.h"
@@ -62,7 +62,7 @@ CUresult take(std::atomic<int>& kept) {
 
 }  // namespace
 
-Entry::Entry(uint16_t opcode, const char* name, Needs needs, const void* handle)
+CallScope::CallScope(uint16_t opcode, const char* name, Needs needs, const void* handle)
     : opcode_(opcode), name_(name), needs_(needs), status_(CUDA_SUCCESS) {
   if (needs == Needs::kNothing) return;
   if (watchdog::enabled()) [[unlikely]]
@@ -80,12 +80,12 @@ Entry::Entry(uint16_t opcode, const char* name, Needs needs, const void* handle)
   status_ = check_context();
 }
 
-Entry::~Entry() {
+CallScope::~CallScope() {
   if (watched_ != nullptr) [[unlikely]]
     watchdog::leave(watched_);
 }
 
-CUresult Entry::finish(CUresult result) {
+CUresult CallScope::finish(CUresult result) {
   if (needs_ == Needs::kNothing) return result;
   Tables* tables = Process::get().tables();
   if (tables == nullptr) return result;

@@ -31,18 +31,18 @@ bool ContextStorage::get(const Context* context, void* key, void** value) const 
   return true;
 }
 
-void ContextStorage::clear(Context* context) {
+void ContextStorage::context_ends(Context& context) {
   std::vector<std::pair<void*, Value>> gone;
   {
     std::unique_lock lock(mutex_);
-    auto it = values_.lower_bound({context, nullptr});
-    while (it != values_.end() && it->first.first == context) {
+    auto it = values_.lower_bound({&context, nullptr});
+    while (it != values_.end() && it->first.first == &context) {
       gone.emplace_back(it->first.second, it->second);
       it = values_.erase(it);
     }
   }
   for (const auto& [key, value] : gone) {
-    if (value.destructor != nullptr) value.destructor(context->handle(), key, value.value);
+    if (value.destructor != nullptr) value.destructor(context.handle(), key, value.value);
   }
 }
 

@@ -1,9 +1,9 @@
 // Context-local storage: values that NVIDIA's runtime attaches to contexts, under keys of its own,
 // with destructors.
 //
-// get() is on hot paths (some thousand calls per second): a shared lock and one look-up. When a
-// context's contents are destroyed, its values are removed and their destructors called. Any
-// thread.
+// get() is on hot paths (some thousand calls per second): a shared lock and one look-up. Before a
+// context's contents are destroyed, its values are removed and their destructors called
+// (client/manual/context_end.h). Any thread.
 #pragma once
 
 #include <cuda.h>
@@ -28,8 +28,9 @@ class ContextStorage {
   void put(const Context* context, void* key, void* value, Destructor destructor);
   bool erase(const Context* context, void* key);
   bool get(const Context* context, void* key, void** value) const;
-  // The context's contents are gone: takes its values out and calls their destructors.
-  void clear(Context* context);
+  // The context's contents are about to go: takes its values out and calls their destructors, which
+  // may use the context.
+  void context_ends(Context& context);
 
  private:
   struct Value {

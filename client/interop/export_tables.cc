@@ -9,10 +9,11 @@
 #include <set>
 #include <utility>
 
-#include "client/entry/here.h"
+#include "client/entry/call_target.h"
 #include "client/image/load.h"
 #include "client/interop/context_storage.h"
 #include "client/interop/handshake.h"
+#include "client/process/gpu_tools.h"
 #include "client/process/process.h"
 #include "common/base/log.h"
 
@@ -344,9 +345,15 @@ auto& function_enumeration() {
 // --- cache of run-time compilation
 // -------------------------------------------------------------------------------------------------
 
-// NOT_SUPPORTED from its slots means "not cached".
+// There is none here. CuPy and PyTorch ask before every compilation, so nothing is logged.
+CUresult no_cache() { return CUDA_ERROR_NOT_SUPPORTED; }
+
 auto& compilation_cache() {
-  static auto table = blank<kCompilationCache, 7>();
+  static auto table = [] {
+    auto words = blank<kCompilationCache, 7>();
+    words[1] = word(&no_cache);
+    return words;
+  }();
   return table;
 }
 
@@ -358,6 +365,16 @@ auto& compilation_cache() {
 auto& matmul_heuristics() {
   static auto table = blank<kMatmulHeuristics, 16>();
   return table;
+}
+
+// --- what CUPTI asks for first
+// -------------------------------------------------------------------------------------------------
+
+// Seen with CUPTI 13.0: without it each of its functions fails with CUPTI_ERROR_UNKNOWN.
+const void* no_profiler() {
+  static std::atomic<bool> told{false};
+  if (!told.exchange(true)) log::warn("{}", refusal_of_gpu_tool("CUPTI"));
+  return nullptr;
 }
 
 struct Offer {
@@ -396,6 +413,9 @@ constexpr Offer kOffers[] = {
     {{0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b,
       0xca},
      []() -> const void* { return matmul_heuristics().data(); }},
+    {{0x2c, 0x8e, 0x0a, 0xd8, 0x07, 0x10, 0xab, 0x4e, 0x90, 0xdd, 0x54, 0x71, 0x9f, 0xe5, 0xf7,
+      0x4b},
+     no_profiler},
 };
 
 }  // namespace

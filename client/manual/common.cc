@@ -27,20 +27,20 @@ CUresult remember_global(Session& session, const char* name, CUdeviceptr address
 }
 
 CUresult in_default_stream(CUstream stream, CUdeviceptr address, CUdeviceptr other,
-                           const std::function<CUresult(const Here&)>& work) {
+                           const std::function<CUresult(const CallTarget&)>& work) {
   Context* const caller = current_context();
   const auto second = Process::get().tables()->device_memory.find(other);
   if (caller != nullptr && second && second->session == caller->session) std::swap(address, other);
-  const Here here = Here::of_memory(address, other);
-  if (caller == nullptr || current_context() == caller) return work(here);
+  const CallTarget target = CallTarget::of_memory(address, other);
+  if (caller == nullptr || current_context() == caller) return work(target);
   {
     const ContextScope scope(caller);
     const CUresult before = call_cuStreamSynchronize(*caller->session, caller->wire_id, stream);
     if (before != CUDA_SUCCESS) return before;
   }
-  const CUresult result = work(here);
+  const CUresult result = work(target);
   if (result != CUDA_SUCCESS) return result;
-  return call_cuStreamSynchronize(here.session, here.context, stream);
+  return call_cuStreamSynchronize(target.session, target.context, stream);
 }
 
 CUresult parameter_info(const Function& function, size_t index, size_t* offset, size_t* size) {
@@ -59,14 +59,14 @@ void attribute_was_set(Function& function, int device, CUfunction_attribute attr
   function.occupancy.clear();
 }
 
-CUresult put_into_stream(const Here& here, HostFunction function) {
+CUresult put_into_stream(const CallTarget& target, HostFunction function) {
   function.device = device_key(context_of(function.stream));
-  const uint64_t id = here.session.host_calls.add(function);
-  here.session.channel().await_notices();
+  const uint64_t id = target.session.host_calls.add(function);
+  target.session.channel().await_notices();
   const int with_status = function.callback != nullptr ? 1 : 0;
   const CUresult result =
-      call_fgHostCall(here.session, here.context, function.stream, id, with_status);
-  if (result != CUDA_SUCCESS) here.session.host_calls.cancel(id);
+      call_fgHostCall(target.session, target.context, function.stream, id, with_status);
+  if (result != CUDA_SUCCESS) target.session.host_calls.cancel(id);
   return result;
 }
 

@@ -1,14 +1,14 @@
 // What all hand-written halves need: where the call happens, and the steps that many calls share.
 //
-// The manual_cuX functions run below an Entry that has checked `needs` of the description; needs:
-// context means that a usable context is current. They may be called from any thread.
+// The manual_cuX functions run below a CallScope that has checked `needs` of the description.
+// `needs: context` means that a usable context is current. They may be called from any thread.
 #pragma once
 
 #include <cuda.h>
 
 #include <functional>
 
-#include "client/entry/here.h"
+#include "client/entry/call_target.h"
 #include "client/image/records.h"
 #include "client/process/process.h"
 #include "client/transfer/coherence.h"
@@ -22,7 +22,7 @@ CUresult remember_global(Session& session, const char* name, CUdeviceptr address
                          uint64_t owner);
 
 // Puts a function of the application into its stream.
-CUresult put_into_stream(const Here& here, HostFunction function);
+CUresult put_into_stream(const CallTarget& target, HostFunction function);
 
 // Runs work(here), which puts something into the stream for device memory at `address`, or for host
 // memory there and device memory at `other`.
@@ -32,12 +32,12 @@ CUresult put_into_stream(const Here& here, HostFunction function);
 // over when this returns. A copy between memory of the current context's server and another one is
 // left to the current context. Costs a load while there is one session.
 CUresult in_default_stream(CUstream stream, CUdeviceptr address, CUdeviceptr other,
-                           const std::function<CUresult(const Here&)>& work);
+                           const std::function<CUresult(const CallTarget&)>& work);
 template <typename Work>
 CUresult at_memory(CUstream stream, CUdeviceptr address, CUdeviceptr other, Work&& work) {
   if (is_default_stream(stream) && Process::get().session(1) != nullptr) [[unlikely]]
     return in_default_stream(stream, address, other, std::ref(work));
-  return work(Here::of(stream));
+  return work(CallTarget::of(stream));
 }
 
 // Answers about functions, alike for CUfunction and CUkernel.

@@ -3,10 +3,9 @@
 #include "client/object/context.h"
 
 #include "client/entry/object_ends.h"
-#include "client/interop/context_storage.h"
 #include "client/manual/common.h"
+#include "client/manual/context_end.h"
 #include "client/process/process.h"
-#include "client/transfer/held_work.h"
 
 namespace fargpu::client {
 namespace {
@@ -81,9 +80,7 @@ CUresult manual_cuCtxDestroy_v2(CUcontext ctx) {
   if (context == nullptr || context->primary || !context->usable())
     return CUDA_ERROR_INVALID_CONTEXT;
   Session& session = *context->session;
-  interop::ContextStorage::get_instance().clear(context);
-  HeldWork::finish_in(*context);
-  before_context_ends(session, *context);
+  begin_context_end(*context);
   const CUresult result = call_fgContextDestroy(session, 0, context->wire_id);
   end_context(*context, ContextState::kDestroyed);
   if (current_context() == context) pop_context();
@@ -170,8 +167,9 @@ CUresult manual_cuCtxSynchronize_v2(CUcontext ctx) {
   if (const CUresult result = resolve(ctx, &context); result != CUDA_SUCCESS) return result;
   if (!context->usable()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (const int sticky = context->sticky.load()) return static_cast<CUresult>(sticky);
-  const Here here = Here::of(ctx);  // what it exposes must not get a context of another session
-  return call_cuCtxSynchronize(here.session, context->wire_id);
+  const CallTarget target =
+      CallTarget::of(ctx);  // what it exposes must not get a context of another session
+  return call_cuCtxSynchronize(target.session, context->wire_id);
 }
 
 CUresult manual_cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {

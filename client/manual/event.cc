@@ -12,17 +12,17 @@ CUresult manual_cuEventCreate(CUevent* phEvent, unsigned int Flags) {
     return (Flags & CU_EVENT_DISABLE_TIMING) == 0 ? CUDA_ERROR_INVALID_VALUE
                                                   : CUDA_ERROR_NOT_SUPPORTED;
   }
-  const Here here = Here::of_current();
-  return call_cuEventCreate(here.session, here.context, phEvent, Flags);
+  const CallTarget target = CallTarget::of_current();
+  return call_cuEventCreate(target.session, target.context, phEvent, Flags);
 }
 
 CUresult manual_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
-  const Here here = Here::of(hCtx);
+  const CallTarget target = CallTarget::of(hCtx);
   const Object* event =
-      here.session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(hEvent));
-  if (event != nullptr && event->context != here.session.contexts.find(hCtx))
-    here.session.host_calls.join_contexts();
-  return call_cuCtxWaitEvent(here.session, here.context, hCtx, hEvent);
+      target.session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(hEvent));
+  if (event != nullptr && event->context != target.session.contexts.find(hCtx))
+    target.session.host_calls.join_contexts();
+  return call_cuCtxWaitEvent(target.session, target.context, hCtx, hEvent);
 }
 
 }  // namespace fargpu::client

@@ -24,15 +24,15 @@ bool is_cooperative(LaunchKind kind, std::span<const CUlaunchAttribute> attribut
 
 CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchKind kind,
                 std::span<const CUlaunchAttribute> attributes, void** kernel_params, void** extra) {
-  const Here here = Here::of(stream);
-  f = in_session(here.session, f);
+  const CallTarget target = CallTarget::of(stream);
+  f = in_session(target.session, f);
   Function* function = nullptr;
-  if (const CUresult result = find_function(here.session, f, &function); result != CUDA_SUCCESS)
+  if (const CUresult result = find_function(target.session, f, &function); result != CUDA_SUCCESS)
     return result;
   const Context* context = current_context();
-  const Device& device = *here.session.device(context->device);
+  const Device& device = *target.session.device(context->device);
   FunctionAttributes* known = nullptr;
-  if (const CUresult result = attributes_on(here.session, *function, context->device, &known);
+  if (const CUresult result = attributes_on(target.session, *function, context->device, &known);
       result != CUDA_SUCCESS) {
     return result;
   }
@@ -56,12 +56,12 @@ CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchK
       result != CUDA_SUCCESS) {
     return result;
   }
-  if (const CUresult result = expose_words(here.session, packed.data(), packed.size());
+  if (const CUresult result = expose_words(target.session, packed.data(), packed.size());
       result != CUDA_SUCCESS) {
     return result;
   }
   const CUresult result = call_fgLaunch(
-      here.session, here.context, function->id, shape.grid[0], shape.grid[1], shape.grid[2],
+      target.session, target.context, function->id, shape.grid[0], shape.grid[1], shape.grid[2],
       shape.block[0], shape.block[1], shape.block[2], shape.shared_bytes, stream,
       static_cast<int>(kind), static_cast<unsigned>(attributes.size()),
       attributes.empty() ? nullptr : attributes.data(), static_cast<unsigned>(packed.size()),
@@ -70,12 +70,12 @@ CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchK
   if (!attributes.empty()) {
     const uint64_t key = attributes_key(attributes, shape, context->device);
     if (!admitted_before(*function, key)) {
-      if (const CUresult refused = settle(here.session); refused != CUDA_SUCCESS) return refused;
+      if (const CUresult refused = flush(target.session); refused != CUDA_SUCCESS) return refused;
       remember_admitted(*function, key);
     }
   }
-  return here.session.settings.launch_blocking
-             ? call_cuStreamSynchronize(here.session, here.context, stream)
+  return target.session.settings.launch_blocking
+             ? call_cuStreamSynchronize(target.session, target.context, stream)
              : CUDA_SUCCESS;
 }
 
@@ -136,8 +136,9 @@ CUresult manual_cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, voi
   std::array<CUlaunchAttribute, kMaxAttributes> attributes;
   std::copy_n(config->attrs, config->numAttrs, attributes.begin());
   const std::span used(attributes.data(), config->numAttrs);
-  const Here here = Here::of(config->hStream);
-  if (const CUresult result = translate(here.session, used); result != CUDA_SUCCESS) return result;
+  const CallTarget target = CallTarget::of(config->hStream);
+  if (const CUresult result = translate(target.session, used); result != CUDA_SUCCESS)
+    return result;
   const LaunchShape shape{{config->gridDimX, config->gridDimY, config->gridDimZ},
                           {config->blockDimX, config->blockDimY, config->blockDimZ},
                           config->sharedMemBytes};
@@ -146,7 +147,7 @@ CUresult manual_cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, voi
 
 CUresult manual_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
   if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return put_into_stream(Here::of(hStream),
+  return put_into_stream(CallTarget::of(hStream),
                          {.function = fn, .user_data = userData, .stream = hStream});
 }
 

@@ -7,9 +7,9 @@ namespace fargpu::client {
 namespace {
 
 // A kernel that is of another session than the current context has no device to speak of.
-CUresult find(const Here& here, CUfunction handle, Function** function) {
+CUresult find(const CallTarget& target, CUfunction handle, Function** function) {
   if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return find_function(here.session, handle, function);
+  return find_function(target.session, handle, function);
 }
 
 }  // namespace
@@ -18,12 +18,12 @@ CUresult manual_cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunct
   if (pi == nullptr || static_cast<size_t>(attrib) >= kFunctionAttributes)
     return CUDA_ERROR_INVALID_VALUE;
   hfunc = of_current_session(hfunc);
-  const Here here = Here::of(hfunc);
+  const CallTarget target = CallTarget::of(hfunc);
   Function* function = nullptr;
-  if (const CUresult result = find(here, hfunc, &function); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(target, hfunc, &function); result != CUDA_SUCCESS) return result;
   FunctionAttributes* attributes = nullptr;
   if (const CUresult result =
-          attributes_on(here.session, *function, current_context()->device, &attributes);
+          attributes_on(target.session, *function, current_context()->device, &attributes);
       result != CUDA_SUCCESS) {
     return result;
   }
@@ -37,15 +37,15 @@ CUresult manual_cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunct
 
 CUresult manual_cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
   hfunc = of_current_session(hfunc);
-  const Here here = Here::of(hfunc);
+  const CallTarget target = CallTarget::of(hfunc);
   Function* function = nullptr;
-  if (const CUresult result = find(here, hfunc, &function); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(target, hfunc, &function); result != CUDA_SUCCESS) return result;
   const int device = current_context()->device;
   const CUresult result =
       function->kind() == rpc::HandleKind::kKernel
-          ? call_cuKernelSetAttribute(here.session, here.context, attrib, value,
+          ? call_cuKernelSetAttribute(target.session, target.context, attrib, value,
                                       reinterpret_cast<CUkernel>(hfunc), device)
-          : call_cuFuncSetAttribute(here.session, here.context, hfunc, attrib, value);
+          : call_cuFuncSetAttribute(target.session, target.context, hfunc, attrib, value);
   if (result == CUDA_SUCCESS) attribute_was_set(*function, device, attrib, value);
   return result;
 }
@@ -53,9 +53,9 @@ CUresult manual_cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib
 CUresult manual_cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
   if (hmod == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   hfunc = of_current_session(hfunc);
-  const Here here = Here::of(hfunc);
+  const CallTarget target = CallTarget::of(hfunc);
   Function* function = nullptr;
-  if (const CUresult result = find(here, hfunc, &function); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(target, hfunc, &function); result != CUDA_SUCCESS) return result;
   if (function->kind() == rpc::HandleKind::kKernel) {
     return manual_cuLibraryGetModule(hmod, reinterpret_cast<CUlibrary>(function->parent));
   }
@@ -66,9 +66,9 @@ CUresult manual_cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
 CUresult manual_cuFuncGetName(const char** name, CUfunction hfunc) {
   if (name == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   hfunc = of_current_session(hfunc);
-  const Here here = Here::of(hfunc);
+  const CallTarget target = CallTarget::of(hfunc);
   Function* function = nullptr;
-  if (const CUresult result = find(here, hfunc, &function); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(target, hfunc, &function); result != CUDA_SUCCESS) return result;
   *name = function->name.c_str();
   return CUDA_SUCCESS;
 }
@@ -77,18 +77,18 @@ CUresult manual_cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* p
                                    size_t* paramSize) {
   if (func == nullptr) return CUDA_ERROR_INVALID_VALUE;
   func = of_current_session(func);
-  const Here here = Here::of(func);
+  const CallTarget target = CallTarget::of(func);
   Function* function = nullptr;
-  if (const CUresult result = find(here, func, &function); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(target, func, &function); result != CUDA_SUCCESS) return result;
   return parameter_info(*function, paramIndex, paramOffset, paramSize);
 }
 
 CUresult manual_cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
   function = of_current_session(function);
-  const Here here = Here::of(function);
+  const CallTarget target = CallTarget::of(function);
   Function* found = nullptr;
-  if (const CUresult result = find(here, function, &found); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(target, function, &found); result != CUDA_SUCCESS) return result;
   *state = CU_FUNCTION_LOADING_STATE_LOADED;
   return CUDA_SUCCESS;
 }
@@ -96,7 +96,7 @@ CUresult manual_cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction functio
 CUresult manual_cuFuncLoad(CUfunction function) {
   function = of_current_session(function);
   Function* found = nullptr;
-  return find(Here::of(function), function, &found);
+  return find(CallTarget::of(function), function, &found);
 }
 
 }  // namespace fargpu::client

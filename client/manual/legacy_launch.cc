@@ -9,7 +9,7 @@ namespace fargpu::client {
 namespace {
 
 CUresult find(CUfunction handle, Function** function) {
-  return find_function(Here::of(handle).session, handle, function);
+  return find_function(CallTarget::of(handle).session, handle, function);
 }
 
 CUresult set_bytes(CUfunction handle, int offset, const void* bytes, size_t count) {

@@ -6,12 +6,13 @@
 #include "client/image/twins.h"
 #include "client/manual/common.h"
 #include "client/process/process.h"
+#include "client/transfer/held_work.h"
 
 namespace fargpu::client {
 namespace {
 
-CUresult find(const Here& here, CUlibrary library, ImageRecord** record) {
-  return find_image(here.session, rpc::HandleKind::kLibrary, library, record);
+CUresult find(const CallTarget& target, CUlibrary library, ImageRecord** record) {
+  return find_image(target.session, rpc::HandleKind::kLibrary, library, record);
 }
 
 // The kernel where the device is.
@@ -36,7 +37,7 @@ CUresult manual_cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_op
   }
   // The library options concern memory of this process (host functions, whether `code` stays):
   // nothing for the server.
-  return load_library(Here::of_current().session, code, jit, library);
+  return load_library(CallTarget::of_current().session, code, jit, library);
 }
 
 CUresult manual_cuLibraryLoadFromFile(CUlibrary* library, const char* fileName,
@@ -55,29 +56,31 @@ CUresult manual_cuLibraryLoadFromFile(CUlibrary* library, const char* fileName,
   std::vector<std::byte> contents;
   if (const CUresult result = read_image_file(fileName, &contents); result != CUDA_SUCCESS)
     return result;
-  return load_library(Here::of_current().session, contents, jit, library);
+  return load_library(CallTarget::of_current().session, contents, jit, library);
 }
 
 CUresult manual_cuLibraryUnload(CUlibrary library) {
-  const Here here = Here::of(library);
+  const CallTarget target = CallTarget::of(library);
   ImageRecord* record = nullptr;
-  if (const CUresult result = find(here, library, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(target, library, &record); result != CUDA_SUCCESS) return result;
   for (const auto& [number, twin] : record->twins) {
     const ContextScope none(nullptr);
+    HeldWork::finish_with_variables_of(twin);
     (void)call_cuLibraryUnload(*Process::get().session(number), 0,
                                reinterpret_cast<CUlibrary>(twin));
   }
-  return call_cuLibraryUnload(here.session, here.context, library);
+  HeldWork::finish_with_variables_of(record->id);
+  return call_cuLibraryUnload(target.session, target.context, library);
 }
 
 CUresult manual_cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
   if (pKernel == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   library = surviving(library);
-  const Here here = Here::of(library);
+  const CallTarget target = CallTarget::of(library);
   ImageRecord* record = nullptr;
-  if (const CUresult result = find(here, library, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(target, library, &record); result != CUDA_SUCCESS) return result;
   uint64_t id = 0;
-  const CUresult result = function_by_name(here.session, *record, name, &id);
+  const CUresult result = function_by_name(target.session, *record, name, &id);
   if (result == CUDA_SUCCESS) *pKernel = reinterpret_cast<CUkernel>(id);
   return result;
 }
@@ -85,11 +88,11 @@ CUresult manual_cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const c
 CUresult manual_cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   lib = surviving(lib);
-  const Here here = Here::of(lib);
+  const CallTarget target = CallTarget::of(lib);
   ImageRecord* record = nullptr;
-  if (const CUresult result = find(here, lib, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(target, lib, &record); result != CUDA_SUCCESS) return result;
   std::vector<std::string> names;
-  const CUresult result = function_names(here.session, *record, &names);
+  const CUresult result = function_names(target.session, *record, &names);
   if (result == CUDA_SUCCESS) *count = static_cast<unsigned>(names.size());
   return result;
 }
@@ -98,11 +101,11 @@ CUresult manual_cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKer
                                           CUlibrary lib) {
   if (kernels == nullptr) return CUDA_ERROR_INVALID_VALUE;
   lib = surviving(lib);
-  const Here here = Here::of(lib);
+  const CallTarget target = CallTarget::of(lib);
   ImageRecord* record = nullptr;
-  if (const CUresult result = find(here, lib, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(target, lib, &record); result != CUDA_SUCCESS) return result;
   std::vector<std::string> names;
-  if (const CUresult result = function_names(here.session, *record, &names);
+  if (const CUresult result = function_names(target.session, *record, &names);
       result != CUDA_SUCCESS) {
     return result;
   }
@@ -119,18 +122,18 @@ CUresult manual_cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKer
 CUresult manual_cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   if (pMod == nullptr) return CUDA_ERROR_INVALID_VALUE;
   library = of_current_session(library);
-  const Here here = Here::of(library);
+  const CallTarget target = CallTarget::of(library);
   ImageRecord* record = nullptr;
-  if (const CUresult result = find(here, library, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(target, library, &record); result != CUDA_SUCCESS) return result;
   if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;  // it is of another session
   std::lock_guard lock(record->mutex);
   uint64_t& module = record->modules[current_context()];
   // A reset of the context has taken its modules away.
-  if (module != 0 && here.session.find(rpc::HandleKind::kModule, module) != nullptr) {
+  if (module != 0 && target.session.find(rpc::HandleKind::kModule, module) != nullptr) {
     *pMod = reinterpret_cast<CUmodule>(module);
     return CUDA_SUCCESS;
   }
-  const CUresult result = call_cuLibraryGetModule(here.session, here.context, pMod, library);
+  const CUresult result = call_cuLibraryGetModule(target.session, target.context, pMod, library);
   if (result == CUDA_SUCCESS) module = reinterpret_cast<uint64_t>(*pMod);
   return result;
 }
@@ -138,9 +141,9 @@ CUresult manual_cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
 CUresult manual_cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
   if (pFunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   kernel = of_current_session(kernel);
-  const Here here = Here::of(kernel);
+  const CallTarget target = CallTarget::of(kernel);
   Function* found = nullptr;
-  if (const CUresult result = find_kernel(here.session, kernel, &found); result != CUDA_SUCCESS) {
+  if (const CUresult result = find_kernel(target.session, kernel, &found); result != CUDA_SUCCESS) {
     return result;
   }
   // Every place that takes a CUfunction takes the kernel's handle too, here and in the worker.
@@ -150,9 +153,9 @@ CUresult manual_cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
 
 CUresult manual_cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
   if (pLib == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = Here::of(kernel);
+  const CallTarget target = CallTarget::of(kernel);
   Function* found = nullptr;
-  if (const CUresult result = find_kernel(here.session, kernel, &found); result != CUDA_SUCCESS) {
+  if (const CUresult result = find_kernel(target.session, kernel, &found); result != CUDA_SUCCESS) {
     return result;
   }
   *pLib = reinterpret_cast<CUlibrary>(found->parent);
@@ -164,13 +167,13 @@ CUresult manual_cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary l
   if (name == nullptr || *name == '\0' || (dptr == nullptr && bytes == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
   library = of_current_session(library);
-  const Here here = Here::of(library);
+  const CallTarget target = CallTarget::of(library);
   CUdeviceptr address = 0;
   size_t size = 0;
   CUresult result =
-      call_cuLibraryGetGlobal(here.session, here.context, &address, &size, library, name);
+      call_cuLibraryGetGlobal(target.session, target.context, &address, &size, library, name);
   if (result != CUDA_SUCCESS) return result;
-  result = remember_global(here.session, "cuLibraryGetGlobal", address, size,
+  result = remember_global(target.session, "cuLibraryGetGlobal", address, size,
                            reinterpret_cast<uint64_t>(library));
   if (result != CUDA_SUCCESS) return result;
   if (dptr != nullptr) *dptr = address;
@@ -183,13 +186,13 @@ CUresult manual_cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUker
   if (pi == nullptr || static_cast<size_t>(attrib) >= kFunctionAttributes)
     return CUDA_ERROR_INVALID_VALUE;
   kernel = on_device(kernel, dev);
-  const Here here = Here::of(kernel);
+  const CallTarget target = CallTarget::of(kernel);
   Function* found = nullptr;
-  if (const CUresult result = find_kernel(here.session, kernel, &found); result != CUDA_SUCCESS)
+  if (const CUresult result = find_kernel(target.session, kernel, &found); result != CUDA_SUCCESS)
     return result;
-  if (here.session.device(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (target.session.device(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   FunctionAttributes* attributes = nullptr;
-  if (const CUresult result = attributes_on(here.session, *found, dev, &attributes);
+  if (const CUresult result = attributes_on(target.session, *found, dev, &attributes);
       result != CUDA_SUCCESS) {
     return result;
   }
@@ -204,21 +207,21 @@ CUresult manual_cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUker
 CUresult manual_cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
                                      CUdevice dev) {
   kernel = on_device(kernel, dev);
-  const Here here = Here::of(kernel);
+  const CallTarget target = CallTarget::of(kernel);
   Function* found = nullptr;
-  if (const CUresult result = find_kernel(here.session, kernel, &found); result != CUDA_SUCCESS)
+  if (const CUresult result = find_kernel(target.session, kernel, &found); result != CUDA_SUCCESS)
     return result;
   const CUresult result =
-      call_cuKernelSetAttribute(here.session, here.context, attrib, val, kernel, dev);
+      call_cuKernelSetAttribute(target.session, target.context, attrib, val, kernel, dev);
   if (result == CUDA_SUCCESS) attribute_was_set(*found, dev, attrib, val);
   return result;
 }
 
 CUresult manual_cuKernelGetName(const char** name, CUkernel hfunc) {
   if (name == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = Here::of(hfunc);
+  const CallTarget target = CallTarget::of(hfunc);
   Function* found = nullptr;
-  if (const CUresult result = find_kernel(here.session, hfunc, &found); result != CUDA_SUCCESS)
+  if (const CUresult result = find_kernel(target.session, hfunc, &found); result != CUDA_SUCCESS)
     return result;
   *name = found->name.c_str();
   return CUDA_SUCCESS;
@@ -227,9 +230,9 @@ CUresult manual_cuKernelGetName(const char** name, CUkernel hfunc) {
 CUresult manual_cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset,
                                      size_t* paramSize) {
   if (kernel == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = Here::of(kernel);
+  const CallTarget target = CallTarget::of(kernel);
   Function* found = nullptr;
-  if (const CUresult result = find_kernel(here.session, kernel, &found); result != CUDA_SUCCESS)
+  if (const CUresult result = find_kernel(target.session, kernel, &found); result != CUDA_SUCCESS)
     return result;
   return parameter_info(*found, paramIndex, paramOffset, paramSize);
 }

@@ -14,9 +14,9 @@
 namespace fargpu::client {
 namespace {
 
-CUresult find(const Here& here, CUlinkState state, LinkRecord** record) {
+CUresult find(const CallTarget& target, CUlinkState state, LinkRecord** record) {
   Object* object =
-      here.session.find(rpc::HandleKind::kLinkState, reinterpret_cast<uint64_t>(state));
+      target.session.find(rpc::HandleKind::kLinkState, reinterpret_cast<uint64_t>(state));
   *record = static_cast<LinkRecord*>(object);
   return object == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
@@ -36,16 +36,16 @@ CUresult read_input_options(unsigned count, const CUjit_option* options, void** 
 
 CUresult add(CUlinkState state, CUjitInputType type, std::span<const std::byte> bytes,
              const char* name, const JitOptions& input) {
-  const Here here = Here::of(state);
+  const CallTarget target = CallTarget::of(state);
   LinkRecord* record = nullptr;
-  if (const CUresult result = find(here, state, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(target, state, &record); result != CUDA_SUCCESS) return result;
   if (type < CU_JIT_INPUT_CUBIN || type >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(record->mutex);
   const JitOptions& jit = record->jit;
   const JitLogs logs(jit);
   int outcome = CUDA_SUCCESS;
-  const CUresult result = load_by_hash(here.session, bytes, [&](const unsigned char* hash) {
-    return call_fgLinkAdd(here.session, here.context, state, type, hash,
+  const CUresult result = load_by_hash(target.session, bytes, [&](const unsigned char* hash) {
+    return call_fgLinkAdd(target.session, target.context, state, type, hash,
                           name == nullptr ? "" : name, static_cast<unsigned>(input.options.size()),
                           input.options.data(), input.values.data(), jit.info_log_bytes,
                           jit.error_log_bytes, &outcome, logs.info(), logs.error());
@@ -56,14 +56,14 @@ CUresult add(CUlinkState state, CUjitInputType type, std::span<const std::byte> 
 }
 
 // The linked image, piece by piece.
-CUresult fetch(const Here& here, const unsigned char* hash, uint64_t bytes,
+CUresult fetch(const CallTarget& target, const unsigned char* hash, uint64_t bytes,
                std::vector<std::byte>* image) {
   if (bytes == 0 || bytes > kMaxImageBytes) return CUDA_ERROR_INVALID_IMAGE;
   image->resize(bytes);
-  const uint64_t piece = here.session.piece_bytes();
+  const uint64_t piece = target.session.piece_bytes();
   for (uint64_t offset = 0; offset < bytes; offset += piece) {
     const CUresult result =
-        call_fgImageGet(here.session, here.context, hash, offset, image->data() + offset,
+        call_fgImageGet(target.session, target.context, hash, offset, image->data() + offset,
                         std::min<uint64_t>(piece, bytes - offset));
     if (result != CUDA_SUCCESS) return result;
   }
@@ -78,14 +78,14 @@ CUresult manual_cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, 
   JitOptions jit;
   CUresult result = read_jit_options(numOptions, options, optionValues, &jit);
   if (result != CUDA_SUCCESS) return result;
-  const Here here = Here::of_current();
+  const CallTarget target = CallTarget::of_current();
   CUlinkState state = nullptr;
-  result = call_fgLinkCreate(here.session, here.context, static_cast<unsigned>(jit.options.size()),
-                             jit.options.data(), jit.values.data(), jit.info_log_bytes,
-                             jit.error_log_bytes, &state);
+  result = call_fgLinkCreate(target.session, target.context,
+                             static_cast<unsigned>(jit.options.size()), jit.options.data(),
+                             jit.values.data(), jit.info_log_bytes, jit.error_log_bytes, &state);
   if (result != CUDA_SUCCESS) return result;
   LinkRecord* record = nullptr;
-  if (result = find(here, state, &record); result != CUDA_SUCCESS) return result;
+  if (result = find(target, state, &record); result != CUDA_SUCCESS) return result;
   const JitLogs logs(jit);
   logs.prepare();
   logs.report_sizes();
@@ -118,22 +118,22 @@ CUresult manual_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const c
 
 CUresult manual_cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
   if (cubinOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = Here::of(state);
+  const CallTarget target = CallTarget::of(state);
   LinkRecord* record = nullptr;
-  if (const CUresult result = find(here, state, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(target, state, &record); result != CUDA_SUCCESS) return result;
   const std::lock_guard lock(record->mutex);
   const JitOptions& jit = record->jit;
   const JitLogs logs(jit);
   int outcome = CUDA_SUCCESS;
   unsigned long long bytes = 0;
   Sha256Digest hash{};
-  CUresult result = call_fgLinkComplete(here.session, here.context, state, jit.info_log_bytes,
+  CUresult result = call_fgLinkComplete(target.session, target.context, state, jit.info_log_bytes,
                                         jit.error_log_bytes, &outcome, &bytes, hash.data(),
                                         logs.info(), logs.error());
   if (result != CUDA_SUCCESS) return result;
   logs.report_sizes();
   if (outcome != CUDA_SUCCESS) return static_cast<CUresult>(outcome);
-  if (result = fetch(here, hash.data(), bytes, &record->image); result != CUDA_SUCCESS)
+  if (result = fetch(target, hash.data(), bytes, &record->image); result != CUDA_SUCCESS)
     return result;
   *cubinOut = record->image.data();
   if (sizeOut != nullptr) *sizeOut = record->image.size();
@@ -141,8 +141,8 @@ CUresult manual_cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeO
 }
 
 CUresult manual_cuLinkDestroy(CUlinkState state) {
-  const Here here = Here::of(state);
-  return call_fgLinkDestroy(here.session, here.context, state);
+  const CallTarget target = CallTarget::of(state);
+  return call_fgLinkDestroy(target.session, target.context, state);
 }
 
 }  // namespace fargpu::client

@@ -52,26 +52,26 @@ CUresult set(CUdeviceptr address, size_t width, size_t height, size_t pitch, siz
   if (__builtin_mul_overflow(width, element, &bytes)) return CUDA_ERROR_INVALID_VALUE;
   const copy::Shape shape{bytes, height, 1};
   if (shape.empty()) return CUDA_SUCCESS;
-  return at_memory(stream, address, 0, [&](const Here& here) -> CUresult {
-    const Endpoint device = device_end(here.session, {address, pitch});
-    if (const CUresult result = check_set(here.session, device, shape, element);
+  return at_memory(stream, address, 0, [&](const CallTarget& target) -> CUresult {
+    const Endpoint device = device_end(target.session, {address, pitch});
+    if (const CUresult result = check_set(target.session, device, shape, element);
         result != CUDA_SUCCESS) {
       return result;
     }
-    if (const CUresult result = expose_operands(here.session, {address}); result != CUDA_SUCCESS)
+    if (const CUresult result = expose_operands(target.session, {address}); result != CUDA_SUCCESS)
       return result;
-    const CUresult result = call(here.session, here.context);
+    const CUresult result = call(target.session, target.context);
     if (result != CUDA_SUCCESS) return result;
-    return settle_untried(here.session, device, span_of(shape, device.rows));
+    return flush_first_use(target.session, device, span_of(shape, device.rows));
   });
 }
 
 // The end of a call without a stream: host memory is set when it returns.
 CUresult finish_set(CUdeviceptr address, CUresult result) {
   if (result != CUDA_SUCCESS) return result;
-  const Here here = Here::of_memory(address);
-  if (here.session.host_memory.empty() || !here.session.find_host(address)) return CUDA_SUCCESS;
-  return call_cuStreamSynchronize(here.session, here.context, nullptr);
+  const CallTarget target = CallTarget::of_memory(address);
+  if (target.session.host_memory.empty() || !target.session.find_host(address)) return CUDA_SUCCESS;
+  return call_cuStreamSynchronize(target.session, target.context, nullptr);
 }
 
 // Marks the region that allocation_created has just entered as memory of a pool: no context owns
@@ -109,75 +109,76 @@ CUresult make_region(const char* name, Session& session, CUdeviceptr* dptr, Allo
 }  // namespace
 
 CUresult manual_cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
-  const Here here = Here::of_current();
+  const CallTarget target = CallTarget::of_current();
   return make_region(
-      "cuMemAlloc", here.session, dptr,
-      [&] { return call_cuMemAlloc_v2(here.session, here.context, dptr, bytesize); },
-      [&](CUdeviceptr each) { (void)call_cuMemFree_v2(here.session, here.context, each); });
+      "cuMemAlloc", target.session, dptr,
+      [&] { return call_cuMemAlloc_v2(target.session, target.context, dptr, bytesize); },
+      [&](CUdeviceptr each) { (void)call_cuMemFree_v2(target.session, target.context, each); });
 }
 
 CUresult manual_cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes,
                                    size_t Height, unsigned int ElementSizeBytes) {
-  const Here here = Here::of_current();
+  const CallTarget target = CallTarget::of_current();
   return make_region(
-      "cuMemAllocPitch", here.session, dptr,
+      "cuMemAllocPitch", target.session, dptr,
       [&] {
-        return call_cuMemAllocPitch_v2(here.session, here.context, dptr, pPitch, WidthInBytes,
+        return call_cuMemAllocPitch_v2(target.session, target.context, dptr, pPitch, WidthInBytes,
                                        Height, ElementSizeBytes);
       },
-      [&](CUdeviceptr each) { (void)call_cuMemFree_v2(here.session, here.context, each); });
+      [&](CUdeviceptr each) { (void)call_cuMemFree_v2(target.session, target.context, each); });
 }
 
 CUresult manual_cuMemFree_v2(CUdeviceptr dptr) {
   if (dptr == 0) return CUDA_SUCCESS;
   finish_work_with(dptr);
-  const Here here = Here::of_memory(dptr);
-  return free_region(here.session, dptr,
-                     [&] { return call_cuMemFree_v2(here.session, here.context, dptr); });
+  const CallTarget target = CallTarget::of_memory(dptr);
+  return free_region(target.session, dptr,
+                     [&] { return call_cuMemFree_v2(target.session, target.context, dptr); });
 }
 
 CUresult manual_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (dptr == 0) return CUDA_SUCCESS;
-  const Here here = Here::of(hStream);
-  const auto region = here.session.device_memory.find(dptr);
-  if (!region || region->session != &here.session) return CUDA_ERROR_INVALID_VALUE;
-  return free_region(here.session, dptr, [&] {
-    return call_cuMemFreeAsync(here.session, here.context, dptr, hStream);
+  const CallTarget target = CallTarget::of(hStream);
+  const auto region = target.session.device_memory.find(dptr);
+  if (!region || region->session != &target.session) return CUDA_ERROR_INVALID_VALUE;
+  return free_region(target.session, dptr, [&] {
+    return call_cuMemFreeAsync(target.session, target.context, dptr, hStream);
   });
 }
 
 CUresult manual_cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
-  const Here here = Here::of(hStream);
+  const CallTarget target = CallTarget::of(hStream);
   const Context* context = context_of(hStream);
-  const int device = context == nullptr ? here.session.first_device : context->device;
-  const uint64_t pool = current_pool(here.session, device);
+  const int device = context == nullptr ? target.session.first_device : context->device;
+  const uint64_t pool = current_pool(target.session, device);
   const CUresult result = make_region(
-      "cuMemAllocAsync", here.session, dptr,
-      [&] { return call_cuMemAllocAsync(here.session, here.context, dptr, bytesize, hStream); },
+      "cuMemAllocAsync", target.session, dptr,
+      [&] { return call_cuMemAllocAsync(target.session, target.context, dptr, bytesize, hStream); },
       [&](CUdeviceptr each) {
-        (void)call_cuMemFreeAsync(here.session, here.context, each, hStream);
+        (void)call_cuMemFreeAsync(target.session, target.context, each, hStream);
       });
-  if (result == CUDA_SUCCESS) owned_by_pool(here.session, *dptr, pool, device);
+  if (result == CUDA_SUCCESS) owned_by_pool(target.session, *dptr, pool, device);
   return result;
 }
 
 CUresult manual_cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
                                         CUstream hStream) {
-  const Here here = Here::of(hStream);
+  const CallTarget target = CallTarget::of(hStream);
   const CUresult result = make_region(
-      "cuMemAllocFromPoolAsync", here.session, dptr,
+      "cuMemAllocFromPoolAsync", target.session, dptr,
       [&] {
-        return call_cuMemAllocFromPoolAsync(here.session, here.context, dptr, bytesize, pool,
+        return call_cuMemAllocFromPoolAsync(target.session, target.context, dptr, bytesize, pool,
                                             hStream);
       },
       [&](CUdeviceptr each) {
-        (void)call_cuMemFreeAsync(here.session, here.context, each, hStream);
+        (void)call_cuMemFreeAsync(target.session, target.context, each, hStream);
       });
   if (result != CUDA_SUCCESS) return result;
   const auto id = reinterpret_cast<uint64_t>(pool);
-  const auto* source = static_cast<MemorySource*>(here.session.find(rpc::HandleKind::kMemPool, id));
-  owned_by_pool(here.session, *dptr, id,
-                source == nullptr ? here.session.first_device : source->device.load());
+  const auto* source =
+      static_cast<MemorySource*>(target.session.find(rpc::HandleKind::kMemPool, id));
+  owned_by_pool(target.session, *dptr, id,
+                source == nullptr ? target.session.first_device : source->device.load());
   return CUDA_SUCCESS;
 }
 

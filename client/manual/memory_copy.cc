@@ -72,32 +72,32 @@ CUresult device_to_device(Session& session, const Endpoint& dst, const Endpoint&
 
 // By where both ends are; inside() is for two device ends.
 template <typename Inside>
-CUresult copy_between(const Here& here, const Endpoint& dst, const Endpoint& src,
+CUresult copy_between(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
                       const copy::Shape& shape, CUstream stream, bool wait, SourceAccess access,
                       Inside&& inside) {
   if (shape.empty()) return CUDA_SUCCESS;
   if (dst.device && src.device) return inside();
-  if (dst.device) return copy_to_device(here, dst, src, shape, stream, wait, access);
-  if (src.device) return copy_to_host(here, dst, src, shape, stream, wait);
-  return copy_on_host(here, dst.rows, src.rows, shape, stream);
+  if (dst.device) return copy_to_device(target, dst, src, shape, stream, wait, access);
+  if (src.device) return copy_to_host(target, dst, src, shape, stream, wait);
+  return copy_on_host(target, dst.rows, src.rows, shape, stream);
 }
 
 CUresult host_to_device(CUdeviceptr dst, const void* src, size_t bytes, CUstream stream,
                         bool wait) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (src == nullptr || dst == 0) return CUDA_ERROR_INVALID_VALUE;
-  return at_memory(stream, dst, 0, [&](const Here& here) {
-    return copy_to_device(here, device_end(here.session, {dst}),
-                          host_end(here.session, {address_of(src)}), {bytes}, stream, wait);
+  return at_memory(stream, dst, 0, [&](const CallTarget& target) {
+    return copy_to_device(target, device_end(target.session, {dst}),
+                          host_end(target.session, {address_of(src)}), {bytes}, stream, wait);
   });
 }
 
 CUresult device_to_host(void* dst, CUdeviceptr src, size_t bytes, CUstream stream, bool wait) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (dst == nullptr || src == 0) return CUDA_ERROR_INVALID_VALUE;
-  return at_memory(stream, src, 0, [&](const Here& here) {
-    return copy_to_host(here, host_end(here.session, {address_of(dst)}),
-                        device_end(here.session, {src}), {bytes}, stream, wait);
+  return at_memory(stream, src, 0, [&](const CallTarget& target) {
+    return copy_to_host(target, host_end(target.session, {address_of(dst)}),
+                        device_end(target.session, {src}), {bytes}, stream, wait);
   });
 }
 
@@ -105,10 +105,11 @@ CUresult device_to_host(void* dst, CUdeviceptr src, size_t bytes, CUstream strea
 CUresult copy_any(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream, bool wait,
                   SourceAccess access = SourceAccess::kInStream) {
   if (bytes == 0) return CUDA_SUCCESS;
-  return at_memory(stream, dst, src, [&](const Here& here) {
-    const Endpoint to = unified_end(here.session, {dst}), from = unified_end(here.session, {src});
-    return copy_between(here, to, from, {bytes}, stream, wait, access,
-                        [&] { return device_to_device(here.session, to, from, bytes, stream); });
+  return at_memory(stream, dst, src, [&](const CallTarget& target) {
+    const Endpoint to = unified_end(target.session, {dst}),
+                   from = unified_end(target.session, {src});
+    return copy_between(target, to, from, {bytes}, stream, wait, access,
+                        [&] { return device_to_device(target.session, to, from, bytes, stream); });
   });
 }
 
@@ -192,47 +193,52 @@ CUresult resolve(Session& session, const Copy& copy, Endpoint* dst, Endpoint* sr
 
 // `inside(session, copy)` sends the copy if both ends are device memory.
 template <typename Copy, typename Inside>
-CUresult copy_described(const Copy* copy, CUstream stream, bool wait, Inside&& inside) {
+CUresult copy_described(const Copy* copy, CUstream stream, bool wait, SourceAccess access,
+                        Inside&& inside) {
   if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto carry = [&](const Here& here) -> CUresult {
+  const auto carry = [&](const CallTarget& target) -> CUresult {
     Endpoint dst, src;
-    if (const CUresult result = resolve(here.session, *copy, &dst, &src); result != CUDA_SUCCESS)
+    if (const CUresult result = resolve(target.session, *copy, &dst, &src); result != CUDA_SUCCESS)
       return result;
     const copy::Shape shape = shape_of(*copy);
-    return copy_between(
-        here, dst, src, shape, stream, wait, SourceAccess::kInStream, [&]() -> CUresult {
-          if (are_of_two_servers(dst, src)) [[unlikely]]
-            return copy_between_servers(dst, src, shape, stream);
-          return inside_device(here.session, dst, src, shape, [&] {
-            Copy described = *copy;
-            described.dstMemoryType = described.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-            described.dstHost = nullptr;
-            described.srcHost = nullptr;
-            described.dstArray = nullptr;
-            described.srcArray = nullptr;
-            return inside(here.session, described);
-          });
-        });
+    return copy_between(target, dst, src, shape, stream, wait, access, [&]() -> CUresult {
+      if (are_of_two_servers(dst, src)) [[unlikely]]
+        return copy_between_servers(dst, src, shape, stream);
+      return inside_device(target.session, dst, src, shape, [&] {
+        Copy described = *copy;
+        described.dstMemoryType = described.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+        described.dstHost = nullptr;
+        described.srcHost = nullptr;
+        described.dstArray = nullptr;
+        described.srcArray = nullptr;
+        return inside(target.session, described);
+      });
+    });
   };
   return at_memory(stream, device_address(copy->dstMemoryType, copy->dstDevice),
                    device_address(copy->srcMemoryType, copy->srcDevice), carry);
 }
 
 CUresult copy_2d(const CUDA_MEMCPY2D* copy, CUstream stream, bool wait) {
-  return copy_described(copy, stream, wait, [&](Session& session, const CUDA_MEMCPY2D& inside) {
-    return call_cuMemcpy2DAsync_v2(session, current_context_id(), &inside, stream);
-  });
+  return copy_described(copy, stream, wait, SourceAccess::kInStream,
+                        [&](Session& session, const CUDA_MEMCPY2D& inside) {
+                          return call_cuMemcpy2DAsync_v2(session, current_context_id(), &inside,
+                                                         stream);
+                        });
 }
 
-CUresult copy_3d(const CUDA_MEMCPY3D* copy, CUstream stream, bool wait) {
-  return copy_described(copy, stream, wait, [&](Session& session, const CUDA_MEMCPY3D& inside) {
-    return call_cuMemcpy3DAsync_v2(session, current_context_id(), &inside, stream);
-  });
+CUresult copy_3d(const CUDA_MEMCPY3D* copy, CUstream stream, bool wait,
+                 SourceAccess access = SourceAccess::kInStream) {
+  return copy_described(
+      copy, stream, wait, access, [&](Session& session, const CUDA_MEMCPY3D& inside) {
+        return call_cuMemcpy3DAsync_v2(session, current_context_id(), &inside, stream);
+      });
 }
 
 CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER* copy, CUstream stream, bool wait) {
   return copy_described(
-      copy, stream, wait, [&](Session& session, CUDA_MEMCPY3D_PEER& inside) -> CUresult {
+      copy, stream, wait, SourceAccess::kInStream,
+      [&](Session& session, CUDA_MEMCPY3D_PEER& inside) -> CUresult {
         const Context* ends[2] = {};
         // Contexts travel as their ids.
         for (size_t i = 0; i < 2; ++i) {
@@ -249,6 +255,14 @@ CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER* copy, CUstream stream, bool wait
       });
 }
 
+// Natively only streams of the application's own take a batch.
+bool takes_batches(CUstream stream) { return stream != nullptr && stream != CU_STREAM_LEGACY; }
+
+SourceAccess access_by(CUmemcpySrcAccessOrder order) {
+  return order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL ? SourceAccess::kDuringCall
+                                                             : SourceAccess::kInStream;
+}
+
 // What the application says of the copies of a batch: of which memory they are (no use for that
 // here), and when their sources may be read.
 struct BatchAttributes {
@@ -260,23 +274,77 @@ struct BatchAttributes {
     if (attributes == nullptr || firsts == nullptr) return SourceAccess::kInStream;
     const auto end = std::upper_bound(firsts, firsts + count, copy);
     if (end == firsts) return SourceAccess::kInStream;
-    const auto order = attributes[end - firsts - 1].srcAccessOrder;
-    return order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL ? SourceAccess::kDuringCall
-                                                               : SourceAccess::kInStream;
+    return access_by(attributes[end - firsts - 1].srcAccessOrder);
   }
 };
 
 CUresult copy_batch(const CUdeviceptr* dsts, const CUdeviceptr* srcs, const size_t* sizes,
                     size_t count, const BatchAttributes& attributes, size_t* failed,
                     CUstream stream) {
-  if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0)
+  if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 ||
+      !takes_batches(stream)) {
     return CUDA_ERROR_INVALID_VALUE;
-  // Only streams of the application's own are allowed, as natively.
-  if (stream == nullptr || stream == CU_STREAM_LEGACY) return CUDA_ERROR_INVALID_VALUE;
+  }
   for (size_t i = 0; i < count; ++i) {
     if (const CUresult result =
             copy_any(dsts[i], srcs[i], sizes[i], stream, false, attributes.access_of(i));
         result != CUDA_SUCCESS) {
+      *failed = i;
+      return result;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+// One operand of a copy of a 3D batch; in the copy of bytes between two addresses an element is a
+// byte.
+CUresult resolve(const CUmemcpy3DOperand& operand, const CUextent3D& extent, CUmemorytype* type,
+                 CUdeviceptr* address, size_t* pitch, size_t* height) {
+  if (operand.type == CU_MEMCPY_OPERAND_TYPE_ARRAY)
+    return operand.op.array.array == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+  const auto& memory = operand.op.ptr;
+  if (operand.type != CU_MEMCPY_OPERAND_TYPE_POINTER ||
+      (memory.rowLength != 0 && memory.rowLength < extent.width) ||
+      (memory.layerHeight != 0 && memory.layerHeight < extent.height)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *type = CU_MEMORYTYPE_UNIFIED;
+  *address = memory.ptr;
+  *pitch = memory.rowLength;
+  *height = memory.layerHeight;
+  return CUDA_SUCCESS;
+}
+
+CUresult to_copy(const CUDA_MEMCPY3D_BATCH_OP& op, CUDA_MEMCPY3D* copy) {
+  const CUextent3D& extent = op.extent;
+  if (extent.width == 0 || extent.height == 0 || extent.depth == 0 ||
+      op.srcAccessOrder < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
+      op.srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY ||
+      (op.flags & ~static_cast<unsigned>(CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  copy->WidthInBytes = extent.width;
+  copy->Height = extent.height;
+  copy->Depth = extent.depth;
+  const CUresult result = resolve(op.src, extent, &copy->srcMemoryType, &copy->srcDevice,
+                                  &copy->srcPitch, &copy->srcHeight);
+  if (result != CUDA_SUCCESS) return result;
+  return resolve(op.dst, extent, &copy->dstMemoryType, &copy->dstDevice, &copy->dstPitch,
+                 &copy->dstHeight);
+}
+
+// All descriptions are checked before the first copy.
+CUresult copy_batch_3d(const CUDA_MEMCPY3D_BATCH_OP* ops, size_t count, unsigned long long flags,
+                       size_t* failed, CUstream stream) {
+  if (ops == nullptr || count == 0 || flags != 0 || !takes_batches(stream))
+    return CUDA_ERROR_INVALID_VALUE;
+  for (const bool send : {false, true}) {
+    for (size_t i = 0; i < count; ++i) {
+      CUDA_MEMCPY3D copy{};
+      CUresult result = to_copy(ops[i], &copy);
+      if (result == CUDA_SUCCESS && send)
+        result = copy_3d(&copy, stream, false, access_by(ops[i].srcAccessOrder));
+      if (result == CUDA_SUCCESS) continue;
       *failed = i;
       return result;
     }
@@ -308,9 +376,9 @@ CUresult manual_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevic
                                      CUstream hStream) {
   if (ByteCount == 0) return CUDA_SUCCESS;
   if (dstDevice == 0 || srcDevice == 0) return CUDA_ERROR_INVALID_VALUE;
-  return at_memory(hStream, dstDevice, srcDevice, [&](const Here& here) {
-    return device_to_device(here.session, device_end(here.session, {dstDevice}),
-                            device_end(here.session, {srcDevice}), ByteCount, hStream);
+  return at_memory(hStream, dstDevice, srcDevice, [&](const CallTarget& target) {
+    return device_to_device(target.session, device_end(target.session, {dstDevice}),
+                            device_end(target.session, {srcDevice}), ByteCount, hStream);
   });
 }
 
@@ -318,27 +386,27 @@ CUresult manual_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
                                   CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
                                   CUstream hStream) {
   if (ByteCount == 0) return CUDA_SUCCESS;
-  return at_memory(hStream, dstDevice, srcDevice, [&](const Here& here) -> CUresult {
-    const Endpoint to = device_end(here.session, {dstDevice});
-    const Endpoint from = device_end(here.session, {srcDevice});
+  return at_memory(hStream, dstDevice, srcDevice, [&](const CallTarget& target) -> CUresult {
+    const Endpoint to = device_end(target.session, {dstDevice});
+    const Endpoint from = device_end(target.session, {srcDevice});
     if (are_of_two_servers(to, from)) [[unlikely]] {
       for (const CUcontext context : {dstContext, srcContext}) {
-        if (context != nullptr && here.session.contexts.find(context) == nullptr)
+        if (context != nullptr && target.session.contexts.find(context) == nullptr)
           return CUDA_ERROR_INVALID_CONTEXT;
       }
       return copy_between_servers(to, from, {ByteCount}, hStream);
     }
     // One of another session is refused by the call.
-    const auto find = [&here](CUcontext ctx) -> const Context* {
+    const auto find = [&target](CUcontext ctx) -> const Context* {
       if (ctx == nullptr) return current_context();
-      const Context* const context = here.session.contexts.find(ctx);
-      return context != nullptr && context->session == &here.session ? context : nullptr;
+      const Context* const context = target.session.contexts.find(ctx);
+      return context != nullptr && context->session == &target.session ? context : nullptr;
     };
     const Context *const dst = find(dstContext), *const src = find(srcContext);
-    return inside_device(here.session, to, from, {ByteCount}, [&] {
-      return between_contexts(here.session, dst, src, hStream, [&] {
-        return call_cuMemcpyPeerAsync(here.session, here.context, dstDevice, dstContext, srcDevice,
-                                      srcContext, ByteCount, hStream);
+    return inside_device(target.session, to, from, {ByteCount}, [&] {
+      return between_contexts(target.session, dst, src, hStream, [&] {
+        return call_cuMemcpyPeerAsync(target.session, target.context, dstDevice, dstContext,
+                                      srcDevice, srcContext, ByteCount, hStream);
       });
     });
   });
@@ -386,6 +454,19 @@ CUresult manual_cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size
                                       size_t numAttrs, CUstream hStream) {
   return manual_cuMemcpyBatchAsync(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, nullptr,
                                    hStream);
+}
+
+CUresult manual_cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx,
+                                     unsigned long long flags, CUstream hStream) {
+  size_t failed = SIZE_MAX;
+  const CUresult result = copy_batch_3d(opList, numOps, flags, &failed, hStream);
+  if (result != CUDA_SUCCESS && failIdx != nullptr) *failIdx = failed;
+  return result;
+}
+
+CUresult manual_cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
+                                        unsigned long long flags, CUstream hStream) {
+  return manual_cuMemcpy3DBatchAsync(numOps, opList, nullptr, flags, hStream);
 }
 
 }  // namespace fargpu::client

@@ -56,6 +56,7 @@ CUresult manual_cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
     return CUDA_SUCCESS;
   }
   Session& session = *current_context()->session;
+  const ContextEpoch epoch(*current_context());
   const auto shared = session.shared_host.allocate(session, *current_context(), bytesize);
   void* memory = shared ? shared->memory : allocate_host(bytesize);
   if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -68,13 +69,16 @@ CUresult manual_cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
                       .buffer_id = session.next_buffer_id(),
                       .flags = Flags,
                       .shared_at = shared ? shared->device_pointer : 0};
-  if (!session.host_memory.insert(region)) {
+  const bool inserted = session.host_memory.insert(region);
+  if (!inserted || epoch.is_over()) {
+    if (inserted) session.host_memory.erase(region.base);
+    session.hidden_memory.remove(region.base);
     if (shared) {
       session.shared_host.free(session, region.base);
     } else {
       free_host(memory, bytesize);
     }
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    return inserted ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_OUT_OF_MEMORY;
   }
   *pp = memory;
   enter_elsewhere(region);
@@ -87,8 +91,8 @@ CUresult manual_cuMemAllocHost_v2(void** pp, size_t bytesize) {
 
 CUresult manual_cuMemFreeHost(void* p) {
   if (p == nullptr) return CUDA_SUCCESS;
-  const Here here = Here::of_memory(reinterpret_cast<CUdeviceptr>(p));
-  Session& session = here.session;
+  const CallTarget target = CallTarget::of_memory(reinterpret_cast<CUdeviceptr>(p));
+  Session& session = target.session;
   const auto region = session.find_host(reinterpret_cast<uint64_t>(p));
   if (!region || region->kind != MemoryKind::kHost ||
       region->base != reinterpret_cast<uint64_t>(p)) {
@@ -124,7 +128,8 @@ CUresult manual_cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsign
 
 CUresult manual_cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   if (pFlags == nullptr || p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto region = Here::of_current().session.host_memory.find(reinterpret_cast<uint64_t>(p));
+  const auto region =
+      CallTarget::of_current().session.host_memory.find(reinterpret_cast<uint64_t>(p));
   if (!region || region->kind != MemoryKind::kHost) return CUDA_ERROR_INVALID_VALUE;
   // With unified addressing all host memory of the driver is mapped.
   *pFlags = region->flags | CU_MEMHOSTALLOC_DEVICEMAP;
@@ -160,8 +165,8 @@ CUresult manual_cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flag
 
 CUresult manual_cuMemHostUnregister(void* p) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = Here::of_memory(reinterpret_cast<CUdeviceptr>(p));
-  Session& session = here.session;
+  const CallTarget target = CallTarget::of_memory(reinterpret_cast<CUdeviceptr>(p));
+  Session& session = target.session;
   const auto region = session.find_host(reinterpret_cast<uint64_t>(p));
   if (!region || region->kind != MemoryKind::kRegistered ||
       region->base != reinterpret_cast<uint64_t>(p)) {

@@ -3,12 +3,13 @@
 
 #include "client/image/load.h"
 #include "client/manual/common.h"
+#include "client/transfer/held_work.h"
 
 namespace fargpu::client {
 namespace {
 
-CUresult find(const Here& here, CUmodule module, ImageRecord** record) {
-  return find_image(here.session, rpc::HandleKind::kModule, module, record);
+CUresult find(const CallTarget& target, CUmodule module, ImageRecord** record) {
+  return find_image(target.session, rpc::HandleKind::kModule, module, record);
 }
 
 }  // namespace
@@ -18,7 +19,7 @@ CUresult manual_cuModuleLoad(CUmodule* module, const char* fname) {
   std::vector<std::byte> contents;
   if (const CUresult result = read_image_file(fname, &contents); result != CUDA_SUCCESS)
     return result;
-  return load_module(Here::of_current().session, contents, module);
+  return load_module(CallTarget::of_current().session, contents, module);
 }
 
 CUresult manual_cuModuleLoadData(CUmodule* module, const void* image) {
@@ -33,11 +34,17 @@ CUresult manual_cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned
       result != CUDA_SUCCESS) {
     return result;
   }
-  return load_module(Here::of_current().session, image, jit, module);
+  return load_module(CallTarget::of_current().session, image, jit, module);
 }
 
 CUresult manual_cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
   return manual_cuModuleLoadDataEx(module, fatCubin, 0, nullptr, nullptr);
+}
+
+CUresult manual_cuModuleUnload(CUmodule hmod) {
+  const CallTarget target = CallTarget::of(hmod);
+  HeldWork::finish_with_variables_of(reinterpret_cast<uint64_t>(hmod));
+  return call_cuModuleUnload(target.session, target.context, hmod);
 }
 
 CUresult manual_cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
@@ -48,22 +55,22 @@ CUresult manual_cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
 
 CUresult manual_cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
   if (hfunc == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
-  const Here here = Here::of(hmod);
+  const CallTarget target = CallTarget::of(hmod);
   ImageRecord* record = nullptr;
-  if (const CUresult result = find(here, hmod, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(target, hmod, &record); result != CUDA_SUCCESS) return result;
   uint64_t id = 0;
-  const CUresult result = function_by_name(here.session, *record, name, &id);
+  const CUresult result = function_by_name(target.session, *record, name, &id);
   if (result == CUDA_SUCCESS) *hfunc = reinterpret_cast<CUfunction>(id);
   return result;
 }
 
 CUresult manual_cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = Here::of(mod);
+  const CallTarget target = CallTarget::of(mod);
   ImageRecord* record = nullptr;
-  if (const CUresult result = find(here, mod, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(target, mod, &record); result != CUDA_SUCCESS) return result;
   std::vector<std::string> names;
-  const CUresult result = function_names(here.session, *record, &names);
+  const CUresult result = function_names(target.session, *record, &names);
   if (result == CUDA_SUCCESS) *count = static_cast<unsigned>(names.size());
   return result;
 }
@@ -71,11 +78,11 @@ CUresult manual_cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
 CUresult manual_cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions,
                                            CUmodule mod) {
   if (functions == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = Here::of(mod);
+  const CallTarget target = CallTarget::of(mod);
   ImageRecord* record = nullptr;
-  if (const CUresult result = find(here, mod, &record); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(target, mod, &record); result != CUDA_SUCCESS) return result;
   std::vector<std::string> names;
-  if (const CUresult result = function_names(here.session, *record, &names);
+  if (const CUresult result = function_names(target.session, *record, &names);
       result != CUDA_SUCCESS) {
     return result;
   }
@@ -93,13 +100,13 @@ CUresult manual_cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule 
                                      const char* name) {
   if (name == nullptr || *name == '\0' || (dptr == nullptr && bytes == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
-  const Here here = Here::of(hmod);
+  const CallTarget target = CallTarget::of(hmod);
   CUdeviceptr address = 0;
   size_t size = 0;
   CUresult result =
-      call_cuModuleGetGlobal_v2(here.session, here.context, &address, &size, hmod, name);
+      call_cuModuleGetGlobal_v2(target.session, target.context, &address, &size, hmod, name);
   if (result != CUDA_SUCCESS) return result;
-  result = remember_global(here.session, "cuModuleGetGlobal", address, size,
+  result = remember_global(target.session, "cuModuleGetGlobal", address, size,
                            reinterpret_cast<uint64_t>(hmod));
   if (result != CUDA_SUCCESS) return result;
   if (dptr != nullptr) *dptr = address;

@@ -11,9 +11,9 @@ namespace fargpu::client {
 namespace {
 
 // A kernel that is of another session than the current context has no device to speak of.
-CUresult find(const Here& here, CUfunction handle, Function** function) {
+CUresult find(const CallTarget& target, CUfunction handle, Function** function) {
   if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return find_function(here.session, handle, function);
+  return find_function(target.session, handle, function);
 }
 
 }  // namespace
@@ -24,9 +24,9 @@ CUresult manual_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlo
                                                                      unsigned int flags) {
   if (numBlocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
   func = of_current_session(func);
-  const Here here = Here::of(func);
+  const CallTarget target = CallTarget::of(func);
   Function* function = nullptr;
-  if (const CUresult result = find(here, func, &function); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(target, func, &function); result != CUDA_SUCCESS) return result;
   const auto key = std::tuple(current_context()->device, blockSize, dynamicSMemSize, flags);
   {
     std::lock_guard lock(function->mutex);
@@ -36,7 +36,7 @@ CUresult manual_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlo
     }
   }
   const CUresult result = call_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-      here.session, here.context, numBlocks, func, blockSize, dynamicSMemSize, flags);
+      target.session, target.context, numBlocks, func, blockSize, dynamicSMemSize, flags);
   if (result != CUDA_SUCCESS) return result;
   constexpr size_t kRemembered = 4096;
   std::lock_guard lock(function->mutex);
@@ -58,13 +58,13 @@ CUresult manual_cuOccupancyMaxPotentialBlockSizeWithFlags(
   if (blockSizeLimit < 0) return CUDA_ERROR_INVALID_VALUE;
   if (minGridSize == nullptr || blockSize == nullptr) return CUDA_ERROR_INVALID_VALUE;
   func = of_current_session(func);
-  const Here here = Here::of(func);
+  const CallTarget target = CallTarget::of(func);
   Function* function = nullptr;
-  if (const CUresult result = find(here, func, &function); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find(target, func, &function); result != CUDA_SUCCESS) return result;
   const int ordinal = current_context()->device;
-  const Device& device = *here.session.device(ordinal);
+  const Device& device = *target.session.device(ordinal);
   FunctionAttributes* attributes = nullptr;
-  if (const CUresult result = attributes_on(here.session, *function, ordinal, &attributes);
+  if (const CUresult result = attributes_on(target.session, *function, ordinal, &attributes);
       result != CUDA_SUCCESS) {
     return result;
   }
@@ -110,28 +110,29 @@ CUresult manual_cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSiz
 CUresult manual_cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func,
                                                         int numBlocks, int blockSize) {
   func = of_current_session(func);
-  const Here here = Here::of(func);
-  return call_cuOccupancyAvailableDynamicSMemPerBlock(here.session, here.context, dynamicSmemSize,
-                                                      func, numBlocks, blockSize);
+  const CallTarget target = CallTarget::of(func);
+  return call_cuOccupancyAvailableDynamicSMemPerBlock(target.session, target.context,
+                                                      dynamicSmemSize, func, numBlocks, blockSize);
 }
 
 CUresult manual_cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
                                                    const CUlaunchConfig* config) {
   func = of_current_session(func);
-  const Here here = Here::of(func);
-  return call_cuOccupancyMaxPotentialClusterSize(here.session, here.context, clusterSize, func,
+  const CallTarget target = CallTarget::of(func);
+  return call_cuOccupancyMaxPotentialClusterSize(target.session, target.context, clusterSize, func,
                                                  config);
 }
 
 CUresult manual_cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
                                              const CUlaunchConfig* config) {
   func = of_current_session(func);
-  const Here here = Here::of(func);
-  return call_cuOccupancyMaxActiveClusters(here.session, here.context, numClusters, func, config);
+  const CallTarget target = CallTarget::of(func);
+  return call_cuOccupancyMaxActiveClusters(target.session, target.context, numClusters, func,
+                                           config);
 }
 
 CUresult check_cooperative(const LaunchShape& shape, CUfunction function) {
-  const Device& device = *Here::of_current().session.device(current_context()->device);
+  const Device& device = *CallTarget::of_current().session.device(current_context()->device);
   if (device.attribute(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) == 0)
     return CUDA_ERROR_NOT_SUPPORTED;
   const uint64_t threads = uint64_t{shape.block[0]} * shape.block[1] * shape.block[2];

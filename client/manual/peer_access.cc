@@ -30,8 +30,8 @@ CUresult manual_cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice
     *canAccessPeer = 0;
     return CUDA_SUCCESS;
   }
-  const Here here = Here::of_device(dev);
-  return call_cuDeviceCanAccessPeer(here.session, here.context, canAccessPeer, dev, peerDev);
+  const CallTarget target = CallTarget::of_device(dev);
+  return call_cuDeviceCanAccessPeer(target.session, target.context, canAccessPeer, dev, peerDev);
 }
 
 CUresult manual_cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib,
@@ -43,8 +43,8 @@ CUresult manual_cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib
     *value = 0;
     return CUDA_SUCCESS;
   }
-  const Here here = Here::of_device(srcDevice);
-  return call_cuDeviceGetP2PAttribute(here.session, here.context, value, attrib, srcDevice,
+  const CallTarget target = CallTarget::of_device(srcDevice);
+  return call_cuDeviceGetP2PAttribute(target.session, target.context, value, attrib, srcDevice,
                                       dstDevice);
 }
 
@@ -56,22 +56,22 @@ CUresult manual_cuDeviceGetP2PAtomicCapabilities(unsigned int* capabilities,
     std::fill_n(capabilities, count, 0u);
     return CUDA_SUCCESS;
   }
-  const Here here = Here::of_device(srcDevice);
-  return call_cuDeviceGetP2PAtomicCapabilities(here.session, here.context, capabilities, operations,
-                                               count, srcDevice, dstDevice);
+  const CallTarget target = CallTarget::of_device(srcDevice);
+  return call_cuDeviceGetP2PAtomicCapabilities(target.session, target.context, capabilities,
+                                               operations, count, srcDevice, dstDevice);
 }
 
 CUresult manual_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
-  const Here here = Here::of_current();
-  if (is_elsewhere(here.session, peerContext))
+  const CallTarget target = CallTarget::of_current();
+  if (is_elsewhere(target.session, peerContext))
     return Flags != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-  return call_cuCtxEnablePeerAccess(here.session, here.context, peerContext, Flags);
+  return call_cuCtxEnablePeerAccess(target.session, target.context, peerContext, Flags);
 }
 
 CUresult manual_cuCtxDisablePeerAccess(CUcontext peerContext) {
-  const Here here = Here::of_current();
-  if (is_elsewhere(here.session, peerContext)) return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
-  return call_cuCtxDisablePeerAccess(here.session, here.context, peerContext);
+  const CallTarget target = CallTarget::of_current();
+  if (is_elsewhere(target.session, peerContext)) return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+  return call_cuCtxDisablePeerAccess(target.session, target.context, peerContext);
 }
 
 }  // namespace fargpu::client

@@ -1,9 +1,8 @@
 // Primary contexts: counted here; the worker hears of the first retain and the last release.
 #include "client/entry/object_ends.h"
-#include "client/interop/context_storage.h"
 #include "client/manual/common.h"
+#include "client/manual/context_end.h"
 #include "client/process/process.h"
-#include "client/transfer/held_work.h"
 
 namespace fargpu::client {
 namespace {
@@ -11,13 +10,6 @@ namespace {
 CUresult find(CUdevice dev, Context** context) {
   *context = Process::get().tables()->contexts.primary(dev);
   return *context == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
-}
-
-// The runtime's values of the context go first, while the context still works: their destructors
-// may call. Other threads may retain the context meanwhile.
-void prepare_end(Context& context) {
-  interop::ContextStorage::get_instance().clear(&context);
-  HeldWork::finish_in(context);
 }
 
 }  // namespace
@@ -51,11 +43,10 @@ CUresult manual_cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
       return CUDA_SUCCESS;
     }
   }
-  prepare_end(*context);
+  begin_context_end(*context);
   std::lock_guard lock(context->mutex);
   // Another thread may have retained it meanwhile.
   if (context->retained == 0 || --context->retained != 0) return CUDA_SUCCESS;
-  if (context->usable()) before_context_ends(*context->session, *context);
   const CUresult result =
       context->usable() ? call_fgPrimaryRelease(*context->session, 0, dev, 0) : CUDA_SUCCESS;
   end_context(*context, ContextState::kInactive);
@@ -82,10 +73,9 @@ CUresult manual_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, in
 CUresult manual_cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   Context* context = nullptr;
   if (const CUresult result = find(dev, &context); result != CUDA_SUCCESS) return result;
-  prepare_end(*context);
+  begin_context_end(*context);
   std::lock_guard lock(context->mutex);
   if (!context->usable()) return CUDA_SUCCESS;
-  before_context_ends(*context->session, *context);
   const CUresult result = call_fgPrimaryRelease(*context->session, 0, dev, 1);
   end_context(*context, ContextState::kInactive);
   return result;

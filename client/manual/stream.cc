@@ -18,17 +18,17 @@ CUresult manual_cuStreamCreate(CUstream* phStream, unsigned int Flags) {
   if (phStream == nullptr || (Flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const Here here = Here::of_current();
-  return call_cuStreamCreate(here.session, here.context, phStream, Flags);
+  const CallTarget target = CallTarget::of_current();
+  return call_cuStreamCreate(target.session, target.context, phStream, Flags);
 }
 
 CUresult manual_cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
   if (phStream == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const Here here = Here::of_current();
+  const CallTarget target = CallTarget::of_current();
   // A priority outside the device's range is clamped by the driver.
-  return call_cuStreamCreateWithPriority(here.session, here.context, phStream, flags, priority);
+  return call_cuStreamCreateWithPriority(target.session, target.context, phStream, flags, priority);
 }
 
 CUresult manual_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
@@ -61,12 +61,12 @@ CUresult manual_cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx*
 CUresult manual_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
                                     unsigned int flags) {
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  return put_into_stream(Here::of(hStream),
+  return put_into_stream(CallTarget::of(hStream),
                          {.callback = callback, .user_data = userData, .stream = hStream});
 }
 
 CUresult manual_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
-  const Here here = Here::of(hStream);
+  const CallTarget target = CallTarget::of(hStream);
   if (is_event_of_another_server(hStream, hEvent)) [[unlikely]] {
     // Otherwise the driver judges them.
     if (Flags == CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;  // for captures only
@@ -74,10 +74,10 @@ CUresult manual_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int
     return wait_for_other_server(hStream, hEvent);
   }
   const Object* event =
-      here.session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(hEvent));
+      target.session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(hEvent));
   if (event != nullptr && event->context != context_of(hStream))
-    here.session.host_calls.join_contexts();
-  return call_cuStreamWaitEvent(here.session, here.context, hStream, hEvent, Flags);
+    target.session.host_calls.join_contexts();
+  return call_cuStreamWaitEvent(target.session, target.context, hStream, hEvent, Flags);
 }
 
 CUresult manual_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {

@@ -12,10 +12,10 @@ namespace {
 // `send(session, context)` after the operand's memory was exposed.
 template <typename Send>
 CUresult with_operand(CUstream stream, CUdeviceptr address, Send&& send) {
-  const Here here = Here::of(stream);
-  if (const CUresult result = expose_operands(here.session, {address}); result != CUDA_SUCCESS)
+  const CallTarget target = CallTarget::of(stream);
+  if (const CUresult result = expose_operands(target.session, {address}); result != CUDA_SUCCESS)
     return result;
-  return send(here.session, here.context);
+  return send(target.session, target.context);
 }
 
 CUresult expose_operation(Session& session, const CUstreamBatchMemOpParams& operation) {
@@ -71,8 +71,8 @@ CUresult manual_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint
 CUresult manual_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
                                         unsigned int flags) {
   // The value may be a pointer that a kernel follows.
-  const Here here = Here::of(stream);
-  if (const CUresult result = expose_operands(here.session, {value}); result != CUDA_SUCCESS)
+  const CallTarget target = CallTarget::of(stream);
+  if (const CUresult result = expose_operands(target.session, {value}); result != CUDA_SUCCESS)
     return result;
   return with_operand(stream, addr, [&](Session& session, uint16_t context) {
     return call_cuStreamWriteValue64_v2(session, context, stream, addr, value, flags);
@@ -90,25 +90,25 @@ CUresult manual_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint
 
 CUresult manual_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
                                       CUstreamBatchMemOpParams* paramArray, unsigned int flags) {
-  const Here here = Here::of(stream);
+  const CallTarget target = CallTarget::of(stream);
   if (paramArray != nullptr) {
     for (const CUstreamBatchMemOpParams& operation : std::span(paramArray, count)) {
-      if (const CUresult result = expose_operation(here.session, operation);
+      if (const CUresult result = expose_operation(target.session, operation);
           result != CUDA_SUCCESS) {
         return result;
       }
       if (is_wait(operation)) {
         const bool is_long = operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
-        note_wait(here.session, operation.waitValue.address,
+        note_wait(target.session, operation.waitValue.address,
                   is_long ? sizeof(uint64_t) : sizeof(uint32_t));
       }
     }
   }
   const CUresult sent =
-      call_cuStreamBatchMemOp_v2(here.session, here.context, stream, count, paramArray, flags);
+      call_cuStreamBatchMemOp_v2(target.session, target.context, stream, count, paramArray, flags);
   if (paramArray == nullptr) return sent;
   for (const CUstreamBatchMemOpParams& operation : std::span(paramArray, count)) {
-    if (is_wait(operation)) (void)noted(here.session, stream, operation.waitValue.address, sent);
+    if (is_wait(operation)) (void)noted(target.session, stream, operation.waitValue.address, sent);
   }
   return sent;
 }

@@ -41,8 +41,9 @@ CUresult manual_cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) 
   uint64_t& pool = session->pools[dev].default_pool;
   if (pool == 0) {
     CUmemoryPool made = nullptr;
-    const Here here = Here::of_device(dev);
-    const CUresult result = call_cuDeviceGetDefaultMemPool(here.session, here.context, &made, dev);
+    const CallTarget target = CallTarget::of_device(dev);
+    const CUresult result =
+        call_cuDeviceGetDefaultMemPool(target.session, target.context, &made, dev);
     if (result != CUDA_SUCCESS) return result;
     remember_device(*session, made, dev);
     pool = reinterpret_cast<uint64_t>(made);
@@ -53,9 +54,9 @@ CUresult manual_cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) 
 
 CUresult manual_cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   if (poolProps == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = Here::of_location(&poolProps->location);
-  const CUresult result = call_cuMemPoolCreate(here.session, here.context, pool, poolProps);
-  if (result == CUDA_SUCCESS) remember_device(here.session, *pool, poolProps->location.id);
+  const CallTarget target = CallTarget::of_location(&poolProps->location);
+  const CUresult result = call_cuMemPoolCreate(target.session, target.context, pool, poolProps);
+  if (result == CUDA_SUCCESS) remember_device(target.session, *pool, poolProps->location.id);
   return result;
 }
 
@@ -78,8 +79,8 @@ CUresult manual_cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
 CUresult manual_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
   Session* session = nullptr;
   if (find(dev, &session) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = Here::of_device(dev);
-  const CUresult result = call_cuDeviceSetMemPool(here.session, here.context, dev, pool);
+  const CallTarget target = CallTarget::of_device(dev);
+  const CUresult result = call_cuDeviceSetMemPool(target.session, target.context, dev, pool);
   if (result != CUDA_SUCCESS) return result;
   std::lock_guard lock(session->pools_mutex);
   session->pools[dev].current_pool = reinterpret_cast<uint64_t>(pool);

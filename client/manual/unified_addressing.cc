@@ -170,8 +170,8 @@ CUresult answer_unknown(Session& session, CUdeviceptr ptr, CUpointer_attribute a
 
 CUresult manual_cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr) {
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto found = find(Here::of_current().session, ptr);
-  Session& session = found ? *found->region.session : Here::of_current().session;
+  const auto found = find(CallTarget::of_current().session, ptr);
+  Session& session = found ? *found->region.session : CallTarget::of_current().session;
   return found ? answer(session, *found, ptr, attribute, data) : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -179,8 +179,8 @@ CUresult manual_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_att
                                        void** data, CUdeviceptr ptr) {
   if (numAttributes == 0 || attributes == nullptr || data == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
-  const auto found = find(Here::of_current().session, ptr);
-  Session& session = found ? *found->region.session : Here::of_current().session;
+  const auto found = find(CallTarget::of_current().session, ptr);
+  Session& session = found ? *found->region.session : CallTarget::of_current().session;
   for (unsigned i = 0; i < numAttributes; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (attributes[i] == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
@@ -199,15 +199,15 @@ CUresult manual_cuPointerSetAttribute(const void* value, CUpointer_attribute att
                                       CUdeviceptr ptr) {
   if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
     return CUDA_ERROR_INVALID_VALUE;
-  const Here here = Here::of_memory(ptr);
+  const CallTarget target = CallTarget::of_memory(ptr);
   unsigned on = 0;
   std::memcpy(&on, value, sizeof on);
   const auto remember = [on](Region& region) { region.sync_memops = on != 0; };
   // Host memory is this process's: there is nothing to tell the worker.
-  if (here.session.host_memory.change(ptr, remember)) return CUDA_SUCCESS;
+  if (target.session.host_memory.change(ptr, remember)) return CUDA_SUCCESS;
   const CUresult result =
-      call_cuPointerSetAttribute(here.session, here.context, value, attribute, ptr);
-  if (result == CUDA_SUCCESS) here.session.device_memory.change(ptr, remember);
+      call_cuPointerSetAttribute(target.session, target.context, value, attribute, ptr);
+  if (result == CUDA_SUCCESS) target.session.device_memory.change(ptr, remember);
   return result;
 }
 

@@ -16,13 +16,14 @@ MemorySource* find_physical(Session& session, CUmemGenericAllocationHandle handl
 
 CUresult manual_cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment,
                                     CUdeviceptr addr, unsigned long long flags) {
-  const Here here = Here::of_current();
-  Session& session = here.session;
+  const CallTarget target = CallTarget::of_current();
+  Session& session = target.session;
   return allocate_apart(
       session, ptr,
       {"cuMemAddressReserve",
        [&] {
-         return call_cuMemAddressReserve(session, here.context, ptr, size, alignment, addr, flags);
+         return call_cuMemAddressReserve(session, target.context, ptr, size, alignment, addr,
+                                         flags);
        },
        [&] {
          if (taken_by_other(session, *ptr, size)) return false;
@@ -30,67 +31,70 @@ CUresult manual_cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignm
              {.base = *ptr, .bytes = size, .kind = MemoryKind::kVirtual, .session = &session});
          return true;
        },
-       [&](CUdeviceptr each) { (void)call_cuMemAddressFree(session, here.context, each, size); }});
+       [&](CUdeviceptr each) {
+         (void)call_cuMemAddressFree(session, target.context, each, size);
+       }});
 }
 
 CUresult manual_cuMemAddressFree(CUdeviceptr ptr, size_t size) {
-  const Here here = Here::of_memory(ptr);
+  const CallTarget target = CallTarget::of_memory(ptr);
   // First, since the address may be given out again before the answer is seen here.
-  const auto region = here.session.reservations.erase(ptr);
-  const CUresult result = call_cuMemAddressFree(here.session, here.context, ptr, size);
-  if (result != CUDA_SUCCESS && region) here.session.reservations.insert(*region);
+  const auto region = target.session.reservations.erase(ptr);
+  const CUresult result = call_cuMemAddressFree(target.session, target.context, ptr, size);
+  if (result != CUDA_SUCCESS && region) target.session.reservations.insert(*region);
   return result;
 }
 
 CUresult manual_cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
                             const CUmemAllocationProp* prop, unsigned long long flags) {
   if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Here here = Here::of_location(&prop->location);
-  const CUresult result = call_cuMemCreate(here.session, here.context, handle, size, prop, flags);
+  const CallTarget target = CallTarget::of_location(&prop->location);
+  const CUresult result =
+      call_cuMemCreate(target.session, target.context, handle, size, prop, flags);
   if (result != CUDA_SUCCESS) return result;
-  if (MemorySource* memory = find_physical(here.session, *handle))
+  if (MemorySource* memory = find_physical(target.session, *handle))
     memory->device.store(prop->location.id, std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }
 
 CUresult manual_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) {
-  const Here here = Here::of_memory(reinterpret_cast<CUdeviceptr>(addr));
+  const CallTarget target = CallTarget::of_memory(reinterpret_cast<CUdeviceptr>(addr));
   const CUresult result =
-      call_cuMemRetainAllocationHandle(here.session, here.context, handle, addr);
+      call_cuMemRetainAllocationHandle(target.session, target.context, handle, addr);
   if (result != CUDA_SUCCESS) return result;
-  const auto region = here.session.device_memory.find(reinterpret_cast<uint64_t>(addr));
-  MemorySource* memory = find_physical(here.session, *handle);
+  const auto region = target.session.device_memory.find(reinterpret_cast<uint64_t>(addr));
+  MemorySource* memory = find_physical(target.session, *handle);
   if (region && memory != nullptr) memory->device.store(region->device, std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }
 
 CUresult manual_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
                          CUmemGenericAllocationHandle handle, unsigned long long flags) {
-  const Here here = Here::of(reinterpret_cast<const void*>(handle));
+  const CallTarget target = CallTarget::of(reinterpret_cast<const void*>(handle));
   const CUresult result =
-      call_cuMemMap(here.session, here.context, ptr, size, offset, handle, flags);
+      call_cuMemMap(target.session, target.context, ptr, size, offset, handle, flags);
   if (result != CUDA_SUCCESS) return result;
-  const MemorySource* memory = find_physical(here.session, handle);
+  const MemorySource* memory = find_physical(target.session, handle);
   const Region region{
       .base = ptr,
       .bytes = size,
       .kind = MemoryKind::kVirtual,
-      .session = &here.session,
-      .device = memory == nullptr ? here.session.first_device : memory->device.load(),
-      .buffer_id = here.session.next_buffer_id(),
+      .session = &target.session,
+      .device = memory == nullptr ? target.session.first_device : memory->device.load(),
+      .buffer_id = target.session.next_buffer_id(),
       .reserved = reserve_addresses(ptr, size),
       .owner = handle};
-  if (!here.session.device_memory.insert(region) && region.reserved) release_reserved(ptr, size);
+  if (!target.session.device_memory.insert(region) && region.reserved) release_reserved(ptr, size);
   return CUDA_SUCCESS;
 }
 
 CUresult manual_cuMemUnmap(CUdeviceptr ptr, size_t size) {
   HeldWork::finish_with({ptr, size});
-  const Here here = Here::of_memory(ptr);
-  const CUresult result = call_cuMemUnmap(here.session, here.context, ptr, size);
+  const CallTarget target = CallTarget::of_memory(ptr);
+  const CUresult result = call_cuMemUnmap(target.session, target.context, ptr, size);
   if (result != CUDA_SUCCESS) return result;
-  here.session.device_memory.erase_if([&](const Region& region) {
-    if (region.session != &here.session || region.kind != MemoryKind::kVirtual ||
+  target.session.device_memory.erase_if([&](const Region& region) {
+    if (region.session != &target.session || region.kind != MemoryKind::kVirtual ||
         region.base < ptr || region.base - ptr >= size)
       return false;
     if (region.reserved) release_reserved(region.base, region.bytes);

@@ -15,14 +15,17 @@ std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(addre
 }  // namespace
 
 CUresult Pages::add(uint64_t address, size_t bytes, uint16_t context,
-                    const std::function<CUresult(CUdeviceptr* device_pointer)>& map) {
+                    const std::function<CUresult(CUdeviceptr* device_pointer)>& map,
+                    const std::function<bool()>& ended) {
   // No pull may be under way that could bring old bytes of these addresses.
   std::lock_guard no_pull(pulling_);
   if (device_pointer(address)) return CUDA_SUCCESS;
   try {
     Region region{.agreement = pages::Agreement(address, bytes), .context = context};
     if (const CUresult result = map(&region.device_pointer); result != CUDA_SUCCESS) return result;
+    // Under the lock: if it has not ended yet, forget_context() is still to come.
     std::lock_guard lock(state_);
+    if (ended()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     regions_.emplace(address, std::move(region));
     any_.store(true, std::memory_order_relaxed);
   } catch (const std::bad_alloc&) {

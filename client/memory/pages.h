@@ -53,9 +53,12 @@ class Pages {
   // Gives the region [address, address + bytes) a mirror. `map` asks the worker for it; device code
   // then sees the region at *device_pointer. Its contents are sent with the next push. Regions do
   // not overlap. Does nothing if the region has a mirror. `context`: the id of the context in which
-  // the mirror is made, and with which it ends.
-  CUresult add(uint64_t address, size_t bytes, uint16_t context,
-               const std::function<CUresult(CUdeviceptr* device_pointer)>& map);
+  // the mirror is made, and with which it ends. `ended`: whether that has happened meanwhile; then
+  // there is no mirror, CUDA_ERROR_CONTEXT_IS_DESTROYED.
+  CUresult add(
+      uint64_t address, size_t bytes, uint16_t context,
+      const std::function<CUresult(CUdeviceptr* device_pointer)>& map,
+      const std::function<bool()>& ended = [] { return false; });
   // To be called before the worker is asked to end the mirror. False: there is none.
   bool remove(uint64_t address);
   // The context was destroyed. Returns the addresses of the regions whose mirrors ended with it.

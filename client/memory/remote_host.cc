@@ -57,8 +57,8 @@ bool RemoteHost::make_room(Session& session) {
   return !idle.empty() && call_fgHostUnshare(session, current_context_id(), 0) == CUDA_SUCCESS;
 }
 
-std::optional<RemoteHost::Place> RemoteHost::find(Session& session, const Region& region,
-                                                  uint64_t address) {
+std::optional<RemoteHost::RegisteredRange> RemoteHost::find(Session& session, const Region& region,
+                                                            uint64_t address) {
   if (!possible(session)) return std::nullopt;
   {
     std::lock_guard lock(mutex_);
@@ -76,12 +76,12 @@ std::optional<RemoteHost::Place> RemoteHost::find(Session& session, const Region
     return std::nullopt;
   }
   const transport::RemoteKey key = (*registration)->key();
-  return Place{copy::Location::in(key, address - key.address), std::move(*registration)};
+  return RegisteredRange{copy::Location::in(key, address - key.address), std::move(*registration)};
 }
 
-void RemoteHost::sent(const Place& place) {
+void RemoteHost::sent(const RegisteredRange& range) {
   std::lock_guard lock(mutex_);
-  in_use_.insert(place.registration);
+  in_use_.insert(range.registration);
 }
 
 CUresult RemoteHost::remove(Session& session, const Region& region) {

@@ -39,7 +39,7 @@ class RemoteHost {
   // Whether transport and worker support it; asks the worker once. Needs a current context.
   bool possible(Session& session);
 
-  struct Place {
+  struct RegisteredRange {
     copy::Location begin;  // of the requested address
     // Keeps the registration while a copy is being sent.
     transport::RegistrationCache::Registration registration;
@@ -48,11 +48,11 @@ class RemoteHost {
       return copy::Location::in(begin.remote, begin.offset + offset);
     }
   };
-  // The place of an address in pinned memory of the application; registers the memory. nullopt: not
-  // possible. Needs a current context.
-  std::optional<Place> find(Session& session, const Region& region, uint64_t address);
-  // Reports that a copy was sent which may use the place after its call has returned.
-  void sent(const Place& place);
+  // The range from an address on in pinned memory of the application; registers the memory.
+  // nullopt: not possible. Needs a current context.
+  std::optional<RegisteredRange> find(Session& session, const Region& region, uint64_t address);
+  // Reports that a copy was sent which may use the range after its call has returned.
+  void sent(const RegisteredRange& range);
   // The application ends the memory. Waits until no work is left that may use it, then ends its
   // registration, if there is one.
   CUresult remove(Session& session, const Region& region);

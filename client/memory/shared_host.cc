@@ -22,11 +22,12 @@ std::optional<SharedHost::Block> SharedHost::allocate(Session& session, Context&
   std::optional<SharedSegment> segment =
       SharedSegment::make(session, context, small ? kArenaBytes : bytes);
   if (!segment) return std::nullopt;
+  std::lock_guard lock(mutex_);
+  if (segment->context_has_ended()) return std::nullopt;
   const uint64_t address = segment->address();
   Holder holder{std::move(*segment), std::nullopt};
   if (small) holder.blocks.emplace(kArenaBytes);
   const Block whole{holder.segment.base(), holder.segment.device_pointer()};
-  std::lock_guard lock(mutex_);
   holders_.emplace(address, std::move(holder));
   any_.store(true, std::memory_order_release);
   return small ? take_from_arena(context, bytes) : whole;

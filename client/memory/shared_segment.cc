@@ -11,7 +11,6 @@
 
 #include "client/call/call.h"
 #include "client/memory/reserve.h"
-#include "client/object/context.h"
 #include "common/base/fd.h"
 #include "common/base/log.h"
 #include "common/transport/transport.h"
@@ -65,6 +64,7 @@ std::optional<SharedSegment> SharedSegment::make(Session& session, Context& cont
   segment.base_ = static_cast<std::byte*>(memory);
   segment.bytes_ = whole;
   segment.context_ = &context;
+  segment.epoch_.emplace(context);
   const uint64_t number = next_number.fetch_add(1, std::memory_order_relaxed);
   if (const Status status = channel(session).pass_descriptor(number, file->get()); !status.ok()) {
     tell_once(whole, status.message());
@@ -76,6 +76,11 @@ std::optional<SharedSegment> SharedSegment::make(Session& session, Context& cont
   if (result != CUDA_SUCCESS) {
     if (result == CUDA_ERROR_ALREADY_MAPPED) retire_addresses(memory);
     tell_once(whole, "error " + std::to_string(result));
+    return std::nullopt;
+  }
+  if (segment.context_has_ended()) {
+    // Unless the worker has it in the next life of a primary context.
+    if (context.usable()) (void)call_fgHostUnshare(session, context.wire_id, segment.address());
     return std::nullopt;
   }
   segment.device_pointer_ = device_pointer;

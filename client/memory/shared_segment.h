@@ -12,9 +12,10 @@
 #include <optional>
 #include <utility>
 
+#include "client/object/context.h"
+
 namespace fargpu::client {
 
-struct Context;
 class Session;
 
 class SharedSegment {
@@ -22,7 +23,7 @@ class SharedSegment {
   // Whether this session's transport supports it.
   static bool possible(Session& session);
   // In whole pages, zeroed. nullopt: the worker or the system refused, which is logged once.
-  // `context` is usable.
+  // Also when the context has ended meanwhile. `context` is usable.
   static std::optional<SharedSegment> make(Session& session, Context& context, size_t bytes);
 
   SharedSegment(SharedSegment&& other) noexcept { swap(other); }
@@ -38,6 +39,9 @@ class SharedSegment {
   size_t bytes() const { return bytes_; }
   uint64_t device_pointer() const { return device_pointer_; }
   const Context* context() const { return context_; }
+  // The worker's mapping has ended with it. Who keeps a segment in a table that is told of the ends
+  // of contexts asks this under the table's lock, once.
+  bool context_has_ended() const { return epoch_ && epoch_->is_over(); }
 
  private:
   SharedSegment() = default;
@@ -46,12 +50,14 @@ class SharedSegment {
     std::swap(bytes_, other.bytes_);
     std::swap(device_pointer_, other.device_pointer_);
     std::swap(context_, other.context_);
+    std::swap(epoch_, other.epoch_);
   }
 
   std::byte* base_ = nullptr;
   size_t bytes_ = 0;
   uint64_t device_pointer_ = 0;
   const Context* context_ = nullptr;
+  std::optional<ContextEpoch> epoch_;
 };
 
 }  // namespace fargpu::client

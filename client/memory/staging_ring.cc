@@ -119,7 +119,11 @@ std::shared_ptr<StagingRing> StagingRings::get(Session& session, Context& contex
   if (!StagingRing::possible(session)) return nullptr;
   std::lock_guard lock(mutex_);
   if (const auto known = rings_.find(&context); known != rings_.end()) return known->second;
+  const ContextEpoch epoch(context);
+  if (!context.usable()) return nullptr;
   auto ring = StagingRing::make(session, context, next_id_);
+  // What was refused, or ended, with this life of the context says nothing of the next.
+  if (epoch.is_over()) return nullptr;
   rings_.emplace(&context, ring);
   if (ring != nullptr && ring->registered() != nullptr) {
     std::lock_guard ids_lock(ids_mutex_);

@@ -51,6 +51,19 @@ struct Context final : Object {
   CUcontext handle() { return reinterpret_cast<CUcontext>(id); }
 };
 
+// A context in one of its lives: what comes to its end later asks whether that life is over. It is
+// over before anything that lived in the context is told of the end.
+class ContextEpoch {
+ public:
+  explicit ContextEpoch(const Context& context)
+      : context_(&context), epoch_(context.epoch.load()) {}
+  bool is_over() const { return context_->epoch.load() != epoch_; }
+
+ private:
+  const Context* context_;
+  uint32_t epoch_;
+};
+
 // How HostCalls names the context's device; 0: no context.
 uint16_t device_key(const Context* context);
 

@@ -2,16 +2,11 @@
 
 #include <fmt/core.h>
 
-#include <array>
-#include <map>
-#include <set>
-
-#include "client/process/settings.h"
+#include "client/settings/identities.h"
+#include "client/settings/settings.h"
 
 namespace fargpu::client {
 namespace {
-
-using Uuid = std::array<uint8_t, 16>;
 
 int domain_of(const Device& device) { return device.attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID); }
 
@@ -22,35 +17,21 @@ void set_domain(Device& device, int domain) {
     device.pci_bus_id = fmt::format("{:04X}{}", domain, device.pci_bus_id.substr(colon));
 }
 
-// The byte is zero in UUIDs of simulated GPUs, and random in those of real ones.
-Uuid unused(Uuid uuid, const std::set<Uuid>& used) {
-  constexpr size_t kByte = 13;
-  while (used.contains(uuid)) ++uuid[kByte];
-  return uuid;
-}
-
 }  // namespace
 
 void make_identities_unique(DevicesOfServers servers) {
-  std::set<Uuid> uuids;
-  std::set<int> domains;
-  for (std::vector<Device>* const devices : servers) {
-    std::set<int> own;
-    for (const Device& device : *devices) own.insert(domain_of(device));
-    std::map<int, int> renamed;
-    for (Device& device : *devices) {
-      device.uuid = unused(device.uuid, uuids);
-      uuids.insert(device.uuid);
-      const int domain = domain_of(device);
-      if (!domains.contains(domain)) continue;
-      auto [found, first] = renamed.emplace(domain, 1);
-      if (first) {
-        while (domains.contains(found->second) || own.contains(found->second)) ++found->second;
-        own.insert(found->second);
-      }
-      set_domain(device, found->second);
+  std::vector<std::vector<Identity>> identities;
+  for (const std::vector<Device>* const devices : servers) {
+    auto& own = identities.emplace_back();
+    for (const Device& device : *devices) own.push_back({device.uuid, domain_of(device)});
+  }
+  make_unique(identities);
+  for (size_t i = 0; i < servers.size(); ++i) {
+    for (size_t j = 0; j < servers[i]->size(); ++j) {
+      Device& device = (*servers[i])[j];
+      device.uuid = identities[i][j].uuid;
+      if (identities[i][j].domain != domain_of(device)) set_domain(device, identities[i][j].domain);
     }
-    for (const Device& device : *devices) domains.insert(domain_of(device));
   }
 }
 

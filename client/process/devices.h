@@ -15,9 +15,7 @@ namespace fargpu::client {
 // The devices of each server in turn, all that it gave.
 using DevicesOfServers = std::span<std::vector<Device>* const>;
 
-// Gives devices whose UUID an earlier server's device has another UUID, and servers whose PCI
-// domains an earlier server uses other domains: the lowest free ones. Two hosts number their PCI
-// devices alike, and two simulated daemons have GPUs of the same UUIDs.
+// Gives devices of several servers identities of their own (client/settings/identities.h).
 void make_identities_unique(DevicesOfServers servers);
 
 // Leaves in each list what CUDA_VISIBLE_DEVICES selects (settings.h) among the devices of all, and

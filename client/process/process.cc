@@ -12,6 +12,7 @@
 
 #include "client/call/call.h"
 #include "client/object/context.h"
+#include "client/process/gpu_tools.h"
 #include "client/process/session.h"
 #include "client/process/watchdog.h"
 #include "common/base/check.h"
@@ -21,15 +22,15 @@ namespace fargpu::client {
 namespace {
 
 constinit Process process;
-// Serialises connecting. Made anew in a forked child, where its owner may not exist.
+// Serialises connecting. Constructed again in a forked child, where its owner may not exist.
 alignas(std::mutex) constinit std::mutex connect_mutex;
 bool handlers_installed = false;
 // The text of the last failure that was printed. Not a std::string: it must outlive static
 // destructors.
 char reported[512];
 
-// Failures to get a GPU are told on stderr whatever the log level: without this line the
-// application only says "no device".
+// Prints a failure to get a GPU on stderr at every log level: the application itself only says "no
+// device".
 void report(const Status& status) {
   char line[sizeof reported];
   std::snprintf(line, sizeof line, "fargpu: %s", status.message().c_str());
@@ -108,6 +109,8 @@ CUresult Process::connect_locked() {
       for (auto& session : *made) add(std::move(session));
       (void)tables.release();
       if (limit.count() > 0) watchdog::start(limit);
+      if (const std::string tool = gpu_tool_of_environment(); !tool.empty())
+        log::warn("{}", refusal_of_gpu_tool(tool));
       return CUDA_SUCCESS;
     }
   }

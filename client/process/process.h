@@ -1,7 +1,7 @@
-// The one process-wide object of the client library: which state the driver API is in, the
-// sessions, and what belongs to the process, not to one of them.
+// The one process-wide object of the client library: the state of the driver API, the sessions,
+// and the tables that they share.
 //
-//   kFresh -> kReady -> kLost | kExiting          a child of fork() after cuInit: kForked, for ever
+//   kFresh -> kReady -> kLost | kExiting       a child of fork() after cuInit: kForked, to its end
 //
 // kFresh: before cuInit (a connection may exist already: cuDriverGetVersion asks the server).
 // kReady: cuInit succeeded. kLost: all connections are gone; every call fails at once. When one of
@@ -43,7 +43,7 @@ class Process {
   void for_each_session(Visit&& visit) const {
     for (unsigned i = 0; Session* each = session(i); ++i) visit(*each);
   }
-  // Whose visible device that is; null: there is no such device.
+  // The session that has the visible device `ordinal`; null: there is no such device.
   Session* session_of_device(int ordinal) const;
   const Device* device(int ordinal) const;
   int device_count() const;
@@ -57,8 +57,8 @@ class Process {
   // What a call that needs cuInit returns in this state; CUDA_SUCCESS when it may go on.
   CUresult check() const;
 
-  // Publishes a session for ever, and its tables with the first one. Its identity says how many
-  // there are before it. Not two at once.
+  // Publishes a session, which then lives as long as the process; the first one also publishes the
+  // tables. Its number must be the count of sessions so far. One thread at a time.
   void add(std::unique_ptr<Session> session);
   void session_lost(Session& session, const Status& why);
 

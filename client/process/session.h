@@ -1,5 +1,5 @@
-// A session: the connection to a worker, the snapshot of its GPUs, and all that is bound to that
-// link. What the application has made there lies in the tables of the process (tables.h).
+// A session: the connection to a worker, the snapshot of its GPUs, and the state of that
+// connection. Objects and memory of the application are in the tables of the process (tables.h).
 //
 // Made by connect(), then used by every thread; never destroyed once the application may have seen
 // it (threads may be inside a call at exit). It is the channel's NoticeSink: those functions run on
@@ -24,9 +24,9 @@
 #include "client/memory/staging_ring.h"
 #include "client/memory/value_waits.h"
 #include "client/object/device.h"
-#include "client/process/settings.h"
 #include "client/process/tables.h"
 #include "client/process/uploads.h"
+#include "client/settings/settings.h"
 #include "client/stream/host_calls.h"
 #include "client/stream/queue_limit.h"
 #include "client/stream/stream_queue.h"
@@ -77,8 +77,7 @@ class Session final : public rpc::NoticeSink {
   const int first_device;
   const Settings settings;
   const Snapshot snapshot;
-  // The tables of the process, of which some are named here: they hold what is of other sessions,
-  // too.
+  // Of the process; the references name some of them. They also hold entries of other sessions.
   Tables& tables;
   HandleTable& handles;
   ContextTable& contexts;
@@ -117,15 +116,15 @@ class Session final : public rpc::NoticeSink {
     return rpc::handle_session(id) == number ? handles.find(kind, id) : nullptr;
   }
   Context* find_context(uint16_t wire_id) const { return contexts.find_wire(wire_id, number); }
-  // Memory that the application has pinned or registered. What another session shares with its
-  // worker is registered memory to this one.
+  // Memory that the application has pinned or registered. Memory of another session counts as
+  // registered memory here.
   std::optional<Region> find_host(uint64_t address) {
     auto region = host_memory.find(address);
     if (region && region->session != this) [[unlikely]]
       region = as_registered(*region);
     return region;
   }
-  // Memory of another session, as this one has it.
+  // The region of another session as this session sees it.
   Region as_registered(Region region) {
     region.session = this;
     region.context = nullptr;
@@ -137,7 +136,7 @@ class Session final : public rpc::NoticeSink {
   }
   // The largest piece of one copy.
   uint64_t piece_bytes() const { return piece_bytes_; }
-  // Whether images are to be packed on their way, as far as that makes them smaller.
+  // Whether images are sent compressed, where that makes them smaller.
   bool packs_images() const { return packs_images_; }
   uint64_t next_buffer_id() { return next_buffer_id_.fetch_add(1, std::memory_order_relaxed); }
   // Set once, by the process.
@@ -148,11 +147,11 @@ class Session final : public rpc::NoticeSink {
   };
   std::mutex pools_mutex;
   std::map<int, DevicePools> pools;  // by ordinal of the process; guarded by pools_mutex
-  // How many notices with device output or bytes of copies have come.
+  // Number of notices received that carry device output or bytes of copies.
   std::atomic<uint32_t> outputs_received{0};
-  // The opcode of the call that the worker was in when it last said that it lives; 0: none.
+  // The opcode of the call that the worker was executing at its last notice `alive`; 0: none.
   std::atomic<uint32_t> worker_in{0};
-  // Kept errors of calls that belonged to no context.
+  // The kept error of asynchronous calls without a context.
   std::atomic<int> kept{CUDA_SUCCESS};
 
   // NoticeSink.

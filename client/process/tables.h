@@ -1,5 +1,5 @@
-// Tables: what belongs to the process, whichever session it is of: handles, contexts, addresses,
-// printed output. Each record knows its session.
+// Tables: handles, contexts, addresses and printed output of all sessions of the process. Each
+// record knows its session.
 //
 // Made with the first session, never destroyed. A forked child leaves its parent's tables as they
 // are and begins with none. Any thread.

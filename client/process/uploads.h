@@ -1,5 +1,5 @@
-// ImageUploads: threads that want the same image on the server at once. One of them sends it, the
-// others wait for that; and only so many different images are sent at once, because the server
+// ImageUploads: uploads of images to the server. Of threads that need the same image one sends it
+// and the others wait. At most kAtOnce different images are sent at a time, because the server
 // keeps no more unfinished ones. Any thread; no lock is held while sending.
 #pragma once
 
@@ -17,14 +17,13 @@ namespace fargpu::client {
 
 class ImageUploads {
  public:
-  // Less than what the server keeps (server/image/image_cache.h): one of a thread that failed on
-  // its way may still be there.
+  // Less than the server's limit (server/image/image_cache.h), which also counts uploads that were
+  // abandoned after an error.
   static constexpr size_t kAtOnce = 8;
   using Send = std::function<CUresult(uint64_t upload)>;
 
-  // Runs send() under a number that is never used again, and puts that into *upload. But when
-  // another thread is sending the image, waits until it has, whatever came of it, and leaves
-  // *upload at 0.
+  // Runs send() with a new number, never used again, and stores the number in *upload. If another
+  // thread is sending the image, waits until that has ended, with or without success, and stores 0.
   CUresult bring(const Sha256Digest& hash, uint64_t* upload, const Send& send);
 
  private:

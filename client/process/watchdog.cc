@@ -19,7 +19,7 @@
 
 namespace fargpu::client::watchdog {
 
-// Written by the thread whose call it is, read by the watchdog's.
+// Written by the calling thread, read by the watchdog's.
 struct Slot {
   std::atomic<const char*> name{nullptr};  // nullptr: free; released after all else
   std::atomic<int64_t> began_ns{0};
@@ -50,7 +50,7 @@ std::string name_of(uint32_t opcode) {
              : std::string(schema::opcode_name(static_cast<uint16_t>(opcode)));
 }
 
-// What the worker says of itself: what it has not finished, oldest first.
+// The unfinished work that the worker reports, oldest first.
 std::string worker_state(Session& session) {
   rpc::Reply reply;
   const Status status =
@@ -73,7 +73,7 @@ std::string worker_state(Session& session) {
   }
 }
 
-// What goes on in one session.
+// The state of one session, as text.
 std::string session_state(Session& session, bool by_name) {
   return fmt::format(
       "; {}{}{}{}", by_name ? session.settings.server + ": " : "", worker_state(session),
@@ -100,7 +100,7 @@ void watch(std::chrono::microseconds limit) {
   const int64_t limit_ns = std::chrono::nanoseconds(limit).count();
   const auto nap = std::clamp<std::chrono::microseconds>(limit / 4, std::chrono::milliseconds(10),
                                                          std::chrono::seconds(1));
-  std::array<int64_t, kSlots> told{};  // when the call began that was told last
+  std::array<int64_t, kSlots> told{};  // begin of the call that was reported last
   while (Process::get().state() != ProcessState::kExiting) {
     std::this_thread::sleep_for(nap);
     for (size_t i = 0; i < kSlots; ++i) {

@@ -1,7 +1,7 @@
-// Watchdog: tells on stderr which call, stream and thread waits too long, and what the worker does
-// meanwhile. Off by default; FARGPU_WATCHDOG=10s switches it on and says what is too long.
+// Watchdog: reports calls that take too long on stderr, with stream and thread, and what the worker
+// does meanwhile. Off by default; FARGPU_WATCHDOG=10s switches it on and sets the limit.
 //
-// Each call that takes longer is told once. Off, it costs one relaxed load per call. Any thread.
+// Each such call is reported once. Off, it costs one relaxed load per call. Any thread.
 #pragma once
 
 #include <cuda.h>
@@ -20,10 +20,11 @@ inline bool enabled() { return is_on.load(std::memory_order_relaxed); }
 
 // Starts the thread that looks. Once.
 void start(std::chrono::microseconds limit);
-// In a forked child, which has no such thread.
+// Call in a forked child: the thread does not exist there.
 void abandon_after_fork();
 
-// Around one call of the application. nullptr: more calls are under way than the watchdog sees.
+// enter() and leave() enclose one call of the application. nullptr: all slots are in use, and the
+// call is not watched.
 Slot* enter(const char* name);
 void leave(Slot* slot);
 // The stream of the calling thread's call under way, as the application gave it.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "client/entry/here.h"
+#include "client/entry/call_target.h"
 #include "client/transfer/exposure.h"
 
 namespace fargpu::client {

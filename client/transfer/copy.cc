@@ -3,7 +3,7 @@
 #include <cstring>
 #include <span>
 
-#include "client/entry/here.h"
+#include "client/entry/call_target.h"
 #include "client/transfer/exposure.h"
 #include "client/transfer/routes.h"
 
@@ -41,22 +41,28 @@ CUresult check(const Transfer& transfer) {
   return expose_operands(transfer.session, {transfer.device.rows.address});
 }
 
-CUresult settle_device(const Transfer& transfer) {
+CUresult flush_device(const Transfer& transfer) {
   if (!is_untried(transfer.device)) [[likely]]
     return CUDA_SUCCESS;
-  return settle_untried(transfer.session, transfer.device,
-                        span_of(transfer.shape, transfer.device.rows), transfer.answered);
+  return flush_first_use(transfer.session, transfer.device,
+                         span_of(transfer.shape, transfer.device.rows), transfer.answered);
 }
 
 }  // namespace
 
-CUresult copy_to_device(const Here& here, const Endpoint& dst, const Endpoint& src,
+CUresult copy_to_device(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
                         const copy::Shape& shape, CUstream stream, bool wait, SourceAccess access) {
   if (shape.empty()) return CUDA_SUCCESS;
-  Session& session = here.session;
-  Transfer transfer{session, here.context, true,
-                    dst,     src,          shape,
-                    stream,  wait,         access == SourceAccess::kInStream};
+  Session& session = target.session;
+  Transfer transfer{session,
+                    target.context,
+                    true,
+                    dst,
+                    src,
+                    shape,
+                    stream,
+                    wait,
+                    access == SourceAccess::kInStream};
   CUresult result = check(transfer);
   if (result == CUDA_SUCCESS) result = expose_copied(session, dst.rows, src.rows, shape);
   if (result != CUDA_SUCCESS) return result;
@@ -64,16 +70,16 @@ CUresult copy_to_device(const Here& here, const Endpoint& dst, const Endpoint& s
   if (transfer.work->result() != CUDA_SUCCESS) return transfer.work->result();
   result = carry(transfer);
   if (result != CUDA_SUCCESS) return result;
-  if (dst.region) return settle_device(transfer);
+  if (dst.region) return flush_device(transfer);
   // The driver judges an address that is not known here.
-  return wait && !transfer.passed ? settle(session) : CUDA_SUCCESS;
+  return wait && !transfer.passed ? flush(session) : CUDA_SUCCESS;
 }
 
-CUresult copy_to_host(const Here& here, const Endpoint& dst, const Endpoint& src,
+CUresult copy_to_host(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
                       const copy::Shape& shape, CUstream stream, bool wait) {
   if (shape.empty()) return CUDA_SUCCESS;
-  Session& session = here.session;
-  Transfer transfer{session, here.context, false, src, dst, shape, stream, wait};
+  Session& session = target.session;
+  Transfer transfer{session, target.context, false, src, dst, shape, stream, wait};
   CUresult result = check(transfer);
   if (result != CUDA_SUCCESS) return result;
   // The source may be host memory by its device address, which is the mirror's.
@@ -82,14 +88,14 @@ CUresult copy_to_host(const Here& here, const Endpoint& dst, const Endpoint& src
     if (transfer.work->result() != CUDA_SUCCESS) return transfer.work->result();
   }
   result = carry(transfer);
-  return result == CUDA_SUCCESS ? settle_device(transfer) : result;
+  return result == CUDA_SUCCESS ? flush_device(transfer) : result;
 }
 
-CUresult copy_on_host(const Here& here, const copy::Rows& dst, const copy::Rows& src,
+CUresult copy_on_host(const CallTarget& target, const copy::Rows& dst, const copy::Rows& src,
                       const copy::Shape& shape, CUstream stream) {
   if (shape.empty()) return CUDA_SUCCESS;
   if (!is_possible(shape, dst) || !is_possible(shape, src)) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult reached = call_cuStreamSynchronize(here.session, here.context, stream);
+  const CUresult reached = call_cuStreamSynchronize(target.session, target.context, stream);
   if (reached != CUDA_SUCCESS) return reached;
   for (uint64_t z = 0; z < shape.depth; ++z) {
     for (uint64_t y = 0; y < shape.height; ++y) {

@@ -22,13 +22,13 @@ enum class SourceAccess : uint8_t { kInStream, kDuringCall };
 // copied in stream order, and only `wait` makes these return after it. Other sources have been
 // taken when this returns, and other host memory has the bytes; `wait`: an error of an unknown
 // destination is awaited.
-CUresult copy_to_device(const Here& here, const Endpoint& dst, const Endpoint& src,
+CUresult copy_to_device(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
                         const copy::Shape& shape, CUstream stream, bool wait,
                         SourceAccess access = SourceAccess::kInStream);
-CUresult copy_to_host(const Here& here, const Endpoint& dst, const Endpoint& src,
+CUresult copy_to_host(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
                       const copy::Shape& shape, CUstream stream, bool wait);
 // Between two host ends: in stream order, then at once.
-CUresult copy_on_host(const Here& here, const copy::Rows& dst, const copy::Rows& src,
+CUresult copy_on_host(const CallTarget& target, const copy::Rows& dst, const copy::Rows& src,
                       const copy::Shape& shape, CUstream stream);
 
 }  // namespace fargpu::client

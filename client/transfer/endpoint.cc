@@ -1,6 +1,6 @@
 #include "client/transfer/endpoint.h"
 
-#include "client/entry/here.h"
+#include "client/entry/call_target.h"
 #include "client/memory/reserve.h"
 
 namespace fargpu::client {
@@ -54,10 +54,10 @@ bool is_untried(const Endpoint& device) {
   return device.region && device.region->kind == MemoryKind::kVirtual && !device.region->used;
 }
 
-CUresult settle_untried(Session& session, const Endpoint& device, uint64_t bytes, bool answered) {
+CUresult flush_first_use(Session& session, const Endpoint& device, uint64_t bytes, bool answered) {
   if (!is_untried(device)) return CUDA_SUCCESS;
   if (!answered) {
-    if (const CUresult result = settle(session); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = flush(session); result != CUDA_SUCCESS) return result;
   }
   session.device_memory.mark_used(device.rows.address, bytes);
   return CUDA_SUCCESS;

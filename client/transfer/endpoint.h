@@ -37,9 +37,9 @@ Endpoint unified_end(Session& session, const copy::Rows& rows);
 CUresult check_range(const Session& session, const Endpoint& device, uint64_t bytes);
 
 // Mapped virtual memory may not be accessible yet, so the first operation on it is awaited: after
-// that was sent, settle_untried(). `answered`: the worker has said already what became of it.
+// that was sent, flush_first_use(). `answered`: the worker has said already what became of it.
 bool is_untried(const Endpoint& device);
-CUresult settle_untried(Session& session, const Endpoint& device, uint64_t bytes,
-                        bool answered = false);
+CUresult flush_first_use(Session& session, const Endpoint& device, uint64_t bytes,
+                         bool answered = false);
 
 }  // namespace fargpu::client

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <thread>
 
-#include "client/entry/here.h"
+#include "client/entry/call_target.h"
 #include "client/memory/reserve.h"
 #include "client/transfer/coherence.h"
 #include "common/base/log.h"
@@ -23,6 +23,14 @@ void say_occupied(const Region& region) {
       region.base, region.bytes);
 }
 
+// The worker may have made a mirror in the next life of a primary context, of which nobody here
+// knows.
+void forget_mirror(Session& session, const Context& context, const Region& region) {
+  (void)call_fgHostUnmap(session, context.wire_id, region.base);
+  if (is_registered(region))
+    (void)call_fgHostReserve(session, context.wire_id, region.base, region.bytes);
+}
+
 }  // namespace
 
 CUresult expose(Session& session, const Region& region, uint64_t* device_pointer) {
@@ -38,15 +46,22 @@ CUresult expose(Session& session, const Region& region, uint64_t* device_pointer
   }
   const Context* context = current_context() != nullptr ? current_context() : region.context;
   if (context == nullptr || !context->usable()) return CUDA_ERROR_INVALID_CONTEXT;
-  const auto map = [&](CUdeviceptr* made) {
-    return call_fgHostMap(session, context->wire_id, region.base, region.bytes, region.flags, made);
+  const ContextEpoch epoch(*context);
+  const auto ended = [&epoch] { return epoch.is_over(); };
+  // One thread at a time, so that what is forgotten is this thread's mirror.
+  const auto map = [&](CUdeviceptr* made) -> CUresult {
+    const CUresult mapped =
+        call_fgHostMap(session, context->wire_id, region.base, region.bytes, region.flags, made);
+    if (mapped != CUDA_SUCCESS || !ended()) return mapped;
+    if (context->usable()) forget_mirror(session, *context, region);
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   };
   // NOT_READY: an earlier registration in one of these pages is still being ended.
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  CUresult result = session.pages.add(region.base, region.bytes, context->wire_id, map);
+  CUresult result = session.pages.add(region.base, region.bytes, context->wire_id, map, ended);
   while (result == CUDA_ERROR_NOT_READY && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    result = session.pages.add(region.base, region.bytes, context->wire_id, map);
+    result = session.pages.add(region.base, region.bytes, context->wire_id, map, ended);
   }
   if (result == CUDA_ERROR_ALREADY_MAPPED) {
     say_occupied(region);
@@ -58,7 +73,13 @@ CUresult expose(Session& session, const Region& region, uint64_t* device_pointer
   // The streams of copies that are under way do not wait for their bytes.
   session.ordered_copies.show(region.base, region.bytes);
   session.hidden_memory.remove(region.base);
-  *device_pointer = session.pages.device_pointer(region.base).value_or(0);
+  const auto exposed = session.pages.device_pointer(region.base);
+  if (!exposed) {
+    // The context has ended meanwhile, and may have hidden the region before it was shown here.
+    session.hidden_memory.add(region.base, region.bytes);
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+  *device_pointer = *exposed;
   return CUDA_SUCCESS;
 }
 

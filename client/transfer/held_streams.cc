@@ -5,7 +5,7 @@
 #include <system_error>
 #include <thread>
 
-#include "client/entry/here.h"
+#include "client/entry/call_target.h"
 #include "client/process/process.h"
 #include "common/base/signals_blocked.h"
 

@@ -61,4 +61,19 @@ void HeldWork::finish(const Context* context, const Range& memory) {
   });
 }
 
+void HeldWork::finish_with_all_of(uint64_t image) {
+  Tables& tables = *Process::get().tables();
+  std::vector<Region> variables;
+  tables.device_memory.for_each([&](const Region& region) {
+    if (region.kind == MemoryKind::kGlobal) variables.push_back(region);
+  });
+  for (const Region& variable : variables) {
+    const Object* const owner =
+        tables.handles.find(rpc::handle_kind(variable.owner), variable.owner);
+    // A library's module may have been asked for the variable.
+    if (variable.owner == image || (owner != nullptr && owner->parent == image))
+      finish(nullptr, {variable.base, variable.bytes});
+  }
+}
+
 }  // namespace fargpu::client

@@ -36,12 +36,18 @@ class HeldWork {
     if (count_.load(std::memory_order_acquire) != 0) [[unlikely]]
       finish(nullptr, memory);
   }
+  // Of the variables of a module or library.
+  static void finish_with_variables_of(uint64_t image) {
+    if (any()) [[unlikely]]
+      finish_with_all_of(image);
+  }
   static bool any() { return count_.load(std::memory_order_acquire) != 0; }
 
  private:
   struct Table;
   static Table& table();
   static void finish(const Context* context, const Range& memory);
+  static void finish_with_all_of(uint64_t image);
   bool touches(const Context* context, const Range& memory) const;
 
   static inline std::atomic<size_t> count_{0};  // of those in the table

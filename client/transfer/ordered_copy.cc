@@ -4,7 +4,7 @@
 #include <chrono>
 #include <functional>
 
-#include "client/entry/here.h"
+#include "client/entry/call_target.h"
 #include "client/memory/shared_segment.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/routes.h"
@@ -124,7 +124,7 @@ bool fits_delivery(Transfer& transfer) { return !transfer.wait && can_follow(tra
 CUresult deliver_piece(const Transfer& transfer, const copy::Piece& piece, uint16_t held_device,
                        bool acknowledge) {
   Session& session = transfer.session;
-  const bool written = transfer.place.has_value();
+  const bool written = transfer.registered.has_value();
   const bool holds =
       acknowledge || session.ordered_copies.unheld_bytes() + piece.bytes > kMostUnheldBytes;
   const uint64_t pieces =
@@ -141,7 +141,8 @@ CUresult deliver_piece(const Transfer& transfer, const copy::Piece& piece, uint1
   const uint64_t span = span_of(piece.shape, to);
   if (!acknowledge && session.pages.touches(to.address, span))
     session.ordered_copies.show(to.address, span);
-  const copy::Location host = written ? transfer.place->at(piece.offset) : copy::Location::frame();
+  const copy::Location host =
+      written ? transfer.registered->at(piece.offset) : copy::Location::frame();
   const copy::Hold hold = acknowledge ? copy::Hold::kUntilDelivered
                                       : (holds ? copy::Hold::kForStaging : copy::Hold::kNever);
   return send_following(transfer, piece, host, hold, id);
@@ -160,7 +161,7 @@ CUresult carry_delivery(Transfer& transfer) {
   const CUresult result = for_each_piece(transfer.shape, kMostBytes, [&](const copy::Piece& piece) {
     return deliver_piece(transfer, piece, held_device, acknowledge);
   });
-  if (transfer.place) session.remote_host.sent(*transfer.place);
+  if (transfer.registered) session.remote_host.sent(*transfer.registered);
   return result;
 }
 
@@ -188,7 +189,7 @@ CUresult finish_copies_of(Session& session, const Region& region) {
                     [&] { return !session.ordered_copies.uses(region.base, region.bytes); });
 }
 
-CUresult meet_deliveries(Session& session, CUstream stream) {
+CUresult wait_for_deliveries(Session& session, CUstream stream) {
   const uint16_t held_device = device_key(context_of(stream));
   if (const CUresult taken = take_hold(session, held_device, kPlacesOfMeeting, stream);
       taken != CUDA_SUCCESS) {

@@ -30,7 +30,7 @@ CUresult fetch_piece(const Transfer& transfer, const copy::Piece& piece);
 // To be called before the application's memory ends: waits for the copies that use it.
 CUresult finish_copies_of(Session& session, const Region& region);
 // To be called before work that may use the application's memory enters the stream, when
-// OrderedCopies has deliveries to meet: the work then sees the bytes of those before it.
-CUresult meet_deliveries(Session& session, CUstream stream);
+// OrderedCopies has deliveries under way: the work then sees the bytes of those before it.
+CUresult wait_for_deliveries(Session& session, CUstream stream);
 
 }  // namespace fargpu::client

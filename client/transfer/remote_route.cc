@@ -1,5 +1,5 @@
 // Copies of pinned memory over rdma: the worker's adapter fetches and delivers the bytes itself.
-#include "client/entry/here.h"
+#include "client/entry/call_target.h"
 #include "client/transfer/routes.h"
 
 namespace fargpu::client {
@@ -8,9 +8,9 @@ bool find_registered(Transfer& transfer) {
   if (!transfer.in_stream || transfer.bytes < RemoteHost::kFrom ||
       !is_dense(transfer.shape, transfer.host.rows))
     return false;
-  transfer.place = transfer.session.remote_host.find(transfer.session, *transfer.host.region,
-                                                     transfer.host.rows.address);
-  return transfer.place.has_value();
+  transfer.registered = transfer.session.remote_host.find(transfer.session, *transfer.host.region,
+                                                          transfer.host.rows.address);
+  return transfer.registered.has_value();
 }
 
 namespace {
@@ -20,9 +20,9 @@ CUresult to_device(const Transfer& transfer) {
   const CUresult result =
       for_each_piece(transfer.shape, RemoteHost::kPieceBytes, [&](const copy::Piece& piece) {
         // In stream order; the worker may read the bytes until the stream has passed the copy.
-        return send_copy(transfer, transfer.piece(piece, transfer.place->at(piece.offset)));
+        return send_copy(transfer, transfer.piece(piece, transfer.registered->at(piece.offset)));
       });
-  session.remote_host.sent(*transfer.place);
+  session.remote_host.sent(*transfer.registered);
   return result;
 }
 
@@ -39,7 +39,7 @@ CUresult carry(Transfer& transfer) {
     return call_cuStreamSynchronize(session, transfer.context, transfer.stream);
   }
   result = for_each_piece(transfer.shape, RemoteHost::kPieceBytes, [&](const copy::Piece& piece) {
-    return send_copy_and_wait(transfer, transfer.piece(piece, transfer.place->at(piece.offset),
+    return send_copy_and_wait(transfer, transfer.piece(piece, transfer.registered->at(piece.offset),
                                                        {copy::Completion::Kind::kReply}));
   });
   return result == CUDA_SUCCESS ? after_synchronisation(session) : result;

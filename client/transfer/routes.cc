@@ -1,9 +1,6 @@
 #include "client/transfer/routes.h"
 
-#include <memory>
-
-#include "client/copy/pack.h"
-#include "client/entry/here.h"
+#include "client/entry/call_target.h"
 #include "client/transfer/ordered_copy.h"
 #include "client/transfer/synchronous_copy.h"
 
@@ -15,25 +12,25 @@ CUresult await_source(const Transfer& transfer) {
   return call_cuStreamSynchronize(transfer.session, transfer.context, transfer.stream);
 }
 
-CUresult send_in_frame(const Transfer& transfer, const copy::Piece& piece, copy::Order order) {
+CUresult send_in_frame(Transfer& transfer, const copy::Piece& piece, copy::Order order) {
   const copy::Copy copy = transfer.piece(piece, copy::Location::frame(), {}, order);
   const copy::Rows rows = piece.of(transfer.host.rows);
   if (is_dense(piece.shape, rows))
     return send_copy(transfer, copy, reinterpret_cast<const void*>(rows.address), piece.bytes);
-  const auto packed = std::make_unique_for_overwrite<std::byte[]>(piece.bytes);
-  pack(piece.shape, rows, 0, {packed.get(), piece.bytes});
-  return send_copy(transfer, copy, packed.get(), piece.bytes);
+  const std::span<std::byte> packed = transfer.packed.of(piece.bytes);
+  pack(piece.shape, rows, 0, packed);
+  return send_copy(transfer, copy, packed.data(), packed.size());
 }
 
-CUresult receive_in_frame(const Transfer& transfer, const copy::Piece& piece) {
+CUresult receive_in_frame(Transfer& transfer, const copy::Piece& piece) {
   const copy::Copy copy =
       transfer.piece(piece, copy::Location::frame(), {copy::Completion::Kind::kReply});
   const copy::Rows rows = piece.of(transfer.host.rows);
   if (is_dense(piece.shape, rows))
     return send_copy_and_wait(transfer, copy, reinterpret_cast<void*>(rows.address), piece.bytes);
-  const auto packed = std::make_unique_for_overwrite<std::byte[]>(piece.bytes);
-  const CUresult result = send_copy_and_wait(transfer, copy, packed.get(), piece.bytes);
-  if (result == CUDA_SUCCESS) unpack(piece.shape, rows, 0, {packed.get(), piece.bytes});
+  const std::span<std::byte> packed = transfer.packed.of(piece.bytes);
+  const CUresult result = send_copy_and_wait(transfer, copy, packed.data(), packed.size());
+  if (result == CUDA_SUCCESS) unpack(piece.shape, rows, 0, packed);
   return result;
 }
 

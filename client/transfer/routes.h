@@ -9,7 +9,8 @@
 #include <memory>
 #include <optional>
 
-#include "client/entry/here.h"
+#include "client/copy/pack.h"
+#include "client/entry/call_target.h"
 #include "client/memory/remote_host.h"
 #include "client/memory/staging_ring.h"
 #include "client/transfer/coherence.h"
@@ -35,8 +36,9 @@ struct Transfer {
   // The host end lies in memory that the application pinned or registered.
   const bool pinned = host.region && span_of(shape, host.rows) <= host.known;
   std::optional<Submission> work{};  // around the calls that send work
-  std::optional<RemoteHost::Place> place{};
+  std::optional<RemoteHost::RegisteredRange> registered{};
   std::shared_ptr<StagingRing> ring{};
+  PackBuffer packed{};    // of pieces that travel in frames
   bool passed = false;    // the stream is known to have passed the copy
   bool answered = false;  // the worker has said what became of the copy itself
 
@@ -69,9 +71,9 @@ inline CUresult send_copy_and_wait(const Transfer& transfer, const copy::Copy& c
                          transfer.stream, data, data_bytes);
 }
 // A piece in a frame, packed if need be.
-CUresult send_in_frame(const Transfer& transfer, const copy::Piece& piece, copy::Order order);
-CUresult receive_in_frame(const Transfer& transfer, const copy::Piece& piece);
-// Whether the adapter can reach the host end by itself; then transfer.place says where.
+CUresult send_in_frame(Transfer& transfer, const copy::Piece& piece, copy::Order order);
+CUresult receive_in_frame(Transfer& transfer, const copy::Piece& piece);
+// Whether the adapter can reach the host end by itself; then transfer.registered says where.
 bool find_registered(Transfer& transfer);
 // To be called before a source is read here that earlier work in the stream may write.
 CUresult await_source(const Transfer& transfer);

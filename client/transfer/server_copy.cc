@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/entry/here.h"
+#include "client/entry/call_target.h"
 #include "client/process/process.h"
 #include "client/transfer/copy.h"
 #include "client/transfer/held_streams.h"
@@ -61,23 +61,24 @@ struct Piece {
   copy::Rows dst, src;
 };
 
-Endpoint packed(const Here& here, const Piece& piece, const Buffer& buffer) {
-  return host_end(here.session, copy::dense(reinterpret_cast<uint64_t>(buffer.get()), piece.shape));
+Endpoint packed(const CallTarget& target, const Piece& piece, const Buffer& buffer) {
+  return host_end(target.session,
+                  copy::dense(reinterpret_cast<uint64_t>(buffer.get()), piece.shape));
 }
 
 CUresult read(const End& from, const Piece& piece, const Buffer& buffer) {
   const ContextScope scope(from.context);
-  const Here here = Here::of_current();
-  return copy_to_host(here, packed(here, piece, buffer), device_end(here.session, piece.src),
+  const CallTarget target = CallTarget::of_current();
+  return copy_to_host(target, packed(target, piece, buffer), device_end(target.session, piece.src),
                       piece.shape, from.stream, true);
 }
 
 // Returns when the buffer may change.
 CUresult write(const End& to, const Piece& piece, const Buffer& buffer) {
   const ContextScope scope(to.context);
-  const Here here = Here::of_current();
-  return copy_to_device(here, device_end(here.session, piece.dst), packed(here, piece, buffer),
-                        piece.shape, to.stream, false);
+  const CallTarget target = CallTarget::of_current();
+  return copy_to_device(target, device_end(target.session, piece.dst),
+                        packed(target, piece, buffer), piece.shape, to.stream, false);
 }
 
 CUresult finish(const End& to) {

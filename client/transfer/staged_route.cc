@@ -6,7 +6,7 @@
 
 #include "client/copy/copy_team.h"
 #include "client/copy/pack.h"
-#include "client/entry/here.h"
+#include "client/entry/call_target.h"
 #include "client/transfer/ordered_copy.h"
 #include "client/transfer/routes.h"
 #include "client/transfer/synchronous_copy.h"

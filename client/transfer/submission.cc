@@ -1,6 +1,6 @@
 #include "client/call/submission.h"
 
-#include "client/entry/here.h"
+#include "client/entry/call_target.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/ordered_copy.h"
 
@@ -47,7 +47,7 @@ void Submission::use_host_memory(CUstream stream) {
   if (covered == &session_) return;
   use_host_memory();
   if (result_ == CUDA_SUCCESS && session_.ordered_copies.to_be_met())
-    result_ = meet_deliveries(session_, stream);
+    result_ = wait_for_deliveries(session_, stream);
   if (covered != nullptr) return;
   covered = &session_;
   covers_ = true;

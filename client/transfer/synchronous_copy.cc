@@ -1,6 +1,6 @@
 #include "client/transfer/synchronous_copy.h"
 
-#include "client/entry/here.h"
+#include "client/entry/call_target.h"
 #include "client/transfer/routes.h"
 
 namespace fargpu::client {

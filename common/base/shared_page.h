@@ -31,6 +31,7 @@ class SharedPage {
   ~SharedPage();
 
   std::byte* data() const { return data_; }  // page-aligned
+  size_t bytes() const { return bytes_; }    // that are mapped
   int descriptor() const { return fd_.get(); }
   // The mapping stays.
   void close_descriptor() { fd_.reset(); }

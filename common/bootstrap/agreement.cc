@@ -6,6 +6,7 @@
 #include "common/wire/control.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
+#include "generated/schema/nvml_opcodes.h"
 #include "generated/schema/opcodes.h"
 
 namespace fargpu::bootstrap {
@@ -24,15 +25,22 @@ Result<wire::OpcodeSet> opcodes_of(std::span<const std::byte> body, const char* 
   }
 }
 
+wire::OpcodeSet with_control(std::span<const uint16_t> calls) {
+  wire::OpcodeSet set;
+  for (const uint16_t opcode : wire::kControlOpcodes) set.insert(opcode);
+  for (const uint16_t opcode : calls) set.insert(opcode);
+  return set;
+}
+
 }  // namespace
 
 const wire::OpcodeSet& known_opcodes() {
-  static const wire::OpcodeSet known = [] {
-    wire::OpcodeSet set;
-    for (const uint16_t opcode : wire::kControlOpcodes) set.insert(opcode);
-    for (const uint16_t opcode : schema::message_opcodes()) set.insert(opcode);
-    return set;
-  }();
+  static const wire::OpcodeSet known = with_control(schema::message_opcodes());
+  return known;
+}
+
+const wire::OpcodeSet& known_in_management() {
+  static const wire::OpcodeSet known = with_control(schema::nvml_opcodes());
   return known;
 }
 

@@ -15,6 +15,8 @@ namespace fargpu::bootstrap {
 
 // Of this build: calls that have a message, and session control.
 const wire::OpcodeSet& known_opcodes();
+// Of a management session: calls of NVML that have a message, and session control.
+const wire::OpcodeSet& known_in_management();
 
 // What the server knows, by the body of its Welcome or its JobOpened. kVersion: it is of a release
 // that does not say so. kProtocol: no such message.
@@ -23,8 +25,8 @@ Result<wire::OpcodeSet> opcodes_of_job(std::span<const std::byte> body);
 
 // The same in a message of whatever kind that has a field `knows`.
 template <typename Builder>
-void set_knows(Builder message) {
-  message.setKnows(wire::as_data(known_opcodes().bytes()));
+void set_knows(Builder message, const wire::OpcodeSet& known = known_opcodes()) {
+  message.setKnows(wire::as_data(known.bytes()));
 }
 template <typename Reader>
 Result<wire::OpcodeSet> read_knows(Reader message) {

@@ -64,7 +64,9 @@ size_t build(const Greeting& greeting, std::span<std::byte> slot) {
     transports.set(i, to_string(greeting.upgrades[i]));
   hello.setHostId(host_identity());
   hello.setConnections(greeting.connections);
-  set_knows(hello);
+  set_knows(hello, greeting.opcode == wire::kManage ? known_in_management() : known_opcodes());
+  hello.setPid(greeting.pid != 0 ? greeting.pid : ::getpid());
+  hello.setPidNamespace(pid_namespace());
   if (greeting.job) {
     hello.setJobId(greeting.job->id);
     hello.setJobKey(wire::as_data(greeting.job->key));

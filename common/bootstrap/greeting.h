@@ -17,7 +17,7 @@ namespace fargpu::bootstrap {
 
 // Hello (or OpenJob) of schema/control.capnp, but what is the same for everybody.
 struct Greeting {
-  uint16_t opcode = 0;    // kHello, kStatus or kOpenJob
+  uint16_t opcode = 0;    // kHello, kManage, kStatus or kOpenJob
   std::string program{};  // for ps and logs
   int pid = 0;            // the program's, for the same; 0: this process
   std::string token{};

@@ -1,6 +1,7 @@
 // Tells whether two processes run on one host.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace fargpu::bootstrap {
@@ -8,5 +9,8 @@ namespace fargpu::bootstrap {
 // Equal for all processes of one running system, containers included; another one after a reboot
 // and on another host. Empty: not known, and then equal to nobody's. Source: the kernel's boot id.
 std::string host_identity();
+
+// Which numbers of processes this one knows: equal in one pid namespace. 0: not known.
+uint64_t pid_namespace();
 
 }  // namespace fargpu::bootstrap

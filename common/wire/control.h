@@ -24,12 +24,13 @@ enum ControlOpcode : uint16_t {
   kInspect = 16,
   kQueueReached = 17,
   kOpenJob = 18,
+  kManage = 19,
 };
 
 // All of them: what this build knows below kFirstApiOpcode.
 inline constexpr ControlOpcode kControlOpcodes[] = {
     kHello,    kPing,    kBye,     kOutput,       kHostCall, kHostCallDone,
     kStatus,   kUpgrade, kJoin,    kCopied,       kAlive,    kErrorOutput,
-    kDelivery, kFetch,   kInspect, kQueueReached, kOpenJob};
+    kDelivery, kFetch,   kInspect, kQueueReached, kOpenJob,  kManage};
 
 }  // namespace fargpu::wire

@@ -3,6 +3,7 @@
 import hashlib
 
 from . import names
+from .nvml import contracts as nvml_contracts
 
 _HEADER = """# Messages of {title}. Made by `apigen generate` from {source}; do not edit.
 @{id:#018x};
@@ -113,4 +114,4 @@ def all_contracts(api):
     }
     result["schema/generated/exports.map"] = exports_map(api)
     result["docs/coverage.md"] = coverage(api)
-    return result
+    return result | nvml_contracts.all_contracts(api.nvml)

@@ -7,6 +7,7 @@ from .arguments import resolve
 from .errors import DescriptionError
 from .loader import load_yaml
 from .model import Api, Chapter, Function
+from .nvml import describe as describe_nvml
 from .types import Types
 
 CALLS = ("sync", "async", "deferred", "local", "manual", "unsupported")
@@ -290,7 +291,7 @@ def load(schema_dir, complete=True):
         chapters.append(_chapter(api_dir / "internal.yml", root, types, True))
     listed = (api_dir / "symbols.txt").read_text(encoding="utf-8").split() if complete else []
     results = load_yaml(api_dir / "results.yml", root) if (api_dir / "results.yml").exists() else {}
-    api = Api(chapters, types, listed, results)
+    api = Api(chapters, types, listed, results, describe_nvml.load(root))
     seen = {}
     for f in api.functions:
         if f.name in seen:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from . import contracts, registry, render, verify
+from .nvml import contracts as nvml
 
 
 def write(path, text):
@@ -23,20 +24,33 @@ def write_contracts(api, schema_dir):
     after = registry.assign(api, before, kept=verify.registry_at(root.parent, "HEAD"))
     new = [name for name in after if after[name] != before.get(name)]
     write(path, registry.text(after))
+    new_nvml = _write_nvml_registry(api.nvml, root)
     texts = contracts.all_contracts(api)
     changed = [name for name, text in texts.items() if write(root.parent / name, text)]
     for stale in sorted((root / "generated").glob("*.capnp")):
         if f"schema/generated/{stale.name}" not in texts:
             stale.unlink()
             changed.append(f"schema/generated/{stale.name} (removed)")
-    return changed + ([f"schema/api/registry.yml ({len(new)} new or changed)"] if new else [])
+    for name, count in (("schema/api/registry.yml", len(new)), (nvml.REGISTRY, new_nvml)):
+        changed += [f"{name} ({count} new or changed)"] if count else []
+    return changed
+
+
+def _write_nvml_registry(library, root):
+    """How many lines of it are new or changed."""
+    before = nvml.load_registry(root)
+    kept = verify.registry_at(root.parent, "HEAD", nvml.REGISTRY) or {}
+    after = nvml.assign(library, before, kept)
+    if after:
+        write(root.parent / nvml.REGISTRY, registry.text(after, nvml.REGISTRY_HEADER))
+    return sum(after[name] != before.get(name) for name in after)
 
 
 def cpp(api, schema_dir):
     """path below generated/ -> text of every generated C++ file."""
     root = Path(schema_dir)
     entries = registry.assign(api, registry.load(root / "api" / "registry.yml", root))
-    return render.render(api, entries)
+    return render.render(api, entries, nvml.assign(api.nvml, nvml.load_registry(root)))
 
 
 def outputs(api, schema_dir):

@@ -48,7 +48,12 @@ def problems(api, side, folder):
         f"{side}: manual_{n} is missing (described in api/driver/{api.function(n).chapter}.yml)"
         for n in sorted(want - set(have))
     ]
-    lines += [
+    return lines + superfluous(want, have, side)
+
+
+def superfluous(want, have, side):
+    """One line per half that is extra or doubled. `have`: name -> files that define it."""
+    lines = [
         f"{have[n][0]}: manual_{n} is not described as manual on the {side} side"
         for n in sorted(set(have) - want)
     ]

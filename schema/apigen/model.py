@@ -6,6 +6,7 @@ Made by describe.py; judged there, only read elsewhere.
 from dataclasses import dataclass, field
 
 from . import names
+from .prototype import Signature
 
 HANDLES = ("handle", "handles")
 
@@ -69,7 +70,7 @@ class Argument:
 
 
 @dataclass
-class Function:
+class Function(Signature):
     """One function of the API, with its exported names and the way it is forwarded."""
 
     name: str
@@ -112,45 +113,33 @@ class Function:
         return handles[0] if handles else ""
 
     @property
-    def here(self):
+    def target(self):
         """The C++ expression that finds the session of a call: its operands decide."""
         if self.session == "current":
-            return "Here::of_current()"
+            return "CallTarget::of_current()"
         if self.session:
-            return f"Here::of_memory({self.session})"
+            return f"CallTarget::of_memory({self.session})"
         inputs = [a for a in self.arguments if a.direction == "in"]
         handles = [a for a in inputs if a.shape == "handle"]
         streams = [a for a in handles if a.kind == "stream"]
         for a in streams[:1] or handles[:1]:
             is_number = a.ctype == "CUmemGenericAllocationHandle"
             value = f"reinterpret_cast<const void*>({a.name})" if is_number else a.name
-            return f"Here::of({value})"
+            return f"CallTarget::of({value})"
         for a in inputs:
             if a.shape == "device":
-                return f"Here::of_device({a.name})"
+                return f"CallTarget::of_device({a.name})"
         for a in inputs:
             if a.shape == "struct" and a.locations:
                 if a.locations[0] == ".":
-                    return f"Here::of_location({a.name})"
+                    return f"CallTarget::of_location({a.name})"
                 member = f"&{a.name}->{a.locations[0]}"
-                return f"Here::of_location({a.name} == nullptr ? nullptr : {member})"
-        return "Here::of_current()"
+                return f"CallTarget::of_location({a.name} == nullptr ? nullptr : {member})"
+        return "CallTarget::of_current()"
 
     @property
     def supported(self):
         return self.call != "unsupported"
-
-    @property
-    def declaration(self):
-        return ", ".join(a.declaration for a in self.arguments)
-
-    @property
-    def types(self):
-        return ", ".join(a.ctype for a in self.arguments)
-
-    @property
-    def values(self):
-        return ", ".join(a.name for a in self.arguments)
 
     @property
     def params_type(self):
@@ -248,6 +237,7 @@ class Api:
     types: object
     symbols: list
     results: dict = field(default_factory=dict)
+    nvml: object = None  # nvml/model.Library
 
     @property
     def functions(self):

@@ -1,11 +1,10 @@
-"""C prototypes as they stand in cuda.h: "CUresult cuX(CUdeviceptr *dptr, size_t bytesize)"."""
+"""C prototypes as they stand in a header: "CUresult cuX(CUdeviceptr *dptr, size_t bytesize)"."""
 
 import re
 from dataclasses import dataclass
 
 from .errors import DescriptionError
 
-_PROTOTYPE = re.compile(r"^CUresult\s+([A-Za-z_]\w*)\s*\((.*)\)$", re.S)
 _PARAMETER = re.compile(r"^(.*?[\s*])([A-Za-z_]\w*)$", re.S)
 
 
@@ -31,16 +30,32 @@ class Parameter:
         return self.base + "*" * (self.stars - 1)
 
 
+class Signature:
+    """The parameters of a function as C++, for classes with a list `arguments`."""
+
+    @property
+    def declaration(self):
+        return ", ".join(a.declaration for a in self.arguments)
+
+    @property
+    def types(self):
+        return ", ".join(a.ctype for a in self.arguments)
+
+    @property
+    def values(self):
+        return ", ".join(a.name for a in self.arguments)
+
+
 def _normalise(text):
     text = re.sub(r"\s+", " ", text).strip()
     return re.sub(r"\s*\*\s*", "*", text)
 
 
-def parse(text, where):
-    """(name, [Parameter]) of a prototype."""
-    match = _PROTOTYPE.match(text.strip())
+def parse(text, where, result="CUresult"):
+    """(name, [Parameter]) of a prototype; `result`: a pattern of what it may return."""
+    match = re.match(rf"^(?:{result})\s*\b([A-Za-z_]\w*)\s*\((.*)\)$", text.strip(), re.S)
     if not match:
-        raise DescriptionError(where, f"'{text}' is not a prototype 'CUresult name(parameters)'")
+        raise DescriptionError(where, f"'{text}' is not a prototype '{result} name(parameters)'")
     name, inside = match[1], match[2].strip()
     parameters = []
     for piece in inside.split(",") if inside not in ("", "void") else []:

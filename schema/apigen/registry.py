@@ -11,7 +11,7 @@ from .errors import DescriptionError
 from .loader import load_yaml
 
 FIRST = 64  # wire::kFirstApiOpcode
-LAST = 65535
+LAST = 4095  # NVML has its own registry from there (nvml/contracts.py)
 
 _HEADER = """\
 # Opcodes of frames, from 64 up: function -> number and fingerprint of its message, if it has ever
@@ -38,17 +38,17 @@ def parse(data):
     return result
 
 
-def load(path, root):
+def load(path, root, first=FIRST, last=LAST):
     """name -> Entry, in file order; judged for doubles and range."""
     data = load_yaml(path, root) or {}
     entries = parse(data)
     seen = {}
-    previous = FIRST - 1
+    previous = first - 1
     for name, entry in entries.items():
         opcode = entry.opcode
-        if not FIRST <= opcode <= LAST:
+        if not first <= opcode <= last:
             raise DescriptionError(
-                data.at(name), f"{name}: opcode '{data[name]}' is not in {FIRST}..{LAST}"
+                data.at(name), f"{name}: opcode '{data[name]}' is not in {first}..{last}"
             )
         if opcode in seen:
             raise DescriptionError(
@@ -75,13 +75,16 @@ def assign(api, entries, kept=None):
     changed message of another line keeps its number.
     """
     kept = entries if kept is None else kept
+    functions = [(f, layout.fingerprint(f, api.types)) for f in api.functions if f.exported]
+    return assign_numbers(functions, entries, kept, FIRST)
+
+
+def assign_numbers(functions, entries, kept, first):
+    """The same for (function, fingerprint)s, with numbers from `first` on."""
     latest = {function_name(name): name for name in entries}
     result = dict(entries)
-    following = max((e.opcode for e in entries.values()), default=FIRST - 1) + 1
-    for f in api.functions:
-        if not f.exported:
-            continue
-        print_ = layout.fingerprint(f, api.types)
+    following = max((e.opcode for e in entries.values()), default=first - 1) + 1
+    for f, print_ in functions:
         name = latest.get(f.name)
         if name is None:
             name = f.name
@@ -100,28 +103,26 @@ def assign(api, entries, kept=None):
     return result
 
 
-def text(entries):
+def text(entries, header=_HEADER):
     """The file."""
     lines = (f"{n}: {e.opcode} {e.layout}".rstrip() + "\n" for n, e in entries.items())
-    return _HEADER + "".join(lines)
+    return header + "".join(lines)
 
 
-def check_append_only(old, new):
+def check_append_only(old, new, file="registry.yml"):
     """Problems of `new` against the committed `old`, one line each."""
     lines = []
     for name, entry in old.items():
         if name not in new:
-            lines.append(
-                f"registry.yml: {name} ({entry.opcode}) was removed; numbers are never given up"
-            )
+            lines.append(f"{file}: {name} ({entry.opcode}) was removed; numbers are never given up")
         elif new[name].opcode != entry.opcode:
             lines.append(
-                f"registry.yml: {name} was {entry.opcode} and is {new[name].opcode} now; "
+                f"{file}: {name} was {entry.opcode} and is {new[name].opcode} now; "
                 "opcodes never change"
             )
         elif entry.layout and new[name].layout != entry.layout:
             lines.append(
-                f"registry.yml: the message of {name} ({entry.opcode}) was {entry.layout} and is "
+                f"{file}: the message of {name} ({entry.opcode}) was {entry.layout} and is "
                 f"{new[name].layout or 'gone'} now; a changed message needs a new opcode"
             )
     return lines

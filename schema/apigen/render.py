@@ -8,18 +8,26 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from . import cpp_call, cpp_dispatch, cpp_trace, manual, names, registry, render_tests
+from .nvml import render as render_nvml
 
 _NEEDS = {"nothing": "kNothing", "init": "kInit", "context": "kContext", "handle": "kHandle"}
 
 # Names that cuda.h turns into those of a later version: no member of a struct can be called so.
-_MACROS = ("cuGetProcAddress", "cuMemcpyBatchAsync", "cuStreamGetCaptureInfo")
+_MACROS = (
+    "cuGetProcAddress",
+    "cuMemcpyBatchAsync",
+    "cuMemcpy3DBatchAsync",
+    "cuStreamGetCaptureInfo",
+)
 
 _ROOT = Path(__file__).resolve().parents[2]
-TEMPLATES = {  # first folder of a generated file -> where its template is
+TEMPLATES = {  # folder of generated files -> where their templates are
     "schema": _ROOT / "schema/apigen/templates",
     "rpc": _ROOT / "common/rpc/templates",
     "client": _ROOT / "client/templates",
+    "client/nvml": _ROOT / "client/nvml/templates",
     "server": _ROOT / "server/templates",
+    "server/nvml": _ROOT / "server/nvml/templates",
     "tests": _ROOT / "tests/wire_roundtrip/templates",
 }
 
@@ -45,8 +53,8 @@ def _action(f, by_name):
     call = f"call_{f.via}" if f.via else f"call_{f.name}"
     last = ", nullptr" if f.via else ""
     return (
-        f"[&] {{ const Here here_ = {f.here}; "
-        f"return {call}(here_.session, here_.context{values}{last}); }}()"
+        f"[&] {{ const CallTarget target_ = {f.target}; "
+        f"return {call}(target_.session, target_.context{values}{last}); }}()"
     )
 
 
@@ -96,16 +104,16 @@ def _opcode_rows(entries):
     return [by_number.get(n, "?") for n in range(registry.FIRST, end)], end
 
 
-def render(api, entries):
-    """path below generated/ -> text. entries: the registry."""
+def render(api, entries, nvml_entries=None):
+    """path below generated/ -> text. entries: the registry; nvml_entries: that of NVML."""
     environments = {room: environment(folder) for room, folder in TEMPLATES.items()}
     rows, end = _opcode_rows(entries)
     wired = {f.opcode: f for f in api.functions if f.wire and f.exported}
     files = {}
 
     def put(path, template, **values):
-        room = path.split("/")[0]
-        files[path] = environments[room].get_template(template).render(**values)
+        folder = path.rpartition("/")[0]
+        files[path] = environments[folder].get_template(template).render(**values)
 
     put(
         "schema/opcodes.h",
@@ -200,4 +208,5 @@ def render(api, entries):
         table.append({"name": name, "handler": handler, "bulk": f"k{bulk}"})
     put("server/dispatch_table.cc", "dispatch_table.cc.j2", table=table)
     render_tests.add(api, put)
+    render_nvml.add(api.nvml, nvml_entries or {}, put)
     return files

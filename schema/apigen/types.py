@@ -9,13 +9,14 @@ from .loader import load_yaml
 _KEYS = ("scalars", "enums", "handles", "kinds", "structs", "opaque")
 _STRUCT = ("size", "locations", "clear", "handles", "arrays")
 _RULE = ("is", "number", "record", "lives_with", "parents", "server", "client")
+_CONTEXT_RULE = (*_RULE, "client_before")  # a context works until it ends
 # Of ids: common/rpc/handle_kind.h.
 _KIND_BITS = 5
 
 
 @dataclass
 class Kind:
-    """What a handle stands for. parents: names of kinds; server, client: names of parts."""
+    """What a handle stands for. parents: names of kinds; the last three: names of parts."""
 
     name: str
     enumerator: str
@@ -25,16 +26,18 @@ class Kind:
     parents: list
     server: list
     client: list
+    client_before: list = ()
 
 
 def _kind(name, rule, where):
     if not isinstance(rule, dict):
         raise DescriptionError(where, f"kind '{name}' has no rule: {', '.join(_RULE)}")
-    for key in _RULE:
+    keys = _CONTEXT_RULE if name == "context" else _RULE
+    for key in keys:
         if key not in rule:
             raise DescriptionError(where, f"kind '{name}': '{key}' is missing")
     for key in rule:
-        if key not in _RULE:
+        if key not in keys:
             raise DescriptionError(rule.at(key), f"kind '{name}': unknown key '{key}'")
     if not isinstance(rule["number"], int) or not 0 < rule["number"] < 1 << _KIND_BITS:
         raise DescriptionError(
@@ -44,15 +47,15 @@ def _kind(name, rule, where):
         raise DescriptionError(
             rule.at("lives_with"), f"kind '{name}' lives with its session or its context"
         )
-    for key in ("parents", "server", "client"):
+    for key in keys[_RULE.index("parents") :]:
         if not isinstance(rule[key], list):
             raise DescriptionError(rule.at(key), f"kind '{name}': '{key}' is a list")
     words = [("is", rule["is"]), ("record", rule["record"])]
-    words += [(side, part) for side in ("server", "client") for part in rule[side]]
+    words += [(side, part) for side in keys[_RULE.index("server") :] for part in rule[side]]
     for key, value in words:
         if not re.fullmatch(r"[A-Za-z]\w*", str(value)):
             raise DescriptionError(rule.at(key), f"kind '{name}': '{key}' holds names of C++")
-    return Kind(name, *(rule[key] for key in _RULE))
+    return Kind(name, *(rule[key] for key in keys))
 
 
 def _kinds(data):

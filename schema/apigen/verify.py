@@ -8,6 +8,8 @@ from pathlib import Path
 import yaml
 
 from . import contracts, control, manual, registry
+from .nvml import contracts as nvml
+from .nvml import manual as nvml_manual
 
 
 def _at(root, revision, path):
@@ -21,9 +23,9 @@ def _at(root, revision, path):
     return done.stdout if done.returncode == 0 else None
 
 
-def registry_at(root, revision):
+def registry_at(root, revision, path="schema/api/registry.yml"):
     """The committed registry at `revision`, or None."""
-    text = _at(root, revision, "schema/api/registry.yml")
+    text = _at(root, revision, path)
     return None if text is None else registry.parse(yaml.safe_load(text))
 
 
@@ -41,10 +43,13 @@ def problems(api, schema_dir, base="HEAD"):
     schema = Path(schema_dir)
     root = schema.parent
     entries = registry.load(schema / "api" / "registry.yml", schema)
+    nvml_entries = nvml.load_registry(schema)
     lines = []
     for revision in [base, *_previous_release(root)]:
         if old := registry_at(root, revision):
             lines += registry.check_append_only(old, entries)
+        if old := registry_at(root, revision, nvml.REGISTRY):
+            lines += registry.check_append_only(old, nvml_entries, nvml.REGISTRY)
         if old := _at(root, revision, "schema/control.capnp"):
             new = (schema / "control.capnp").read_text(encoding="utf-8")
             lines += control.problems(old, new)
@@ -54,6 +59,8 @@ def problems(api, schema_dir, base="HEAD"):
         what = "has changed its message" if "@" in name else "has no opcode or no fingerprint"
         function = registry.function_name(name)
         lines.append(f"api/registry.yml: {function} {what}; run 'apigen generate'")
+    if nvml.assign(api.nvml, nvml_entries) != nvml_entries:
+        lines.append(f"{nvml.REGISTRY} differs from the description; run 'apigen generate'")
     for name, text in contracts.all_contracts(api).items():
         path = root / name
         if not path.exists():
@@ -62,4 +69,5 @@ def problems(api, schema_dir, base="HEAD"):
             lines.append(f"{name} differs from the description; run 'apigen generate'")
     for side in ("client", "server"):
         lines += manual.problems(api, side, root / side / "manual")
+    lines += nvml_manual.problems(api.nvml, root)
     return list(dict.fromkeys(lines))

@@ -37,6 +37,13 @@ struct Core {
     *stream = {id, entry->context, static_cast<CUstream>(entry->handle)};
     return CUDA_SUCCESS;
   }
+  // The same for a frame of `context`. A copy, or a wait for a stream, may name a stream of another
+  // context than the frame's; the stream's own is current afterwards.
+  CUresult enter_stream(uint16_t context, uint64_t id, FrameStream* stream) const {
+    if (const CUresult result = contexts.enter(context); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = find_stream(id, stream); result != CUDA_SUCCESS) return result;
+    return contexts.enter(stream->context);
+  }
 };
 
 }  // namespace fargpu::server

@@ -1,7 +1,7 @@
 // Configuration of fargpud: defaults, then the file, then the flags of the command line (main.cc).
 //
-// Plain values. Reading never half-applies a file: an error says which file, line and key, and what
-// would be right.
+// Plain values. An error names file, line and key and says what would be valid; the file is then
+// not applied at all.
 #pragma once
 
 #include <chrono>
@@ -49,7 +49,7 @@ struct DaemonConfig {
   std::chrono::seconds drain{30};
 };
 
-// Everybody's interface when a token protects it, otherwise this machine only.
+// All interfaces if there is a token, else loopback only.
 std::vector<std::string> default_listen(const DaemonConfig& config);
 
 // Applies the TOML file at `path` over `config`. kInvalidArgument names file, line and key; unknown
@@ -58,7 +58,7 @@ Status load_config(const std::string& path, DaemonConfig& config);
 // The same for text, which errors call `name`.
 Status parse_config(const std::string& text, const std::string& name, DaemonConfig& config);
 
-// What no single value can tell: limits that contradict each other. kInvalidArgument.
+// Checks limits against each other. kInvalidArgument: they contradict each other.
 Status check_config(const DaemonConfig& config);
 
 }  // namespace fargpu::server

@@ -35,11 +35,10 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using std::chrono::steady_clock;
 
-// When the drain is over: for what the GPUs do; then between asking the workers to end and ending
-// them.
+// After the drain: the time for work on the GPUs to end; then from SIGTERM to SIGKILL.
 constexpr auto kFinishTime = std::chrono::seconds(2), kKillDelay = std::chrono::seconds(3);
 
-// For a few bytes on a connection on which nothing else was ever written: they need no waiting.
+// For a few bytes, the first on their connection: they fit into the socket's buffer.
 void write_at_once(const Fd& socket, const std::vector<std::byte>& frame) {
   [[maybe_unused]] const ssize_t sent =
       ::send(socket.get(), frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -61,9 +60,13 @@ struct Daemon::Impl {
         inventory(std::move(i)),
         placement(inventory.units, config.placement),
         keeper(loop, placement, ids,
-               {{config.placement.max_sessions, config.job_grace}, config.memory_per_session}),
+               {{config.placement.max_sessions, config.job_grace}, config.memory_per_session},
+               [this](uint64_t job) { sessions.end_management(job); }),
         sessions({config, worker_program, folder, inventory, loop}, ids,
-                 [this](const SessionRecord& session) { keeper.leave(session.seat); }),
+                 [this](const SessionRecord& session) {
+                   session.management ? keeper.look_away(session.seat.job)
+                                      : keeper.leave(session.seat);
+                 }),
         listeners(loop, [this](Fd socket,
                                std::string peer) { accept(std::move(socket), std::move(peer)); }),
         signals(loop, SIGTERM, SIGINT, SIGHUP),
@@ -77,6 +80,7 @@ struct Daemon::Impl {
   Status on_join(Handshake& handshake);
   Status on_open_job(Handshake& handshake);
   Status open_session(Handshake& handshake, const HelloRequest& hello);
+  Status open_management(Handshake& handshake, const HelloRequest& hello);
   void wait_for_signals();
   void on_signal(int number);
   void drain();
@@ -119,7 +123,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(DaemonConfig config, std::string w
                   ? "no token file: this machine only; use --token-file or --listen to serve others"
                   : "a token file is set");
   }
-  // Each connection reads them anew; that they are wrong is said at once.
+  // Each connection reads the files again; this check reports mistakes at the start.
   if (!config.tls_cert.empty())
     FARGPU_RETURN_IF_ERROR(tls::TlsContext::server(config.tls_cert, config.tls_key).status());
   FARGPU_ASSIGN_OR_RETURN(Inventory inventory,
@@ -177,7 +181,7 @@ void Daemon::Impl::on_first_frame(const std::shared_ptr<Handshake>& handshake) {
     status = Status(
         StatusCode::kInvalidArgument,
         "this server takes encrypted connections only: use --tls, or tls:// before its name");
-  } else if (header.opcode == wire::kHello) {
+  } else if (header.opcode == wire::kHello || header.opcode == wire::kManage) {
     return on_hello(*handshake);
   } else if (header.opcode == wire::kJoin) {
     status = on_join(*handshake);
@@ -208,16 +212,18 @@ void Daemon::Impl::on_first_frame(const std::shared_ptr<Handshake>& handshake) {
 }
 
 void Daemon::Impl::on_hello(Handshake& handshake) {
-  const uint32_t sequence = handshake.header().sequence;
+  const wire::FrameHeader& header = handshake.header();
   auto hello = parse_hello(handshake.body());
   Status status = hello.ok() ? check_hello(*hello, rules) : hello.status();
   if (status.ok() && draining && (ending || !keeper.jobs().knows(hello->job)))
     status = draining_status();
-  if (status.ok()) status = open_session(handshake, *hello);
+  if (status.ok())
+    status = header.opcode == wire::kManage ? open_management(handshake, *hello)
+                                            : open_session(handshake, *hello);
   if (status.ok()) return;
   log::warn("event=refused peer={} client=\"{}\" why=\"{}\"", handshake.peer(),
             hello.ok() ? hello->client_name : "?", status.message());
-  handshake.reply_and_close(encode_refusal(wire::kHello, sequence, status, draining));
+  handshake.reply_and_close(encode_refusal(header.opcode, header.sequence, status, draining));
 }
 
 Status Daemon::Impl::on_join(Handshake& handshake) {
@@ -228,7 +234,7 @@ Status Daemon::Impl::on_join(Handshake& handshake) {
   const uint32_t sequence = handshake.header().sequence;
   const Fd socket = handshake.take_socket();
   const Status passed = sessions.pass(join, socket.get());
-  // The worker is silent until the client has this.
+  // The worker sends nothing before this answer.
   wire::FrameHeader welcome;
   welcome.opcode = wire::kJoin;
   welcome.flags = wire::kReply;
@@ -253,16 +259,29 @@ Status Daemon::Impl::on_open_job(Handshake& handshake) {
 
 Status Daemon::Impl::open_session(Handshake& handshake, const HelloRequest& hello) {
   FARGPU_ASSIGN_OR_RETURN(const Jobs::Seat seat, keeper.enter(hello, handshake.peer()));
-  // Known before the socket is taken over.
   const bool encrypted = handshake.encrypted();
   const uint32_t sequence = handshake.header().sequence;
   const Fd socket = handshake.take_socket();
-  // From here on the socket is ours: a refusal is written by hand, the handshake is over.
+  // The handshake is over: a refusal is written to the socket directly.
   const Status started = sessions.start(
       {*keeper.find(seat.job), seat, hello, socket.get(), handshake.peer(), encrypted, sequence});
   if (started.ok()) return Status();
   keeper.leave(seat);
   write_at_once(socket, encode_refusal(wire::kHello, sequence, started, false));
+  return Status();
+}
+
+Status Daemon::Impl::open_management(Handshake& handshake, const HelloRequest& hello) {
+  FARGPU_ASSIGN_OR_RETURN(const uint64_t job, keeper.look_at(hello, handshake.peer()));
+  const bool encrypted = handshake.encrypted();
+  const uint32_t sequence = handshake.header().sequence;
+  const Fd socket = handshake.take_socket();
+  const Status started =
+      sessions.start({*keeper.find(job), Jobs::Seat{job, 0}, hello, socket.get(), handshake.peer(),
+                      encrypted, sequence, /*management=*/true});
+  if (started.ok()) return Status();
+  keeper.look_away(job);
+  write_at_once(socket, encode_refusal(wire::kManage, sequence, started, false));
   return Status();
 }
 
@@ -315,6 +334,7 @@ void Daemon::Impl::drain() {
 }
 
 void Daemon::Impl::finish_when_drained() {
+  if (draining && sessions.only_management()) sessions.end_management();
   if (!draining || !sessions.all().empty()) return;
   listeners.stop();
   keeper.close();

@@ -1,8 +1,8 @@
-// The daemon: listens, judges hellos, places sessions on GPUs, starts a worker for each, and
-// notices their ends.
+// The daemon: listens, checks hellos, places sessions on GPUs, starts a worker for each, and cleans
+// up when they end.
 //
-// One thread, one event loop. It never opens a driver and never reads anything of a session beyond
-// its hello, so nothing that a client or a GPU does can stop it. SIGTERM and SIGINT drain (twice:
+// One thread, one event loop. It opens no driver and reads nothing of a session but its hello, so
+// neither a client nor a GPU can stop it. SIGTERM and SIGINT drain (twice:
 // end at once); SIGHUP reads the token file again.
 #pragma once
 

@@ -1,10 +1,10 @@
-// One connection from its acceptance to the end of its first frame, and to the last byte of an
-// answer: everything a stranger can do to the daemon happens here, under limits and a deadline. On
-// the daemon's event loop.
+// One connection from its acceptance to the end of its first frame or of the answer to it. All
+// input from peers that are not admitted yet is read here, under limits and a deadline. On the
+// daemon's event loop.
 //
-// A Handshake keeps itself alive while something is under way, and calls back at most once: with
-// the first frame, whose answer is then given by reply_and_close() or taken over with
-// take_socket(). A bad frame is answered with a refusal here.
+// A Handshake keeps itself alive while an operation is under way. It calls back at most once, with
+// the first frame; the callee answers by reply_and_close() or takes the connection by
+// take_socket(). A malformed frame is refused here.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -25,7 +25,7 @@ namespace fargpu::server {
 class Handshake : public std::enable_shared_from_this<Handshake> {
  public:
   using OnFrame = std::function<void(std::shared_ptr<Handshake>)>;
-  // Takes a connection that begins as TLS does; the plain end of what decrypts it.
+  // Takes a connection that begins with a TLS handshake; returns the plain end of its relay.
   using Decrypt = std::function<Result<Fd>(Fd socket)>;
   // `on_end`: the connection is closed or given away; called exactly once.
   Handshake(boost::asio::io_context& loop, Fd socket, std::string peer,
@@ -37,7 +37,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   const wire::FrameHeader& header() const { return header_; }
   std::span<const std::byte> body() const { return std::as_bytes(std::span(body_)); }
   const std::string& peer() const { return peer_; }
-  // The connection came encrypted; or it did not, although it had to (there is `decrypt`).
+  // Whether the connection is encrypted; whether it is not although the server requires TLS.
   bool encrypted() const { return encrypted_; }
   bool in_the_clear() const { return decrypt_ && !encrypted_; }
 

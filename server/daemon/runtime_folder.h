@@ -1,7 +1,7 @@
 // The daemon's private folder (mode 0700), for what its workers share. Removed with the object.
 //
-// The daemon holds a lock in it for as long as it lives, however it ends: a folder whose lock is
-// free belonged to a daemon that was killed, and the next daemon that starts beside it removes it.
+// The daemon holds a lock in it until its process ends. A folder whose lock is free was left by a
+// daemon that was killed; the next daemon that starts beside it removes it.
 #pragma once
 
 #include <string>

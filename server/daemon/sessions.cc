@@ -18,7 +18,7 @@
 namespace fargpu::server {
 namespace {
 
-// For a worker to answer a command that needs no waiting.
+// Of commands that a worker answers at once.
 constexpr auto kAnswerLimit = std::chrono::seconds(5);
 
 }  // namespace
@@ -44,6 +44,7 @@ Status Sessions::start(const NewSession& session) {
                           OrdersPage::create("fargpu-orders", SharedPage::Access::kRead));
   SessionRecord record{ids_.next(),
                        session.seat,
+                       session.management,
                        session.hello.client_name,
                        session.peer,
                        session.job.grant.units,
@@ -64,9 +65,10 @@ Status Sessions::start(const NewSession& session) {
   record.statistics.close_descriptor();
   record.orders.close_descriptor();
   log::info(
-      "event=session-begin session={} job={} peer={} client=\"{}\" worker={} gpus={} "
+      "event=session-begin session={} job={} kind={} peer={} client=\"{}\" worker={} gpus={} "
       "memory={}",
-      id_text(record.id), id_text(session.job.id), record.peer, record.client, record.pid,
+      id_text(record.id), id_text(session.job.id), record.management ? "management" : "cuda",
+      record.peer, record.client, record.pid,
       fmt::join(uuids_of(host_.inventory.units, record.units), ","), record.memory_bytes);
   record.link->start([pid = *pid, id = record.id](const Status& why) {
     log::error("event=worker-broke-protocol session={} worker={} why=\"{}\"", id_text(id), pid,
@@ -104,10 +106,14 @@ Result<pid_t> Sessions::start_worker(SessionRecord& record, const NewSession& se
   options.host_limits = config.worker;
   options.same_host = !hello.host_id.empty() && hello.host_id == host_id_;
 
+  options.management = session.management;
+  options.units = uuids_of(host_.inventory.units, record.units);
+  options.client_host = hello.process.host;
+
   Fd join_end;
   if (session.encrypted) options.encrypted_peer = record.peer;
   // Only a session that comes over plain TCP can stay on it.
-  options.connections = session.encrypted || record.peer == "unix"
+  options.connections = session.management || session.encrypted || record.peer == "unix"
                             ? 1
                             : std::min(hello.connections, config.tcp_connections);
   if (options.connections > 1) {
@@ -141,8 +147,8 @@ SessionRecord* Sessions::find(uint64_t session) {
   return found == sessions_.end() ? nullptr : &found->second;
 }
 
-// Whoever shows the key of a living session has been admitted with it. A wrong one is told no more
-// than that.
+// The key of a living session proves that its session was admitted. A refusal tells nothing about
+// sessions that exist.
 Status Sessions::check(const JoinRequest& join) {
   const SessionRecord* const session = find(join.session);
   if (session == nullptr) return {StatusCode::kRefused, "no session to join"};
@@ -184,7 +190,7 @@ void Sessions::report(uint64_t id, OnAnswer on_answer) {
 }
 
 void Sessions::reap() {
-  // By pid, never "any child": other children (a probe) belong to others.
+  // By pid: other children, as the probe, are waited for elsewhere.
   for (auto session = sessions_.begin(); session != sessions_.end();) {
     int wait_status = 0;
     const auto current = session++;
@@ -197,7 +203,11 @@ void Sessions::end(std::map<pid_t, SessionRecord>::iterator entry, int wait_stat
   const SessionRecord& session = entry->second;
   session.link->close();
   const std::string& reason = session.link->last_words();
-  const bool expected = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
+  // A management session is ended by a signal (end_management), which may come before its worker
+  // looks out for it.
+  const bool expected = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) == 0
+                                               : session.management && WIFSIGNALED(wait_status) &&
+                                                     WTERMSIG(wait_status) == SIGTERM;
   log::format(
       expected ? log::Level::kInfo : log::Level::kError,
       "event=session-end session={} job={} worker={} seconds={:.1f} calls={} "
@@ -215,11 +225,24 @@ void Sessions::kill_all(int signal_number) const {
   for (const auto& [pid, session] : sessions_) ::kill(pid, signal_number);
 }
 
-void Sessions::finish_all(std::chrono::milliseconds limit) {
+void Sessions::end_management(std::optional<uint64_t> job) const {
   for (const auto& [pid, session] : sessions_) {
+    if (session.management && (!job || session.seat.job == *job)) ::kill(pid, SIGTERM);
+  }
+}
+
+bool Sessions::only_management() const {
+  return std::all_of(sessions_.begin(), sessions_.end(),
+                     [](const auto& each) { return each.second.management; });
+}
+
+void Sessions::finish_all(std::chrono::milliseconds limit) {
+  end_management();
+  for (const auto& [pid, session] : sessions_) {
+    if (session.management) continue;
     stop(session.id, [](const auto&) {});
     drain(session.id, limit, [this, pid = pid, id = session.id](const auto& report) {
-      // The process may be gone by now, and its number somebody else's.
+      // The process may be gone by now, and its pid reused.
       if (find(id) == nullptr) return;
       log::warn("event=session-cut session={} calls={} idle={} why=\"{}\"", id_text(id),
                 report.ok() ? report->calls : 0, report.ok() && report->idle,

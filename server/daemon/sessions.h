@@ -1,5 +1,5 @@
-// The sessions of a daemon: a worker process for each, started here and noticed here when it ends.
-// On the daemon's event loop.
+// The sessions of a daemon: starts a worker process for each and reaps it when it ends. On the
+// daemon's event loop.
 #pragma once
 
 #include <sys/types.h>
@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,8 @@ namespace fargpu::server {
 
 struct SessionRecord {
   uint64_t id = 0;
-  Jobs::Seat seat;
+  Jobs::Seat seat;  // of a management session: the job alone
+  bool management = false;
   std::string client, peer;
   std::vector<size_t> units;  // the job's
   uint64_t memory_bytes = 0;  // per unit, the job's; 0: no limit
@@ -50,14 +52,15 @@ struct NewSession {
   std::string peer;
   bool encrypted = false;
   uint32_t sequence = 0;  // of the hello
+  bool management = false;
 };
 
-// What a worker and the probe have in their environment by the configuration.
+// Environment variables of workers and of the probe that follow from the configuration.
 std::vector<std::pair<std::string, std::string>> driver_environment(const DaemonConfig& config);
 
 class Sessions {
  public:
-  // What every session is started with. All of it outlives the sessions.
+  // What sessions are started with. Outlives them.
   struct Host {
     const DaemonConfig& config;
     const std::string& worker_program;
@@ -76,10 +79,10 @@ class Sessions {
   Status check(const JoinRequest& join);
   Status pass(const JoinRequest& join, int connection);
 
-  // Commands to a session's worker, which it answers with what the session holds and does. After
-  // stop() the worker takes no more frames from the client, which waits where it would have to send
-  // more; what was taken before goes on. drain() waits, for at most `limit`, until nothing of it
-  // works any more: WorkerReport::idle tells. `on_answer` as in WorkerLink::ask(); kNotFound: there
+  // Commands to a session's worker; it answers with a report. After stop() the worker takes no more
+  // frames from the client, which blocks once the transport is full; frames taken before are
+  // executed. drain() waits, for at most `limit`, until none of their work is left
+  // (WorkerReport::idle). `on_answer` as in WorkerLink::ask(); kNotFound: there
   // is no such session.
   using OnAnswer = WorkerLink::OnAnswer;
   void stop(uint64_t session, OnAnswer on_answer);
@@ -87,9 +90,12 @@ class Sessions {
   void drain(uint64_t session, std::chrono::milliseconds limit, OnAnswer on_answer);
   void report(uint64_t session, OnAnswer on_answer);
 
-  // Takes notice of the workers that have ended.
+  // Reaps workers that have ended.
   void reap();
   void kill_all(int signal_number) const;
+  // Management sessions of a job that has ended, or all: they hold nothing, and end at once.
+  void end_management(std::optional<uint64_t> job = std::nullopt) const;
+  bool only_management() const;
   // Ends every session in order: no further frames, `limit` for what the GPU does, then SIGTERM.
   void finish_all(std::chrono::milliseconds limit);
 

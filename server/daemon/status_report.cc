@@ -32,6 +32,7 @@ void fill(schema::SessionInfo::Builder info, const SessionRecord& session,
   info.setWorkerPid(session.pid);
   info.setCalls(session.statistics->calls.load(std::memory_order_relaxed));
   info.setJob(session.seat.job);
+  info.setManagement(session.management);
 }
 
 void fill(schema::JobInfo::Builder info, const Job& job, const std::vector<Unit>& units) {
@@ -80,6 +81,7 @@ std::vector<std::byte> encode_status(uint32_t sequence, const StatusReport& repo
   bootstrap::set_knows(status);
   std::vector<uint32_t> sessions_on(units.size());
   for (const auto& [pid, session] : sessions.all()) {
+    if (session.management) continue;
     for (const size_t unit : session.units) ++sessions_on[unit];
   }
   auto gpus = status.initGpus(static_cast<unsigned>(units.size()));

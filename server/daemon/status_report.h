@@ -1,4 +1,4 @@
-// What a status query is answered with: GPUs, jobs and sessions.
+// The answer to a status query: GPUs, jobs and sessions.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ struct StatusReport {
   std::chrono::steady_clock::time_point started;
 };
 
-// A whole frame, cut to what fits the peer: jobs, then sessions are left out.
+// A whole frame of at most `max_body_bytes`; if need be without some jobs, then sessions.
 std::vector<std::byte> encode_status(uint32_t sequence, const StatusReport& report,
                                      uint32_t max_body_bytes);
 

@@ -33,7 +33,7 @@ class TlsRelays {
   explicit TlsRelays(std::string program) : program_(std::move(program)) {}
   // Starts one for `socket`; the plain end.
   Result<Fd> start(Fd socket, const TlsRelayOptions& options);
-  // Takes notice of those that have ended.
+  // Reaps relays that have ended.
   void reap();
 
  private:

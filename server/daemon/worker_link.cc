@@ -12,9 +12,9 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using transport::Clock;
 
-// Of one worker, before others have their turn.
+// Limit per worker before others have their turn.
 constexpr size_t kMessagesPerTurn = 16;
-// What a worker may need beyond the limit of a drain.
+// Added to the limit of a drain for the answer.
 constexpr auto kAnswerTime = std::chrono::seconds(1);
 
 }  // namespace
@@ -37,7 +37,7 @@ void WorkerLink::wait() {
                        if (error) return;
                        const Status status = self->take(kMessagesPerTurn);
                        if (status.ok()) return self->wait();
-                       // Closed by the worker: its end is noticed as that of a process.
+                       // Closed by the worker: Sessions::reap() sees its end.
                        if (status.code() == StatusCode::kLost) return;
                        if (const auto broken = std::exchange(self->on_broken_, nullptr))
                          broken(status);
@@ -115,7 +115,7 @@ void WorkerLink::ask(WorkerMessage command, std::chrono::milliseconds limit, OnA
     if (error || !self) return;
     const auto asked = self->questions_.find(sequence);
     if (asked == self->questions_.end()) return;
-    // The question stays, so that a late answer is known for one.
+    // The entry stays, so that a late answer is not taken for an unsolicited message.
     if (const auto late = std::exchange(asked->second.on_answer, nullptr))
       late(Status(StatusCode::kTimeout, "the worker did not answer in time"));
   });
@@ -123,7 +123,7 @@ void WorkerLink::ask(WorkerMessage command, std::chrono::milliseconds limit, OnA
 
 void WorkerLink::close() {
   if (!socket_.is_open()) return;
-  // Of a process that is gone: no more than the socket holds.
+  // The process is gone: reads what is left in the socket.
   (void)take(kMostUnasked + kMostUnanswered);
   error_code ignored;
   socket_.close(ignored);

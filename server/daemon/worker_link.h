@@ -25,9 +25,9 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
  public:
   using OnAnswer = std::function<void(const Result<WorkerReport>&)>;
   using OnBroken = std::function<void(const Status&)>;
-  // Commands without an answer at once.
+  // Limit of commands that wait for their answer.
   static constexpr size_t kMostUnanswered = 32;
-  // Messages that nobody asked for, of which a newer worker may send a few.
+  // Limit of unsolicited messages. A newer worker may send a few.
   static constexpr size_t kMostUnasked = 64;
 
   WorkerLink(boost::asio::io_context& loop, Fd socket);

@@ -22,8 +22,8 @@ extern char** environ;
 namespace fargpu::server {
 namespace {
 
-// What a client has in its environment for itself. A daemon that was started inside a job or beside
-// a client has it, too; its children must not.
+// Secrets of clients. A daemon that was started inside a job has them in its environment; its
+// children must not.
 constexpr std::string_view kOfClients[] = {bootstrap::kJobVariable, "FARGPU_TOKEN"};
 
 // Above every number that a child is given, so that no dup2 in the child overwrites a source of a
@@ -53,10 +53,11 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-// What this thread starts while it lives has its libraries and mappings from a third of the address
-// space upwards, not below the stack, where clients have theirs: the worker needs memory at the
-// addresses of host memory that a client registers. Where the system forbids it, addresses collide
-// now and then, and registering says so. ThreadSanitizer needs the usual places.
+// While it lives, processes that this thread starts have their libraries and mappings from a third
+// of the address space upwards. Clients have theirs below the stack, and the worker maps the host
+// memory that a client registers at the client's addresses. Where the system forbids this, such
+// addresses collide now and then, and registering fails with a message. ThreadSanitizer needs the
+// usual layout.
 class LowMappings {
  public:
   LowMappings() : before_(::personality(kAsk)) {

@@ -11,8 +11,8 @@
 namespace fargpu::server {
 namespace {
 
-// What is said once and tells nothing of the messages that are there. ECONNRESET: the other end was
-// closed with something unread.
+// Errors after which messages may still be there. ECONNRESET is reported once when the other end
+// was closed with unread data.
 bool is_passing(int error) { return error == EINTR || error == ECONNRESET; }
 
 // Waits for `events`. kTimeout.

@@ -19,7 +19,7 @@ inline constexpr size_t kMostMessageBytes = 64u << 10;
 // A whole message, as it is sent.
 using MessageBytes = std::vector<std::byte>;
 
-// A message that has come: its header and its size have been judged, its body has not.
+// A received message. Header and size are checked, the body is not.
 struct ReceivedMessage {
   wire::FrameHeader header;
   std::vector<uint64_t> body_words;  // words, for the alignment
@@ -30,10 +30,10 @@ struct ReceivedMessage {
 // The daemon's end, and the one that a worker inherits. Both are close-on-exec.
 Result<std::pair<Fd, Fd>> make_control_sockets();
 
-// kTimeout: there is no room until the deadline; nothing is sent then. kLost: nobody is there.
+// kTimeout: no room until the deadline; nothing was sent. kLost: the other end is closed.
 Status send_message(int socket, const MessageBytes& message, transport::Deadline deadline);
-// kTimeout: none came; a deadline in the past looks once. kLost: the other end is closed.
-// kProtocol: what came is no message.
+// kTimeout: none arrived; a deadline in the past polls once. kLost: the other end is closed.
+// kProtocol: malformed.
 Result<ReceivedMessage> receive_message(int socket, transport::Deadline deadline);
 
 }  // namespace fargpu::server

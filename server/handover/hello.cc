@@ -46,8 +46,7 @@ schema::Refusal::Reason reason_of(StatusCode code, bool draining) {
   }
 }
 
-// The frame header needs some result that is not success: the one that a program would get from
-// cuInit.
+// The result in the frame header of a refusal: what cuInit returns to the program.
 CUresult result_of(StatusCode code) {
   switch (code) {
     case StatusCode::kVersion:
@@ -66,7 +65,7 @@ Status too_long(const char* what) {
   return {StatusCode::kProtocol, fmt::format("hello: {} is longer than allowed", what)};
 }
 
-// What stays the same in every protocol version.
+// Fields that every protocol version has.
 template <typename Reader>
 Status read_version(Reader root, HelloRequest& hello) {
   hello.protocol_version = root.getProtocolVersion();
@@ -75,7 +74,7 @@ Status read_version(Reader root, HelloRequest& hello) {
   return Status();
 }
 
-// What Hello and OpenJob have in common besides; the protocol version is known to be ours.
+// Further fields that Hello and OpenJob share; the protocol version is known to be ours.
 template <typename Reader>
 Status read_common(Reader root, HelloRequest& hello) {
   if (root.getToken().size() > kMaxText) return too_long("token");
@@ -102,6 +101,15 @@ Result<std::optional<bootstrap::JobTicket>> read_ticket(schema::Hello::Reader ro
     return Status(StatusCode::kProtocol, "hello: a job's key has 16 bytes");
   std::memcpy(ticket.key.data(), key.begin(), key.size());
   return std::optional(ticket);
+}
+
+// FNV-1a; never 0 for a host that is known.
+uint64_t processes_of(const std::string& host, uint64_t pid_namespace) {
+  if (host.empty() || pid_namespace == 0) return 0;
+  uint64_t digest = 0xcbf29ce484222325;
+  for (const char c : host + std::to_string(pid_namespace))
+    digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return digest | 1;
 }
 
 // A whole frame, `builder`'s message behind its header at the start of `slot`.
@@ -143,6 +151,7 @@ Result<HelloRequest> parse_hello(std::span<const std::byte> body) {
       }
     }
     hello.host_id = printable(root.getHostId().cStr(), 64);
+    hello.process = {processes_of(hello.host_id, root.getPidNamespace()), root.getPid()};
     hello.connections = std::max<uint16_t>(1, root.getConnections());
     hello.max_body_bytes = root.getMaxBodyBytes();
     hello.max_bulk_bytes = root.getMaxBulkBytes();

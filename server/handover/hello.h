@@ -1,5 +1,5 @@
-// A stranger's first frame (a hello, a join, the opening of a job), taken apart under limits and
-// judged; and what the daemon itself answers. Pure functions.
+// The first frame of a connection (hello, join, the opening of a job), parsed under limits and
+// checked; and the daemon's own answers. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "common/bootstrap/job_ticket.h"
 #include "common/bootstrap/transport_choice.h"
 #include "common/wire/opcode_set.h"
+#include "server/placement/job_memory.h"
 #include "server/placement/unit.h"
 
 namespace fargpu::server {
@@ -29,9 +30,10 @@ struct HelloRequest {
   std::string host_id;
   uint16_t connections = 1;  // that the client may want
   std::optional<bootstrap::JobTicket> job;
+  SlotOwner process;
 };
 
-// A further connection of a session introduces itself.
+// The first frame of a further connection of a session.
 struct JoinRequest {
   uint16_t protocol_version = 0;
   uint64_t session = 0;
@@ -39,7 +41,7 @@ struct JoinRequest {
   std::vector<std::byte> key;
 };
 
-// What the server expects of one.
+// What a hello is checked against.
 struct HelloRules {
   uint16_t protocol_version = 0;
   std::string token;  // empty: none needed
@@ -48,14 +50,14 @@ struct HelloRules {
 // kProtocol: not a hello, or texts and lists beyond their limits.
 Result<HelloRequest> parse_hello(std::span<const std::byte> body);
 
-// What OpenJob says of these; the rest stays as it is. The errors of parse_hello().
+// The fields that OpenJob has; the others keep their defaults. Errors as of parse_hello().
 Result<HelloRequest> parse_open_job(std::span<const std::byte> body);
 
 // kProtocol: not a join.
 Result<JoinRequest> parse_join(std::span<const std::byte> body);
 
-// kVersion or kRefused (token), with what to do: enough for a status query. Nothing else is judged
-// before the token.
+// kVersion or kRefused (token); the text says what to do. Enough for a status query. Nothing else
+// is checked before the token.
 Status check_identity(const HelloRequest& hello, const HelloRules& rules);
 // For a job as well: kVersion (the client does not say which opcodes it knows).
 Status check_opener(const HelloRequest& hello, const HelloRules& rules);
@@ -70,7 +72,7 @@ std::vector<std::byte> encode_refusal(uint16_t opcode, uint32_t sequence, const 
 std::vector<std::byte> encode_job_opened(uint32_t sequence, const bootstrap::JobTicket& ticket,
                                          uint64_t daemon, const std::vector<std::string>& gpus);
 
-// Control characters replaced, cut to `limit` bytes: what a peer called itself, fit for a log.
+// `text` of a peer, fit for a log: control characters replaced, cut to `limit` bytes.
 std::string printable(std::string_view text, size_t limit);
 
 }  // namespace fargpu::server

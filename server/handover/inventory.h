@@ -1,6 +1,6 @@
-// What a host has: its driver and its GPUs, as a probe tells: a fargpu-worker that opens the
-// driver, answers and ends. The daemon itself never opens a driver, so that none can hang it, crash
-// it or hold a GPU.
+// The driver and GPUs of a host. A probe finds them: a fargpu-worker that opens the driver, answers
+// and ends. The daemon itself opens no driver, so that a driver can neither hang nor crash it, and
+// it holds no GPU.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ struct Inventory {
   std::vector<Unit> units;
 };
 
-// Runs the probe, and waits for it. `driver`: "auto", "sim" or a path. kDriver with the probe's own
-// words, or how it ended; kNotFound when there is no GPU; kTimeout.
+// Runs the probe, and waits for it. `driver`: "auto", "sim" or a path. kDriver: the probe's
+// own error, or how it ended; kNotFound when there is no GPU; kTimeout.
 Result<Inventory> probe(const std::string& worker_program, const std::string& driver,
                         const std::vector<std::pair<std::string, std::string>>& environment);
 

@@ -1,5 +1,5 @@
-// The way of a session's further connections from the daemon, which has seen their Join, to the
-// worker: an inherited pair of sockets.
+// Passes further connections of a session from the daemon, which reads their Join, to the worker,
+// over a pair of sockets that the worker inherits.
 //
 // The first message is the session's key; then comes one message for each connection, its index
 // with the connection attached. Each end is used by one thread.
@@ -23,10 +23,9 @@ class ConnectionJoiner {
   // At most `most` connections altogether. The second one is for the worker to inherit.
   static Result<std::pair<ConnectionJoiner, Fd>> create(uint16_t most);
   uint16_t most() const { return most_; }
-  // What makes a connection part of this session: the right key, and an index that is free.
-  // Otherwise kRefused.
+  // kRefused: the key is wrong, or the index is taken or out of range.
   Status check(std::span<const std::byte> key, uint16_t index) const;
-  // Hands it over. kLost: the worker does not take connections any more.
+  // Passes it on. kLost: the worker takes no connections any more.
   Status pass(int connection, uint16_t index);
 
  private:
@@ -47,7 +46,7 @@ class JoinedConnections {
  private:
   Fd socket_;
   bootstrap::SessionKey key_{};
-  std::map<size_t, Fd> waiting_;  // came, and was not taken yet
+  std::map<size_t, Fd> waiting_;  // received and not taken yet
 };
 
 }  // namespace fargpu::server

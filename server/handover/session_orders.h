@@ -1,5 +1,5 @@
-// What the daemon writes and a session's worker reads: a page of its own, which the worker cannot
-// write. A command over the control socket tells the worker to look.
+// Orders of the daemon to a session's worker: a page that the worker maps read-only. A command over
+// the control socket tells the worker to read it.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,8 @@
 namespace fargpu::server {
 
 struct SessionOrders {
-  // Not 0: no more frames are taken from the client. Both ends relaxed: it stands alone, and the
-  // command that goes with it orders what matters.
+  // Not 0: no more frames are taken from the client. Relaxed at both ends: no other data depends on
+  // it.
   std::atomic<uint32_t> stopped{0};
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free);

@@ -1,8 +1,8 @@
-// Figures that a worker publishes and the daemon reads for `fargpu ps`: a page of memory that both
-// map, so that neither wakes the other.
+// Figures of a session for `fargpu ps`, in a page that worker and daemon map, so that neither wakes
+// the other.
 //
-// The worker's executor writes, relaxed; the daemon reads, relaxed: each figure is right by itself,
-// they need not match each other.
+// The executor writes and the daemon reads, both relaxed: each figure is right by itself; two of
+// them may be of different moments.
 #pragma once
 
 #include <atomic>

@@ -130,7 +130,8 @@ Result<Inventory> read_inventory(schema::Inventory::Reader root) {
 
 MessageBytes encode_start(const WorkerOptions& options) {
   return encode<schema::Start>(
-      header_of(WorkerMessage::kStart), [&options](schema::Start::Builder start) {
+      header_of(options.management ? WorkerMessage::kManage : WorkerMessage::kStart),
+      [&options](schema::Start::Builder start) {
         start.setVersion(kWorkerProtocol);
         start.setRelease(FARGPU_VERSION);
         start.setSession(options.session);
@@ -160,6 +161,10 @@ MessageBytes encode_start(const WorkerOptions& options) {
         start.setOpenFiles(options.host_limits.open_files);
         start.setOomScore(options.host_limits.oom_score);
         start.setCoreDumps(options.host_limits.core_dumps);
+        const size_t names = std::min(options.units.size(), kMostUnits);
+        auto uuids = start.initUnits(static_cast<unsigned>(names));
+        for (unsigned i = 0; i < names; ++i) uuids.set(i, options.units[i].substr(0, 64));
+        start.setClientHost(options.client_host);
       });
 }
 
@@ -190,6 +195,8 @@ Result<WorkerOptions> parse_start(std::span<const std::byte> body) {
         options.client_control = start.getClientControl();
         options.daemon = start.getDaemonId();
         options.host_limits = {start.getOpenFiles(), start.getOomScore(), start.getCoreDumps()};
+        for (const auto uuid : start.getUnits()) options.units.emplace_back(uuid.cStr());
+        options.client_host = start.getClientHost();
         return options;
       });
 }

@@ -1,5 +1,5 @@
-// The messages between the daemon and its workers (schema/worker.capnp) as values and as bytes.
-// What an end has received is judged here: versions, texts and lists. Pure functions.
+// The messages between the daemon and its workers (schema/worker.capnp): encoded, parsed, and
+// checked (versions, texts, lists). Pure functions.
 #pragma once
 
 #include <chrono>
@@ -28,6 +28,7 @@ enum class WorkerMessage : uint16_t {
   kResume = 6,
   kDrain = 7,
   kLastWords = 8,
+  kManage = 9,
 };
 inline constexpr int32_t kUnknownMessage = 1;  // result of a reply
 inline WorkerMessage kind_of(const ReceivedMessage& message) {
@@ -45,8 +46,8 @@ struct WorkerReport {
   uint16_t call = 0;
 };
 
-// Bodies that do not fit, or hold too long texts or lists, are kProtocol, as is one of a version
-// that is too old (kVersion).
+// kProtocol: malformed, or a text or list is too long. kVersion: the sender is too old.
+// Start, or manage (WorkerOptions::management).
 MessageBytes encode_start(const WorkerOptions& options);
 Result<WorkerOptions> parse_start(std::span<const std::byte> body);
 MessageBytes encode_probe(const std::string& driver);

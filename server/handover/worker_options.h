@@ -1,5 +1,5 @@
-// What the daemon tells a worker at its start: by the message Start of schema/worker.capnp and as
-// inherited descriptors. No secrets in here.
+// What the daemon gives a worker at its start: the message Start of schema/worker.capnp and
+// inherited descriptors. No secrets.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +44,10 @@ struct WorkerOptions {
   uint16_t connections = 1;     // that the session may have
   uint64_t client_control = 0;  // opcodes of session control that the client knows, a bit each
   WorkerLimits host_limits;
+  // Of a management session: it serves NVML and opens no CUDA driver.
+  bool management = false;
+  std::vector<std::string> units;  // the job's by UUID, in its order
+  uint64_t client_host = 0;        // SlotOwner::host of the client
 };
 
 }  // namespace fargpu::server

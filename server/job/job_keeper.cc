@@ -10,15 +10,16 @@ namespace fargpu::server {
 using std::chrono::steady_clock;
 
 JobKeeper::JobKeeper(boost::asio::io_context& loop, Placement& placement, IdSequence& ids,
-                     const Rules& rules)
+                     const Rules& rules, std::function<void(uint64_t job)> on_end)
     : loop_(loop),
       placement_(placement),
       rules_(rules),
       jobs_(placement, ids, rules.jobs,
-            [](const Job& job, const char* why) {
+            [on_end = std::move(on_end)](const Job& job, const char* why) {
               log::info("event=job-end job={} seconds={:.1f} why=\"{}\"", id_text(job.id),
                         std::chrono::duration<double>(steady_clock::now() - job.since).count(),
                         why);
+              if (on_end) on_end(job.id);
             }),
       timer_(loop) {}
 
@@ -53,19 +54,38 @@ Result<Jobs::Seat> JobKeeper::enter(const HelloRequest& hello, const std::string
   FARGPU_ASSIGN_OR_RETURN(const Jobs::Seat seat,
                           jobs_.enter(hello.job, request_of(hello, peer), now));
   Job& job = *jobs_.find(seat.job);
-  if (!job.memory) {
-    auto memory = JobMemory::create({static_cast<uint32_t>(job.grant.units.size()),
-                                     rules_.jobs.max_sessions, job.grant.memory_bytes});
-    if (!memory.ok()) {
-      leave(seat);
-      return memory.status();
-    }
-    job.memory = std::move(*memory);
-    if (job.kind != Job::Kind::kOpened) log_begin(job);
+  if (const Status made = make_memory(job); !made.ok()) {
+    leave(seat);
+    return made;
   }
-  job.memory->take(seat.slot);
+  job.memory->take(seat.slot, hello.process);
   arm_timer();
   return seat;
+}
+
+Status JobKeeper::make_memory(Job& job) {
+  if (job.memory) return Status();
+  FARGPU_ASSIGN_OR_RETURN(job.memory,
+                          JobMemory::create({static_cast<uint32_t>(job.grant.units.size()),
+                                             rules_.jobs.max_sessions, job.grant.memory_bytes}));
+  if (job.kind != Job::Kind::kOpened) log_begin(job);
+  return Status();
+}
+
+Result<uint64_t> JobKeeper::look_at(const HelloRequest& hello, const std::string& peer) {
+  FARGPU_ASSIGN_OR_RETURN(const uint64_t job,
+                          jobs_.look_at(hello.job, request_of(hello, peer), steady_clock::now()));
+  if (const Status made = make_memory(*jobs_.find(job)); !made.ok()) {
+    look_away(job);
+    return made;
+  }
+  arm_timer();
+  return job;
+}
+
+void JobKeeper::look_away(uint64_t job) {
+  jobs_.look_away(job, steady_clock::now());
+  arm_timer();
 }
 
 void JobKeeper::leave(const Jobs::Seat& seat) {

@@ -5,6 +5,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,9 +24,9 @@ class JobKeeper {
     Jobs::Rules jobs;
     uint64_t usual_memory = 0;  // JobRequest
   };
-  // `placement` and `ids` outlive it.
+  // `placement` and `ids` outlive it. `on_end`: a job has ended.
   JobKeeper(boost::asio::io_context& loop, Placement& placement, IdSequence& ids,
-            const Rules& rules);
+            const Rules& rules, std::function<void(uint64_t job)> on_end = nullptr);
 
   const Jobs& jobs() const { return jobs_; }
   const Job* find(uint64_t job) { return jobs_.find(job); }
@@ -37,10 +38,15 @@ class JobKeeper {
   // A session's seat, with the job's memory page made. The errors of Jobs::enter().
   Result<Jobs::Seat> enter(const HelloRequest& hello, const std::string& peer);
   void leave(const Jobs::Seat& seat);
+  // The same for a management session, which takes no seat. The errors of Jobs::look_at().
+  Result<uint64_t> look_at(const HelloRequest& hello, const std::string& peer);
+  void look_away(uint64_t job);
   // The daemon ends: connections are closed, nothing is waited for.
   void close();
 
  private:
+  // For a job that has just been found or made.
+  Status make_memory(Job& job);
   JobRequest request_of(const HelloRequest& hello, const std::string& peer) const;
   void log_begin(const Job& job) const;
   void arm_timer();

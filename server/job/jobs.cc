@@ -33,6 +33,11 @@ uint32_t take_slot(std::vector<bool>& slots) {
   return slot;
 }
 
+Status full(const char* what, size_t count) {
+  return {StatusCode::kNoCapacity,
+          fmt::format("the server has {} {}, its limit; try again later", count, what)};
+}
+
 }  // namespace
 
 Job* Jobs::find(uint64_t job) {
@@ -107,8 +112,8 @@ void Jobs::release(uint64_t id) {
   if (job->sessions == 0) end(id, "the program has ended");
 }
 
-Result<Jobs::Seat> Jobs::enter(const std::optional<bootstrap::JobTicket>& ticket,
-                               const JobRequest& request, Time now) {
+Result<Job*> Jobs::find_or_make(const std::optional<bootstrap::JobTicket>& ticket,
+                                const JobRequest& request, Time now) {
   Job* job = ticket ? find(*ticket) : nullptr;
   if (job == nullptr && ticket && ticket->id != 0) {
     return Status(
@@ -118,19 +123,39 @@ Result<Jobs::Seat> Jobs::enter(const std::optional<bootstrap::JobTicket>& ticket
         "or unset FARGPU_JOB");
   }
   if (job != nullptr) FARGPU_RETURN_IF_ERROR(check_wish(*job, request.placement));
-  if (sessions_ >= rules_.max_sessions) {
-    return Status(StatusCode::kNoCapacity,
-                  fmt::format("the server has {} sessions, its limit; try again later", sessions_));
-  }
   if (job == nullptr) {
     const auto kind = ticket ? Job::Kind::kShared : Job::Kind::kLone;
     FARGPU_ASSIGN_OR_RETURN(
         job, make(kind, ticket ? ticket->key : bootstrap::SessionKey{}, request, now));
   }
   job->grant.ends.reset();
+  return job;
+}
+
+Result<Jobs::Seat> Jobs::enter(const std::optional<bootstrap::JobTicket>& ticket,
+                               const JobRequest& request, Time now) {
+  if (sessions_ >= rules_.max_sessions) return full("sessions", sessions_);
+  FARGPU_ASSIGN_OR_RETURN(Job* const job, find_or_make(ticket, request, now));
   ++job->sessions;
   ++sessions_;
   return Seat{job->id, take_slot(job->slots)};
+}
+
+Result<uint64_t> Jobs::look_at(const std::optional<bootstrap::JobTicket>& ticket,
+                               const JobRequest& request, Time now) {
+  if (observers_ >= rules_.max_sessions) return full("management sessions", observers_);
+  FARGPU_ASSIGN_OR_RETURN(Job* const job, find_or_make(ticket, request, now));
+  ++job->observers;
+  ++observers_;
+  return job->id;
+}
+
+void Jobs::look_away(uint64_t id, Time now) {
+  --observers_;
+  Job* const job = find(id);
+  if (job == nullptr) return;
+  --job->observers;
+  end_if_unused(*job, now);
 }
 
 void Jobs::leave(const Seat& seat, Time now) {
@@ -139,11 +164,17 @@ void Jobs::leave(const Seat& seat, Time now) {
   if (job->memory) job->memory->clear(seat.slot);
   job->slots[seat.slot] = false;
   --sessions_;
-  if (--job->sessions > 0 || job->held) return;
-  if (job->kind == Job::Kind::kShared && rules_.grace.count() > 0) {
-    job->grant.ends = now + rules_.grace;
+  --job->sessions;
+  end_if_unused(*job, now);
+}
+
+void Jobs::end_if_unused(Job& job, Time now) {
+  if (job.sessions > 0 || job.held) return;
+  if (job.kind != Job::Kind::kOpened && job.observers > 0) return;
+  if (job.kind == Job::Kind::kShared && rules_.grace.count() > 0) {
+    job.grant.ends = now + rules_.grace;
   } else {
-    end(job->id, "its last session has ended");
+    end(job.id, "its last session has ended");
   }
 }
 

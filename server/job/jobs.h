@@ -9,6 +9,8 @@
 //            it gives way to whoever needs what it has
 //   lone     made by a session without a key: it ends with that session
 //
+// Management sessions look at jobs: they keep a shared or lone one, but not an opened one.
+//
 // The placement counts a job once on each of its GPUs, however many sessions it has; enter() limits
 // the sessions of the host.
 #pragma once
@@ -49,6 +51,7 @@ struct Job {
   bool held = false;                // kOpened: its connection is there
   std::vector<bool> slots;          // of its sessions: taken or free
   size_t sessions = 0;              // how many are taken
+  size_t observers = 0;             // management sessions
   std::optional<JobMemory> memory;  // the daemon's: made when the job's first session starts
 };
 
@@ -82,6 +85,12 @@ class Jobs {
                      Time now);
   void leave(const Seat& seat, Time now);
 
+  // A management session looks at a job, until look_away(): it takes no seat. A job that it makes
+  // lasts as with a session; an opened job does not last for it. The errors of enter().
+  Result<uint64_t> look_at(const std::optional<bootstrap::JobTicket>& ticket,
+                           const JobRequest& request, Time now);
+  void look_away(uint64_t job, Time now);
+
   // Whether enter() would find a job that is there already.
   bool knows(const std::optional<bootstrap::JobTicket>& ticket) const;
 
@@ -95,6 +104,9 @@ class Jobs {
 
  private:
   Job* find(const bootstrap::JobTicket& ticket);
+  Result<Job*> find_or_make(const std::optional<bootstrap::JobTicket>& ticket,
+                            const JobRequest& request, Time now);
+  void end_if_unused(Job& job, Time now);
   Result<Job*> make(Job::Kind kind, const bootstrap::SessionKey& key, const JobRequest& request,
                     Time now);
   Result<Grant> place(uint64_t job, const PlacementRequest& request);
@@ -105,7 +117,7 @@ class Jobs {
   const Rules rules_;
   const OnEnd on_end_;
   std::map<uint64_t, Job> jobs_;
-  size_t sessions_ = 0;
+  size_t sessions_ = 0, observers_ = 0;
 };
 
 }  // namespace fargpu::server

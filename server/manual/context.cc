@@ -18,7 +18,7 @@ bool is_device(Worker& worker, CUdevice device) {
 }
 
 // When the context is idle: it goes from our tables, then `end` ends it in the driver (which takes
-// its time, so aside), then the reply.
+// its time, so off the thread), then the reply.
 void end_when_idle(const LaterReply& later, uint16_t id, std::function<CUresult(CUcontext)> end) {
   later.worker().parts().completion.when_idle(id, [later, id, end = std::move(end)](CUresult) {
     Worker& worker = later.worker();
@@ -32,7 +32,7 @@ void end_when_idle(const LaterReply& later, uint16_t id, std::function<CUresult(
     const CUdevice device = worker.parts().contexts.device_of(id);
     const std::shared_ptr<ContextEnd> ending = worker.parts().end_context(id);
     // Other contexts may be using the memory that is registered in this one.
-    worker.parts().completion.aside_alone(
+    worker.parts().completion.off_thread_exclusive(
         0, device,
         [end, context, ending, &driver = worker.driver()] {
           driver.cuCtxSetCurrent(context);

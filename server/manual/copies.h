@@ -14,12 +14,14 @@ struct CopyCall {
   const Request& request;
   const Copy copy;
   const uint64_t stream_id;
-  CUstream stream = nullptr;  // from enter() on
+  FrameStream stream{};  // from enter() on; may be of another context than the frame
 
   uint64_t bytes() const { return copy.shape.bytes(); }
-  uint16_t context() const { return request.header.context; }
+  uint16_t context() const { return stream.context; }  // where the copy is made
+  // How long what the copy uses is kept, and when it is over: once it is in the stream.
+  UntilPassed passed() const { return {stream.context, stream.handle}; }
   const char* name() const;  // of the call
-  // Makes the context current and finds the stream.
+  // Finds the stream and makes its context current.
   CUresult enter();
   // What the copy's Order asks for, once it is in the stream.
   CUresult order() const;

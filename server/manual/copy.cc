@@ -21,9 +21,9 @@ using End = copy::Completion::Kind;
 const char* CopyCall::name() const { return schema::opcode_name(request.header.opcode); }
 
 CUresult CopyCall::enter() {
-  const CUresult result = worker.enter_context(context());
-  if (result != CUDA_SUCCESS) return result;
-  return find_handle(worker, rpc::HandleKind::kStream, stream_id, &stream);
+  SessionParts& parts = worker.parts();
+  const CUresult result = parts.core.enter_stream(request.header.context, stream_id, &stream);
+  return result == CUDA_SUCCESS ? parts.copy_fences.before_work(stream) : result;
 }
 
 CUresult CopyCall::order() const {
@@ -31,12 +31,7 @@ CUresult CopyCall::order() const {
   CopyFences& fences = worker.parts().copy_fences;
   // What the application submits to let the stream go on must not wait for the stream.
   if (fences.held() || worker.parts().host_gate.outstanding()) return CUDA_SUCCESS;
-  CopyFences::Stream found;
-  if (const CUresult result = worker.parts().core.find_stream(stream_id, &found);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
-  return fences.add(found, copy.order == copy::Order::kReturned);
+  return fences.add(stream, copy.order == copy::Order::kReturned);
 }
 
 namespace {
@@ -44,7 +39,7 @@ namespace {
 CUresult copy_block(const CopyCall& call, const std::byte* block) {
   return copy_rows(call.worker.driver(), call.copy.shape, call.copy.device().rows,
                    copy::dense(reinterpret_cast<uint64_t>(block), call.copy.shape),
-                   call.copy.to_device(), call.stream);
+                   call.copy.to_device(), call.stream.handle);
 }
 
 Status copy_from_frame(CopyCall& call) {
@@ -54,12 +49,9 @@ Status copy_from_frame(CopyCall& call) {
   CUresult result = copy_block(call, request.bulk.data());
   if (result == CUDA_SUCCESS) result = call.order();
   StagingBlock bulk = worker.parts().take_bulk();
-  if (bulk.pinned()) {
-    // The copy engine reads the block until the stream gets there, also when a later slice was
-    // refused.
-    auto block = std::make_shared<StagingBlock>(std::move(bulk));
-    worker.parts().completion.when_reached(call.context(), call.stream, [block](CUresult) {});
-  }
+  // The copy engine reads the block until the stream gets there, also when a later slice was
+  // refused.
+  if (bulk.pinned()) worker.parts().completion.keep(call.passed(), std::move(bulk));
   return answer(worker, request, result);
 }
 
@@ -75,18 +67,17 @@ Status copy_to_frame(CopyCall& call) {
   auto block = std::make_shared<StagingBlock>(std::move(*acquired));
   const CUresult started = copy_block(call, block->bytes().data());
   const LaterReply later(worker, request);
-  worker.parts().completion.when_reached(
-      call.context(), call.stream, [later, block, started](CUresult reached) {
-        const CUresult result = started != CUDA_SUCCESS ? started : reached;
-        if (result != CUDA_SUCCESS) {
-          later.send_synchronised(result);
-          return;
-        }
-        (void)later.worker().parts().output.flush();
-        rpc::Responder::Frame frame(later.worker().responder(), later.header(), 0);
-        const std::span<const std::byte> bulk[] = {block->bytes()};
-        (void)frame.send(CUDA_SUCCESS, bulk);
-      });
+  worker.parts().completion.when(call.passed(), [later, block, started](CUresult reached) {
+    const CUresult result = started != CUDA_SUCCESS ? started : reached;
+    if (result != CUDA_SUCCESS) {
+      later.send_synchronised(result);
+      return;
+    }
+    (void)later.worker().parts().output.flush();
+    rpc::Responder::Frame frame(later.worker().responder(), later.header(), 0);
+    const std::span<const std::byte> bulk[] = {block->bytes()};
+    (void)frame.send(CUDA_SUCCESS, bulk);
+  });
   return Status();
 }
 
@@ -97,7 +88,7 @@ CUresult start_shared(const CopyCall& call) {
   if (call.worker.parts().shared_host.find(host.address, span_of(call.copy.shape, host)) == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
   return copy_rows(call.worker.driver(), call.copy.shape, call.copy.device().rows, host,
-                   call.copy.to_device(), call.stream);
+                   call.copy.to_device(), call.stream.handle);
 }
 
 Status copy_shared(CopyCall& call) {
@@ -124,15 +115,14 @@ Status copy_shared_with_word(CopyCall& call) {
   result = start_shared(call);
   if (result == CUDA_SUCCESS) result = call.order();
   const bool to_host = !call.copy.to_device();
-  worker.parts().completion.when_reached(
-      call.context(), call.stream,
-      [&worker, mapping, word, value = completion.number, result, to_host](CUresult reached) {
-        // Somebody waits for what is copied to the host: what device code printed goes first.
-        if (to_host) (void)worker.parts().output.flush();
-        if (reached != CUDA_SUCCESS) worker.before_error();
-        rpc::publish(*word, value, result != CUDA_SUCCESS ? result : reached,
-                     worker.parts().output.notices());
-      });
+  worker.parts().completion.when(call.passed(), [&worker, mapping, word, value = completion.number,
+                                                 result, to_host](CUresult reached) {
+    // Somebody waits for what is copied to the host: what device code printed goes first.
+    if (to_host) (void)worker.parts().output.flush();
+    if (reached != CUDA_SUCCESS) worker.before_error();
+    rpc::publish(*word, value, result != CUDA_SUCCESS ? result : reached,
+                 worker.parts().output.notices());
+  });
   return answer(worker, call.request, to_host ? CUDA_SUCCESS : result);
 }
 
@@ -142,8 +132,8 @@ Status copy_shared_and_reply(CopyCall& call) {
   FARGPU_ANSWER_UNLESS_SUCCESS(call.enter());
   FARGPU_ANSWER_UNLESS_SUCCESS(start_shared(call));
   const LaterReply later(worker, request);
-  worker.parts().completion.when_reached(
-      call.context(), call.stream, [later](CUresult reached) { later.send_synchronised(reached); });
+  worker.parts().completion.when(call.passed(),
+                                 [later](CUresult reached) { later.send_synchronised(reached); });
   return Status();
 }
 

@@ -41,6 +41,19 @@ void when_pages_are_free(Worker& worker, uint64_t address, uint64_t bytes,
   });
 }
 
+// Memory whose context has ended while it was registered. The registration has ended with that
+// context, or it is in the one that has its id and its driver's handle now: a primary context that
+// was retained again.
+void dispose(const LaterReply& later, const SharedHost::Held& mapping) {
+  SessionParts& parts = later.worker().parts();
+  if (parts.contexts.find(mapping->context()) == nullptr)
+    return later.send(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  parts.completion.off_thread_exclusive(
+      mapping->context(), StreamHolds::kEveryDevice,
+      [&shared = parts.shared_host, mapping] { return shared.withdraw(*mapping); },
+      [later, mapping](CUresult) { later.send(CUDA_ERROR_CONTEXT_IS_DESTROYED); });
+}
+
 }  // namespace
 
 Status manual_fgHostCall(Worker& worker, const Request& request) {
@@ -107,14 +120,12 @@ Status manual_fgHostUnmap(Worker& worker, const Request& request) {
     };
     when(worker.parts().host_pages.mapped_in(address) != 0, [later, address] {
       HostPages& pages = later.worker().parts().host_pages;
-      // A registration ends in some context. The request of a client whose memory is of another
-      // server comes without one.
-      const uint16_t own = pages.mapped_in(address);
-      const uint16_t context = later.header().context != 0 ? later.header().context : own;
+      // The registration's own. The request's may have ended while others were not idle.
+      const uint16_t context = pages.mapped_in(address);
       std::vector<uint64_t> leaving;
       const CUresult result = pages.unmap(address, &leaving);
       if (leaving.empty()) return later.send(result);
-      later.worker().parts().completion.aside_alone(
+      later.worker().parts().completion.off_thread_exclusive(
           context, StreamHolds::kEveryDevice,
           [&pages, leaving] {
             CUresult result = CUDA_SUCCESS;
@@ -181,12 +192,13 @@ Status manual_fgHostShare(Worker& worker, const Request& request) {
                                             params.getBytes(), request.header.context, &mapping));
     const LaterReply later(worker, request);
     const auto device_pointer = std::make_shared<CUdeviceptr>(0);
-    worker.parts().completion.aside(
+    worker.parts().completion.off_thread(
         request.header.context,
         [&shared, mapping, device_pointer] {
           return shared.enroll(*mapping, device_pointer.get());
         },
         [later, mapping, device_pointer](CUresult result) {
+          if (result == CUDA_SUCCESS && !later.context_lives()) return dispose(later, mapping);
           if (result != CUDA_SUCCESS) return later.send(result);
           Worker& worker = later.worker();
           worker.parts().shared_host.add(mapping);
@@ -211,7 +223,7 @@ Status manual_fgHostUnshare(Worker& worker, const Request& request) {
       SharedHost& shared = worker.parts().shared_host;
       const SharedHost::Held mapping = shared.remove(address);
       if (mapping == nullptr) return later.send(CUDA_ERROR_NOT_MAPPED);
-      worker.parts().completion.aside_alone(
+      worker.parts().completion.off_thread_exclusive(
           mapping->context(), StreamHolds::kEveryDevice,
           [&shared, mapping] { return shared.withdraw(*mapping); },
           [later](CUresult result) { later.send(result); });

@@ -62,8 +62,8 @@ struct KernelFacts {
   }
 };
 
-// A load under way: the driver compiles, which takes up to minutes, so it does that aside. Stays
-// where it is: the driver has pointers into it.
+// A load under way. The driver compiles, which takes up to minutes, so a helper thread does that.
+// It stays where it is: the driver has pointers into it.
 template <typename Handle>
 struct Load {
   Load(Image from, JitOptions with, uint64_t as)
@@ -116,7 +116,7 @@ Status unload(Worker& worker, const Request& request, rpc::HandleKind kind, uint
   Handle handle = nullptr;
   FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, kind, id, &handle));
   const LaterReply later(worker, request);
-  worker.parts().completion.aside_when_idle(
+  worker.parts().completion.off_thread_when_idle(
       request.header.context, [driver_unload, handle] { return driver_unload(handle); },
       [later, id](CUresult result) {
         if (result == CUDA_SUCCESS) later.worker().remove(id);
@@ -224,7 +224,7 @@ Status manual_fgModuleLoad(Worker& worker, const Request& request) {
         std::make_shared<Load<CUmodule>>(std::move(*image), std::move(options), params.getModule());
     load->add_logs(params.getInfoLogBytes(), params.getErrorLogBytes());
     const LaterReply later(worker, request);
-    worker.parts().completion.aside_alone(
+    worker.parts().completion.off_thread_exclusive(
         request.header.context, worker.parts().contexts.device_of(request.header.context),
         [&driver = worker.driver(), load] {
           JitOptions& jit = load->options;
@@ -253,7 +253,7 @@ Status manual_fgLibraryLoad(Worker& worker, const Request& request) {
     auto load = std::make_shared<Load<CUlibrary>>(std::move(*image), std::move(options),
                                                   params.getLibrary());
     const LaterReply later(worker, request);
-    worker.parts().completion.aside(
+    worker.parts().completion.off_thread(
         request.header.context,
         [&driver = worker.driver(), load] {
           JitOptions& jit = load->options;

@@ -1,5 +1,7 @@
 // Linking: inputs come by hash from the image cache; the result goes into it and is fetched from
 // there.
+#include "server/image/link.h"
+
 #include <algorithm>
 #include <memory>
 #include <span>
@@ -10,7 +12,6 @@
 #include "common/base/sha256.h"
 #include "generated/schema/internal.capnp.h"
 #include "server/image/image_cache.h"
-#include "server/image/link_table.h"
 #include "server/manual/manual.h"
 
 namespace fargpu::server {
@@ -21,11 +22,11 @@ constexpr size_t kHashBytes = 32;
 // Runs `call` in `context` on a helper thread, then sends outcome and logs; `fill(worker, outcome,
 // results)` adds to that, `extra_bytes` at most.
 template <typename Results, typename Call, typename Fill>
-void answer_aside(Worker& worker, const Request& request, uint16_t context, size_t extra_bytes,
-                  Call&& call, Fill&& fill) {
+void answer_off_thread(Worker& worker, const Request& request, uint16_t context, size_t extra_bytes,
+                       Call&& call, Fill&& fill) {
   const LaterReply later(worker, request);
   const auto outcome = std::make_shared<LinkOutcome>();
-  worker.parts().completion.aside(
+  worker.parts().completion.off_thread(
       context,
       [outcome, call = std::forward<Call>(call)] {
         *outcome = call();
@@ -51,9 +52,19 @@ CUresult enter(const LaterReply& later, uint64_t id, const std::shared_ptr<Link>
   const CUresult result = later.add(rpc::HandleKind::kLinkState, id, link.get());
   if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED) link->context_has_gone();
   if (result != CUDA_SUCCESS) return result;
-  const CUresult kept = parts.links.add(id, link);
-  if (kept != CUDA_SUCCESS) parts.end_object(id);
-  return kept;
+  if (parts.kept_objects.count(rpc::HandleKind::kLinkState) == Link::kMaxLinks) {
+    parts.end_object(id);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  parts.kept_objects.keep(UntilEnded{id}, link);
+  return CUDA_SUCCESS;
+}
+
+// Null: there is none. A call that is under way keeps its link until it is done.
+std::shared_ptr<Link> find_link(Worker& worker, uint64_t id) {
+  void* link = nullptr;
+  const CUresult found = worker.parts().handles.find(rpc::HandleKind::kLinkState, id, &link);
+  return found == CUDA_SUCCESS ? static_cast<Link*>(link)->shared_from_this() : nullptr;
 }
 
 // The linked image becomes one of the cache.
@@ -87,7 +98,7 @@ Status manual_fgLinkCreate(Worker& worker, const Request& request) {
                                std::min(params.getInfoLogBytes(), kMaxLogBytes),
                                std::min(params.getErrorLogBytes(), kMaxLogBytes));
     const LaterReply later(worker, request);
-    worker.parts().completion.aside(
+    worker.parts().completion.off_thread(
         request.header.context, [link] { return link->create(); },
         [later, link, id = params.getState()](CUresult result) {
           later.send(result == CUDA_SUCCESS ? enter(later, id, link) : result);
@@ -107,11 +118,11 @@ Status manual_fgLinkAdd(Worker& worker, const Request& request) {
     const int type = params.getType();
     if (type < CU_JIT_INPUT_CUBIN || type >= CU_JIT_NUM_INPUT_TYPES)
       return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
-    const std::shared_ptr<Link> link = worker.parts().links.find(params.getState());
+    const std::shared_ptr<Link> link = find_link(worker, params.getState());
     if (link == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
     Result<Image> found = worker.parts().images.find(as_bytes(params.getHash()));
     if (!found.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
-    answer_aside<schema::FgLinkAddResults>(
+    answer_off_thread<schema::FgLinkAddResults>(
         worker, request, link->context(), 0,
         [link, image = std::make_shared<const Image>(std::move(*found)),
          type = static_cast<CUjitInputType>(type), name = std::string(params.getName()),
@@ -129,9 +140,9 @@ Status manual_fgLinkComplete(Worker& worker, const Request& request) {
   return decoded("fgLinkComplete", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgLinkCompleteParams>();
-    const std::shared_ptr<Link> link = worker.parts().links.find(params.getState());
+    const std::shared_ptr<Link> link = find_link(worker, params.getState());
     if (link == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
-    answer_aside<schema::FgLinkCompleteResults>(
+    answer_off_thread<schema::FgLinkCompleteResults>(
         worker, request, link->context(), schema::padded(kHashBytes),
         [link] { return link->complete(); },
         [](Worker& worker, LinkOutcome& outcome, auto& results) {
@@ -153,9 +164,7 @@ Status manual_fgLinkDestroy(Worker& worker, const Request& request) {
   return decoded("fgLinkDestroy", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const uint64_t id = reader.getRoot<schema::FgLinkDestroyParams>().getState();
-    // A call that is under way keeps its link until it is done.
-    if (worker.parts().links.find(id) == nullptr)
-      return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
+    if (find_link(worker, id) == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
     worker.remove(id);
     return answer(worker, request, CUDA_SUCCESS);
   });

@@ -34,12 +34,13 @@ class LaterReply {
       : worker_(&worker),
         header_(request.header),
         context_(worker.parts().contexts.ref(request.header.context)) {}
+  // Whether the request's context has not ended meanwhile.
+  bool context_lives() const { return worker_->parts().contexts.lives(context_); }
   // An object that was made meanwhile in the request's context. CONTEXT_IS_DESTROYED: the context
   // has ended, and the object with it; what else has its id now must not get the object.
   CUresult add(rpc::HandleKind kind, uint64_t id, void* handle) const {
-    return worker_->parts().contexts.lives(context_)
-               ? worker_->add(kind, id, handle, header_.context)
-               : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return context_lives() ? worker_->add(kind, id, handle, header_.context)
+                           : CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
   void send(CUresult result) const {
     if (result != CUDA_SUCCESS) worker_->before_error();

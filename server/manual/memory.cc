@@ -93,7 +93,7 @@ Status manual_cuMemFree_v2(Worker& worker, const Request& request) {
     // are under way, which hold it too. The allocation is known by what it is from here on, not by
     // its address, which the driver may give out again before the answer is back on this thread.
     MemoryAccount::Free free = worker.parts().memory.begin_free(pointer);
-    worker.parts().completion.aside_when_idle(
+    worker.parts().completion.off_thread_when_idle(
         request.header.context,
         [&driver = worker.driver(), pointer, registered = std::move(free.registered)]() mutable {
           registered.clear();

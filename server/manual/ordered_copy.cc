@@ -37,7 +37,8 @@ Status order(Worker& worker, const Request& request, const OrderedCopies::Order&
 }
 
 OrderedCopies::Order order_of(const CopyCall& call) {
-  return {call.copy.completion.number, call.context(), call.stream_id, call.stream, call.copy};
+  return {call.copy.completion.number, call.context(), call.stream_id, call.stream.handle,
+          call.copy};
 }
 
 }  // namespace
@@ -65,10 +66,10 @@ Status manual_fgMeetDeliveries(Worker& worker, const Request& request) {
       return malformed("fgMeetDeliveries", "the id is in use");
     CopyCall call{worker, request, {}, params.getStream()};
     const CUresult possible = call.enter();
-    OrderedCopies::Order meeting = order_of(call);
-    meeting.id = params.getId();
-    return order(worker, request, meeting, possible,
-                 [&](const auto& made) { return copies_of(worker).meet(made); });
+    OrderedCopies::Order barrier = order_of(call);
+    barrier.id = params.getId();
+    return order(worker, request, barrier, possible,
+                 [&](const auto& made) { return copies_of(worker).barrier(made); });
   });
 }
 

@@ -35,7 +35,7 @@ constexpr size_t kMaxChunks = kMaxBytes / kChunk;
 constexpr auto kFetchLimit = std::chrono::minutes(2);
 
 struct Staged {
-  std::shared_ptr<StagingBlock> block;
+  StagingBlock block;
   const RegisteredMemory* registered = nullptr;
 };
 
@@ -48,15 +48,15 @@ CUresult acquire(Worker& worker, uint64_t bytes, StagingUse use, uint16_t contex
               registered.status().message());
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  *staged = {std::make_shared<StagingBlock>(std::move(*acquired)), *registered};
+  *staged = {std::move(*acquired), *registered};
   return CUDA_SUCCESS;
 }
 
 // All of the copy by one call of the driver, or a few.
 CUresult copy_packed(const CopyCall& call, const Staged& staged) {
-  const auto memory = reinterpret_cast<uint64_t>(staged.block->bytes().data());
+  const auto memory = reinterpret_cast<uint64_t>(staged.block.bytes().data());
   return copy_rows(call.worker.driver(), call.copy.shape, call.copy.device().rows,
-                   copy::dense(memory, call.copy.shape), call.copy.to_device(), call.stream);
+                   copy::dense(memory, call.copy.shape), call.copy.to_device(), call.stream.handle);
 }
 
 // The notice `copied`: at once, because the client has nothing to do until it comes.
@@ -88,7 +88,7 @@ Result<CUresult> fetch_staged(const CopyCall& call) {
           acquire(worker, bytes, StagingUse::kToDevice, call.context(), &staged);
       result != CUDA_SUCCESS)
     return result;
-  const std::span<std::byte> memory = staged.block->bytes();
+  const std::span<std::byte> memory = staged.block.bytes();
   RemoteMemory::Ticket tickets[kMaxChunks];
   size_t chunks = 0;
   for (size_t at = 0; at < bytes; at += kChunk) {
@@ -104,13 +104,13 @@ Result<CUresult> fetch_staged(const CopyCall& call) {
     FARGPU_RETURN_IF_ERROR(remote.wait(tickets[i], Clock::now() + kFetchLimit));
     if (!in_chunks || result != CUDA_SUCCESS) continue;
     const size_t at = i * kChunk;
-    result = worker.driver().cuMemcpyHtoDAsync_v2(
-        device.address + at, memory.data() + at, std::min<size_t>(kChunk, bytes - at), call.stream);
+    result = worker.driver().cuMemcpyHtoDAsync_v2(device.address + at, memory.data() + at,
+                                                  std::min<size_t>(kChunk, bytes - at),
+                                                  call.stream.handle);
   }
   if (!in_chunks) result = copy_packed(call, staged);
-  if (staged.block->pinned()) {
-    worker.parts().completion.when_reached(call.context(), call.stream,
-                                           [block = staged.block](CUresult) {});
+  if (staged.block.pinned()) {
+    worker.parts().completion.keep(call.passed(), std::move(staged.block));
   }
   return result;
 }
@@ -135,7 +135,7 @@ void write_chunk(const std::shared_ptr<Delivery>& delivery, size_t at, size_t by
   if (delivery->result == CUDA_SUCCESS) delivery->result = reached;
   if (delivery->result == CUDA_SUCCESS) {
     const auto ticket = remote.write(*delivery->staged.registered,
-                                     delivery->staged.block->bytes().subspan(at, bytes),
+                                     delivery->staged.block.bytes().subspan(at, bytes),
                                      delivery->client.remote, delivery->client.offset + at);
     if (ticket.ok()) {
       delivery->ticket = *ticket;
@@ -162,20 +162,19 @@ void deliver_staged(const CopyCall& call, Done done) {
           acquire(worker, bytes, StagingUse::kFromDevice, call.context(), &staged);
       result != CUDA_SUCCESS)
     return done(result);
-  std::byte* const memory = staged.block->bytes().data();
+  std::byte* const memory = staged.block.bytes().data();
   const bool in_chunks = is_dense(call.copy.shape, call.copy.from.rows);
   const size_t chunk = in_chunks ? kChunk : bytes;
   const auto delivery = std::make_shared<Delivery>(Delivery{
       worker, std::move(staged), call.copy.to, (bytes + chunk - 1) / chunk, std::move(done)});
   for (size_t at = 0; at < bytes; at += chunk) {
     const size_t n = std::min<size_t>(chunk, bytes - at);
-    const CUresult started =
-        in_chunks ? worker.driver().cuMemcpyDtoHAsync_v2(memory + at, device + at, n, call.stream)
-                  : copy_packed(call, delivery->staged);
-    worker.parts().completion.when_reached(
-        call.context(), call.stream, [delivery, at, n, started](CUresult reached) {
-          write_chunk(delivery, at, n, started != CUDA_SUCCESS ? started : reached);
-        });
+    const CUresult started = in_chunks ? worker.driver().cuMemcpyDtoHAsync_v2(
+                                             memory + at, device + at, n, call.stream.handle)
+                                       : copy_packed(call, delivery->staged);
+    worker.parts().completion.when(call.passed(), [delivery, at, n, started](CUresult reached) {
+      write_chunk(delivery, at, n, started != CUDA_SUCCESS ? started : reached);
+    });
   }
 }
 
@@ -187,7 +186,7 @@ Status copy_from_remote(CopyCall& call) {
   const bool told = call.copy.completion.kind == copy::Completion::Kind::kNotice;
   CUresult result = prepare(call);
   if (result == CUDA_SUCCESS && (told || !start_direct(worker.driver(), worker.parts().memory,
-                                                       call.copy, call.stream, &result))) {
+                                                       call.copy, call.stream.handle, &result))) {
     FARGPU_ASSIGN_OR_RETURN(result, fetch_staged(call));
   }
   if (result == CUDA_SUCCESS) result = call.order();
@@ -217,12 +216,13 @@ Status copy_to_remote(CopyCall& call) {
   const Done done = [later = LaterReply(worker, call.request)](CUresult reached) {
     later.send_synchronised(reached);
   };
-  if (!start_direct(worker.driver(), worker.parts().memory, call.copy, call.stream, &result)) {
+  if (!start_direct(worker.driver(), worker.parts().memory, call.copy, call.stream.handle,
+                    &result)) {
     deliver_staged(call, done);
     return Status();
   }
   if (result != CUDA_SUCCESS) return answer(worker, call.request, result);
-  worker.parts().completion.when_reached(call.context(), call.stream, done);
+  worker.parts().completion.when(call.passed(), done);
   return Status();
 }
 

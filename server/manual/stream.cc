@@ -47,13 +47,12 @@ Status manual_cuStreamSynchronize(Worker& worker, const Request& request) {
   return decoded("cuStreamSynchronize", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::CuStreamSynchronizeParams>();
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    CopyFences::Stream stream;
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().core.find_stream(params.getHStream(), &stream));
+    FrameStream stream;
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        worker.parts().core.enter_stream(request.header.context, params.getHStream(), &stream));
     const LaterReply later(worker, request);
-    worker.parts().completion.when_reached(
-        request.header.context, stream.handle,
-        [later](CUresult result) { later.send_synchronised(result); });
+    worker.parts().completion.when(UntilPassed{stream.context, stream.handle},
+                                   [later](CUresult result) { later.send_synchronised(result); });
     return Status();
   });
 }
@@ -80,7 +79,7 @@ Status manual_fgQueueMark(Worker& worker, const Request& request) {
       tell(result);
       return answer(worker, request, result);
     }
-    worker.parts().completion.when_reached(context, stream, tell);
+    worker.parts().completion.when(UntilPassed{context, stream}, tell);
     return answer(worker, request, CUDA_SUCCESS);
   });
 }

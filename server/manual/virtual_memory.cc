@@ -77,7 +77,7 @@ Status manual_cuMemUnmap(Worker& worker, const Request& request) {
     const size_t bytes = params.getSize();
     const LaterReply later(worker, request);
     const PhysicalMemory::UnmapId unmap = worker.parts().memory.begin_unmap(pointer, bytes);
-    worker.parts().completion.aside(
+    worker.parts().completion.off_thread(
         request.header.context,
         [&driver = worker.driver(), pointer, bytes] { return driver.cuMemUnmap(pointer, bytes); },
         [later, unmap](CUresult result) {

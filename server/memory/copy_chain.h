@@ -28,16 +28,16 @@ struct OrderedCopy {
   // Progress, in bytes from the beginning.
   uint64_t sent = 0;                 // of a delivery
   uint64_t asked = 0, received = 0;  // of a fetch
-  bool reached = false;              // the stream has come to the fetch or meeting
+  bool reached = false;              // the stream has come to the fetch or barrier
   bool acknowledged = false;         // the client has the bytes of the delivery or deliveries
   bool dropped = false;              // there is nothing to copy any more
   bool is_written() const { return target.kind == copy::Location::Kind::kRemote; }
   // Only holds a stream at this place until the client has all bytes delivered before it.
-  bool is_meeting() const { return !fetch && bytes == 0; }
+  bool is_barrier() const { return !fetch && bytes == 0; }
 };
 
 // An element in stream order: a piece of a copy, the end of a delivery that holds its stream, or a
-// meeting.
+// barrier.
 struct CopyElement {
   enum class Kind { kDelivery, kFetch, kAcknowledgement };
   Kind kind = Kind::kDelivery;
@@ -48,7 +48,7 @@ struct CopyElement {
   uint64_t number = 0;                  // the order in which deliveries were submitted
   bool gated = false;
   bool to_send = false;
-  CUevent start = nullptr;  // before the gate of the first piece of a fetch, or of a meeting
+  CUevent start = nullptr;  // before the gate of the first piece of a fetch, or of a barrier
   CUevent done = nullptr;   // behind the copy
   CUresult result = CUDA_SUCCESS;
   // The adapter's view of the block, when it writes to the client, and its write under way.

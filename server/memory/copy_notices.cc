@@ -89,7 +89,7 @@ void CopyNotices::ask(const CopyElement& element) {
 }
 
 void CopyNotices::over(const OrderedCopy& copy, CUresult result) {
-  if (copy.is_meeting() ? !copy.reached : copy.fetch && copy.asked < copy.bytes) {
+  if (copy.is_barrier() ? !copy.reached : copy.fetch && copy.asked < copy.bytes) {
     auto frame = notice<schema::Fetch>(core_, wire::kFetch);
     auto body = frame.init<schema::Fetch>();
     body.setCopy(copy.id);

@@ -26,7 +26,7 @@ class CopyNotices {
   bool is_being_written(const CopyElement& element) const;
   // The element goes before that has ended: its block stays.
   void keep(const CopyElement& element);
-  // Asks for the bytes of a fetch, or whether a meeting can end.
+  // Asks for the bytes of a fetch, or whether a barrier can end.
   void ask(const CopyElement& element);
   // Reports that nothing is left to copy. Only sent while the client waits for something: for bytes
   // of a delivery, or to be asked for bytes of a fetch. Otherwise the client has forgotten the

@@ -186,7 +186,7 @@ CUresult OrderedCopies::fetch(const Order& order) {
   return result;
 }
 
-CUresult OrderedCopies::meet(const Order& order) {
+CUresult OrderedCopies::barrier(const Order& order) {
   const auto copy = begin(order);
   named_.emplace(order.id, copy);
   CopyChain& chain = chain_of(order);
@@ -214,7 +214,7 @@ void OrderedCopies::refuse(const Order& order, CUresult result) {
 void OrderedCopies::drop(OrderedCopy& copy, CUresult result) {
   if (std::exchange(copy.dropped, true)) return;
   // What the client has all bytes of may still be acknowledged.
-  if (copy.is_meeting() ? !copy.reached : !copy.fetch && copy.sent < copy.bytes)
+  if (copy.is_barrier() ? !copy.reached : !copy.fetch && copy.sent < copy.bytes)
     named_.erase(copy.id);
   notices_.over(copy, result);
 }
@@ -222,7 +222,7 @@ void OrderedCopies::drop(OrderedCopy& copy, CUresult result) {
 Status OrderedCopies::delivered(uint64_t id) {
   const auto found = named_.find(id);
   if (found == named_.end() || found->second->fetch || found->second->sent < found->second->bytes ||
-      (found->second->is_meeting() && !found->second->reached)) {
+      (found->second->is_barrier() && !found->second->reached)) {
     return Status(StatusCode::kProtocol, "fgDelivered: no such copy");
   }
   found->second->acknowledged = true;
@@ -341,7 +341,7 @@ void OrderedCopies::ask(CopyChain& chain) {
   while (chain.next_ask < chain.end()) {
     CopyElement& element = chain.at(chain.next_ask);
     OrderedCopy& copy = *element.copy;
-    if ((element.kind != CopyElement::Kind::kFetch && !copy.is_meeting()) || copy.dropped) {
+    if ((element.kind != CopyElement::Kind::kFetch && !copy.is_barrier()) || copy.dropped) {
       ++chain.next_ask;
       continue;
     }

@@ -6,7 +6,7 @@
 // every delivery that is done; Responder calls it before each reply and notice, so the client never
 // learns of a later state of the GPU before it has the bytes. A fetch (to the device) is a gate in
 // the stream with a copy behind it. When the stream reaches it, the notice `fetch` asks the client
-// for the bytes; the gate opens when they have come. A meeting is such a gate without a copy.
+// for the bytes; the gate opens when they have come. A barrier is such a gate without a copy.
 //
 // Staging memory is bounded. A copy without a free block waits, by a gate in its stream, for blocks
 // of earlier copies of the same stream. Nothing here waits for the GPU or the client. What the
@@ -57,7 +57,7 @@ class OrderedCopies {
     uint16_t context = 0;
     uint64_t stream_id = 0;
     CUstream stream = nullptr;
-    // Of a meeting: none. Gates are for copies during which the client holds back calls that make
+    // Of a barrier: none. Gates are for copies during which the client holds back calls that make
     // the driver wait for streams (client/stream/host_calls.h); only those may hold their stream.
     Copy copy{};
 
@@ -75,7 +75,7 @@ class OrderedCopies {
   CUresult fetch(const Order& order);
   // Makes the stream wait until the client has confirmed, by delivered(), the bytes of all earlier
   // deliveries.
-  CUresult meet(const Order& order);
+  CUresult barrier(const Order& order);
   // The session ends: releases all streams, so that nothing waits for one.
   void close();
   // Reports an order that could not be made.
@@ -83,7 +83,7 @@ class OrderedCopies {
   // Whether the client may still refer to a copy by this id.
   bool knows(uint64_t id) const { return named_.contains(id); }
 
-  // The client has the bytes of a delivery that holds its stream, or of those before a meeting.
+  // The client has the bytes of a delivery that holds its stream, or of those before a barrier.
   Status delivered(uint64_t id);
   // The memory for bytes that were asked for; empty: they are no longer needed.
   Result<std::span<std::byte>> target(uint64_t id, uint64_t offset, uint64_t bytes);
@@ -132,7 +132,7 @@ class OrderedCopies {
   CopyNotices notices_;
   GateWords gate_words_;
   std::vector<ChainPointer> chains_;  // of streams that have such copies
-  // Copies that the client may name: fetches, meetings, and deliveries that hold their stream.
+  // Copies that the client may name: fetches, barriers, and deliveries that hold their stream.
   std::unordered_map<uint64_t, std::shared_ptr<OrderedCopy>> named_;
   uint64_t staged_bytes_ = 0;
   uint64_t next_number_ = 0;

@@ -1,6 +1,7 @@
 #include "server/placement/job_memory.h"
 
 #include <sched.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <utility>
@@ -10,7 +11,8 @@ namespace fargpu::server {
 using Counter = std::atomic<uint64_t>;
 static_assert(Counter::is_always_lock_free);
 
-// Then come the slots, GPU by GPU. A new memfd is zero, which is how all of them begin.
+// Then come the slots, GPU by GPU, then their owners. A new memfd is zero, which is how all of them
+// begin.
 struct JobMemory::Page {
   // Slots from here on were never used. Written by the daemon before the worker starts that has the
   // slot.
@@ -24,18 +26,30 @@ size_t bytes_of(const JobMemoryShape& shape) {
   return sizeof(Counter) * (1 + size_t{shape.gpus} * shape.slots);
 }
 
+constexpr size_t kOwnerWords = 2;
+
+size_t bytes_with_owners(const JobMemoryShape& shape) {
+  return bytes_of(shape) + sizeof(Counter) * kOwnerWords * shape.slots;
+}
+
 }  // namespace
 
 Result<JobMemory> JobMemory::create(const JobMemoryShape& shape) {
-  FARGPU_ASSIGN_OR_RETURN(SharedPage memory, SharedPage::create("fargpu-job", bytes_of(shape)));
+  FARGPU_ASSIGN_OR_RETURN(SharedPage memory,
+                          SharedPage::create("fargpu-job", bytes_with_owners(shape)));
   return JobMemory(std::move(memory), shape, 0);
 }
 
 Result<JobMemory> JobMemory::open(Fd descriptor, const JobMemoryShape& shape, uint32_t slot) {
   if (slot >= shape.slots)
     return Status(StatusCode::kProtocol, "the job's memory page has no such slot");
-  FARGPU_ASSIGN_OR_RETURN(SharedPage memory,
-                          SharedPage::open(std::move(descriptor), bytes_of(shape)));
+  // An older daemon's page may end before the owners.
+  struct stat about {};
+  const bool owned = ::fstat(descriptor.get(), &about) == 0 &&
+                     static_cast<uint64_t>(about.st_size) >= bytes_with_owners(shape);
+  FARGPU_ASSIGN_OR_RETURN(
+      SharedPage memory,
+      SharedPage::open(std::move(descriptor), owned ? bytes_with_owners(shape) : bytes_of(shape)));
   return JobMemory(std::move(memory), shape, slot);
 }
 
@@ -47,6 +61,24 @@ JobMemory::Page* JobMemory::page() const {
 std::span<Counter> JobMemory::slots_of(size_t gpu) const {
   auto* const first = reinterpret_cast<Counter*>(page() + 1);
   return {first + gpu * shape_.slots, shape_.slots};
+}
+
+std::span<Counter> JobMemory::owners() const {
+  if (memory_.bytes() < bytes_with_owners(shape_)) return {};
+  return {slots_of(shape_.gpus).data(), size_t{kOwnerWords} * shape_.slots};
+}
+
+uint64_t JobMemory::used_by(size_t gpu, uint32_t slot) const {
+  if (gpu >= shape_.gpus || slot >= shape_.slots) return 0;
+  return slots_of(gpu)[slot].load(std::memory_order_relaxed);
+}
+
+SlotOwner JobMemory::owner(uint32_t slot) const {
+  const auto words = owners();
+  if (words.empty() || slot >= shape_.slots) return {};
+  const auto at = size_t{slot} * kOwnerWords;
+  return {words[at].load(std::memory_order_relaxed),
+          static_cast<int32_t>(words[at + 1].load(std::memory_order_relaxed))};
 }
 
 uint64_t JobMemory::used(size_t gpu) const {
@@ -94,8 +126,13 @@ void JobMemory::refund(size_t gpu, uint64_t bytes) {
   own.fetch_sub(std::min(bytes, own.load(std::memory_order_relaxed)), std::memory_order_seq_cst);
 }
 
-void JobMemory::take(uint32_t slot) {
+void JobMemory::take(uint32_t slot, const SlotOwner& owner) {
   clear(slot);
+  if (const auto words = owners(); !words.empty() && slot < shape_.slots) {
+    words[size_t{slot} * kOwnerWords].store(owner.host, std::memory_order_relaxed);
+    words[size_t{slot} * kOwnerWords + 1].store(static_cast<uint32_t>(owner.pid),
+                                                std::memory_order_relaxed);
+  }
   if (slot >= page()->slots_begun.load(std::memory_order_relaxed))
     page()->slots_begun.store(slot + 1, std::memory_order_release);
 }
@@ -103,6 +140,8 @@ void JobMemory::take(uint32_t slot) {
 void JobMemory::clear(uint32_t slot) {
   for (size_t gpu = 0; gpu < shape_.gpus && slot < shape_.slots; ++gpu)
     slots_of(gpu)[slot].store(0, std::memory_order_seq_cst);
+  if (const auto words = owners(); !words.empty() && slot < shape_.slots)
+    words[size_t{slot} * kOwnerWords + 1].store(0, std::memory_order_relaxed);
 }
 
 }  // namespace fargpu::server

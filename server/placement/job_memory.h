@@ -9,6 +9,8 @@
 // back what was too much. Two sessions that ask at once for the last bytes may see each other's
 // try, so a refused charge tries again a few times before it says no.
 //
+// A slot also says whose it is: behind the amounts, for workers of management sessions.
+//
 // Pages are sealed: no worker can shrink one under the daemon. A worker that writes into others'
 // slots cheats its own job alone. No lock, no wait for another process. Each object: one thread.
 #pragma once
@@ -29,6 +31,13 @@ struct JobMemoryShape {
   uint64_t limit_bytes = 0;  // per GPU; 0: no limit
 };
 
+// The client's process that has a session. Numbers of processes mean something only to those who
+// share `host`: a digest of what the client said of its host and pid namespace; 0: it did not say.
+struct SlotOwner {
+  uint64_t host = 0;
+  int32_t pid = 0;
+};
+
 class JobMemory {
  public:
   // A new page, all slots clear; descriptor() is for workers.
@@ -42,9 +51,14 @@ class JobMemory {
   void refund(size_t gpu, uint64_t bytes);
   // What all sessions of the job hold there.
   uint64_t used(size_t gpu) const;
+  // What one of them holds, and whose it is; pid 0: nobody's, or the daemon is older and does not
+  // say. `slot` < slots().
+  uint64_t used_by(size_t gpu, uint32_t slot) const;
+  SlotOwner owner(uint32_t slot) const;
+  uint32_t slots() const { return shape_.slots; }
 
   // The daemon's: a session is about to use the slot; one has ended, and its process is gone.
-  void take(uint32_t slot);
+  void take(uint32_t slot, const SlotOwner& owner = {});
   void clear(uint32_t slot);
   int descriptor() const { return memory_.descriptor(); }
 
@@ -54,6 +68,8 @@ class JobMemory {
       : memory_(std::move(memory)), shape_(shape), slot_(slot) {}
   Page* page() const;
   std::span<std::atomic<uint64_t>> slots_of(size_t gpu) const;
+  // Two words per slot: host, pid. Empty when the page has none.
+  std::span<std::atomic<uint64_t>> owners() const;
 
   SharedPage memory_;
   JobMemoryShape shape_;

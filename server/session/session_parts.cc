@@ -27,15 +27,18 @@ SessionParts::SessionParts(const DriverTable& driver, transport::Transport& tran
       posted(transport),
       core{driver, responder, output, contexts, handles, pending, posted, stream_events},
       ordered_copies(core, stream_holds, staging, remote_staging, memory, max_bulk_bytes),
-      event_waits(core),
+      event_waits(core, completion),
       host_gate(core, stream_holds),
       completion(core, stream_holds) {
-  handles.when_ended([this](const ObjectEnd& end) { tell_object_end(*this, end); });
+  handles.when_ended([this](const ObjectEnd& end) {
+    tell_object_end(*this, end);
+    kept_objects.ended(end.id);
+  });
   staging.before_unmap([this](std::byte* memory) { remote_staging.forget(memory); });
   staging.on_retire([this](StagingRegistration taken) {
     // The driver waits for what runs before it lets go of memory.
     const auto registration = std::make_shared<StagingRegistration>(std::move(taken));
-    completion.aside_when_idle(
+    completion.off_thread_when_idle(
         registration->context(), [registration] { return registration->undo(); },
         [registration](CUresult) {});
   });

@@ -15,7 +15,6 @@
 #include "common/wire/frame.h"
 #include "server/core/core.h"
 #include "server/image/image_cache.h"
-#include "server/image/link_table.h"
 #include "server/image/parameter_layouts.h"
 #include "server/memory/direct_memory.h"
 #include "server/memory/host_pages.h"
@@ -24,6 +23,7 @@
 #include "server/memory/remote_staging.h"
 #include "server/memory/shared_host.h"
 #include "server/memory/staging.h"
+#include "server/object/kept_objects.h"
 #include "server/object/object_end.h"
 #include "server/stream/completion.h"
 #include "server/stream/copy_fences.h"
@@ -78,7 +78,6 @@ struct SessionParts {
   MemoryAccount memory;
   HostPages host_pages;
   SharedHost shared_host;
-  LinkTable links;
   ParameterLayouts parameter_layouts;
   StreamEvents stream_events;
   CopyFences copy_fences;
@@ -86,6 +85,7 @@ struct SessionParts {
   PostedTasks posted;
   const Core core;
   // Last, so that they go first: they hold staging blocks, and threads that post.
+  KeptObjects kept_objects{handles};
   PendingList pending;
   StreamHolds stream_holds;
   OrderedCopies ordered_copies;

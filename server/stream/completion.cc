@@ -17,7 +17,8 @@ Completion::~Completion() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Completion::when_reached(uint16_t context, CUstream stream, Done done) {
+void Completion::when(const UntilPassed& lifetime, Done done) {
+  const auto [context, stream] = lifetime;
   // Without an event the stream's own state has to do; it also brings a sticky error of the context
   // to light. It is asked now only: by the next time the stream may be gone.
   CUevent event = nullptr;
@@ -31,14 +32,18 @@ void Completion::when_reached(uint16_t context, CUstream stream, Done done) {
     });
     return;
   }
-  core_.pending.add([this, context = core_.contexts.ref(context), event, done = std::move(done)] {
+  poll(core_.contexts.ref(context), event, /*ours=*/true, std::move(done));
+}
+
+void Completion::poll(const ContextRef& context, CUevent event, bool ours, Done&& done) {
+  core_.pending.add([this, context, event, ours, done = std::move(done)] {
     CUresult result = core_.contexts.enter(context);
     if (result == CUDA_SUCCESS) {
       result = core_.driver.cuEventQuery(event);
       if (result == CUDA_ERROR_NOT_READY) return false;
       // Done already, so this does not wait: it makes the driver write out what kernels printed.
       if (result == CUDA_SUCCESS) result = core_.driver.cuEventSynchronize(event);
-      core_.events.give_back(context.id, event);
+      if (ours) core_.events.give_back(context.id, event);
     }
     done(result);
     return true;
@@ -61,27 +66,24 @@ CUresult Completion::ask(uint16_t context) {
 CUresult Completion::ask_ending(uint16_t context) {
   const auto found = ending_.find(context);
   if (found == ending_.end()) return CUDA_SUCCESS;
-  const DriverTable& driver = core_.driver;
-  CUresult all = CUDA_SUCCESS;
-  std::erase_if(found->second, [&](CUstream stream) {
-    const CUresult result = driver.cuStreamQuery(stream);
-    if (result == CUDA_ERROR_NOT_READY) {
-      all = result;
-      return false;
-    }
-    driver.cuStreamDestroy_v2(stream);
-    return true;
-  });
-  if (found->second.empty()) ending_.erase(found);
-  return all;
+  for (const CUstream stream : found->second) {
+    if (core_.driver.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) return CUDA_ERROR_NOT_READY;
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult Completion::stream_ends(uint16_t context, CUstream stream) {
-  (void)ask_ending(context);
   const DriverTable& driver = core_.driver;
   if (driver.cuStreamQuery(stream) != CUDA_ERROR_NOT_READY)
     return driver.cuStreamDestroy_v2(stream);
   ending_[context].push_back(stream);
+  when(UntilPassed{context, stream}, [this, ref = core_.contexts.ref(context), stream](CUresult) {
+    if (core_.contexts.enter(ref) != CUDA_SUCCESS) return;  // it went with its context
+    const auto found = ending_.find(ref.id);
+    std::erase(found->second, stream);
+    if (found->second.empty()) ending_.erase(found);
+    core_.driver.cuStreamDestroy_v2(stream);
+  });
   return CUDA_SUCCESS;
 }
 
@@ -114,15 +116,15 @@ void Completion::when_idle(uint16_t context, Done done) {
   });
 }
 
-void Completion::aside(uint16_t context, Call call, Done done) {
+void Completion::off_thread(uint16_t context, Call call, Done done) {
   start(context, How::kAtOnce, StreamHolds::kEveryDevice, std::move(call), std::move(done));
 }
 
-void Completion::aside_alone(uint16_t context, CUdevice device, Call call, Done done) {
+void Completion::off_thread_exclusive(uint16_t context, CUdevice device, Call call, Done done) {
   start(context, How::kAlone, device, std::move(call), std::move(done));
 }
 
-void Completion::aside_when_idle(uint16_t context, Call call, Done done) {
+void Completion::off_thread_when_idle(uint16_t context, Call call, Done done) {
   start(context, How::kWhenIdle, device_of(context), std::move(call), std::move(done));
 }
 
@@ -162,6 +164,9 @@ void Completion::run() {
 CUresult Completion::execute(const Job& job) {
   const DriverTable& driver = core_.driver;
   CUresult result = driver.cuCtxSetCurrent(job.context);
+  // It has ended. The call must not be made in whatever context this thread had before.
+  if (result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+    return result;
   if (result == CUDA_SUCCESS && job.how == How::kWhenIdle && job.context != nullptr)
     result = driver.cuCtxSynchronize();
   if (!job.call) return result;

@@ -1,10 +1,10 @@
 // Completion: reports when the GPU has reached a point, without ever blocking the executor.
 //
-// when_reached() records an event and polls it from the worker's list of deferred work. What the
-// driver cannot poll (a whole context), and calls in which the driver itself waits, run on helper
-// threads: one for each wait, so that none waits behind another one's kernel. Each callback runs
-// exactly once, on the executor's thread; if the context was destroyed meanwhile, it gets that
-// error. No callback runs after the session has ended.
+// when() polls an event from the worker's list of deferred work; for a stream it records one. What
+// the driver cannot poll (a whole context), and calls in which the driver itself waits, run on
+// helper threads: one for each wait, so that none waits behind another one's kernel. Each callback
+// runs exactly once, on the executor's thread; if the context was destroyed meanwhile, it gets
+// that error. No callback runs after the session has ended.
 #pragma once
 
 #include <cuda.h>
@@ -44,14 +44,15 @@ class Completion {
   Completion(const Completion&) = delete;
   Completion& operator=(const Completion&) = delete;
 
-  // `done` runs when everything submitted to `stream` so far is finished. `context` must be
-  // current.
-  void when_reached(uint16_t context, CUstream stream, Done done);
+  // `done` runs when the lifetime has ended.
+  void when(const UntilPassed& lifetime, Done done);
+  void when(const UntilReached& lifetime, Done done) {
+    poll(lifetime.context, lifetime.event, /*ours=*/false, std::move(done));
+  }
   // `kept`, which can be moved, lives until then.
-  template <typename Kept>
-  void keep(const UntilPassed& lifetime, Kept kept) {
-    when_reached(lifetime.context, lifetime.stream,
-                 [kept = std::make_shared<Kept>(std::move(kept))](CUresult) {});
+  template <typename Lifetime, typename Kept>
+  void keep(const Lifetime& lifetime, Kept kept) {
+    when(lifetime, [kept = std::make_shared<Kept>(std::move(kept))](CUresult) {});
   }
   // `done` runs when everything submitted to the context so far is finished. Polls its streams at
   // first, which is the fastest way to know, and leaves the wait to a helper thread when that takes
@@ -59,14 +60,14 @@ class Completion {
   void when_idle(uint16_t context, Done done);
   // Runs `call` on a helper thread with the context current (0: none), then `done` with its result.
   // For driver calls that may wait.
-  void aside(uint16_t context, Call call, Done done);
+  void off_thread(uint16_t context, Call call, Done done);
   // For calls in which the driver waits for all streams of `device` (or
   // StreamHolds::kEveryDevice) while it holds its locks: made when none is held by what the
   // executor has to end.
-  void aside_alone(uint16_t context, CUdevice device, Call call, Done done);
+  void off_thread_exclusive(uint16_t context, CUdevice device, Call call, Done done);
   // The same after the context has become idle, whatever that says: inside `call` the driver then
   // has hardly anything to wait for.
-  void aside_when_idle(uint16_t context, Call call, Done done);
+  void off_thread_when_idle(uint16_t context, Call call, Done done);
   // The client destroys the stream: nothing more comes, but what is in it is still part of the
   // context's work. The driver's stream goes when it is idle.
   CUresult stream_ends(uint16_t context, CUstream stream);
@@ -86,7 +87,9 @@ class Completion {
     Call call;        // may be empty
     Done done;
   };
-  // The same for the streams that the client has destroyed. Those that are idle go.
+  // `ours`: of StreamEvents, which gets it back.
+  void poll(const ContextRef& context, CUevent event, bool ours, Done&& done);
+  // The same for the streams that the client has destroyed.
   CUresult ask_ending(uint16_t context);
   size_t streams_in(uint16_t context) const;
   // StreamHolds::kEveryDevice for no context.

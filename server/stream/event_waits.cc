@@ -7,20 +7,14 @@ namespace fargpu::server {
 void EventWaits::wait(uint64_t id, CUevent event, Done done) {
   std::shared_ptr<Held>& known = waited_[id];
   if (known == nullptr)
-    known = std::make_shared<Held>(Held{id, event, core_.handles.context_of(id)});
+    known =
+        std::make_shared<Held>(Held{id, event, core_.contexts.ref(core_.handles.context_of(id))});
   ++known->waits;
-  core_.pending.add([this, held = known, done = std::move(done)] {
-    CUresult result = core_.contexts.enter(held->context);
-    if (result == CUDA_SUCCESS) {
-      result = core_.driver.cuEventQuery(held->event);
-      if (result == CUDA_ERROR_NOT_READY) return false;
-      // Done already, so this does not wait: it makes the driver write out what kernels printed.
-      if (result == CUDA_SUCCESS) result = core_.driver.cuEventSynchronize(held->event);
-    }
-    release(held);
-    done(result);
-    return true;
-  });
+  completion_.when(UntilReached{known->context, event},
+                   [this, held = known, done = std::move(done)](CUresult result) {
+                     release(held);
+                     done(result);
+                   });
 }
 
 CUresult EventWaits::begin_record(uint64_t id, CUevent* event) {

@@ -15,6 +15,7 @@
 #include <unordered_map>
 
 #include "server/core/core.h"
+#include "server/stream/completion.h"
 
 namespace fargpu::server {
 
@@ -22,7 +23,7 @@ class EventWaits {
  public:
   using Done = std::function<void(CUresult)>;
 
-  explicit EventWaits(const Core& core) : core_(core) {}
+  EventWaits(const Core& core, Completion& completion) : core_(core), completion_(completion) {}
   EventWaits(const EventWaits&) = delete;
   EventWaits& operator=(const EventWaits&) = delete;
 
@@ -50,7 +51,7 @@ class EventWaits {
   struct Held {
     uint64_t id;
     CUevent event;
-    uint16_t context;
+    ContextRef context;
     size_t waits = 0;
     bool orphan = false;  // the id stands for another event, or for none
   };
@@ -61,6 +62,7 @@ class EventWaits {
   void release(const std::shared_ptr<Held>& held);
 
   const Core core_;
+  Completion& completion_;
   std::unordered_map<uint64_t, std::shared_ptr<Held>> waited_;  // by id
 };
 

@@ -15,9 +15,6 @@ struct DriverTable;
 // which has the same name, for a driver. kNotFound says what was looked for and what to do.
 Result<std::string> find_driver(const std::string& driver);
 
-// Whether the file is fargpu's client library. False also for what cannot be read.
-bool is_fargpu_client(const std::string& path);
-
 // An opened driver; stays open as long as the process (drivers do not survive being closed).
 class DriverLibrary {
  public:

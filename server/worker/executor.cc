@@ -33,7 +33,8 @@ Status Executor::run() {
   return worker_.parts().output.flush();
 }
 
-// Whoever posts wakes the transport, which nobody waits for here: so it looks often enough.
+// Posted tasks wake the transport's wait, which this loop does not use, so it polls instead: often
+// while a helper thread or a host function may post.
 Status Executor::stand_still() {
   constexpr auto kOften = std::chrono::milliseconds(1), kSeldom = std::chrono::milliseconds(50);
   do {
@@ -56,8 +57,7 @@ Deadline Executor::next_look() {
   const auto now = Clock::now();
   const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(now - last_progress_);
   if (waited < spin_) return now;
-  // Late by one or two hundredths of the wait: a copy of 10 ms must not end half a millisecond
-  // late.
+  // At most two hundredths of the wait late: the end of a copy of 10 ms is seen within 0.2 ms.
   return std::min<Deadline>(now + std::clamp(waited / 64, kShortest, kLongest), look);
 }
 
@@ -91,7 +91,7 @@ Result<std::span<std::byte>> Executor::bulk_buffer(const wire::FrameHeader& head
     case BulkInto::kNowhere:
       break;
   }
-  // What is refused is read first.
+  // An unknown call is refused after its bytes were read.
   if (!bootstrap::known_opcodes().contains(header.opcode)) return worker_.receive_bulk(bytes, 0);
   return Status(StatusCode::kProtocol,
                 fmt::format("{} bytes of bulk with {}", bytes, schema::opcode_name(header.opcode)));

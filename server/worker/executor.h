@@ -1,10 +1,9 @@
-// The executor: the one thread of a session's worker that matters. Takes frames in order, executes
-// them, polls what is pending, sleeps when there is nothing to do.
+// The executor: the thread of a worker that executes the session's frames, in order. It also polls
+// pending work and sleeps when there is nothing to do.
 //
-// It never waits for the GPU, and frames that keep coming do not keep it from what is pending: it
-// polls that at least every kBudget. With something pending it looks again after a time that grows
-// with how long it has been waiting (at most 1 ms); with nothing pending it sleeps until a frame
-// comes: an idle session costs nothing.
+// It never waits for the GPU. Pending work is polled at least every kBudget, also while frames keep
+// arriving. Without frames it polls at intervals that grow with the length of the wait, up to 1 ms.
+// With nothing pending it sleeps until a frame arrives: an idle session costs no processor time.
 #pragma once
 
 #include <chrono>
@@ -20,7 +19,7 @@ namespace fargpu::server {
 
 class Executor final : public transport::FrameHandler {
  public:
-  // `spin`: how long it looks for what is pending without sleeping in between.
+  // `spin`: how long pending work is polled without sleeping in between.
   Executor(SessionWorker& worker, transport::Transport& transport, SessionStatistics& statistics,
            std::chrono::microseconds spin, const SessionCommands::Source& daemon = {})
       : worker_(worker),
@@ -29,9 +28,9 @@ class Executor final : public transport::FrameHandler {
         spin_(spin),
         commands_(daemon, worker, statistics, activity_) {}
 
-  // When it works and when it waits. Any thread may look.
+  // Whether it is at work. Any thread may read it.
   Activity& activity() { return activity_; }
-  // What the daemon says. Frames that were received before a stop are still executed.
+  // Commands of the daemon. Frames that were received before a stop are still executed.
   SessionCommands& commands() { return commands_; }
   // Until the client says bye (ok), its connection is lost, or it breaks the protocol.
   Status run();
@@ -44,20 +43,20 @@ class Executor final : public transport::FrameHandler {
  private:
   Status on_control(const wire::FrameHeader& header, std::span<const std::byte> body);
   Status on_call(const Request& request);
-  // The client is newer and does not look at what we know; names the opcode once.
+  // For an opcode that this worker does not know; logs each once.
   Status refuse_unknown(const wire::FrameHeader& header);
   transport::Deadline next_look();
   Status between_frames();
-  // The daemon has stopped the session: goes on with what was taken before, and takes nothing more.
+  // While the daemon has stopped the session: finishes the frames taken before, takes no others.
   Status stand_still();
-  // After a frame: polls what is pending if the last time is too long ago.
+  // After a frame: polls pending work if the last poll is kBudget ago.
   Status keep_budget();
 
   SessionWorker& worker_;
   transport::Transport& transport_;
   SessionStatistics& statistics_;
   static constexpr std::chrono::microseconds kBudget{200};
-  // The clock is asked once for so many frames.
+  // The clock is read once per so many frames.
   static constexpr unsigned kFramesPerLook = 4;
 
   const std::chrono::microseconds spin_;
@@ -67,7 +66,7 @@ class Executor final : public transport::FrameHandler {
   transport::Clock::time_point last_poll_{};
   transport::Clock::time_point last_progress_{};
   bool bye_ = false;
-  wire::OpcodeSet refused_;  // that were named
+  wire::OpcodeSet refused_;  // logged already
   unsigned refused_count_ = 0;
 };
 

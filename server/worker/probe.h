@@ -1,5 +1,5 @@
-// The probe: what a fargpu-worker finds out about this host when the daemon asks (Probe of
-// schema/worker.capnp). Runs in a process of its own, which ends afterwards.
+// The probe: a fargpu-worker that takes the inventory of this host for the daemon (Probe of
+// schema/worker.capnp), and ends.
 #pragma once
 
 #include <string>

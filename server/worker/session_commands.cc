@@ -42,7 +42,7 @@ bool SessionCommands::take() {
   return true;
 }
 
-// After a while in which the executor has not.
+// Waits for the executor first.
 void SessionCommands::answer_for_the_executor(const Command& command) {
   constexpr auto kPatience = std::chrono::milliseconds(500);
   {
@@ -63,13 +63,13 @@ void SessionCommands::answer(const Command& command, const WorkerReport& report)
     if (command.answered->exchange(true)) return;
   }
   changed_.notify_all();
-  // A daemon that does not read its answers does without.
+  // Dropped if the daemon does not read its socket.
   (void)send_message(source_.socket, encode_report(command.header, report), Clock::now());
 }
 
 bool SessionCommands::can_answer(const Command& command, bool standing) {
   switch (static_cast<WorkerMessage>(command.header.opcode)) {
-    // Taken back meanwhile by the daemon's next order: the answer says what holds.
+    // The daemon may have reversed the order meanwhile; the report then says so.
     case WorkerMessage::kStop:
       return standing || !stopped();
     case WorkerMessage::kResume:

@@ -1,8 +1,7 @@
-// SessionCommands: what the daemon tells a session's worker after its start (schema/worker.capnp),
-// and the answers.
+// SessionCommands: commands of the daemon to a worker (schema/worker.capnp), and the replies.
 //
-// take() belongs to the watch's thread; everything else to the executor's. While the executor sits
-// in the driver, reports are answered by the watch, with what is known then.
+// take() is called on the watch's thread, everything else on the executor's. While the executor is
+// inside a driver call, the watch answers reports with what it knows.
 #pragma once
 
 #include <atomic>
@@ -32,11 +31,11 @@ class SessionCommands {
       : source_(source), worker_(worker), statistics_(statistics), activity_(activity) {}
 
   int socket() const { return source_.socket; }
-  // Reads one command, which is there, and sees that the executor comes to it. False: the daemon
-  // says nothing more.
+  // Reads one command from the readable socket and wakes the executor for it. False: no further
+  // command will come.
   bool take();
 
-  // The daemon wants no more frames to be taken. One relaxed load.
+  // The daemon has asked to take no more frames. One relaxed load.
   bool stopped() const { return source_.orders->stopped.load(std::memory_order_relaxed) != 0; }
   // Commands wait for their answer.
   bool waiting() const { return !open_.empty(); }
@@ -49,7 +48,7 @@ class SessionCommands {
   struct Command {
     wire::FrameHeader header;
     transport::Deadline until;  // of drain
-    // Whoever sets it answers: the executor, or the watch.
+    // Executor and watch may both want to reply; the one that sets this does.
     std::shared_ptr<std::atomic<bool>> answered = std::make_shared<std::atomic<bool>>(false);
   };
   bool can_answer(const Command& command, bool standing);

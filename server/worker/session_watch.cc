@@ -45,10 +45,10 @@ SessionWatch::~SessionWatch() {
 
 void SessionWatch::watch() {
   uint64_t seen = activity_.count_.load(std::memory_order_acquire);
-  int quiet = 0;  // looks without any work
+  int quiet = 0;  // rounds in a row without any work
   while (!stopping_) {
-    // Only the end of the connection: data is the transport's business. Parked since two looks ago,
-    // so that a begin() that did not see the flag yet has been seen by the look in between.
+    // Of the connection only its end matters here. Sleeps for ever after two quiet rounds: begin()
+    // that missed the flag set in the first one is seen as work in the second.
     pollfd descriptors[] = {
         {peer_.get(), POLLRDHUP, 0}, {waker_.get(), POLLIN, 0}, {commands_.descriptor, POLLIN, 0}};
     const int timeout = quiet >= 2 ? -1 : static_cast<int>(options_.alive_every.count());
@@ -65,8 +65,8 @@ void SessionWatch::watch() {
     if (ready != 0) continue;
     quiet = idle ? quiet + 1 : 0;
     activity_.parked_.store(idle, std::memory_order_relaxed);
-    // Also when the work is many calls: each may wait for a place in the driver's queue, and a ping
-    // comes behind them all.
+    // Also if many calls were executed: a ping waits behind them all, and each may wait for room in
+    // the driver's queue.
     if (!idle) alive_();
   }
   activity_.peer_gone_.store(true, std::memory_order_relaxed);

@@ -1,14 +1,12 @@
-// SessionWatch: stands in for the executor while that is inside a driver call which does not return
-// for a while.
+// SessionWatch: a thread that acts for the executor while that is inside a long driver call.
 //
-// A driver lets a launch wait while about a thousand others are queued ahead of it, for as long as
-// those take. Meanwhile nobody would answer the client's pings, and nobody would see that the
-// client is gone. So the watch tells the client every few seconds that the worker lives (notice
-// alive), and ends the worker when the client has been gone for a while: the GPU must be free
-// again, also when the call never returns. It also reads what the daemon says (session_commands.h),
-// so that this is heard in the meantime.
+// A launch blocks in the driver while about a thousand others are queued ahead of it. During that
+// time the executor answers no pings and does not notice that the client is gone. The watch sends
+// the client a notice `alive` every few seconds. When the client has been gone for `grace`, it ends
+// the worker, so that the GPU is free again even if the call never returns. It also reads the
+// daemon's commands (session_commands.h).
 //
-// A thread of its own. It sleeps without waking while nothing happens in the session.
+// It sleeps without waking while the session is idle.
 #pragma once
 
 #include <atomic>
@@ -23,8 +21,7 @@
 
 namespace fargpu::server {
 
-// What the executor tells the watch, on its own thread: three stores and a load for each piece
-// of work.
+// The executor's state for the watch. The executor pays three stores and a load per piece of work.
 class Activity {
  public:
   void begin(uint16_t opcode = 0) {
@@ -36,7 +33,7 @@ class Activity {
   // Of the call that it executes or executed last; 0: its own work.
   uint16_t opcode() const { return opcode_.load(std::memory_order_relaxed); }
   void end() { count_.store(++mine_, std::memory_order_release); }
-  // The watch has seen that the client is gone. Relaxed: it is looked at again.
+  // The watch has seen that the client is gone. Relaxed: the executor asks repeatedly.
   bool peer_gone() const { return peer_gone_.load(std::memory_order_relaxed); }
 
  private:
@@ -54,7 +51,7 @@ class Activity {
   const EventFd* waker_ = nullptr;  // set before the executor starts
 };
 
-// What the daemon says, to be read on the watch's thread.
+// Where the daemon's commands come from; read on the watch's thread.
 struct WatchedCommands {
   int descriptor = -1;         // -1: none
   std::function<bool()> take;  // called when it is readable; false: never again

@@ -1,6 +1,7 @@
-// SessionWorker: a session's parts as generated dispatch code (Worker) and the executor see them.
+// SessionWorker: the parts of a session behind the interfaces of generated dispatch code (Worker)
+// and of the executor.
 //
-// Lives on the executor's thread. Nothing here waits for the GPU: what takes time is deferred.
+// On the executor's thread. Nothing here waits for the GPU: long work is deferred.
 #pragma once
 
 #include "common/transport/transport.h"
@@ -45,29 +46,28 @@ class SessionWorker final : public Worker {
   bool has_pending() const {
     return !parts_.pending.empty() || parts_.ordered_copies.outstanding();
   }
-  // Whether poll() has anything to do now, as far as that can be told without a lock.
+  // Whether poll() has anything to do now. Takes no lock, so posts of this moment may be missed.
   bool has_work() const { return has_pending() || parts_.posted.any(); }
-  // When poll() has something to look after although nothing is pending.
+  // When poll() must run next although nothing is pending.
   transport::Deadline next_look() const { return parts_.host_gate.next_look(); }
-  // Runs what was posted and polls what is pending, once; how many of them are done.
+  // Runs posted tasks and polls pending work once. Returns how many of them are done.
   size_t poll();
-  // Where the bulk bytes of the frame under way go; SessionParts::take_bulk() hands the memory to
-  // the frame's handler.
-  // `context`: whose GPU they are for; 0: for none.
+  // Memory for the bulk bytes of the current frame; its handler takes them by
+  // SessionParts::take_bulk(). `context`: the one whose GPU they are for; 0: none.
   Result<std::span<std::byte>> receive_bulk(uint64_t bytes, uint16_t context);
   // The same for bytes that a copy has asked for; `body` is that of fgFetched.
   Result<std::span<std::byte>> receive_fetched(std::span<const std::byte> body, uint64_t bytes);
   // A frame is about to be executed.
   void begin_frame(uint16_t opcode) { parts_.pending.begin_frame(opcode); }
-  // Replies with what is not finished (Inspection of control.capnp).
+  // Replies with the unfinished work (Inspection of control.capnp).
   Status describe(const wire::FrameHeader& request);
-  // Nothing is under way that ends by itself and posts: a helper's driver call, a host function.
+  // No helper thread is in a driver call and no host function runs.
   bool quiet();
   // Nothing of the session works, on the GPU or beside it.
   bool idle();
   // `calls` and what concerns the executor are left to it.
   WorkerReport report();
-  // The frame is executed: memory that its handler did not take is free again.
+  // After a frame: releases bulk memory that its handler did not take.
   void drop_bulk() { parts_.bulk = StagingBlock(); }
 
  private:

@@ -10,8 +10,8 @@
 
 namespace fargpu::server {
 
-// Asks the driver and answers the hello on the session's socket. `key`: of the session, told when
-// it may have further connections. kDriver: the driver does not even tell a device's name.
+// Queries the driver and answers the hello on the session's socket. `key`: of the session, sent if
+// it may have further connections. kDriver: the driver cannot describe a device.
 Status send_welcome(int socket, const DriverLibrary& driver, const WorkerOptions& options,
                     const std::vector<bootstrap::UpgradeOffer>& offers,
                     const bootstrap::SessionKey& key);

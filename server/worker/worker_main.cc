@@ -22,6 +22,7 @@
 #include "server/handover/session_orders.h"
 #include "server/handover/worker_messages.h"
 #include "server/handover/worker_options.h"
+#include "server/nvml/session/management.h"
 #include "server/placement/job_memory.h"
 #include "server/worker/driver_library.h"
 #include "server/worker/executor.h"
@@ -45,7 +46,7 @@ using namespace fargpu::server;
 
 constexpr int kExitDaemon = 1, kExitClient = 3, kExitDriver = 4;
 
-// What the end of a process looks for, _exit does not.
+// _exit() skips the leak check that exit() would do.
 void look_for_leaks() {
 #if defined(__SANITIZE_ADDRESS__)
   __lsan_do_recoverable_leak_check();
@@ -53,7 +54,7 @@ void look_for_leaks() {
 }
 
 int run_probe(const std::string& driver) {
-  // The driver's own chatter is for the daemon's log.
+  // Output of the driver goes to the daemon's log.
   ::dup2(STDERR_FILENO, STDOUT_FILENO);
   const auto inventory = take_inventory(driver);
   (void)send_message(kControlFd, encode_inventory(inventory), transport::Clock::now());
@@ -69,8 +70,7 @@ int end(const Status& status, const char* otherwise, int code) {
                      transport::Clock::now() + kPatience);
   std::fflush(nullptr);
   look_for_leaks();
-  // Not exit(): handlers of a driver whose GPU hangs would hang with it, and the system takes
-  // everything back anyway.
+  // Not exit(): the exit handlers of a driver whose GPU hangs would hang, too.
   ::_exit(code);
 }
 
@@ -181,6 +181,14 @@ int run_session(const WorkerOptions& options) {
   return end(status, "the client said bye", polite ? 0 : kExitClient);
 }
 
+int manage(const WorkerOptions& options) {
+  const Status status = run_management(options);
+  const bool polite = status.ok() || status.code() == StatusCode::kLost;
+  if (!polite)
+    log::error("event=session-broken client=\"{}\" why=\"{}\"", options.client, status.message());
+  return end(status, "the client said bye", polite ? 0 : kExitClient);
+}
+
 int start_session(const WorkerOptions& options) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != options.parent) return 1;  // it died before the line above
@@ -191,7 +199,7 @@ int start_session(const WorkerOptions& options) {
   log::configure(fmt::format("worker {} job {}", id_text(options.session), id_text(options.job)),
                  log::Level::kInfo);
   apply(options.host_limits);
-  return run_session(options);
+  return options.management ? manage(options) : run_session(options);
 }
 
 // The daemon has sent its first message before it started us.
@@ -208,11 +216,12 @@ int obey(const ReceivedMessage& first) {
     return driver.ok() ? run_probe(driver->empty() ? "auto" : *driver)
                        : end(driver.status(), "", kExitDaemon);
   }
-  if (kind_of(first) != WorkerMessage::kStart) {
+  if (kind_of(first) != WorkerMessage::kStart && kind_of(first) != WorkerMessage::kManage) {
     const auto why = fmt::format("the daemon's first message has kind {}", first.header.opcode);
     return end({StatusCode::kProtocol, why}, "", kExitDaemon);
   }
-  const auto options = parse_start(first.body());
+  auto options = parse_start(first.body());
+  if (options.ok()) options->management = kind_of(first) == WorkerMessage::kManage;
   return options.ok() ? start_session(*options) : end(options.status(), "", kExitDaemon);
 }
 

@@ -14,7 +14,7 @@ Device::Device(const Settings& settings, int ordinal, int index)
       compute_capability_(settings.compute_capability),
       threads_(settings.threads),
       prohibited_(settings.prohibited),
-      name_(fmt::format("fargpu simulated GPU (sm_{})", settings.compute_capability)),
+      name_(device_name(settings.compute_capability)),
       memory_(index, settings.memory_bytes, settings.slot),
       physical_store_(settings.memory_bytes),
       primary_handle_(reinterpret_cast<CUcontext>(Driver::get().registry().add(
@@ -24,7 +24,7 @@ Device::Device(const Settings& settings, int ordinal, int index)
   current_pool_ = default_pool_;
 }
 
-std::string Device::pci_bus_id() const { return fmt::format("0000:{:02X}:00.0", 0x10 + index_); }
+std::string Device::pci_bus_id() const { return fmt::format("0000:{:02X}:00.0", pci_bus(index_)); }
 
 EngineOptions Device::engine_options(size_t malloc_heap_bytes) const {
   EngineOptions options;

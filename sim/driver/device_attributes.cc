@@ -91,7 +91,7 @@ CUresult simulated_attribute(int id, int capability, int index, int* value) {
       *value = 1;
       break;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-      *value = 0x10 + index;
+      *value = pci_bus(index);
       break;
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
       *value = 1000000;

@@ -105,6 +105,54 @@ CUresult copy_3d(const Params* params, CUstream stream, bool synchronous) {
   return run(copy, converted, stream, synchronous);
 }
 
+// A pointer of a batch; rows and layers are in bytes between two of them.
+CUresult side_of(const CUmemcpy3DOperand& operand, Copy* copy, CopySide* side) {
+  if (operand.type == CU_MEMCPY_OPERAND_TYPE_ARRAY && operand.op.array.array != nullptr)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  if (operand.type != CU_MEMCPY_OPERAND_TYPE_POINTER) return CUDA_ERROR_INVALID_VALUE;
+  const auto& rows = operand.op.ptr;
+  if (rows.rowLength != 0 && rows.rowLength < copy->width) return CUDA_ERROR_INVALID_VALUE;
+  if (rows.layerHeight != 0 && rows.layerHeight < copy->height) return CUDA_ERROR_INVALID_VALUE;
+  side->where = CopySide::Where::kUnified;
+  side->base = rows.ptr;
+  return place(side, 0, 0, 0, rows.rowLength, rows.layerHeight, *copy) ? CUDA_SUCCESS
+                                                                       : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult to_copy(const CUDA_MEMCPY3D_BATCH_OP& op, Copy* copy) {
+  copy->width = op.extent.width;
+  copy->height = op.extent.height;
+  copy->depth = op.extent.depth;
+  copy->take_source = op.srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+  const bool known_order = op.srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
+                           op.srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_ANY || copy->take_source;
+  if (!known_order || op.flags > CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (copy->width == 0 || copy->height == 0 || copy->depth == 0) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = side_of(op.src, copy, &copy->from);
+  return result == CUDA_SUCCESS ? side_of(op.dst, copy, &copy->to) : result;
+}
+
+// One copy after the other, which is an order that a batch allows, once all are known to be well
+// described. `failed` receives the index of a copy that was refused.
+CUresult copy_batch(const CUDA_MEMCPY3D_BATCH_OP* ops, size_t count, unsigned long long flags,
+                    CUstream stream, size_t* failed) {
+  *failed = SIZE_MAX;
+  if (ops == nullptr || count == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (stream == nullptr || stream == CU_STREAM_LEGACY) return CUDA_ERROR_INVALID_VALUE;
+  for (const bool submit : {false, true}) {
+    for (size_t i = 0; i < count; ++i) {
+      Copy copy;
+      CUresult result = to_copy(ops[i], &copy);
+      if (submit) result = run(copy, result, stream, false);
+      if (result == CUDA_SUCCESS) continue;
+      *failed = i;
+      return result;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult CUDAAPI cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) { return copy_2d(pCopy, nullptr, true); }
@@ -123,4 +171,17 @@ CUresult CUDAAPI cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
 }
 CUresult CUDAAPI cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
   return copy_3d(pCopy, hStream, false);
+}
+
+CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
+                                      size_t* failIdx, unsigned long long flags, CUstream hStream) {
+  size_t failed = SIZE_MAX;
+  const CUresult result = copy_batch(opList, numOps, flags, hStream, &failed);
+  if (result != CUDA_SUCCESS && failIdx != nullptr) *failIdx = failed;
+  return result;
+}
+CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
+                                         unsigned long long flags, CUstream hStream) {
+  size_t failed = SIZE_MAX;
+  return copy_batch(opList, numOps, flags, hStream, &failed);
 }

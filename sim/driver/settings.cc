@@ -1,5 +1,7 @@
 #include "sim/driver/settings.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -59,6 +61,10 @@ std::string uuid_text(const Uuid& uuid) {
     text += kDigits[uuid[i] & 15];
   }
   return text;
+}
+
+std::string device_name(int compute_capability) {
+  return fmt::format("fargpu simulated GPU (sm_{})", compute_capability);
 }
 
 std::vector<int> parse_visible_devices(std::string_view text, int compute_capability, int gpus) {

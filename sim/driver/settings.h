@@ -57,6 +57,10 @@ struct Settings {
 Uuid device_uuid(int compute_capability, int index);
 // "GPU-66617267-7075-2d73-696d-000000005a00".
 std::string uuid_text(const Uuid& uuid);
+// "fargpu simulated GPU (sm_90)".
+std::string device_name(int compute_capability);
+// Domain, device and function are 0.
+constexpr int pci_bus(int index) { return 0x10 + index; }
 
 // The rules of CUDA: the list ends at its first invalid entry, and an entry given twice leaves no
 // device at all.

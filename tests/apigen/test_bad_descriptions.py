@@ -320,11 +320,14 @@ class BadDescriptions(Description):
             ({"client": "memory"}, "'client' is a list"),
             ({"client": "[a-b]"}, "'client' holds names of C++"),
             ({"colour": "red"}, "unknown key 'colour'"),
+            ({"client_before": "[memory]"}, "unknown key 'client_before'"),
         ):
             add(**wrong)
             self.refused("# x\n[]\n", "types.yml:", message)
         path.write_text(known.replace("kinds:\n", "kinds:\n  news: kNews\n"))
         self.refused("# x\n[]\n", "types.yml:", "kind 'news' has no rule")
+        path.write_text(known.replace("client_before: [", "before: ["))
+        self.refused("# x\n[]\n", "types.yml:", "kind 'context'", "'client_before' is missing")
 
     def test_registry(self):
         text = "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: sync\n"

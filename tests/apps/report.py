@@ -1,28 +1,33 @@
-"""What the PyTorch workloads share: fixed seeds, comparable arithmetic, and the JSON line that
-scripts/gpu-suite reads."""
+"""What the workloads share: fixed seeds and comparable arithmetic in PyTorch, and the JSON line
+that scripts/gpu-suite reads."""
 
 import json
 import statistics
 import time
 
-import torch
-
 
 def prepare():
+    import torch
+
     torch.manual_seed(1234)
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = False
 
 
-def timed(work, runs=1):
-    """(result of the last run, median seconds of a run); the device is idle before and after."""
+def timed(work, runs=1, synchronize=None):
+    """(result of the last run, median seconds of a run); the device is idle before and after.
+    `synchronize` waits for the device; PyTorch's, if it is not given."""
+    if synchronize is None:
+        import torch
+
+        synchronize = torch.cuda.synchronize
     seconds = []
     for _ in range(runs):
-        torch.cuda.synchronize()
+        synchronize()
         begin = time.perf_counter()
         result = work()
-        torch.cuda.synchronize()
+        synchronize()
         seconds.append(time.perf_counter() - begin)
     return result, statistics.median(seconds)
 

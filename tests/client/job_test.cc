@@ -1,4 +1,4 @@
-#include "client/process/job.h"
+#include "client/settings/job.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

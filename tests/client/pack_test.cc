@@ -39,6 +39,22 @@ TEST(Pack, PartsArePackedAndUnpackedFromAnywhere) {
   }
 }
 
+TEST(PackBuffer, IsAllocatedOnceForPiecesThatDoNotGrow) {
+  PackBuffer buffer;
+  std::byte* const first = buffer.of(100'000).data();
+  EXPECT_EQ(buffer.of(60'000).data(), first);
+  EXPECT_EQ(buffer.of(100'000).data(), first);
+  EXPECT_EQ(buffer.of(100'000).size(), 100'000u);
+}
+
+TEST(PackBuffer, SmallPiecesNeedNoAllocation) {
+  PackBuffer buffer;
+  const std::span<std::byte> bytes = buffer.of(2048);
+  EXPECT_EQ(bytes.size(), 2048u);
+  EXPECT_GE(address(bytes.data()), address(&buffer));
+  EXPECT_LE(address(bytes.data() + bytes.size()), address(&buffer + 1));
+}
+
 TEST(Reserve, KeepsAddressesFreeAndGivesThemBack) {
   void* memory = allocate_host(10000);
   ASSERT_NE(memory, nullptr);

@@ -1,7 +1,5 @@
-// A process with two sessions, each with a scripted worker behind a loopback transport: which of
-// them a call goes to, what the other one's handles are there, and what is left when one is lost.
-// Calls are made through the exported functions. Each test is a process of its own, because the
-// client library's state is the process's.
+// Which of two sessions a call goes to, what the other one's handles are there, and what is left
+// when one is lost.
 #include <cuda.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -10,180 +8,20 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdio>
-#include <functional>
-#include <memory>
-#include <mutex>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "client/call/client_support.h"
-#include "client/entry/here.h"
-#include "client/entry/object_ends.h"
-#include "client/image/linked.h"
+#include "client/entry/call_target.h"
 #include "client/image/records.h"
-#include "client/process/process.h"
-#include "client/process/session.h"
-#include "client/transfer/ordered_copy.h"
-#include "common/bootstrap/agreement.h"
-#include "common/transport/loopback/loopback.h"
-#include "generated/schema/internal.capnp.h"
-#include "generated/schema/memory.capnp.h"
 #include "generated/schema/opcodes.h"
-#include "generated/schema/stream_ordered_memory.capnp.h"
-#include "tests/transport/scripted_server.h"
+#include "tests/client/two_sessions.h"
 
 namespace fargpu::client {
-
-// Stands in for the client's own.
-Result<std::vector<std::unique_ptr<Session>>> connect(Tables&, const Settings&) {
-  return Status(StatusCode::kNotFound, "the test makes its sessions itself");
-}
-
 namespace {
-
-using test::ReceivedFrame;
-using test::ScriptedServer;
-
-constexpr SessionHooks kHooks{.wire_of_copies = wire_of_ordered_copies,
-                              .before_host_function = [](Session&) {},
-                              .host_function_returned = [](Session&, uint64_t) {},
-                              .look_at_values = [](Session&) {}};
-
-// Answers every call with success, but those with the failing opcode.
-class FakeWorker {
- public:
-  // `first`: the device address that it allocates.
-  FakeWorker(std::unique_ptr<transport::Transport> transport, CUdeviceptr first)
-      : memory(first),
-        server_(std::move(transport),
-                [this](rpc::Responder& responder, const ReceivedFrame& request) {
-                  const std::lock_guard lock(mutex_);
-                  calls_.emplace_back(request.header.opcode, request.header.context);
-                  if (request.header.opcode == silent_opcode.load()) {
-                    responder_ = &responder;
-                    silent_.push_back(request.header);
-                    return Status();
-                  }
-                  if (request.header.opcode == schema::op_cuMemAlloc_v2) {
-                    rpc::Responder::Frame reply(responder, request.header, 256);
-                    reply.init<schema::CuMemAllocV2Results>().setDptr(memory.fetch_add(step));
-                    return reply.send(0);
-                  }
-                  if (request.header.opcode == schema::op_cuMemAllocAsync) {
-                    rpc::Responder::Frame reply(responder, request.header, 256);
-                    reply.init<schema::CuMemAllocAsyncResults>().setDptr(memory.fetch_add(step));
-                    return reply.send(0);
-                  }
-                  if (request.header.opcode == schema::op_fgHostMap) {
-                    rpc::Responder::Frame reply(responder, request.header, 256);
-                    reply.init<schema::FgHostMapResults>().setDevicePointer(memory.load());
-                    return reply.send(0);
-                  }
-                  const bool fails = request.header.opcode == failing_opcode.load();
-                  return responder.reply(request.header, fails ? CUDA_ERROR_ILLEGAL_ADDRESS : 0);
-                }) {}
-  // The contexts of the calls with this opcode, in order.
-  std::vector<uint16_t> contexts_of(uint16_t opcode) const {
-    const std::lock_guard lock(mutex_);
-    std::vector<uint16_t> contexts;
-    for (const auto& [called, context] : calls_) {
-      if (called == opcode) contexts.push_back(context);
-    }
-    return contexts;
-  }
-  void die() { server_.stop(); }
-
-  // Answers what it has left unanswered.
-  void answer_the_silent() {
-    server_.pause(true);
-    for (const wire::FrameHeader& header : silent_) (void)responder_->reply(header, 0);
-    silent_.clear();
-    (void)responder_->flush();
-    server_.pause(false);
-  }
-
-  std::atomic<uint16_t> failing_opcode{0};
-  std::atomic<uint16_t> silent_opcode{0};  // not answered
-  std::atomic<CUdeviceptr> memory;
-  std::atomic<CUdeviceptr> step{0};  // from one allocation to the next
-
- private:
-  mutable std::mutex mutex_;
-  std::vector<std::pair<uint16_t, uint16_t>> calls_;
-  std::vector<wire::FrameHeader> silent_;
-  rpc::Responder* responder_ = nullptr;
-  ScriptedServer server_;
-};
-
-constexpr CUdeviceptr kMemory[] = {0x6000'0000'0000, 0x6100'0000'0000};
-
-// Two servers with a GPU each: device 0 is a's, device 1 is b's.
-struct Program {
-  Program() {
-    Tables& tables = *new Tables;
-    a = add(tables, 0);
-    b = add(tables, 1);
-    EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
-    for (CUdevice device : {0, 1}) {
-      EXPECT_EQ(cuDevicePrimaryCtxRetain(&contexts[device], device), CUDA_SUCCESS);
-      EXPECT_EQ(cuCtxSetCurrent(contexts[device]), CUDA_SUCCESS);
-      EXPECT_EQ(cuStreamCreate(&streams[device], CU_STREAM_DEFAULT), CUDA_SUCCESS);
-      EXPECT_EQ(cuEventCreate(&events[device], CU_EVENT_DEFAULT), CUDA_SUCCESS);
-    }
-    EXPECT_EQ(cuCtxSetCurrent(contexts[0]), CUDA_SUCCESS);
-  }
-
-  // What the servers do not know; set before.
-  static inline uint16_t unknown = 0;
-
-  static FakeWorker* add(Tables& tables, unsigned number) {
-    auto [client, server] = transport::make_loopback_pair();
-    auto* const worker = new FakeWorker(std::move(server), kMemory[number]);
-    Settings settings;
-    settings.server = number == 0 ? "a:14900" : "b:14900";
-    Snapshot snapshot;
-    snapshot.driver_version = number == 0 ? 13000 : 12080;
-    for (unsigned opcode = 0; opcode < 8 * wire::OpcodeSet::kMaxBytes; ++opcode) {
-      const auto each = static_cast<uint16_t>(opcode);
-      if (each != unknown && bootstrap::known_opcodes().contains(each)) snapshot.known.insert(each);
-    }
-    snapshot.max_bulk_bytes = 1 << 20;
-    snapshot.max_body_bytes = 1 << 20;
-    snapshot.devices.resize(1);
-    auto session =
-        std::make_unique<Session>(SessionIdentity{tables, number, Process::get().device_count()},
-                                  std::move(settings), std::move(snapshot), kHooks);
-    session->attach(std::move(client), {});
-    Process::get().add(std::move(session));
-    return worker;
-  }
-
-  FakeWorker *a, *b;
-  CUcontext contexts[2]{};
-  CUstream streams[2]{};
-  CUevent events[2]{};
-};
 
 unsigned session_in(const void* handle) {
   return rpc::handle_session(reinterpret_cast<uint64_t>(handle));
-}
-
-// Runs the test in a process of its own.
-void in_process(const std::function<void(Program&)>& body) {
-  std::fflush(nullptr);
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    Program program;
-    body(program);
-    std::fflush(nullptr);
-    ::_exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0) << "see above";
 }
 
 TEST(Sessions, DevicesOfAllAreTheProcesss) {
@@ -388,14 +226,6 @@ TEST(Sessions, ASynchronisationExposesMemoryInItsOwnSession) {
   });
 }
 
-// Whether `holds()` becomes true in time.
-bool soon(const std::function<bool()>& holds) {
-  const auto deadline = transport::Clock::now() + std::chrono::seconds(20);
-  while (!holds() && transport::Clock::now() < deadline)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return holds();
-}
-
 // The stream of a waits for a word that is written when b has answered; the caller does not wait.
 TEST(Sessions, AStreamWaitsForAnEventOfAnotherServer) {
   in_process([](Program& program) {
@@ -486,6 +316,41 @@ TEST(Sessions, AContextEndsBehindWhatWaitsForIt) {
 }
 
 // Its stream goes on, and the program hears of it once.
+// A copy between servers is under way whose source is a variable of a module.
+TEST(Sessions, AModuleGoesBehindTheCopiesOfItsVariables) {
+  in_process([](Program& program) {
+    constexpr size_t kBytes = 4096;
+    CUdeviceptr of_a = 0;
+    ASSERT_EQ(cuMemAlloc(&of_a, kBytes), CUDA_SUCCESS);
+    ASSERT_EQ(cuCtxSetCurrent(program.contexts[1]), CUDA_SUCCESS);
+    Tables& tables = *Process::get().tables();
+    Session& session = *Process::get().session(1);
+    const uint64_t module = made(session, rpc::HandleKind::kModule);
+    ASSERT_TRUE(tables.device_memory.insert({.base = kMemory[1],
+                                             .bytes = kBytes,
+                                             .kind = MemoryKind::kGlobal,
+                                             .session = &session,
+                                             .context = tables.contexts.primary(1),
+                                             .device = 1,
+                                             .owner = module}));
+    program.b->silent_opcode = schema::op_fgCopyWait;
+    ASSERT_EQ(cuCtxSetCurrent(program.contexts[0]), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemcpyDtoDAsync(of_a, kMemory[1], 64, program.streams[0]), CUDA_SUCCESS);
+    ASSERT_TRUE(soon([&] { return !program.b->contexts_of(schema::op_fgCopyWait).empty(); }));
+    const auto unloads = [&] { return program.b->contexts_of(schema::op_cuModuleUnload).size(); };
+    std::thread unloading([&] {
+      EXPECT_EQ(cuCtxSetCurrent(program.contexts[1]), CUDA_SUCCESS);
+      EXPECT_EQ(cuModuleUnload(reinterpret_cast<CUmodule>(module)), CUDA_SUCCESS);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_EQ(unloads(), 0u);
+    program.b->silent_opcode = 0;
+    program.b->answer_the_silent();
+    unloading.join();
+    EXPECT_EQ(unloads(), 1u);
+  });
+}
+
 TEST(Sessions, AWaitForAServerThatIsLostEnds) {
   in_process([](Program& program) {
     program.b->silent_opcode = schema::op_cuEventSynchronize;
@@ -609,11 +474,11 @@ TEST(Sessions, OneThatIsLostTakesOnlyItsOwnAlong) {
 TEST(Sessions, WithoutAContextCallsGoToOneThatIsNotLost) {
   in_process([](Program& program) {
     ASSERT_EQ(cuCtxSetCurrent(nullptr), CUDA_SUCCESS);
-    EXPECT_EQ(Here::of_current().session.number, 0u);
+    EXPECT_EQ(CallTarget::of_current().session.number, 0u);
     program.a->die();
     EXPECT_EQ(cuStreamSynchronize(program.streams[0]), CUDA_ERROR_DEVICE_UNAVAILABLE);
     // Another thread may have seen the end and be about to say so.
-    EXPECT_TRUE(soon([] { return Here::of_current().session.number == 1; }));
+    EXPECT_TRUE(soon([] { return CallTarget::of_current().session.number == 1; }));
   });
 }
 
@@ -633,34 +498,6 @@ TEST(Sessions, AForkedChildHasNone) {
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
     EXPECT_EQ(cuStreamSynchronize(program.streams[1]), CUDA_SUCCESS) << "the parent goes on";
-  });
-}
-
-// An object as a call makes it, when the worker has answered.
-uint64_t made(Session& session, rpc::HandleKind kind, uint64_t parent = 0) {
-  NewHandle handle(session, kind);
-  handle.created(parent);
-  return handle.id();
-}
-
-bool lives(const Session& session, uint64_t id) {
-  return session.find(rpc::handle_kind(id), id) != nullptr;
-}
-
-TEST(Ends, WhatWasMadeFromALibraryEndsWithIt) {
-  in_process([](Program&) {
-    using Kind = rpc::HandleKind;
-    Session& session = *Process::get().session(0);
-    const uint64_t library = made(session, Kind::kLibrary);
-    const uint64_t module = made(session, Kind::kModule, library);
-    const uint64_t function = made(session, Kind::kFunction, module);
-    const uint64_t kernel = made(session, Kind::kKernel, library);
-    const uint64_t other = made(session, Kind::kKernel, made(session, Kind::kLibrary));
-    ASSERT_TRUE(lives(session, function) && lives(session, kernel));
-    ASSERT_EQ(cuLibraryUnload(reinterpret_cast<CUlibrary>(library)), CUDA_SUCCESS);
-    for (const uint64_t gone : {library, module, function, kernel})
-      EXPECT_FALSE(lives(session, gone)) << std::hex << gone;
-    EXPECT_TRUE(lives(session, other));
   });
 }
 
@@ -700,80 +537,6 @@ TEST(Sessions, OccupancyIsThatOfTheCurrentContext) {
       EXPECT_EQ(program.b->contexts_of(opcode), std::vector<uint16_t>{1});
       EXPECT_TRUE(program.a->contexts_of(opcode).empty());
     }
-  });
-}
-
-TEST(Ends, AContextTakesWhatLivesInItAndNothingElse) {
-  in_process([](Program& program) {
-    using Kind = rpc::HandleKind;
-    Session& session = *Process::get().session(0);
-    const uint64_t module = made(session, Kind::kModule);
-    const uint64_t link = made(session, Kind::kLinkState);
-    const uint64_t library = made(session, Kind::kLibrary);
-    static_cast<LinkRecord*>(session.find(Kind::kLinkState, link))->image.resize(64);
-    auto* const record = static_cast<LinkRecord*>(session.find(Kind::kLinkState, link));
-    ASSERT_EQ(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
-    EXPECT_FALSE(lives(session, module));
-    EXPECT_FALSE(lives(session, link));
-    EXPECT_TRUE(record->image.empty()) << "the record stays for a while, its image does not";
-    EXPECT_TRUE(lives(session, library));
-    ASSERT_EQ(cuCtxSetCurrent(program.contexts[1]), CUDA_SUCCESS);
-    EXPECT_EQ(cuStreamSynchronize(program.streams[1]), CUDA_SUCCESS) << "another context";
-  });
-}
-
-// A load takes its time, and another thread may end the context, or the library, meanwhile.
-TEST(Ends, WhatIsMadeForSomethingThatHasEndedHasEnded) {
-  in_process([](Program& program) {
-    using Kind = rpc::HandleKind;
-    Session& session = *Process::get().session(0);
-    NewHandle module(session, Kind::kModule);
-    ASSERT_EQ(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
-    CUcontext again = nullptr;
-    ASSERT_EQ(cuDevicePrimaryCtxRetain(&again, 0), CUDA_SUCCESS);
-    EXPECT_EQ(again, program.contexts[0]) << "the same record";
-    module.created();
-    EXPECT_FALSE(lives(session, module.id()));
-
-    const uint64_t library = made(session, Kind::kLibrary);
-    NewHandle kernel(session, Kind::kKernel);
-    ASSERT_EQ(cuLibraryUnload(reinterpret_cast<CUlibrary>(library)), CUDA_SUCCESS);
-    kernel.created(library);
-    EXPECT_FALSE(lives(session, kernel.id()));
-  });
-}
-
-// What the driver lists is known to the worker by its ids, or gets those that were sent.
-TEST(Ends, AnArrayOfNewHandlesTakesWhatTheWorkerNames) {
-  in_process([](Program&) {
-    using Kind = rpc::HandleKind;
-    Session& session = *Process::get().session(0);
-    const uint64_t graph = made(session, Kind::kGraph);
-    const uint64_t known = made(session, Kind::kGraphNode, graph);
-    const auto answer = [](const std::vector<uint64_t>& ids) {
-      return as_data(ids.data(), ids.size() * sizeof(uint64_t));
-    };
-    uint64_t first = 0, unused = 0;
-    {
-      NewHandles nodes(session, Kind::kGraphNode, 3);
-      ASSERT_TRUE(nodes.complete());
-      first = nodes.data()[0];
-      unused = nodes.data()[2];
-      CUgraphNode out[3]{};
-      EXPECT_FALSE(nodes.take(answer({graph}), 1, graph, out)) << "of another kind";
-      EXPECT_FALSE(nodes.take(answer({first + 64}), 2, graph, out)) << "fewer than it says";
-      EXPECT_FALSE(nodes.take(answer({1, 2, 3, 4}), 4, graph, out)) << "more than there is room";
-      const std::vector<uint64_t> ids{known, first};
-      ASSERT_TRUE(nodes.take(answer(ids), 2, graph, out));
-      EXPECT_EQ(out[0], reinterpret_cast<CUgraphNode>(known));
-      EXPECT_EQ(out[1], reinterpret_cast<CUgraphNode>(first));
-    }
-    EXPECT_TRUE(lives(session, first));
-    EXPECT_FALSE(lives(session, unused));
-    EXPECT_NE(made(session, Kind::kGraphNode), unused) << "its slot is free, its id is not";
-    end_object(session, graph);
-    EXPECT_FALSE(lives(session, first));
-    EXPECT_FALSE(lives(session, known));
   });
 }
 

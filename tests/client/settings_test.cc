@@ -1,4 +1,4 @@
-#include "client/process/settings.h"
+#include "client/settings/settings.h"
 
 #include <gtest/gtest.h>
 

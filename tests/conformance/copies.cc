@@ -204,6 +204,101 @@ void overlapping_slices() {
   SHOW(cuMemFree(device));
 }
 
+using Op = CUDA_MEMCPY3D_BATCH_OP;
+
+Op box(CUdeviceptr to, CUdeviceptr from, CUextent3D extent) {
+  Op op{};
+  op.src.type = op.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+  op.src.op.ptr.ptr = from;
+  op.dst.op.ptr.ptr = to;
+  op.extent = extent;
+  op.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  return op;
+}
+
+// Every direction in one batch after another, gaps between rows and slices, and what is refused.
+void batches_of_boxes() {
+  constexpr size_t kWidth = 50, kHeight = 6, kDepth = 5, kPitch = 64, kRows = 9;
+  constexpr size_t kSpread = kPitch * kRows * kDepth, kTight = kWidth * kHeight * kDepth;
+  constexpr CUextent3D kAll{kWidth, kHeight, kDepth};
+  std::vector<unsigned char> in(kTight), out(kSpread, 1);
+  for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<unsigned char>(i * 11 + 5);
+  const auto source = reinterpret_cast<CUdeviceptr>(in.data());
+  const auto target = reinterpret_cast<CUdeviceptr>(out.data());
+  CUstream stream;
+  NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CUdeviceptr a, b;
+  NEED(cuMemAlloc(&a, kSpread));
+  NEED(cuMemAlloc(&b, kSpread));
+  NEED(cuMemsetD8(a, 2, kSpread));
+  NEED(cuMemsetD8(b, 3, kSpread));
+  NEED(cuCtxSynchronize());  // a fill may come later, and the stream does not wait for it
+
+  // Two boxes of a batch go into different places: one packed, one with gaps.
+  Op up[2] = {box(a, source, kAll), box(b, source, kAll)};
+  up[1].dst.op.ptr.rowLength = kPitch;
+  up[1].dst.op.ptr.layerHeight = kRows;
+  up[1].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+  SHOW(cuMemcpy3DBatchAsync(2, up, 0, stream));
+  std::fill(in.begin(), in.end(), 0);  // pageable memory was taken when the call returned
+  SHOW(cuStreamSynchronize(stream));
+  SHOW(cuMemcpyDtoH(out.data(), a, kSpread));
+  std::printf("  packed %08x\n", checksum(out));
+  SHOW(cuMemcpyDtoH(out.data(), b, kSpread));
+  std::printf("  with gaps %08x\n", checksum(out));
+
+  // A part of the box, inside the device.
+  Op across = box(a, b + kPitch + 3, {20, 4, 2});
+  across.src.op.ptr.rowLength = kPitch;
+  across.src.op.ptr.layerHeight = kRows;
+  across.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
+  across.flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
+  SHOW(cuMemcpy3DBatchAsync(1, &across, 0, stream));
+  std::fill(out.begin(), out.end(), 1);
+  Op down = box(target, a, {20, 4, 2});
+  down.dst.op.ptr.rowLength = 30;
+  SHOW(cuMemcpy3DBatchAsync(1, &down, 0, stream));
+  SHOW(cuStreamSynchronize(stream));
+  std::printf("  part %08x\n", checksum(out));
+
+  SHOW(cuMemcpy3DBatchAsync(0, up, 0, stream));
+  SHOW(cuMemcpy3DBatchAsync(2, nullptr, 0, stream));
+  SHOW(cuMemcpy3DBatchAsync(2, up, 1, stream));
+  SHOW(cuMemcpy3DBatchAsync(2, up, 0, nullptr));
+  const auto wrong = [&](const char* what, auto&& change) {
+    Op op[2] = {box(b, a, kAll), box(b, a, kAll)};
+    change(op[1]);
+    NEED(cuMemsetD8(b, 4, kSpread));
+    NEED(cuCtxSynchronize());
+    show(what, cuMemcpy3DBatchAsync(2, op, 0, stream));
+    SHOW(cuStreamSynchronize(stream));
+    unsigned char first = 0;
+    SHOW(cuMemcpyDtoH(&first, b, 1));
+    VALUE(first == 4);  // nothing of the batch was copied
+  };
+  wrong("a short row", [](Op& op) { op.src.op.ptr.rowLength = kWidth - 1; });
+  wrong("a low layer", [](Op& op) { op.dst.op.ptr.layerHeight = kHeight - 1; });
+  wrong("no depth", [](Op& op) { op.extent.depth = 0; });
+  wrong("no order", [](Op& op) { op.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_INVALID; });
+  wrong("no operand", [](Op& op) { op.src.type = static_cast<CUmemcpy3DOperandType>(0); });
+  wrong("unknown flags", [](Op& op) { op.flags = 2; });
+
+  // The form of CUDA 12.8 says which copy was refused.
+  using Old = CUresult (*)(size_t, Op*, size_t*, unsigned long long, CUstream);
+  void* old = nullptr;
+  SHOW(cuGetProcAddress("cuMemcpy3DBatchAsync", &old, 12080, 0, nullptr));
+  Op op[2] = {box(b, a, kAll), box(b, a, kAll)};
+  size_t failed = 99;
+  SHOW(reinterpret_cast<Old>(old)(2, op, &failed, 0, stream));
+  op[1].extent.width = 0;
+  SHOW(reinterpret_cast<Old>(old)(2, op, &failed, 0, stream));
+  VALUE(failed);
+  SHOW(reinterpret_cast<Old>(old)(2, op, nullptr, 0, stream));
+  SHOW(cuStreamDestroy(stream));
+  SHOW(cuMemFree(a));
+  SHOW(cuMemFree(b));
+}
+
 }  // namespace
 
 int main() {
@@ -212,6 +307,7 @@ int main() {
   two_dimensions();
   three_dimensions();
   overlapping_slices();
+  batches_of_boxes();
   SHOW(cuCtxSynchronize());
   return 0;
 }

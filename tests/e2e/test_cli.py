@@ -71,6 +71,55 @@ class Cli(unittest.TestCase):
                 )
                 self.one_line(fargpu("run", *start, "--", "/"), CANNOT_RUN, "folder")
 
+    def test_programs_that_will_not_find_the_library(self):
+        with tempfile.TemporaryDirectory() as folder:
+            docker = pathlib.Path(folder, "docker")
+            docker.write_text("#!/bin/sh\nexit 3\n")
+            docker.chmod(0o755)
+            self.one_line(fargpu("run", "--sim", "--", docker), 3, "docker", "fargpu run")
+            foreign = pathlib.Path(folder, "foreign")
+            header = bytearray(pathlib.Path("/bin/true").read_bytes()[:64])
+            header[18] = 183  # e_machine: AArch64
+            foreign.write_bytes(header)
+            foreign.chmod(0o755)
+            done = fargpu("run", "--sim", "--", foreign)
+            self.assertEqual(done.returncode, CANNOT_RUN, done.stderr)
+            self.assertIn("not a program for x86-64", done.stderr)
+            if os.geteuid() == 0:
+                other = pathlib.Path(folder, "other")
+                other.write_bytes(pathlib.Path("/bin/true").read_bytes())
+                os.chown(other, 65534, -1)
+                other.chmod(0o4755)
+                self.one_line(fargpu("run", "--sim", "--", other), 0, "changes its user")
+            self.assertEqual(fargpu("run", "--sim", "--", "true").stderr, "")
+
+    def test_tools_that_look_into_the_driver(self):
+        for tool, instead in (
+            ("nsys", "FARGPU_TRACE"),
+            ("/opt/nvidia/ncu", "FARGPU_TRACE"),
+            ("compute-sanitizer", "--sim"),
+            ("cuda-gdb", "gdb"),
+        ):
+            done = fargpu("run", "--sim", "--", tool, "true")
+            self.one_line(done, USAGE, tool.rsplit("/", 1)[-1])
+            self.assertIn(instead, done.stderr)
+        around = {"CUDA_INJECTION64_PATH": "/opt/nvidia/libToolsInjection64.so"}
+        self.one_line(fargpu("run", "--sim", "--", "true", **around), USAGE, "nsys")
+
+    def test_a_program_under_a_tool_says_so_and_runs(self):
+        with testing.Daemon() as daemon:
+            done = testing.run(
+                [testing.BUILD.program("counted_copies"), "pageable", "2"],
+                env=testing.clean_environment(
+                    FARGPU_SERVER=daemon.server,
+                    LD_LIBRARY_PATH=testing.BUILD.client_libraries,
+                    CUDA_INJECTION64_PATH="/opt/another.so",
+                ),
+            )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [line for line in done.stderr.splitlines() if "CUDA_INJECTION64_PATH" in line]
+        self.assertEqual(len(lines), 1, done.stderr)
+
     def test_no_server_there(self):
         for command in (("run", "--", "true"), ("devices",), ("ps",)):
             self.one_line(fargpu(*command, FARGPU_SERVER="127.0.0.1:1"), UNREACHABLE, "127.0.0.1:1")

@@ -225,12 +225,13 @@ class Order(TwoServers):
         self.assertEqual(self.right(self.run_program("reset")), self.RIGHT)
 
     def test_one_server_with_two_gpus_gives_the_same(self):
+        # Only the order of streams. Freeing memory, or resetting a device, behind copies in a
+        # stream of another device is a promise of fargpu between servers. CUDA makes none, and a
+        # simulated device does not look at the streams of another one.
         with testing.Daemon(gpus=2) as daemon:
-            # A simulated device frees memory without a look at the other one's streams.
-            for part in ("default", "reset"):
-                program = testing.BUILD.program(self.PROGRAM)
-                done = daemon.run(program, part, flags=("--gpus", "2"))
-                self.assertEqual(self.right(done), self.RIGHT)
+            program = testing.BUILD.program(self.PROGRAM)
+            done = daemon.run(program, "default", flags=("--gpus", "2"))
+            self.assertEqual(self.right(done), self.RIGHT)
 
 
 @unittest.skipUnless(testing.SIMULATOR_CHOOSES_ADDRESSES, "sanitizers take these addresses")

@@ -84,7 +84,10 @@ class Install(unittest.TestCase):
         client = self.installed("client", "client")
         names = {pathlib.Path(file).name for file in files_of(client)}
         travelling = {name for name in names if name.startswith(("libcapnp", "libkj"))}
-        self.assertEqual(names - travelling, {"fargpu", "libcuda.so", "libcuda.so.1", "LICENSE"})
+        self.assertEqual(
+            names - travelling,
+            {"fargpu", "libcuda.so", "libcuda.so.1", "libnvidia-ml.so.1", "LICENSE"},
+        )
 
     def test_the_unit_and_the_configuration(self):
         prefix = self.folder / "prefix"

@@ -32,6 +32,8 @@ Handle handle(uint64_t number) {
 }
 
 constexpr uint64_t kFakeStream = 0x5000;
+thread_local CUcontext current_context = nullptr;
+std::atomic<CUcontext> stream_context{nullptr};  // of the created stream
 
 std::string name_of(CUevent event) { return std::to_string(reinterpret_cast<uint64_t>(event)); }
 
@@ -125,9 +127,12 @@ bool FakeDriver::is_shut(const std::string& gate) {
 
 DriverTable FakeDriver::table() {
   DriverTable t;
-  t.cuCtxSetCurrent = [](CUcontext) { return FakeDriver::get().result_of("cuCtxSetCurrent"); };
+  t.cuCtxSetCurrent = [](CUcontext context) {
+    current_context = context;
+    return FakeDriver::get().result_of("cuCtxSetCurrent");
+  };
   t.cuCtxSynchronize = [] {
-    FakeDriver::get().pass("created stream");
+    if (current_context == stream_context.load()) FakeDriver::get().pass("created stream");
     return noted("cuCtxSynchronize");
   };
   // Streams are busy as long as a wait for the context would be.
@@ -169,6 +174,7 @@ DriverTable FakeDriver::table() {
   };
   t.cuStreamCreate = [](CUstream* stream, unsigned) {
     *stream = handle<CUstream>(kFakeStream);
+    stream_context = current_context;
     return noted("cuStreamCreate");
   };
   t.cuEventCreate = [](CUevent* event, unsigned) {
@@ -196,6 +202,9 @@ DriverTable FakeDriver::table() {
     return CUDA_SUCCESS;
   };
   t.cuMemHostRegister_v2 = [](void*, size_t, unsigned) {
+    if (FakeDriver::get().is_shut("cuMemHostRegister"))
+      FakeDriver::get().note("cuMemHostRegister waits");
+    FakeDriver::get().pass("cuMemHostRegister");
     return FakeDriver::get().result_of("cuMemHostRegister", CUDA_ERROR_NOT_SUPPORTED);
   };
   // Device memory holds the low bytes of its addresses.
@@ -219,7 +228,7 @@ DriverTable FakeDriver::table() {
     const bool is_gate = address >= begin && address < begin + sizeof words;
     return noted(is_gate ? "cuStreamWaitValue32 " + std::to_string(value) : "cuStreamWaitValue32");
   };
-  t.cuMemHostUnregister = [](void*) { return CUDA_SUCCESS; };
+  t.cuMemHostUnregister = [](void*) { return noted("cuMemHostUnregister"); };
   t.cuModuleLoadDataEx = [](CUmodule* module, const void* image, unsigned, CUjit_option*, void**) {
     *module = handle<CUmodule>(0x3000);
     return noted("cuModuleLoadDataEx " + std::string(static_cast<const char*>(image)));

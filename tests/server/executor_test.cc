@@ -423,7 +423,8 @@ TEST_F(Executing, CallsThatWaitInTheDriverHoldUpNobody) {
   EXPECT_EQ(answers[1].header.sequence, second);
 }
 
-// A busy context is polled at first and then waited for aside: calls go on during both.
+// A busy context is polled at first and then waited for on a helper thread: calls go on during
+// both.
 TEST_F(Executing, ASynchronisedContextHoldsUpNobody) {
   start();
   enter();
@@ -565,15 +566,41 @@ TEST_F(Executing, ADestroyedStreamThatWorksIsWaitedForWithoutHoldingUpAnybody) {
                                                  [](auto p) { p.setHStream(kStream); });
   };
   driver().shut("created stream");
+  driver().shut("event");
   expect_answer(destroy(), CUDA_SUCCESS);
   expect_answer(destroy(), CUDA_ERROR_INVALID_HANDLE);
   const uint32_t waiting = synchronise_context();
   std::this_thread::sleep_for(4 * Completion::kPolledTime);  // polled at first, then left to others
   expect_silence();
+  EXPECT_FALSE(driver().saw("cuStreamDestroy"));
   driver().open("created stream");
+  driver().open("event");
   expect_answer(waiting, CUDA_SUCCESS);
+  // Also when nobody asks for it.
+  EXPECT_TRUE(eventually([] { return driver().saw("cuStreamDestroy"); }));
   expect_answer(synchronise_context(), CUDA_SUCCESS);
   EXPECT_EQ(driver().count("cuStreamDestroy"), 1u);
+}
+
+TEST_F(Executing, ADestroyedStreamGoesWithItsContext) {
+  start();
+  enter();
+  expect_answer(send<schema::CuStreamCreateParams>(schema::op_cuStreamCreate,
+                                                   [](auto p) { p.setPhStream(kStream); }),
+                CUDA_SUCCESS);
+  driver().shut("created stream");
+  driver().shut("event");
+  expect_answer(send<schema::CuStreamDestroyV2Params>(schema::op_cuStreamDestroy_v2,
+                                                      [](auto p) { p.setHStream(kStream); }),
+                CUDA_SUCCESS);
+  // Its context is done with the work before our event is seen to be.
+  driver().open("created stream");
+  expect_answer(send<schema::FgPrimaryReleaseParams>(schema::op_fgPrimaryRelease, [](auto) {}),
+                CUDA_SUCCESS);
+  enter();
+  driver().open("event");
+  expect_answer(synchronise_context(), CUDA_SUCCESS);
+  EXPECT_FALSE(driver().saw("cuStreamDestroy")) << "of a stream of the context before";
 }
 
 // The body of an fgImagePutPacked for a frame, `raw` bytes of `total` at `offset`.

@@ -242,6 +242,28 @@ TEST_F(JobsTest, LeavingGivesBackWhatTheSessionsSlotHeld) {
   EXPECT_EQ(job.memory->used(0), 0u);
 }
 
+TEST_F(JobsTest, AManagementSessionTakesNoSeatAndDoesNotHoldAnOpenedJob) {
+  const JobTicket ticket{open(wish(2)), key(7)};
+  ASSERT_EQ(jobs_.look_at(ticket, wish(), kStart).value(), ticket.id);
+  EXPECT_EQ(jobs_.sessions(), 0u);
+  EXPECT_EQ(enter(ticket).slot, 0u);
+  jobs_.leave({ticket.id, 0}, kStart);
+  EXPECT_TRUE(ended_.empty());
+  jobs_.release(ticket.id);
+  EXPECT_EQ(ended_, std::vector{ticket.id});
+  jobs_.look_away(ticket.id, kStart);
+  EXPECT_EQ(ended_.size(), 1u);
+}
+
+TEST_F(JobsTest, AManagementSessionKeepsAJobOfTheClientsOwn) {
+  const JobTicket ticket{0, key(3)};
+  const uint64_t job = jobs_.look_at(ticket, wish(), kStart).value();
+  jobs_.leave(enter(ticket), kStart);
+  EXPECT_FALSE(jobs_.next_end().has_value());
+  jobs_.look_away(job, kStart + seconds(5));
+  EXPECT_EQ(jobs_.next_end(), kStart + seconds(35));
+}
+
 class LimitedJobsTest : public JobsTest {
  protected:
   LimitedJobsTest() : JobsTest({.max_sessions = 3, .max_sessions_per_gpu = 1}) {}

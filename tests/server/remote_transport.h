@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/transport/transport.h"
 #include "tests/transport/fake_remote_memory.h"
+#include "tests/transport/forwarding_transport.h"
 
 namespace fargpu::test {
 
@@ -65,34 +65,14 @@ class RemoteMemoryThatWrites final : public RemoteMemoryWithoutTransfers {
   std::atomic<bool> complete_{true};
 };
 
-class TransportWithRemoteMemory final : public transport::Transport {
+class TransportWithRemoteMemory final : public ForwardingTransport {
  public:
   TransportWithRemoteMemory(std::unique_ptr<transport::Transport> inner,
                             transport::RemoteMemory& remote)
-      : inner_(std::move(inner)), remote_(remote) {}
-  transport::Capabilities capabilities() const override { return inner_->capabilities(); }
-  Result<std::span<std::byte>> reserve(size_t bytes, transport::Deadline deadline) override {
-    return inner_->reserve(bytes, deadline);
-  }
-  Status commit(size_t bytes, std::span<const std::span<const std::byte>> bulk,
-                transport::Deadline deadline) override {
-    return inner_->commit(bytes, bulk, deadline);
-  }
-  Status flush(transport::Deadline deadline) override { return inner_->flush(deadline); }
-  Result<size_t> receive(transport::FrameHandler& handler, transport::Deadline deadline) override {
-    return inner_->receive(handler, deadline);
-  }
-  void wake() override { inner_->wake(); }
+      : ForwardingTransport(std::move(inner)), remote_(remote) {}
   transport::RemoteMemory* remote_memory() override { return &remote_; }
-  int poll_descriptor() const override { return inner_->poll_descriptor(); }
-  bool arm() override { return inner_->arm(); }
-  void close() override { inner_->close(); }
-  void abandon_after_fork() override { inner_->abandon_after_fork(); }
-  transport::Statistics statistics() const override { return inner_->statistics(); }
-  std::string describe() const override { return inner_->describe(); }
 
  private:
-  std::unique_ptr<transport::Transport> inner_;
   transport::RemoteMemory& remote_;
 };
 

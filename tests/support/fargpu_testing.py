@@ -33,14 +33,14 @@ DRIVER_ENVIRONMENT = (
 class Build:
     """The parts of one build folder. With `client`, another build folder, what runs on the client's
     side is from there: fargpu, its libcuda.so.1 and, unless `programs` is a folder with them, the
-    programs."""
+    programs. With `worker`, sessions are executed by the fargpu-worker of that build folder."""
 
-    def __init__(self, folder, client=None, programs=None):
+    def __init__(self, folder, client=None, programs=None, worker=None):
         self.folder = pathlib.Path(folder).resolve()
         prefix = self.client_prefix(pathlib.Path(client).resolve()) if client else self.folder
         self.fargpu = prefix / "bin" / "fargpu"
         self.fargpud = self.folder / "bin" / "fargpud"
-        self.worker = self.folder / "bin" / "fargpu-worker"
+        self.worker = pathlib.Path(worker or folder).resolve() / "bin" / "fargpu-worker"
         self.client_libraries = prefix / "lib" / "fargpu"
         self.sim_libraries = self.folder / "lib" / "sim-direct"
         self.programs = pathlib.Path(
@@ -246,6 +246,8 @@ class Daemon:
             "127.0.0.1:0",
             "--port-file",
             str(self.port_file),
+            "--worker",
+            str(BUILD.worker),
             *map(str, arguments),
         ]
         self.certificates = tls_certificates()
@@ -455,19 +457,25 @@ def is_closed(connection):
 
 
 def main():
-    """Entry of every test file: --build-dir FOLDER, perhaps --client-build-dir FOLDER and
-    --programs-dir FOLDER, then unittest's own arguments. Exit code 77: a build is not there."""
+    """Entry of every test file: --build-dir FOLDER, perhaps --client-build-dir,
+    --worker-build-dir and --programs-dir FOLDER (class Build), then unittest's own arguments. Exit
+    code 77: a build is not there."""
     global BUILD
     parser = argparse.ArgumentParser()
     parser.add_argument("--build-dir", required=True)
     parser.add_argument("--client-build-dir")
+    parser.add_argument("--worker-build-dir")
     parser.add_argument("--programs-dir")
     options, rest = parser.parse_known_args()
-    for folder in filter(None, (options.build_dir, options.client_build_dir)):
+    for folder in filter(
+        None, (options.build_dir, options.client_build_dir, options.worker_build_dir)
+    ):
         if not pathlib.Path(folder, "bin", "fargpu").exists():
             print(f"{folder} is not built: nothing was tested", file=sys.stderr)
             sys.exit(77)
     # Test files import this module by name; make that the same object as the one that runs.
-    BUILD = Build(options.build_dir, options.client_build_dir, options.programs_dir)
+    BUILD = Build(
+        options.build_dir, options.client_build_dir, options.programs_dir, options.worker_build_dir
+    )
     sys.modules["fargpu_testing"].BUILD = BUILD
     unittest.main(module="__main__", argv=[sys.argv[0], *rest], verbosity=2)

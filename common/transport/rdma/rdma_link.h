@@ -99,7 +99,7 @@ class RdmaLink {
   // The same for any number of further threads. Nothing wakes them: they poll, less often as time
   // goes by.
   template <typename Ready>
-  Status wait_aside(Deadline deadline, Ready ready);
+  Status wait_by_polling(Deadline deadline, Ready ready);
   // Wakes the receiver's wait so that its ready() is called.
   void nudge_receiver() { event(Role::kReceiver).signal(); }
   void drain_nudges() { event(Role::kReceiver).drain(); }
@@ -221,7 +221,7 @@ Status RdmaLink::wait(Role role, Deadline deadline, Ready ready, bool for_comple
 }
 
 template <typename Ready>
-Status RdmaLink::wait_aside(Deadline deadline, Ready ready) {
+Status RdmaLink::wait_by_polling(Deadline deadline, Ready ready) {
   constexpr auto kSpin = std::chrono::microseconds(20),
                  kLongestNap = std::chrono::microseconds(100);
   const auto begin = Clock::now();

@@ -167,7 +167,7 @@ Status RdmaMemory::complete(Transfer transfer, Deadline deadline) {
   constexpr uint64_t kPart = 1u << 20;
   FARGPU_ASSIGN_OR_RETURN(const uint32_t local_key, check(transfer));
   const auto wait = [&](auto ready) {
-    Status status = link_.wait_aside(deadline, ready);
+    Status status = link_.wait_by_polling(deadline, ready);
     if (status.code() != StatusCode::kTimeout) return status;
     // Transfers under way cannot be cancelled, and their memory is about to be reused.
     return link_.lose(Status(StatusCode::kLost, "connection lost: a transfer did not end in time"));

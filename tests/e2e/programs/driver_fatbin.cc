@@ -5,16 +5,7 @@
 #include <cstdio>
 #include <vector>
 
-#define CHECK(call)                                                              \
-  do {                                                                           \
-    CUresult result_ = (call);                                                   \
-    if (result_ != CUDA_SUCCESS) {                                               \
-      const char* name_ = "?";                                                   \
-      cuGetErrorName(result_, &name_);                                           \
-      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, name_); \
-      return 1;                                                                  \
-    }                                                                            \
-  } while (0)
+#include "driver_check.h"
 
 int main(int count, char** values) {
   if (count != 2) return 2;

@@ -1,0 +1,20 @@
+// What the file of a program says about whether our libcuda.so.1 will be found by it. Pure
+// look-ups; the file is untrusted.
+#pragma once
+
+#include <string>
+
+namespace fargpu::cli {
+
+// Whether it has a DT_RPATH, which the dynamic loader searches before LD_LIBRARY_PATH (a DT_RUNPATH
+// after it). Such a program could find another libcuda first, so it needs LD_PRELOAD. False for
+// anything that is not a 64-bit little-endian ELF file with a readable dynamic section: scripts,
+// for example.
+bool has_rpath(const std::string& program);
+
+// One line for a program that will probably not use remote GPUs, with what to do: it is of another
+// machine type, it changes its user, so that the loader ignores LD_LIBRARY_PATH, or what it starts
+// does not get its environment. Empty: nothing stands against it.
+std::string doubt_about(const std::string& program);
+
+}  // namespace fargpu::cli

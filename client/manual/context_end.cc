@@ -1,0 +1,36 @@
+#include "client/manual/context_end.h"
+
+#include "client/interop/context_storage.h"
+#include "client/object/context.h"
+#include "client/transfer/coherence.h"
+#include "client/transfer/held_work.h"
+#include "generated/client/object_ends.h"
+
+namespace fargpu::client {
+namespace {
+
+struct HeldWorkBefore {
+  static void context_ends(const Context& context) { HeldWork::finish_in(context); }
+};
+
+struct MappedMemoryBefore {
+  static void context_ends(const Context& context) {
+    if (context.usable()) before_context_ends(*context.session, context);
+  }
+};
+
+// By the names of types.yml.
+struct PartsBefore {
+  interop::ContextStorage& context_storage = interop::ContextStorage::get_instance();
+  HeldWorkBefore held_work;
+  MappedMemoryBefore mapped_memory;
+};
+
+}  // namespace
+
+void begin_context_end(Context& context) {
+  PartsBefore parts;
+  tell_context_ends(parts, context);
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,130 @@
+#include "client/settings/settings.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+#include "common/base/env.h"
+#include "common/transport/spin.h"
+
+namespace fargpu::client {
+namespace {
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const size_t comma = text.find(',');
+    std::string_view part = text.substr(0, comma);
+    while (!part.empty() && part.front() == ' ') part.remove_prefix(1);
+    while (!part.empty() && part.back() == ' ') part.remove_suffix(1);
+    parts.emplace_back(part);
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+  }
+  return parts;
+}
+
+Result<std::string> read_token() {
+  if (auto token = env_text("FARGPU_TOKEN")) return *token;
+  const auto path = env_text("FARGPU_TOKEN_FILE");
+  if (!path) return std::string();
+  std::ifstream file(*path);
+  std::string line;
+  if (!file || !std::getline(file, line)) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("FARGPU_TOKEN_FILE: cannot read a token from {}", *path));
+  }
+  while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+  return line;
+}
+
+Result<std::optional<transport::LinkSettings>> read_link() {
+  const auto text = env_text("FARGPU_LINK");
+  if (!text) return std::optional<transport::LinkSettings>();
+  auto link = transport::parse_link(*text);
+  if (!link.ok()) return Status(link.status().code(), "FARGPU_LINK: " + link.status().message());
+  return std::optional(*link);
+}
+
+// -1: not a device.
+int find_device(const std::string& entry, const std::vector<std::array<uint8_t, 16>>& uuids) {
+  if (entry.empty()) return -1;
+  if (std::all_of(entry.begin(), entry.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+    const long ordinal = entry.size() > 6 ? -1 : std::strtol(entry.c_str(), nullptr, 10);
+    return ordinal >= 0 && ordinal < static_cast<long>(uuids.size()) ? static_cast<int>(ordinal)
+                                                                     : -1;
+  }
+  if (!entry.starts_with("GPU-")) return -1;
+  std::string lower = entry;
+  std::transform(lower.begin() + 4, lower.end(), lower.begin() + 4,
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  int found = -1;
+  for (size_t i = 0; i < uuids.size(); ++i) {
+    if (!uuid_text(uuids[i]).starts_with(lower)) continue;
+    if (found >= 0) return -1;
+    found = static_cast<int>(i);
+  }
+  return found;
+}
+
+}  // namespace
+
+Result<Settings> read_settings() {
+  Settings settings;
+  settings.server = env_text("FARGPU_SERVER").value_or("");
+  FARGPU_ASSIGN_OR_RETURN(settings.token, read_token());
+  FARGPU_ASSIGN_OR_RETURN(const uint64_t gpus, env_integer("FARGPU_GPUS", 0));
+  if (gpus > 1024) {
+    return Status(StatusCode::kInvalidArgument, fmt::format("FARGPU_GPUS: {} is too many", gpus));
+  }
+  settings.gpus = static_cast<uint32_t>(gpus);
+  FARGPU_ASSIGN_OR_RETURN(settings.memory_bytes, env_bytes("FARGPU_MEMORY", 0));
+  settings.devices = split(env_text("FARGPU_DEVICES").value_or(""));
+  FARGPU_ASSIGN_OR_RETURN(settings.connect_timeout,
+                          env_duration("FARGPU_CONNECT_TIMEOUT", settings.connect_timeout));
+  FARGPU_ASSIGN_OR_RETURN(settings.watchdog,
+                          env_duration("FARGPU_WATCHDOG", std::chrono::microseconds(0)));
+  auto wish = bootstrap::parse_wish(env_text("FARGPU_TRANSPORT").value_or(""));
+  if (!wish.ok())
+    return Status(wish.status().code(), "FARGPU_TRANSPORT: " + wish.status().message());
+  settings.transport = std::move(*wish);
+  auto connections = bootstrap::parse_connections(env_text("FARGPU_TCP_CONNECTIONS").value_or(""));
+  if (!connections.ok())
+    return Status(connections.status().code(),
+                  "FARGPU_TCP_CONNECTIONS: " + connections.status().message());
+  settings.connections = *connections;
+  FARGPU_ASSIGN_OR_RETURN(settings.spin,
+                          transport::spin_from_environment(transport::SpinningEnd::kClient));
+  FARGPU_ASSIGN_OR_RETURN(settings.link, read_link());
+  auto compression = wire::parse_compression(env_text("FARGPU_COMPRESS").value_or(""));
+  if (!compression.ok())
+    return Status(compression.status().code(),
+                  "FARGPU_COMPRESS: " + compression.status().message());
+  settings.compression = *compression;
+  FARGPU_ASSIGN_OR_RETURN(settings.sync_all, env_bool("FARGPU_SYNC", false));
+  FARGPU_ASSIGN_OR_RETURN(settings.zero_copy, env_bool("FARGPU_ZERO_COPY", true));
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) settings.visible_devices = visible;
+  const auto blocking = env_text("CUDA_LAUNCH_BLOCKING");
+  settings.launch_blocking = blocking && *blocking != "0";
+  return settings;
+}
+
+std::vector<int> visible_ordinals(const std::optional<std::string>& variable,
+                                  const std::vector<std::array<uint8_t, 16>>& uuids) {
+  std::vector<int> ordinals;
+  if (!variable) {
+    for (size_t i = 0; i < uuids.size(); ++i) ordinals.push_back(static_cast<int>(i));
+    return ordinals;
+  }
+  for (const std::string& entry : split(*variable)) {
+    const int ordinal = find_device(entry, uuids);
+    if (ordinal < 0 || std::find(ordinals.begin(), ordinals.end(), ordinal) != ordinals.end())
+      break;
+    ordinals.push_back(ordinal);
+  }
+  return ordinals;
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,73 @@
+// Settings of the client library, from the environment. Read once per attempt to connect; a
+// malformed value is an error that names its variable.
+//
+//   FARGPU_SERVER            host, host:port, [v6]:port, or the path of a unix socket (begins with
+//                            '/' or "unix:"); several servers are separated by commas, and each is
+//                            asked for what FARGPU_GPUS, FARGPU_MEMORY and FARGPU_DEVICES say
+//   FARGPU_TOKEN             the token itself
+//   FARGPU_TOKEN_FILE        a file whose first line is the token
+//   FARGPU_GPUS              how many GPUs; default: the server's
+//   FARGPU_MEMORY            memory per GPU, like 8G; default: the server's
+//   FARGPU_DEVICES           wanted GPUs on the server: UUIDs or indices, separated by commas
+//   FARGPU_JOB               the jobs of this program, one per server, set by `fargpu run` (job.h
+//                            reads it)
+//   FARGPU_CONNECT_TIMEOUT   seconds (or 500ms ...); default 5 s
+//   FARGPU_TRANSPORT         auto (default), shm, rdma or tcp; the last three: that or no session
+//   FARGPU_TCP_CONNECTIONS   auto (default) or 1 to 16: connections of a session that stays on TCP
+//   FARGPU_SPIN              how long a waiting call polls before it sleeps, like 20us
+//   FARGPU_LINK              "rtt=20us,bandwidth=100Gbps": the session behaves as over such a link
+//   FARGPU_COMPRESS          auto (default), zstd or none: how images of modules are sent
+//   FARGPU_SYNC              1: every call waits for its answer
+//   FARGPU_ZERO_COPY         0: pinned memory is never shared with a worker on the same host
+//   FARGPU_COPY_THREADS      how many threads copy large pageable memory (copy_team.h)
+//   FARGPU_WATCHDOG          a time, like 10s: calls that take longer are reported on stderr
+//   CUDA_VISIBLE_DEVICES     which of the GPUs of all servers the application sees, as NVIDIA
+//                            documents it
+//   CUDA_LAUNCH_BLOCKING     1: kernel launches wait
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/settings/identities.h"
+#include "common/base/status.h"
+#include "common/bootstrap/connections_wish.h"
+#include "common/bootstrap/transport_choice.h"
+#include "common/transport/link/link_settings.h"
+#include "common/wire/image_piece.h"
+
+namespace fargpu::client {
+
+struct Settings {
+  std::string server;  // empty: not set; in a session's settings: its own server
+  std::string token;
+  uint32_t gpus = 0;
+  uint64_t memory_bytes = 0;
+  std::vector<std::string> devices;
+  std::chrono::microseconds connect_timeout{5'000'000};
+  bootstrap::TransportWish transport;
+  bootstrap::ConnectionsWish connections;
+  std::chrono::microseconds spin{0};
+  std::optional<transport::LinkSettings> link;
+  wire::Compression compression = wire::Compression::kAuto;
+  bool sync_all = false;
+  std::chrono::microseconds watchdog{0};  // 0: off
+  bool zero_copy = true;
+  std::optional<std::string> visible_devices;  // set but empty: no device is visible
+  bool launch_blocking = false;
+};
+
+Result<Settings> read_settings();
+
+// The ordinals that CUDA_VISIBLE_DEVICES selects, in its order. `uuids`: of the session's GPUs by
+// ordinal. Entries are indices or prefixes of "GPU-<uuid>"; the first entry that is neither, is
+// ambiguous or repeats ends the list.
+std::vector<int> visible_ordinals(const std::optional<std::string>& variable,
+                                  const std::vector<std::array<uint8_t, 16>>& uuids);
+
+}  // namespace fargpu::client

@@ -1,0 +1,67 @@
+// A link that is being made: the driver's link state, which the client knows by its id.
+//
+// The driver writes its logs into memory that it was given when the link state was made, so that
+// memory and the state stay together. A Link may be used by several threads, one call at a time. It
+// lives until its object has ended (server/object/kept_objects.h), and as long as a call on it.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "server/image/jit_options.h"
+
+namespace fargpu::server {
+
+class Image;
+struct DriverTable;
+
+// What a call on a link brings.
+struct LinkOutcome {
+  CUresult result = CUDA_SUCCESS;  // the driver's
+  std::string info, errors;        // what the logs hold now
+  std::vector<std::byte> image;    // of complete()
+};
+
+class Link : public std::enable_shared_from_this<Link> {
+ public:
+  static constexpr unsigned kMaxInputs = 1024;
+  static constexpr size_t kMaxLinks = 4096;  // of one session
+
+  // `driver` outlives the link and has the functions of linking. Log sizes in bytes; 0: no such
+  // log.
+  Link(const DriverTable& driver, uint16_t context, JitOptions options, size_t info_bytes,
+       size_t error_bytes);
+  ~Link();
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  // These may compile, which takes its time: on a helper thread, with the link's context current.
+  // create() is the first.
+  CUresult create();
+  LinkOutcome add(CUjitInputType type, const Image& input, const std::string& name,
+                  JitOptions options);
+  LinkOutcome complete();
+
+  uint16_t context() const { return context_; }
+  // Its context has ended, and the driver's state with it.
+  void context_has_gone();
+
+ private:
+  LinkOutcome outcome(CUresult result) const;
+
+  const DriverTable& driver_;
+  const uint16_t context_;
+  std::mutex mutex_;  // the rest
+  std::vector<char> info_, errors_;
+  JitOptions options_;  // the driver writes into its values
+  CUlinkState state_ = nullptr;
+  unsigned inputs_ = 0;
+};
+
+}  // namespace fargpu::server

@@ -1,0 +1,61 @@
+// Desk: what the server halves of NVML's functions stand on: the server's NVML, the job's GPUs
+// among the host's, and what the job's sessions hold of them.
+//
+// Nothing outside the job is visible here: a GPU that is not the job's has no place. One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "schema/nvml/nvml.h"
+#include "server/placement/job_memory.h"
+
+namespace fargpu::server {
+
+struct NvmlTable;
+
+class Desk {
+ public:
+  // `devices`: the job's, in its order. All outlive the desk. `limit`: of the job's memory per GPU;
+  // 0: none. `client_host`: SlotOwner::host of the client.
+  Desk(const NvmlTable& nvml, std::vector<nvmlDevice_t> devices, const JobMemory& memory,
+       uint64_t limit, uint64_t client_host)
+      : nvml_(nvml),
+        devices_(std::move(devices)),
+        memory_(memory),
+        limit_(limit),
+        client_host_(client_host) {}
+
+  const NvmlTable& nvml() const { return nvml_; }
+  const std::vector<nvmlDevice_t>& devices() const { return devices_; }
+  // Null: there is no such place.
+  nvmlDevice_t device(uint64_t place) const {
+    return place < devices_.size() ? devices_[place] : nullptr;
+  }
+  std::optional<size_t> place_of(nvmlDevice_t device) const;
+
+  // Of one GPU: what the job may have of its `total` bytes, and what it has taken. `free_of_all`:
+  // what is free on the whole GPU.
+  struct Memory {
+    uint64_t total = 0, used = 0, free = 0;
+  };
+  Memory memory(nvmlDevice_t device, uint64_t total, uint64_t free_of_all) const;
+
+  // The job's processes on the client's host that hold memory of a GPU.
+  struct Process {
+    uint32_t pid = 0;
+    uint64_t bytes = 0;
+  };
+  std::vector<Process> processes(nvmlDevice_t device) const;
+
+ private:
+  const NvmlTable& nvml_;
+  const std::vector<nvmlDevice_t> devices_;
+  const JobMemory& memory_;
+  const uint64_t limit_;
+  const uint64_t client_host_;
+};
+
+}  // namespace fargpu::server

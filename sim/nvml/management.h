@@ -1,0 +1,41 @@
+// The process-wide state of the simulated management library: whether it is initialised, and the
+// GPUs. They are those of the simulated driver (sim/driver/settings.h), all of them in their
+// physical order: like NVML, and unlike CUDA, it does not look at CUDA_VISIBLE_DEVICES.
+//
+// Every function may be called from any thread. The GPUs are made by the first initialisation and
+// stay, so that a handle is a pointer to one.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "schema/nvml/nvml.h"
+#include "sim/driver/settings.h"
+
+namespace fargpu::sim::nvml {
+
+struct Gpu {
+  int index;
+  int compute_capability;
+  size_t memory_bytes;
+  bool prohibited;  // no context can be made
+  std::string name;
+  std::string uuid;
+
+  std::string serial() const;
+  unsigned bus() const { return static_cast<unsigned>(pci_bus(index)); }
+  // A CUdevice_attribute, as the simulated driver has it.
+  unsigned attribute(int id) const;
+};
+
+// nvmlInit and its kin: counts. The first one reads the environment.
+nvmlReturn_t initialize();
+// NVML_ERROR_UNINITIALIZED when there were as many as initialisations.
+nvmlReturn_t shut_down();
+bool initialized();
+std::span<const Gpu> gpus();
+// nullptr: no handle of this library.
+const Gpu* find_gpu(nvmlDevice_t handle);
+nvmlDevice_t handle_of(const Gpu& gpu);
+
+}  // namespace fargpu::sim::nvml

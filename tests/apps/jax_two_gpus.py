@@ -1,0 +1,30 @@
+"""JAX on two GPUs: an array that is sharded over them, and a sum over both."""
+
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from report import report
+
+devices = jax.devices()
+assert len(devices) >= 2, devices
+mesh = Mesh(numpy.array(devices[:2]), ("gpus",))
+rows = NamedSharding(mesh, PartitionSpec("gpus"))
+host = numpy.random.default_rng(5).standard_normal((1024, 512)).astype(numpy.float32)
+array = jax.device_put(host, rows)
+assert len({shard.device for shard in array.addressable_shards}) == 2
+
+
+@jax.jit
+def work(a):
+    return (a @ a.T).sum(), a.sum(axis=0)
+
+
+jax.block_until_ready(work(array))
+begin = time.perf_counter()
+total, columns = jax.block_until_ready(work(array))
+seconds = time.perf_counter() - begin
+numpy.testing.assert_allclose(numpy.asarray(columns), host.sum(axis=0), rtol=1e-3, atol=1e-2)
+report([total, numpy.asarray(columns, numpy.float64).sum(), jnp.abs(array).sum()], seconds)

@@ -1,0 +1,105 @@
+// Links on a driver that only notes what it is asked.
+#include "server/image/link.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "generated/server/driver_table.h"
+#include "server/image/image_cache.h"
+
+namespace fargpu::server {
+namespace {
+
+// The driver's side of the one link that a test makes.
+struct FakeState {
+  int alive = 0;
+  unsigned inputs = 0;
+  char* errors = nullptr;
+} fake;
+
+DriverTable fake_driver() {
+  DriverTable driver;
+  driver.cuLinkCreate_v2 = [](unsigned count, CUjit_option* options, void** values,
+                              CUlinkState* state) {
+    for (unsigned i = 0; i < count; ++i) {
+      if (options[i] == CU_JIT_ERROR_LOG_BUFFER) fake.errors = static_cast<char*>(values[i]);
+    }
+    ++fake.alive;
+    *state = reinterpret_cast<CUlinkState>(&fake);
+    return CUDA_SUCCESS;
+  };
+  driver.cuLinkAddData_v2 = [](CUlinkState, CUjitInputType, void* data, size_t size,
+                               const char* name, unsigned, CUjit_option*, void**) {
+    ++fake.inputs;
+    if (size != 3 || std::memcmp(data, "bad", 3) != 0) return CUDA_SUCCESS;
+    std::strcpy(fake.errors, name);
+    return CUDA_ERROR_INVALID_PTX;
+  };
+  driver.cuLinkComplete = [](CUlinkState, void** image, size_t* bytes) {
+    static char linked[] = "linked";
+    *image = linked;
+    *bytes = 6;
+    return CUDA_SUCCESS;
+  };
+  driver.cuLinkDestroy = [](CUlinkState) {
+    --fake.alive;
+    return CUDA_SUCCESS;
+  };
+  return driver;
+}
+
+Image image_of(const char* text) {
+  const size_t bytes = std::strlen(text);
+  auto copy = std::make_unique<std::byte[]>(bytes + 1);
+  std::memcpy(copy.get(), text, bytes);
+  return {std::move(copy), bytes};
+}
+
+class LinkTest : public ::testing::Test {
+ protected:
+  void SetUp() override { fake = {}; }
+  std::shared_ptr<Link> link(uint16_t context = 1) {
+    auto made = std::make_shared<Link>(driver_, context, JitOptions(), 0, 100);
+    EXPECT_EQ(made->create(), CUDA_SUCCESS);
+    return made;
+  }
+  const DriverTable driver_ = fake_driver();
+};
+
+TEST_F(LinkTest, ErrorsAndLogsComeWithTheInputThatIsWrong) {
+  const auto made = link();
+  const LinkOutcome bad = made->add(CU_JIT_INPUT_PTX, image_of("bad"), "the input", JitOptions());
+  EXPECT_EQ(bad.result, CUDA_ERROR_INVALID_PTX);
+  EXPECT_EQ(bad.errors, "the input");
+  EXPECT_EQ(bad.info, "");
+  EXPECT_EQ(made->add(CU_JIT_INPUT_PTX, image_of("good"), "", JitOptions()).result, CUDA_SUCCESS);
+  const LinkOutcome done = made->complete();
+  EXPECT_EQ(done.result, CUDA_SUCCESS);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(done.image.data()), done.image.size()),
+            "linked");
+}
+
+TEST_F(LinkTest, TheStateGoesWithTheLinkUnlessItsContextHas) {
+  auto first = link(), second = link();
+  EXPECT_EQ(fake.alive, 2);
+  first.reset();
+  EXPECT_EQ(fake.alive, 1);
+  second->context_has_gone();
+  second.reset();
+  EXPECT_EQ(fake.alive, 1) << "the driver has ended it";
+}
+
+TEST_F(LinkTest, InputsHaveALimit) {
+  const auto made = link();
+  const Image input = image_of("good");
+  for (unsigned i = 0; i < Link::kMaxInputs; ++i)
+    ASSERT_EQ(made->add(CU_JIT_INPUT_PTX, input, "", JitOptions()).result, CUDA_SUCCESS);
+  EXPECT_EQ(made->add(CU_JIT_INPUT_PTX, input, "", JitOptions()).result, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(fake.inputs, Link::kMaxInputs);
+}
+
+}  // namespace
+}  // namespace fargpu::server
