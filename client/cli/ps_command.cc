@@ -67,7 +67,7 @@ int list_jobs_of(const Target& target) {
       if (session.job == job.id) print(session);
     }
   }
-  // A long answer is cut: the jobs of these were left out.
+  // They look at a job that has nothing yet, or a long answer was cut and lacks their job.
   for (const SessionStatus& session : sessions) {
     const auto its_job = [&session](const JobStatus& job) { return job.id == session.job; };
     if (std::none_of(status->jobs.begin(), status->jobs.end(), its_job)) print(session);

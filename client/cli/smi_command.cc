@@ -189,6 +189,8 @@ int failed(nvmlReturn_t result) {
       return kMissingPart;
     case NVML_ERROR_INVALID_ARGUMENT:
       return kUsage;
+    case NVML_ERROR_INSUFFICIENT_RESOURCES:
+      return kNoCapacity;
     default:
       return kUnreachable;
   }

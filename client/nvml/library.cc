@@ -67,10 +67,11 @@ nvmlReturn_t result_of(const Status& status) {
       return NVML_ERROR_LIBRARY_NOT_FOUND;
     case StatusCode::kInvalidArgument:
       return NVML_ERROR_INVALID_ARGUMENT;
+    case StatusCode::kNoCapacity:
+      return NVML_ERROR_INSUFFICIENT_RESOURCES;
     case StatusCode::kNotFound:
     case StatusCode::kLost:
     case StatusCode::kTimeout:
-    case StatusCode::kNoCapacity:
       return NVML_ERROR_DRIVER_NOT_LOADED;
     default:
       return NVML_ERROR_UNKNOWN;

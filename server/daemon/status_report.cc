@@ -64,7 +64,12 @@ std::vector<std::byte> encode_status(uint32_t sequence, const StatusReport& repo
   const size_t job_bytes = 1024 + units.size() * 80;
   const size_t gpus_bytes = kFixedBytes + units.size() * kGpuBytes;
   const size_t room = std::max<size_t>(max_body_bytes, gpus_bytes) - gpus_bytes;
-  const size_t shown_jobs = std::min(jobs.all().size(), room / 2 / job_bytes);
+  // A view is none: it has nothing.
+  std::vector<const Job*> placed;
+  for (const auto& [id, job] : jobs.all()) {
+    if (job.placed) placed.push_back(&job);
+  }
+  const size_t shown_jobs = std::min(placed.size(), room / 2 / job_bytes);
   const size_t shown =
       std::min(sessions.all().size(), (room - shown_jobs * job_bytes) / session_bytes);
 
@@ -100,11 +105,7 @@ std::vector<std::byte> encode_status(uint32_t sequence, const StatusReport& repo
     fill(list[next++], session, units);
   }
   auto job_list = status.initJobs(static_cast<unsigned>(shown_jobs));
-  next = 0;
-  for (const auto& [id, job] : jobs.all()) {
-    if (next == shown_jobs) break;
-    fill(job_list[next++], job, units);
-  }
+  for (unsigned i = 0; i < shown_jobs; ++i) fill(job_list[i], *placed[i], units);
   wire::FrameHeader header;
   header.opcode = wire::kStatus;
   header.flags = wire::kReply;

@@ -10,18 +10,25 @@ namespace fargpu::server {
 using std::chrono::steady_clock;
 
 JobKeeper::JobKeeper(boost::asio::io_context& loop, Placement& placement, IdSequence& ids,
-                     const Rules& rules, std::function<void(uint64_t job)> on_end)
+                     const Rules& rules, std::function<void(uint64_t job)> blind)
     : loop_(loop),
       placement_(placement),
       rules_(rules),
+      blind_(std::move(blind)),
       jobs_(placement, ids, rules.jobs,
-            [on_end = std::move(on_end)](const Job& job, const char* why) {
-              log::info("event=job-end job={} seconds={:.1f} why=\"{}\"", id_text(job.id),
-                        std::chrono::duration<double>(steady_clock::now() - job.since).count(),
-                        why);
-              if (on_end) on_end(job.id);
+            [this](const Job& job, Jobs::Change change, const char* why) {
+              on_change(job, change, why);
             }),
       timer_(loop) {}
+
+void JobKeeper::on_change(const Job& job, Jobs::Change change, const char* why) const {
+  if (change == Jobs::Change::kPlaced) return log_begin(job);
+  if (change != Jobs::Change::kMoved && job.placed) {
+    log::info("event=job-end job={} seconds={:.1f} why=\"{}\"", id_text(job.id),
+              std::chrono::duration<double>(steady_clock::now() - job.since).count(), why);
+  }
+  if (change != Jobs::Change::kReturned && blind_) blind_(job.id);
+}
 
 JobRequest JobKeeper::request_of(const HelloRequest& hello, const std::string& peer) const {
   return {hello.placement, rules_.usual_memory, hello.client_name, peer};
@@ -32,7 +39,6 @@ Result<bootstrap::JobTicket> JobKeeper::open(const HelloRequest& hello, const st
   FARGPU_ASSIGN_OR_RETURN(ticket.key, bootstrap::make_session_key());
   FARGPU_ASSIGN_OR_RETURN(ticket.id,
                           jobs_.open(ticket.key, request_of(hello, peer), steady_clock::now()));
-  log_begin(*jobs_.find(ticket.id));
   return ticket;
 }
 
@@ -68,7 +74,6 @@ Status JobKeeper::make_memory(Job& job) {
   FARGPU_ASSIGN_OR_RETURN(job.memory,
                           JobMemory::create({static_cast<uint32_t>(job.grant.units.size()),
                                              rules_.jobs.max_sessions, job.grant.memory_bytes}));
-  if (job.kind != Job::Kind::kOpened) log_begin(job);
   return Status();
 }
 

@@ -24,9 +24,10 @@ class JobKeeper {
     Jobs::Rules jobs;
     uint64_t usual_memory = 0;  // JobRequest
   };
-  // `placement` and `ids` outlive it. `on_end`: a job has ended.
+  // `placement` and `ids` outlive it. `blind`: what management sessions of the job show is not
+  // true any more: it has ended, or got other GPUs.
   JobKeeper(boost::asio::io_context& loop, Placement& placement, IdSequence& ids,
-            const Rules& rules, std::function<void(uint64_t job)> on_end = nullptr);
+            const Rules& rules, std::function<void(uint64_t job)> blind = nullptr);
 
   const Jobs& jobs() const { return jobs_; }
   const Job* find(uint64_t job) { return jobs_.find(job); }
@@ -48,12 +49,14 @@ class JobKeeper {
   // For a job that has just been found or made.
   Status make_memory(Job& job);
   JobRequest request_of(const HelloRequest& hello, const std::string& peer) const;
+  void on_change(const Job& job, Jobs::Change change, const char* why) const;
   void log_begin(const Job& job) const;
   void arm_timer();
 
   boost::asio::io_context& loop_;
   const Placement& placement_;
   const Rules rules_;
+  const std::function<void(uint64_t job)> blind_;
   Jobs jobs_;
   std::map<uint64_t, std::shared_ptr<JobHolder>> holders_;  // of opened jobs
   boost::asio::steady_timer timer_;

@@ -57,7 +57,8 @@ Job* Jobs::find(const bootstrap::JobTicket& ticket) {
 }
 
 bool Jobs::knows(const std::optional<bootstrap::JobTicket>& ticket) const {
-  return ticket && const_cast<Jobs*>(this)->find(*ticket) != nullptr;
+  const Job* const job = ticket ? const_cast<Jobs*>(this)->find(*ticket) : nullptr;
+  return job != nullptr && job->placed;
 }
 
 // Jobs in their grace time give way, the one that ends first before the others, but only if that
@@ -83,12 +84,13 @@ Result<Grant> Jobs::place(uint64_t job, const PlacementRequest& request) {
 }
 
 Result<Job*> Jobs::make(Job::Kind kind, const bootstrap::SessionKey& key, const JobRequest& request,
-                        Time now) {
+                        Purpose purpose, Time now) {
   PlacementRequest wish = request.placement;
   if (wish.memory_bytes == 0) wish.memory_bytes = request.usual_memory;
   Job job;
   job.id = ids_.next();
-  FARGPU_ASSIGN_OR_RETURN(job.grant, place(job.id, wish));
+  job.placed = purpose == Purpose::kUse;
+  FARGPU_ASSIGN_OR_RETURN(job.grant, job.placed ? place(job.id, wish) : placement_.preview(wish));
   job.kind = kind;
   job.key = key;
   job.client = request.client;
@@ -96,11 +98,32 @@ Result<Job*> Jobs::make(Job::Kind kind, const bootstrap::SessionKey& key, const 
   job.asked_devices = request.placement.devices;
   job.since = now;
   const uint64_t id = job.id;
-  return &jobs_.emplace(id, std::move(job)).first->second;
+  Job& made = jobs_.emplace(id, std::move(job)).first->second;
+  if (made.placed) tell(made, Change::kPlaced);
+  return &made;
+}
+
+// A view becomes a job, where it was seen if nobody has to give way for that.
+Status Jobs::settle(Job& job) {
+  PlacementRequest wish{static_cast<uint32_t>(job.grant.units.size()), job.grant.memory_bytes, {}};
+  for (const size_t unit : job.grant.units) wish.devices.push_back(std::to_string(unit));
+  auto placed = placement_.place(job.id, wish);
+  if (!placed.ok() && placed.status().code() == StatusCode::kNoCapacity) {
+    if (job.asked_devices.empty()) wish.devices.clear();
+    placed = place(job.id, wish);
+  }
+  FARGPU_RETURN_IF_ERROR(placed.status());
+  const bool moved = placed->units != job.grant.units;
+  job.grant = std::move(*placed);
+  job.placed = true;
+  tell(job, Change::kPlaced);
+  if (moved) tell(job, Change::kMoved, "another job has got what its observers were shown");
+  return Status();
 }
 
 Result<uint64_t> Jobs::open(const bootstrap::SessionKey& key, const JobRequest& request, Time now) {
-  FARGPU_ASSIGN_OR_RETURN(Job* const job, make(Job::Kind::kOpened, key, request, now));
+  FARGPU_ASSIGN_OR_RETURN(Job* const job,
+                          make(Job::Kind::kOpened, key, request, Purpose::kUse, now));
   job->held = true;
   return job->id;
 }
@@ -113,7 +136,7 @@ void Jobs::release(uint64_t id) {
 }
 
 Result<Job*> Jobs::find_or_make(const std::optional<bootstrap::JobTicket>& ticket,
-                                const JobRequest& request, Time now) {
+                                const JobRequest& request, Purpose purpose, Time now) {
   Job* job = ticket ? find(*ticket) : nullptr;
   if (job == nullptr && ticket && ticket->id != 0) {
     return Status(
@@ -126,16 +149,17 @@ Result<Job*> Jobs::find_or_make(const std::optional<bootstrap::JobTicket>& ticke
   if (job == nullptr) {
     const auto kind = ticket ? Job::Kind::kShared : Job::Kind::kLone;
     FARGPU_ASSIGN_OR_RETURN(
-        job, make(kind, ticket ? ticket->key : bootstrap::SessionKey{}, request, now));
+        job, make(kind, ticket ? ticket->key : bootstrap::SessionKey{}, request, purpose, now));
   }
-  job->grant.ends.reset();
+  if (purpose == Purpose::kUse && !job->placed) FARGPU_RETURN_IF_ERROR(settle(*job));
   return job;
 }
 
 Result<Jobs::Seat> Jobs::enter(const std::optional<bootstrap::JobTicket>& ticket,
                                const JobRequest& request, Time now) {
   if (sessions_ >= rules_.max_sessions) return full("sessions", sessions_);
-  FARGPU_ASSIGN_OR_RETURN(Job* const job, find_or_make(ticket, request, now));
+  FARGPU_ASSIGN_OR_RETURN(Job* const job, find_or_make(ticket, request, Purpose::kUse, now));
+  job->grant.ends.reset();
   ++job->sessions;
   ++sessions_;
   return Seat{job->id, take_slot(job->slots)};
@@ -144,7 +168,18 @@ Result<Jobs::Seat> Jobs::enter(const std::optional<bootstrap::JobTicket>& ticket
 Result<uint64_t> Jobs::look_at(const std::optional<bootstrap::JobTicket>& ticket,
                                const JobRequest& request, Time now) {
   if (observers_ >= rules_.max_sessions) return full("management sessions", observers_);
-  FARGPU_ASSIGN_OR_RETURN(Job* const job, find_or_make(ticket, request, now));
+  // Whatever one job takes, others find some left.
+  const Job* const known = ticket ? find(*ticket) : nullptr;
+  const size_t left = rules_.max_sessions - observers_;
+  if (known != nullptr && known->observers >= left) {
+    return Status(
+        StatusCode::kNoCapacity,
+        fmt::format("the job has {} management sessions, and the {} that are left are for "
+                    "other jobs; a program that has done with NVML gives its own back "
+                    "by nvmlShutdown",
+                    known->observers, left));
+  }
+  FARGPU_ASSIGN_OR_RETURN(Job* const job, find_or_make(ticket, request, Purpose::kLook, now));
   ++job->observers;
   ++observers_;
   return job->id;
@@ -170,9 +205,9 @@ void Jobs::leave(const Seat& seat, Time now) {
 
 void Jobs::end_if_unused(Job& job, Time now) {
   if (job.sessions > 0 || job.held) return;
-  if (job.kind != Job::Kind::kOpened && job.observers > 0) return;
-  if (job.kind == Job::Kind::kShared && rules_.grace.count() > 0) {
-    job.grant.ends = now + rules_.grace;
+  if (!job.placed && job.observers > 0) return;
+  if (job.placed && job.kind == Job::Kind::kShared && rules_.grace.count() > 0) {
+    if (!job.grant.ends) job.grant.ends = now + rules_.grace;
   } else {
     end(job.id, "its last session has ended");
   }
@@ -197,8 +232,20 @@ std::optional<Jobs::Time> Jobs::next_end() const {
 
 void Jobs::end(uint64_t id, const char* why) {
   placement_.release(id);
-  const auto job = jobs_.extract(id);
-  if (on_end_ && !job.empty()) on_end_(job.mapped(), why);
+  Job* const job = find(id);
+  if (job == nullptr) return;
+  if (job->placed && job->kind == Job::Kind::kShared && job->observers > 0) {
+    tell(*job, Change::kReturned, why);
+    job->placed = false;
+    job->grant.ends.reset();
+    return;
+  }
+  const auto ended = jobs_.extract(id);
+  tell(ended.mapped(), Change::kEnded, why);
+}
+
+void Jobs::tell(const Job& job, Change change, const char* why) {
+  if (on_change_) on_change_(job, change, why);
 }
 
 }  // namespace fargpu::server

@@ -9,7 +9,9 @@
 //            it gives way to whoever needs what it has
 //   lone     made by a session without a key: it ends with that session
 //
-// Management sessions look at jobs: they keep a shared or lone one, but not an opened one.
+// Management sessions look at jobs. A job that is only looked at is a view: it shows what the job
+// would get, reserves nothing and counts nowhere. It is placed when its first session enters, if
+// possible where it was seen, and a shared one is a view again when its grace time is over.
 //
 // The placement counts a job once on each of its GPUs, however many sessions it has; enter() limits
 // the sessions of the host.
@@ -46,12 +48,13 @@ struct Job {
   bootstrap::SessionKey key{};  // of kLone: nobody has it
   std::string client, peer;
   std::vector<std::string> asked_devices;  // by name; empty: any
+  bool placed = false;                     // else a view
   Grant grant;                             // `ends`: of kShared without a session
   Time since;
   bool held = false;                // kOpened: its connection is there
   std::vector<bool> slots;          // of its sessions: taken or free
   size_t sessions = 0;              // how many are taken
-  size_t observers = 0;             // management sessions
+  size_t observers = 0;             // management sessions, of which a view has some
   std::optional<JobMemory> memory;  // the daemon's: made when the job's first session starts
 };
 
@@ -62,11 +65,16 @@ class Jobs {
     uint32_t max_sessions = 256;
     std::chrono::milliseconds grace{30000};
   };
-  using OnEnd = std::function<void(const Job&, const char* why)>;
-  // `placement` and `ids` outlive the jobs. `on_end`: a job is about to be forgotten; its GPUs are
-  // free already.
-  Jobs(Placement& placement, IdSequence& ids, const Rules& rules, OnEnd on_end = nullptr)
-      : placement_(placement), ids_(ids), rules_(rules), on_end_(std::move(on_end)) {}
+  enum class Change {
+    kPlaced,    // it has its grant
+    kMoved,     // and that is not what its observers were shown
+    kReturned,  // it has given back its GPUs, and becomes a view
+    kEnded,     // it is about to be forgotten; its GPUs are free already
+  };
+  using OnChange = std::function<void(const Job&, Change, const char* why)>;
+  // `placement` and `ids` outlive the jobs.
+  Jobs(Placement& placement, IdSequence& ids, const Rules& rules, OnChange on_change = nullptr)
+      : placement_(placement), ids_(ids), rules_(rules), on_change_(std::move(on_change)) {}
 
   // A connection opens a job, and holds it until release(). The errors of Placement::place().
   Result<uint64_t> open(const bootstrap::SessionKey& key, const JobRequest& request, Time now);
@@ -85,13 +93,14 @@ class Jobs {
                      Time now);
   void leave(const Seat& seat, Time now);
 
-  // A management session looks at a job, until look_away(): it takes no seat. A job that it makes
-  // lasts as with a session; an opened job does not last for it. The errors of enter().
+  // A management session looks at a job, until look_away(): it takes no seat, and what it makes is
+  // a view, which ends with its last observer. The errors of enter() but for those of room.
+  // kNoCapacity: the host has its management sessions, or the job has as many as are left.
   Result<uint64_t> look_at(const std::optional<bootstrap::JobTicket>& ticket,
                            const JobRequest& request, Time now);
   void look_away(uint64_t job, Time now);
 
-  // Whether enter() would find a job that is there already.
+  // Whether enter() would find a job that is placed already.
   bool knows(const std::optional<bootstrap::JobTicket>& ticket) const;
 
   // Ends the jobs whose grace time is over; when the next one's will be.
@@ -103,19 +112,22 @@ class Jobs {
   size_t sessions() const { return sessions_; }
 
  private:
+  enum class Purpose { kUse, kLook };
   Job* find(const bootstrap::JobTicket& ticket);
   Result<Job*> find_or_make(const std::optional<bootstrap::JobTicket>& ticket,
-                            const JobRequest& request, Time now);
+                            const JobRequest& request, Purpose purpose, Time now);
+  Status settle(Job& job);
   void end_if_unused(Job& job, Time now);
   Result<Job*> make(Job::Kind kind, const bootstrap::SessionKey& key, const JobRequest& request,
-                    Time now);
+                    Purpose purpose, Time now);
   Result<Grant> place(uint64_t job, const PlacementRequest& request);
+  void tell(const Job& job, Change change, const char* why = "");
   void end(uint64_t job, const char* why);
 
   Placement& placement_;
   IdSequence& ids_;
   const Rules rules_;
-  const OnEnd on_end_;
+  const OnChange on_change_;
   std::map<uint64_t, Job> jobs_;
   size_t sessions_ = 0, observers_ = 0;
 };

@@ -56,7 +56,8 @@ Status HostPlacement::admits(size_t gpu, uint64_t memory_bytes) const {
   return Status();
 }
 
-Result<std::vector<size_t>> HostPlacement::choose_named(const PlacementRequest& request) const {
+Result<std::vector<size_t>> HostPlacement::choose_named(const PlacementRequest& request,
+                                                        Room room) const {
   if (request.gpus > 1 && request.gpus != request.devices.size()) {
     return Status(StatusCode::kInvalidArgument, fmt::format("{} GPUs were asked for, but {} named",
                                                             request.gpus, request.devices.size()));
@@ -68,43 +69,51 @@ Result<std::vector<size_t>> HostPlacement::choose_named(const PlacementRequest& 
       return Status(StatusCode::kInvalidArgument,
                     fmt::format("GPU '{}' was asked for twice", device));
     }
-    FARGPU_RETURN_IF_ERROR(admits(gpu, request.memory_bytes));
+    if (room == Room::kNeeded) FARGPU_RETURN_IF_ERROR(admits(gpu, request.memory_bytes));
     chosen.push_back(gpu);
   }
   return chosen;
 }
 
-Result<std::vector<size_t>> HostPlacement::choose_any(const PlacementRequest& request) const {
+Result<std::vector<size_t>> HostPlacement::choose_any(const PlacementRequest& request,
+                                                      Room room) const {
   const size_t wanted = std::max<uint32_t>(request.gpus, 1);
   if (wanted > units_.size()) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("{} GPUs were asked for, this server has {}", wanted, units_.size()));
   }
-  std::vector<size_t> free;
+  std::vector<size_t> free, full;
   Status why;
   for (size_t gpu = 0; gpu < units_.size(); ++gpu) {
     if (Status status = admits(gpu, request.memory_bytes); status.ok()) {
       free.push_back(gpu);
     } else {
+      full.push_back(gpu);
       why = std::move(status);
     }
+  }
+  const auto load = [this](size_t gpu) {
+    return std::make_tuple(loads_[gpu].jobs, loads_[gpu].reserved_bytes, gpu);
+  };
+  const auto less = [&](size_t a, size_t b) { return load(a) < load(b); };
+  std::sort(free.begin(), free.end(), less);
+  if (room == Room::kIgnored) {
+    std::sort(full.begin(), full.end(), less);
+    free.insert(free.end(), full.begin(), full.end());
   }
   if (free.size() < wanted) {
     return Status(StatusCode::kNoCapacity,
                   fmt::format("{} of {} GPUs can take this job now: {}; try again later",
                               free.size(), wanted, why.message()));
   }
-  const auto load = [this](size_t gpu) {
-    return std::make_tuple(loads_[gpu].jobs, loads_[gpu].reserved_bytes, gpu);
-  };
-  std::sort(free.begin(), free.end(), [&](size_t a, size_t b) { return load(a) < load(b); });
   free.resize(wanted);
   std::sort(free.begin(), free.end());
   return free;
 }
 
-Result<std::vector<size_t>> HostPlacement::choose(const PlacementRequest& request) const {
-  if (held_.size() >= limits_.max_sessions) {
+Result<std::vector<size_t>> HostPlacement::choose(const PlacementRequest& request,
+                                                  Room room) const {
+  if (room == Room::kNeeded && held_.size() >= limits_.max_sessions) {
     return Status(
         StatusCode::kNoCapacity,
         fmt::format("the server has {} jobs, as many as it takes sessions; try again later",
@@ -118,17 +127,28 @@ Result<std::vector<size_t>> HostPlacement::choose(const PlacementRequest& reques
                   fmt::format("{} of memory were asked for; no GPU of this server has as much",
                               format_bytes(request.memory_bytes)));
   }
-  return request.devices.empty() ? choose_any(request) : choose_named(request);
+  return request.devices.empty() ? choose_any(request, room) : choose_named(request, room);
+}
+
+Grant HostPlacement::grant_of(std::vector<size_t> chosen, uint64_t memory_bytes) const {
+  Grant grant;
+  grant.environment = {
+      {"CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(uuids_of(units_, chosen), ","))}};
+  grant.units = std::move(chosen);
+  grant.memory_bytes = memory_bytes;
+  return grant;
+}
+
+Result<Grant> HostPlacement::preview(const PlacementRequest& request) const {
+  FARGPU_ASSIGN_OR_RETURN(auto chosen, choose(request, Room::kIgnored));
+  return grant_of(std::move(chosen), request.memory_bytes);
 }
 
 Result<Grant> HostPlacement::place(uint64_t job, const PlacementRequest& request) {
   if (held_.contains(job))
     return Status(StatusCode::kInvalidArgument, fmt::format("job {} is already placed", job));
-  Grant grant;
-  FARGPU_ASSIGN_OR_RETURN(grant.units, choose(request));
-  grant.memory_bytes = request.memory_bytes;
-  grant.environment = {
-      {"CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(uuids_of(units_, grant.units), ","))}};
+  FARGPU_ASSIGN_OR_RETURN(auto chosen, choose(request, Room::kNeeded));
+  Grant grant = grant_of(std::move(chosen), request.memory_bytes);
   for (const size_t unit : grant.units) {
     ++loads_[unit].jobs;
     loads_[unit].reserved_bytes += request.memory_bytes;
@@ -141,7 +161,7 @@ bool HostPlacement::fits_without(std::span<const uint64_t> others,
                                  const PlacementRequest& request) const {
   HostPlacement without = *this;
   for (const uint64_t other : others) without.release(other);
-  return without.choose(request).ok();
+  return without.choose(request, Room::kNeeded).ok();
 }
 
 void HostPlacement::release(uint64_t job) {

@@ -31,6 +31,7 @@ class HostPlacement final : public Placement {
   const std::vector<Unit>& units() const override { return units_; }
   UnitLoad load(size_t unit) const override { return loads_[unit]; }
   Result<Grant> place(uint64_t job, const PlacementRequest& request) override;
+  Result<Grant> preview(const PlacementRequest& request) const override;
   bool fits_without(std::span<const uint64_t> others,
                     const PlacementRequest& request) const override;
   void release(uint64_t job) override;
@@ -42,11 +43,13 @@ class HostPlacement final : public Placement {
     std::vector<size_t> units;
     uint64_t memory_bytes = 0;
   };
+  enum class Room { kNeeded, kIgnored };
   Result<size_t> find(const std::string& device) const;
   Status admits(size_t unit, uint64_t memory_bytes) const;
-  Result<std::vector<size_t>> choose(const PlacementRequest& request) const;
-  Result<std::vector<size_t>> choose_named(const PlacementRequest& request) const;
-  Result<std::vector<size_t>> choose_any(const PlacementRequest& request) const;
+  Result<std::vector<size_t>> choose(const PlacementRequest& request, Room room) const;
+  Result<std::vector<size_t>> choose_named(const PlacementRequest& request, Room room) const;
+  Result<std::vector<size_t>> choose_any(const PlacementRequest& request, Room room) const;
+  Grant grant_of(std::vector<size_t> chosen, uint64_t memory_bytes) const;
 
   const std::vector<Unit> units_;
   const PlacementLimits limits_;

@@ -30,6 +30,9 @@ class Placement {
   // Reserves units for `job` (an id not in use), in the order asked for, else ascending.
   // kInvalidArgument: no such unit, or a wish that can never be fulfilled. kNoCapacity: not now.
   virtual Result<Grant> place(uint64_t job, const PlacementRequest& request) = 0;
+  // What place() would give; where there is no room now, what it would give if there were some.
+  // Reserves nothing. kInvalidArgument as above.
+  virtual Result<Grant> preview(const PlacementRequest& request) const = 0;
   // Whether place() would find room if `others` had given back what they have.
   virtual bool fits_without(std::span<const uint64_t> others,
                             const PlacementRequest& request) const = 0;

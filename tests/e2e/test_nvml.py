@@ -1,85 +1,21 @@
 """NVML of a program's job, by nvidia-ml-py: only the job's GPUs and memory, its processes, several
-servers, fork, the end of a daemon, and a client that breaks the rules."""
+servers, fork, the end of a daemon."""
 
 import json
 import os
-import socket
-import struct
 import subprocess
 import sys
-import threading
 import unittest
 
 import fargpu_testing as testing
-
-PYTHON = str(testing.ROOT / ".deps" / "python")
-sys.path.append(PYTHON)
-try:
-    import pynvml
-except ImportError:
-    pynvml = None
-
-MANAGE = 19
-LIMIT = 64 << 20
-PRELUDE = f"""
-import ctypes, json, os, signal, sys, time
-sys.path.append({PYTHON!r})
-from pynvml import *
-
-def take_memory(size, device=0):
-    cuda, context, memory = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
-    assert cuda.cuInit(0) == 0
-    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
-    assert cuda.cuCtxSetCurrent(context) == 0
-    assert cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(size)) == 0
-
-def handles():
-    return [nvmlDeviceGetHandleByIndex(i) for i in range(nvmlDeviceGetCount())]
-
-def error(call, *arguments):
-    try:
-        call(*arguments)
-    except NVMLError as found:
-        return found.value
-    return 0
-"""
+from nvml_job import LIMIT, PRELUDE, Job, need_nvidia_ml_py, pynvml
 
 
 def setUpModule():
-    if pynvml is None:
-        raise unittest.SkipTest("nvidia-ml-py is not there: scripts/setup fetches it")
+    need_nvidia_ml_py()
 
 
-class Job(unittest.TestCase):
-    """A daemon with three GPUs, of which a program has two."""
-
-    def setUp(self):
-        self.daemon = testing.Daemon(gpus=3).__enter__()
-        self.addCleanup(self.leave)
-
-    def leave(self):
-        failed = any(error for _, error in getattr(self._outcome, "errors", []) or [])
-        self.daemon.__exit__(AssertionError if failed else None, None, None)
-
-    def ask(self, script, flags=("--gpus", "2", "--memory", "64M"), server=None, **environment):
-        """What the script prints, as JSON, and its stderr."""
-        done = testing.run(
-            [
-                testing.BUILD.fargpu,
-                "run",
-                "--server",
-                server or self.daemon.server,
-                *flags,
-                "--",
-                sys.executable,
-                "-c",
-                PRELUDE + script,
-            ],
-            env=testing.clean_environment(**environment),
-        )
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return json.loads(done.stdout), done.stderr
-
+class OfOneServer(Job):
     def test_only_the_jobs_gpus_and_memory(self):
         found, errors = self.ask(
             """
@@ -256,6 +192,41 @@ print(json.dumps([
         )
         self.assertEqual(found, [0, 0])
 
+    def test_a_length_beyond_the_struct(self):
+        found, _ = self.ask(
+            """
+nvmlInit()
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+info = ctypes.create_string_buffer(84)
+info[0:4] = (84 | 1 << 24).to_bytes(4, "little")
+result = nvml.nvmlSystemGetDriverBranch(info, 1 << 20)
+print(json.dumps([result, info.raw[4:].decode().rstrip("\\0"),
+                  error(nvmlDeviceGetTemperature, handles()[0], 0)]))
+"""
+        )
+        self.assertEqual(found, [0, "r580_00", 0])
+
+    def test_what_the_job_has_no_share_in(self):
+        found, _ = self.ask("""
+nvmlInit()
+h = handles()[0]
+bar1 = nvmlDeviceGetBAR1MemoryInfo(h)
+sizes = nvmlDeviceGetConfComputeMemSizeInfo(h)
+guarded = nvmlDeviceGetConfComputeProtectedMemoryUsage(h)
+print(json.dumps({
+    "bar1": [bar1.bar1Used, bar1.bar1Total - bar1.bar1Free],
+    "encoder": nvmlDeviceGetEncoderStats(h),
+    "capture": nvmlDeviceGetFBCStats(h).sessionsCount,
+    "sizes": [sizes.protectedMemSizeKib, sizes.unprotectedMemSizeKib],
+    "guarded": guarded.total,
+}))
+""")
+        self.assertEqual(found["bar1"], [0, 0])
+        self.assertEqual(found["encoder"], [0, 0, 0])
+        self.assertEqual(found["capture"], 0)
+        self.assertLessEqual(max(found["sizes"]), LIMIT >> 10)
+        self.assertLessEqual(found["guarded"], LIMIT)
+
     def test_threads(self):
         found, _ = self.ask("""
 import threading
@@ -401,140 +372,6 @@ print(json.dumps({
             self.assertEqual(found["bus"][1][:9], "00000001:")
             self.assertEqual(found["level"], pynvml.NVML_TOPOLOGY_SYSTEM)
             self.assertEqual(found["p2p"], pynvml.NVML_P2P_STATUS_NOT_SUPPORTED)
-
-
-class Hostile(unittest.TestCase):
-    """A client that breaks the rules loses its session, and nothing else."""
-
-    def setUp(self):
-        if testing.tls_certificates():
-            self.skipTest("the frames are sent in the clear")
-
-    def opcode(self, name):
-        registry = (testing.ROOT / "schema/api/nvml_registry.yml").read_text()
-        return int(registry.split(f"\n{name}: ")[1].split()[0])
-
-    def manage(self, daemon):
-        connection = daemon.connect()
-        self.addCleanup(connection.close)
-        connection.sendall(testing.frame(MANAGE, testing.hello_body()))
-        return connection, testing.receive_frame(connection)
-
-    def call(self, arguments):
-        text = '(arguments = 0x"' + arguments.hex() + '")' if arguments else "()"
-        return testing.capnp_encode("NvmlCall", text)
-
-    def test_malformed_arguments_end_the_session(self):
-        name = self.opcode("nvmlDeviceGetName")
-        temperature = self.opcode("nvmlDeviceGetTemperature")
-        clocks = self.opcode("nvmlDeviceGetSupportedMemoryClocks")
-        word = struct.Struct("<Q").pack
-        with testing.Daemon(gpus=1) as daemon:
-            for opcode, arguments in (
-                (temperature, b""),
-                (temperature, word(0)),
-                (temperature, word(0) * 3),
-                (temperature, word(0) + b"123"),
-                (name, word(0) + word(1) + word(0xFFFFFFFF)),
-                (clocks, word(0) + word(0xFFFFFFFF) + word(1)),
-            ):
-                connection, welcome = self.manage(daemon)
-                self.assertEqual(welcome[0][7], 0)
-                connection.sendall(testing.frame(opcode, self.call(arguments)))
-                with self.subTest(opcode=opcode, arguments=arguments):
-                    self.assertEqual(connection.recv(1), b"")
-            testing.wait_until(lambda: not daemon.workers(), "the workers have ended")
-
-    def lying_server(self, daemon, opcode, change):
-        """A port at which `change` alters the daemon's replies to the opcode, as bytes."""
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.addCleanup(listener.close)
-
-        def pass_on(source, target):
-            try:
-                while data := source.recv(65536):
-                    target.sendall(data)
-            except OSError:
-                pass
-            target.close()
-
-        def alter(source, target):
-            try:
-                while True:
-                    header, body, bulk = testing.receive_frame(source)
-                    body = bytearray(body)
-                    if header[1] == opcode:
-                        change(body)
-                    target.sendall(testing.HEADER.pack(*header) + bytes(body) + bulk)
-            except (EOFError, OSError):
-                target.close()
-
-        def serve():
-            client, _ = listener.accept()
-            server = daemon.connect()
-            threading.Thread(target=pass_on, args=(client, server), daemon=True).start()
-            alter(server, client)
-
-        threading.Thread(target=serve, daemon=True).start()
-        return listener.getsockname()[1]
-
-    def test_a_server_that_lies_about_lengths(self):
-        script = """
-import ctypes
-nvml = ctypes.CDLL("libnvidia-ml.so.1")
-device, count = ctypes.c_void_p(), ctypes.c_uint(8)
-assert nvml.nvmlInit_v2() == 0
-assert nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) == 0
-name, room = ctypes.create_string_buffer(b"x" * 200), len("fargpu simulated GPU (sm_90)") + 1
-result = nvml.nvmlDeviceGetName(device, name, room)
-print(result, len(name.value) < room)
-list_ = ctypes.create_string_buffer(8 * 24)
-result = nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), list_)
-print(result, count.value)
-"""
-
-        def lengthen(body):  # the text is the first item: its length, then its bytes
-            (length,) = struct.unpack_from("<Q", body, 24)
-            struct.pack_into("<Q", body, 24, length + 1)
-            body[32 + length] = ord("X")
-
-        def count(body):
-            struct.pack_into("<Q", body, 24, 0xFFFFFFFF)
-
-        for name, change, expected in (
-            ("nvmlDeviceGetName", lengthen, ["0 True", "0 0"]),
-            ("nvmlDeviceGetComputeRunningProcesses_v3", count, ["0 True", "999 0"]),
-        ):
-            with self.subTest(name), testing.Daemon(gpus=1) as daemon:
-                port = self.lying_server(daemon, self.opcode(name), change)
-                done = testing.run(
-                    [sys.executable, "-c", script],
-                    env=testing.clean_environment(
-                        FARGPU_SERVER=f"127.0.0.1:{port}",
-                        LD_LIBRARY_PATH=testing.BUILD.client_libraries,
-                    ),
-                )
-                self.assertEqual(done.stdout.splitlines(), expected, done.stderr)
-
-    def test_a_device_that_is_not_the_jobs(self):
-        word = struct.Struct("<Q").pack
-        with testing.Daemon(gpus=2) as daemon:
-            connection, _ = self.manage(daemon)
-            temperature = self.opcode("nvmlDeviceGetTemperature")
-            for place in (1, 2, (1 << 64) - 1):
-                connection.sendall(
-                    testing.frame(temperature, self.call(word(place) + word(0)), sequence=2)
-                )
-                header = testing.receive_frame(connection)[0]
-                self.assertEqual(header[7], 2, "NVML_ERROR_INVALID_ARGUMENT")
-
-    def test_calls_of_cuda_are_not_served(self):
-        with testing.Daemon(gpus=1) as daemon:
-            connection, _ = self.manage(daemon)
-            connection.sendall(testing.frame(100, self.call(b""), sequence=2))
-            self.assertEqual(testing.receive_frame(connection)[0][7], 13, "FUNCTION_NOT_FOUND")
-            connection.sendall(testing.frame(testing.PING, sequence=3))
-            self.assertEqual(testing.receive_frame(connection)[0][7], 0)
 
 
 if __name__ == "__main__":

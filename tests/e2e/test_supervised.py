@@ -28,8 +28,8 @@ if prctl(38, 1, 0, 0, 0) != 0 or prctl(22, 2, program, 0, 0) != 0:
     sys.exit("no filters of system calls here")
 os.execv(sys.argv[1], sys.argv[1:])
 """
-# Says "ready", then each signal as it comes, until one ends it. Does what it ought to for none.
-# By os.write(): the next signal may come inside the handler, where print() may not be entered again.
+# Says "ready", then each signal as it comes, until one ends it. Does what it ought to for none. By
+# os.write(): the next signal may come inside the handler, where print() may not be entered again.
 SAYS_SIGNALS = """
 import os, signal
 for number in sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}):

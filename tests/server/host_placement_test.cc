@@ -139,6 +139,22 @@ TEST(HostPlacement, AGrantIsWhatItsWorkersSee) {
   EXPECT_FALSE(grant->ends.has_value());
 }
 
+TEST(HostPlacement, PreviewsAlsoWithoutRoomAndChangesNothing) {
+  HostPlacement host(three_gpus(), {.max_sessions = 2, .max_sessions_per_gpu = 1});
+  ASSERT_TRUE(host.place(1, wish(1)).ok());
+  ASSERT_TRUE(host.place(2, wish(1)).ok());
+  ASSERT_FALSE(host.place(3, wish(1)).ok());
+  const auto grant = host.preview(wish(1, 1 * kGiB));
+  ASSERT_TRUE(grant.ok());
+  EXPECT_EQ(grant->units, std::vector<size_t>{2});
+  EXPECT_EQ(grant->memory_bytes, 1 * kGiB);
+  EXPECT_EQ(host.preview(wish(3))->units, (std::vector<size_t>{0, 1, 2}));
+  EXPECT_EQ(host.preview(wish(1, 0, {"1"}))->units, std::vector<size_t>{1});
+  EXPECT_EQ(host.preview(wish(4)).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(host.load(2).jobs, 0u);
+  EXPECT_EQ(host.jobs(), 2u);
+}
+
 TEST(HostPlacement, TellsWhetherRoomWouldBeWithoutOthersAndChangesNothing) {
   HostPlacement host(three_gpus(), {.max_sessions_per_gpu = 1});
   for (const uint64_t job : {1, 2, 3}) ASSERT_TRUE(host.place(job, wish(1)).ok());

@@ -33,7 +33,10 @@ class JobsTest : public ::testing::Test {
       : host_({{"GPU-aaaa1111", "first", 8 * kGiB, {}}, {"GPU-bbbb2222", "second", 8 * kGiB, {}}},
               limits),
         jobs_(host_, ids_, {limits.max_sessions, seconds(30)},
-              [this](const Job& job, const char*) { ended_.push_back(job.id); }) {}
+              [this](const Job& job, Jobs::Change change, const char*) {
+                if (change == Jobs::Change::kEnded) ended_.push_back(job.id);
+                if (change == Jobs::Change::kMoved) moved_.push_back(job.id);
+              }) {}
 
   uint64_t open(const JobRequest& request, int number = 7) {
     auto job = jobs_.open(key(number), request, kStart);
@@ -50,11 +53,16 @@ class JobsTest : public ::testing::Test {
                      Jobs::Time now = kStart) {
     return jobs_.enter(ticket, request, now).status().code();
   }
+  uint64_t look_at(const std::optional<JobTicket>& ticket, const JobRequest& request = wish()) {
+    auto job = jobs_.look_at(ticket, request, kStart);
+    EXPECT_TRUE(job.ok()) << job.status().message();
+    return job.ok() ? *job : 0;
+  }
   const Indices& gpus(uint64_t job) { return jobs_.find(job)->grant.units; }
 
   HostPlacement host_;
   IdSequence ids_{[] { return uint64_t{1} << 40; }};
-  std::vector<uint64_t> ended_;
+  std::vector<uint64_t> ended_, moved_;
   Jobs jobs_;
 };
 
@@ -255,13 +263,85 @@ TEST_F(JobsTest, AManagementSessionTakesNoSeatAndDoesNotHoldAnOpenedJob) {
   EXPECT_EQ(ended_.size(), 1u);
 }
 
-TEST_F(JobsTest, AManagementSessionKeepsAJobOfTheClientsOwn) {
+TEST_F(JobsTest, AJobThatIsOnlyLookedAtReservesNothing) {
   const JobTicket ticket{0, key(3)};
-  const uint64_t job = jobs_.look_at(ticket, wish(), kStart).value();
+  const uint64_t job = look_at(ticket, wish(1, 6 * kGiB));
+  EXPECT_EQ(gpus(job), Indices{0});
+  EXPECT_EQ(jobs_.find(job)->grant.memory_bytes, 6 * kGiB);
+  EXPECT_EQ(host_.load(0).jobs, 0u);
+  EXPECT_EQ(host_.load(0).reserved_bytes, 0u);
+  EXPECT_EQ(host_.jobs(), 0u);
+  EXPECT_FALSE(jobs_.knows(ticket));
+  // It becomes a job with its first session, and does not change for those who look.
+  EXPECT_EQ(enter(ticket, wish(1, 6 * kGiB)).job, job);
+  EXPECT_TRUE(jobs_.knows(ticket));
+  EXPECT_EQ(host_.load(0).reserved_bytes, 6 * kGiB);
+  EXPECT_TRUE(moved_.empty());
+}
+
+TEST_F(JobsTest, AViewEndsWithItsLastObserver) {
+  const JobTicket ticket{0, key(3)};
+  const uint64_t job = look_at(ticket);
+  EXPECT_EQ(look_at(ticket), job);
+  jobs_.look_away(job, kStart);
+  EXPECT_TRUE(ended_.empty());
+  jobs_.look_away(job, kStart);
+  EXPECT_EQ(ended_, std::vector{job});
+  EXPECT_NE(look_at(std::nullopt), look_at(std::nullopt));
+}
+
+TEST_F(JobsTest, AViewGetsWhatItShowsUnlessAnotherJobHasIt) {
+  const JobTicket ticket{0, key(3)};
+  const uint64_t job = look_at(ticket, wish(1, 6 * kGiB));
+  enter(std::nullopt, wish(1, 6 * kGiB, {"0"}));
+  enter(ticket);
+  EXPECT_EQ(gpus(job), Indices{1});
+  EXPECT_EQ(moved_, std::vector{job});
+  // One that has named its GPUs gets no other.
+  const JobTicket named{0, key(4)};
+  look_at(named, wish(1, 6 * kGiB, {"0"}));
+  EXPECT_EQ(refusal(named), StatusCode::kNoCapacity);
+  EXPECT_EQ(host_.jobs(), 2u);
+}
+
+TEST_F(JobsTest, AViewOfAFullHostShowsWhatThereIs) {
+  enter(std::nullopt, wish(1, 8 * kGiB, {"0"}));
+  EXPECT_EQ(gpus(look_at(std::nullopt, wish(1, 8 * kGiB))), Indices{1});
+  enter(std::nullopt, wish(1, 8 * kGiB, {"1"}));
+  EXPECT_EQ(gpus(look_at(std::nullopt, wish(1, 8 * kGiB))), Indices{0});
+  EXPECT_EQ(gpus(look_at(std::nullopt, wish(1, kGiB, {"1"}))), Indices{1});
+  EXPECT_EQ(jobs_.look_at(std::nullopt, wish(1, 9 * kGiB), kStart).status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(jobs_.look_at(std::nullopt, wish(3), kStart).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST_F(JobsTest, AManagementSessionKeepsNoGpuBeyondTheGraceTime) {
+  const JobTicket ticket{0, key(3)};
+  const uint64_t job = look_at(ticket, wish(0, kGiB));
   jobs_.leave(enter(ticket), kStart);
+  jobs_.look_away(look_at(ticket), kStart + seconds(5));
+  EXPECT_EQ(jobs_.next_end(), kStart + seconds(30));
+  jobs_.expire(kStart + seconds(30));
+  EXPECT_EQ(host_.load(0).jobs, 0u);
+  EXPECT_TRUE(ended_.empty());
   EXPECT_FALSE(jobs_.next_end().has_value());
-  jobs_.look_away(job, kStart + seconds(5));
-  EXPECT_EQ(jobs_.next_end(), kStart + seconds(35));
+  EXPECT_EQ(enter(ticket, wish(), kStart + seconds(60)).job, job);
+  EXPECT_EQ(host_.load(0).reserved_bytes, kGiB);
+}
+
+TEST_F(JobsTest, NoJobTakesAllManagementSessions) {
+  const JobTicket greedy{0, key(1)}, other{0, key(2)};
+  for (int i = 0; i < 4; ++i) look_at(greedy);
+  const auto fifth = jobs_.look_at(greedy, wish(), kStart);
+  EXPECT_EQ(fifth.status().code(), StatusCode::kNoCapacity);
+  EXPECT_NE(fifth.status().message().find("nvmlShutdown"), std::string::npos);
+  const uint64_t job = look_at(other);
+  look_at(other);
+  EXPECT_EQ(jobs_.look_at(other, wish(), kStart).status().code(), StatusCode::kNoCapacity);
+  look_at(std::nullopt);
+  jobs_.look_away(job, kStart);
+  look_at(other);
 }
 
 class LimitedJobsTest : public JobsTest {
