@@ -20,6 +20,8 @@ using transport::Clock;
 namespace {
 
 constexpr unsigned kMostDevices = 256;  // of one server; more than any host has
+// Beyond the time to connect. A server that is silent for as long is lost anyway (channel.h).
+constexpr auto kAnswerTime = std::chrono::seconds(15);
 
 }  // namespace
 
@@ -42,7 +44,8 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& server,
   const bootstrap::LinkWish wish{{.upgrades = {}, .forced = false}, {}, settings.spin};
   FARGPU_ASSIGN_OR_RETURN(bootstrap::OpenedSession opened,
                           bootstrap::open_session(address, greeting, wish, patience));
-  std::unique_ptr<Connection> connection(new Connection(server));
+  std::unique_ptr<Connection> connection(
+      new Connection(server, settings.connect_timeout + kAnswerTime));
   connection->known_ = opened.known;
   try {
     wire::SegmentReader reader(opened.welcome.body());
@@ -69,9 +72,17 @@ Connection::~Connection() {
   if (channel_ != nullptr && !channel_->lost()) channel_->close(Clock::now() + kPatience);
 }
 
+void Connection::give_up(const char* call) {
+  log::error("the server {} has not answered {} for {:.1f} s: its NVML session ends", server_, call,
+             std::chrono::duration<double>(patience_).count());
+  ended_ = true;
+  channel_->transport().close();
+}
+
 void Connection::end(const char* call) {
   log::error("the server {} answered {} with a malformed message: its NVML session ends", server_,
              call);
+  ended_ = true;
   channel_->transport().close();
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,10 +38,13 @@ class Connection final : public rpc::NoticeSink {
   uint64_t daemon() const { return daemon_; }
   const std::vector<ServersDevice>& devices() const { return devices_; }
   bool knows(uint16_t opcode) const { return known_.contains(opcode); }
-  bool lost() const { return channel_->lost(); }
+  bool lost() const { return ended_ || channel_->lost(); }
   rpc::Channel& channel() { return *channel_; }
-  // The server broke the rules: every further call fails.
+  // How long a call may wait for its answer.
+  std::chrono::microseconds patience() const { return patience_; }
+  // The server broke the rules, or did not answer in time: every further call fails.
   void end(const char* call);
+  void give_up(const char* call);
   void abandon_after_fork() { channel_->abandon_after_fork(); }
 
   // NoticeSink
@@ -49,12 +53,15 @@ class Connection final : public rpc::NoticeSink {
   void on_lost(const Status& why) override;
 
  private:
-  explicit Connection(std::string server) : server_(std::move(server)) {}
+  Connection(std::string server, std::chrono::microseconds patience)
+      : server_(std::move(server)), patience_(patience) {}
 
   const std::string server_;
+  const std::chrono::microseconds patience_;
   uint64_t daemon_ = 0;
   std::vector<ServersDevice> devices_;
   wire::OpcodeSet known_;
+  std::atomic<bool> ended_{false};
   std::unique_ptr<rpc::Channel> channel_;
 };
 

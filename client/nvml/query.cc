@@ -54,12 +54,30 @@ void Query::put_text(const char* text, bool optional) {
   writer_.data(text, length + 1);
 }
 
-void Query::put_versioned(const void* versioned, std::initializer_list<uint32_t> known) {
+void Query::put_versioned(const void* versioned, std::initializer_list<Layout> known) {
   if (versioned == nullptr) return fail(NVML_ERROR_INVALID_ARGUMENT);
   const uint32_t version = version_of(versioned);
-  if (std::find(known.begin(), known.end(), version) == known.end())
-    return fail(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
-  writer_.data(versioned, schema::nvml_struct_bytes(version));
+  const auto* const layout =
+      std::find_if(known.begin(), known.end(),
+                   [version](const Layout& each) { return each.version == version; });
+  if (layout == known.end()) return fail(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+  std::vector<std::byte> sent(schema::nvml_struct_bytes(version));
+  std::memcpy(sent.data(), &version, sizeof version);
+  const auto* const from = static_cast<const std::byte*>(versioned);
+  for (const FieldBytes& field : layout->inputs)
+    std::memcpy(sent.data() + field.at, from + field.at, field.bytes);
+  writer_.data(sent.data(), sent.size());
+}
+
+void Query::put_fields(const void* from, uint64_t elements, size_t bytes,
+                       std::initializer_list<FieldBytes> inputs) {
+  std::vector<std::byte> sent(elements * bytes);
+  const auto* const given = static_cast<const std::byte*>(from);
+  for (size_t at = 0; at < sent.size(); at += bytes) {
+    for (const FieldBytes& field : inputs)
+      std::memcpy(sent.data() + at + field.at, given + at + field.at, field.bytes);
+  }
+  writer_.data(sent.data(), sent.size());
 }
 
 void Query::ask() {
@@ -94,8 +112,10 @@ Library::Answer Query::exchange() {
   rpc::Reply reply;
   rpc::Channel::Call call(connection_->channel(), opcode_, 0, arguments.size() + 64);
   call.init<schema::NvmlCall>().setArguments(wire::as_data(arguments));
-  if (const Status status = call.call(reply); !status.ok()) {
+  const auto deadline = transport::Clock::now() + connection_->patience();
+  if (const Status status = call.call_until(reply, deadline); !status.ok()) {
     log::debug("{}: {}", name_, status.message());
+    if (status.code() == StatusCode::kTimeout) connection_->give_up(name_);
     return {};
   }
   if (reply.result != 0) return {static_cast<nvmlReturn_t>(reply.result), {}};
@@ -114,6 +134,11 @@ Library::Answer Query::exchange() {
 
 void Query::take_data(void* to, uint64_t bytes) {
   if (take_up_to(to, bytes, 1) != bytes && result_ == NVML_SUCCESS && to != nullptr) reader_.fail();
+}
+
+void Query::take_versioned(void* to, uint32_t version) {
+  take_data(to, schema::nvml_struct_bytes(version));
+  if (took(to)) std::memcpy(to, &version, sizeof version);
 }
 
 void Query::take_text(char* to, uint64_t room) {

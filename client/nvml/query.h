@@ -28,6 +28,15 @@ inline uint32_t version_of(const void* versioned) {
   return version;
 }
 
+// A field of a struct, and a layout of a versioned one with the fields that a function reads.
+struct FieldBytes {
+  size_t at, bytes;
+};
+struct Layout {
+  uint32_t version;
+  std::initializer_list<FieldBytes> inputs;
+};
+
 class Query {
  public:
   enum Caching { kAsked, kCached };
@@ -57,7 +66,15 @@ class Query {
     put_data(array, elements * sizeof(T));
   }
   void put_text(const char* text, bool optional);
-  void put_versioned(const void* versioned, std::initializer_list<uint32_t> known);
+  // Of a struct only the inputs are sent, and zeros for the rest, which the caller need not have
+  // set.
+  void put_versioned(const void* versioned, std::initializer_list<Layout> known);
+  template <typename T, typename Count>
+  void put_inputs(const T* array, Count count, std::initializer_list<FieldBytes> inputs) {
+    const auto elements = static_cast<uint64_t>(count);
+    if (elements > schema::kMaxItemBytes / sizeof(T)) return fail(NVML_ERROR_INVALID_ARGUMENT);
+    if (array != nullptr) put_fields(array, elements, sizeof(T), inputs);
+  }
 
   void ask();
 
@@ -74,6 +91,12 @@ class Query {
     }
   }
   void take_data(void* to, uint64_t bytes);
+  // The version stays the caller's.
+  void take_versioned(void* to, uint32_t version);
+  // Whether there is an answer in what was just taken.
+  bool took(const void* to) const {
+    return result_ == NVML_SUCCESS && to != nullptr && !reader_.broken();
+  }
   // How many elements came.
   template <typename T>
   uint64_t take_array(T* to, uint64_t room) {
@@ -103,6 +126,8 @@ class Query {
   void fail(nvmlReturn_t result) {
     if (result_ == NVML_SUCCESS) result_ = result;
   }
+  void put_fields(const void* from, uint64_t elements, size_t bytes,
+                  std::initializer_list<FieldBytes> inputs);
   // How many bytes came.
   uint64_t take_up_to(void* to, uint64_t bytes, uint64_t element);
   Library::Answer exchange();

@@ -111,13 +111,14 @@ class Channel {
     // Commits, flushes and waits. The reply's bulk is written to `bulk_out`; kProtocol if the
     // server sends more than fits.
     Status call(Reply& reply, std::span<const Bytes> bulk = {}, std::span<std::byte> bulk_out = {});
+    // The same with nothing in bulk; kTimeout at the deadline, when the answer may still come.
+    Status call_until(Reply& reply, transport::Deadline deadline);
 
    private:
     friend class Channel;
     struct State;
     State& state();
     capnp::MessageBuilder& builder();
-    Status call_until(Reply& reply, transport::Deadline deadline);
     alignas(16) std::byte storage_[640];  // holds State: lock, slot, builder
   };
 

@@ -12,7 +12,7 @@ std::optional<size_t> Desk::place_of(nvmlDevice_t device) const {
 
 Desk::Memory Desk::memory(nvmlDevice_t device, uint64_t total, uint64_t free_of_all) const {
   const auto place = place_of(device);
-  Memory memory{limit_ == 0 ? total : std::min(total, limit_), 0, 0};
+  Memory memory{limited(total), 0, 0};
   memory.used = place ? std::min(memory_.used(*place), memory.total) : 0;
   memory.free = std::min(memory.total - memory.used, free_of_all);
   return memory;

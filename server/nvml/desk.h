@@ -4,6 +4,7 @@
 // Nothing outside the job is visible here: a GPU that is not the job's has no place. One thread.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -41,6 +42,8 @@ class Desk {
   struct Memory {
     uint64_t total = 0, used = 0, free = 0;
   };
+  // No more bytes than the job's limit.
+  uint64_t limited(uint64_t bytes) const { return limit_ == 0 ? bytes : std::min(bytes, limit_); }
   Memory memory(nvmlDevice_t device, uint64_t total, uint64_t free_of_all) const;
 
   // The job's processes on the client's host that hold memory of a GPU.

@@ -2,6 +2,7 @@
 #include <cuda.h>
 #include <fmt/core.h>
 
+#include <cstring>
 #include <fstream>
 #include <string>
 
@@ -53,7 +54,9 @@ nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t* branchInfo,
                                        unsigned int length) {
   return with_library([&] {
     if (length <= std::strlen(kDriverBranch)) return NVML_ERROR_INSUFFICIENT_SIZE;
-    return give_version(branchInfo, nvmlSystemDriverBranchInfo_v1, [](auto& info) {
+    return give_version(branchInfo, nvmlSystemDriverBranchInfo_v1, [&](auto& info) {
+      // Takes the length at its word.
+      std::memset(static_cast<void*>(&info.branch), 0, length);
       give_text(info.branch, sizeof(info.branch), kDriverBranch);
     });
   });

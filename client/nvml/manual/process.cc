@@ -132,6 +132,22 @@ nvmlReturn_t manual_nvmlDeviceGetEncoderSessions(nvmlDevice_t device, unsigned i
   return none(device, sessionCount, sessionInfos);
 }
 
+nvmlReturn_t manual_nvmlDeviceGetEncoderStats(nvmlDevice_t device, unsigned int* sessionCount,
+                                              unsigned int* averageFps,
+                                              unsigned int* averageLatency) {
+  return with_device(device, [&](Library&, const Device&) {
+    if (sessionCount == nullptr || averageFps == nullptr || averageLatency == nullptr)
+      return NVML_ERROR_INVALID_ARGUMENT;
+    *sessionCount = *averageFps = *averageLatency = 0;
+    return NVML_SUCCESS;
+  });
+}
+
+nvmlReturn_t manual_nvmlDeviceGetFBCStats(nvmlDevice_t device, nvmlFBCStats_t* fbcStats) {
+  return with_device(device,
+                     [&](Library&, const Device&) { return give(fbcStats, nvmlFBCStats_t{}); });
+}
+
 nvmlReturn_t manual_nvmlDeviceGetFBCSessions(nvmlDevice_t device, unsigned int* sessionCount,
                                              nvmlFBCSessionInfo_t* sessionInfo) {
   return none(device, sessionCount, sessionInfo);

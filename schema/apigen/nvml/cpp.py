@@ -9,9 +9,21 @@ branches. Room for outputs is no item of the message: both ends know it from the
 import re
 
 
+def _version(a, base):
+    return f"schema::nvml_version<{base}>({a.versions[base]})"
+
+
 def _versions(a):
-    words = ", ".join(f"schema::nvml_version<{t}>({n})" for t, n in a.versions.items())
-    return "{" + words + "}"
+    return "{" + ", ".join(_version(a, t) for t in a.versions) + "}"
+
+
+def _inputs(a, base):
+    fields = (f"{{offsetof({base}, {n}), sizeof({base}::{n})}}" for n in a.inputs[base])
+    return "{" + ", ".join(fields) + "}"
+
+
+def _layouts(a):
+    return "{" + ", ".join(f"{{{_version(a, t)}, {_inputs(a, t)}}}" for t in a.versions) + "}"
 
 
 def _pointed(f, text):
@@ -54,13 +66,14 @@ def _put(f, a):
             return [place, f"query_.put_data({n}, sizeof({a.base}));"]
         return [place, f"query_.put_array({n}, {_pointed(f, a.length)});"]
     if a.versions:
-        return [f"query_.put_versioned({n}, {_versions(a)});"]
+        return [f"query_.put_versioned({n}, {_layouts(a)});"]
     if a.direction == "inout":
         if a.shape == "value":
             given = _limited(f, a, f"*{n}")
             return [place, f"if ({n} != nullptr) query_.put_value({given});"]
-        if a.shape == "struct":
-            return [place, f"query_.put_data({n}, sizeof({a.base}));"]
+        if a.inputs:
+            length = _pointed(f, a.length)
+            return [place, f"query_.put_inputs({n}, {length}, {_inputs(a, a.base)});"]
         return [place, f"query_.put_array({n}, {_pointed(f, a.length)});"]
     # NVML itself judges a NULL beside a length.
     return [f"query_.place({n}, true);"] if _is_output(a) else [place]
@@ -71,12 +84,17 @@ def _take(f, a):
     if a.direction == "in":
         return []
     if a.versions:
-        return [f"query_.take_data({n}, schema::nvml_struct_bytes({n}_version_));"]
+        out = [f"query_.take_versioned({n}, {n}_version_);"]
+        for base in a.repaired:
+            match = f"query_.took({n}) && {n}_version_ == {_version(a, base)}"
+            out.append(f"if ({match}) repair(*reinterpret_cast<{base}*>({n}));")
+        return out
     if a.shape == "value":
         always = "_always" if a.direction == "inout" else ""
         return [f"query_.take_value{always}({n});"]
     if a.shape == "struct":
-        return [f"query_.take_data({n}, sizeof({a.base}));"]
+        out = [f"query_.take_data({n}, sizeof({a.base}));"]
+        return out + ([f"if (query_.took({n})) repair(*{n});"] if a.repaired else [])
     if a.shape == "cstr":
         return [f"query_.take_text({n}, {n}_room_);"]
     return [f"const uint64_t {n}_taken_ = query_.take_array({n}, {n}_room_);"]
@@ -140,8 +158,6 @@ def _get(a):
             ]
         return [there, f"{a.base} {n}{{}};"]
     if a.shape == "struct":
-        if a.direction == "inout":
-            return [there, f"auto {n} = in_.data<{a.base}>({n}_there_);"]
         return [there, f"{a.base} {n}{{}};"]
     if a.direction == "inout":
         return [there, f"Array<{a.base}> {n} = in_.array<{a.base}>({n}_there_);"]

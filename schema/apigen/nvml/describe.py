@@ -7,6 +7,7 @@ from .. import prototype
 from ..errors import DescriptionError
 from ..loader import load_yaml
 from .model import DEVICE, Argument, Chapter, Function, Library
+from .structs import Structs
 
 CALLS = ("sync", "local", "manual", "denied", "unsupported")
 KEYS = ("fn", "call", "why", "client", "server", "args", "cache", "meaning", "via")
@@ -42,6 +43,26 @@ def _check_type(parameter, shape, notes, types, where, name):
     for base in used if shape in allowed else ():
         if base not in allowed[shape]:
             _bad(where, name, parameter.name, f"'{base}' is no {shape} of types.yml")
+
+
+def _inputs(a, types, where, name):
+    """Of a struct that goes both ways only what the function reads is sent."""
+    bases = list(a.versions) or ([a.base] if a.base in types["structs"] else [])
+    if a.direction != "inout":
+        return {}
+    for base in bases:
+        if base not in types["inputs"]:
+            _bad(where, name, a.name, f"types.yml does not say which fields of '{base}' are inputs")
+    return {base: types["inputs"][base] for base in bases}
+
+
+def _repaired(a, types, where, name):
+    if a.direction == "in" or a.shape not in ("struct", "array"):
+        return ()
+    found = tuple(t for t in list(a.versions) or [a.base] if types["layouts"].repairs(t))
+    if found and a.shape == "array":
+        _bad(where, name, a.name, "texts and counts in arrays of structs are not looked after")
+    return found
 
 
 def _argument(parameter, entry, name, parameters, types):
@@ -89,6 +110,10 @@ def _argument(parameter, entry, name, parameters, types):
         _bad(where, name, parameter.name, f"count: no parameter '{a.count}'")
     if a.versions and (direction, shape) != ("inout", "struct"):
         _bad(where, name, parameter.name, "versions are for inout: struct")
+    if (direction, shape) == ("inout", "struct") and not a.versions:
+        _bad(where, name, parameter.name, "inout: struct needs 'versions'")
+    a.inputs = _inputs(a, types, where, name)
+    a.repaired = _repaired(a, types, where, name)
     return a
 
 
@@ -177,6 +202,21 @@ def _check_symbols(library, symbols):
         )
 
 
+def _types(loaded, root):
+    """types.yml, with the layouts of the headers."""
+    types = {key: set(loaded[key]) for key in ("scalars", "enums", "structs", "opaque")}
+    types["inputs"] = {name: list(fields) for name, fields in loaded["inputs"].items()}
+    counts = {name: dict(fields) for name, fields in loaded["counts"].items()}
+    types["layouts"] = Structs(root / "nvml", counts)
+    for key in ("inputs", "counts"):
+        for name, fields in loaded[key].items():
+            known = types["layouts"].fields(name)
+            named = list(fields) + (list(fields.values()) if key == "counts" else [])
+            for wrong in [n for n in named if n not in known]:
+                raise DescriptionError(loaded[key].at(name), f"{name} has no field '{wrong}'")
+    return types
+
+
 def load(schema_dir):
     """The Library in `schema_dir`/api/nvml; empty where there is none."""
     root = Path(schema_dir)
@@ -184,9 +224,9 @@ def load(schema_dir):
     if not (folder / "types.yml").exists():
         return Library([])
     types = load_yaml(folder / "types.yml", root)
-    types = {key: set(types[key]) for key in ("scalars", "enums", "structs", "opaque")}
+    types = _types(types, root)
     paths = [p for p in sorted(folder.glob("*.yml")) if p.stem != "types"]
-    library = Library([_chapter(p, root, types) for p in paths])
+    library = Library([_chapter(p, root, types) for p in paths], types["layouts"])
     seen = {}
     for f in library.functions:
         if f.name in seen:

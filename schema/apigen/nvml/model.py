@@ -17,7 +17,9 @@ class Argument:
 
     shape: value, device, struct, array, cstr, or opaque (no message may hold it). direction: in,
     out or inout. length and count are C expressions over the parameters. versions: struct type ->
-    number, of a struct whose first word says which one it is."""
+    number, of a struct whose first word says which one it is. inputs: struct type -> the fields
+    that the function reads, of one that goes both ways. repaired: those of its types in which a
+    server's answer may hold what a caller must not get (structs.py)."""
 
     name: str
     ctype: str
@@ -28,6 +30,8 @@ class Argument:
     count: str = ""
     optional: bool = False
     versions: dict = field(default_factory=dict)
+    inputs: dict = field(default_factory=dict)
+    repaired: tuple = ()
 
     @property
     def declaration(self):
@@ -79,6 +83,7 @@ class Library:
     """The whole description."""
 
     chapters: list
+    structs: object = None  # structs.Structs
 
     @property
     def functions(self):

@@ -41,6 +41,14 @@ def add(library, entries, put):
         functions=wired,
         by_hand=[manual.prototype(f, "client") for f in manual.expected(library, "client")],
     )
+    structs = library.structs
+    sent = {t for f in wired for a in f.arguments for t in a.repaired}
+    put(
+        "client/nvml/repair.h",
+        "repair.h.j2",
+        types=structs.repaired(sent) if structs else [],
+        repairs=structs.repairs if structs else None,
+    )
     put("server/nvml/table.h", "table.h.j2", functions=library.functions)
     put(
         "server/nvml/serve.h",
