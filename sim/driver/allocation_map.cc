@@ -71,12 +71,26 @@ void AllocationMap::for_pool(uint64_t pool, const std::function<void(Allocation&
 }
 
 bool AllocationMap::covered(uint64_t address, uint64_t bytes) const {
+  return covers(address, bytes, false);
+}
+
+bool AllocationMap::covered_later(uint64_t address, uint64_t bytes) const {
+  return covers(address, bytes, true);
+}
+
+void AllocationMap::set_access(uint64_t base, uint32_t mask) {
+  std::unique_lock lock(mutex_);
+  if (auto it = map_.find(base); it != map_.end()) it->second.readable = it->second.writable = mask;
+}
+
+bool AllocationMap::covers(uint64_t address, uint64_t bytes, bool later) const {
   if (bytes > UINT64_MAX - address) return false;
   const uint64_t end = address + bytes;
   std::shared_lock lock(mutex_);
   while (address < end) {
     auto it = containing(address);
-    if (it == map_.end() || it->second.readable == 0) return false;
+    if (it == map_.end()) return false;
+    if (it->second.readable == 0 && !(later && it->second.graph)) return false;
     address = it->second.end();
     // Only mappings of physical memory join.
     if (address < end && it->second.kind != Allocation::Kind::kMapped) return false;

@@ -29,6 +29,7 @@ struct Allocation {
   uint64_t buffer_id = 0;             // given by insert(), unique in the process
   std::optional<bool> sync_memops{};  // as set; device memory has it from the start
   bool freeing = false;               // a stream will free it
+  bool graph = false;  // of an allocation node (GraphMemory): absent while nobody may read it
 
   uint64_t end() const { return base + bytes; }
   bool is_host() const { return kind == Kind::kPinned || kind == Kind::kRegistered; }
@@ -50,10 +51,15 @@ class AllocationMap {
   // The range lies in one allocation, or in mappings next to each other, and at least one device
   // may read each byte.
   bool covered(uint64_t address, uint64_t bytes) const;
+  // The same, for work that runs when memory of allocation nodes is there.
+  bool covered_later(uint64_t address, uint64_t bytes) const;
+  // Changes who may use an allocation.
+  void set_access(uint64_t base, uint32_t mask);
   // Some byte of the range belongs to an allocation.
   bool touches(uint64_t address, uint64_t bytes) const;
 
  private:
+  bool covers(uint64_t address, uint64_t bytes, bool later) const;
   std::map<uint64_t, Allocation>::const_iterator containing(uint64_t address) const;
 
   mutable std::shared_mutex mutex_;

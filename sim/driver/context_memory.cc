@@ -17,7 +17,10 @@ std::optional<MemoryMap::Range> ContextMemory::find(uint64_t address, size_t byt
   Range range{found->base, found->bytes, true};
   switch (found->kind) {
     case Allocation::Kind::kDevice:
-      // Pool memory has access rights of its own; other memory goes by the context's peers.
+      // Memory of pools and graphs has access rights of its own; other memory goes by the context's
+      // peers.
+      if (found->graph && ((found->readable >> device_) & 1) == 0) return std::nullopt;
+      if (found->graph) break;
       if (found->device != device_ && !(found->pool != 0 ? ((found->readable >> device_) & 1) != 0
                                                          : peer_enabled(found->device))) {
         return std::nullopt;

@@ -20,9 +20,13 @@ bool extent(const CopySide& side, const Copy& copy, uint64_t* bytes) {
   return true;
 }
 
-// Known to CUDA as a whole.
-bool known(const CopySide& side, uint64_t bytes) {
-  return Driver::get().allocations().covered(side.base, bytes);
+enum class When { kNow, kLater };
+
+// Known to CUDA as a whole; later also memory that an allocation node will have made.
+bool known(const CopySide& side, uint64_t bytes, When when) {
+  AllocationMap& allocations = Driver::get().allocations();
+  return allocations.covered(side.base, bytes) ||
+         (when == When::kLater && allocations.covered_later(side.base, bytes));
 }
 
 void copy_rows(const Copy& copy) {
@@ -42,11 +46,12 @@ void copy_rows(const Copy& copy) {
   }
 }
 
-CUresult check_side(const CopySide& side, const Copy& copy, bool* pageable) {
+CUresult check_side(const CopySide& side, const Copy& copy, bool* pageable,
+                    When when = When::kNow) {
   if (side.pitch < copy.width) return CUDA_ERROR_INVALID_VALUE;
   uint64_t bytes = 0;
   if (side.base == 0 || !extent(side, copy, &bytes)) return CUDA_ERROR_INVALID_VALUE;
-  const bool is_known = known(side, bytes);
+  const bool is_known = known(side, bytes, when);
   if (side.where == CopySide::Where::kDevice && !is_known) return CUDA_ERROR_INVALID_VALUE;
   // Partly known memory is an overrun of an allocation, unless it is plain host memory next to a
   // registered piece.
@@ -77,6 +82,21 @@ void fill_rows(const Fill& fill) {
   }
 }
 
+// The memory of a fill as one side of a copy. CUDA_ERROR_INVALID_VALUE: it overflows, or is not
+// aligned to the elements.
+CUresult area_of(const Fill& fill, Copy* area) {
+  if (fill.width > UINT64_MAX / fill.element) return CUDA_ERROR_INVALID_VALUE;
+  area->width = fill.width * fill.element;
+  area->height = fill.height;
+  // The pitch of a single row does not matter.
+  area->to = {CopySide::Where::kDevice, fill.base, fill.height > 1 ? fill.pitch : area->width, 0};
+  const bool aligned =
+      fill.base % fill.element == 0 && (fill.height <= 1 || fill.pitch % fill.element == 0);
+  return aligned ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace
+
 void run_fill(const Fill& fill) {
   switch (fill.element) {
     case 1:
@@ -91,7 +111,23 @@ void run_fill(const Fill& fill) {
   }
 }
 
-}  // namespace
+CUresult check_fill(const Fill& fill) {
+  Copy area;
+  bool pageable = false;
+  const CUresult result = area_of(fill, &area);
+  return result == CUDA_SUCCESS ? check_side(area.to, area, &pageable, When::kLater) : result;
+}
+
+CUresult check_copy(const Copy& copy) {
+  if (copy.width == 0 || copy.height == 0 || copy.depth == 0) return CUDA_SUCCESS;
+  bool pageable = false;
+  const CUresult result = check_side(copy.from, copy, &pageable, When::kLater);
+  return result == CUDA_SUCCESS ? check_side(copy.to, copy, &pageable, When::kLater) : result;
+}
+
+void run_copy(const Copy& copy) {
+  if (copy.width != 0 && copy.height != 0 && copy.depth != 0) copy_rows(copy);
+}
 
 CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Copy copy,
                      bool synchronous) {
@@ -123,17 +159,10 @@ CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Co
 CUresult submit_fill(Context& context, const std::shared_ptr<Stream>& stream, const Fill& fill,
                      bool synchronous) {
   if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
-  if (fill.width > UINT64_MAX / fill.element) return CUDA_ERROR_INVALID_VALUE;
   Copy area;
-  area.width = fill.width * fill.element;
-  area.height = fill.height;
-  // The pitch of a single row does not matter.
-  CopySide side{CopySide::Where::kDevice, fill.base, fill.height > 1 ? fill.pitch : area.width, 0};
-  if (fill.base % fill.element != 0 || (fill.height > 1 && fill.pitch % fill.element != 0)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (CUresult result = area_of(fill, &area); result != CUDA_SUCCESS) return result;
   bool pageable = false;
-  if (CUresult result = check_side(side, area, &pageable); result != CUDA_SUCCESS) return result;
+  if (CUresult result = check_side(area.to, area, &pageable); result != CUDA_SUCCESS) return result;
   const auto found = Driver::get().allocations().find(fill.base);
   auto work = [owner = context.shared_from_this(), fill] {
     if (owner->error() == CUDA_SUCCESS) run_fill(fill);

@@ -36,6 +36,13 @@ struct Copy {
 CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Copy copy,
                      bool synchronous);
 
+// For nodes of graphs, which are checked when they are made and run later: memory of allocation
+// nodes may still be absent.
+CUresult check_copy(const Copy& copy);
+void run_copy(const Copy& copy);
+// CUDA_ERROR_NOT_SUPPORTED: what is not simulated.
+CUresult to_copy(const CUDA_MEMCPY3D& params, Copy* copy);
+
 struct Fill {
   uint64_t base = 0;
   uint64_t pitch = 0;
@@ -46,5 +53,7 @@ struct Fill {
 };
 CUresult submit_fill(Context& context, const std::shared_ptr<Stream>& stream, const Fill& fill,
                      bool synchronous);
+CUresult check_fill(const Fill& fill);  // likewise for nodes of graphs
+void run_fill(const Fill& fill);
 
 }  // namespace fargpu::sim

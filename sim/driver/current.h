@@ -14,6 +14,15 @@ std::vector<CUcontext>& context_stack();
 // Calls into the driver from a host function are refused; true while this thread runs one.
 bool& inside_host_function();
 
+// While one of these lives, this thread runs a host function.
+class HostFunctionScope {
+ public:
+  HostFunctionScope() { inside_host_function() = true; }
+  ~HostFunctionScope() { inside_host_function() = false; }
+  HostFunctionScope(const HostFunctionScope&) = delete;
+  HostFunctionScope& operator=(const HostFunctionScope&) = delete;
+};
+
 // The NULL stream means the per-thread default stream for calls of this thread while one of these
 // lives: the _ptsz and _ptds names.
 class PerThreadDefault {

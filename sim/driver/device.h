@@ -9,6 +9,7 @@
 #include <string>
 
 #include "sim/driver/device_memory.h"
+#include "sim/driver/graph_memory.h"
 #include "sim/driver/physical_memory.h"
 #include "sim/driver/registry.h"
 #include "sim/driver/settings.h"
@@ -33,6 +34,7 @@ class Device {
   std::string pci_bus_id() const;
   DeviceMemory& memory() { return memory_; }
   PhysicalStore& physical_store() { return physical_store_; }
+  GraphMemory& graph_memory() { return graph_memory_; }
   EngineOptions engine_options(size_t malloc_heap_bytes) const;
 
   // CUDA_ERROR_INVALID_VALUE for an id that cuda.h does not have.
@@ -65,6 +67,7 @@ class Device {
   const std::string name_;
   DeviceMemory memory_;
   PhysicalStore physical_store_;
+  GraphMemory graph_memory_{*this};
   const CUcontext primary_handle_;
 
   mutable std::mutex mutex_;

@@ -150,14 +150,32 @@ CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType type
   });
 }
 
-CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr,
+CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice ordinal, CUgraphMem_attribute attr,
                                               void* value) {
-  return with_device(device, [&](Device&) -> CUresult {
+  return with_device(ordinal, [&](Device& device) -> CUresult {
     if (value == nullptr || attr < CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT ||
         attr > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
       return CUDA_ERROR_INVALID_VALUE;
-    const cuuint64_t bytes = 0;  // there are no graphs here
+    cuuint64_t bytes = 0;
+    const CUresult result = device.graph_memory().get(attr, &bytes);
     std::memcpy(value, &bytes, sizeof(bytes));
+    return result;
+  });
+}
+
+CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice ordinal, CUgraphMem_attribute attr,
+                                              void* value) {
+  return with_device(ordinal, [&](Device& device) -> CUresult {
+    if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    cuuint64_t bytes = 0;
+    std::memcpy(&bytes, value, sizeof(bytes));
+    return device.graph_memory().set(attr, bytes);
+  });
+}
+
+CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice ordinal) {
+  return with_device(ordinal, [&](Device& device) -> CUresult {
+    device.graph_memory().trim();
     return CUDA_SUCCESS;
   });
 }

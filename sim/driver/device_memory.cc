@@ -55,11 +55,8 @@ bool DeviceMemory::commit(uint64_t end) {
   return true;
 }
 
-uint64_t DeviceMemory::allocate(uint64_t bytes) {
-  const uint64_t charged = round_up(bytes, kAlignment);
-  if (bytes == 0 || charged < bytes) return 0;
-  std::lock_guard lock(mutex_);
-  if (!ranges_ || charged > total_ - used_) return 0;
+uint64_t DeviceMemory::find_range(uint64_t charged) {
+  if (!ranges_) return 0;
   const auto address =
       ranges_->allocate(charged + kGuard, charged >= 16 * kPage ? kPage : kAlignment);
   if (!address) return 0;
@@ -67,20 +64,45 @@ uint64_t DeviceMemory::allocate(uint64_t bytes) {
     ranges_->free(*address, charged + kGuard);
     return 0;
   }
-  used_ += charged;
   return *address;
+}
+
+uint64_t DeviceMemory::allocate(uint64_t bytes) {
+  const uint64_t charged = round_up(bytes, kAlignment);
+  if (bytes == 0 || charged < bytes) return 0;
+  std::lock_guard lock(mutex_);
+  if (charged > total_ - used_) return 0;
+  const uint64_t address = find_range(charged);
+  if (address != 0) used_ += charged;
+  return address;
+}
+
+uint64_t DeviceMemory::reserve(uint64_t bytes) {
+  const uint64_t charged = round_up(bytes, kAlignment);
+  if (bytes == 0 || charged < bytes || charged > total_) return 0;
+  std::lock_guard lock(mutex_);
+  return find_range(charged);
+}
+
+void DeviceMemory::give_back(uint64_t address, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  drop_range(address, round_up(bytes, kAlignment));
 }
 
 void DeviceMemory::free(uint64_t address, uint64_t bytes) {
   const uint64_t charged = round_up(bytes, kAlignment);
   std::lock_guard lock(mutex_);
+  drop_range(address, charged);
+  used_ -= charged;
+}
+
+void DeviceMemory::drop_range(uint64_t address, uint64_t charged) {
   const uint64_t first = round_up(address, kPage);
   const uint64_t last = (address + charged) / kPage * kPage;
   if (last > first && last - first >= 16 * kPage) {
     madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
   }
   ranges_->free(address, charged + kGuard);
-  used_ -= charged;
 }
 
 bool DeviceMemory::charge(uint64_t bytes) {

@@ -26,6 +26,10 @@ class DeviceMemory {
   uint64_t allocate(uint64_t bytes);
   // An allocation with the bytes it was asked for.
   void free(uint64_t address, uint64_t bytes);
+  // The same in two steps: addresses now, and memory behind them while it is charged for. A range
+  // is given back when nothing is charged for it.
+  uint64_t reserve(uint64_t bytes);
+  void give_back(uint64_t address, uint64_t bytes);
   // Accounts for memory that lives elsewhere (physical memory of VMM). false: out of memory.
   bool charge(uint64_t bytes);
   void refund(uint64_t bytes);
@@ -34,6 +38,8 @@ class DeviceMemory {
   size_t available() const;
 
  private:
+  uint64_t find_range(uint64_t charged);                // needs mutex_
+  void drop_range(uint64_t address, uint64_t charged);  // needs mutex_
   bool commit(uint64_t end);
 
   const size_t total_;

@@ -19,6 +19,8 @@ struct EventRecord {
   int64_t nanoseconds = 0;
 };
 
+int64_t event_time();  // in nanoseconds
+
 struct Event {
   static constexpr ObjectKind kKind = ObjectKind::kEvent;
 

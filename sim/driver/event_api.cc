@@ -11,12 +11,6 @@ namespace {
 constexpr unsigned kEventFlags =
     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
-int64_t now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 // For calls about one event that need no current context: body(Event&, Context& of the event).
 template <typename Body>
 CUresult with_event(CUevent handle, Body&& body) {
@@ -30,6 +24,12 @@ CUresult with_event(CUevent handle, Body&& body) {
 }
 
 }  // namespace
+
+int64_t fargpu::sim::event_time() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 CUresult CUDAAPI cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   return with_context([&](Context& context) -> CUresult {
@@ -56,7 +56,7 @@ CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsign
         // Submission under the event's lock: of two threads that record at once, the later in the
         // stream is the latest of the event.
         std::lock_guard lock(event->mutex);
-        record->fence = context.submit(stream, [record] { record->nanoseconds = now(); });
+        record->fence = context.submit(stream, [record] { record->nanoseconds = event_time(); });
         event->record = std::move(record);
         return CUDA_SUCCESS;
       });
@@ -122,7 +122,7 @@ CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
     if (!event || event->context.lock() != context) return CUDA_ERROR_INVALID_HANDLE;
     auto record = std::make_shared<EventRecord>();
     std::lock_guard lock(event->mutex);
-    record->fence = context->submit_after_all([record] { record->nanoseconds = now(); });
+    record->fence = context->submit_after_all([record] { record->nanoseconds = event_time(); });
     event->record = std::move(record);
     return context->error();
   });

@@ -155,6 +155,10 @@ CUresult copy_batch(const CUDA_MEMCPY3D_BATCH_OP* ops, size_t count, unsigned lo
 
 }  // namespace
 
+CUresult fargpu::sim::to_copy(const CUDA_MEMCPY3D& params, Copy* copy) {
+  return to_copy_3d(params, copy);
+}
+
 CUresult CUDAAPI cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) { return copy_2d(pCopy, nullptr, true); }
 CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) {
   return copy_2d(pCopy, nullptr, true);

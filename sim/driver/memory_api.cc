@@ -72,6 +72,13 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr) {
         (found->kind == Allocation::Kind::kDevice || found->kind == Allocation::Kind::kManaged);
     if (!freeable) return CUDA_ERROR_INVALID_VALUE;
     if (found->freeing) return CUDA_ERROR_INVALID_VALUE;
+    if (found->graph) {
+      const auto block = Driver::get().device(found->device)->graph_memory().find(dptr);
+      if (!block || !block->owner.claim_free(*block)) return CUDA_ERROR_INVALID_VALUE;
+      quiesce(context, *found);
+      block->owner.end(*block);
+      return context.error();
+    }
     quiesce(context, *found);
     if (auto allocation = allocations.erase(dptr)) Driver::get().release(*allocation);
     return context.error();

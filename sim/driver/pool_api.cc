@@ -73,6 +73,13 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
       hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
         if (dptr == 0) return CUDA_SUCCESS;
         AllocationMap& allocations = Driver::get().allocations();
+        if (const auto found = allocations.find(dptr); found && found->graph) {
+          const auto block = Driver::get().device(found->device)->graph_memory().find(found->base);
+          if (found->base != dptr || !block || !block->owner.claim_free(*block))
+            return CUDA_ERROR_INVALID_VALUE;
+          context.submit(stream, [block] { block->owner.end(*block); });
+          return CUDA_SUCCESS;
+        }
         bool claimed = false;
         allocations.for_range(dptr, 1, [&](Allocation& allocation) {
           claimed = allocation.base == dptr && allocation.kind == Allocation::Kind::kDevice &&

@@ -25,7 +25,12 @@ enum class ObjectKind : uint8_t {
   kPool,
   kPhysicalMemory,
   kLinkState,
-  kPrimaryContext
+  kPrimaryContext,
+  kGraph,
+  kGraphNode,
+  kGraphExec,
+  kUserObject,
+  kConditional
 };
 
 class Registry {

@@ -131,9 +131,8 @@ CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData)
                        if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
                        context.submit(stream, [owner = context.shared_from_this(), fn, userData] {
                          if (owner->error() != CUDA_SUCCESS) return;
-                         inside_host_function() = true;
+                         const HostFunctionScope scope;
                          fn(userData);
-                         inside_host_function() = false;
                        });
                        return CUDA_SUCCESS;
                      });
@@ -145,9 +144,8 @@ CUresult CUDAAPI cuStreamAddCallback(CUstream hStream, CUstreamCallback callback
       hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
         if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
         context.submit(stream, [owner = context.shared_from_this(), hStream, callback, userData] {
-          inside_host_function() = true;
+          const HostFunctionScope scope;
           callback(hStream, owner->error(), userData);
-          inside_host_function() = false;
         });
         return CUDA_SUCCESS;
       });

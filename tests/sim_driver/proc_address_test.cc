@@ -53,11 +53,11 @@ TEST_F(ContextTest, APerThreadVariantUsesThePerThreadStream) {
 }
 
 TEST(ProcAddressTest, WhatIsNotSimulatedSaysSo) {
-  using Create = CUresult (*)(CUgraph*, unsigned);
-  const auto create = reinterpret_cast<Create>(ask("cuGraphCreate", 13000).function);
-  ASSERT_NE(create, nullptr);
-  CUgraph graph = nullptr;
-  EXPECT_CU(CUDA_ERROR_NOT_SUPPORTED, create(&graph, 0));
+  using Unregister = CUresult (*)(CUgraphicsResource);
+  const auto unregister =
+      reinterpret_cast<Unregister>(ask("cuGraphicsUnregisterResource", 13000).function);
+  ASSERT_NE(unregister, nullptr);
+  EXPECT_CU(CUDA_ERROR_NOT_SUPPORTED, unregister(nullptr));
 }
 
 TEST(ProcAddressTest, OnlyTheApiIsExported) {

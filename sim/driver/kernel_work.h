@@ -1,0 +1,34 @@
+// A kernel that is ready to run: every check that CUDA makes before a launch returns is done. Work
+// of a stream, or of a graph's node.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "sim/driver/module.h"
+
+namespace fargpu::sim {
+
+struct Launch {
+  GridConfig grid;
+  void** parameters = nullptr;
+  void** extra = nullptr;
+};
+
+struct KernelWork {
+  LaunchTarget target;
+  GridConfig grid;
+  std::vector<std::byte> parameters;
+};
+
+// Cooperative grids must fit onto the device at once.
+CUresult check_cooperative(const Device& device, const KernelInfo& info, const GridConfig& grid);
+// CUDA_ERROR_INVALID_VALUE: the shape, the shared memory or the parameters are wrong.
+CUresult prepare_kernel(Context& context, const LaunchTarget& target, const Launch& launch,
+                        KernelWork* work);
+// Runs the whole grid, unless the context failed before. A fault becomes the context's error.
+void run_kernel(Context& context, const KernelWork& work);
+
+}  // namespace fargpu::sim

@@ -1,0 +1,122 @@
+// The operations of memcpy and memset nodes.
+#include "sim/driver/api.h"
+#include "sim/driver/copy.h"
+#include "sim/graph/operation.h"
+
+namespace fargpu::sim {
+namespace {
+
+// The device that memory belongs to; -1: host memory that CUDA does not know.
+int device_of(CUmemorytype type, CUdeviceptr device, const void* host) {
+  const uint64_t address =
+      type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(host) : uint64_t{device};
+  const auto found = Driver::get().allocations().find(address);
+  return found ? found->device : -1;
+}
+
+class Memcpy final : public Operation {
+ public:
+  Memcpy(const CUDA_MEMCPY_NODE_PARAMS& params, const Copy& copy, std::shared_ptr<Context> context)
+      : Operation(CU_GRAPH_NODE_TYPE_MEMCPY),
+        params_(params),
+        copy_(copy),
+        context_(std::move(context)) {}
+
+  void params(CUgraphNodeParams* out) const override {
+    *out = {}, out->type = type(), out->memcpy = params_;
+  }
+  std::function<void()> prepare(const Fence&) const override {
+    return [this] {
+      if (context_->error() == CUDA_SUCCESS) run_copy(copy_);
+    };
+  }
+  // Only copies of one row may change their size, and none its kinds of memory or devices.
+  CUgraphExecUpdateResult accepts(const Operation& next) const override {
+    const auto& other = static_cast<const Memcpy&>(next);
+    const CUDA_MEMCPY3D &was = params_.copyParams, &is = other.params_.copyParams;
+    const bool same_memory = was.srcMemoryType == is.srcMemoryType &&
+                             was.dstMemoryType == is.dstMemoryType &&
+                             device_of(was.srcMemoryType, was.srcDevice, was.srcHost) ==
+                                 device_of(is.srcMemoryType, is.srcDevice, is.srcHost) &&
+                             device_of(was.dstMemoryType, was.dstDevice, was.dstHost) ==
+                                 device_of(is.dstMemoryType, is.dstDevice, is.dstHost);
+    const bool rows = was.Height > 1 || was.Depth > 1 || is.Height > 1 || is.Depth > 1;
+    const bool same_shape =
+        was.WidthInBytes == is.WidthInBytes && was.Height == is.Height && was.Depth == is.Depth;
+    const bool possible = same_memory && context_ == other.context_ && (!rows || same_shape);
+    return possible ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+  }
+
+ private:
+  const CUDA_MEMCPY_NODE_PARAMS params_;
+  const Copy copy_;
+  const std::shared_ptr<Context> context_;
+};
+
+class Memset final : public Operation {
+ public:
+  Memset(const CUDA_MEMSET_NODE_PARAMS_v2& params, const Fill& fill,
+         std::shared_ptr<Context> context)
+      : Operation(CU_GRAPH_NODE_TYPE_MEMSET),
+        params_(params),
+        fill_(fill),
+        context_(std::move(context)) {}
+
+  void params(CUgraphNodeParams* out) const override {
+    *out = {}, out->type = type(), out->memset = params_;
+  }
+  std::function<void()> prepare(const Fence&) const override {
+    return [this] {
+      if (context_->error() == CUDA_SUCCESS) run_fill(fill_);
+    };
+  }
+  CUgraphExecUpdateResult accepts(const Operation& next) const override {
+    const auto& other = static_cast<const Memset&>(next);
+    const CUDA_MEMSET_NODE_PARAMS_v2 &was = params_, &is = other.params_;
+    const bool same_shape =
+        was.width == is.width && was.pitch == is.pitch && was.elementSize == is.elementSize;
+    const bool possible = was.height == is.height && (was.height == 1 || same_shape) &&
+                          context_ == other.context_ &&
+                          device_of(CU_MEMORYTYPE_DEVICE, was.dst, nullptr) ==
+                              device_of(CU_MEMORYTYPE_DEVICE, is.dst, nullptr);
+    return possible ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+  }
+
+ private:
+  const CUDA_MEMSET_NODE_PARAMS_v2 params_;
+  const Fill fill_;
+  const std::shared_ptr<Context> context_;
+};
+
+}  // namespace
+
+CUresult make_memcpy(const CUDA_MEMCPY_NODE_PARAMS& params, OperationPtr* operation) {
+  if (params.flags != 0 || params.reserved != 0) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Context> context;
+  if (CUresult result = node_context(params.copyCtx, &context); result != CUDA_SUCCESS)
+    return result;
+  Copy copy;
+  if (CUresult result = to_copy(params.copyParams, &copy); result != CUDA_SUCCESS) return result;
+  if (copy.width == 0 || copy.height == 0 || copy.depth == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult result = check_copy(copy); result != CUDA_SUCCESS) return result;
+  CUDA_MEMCPY_NODE_PARAMS kept = params;
+  kept.copyCtx = context->handle();
+  *operation = std::make_shared<Memcpy>(kept, copy, std::move(context));
+  return CUDA_SUCCESS;
+}
+
+CUresult make_memset(const CUDA_MEMSET_NODE_PARAMS_v2& params, OperationPtr* operation) {
+  std::shared_ptr<Context> context;
+  if (CUresult result = node_context(params.ctx, &context); result != CUDA_SUCCESS) return result;
+  const unsigned bytes = params.elementSize;
+  if ((bytes != 1 && bytes != 2 && bytes != 4) || params.width == 0 || params.height == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  const Fill fill{params.dst, params.pitch, params.width, params.height, params.value, bytes};
+  if (CUresult result = check_fill(fill); result != CUDA_SUCCESS) return result;
+  CUDA_MEMSET_NODE_PARAMS_v2 kept = params;
+  kept.ctx = context->handle();
+  *operation = std::make_shared<Memset>(kept, fill, std::move(context));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace fargpu::sim

@@ -1,0 +1,177 @@
+#include "sim/graph/exec.h"
+
+#include <algorithm>
+
+#include "sim/graph/update.h"
+
+namespace fargpu::sim {
+
+// What a launch does with memory before its nodes run.
+struct Exec::Memory {
+  std::vector<std::shared_ptr<GraphBlock>> ends;  // left over by the launch before it
+};
+
+// One launch.
+struct Exec::Run {
+  void lane(uint32_t number) {
+    for (size_t i = 0; i < plan->steps.size(); ++i) {
+      const Step& step = plan->steps[i];
+      if (step.lane != number) continue;
+      for (const uint32_t earlier : step.after) done[earlier]->wait();
+      if (bodies[i]) bodies[i]();
+      bodies[i] = nullptr;
+      done[i]->complete();
+    }
+  }
+
+  std::shared_ptr<Exec> exec;  // its references last as long
+  std::shared_ptr<const Plan> plan;
+  Memory memory;
+  std::vector<std::function<void()>> bodies;
+  std::vector<Fence> done;
+  Fence before;
+  Fence start = std::make_shared<Completion>();
+  std::vector<Fence> lanes;
+};
+
+Exec::Exec(std::shared_ptr<Graph> shape, std::shared_ptr<const Plan> plan, uint64_t flags)
+    : shape_(std::move(shape)), flags_(flags), plan_(std::move(plan)) {
+  index(*shape_);
+}
+
+void Exec::index(const Graph& graph) {
+  for (const auto& node : graph.nodes) {
+    nodes_[node->original] = node.get();
+    for (const auto& body : node->operation->bodies()) index(*body);
+  }
+}
+
+Node* Exec::find(uint64_t original) const {
+  const auto found = nodes_.find(original);
+  return found == nodes_.end() ? nullptr : found->second;
+}
+
+void Exec::changed() {
+  Node* cycle = nullptr;
+  auto plan = make_plan(*shape_, &cycle);
+  std::lock_guard lock(mutex_);
+  plan_ = std::move(plan);
+}
+
+CUresult Exec::set(Node& node, OperationPtr operation) {
+  if (node.operation->type() != operation->type() ||
+      node.operation->accepts(*operation) != CU_GRAPH_EXEC_UPDATE_SUCCESS) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  node.operation = std::move(operation);
+  changed();
+  return CUDA_SUCCESS;
+}
+
+void Exec::set_enabled(Node& node, bool enabled) {
+  node.enabled = enabled;
+  changed();
+}
+
+CUresult Exec::update(const Graph& graph, CUgraphExecUpdateResultInfo* info) {
+  *info = compare(*shape_, graph);
+  if (info->result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  take_operations(*shape_, graph);
+  changed();
+  return CUDA_SUCCESS;
+}
+
+CUresult Exec::update_child(Node& node, const Graph& child) {
+  if (node.operation->type() != CU_GRAPH_NODE_TYPE_GRAPH) return CUDA_ERROR_INVALID_VALUE;
+  Graph& own = *node.operation->bodies().front();
+  if (compare(own, child).result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  take_operations(own, child);
+  changed();
+  return CUDA_SUCCESS;
+}
+
+CUresult Exec::take_memory(const Plan& plan, Memory* memory) {
+  std::vector<std::shared_ptr<GraphBlock>> allocated, freed;
+  for (const Step& step : plan.steps) {
+    const auto block = step.operation ? step.operation->block() : nullptr;
+    if (!block) continue;
+    const bool allocates = step.operation->type() == CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+    (allocates ? allocated : freed).push_back(block);
+  }
+  const bool automatic = (flags_ & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
+  for (const auto& block : allocated) {
+    if (!block->owner.outstanding(*block)) continue;
+    if (!automatic) return CUDA_ERROR_INVALID_VALUE;
+    memory->ends.push_back(block);
+  }
+  for (const auto& block : freed) {
+    if (std::ranges::find(allocated, block) == allocated.end() &&
+        !block->owner.outstanding(*block)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  for (size_t i = 0; i < allocated.size(); ++i) {
+    const CUresult result = allocated[i]->owner.begin(allocated[i]);
+    if (result == CUDA_SUCCESS) continue;
+    for (size_t j = 0; j < i; ++j) {
+      // What an earlier launch left over stays with the program.
+      if (std::ranges::find(memory->ends, allocated[j]) == memory->ends.end())
+        (void)allocated[j]->owner.claim_free(*allocated[j]);
+      allocated[j]->owner.end(*allocated[j]);
+    }
+    return result;
+  }
+  for (const auto& block : freed) (void)block->owner.claim_free(*block);
+  return CUDA_SUCCESS;
+}
+
+std::shared_ptr<Exec::Run> Exec::prepare(std::shared_ptr<const Plan> plan, Memory memory) {
+  auto run = std::make_shared<Run>();
+  run->exec = shared_from_this();
+  run->plan = std::move(plan);
+  run->memory = std::move(memory);
+  run->before = last_;
+  for (const Step& step : run->plan->steps) {
+    run->done.push_back(std::make_shared<Completion>());
+    if (!step.operation) {
+      run->bodies.emplace_back();
+    } else if (step.operation->type() == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+      run->bodies.emplace_back(
+          [&step] { run_conditional(static_cast<const Conditional&>(*step.operation), step); });
+    } else {
+      run->bodies.push_back(step.operation->prepare(run->done.back()));
+    }
+  }
+  return run;
+}
+
+CUresult Exec::launch(Context& context, const std::shared_ptr<Stream>& stream) {
+  std::lock_guard lock(mutex_);
+  Memory memory;
+  if (CUresult result = take_memory(*plan_, &memory); result != CUDA_SUCCESS) return result;
+  auto run = prepare(plan_, std::move(memory));
+  while (lanes_.size() + 1 < run->plan->lanes) lanes_.push_back(std::make_shared<TaskQueue>());
+  for (uint32_t lane = 1; lane < run->plan->lanes; ++lane) {
+    run->lanes.push_back(std::make_shared<Completion>());
+    lanes_[lane - 1]->push(Task{[run, lane] { run->lane(lane); }, {run->start}, run->lanes.back()});
+  }
+  last_ = context.submit(stream, [run] {
+    if (run->before) run->before->wait();
+    for (const auto& block : run->memory.ends) block->owner.end(*block);
+    begin_conditionals(*run->plan);
+    run->start->complete();
+    run->lane(0);
+    for (const Fence& lane : run->lanes) lane->wait();
+  });
+  return CUDA_SUCCESS;
+}
+
+void Exec::upload(Context& context, const std::shared_ptr<Stream>& stream) {
+  std::lock_guard lock(mutex_);
+  std::vector<Fence> earlier;
+  if (pending(last_)) earlier.push_back(last_);
+  last_ = context.submit(
+      stream, [] {}, std::move(earlier));
+}
+
+}  // namespace fargpu::sim

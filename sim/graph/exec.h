@@ -1,0 +1,61 @@
+// Executable graphs. An executable graph is a copy of a graph that nobody can name; calls find a
+// node in it by the handle of the node that it was copied from.
+//
+// Launches of one executable graph never overlap: each waits for the one before it.
+#pragma once
+
+#include <cuda.h>
+
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "sim/driver/context.h"
+#include "sim/graph/graph.h"
+#include "sim/graph/plan.h"
+
+namespace fargpu::sim {
+
+class Exec : public std::enable_shared_from_this<Exec> {
+ public:
+  static constexpr ObjectKind kKind = ObjectKind::kGraphExec;
+
+  Exec(std::shared_ptr<Graph> shape, std::shared_ptr<const Plan> plan, uint64_t flags);
+
+  uint64_t flags() const { return flags_; }
+  // --- guarded by the mutex of all graphs
+  // nullptr: the node is of another graph.
+  Node* find(uint64_t original) const;
+  // Later launches do `operation` at the node. The results are those of cuGraphExecNodeSetParams.
+  CUresult set(Node& node, OperationPtr operation);
+  void set_enabled(Node& node, bool enabled);
+  // CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: see `info`. The nodes in it are those of `graph`.
+  CUresult update(const Graph& graph, CUgraphExecUpdateResultInfo* info);
+  CUresult update_child(Node& node, const Graph& child);
+
+  // CUDA_ERROR_INVALID_VALUE: memory of an earlier launch was not freed, or memory that it frees is
+  // not allocated.
+  CUresult launch(Context& context, const std::shared_ptr<Stream>& stream);
+  // Waits in the stream for earlier launches.
+  void upload(Context& context, const std::shared_ptr<Stream>& stream);
+
+ private:
+  struct Run;
+  struct Memory;
+  void index(const Graph& graph);
+  void changed();
+  CUresult take_memory(const Plan& plan, Memory* memory);
+  std::shared_ptr<Run> prepare(std::shared_ptr<const Plan> plan, Memory memory);
+
+  const std::shared_ptr<Graph> shape_;
+  const uint64_t flags_;
+  std::unordered_map<uint64_t, Node*> nodes_;  // by the handle of the original
+
+  std::mutex mutex_;  // orders launches; guards what follows
+  std::shared_ptr<const Plan> plan_;
+  std::vector<std::shared_ptr<TaskQueue>> lanes_;  // of lane 1 and so on
+  Fence last_;
+};
+
+}  // namespace fargpu::sim

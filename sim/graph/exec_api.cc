@@ -1,0 +1,214 @@
+// Executable graphs: instantiation, launches, updates.
+#include "sim/graph/api.h"
+
+using namespace fargpu::sim;
+
+namespace {
+
+constexpr uint64_t kFlags =
+    CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+    CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+
+struct Outcome {
+  CUgraphInstantiateResult result = CUDA_GRAPH_INSTANTIATE_ERROR;
+  CUgraphNode node = nullptr;
+};
+
+// A conditional handle that no node of the graph uses.
+bool unused_handle(const Graph& graph) {
+  for (const auto& value : graph.conditionals) {
+    if (!value->used) return true;
+  }
+  return false;
+}
+
+// What a graph that device code launches may not hold. The simulator launches none from there.
+CUresult check_device_launch(const Graph& graph, Outcome* outcome) {
+  bool works = false;
+  for (const auto& node : graph.nodes) {
+    const CUgraphNodeType type = node->operation->type();
+    works |= type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+             type == CU_GRAPH_NODE_TYPE_MEMSET || type == CU_GRAPH_NODE_TYPE_GRAPH;
+    if (works && type <= CU_GRAPH_NODE_TYPE_GRAPH && type != CU_GRAPH_NODE_TYPE_HOST) continue;
+    *outcome = {CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED, handle_of(*node)};
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return works ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult instantiate(CUgraphExec* out, Graph& graph, uint64_t flags, Outcome* outcome) {
+  constexpr uint64_t kAutoFree = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+  constexpr uint64_t kDevice = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
+  if (out == nullptr || (flags & ~kFlags) != 0 || graph.embedded || graph.capturing ||
+      ((flags & kAutoFree) != 0 && (flags & kDevice) != 0)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Registry& registry = Driver::get().registry();
+  const bool single = has_memory_nodes(graph) || has_type(graph, CU_GRAPH_NODE_TYPE_CONDITIONAL);
+  if (single && registry.find<Exec>(graph.executable) != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (unused_handle(graph)) {
+    outcome->result = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if ((flags & kDevice) != 0) {
+    if (CUresult result = check_device_launch(graph, outcome); result != CUDA_SUCCESS)
+      return result;
+  }
+  Node* cycle = nullptr;
+  auto shape = copy_graph(graph, false);
+  auto plan = make_plan(*shape, &cycle);
+  if (!plan) {
+    *outcome = {CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, to_handle<CUgraphNode>(cycle->original)};
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  graph.executable =
+      registry.add(std::make_shared<Exec>(std::move(shape), std::move(plan),
+                                          flags & ~uint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD}),
+                   0);
+  *out = to_handle<CUgraphExec>(graph.executable);
+  outcome->result = CUDA_GRAPH_INSTANTIATE_SUCCESS;
+  return CUDA_SUCCESS;
+}
+
+// For calls about an executable graph in a stream: body(Exec&, Context&, stream). The graph mutex
+// is not held: the call may not be in the way of others for long.
+template <typename Body>
+CUresult in_stream(CUgraphExec handle, CUstream stream, Body&& body) {
+  return with_stream(stream, [&](Context& context, const std::shared_ptr<Stream>& found) {
+    const auto exec = Driver::get().registry().find<Exec>(handle);
+    return exec ? body(*exec, context, found) : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+CUresult instantiate_old(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
+                         char* logBuffer, size_t bufferSize) {
+  if (phErrorNode != nullptr) *phErrorNode = nullptr;
+  if (logBuffer != nullptr && bufferSize != 0) *logBuffer = '\0';
+  return with_graph(hGraph, [&](Graph& graph) {
+    Outcome outcome;
+    const CUresult result = instantiate(phGraphExec, graph, 0, &outcome);
+    if (phErrorNode != nullptr) *phErrorNode = outcome.node;
+    return result;
+  });
+}
+
+}  // namespace
+
+CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                              CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) {
+  if (instantiateParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Outcome outcome;
+  CUresult result = with_graph(hGraph, [&](Graph& graph) {
+    return instantiate(phGraphExec, graph, instantiateParams->flags, &outcome);
+  });
+  const bool upload = (instantiateParams->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0;
+  if (result == CUDA_SUCCESS && upload) {
+    result = cuGraphUpload(*phGraphExec, instantiateParams->hUploadStream);
+    if (result != CUDA_SUCCESS) {
+      outcome.result = CUDA_GRAPH_INSTANTIATE_ERROR;
+      (void)cuGraphExecDestroy(*phGraphExec);
+    }
+  }
+  instantiateParams->result_out = outcome.result;
+  instantiateParams->hErrNode_out = outcome.node;
+  return result;
+}
+
+CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                             unsigned long long flags) {
+  return with_graph(hGraph, [&](Graph& graph) -> CUresult {
+    Outcome outcome;
+    if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) return CUDA_ERROR_INVALID_VALUE;
+    return instantiate(phGraphExec, graph, flags, &outcome);
+  });
+}
+
+CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                       CUgraphNode* phErrorNode, char* logBuffer,
+                                       size_t bufferSize) {
+  return instantiate_old(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+}
+
+CUresult CUDAAPI cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                    CUgraphNode* phErrorNode, char* logBuffer, size_t bufferSize) {
+  return instantiate_old(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+}
+
+CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec) {
+  return with_graphs([&]() -> CUresult {
+    return Driver::get().registry().remove<Exec>(hGraphExec) ? CUDA_SUCCESS
+                                                             : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) {
+  return with_exec(hGraphExec, [&](Exec& exec) -> CUresult {
+    if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *flags = exec.flags();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
+  return in_stream(hGraph, hStream, [](Exec& exec, Context& context, const auto& stream) {
+    return exec.launch(context, stream);
+  });
+}
+
+CUresult CUDAAPI cuGraphUpload(CUgraphExec hGraph, CUstream hStream) {
+  return in_stream(hGraph, hStream,
+                   [](Exec& exec, Context& context, const auto& stream) -> CUresult {
+                     exec.upload(context, stream);
+                     return CUDA_SUCCESS;
+                   });
+}
+
+CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
+                                      CUgraphExecUpdateResultInfo* resultInfo) {
+  return with_exec(hGraphExec, [&](Exec& exec) -> CUresult {
+    if (resultInfo == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *resultInfo = {};
+    resultInfo->result = CU_GRAPH_EXEC_UPDATE_ERROR;
+    const auto graph = find_graph(hGraph);
+    if (!graph || graph->embedded) return CUDA_ERROR_INVALID_VALUE;
+    return exec.update(*graph, resultInfo);
+  });
+}
+
+CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
+                                   CUgraphNode* hErrorNode_out,
+                                   CUgraphExecUpdateResult* updateResult_out) {
+  if (hErrorNode_out == nullptr || updateResult_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphExecUpdateResultInfo info{};
+  info.result = CU_GRAPH_EXEC_UPDATE_ERROR;
+  const CUresult result = cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);
+  *hErrorNode_out = info.errorNode;
+  *updateResult_out = info.result;
+  return result;
+}
+
+namespace {
+
+bool can_be_disabled(const Node& node) {
+  return node.operation->type() <= CU_GRAPH_NODE_TYPE_MEMSET;
+}
+
+}  // namespace
+
+CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                       unsigned int isEnabled) {
+  return with_exec_node(hGraphExec, hNode, [&](Exec& exec, Node& own, Node&) -> CUresult {
+    if (!can_be_disabled(own)) return CUDA_ERROR_INVALID_VALUE;
+    exec.set_enabled(own, isEnabled != 0);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                       unsigned int* isEnabled) {
+  return with_exec_node(hGraphExec, hNode, [&](Exec&, Node& own, Node&) -> CUresult {
+    if (isEnabled == nullptr || !can_be_disabled(own)) return CUDA_ERROR_INVALID_VALUE;
+    *isEnabled = own.enabled ? 1 : 0;
+    return CUDA_SUCCESS;
+  });
+}

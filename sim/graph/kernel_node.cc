@@ -1,0 +1,165 @@
+#include "sim/graph/kernel_node.h"
+
+#include "sim/driver/api.h"
+#include "sim/driver/launch_attributes.h"
+
+namespace fargpu::sim {
+namespace {
+
+bool of_nodes(int id) {
+  switch (id) {
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// The function of a node in its context: of a CUfunction its own, of a CUkernel the given one.
+CUresult find_target(const CUDA_KERNEL_NODE_PARAMS_v3& params, std::shared_ptr<Context>* context,
+                     LaunchTarget* target) {
+  const auto handle =
+      params.func != nullptr ? params.func : reinterpret_cast<CUfunction>(params.kern);
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const auto function = Driver::get().registry().find<Function>(params.func)) {
+    const auto module = function->module.lock();
+    *context = module ? module->context.lock() : nullptr;
+    if (!*context || !(*context)->alive()) return CUDA_ERROR_INVALID_HANDLE;
+  } else {
+    const CUcontext given = params.func != nullptr ? nullptr : params.ctx;
+    if (CUresult result = node_context(given, context); result != CUDA_SUCCESS) return result;
+  }
+  return find_function(**context, handle, target);
+}
+
+}  // namespace
+
+KernelOperation::KernelOperation(std::shared_ptr<Context> context, KernelWork work, CUfunction func,
+                                 CUkernel kernel, bool as_extra, KernelAttributes attributes)
+    : Operation(CU_GRAPH_NODE_TYPE_KERNEL),
+      context_(std::move(context)),
+      work_(std::move(work)),
+      func_(func),
+      kernel_(kernel),
+      as_extra_(as_extra),
+      attributes_(std::move(attributes)),
+      bytes_(work_.parameters.size()) {
+  auto* block = const_cast<std::byte*>(work_.parameters.data());
+  if (as_extra_) {
+    pointers_ = {CU_LAUNCH_PARAM_BUFFER_POINTER, block, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes_,
+                 CU_LAUNCH_PARAM_END};
+    return;
+  }
+  for (const ParameterInfo& parameter : work_.target.function->info->parameters)
+    pointers_.push_back(block + parameter.offset);
+}
+
+void KernelOperation::params(CUgraphNodeParams* out) const {
+  *out = {};
+  out->type = type();
+  CUDA_KERNEL_NODE_PARAMS_v3& kernel = out->kernel;
+  kernel.func = func_;
+  kernel.gridDimX = work_.grid.grid[0];
+  kernel.gridDimY = work_.grid.grid[1];
+  kernel.gridDimZ = work_.grid.grid[2];
+  kernel.blockDimX = work_.grid.block[0];
+  kernel.blockDimY = work_.grid.block[1];
+  kernel.blockDimZ = work_.grid.block[2];
+  kernel.sharedMemBytes = static_cast<unsigned>(work_.grid.dynamic_shared_bytes);
+  auto** pointers = const_cast<void**>(pointers_.data());
+  if (as_extra_) {
+    kernel.extra = pointers;
+  } else {
+    kernel.kernelParams = pointers;
+  }
+  kernel.kern = kernel_;
+  kernel.ctx = context_->handle();
+}
+
+std::function<void()> KernelOperation::prepare(const Fence&) const {
+  return [this] { run_kernel(*context_, work_); };
+}
+
+CUgraphExecUpdateResult KernelOperation::accepts(const Operation& next) const {
+  const auto& other = static_cast<const KernelOperation&>(next);
+  if (other.context_ != context_) return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
+  if (other.work_.grid.cooperative != work_.grid.cooperative)
+    return CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED;
+  return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+CUresult KernelOperation::attribute(int id, CUlaunchAttributeValue* value) const {
+  if (!of_nodes(id)) return CUDA_ERROR_INVALID_VALUE;
+  const auto found = attributes_.find(id);
+  *value = found != attributes_.end() ? found->second : CUlaunchAttributeValue{};
+  return CUDA_SUCCESS;
+}
+
+CUresult KernelOperation::with_attribute(int id, const CUlaunchAttributeValue& value,
+                                         OperationPtr* out) const {
+  if (!of_nodes(id)) return CUDA_ERROR_INVALID_VALUE;
+  KernelAttributes attributes = attributes_;
+  attributes[id] = value;
+  return with_attributes(attributes, out);
+}
+
+// The rules for the values are those of launches.
+CUresult KernelOperation::with_attributes(const KernelAttributes& attributes,
+                                          OperationPtr* out) const {
+  std::vector<CUlaunchAttribute> list;
+  for (const auto& [id, value] : attributes) {
+    CUlaunchAttribute& attribute = list.emplace_back();
+    attribute.id = static_cast<CUlaunchAttributeID>(id);
+    attribute.value = value;
+  }
+  CUlaunchConfig config{};
+  config.gridDimX = work_.grid.grid[0];
+  config.gridDimY = work_.grid.grid[1];
+  config.gridDimZ = work_.grid.grid[2];
+  config.attrs = list.data();
+  config.numAttrs = static_cast<unsigned>(list.size());
+  LaunchAttributes read;
+  if (CUresult result = read_attributes(config, &read); result != CUDA_SUCCESS) return result;
+  KernelWork work = work_;
+  work.grid.cooperative = read.cooperative;
+  if (read.cooperative) {
+    const CUresult result =
+        check_cooperative(context_->device(), *work.target.function->info, work.grid);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  *out = std::make_shared<KernelOperation>(context_, std::move(work), func_, kernel_, as_extra_,
+                                           attributes);
+  return CUDA_SUCCESS;
+}
+
+CUresult make_kernel(const CUDA_KERNEL_NODE_PARAMS_v3& params, OperationPtr* operation) {
+  std::shared_ptr<Context> context;
+  LaunchTarget target;
+  if (CUresult result = find_target(params, &context, &target); result != CUDA_SUCCESS)
+    return result;
+  const Launch launch{{{params.gridDimX, params.gridDimY, params.gridDimZ},
+                       {params.blockDimX, params.blockDimY, params.blockDimZ},
+                       params.sharedMemBytes,
+                       false},
+                      params.kernelParams,
+                      params.extra};
+  KernelWork work;
+  if (CUresult result = prepare_kernel(*context, target, launch, &work); result != CUDA_SUCCESS)
+    return result;
+  *operation = std::make_shared<KernelOperation>(std::move(context), std::move(work), params.func,
+                                                 params.func != nullptr ? nullptr : params.kern,
+                                                 params.extra != nullptr, KernelAttributes{});
+  return CUDA_SUCCESS;
+}
+
+}  // namespace fargpu::sim

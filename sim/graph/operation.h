@@ -1,0 +1,69 @@
+// What a node of a graph does. Immutable, so that launches under way keep what they began with: a
+// change of parameters makes a new operation.
+#pragma once
+
+#include <cuda.h>
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "sim/driver/completion.h"
+#include "sim/driver/graph_memory.h"
+
+namespace fargpu::sim {
+
+struct Graph;
+
+class Operation {
+ public:
+  explicit Operation(CUgraphNodeType type) : type_(type) {}
+  virtual ~Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  CUgraphNodeType type() const { return type_; }
+  // As given, with what CUDA fills in. What it points to lives as long as the operation.
+  virtual void params(CUgraphNodeParams* out) const = 0;
+  // What the node does in one launch: called when the graph is launched, in an order in which the
+  // nodes could run. `done` completes behind what is returned. The operation outlives that.
+  virtual std::function<void()> prepare(const Fence& done) const = 0;
+  // Whether an executable graph may take `next`, of the same type, in the place of this one.
+  virtual CUgraphExecUpdateResult accepts(const Operation& next) const;
+  // Of a child graph node or a conditional node.
+  virtual std::span<const std::shared_ptr<Graph>> bodies() const { return {}; }
+  // The same operation over copies of the bodies.
+  virtual std::shared_ptr<const Operation> with_bodies(
+      std::vector<std::shared_ptr<Graph>> bodies) const;
+  // The memory of an allocation or a free node.
+  virtual std::shared_ptr<GraphBlock> block() const { return nullptr; }
+
+ private:
+  const CUgraphNodeType type_;
+};
+
+using OperationPtr = std::shared_ptr<const Operation>;
+
+// For `graph`. What CUDA gives back in the parameters is filled in. The results are those of
+// cuGraphAddNode.
+CUresult make_operation(CUgraphNodeParams& params, Graph& graph, OperationPtr* operation);
+
+// The context of a node: that of the handle, or the current one.
+CUresult node_context(CUcontext handle, std::shared_ptr<class Context>* context);
+
+CUresult make_kernel(const CUDA_KERNEL_NODE_PARAMS_v3& params, OperationPtr* operation);
+CUresult make_memcpy(const CUDA_MEMCPY_NODE_PARAMS& params, OperationPtr* operation);
+CUresult make_memset(const CUDA_MEMSET_NODE_PARAMS_v2& params, OperationPtr* operation);
+CUresult make_host(const CUDA_HOST_NODE_PARAMS_v2& params, OperationPtr* operation);
+CUresult make_event_record(CUevent event, OperationPtr* operation);
+CUresult make_event_wait(CUevent event, OperationPtr* operation);
+CUresult make_batch(const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& params, OperationPtr* operation);
+CUresult make_alloc(CUDA_MEM_ALLOC_NODE_PARAMS_v2& params, Graph& graph, OperationPtr* operation);
+CUresult make_free(CUdeviceptr address, Graph& graph, OperationPtr* operation);
+CUresult make_child(CUDA_CHILD_GRAPH_NODE_PARAMS& params, Graph& graph, OperationPtr* operation);
+CUresult make_conditional(CUDA_CONDITIONAL_NODE_PARAMS& params, Graph& graph,
+                          OperationPtr* operation);
+OperationPtr make_empty();
+
+}  // namespace fargpu::sim

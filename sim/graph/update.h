@@ -1,0 +1,16 @@
+// What cuGraphExecUpdate compares and changes.
+#pragma once
+
+#include <cuda.h>
+
+#include "sim/graph/graph.h"
+
+namespace fargpu::sim {
+
+// Whether the nodes of an executable graph may do what those of `graph` do, which are paired in the
+// order of their creation. The nodes in the result are those of `graph`.
+CUgraphExecUpdateResultInfo compare(const Graph& own, const Graph& graph);
+// After a success of compare().
+void take_operations(Graph& own, const Graph& graph);
+
+}  // namespace fargpu::sim
