@@ -4,29 +4,14 @@ import re
 
 from . import contracts, generate, manual
 from .errors import DescriptionError
-
-
-def _block(text, start):
-    """The function or struct whose text begins at `start`, to its closing brace at the left
-    margin.
-    """
-    end = re.compile(r"^\}.*$", re.M).search(text, start)
-    return text[start : end.end()] if end else text[start:]
-
-
-def _pieces(files, patterns):
-    for name, text in sorted(files.items()):
-        for pattern in patterns:
-            for match in re.finditer(pattern, text, re.M):
-                line = text[match.start() : text.index("\n", match.start())]
-                yield (
-                    name,
-                    (_block(text, match.start()) if line.rstrip().endswith("{") else line.strip()),
-                )
+from .nvml import show as nvml
+from .pieces import pieces
 
 
 def text(api, schema_dir, name):
     f = api.function(name)
+    if f is None and api.nvml is not None and api.nvml.function(name):
+        return nvml.text(api.nvml.function(name), generate.cpp(api, schema_dir))
     if f is None:
         raise DescriptionError("show", f"no function '{name}' is described")
     files = generate.cpp(api, schema_dir)
@@ -46,7 +31,7 @@ def text(api, schema_dir, name):
     if f.wire:
         chapter = next(c for c in api.chapters if c.name == f.chapter)
         messages = {f"schema/generated/{f.chapter}.capnp": contracts.capnp(chapter, api.types)}
-        for where, piece in _pieces(
+        for where, piece in pieces(
             messages, [rf"^struct {f.params_type} ", rf"^struct {f.results_type} "]
         ):
             out += ["", f"--- {where}", piece]
@@ -62,6 +47,6 @@ def text(api, schema_dir, name):
         rf"^ +\{{.*\"({symbols})\".*\}},$",
         rf"^inline constexpr uint16_t op_{n} ",
     ]
-    for where, piece in _pieces(files, patterns):
+    for where, piece in pieces(files, patterns):
         out += ["", f"--- generated/{where}", piece]
     return "\n".join(out)

@@ -1,6 +1,6 @@
 """C++ of NVML from the templates nvml_*.j2, which lie with those of their ends."""
 
-from . import cpp, manual
+from . import cpp, manual, render_tests
 
 
 def add(library, entries, put):
@@ -62,3 +62,4 @@ def add(library, entries, put):
         rows=sorted(wired, key=lambda f: f.opcode),
         functions=library.functions,
     )
+    render_tests.add(library, put)
