@@ -96,11 +96,16 @@ Status export_session(const SessionOptions& options) {
 Status export_library(const std::string& program, Preload preload) {
   FARGPU_ASSIGN_OR_RETURN(std::string folder, client_library_folder());
   FARGPU_RETURN_IF_ERROR(set("LD_LIBRARY_PATH", prepend(folder, "LD_LIBRARY_PATH")));
+  if (preload == Preload::kNever) return {};
   // Once loaded under its soname, every later dlopen("libcuda.so.1") gets it, whatever the paths
-  // say.
-  if (preload == Preload::kAlways || (preload == Preload::kAuto && has_rpath(program))) {
-    FARGPU_RETURN_IF_ERROR(set("LD_PRELOAD", prepend(folder + "/libcuda.so.1", "LD_PRELOAD")));
-  }
+  // say. Few programs use NVML: it is loaded where an RPATH would lead to another one.
+  constexpr const char* kNvml = "libnvidia-ml.so.1";
+  const bool always = preload == Preload::kAlways;
+  std::string libraries;
+  if (always || has_rpath(program)) libraries = folder + "/libcuda.so.1";
+  if (always || rpath_leads_to(program, kNvml)) libraries += ":" + folder + "/" + kNvml;
+  if (!libraries.empty())
+    FARGPU_RETURN_IF_ERROR(set("LD_PRELOAD", prepend(libraries, "LD_PRELOAD")));
   return {};
 }
 

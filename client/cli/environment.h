@@ -24,8 +24,8 @@ struct SessionOptions {
   std::vector<std::string> devices;  // wanted GPUs by UUID or index
 };
 
-// When to put our library into LD_PRELOAD besides LD_LIBRARY_PATH. Automatic: only for programs
-// with a DT_RPATH.
+// When to put our libraries into LD_PRELOAD besides LD_LIBRARY_PATH. Automatic: libcuda only for
+// programs with a DT_RPATH, NVML where that leads to another one.
 enum class Preload { kAuto, kAlways, kNever };
 
 // Checks the values and sets FARGPU_*.

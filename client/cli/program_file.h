@@ -12,6 +12,9 @@ namespace fargpu::cli {
 // for example.
 bool has_rpath(const std::string& program);
 
+// Whether a folder of its DT_RPATH has a file of that name: the program would load that one.
+bool rpath_leads_to(const std::string& program, const std::string& library);
+
 // One line for a program that will probably not use remote GPUs, with what to do: it is of another
 // machine type, it changes its user, so that the loader ignores LD_LIBRARY_PATH, or what it starts
 // does not get its environment. Empty: nothing stands against it.

@@ -338,6 +338,20 @@ print(json.dumps([os.getpid(), smi(), smi("-L")]))
         self.assertEqual((done.returncode, done.stdout), (69, ""))
         self.assertIn("127.0.0.1:1", done.stderr)
 
+    def test_a_program_with_an_rpath_to_another_library(self):
+        program = testing.BUILD.program("nvml_by_rpath")
+        environment = {"FARGPU_SIM_GPUS": "3"}
+        alone = testing.run([program], env=testing.clean_environment(**environment))
+        self.assertTrue(alone.stdout.startswith("3 "), alone.stdout + alone.stderr)
+        for flags in ((), ("--preload", "always")):
+            done = self.daemon.run(program, flags=flags)
+            devices, path = done.stdout.split()
+            self.assertEqual(devices, "1", done.stderr)
+            self.assertTrue(os.path.samefile(os.path.dirname(path), testing.BUILD.client_libraries))
+        # Others do not load it: a program that does not use NVML does not see it.
+        maps = self.daemon.run(sys.executable, "-c", "print(open('/proc/self/maps').read())")
+        self.assertNotIn("nvidia-ml", maps.stdout)
+
     def test_no_server(self):
         done = testing.run(
             [sys.executable, "-c", PRELUDE + "print(error(nvmlInit))"],
