@@ -47,10 +47,33 @@ CUresult check_versions(const std::vector<std::string>& texts, std::string* prob
   return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
 }
 
+// What device code may call and the driver defines: the value of a conditional handle is at its
+// address.
+constexpr std::string_view kSetConditional = R"ptx(
+.version 6.4
+.target sm_70
+.address_size 64
+.visible .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value)
+{
+  .reg .b64 %address;
+  .reg .b32 %value;
+  ld.param.u64 %address, [handle];
+  ld.param.u32 %value, [value];
+  st.global.u32 [%address], %value;
+  ret;
+}
+)ptx";
+
+bool calls_set_conditional(const std::string& text) {
+  return text.find(".extern .func cudaGraphSetConditional") != std::string::npos;
+}
+
 LoadResult load(const std::vector<std::string>& texts, MemoryMap& memory,
                 const EngineOptions& options) {
-  if (texts.size() == 1) return load_ptx(texts[0], memory, options);
-  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  const bool sets = std::ranges::any_of(texts, calls_set_conditional);
+  if (texts.size() == 1 && !sets) return load_ptx(texts[0], memory, options);
+  std::vector<std::string_view> views(texts.begin(), texts.end());
+  if (sets) views.push_back(kSetConditional);
   return load_ptx_linked(views, memory, options);
 }
 

@@ -29,8 +29,7 @@ enum class ObjectKind : uint8_t {
   kGraph,
   kGraphNode,
   kGraphExec,
-  kUserObject,
-  kConditional
+  kUserObject
 };
 
 class Registry {

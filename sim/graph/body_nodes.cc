@@ -97,7 +97,7 @@ CUresult make_child(CUDA_CHILD_GRAPH_NODE_PARAMS& params, Graph& graph, Operatio
 
 CUresult make_conditional(CUDA_CONDITIONAL_NODE_PARAMS& params, Graph& graph,
                           OperationPtr* operation) {
-  const auto value = Driver::get().registry().find<ConditionalValue>(params.handle);
+  const auto value = ConditionalValue::find(params.handle);
   if (!value || value->used || !valid_size(params.type, params.size))
     return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Context> context;

@@ -1,12 +1,10 @@
 // The operations of child graph nodes and conditional nodes.
 #pragma once
 
-#include <atomic>
 #include <memory>
-#include <utility>
 #include <vector>
 
-#include "sim/driver/context.h"
+#include "sim/graph/conditional_value.h"
 #include "sim/graph/graph.h"
 #include "sim/graph/operation.h"
 
@@ -26,35 +24,6 @@ class ChildGraph final : public Operation {
  private:
   const std::vector<std::shared_ptr<Graph>> bodies_;
   const CUgraphChildGraphNodeOwnership ownership_;
-};
-
-// What a conditional handle stands for. Its value outlives launches.
-class ConditionalValue {
- public:
-  static constexpr ObjectKind kKind = ObjectKind::kConditional;
-  ConditionalValue(std::shared_ptr<Context> context, unsigned first, bool assign)
-      : context(std::move(context)), first_(first), assign_(assign), value_(first) {}
-
-  // At the beginning of a launch.
-  void begin() {
-    if (assign_) value_ = first_.load();
-  }
-  unsigned value() const { return value_; }
-  void set(unsigned value) { value_ = value; }
-  // Of a graph that an executable one is updated with.
-  void take_default(const ConditionalValue& other) {
-    first_ = other.first_.load();
-    assign_ = other.assign_.load();
-  }
-
-  const std::shared_ptr<Context> context;
-  uint64_t handle = 0;
-  bool used = false;  // by a node; guarded by the mutex of all graphs
-
- private:
-  std::atomic<unsigned> first_;
-  std::atomic<bool> assign_;
-  std::atomic<unsigned> value_;
 };
 
 class Conditional final : public Operation {

@@ -1,5 +1,6 @@
 // Executable graphs: instantiation, launches, updates.
 #include "sim/graph/api.h"
+#include "sim/graph/conditional_value.h"
 
 using namespace fargpu::sim;
 

@@ -63,3 +63,43 @@ struct AddParams {
   void* pointers[4] = {&a, &b, &c, &n};
   CUDA_KERNEL_NODE_PARAMS node(CUfunction function) { return kernel_params(function, pointers, n); }
 };
+
+// count_down(left, turns, handle): the first thread takes 1 from *left, adds 1 to *turns and sets
+// the conditional handle to *left.
+inline const char* kCountDown = R"ptx(
+.version 8.4
+.target sm_75
+.address_size 64
+
+.extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);
+
+.visible .entry count_down(.param .u64 left, .param .u64 turns, .param .u64 handle)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<5>;
+  .reg .b64 %rd<6>;
+  mov.u32 %r1, %tid.x;
+  setp.ne.u32 %p1, %r1, 0;
+  @%p1 bra done;
+  ld.param.u64 %rd1, [left];
+  ld.param.u64 %rd2, [turns];
+  ld.param.u64 %rd3, [handle];
+  cvta.to.global.u64 %rd4, %rd1;
+  cvta.to.global.u64 %rd5, %rd2;
+  ld.global.u32 %r2, [%rd4];
+  sub.s32 %r2, %r2, 1;
+  st.global.u32 [%rd4], %r2;
+  ld.global.u32 %r3, [%rd5];
+  add.s32 %r3, %r3, 1;
+  st.global.u32 [%rd5], %r3;
+  {
+    .param .b64 first;
+    st.param.b64 [first], %rd3;
+    .param .b32 second;
+    st.param.b32 [second], %r2;
+    call.uni cudaGraphSetConditional, (first, second);
+  }
+done:
+  ret;
+}
+)ptx";
