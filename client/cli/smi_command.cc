@@ -1,10 +1,12 @@
 // fargpu smi: the GPUs of a job as nvidia-smi shows them, by our own NVML. Inside `fargpu run` it
 // is the program's job; elsewhere a job for as long as it looks.
 #include <dlfcn.h>
+#include <fmt/chrono.h>
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <vector>
@@ -63,11 +65,31 @@ std::string compute_mode(unsigned int mode) {
   return mode < std::size(kNames) ? kNames[mode] : kNone;
 }
 
+// What does not fit loses its end, or its beginning, as in nvidia-smi.
+std::string without_end(const std::string& text, size_t room) {
+  return text.size() <= room ? text : text.substr(0, room - 3) + "...";
+}
+std::string without_beginning(const std::string& text, size_t room) {
+  return text.size() <= room ? text : "..." + text.substr(text.size() - (room - 3));
+}
+
 uint64_t mebibytes(uint64_t bytes) { return bytes >> 20; }
 
 void line(char fill, const char* corners) {
   const std::string left(41, fill), middle(24, fill), right(22, fill);
   fmt::print("{0}{1}{2}{3}{2}{4}{5}\n", corners[0], left, corners[1], middle, right, corners[2]);
+}
+
+// Uncorrected ones since the driver was loaded.
+std::string errors(const Nvml& nvml, nvmlDevice_t device) {
+  unsigned int checked = 0, pending = 0;
+  if (nvml.call("nvmlDeviceGetEccMode", device, &checked, &pending) == NVML_SUCCESS && checked == 0)
+    return "Off";
+  unsigned long long count = 0;
+  return nvml.call("nvmlDeviceGetTotalEccErrors", device, NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+                   NVML_VOLATILE_ECC, &count) == NVML_SUCCESS
+             ? std::to_string(count)
+             : kNone;
 }
 
 void show_device(const Nvml& nvml, unsigned int index, nvmlDevice_t device) {
@@ -77,10 +99,6 @@ void show_device(const Nvml& nvml, unsigned int index, nvmlDevice_t device) {
   const bool has_memory = nvml.call("nvmlDeviceGetMemoryInfo", device, &memory) == NVML_SUCCESS;
   nvmlUtilization_t busy{};
   const bool has_busy = nvml.call("nvmlDeviceGetUtilizationRates", device, &busy) == NVML_SUCCESS;
-  unsigned long long errors = 0;
-  const bool has_errors =
-      nvml.call("nvmlDeviceGetTotalEccErrors", device, NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
-                NVML_VOLATILE_ECC, &errors) == NVML_SUCCESS;
   unsigned int temperature = 0, mig = 0, pending = 0;
   const bool has_temperature = nvml.call("nvmlDeviceGetTemperature", device, NVML_TEMPERATURE_GPU,
                                          &temperature) == NVML_SUCCESS;
@@ -88,21 +106,20 @@ void show_device(const Nvml& nvml, unsigned int index, nvmlDevice_t device) {
   const auto watts = [](unsigned int milliwatts) { return fmt::format("{}W", milliwatts / 1000); };
   const auto percent = [](unsigned int value) { return fmt::format("{}%", value); };
 
-  fmt::print("| {:>3}  {:<22.22}  {:>9}  | {:>18} {:>3} | {:>20} |\n", index,
-             nvml.text("nvmlDeviceGetName", device),
+  fmt::print("| {:>3}  {:<27}    {:<3} | {:>18} {:>3} | {:>20} |\n", index,
+             without_end(nvml.text("nvmlDeviceGetName", device), 27),
              nvml.number("nvmlDeviceGetPersistenceMode", device, on_or_off),
              has_pci ? pci.busId : kNone,
-             nvml.number("nvmlDeviceGetDisplayActive", device, on_or_off),
-             has_errors ? std::to_string(errors) : kNone);
-  fmt::print("| {:>3}  {:>4}  {:>4}  {:>22} | {:>22} | {:>7}  {:>11} |\n",
+             nvml.number("nvmlDeviceGetDisplayActive", device, on_or_off), errors(nvml, device));
+  fmt::print("| {:>3}  {:>4}    {:<4}{:>14} / {:>5} | {:>22} | {:>7}  {:>11} |\n",
              nvml.number("nvmlDeviceGetFanSpeed", device, percent),
              has_temperature ? fmt::format("{}C", temperature) : kNone,
              nvml.number("nvmlDeviceGetPerformanceState", device,
                          [](unsigned int state) { return fmt::format("P{}", state); }),
-             fmt::format("{:>8} / {:>8}", nvml.number("nvmlDeviceGetPowerUsage", device, watts),
-                         nvml.number("nvmlDeviceGetEnforcedPowerLimit", device, watts)),
+             nvml.number("nvmlDeviceGetPowerUsage", device, watts),
+             nvml.number("nvmlDeviceGetEnforcedPowerLimit", device, watts),
              has_memory
-                 ? fmt::format("{}MiB / {}MiB", mebibytes(memory.used), mebibytes(memory.total))
+                 ? fmt::format("{}MiB / {:>6}MiB", mebibytes(memory.used), mebibytes(memory.total))
                  : kNone,
              has_busy ? percent(busy.gpu) : kNone,
              nvml.number("nvmlDeviceGetComputeMode", device, compute_mode));
@@ -127,8 +144,8 @@ size_t show_processes(const Nvml& nvml, unsigned int index, nvmlDevice_t device)
     char name[256] = {};
     if (nvml.call("nvmlSystemGetProcessName", processes[i].pid, &name[0], 255U) != NVML_SUCCESS)
       std::snprintf(name, sizeof name, "[Not Found]");
-    fmt::print("| {:>4}   N/A  N/A {:>16}      C   {:<31.31} {:>10}MiB |\n", index,
-               processes[i].pid, name, mebibytes(processes[i].usedGpuMemory));
+    fmt::print("| {:>4}   N/A  N/A{:>16}      C   {:<32}{:>11}MiB |\n", index, processes[i].pid,
+               without_beginning(name, 32), mebibytes(processes[i].usedGpuMemory));
   }
   return count;
 }
@@ -142,8 +159,9 @@ int show_page(const Nvml& nvml, const std::vector<nvmlDevice_t>& devices) {
   const bool has_cuda = nvml.call("nvmlSystemGetCudaDriverVersion_v2", &cuda) == NVML_SUCCESS;
   const std::string version =
       has_cuda ? fmt::format("{}.{}", cuda / 1000, cuda % 1000 / 10) : kNone;
+  fmt::print("{:%a %b %e %H:%M:%S %Y}       \n", fmt::localtime(std::time(nullptr)));
   line('-', "+-+");
-  fmt::print("| {:<32} Driver Version: {:<14} CUDA Version: {:<9} |\n",
+  fmt::print("| {:<33} Driver Version: {:<14} CUDA Version: {:<8} |\n",
              "FARGPU-SMI " FARGPU_VERSION, driver, version);
   line('-', "+++");
   fmt::print("| {:<39} | {:<22} | {:<20} |\n", "GPU  Name                 Persistence-M",

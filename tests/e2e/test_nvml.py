@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import unittest
 
 import fargpu_testing as testing
@@ -13,6 +14,33 @@ from nvml_job import LIMIT, PRELUDE, Job, need_nvidia_ml_py, pynvml
 
 def setUpModule():
     need_nvidia_ml_py()
+
+
+# Of two GPUs with 64 MiB each.
+PAGE = """\
++-----------------------------------------------------------------------------------------+
+| FARGPU-SMI {version}   Driver Version: 580.0.0        CUDA Version: 13.0     |
++-----------------------------------------+------------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
+|                                         |                        |               MIG M. |
+|=========================================+========================+======================|
+|   0  fargpu simulated GPU (sm...    On  |   00000000:10:00.0 Off |                    0 |
+| N/A   34C    P0             76W /  700W |       4MiB /     64MiB |      0%      Default |
+|                                         |                        |             Disabled |
++-----------------------------------------+------------------------+----------------------+
+|   1  fargpu simulated GPU (sm...    On  |   00000000:11:00.0 Off |                    0 |
+| N/A   34C    P0             76W /  700W |      11MiB /     64MiB |      0%      Default |
+|                                         |                        |             Disabled |
++-----------------------------------------+------------------------+----------------------+
+
++-----------------------------------------------------------------------------------------+
+| Processes:                                                                              |
+|  GPU   GI   CI              PID   Type   Process name                        GPU Memory |
+|        ID   ID                                                               Usage      |
+|=========================================================================================|
+{processes}
++-----------------------------------------------------------------------------------------+"""
 
 
 class OfOneServer(Job):
@@ -316,19 +344,39 @@ print(error(nvmlDeviceGetUtilizationRates, handle), error(nvmlDeviceGetCount), f
         self.assertIn("management", listed)
 
     def test_smi(self):
-        found, _ = self.ask(f"""
+        """Its page is laid out as that of nvidia-smi 580, with several GPUs and processes."""
+        found, _ = self.ask(
+            f"""
 import subprocess
 take_memory(8 << 20, 1)
+child = os.fork()
+if child == 0:
+    os.execvp(sys.executable, [sys.executable, "-c", PRELUDE + '''
+take_memory(4 << 20, 0)
+take_memory(3 << 20, 1)
+signal.pause()
+'''])
+nvmlInit()
+while len(nvmlDeviceGetComputeRunningProcesses(handles()[1])) < 2:
+    time.sleep(0.02)
 def smi(*arguments):
     return subprocess.run([{str(testing.BUILD.fargpu)!r}, "smi", *arguments],
                           capture_output=True, text=True).stdout
-print(json.dumps([os.getpid(), smi(), smi("-L")]))
-""")
-        pid, page, listed = found
+print(json.dumps([os.getpid(), child, smi(), smi("-L")]))
+os.kill(child, signal.SIGKILL)
+""".replace("PRELUDE", repr(PRELUDE))
+        )
+        pid, child, page, listed = found
         lines = page.splitlines()
-        self.assertEqual({len(line) for line in lines if line}, {91})
-        self.assertEqual([line.count("8MiB / 64MiB") for line in lines].count(1), 1)
-        self.assertRegex(page, rf"\| +1 +N/A +N/A +{pid} +C +\S+ +8MiB \|")
+        time.strptime(lines[0].rstrip(), "%a %b %d %H:%M:%S %Y")
+        self.assertEqual({len(line) for line in lines[1:] if line}, {91}, page)
+        name = sys.executable if len(sys.executable) <= 32 else "..." + sys.executable[-29:]
+        processes = "\n".join(
+            f"| {gpu:>4}   N/A  N/A{number:>16}      C   {name:<32}{size:>11}MiB |"
+            for gpu, number, size in ((0, child, 4), (1, pid, 8), (1, child, 3))
+        )
+        version = lines[2][13:33]
+        self.assertEqual("\n".join(lines[1:]), PAGE.format(version=version, processes=processes))
         self.assertRegex(listed, r"\AGPU 0: .+ \(UUID: GPU-\S+\)\nGPU 1: .+ \(UUID: GPU-\S+\)\n\Z")
 
     def test_smi_by_itself(self):

@@ -1,0 +1,75 @@
+"""Tools that show GPUs, as they are: gpustat and nvitop, which stand on nvidia-ml-py. What they say
+of a job's GPUs, memory and processes."""
+
+import importlib.util
+import json
+import re
+import unittest
+
+import fargpu_testing as testing
+from nvml_job import LIMIT, PYTHON, Job, need_nvidia_ml_py
+
+MODULES = ("gpustat", "nvitop", "psutil", "blessed")
+SCRIPT = """
+import subprocess
+take_memory(8 << 20, 1)
+done = subprocess.run([sys.executable, "-m", *{command!r}], capture_output=True, text=True)
+print(json.dumps([os.getpid(), done.returncode, done.stdout, done.stderr]))
+"""
+
+
+def setUpModule():
+    need_nvidia_ml_py()
+    missing = [name for name in MODULES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise unittest.SkipTest(f"{missing[0]} is not there: scripts/setup fetches it")
+
+
+class Tools(Job):
+    """In a job of two of three GPUs, of which a process holds 8 of 64 MiB of the second."""
+
+    def tool(self, *command):
+        (pid, code, output, errors), _ = self.ask(
+            SCRIPT.format(command=command), PYTHONPATH=PYTHON, TERM="dumb", COLUMNS="100"
+        )
+        self.assertEqual((code, errors), (0, ""), output)
+        return pid, output
+
+    def test_gpustat_as_json(self):
+        pid, output = self.tool("gpustat", "--json")
+        found = json.loads(output)
+        gpus = found["gpus"]
+        self.assertEqual([gpu["index"] for gpu in gpus], [0, 1])
+        self.assertEqual(len({gpu["uuid"] for gpu in gpus}), 2)
+        self.assertEqual([gpu["memory.total"] for gpu in gpus], [LIMIT >> 20] * 2)
+        self.assertEqual([gpu["memory.used"] for gpu in gpus], [0, 8])
+        self.assertEqual(gpus[0]["processes"], [])
+        (process,) = gpus[1]["processes"]
+        self.assertEqual((process["pid"], process["gpu_memory_usage"]), (pid, 8))
+        self.assertIn("python", process["command"])
+        self.assertEqual(found["driver_version"], "580.0.0")
+        for key in ("temperature.gpu", "utilization.gpu", "power.draw", "enforced.power.limit"):
+            self.assertIsInstance(gpus[0][key], int, key)
+
+    def test_gpustat_as_a_page(self):
+        pid, output = self.tool("gpustat", "--no-color", "--show-cmd", "--show-pid")
+        head, first, second = output.splitlines()
+        self.assertTrue(head.endswith("580.0.0"), head)
+        self.assertRegex(first, r"^\[0\] fargpu simulated GPU.*\| +0 / +64 MB \|$")
+        self.assertRegex(second, rf"^\[1\] .*\| +8 / +64 MB \| python[\d.]*/{pid}\(8M\)$")
+
+    def test_nvitop(self):
+        pid, output = self.tool("nvitop", "-1", "--no-unicode")
+        lines = output.splitlines()
+        self.assertEqual(sum("64.00MiB" in line for line in lines), 2, output)
+        self.assertEqual(sum("8.00MiB / 64.00MiB" in line for line in lines), 1, output)
+        self.assertIn("CUDA Driver Version: 13.0", output)
+        processes = output[output.index("Processes:") :]
+        self.assertRegex(processes, rf"\| +1 +{pid} C +\S+ +8\.00MiB ")
+        self.assertEqual(len(re.findall(r"\d C +\S+ +[\d.]+MiB ", processes)), 1, processes)
+        # Nothing that it asked for was refused.
+        self.assertNotIn("ERR", output)
+
+
+if __name__ == "__main__":
+    testing.main()
