@@ -2,6 +2,7 @@
 by name, and everything else works. The function is one that is younger than that release."""
 
 import os
+import sys
 import unittest
 
 import fargpu_testing as testing
@@ -22,6 +23,19 @@ class Lacking(unittest.TestCase):
         self.assertEqual(len(named), 1, done.stderr)  # once, not at every call
         if os.environ["FARGPU_TEST_OLD"] == "server":
             self.assertIn("is not known to the server", named[0])
+
+    def test_nvml(self):
+        """A server without management sessions refuses them by their opcode."""
+        if os.environ["FARGPU_TEST_OLD"] == "client":
+            self.skipTest("that release has no NVML")
+        with testing.Daemon() as daemon:
+            done = daemon.run(sys.executable, "-c", testing.NVML_INIT)
+            self.assertEqual(done.stdout, "18 1\n", done.stderr)  # LIB_RM_VERSION_MISMATCH
+            (line,) = done.stderr.splitlines()
+            self.assertIn("NVML is not available", line)
+            self.assertIn("install a newer release on the server", line)
+            # The job and its CUDA sessions are as they were.
+            self.assertEqual(daemon.run(testing.BUILD.program("graph_memory")).returncode, 0)
 
     def test_doctor(self):
         with testing.Daemon() as daemon:

@@ -2,6 +2,7 @@
 has from it what it shows: the GPUs, and what a session is."""
 
 import os
+import sys
 import unittest
 
 import fargpu_testing as testing
@@ -28,6 +29,16 @@ class Worker(unittest.TestCase):
                 os.close(ends)
                 output, errors = program.communicate(timeout=testing.LIMIT)
             self.assertEqual(program.returncode, 0, output + errors)
+
+    def test_nvml(self):
+        """Either end of the server lacks management sessions: the daemon refuses them by their
+        opcode, a worker ends before it answers."""
+        with testing.Daemon() as daemon:
+            done = daemon.run(sys.executable, "-c", testing.NVML_INIT)
+            code = {"daemon": 18, "worker": 9}[os.environ["FARGPU_TEST_OLD"]]
+            self.assertEqual(done.stdout, f"{code} 1\n")  # LIB_RM_VERSION_MISMATCH, NOT_LOADED
+            (line,) = done.stderr.splitlines()
+            self.assertIn("NVML is not available", line)
 
 
 if __name__ == "__main__":

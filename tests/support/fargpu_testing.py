@@ -30,6 +30,15 @@ DRIVER_ENVIRONMENT = (
 )
 
 
+# A program that says what nvmlInit returns, and how many of two more calls return the same.
+NVML_INIT = """
+import ctypes
+init = ctypes.CDLL("libnvidia-ml.so.1").nvmlInit_v2
+code = init()
+print(code, int(init() == code and init() == code))
+"""
+
+
 class Build:
     """The parts of one build folder. With `client`, another build folder, what runs on the client's
     side is from there: fargpu, its libcuda.so.1 and, unless `programs` is a folder with them, the

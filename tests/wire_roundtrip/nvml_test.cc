@@ -37,12 +37,12 @@ class NvmlWire : public ::testing::Test {
   const server::NvmlTable table_ = library_that_succeeds();
   JobMemory memory_ = std::move(*JobMemory::create({2, 4, 0}));
   int devices_[2] = {};
-  Desk desk_{table_,
-             {reinterpret_cast<nvmlDevice_t>(&devices_[0]),
-              reinterpret_cast<nvmlDevice_t>(&devices_[1])},
-             memory_,
-             0,
-             1};
+  Desk desk_{
+      table_,
+      {reinterpret_cast<nvmlDevice_t>(&devices_[0]), reinterpret_cast<nvmlDevice_t>(&devices_[1])},
+      memory_,
+      0,
+      1};
 };
 
 TEST_F(NvmlWire, EveryFunctionWithAMessageHasACase) {
