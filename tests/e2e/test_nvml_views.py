@@ -22,21 +22,26 @@ def setUpModule():
 
 
 class Views(Job):
-    def monitor(self, **environment):
-        """A program that uses NVML without `fargpu run`, and stays."""
+    def by_itself(self, server, script, **environment):
+        """A program without `fargpu run`."""
         program = subprocess.Popen(
-            [sys.executable, "-c", PRELUDE + MONITOR],
+            [sys.executable, "-c", PRELUDE + script],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env=testing.clean_environment(
-                FARGPU_SERVER=self.daemon.server,
+                FARGPU_SERVER=server,
                 LD_LIBRARY_PATH=testing.BUILD.client_libraries,
                 **environment,
             ),
         )
         self.addCleanup(program.communicate)
         self.addCleanup(program.kill)
+        return program
+
+    def monitor(self, **environment):
+        """One that uses NVML, and stays; what it says first."""
+        program = self.by_itself(self.daemon.server, MONITOR, **environment)
         return program, program.stdout.readline()
 
     def test_a_monitor_reserves_nothing(self):
@@ -54,6 +59,34 @@ class Views(Job):
         self.assertEqual(program.stdout.readline(), f"{1 << 20}\n")
         listed = testing.run([testing.BUILD.fargpu, "ps", "--server", self.daemon.server]).stdout
         self.assertIn("1 jobs\n3 sessions\n", listed)
+
+    def test_another_job_takes_what_a_view_shows(self):
+        script = """
+nvmlInit()
+shown = [nvmlDeviceGetUUID(h) for h in handles()]
+print(*shown, flush=True)
+sys.stdin.readline()
+take_memory(1 << 20)
+while not (lost := error(nvmlDeviceGetUtilizationRates, handles()[0])):
+    time.sleep(0.02)
+nvmlShutdown()
+nvmlInit()
+after = [nvmlDeviceGetUUID(h) for h in handles()]
+print(json.dumps([lost, after, nvmlDeviceGetMemoryInfo(handles()[0]).used]), flush=True)
+"""
+        with testing.Daemon("--max-sessions-per-gpu", 1, gpus=2) as daemon:
+            program = self.by_itself(daemon.server, script)
+            shown = program.stdout.readline().strip()
+            other = daemon.start("cat", flags=("--device", "0"), stdin=subprocess.PIPE)
+            self.addCleanup(other.kill)
+            testing.wait_until(lambda: "job-begin" in daemon.log_text(), "the other job")
+            program.stdin.write("go\n")
+            program.stdin.flush()
+            lost, after, used = json.loads(program.stdout.readline())
+            other.communicate(timeout=testing.LIMIT)
+        self.assertEqual(lost, 15)  # GPU_IS_LOST
+        self.assertEqual((len(after), used), (1, 1 << 20))
+        self.assertNotEqual(after, [shown])
 
     def test_no_job_takes_all_management_sessions(self):
         with testing.Daemon("--max-sessions", 4) as daemon:
