@@ -1,7 +1,9 @@
 """Management sessions whose other end breaks the rules: a client that does loses its session, and
 nothing else; a server that does cannot hurt the program."""
 
+import contextlib
 import json
+import random
 import socket
 import struct
 import sys
@@ -59,8 +61,9 @@ class Hostile(unittest.TestCase):
             testing.wait_until(lambda: not daemon.workers(), "the workers have ended")
 
     def lying_server(self, daemon, opcode, change, sent=None):
-        """A port at which `change` alters the daemon's replies to the opcode, as bytes, and keeps
-        those back that it returns False for. `sent`: gets what the client sends."""
+        """A port at which `change` alters the daemon's replies to the opcode (None: to calls), as
+        bytes, and keeps those back that it returns False for. `sent`: gets what the client
+        sends."""
         listener = socket.create_server(("127.0.0.1", 0))
         self.addCleanup(listener.close)
 
@@ -72,24 +75,35 @@ class Hostile(unittest.TestCase):
                     target.sendall(data)
             except OSError:
                 pass
-            target.close()
+            end(target)
+            source.close()
+
+        def end(connection):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
         def alter(source, target):
             try:
                 while True:
                     header, body, bulk = testing.receive_frame(source)
                     body = bytearray(body)
-                    if header[1] == opcode and change(body) is False:
+                    altered = header[1] >= 4096 if opcode is None else header[1] == opcode
+                    if altered and change(body) is False:
                         continue
                     target.sendall(testing.HEADER.pack(*header) + bytes(body) + bulk)
             except (EOFError, OSError):
-                target.close()
+                end(target)
+            source.close()
 
         def serve():
-            client, _ = listener.accept()
-            server = daemon.connect()
-            threading.Thread(target=pass_on, args=(client, server), daemon=True).start()
-            alter(server, client)
+            while True:
+                try:
+                    client, _ = listener.accept()
+                except OSError:
+                    return
+                server = daemon.connect()
+                threading.Thread(target=pass_on, args=(client, server), daemon=True).start()
+                threading.Thread(target=alter, args=(server, client), daemon=True).start()
 
         threading.Thread(target=serve, daemon=True).start()
         return listener.getsockname()[1]
@@ -166,6 +180,53 @@ print(json.dumps([
             with self.subTest(name), testing.Daemon(gpus=1) as daemon:
                 port = self.lying_server(daemon, self.opcode(name), fill)
                 self.assertEqual(self.ask_through(port, script)[0], expected)
+
+    def test_damaged_answers(self):
+        """Whatever one bit of an answer does, nothing is written beyond the caller's room."""
+        script = """
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+device = ctypes.c_void_p()
+def versioned(size, number):
+    return (size | number << 24).to_bytes(4, "little")
+calls = [  # the function, what comes before the buffer, the room, how it begins, what comes behind
+    ("nvmlDeviceGetName", (), 40, b"", (40,)),
+    ("nvmlDeviceGetPciInfo_v3", (), 68, b"", ()),
+    ("nvmlDeviceGetMemoryInfo_v2", (), 40, versioned(40, 2), ()),
+    ("nvmlDeviceGetThermalSettings", (0,), 64, b"", ()),
+    ("nvmlDeviceGetFieldValues", (2,), 80, (82).to_bytes(4, "little"), ()),
+    ("nvmlDeviceGetSupportedMemoryClocks", (ctypes.c_uint(4),), 16, b"", ()),
+    ("nvmlDeviceGetComputeRunningProcesses_v3", (ctypes.c_uint(4),), 96, b"", ()),
+    ("nvmlDeviceGetTemperature", (0,), 4, b"", ()),
+]
+codes = {}
+for round in range(120):
+    if nvml.nvmlInit_v2() != 0 or nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) != 0:
+        sys.exit("no session")
+    first = round % len(calls)
+    for name, before, room, begin, behind in calls[first:] + calls[:first]:
+        buffer = ctypes.create_string_buffer(b"\\xee" * 4096, 4096)
+        buffer[0:len(begin)] = begin
+        before = [ctypes.byref(type(b)(b.value)) if hasattr(b, "value") else b for b in before]
+        code = getattr(nvml, name)(device, *before, buffer, *behind)
+        codes[code] = codes.get(code, 0) + 1
+        if buffer.raw[room:] != b"\\xee" * (4096 - room):
+            sys.exit(name + " wrote beyond its room")
+    nvml.nvmlShutdown()
+print(json.dumps(codes))
+"""
+        random_bits = random.Random(7)
+
+        def damage(body):
+            # Behind the segment table of the message.
+            bit = random_bits.randrange(8 * 8, len(body) * 8)
+            body[bit // 8] ^= 1 << bit % 8
+
+        with testing.Daemon(gpus=1) as daemon:
+            port = self.lying_server(daemon, None, damage)
+            found, _ = self.ask_through(port, script)
+        # Some answers are right but for a value, some end the session.
+        self.assertGreater(found["0"], 50)
+        self.assertGreater(found["15"] + found["999"], 50)
 
     def test_what_the_caller_has_not_set_is_not_sent(self):
         script = """
