@@ -1,45 +1,26 @@
-// Graphs that are built node by node: nodes of every kind, edges, launches, changes of executable
-// graphs, memory of graphs, and wrong calls.
+// Graphs that are built node by node: nodes, edges, launches, changes of executable graphs, and
+// wrong calls.
 #include "tests/conformance/graphs.h"
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <thread>
-
-#include "tests/conformance/conformance.h"
-#include "tests/conformance/kernels.h"
 
 namespace {
 
-constexpr unsigned kWords = 64;
-
 CUcontext context;
 CUstream stream;
-CUfunction add_kernel, fill_kernel, bump_kernel, trap_kernel;
+CUfunction add_kernel, fill_kernel;
 CUdeviceptr a, b, c;
 
-std::vector<uint32_t> read(CUdeviceptr p, size_t words = kWords) {
-  std::vector<uint32_t> values(words);
-  NEED(cuMemcpyDtoH(values.data(), p, words * 4));
-  return values;
-}
-void show_first(const char* text, CUdeviceptr p) { std::printf("%s: %u\n", text, read(p, 1)[0]); }
-
 void set_up() {
-  context = make_context();
-  CUmodule module;
-  NEED(cuModuleLoadData(&module, kKernels));
-  NEED(cuModuleGetFunction(&add_kernel, module, "add"));
-  NEED(cuModuleGetFunction(&fill_kernel, module, "fill"));
-  NEED(cuModuleGetFunction(&bump_kernel, module, "bump"));
-  NEED(cuModuleGetFunction(&trap_kernel, module, "trap_now"));
-  NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  for (CUdeviceptr* p : {&a, &b, &c}) {
-    NEED(cuMemAlloc(p, kWords * 4));
-    NEED(cuMemsetD32(*p, 0, kWords));
-  }
-  NEED(cuCtxSynchronize());
+  const World world;
+  context = world.context;
+  stream = world.stream;
+  add_kernel = world.add;
+  fill_kernel = world.fill;
+  a = world.a;
+  b = world.b;
+  c = world.c;
 }
 
 void build_and_launch() {
@@ -101,8 +82,6 @@ void build_and_launch() {
   SHOW(cuStreamSynchronize(stream));
   VALUE(host[0]);
 }
-
-void nap() { std::this_thread::sleep_for(std::chrono::milliseconds(10)); }
 
 struct Log {
   std::atomic<int> count{0};
@@ -543,244 +522,6 @@ void values_in_memory() {
   NEED(cuGraphDestroy(graph));
 }
 
-void memory_of_graphs() {
-  std::printf("-- memory\n");
-  CUgraph graph;
-  CUgraphNode alloc, set, node;
-  CUgraphExec exec, second;
-  NEED(cuGraphCreate(&graph, 0));
-  CUDA_MEM_ALLOC_NODE_PARAMS params{};
-  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
-  params.bytesize = 1 << 20;
-  SHOW(cuGraphAddMemAllocNode(&alloc, graph, nullptr, 0, &params));
-  const CUdeviceptr p = params.dptr;
-  VALUE(p != 0);
-  const auto memset = memset_params(p, 12, kWords);
-  SHOW(cuGraphAddMemsetNode(&set, graph, &alloc, 1, &memset, context));
-  SHOW(cuGraphMemAllocNodeGetParams(alloc, &params));
-  VALUE(params.dptr == p);
-  VALUE(params.bytesize);
-  params.bytesize = 0;
-  SHOW(cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &params));
-  SHOW(cuGraphAddMemAllocNode(&node, graph, nullptr, 0, nullptr));
-
-  // What a graph with memory cannot do.
-  CUgraph clone, parent;
-  SHOW(cuGraphClone(&clone, graph));
-  SHOW(cuGraphDestroyNode(set));
-  SHOW(cuGraphRemoveDependencies(graph, &alloc, &set, nullptr, 1));
-  NEED(cuGraphCreate(&parent, 0));
-  SHOW(cuGraphAddChildGraphNode(&node, parent, nullptr, 0, graph));
-  SHOW(cuGraphInstantiate(&exec, graph, 0));
-  SHOW(cuGraphInstantiate(&second, graph, 0));  // one at a time
-
-  // The memory is there from the launch until it is freed, always at this address.
-  cuuint64_t used = 1, reserved = 0;
-  SHOW(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used));
-  VALUE(used);
-  SHOW(cuGraphLaunch(exec, stream));
-  SHOW(cuGraphLaunch(exec, stream));  // not freed yet
-  SHOW(cuStreamSynchronize(stream));
-  show_first("p", p);
-  NEED(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used));
-  VALUE(used >= (1 << 20));
-  SHOW(cuMemFreeAsync(p, stream));
-  SHOW(cuMemFreeAsync(p, stream));
-  SHOW(cuGraphLaunch(exec, stream));
-  SHOW(cuStreamSynchronize(stream));
-  show_first("p", p);
-  SHOW(cuMemFree(p));
-  SHOW(cuMemFree(p));
-  NEED(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used));
-  VALUE(used);
-  NEED(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &used));
-  VALUE(used >= (1 << 20));
-  used = 0;
-  SHOW(cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &used));
-  NEED(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &used));
-  VALUE(used);
-  SHOW(cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used));
-  SHOW(cuDeviceGraphMemTrim(0));
-  NEED(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved));
-  VALUE(reserved);
-  SHOW(cuDeviceGraphMemTrim(99));
-  NEED(cuGraphExecDestroy(exec));
-
-  // Another graph frees it; its own then cannot.
-  CUgraphExec freeing;
-  CUgraphNode free_node;
-  SHOW(cuGraphAddMemFreeNode(&free_node, parent, nullptr, 0, p));
-  CUdeviceptr freed = 0;
-  SHOW(cuGraphMemFreeNodeGetParams(free_node, &freed));
-  VALUE(freed == p);
-  SHOW(cuGraphAddMemFreeNode(&node, graph, &set, 1, p));
-  SHOW(cuGraphInstantiate(&freeing, parent, 0));
-  SHOW(cuGraphInstantiate(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
-  cuuint64_t flags = 0;
-  SHOW(cuGraphExecGetFlags(exec, &flags));
-  VALUE(flags);
-  SHOW(cuGraphLaunch(exec, stream));
-  SHOW(cuGraphLaunch(exec, stream));  // frees what the first one left
-  SHOW(cuGraphLaunch(freeing, stream));
-  SHOW(cuStreamSynchronize(stream));
-  NEED(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used));
-  VALUE(used);
-  NEED(cuGraphExecDestroy(exec));
-  NEED(cuGraphExecDestroy(freeing));
-  NEED(cuGraphDestroy(parent));
-  NEED(cuGraphDestroy(graph));
-
-  // Allocated and freed in one graph, which can be launched again and again.
-  NEED(cuGraphCreate(&graph, 0));
-  params.bytesize = 4096;
-  NEED(cuGraphAddMemAllocNode(&alloc, graph, nullptr, 0, &params));
-  FillParams fill{params.dptr, 3, kWords};
-  const auto kernel = fill.node(fill_kernel);
-  SHOW(cuGraphAddKernelNode(&set, graph, &alloc, 1, &kernel));
-  const auto copy = copy_params(b, params.dptr, 4);
-  SHOW(cuGraphAddMemcpyNode(&node, graph, &set, 1, &copy, context));
-  SHOW(cuGraphAddMemFreeNode(&free_node, graph, &node, 1, params.dptr));
-  SHOW(cuGraphAddMemFreeNode(&free_node, graph, &node, 1, params.dptr));  // twice
-  SHOW(cuGraphInstantiate(&exec, graph, 0));
-  for (int i = 0; i < 3; ++i) SHOW(cuGraphLaunch(exec, stream));
-  SHOW(cuStreamSynchronize(stream));
-  show_first("b", b);
-  SHOW(cuMemFreeAsync(params.dptr, stream));
-  NEED(cuGraphExecDestroy(exec));
-  NEED(cuGraphDestroy(graph));
-}
-
-void user_objects() {
-  std::printf("-- user objects\n");
-  CUuserObject object;
-  CUgraph graph, clone;
-  CUgraphExec exec;
-  const auto ended = [] {
-    // The destructor runs on a thread of the driver.
-    for (int i = 0; i < 200 && order.count == 0; ++i) cuStreamSynchronize(stream), nap();
-    return order.count.load();
-  };
-  NEED(cuGraphCreate(&graph, 0));
-  order.count = 0;
-  SHOW(cuUserObjectCreate(&object, nullptr, count, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
-  SHOW(cuUserObjectCreate(&object, nullptr, count, 1, 0));
-  SHOW(cuUserObjectCreate(&object, nullptr, count, 0, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
-  SHOW(cuUserObjectCreate(nullptr, nullptr, count, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
-  SHOW(cuUserObjectCreate(&object, nullptr, nullptr, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
-  SHOW(cuUserObjectRetain(object, 2));
-  SHOW(cuUserObjectRetain(object, 0));
-  SHOW(cuUserObjectRelease(object, 2));
-  SHOW(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
-  SHOW(cuGraphRetainUserObject(graph, object, 1, 8));
-  SHOW(cuGraphRetainUserObject(graph, object, 1, 0));
-  SHOW(cuGraphReleaseUserObject(graph, object, 1));
-  SHOW(cuGraphReleaseUserObject(graph, object, 5));
-  SHOW(cuGraphClone(&clone, graph));
-  SHOW(cuGraphInstantiate(&exec, clone, 0));
-  SHOW(cuGraphDestroy(graph));
-  SHOW(cuGraphDestroy(clone));
-  SHOW(cuGraphLaunch(exec, stream));
-  SHOW(cuStreamSynchronize(stream));
-  VALUE(order.count);
-  SHOW(cuGraphExecDestroy(exec));
-  VALUE(ended());
-}
-
-void conditions() {
-  std::printf("-- conditional nodes\n");
-  CUgraph graph;
-  CUgraphExec exec;
-  CUgraphConditionalHandle handle;
-  NEED(cuGraphCreate(&graph, 0));
-  SHOW(cuGraphConditionalHandleCreate(nullptr, graph, context, 0, 0));
-  SHOW(cuGraphConditionalHandleCreate(&handle, graph, context, 0, 8));
-  SHOW(cuGraphConditionalHandleCreate(&handle, nullptr, context, 0, 0));
-  NEED(cuGraphDestroy(graph));
-
-  // Every kind chooses by the default value.
-  struct Case {
-    CUgraphConditionalNodeType type;
-    unsigned size, value;
-  };
-  for (const Case& one :
-       {Case{CU_GRAPH_COND_TYPE_IF, 1, 1}, Case{CU_GRAPH_COND_TYPE_IF, 1, 0},
-        Case{CU_GRAPH_COND_TYPE_IF, 2, 0}, Case{CU_GRAPH_COND_TYPE_WHILE, 1, 0},
-        Case{CU_GRAPH_COND_TYPE_SWITCH, 3, 2}, Case{CU_GRAPH_COND_TYPE_SWITCH, 3, 3}}) {
-    NEED(cuMemsetD32(a, 0, kWords));
-    NEED(cuCtxSynchronize());
-    NEED(cuGraphCreate(&graph, 0));
-    NEED(cuGraphConditionalHandleCreate(&handle, graph, context, one.value,
-                                        CU_GRAPH_COND_ASSIGN_DEFAULT));
-    CUgraphNodeParams params{};
-    params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-    params.conditional = {handle, one.type, one.size, nullptr, context};
-    CUgraphNode node, inner;
-    SHOW(cuGraphAddNode(&node, graph, nullptr, nullptr, 0, &params));
-    for (unsigned i = 0; i < one.size; ++i) {
-      const auto memset = memset_params(a, 100 + i, kWords);
-      NEED(cuGraphAddMemsetNode(&inner, params.conditional.phGraph_out[i], nullptr, 0, &memset,
-                                context));
-    }
-    NEED(cuGraphInstantiate(&exec, graph, 0));
-    NEED(cuGraphLaunch(exec, stream));
-    SHOW(cuStreamSynchronize(stream));
-    show_first("a", a);
-    NEED(cuGraphExecDestroy(exec));
-    NEED(cuGraphDestroy(graph));
-  }
-
-  // Wrong ones.
-  NEED(cuGraphCreate(&graph, 0));
-  NEED(cuGraphConditionalHandleCreate(&handle, graph, context, 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
-  CUgraphNode node;
-  for (const Case& one : {Case{CU_GRAPH_COND_TYPE_WHILE, 2, 0}, Case{CU_GRAPH_COND_TYPE_IF, 3, 0},
-                          Case{CU_GRAPH_COND_TYPE_SWITCH, 0, 0}}) {
-    CUgraphNodeParams params{};
-    params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-    params.conditional = {handle, one.type, one.size, nullptr, context};
-    SHOW(cuGraphAddNode(&node, graph, nullptr, nullptr, 0, &params));
-  }
-  CUDA_GRAPH_INSTANTIATE_PARAMS instantiate{};
-  SHOW(cuGraphInstantiateWithParams(&exec, graph, &instantiate));
-  VALUE(instantiate.result_out);
-  NEED(cuGraphDestroy(graph));
-}
-
-// A kernel counts down and sets the condition of the loop that it is in.
-void loop() {
-  std::printf("-- a loop\n");
-  CUmodule module;
-  CUfunction count_down;
-  NEED(cuModuleLoadData(&module, kCountDown));
-  NEED(cuModuleGetFunction(&count_down, module, "count_down"));
-  CUgraph graph;
-  CUgraphExec exec;
-  CUgraphConditionalHandle handle;
-  CUgraphNode node, inner;
-  NEED(cuGraphCreate(&graph, 0));
-  NEED(cuGraphConditionalHandleCreate(&handle, graph, context, 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
-  CUgraphNodeParams params{};
-  params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-  params.conditional = {handle, CU_GRAPH_COND_TYPE_WHILE, 1, nullptr, context};
-  SHOW(cuGraphAddNode(&node, graph, nullptr, nullptr, 0, &params));
-  void* pointers[] = {&a, &b, &handle};
-  const auto kernel = kernel_params(count_down, pointers, 1);
-  SHOW(cuGraphAddKernelNode(&inner, params.conditional.phGraph_out[0], nullptr, 0, &kernel));
-  SHOW(cuGraphInstantiate(&exec, graph, 0));
-  for (int i = 0; i < 2; ++i) {
-    NEED(cuMemsetD32(a, 5, 1));
-    NEED(cuMemsetD32(b, 0, 1));
-    NEED(cuCtxSynchronize());
-    SHOW(cuGraphLaunch(exec, stream));
-    SHOW(cuStreamSynchronize(stream));
-    show_first("left", a);
-    show_first("turns", b);
-  }
-  NEED(cuGraphExecDestroy(exec));
-  NEED(cuGraphDestroy(graph));
-}
-
 }  // namespace
 
 int main() {
@@ -794,9 +535,5 @@ int main() {
   updates();
   events();
   values_in_memory();
-  memory_of_graphs();
-  user_objects();
-  conditions();
-  loop();
   return 0;
 }

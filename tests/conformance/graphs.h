@@ -1,9 +1,43 @@
-// What conformance programs about graphs share: parameters of nodes.
+// What conformance programs about graphs share: three pieces of memory, a stream, kernels, and
+// parameters of nodes.
 #pragma once
 
 #include <cuda.h>
 
 #include <cstdint>
+#include <vector>
+
+#include "tests/conformance/conformance.h"
+#include "tests/conformance/kernels.h"
+
+inline constexpr unsigned kWords = 64;
+
+struct World {
+  World();
+  CUcontext context;
+  CUstream stream;  // does not wait for the default stream
+  CUfunction add, fill;
+  CUdeviceptr a, b, c;  // of kWords words
+};
+
+inline World::World() : context(make_context()) {
+  CUmodule module;
+  NEED(cuModuleLoadData(&module, kKernels));
+  NEED(cuModuleGetFunction(&add, module, "add"));
+  NEED(cuModuleGetFunction(&fill, module, "fill"));
+  NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  for (CUdeviceptr* p : {&a, &b, &c}) {
+    NEED(cuMemAlloc(p, kWords * 4));
+    NEED(cuMemsetD32(*p, 0, kWords));
+  }
+  NEED(cuCtxSynchronize());
+}
+
+inline void show_first(const char* text, CUdeviceptr p) {
+  uint32_t value = 0;
+  NEED(cuMemcpyDtoH(&value, p, sizeof(value)));
+  std::printf("%s: %u\n", text, value);
+}
 
 // `value` into words of device memory.
 inline CUDA_MEMSET_NODE_PARAMS memset_params(CUdeviceptr p, uint32_t value, size_t words) {
