@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/log.h"
+#include "sim/driver/capture.h"
 #include "sim/driver/device.h"
 #include "sim/driver/driver.h"
 
@@ -12,12 +13,6 @@ namespace {
 uint64_t next_id() {
   static std::atomic<uint64_t> next{1};
   return next.fetch_add(1);
-}
-
-uint64_t this_thread_number() {
-  static std::atomic<uint64_t> next{1};
-  thread_local const uint64_t number = next.fetch_add(1);
-  return number;
 }
 
 }  // namespace
@@ -197,6 +192,7 @@ CUresult Context::quiesce() {
 
 void Context::destroy() {
   if (!alive_.exchange(false)) return;
+  end_captures_of(*this);
   for (const Fence& fence : outstanding()) fence->wait();
   output_.flush();
   Driver& driver = Driver::get();

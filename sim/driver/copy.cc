@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "sim/driver/capture.h"
 #include "sim/driver/context.h"
 #include "sim/driver/driver.h"
 
@@ -61,6 +62,42 @@ CUresult check_side(const CopySide& side, const Copy& copy, bool* pageable,
   }
   *pageable = !is_known;
   return CUDA_SUCCESS;
+}
+
+CUmemorytype type_of(CopySide::Where where) {
+  switch (where) {
+    case CopySide::Where::kHost:
+      return CU_MEMORYTYPE_HOST;
+    case CopySide::Where::kDevice:
+      return CU_MEMORYTYPE_DEVICE;
+    case CopySide::Where::kUnified:
+      break;
+  }
+  return CU_MEMORYTYPE_UNIFIED;
+}
+
+// The copy as a node of a graph that is being captured.
+CUDA_MEMCPY_NODE_PARAMS node_params(const Context& context, const Copy& copy) {
+  CUDA_MEMCPY_NODE_PARAMS params{};
+  params.copyCtx = context.handle();
+  CUDA_MEMCPY3D& out = params.copyParams;
+  out.WidthInBytes = copy.width;
+  out.Height = copy.height;
+  out.Depth = copy.depth;
+  const auto rows = [&copy](const CopySide& side) {
+    return copy.depth > 1 && side.pitch != 0 ? side.slice / side.pitch : 0;
+  };
+  out.srcMemoryType = type_of(copy.from.where);
+  out.dstMemoryType = type_of(copy.to.where);
+  out.srcHost = reinterpret_cast<const void*>(copy.from.base);
+  out.dstHost = reinterpret_cast<void*>(copy.to.base);
+  if (copy.from.where != CopySide::Where::kHost) out.srcDevice = copy.from.base, out.srcHost = {};
+  if (copy.to.where != CopySide::Where::kHost) out.dstDevice = copy.to.base, out.dstHost = {};
+  out.srcPitch = copy.from.pitch;
+  out.dstPitch = copy.to.pitch;
+  out.srcHeight = rows(copy.from);
+  out.dstHeight = rows(copy.to);
+  return params;
 }
 
 // The bytes of the source, taken now, as the new source.
@@ -132,6 +169,10 @@ void run_copy(const Copy& copy) {
 CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Copy copy,
                      bool synchronous) {
   if (copy.width == 0 || copy.height == 0 || copy.depth == 0) return CUDA_SUCCESS;
+  const auto captured = capture_node(context, stream, CU_GRAPH_NODE_TYPE_MEMCPY, [&](auto& params) {
+    params.memcpy = node_params(context, copy);
+  });
+  if (captured) return *captured;
   bool from_pageable = false, to_pageable = false;
   if (CUresult result = check_side(copy.from, copy, &from_pageable); result != CUDA_SUCCESS)
     return result;
@@ -159,6 +200,11 @@ CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Co
 CUresult submit_fill(Context& context, const std::shared_ptr<Stream>& stream, const Fill& fill,
                      bool synchronous) {
   if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
+  const auto captured = capture_node(context, stream, CU_GRAPH_NODE_TYPE_MEMSET, [&](auto& params) {
+    params.memset = {fill.base,  fill.pitch,  fill.value,      fill.element,
+                     fill.width, fill.height, context.handle()};
+  });
+  if (captured) return *captured;
   Copy area;
   if (CUresult result = area_of(fill, &area); result != CUDA_SUCCESS) return result;
   bool pageable = false;

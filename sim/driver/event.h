@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 
+#include "sim/driver/capture.h"
 #include "sim/driver/completion.h"
 #include "sim/driver/registry.h"
 
@@ -27,6 +28,11 @@ struct Event {
   Event(std::weak_ptr<Context> context, unsigned flags)
       : context(std::move(context)), flags(flags) {}
 
+  // Where it was recorded last, if that was in a captured stream.
+  std::shared_ptr<CapturedPlace> place() {
+    std::lock_guard lock(mutex);
+    return captured;
+  }
   std::shared_ptr<EventRecord> latest() {
     std::lock_guard lock(mutex);
     return record;
@@ -35,7 +41,8 @@ struct Event {
   const std::weak_ptr<Context> context;
   const unsigned flags;
   std::mutex mutex;
-  std::shared_ptr<EventRecord> record;  // guarded by mutex; nullptr: never recorded
+  std::shared_ptr<EventRecord> record;      // guarded by mutex; nullptr: never recorded
+  std::shared_ptr<CapturedPlace> captured;  // guarded by mutex; then `record` does not count
 };
 
 }  // namespace fargpu::sim

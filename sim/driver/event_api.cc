@@ -47,17 +47,32 @@ CUresult CUDAAPI cuEventCreate(CUevent* phEvent, unsigned int Flags) {
 CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
   return with_stream(
       hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
-        if (flags == CU_EVENT_RECORD_EXTERNAL)
-          return CUDA_ERROR_ILLEGAL_STATE;  // for captures only
-        if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+        if (flags != CU_EVENT_RECORD_DEFAULT && flags != CU_EVENT_RECORD_EXTERNAL)
+          return CUDA_ERROR_INVALID_VALUE;
+        const bool external = flags == CU_EVENT_RECORD_EXTERNAL;
         auto event = Driver::get().registry().find<Event>(hEvent);
         if (!event || event->context.lock().get() != &context) return CUDA_ERROR_INVALID_HANDLE;
+        const auto captured = if_captured(context, stream, [&](Capture& capture) -> CUresult {
+          if (external) {
+            CUgraphNodeParams params{};
+            params.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+            params.eventRecord.event = hEvent;
+            return capture.add(*stream, params, {});
+          }
+          auto place = capture.place(*stream);
+          std::lock_guard lock(event->mutex);
+          event->captured = std::move(place);
+          return CUDA_SUCCESS;
+        });
+        if (captured) return *captured;
+        if (external) return CUDA_ERROR_ILLEGAL_STATE;  // for captures only
         auto record = std::make_shared<EventRecord>();
         // Submission under the event's lock: of two threads that record at once, the later in the
         // stream is the latest of the event.
         std::lock_guard lock(event->mutex);
         record->fence = context.submit(stream, [record] { record->nanoseconds = event_time(); });
         event->record = std::move(record);
+        event->captured = nullptr;
         return CUDA_SUCCESS;
       });
 }
@@ -68,6 +83,7 @@ CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream) {
 
 CUresult CUDAAPI cuEventQuery(CUevent hEvent) {
   return with_event(hEvent, [](Event& event, Context& context) -> CUresult {
+    if (event.place()) return CUDA_ERROR_CAPTURED_EVENT;
     const auto record = event.latest();
     if (record && pending(record->fence)) return CUDA_ERROR_NOT_READY;
     return context.error();
@@ -76,6 +92,7 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent) {
 
 CUresult CUDAAPI cuEventSynchronize(CUevent hEvent) {
   return with_event(hEvent, [](Event& event, Context& context) -> CUresult {
+    if (event.place()) return CUDA_ERROR_CAPTURED_EVENT;
     if (const auto record = event.latest()) record->fence->wait();
     context.output().flush();
     return context.error();

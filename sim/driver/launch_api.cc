@@ -1,6 +1,9 @@
 // Kernel launches: every check that CUDA makes before it returns, then the grid goes into the
 // stream.
+#include <span>
+
 #include "sim/driver/api.h"
+#include "sim/driver/capture.h"
 #include "sim/driver/event.h"
 #include "sim/driver/kernel_work.h"
 #include "sim/driver/launch_attributes.h"
@@ -9,13 +12,33 @@ using namespace fargpu::sim;
 
 namespace {
 
+CUDA_KERNEL_NODE_PARAMS_v3 node_params(CUfunction function, const Launch& launch) {
+  CUDA_KERNEL_NODE_PARAMS_v3 params{};
+  params.func = function;
+  params.gridDimX = launch.grid.grid[0];
+  params.gridDimY = launch.grid.grid[1];
+  params.gridDimZ = launch.grid.grid[2];
+  params.blockDimX = launch.grid.block[0];
+  params.blockDimY = launch.grid.block[1];
+  params.blockDimZ = launch.grid.block[2];
+  params.sharedMemBytes = static_cast<unsigned>(launch.grid.dynamic_shared_bytes);
+  params.kernelParams = launch.parameters;
+  params.extra = launch.extra;
+  return params;
+}
+
 CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& launch,
-                       CUevent after = nullptr) {
+                       CUevent after = nullptr,
+                       std::span<const CUlaunchAttribute> attributes = {}) {
   return with_stream(
       stream_handle, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
         LaunchTarget target;
         if (CUresult result = find_function(context, handle, &target); result != CUDA_SUCCESS)
           return result;
+        const auto captured = capture_node(
+            context, stream, CU_GRAPH_NODE_TYPE_KERNEL,
+            [&](auto& params) { params.kernel = node_params(handle, launch); }, attributes);
+        if (captured) return *captured;
         load_at_first_use(context, *target.function->settings);
         KernelWork work;
         if (CUresult result = prepare_kernel(context, target, launch, &work);
@@ -46,7 +69,10 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
                                            CUstream hStream, void** kernelParams) {
   const GridConfig grid{
       {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, true};
-  return launch_kernel(f, hStream, Launch{grid, kernelParams, nullptr});
+  CUlaunchAttribute cooperative{};
+  cooperative.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  cooperative.value.cooperative = 1;
+  return launch_kernel(f, hStream, Launch{grid, kernelParams, nullptr}, nullptr, {&cooperative, 1});
 }
 
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
@@ -60,5 +86,6 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, vo
                         config->sharedMemBytes,
                         attributes.cooperative};
   const Launch launch{grid, kernelParams, extra};
-  return launch_kernel(f, config->hStream, launch, attributes.after);
+  return launch_kernel(f, config->hStream, launch, attributes.after,
+                       {config->attrs, config->numAttrs});
 }

@@ -1,6 +1,6 @@
 """Writes what the simulated driver exports beyond its hand-written entry points, from the
 description in schema/api: per-thread and old names of implemented functions, refusals for all
-others, and the table for cuGetProcAddress.
+others, gates in front of entry points for stream captures, and the table for cuGetProcAddress.
 
 usage: make_exports.py SCHEMA_FOLDER OUTPUT_FOLDER SOURCE.cc ..."""
 
@@ -42,6 +42,68 @@ std::span<const ProcEntry> proc_table() { return kTable; }
 """
 
 
+GATES_HEAD = """// Made by make_exports.py; do not edit.
+// What becomes of calls during a stream capture (`capture` in the description), in front of the
+// entry points.
+#include "sim_gates.h"
+
+#include "sim/driver/capture.h"
+
+using fargpu::sim::Captures;
+
+"""
+
+GATED_HEAD = """// Made by make_exports.py; do not edit.
+// Entry points with a gate, under the names that sim_renames.h gives them; it is included in front
+// of them, behind cuda.h, which takes back macros of some of the names.
+#pragma once
+#include <cuda.h>
+#pragma GCC visibility push(default)
+#include <cudaProfiler.h>
+#pragma GCC visibility pop
+
+"""
+
+# By `capture`: the check, with {stream} for the call's stream. What is captured decides by itself.
+GATES = {
+    "captured-unsafe": "captures.captured({stream}) ? CUDA_SUCCESS : captures.unsafe()",
+    "unsafe": "captures.unsafe()",
+    "refused": "captures.forbidden({stream}, false)",
+    "forbidden": "captures.forbidden({stream}, true)",
+    "forbidden-unsafe": "captures.captured({stream}) ? captures.forbidden({stream}, true)"
+    " : captures.unsafe()",
+    "forbidden-everywhere": "captures.forbidden_everywhere()",
+    "implicit": "captures.implicit()",
+}
+
+
+def gated(function):
+    """The name under which an entry point is compiled, behind its gate."""
+    return f"behind_gate_{function.name}"
+
+
+def gated_declaration(function):
+    parameters = ", ".join(a.declaration for a in function.arguments)
+    return f'extern "C" CUresult CUDAAPI {gated(function)}({parameters});\n'
+
+
+def gate(function):
+    stream = next((a.name for a in function.arguments if a.ctype == "CUstream"), "nullptr")
+    parameters = ", ".join(a.declaration for a in function.arguments)
+    values = ", ".join(a.name for a in function.arguments)
+    check = GATES[function.capture].format(stream=stream)
+    return (
+        f"CUresult CUDAAPI {function.name}({parameters}) {{\n"
+        "  Captures& captures = Captures::get();\n"
+        "  if (captures.any()) {\n"
+        f"    const CUresult result = {check};\n"
+        "    if (result != CUDA_SUCCESS) return result;\n"
+        "  }\n"
+        f"  return {gated(function)}({values});\n"
+        "}\n"
+    )
+
+
 def per_thread(symbol):
     return symbol.endswith(("_ptsz", "_ptds"))
 
@@ -76,12 +138,18 @@ def main():
             twins.append(
                 f"CUresult CUDAAPI {symbol}({parameters}) {{ {scope}return {f.name}({values}); }}"
             )
+    gates = [f for f in functions if f.name in written and f.capture in GATES]
     rows = render.proc_entries(api)
     described = {s for f in functions for s in symbols(f)}
     declared = sorted({r["symbol"] for r in rows} - set(refused))
     out.mkdir(parents=True, exist_ok=True)
     body = "".join(line + "\n" for line in twins)
     (out / "sim_twins.cc").write_text(TWINS_HEAD + body, encoding="utf-8")
+    (out / "sim_gates.cc").write_text(GATES_HEAD + "".join(map(gate, gates)), encoding="utf-8")
+    renames = "".join(f"#define {f.name} {gated(f)}\n" for f in gates)
+    declarations = "".join(map(gated_declaration, gates))
+    (out / "sim_gates.h").write_text(GATED_HEAD + declarations, encoding="utf-8")
+    (out / "sim_renames.h").write_text('#include "sim_gates.h"\n' + renames, encoding="utf-8")
     table = TABLE_HEAD + "".join(f"FARGPU_REFUSED({s})\n" for s in refused)
     table += "".join(f'extern "C" int {s}();\n' for s in declared)
     table += "\nnamespace fargpu::sim {\nnamespace {\n\nconst ProcEntry kTable[] = {\n"

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "sim/driver/api.h"
+#include "sim/driver/capture.h"
 #include "sim/driver/module.h"
 
 using namespace fargpu::sim;
@@ -88,6 +89,7 @@ CUresult CUDAAPI cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height
   size_t bytes = parameters.size();
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, parameters.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
                    &bytes, CU_LAUNCH_PARAM_END};
+  const BesideCaptures beside;
   return cuLaunchKernel(f, static_cast<unsigned>(grid_width), static_cast<unsigned>(grid_height), 1,
                         block[0], block[1], block[2], shared_bytes, hStream, nullptr, extra);
 }

@@ -1,5 +1,6 @@
 // Memory pools and stream-ordered allocation.
 #include "sim/driver/api.h"
+#include "sim/driver/capture.h"
 #include "sim/driver/pool.h"
 
 using namespace fargpu::sim;
@@ -14,13 +15,24 @@ std::shared_ptr<Pool> find_pool(Driver& driver, CUmemoryPool handle) {
 CUmemoryPool handle_of(const Pool& pool) { return to_handle<CUmemoryPool>(pool.handle()); }
 
 // The memory may be used from the place of the call in the stream on; here it exists at once.
-CUresult allocate(Context& context, const std::shared_ptr<Pool>& pool, CUdeviceptr* dptr,
-                  size_t bytes) {
+CUresult allocate(Context& context, const std::shared_ptr<Stream>& stream,
+                  const std::shared_ptr<Pool>& pool, CUdeviceptr* dptr, size_t bytes) {
   if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (bytes == 0) {
     *dptr = 0;
     return CUDA_SUCCESS;
   }
+  const auto captured = if_captured(context, stream, [&](Capture& capture) {
+    CUgraphNodeParams params{};
+    params.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+    params.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    params.alloc.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, pool->device().ordinal()};
+    params.alloc.bytesize = bytes;
+    const CUresult result = capture.add(*stream, params, {});
+    if (result == CUDA_SUCCESS) *dptr = params.alloc.dptr;
+    return result;
+  });
+  if (captured) return *captured;
   uint64_t address = pool->allocate(bytes);
   if (address == 0) {
     // What streams are about to free counts: wait for it and try again.
@@ -55,23 +67,27 @@ CUresult check_properties(Driver& driver, const CUmemPoolProps* props) {
 }  // namespace
 
 CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
-  return with_stream(hStream, [&](Context& context, const std::shared_ptr<Stream>&) {
-    return allocate(context, context.device().current_pool(), dptr, bytesize);
+  return with_stream(hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) {
+    return allocate(context, stream, context.device().current_pool(), dptr, bytesize);
   });
 }
 
 CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
                                          CUstream hStream) {
-  return with_stream(hStream, [&](Context& context, const std::shared_ptr<Stream>&) -> CUresult {
-    auto found = find_pool(Driver::get(), pool);
-    return found ? allocate(context, found, dptr, bytesize) : CUDA_ERROR_INVALID_VALUE;
-  });
+  return with_stream(
+      hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
+        auto found = find_pool(Driver::get(), pool);
+        return found ? allocate(context, stream, found, dptr, bytesize) : CUDA_ERROR_INVALID_VALUE;
+      });
 }
 
 CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   return with_stream(
       hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
         if (dptr == 0) return CUDA_SUCCESS;
+        const auto captured = capture_node(context, stream, CU_GRAPH_NODE_TYPE_MEM_FREE,
+                                           [&](auto& params) { params.free.dptr = dptr; });
+        if (captured) return *captured;
         AllocationMap& allocations = Driver::get().allocations();
         if (const auto found = allocations.find(dptr); found && found->graph) {
           const auto block = Driver::get().device(found->device)->graph_memory().find(found->base);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "sim/driver/api.h"
+#include "sim/driver/capture.h"
 #include "sim/driver/event.h"
 
 using namespace fargpu::sim;
@@ -39,6 +40,7 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream) {
   return with_context_of(hStream, [&](Context&) -> CUresult {
     auto stream = Driver::get().registry().remove<Stream>(hStream);
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    end_captures_of(*stream);
     if (auto owner = stream->context.lock()) owner->forget_stream(stream);
     return CUDA_SUCCESS;
   });
@@ -98,11 +100,18 @@ CUresult CUDAAPI cuStreamGetDevice(CUstream hStream, CUdevice* device) {
 CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
   return with_stream(hStream,
                      [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
-                       if (Flags == CU_EVENT_WAIT_EXTERNAL)
-                         return CUDA_ERROR_ILLEGAL_STATE;  // for captures only
-                       if (Flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+                       if (Flags != CU_EVENT_WAIT_DEFAULT && Flags != CU_EVENT_WAIT_EXTERNAL)
+                         return CUDA_ERROR_INVALID_VALUE;
                        auto event = Driver::get().registry().find<Event>(hEvent);
                        if (!event) return CUDA_ERROR_INVALID_HANDLE;
+                       if (Flags == CU_EVENT_WAIT_EXTERNAL) {
+                         const auto captured =
+                             capture_node(context, stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT,
+                                          [&](auto& params) { params.eventWait.event = hEvent; });
+                         return captured.value_or(CUDA_ERROR_ILLEGAL_STATE);  // captures only
+                       }
+                       if (const auto captured = captured_wait(context, stream, *event))
+                         return *captured;
                        const auto record = event->latest();
                        if (record && pending(record->fence))
                          context.submit(stream, [] {}, {record->fence});
@@ -126,16 +135,21 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream hStream) {
 
 // Not called in a context that failed, as the driver does it.
 CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
-  return with_stream(hStream,
-                     [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
-                       if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
-                       context.submit(stream, [owner = context.shared_from_this(), fn, userData] {
-                         if (owner->error() != CUDA_SUCCESS) return;
-                         const HostFunctionScope scope;
-                         fn(userData);
-                       });
-                       return CUDA_SUCCESS;
-                     });
+  return with_stream(
+      hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
+        if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+        const auto captured =
+            capture_node(context, stream, CU_GRAPH_NODE_TYPE_HOST, [&](auto& params) {
+              params.host = {fn, userData};
+            });
+        if (captured) return *captured;
+        context.submit(stream, [owner = context.shared_from_this(), fn, userData] {
+          if (owner->error() != CUDA_SUCCESS) return;
+          const HostFunctionScope scope;
+          fn(userData);
+        });
+        return CUDA_SUCCESS;
+      });
 }
 
 CUresult CUDAAPI cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
@@ -213,41 +227,4 @@ CUresult CUDAAPI cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
         return CUDA_ERROR_INVALID_VALUE;
     }
   });
-}
-
-// There is no capture: graphs are not simulated.
-CUresult CUDAAPI cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
-  return ask_stream(hStream, [&](Context&, Stream&) -> CUresult {
-    if (captureStatus == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
-                                        cuuint64_t*) {
-  return cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream hStream,
-                                           CUstreamCaptureStatus* captureStatus_out, cuuint64_t*,
-                                           CUgraph*, const CUgraphNode**, size_t*) {
-  return cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream,
-                                           CUstreamCaptureStatus* captureStatus_out, cuuint64_t*,
-                                           CUgraph*, const CUgraphNode**, const CUgraphEdgeData**,
-                                           size_t*) {
-  return cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
-      *mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  std::swap(current, *mode);
-  return CUDA_SUCCESS;
 }

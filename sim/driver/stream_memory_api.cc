@@ -1,16 +1,25 @@
 // Waiting for and writing values in memory, in stream order.
+#include <span>
 #include <vector>
 
 #include "sim/driver/api.h"
+#include "sim/driver/capture.h"
 #include "sim/driver/memory_operation.h"
 
 using namespace fargpu::sim;
 
 namespace {
 
-CUresult submit(CUstream handle, std::vector<MemoryOperation> operations) {
+CUresult submit(CUstream handle, std::span<const CUstreamBatchMemOpParams> params,
+                std::vector<MemoryOperation> operations) {
   return with_stream(
       handle, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
+        const auto captured = capture_node(
+            context, stream, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, [&](CUgraphNodeParams& node) {
+              node.memOp = {context.handle(), static_cast<unsigned>(params.size()),
+                            const_cast<CUstreamBatchMemOpParams*>(params.data()), 0};
+            });
+        if (captured) return *captured;
         if (CUresult result = check_operations(operations); result != CUDA_SUCCESS) return result;
         context.submit(stream,
                        [owner = context.shared_from_this(), operations = std::move(operations)] {
@@ -24,14 +33,26 @@ CUresult wait_value(CUstream stream, CUdeviceptr address, uint64_t value, unsign
                     bool wide) {
   MemoryOperation operation;
   const CUresult result = make_wait(address, value, flags, wide, &operation);
-  return result == CUDA_SUCCESS ? submit(stream, {operation}) : result;
+  CUstreamBatchMemOpParams params{};
+  params.waitValue.operation =
+      wide ? CU_STREAM_MEM_OP_WAIT_VALUE_64 : CU_STREAM_MEM_OP_WAIT_VALUE_32;
+  params.waitValue.address = address;
+  params.waitValue.value64 = value;
+  params.waitValue.flags = flags;
+  return result == CUDA_SUCCESS ? submit(stream, {&params, 1}, {operation}) : result;
 }
 
 CUresult write_value(CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags,
                      bool wide) {
   MemoryOperation operation;
   const CUresult result = make_write(address, value, flags, wide, &operation);
-  return result == CUDA_SUCCESS ? submit(stream, {operation}) : result;
+  CUstreamBatchMemOpParams params{};
+  params.writeValue.operation =
+      wide ? CU_STREAM_MEM_OP_WRITE_VALUE_64 : CU_STREAM_MEM_OP_WRITE_VALUE_32;
+  params.writeValue.address = address;
+  params.writeValue.value64 = value;
+  params.writeValue.flags = flags;
+  return result == CUDA_SUCCESS ? submit(stream, {&params, 1}, {operation}) : result;
 }
 
 }  // namespace
@@ -58,6 +79,7 @@ CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
   return guarded([&]() -> CUresult {
     std::vector<MemoryOperation> operations;
     const CUresult result = make_operations(paramArray, count, flags, &operations);
-    return result == CUDA_SUCCESS ? submit(stream, std::move(operations)) : result;
+    return result == CUDA_SUCCESS ? submit(stream, {paramArray, count}, std::move(operations))
+                                  : result;
   });
 }

@@ -23,6 +23,7 @@ class EventRecordOperation final : public Operation {
     {
       std::lock_guard lock(event_->mutex);
       event_->record = record;
+      event_->captured = nullptr;
     }
     return [record] { record->nanoseconds = event_time(); };
   }

@@ -1,6 +1,7 @@
 // Executable graphs: instantiation, launches, updates.
 #include "sim/graph/api.h"
 #include "sim/graph/conditional_value.h"
+#include "sim/graph/stream_capture.h"
 
 using namespace fargpu::sim;
 
@@ -152,13 +153,21 @@ CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) 
 
 CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
   return in_stream(hGraph, hStream, [](Exec& exec, Context& context, const auto& stream) {
-    return exec.launch(context, stream);
+    const auto captured = if_captured(context, stream, [&](Capture& capture) {
+      return static_cast<StreamCapture&>(capture).add_graph(*stream, exec.shape());
+    });
+    return captured ? *captured : exec.launch(context, stream);
   });
 }
 
 CUresult CUDAAPI cuGraphUpload(CUgraphExec hGraph, CUstream hStream) {
   return in_stream(hGraph, hStream,
                    [](Exec& exec, Context& context, const auto& stream) -> CUresult {
+                     const auto captured = if_captured(context, stream, [](Capture& capture) {
+                       capture.valid = false;
+                       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+                     });
+                     if (captured) return *captured;
                      exec.upload(context, stream);
                      return CUDA_SUCCESS;
                    });

@@ -6,6 +6,7 @@
     answers.py add FIRST SECOND CAPTURES           # two native runs of some functions, and one of
                                                    # `--captures`: these functions' lines, anew
     answers.py classes                             # the test of `capture` in the description
+    answers.py simulated BUILD                     # the captures of the simulated driver
 
 A native run is `answers --jobs 12 > FILE` on a machine with the real driver, for captures
 `answers --captures --jobs 12 > FILE`; HEAD holds lines for the file's top (date, GPU and driver,
@@ -169,10 +170,13 @@ class Differences:
         ]
 
 
-def run(build, place):
+def run_program(folder, place, *arguments):
+    sys.path.insert(0, str(HERE.parents[1] / "support"))
     import fargpu_testing as testing
 
+    build = testing.Build(folder)
     program = [build.folder / "tests" / "conformance" / "answers", "--jobs", 2, "--limit", 60]
+    program += arguments
     if place == "direct":
         environment = testing.clean_environment(LD_LIBRARY_PATH=build.sim_libraries)
         done = testing.run(program, timeout=280, env=environment)
@@ -185,14 +189,11 @@ def run(build, place):
 
 
 def compare(build, places):
-    sys.path.insert(0, str(HERE.parents[1] / "support"))
-    import fargpu_testing as testing
-
     native = read_answers(unpack(ORACLE.read_text().splitlines()))
     differences = Differences()
     wrong = 0
     for place in places:
-        ours = run(testing.Build(build), place)
+        ours = run_program(build, place)
         differing = []
         for case, expected in native.items():
             answer = ours.get(case, "not called")
@@ -320,6 +321,39 @@ def check_classes():
     return 1 if wrong else 0
 
 
+# They answer otherwise (differences.yml); what becomes of the capture is compared all the same.
+OTHERWISE = {
+    "cuCtxEnablePeerAccess",
+    "cuCtxGetExecAffinity",
+    "cuDeviceGetHostAtomicCapabilities",
+    "cuDeviceGetP2PAtomicCapabilities",
+    "cuDeviceGetTexture1DLinearMaxWidth",
+    "cuLaunch",
+    "cuLaunchGrid",
+    "cuLaunchGridAsync",
+    "cuTensorMapEncodeIm2col",
+    "cuTensorMapEncodeIm2colWide",
+    "cuTensorMapEncodeTiled",
+    "cuTensorMapReplaceAddress",
+}
+
+
+def check_simulated(build):
+    """Compares what the simulated driver does during captures with the real one."""
+    ours = run_program(build, "direct", "--captures")
+    wrong = 0
+    for function, answers in read_captures().items():
+        for kind, native in zip(KINDS, answers, strict=True):
+            answer = ours.get(f"{function} {kind}", "not called")
+            if function in OTHERWISE:
+                native, answer = native.partition(" ")[2], answer.partition(" ")[2]
+            if answer == native or native.startswith("CRASHED"):
+                continue
+            print(f"{function} {kind}: the driver {native}, ours {answer}")
+            wrong += 1
+    return 1 if wrong else 0
+
+
 # Captured without a node of their own: an event that is recorded, or waited for, stands for nodes.
 UNCOUNTED = {
     "cuEventRecord": "captured",
@@ -335,6 +369,8 @@ if __name__ == "__main__":
         sys.exit(record_captures(*sys.argv[2:]))
     if sys.argv[1] == "add":
         sys.exit(add(*sys.argv[2:]))
+    if sys.argv[1] == "simulated":
+        sys.exit(check_simulated(sys.argv[2]))
     if sys.argv[1] == "classes":
         sys.exit(check_classes())
     sys.exit(compare(sys.argv[2], sys.argv[3:] or PLACES))

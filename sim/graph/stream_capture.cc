@@ -1,0 +1,119 @@
+#include "sim/graph/stream_capture.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "sim/graph/api.h"
+#include "sim/graph/body_nodes.h"
+#include "sim/graph/kernel_node.h"
+
+namespace fargpu::sim {
+namespace {
+
+// The node and everything that it depends on.
+void collect(const Node* node, std::unordered_set<const Node*>* seen) {
+  std::vector<const Node*> left{node};
+  while (!left.empty()) {
+    const Node* next = left.back();
+    left.pop_back();
+    if (!seen->insert(next).second) continue;
+    for (const auto& [from, data] : next->dependencies) left.push_back(from);
+  }
+}
+
+CUresult set_attributes(std::span<const CUlaunchAttribute> attributes, OperationPtr* operation) {
+  for (const CUlaunchAttribute& attribute : attributes) {
+    const OperationPtr held = *operation;
+    const auto& kernel = static_cast<const KernelOperation&>(*held);
+    CUlaunchAttributeValue unused;
+    const int id = static_cast<int>(attribute.id);
+    if (kernel.attribute(id, &unused) != CUDA_SUCCESS) continue;  // not one of nodes
+    const CUresult result = kernel.with_attribute(id, attribute.value, operation);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+StreamCapture::StreamCapture(std::shared_ptr<Graph> graph, bool own, CUstreamCaptureMode mode,
+                             const std::shared_ptr<Stream>& origin, CapturedPlace first)
+    : Capture(mode), graph_(std::move(graph)), own_(own) {
+  streams.push_back(origin);
+  frontiers_[origin.get()] = std::move(first);
+}
+
+// Its stream may have been destroyed before it was ended.
+StreamCapture::~StreamCapture() {
+  std::lock_guard lock(graph_mutex());
+  if (!graph_->capturing) return;
+  graph_->capturing = false;
+  if (own_) end_graph(*graph_);
+}
+
+CUresult StreamCapture::add(const Stream& stream, CUgraphNodeParams& params,
+                            std::span<const CUlaunchAttribute> attributes) {
+  std::lock_guard lock(graph_mutex());
+  OperationPtr operation;
+  CUresult result = make_operation(params, *graph_, &operation);
+  if (result == CUDA_SUCCESS) result = set_attributes(attributes, &operation);
+  if (result == CUDA_SUCCESS) result = fits(*graph_, *operation);
+  return result == CUDA_SUCCESS ? add(stream, std::move(operation)) : result;
+}
+
+CUresult StreamCapture::add_graph(const Stream& stream, const Graph& graph) {
+  std::lock_guard lock(graph_mutex());
+  if (has_memory_nodes(graph) || has_type(graph, CU_GRAPH_NODE_TYPE_CONDITIONAL))
+    return CUDA_ERROR_NOT_SUPPORTED;
+  auto copy = copy_graph(graph, true);
+  copy->embedded = true;
+  return add(stream,
+             std::make_shared<ChildGraph>(std::move(copy), CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE));
+}
+
+CUresult StreamCapture::add(const Stream& stream, OperationPtr operation) {
+  CapturedPlace& frontier = frontiers_.at(&stream);
+  std::vector<Dependency> dependencies;
+  const CUresult result =
+      resolve_dependencies(*graph_, operation->type(), frontier.nodes.data(), frontier.data.data(),
+                           frontier.nodes.size(), &dependencies);
+  if (result != CUDA_SUCCESS) return result;
+  const auto node = add_node(*graph_, std::move(operation), std::move(dependencies));
+  frontier.nodes = {handle_of(*node)};
+  frontier.data = {CUgraphEdgeData{}};
+  return CUDA_SUCCESS;
+}
+
+std::shared_ptr<CapturedPlace> StreamCapture::place(const Stream& stream) const {
+  auto place = std::make_shared<CapturedPlace>(frontiers_.at(&stream));
+  const Captures& captures = Captures::get();
+  place->capture = captures.of(stream);
+  return place;
+}
+
+void StreamCapture::join(const std::shared_ptr<Stream>& stream, const CapturedPlace& place) {
+  if (frontiers_.find(stream.get()) == frontiers_.end()) streams.push_back(stream);
+  CapturedPlace& frontier = frontiers_[stream.get()];
+  for (size_t i = 0; i < place.nodes.size(); ++i) {
+    if (std::ranges::find(frontier.nodes, place.nodes[i]) != frontier.nodes.end()) continue;
+    frontier.nodes.push_back(place.nodes[i]);
+    frontier.data.push_back(place.data[i]);
+  }
+}
+
+bool StreamCapture::joined() const {
+  std::lock_guard lock(graph_mutex());
+  std::unordered_set<const Node*> before;
+  for (const CUgraphNode handle : frontiers_.at(streams.front().get()).nodes) {
+    if (const auto node = find_node(handle)) collect(node.get(), &before);
+  }
+  for (const auto& [stream, frontier] : frontiers_) {
+    for (const CUgraphNode handle : frontier.nodes) {
+      const auto node = find_node(handle);
+      if (node && !before.contains(node.get())) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace fargpu::sim

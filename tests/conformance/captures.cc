@@ -1,0 +1,336 @@
+// Stream capture: what becomes a node, fork and join through events, modes and threads, everything
+// that ends a capture, and wrong calls.
+#include <thread>
+
+#include "tests/conformance/graphs.h"
+
+namespace {
+
+CUcontext context;
+CUstream stream, other;  // both do not wait for the default stream
+CUfunction fill_kernel;
+CUdeviceptr a, b, c;
+
+void show_status(CUstream which) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result = cuStreamIsCapturing(which, &status);
+  std::printf("  capture: %s %d\n", error_name(result), static_cast<int>(status));
+}
+
+size_t count_nodes(CUgraph graph) {
+  size_t nodes = 0;
+  NEED(cuGraphGetNodes(graph, nullptr, &nodes));
+  return nodes;
+}
+size_t count_edges(CUgraph graph) {
+  size_t edges = 0;
+  NEED(cuGraphGetEdges(graph, nullptr, nullptr, nullptr, &edges));
+  return edges;
+}
+
+// Ends the capture, shows the graph, launches it and destroys it.
+void end_and_launch(CUstream origin = stream) {
+  CUgraph graph = nullptr;
+  if (show("cuStreamEndCapture", cuStreamEndCapture(origin, &graph)) != CUDA_SUCCESS) {
+    VALUE(graph == nullptr);
+    return;
+  }
+  VALUE(count_nodes(graph));
+  VALUE(count_edges(graph));
+  CUgraphExec exec;
+  SHOW(cuGraphInstantiate(&exec, graph, 0));
+  SHOW(cuGraphLaunch(exec, origin));
+  SHOW(cuStreamSynchronize(origin));
+  NEED(cuGraphExecDestroy(exec));
+  NEED(cuGraphDestroy(graph));
+}
+
+CUresult fill(CUdeviceptr p, uint32_t value, CUstream in) {
+  uint32_t n = kWords;
+  void* parameters[] = {&p, &value, &n};
+  return cuLaunchKernel(fill_kernel, 2, 1, 1, 32, 1, 1, 0, in, parameters, nullptr);
+}
+
+void begin(CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL) {
+  NEED(cuStreamBeginCapture(stream, mode));
+}
+
+void CUDA_CB set_number(void* data) { *static_cast<int*>(data) += 1; }
+
+void a_line_of_work() {
+  std::printf("-- one stream\n");
+  int calls = 0;
+  static uint32_t host[kWords];
+  show_status(stream);
+  SHOW(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  show_status(stream);
+  SHOW(cuMemsetD32Async(a, 3, kWords, stream));
+  SHOW(fill(b, 4, stream));
+  SHOW(cuMemcpyDtoDAsync(c, b, kWords * 4, stream));
+  SHOW(cuLaunchHostFunc(stream, set_number, &calls));
+  SHOW(cuMemcpyDtoHAsync(host, c, kWords * 4, stream));
+  SHOW(cuStreamWriteValue32(stream, a, 9, 0));
+  // Nothing has run yet.
+  VALUE(calls);
+  CUgraph graph = nullptr;
+  cuuint64_t id = 0;
+  CUstreamCaptureStatus status;
+  const CUgraphNode* nodes = nullptr;
+  size_t count = 0;
+  SHOW(cuStreamGetCaptureInfo(stream, &status, &id, &graph, &nodes, nullptr, &count));
+  VALUE(status);
+  VALUE(id != 0);
+  VALUE(count_nodes(graph));
+  VALUE(count);
+  CUgraphNodeType type;
+  SHOW(cuGraphNodeGetType(nodes[0], &type));
+  VALUE(type);
+  end_and_launch();
+  VALUE(calls);
+  VALUE(host[0]);
+  show_first("a", a);
+  show_status(stream);
+}
+
+void memory() {
+  std::printf("-- memory\n");
+  begin();
+  CUdeviceptr p = 0;
+  SHOW(cuMemAllocAsync(&p, 4096, stream));
+  VALUE(p != 0);
+  SHOW(fill(p, 31, stream));
+  SHOW(cuMemcpyDtoDAsync(a, p, 4, stream));
+  SHOW(cuMemFreeAsync(p, stream));
+  end_and_launch();
+  show_first("a", a);
+}
+
+void fork_and_join() {
+  std::printf("-- fork and join\n");
+  CUevent fork, join;
+  NEED(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
+  NEED(cuEventCreate(&join, CU_EVENT_DISABLE_TIMING));
+  begin();
+  SHOW(cuMemsetD32Async(a, 1, kWords, stream));
+  SHOW(cuEventRecord(fork, stream));
+  SHOW(cuStreamWaitEvent(other, fork, 0));
+  show_status(other);
+  SHOW(cuMemsetD32Async(b, 2, kWords, other));
+  SHOW(fill(c, 3, stream));
+  SHOW(cuEventRecord(join, other));
+  SHOW(cuStreamWaitEvent(stream, join, 0));
+  SHOW(cuMemcpyDtoDAsync(c, b, 4, stream));
+  SHOW(cuEventQuery(fork));
+  show_status(stream);
+  end_and_launch();
+  show_status(other);
+
+  std::printf("-- the same with an event asked in relaxed mode\n");
+  begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+  SHOW(cuMemsetD32Async(a, 5, kWords, stream));
+  SHOW(cuEventRecord(fork, stream));
+  SHOW(cuStreamWaitEvent(other, fork, 0));
+  SHOW(cuMemsetD32Async(b, 6, kWords, other));
+  SHOW(fill(c, 3, stream));
+  SHOW(cuEventRecord(join, other));
+  SHOW(cuStreamWaitEvent(stream, join, 0));
+  SHOW(cuMemcpyDtoDAsync(c, b, 4, stream));
+  end_and_launch();
+  show_first("a", a);
+  show_first("c", c);
+
+  std::printf("-- without the join\n");
+  begin();
+  SHOW(cuMemsetD32Async(a, 1, kWords, stream));
+  SHOW(cuEventRecord(fork, stream));
+  SHOW(cuStreamWaitEvent(other, fork, 0));
+  SHOW(cuMemsetD32Async(b, 2, kWords, other));
+  CUgraph graph;
+  end_and_launch();
+  show_status(stream);
+  show_status(other);
+
+  std::printf("-- ended in the other stream\n");
+  begin();
+  SHOW(cuMemsetD32Async(a, 1, kWords, stream));
+  NEED(cuEventRecord(fork, stream));
+  NEED(cuStreamWaitEvent(other, fork, 0));
+  SHOW(cuStreamEndCapture(other, &graph));
+  show_status(stream);
+  end_and_launch();
+
+  std::printf("-- an event from before the capture\n");
+  NEED(cuEventRecord(fork, other));
+  begin();
+  SHOW(cuStreamWaitEvent(stream, fork, 0));
+  show_status(stream);
+  end_and_launch();
+  NEED(cuStreamSynchronize(other));
+
+  std::printf("-- two captures meet\n");
+  begin();
+  SHOW(cuMemsetD32Async(a, 1, kWords, stream));
+  NEED(cuEventRecord(fork, stream));
+  SHOW(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  SHOW(cuStreamWaitEvent(other, fork, 0));
+  show_status(stream);
+  show_status(other);
+  end_and_launch(stream);
+  end_and_launch(other);
+
+  std::printf("-- events of their own\n");
+  begin();
+  SHOW(cuEventRecordWithFlags(fork, stream, CU_EVENT_RECORD_EXTERNAL));
+  SHOW(cuStreamWaitEvent(stream, fork, CU_EVENT_WAIT_EXTERNAL));
+  end_and_launch();
+  SHOW(cuEventQuery(fork));
+  SHOW(cuEventRecordWithFlags(fork, stream, CU_EVENT_RECORD_EXTERNAL));
+  SHOW(cuStreamWaitEvent(stream, fork, CU_EVENT_WAIT_EXTERNAL));
+  NEED(cuEventDestroy(fork));
+  NEED(cuEventDestroy(join));
+}
+
+void wrong_beginnings() {
+  std::printf("-- wrong beginnings and ends\n");
+  CUgraph graph;
+  SHOW(cuStreamBeginCapture(nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  SHOW(cuStreamBeginCapture(CU_STREAM_LEGACY, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  SHOW(cuStreamBeginCapture(stream, static_cast<CUstreamCaptureMode>(7)));
+  SHOW(cuStreamEndCapture(stream, &graph));
+  SHOW(cuStreamEndCapture(stream, nullptr));
+  SHOW(cuStreamIsCapturing(stream, nullptr));
+  SHOW(cuStreamUpdateCaptureDependencies(stream, nullptr, nullptr, 0, 0));
+  begin();
+  SHOW(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  show_status(stream);
+  end_and_launch();
+}
+
+void unsafe_calls() {
+  CUdeviceptr p;
+  const char* const names[] = {"global", "thread-local", "relaxed"};
+  for (int mode = 0; mode < 3; ++mode) {
+    std::printf("-- unsafe calls, %s\n", names[mode]);
+    begin(static_cast<CUstreamCaptureMode>(mode));
+    if (SHOW(cuMemAlloc(&p, 64)) == CUDA_SUCCESS) SHOW(cuMemFree(p));
+    show_status(stream);
+    SHOW(cuMemsetD32Async(a, 1, kWords, stream));
+    end_and_launch();
+    begin(static_cast<CUstreamCaptureMode>(mode));
+    std::thread([&] {
+      NEED(cuCtxSetCurrent(context));
+      if (show("in another thread, cuMemAlloc", cuMemAlloc(&p, 64)) == CUDA_SUCCESS)
+        NEED(cuMemFree(p));
+      CUgraph graph;
+      show("in another thread, cuStreamEndCapture", cuStreamEndCapture(stream, &graph));
+    }).join();
+    show_status(stream);
+    if (mode != 2) end_and_launch();
+  }
+  std::printf("-- a relaxed thread\n");
+  begin();
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  SHOW(cuThreadExchangeStreamCaptureMode(&mode));
+  VALUE(mode);
+  if (SHOW(cuMemAlloc(&p, 64)) == CUDA_SUCCESS) SHOW(cuMemFree(p));
+  SHOW(cuThreadExchangeStreamCaptureMode(&mode));
+  VALUE(mode);
+  SHOW(cuThreadExchangeStreamCaptureMode(nullptr));
+  end_and_launch();
+}
+
+void calls_that_end_it() {
+  std::printf("-- calls that end a capture\n");
+  begin();
+  SHOW(cuStreamSynchronize(stream));
+  show_status(stream);
+  end_and_launch();
+  begin();
+  SHOW(cuStreamQuery(stream));
+  end_and_launch();
+  begin();
+  SHOW(cuCtxSynchronize());
+  end_and_launch();
+
+  std::printf("-- the legacy stream beside a blocking one\n");
+  CUstream blocking;
+  NEED(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+  NEED(cuStreamBeginCapture(blocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+  show_status(CU_STREAM_LEGACY);
+  show_status(blocking);
+  SHOW(cuMemsetD32Async(a, 1, kWords, CU_STREAM_LEGACY));
+  show_status(blocking);
+  end_and_launch(blocking);
+  NEED(cuStreamBeginCapture(blocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+  SHOW(cuMemsetD32(a, 1, kWords));
+  end_and_launch(blocking);
+
+  std::printf("-- and beside one that does not wait\n");
+  begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+  SHOW(cuMemsetD32Async(a, 1, kWords, CU_STREAM_LEGACY));
+  show_status(CU_STREAM_LEGACY);
+  end_and_launch();
+  NEED(cuStreamDestroy(blocking));
+}
+
+void into_a_graph() {
+  std::printf("-- into a graph\n");
+  CUgraph graph, ended = nullptr;
+  CUgraphNode first;
+  NEED(cuGraphCreate(&graph, 0));
+  NEED(cuGraphAddEmptyNode(&first, graph, nullptr, 0));
+  SHOW(cuStreamBeginCaptureToGraph(stream, nullptr, nullptr, nullptr, 0,
+                                   CU_STREAM_CAPTURE_MODE_GLOBAL));
+  SHOW(cuStreamBeginCaptureToGraph(stream, graph, &first, nullptr, 1,
+                                   CU_STREAM_CAPTURE_MODE_GLOBAL));
+  CUgraphExec exec;
+  SHOW(cuGraphInstantiate(&exec, graph, 0));  // not before the end
+  SHOW(cuMemsetD32Async(a, 41, kWords, stream));
+  // The next node depends on the first one, too, and then on it alone.
+  SHOW(cuStreamUpdateCaptureDependencies(stream, &first, nullptr, 1,
+                                         CU_STREAM_ADD_CAPTURE_DEPENDENCIES));
+  SHOW(cuMemsetD32Async(b, 42, kWords, stream));
+  SHOW(cuStreamUpdateCaptureDependencies(stream, &first, nullptr, 1,
+                                         CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+  SHOW(cuMemsetD32Async(c, 43, kWords, stream));
+  SHOW(cuStreamUpdateCaptureDependencies(stream, nullptr, nullptr, 1, 0));
+  SHOW(cuStreamUpdateCaptureDependencies(stream, &first, nullptr, 1, 5));
+  SHOW(cuStreamEndCapture(stream, &ended));
+  VALUE(ended == graph);
+  VALUE(count_nodes(graph));
+  VALUE(count_edges(graph));
+  SHOW(cuGraphInstantiate(&exec, graph, 0));
+  SHOW(cuGraphLaunch(exec, stream));
+  SHOW(cuStreamSynchronize(stream));
+  show_first("a", a);
+  show_first("b", b);
+  show_first("c", c);
+
+  std::printf("-- a graph in a capture\n");
+  begin();
+  SHOW(cuGraphLaunch(exec, stream));
+  end_and_launch();
+  NEED(cuGraphExecDestroy(exec));
+  NEED(cuGraphDestroy(graph));
+}
+
+}  // namespace
+
+int main() {
+  const World world;
+  context = world.context;
+  stream = world.stream;
+  NEED(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  fill_kernel = world.fill;
+  a = world.a;
+  b = world.b;
+  c = world.c;
+  a_line_of_work();
+  memory();
+  fork_and_join();
+  wrong_beginnings();
+  unsafe_calls();
+  calls_that_end_it();
+  into_a_graph();
+  return 0;
+}

@@ -1,0 +1,164 @@
+// What graphs promise beyond what tests/conformance/graphs.cc prints: what runs at once and what
+// does not, faults, memory.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "tests/sim_driver/support.h"
+
+namespace fargpu::sim_test {
+namespace {
+
+class GraphTest : public ContextTest {
+ protected:
+  void SetUp() override {
+    ContextTest::SetUp();
+    OK(cuGraphCreate(&graph_, 0));
+    OK(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+  }
+  CUgraphNode batch(uint32_t operation, CUdeviceptr address, uint32_t value,
+                    std::vector<CUgraphNode> after = {}) {
+    CUstreamBatchMemOpParams params{};
+    params.operation = static_cast<CUstreamBatchMemOpType>(operation);
+    params.waitValue.address = address;
+    params.waitValue.value = value;
+    const CUDA_BATCH_MEM_OP_NODE_PARAMS node{context_, 1, &params, 0};
+    CUgraphNode made = nullptr;
+    EXPECT_CU(CUDA_SUCCESS,
+              cuGraphAddBatchMemOpNode(&made, graph_, after.data(), after.size(), &node));
+    return made;
+  }
+  CUgraphNode host(CUhostFn function, void* data, std::vector<CUgraphNode> after = {}) {
+    const CUDA_HOST_NODE_PARAMS params{function, data};
+    CUgraphNode made = nullptr;
+    EXPECT_CU(CUDA_SUCCESS, cuGraphAddHostNode(&made, graph_, after.data(), after.size(), &params));
+    return made;
+  }
+  CUgraphExec instantiate(unsigned long long flags = 0) {
+    CUgraphExec exec = nullptr;
+    EXPECT_CU(CUDA_SUCCESS, cuGraphInstantiateWithFlags(&exec, graph_, flags));
+    return exec;
+  }
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation(size_t bytes) {
+    CUDA_MEM_ALLOC_NODE_PARAMS params{};
+    params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    params.bytesize = bytes;
+    return params;
+  }
+  CUgraph graph_ = nullptr;
+  CUstream stream_ = nullptr;
+};
+
+TEST_F(GraphTest, NodesWithoutAPathRunAtTheSameTime) {
+  PinnedWords words(2);
+  // Each branch waits for what the other one writes.
+  const CUgraphNode first = batch(CU_STREAM_MEM_OP_WRITE_VALUE_32, words.device(0), 1);
+  const CUgraphNode second = batch(CU_STREAM_MEM_OP_WRITE_VALUE_32, words.device(1), 1);
+  batch(CU_STREAM_MEM_OP_WAIT_VALUE_32, words.device(1), 1, {first});
+  batch(CU_STREAM_MEM_OP_WAIT_VALUE_32, words.device(0), 1, {second});
+  const CUgraphExec exec = instantiate();
+  OK(cuGraphLaunch(exec, stream_));
+  OK(cuStreamSynchronize(stream_));
+  OK(cuGraphExecDestroy(exec));
+}
+
+TEST_F(GraphTest, LaunchesOfOneExecutableGraphNeverOverlap) {
+  struct State {
+    std::atomic<int> inside{0}, most{0}, launches{0};
+  } state;
+  const auto enter = [](void* data) {
+    auto* seen = static_cast<State*>(data);
+    const int inside = ++seen->inside;
+    if (inside > seen->most) seen->most = inside;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  };
+  const auto leave = [](void* data) {
+    --static_cast<State*>(data)->inside;
+    ++static_cast<State*>(data)->launches;
+  };
+  host(leave, &state, {host(enter, &state)});
+  const CUgraphExec exec = instantiate();
+  CUstream other = nullptr;
+  OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  for (int i = 0; i < 10; ++i) OK(cuGraphLaunch(exec, i % 2 == 0 ? stream_ : other));
+  OK(cuGraphExecDestroy(exec));  // launches under way go on
+  OK(cuCtxSynchronize());
+  EXPECT_EQ(state.most, 1);
+  EXPECT_EQ(state.launches, 10);
+}
+
+TEST_F(GraphTest, AFaultStaysAndStopsLaterNodes) {
+  CUDA_KERNEL_NODE_PARAMS params{};
+  params.func = function("trap");
+  params.gridDimX = params.gridDimY = params.gridDimZ = 1;
+  params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+  CUgraphNode node = nullptr;
+  OK(cuGraphAddKernelNode(&node, graph_, nullptr, 0, &params));
+  std::atomic<int> calls{0};
+  host([](void* data) { ++*static_cast<std::atomic<int>*>(data); }, &calls, {node});
+  const CUgraphExec exec = instantiate();
+  OK(cuGraphLaunch(exec, stream_));
+  EXPECT_CU(CUDA_ERROR_LAUNCH_FAILED, cuStreamSynchronize(stream_));
+  EXPECT_CU(CUDA_ERROR_LAUNCH_FAILED, cuGraphLaunch(exec, stream_));
+  EXPECT_EQ(calls, 0);
+  OK(cuGraphExecDestroy(exec));
+}
+
+TEST_F(GraphTest, MemoryCountsFromTheLaunchToTheFree) {
+  size_t before = 0, after = 0, total = 0;
+  auto params = allocation(kMemory / 2);
+  CUgraphNode node = nullptr;
+  OK(cuMemGetInfo(&before, &total));
+  OK(cuGraphAddMemAllocNode(&node, graph_, nullptr, 0, &params));
+  OK(cuMemGetInfo(&after, &total));
+  EXPECT_EQ(before, after);
+  // Addresses only: a copy to them is a wrong call before the launch.
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoD(params.dptr, params.dptr + 64, 4));
+  const CUgraphExec exec = instantiate();
+  OK(cuGraphLaunch(exec, stream_));
+  OK(cuMemGetInfo(&after, &total));
+  EXPECT_EQ(before - after, kMemory / 2);
+  OK(cuMemcpyDtoD(params.dptr, params.dptr + 64, 4));
+  OK(cuMemFreeAsync(params.dptr, stream_));
+  OK(cuStreamSynchronize(stream_));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoD(params.dptr, params.dptr + 64, 4));
+  OK(cuDeviceGraphMemTrim(0));
+  OK(cuMemGetInfo(&after, &total));
+  EXPECT_EQ(before, after);
+  OK(cuGraphExecDestroy(exec));
+}
+
+TEST_F(GraphTest, ALaunchWithoutEnoughMemoryFailsAndTakesNothing) {
+  size_t before = 0, after = 0, total = 0;
+  CUgraphNode node = nullptr;
+  auto small = allocation(4096), large = allocation(kMemory - 4096);
+  OK(cuGraphAddMemAllocNode(&node, graph_, nullptr, 0, &small));
+  OK(cuGraphAddMemAllocNode(&node, graph_, nullptr, 0, &large));
+  const CUdeviceptr p = allocate(1 << 20);
+  const CUgraphExec exec = instantiate();
+  OK(cuMemGetInfo(&before, &total));
+  EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, cuGraphLaunch(exec, stream_));
+  OK(cuDeviceGraphMemTrim(0));
+  OK(cuMemGetInfo(&after, &total));
+  EXPECT_EQ(before, after);
+  OK(cuMemFree(p));
+  EXPECT_CU(CUDA_SUCCESS, cuGraphLaunch(exec, stream_));
+  OK(cuStreamSynchronize(stream_));
+  OK(cuMemFree(small.dptr));
+  OK(cuMemFree(large.dptr));
+  OK(cuGraphExecDestroy(exec));
+  OK(cuGraphDestroy(graph_));
+}
+
+TEST_F(GraphTest, AStreamThatIsDestroyedEndsItsCapture) {
+  CUstream other = nullptr;
+  OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  OK(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  OK(cuStreamDestroy(other));
+  OK(cuMemFree(allocate(64)));  // nothing is captured any more
+  OK(cuCtxSynchronize());
+}
+
+}  // namespace
+}  // namespace fargpu::sim_test
