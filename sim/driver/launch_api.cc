@@ -38,7 +38,10 @@ CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& 
         const auto captured = capture_node(
             context, stream, CU_GRAPH_NODE_TYPE_KERNEL,
             [&](auto& params) { params.kernel = node_params(handle, launch); }, attributes);
-        if (captured) return *captured;
+        if (captured) {
+          const bool record = *captured == CUDA_SUCCESS && after != nullptr;
+          return record ? cuEventRecord(after, stream_handle) : *captured;
+        }
         load_at_first_use(context, *target.function->settings);
         KernelWork work;
         if (CUresult result = prepare_kernel(context, target, launch, &work);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/graph/api.h"
 #include "sim/graph/update.h"
 
 namespace fargpu::sim {
@@ -52,10 +53,15 @@ Node* Exec::find(uint64_t original) const {
 }
 
 void Exec::changed() {
-  Node* cycle = nullptr;
-  auto plan = make_plan(*shape_, &cycle);
   std::lock_guard lock(mutex_);
-  plan_ = std::move(plan);
+  plan_ = nullptr;
+}
+
+void Exec::plan_again() {
+  std::lock_guard graphs(graph_mutex());
+  std::lock_guard lock(mutex_);
+  Node* cycle = nullptr;  // there is none: edges stay as they were
+  if (!plan_) plan_ = make_plan(*shape_, &cycle);
 }
 
 CUresult Exec::set(Node& node, OperationPtr operation) {
@@ -146,7 +152,12 @@ std::shared_ptr<Exec::Run> Exec::prepare(std::shared_ptr<const Plan> plan, Memor
 }
 
 CUresult Exec::launch(Context& context, const std::shared_ptr<Stream>& stream) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  while (!plan_) {
+    lock.unlock();
+    plan_again();
+    lock.lock();
+  }
   Memory memory;
   if (CUresult result = take_memory(*plan_, &memory); result != CUDA_SUCCESS) return result;
   auto run = prepare(plan_, std::move(memory));

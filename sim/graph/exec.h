@@ -1,7 +1,8 @@
 // Executable graphs. An executable graph is a copy of a graph that nobody can name; calls find a
 // node in it by the handle of the node that it was copied from.
 //
-// Launches of one executable graph never overlap: each waits for the one before it.
+// Launches of one executable graph never overlap: each waits for the one before it. They take no
+// places in the queues of streams, so that none waits for room.
 #pragma once
 
 #include <cuda.h>
@@ -46,6 +47,7 @@ class Exec : public std::enable_shared_from_this<Exec> {
   struct Memory;
   void index(const Graph& graph);
   void changed();
+  void plan_again();
   CUresult take_memory(const Plan& plan, Memory* memory);
   std::shared_ptr<Run> prepare(std::shared_ptr<const Plan> plan, Memory memory);
 
@@ -53,8 +55,8 @@ class Exec : public std::enable_shared_from_this<Exec> {
   const uint64_t flags_;
   std::unordered_map<uint64_t, Node*> nodes_;  // by the handle of the original
 
-  std::mutex mutex_;  // orders launches; guards what follows
-  std::shared_ptr<const Plan> plan_;
+  std::mutex mutex_;                               // orders launches; guards what follows
+  std::shared_ptr<const Plan> plan_;               // nullptr: to be made again by the next launch
   std::vector<std::shared_ptr<TaskQueue>> lanes_;  // of lane 1 and so on
   Fence last_;
 };

@@ -105,6 +105,55 @@ void memory() {
   show_first("a", a);
 }
 
+CUgraphNode last_node() {
+  CUstreamCaptureStatus status;
+  const CUgraphNode* nodes = nullptr;
+  size_t count = 0;
+  NEED(cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, nullptr, &count));
+  return count == 1 ? nodes[0] : nullptr;
+}
+
+void what_nodes_hold() {
+  std::printf("-- parameters of captured nodes\n");
+  uint32_t value = 17, n = kWords;
+  void* parameters[] = {&a, &value, &n};
+  begin();
+  SHOW(cuLaunchCooperativeKernel(fill_kernel, 2, 1, 1, 32, 1, 1, 0, stream, parameters));
+  value = 0;
+  CUDA_KERNEL_NODE_PARAMS kernel{};
+  SHOW(cuGraphKernelNodeGetParams(last_node(), &kernel));
+  VALUE(kernel.gridDimX);
+  VALUE(*static_cast<uint32_t*>(kernel.kernelParams[1]));
+  CUkernelNodeAttrValue attribute{};
+  SHOW(
+      cuGraphKernelNodeGetAttribute(last_node(), CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE, &attribute));
+  VALUE(attribute.cooperative);
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = a;
+  copy.dstDevice = b;
+  copy.srcPitch = copy.dstPitch = 32;
+  copy.WidthInBytes = 8;
+  copy.Height = 4;
+  SHOW(cuMemcpy2DAsync(&copy, stream));
+  CUDA_MEMCPY3D got{};
+  SHOW(cuGraphMemcpyNodeGetParams(last_node(), &got));
+  VALUE(got.WidthInBytes);
+  VALUE(got.Height);
+  VALUE(got.Depth);
+  SHOW(cuMemsetD2D16Async(c, 32, 0x102, 3, 2, stream));
+  CUDA_MEMSET_NODE_PARAMS memset{};
+  SHOW(cuGraphMemsetNodeGetParams(last_node(), &memset));
+  VALUE(memset.value);
+  VALUE(memset.elementSize);
+  VALUE(memset.width);
+  VALUE(memset.height);
+  end_and_launch();
+  show_first("a", a);
+  show_first("b", b);
+  show_first("c", c);
+}
+
 void fork_and_join() {
   std::printf("-- fork and join\n");
   CUevent fork, join;
@@ -327,6 +376,7 @@ int main() {
   c = world.c;
   a_line_of_work();
   memory();
+  what_nodes_hold();
   fork_and_join();
   wrong_beginnings();
   unsafe_calls();
