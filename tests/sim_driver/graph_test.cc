@@ -2,6 +2,8 @@
 // does not, faults, memory.
 #include <atomic>
 #include <chrono>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "tests/sim_driver/support.h"
@@ -149,6 +151,39 @@ TEST_F(GraphTest, ALaunchWithoutEnoughMemoryFailsAndTakesNothing) {
   OK(cuMemFree(large.dptr));
   OK(cuGraphExecDestroy(exec));
   OK(cuGraphDestroy(graph_));
+}
+
+// A real driver may crash on these.
+TEST_F(GraphTest, HandlesOfWhatIsGoneAreRefused) {
+  CUgraphNode node = nullptr, other = nullptr;
+  OK(cuGraphAddEmptyNode(&node, graph_, nullptr, 0));
+  OK(cuGraphAddEmptyNode(&other, graph_, nullptr, 0));
+  const CUgraphExec exec = instantiate();
+  OK(cuGraphDestroyNode(other));
+  CUgraphNodeType type;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuGraphNodeGetType(other, &type));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies_v2(graph_, &node, &other, nullptr, 1));
+  OK(cuGraphDestroy(graph_));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(graph_));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuGraphNodeGetType(node, &type));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuGraphAddEmptyNode(&node, graph_, nullptr, 0));
+  OK(cuGraphExecDestroy(exec));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(exec, stream_));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuGraphExecDestroy(exec));
+}
+
+TEST_F(GraphTest, ADotFileHasNodesAndEdges) {
+  const CUgraphNode first = host([](void*) {}, nullptr);
+  host([](void*) {}, nullptr, {first});
+  const std::string path = testing::TempDir() + "graph.dot";
+  OK(cuGraphDebugDotPrint(graph_, path.c_str(), 0));
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_NE(text.find("digraph"), std::string::npos);
+  EXPECT_NE(text.find("HOST"), std::string::npos);
+  EXPECT_NE(text.find("\"graph_0_node_0\" -> \"graph_0_node_1\""), std::string::npos);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuGraphDebugDotPrint(graph_, nullptr, 0));
+  EXPECT_CU(CUDA_ERROR_OPERATING_SYSTEM, cuGraphDebugDotPrint(graph_, "/nowhere/graph.dot", 0));
 }
 
 TEST_F(GraphTest, AStreamThatIsDestroyedEndsItsCapture) {
