@@ -27,8 +27,8 @@ void ChildGraph::params(CUgraphNodeParams* out) const {
   out->graph.ownership = ownership_;
 }
 
-OperationPtr ChildGraph::with_bodies(std::vector<std::shared_ptr<Graph>> bodies) const {
-  return std::make_shared<ChildGraph>(std::move(bodies.front()), ownership_);
+OperationPtr ChildGraph::with_bodies(const std::vector<std::shared_ptr<Graph>>& bodies) const {
+  return std::make_shared<ChildGraph>(bodies.front(), ownership_);
 }
 
 Conditional::Conditional(std::shared_ptr<ConditionalValue> value, CUgraphConditionalNodeType kind,
@@ -56,9 +56,9 @@ CUgraphExecUpdateResult Conditional::accepts(const Operation& next) const {
   return same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
 }
 
-OperationPtr Conditional::with_bodies(std::vector<std::shared_ptr<Graph>> bodies) const {
+OperationPtr Conditional::with_bodies(const std::vector<std::shared_ptr<Graph>>& bodies) const {
   for (const auto& body : bodies) body->conditional_body = true;
-  return std::make_shared<Conditional>(value_, kind_, std::move(bodies));
+  return std::make_shared<Conditional>(value_, kind_, bodies);
 }
 
 size_t Conditional::chosen() const {

@@ -19,7 +19,7 @@ class ChildGraph final : public Operation {
     return [] {};  // its nodes are steps of their own (plan.h)
   }
   std::span<const std::shared_ptr<Graph>> bodies() const override { return bodies_; }
-  OperationPtr with_bodies(std::vector<std::shared_ptr<Graph>> bodies) const override;
+  OperationPtr with_bodies(const std::vector<std::shared_ptr<Graph>>& bodies) const override;
 
  private:
   const std::vector<std::shared_ptr<Graph>> bodies_;
@@ -36,7 +36,7 @@ class Conditional final : public Operation {
   }
   CUgraphExecUpdateResult accepts(const Operation& next) const override;
   std::span<const std::shared_ptr<Graph>> bodies() const override { return bodies_; }
-  OperationPtr with_bodies(std::vector<std::shared_ptr<Graph>> bodies) const override;
+  OperationPtr with_bodies(const std::vector<std::shared_ptr<Graph>>& bodies) const override;
 
   ConditionalValue& value() const { return *value_; }
   CUgraphConditionalNodeType kind() const { return kind_; }

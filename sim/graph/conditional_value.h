@@ -24,7 +24,7 @@ class ConditionalValue {
 
   // At the beginning of a launch.
   void begin() {
-    if (assign_) word().store(first_);
+    if (assign_ && context->alive()) word().store(first_);
   }
   unsigned value() const { return word().load(); }
   // Of a graph that an executable one is updated with.

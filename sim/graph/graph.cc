@@ -95,7 +95,7 @@ std::shared_ptr<Graph> copy_graph(const Graph& graph, bool named) {
       bodies.push_back(copy_graph(*body, named));
       bodies.back()->embedded = true;
     }
-    if (!bodies.empty()) made->operation = node->operation->with_bodies(std::move(bodies));
+    if (!bodies.empty()) made->operation = node->operation->with_bodies(bodies);
     copies[node.get()] = made.get();
     copy->nodes.push_back(std::move(made));
   }

@@ -45,7 +45,8 @@ CUgraphExecUpdateResult Operation::accepts(const Operation&) const {
   return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
-std::shared_ptr<const Operation> Operation::with_bodies(std::vector<std::shared_ptr<Graph>>) const {
+std::shared_ptr<const Operation> Operation::with_bodies(
+    const std::vector<std::shared_ptr<Graph>>&) const {
   return nullptr;
 }
 

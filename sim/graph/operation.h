@@ -35,7 +35,7 @@ class Operation {
   virtual std::span<const std::shared_ptr<Graph>> bodies() const { return {}; }
   // The same operation over copies of the bodies.
   virtual std::shared_ptr<const Operation> with_bodies(
-      std::vector<std::shared_ptr<Graph>> bodies) const;
+      const std::vector<std::shared_ptr<Graph>>& bodies) const;
   // The memory of an allocation or a free node.
   virtual std::shared_ptr<GraphBlock> block() const { return nullptr; }
 
