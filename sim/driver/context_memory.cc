@@ -4,6 +4,8 @@
 
 #include "sim/driver/allocation_map.h"
 #include "sim/driver/device_memory.h"
+#include "sim/driver/driver.h"
+#include "sim/driver/texture.h"
 
 namespace fargpu::sim {
 
@@ -62,6 +64,17 @@ void ContextMemory::release(uint64_t address) {
     if (own_.erase(address) == 0) return;
   }
   if (auto allocation = allocations_.erase(address)) memory_.free(address, allocation->bytes);
+}
+
+// Values of all contexts are unique, so none is that of another one by chance.
+std::shared_ptr<const Texture> ContextMemory::texture(uint64_t value) const {
+  const auto object = Driver::get().registry().find<TextureObject>(value);
+  return object == nullptr ? nullptr : object->texture;
+}
+
+std::shared_ptr<const Surface> ContextMemory::surface(uint64_t value) const {
+  const auto object = Driver::get().registry().find<SurfaceObject>(value);
+  return object == nullptr ? nullptr : object->surface;
 }
 
 void ContextMemory::abandon() {

@@ -23,6 +23,8 @@ class ContextMemory final : public MemoryMap {
   std::optional<Range> find(uint64_t address, size_t bytes) const override;
   uint64_t allocate(size_t bytes) override;
   void release(uint64_t address) override;
+  std::shared_ptr<const Texture> texture(uint64_t value) const override;
+  std::shared_ptr<const Surface> surface(uint64_t value) const override;
 
   // Bits of peer device ordinals whose memory may be touched.
   void enable_peer(int device) { peers_.fetch_or(1u << device, std::memory_order_relaxed); }

@@ -49,6 +49,7 @@ void copy_rows(const Copy& copy) {
 
 CUresult check_side(const CopySide& side, const Copy& copy, bool* pageable,
                     When when = When::kNow) {
+  if (side.where == CopySide::Where::kArray) return CUDA_SUCCESS;
   if (side.pitch < copy.width) return CUDA_ERROR_INVALID_VALUE;
   uint64_t bytes = 0;
   if (side.base == 0 || !extent(side, copy, &bytes)) return CUDA_ERROR_INVALID_VALUE;
@@ -70,6 +71,8 @@ CUmemorytype type_of(CopySide::Where where) {
       return CU_MEMORYTYPE_HOST;
     case CopySide::Where::kDevice:
       return CU_MEMORYTYPE_DEVICE;
+    case CopySide::Where::kArray:
+      return CU_MEMORYTYPE_ARRAY;
     case CopySide::Where::kUnified:
       break;
   }
@@ -97,6 +100,14 @@ CUDA_MEMCPY_NODE_PARAMS node_params(const Context& context, const Copy& copy) {
   out.dstPitch = copy.to.pitch;
   out.srcHeight = rows(copy.from);
   out.dstHeight = rows(copy.to);
+  if (copy.from.where == CopySide::Where::kArray) {
+    out.srcDevice = 0, out.srcPitch = out.srcHeight = 0, out.srcArray = copy.from.handle;
+    out.srcXInBytes = copy.from.x, out.srcY = copy.from.y, out.srcZ = copy.from.z;
+  }
+  if (copy.to.where == CopySide::Where::kArray) {
+    out.dstDevice = 0, out.dstPitch = out.dstHeight = 0, out.dstArray = copy.to.handle;
+    out.dstXInBytes = copy.to.x, out.dstY = copy.to.y, out.dstZ = copy.to.z;
+  }
   return params;
 }
 
@@ -105,7 +116,7 @@ std::shared_ptr<std::vector<std::byte>> stage(Copy* copy) {
   auto bytes = std::make_shared<std::vector<std::byte>>(copy->width * copy->height * copy->depth);
   Copy taking = *copy;
   taking.to = {CopySide::Where::kHost, reinterpret_cast<uint64_t>(bytes->data()), copy->width,
-               copy->width * copy->height};
+               copy->width * copy->height, nullptr};
   copy_rows(taking);
   copy->from = taking.to;
   return bytes;
@@ -126,7 +137,8 @@ CUresult area_of(const Fill& fill, Copy* area) {
   area->width = fill.width * fill.element;
   area->height = fill.height;
   // The pitch of a single row does not matter.
-  area->to = {CopySide::Where::kDevice, fill.base, fill.height > 1 ? fill.pitch : area->width, 0};
+  area->to = {CopySide::Where::kDevice, fill.base, fill.height > 1 ? fill.pitch : area->width, 0,
+              nullptr};
   const bool aligned =
       fill.base % fill.element == 0 && (fill.height <= 1 || fill.pitch % fill.element == 0);
   return aligned ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -178,8 +190,7 @@ CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Co
     return result;
   if (CUresult result = check_side(copy.to, copy, &to_pageable); result != CUDA_SUCCESS)
     return result;
-  const bool touches_host =
-      copy.from.where != CopySide::Where::kDevice || copy.to.where != CopySide::Where::kDevice;
+  const bool touches_host = !copy.from.on_device() || !copy.to.on_device();
   if (to_pageable || (synchronous && touches_host)) {
     context.submit_and_wait(stream, [&context, &copy] {
       if (context.error() == CUDA_SUCCESS) copy_rows(copy);

@@ -18,10 +18,16 @@ struct Stream;
 
 // One side of a copy: rows of `Copy::width` bytes at base + z * slice + y * pitch.
 struct CopySide {
-  enum class Where { kHost, kDevice, kUnified } where = Where::kUnified;
+  enum class Where { kHost, kDevice, kUnified, kArray } where = Where::kUnified;
   uint64_t base = 0;
   uint64_t pitch = 0;
   uint64_t slice = 0;
+  // kArray: whose memory it is, which has been checked (array_side.h), and as it was described.
+  std::shared_ptr<const void> array{};
+  CUarray handle = nullptr;
+  uint64_t x = 0, y = 0, z = 0;
+
+  bool on_device() const { return where == Where::kDevice || where == Where::kArray; }
 };
 
 struct Copy {

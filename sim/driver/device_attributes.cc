@@ -1,7 +1,8 @@
 // What a simulated GPU says of itself. Limits are those of hardware of the same capability;
-// features that are not simulated (textures, surfaces, clusters, tensor maps, interprocess and
-// fabric handles) are not claimed.
+// features that are not simulated (clusters, tensor maps, interprocess and fabric handles) are not
+// claimed.
 #include "sim/driver/device.h"
+#include "sim/driver/image_attributes.h"
 
 namespace fargpu::sim {
 namespace {
@@ -203,7 +204,7 @@ CUresult simulated_attribute(int id, int capability, int index, int* value) {
       *value = -1;
       break;
     default:
-      *value = 0;
+      if (!image_attribute(id, value)) *value = 0;
       break;
   }
   return CUDA_SUCCESS;

@@ -14,8 +14,8 @@ CUresult copy_bytes(CUstream stream, Where to_where, uint64_t to, Where from_whe
                     size_t bytes, bool synchronous, bool take_source = false) {
   return with_stream(stream, [&](Context& context, const std::shared_ptr<Stream>& target) {
     Copy copy;
-    copy.to = {to_where, to, bytes, bytes};
-    copy.from = {from_where, from, bytes, bytes};
+    copy.to = {to_where, to, bytes, bytes, nullptr};
+    copy.from = {from_where, from, bytes, bytes, nullptr};
     copy.width = bytes;
     copy.take_source = take_source;
     return submit_copy(context, target, copy, synchronous);

@@ -1,31 +1,21 @@
 // Copies in two and three dimensions.
 #include "sim/driver/api.h"
+#include "sim/driver/array.h"
+#include "sim/driver/array_side.h"
 #include "sim/driver/copy.h"
 
 using namespace fargpu::sim;
 
 namespace {
 
-// CUDA_ERROR_NOT_SUPPORTED: arrays are not simulated.
-CUresult side_of(CUmemorytype type, const void* host, CUdeviceptr device, CopySide* side) {
-  switch (type) {
-    case CU_MEMORYTYPE_HOST:
-      side->where = CopySide::Where::kHost;
-      side->base = reinterpret_cast<uint64_t>(host);
-      return CUDA_SUCCESS;
-    case CU_MEMORYTYPE_DEVICE:
-      side->where = CopySide::Where::kDevice;
-      side->base = device;
-      return CUDA_SUCCESS;
-    case CU_MEMORYTYPE_UNIFIED:
-      side->where = CopySide::Where::kUnified;
-      side->base = device;
-      return CUDA_SUCCESS;
-    case CU_MEMORYTYPE_ARRAY:
-      return CUDA_ERROR_NOT_SUPPORTED;
-  }
-  return CUDA_ERROR_INVALID_VALUE;
-}
+// One side as the program describes it.
+struct Side {
+  CUmemorytype type;
+  const void* host;
+  CUdeviceptr device;
+  CUarray array;
+  size_t x, y, z, pitch, height;
+};
 
 // base + z * slice + y * pitch + x; a pitch of 0 means packed rows. False: overflow.
 bool place(CopySide* side, size_t x, size_t y, size_t z, size_t pitch, size_t rows,
@@ -42,20 +32,44 @@ bool place(CopySide* side, size_t x, size_t y, size_t z, size_t pitch, size_t ro
   return true;
 }
 
+CUresult side_of(const Side& given, const Copy& copy, CopySide* side) {
+  switch (given.type) {
+    case CU_MEMORYTYPE_HOST:
+      side->where = CopySide::Where::kHost;
+      side->base = reinterpret_cast<uint64_t>(given.host);
+      break;
+    case CU_MEMORYTYPE_DEVICE:
+      side->where = CopySide::Where::kDevice;
+      side->base = given.device;
+      break;
+    case CU_MEMORYTYPE_UNIFIED:
+      side->where = CopySide::Where::kUnified;
+      side->base = given.device;
+      break;
+    case CU_MEMORYTYPE_ARRAY:
+      return set_array(given.array, given.x, given.y, given.z, copy, side);
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (given.height != 0 && given.height < copy.height) return CUDA_ERROR_INVALID_VALUE;
+  return place(side, given.x, given.y, given.z, given.pitch, given.height, copy)
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult set_sides(const Side& from, const Side& to, Copy* copy) {
+  const CUresult result = side_of(from, *copy, &copy->from);
+  return result == CUDA_SUCCESS ? side_of(to, *copy, &copy->to) : result;
+}
+
 CUresult to_copy(const CUDA_MEMCPY2D& p, Copy* copy) {
   copy->width = p.WidthInBytes;
   copy->height = p.Height;
-  if (CUresult result = side_of(p.srcMemoryType, p.srcHost, p.srcDevice, &copy->from);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
-  if (CUresult result = side_of(p.dstMemoryType, p.dstHost, p.dstDevice, &copy->to);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
-  const bool placed = place(&copy->from, p.srcXInBytes, p.srcY, 0, p.srcPitch, p.Height, *copy) &&
-                      place(&copy->to, p.dstXInBytes, p.dstY, 0, p.dstPitch, p.Height, *copy);
-  return placed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return set_sides({p.srcMemoryType, p.srcHost, p.srcDevice, p.srcArray, p.srcXInBytes, p.srcY, 0,
+                    p.srcPitch, p.Height},
+                   {p.dstMemoryType, p.dstHost, p.dstDevice, p.dstArray, p.dstXInBytes, p.dstY, 0,
+                    p.dstPitch, p.Height},
+                   copy);
 }
 
 // CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER name these fields alike.
@@ -65,22 +79,11 @@ CUresult to_copy_3d(const Params& p, Copy* copy) {
   copy->width = p.WidthInBytes;
   copy->height = p.Height;
   copy->depth = p.Depth;
-  if (CUresult result = side_of(p.srcMemoryType, p.srcHost, p.srcDevice, &copy->from);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
-  if (CUresult result = side_of(p.dstMemoryType, p.dstHost, p.dstDevice, &copy->to);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
-  if ((p.srcHeight != 0 && p.srcHeight < p.Height) ||
-      (p.dstHeight != 0 && p.dstHeight < p.Height)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  const bool placed =
-      place(&copy->from, p.srcXInBytes, p.srcY, p.srcZ, p.srcPitch, p.srcHeight, *copy) &&
-      place(&copy->to, p.dstXInBytes, p.dstY, p.dstZ, p.dstPitch, p.dstHeight, *copy);
-  return placed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return set_sides({p.srcMemoryType, p.srcHost, p.srcDevice, p.srcArray, p.srcXInBytes, p.srcY,
+                    p.srcZ, p.srcPitch, p.srcHeight},
+                   {p.dstMemoryType, p.dstHost, p.dstDevice, p.dstArray, p.dstXInBytes, p.dstY,
+                    p.dstZ, p.dstPitch, p.dstHeight},
+                   copy);
 }
 
 CUresult run(const Copy& copy, CUresult converted, CUstream stream, bool synchronous) {
@@ -105,22 +108,44 @@ CUresult copy_3d(const Params* params, CUstream stream, bool synchronous) {
   return run(copy, converted, stream, synchronous);
 }
 
-// A pointer of a batch; rows and layers are in bytes between two of them.
-CUresult side_of(const CUmemcpy3DOperand& operand, Copy* copy, CopySide* side) {
-  if (operand.type == CU_MEMCPY_OPERAND_TYPE_ARRAY && operand.op.array.array != nullptr)
-    return CUDA_ERROR_NOT_SUPPORTED;
+// The bytes of an element: those of an array on either side, else 1. 0: two arrays that differ, or
+// no array.
+uint64_t element_bytes(const CUDA_MEMCPY3D_BATCH_OP& op) {
+  uint64_t bytes = 0;
+  for (const CUmemcpy3DOperand* operand : {&op.src, &op.dst}) {
+    if (operand->type != CU_MEMCPY_OPERAND_TYPE_ARRAY || !Driver::initialized()) continue;
+    const auto array = Driver::get().registry().find<Array>(operand->op.array.array);
+    if (!array || array->is_planar()) return 0;
+    const uint64_t own = array->image().format.element_bytes();
+    if (bytes != 0 && bytes != own) return 0;
+    bytes = own;
+  }
+  return bytes == 0 ? 1 : bytes;
+}
+
+// An operand of a batch; its extents are in elements.
+CUresult side_of(const CUmemcpy3DOperand& operand, uint64_t element, Copy* copy, CopySide* side) {
+  if (operand.type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
+    const CUoffset3D& offset = operand.op.array.offset;
+    return set_array(operand.op.array.array, offset.x * element, offset.y, offset.z, *copy, side);
+  }
   if (operand.type != CU_MEMCPY_OPERAND_TYPE_POINTER) return CUDA_ERROR_INVALID_VALUE;
   const auto& rows = operand.op.ptr;
-  if (rows.rowLength != 0 && rows.rowLength < copy->width) return CUDA_ERROR_INVALID_VALUE;
+  if (rows.rowLength != 0 && rows.rowLength < copy->width / element)
+    return CUDA_ERROR_INVALID_VALUE;
   if (rows.layerHeight != 0 && rows.layerHeight < copy->height) return CUDA_ERROR_INVALID_VALUE;
   side->where = CopySide::Where::kUnified;
   side->base = rows.ptr;
-  return place(side, 0, 0, 0, rows.rowLength, rows.layerHeight, *copy) ? CUDA_SUCCESS
-                                                                       : CUDA_ERROR_INVALID_VALUE;
+  size_t pitch = 0;
+  if (__builtin_mul_overflow(rows.rowLength, element, &pitch)) return CUDA_ERROR_INVALID_VALUE;
+  return place(side, 0, 0, 0, pitch, rows.layerHeight, *copy) ? CUDA_SUCCESS
+                                                              : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult to_copy(const CUDA_MEMCPY3D_BATCH_OP& op, Copy* copy) {
-  copy->width = op.extent.width;
+  const uint64_t element = element_bytes(op);
+  if (element == 0 || __builtin_mul_overflow(op.extent.width, element, &copy->width))
+    return CUDA_ERROR_INVALID_VALUE;
   copy->height = op.extent.height;
   copy->depth = op.extent.depth;
   copy->take_source = op.srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
@@ -129,8 +154,8 @@ CUresult to_copy(const CUDA_MEMCPY3D_BATCH_OP& op, Copy* copy) {
   if (!known_order || op.flags > CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE)
     return CUDA_ERROR_INVALID_VALUE;
   if (copy->width == 0 || copy->height == 0 || copy->depth == 0) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = side_of(op.src, copy, &copy->from);
-  return result == CUDA_SUCCESS ? side_of(op.dst, copy, &copy->to) : result;
+  const CUresult result = side_of(op.src, element, copy, &copy->from);
+  return result == CUDA_SUCCESS ? side_of(op.dst, element, copy, &copy->to) : result;
 }
 
 // One copy after the other, which is an order that a batch allows, once all are known to be well

@@ -29,7 +29,11 @@ enum class ObjectKind : uint8_t {
   kGraph,
   kGraphNode,
   kGraphExec,
-  kUserObject
+  kUserObject,
+  kArray,
+  kMipmappedArray,
+  kTexture,
+  kSurface
 };
 
 class Registry {

@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/image/image.h"
+
 namespace fargpu::sim {
 
 struct LoadError {
@@ -70,6 +72,9 @@ class MemoryMap {
   // memory.
   virtual uint64_t allocate(size_t bytes) = 0;
   virtual void release(uint64_t address) = 0;
+  // What a kernel's value of a texture or surface object stands for; null: nothing. Thread safe.
+  virtual std::shared_ptr<const Texture> texture(uint64_t) const { return nullptr; }
+  virtual std::shared_ptr<const Surface> surface(uint64_t) const { return nullptr; }
 };
 
 struct Fault {

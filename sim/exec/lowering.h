@@ -197,6 +197,10 @@ class Lowering {
   void lower_activemask(Modifiers& mods);
   void lower_elect(Modifiers& mods);
   void lower_nanosleep(Modifiers& mods);
+  void lower_tex(Modifiers& mods);
+  void lower_tld4(Modifiers& mods);
+  void lower_image_query(Modifiers& mods);
+  void lower_surface(Modifiers& mods);
   void lower_refused(Modifiers& mods);
 
   // Helpers of families.
@@ -215,6 +219,9 @@ class Lowering {
   void half_op(std::string_view op, Type type, size_t sources, uint64_t flags);
   bool memory_operand(const Operand& o, Space space, unsigned bytes, Instr& in);
   void take_cache_words(Modifiers& mods, bool& spins);
+  OperandRef image_value(const Operand& o);
+  std::vector<OperandRef> image_coordinates(const Operand& o, size_t count, Type type);
+  void add_vector(const Operand& o, size_t count, Type type, std::vector<OperandRef>& list);
   void branch_guard(Instr& in);
   uint32_t join_of_branch() const;
   void add_call_values(const Operand& tuple, bool is_return, std::vector<CallSite::Copy>& copies);

@@ -315,23 +315,16 @@ void Lowering::lower_nanosleep(Modifiers& mods) {
 }
 
 void Lowering::lower_refused(Modifiers& mods) {
-  refuse("the simulated GPU has no tensor, texture, surface, cluster or bulk-copy units");
+  refuse("the simulated GPU has no tensor, cluster or bulk-copy units");
 }
 
 namespace {
-constexpr std::string_view kRefusedOpcodes[] = {"mma",         "wmma",
-                                                "wgmma",       "tcgen05",
-                                                "ldmatrix",    "stmatrix",
-                                                "movmatrix",   "tex",
-                                                "tld4",        "txq",
-                                                "suld",        "sust",
-                                                "sured",       "suq",
-                                                "istypep",     "mbarrier",
-                                                "multimem",    "tensormap",
-                                                "mapa",        "getctarank",
-                                                "setmaxnreg",  "clusterlaunchcontrol",
-                                                "alloca",      "stacksave",
-                                                "stackrestore"};
+constexpr std::string_view kRefusedOpcodes[] = {
+    "mma",        "wmma",        "wgmma",     "tcgen05",
+    "ldmatrix",   "stmatrix",    "movmatrix", "istypep",
+    "mbarrier",   "multimem",    "tensormap", "mapa",
+    "getctarank", "setmaxnreg",  "alloca",    "clusterlaunchcontrol",
+    "stacksave",  "stackrestore"};
 }  // namespace
 
 const std::unordered_map<std::string_view, Lowering::Method>& Lowering::methods() {
@@ -424,6 +417,13 @@ const std::unordered_map<std::string_view, Lowering::Method>& Lowering::methods(
       {"activemask", &L::lower_activemask},
       {"elect", &L::lower_elect},
       {"nanosleep", &L::lower_nanosleep},
+      {"tex", &L::lower_tex},
+      {"tld4", &L::lower_tld4},
+      {"txq", &L::lower_image_query},
+      {"suq", &L::lower_image_query},
+      {"suld", &L::lower_surface},
+      {"sust", &L::lower_surface},
+      {"sured", &L::lower_surface},
       {"vadd", &L::lower_video},
       {"vsub", &L::lower_video},
       {"vabsdiff", &L::lower_video},

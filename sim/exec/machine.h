@@ -139,6 +139,13 @@ class RangeCache {
   size_t last_ = 0, victim_ = 0;
 };
 
+// The object that this worker used last. Valid for one grid.
+template <typename Object>
+struct ObjectCache {
+  uint64_t value = 0;  // what kernels name it by
+  std::shared_ptr<const Object> object;
+};
+
 // What a handler sees. `mask` are the lanes that execute the instruction.
 struct Exec {
   uint8_t* bases[4] = {};
@@ -152,6 +159,8 @@ struct Exec {
   Block* block = nullptr;
   Grid* grid = nullptr;
   RangeCache ranges;
+  ObjectCache<Texture> texture;
+  ObjectCache<Surface> surface;
   std::string print_buffer;
   alignas(64) uint8_t scratch[128] = {};  // where inactive lanes load from and store to
 

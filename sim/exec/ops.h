@@ -25,5 +25,7 @@ void add_atomic_ops(OpTable& table);
 void add_control_ops(OpTable& table);
 void add_warp_ops(OpTable& table);
 void add_special_ops(OpTable& table);
+void add_texture_ops(OpTable& table);
+void add_surface_ops(OpTable& table);
 
 }  // namespace fargpu::sim

@@ -4,7 +4,7 @@
 #include <string>
 #include <type_traits>
 
-#include "sim/exec/half_math.h"
+#include "sim/exec/half_result.h"
 #include "sim/exec/memory.h"
 #include "sim/exec/ops.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #define FARGPU_SIM_ISA isa_common
-#include "sim/exec/half_math.h"
+#include "sim/exec/half_result.h"
 #include "sim/exec/lanes.h"
 #include "sim/exec/ops.h"
 

@@ -78,6 +78,19 @@ std::string operands(const std::vector<std::string>& words) {
                                       : " [%r32a], [%r64a], 16";
   if (op == "prefetch") return " [%r64a]";
   if (op == "activemask") return " %r32a";
+  if (op == "tex" || op == "suld" || op == "sust") {
+    const std::string coordinates = has(words, "1d")   ? "{%r32b}"
+                                    : has(words, "2d") ? "{%r32b, %r32c}"
+                                                       : "{%r32b, %r32c, %r32d, %r32e}";
+    const std::string place = "[%r64a, " + coordinates + "]";
+    const std::string type = op == "tex" ? "b32" : last == "b8" ? "b16" : "b32";
+    const auto element = [&](char which) { return reg(type, which); };
+    const std::string value = has(words, "v4") ? "{" + element('a') + ", " + element('b') + ", " +
+                                                     element('c') + ", " + element('d') + "}"
+                                               : element('a');
+    if (op == "sust") return join({place, value});
+    return has(words, "level") ? join({value, place, "%r32e"}) : join({value, place});
+  }
   if (op == "ld" || op == "st") {
     const std::string target = has(words, "st") && has(words, "param") ? "[out]" : address;
     std::string value = reg(last, 'b');
@@ -143,13 +156,12 @@ TEST_F(EngineTest, EveryKnownFormIsExecutedOrRefused) {
     }
     refused += support == FormSupport::kRefused ? 1 : 0;
   }
-  // What may be refused: tensor and texture units, surfaces, memory barriers and bulk copies.
+  // What may be refused: tensor units, memory barriers and bulk copies.
   EXPECT_EQ(executed + refused, all.size());
   for (const std::string& form : all) {
     if (form_support(form) != FormSupport::kRefused) continue;
     const std::string op = split(form)[0];
-    static const std::set<std::string> groups = {"wmma", "mma",      "tex", "suld",
-                                                 "sust", "mbarrier", "cp"};
+    static const std::set<std::string> groups = {"wmma", "mma", "mbarrier", "cp"};
     EXPECT_TRUE(groups.contains(op)) << form;
   }
   RecordProperty("executed", static_cast<int>(executed));

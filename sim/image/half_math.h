@@ -4,8 +4,6 @@
 #include <bit>
 #include <cstdint>
 
-#include "sim/exec/half.h"
-
 namespace fargpu::sim {
 
 enum class HalfRounding : uint8_t { kNearest, kZero, kDown, kUp, kAway };
@@ -105,27 +103,6 @@ inline double fused_odd(double a, double b, double c) {
   const bool away = (error > 0) == (sum > 0);
   bits = away ? bits + 1 : bits - 1;
   return std::bit_cast<double>(bits);
-}
-
-// What the modifiers do to a result: NaN and limits.
-template <typename Format>
-inline uint16_t finish_half(uint16_t bits, uint64_t flags) {
-  constexpr uint32_t kInfinity = Format::kInfinity;
-  const uint32_t magnitude = bits & 0x7fffu;
-  const bool negative = (bits & 0x8000u) != 0, nan = magnitude > kInfinity;
-  if ((flags & kHalfFlush) != 0 && magnitude < (1u << Format::kFraction)) bits &= 0x8000u;
-  if ((flags & kHalfSaturate) != 0) {
-    constexpr uint32_t kOne = static_cast<uint32_t>(Format::kBias) << Format::kFraction;
-    if (nan || negative) return 0;
-    return static_cast<uint16_t>(magnitude > kOne ? kOne : bits);
-  }
-  if ((flags & kHalfRelu) != 0) {
-    if (nan) return 0x7fff;
-    if (negative) return 0;
-  }
-  if ((flags & kHalfFinite) != 0 && magnitude == kInfinity)
-    return static_cast<uint16_t>((bits & 0x8000u) | (kInfinity - 1));
-  return bits;
 }
 
 }  // namespace fargpu::sim

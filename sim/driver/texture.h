@@ -1,0 +1,38 @@
+// Texture and surface objects: the descriptions that the program gave, and what kernels see.
+// Immutable; an array that one was made of is kept as long as it.
+#pragma once
+
+#include <cuda.h>
+
+#include <memory>
+#include <optional>
+
+#include "sim/driver/registry.h"
+#include "sim/image/image.h"
+
+namespace fargpu::sim {
+
+class Context;
+
+struct TextureObject {
+  static constexpr ObjectKind kKind = ObjectKind::kTexture;
+  CUDA_RESOURCE_DESC resource{};
+  CUDA_TEXTURE_DESC description{};
+  std::optional<CUDA_RESOURCE_VIEW_DESC> view;
+  std::shared_ptr<const Texture> texture;
+};
+
+struct SurfaceObject {
+  static constexpr ObjectKind kKind = ObjectKind::kSurface;
+  CUDA_RESOURCE_DESC resource{};
+  std::shared_ptr<const Surface> surface;
+};
+
+// INVALID_VALUE, INVALID_HANDLE: a description that cannot be; NOT_SUPPORTED: a view of compressed
+// blocks, which are not simulated.
+CUresult make_texture(const Context& context, const CUDA_RESOURCE_DESC& resource,
+                      const CUDA_TEXTURE_DESC& description, const CUDA_RESOURCE_VIEW_DESC* view,
+                      std::shared_ptr<TextureObject>* object);
+CUresult make_surface(const CUDA_RESOURCE_DESC& resource, std::shared_ptr<SurfaceObject>* object);
+
+}  // namespace fargpu::sim
