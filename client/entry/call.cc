@@ -17,6 +17,7 @@
 #include "client/image/records.h"
 #include "client/memory/memory_source.h"
 #include "client/memory/reserve.h"
+#include "client/object/array.h"
 #include "client/process/process.h"
 #include "client/process/session.h"
 #include "client/process/watchdog.h"
@@ -29,13 +30,16 @@ namespace {
 
 // What stands for an object of each kind (schema/api/types.yml).
 struct Records {
+  using Array = client::Array;
   using Context = client::Context;
   using Function = client::Function;
   using ImageRecord = client::ImageRecord;
   using LinkRecord = client::LinkRecord;
   using MemorySource = client::MemorySource;
+  using MipmappedArray = client::MipmappedArray;
   using Object = client::Object;
   using Stream = client::Stream;
+  using TextureRecord = client::TextureRecord;
 };
 
 CUresult check_context() {

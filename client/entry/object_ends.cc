@@ -5,6 +5,7 @@
 
 #include "client/image/linked.h"
 #include "client/memory/reserve.h"
+#include "client/process/process.h"
 #include "client/process/session.h"
 #include "generated/client/object_ends.h"
 #include "generated/rpc/handle_rules.h"
@@ -65,10 +66,14 @@ struct LinkEnds {
 // By the names of types.yml.
 struct Parts {
   explicit Parts(Session& session)
-      : memory(session), shared_host(session.shared_host), staging_rings(session.staging_rings) {}
+      : memory(session),
+        shared_host(session.shared_host),
+        staging_rings(session.staging_rings),
+        textures(Process::get().tables()->textures) {}
   MemoryEnds memory;
   SharedHost& shared_host;
   StagingRings& staging_rings;
+  TextureTable& textures;
   LinkEnds links;
 };
 

@@ -26,12 +26,11 @@ CUresult remember_global(Session& session, const char* name, CUdeviceptr address
   return CUDA_SUCCESS;
 }
 
-CUresult in_default_stream(CUstream stream, CUdeviceptr address, CUdeviceptr other,
-                           const std::function<CUresult(const CallTarget&)>& work) {
-  Context* const caller = current_context();
-  const auto second = Process::get().tables()->device_memory.find(other);
-  if (caller != nullptr && second && second->session == caller->session) std::swap(address, other);
-  const CallTarget target = CallTarget::of_memory(address, other);
+namespace {
+
+// `target` may have made another context current than the caller's.
+CUresult in_default_stream_of(CUstream stream, Context* caller, const CallTarget& target,
+                              const std::function<CUresult(const CallTarget&)>& work) {
   if (caller == nullptr || current_context() == caller) return work(target);
   {
     const ContextScope scope(caller);
@@ -41,6 +40,22 @@ CUresult in_default_stream(CUstream stream, CUdeviceptr address, CUdeviceptr oth
   const CUresult result = work(target);
   if (result != CUDA_SUCCESS) return result;
   return call_cuStreamSynchronize(target.session, target.context, stream);
+}
+
+}  // namespace
+
+CUresult in_default_stream(CUstream stream, CUdeviceptr address, CUdeviceptr other,
+                           const std::function<CUresult(const CallTarget&)>& work) {
+  Context* const caller = current_context();
+  const auto second = Process::get().tables()->device_memory.find(other);
+  if (caller != nullptr && second && second->session == caller->session) std::swap(address, other);
+  return in_default_stream_of(stream, caller, CallTarget::of_memory(address, other), work);
+}
+
+CUresult in_default_stream(CUstream stream, CUarray array,
+                           const std::function<CUresult(const CallTarget&)>& work) {
+  Context* const caller = current_context();
+  return in_default_stream_of(stream, caller, CallTarget::of(array), work);
 }
 
 CUresult parameter_info(const Function& function, size_t index, size_t* offset, size_t* size) {

@@ -33,6 +33,9 @@ CUresult put_into_stream(const CallTarget& target, HostFunction function);
 // left to the current context. Costs a load while there is one session.
 CUresult in_default_stream(CUstream stream, CUdeviceptr address, CUdeviceptr other,
                            const std::function<CUresult(const CallTarget&)>& work);
+// The same for an array.
+CUresult in_default_stream(CUstream stream, CUarray array,
+                           const std::function<CUresult(const CallTarget&)>& work);
 template <typename Work>
 CUresult at_memory(CUstream stream, CUdeviceptr address, CUdeviceptr other, Work&& work) {
   if (is_default_stream(stream) && Process::get().session(1) != nullptr) [[unlikely]]

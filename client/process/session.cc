@@ -17,7 +17,10 @@ namespace {
 uint64_t bytes_of_piece(const Snapshot& snapshot) {
   // Large enough to fill a link, small enough to overlap with the worker's copies.
   constexpr uint64_t kPiece = 16u << 20;
-  return std::max<uint64_t>(1, std::min(kPiece, snapshot.max_bulk_bytes));
+  const uint64_t bytes = std::min(kPiece, snapshot.max_bulk_bytes);
+  // Whole elements of whatever array.
+  constexpr uint64_t kElement = 16;
+  return bytes < kElement ? std::max<uint64_t>(1, bytes) : bytes / kElement * kElement;
 }
 
 Status malformed_notice(const char* name) {

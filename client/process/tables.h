@@ -11,6 +11,7 @@
 #include "client/memory/address_map.h"
 #include "client/object/context.h"
 #include "client/object/handle_table.h"
+#include "client/object/texture_table.h"
 #include "client/process/output.h"
 
 namespace fargpu::client {
@@ -20,6 +21,7 @@ struct Tables {
   ContextTable contexts{handles};
   AddressMap device_memory;
   AddressMap host_memory;
+  TextureTable textures;
   AddressMap reservations;  // of cuMemAddressReserve, with memory or without
   Output output;
   std::atomic<uint64_t> next_buffer_id{1};

@@ -31,9 +31,9 @@ bool is_possible(const copy::Shape& shape, const copy::Rows& rows) {
 
 // Before anything is sent: the shape is possible at both ends, the device end in its memory.
 CUresult check(const Transfer& transfer) {
-  if (!is_possible(transfer.shape, transfer.device.rows) ||
-      !is_possible(transfer.shape, transfer.host.rows))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!is_possible(transfer.shape, transfer.host.rows)) return CUDA_ERROR_INVALID_VALUE;
+  if (transfer.device.array != nullptr) return check_array(transfer.device, transfer.shape);
+  if (!is_possible(transfer.shape, transfer.device.rows)) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t span = span_of(transfer.shape, transfer.device.rows);
   if (const CUresult result = check_range(transfer.session, transfer.device, span);
       result != CUDA_SUCCESS)
@@ -70,7 +70,7 @@ CUresult copy_to_device(const CallTarget& target, const Endpoint& dst, const End
   if (transfer.work->result() != CUDA_SUCCESS) return transfer.work->result();
   result = carry(transfer);
   if (result != CUDA_SUCCESS) return result;
-  if (dst.region) return flush_device(transfer);
+  if (dst.region || dst.array != nullptr) return flush_device(transfer);
   // The driver judges an address that is not known here.
   return wait && !transfer.passed ? flush(session) : CUDA_SUCCESS;
 }
@@ -83,12 +83,40 @@ CUresult copy_to_host(const CallTarget& target, const Endpoint& dst, const Endpo
   CUresult result = check(transfer);
   if (result != CUDA_SUCCESS) return result;
   // The source may be host memory by its device address, which is the mirror's.
-  if (session.pages.touches(src.rows.address, span_of(shape, src.rows))) {
+  if (src.array == nullptr && session.pages.touches(src.rows.address, span_of(shape, src.rows))) {
     transfer.work.emplace(session, stream);
     if (transfer.work->result() != CUDA_SUCCESS) return transfer.work->result();
   }
   result = carry(transfer);
   return result == CUDA_SUCCESS ? flush_device(transfer) : result;
+}
+
+CUresult copy_inside(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
+                     const copy::Shape& shape, CUstream stream) {
+  if (shape.empty()) return CUDA_SUCCESS;
+  for (const Endpoint* end : {&dst, &src}) {
+    CUresult result = CUDA_SUCCESS;
+    if (end->array != nullptr) {
+      result = check_array(*end, shape);
+    } else if (is_possible(shape, end->rows)) {
+      result = check_range(target.session, *end, span_of(shape, end->rows));
+    } else {
+      result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result != CUDA_SUCCESS) return result;
+  }
+  const Endpoint& linear = dst.array != nullptr ? src : dst;
+  if (linear.array == nullptr) {
+    const CUresult exposed = expose_operands(target.session, {linear.rows.address});
+    if (exposed != CUDA_SUCCESS) return exposed;
+  }
+  const Submission work(target.session, stream);
+  if (work.result() != CUDA_SUCCESS) return work.result();
+  const copy::Words words = encode(copy::Copy{src.location(), dst.location(), shape, {}});
+  const CUresult result =
+      call_fgCopy(target.session, target.context, words.data(), words.bytes(), stream, nullptr, 0);
+  if (result != CUDA_SUCCESS || linear.array != nullptr) return result;
+  return flush_first_use(target.session, linear, span_of(shape, linear.rows));
 }
 
 CUresult copy_on_host(const CallTarget& target, const copy::Rows& dst, const copy::Rows& src,

@@ -1,8 +1,8 @@
 // Copies in every direction between the application's memory and device memory.
 //
-// A copy is a shape between two ends (common/copy/shape.h, endpoint.h). Ranges of known allocations
-// are checked before anything is sent. Large shapes travel in pieces. Any thread; needs a current
-// context.
+// A copy is a shape between two ends (common/copy/shape.h, endpoint.h), which may be arrays. Ranges
+// of known allocations are checked before anything is sent. Large shapes travel in pieces. Any
+// thread; needs a current context.
 #pragma once
 
 #include <cuda.h>
@@ -27,6 +27,9 @@ CUresult copy_to_device(const CallTarget& target, const Endpoint& dst, const End
                         SourceAccess access = SourceAccess::kInStream);
 CUresult copy_to_host(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
                       const copy::Shape& shape, CUstream stream, bool wait);
+// Between two device ends, at least one of which is an array.
+CUresult copy_inside(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
+                     const copy::Shape& shape, CUstream stream);
 // Between two host ends: in stream order, then at once.
 CUresult copy_on_host(const CallTarget& target, const copy::Rows& dst, const copy::Rows& src,
                       const copy::Shape& shape, CUstream stream);

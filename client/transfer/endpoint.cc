@@ -1,7 +1,10 @@
 #include "client/transfer/endpoint.h"
 
+#include <algorithm>
+
 #include "client/entry/call_target.h"
 #include "client/memory/reserve.h"
+#include "schema/support/array_size.h"
 
 namespace fargpu::client {
 
@@ -15,15 +18,15 @@ uint64_t rest(const std::optional<Region>& region, uint64_t address) {
 }  // namespace
 
 Endpoint device_end(Session& session, const copy::Rows& rows) {
-  Endpoint end{true, rows, session.device_memory.find(rows.address), 0};
+  Endpoint end{.device = true, .rows = rows, .region = session.device_memory.find(rows.address)};
   end.known = rest(end.region, rows.address);
   return end;
 }
 
 Endpoint host_end(Session& session, const copy::Rows& rows) {
   if (session.host_memory.empty()) [[likely]]
-    return {false, rows, std::nullopt, 0};
-  Endpoint end{false, rows, session.host_memory.find(rows.address), 0};
+    return {.rows = rows};
+  Endpoint end{.rows = rows, .region = session.host_memory.find(rows.address)};
   if (end.region && end.region->session != &session) [[unlikely]]
     end.region = session.as_registered(*end.region);
   end.known = rest(end.region, rows.address);
@@ -39,6 +42,29 @@ Endpoint unified_end(Session& session, const copy::Rows& rows) {
   const bool is_host = host.region || session.host_memory.find(rows.address) ||
                        readable(reinterpret_cast<const void*>(rows.address));
   return is_host ? host : device;
+}
+
+CUresult array_end(Session& session, CUarray array, uint64_t x, uint64_t y, uint64_t z,
+                   Endpoint* end) {
+  if (array == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto id = reinterpret_cast<uint64_t>(array);
+  const auto* const record = static_cast<Array*>(session.find(rpc::HandleKind::kArray, id));
+  if (record == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *end = {.device = true, .array = record, .place = {id, x, y, z}};
+  return CUDA_SUCCESS;
+}
+
+CUresult check_array(const Endpoint& end, const copy::Shape& shape) {
+  const CUDA_ARRAY3D_DESCRIPTOR& whole = end.array->descriptor;
+  if (!is_possible(shape, end.place)) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t element = schema::array_element_bytes(whole.Format, whole.NumChannels);
+  if (element == 0) return CUDA_SUCCESS;
+  const copy::Place& from = end.place;
+  const bool fits = from.x % element == 0 && shape.width % element == 0 &&
+                    from.x + shape.width <= whole.Width * element &&
+                    from.y + shape.height <= std::max<uint64_t>(whole.Height, 1) &&
+                    from.z + shape.depth <= std::max<uint64_t>(whole.Depth, 1);
+  return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult check_range(const Session& session, const Endpoint& device, uint64_t bytes) {

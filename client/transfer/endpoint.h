@@ -8,7 +8,8 @@
 #include <optional>
 
 #include "client/memory/address_map.h"
-#include "common/copy/shape.h"
+#include "client/object/array.h"
+#include "common/copy/copy.h"
 
 namespace fargpu::client {
 
@@ -21,13 +22,25 @@ struct Endpoint {
   // that the application pinned or registered, as the call's session has it (Session::find_host).
   std::optional<Region> region;
   uint64_t known = 0;  // bytes from the address on that belong to it
+  // Of a part of an array instead: a device end without an address.
+  const Array* array = nullptr;
+  copy::Place place{};
 
-  Session* session() const { return region ? region->session : nullptr; }
+  Session* session() const {
+    return array != nullptr ? array->session : region ? region->session : nullptr;
+  }
+  // Of a device end.
+  copy::Location location() const {
+    return array != nullptr ? copy::Location::in_array(place) : copy::Location::device(rows);
+  }
 };
 
 // Of an address that the application says is of the device, or of the host.
 Endpoint device_end(Session& session, const copy::Rows& rows);
 Endpoint host_end(Session& session, const copy::Rows& rows);
+// Of an array of the session. CUDA_ERROR_INVALID_VALUE: NULL; CUDA_ERROR_INVALID_HANDLE: none.
+CUresult array_end(Session& session, CUarray array, uint64_t x, uint64_t y, uint64_t z,
+                   Endpoint* end);
 // Of a unified address. What is not known and can be read here is host memory.
 Endpoint unified_end(Session& session, const copy::Rows& rows);
 
@@ -35,6 +48,10 @@ Endpoint unified_end(Session& session, const copy::Rows& rows);
 // out of it, or that memory is one of another session. Memory that is not known is the driver's to
 // judge.
 CUresult check_range(const Session& session, const Endpoint& device, uint64_t bytes);
+
+// CUDA_ERROR_INVALID_VALUE: the shape runs out of the array, or begins or ends inside an element.
+// Arrays without elements of a size are the driver's to judge.
+CUresult check_array(const Endpoint& end, const copy::Shape& shape);
 
 // Mapped virtual memory may not be accessible yet, so the first operation on it is awaited: after
 // that was sent, flush_first_use(). `answered`: the worker has said already what became of it.

@@ -43,7 +43,8 @@ bool fits_mirror(Transfer& transfer) {
   return region.shared_at == 0 &&
          transfer.session.pages.device_pointer(region.base) == region.base &&
          rows_per_slice(transfer.shape, transfer.host.rows) != 0 &&
-         rows_per_slice(transfer.shape, transfer.device.rows) != 0;
+         (transfer.device.array != nullptr ||
+          rows_per_slice(transfer.shape, transfer.device.rows) != 0);
 }
 
 CUresult carry_mirror(Transfer& transfer) {
@@ -53,7 +54,10 @@ CUresult carry_mirror(Transfer& transfer) {
   if (!transfer.work) transfer.work.emplace(transfer.session, transfer.stream);
   CUresult result = transfer.work->result();
   if (result != CUDA_SUCCESS) return result;
-  if (shape.height == 1 && shape.depth == 1) {
+  if (transfer.device.array != nullptr) {
+    const copy::Piece all{shape, 0, 0, 0, 0, transfer.bytes};
+    result = send_copy(transfer, transfer.piece(all, copy::Location::device(transfer.host.rows)));
+  } else if (shape.height == 1 && shape.depth == 1) {
     result = call_cuMemcpyDtoDAsync_v2(transfer.session, transfer.context, dst.address, src.address,
                                        shape.width, transfer.stream);
   } else {
@@ -78,7 +82,8 @@ CUresult carry_mirror(Transfer& transfer) {
 bool fits_shared(Transfer& transfer) {
   return transfer.in_stream && transfer.host.region->shared_at != 0 &&
          has_whole_slices(transfer.shape, transfer.host.rows) &&
-         has_whole_slices(transfer.shape, transfer.device.rows);
+         (transfer.device.array != nullptr ||
+          has_whole_slices(transfer.shape, transfer.device.rows));
 }
 
 CUresult carry_shared(Transfer& transfer) {

@@ -46,7 +46,7 @@ struct Transfer {
   copy::Copy piece(const copy::Piece& piece, const copy::Location& host_end,
                    const copy::Completion& completion = {},
                    copy::Order order = copy::Order::kStream) const {
-    const auto device_end = copy::Location::device(piece.of(device.rows));
+    const copy::Location device_end = device.location().part(piece);
     return to_device ? copy::Copy{host_end, device_end, piece.shape, completion, order}
                      : copy::Copy{device_end, host_end, piece.shape, completion, order};
   }

@@ -23,11 +23,19 @@ struct Location {
     kFrame = 1,   // packed rows that travel in frames
     kShared = 2,  // rows: host memory that both ends have at these addresses (shm)
     kRemote = 3,  // packed rows from `offset` on in memory that the client registered (rdma)
+    kArray = 4,   // the elements of an array, from `place` on
   };
   Kind kind = Kind::kFrame;
   Rows rows;
   transport::RemoteKey remote;
   uint64_t offset = 0;
+  Place place{};
+
+  bool on_device() const { return kind == Kind::kDevice || kind == Kind::kArray; }
+  // Of an end that is not packed: where a piece of it lies.
+  Location part(const Piece& piece) const {
+    return {kind, piece.of(rows), remote, offset, piece.of(place)};
+  }
 
   // kRemote: whether so many bytes lie in the registered memory.
   bool holds(uint64_t bytes) const {
@@ -35,6 +43,7 @@ struct Location {
   }
 
   static Location device(const Rows& rows) { return {Kind::kDevice, rows, {}, 0}; }
+  static Location in_array(const Place& place) { return {Kind::kArray, {}, {}, 0, place}; }
   static Location frame() { return {}; }
   static Location shared(const Rows& rows) { return {Kind::kShared, rows, {}, 0}; }
   static Location in(const transport::RemoteKey& key, uint64_t offset) {
@@ -86,21 +95,24 @@ struct Copy {
   Completion completion;
   Order order = Order::kStream;
 
-  bool to_device() const { return to.kind == Location::Kind::kDevice; }
+  bool to_device() const { return to.on_device(); }
   const Location& device() const { return to_device() ? to : from; }
+  // The other end. Of a copy inside the device: where it comes from.
   const Location& host() const { return to_device() ? from : to; }
+  bool inside() const { return from.on_device() && to.on_device(); }
 };
 
 // The words of a Copy. What a simple copy does not have comes last and does not travel, so a small
 // copy stays a small message. Words that do not travel are 0.
 struct Words {
-  static constexpr size_t kMost = 16;
+  static constexpr size_t kMost = 18;
   std::array<uint64_t, kMost> words;
   size_t count = 0;
 
   const void* data() const { return words.data(); }
   size_t bytes() const { return count * sizeof(uint64_t); }
 };
+Words with_arrays(const Copy& copy, Words words);  // of encode() alone
 inline Words encode(const Copy& copy) {
   const Location &device = copy.device(), &host = copy.host();
   Words made;
@@ -121,6 +133,8 @@ inline Words encode(const Copy& copy) {
   words[9] = device.rows.slice;
   words[10] = host.rows.pitch;
   words[11] = host.rows.slice;
+  if (device.kind == Location::Kind::kArray || host.kind == Location::Kind::kArray) [[unlikely]]
+    return with_arrays(copy, made);
   const uint64_t pitches = words[8] | words[9] | words[10] | words[11];
   made.count = pitches != 0 ? 12 : words[7] != 0 ? 8 : words[6] != 0 ? 7 : words[5] != 0 ? 6 : 5;
   if (host.kind != Location::Kind::kRemote) return made;
@@ -128,7 +142,7 @@ inline Words encode(const Copy& copy) {
   words[13] = host.remote.address;
   words[14] = host.remote.bytes;
   words[15] = host.remote.key;
-  made.count = Words::kMost;
+  made.count = 16;
   return made;
 }
 // nullptr: `*copy` is a copy that may be carried out: both ends are of a kind that fits the other

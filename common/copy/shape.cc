@@ -15,6 +15,14 @@ uint64_t span_of_rows(const Shape& shape, const Rows& rows) {
   return too_large ? 0 : span;
 }
 
+bool is_possible(const Shape& shape, const Place& place) {
+  uint64_t end = 0;
+  return span_of_rows(shape, dense(0, shape)) != 0 &&
+         !__builtin_add_overflow(place.x, shape.width, &end) &&
+         !__builtin_add_overflow(place.y, shape.height, &end) &&
+         !__builtin_add_overflow(place.z, shape.depth, &end);
+}
+
 Piece piece_at(const Shape& shape, uint64_t offset, uint64_t limit) {
   const uint64_t row = offset / shape.width;
   Piece piece{shape, offset % shape.width, row % shape.height, row / shape.height, offset, 0};

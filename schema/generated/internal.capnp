@@ -140,6 +140,34 @@ struct FgImageNamesResults {
   namesBytes @1 :UInt64;  # size_t*
 }
 
+struct FgTexObjectCreateParams {
+  resource @0 :Data;  # const CUDA_RESOURCE_DESC*
+  texture @1 :Data;  # const CUDA_TEXTURE_DESC*
+  view @2 :Data;  # const CUDA_RESOURCE_VIEW_DESC*
+  object @3 :UInt64;  # CUtexObject*
+}
+
+struct FgTexObjectCreateResults {
+  value @0 :UInt64;  # unsigned long long*
+}
+
+struct FgTexObjectDestroyParams {
+  object @0 :UInt64;  # CUtexObject
+}
+
+struct FgSurfObjectCreateParams {
+  resource @0 :Data;  # const CUDA_RESOURCE_DESC*
+  object @1 :UInt64;  # CUsurfObject*
+}
+
+struct FgSurfObjectCreateResults {
+  value @0 :UInt64;  # unsigned long long*
+}
+
+struct FgSurfObjectDestroyParams {
+  object @0 :UInt64;  # CUsurfObject
+}
+
 struct FgLaunchParams {
   function @0 :UInt64;  # unsigned long long
   gridX @1 :UInt32;  # unsigned int

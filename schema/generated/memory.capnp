@@ -43,6 +43,76 @@ struct CuMemGetAddressRangeV2Results {
   psize @1 :UInt64;  # size_t*
 }
 
+struct CuArrayCreateV2Params {
+  pHandle @0 :UInt64;  # CUarray*
+  pAllocateArray @1 :Data;  # const CUDA_ARRAY_DESCRIPTOR*
+}
+
+struct CuArrayGetSparsePropertiesParams {
+  array @0 :UInt64;  # CUarray
+}
+
+struct CuArrayGetSparsePropertiesResults {
+  sparseProperties @0 :Data;  # CUDA_ARRAY_SPARSE_PROPERTIES*
+}
+
+struct CuMipmappedArrayGetSparsePropertiesParams {
+  mipmap @0 :UInt64;  # CUmipmappedArray
+}
+
+struct CuMipmappedArrayGetSparsePropertiesResults {
+  sparseProperties @0 :Data;  # CUDA_ARRAY_SPARSE_PROPERTIES*
+}
+
+struct CuArrayGetMemoryRequirementsParams {
+  array @0 :UInt64;  # CUarray
+  device @1 :Int32;  # CUdevice
+}
+
+struct CuArrayGetMemoryRequirementsResults {
+  memoryRequirements @0 :Data;  # CUDA_ARRAY_MEMORY_REQUIREMENTS*
+}
+
+struct CuMipmappedArrayGetMemoryRequirementsParams {
+  mipmap @0 :UInt64;  # CUmipmappedArray
+  device @1 :Int32;  # CUdevice
+}
+
+struct CuMipmappedArrayGetMemoryRequirementsResults {
+  memoryRequirements @0 :Data;  # CUDA_ARRAY_MEMORY_REQUIREMENTS*
+}
+
+struct CuArrayGetPlaneParams {
+  pPlaneArray @0 :UInt64;  # CUarray*
+  hArray @1 :UInt64;  # CUarray
+  planeIdx @2 :UInt32;  # unsigned int
+}
+
+struct CuArrayDestroyParams {
+  hArray @0 :UInt64;  # CUarray
+}
+
+struct CuArray3DCreateV2Params {
+  pHandle @0 :UInt64;  # CUarray*
+  pAllocateArray @1 :Data;  # const CUDA_ARRAY3D_DESCRIPTOR*
+}
+
+struct CuMipmappedArrayCreateParams {
+  pHandle @0 :UInt64;  # CUmipmappedArray*
+  pMipmappedArrayDesc @1 :Data;  # const CUDA_ARRAY3D_DESCRIPTOR*
+  numMipmapLevels @2 :UInt32;  # unsigned int
+}
+
+struct CuMipmappedArrayGetLevelParams {
+  pLevelArray @0 :UInt64;  # CUarray*
+  hMipmappedArray @1 :UInt64;  # CUmipmappedArray
+  level @2 :UInt32;  # unsigned int
+}
+
+struct CuMipmappedArrayDestroyParams {
+  hMipmappedArray @0 :UInt64;  # CUmipmappedArray
+}
+
 struct CuMemcpyDtoDAsyncV2Params {
   dstDevice @0 :UInt64;  # CUdeviceptr
   srcDevice @1 :UInt64;  # CUdeviceptr

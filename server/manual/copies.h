@@ -12,7 +12,7 @@ using copy::Copy;
 struct CopyCall {
   Worker& worker;
   const Request& request;
-  const Copy copy;
+  Copy copy;
   const uint64_t stream_id;
   FrameStream stream{};  // from enter() on; may be of another context than the frame
 
@@ -21,7 +21,7 @@ struct CopyCall {
   // How long what the copy uses is kept, and when it is over: once it is in the stream.
   UntilPassed passed() const { return {stream.context, stream.handle}; }
   const char* name() const;  // of the call
-  // Finds the stream and makes its context current.
+  // Finds the stream and the arrays, and makes the stream's context current.
   CUresult enter();
   // What the copy's Order asks for, once it is in the stream.
   CUresult order() const;

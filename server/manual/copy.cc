@@ -1,6 +1,6 @@
-// Copies between host and device: the two calls that every host copy of the application becomes,
-// and which route they take (common/copy/copy.h). Here are the routes through frames and through
-// memory that both ends share.
+// Copies between host and device, and those of arrays: the two calls that each of them becomes, and
+// which route they take (common/copy/copy.h). Here are the routes through frames, through memory
+// that both ends share, and inside the device.
 #include <memory>
 
 #include "common/rpc/completion_word.h"
@@ -22,7 +22,13 @@ const char* CopyCall::name() const { return schema::opcode_name(request.header.o
 
 CUresult CopyCall::enter() {
   SessionParts& parts = worker.parts();
-  const CUresult result = parts.core.enter_stream(request.header.context, stream_id, &stream);
+  CUresult result = parts.core.enter_stream(request.header.context, stream_id, &stream);
+  for (copy::Location* end : {&copy.from, &copy.to}) {
+    if (result != CUDA_SUCCESS || end->kind != Location::Kind::kArray) continue;
+    CUarray array = nullptr;
+    result = find_handle(worker, rpc::HandleKind::kArray, end->place.array, &array);
+    end->place.array = reinterpret_cast<uint64_t>(array);
+  }
   return result == CUDA_SUCCESS ? parts.copy_fences.before_work(stream) : result;
 }
 
@@ -37,7 +43,7 @@ CUresult CopyCall::order() const {
 namespace {
 
 CUresult copy_block(const CopyCall& call, const std::byte* block) {
-  return copy_rows(call.worker.driver(), call.copy.shape, call.copy.device().rows,
+  return copy_rows(call.worker.driver(), call.copy.shape, call.copy.device(),
                    copy::dense(reinterpret_cast<uint64_t>(block), call.copy.shape),
                    call.copy.to_device(), call.stream.handle);
 }
@@ -87,7 +93,7 @@ CUresult start_shared(const CopyCall& call) {
   const copy::Rows& host = call.copy.host().rows;
   if (call.worker.parts().shared_host.find(host.address, span_of(call.copy.shape, host)) == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
-  return copy_rows(call.worker.driver(), call.copy.shape, call.copy.device().rows, host,
+  return copy_rows(call.worker.driver(), call.copy.shape, call.copy.device(), host,
                    call.copy.to_device(), call.stream.handle);
 }
 
@@ -137,6 +143,14 @@ Status copy_shared_and_reply(CopyCall& call) {
   return Status();
 }
 
+Status copy_inside_device(CopyCall& call) {
+  CUresult result = call.enter();
+  if (result == CUDA_SUCCESS)
+    result = copy_inside(call.worker.driver(), call.copy.shape, call.copy.to, call.copy.from,
+                         call.stream.handle);
+  return answer(call.worker, call.request, result);
+}
+
 // What there is; anything else breaks the protocol.
 struct Route {
   Location::Kind host;
@@ -160,6 +174,8 @@ constexpr Route kRoutes[] = {
     {Location::Kind::kRemote, false, End::kReply, copy_to_remote},
     {Location::Kind::kRemote, false, End::kNotice, copy_to_remote},
     {Location::Kind::kRemote, false, End::kFollow, deliver},
+    {Location::Kind::kDevice, true, End::kNothing, copy_inside_device},
+    {Location::Kind::kArray, true, End::kNothing, copy_inside_device},
 };
 
 // `data_bytes`: of the bulk that the message says it brings or asks for.

@@ -55,7 +55,7 @@ CUresult acquire(Worker& worker, uint64_t bytes, StagingUse use, uint16_t contex
 // All of the copy by one call of the driver, or a few.
 CUresult copy_packed(const CopyCall& call, const Staged& staged) {
   const auto memory = reinterpret_cast<uint64_t>(staged.block.bytes().data());
-  return copy_rows(call.worker.driver(), call.copy.shape, call.copy.device().rows,
+  return copy_rows(call.worker.driver(), call.copy.shape, call.copy.device(),
                    copy::dense(memory, call.copy.shape), call.copy.to_device(), call.stream.handle);
 }
 
@@ -98,7 +98,7 @@ Result<CUresult> fetch_staged(const CopyCall& call) {
         remote.read(client.remote, client.offset + at, *staged.registered, memory.subspan(at, n)));
   }
   const copy::Rows& device = call.copy.to.rows;
-  const bool in_chunks = is_dense(call.copy.shape, device);
+  const bool in_chunks = is_dense_memory(call.copy.shape, call.copy.to);
   CUresult result = CUDA_SUCCESS;
   for (size_t i = 0; i < chunks; ++i) {
     FARGPU_RETURN_IF_ERROR(remote.wait(tickets[i], Clock::now() + kFetchLimit));
@@ -163,7 +163,7 @@ void deliver_staged(const CopyCall& call, Done done) {
       result != CUDA_SUCCESS)
     return done(result);
   std::byte* const memory = staged.block.bytes().data();
-  const bool in_chunks = is_dense(call.copy.shape, call.copy.from.rows);
+  const bool in_chunks = is_dense_memory(call.copy.shape, call.copy.from);
   const size_t chunk = in_chunks ? kChunk : bytes;
   const auto delivery = std::make_shared<Delivery>(Delivery{
       worker, std::move(staged), call.copy.to, (bytes + chunk - 1) / chunk, std::move(done)});

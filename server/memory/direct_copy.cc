@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "generated/server/driver_table.h"
+#include "server/memory/copy_rows.h"
 #include "server/memory/direct_memory.h"
 #include "server/memory/memory_account.h"
 
@@ -50,7 +51,7 @@ bool start_direct(const DriverTable& driver, MemoryAccount& memory, const copy::
                   CUstream stream, CUresult* result) {
   DirectMemory& direct = memory.direct();
   const uint64_t bytes = copy.shape.bytes(), address = copy.device().rows.address;
-  if (!direct.wanted(bytes) || !is_dense(copy.shape, copy.device().rows) ||
+  if (!direct.wanted(bytes) || !is_dense_memory(copy.shape, copy.device()) ||
       driver.cuLaunchHostFunc == nullptr)
     return false;
   const auto allocation = memory.find(address, bytes);

@@ -55,6 +55,11 @@ void MemoryAccount::end_free(Ledger::FreeId id, CUdeviceptr pointer, bool freed)
   publish();
 }
 
+void MemoryAccount::array_ended(const ObjectEnd& end) {
+  const auto held = arrays_.extract(end.id);
+  if (!held.empty()) refund(held.mapped().device, held.mapped().bytes);
+}
+
 void MemoryAccount::memgeneric_ended(const ObjectEnd& end) {
   refund(physical_.released(reinterpret_cast<uint64_t>(end.handle)));
 }

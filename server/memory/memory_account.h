@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "server/core/contexts.h"
@@ -63,6 +64,14 @@ class MemoryAccount {
     refund(physical_.end_unmap(id, unmapped));
   }
 
+  // An array or mipmapped array of the current context, charged before; refunded with its end. Its
+  // parts have no memory of their own.
+  void remember_array(uint64_t id, uint64_t bytes) {
+    arrays_[id] = {contexts_.current_device(), bytes};
+  }
+
+  void array_ended(const ObjectEnd& end);
+  void mipmappedarray_ended(const ObjectEnd& end) { array_ended(end); }
   void memgeneric_ended(const ObjectEnd& end);
   void context_ended(const ContextEnd& end);
 
@@ -82,7 +91,13 @@ class MemoryAccount {
   void remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context);
   void publish() { published_.store(ledger_.used_everywhere(), std::memory_order_relaxed); }
 
+  struct Held {
+    size_t device;
+    uint64_t bytes;
+  };
+
   Ledger ledger_;
+  std::unordered_map<uint64_t, Held> arrays_;  // by id
   PhysicalMemory physical_;
   const Contexts& contexts_;
   DirectMemory& direct_;

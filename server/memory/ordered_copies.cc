@@ -106,7 +106,7 @@ CUresult OrderedCopies::add_piece(CopyChain& chain, const std::shared_ptr<Ordere
     result = add_gate(chain, &element, order.stream);
   if (result == CUDA_SUCCESS) {
     const auto block = reinterpret_cast<uint64_t>(element.block->bytes().data());
-    result = copy_rows(core_.driver, piece.shape, piece.of(order.copy.device().rows),
+    result = copy_rows(core_.driver, piece.shape, order.copy.device().part(piece),
                        copy::dense(block, piece.shape), copy->fetch, order.stream);
   }
   // The engine may use the block although a slice was refused: the element stays for its sake.

@@ -121,6 +121,12 @@ TEST(Copy, ArrivesAsItWasSent) {
        Location::in(key, uint64_t{1} << 39),
        shape,
        {Completion::Kind::kFollow, Hold::kUntilDelivered, 77, 0}},
+      {Location::frame(), Location::in_array({9, 16, 2, 5}), shape, {}, Order::kLaterWork},
+      {Location::in_array({9, 0, 0, 1}), Location::frame(), shape, {Completion::Kind::kReply}},
+      {Location::in_array({9, 16, 0, 0}), Location::in(key, 4096), shape, {}},
+      {Location::device(host), Location::in_array({9, 16, 2, 5}), shape, {}},
+      {Location::in_array({7, 1, 2, 3}), Location::device(device), shape, {}},
+      {Location::in_array({7, 1, 2, 3}), Location::in_array({9, 16, 2, 5}), shape, {}},
   };
   for (const Copy& sent : copies) {
     Copy got;
@@ -130,6 +136,8 @@ TEST(Copy, ArrivesAsItWasSent) {
     EXPECT_EQ(got.shape, sent.shape);
     EXPECT_EQ(got.device().rows, sent.device().rows);
     EXPECT_EQ(got.host().rows, sent.host().rows);
+    EXPECT_EQ(got.from.place, sent.from.place);
+    EXPECT_EQ(got.to.place, sent.to.place);
     EXPECT_EQ(got.host().offset, sent.host().offset);
     EXPECT_EQ(got.host().remote.address, sent.host().remote.address);
     EXPECT_EQ(got.host().remote.bytes, sent.host().remote.bytes);
@@ -167,6 +175,13 @@ TEST(Copy, WhatIsNotPossibleIsRefused) {
     std::swap(c.from, c.to);
     c.order = Order::kLaterWork;
   })) << "an order of a copy to the host";
+  EXPECT_TRUE(refused([](Copy& c) {
+    c.to = Location::in_array({9, UINT64_MAX - 10, 0, 0});
+  })) << "an array's row without an end";
+  EXPECT_TRUE(refused([](Copy& c) {
+    c.to = Location::in_array({9});
+    c.shape = {UINT64_MAX, 3, 3};
+  })) << "more than there can be";
   EXPECT_TRUE(refused([](Copy& c) { c.completion.number = 1; })) << "a number for nothing";
   EXPECT_TRUE(refused([](Copy& c) { c.completion.word = 8; })) << "a word that nobody sets";
 }
@@ -178,9 +193,14 @@ TEST(Copy, WordsThatItHasNoUseForAreRefused) {
       {Location::frame(), device, {48, 5, 3}, {}},
       {Location::shared({0x9000, 48, 480}), device, {48, 5, 3}, {}},
       {device, Location::in({0xabc000, 1u << 20, 7}, 0), {48, 5, 3}, {}},
+      {Location::frame(), Location::in_array({9, 16, 2, 5}), {48, 5, 3}, {}},
+      {Location::in_array({9, 16, 2, 5}), device, {48, 5, 3}, {}},
   };
-  const std::vector<size_t> unused[] = {
-      {5, 6, 7, 10, 11, 12, 13, 14, 15}, {5, 7, 12, 13, 14, 15}, {5, 6, 7, 10, 11}};
+  const std::vector<size_t> unused[] = {{5, 6, 7, 10, 11, 12, 13, 14, 15, 16, 17},
+                                        {5, 7, 12, 13, 14, 15, 16, 17},
+                                        {5, 6, 7, 10, 11, 16, 17},
+                                        {5, 6, 7, 10, 11, 12, 13, 14, 15, 17},
+                                        {5, 7, 12, 13, 14, 15, 16}};
   Copy out;
   for (size_t i = 0; i < std::size(copies); ++i) {
     Words words = encode(copies[i]);

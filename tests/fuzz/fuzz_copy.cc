@@ -1,5 +1,6 @@
 // The description of a copy that a peer wrote. What decode() accepts names rows that lie in the
-// address space one after the other, is cut into pieces that cover it, and travels back unchanged.
+// address space one after the other, or a part of an array whose end can be said. It is cut into
+// pieces that cover it, and travels back unchanged.
 #include <cstdint>
 #include <cstdlib>
 
@@ -15,13 +16,23 @@ void require(bool condition) {
 
 void check_pieces(const Copy& copy, uint64_t limit) {
   const Rows& rows = copy.device().rows;
+  const Place& place = copy.device().place;
+  const bool in_array = copy.device().kind == Location::Kind::kArray;
   const uint64_t end = rows.address + span_of(copy.shape, rows);
   uint64_t covered = 0;
   for_each_piece(copy.shape, limit, [&](const Piece& piece) {
     require(piece.offset == covered && piece.bytes > 0 && piece.bytes <= limit);
-    const Rows part = piece.of(rows);
-    const uint64_t span = span_of(piece.shape, part);
-    require(span != 0 && part.address >= rows.address && part.address + span <= end);
+    if (in_array) {
+      const Place part = piece.of(place);
+      require(is_possible(piece.shape, part) && part.array == place.array &&
+              part.x + piece.shape.width <= place.x + copy.shape.width &&
+              part.y + piece.shape.height <= place.y + copy.shape.height &&
+              part.z + piece.shape.depth <= place.z + copy.shape.depth);
+    } else {
+      const Rows part = piece.of(rows);
+      const uint64_t span = span_of(piece.shape, part);
+      require(span != 0 && part.address >= rows.address && part.address + span <= end);
+    }
     covered += piece.bytes;
     return 0;
   });
@@ -34,14 +45,20 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Copy copy;
   if (decode({reinterpret_cast<const std::byte*>(data), size}, &copy) != nullptr) return 0;
   const uint64_t bytes = copy.shape.bytes();
-  require(bytes > 0 &&
-          span_of(copy.shape, copy.device().rows) >= bytes / copy.shape.depth / copy.shape.height);
+  require(bytes > 0);
+  if (copy.device().kind == Location::Kind::kArray) {
+    require(is_possible(copy.shape, copy.device().place));
+  } else {
+    require(span_of(copy.shape, copy.device().rows) >=
+            bytes / copy.shape.depth / copy.shape.height);
+  }
   if (bytes < 1u << 20 && copy.shape.depth * copy.shape.height < 1u << 12)
     for (const uint64_t limit : {bytes / 3 + 1, bytes, copy.shape.width}) check_pieces(copy, limit);
   const Words words = encode(copy);
   Copy again;
   require(decode({static_cast<const std::byte*>(words.data()), words.bytes()}, &again) == nullptr);
   require(again.shape == copy.shape && again.device().rows == copy.device().rows &&
+          again.from.place == copy.from.place && again.to.place == copy.to.place &&
           again.host().rows == copy.host().rows && again.host().offset == copy.host().offset &&
           again.order == copy.order && again.completion.number == copy.completion.number);
   return 0;

@@ -159,6 +159,28 @@ DriverTable FakeDriver::table() {
     return noted("cuMemAlloc " + std::to_string(bytes));
   };
   t.cuMemFree_v2 = [](CUdeviceptr) { return noted("cuMemFree"); };
+  t.cuArray3DCreate_v2 = [](CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* descriptor) {
+    *array = handle<CUarray>(0xa1);
+    return noted("cuArray3DCreate " + std::to_string(descriptor->Width));
+  };
+  t.cuArrayDestroy = [](CUarray array) {
+    return noted(array == handle<CUarray>(0xa1) ? "cuArrayDestroy" : "cuArrayDestroy of another");
+  };
+  t.cuMemcpy3DAsync_v2 = [](const CUDA_MEMCPY3D* copy, CUstream) {
+    return noted(copy->dstMemoryType == CU_MEMORYTYPE_ARRAY &&
+                         copy->dstArray == handle<CUarray>(0xa1)
+                     ? "cuMemcpy3DAsync to the array at " + std::to_string(copy->dstXInBytes)
+                     : "cuMemcpy3DAsync");
+  };
+  t.cuTexObjectCreate = [](CUtexObject* object, const CUDA_RESOURCE_DESC* resource,
+                           const CUDA_TEXTURE_DESC*, const CUDA_RESOURCE_VIEW_DESC*) {
+    *object = 5;
+    return noted(resource->res.array.hArray == handle<CUarray>(0xa1) ? "cuTexObjectCreate"
+                                                                     : "cuTexObjectCreate of what");
+  };
+  t.cuTexObjectDestroy = [](CUtexObject object) {
+    return noted("cuTexObjectDestroy " + std::to_string(object));
+  };
   t.cuMemAllocFromPoolAsync = [](CUdeviceptr*, size_t, CUmemoryPool, CUstream) {
     return noted("cuMemAllocFromPoolAsync");
   };

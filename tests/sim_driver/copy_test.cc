@@ -144,7 +144,7 @@ TEST_F(ContextTest, TwoDimensionsWithPitches) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D(&copy));
   copy.dstPitch = 128;
   copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
-  EXPECT_CU(CUDA_ERROR_NOT_SUPPORTED, cuMemcpy2D(&copy));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D(&copy));
   copy.dstMemoryType = static_cast<CUmemorytype>(17);
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D(&copy));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D(nullptr));

@@ -75,6 +75,10 @@ class World {
   CUlibrary library();
   CUkernel kernel();
   CUlinkState link();
+  CUarray array();            // 64 x 16 floats, for surfaces too
+  CUmipmappedArray mipmap();  // 64 x 16 floats, four levels
+  CUtexObject texture();      // of array()
+  CUsurfObject surface();     // of array()
   CUmemoryPool pool();
   CUmemoryPool default_pool();
   CUdeviceptr memory();                     // 1 MiB, all bytes 1
@@ -97,6 +101,8 @@ class World {
   CUlibrary destroyed(CUlibrary);
   CUkernel destroyed(CUkernel);
   CUlinkState destroyed(CUlinkState);
+  CUarray destroyed(CUarray);
+  CUmipmappedArray destroyed(CUmipmappedArray);
   CUmemoryPool destroyed(CUmemoryPool);
   CUmemGenericAllocationHandle destroyed(CUmemGenericAllocationHandle);
 

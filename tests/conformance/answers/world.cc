@@ -84,6 +84,53 @@ CUlinkState make_link() {
   return link;
 }
 
+CUDA_ARRAY3D_DESCRIPTOR describe_array() {
+  CUDA_ARRAY3D_DESCRIPTOR descriptor{};
+  descriptor.Width = 64;
+  descriptor.Height = 16;
+  descriptor.Format = CU_AD_FORMAT_FLOAT;
+  descriptor.NumChannels = 1;
+  descriptor.Flags = CUDA_ARRAY3D_SURFACE_LDST;
+  return descriptor;
+}
+
+CUarray make_array() {
+  const CUDA_ARRAY3D_DESCRIPTOR descriptor = describe_array();
+  CUarray array = nullptr;
+  need("cuArray3DCreate_v2", &array, &descriptor);
+  return array;
+}
+
+CUmipmappedArray make_mipmap() {
+  const CUDA_ARRAY3D_DESCRIPTOR descriptor = describe_array();
+  CUmipmappedArray mipmap = nullptr;
+  need("cuMipmappedArrayCreate", &mipmap, &descriptor, 4u);
+  return mipmap;
+}
+
+CUDA_RESOURCE_DESC resource_of(CUarray array) {
+  CUDA_RESOURCE_DESC resource{};
+  resource.resType = CU_RESOURCE_TYPE_ARRAY;
+  resource.res.array.hArray = array;
+  return resource;
+}
+
+CUtexObject make_texture(CUarray array) {
+  const CUDA_RESOURCE_DESC resource = resource_of(array);
+  const CUDA_TEXTURE_DESC texture{};
+  CUtexObject object = 0;
+  need("cuTexObjectCreate", &object, &resource, &texture,
+       static_cast<const CUDA_RESOURCE_VIEW_DESC*>(nullptr));
+  return object;
+}
+
+CUsurfObject make_surface(CUarray array) {
+  const CUDA_RESOURCE_DESC resource = resource_of(array);
+  CUsurfObject object = 0;
+  need("cuSurfObjectCreate", &object, &resource);
+  return object;
+}
+
 CUmemoryPool make_pool() {
   CUmemPoolProps props{};
   props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -228,6 +275,10 @@ CUfunction World::function() { MADE(CUfunction, "function", make_function(module
 CUlibrary World::library() { MADE(CUlibrary, "library", make_library()); }
 CUkernel World::kernel() { MADE(CUkernel, "kernel", make_kernel(library())); }
 CUlinkState World::link() { MADE(CUlinkState, "link", make_link()); }
+CUarray World::array() { MADE(CUarray, "array", make_array()); }
+CUmipmappedArray World::mipmap() { MADE(CUmipmappedArray, "mipmap", make_mipmap()); }
+CUtexObject World::texture() { MADE(CUtexObject, "texture", make_texture(array())); }
+CUsurfObject World::surface() { MADE(CUsurfObject, "surface", make_surface(array())); }
 CUmemoryPool World::pool() { MADE(CUmemoryPool, "pool", make_pool()); }
 CUmemGenericAllocationHandle World::physical() {
   MADE(CUmemGenericAllocationHandle, "physical", make_physical());
@@ -384,6 +435,18 @@ CUkernel World::destroyed(CUkernel) {
 CUlinkState World::destroyed(CUlinkState) {
   CUlinkState made = make_link();
   need("cuLinkDestroy", made);
+  return made;
+}
+
+CUarray World::destroyed(CUarray) {
+  CUarray made = make_array();
+  need("cuArrayDestroy", made);
+  return made;
+}
+
+CUmipmappedArray World::destroyed(CUmipmappedArray) {
+  CUmipmappedArray made = make_mipmap();
+  need("cuMipmappedArrayDestroy", made);
   return made;
 }
 

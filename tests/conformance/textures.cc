@@ -1,0 +1,455 @@
+// Texture and surface objects over every kind of resource: their descriptions, and what kernels
+// fetch, load and store through them.
+#include "tests/conformance/conformance.h"
+
+namespace {
+
+// A kernel that gives each thread four words of `in` as %c1 .. %c4 and takes %o1 .. %o4.
+std::string kernel(const std::string& name, const std::string& body) {
+  return ".visible .entry " + name + R"ptx((
+  .param .u64 object, .param .u64 in, .param .u64 out, .param .u32 n)
+{
+  .reg .pred %p;
+  .reg .b16 %h<5>;
+  .reg .b32 %i, %n, %t, %c<5>, %o<5>;
+  .reg .b64 %x, %in, %out, %at;
+  mov.u32 %i, %ctaid.x;
+  mov.u32 %t, %ntid.x;
+  mov.u32 %n, %tid.x;
+  mad.lo.u32 %i, %i, %t, %n;
+  ld.param.u32 %n, [n];
+  setp.ge.u32 %p, %i, %n;
+  @%p bra DONE;
+  ld.param.u64 %x, [object];
+  ld.param.u64 %in, [in];
+  ld.param.u64 %out, [out];
+  mul.wide.u32 %at, %i, 16;
+  add.u64 %in, %in, %at;
+  add.u64 %out, %out, %at;
+  ld.global.v4.u32 {%c1, %c2, %c3, %c4}, [%in];
+  mov.u32 %o1, 0;
+  mov.u32 %o2, 0;
+  mov.u32 %o3, 0;
+  mov.u32 %o4, 0;
+)ptx" + body +
+         R"ptx(
+  st.global.v4.u32 [%out], {%o1, %o2, %o3, %o4};
+DONE:
+  ret;
+}
+)ptx";
+}
+
+std::string module_text() {
+  const std::string four = " {%o1, %o2, %o3, %o4}, ";
+  std::string text = ".version 7.5\n.target sm_75\n.address_size 64\n";
+  text += kernel("linear", "tex.1d.v4.f32.s32" + four + "[%x, {%c1}];");
+  text += kernel("linear_u", "tex.1d.v4.u32.s32" + four + "[%x, {%c1}];");
+  text += kernel("one", "tex.1d.v4.f32.f32" + four + "[%x, {%c1}];");
+  text += kernel("two", "tex.2d.v4.f32.f32" + four + "[%x, {%c1, %c2}];");
+  text += kernel("two_u", "tex.2d.v4.u32.f32" + four + "[%x, {%c1, %c2}];");
+  text += kernel("three", "tex.3d.v4.f32.f32" + four + "[%x, {%c1, %c2, %c3, %c4}];");
+  text += kernel("layers", "tex.a2d.v4.f32.f32" + four + "[%x, {%c4, %c1, %c2, %c2}];");
+  text += kernel("cube", "tex.cube.v4.f32.f32" + four + "[%x, {%c1, %c2, %c3, %c4}];");
+  text += kernel("level", "tex.level.2d.v4.f32.f32" + four + "[%x, {%c1, %c2}], %c3;");
+  text += kernel("steps",
+                 "tex.grad.2d.v4.f32.f32" + four + "[%x, {%c1, %c2}], {%c3, %c3}, {%c4, %c4};");
+  text += kernel("gather", "tld4.r.2d.v4.f32.f32" + four + "[%x, {%c1, %c2}];");
+  text += kernel("sizes",
+                 "txq.width.b32 %o1, [%x]; txq.height.b32 %o2, [%x];\n"
+                 "txq.depth.b32 %o3, [%x]; txq.num_mipmap_levels.b32 %o4, [%x];");
+  text += kernel("load_clamp", "suld.b.2d.v4.b32.clamp" + four + "[%x, {%c1, %c2}];");
+  text += kernel("load_zero", "suld.b.2d.b32.zero %o1, [%x, {%c1, %c2}];");
+  text += kernel("load_trap", "suld.b.2d.b32.trap %o1, [%x, {%c1, %c2}];");
+  text += kernel("load_byte", "suld.b.2d.b8.trap %h1, [%x, {%c1, %c2}]; cvt.u32.u16 %o1, %h1;");
+  text += kernel("store", "sust.b.2d.b32.zero [%x, {%c1, %c2}], %c3;");
+  text += kernel("store_byte", "cvt.u16.u32 %h1, %c3; sust.b.2d.b8.zero [%x, {%c1, %c2}], %h1;");
+  text += kernel("store_layer", "sust.b.a2d.b32.zero [%x, {%c4, %c1, %c2, %c2}], %c3;");
+  text += kernel("store_deep", "sust.b.3d.b32.zero [%x, {%c1, %c2, %c4, %c4}], %c3;");
+  text += kernel("add_up", "sured.b.add.2d.u32.zero [%x, {%c1, %c2}], %c3;");
+  return text;
+}
+
+CUmodule module_;
+
+struct Word4 {
+  float x = 0, y = 0, z = 0, w = 0;
+};
+struct Int4 {
+  int x = 0, y = 0, z = 0, w = 0;
+};
+
+// Prints what the kernel makes of each of the inputs.
+template <typename In>
+CUresult run(const char* name, unsigned long long object, const std::vector<In>& in,
+             bool print = true) {
+  CUfunction function;
+  NEED(cuModuleGetFunction(&function, module_, name));
+  const size_t bytes = in.size() * 16;
+  CUdeviceptr from, to;
+  NEED(cuMemAlloc(&from, bytes));
+  NEED(cuMemAlloc(&to, bytes));
+  NEED(cuMemcpyHtoD(from, in.data(), bytes));
+  auto n = static_cast<unsigned>(in.size());
+  void* parameters[] = {&object, &from, &to, &n};
+  CUresult result =
+      cuLaunchKernel(function, (n + 63) / 64, 1, 1, 64, 1, 1, 0, nullptr, parameters, nullptr);
+  std::vector<uint32_t> out(in.size() * 4);
+  if (result == CUDA_SUCCESS) result = cuMemcpyDtoH(out.data(), to, bytes);
+  std::printf("%s: %s\n", name, error_name(result));
+  if (result != CUDA_SUCCESS) return result;
+  if (print && in.size() <= 64) {
+    for (size_t i = 0; i < out.size(); i += 4)
+      std::printf("  %08x %08x %08x %08x\n", out[i], out[i + 1], out[i + 2], out[i + 3]);
+  } else if (print) {
+    std::printf("  %08x\n", checksum(out));
+  }
+  NEED(cuMemFree(from));
+  NEED(cuMemFree(to));
+  return result;
+}
+
+CUarray make_array(size_t width, size_t height, size_t depth, CUarray_format format,
+                   unsigned channels, size_t bytes, unsigned flags = 0) {
+  CUDA_ARRAY3D_DESCRIPTOR d{};
+  d.Width = width;
+  d.Height = height;
+  d.Depth = depth;
+  d.Format = format;
+  d.NumChannels = channels;
+  d.Flags = flags;
+  CUarray array = nullptr;
+  NEED(cuArray3DCreate(&array, &d));
+  const size_t row = width * bytes * channels, rows = height == 0 ? 1 : height,
+               slices = depth == 0 ? 1 : depth;
+  std::vector<unsigned char> host(row * rows * slices);
+  for (size_t i = 0; i < host.size(); ++i) host[i] = static_cast<unsigned char>(i * 37 + 5);
+  if (format == CU_AD_FORMAT_FLOAT) {
+    for (size_t i = 0; i < host.size() / 4; ++i) {
+      const float value = static_cast<float>((i * 7) % 61) * 0.25f;
+      std::memcpy(&host[4 * i], &value, 4);
+    }
+  }
+  CUDA_MEMCPY3D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+  copy.srcHost = host.data();
+  copy.srcPitch = row;
+  copy.srcHeight = rows;
+  copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  copy.dstArray = array;
+  copy.WidthInBytes = row;
+  copy.Height = rows;
+  copy.Depth = slices;
+  NEED(cuMemcpy3D(&copy));
+  return array;
+}
+
+CUDA_RESOURCE_DESC of(CUarray array) {
+  CUDA_RESOURCE_DESC resource{};
+  resource.resType = CU_RESOURCE_TYPE_ARRAY;
+  resource.res.array.hArray = array;
+  return resource;
+}
+
+CUDA_TEXTURE_DESC sampler(CUaddress_mode mode, CUfilter_mode filter, unsigned flags) {
+  CUDA_TEXTURE_DESC texture{};
+  for (auto& each : texture.addressMode) each = mode;
+  texture.filterMode = filter;
+  texture.flags = flags;
+  texture.borderColor[0] = 0.5f;
+  texture.borderColor[3] = 2;
+  return texture;
+}
+
+std::vector<Word4> coordinates(float scale) {
+  std::vector<Word4> made;
+  for (const float y : {-0.3f, 0.1f, 0.55f, 1.2f})
+    for (const float x : {-1.1f, -0.01f, 0.3f, 0.5f, 0.999f, 1.6f})
+      made.push_back({x * scale, y * scale, 0.4f * scale, 0});
+  return made;
+}
+
+void all_modes() {
+  std::puts("modes");
+  CUarray floats = make_array(9, 5, 0, CU_AD_FORMAT_FLOAT, 1, 4);
+  CUarray bytes = make_array(9, 5, 0, CU_AD_FORMAT_UNSIGNED_INT8, 4, 1);
+  CUarray halves = make_array(9, 5, 0, CU_AD_FORMAT_SIGNED_INT16, 2, 2);
+  for (CUarray array : {floats, bytes, halves}) {
+    const CUDA_RESOURCE_DESC resource = of(array);
+    for (int mode = CU_TR_ADDRESS_MODE_WRAP; mode <= CU_TR_ADDRESS_MODE_BORDER; ++mode) {
+      for (const auto filter : {CU_TR_FILTER_MODE_POINT, CU_TR_FILTER_MODE_LINEAR}) {
+        for (const unsigned flags : {0u, unsigned{CU_TRSF_NORMALIZED_COORDINATES}}) {
+          const CUDA_TEXTURE_DESC texture =
+              sampler(static_cast<CUaddress_mode>(mode), filter, flags);
+          CUtexObject object = 0;
+          SHOW(cuTexObjectCreate(&object, &resource, &texture, nullptr));
+          run("two", object, coordinates(flags == 0 ? 9 : 1));
+          SHOW(cuTexObjectDestroy(object));
+        }
+      }
+    }
+  }
+  const CUDA_RESOURCE_DESC resource = of(bytes);
+  CUtexObject object = 0;
+  CUDA_TEXTURE_DESC texture =
+      sampler(CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_POINT, CU_TRSF_READ_AS_INTEGER);
+  SHOW(cuTexObjectCreate(&object, &resource, &texture, nullptr));
+  run("two_u", object, coordinates(9));
+  NEED(cuTexObjectDestroy(object));
+  texture = sampler(CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_LINEAR, CU_TRSF_SRGB);
+  SHOW(cuTexObjectCreate(&object, &resource, &texture, nullptr));
+  run("two", object, coordinates(9));
+  NEED(cuTexObjectDestroy(object));
+  for (CUarray array : {floats, bytes, halves}) NEED(cuArrayDestroy(array));
+}
+
+void all_resources() {
+  std::puts("resources");
+  CUtexObject object = 0;
+  const CUDA_TEXTURE_DESC linear = sampler(CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_LINEAR, 0);
+  const CUDA_TEXTURE_DESC point = sampler(CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_POINT, 0);
+  struct Case {
+    const char* kernel;
+    CUarray array;
+  };
+  const Case cases[] = {
+      {"one", make_array(40, 0, 0, CU_AD_FORMAT_FLOAT, 2, 4)},
+      {"three", make_array(7, 6, 5, CU_AD_FORMAT_FLOAT, 1, 4)},
+      {"layers", make_array(8, 8, 3, CU_AD_FORMAT_FLOAT, 4, 4, CUDA_ARRAY3D_LAYERED)},
+      {"cube", make_array(8, 8, 6, CU_AD_FORMAT_FLOAT, 1, 4, CUDA_ARRAY3D_CUBEMAP)},
+      {"gather", make_array(8, 8, 0, CU_AD_FORMAT_FLOAT, 1, 4, CUDA_ARRAY3D_TEXTURE_GATHER)}};
+  for (const Case& one : cases) {
+    const CUDA_RESOURCE_DESC resource = of(one.array);
+    NEED(cuTexObjectCreate(&object, &resource, &linear, nullptr));
+    std::vector<Word4> at = coordinates(6);
+    if (std::strcmp(one.kernel, "layers") == 0) {
+      // The fourth word is the layer.
+      const int layer = 1;
+      for (Word4& each : at) std::memcpy(&each.w, &layer, sizeof layer);
+    }
+    run(one.kernel, object, at);
+    run("sizes", object, std::vector<Int4>(1));
+    NEED(cuTexObjectDestroy(object));
+    SHOW(cuArrayDestroy(one.array));
+  }
+
+  CUdeviceptr memory = 0;
+  NEED(cuMemAlloc(&memory, 64 * 64 * 4));
+  std::vector<float> values(64 * 64);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 97) * 0.5f;
+  NEED(cuMemcpyHtoD(memory, values.data(), values.size() * 4));
+  CUDA_RESOURCE_DESC resource{};
+  resource.resType = CU_RESOURCE_TYPE_LINEAR;
+  resource.res.linear.devPtr = memory;
+  resource.res.linear.format = CU_AD_FORMAT_FLOAT;
+  resource.res.linear.numChannels = 1;
+  resource.res.linear.sizeInBytes = 1000 * 4;
+  SHOW(cuTexObjectCreate(&object, &resource, &point, nullptr));
+  run("linear", object, std::vector<Int4>{{0}, {1}, {999}, {1000}, {-1}, {1 << 30}});
+  NEED(cuTexObjectDestroy(object));
+  resource.res.linear.format = CU_AD_FORMAT_UNSIGNED_INT8;
+  resource.res.linear.numChannels = 4;
+  SHOW(cuTexObjectCreate(&object, &resource, &point, nullptr));
+  run("linear", object, std::vector<Int4>{{0}, {1}, {999}, {1000}});
+  NEED(cuTexObjectDestroy(object));
+  resource.resType = CU_RESOURCE_TYPE_PITCH2D;
+  resource.res.pitch2D.devPtr = memory;
+  resource.res.pitch2D.format = CU_AD_FORMAT_FLOAT;
+  resource.res.pitch2D.numChannels = 1;
+  resource.res.pitch2D.width = 50;
+  resource.res.pitch2D.height = 60;
+  resource.res.pitch2D.pitchInBytes = 256;
+  SHOW(cuTexObjectCreate(&object, &resource, &linear, nullptr));
+  run("two", object, coordinates(50));
+  NEED(cuTexObjectDestroy(object));
+  NEED(cuMemFree(memory));
+}
+
+void levels() {
+  std::puts("levels");
+  CUDA_ARRAY3D_DESCRIPTOR d{};
+  d.Width = d.Height = 16;
+  d.Format = CU_AD_FORMAT_FLOAT;
+  d.NumChannels = 1;
+  CUmipmappedArray mipmap = nullptr;
+  NEED(cuMipmappedArrayCreate(&mipmap, &d, 5));
+  for (unsigned i = 0; i < 5; ++i) {
+    CUarray level = nullptr;
+    NEED(cuMipmappedArrayGetLevel(&level, mipmap, i));
+    const size_t side = 16u >> i;
+    std::vector<float> values(side * side, static_cast<float>(i) * 10);
+    CUDA_MEMCPY2D copy{};
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+    copy.srcHost = values.data();
+    copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+    copy.dstArray = level;
+    copy.WidthInBytes = side * 4;
+    copy.Height = side;
+    NEED(cuMemcpy2D(&copy));
+  }
+  CUDA_RESOURCE_DESC resource{};
+  resource.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+  resource.res.mipmap.hMipmappedArray = mipmap;
+  CUDA_TEXTURE_DESC texture =
+      sampler(CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_LINEAR, CU_TRSF_NORMALIZED_COORDINATES);
+  texture.maxMipmapLevelClamp = 4;
+  std::vector<Word4> at;
+  for (const float level : {-1.0f, 0.0f, 0.4f, 0.5f, 1.0f, 2.75f, 4.0f, 9.0f})
+    at.push_back({0.5f, 0.5f, level, 0.1f});
+  CUtexObject object = 0;
+  for (const auto filter : {CU_TR_FILTER_MODE_POINT, CU_TR_FILTER_MODE_LINEAR}) {
+    texture.mipmapFilterMode = filter;
+    SHOW(cuTexObjectCreate(&object, &resource, &texture, nullptr));
+    run("level", object, at);
+    run("steps", object, at);
+    run("two", object, at);
+    run("sizes", object, std::vector<Int4>(1));
+    NEED(cuTexObjectDestroy(object));
+  }
+  texture.mipmapLevelBias = 1;
+  CUDA_RESOURCE_VIEW_DESC view{};
+  view.width = view.height = 16;
+  view.firstMipmapLevel = 1;
+  view.lastMipmapLevel = 3;
+  SHOW(cuTexObjectCreate(&object, &resource, &texture, &view));
+  run("level", object, at);
+  CUDA_RESOURCE_VIEW_DESC read{};
+  SHOW(cuTexObjectGetResourceViewDesc(&read, object));
+  VALUE(std::memcmp(&read, &view, sizeof read));
+  NEED(cuTexObjectDestroy(object));
+  NEED(cuMipmappedArrayDestroy(mipmap));
+}
+
+void surfaces() {
+  std::puts("surfaces");
+  CUarray array =
+      make_array(16, 8, 0, CU_AD_FORMAT_UNSIGNED_INT32, 1, 4, CUDA_ARRAY3D_SURFACE_LDST);
+  const CUDA_RESOURCE_DESC resource = of(array);
+  CUsurfObject surface = 0;
+  SHOW(cuSurfObjectCreate(&surface, &resource));
+  const std::vector<Int4> inside = {{0, 0, 11}, {4, 1, 22}, {60, 7, 33}, {32, 3, 44}};
+  run("load_trap", surface, inside);
+  run("store", surface, inside);
+  run("load_trap", surface, inside);
+  run("load_byte", surface, inside);
+  run("store_byte", surface, inside);
+  run("load_trap", surface, inside);
+  run("add_up", surface, std::vector<Int4>(200, Int4{8, 2, 3, 0}), false);
+  run("load_trap", surface, std::vector<Int4>{{8, 2}});
+  const std::vector<Int4> outside = {{-4, 0, 1}, {64, 0, 2}, {0, 8, 3}, {0, -1, 4}, {48, 7, 5}};
+  run("store", surface, outside);
+  run("load_zero", surface, outside);
+  run("load_clamp", surface, outside);
+  std::vector<uint32_t> all(16 * 8);
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  copy.srcArray = array;
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = all.data();
+  copy.WidthInBytes = 64;
+  copy.Height = 8;
+  SHOW(cuMemcpy2D(&copy));
+  std::printf("  %08x\n", checksum(all));
+  CUDA_RESOURCE_DESC read{};
+  SHOW(cuSurfObjectGetResourceDesc(&read, surface));
+  VALUE(read.resType == CU_RESOURCE_TYPE_ARRAY && read.res.array.hArray == array);
+  SHOW(cuSurfObjectDestroy(surface));
+  SHOW(cuSurfObjectDestroy(surface));
+  SHOW(cuSurfObjectGetResourceDesc(&read, surface));
+  NEED(cuArrayDestroy(array));
+  for (const bool deep : {false, true}) {
+    array = make_array(4, 4, 3, CU_AD_FORMAT_UNSIGNED_INT32, 1, 4,
+                       CUDA_ARRAY3D_SURFACE_LDST | (deep ? 0u : unsigned{CUDA_ARRAY3D_LAYERED}));
+    const CUDA_RESOURCE_DESC whole = of(array);
+    NEED(cuSurfObjectCreate(&surface, &whole));
+    run(deep ? "store_deep" : "store_layer", surface,
+        std::vector<Int4>{{0, 0, 1, 2}, {12, 3, 2, 0}, {4, 1, 3, 1}, {4, 1, 3, 3}});
+    NEED(cuSurfObjectDestroy(surface));
+    std::vector<uint32_t> words(4 * 4 * 3);
+    CUDA_MEMCPY3D down{};
+    down.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+    down.srcArray = array;
+    down.dstMemoryType = CU_MEMORYTYPE_HOST;
+    down.dstHost = words.data();
+    down.WidthInBytes = 16;
+    down.Height = 4;
+    down.Depth = 3;
+    NEED(cuMemcpy3D(&down));
+    std::printf("  %08x\n", checksum(words));
+    NEED(cuArrayDestroy(array));
+  }
+}
+
+void wrong() {
+  std::puts("wrong");
+  CUarray array = make_array(8, 8, 0, CU_AD_FORMAT_FLOAT, 1, 4);
+  CUDA_RESOURCE_DESC resource = of(array);
+  CUDA_TEXTURE_DESC texture = sampler(CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_POINT, 0);
+  CUtexObject object = 0;
+  CUsurfObject surface = 0;
+  SHOW(cuTexObjectCreate(nullptr, &resource, &texture, nullptr));
+  SHOW(cuTexObjectCreate(&object, nullptr, &texture, nullptr));
+  SHOW(cuTexObjectCreate(&object, &resource, nullptr, nullptr));
+  SHOW(cuSurfObjectCreate(&surface, &resource));  // not made for that
+  SHOW(cuSurfObjectCreate(&surface, nullptr));
+  CUDA_RESOURCE_DESC bad = resource;
+  bad.res.array.hArray = nullptr;
+  SHOW(cuTexObjectCreate(&object, &bad, &texture, nullptr));
+  bad.res.array.hArray = reinterpret_cast<CUarray>(0x123450);
+  SHOW(cuTexObjectCreate(&object, &bad, &texture, nullptr));
+  SHOW(cuSurfObjectCreate(&surface, &bad));
+  bad = resource;
+  bad.resType = static_cast<CUresourcetype>(9);
+  SHOW(cuTexObjectCreate(&object, &bad, &texture, nullptr));
+  bad = resource;
+  bad.flags = 1;
+  SHOW(cuTexObjectCreate(&object, &bad, &texture, nullptr));
+  CUDA_TEXTURE_DESC odd = texture;
+  odd.flags = 0x8000;
+  SHOW(cuTexObjectCreate(&object, &resource, &odd, nullptr));
+  SHOW(cuTexObjectDestroy(0));
+  SHOW(cuTexObjectDestroy(0x7777));
+  CUDA_RESOURCE_DESC read{};
+  SHOW(cuTexObjectGetResourceDesc(&read, 0x7777));
+
+  SHOW(cuTexObjectCreate(&object, &resource, &texture, nullptr));
+  SHOW(cuTexObjectGetResourceDesc(&read, object));
+  VALUE(read.res.array.hArray == array);
+  CUDA_TEXTURE_DESC described{};
+  SHOW(cuTexObjectGetTextureDesc(&described, object));
+  VALUE(std::memcmp(&described, &texture, sizeof texture));
+  CUDA_RESOURCE_VIEW_DESC view{};
+  SHOW(cuTexObjectGetResourceViewDesc(&view, object));
+  SHOW(cuTexObjectGetResourceDesc(nullptr, object));
+  // A value means something in its context only.
+  CUcontext other = nullptr, mine = nullptr;
+  NEED(cuCtxGetCurrent(&mine));
+  CUdevice device = 0;
+#if CUDA_VERSION >= 13000
+  NEED(cuCtxCreate(&other, nullptr, 0, device));
+#else
+  NEED(cuCtxCreate(&other, 0, device));
+#endif
+  NEED(cuCtxDestroy(other));
+  NEED(cuCtxSetCurrent(mine));
+  SHOW(cuTexObjectDestroy(object));
+  SHOW(cuTexObjectDestroy(object));
+  SHOW(cuArrayDestroy(array));
+  // The last one: it ends the context.
+  run("load_trap", 0x1234, std::vector<Int4>(1));
+}
+
+}  // namespace
+
+int main() {
+  CUcontext context = make_context();
+  const std::string text = module_text();
+  if (SHOW(cuModuleLoadData(&module_, text.c_str())) != CUDA_SUCCESS) return 1;
+  all_modes();
+  all_resources();
+  levels();
+  surfaces();
+  wrong();
+  SHOW(cuCtxDestroy(context));
+  return 0;
+}
