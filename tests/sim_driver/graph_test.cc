@@ -186,6 +186,53 @@ TEST_F(GraphTest, ADotFileHasNodesAndEdges) {
   EXPECT_CU(CUDA_ERROR_OPERATING_SYSTEM, cuGraphDebugDotPrint(graph_, "/nowhere/graph.dot", 0));
 }
 
+TEST_F(GraphTest, CapturedCopiesOfArraysBecomeNodesThatNameThem) {
+  CUDA_ARRAY3D_DESCRIPTOR descriptor{};
+  descriptor.Width = 8;
+  descriptor.Height = 4;
+  descriptor.Format = CU_AD_FORMAT_UNSIGNED_INT32;
+  descriptor.NumChannels = 1;
+  CUarray array = nullptr;
+  OK(cuArray3DCreate(&array, &descriptor));
+  const CUdeviceptr memory = allocate(32), back = allocate(32);
+  OK(cuMemsetD32(memory, 7, 8));
+  OK(cuMemsetD32(back, 0, 8));
+  CUDA_MEMCPY2D in{}, out{};
+  in.srcMemoryType = out.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  in.dstMemoryType = out.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  in.srcDevice = memory, in.dstArray = array;
+  out.dstDevice = back, out.srcArray = array;
+  in.dstXInBytes = out.srcXInBytes = 8, in.dstY = out.srcY = 1;
+  in.WidthInBytes = out.WidthInBytes = 16, in.Height = out.Height = 2;
+  OK(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_RELAXED));
+  OK(cuMemcpy2DAsync(&in, stream_));
+  OK(cuMemcpy2DAsync(&out, stream_));
+  CUgraph captured = nullptr;
+  OK(cuStreamEndCapture(stream_, &captured));
+  EXPECT_EQ(read_word(back), 0u) << "nothing has run yet";
+  CUgraphNode nodes[2] = {};
+  size_t count = 2;
+  OK(cuGraphGetNodes(captured, nodes, &count));
+  ASSERT_EQ(count, 2u);
+  for (const CUgraphNode node : nodes) {
+    CUDA_MEMCPY3D copy{};
+    OK(cuGraphMemcpyNodeGetParams(node, &copy));
+    const bool to = copy.dstMemoryType == CU_MEMORYTYPE_ARRAY;
+    EXPECT_EQ(to ? copy.dstArray : copy.srcArray, array);
+    EXPECT_EQ(to ? copy.dstXInBytes : copy.srcXInBytes, 8u);
+    EXPECT_EQ(to ? copy.dstY : copy.srcY, 1u);
+  }
+  CUgraphExec exec = nullptr;
+  OK(cuGraphInstantiateWithFlags(&exec, captured, 0));
+  OK(cuGraphLaunch(exec, stream_));
+  OK(cuStreamSynchronize(stream_));
+  EXPECT_EQ(read_word(back), 7u);
+  EXPECT_EQ(read_word(back + 28), 7u);
+  OK(cuGraphExecDestroy(exec));
+  OK(cuGraphDestroy(captured));
+  OK(cuArrayDestroy(array));
+}
+
 TEST_F(GraphTest, AStreamThatIsDestroyedEndsItsCapture) {
   CUstream other = nullptr;
   OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
