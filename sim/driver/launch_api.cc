@@ -37,7 +37,12 @@ CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& 
           return result;
         const auto captured = capture_node(
             context, stream, CU_GRAPH_NODE_TYPE_KERNEL,
-            [&](auto& params) { params.kernel = node_params(handle, launch); }, attributes);
+            [&](auto& params) {
+              // That of the stream's context, also where a CUkernel was given.
+              const uint64_t own = function_handle(target.module, target.function->info->name);
+              params.kernel = node_params(to_handle<CUfunction>(own), launch);
+            },
+            attributes);
         if (captured) {
           const bool record = *captured == CUDA_SUCCESS && after != nullptr;
           return record ? cuEventRecord(after, stream_handle) : *captured;

@@ -233,6 +233,33 @@ TEST_F(GraphTest, CapturedCopiesOfArraysBecomeNodesThatNameThem) {
   OK(cuArrayDestroy(array));
 }
 
+TEST_F(GraphTest, ACapturedKernelBelongsToTheContextOfItsStream) {
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  CUfunction expected = nullptr;
+  OK(cuLibraryLoadData(&library, kKernels, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  OK(cuLibraryGetKernel(&kernel, library, "bump"));
+  OK(cuKernelGetFunction(&expected, kernel));
+  CUdevice device = 0;
+  CUcontext other = nullptr;
+  OK(cuDeviceGet(&device, 1));
+  OK(cuCtxCreate_v4(&other, nullptr, 0, device));
+  OK(cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_RELAXED));
+  OK(cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 1, 1, 1, 0, stream_, nullptr,
+                    nullptr));
+  CUgraph captured = nullptr;
+  OK(cuStreamEndCapture(stream_, &captured));
+  CUgraphNode node = nullptr;
+  size_t count = 1;
+  OK(cuGraphGetNodes(captured, &node, &count));
+  CUDA_KERNEL_NODE_PARAMS params{};
+  OK(cuGraphKernelNodeGetParams_v2(node, &params));
+  EXPECT_EQ(params.func, expected);
+  OK(cuGraphDestroy(captured));
+  OK(cuCtxDestroy(other));
+  OK(cuLibraryUnload(library));
+}
+
 TEST_F(GraphTest, AStreamThatIsDestroyedEndsItsCapture) {
   CUstream other = nullptr;
   OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
