@@ -10,8 +10,6 @@
 namespace fargpu::sim {
 namespace {
 
-using ptx::Type;
-
 std::optional<Geometry> take_geometry(Modifiers& mods) {
   constexpr std::pair<std::string_view, Geometry> kNames[] = {{"1d", Geometry::k1D},
                                                               {"2d", Geometry::k2D},

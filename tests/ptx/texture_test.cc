@@ -63,6 +63,8 @@ class TextureTest : public testing::Test {
     if (loaded.program == nullptr) return std::nullopt;
     const size_t bytes = in.size() * sizeof(Four);
     const uint64_t from = memory_.allocate(bytes), to = memory_.allocate(bytes);
+    EXPECT_TRUE(from != 0 && to != 0);
+    if (from == 0 || to == 0) return std::nullopt;
     std::memcpy(reinterpret_cast<void*>(from), in.data(), bytes);
     GridConfig config;
     config.block = {static_cast<uint32_t>(in.size()), 1, 1};
@@ -294,7 +296,9 @@ TEST_F(TextureTest, IntegersAndSharesOfThem) {
 
 TEST_F(TextureTest, LinearMemoryIsCheckedAndZeroOutside) {
   const uint64_t address = memory_.allocate(16);
-  std::memcpy(reinterpret_cast<void*>(address), (const float[]){1, 2, 3, 4}, 16);
+  ASSERT_NE(address, 0u);
+  const float values[] = {1, 2, 3, 4};
+  std::memcpy(reinterpret_cast<void*>(address), values, sizeof values);
   Image image;
   image.shape = Image::Shape::k1D;
   image.by_address = true;
