@@ -63,6 +63,10 @@ struct LinkEnds {
   }
 };
 
+struct RecordEnds {
+  static void graphexec_ended(Object& exec) { exec.ended(); }
+};
+
 // By the names of types.yml.
 struct Parts {
   explicit Parts(Session& session)
@@ -75,6 +79,7 @@ struct Parts {
   StagingRings& staging_rings;
   TextureTable& textures;
   LinkEnds links;
+  RecordEnds records;
 };
 
 using Records = std::vector<std::unique_ptr<Object>>;

@@ -86,6 +86,11 @@ void owned_by_pool(Session& session, CUdeviceptr pointer, uint64_t pool, int dev
   session.device_memory.insert(*region);
 }
 
+bool is_graph_memory(const Session& session, CUdeviceptr address) {
+  const auto region = session.device_memory.find(address);
+  return region && region->of_graph && region->base == address;
+}
+
 // The pool that cuDeviceSetMemPool has made the device's; 0: its default pool.
 uint64_t current_pool(Session& session, int device) {
   std::lock_guard lock(session.pools_mutex);
@@ -132,6 +137,8 @@ CUresult manual_cuMemFree_v2(CUdeviceptr dptr) {
   if (dptr == 0) return CUDA_SUCCESS;
   finish_work_with(dptr);
   const CallTarget target = CallTarget::of_memory(dptr);
+  if (is_graph_memory(target.session, dptr)) [[unlikely]]
+    return call_cuMemFree_v2(target.session, target.context, dptr);
   return free_region(target.session, dptr,
                      [&] { return call_cuMemFree_v2(target.session, target.context, dptr); });
 }
@@ -141,6 +148,11 @@ CUresult manual_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   const CallTarget target = CallTarget::of(hStream);
   const auto region = target.session.device_memory.find(dptr);
   if (!region || region->session != &target.session) return CUDA_ERROR_INVALID_VALUE;
+  if (region->of_graph) [[unlikely]] {
+    // Whether a launch has allocated it is the driver's to know.
+    const CUresult result = call_cuMemFreeAsync(target.session, target.context, dptr, hStream);
+    return result == CUDA_SUCCESS ? flush(target.session) : result;
+  }
   return free_region(target.session, dptr, [&] {
     return call_cuMemFreeAsync(target.session, target.context, dptr, hStream);
   });

@@ -9,43 +9,10 @@
 #include "client/process/process.h"
 #include "client/transfer/exposure.h"
 #include "client/transfer/ordered_copy.h"
+#include "client/transfer/pinned_memory.h"
 #include "common/base/log.h"
 
 namespace fargpu::client {
-namespace {
-
-// Visits the other servers' sessions with the region as they have it. No context is current
-// meanwhile: the current one is of the region's session.
-template <typename Visit>
-void elsewhere(const Region& region, Visit&& visit) {
-  if (Process::get().session(1) == nullptr) [[likely]]
-    return;
-  const ContextScope none(nullptr);
-  Process::get().for_each_session([&](Session& session) {
-    if (&session != region.session && !session.lost.load())
-      visit(session, session.as_registered(region));
-  });
-}
-
-// The memory is pinned for all devices. A server that has something else at its addresses says so
-// in the log; copies work all the same.
-void enter_elsewhere(const Region& region) {
-  elsewhere(region, [](Session& session, const Region& own) { (void)enter(session, own); });
-}
-
-void withdraw_elsewhere(const Region& region) {
-  elsewhere(region, [](Session& session, const Region& own) {
-    (void)finish_copies_of(session, own);
-    if (const CUresult result = withdraw(session, own);
-        result != CUDA_SUCCESS && !session.lost.load()) {
-      log::warn("host memory at 0x{:x}, {} bytes, may stay registered at server {}: error {}",
-                own.base, own.bytes, session.settings.server, static_cast<int>(result));
-    }
-    (void)session.remote_host.remove(session, own);
-  });
-}
-
-}  // namespace
 
 CUresult manual_cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   constexpr unsigned kFlags =
@@ -55,34 +22,7 @@ CUresult manual_cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
     *pp = nullptr;
     return CUDA_SUCCESS;
   }
-  Session& session = *current_context()->session;
-  const ContextEpoch epoch(*current_context());
-  const auto shared = session.shared_host.allocate(session, *current_context(), bytesize);
-  void* memory = shared ? shared->memory : allocate_host(bytesize);
-  if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  const Region region{.base = reinterpret_cast<uint64_t>(memory),
-                      .bytes = bytesize,
-                      .kind = MemoryKind::kHost,
-                      .session = &session,
-                      .context = current_context(),
-                      .device = current_context()->device,
-                      .buffer_id = session.next_buffer_id(),
-                      .flags = Flags,
-                      .shared_at = shared ? shared->device_pointer : 0};
-  const bool inserted = session.host_memory.insert(region);
-  if (!inserted || epoch.is_over()) {
-    if (inserted) session.host_memory.erase(region.base);
-    session.hidden_memory.remove(region.base);
-    if (shared) {
-      session.shared_host.free(session, region.base);
-    } else {
-      free_host(memory, bytesize);
-    }
-    return inserted ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  *pp = memory;
-  enter_elsewhere(region);
-  return shared ? CUDA_SUCCESS : enter(session, region);
+  return allocate_pinned(bytesize, Flags, pp);
 }
 
 CUresult manual_cuMemAllocHost_v2(void** pp, size_t bytesize) {

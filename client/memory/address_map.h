@@ -43,6 +43,8 @@ struct Region {
   // for device memory.
   std::optional<bool> sync_memops{};
   bool reserved = false;  // this process holds an inaccessible mapping at these addresses
+  // Memory of a graph: its addresses stay known while it is freed and allocated again.
+  bool of_graph = false;
   // Module or library of a kGlobal, pool of a kPool (0: its device's default pool), else 0.
   uint64_t owner = 0;
   // kHost: where device code sees memory shared with the worker; 0: it is not

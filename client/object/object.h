@@ -34,6 +34,9 @@ struct Object {
   Object(const Object&) = delete;
   Object& operator=(const Object&) = delete;
   virtual ~Object() = default;
+  // It is in the table no more: what must not wait until the record is freed goes now. Only of
+  // kinds whose ends the part `records` is told (schema/api/types.yml).
+  virtual void ended() {}
   rpc::HandleKind kind() const { return rpc::handle_kind(id); }
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "common/base/signals_blocked.h"
 
@@ -43,12 +44,13 @@ void HostCalls::release(uint16_t device) {
 }
 
 void HostCalls::cancel(uint64_t id) {
+  HostFunction never;  // what it keeps goes without the lock
   std::lock_guard lock(mutex_);
   const auto found = waiting_.find(id);
   if (found == waiting_.end()) return;
-  const uint16_t device = found->second.device;
+  never = std::move(found->second);
   waiting_.erase(found);
-  one_function_less(device);
+  one_function_less(never.device);
 }
 
 void HostCalls::due(uint64_t id, CUresult status) {
@@ -61,6 +63,7 @@ void HostCalls::due(uint64_t id, CUresult status) {
 }
 
 void HostCalls::lost(CUresult status) {
+  std::map<uint64_t, HostFunction> never;  // what they keep goes without the lock
   std::lock_guard lock(mutex_);
   for (const auto& [id, function] : waiting_) {
     if (function.callback != nullptr) {
@@ -69,7 +72,7 @@ void HostCalls::lost(CUresult status) {
       one_function_less(function.device);
     }
   }
-  waiting_.clear();
+  never.swap(waiting_);
   lost_ = true;
   ready_.notify_one();
   fewer_.notify_all();

@@ -17,6 +17,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 
 namespace fargpu::client {
@@ -27,6 +28,9 @@ struct HostFunction {
   void* user_data = nullptr;
   CUstream stream = nullptr;  // as the application gave it
   uint16_t device = 0;        // HostCalls::device_key of the stream's; 0: not known
+  // What the function uses: let go of on its thread when it has run and the worker knows, or by
+  // whoever finds that it will not run.
+  std::shared_ptr<void> keeps{};
 };
 
 class HostCalls {

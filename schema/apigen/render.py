@@ -18,6 +18,20 @@ _MACROS = (
     "cuMemcpyBatchAsync",
     "cuMemcpy3DBatchAsync",
     "cuStreamGetCaptureInfo",
+    "cuGraphInstantiate",
+    "cuGraphExecUpdate",
+    "cuGraphAddKernelNode",
+    "cuGraphKernelNodeGetParams",
+    "cuGraphKernelNodeSetParams",
+    "cuGraphExecKernelNodeSetParams",
+    "cuGraphGetEdges",
+    "cuGraphNodeGetDependencies",
+    "cuGraphNodeGetDependentNodes",
+    "cuGraphAddDependencies",
+    "cuGraphRemoveDependencies",
+    "cuGraphAddNode",
+    "cuStreamBeginCapture",
+    "cuStreamUpdateCaptureDependencies",
 )
 
 _ROOT = Path(__file__).resolve().parents[2]

@@ -4,6 +4,10 @@
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("fargpu::schema");
 
+struct CuDeviceGraphMemTrimParams {
+  device @0 :Int32;  # CUdevice
+}
+
 struct CuDeviceGetGraphMemAttributeParams {
   device @0 :Int32;  # CUdevice
   attr @1 :Int32;  # CUgraphMem_attribute
@@ -11,4 +15,10 @@ struct CuDeviceGetGraphMemAttributeParams {
 
 struct CuDeviceGetGraphMemAttributeResults {
   value @0 :Data;  # void*
+}
+
+struct CuDeviceSetGraphMemAttributeParams {
+  device @0 :Int32;  # CUdevice
+  attr @1 :Int32;  # CUgraphMem_attribute
+  value @2 :Data;  # void*
 }

@@ -304,3 +304,83 @@ struct FgContextCreateParams {
 struct FgContextDestroyParams {
   context @0 :UInt32;  # unsigned int
 }
+
+struct FgGraphInstantiateParams {
+  graphBytes @0 :UInt64;  # size_t
+  flags @1 :UInt64;  # unsigned long long
+  base @2 :UInt64;  # unsigned long long
+  exec @3 :UInt64;  # unsigned long long
+}
+
+struct FgGraphInstantiateResults {
+  outcome @0 :Int32;  # int*
+  found @1 :Int32;  # int*
+  errorPlace @2 :UInt32;  # unsigned int*
+}
+
+struct FgGraphUpdateParams {
+  exec @0 :UInt64;  # CUgraphExec
+  graphBytes @1 :UInt64;  # size_t
+}
+
+struct FgGraphUpdateResults {
+  outcome @0 :Int32;  # int*
+  found @1 :Int32;  # int*
+  errorPlace @2 :UInt32;  # unsigned int*
+  errorFromPlace @3 :UInt32;  # unsigned int*
+}
+
+struct FgGraphSetNodeParams {
+  exec @0 :UInt64;  # CUgraphExec
+  place @1 :UInt32;  # unsigned int
+  graphBytes @2 :UInt64;  # size_t
+}
+
+struct FgGraphEnableNodeParams {
+  exec @0 :UInt64;  # CUgraphExec
+  place @1 :UInt32;  # unsigned int
+  enabled @2 :UInt32;  # unsigned int
+}
+
+struct FgGraphLaunchParams {
+  exec @0 :UInt64;  # CUgraphExec
+  stream @1 :UInt64;  # CUstream
+  hostCallCount @2 :UInt32;  # unsigned int
+  hostCalls @3 :Data;  # const unsigned long long*
+}
+
+struct FgGraphUploadParams {
+  exec @0 :UInt64;  # CUgraphExec
+  stream @1 :UInt64;  # CUstream
+}
+
+struct FgGraphExecDestroyParams {
+  exec @0 :UInt64;  # CUgraphExec
+}
+
+struct FgGraphAllocateParams {
+  graph @0 :UInt64;  # unsigned long long
+  pool @1 :Data;  # const CUmemPoolProps*
+  access @2 :Data;  # const CUmemAccessDesc*
+  accessCount @3 :UInt64;  # size_t
+  bytes @4 :UInt64;  # size_t
+}
+
+struct FgGraphAllocateResults {
+  address @0 :UInt64;  # CUdeviceptr*
+  number @1 :UInt32;  # unsigned int*
+}
+
+struct FgGraphConditionalParams {
+  graph @0 :UInt64;  # unsigned long long
+  initial @1 :UInt32;  # unsigned int
+  flags @2 :UInt32;  # unsigned int
+}
+
+struct FgGraphConditionalResults {
+  handle @0 :UInt64;  # unsigned long long*
+}
+
+struct FgGraphEndParams {
+  graph @0 :UInt64;  # unsigned long long
+}

@@ -40,6 +40,48 @@ CUresult HostGate::enqueue(uint16_t context, CUstream stream, uint64_t id, bool 
   return CUDA_SUCCESS;
 }
 
+CUresult HostGate::expect(uint16_t context, const std::shared_ptr<Node>& node, uint64_t id) {
+  if (calls_.contains(id)) return CUDA_ERROR_INVALID_VALUE;
+  const CUdevice device = core_.contexts.device_of(context);
+  auto call = std::make_shared<Call>(Call{this, id, context, device, /*with_status=*/false});
+  call->node = node;
+  {
+    std::lock_guard lock(mutex_);
+    node->due.push_back(call);
+  }
+  holds_.hold(device);
+  calls_.emplace(id, std::move(call));
+  return CUDA_SUCCESS;
+}
+
+void HostGate::not_launched(uint64_t id, CUresult why) {
+  const auto found = calls_.find(id);
+  if (found == calls_.end()) return;
+  forget(*found->second);
+  holds_.release(found->second->device);
+  calls_.erase(found);
+  tell(id, why, /*cancelled=*/true);
+}
+
+void HostGate::forget(const Call& call) {
+  if (call.node == nullptr) return;
+  std::lock_guard lock(mutex_);
+  std::erase_if(call.node->due, [&](const auto& due) { return due.get() == &call; });
+}
+
+void HostGate::reached_in_graph(void* pointer) {
+  auto* const node = static_cast<Node*>(pointer);
+  HostGate& gate = *node->gate;
+  std::shared_ptr<Call> call;
+  {
+    std::lock_guard lock(gate.mutex_);
+    if (node->due.empty()) return;  // given up
+    call = std::move(node->due.front());
+    node->due.pop_front();
+  }
+  gate.hold(*call, CUDA_SUCCESS);
+}
+
 std::unique_ptr<std::shared_ptr<HostGate::Call>> HostGate::take_back(std::shared_ptr<Call>* call) {
   std::lock_guard lock(mutex_);
   with_driver_.erase(call);
@@ -101,6 +143,7 @@ void HostGate::give_up(uint16_t context, CUresult why) {
       ++entry;
       continue;
     }
+    forget(call);
     holds_.release(call.device);
     entry = calls_.erase(entry);
   }

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -42,6 +43,20 @@ class HostGate {
   CUresult enqueue(uint16_t context, CUstream stream, uint64_t id, bool with_status);
   // Reports that the call cannot be put into a stream, because of `why`.
   void refuse(uint64_t id, CUresult why) { tell(id, why, /*cancelled=*/true); }
+  // A host node of an executable graph. The driver calls reached_in_graph() with it once at each
+  // launch, and launches of one executable graph never overlap. Whoever makes one keeps it as long
+  // as the driver may launch the graph; what is expected of it keeps it as well.
+  struct Call;
+  struct Node {
+    HostGate* gate;
+    std::deque<std::shared_ptr<Call>> due{};  // one for each launch; guarded by the gate's mutex
+  };
+  static void CUDA_CB reached_in_graph(void* node);
+  // The next launch that reaches `node` is in a stream of `context`, and is host call `id` there.
+  // INVALID_VALUE: the id is in use.
+  CUresult expect(uint16_t context, const std::shared_ptr<Node>& node, uint64_t id);
+  // That launch was refused, with `why`.
+  void not_launched(uint64_t id, CUresult why);
   // On hostCallDone: releases the stream. kProtocol for an id that is not outstanding.
   Status finished(uint64_t id);
   // Whether a host call is in a stream, or not reported as done.
@@ -58,21 +73,25 @@ class HostGate {
   // The session ends: no stream is held any more.
   void close();
 
- private:
   struct Call {
     HostGate* gate;
     uint64_t id;
     uint16_t context;
     CUdevice device;
     bool with_status;
-    bool reached = false;   // guarded by mutex_
-    bool released = false;  // guarded by mutex_
+    bool reached = false;          // guarded by mutex_
+    bool released = false;         // guarded by mutex_
+    std::shared_ptr<Node> node{};  // null: it is in a stream by itself
   };
+
+ private:
   static constexpr std::chrono::milliseconds kLookEvery{20};
   void tell(uint64_t id, CUresult status, bool cancelled);
   static void CUDA_CB reached(void* call);
   static void CUDA_CB reached_with_status(CUstream stream, CUresult status, void* call);
   void hold(Call& call, CUresult status);
+  // A call in a graph that its node will not get.
+  void forget(const Call& call);
 
   std::unique_ptr<std::shared_ptr<Call>> take_back(std::shared_ptr<Call>* call);
 

@@ -17,11 +17,10 @@ HERE = Path(__file__).resolve().parent
 OPTIONS = argparse.Namespace(compiler="c++", capnp="capnp", plugin="c++", include=[])
 
 HANDLES = """handles:
-  CUgraph: graph
-  CUgraphNode: graphnode
   CUexternalSemaphore: externalsemaphore
 """
 STRUCTS = """structs:
+  CUgraphEdgeData: {size: 8}
   CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS: {size: 144}
   CUDA_KERNEL_NODE_PARAMS:
     {size: 72, handles: {func: function, kern: kernel, ctx: context}, clear: [kernelParams, extra]}
@@ -81,17 +80,17 @@ class Graphs(Description):
     def test_arrays_of_handles_travel_as_ids(self):
         self.holds(
             "client/demo_calls.cc",
-            "call_cuGraphAddDependencies",
+            "call_cuGraphAddDependencies_v2",
             "required_to_wire(session_, rpc::HandleKind::kGraphNode, from[i_], "
             "from_ids.data() + i_)",
             "params_.setTo(as_data(to_ids.data(), to_ids.bytes()));",
         )
         self.holds(
             "server/demo_dispatch.cc",
-            "dispatch_cuGraphAddDependencies",
-            'malformed("cuGraphAddDependencies", "from has the wrong size")',
+            "dispatch_cuGraphAddDependencies_v2",
+            'malformed("cuGraphAddDependencies_v2", "from has the wrong size")',
             "find_handles(worker_, rpc::HandleKind::kGraphNode, from_ids, from.data())",
-            "driver_(hGraph, from.data(), to.data(), numDependencies)",
+            "driver_(hGraph, from.data(), to.data(), ",
         )
 
     def test_structs_travel_with_what_they_point_to(self):

@@ -79,6 +79,11 @@ class World {
   CUmipmappedArray mipmap();  // 64 x 16 floats, four levels
   CUtexObject texture();      // of array()
   CUsurfObject surface();     // of array()
+  CUgraph graph();            // of node()
+  CUgraph other_graph();      // empty
+  CUgraphNode node();         // does nothing
+  CUgraphExec exec();         // of graph()
+  CUuserObject user_object();
   CUmemoryPool pool();
   CUmemoryPool default_pool();
   CUdeviceptr memory();                     // 1 MiB, all bytes 1
@@ -103,6 +108,10 @@ class World {
   CUlinkState destroyed(CUlinkState);
   CUarray destroyed(CUarray);
   CUmipmappedArray destroyed(CUmipmappedArray);
+  CUgraph destroyed(CUgraph);
+  CUgraphNode destroyed(CUgraphNode);
+  CUgraphExec destroyed(CUgraphExec);
+  CUuserObject destroyed(CUuserObject);
   CUmemoryPool destroyed(CUmemoryPool);
   CUmemGenericAllocationHandle destroyed(CUmemGenericAllocationHandle);
 

@@ -131,6 +131,32 @@ CUsurfObject make_surface(CUarray array) {
   return object;
 }
 
+CUgraph make_graph() {
+  CUgraph graph = nullptr;
+  need("cuGraphCreate", &graph, 0u);
+  return graph;
+}
+
+CUgraphNode make_node(CUgraph graph) {
+  CUgraphNode node = nullptr;
+  need("cuGraphAddEmptyNode", &node, graph, static_cast<const CUgraphNode*>(nullptr), size_t{0});
+  return node;
+}
+
+CUgraphExec make_exec(CUgraph graph) {
+  CUgraphExec exec = nullptr;
+  need("cuGraphInstantiateWithFlags", &exec, graph, 0ull);
+  return exec;
+}
+
+CUuserObject make_user_object() {
+  CUuserObject object = nullptr;
+  need("cuUserObjectCreate", &object, static_cast<void*>(nullptr),
+       static_cast<CUhostFn>([](void*) {}), 1u,
+       static_cast<unsigned>(CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  return object;
+}
+
 CUmemoryPool make_pool() {
   CUmemPoolProps props{};
   props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -279,6 +305,11 @@ CUarray World::array() { MADE(CUarray, "array", make_array()); }
 CUmipmappedArray World::mipmap() { MADE(CUmipmappedArray, "mipmap", make_mipmap()); }
 CUtexObject World::texture() { MADE(CUtexObject, "texture", make_texture(array())); }
 CUsurfObject World::surface() { MADE(CUsurfObject, "surface", make_surface(array())); }
+CUgraph World::graph() { MADE(CUgraph, "graph", make_graph()); }
+CUgraph World::other_graph() { MADE(CUgraph, "other graph", make_graph()); }
+CUgraphNode World::node() { MADE(CUgraphNode, "node", make_node(graph())); }
+CUgraphExec World::exec() { MADE(CUgraphExec, "exec", make_exec(graph())); }
+CUuserObject World::user_object() { MADE(CUuserObject, "user object", make_user_object()); }
 CUmemoryPool World::pool() { MADE(CUmemoryPool, "pool", make_pool()); }
 CUmemGenericAllocationHandle World::physical() {
   MADE(CUmemGenericAllocationHandle, "physical", make_physical());
@@ -447,6 +478,30 @@ CUarray World::destroyed(CUarray) {
 CUmipmappedArray World::destroyed(CUmipmappedArray) {
   CUmipmappedArray made = make_mipmap();
   need("cuMipmappedArrayDestroy", made);
+  return made;
+}
+
+CUgraph World::destroyed(CUgraph) {
+  CUgraph made = make_graph();
+  need("cuGraphDestroy", made);
+  return made;
+}
+
+CUgraphNode World::destroyed(CUgraphNode) {
+  CUgraphNode made = make_node(graph());
+  need("cuGraphDestroyNode", made);
+  return made;
+}
+
+CUgraphExec World::destroyed(CUgraphExec) {
+  CUgraphExec made = make_exec(graph());
+  need("cuGraphExecDestroy", made);
+  return made;
+}
+
+CUuserObject World::destroyed(CUuserObject) {
+  CUuserObject made = make_user_object();
+  need("cuUserObjectRelease", made, 1u);
   return made;
 }
 

@@ -1,0 +1,110 @@
+// Nodes of graphs that have a half at the server before they are instantiated: memory has an
+// address of the driver's, a condition a handle of the driver's, which kernels receive.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "client/call/call.h"
+#include "client/graph/graph.h"
+#include "client/process/process.h"
+#include "client/process/session.h"
+#include "common/base/log.h"
+#include "generated/client/internal_calls.h"
+
+namespace fargpu::client {
+namespace {
+
+CUresult use_base(Graph& graph, Session& session) {
+  if (graph.owner != nullptr) {
+    log::warn("memory and conditions in a graph inside of another graph are not supported");
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (graph.base != nullptr && graph.base != &session) {
+    log::warn("a graph has nodes on the GPUs of several servers: not supported");
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  graph.base = &session;
+  return CUDA_SUCCESS;
+}
+
+// Memory of graphs and the node, of any graph, that frees it. Guarded by the GraphLock.
+std::map<CUdeviceptr, uint64_t>& freed_by() {
+  static auto& nodes = *new std::map<CUdeviceptr, uint64_t>;
+  return nodes;
+}
+
+}  // namespace
+
+CUresult allocate(GraphNode& node) {
+  Graph& graph = *node.graph;
+  const CUDA_MEM_ALLOC_NODE_PARAMS_v2& given = node.params.get().alloc;
+  const int device = given.poolProps.location.id;
+  Session& session = *Process::get().session_of_device(device);
+  if (const CUresult result = use_base(graph, session); result != CUDA_SUCCESS) return result;
+  CUdeviceptr address = 0;
+  unsigned number = 0;
+  const CUresult result =
+      call_fgGraphAllocate(session, 0, graph.id, &given.poolProps,
+                           given.accessDescCount == 0 ? nullptr : given.accessDescs,
+                           given.accessDescCount, given.bytesize, &address, &number);
+  if (result != CUDA_SUCCESS) return result;
+  node.params.set_allocation(address, number);
+  graph.has_memory = true;
+  allocation_created(session, 0, address, given.bytesize);
+  if (auto region = session.device_memory.erase(address)) {
+    region->kind = MemoryKind::kPool;
+    region->context = nullptr;
+    region->device = device;
+    region->of_graph = true;
+    session.device_memory.insert(*region);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult release(GraphNode& node) {
+  const CUdeviceptr address = node.params.get().free.dptr;
+  const auto region = Process::get().tables()->device_memory.find(address);
+  if (!region || !region->of_graph || region->base != address) return CUDA_ERROR_INVALID_VALUE;
+  if (!freed_by().emplace(address, node.id).second) return CUDA_ERROR_INVALID_VALUE;
+  node.graph->has_memory = true;
+  return CUDA_SUCCESS;
+}
+
+void node_ends(const GraphNode& node) {
+  if (node.params.type() != CU_GRAPH_NODE_TYPE_MEM_FREE) return;
+  const auto found = freed_by().find(node.params.get().free.dptr);
+  if (found != freed_by().end() && found->second == node.id) freed_by().erase(found);
+}
+
+CUresult take_condition(GraphNode& node) {
+  auto& conditions = node.graph->conditions;
+  const auto found =
+      std::find(conditions.begin(), conditions.end(), node.params.get().conditional.handle);
+  if (found == conditions.end()) return CUDA_ERROR_INVALID_VALUE;
+  conditions.erase(found);
+  std::vector<CUgraph> bodies;
+  for (unsigned i = 0; i < node.params.get().conditional.size; ++i) {
+    Graph* body = nullptr;
+    if (const CUresult result = make_graph(&body); result != CUDA_SUCCESS) return result;
+    body->owner = &node;
+    node.inside.push_back(body);
+    bodies.push_back(body->handle());
+  }
+  node.params.set_bodies(std::move(bodies));
+  return CUDA_SUCCESS;
+}
+
+CUresult make_condition(Graph& graph, Context& context, unsigned initial, unsigned flags,
+                        CUgraphConditionalHandle* handle) {
+  if (const CUresult result = use_base(graph, *context.session); result != CUDA_SUCCESS)
+    return result;
+  unsigned long long made = 0;
+  const CUresult result =
+      call_fgGraphConditional(*context.session, context.wire_id, graph.id, initial, flags, &made);
+  if (result != CUDA_SUCCESS) return result;
+  graph.conditions.push_back(made);
+  *handle = made;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace fargpu::client

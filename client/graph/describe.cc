@@ -1,0 +1,373 @@
+#include "client/graph/describe.h"
+
+#include <capnp/message.h>
+#include <capnp/serialize.h>
+
+#include <algorithm>
+#include <cstring>
+#include <queue>
+#include <utility>
+
+#include "client/image/load.h"
+#include "client/image/twins.h"
+#include "client/process/process.h"
+#include "client/transfer/exposure.h"
+#include "common/base/log.h"
+#include "common/wire/data.h"
+#include "generated/schema/graph_nodes.capnp.h"
+
+namespace fargpu::client {
+namespace {
+
+using wire::as_data;
+
+// As they were added, but none before one that it depends on. False: there is a cycle.
+bool in_order(const Graph& graph, std::vector<const GraphNode*>* order) {
+  std::unordered_map<const GraphNode*, std::pair<size_t, size_t>> state;  // number, open edges
+  std::priority_queue<size_t, std::vector<size_t>, std::greater<>> ready;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    state[graph.nodes[i]] = {i, graph.nodes[i]->before.size()};
+    if (graph.nodes[i]->before.empty()) ready.push(i);
+  }
+  while (!ready.empty()) {
+    const GraphNode* const node = graph.nodes[ready.top()];
+    ready.pop();
+    order->push_back(node);
+    for (const GraphEdge& edge : node->after) {
+      auto& [number, open] = state.at(edge.node);
+      if (--open == 0) ready.push(number);
+    }
+  }
+  return order->size() == graph.nodes.size();
+}
+
+bool is_wait(const CUstreamBatchMemOpParams& operation) {
+  return operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
+         operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+}
+
+class Describer {
+ public:
+  Describer(Session& session, Description& description)
+      : session_(session), description_(description) {}
+
+  CUresult describe(const Graph& graph, schema::graph::Nodes::Builder out) {
+    std::vector<const GraphNode*> order;
+    if (!in_order(graph, &order)) {
+      has_cycle = true;
+      // The first one that is in the cycle or behind it.
+      for (const GraphNode* const node : graph.nodes) {
+        if (std::find(order.begin(), order.end(), node) != order.end()) continue;
+        error = node->handle();
+        break;
+      }
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    // First how many nodes there will be.
+    std::vector<NodeCopy> plans(order.size());
+    unsigned count = 0;
+    for (size_t i = 0; i < order.size(); ++i) {
+      error = order[i]->handle();
+      if (const CUresult result = plan(order[i]->params, &plans[i]); result != CUDA_SUCCESS)
+        return result;
+      count += parts(plans[i]);
+    }
+    auto nodes = out.initNodes(count);
+    std::unordered_map<const GraphNode*, unsigned> last;  // by which others depend on the node
+    unsigned next = 0;
+    for (size_t i = 0; i < order.size(); ++i) {
+      const GraphNode& node = *order[i];
+      auto first = nodes[next];
+      error = node.handle();
+      put_edges(node, last, first);
+      const CUresult result =
+          put(node.id, node.params, node.inside, std::move(plans[i]), [&](unsigned part) {
+            auto builder = nodes[next + part];
+            if (part > 0) builder.initDependencies(1).set(0, next + part - 1);
+            return builder;
+          });
+      if (result != CUDA_SUCCESS) return result;
+      next += parts_;
+      last[&node] = next - 1;
+    }
+    error = nullptr;
+    return CUDA_SUCCESS;
+  }
+
+  CUresult describe(const NodeParams& params, const Placed& placed,
+                    schema::graph::Nodes::Builder out) {
+    NodeCopy copy;
+    if (const CUresult result = plan(params, &copy); result != CUDA_SUCCESS) return result;
+    if (params.type() != placed.type || copy.way != placed.copy) return CUDA_ERROR_INVALID_VALUE;
+    // The server's part alone: its host node stays as it is.
+    auto nodes = out.initNodes(1);
+    capnp::MallocMessageBuilder unused;
+    auto other = unused.initRoot<schema::graph::Node>();
+    const unsigned own = copy.way == NodeCopy::Way::kHostThenDriver ? 1 : 0;
+    std::vector<Graph*> inside;
+    if (params.type() == CU_GRAPH_NODE_TYPE_GRAPH) {
+      Graph* const child = find_graph(params.get().graph.graph);
+      if (child == nullptr) return CUDA_ERROR_INVALID_VALUE;
+      inside.push_back(child);
+    }
+    const CUresult result = put(0, params, inside, std::move(copy),
+                                [&](unsigned part) { return part == own ? nodes[0] : other; });
+    if (result != CUDA_SUCCESS || inside.empty()) return result;
+    // The host nodes inside would be those of the first child.
+    return description_.host_calls.empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  }
+
+  CUgraphNode error = nullptr;
+  bool has_cycle = false;
+
+ private:
+  using Builder = schema::graph::Node::Builder;
+
+  static unsigned parts(const NodeCopy& plan) {
+    return plan.way == NodeCopy::Way::kHostThenDriver || plan.way == NodeCopy::Way::kDriverThenHost
+               ? 2
+               : 1;
+  }
+
+  CUresult plan(const NodeParams& params, NodeCopy* plan) {
+    if (params.context_has_ended()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (params.context() != nullptr && params.context()->session != &session_) {
+      log::warn("a graph has nodes on the GPUs of several servers: not supported");
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (params.type() != CU_GRAPH_NODE_TYPE_MEMCPY) return CUDA_SUCCESS;
+    const ContextScope scope(params.context());
+    return plan_copy(session_, params.get().memcpy.copyParams, plan);
+  }
+
+  static void put_edges(const GraphNode& node,
+                        const std::unordered_map<const GraphNode*, unsigned>& last,
+                        Builder& builder) {
+    const auto count = static_cast<unsigned>(node.before.size());
+    auto dependencies = builder.initDependencies(count);
+    constexpr CUgraphEdgeData kPlain{};
+    bool plain = true;
+    for (unsigned i = 0; i < count; ++i) {
+      dependencies.set(i, last.at(node.before[i].node));
+      plain = plain && std::memcmp(&node.before[i].data, &kPlain, sizeof kPlain) == 0;
+    }
+    if (plain) return;
+    auto data = builder.initEdges(static_cast<unsigned>(count * sizeof kPlain));
+    for (unsigned i = 0; i < count; ++i)
+      std::memcpy(data.begin() + i * sizeof kPlain, &node.before[i].data, sizeof kPlain);
+  }
+
+  // The next place is for this node; 0: one of ours.
+  uint32_t place(uint64_t id) {
+    description_.nodes_by_place.push_back(id);
+    return static_cast<uint32_t>(description_.nodes_by_place.size() - 1);
+  }
+
+  size_t add_host_call(uint64_t id, CUhostFn function, void* data, std::shared_ptr<void> keeps) {
+    description_.host_calls.push_back({id, function, data, std::move(keeps)});
+    return description_.host_calls.size() - 1;
+  }
+
+  // `builder(part)`: of the parts of the node, in order.
+  template <typename BuilderOf>
+  CUresult put(uint64_t id, const NodeParams& params, const std::vector<Graph*>& inside,
+               NodeCopy plan, BuilderOf&& builder) {
+    parts_ = parts(plan);
+    const unsigned parts = parts_;
+    Placed placed{.type = params.type(), .copy = plan.way};
+    CUresult result = CUDA_SUCCESS;
+    const auto put_host_copy = [&](unsigned part) {
+      builder(part).setHost();
+      HostCopy* const copy = plan.host.get();
+      placed.host_call = add_host_call(id, &HostCopy::run, copy, plan.host);
+    };
+    if (plan.way == NodeCopy::Way::kHost) {
+      placed.place = place(id);
+      put_host_copy(0);
+    } else if (plan.way == NodeCopy::Way::kHostThenDriver) {
+      place(0);
+      put_host_copy(0);
+      placed.place = place(id);
+      result = put_self(id, params, inside, plan, builder(1), &placed);
+    } else {
+      placed.place = place(id);
+      result = put_self(id, params, inside, plan, builder(0), &placed);
+      if (plan.way == NodeCopy::Way::kDriverThenHost) {
+        place(0);
+        put_host_copy(1);
+      }
+    }
+    description_.nodes[id] = placed;
+    parts_ = parts;  // graphs inside have had theirs
+    return result;
+  }
+
+  CUresult put_self(uint64_t id, const NodeParams& params, const std::vector<Graph*>& inside,
+                    const NodeCopy& plan, Builder builder, Placed* placed) {
+    const CUgraphNodeParams& given = params.get();
+    const ContextScope scope(params.context() != nullptr ? params.context() : current_context());
+    if (params.context() != nullptr) builder.setContext(params.context()->wire_id);
+    switch (params.type()) {
+      case CU_GRAPH_NODE_TYPE_KERNEL:
+        return put_kernel(params, builder.initKernel());
+      case CU_GRAPH_NODE_TYPE_MEMCPY:
+        builder.setCopy(as_data(&plan.driver, sizeof plan.driver));
+        return CUDA_SUCCESS;
+      case CU_GRAPH_NODE_TYPE_MEMSET: {
+        CUDA_MEMSET_NODE_PARAMS_v1 fill{};
+        fill.dst = given.memset.dst;
+        fill.pitch = given.memset.pitch;
+        fill.value = given.memset.value;
+        fill.elementSize = given.memset.elementSize;
+        fill.width = given.memset.width;
+        fill.height = given.memset.height;
+        builder.setFill(as_data(&fill, sizeof fill));
+        return expose_operands(session_, {fill.dst});
+      }
+      case CU_GRAPH_NODE_TYPE_HOST:
+        builder.setHost();
+        placed->host_call = add_host_call(id, given.host.fn, given.host.userData, nullptr);
+        return CUDA_SUCCESS;
+      case CU_GRAPH_NODE_TYPE_GRAPH:
+        return describe(*inside[0], builder.initChild());
+      case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+      case CU_GRAPH_NODE_TYPE_WAIT_EVENT: {
+        const auto event = reinterpret_cast<uint64_t>(given.eventRecord.event);
+        if (session_.find(rpc::HandleKind::kEvent, event) == nullptr)
+          return CUDA_ERROR_INVALID_HANDLE;
+        if (params.type() == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
+          builder.setRecordEvent(event);
+        else
+          builder.setWaitEvent(event);
+        return CUDA_SUCCESS;
+      }
+      case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        return put_operations(given.memOp, builder.initOperations());
+      case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+        builder.setAllocation(params.allocation());
+        return CUDA_SUCCESS;
+      case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        builder.setFree(given.free.dptr);
+        return CUDA_SUCCESS;
+      case CU_GRAPH_NODE_TYPE_CONDITIONAL: {
+        auto conditional = builder.initConditional();
+        conditional.setHandle(given.conditional.handle);
+        conditional.setType(given.conditional.type);
+        auto bodies = conditional.initBodies(static_cast<unsigned>(inside.size()));
+        for (unsigned i = 0; i < inside.size(); ++i) {
+          if (const CUresult result = describe(*inside[i], bodies[i]); result != CUDA_SUCCESS)
+            return result;
+        }
+        return CUDA_SUCCESS;
+      }
+      default:
+        builder.setEmpty();
+        return CUDA_SUCCESS;
+    }
+  }
+
+  CUresult put_kernel(const NodeParams& params, schema::graph::Kernel::Builder builder) {
+    const CUDA_KERNEL_NODE_PARAMS_v3& kernel = params.get().kernel;
+    const uint64_t id = in_session(session_, params.function());
+    Function* function = nullptr;
+    if (const CUresult result =
+            find_function(session_, reinterpret_cast<const void*>(id), &function);
+        result != CUDA_SUCCESS)
+      return result;
+    builder.setFunction(id);
+    builder.setGridX(kernel.gridDimX);
+    builder.setGridY(kernel.gridDimY);
+    builder.setGridZ(kernel.gridDimZ);
+    builder.setBlockX(kernel.blockDimX);
+    builder.setBlockY(kernel.blockDimY);
+    builder.setBlockZ(kernel.blockDimZ);
+    builder.setSharedBytes(kernel.sharedMemBytes);
+    builder.setParameters(as_data(params.packed().data(), params.packed().size()));
+    const auto& attributes = params.attributes();
+    builder.setAttributes(as_data(attributes.data(), attributes.size() * sizeof attributes[0]));
+    return expose_words(session_, params.packed().data(), params.packed().size());
+  }
+
+  CUresult put_operations(const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& node,
+                          schema::graph::Operations::Builder builder) {
+    builder.setFlags(node.flags);
+    builder.setOperations(as_data(node.paramArray, node.count * sizeof node.paramArray[0]));
+    for (unsigned i = 0; i < node.count; ++i) {
+      const CUstreamBatchMemOpParams& operation = node.paramArray[i];
+      const CUdeviceptr address = operation.waitValue.address;  // where writes have theirs, too
+      if (const CUresult result = expose_operands(session_, {address}); result != CUDA_SUCCESS)
+        return result;
+      if (is_wait(operation)) description_.awaited.push_back(address);
+    }
+    return CUDA_SUCCESS;
+  }
+
+  Session& session_;
+  Description& description_;
+  unsigned parts_ = 1;  // of the last node
+};
+
+void take_bytes(capnp::MessageBuilder& message, Description* description) {
+  const auto words = capnp::messageToFlatArray(message);
+  const auto bytes = words.asBytes();
+  description->bytes.resize(bytes.size());
+  std::memcpy(description->bytes.data(), bytes.begin(), bytes.size());
+}
+
+bool has_other_session(const Graph& graph, Session** session) {
+  if (graph.base != nullptr) {
+    if (*session != nullptr && *session != graph.base) return true;
+    *session = graph.base;
+  }
+  for (const GraphNode* const node : graph.nodes) {
+    if (Context* const context = node->params.context()) {
+      if (*session != nullptr && *session != context->session) return true;
+      *session = context->session;
+    }
+    for (const Graph* const inside : node->inside)
+      if (has_other_session(*inside, session)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+CUgraphNode Description::node_at(uint32_t place) const {
+  return place < nodes_by_place.size() ? reinterpret_cast<CUgraphNode>(nodes_by_place[place])
+                                       : nullptr;
+}
+
+CUresult session_of(const Graph& graph, Session** session) {
+  *session = nullptr;
+  if (has_other_session(graph, session)) {
+    log::warn("a graph has nodes on the GPUs of several servers: not supported");
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (*session == nullptr)
+    *session =
+        current_context() != nullptr ? current_context()->session : Process::get().session(0);
+  return CUDA_SUCCESS;
+}
+
+CUresult describe(Session& session, const Graph& graph, Description* description,
+                  CUgraphNode* error, bool* has_cycle) {
+  capnp::MallocMessageBuilder message;
+  Describer describer(session, *description);
+  const CUresult result = describer.describe(graph, message.initRoot<schema::graph::Nodes>());
+  *error = describer.error;
+  *has_cycle = describer.has_cycle;
+  if (result == CUDA_SUCCESS) take_bytes(message, description);
+  return result;
+}
+
+CUresult describe_node(Session& session, const NodeParams& params, const Placed& placed,
+                       Description* description) {
+  capnp::MallocMessageBuilder message;
+  Describer describer(session, *description);
+  const CUresult result =
+      describer.describe(params, placed, message.initRoot<schema::graph::Nodes>());
+  if (result == CUDA_SUCCESS) take_bytes(message, description);
+  return result;
+}
+
+}  // namespace fargpu::client

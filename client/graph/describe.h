@@ -1,0 +1,66 @@
+// A graph as it travels to the server (schema/graph_nodes.capnp), and what of it stays here.
+//
+// Nodes are described in the order in which they were added, as far as edges allow; so two graphs
+// that were made alike are described alike, which the update of an executable graph relies on. A
+// copy node may become a host node and a copy (host_copy.h).
+//
+// Needs the GraphLock. May ask the server; exposes host memory that nodes use.
+#pragma once
+
+#include <cuda.h>
+#include <kj/array.h>
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "client/graph/graph.h"
+#include "client/graph/host_copy.h"
+
+namespace capnp {
+class word;
+}
+
+namespace fargpu::client {
+
+// What a host node calls at each launch.
+struct HostCall {
+  uint64_t node = 0;  // id of the application's node
+  CUhostFn function = nullptr;
+  void* data = nullptr;
+  std::shared_ptr<void> keeps;  // a HostCopy
+};
+
+// How one of the application's nodes is carried out.
+struct Placed {
+  uint32_t place = 0;  // on the server
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  NodeCopy::Way copy = NodeCopy::Way::kDriver;
+  size_t host_call = 0;  // of a host node or a copy that has one: its index
+};
+
+struct Description {
+  std::vector<std::byte> bytes;
+  std::unordered_map<uint64_t, Placed> nodes;  // by id
+  std::vector<uint64_t> nodes_by_place;        // ids; 0: a node of ours
+  std::vector<HostCall> host_calls;            // in the order of places
+  std::vector<CUdeviceptr> awaited;            // addresses of words that it waits for
+
+  // The node at a place that the server names; nullptr: none of the application's.
+  CUgraphNode node_at(uint32_t place) const;
+};
+
+// The session of the graph's nodes; if none needs one, that of the current context.
+// CUDA_ERROR_NOT_SUPPORTED: there are several.
+CUresult session_of(const Graph& graph, Session** session);
+
+// `error`: the node at fault; nullptr: it is not known. CUDA_ERROR_INVALID_VALUE with
+// *has_cycle: the edges form one.
+CUresult describe(Session& session, const Graph& graph, Description* description,
+                  CUgraphNode* error, bool* has_cycle);
+// One node without its edges. `placed`: how it was carried out up to now, which must not change.
+CUresult describe_node(Session& session, const NodeParams& params, const Placed& placed,
+                       Description* description);
+
+}  // namespace fargpu::client

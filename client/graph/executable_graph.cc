@@ -1,0 +1,322 @@
+#include "client/graph/executable_graph.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "client/entry/call_target.h"
+#include "client/entry/streams.h"
+#include "client/graph/user_object.h"
+#include "client/process/process.h"
+#include "common/base/log.h"
+#include "generated/client/calls.h"
+#include "generated/client/internal_calls.h"
+
+namespace fargpu::client {
+namespace {
+
+constexpr cuuint64_t kForwarded =
+    CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+
+uint16_t frame_context(const Session& session) {
+  const Context* const context = current_context();
+  return context != nullptr && context->session == &session ? context->wire_id : uint16_t{0};
+}
+
+CUresult check_size(const Session& session, const Description& description) {
+  if (description.bytes.size() <= session.snapshot.max_bulk_bytes) return CUDA_SUCCESS;
+  log::warn("a graph of {} nodes takes {} bytes, more than server {} accepts (--max-bulk)",
+            description.nodes_by_place.size(), description.bytes.size(), session.settings.server);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+// Whether a launch leaves memory allocated: the next one is refused while it is.
+bool leaves_memory(const Graph& graph) {
+  size_t allocations = 0, frees = 0;
+  for (const GraphNode* const node : graph.nodes) {
+    allocations += node->params.type() == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? 1 : 0;
+    frees += node->params.type() == CU_GRAPH_NODE_TYPE_MEM_FREE ? 1 : 0;
+  }
+  return graph.has_memory && allocations != frees;
+}
+
+void refer_to_user_objects(const Graph& graph, GraphUses& uses) {
+  for (const auto& [object, count] : graph.user_objects) uses.add(*object, count);
+  for (const GraphNode* const node : graph.nodes)
+    for (const Graph* const inside : node->inside) refer_to_user_objects(*inside, uses);
+}
+
+// From now on what the graph waits for may hold streams.
+void note_waits(Session& session, const std::vector<CUdeviceptr>& awaited) {
+  for (const CUdeviceptr address : awaited) {
+    session.memory_waits.fetch_add(1, std::memory_order_release);
+    session.pages.watch(address, sizeof(uint64_t));
+  }
+}
+
+bool can_be_disabled(const Placed& placed) {
+  return placed.type == CU_GRAPH_NODE_TYPE_KERNEL || placed.type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+         placed.type == CU_GRAPH_NODE_TYPE_MEMSET;
+}
+
+// `keeps` lives until the last launch of the graph has ended.
+CUresult at_last_launch(const GraphExec& exec, const std::shared_ptr<void>& keeps) {
+  Context* const context = exec.last_context.load();
+  if (context == nullptr || !context->usable()) return CUDA_SUCCESS;
+  const ContextScope scope(context);
+  Session& session = *exec.session;
+  const auto stream = reinterpret_cast<CUstream>(exec.last_stream.load());
+  if (context_of(stream) == nullptr) return CUDA_SUCCESS;
+  const uint64_t id = session.host_calls.add(
+      {.function = [](void*) {}, .stream = stream, .device = device_key(context), .keeps = keeps});
+  session.channel().await_notices();
+  const CUresult result = call_fgHostCall(session, context->wire_id, stream, id, 0);
+  if (result != CUDA_SUCCESS) session.host_calls.cancel(id);
+  return result;
+}
+
+// The graph calls other functions from the next launch on. The copies of earlier ones are kept,
+// but not for ever.
+void take_host_calls(GraphExec& exec, std::vector<HostCall> calls) {
+  constexpr size_t kMostCopies = 256;
+  Context* const context = exec.last_context.load();
+  if (exec.uses->copies() > kMostCopies && context != nullptr && context->usable()) {
+    const ContextScope scope(context);
+    const auto stream = reinterpret_cast<CUstream>(exec.last_stream.load());
+    (void)call_cuStreamSynchronize(*exec.session, context->wire_id, stream);
+    exec.uses->forget_copies();
+  }
+  exec.uses->add(calls);
+  exec.host_calls = std::move(calls);
+}
+
+CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream) {
+  Session& session = target.session;
+  std::vector<unsigned long long> ids;
+  ids.reserve(exec.host_calls.size());
+  const uint16_t device = device_key(context_of(stream));
+  for (const HostCall& call : exec.host_calls) {
+    ids.push_back(session.host_calls.add({.function = call.function,
+                                          .user_data = call.data,
+                                          .stream = stream,
+                                          .device = device,
+                                          .keeps = call.keeps}));
+  }
+  if (!ids.empty()) session.channel().await_notices();
+  const CUresult result =
+      call_fgGraphLaunch(session, target.context, exec.handle(), stream,
+                         static_cast<unsigned>(ids.size()), ids.empty() ? nullptr : ids.data());
+  if (result != CUDA_SUCCESS)
+    for (const uint64_t id : ids) session.host_calls.cancel(id);
+  if (result == CUDA_SUCCESS &&
+      std::any_of(exec.awaited.begin(), exec.awaited.end(), [&](CUdeviceptr address) {
+        return session.pages.touches(address, sizeof(uint32_t));
+      }))
+    session.value_waits.add(StreamMark(session, stream).queue());
+  return result;
+}
+
+}  // namespace
+
+void GraphUses::add(UserObject& object, unsigned count) {
+  retain(object, count);
+  objects_.emplace_back(&object, count);
+}
+
+void GraphUses::add(const std::vector<HostCall>& calls) {
+  for (const HostCall& call : calls)
+    if (call.keeps != nullptr) copies_.push_back(call.keeps);
+}
+
+GraphUses::~GraphUses() {
+  for (const auto& [object, count] : objects_) release(*object, count);
+}
+
+GraphExec* find_exec(CUgraphExec exec) {
+  return static_cast<GraphExec*>(Process::get().tables()->handles.find(
+      rpc::HandleKind::kGraphExec, reinterpret_cast<uint64_t>(exec)));
+}
+
+CUresult instantiate(const Graph& graph, cuuint64_t flags, CUgraphExec* exec,
+                     GraphOutcome* outcome) {
+  outcome->found = CUDA_GRAPH_INSTANTIATE_ERROR;
+  Session* session = nullptr;
+  if (const CUresult result = session_of(graph, &session); result != CUDA_SUCCESS) return result;
+  Description description;
+  bool has_cycle = false;
+  if (const CUresult result = describe(*session, graph, &description, &outcome->error, &has_cycle);
+      result != CUDA_SUCCESS) {
+    if (has_cycle) outcome->found = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
+    return result;
+  }
+  if (const CUresult result = check_size(*session, description); result != CUDA_SUCCESS)
+    return result;
+  note_waits(*session, description.awaited);
+  Context* const context = current_context();
+  const bool own = context != nullptr && context->session == session;
+  const uint64_t id = new_id(*session, rpc::HandleKind::kGraphExec);
+  if (id == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  int result = CUDA_SUCCESS;
+  unsigned place = 0;
+  CUresult sent = call_fgGraphInstantiate(*session, frame_context(*session),
+                                          description.bytes.data(), description.bytes.size(),
+                                          flags & kForwarded, graph.base != nullptr ? graph.id : 0,
+                                          id, &result, &outcome->found, &place);
+  if (sent == CUDA_SUCCESS) sent = static_cast<CUresult>(result);
+  if (sent != CUDA_SUCCESS) {
+    outcome->error = description.node_at(place);
+    give_id_back(*session, id);
+    return sent;
+  }
+  auto made = std::make_unique<GraphExec>();
+  made->id = id;
+  made->session = session;
+  made->context = own ? context : nullptr;
+  made->flags = flags;
+  made->has_host_calls = !description.host_calls.empty() || !description.awaited.empty();
+  made->nodes = std::move(description.nodes);
+  made->host_calls = std::move(description.host_calls);
+  made->awaited = std::move(description.awaited);
+  made->uses = std::make_shared<GraphUses>();
+  made->uses->add(made->host_calls);
+  refer_to_user_objects(graph, *made->uses);
+  made->may_be_refused =
+      leaves_memory(graph) && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) == 0;
+  *exec = made->handle();
+  session->handles.publish(std::move(made));
+  return CUDA_SUCCESS;
+}
+
+CUresult update(GraphExec& exec, const Graph& graph, GraphOutcome* outcome) {
+  outcome->found = CU_GRAPH_EXEC_UPDATE_ERROR;
+  Session& session = *exec.session;
+  Description description;
+  bool has_cycle = false;
+  if (const CUresult result = describe(session, graph, &description, &outcome->error, &has_cycle);
+      result != CUDA_SUCCESS)
+    return result;
+  if (const CUresult result = check_size(session, description); result != CUDA_SUCCESS)
+    return result;
+  note_waits(session, description.awaited);
+  std::lock_guard lock(exec.mutex);
+  int result = CUDA_SUCCESS;
+  unsigned place = 0, from_place = 0;
+  CUresult sent =
+      call_fgGraphUpdate(session, frame_context(session), exec.handle(), description.bytes.data(),
+                         description.bytes.size(), &result, &outcome->found, &place, &from_place);
+  if (sent == CUDA_SUCCESS) sent = static_cast<CUresult>(result);
+  if (sent != CUDA_SUCCESS) {
+    outcome->error = description.node_at(place);
+    outcome->error_from = description.node_at(from_place);
+    return sent;
+  }
+  // The nodes stay those of the first graph; what they do has changed.
+  take_host_calls(exec, std::move(description.host_calls));
+  exec.awaited = std::move(description.awaited);
+  exec.has_host_calls = !exec.host_calls.empty() || !exec.awaited.empty();
+  refer_to_user_objects(graph, *exec.uses);
+  return CUDA_SUCCESS;
+}
+
+CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params) {
+  std::lock_guard lock(exec.mutex);
+  const auto found = exec.nodes.find(node);
+  if (found == exec.nodes.end() || found->second.type != params.type())
+    return CUDA_ERROR_INVALID_VALUE;
+  const Placed& placed = found->second;
+  if (params.type() == CU_GRAPH_NODE_TYPE_HOST) {
+    HostCall& call = exec.host_calls[placed.host_call];
+    call.function = params.get().host.fn;
+    call.data = params.get().host.userData;
+    return CUDA_SUCCESS;
+  }
+  Description description;
+  if (const CUresult result = describe_node(*exec.session, params, placed, &description);
+      result != CUDA_SUCCESS)
+    return result;
+  note_waits(*exec.session, description.awaited);
+  if (placed.copy != NodeCopy::Way::kHost) {
+    const CUresult result =
+        call_fgGraphSetNode(*exec.session, frame_context(*exec.session), exec.handle(),
+                            placed.place, description.bytes.data(), description.bytes.size());
+    if (result != CUDA_SUCCESS) return result;
+  }
+  if (!description.host_calls.empty()) {
+    description.host_calls[0].node = node;
+    std::vector<HostCall> calls = exec.host_calls;
+    calls[placed.host_call] = std::move(description.host_calls[0]);
+    take_host_calls(exec, std::move(calls));
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult enable_node(GraphExec& exec, uint64_t node, bool enabled) {
+  std::lock_guard lock(exec.mutex);
+  const auto found = exec.nodes.find(node);
+  if (found == exec.nodes.end()) return CUDA_ERROR_INVALID_VALUE;
+  const Placed& placed = found->second;
+  if (!can_be_disabled(placed)) return CUDA_ERROR_INVALID_VALUE;
+  if (placed.copy != NodeCopy::Way::kHost) {
+    const CUresult result = call_fgGraphEnableNode(*exec.session, frame_context(*exec.session),
+                                                   exec.handle(), placed.place, enabled ? 1 : 0);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  std::erase(exec.disabled, node);
+  if (!enabled) exec.disabled.push_back(node);
+  if (placed.copy == NodeCopy::Way::kDriver) return CUDA_SUCCESS;
+  // Its host node runs all the same, and does nothing.
+  HostCall& call = exec.host_calls[placed.host_call];
+  call.function = enabled ? &HostCopy::run : [](void*) {};
+  return CUDA_SUCCESS;
+}
+
+CUresult is_enabled(GraphExec& exec, uint64_t node, unsigned* enabled) {
+  std::lock_guard lock(exec.mutex);
+  const auto found = exec.nodes.find(node);
+  if (found == exec.nodes.end() || !can_be_disabled(found->second)) return CUDA_ERROR_INVALID_VALUE;
+  const auto& off = exec.disabled;
+  *enabled = std::find(off.begin(), off.end(), node) == off.end() ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult launch(GraphExec& exec, CUstream stream) {
+  const CallTarget target = CallTarget::of(stream);
+  if (exec.session != &target.session) return CUDA_ERROR_INVALID_HANDLE;
+  ResolvedStream resolved;
+  if (const CUresult result = resolve_stream(target.session, stream, &resolved);
+      result != CUDA_SUCCESS)
+    return result;
+  exec.last_stream.store(resolved.id, std::memory_order_relaxed);
+  exec.last_context.store(context_of(stream), std::memory_order_relaxed);
+  CUresult result = CUDA_SUCCESS;
+  if (exec.has_host_calls.load(std::memory_order_acquire)) {
+    // A host node gets its calls in the order of the launches.
+    std::lock_guard lock(exec.mutex);
+    result = send_launch(exec, target, stream);
+  } else {
+    result = call_fgGraphLaunch(target.session, target.context, exec.handle(), stream, 0, nullptr);
+  }
+  if (result == CUDA_SUCCESS && exec.may_be_refused) result = flush(target.session);
+  if (result != CUDA_SUCCESS) return result;
+  return target.session.settings.launch_blocking
+             ? call_cuStreamSynchronize(target.session, target.context, stream)
+             : CUDA_SUCCESS;
+}
+
+CUresult upload(GraphExec& exec, CUstream stream) {
+  const CallTarget target = CallTarget::of(stream);
+  if (exec.session != &target.session) return CUDA_ERROR_INVALID_HANDLE;
+  return call_fgGraphUpload(target.session, target.context, exec.handle(), stream);
+}
+
+CUresult destroy(GraphExec& exec) {
+  Session& session = *exec.session;
+  const std::shared_ptr<GraphUses> uses = std::move(exec.uses);
+  // Ends the record, too.
+  const CUresult result = call_fgGraphExecDestroy(session, frame_context(session), exec.handle());
+  // The launches are one behind the other: what they use goes when the last one has ended.
+  if (uses != nullptr && uses->any()) (void)at_last_launch(exec, uses);
+  return result;
+}
+
+}  // namespace fargpu::client

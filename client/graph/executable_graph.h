@@ -1,0 +1,81 @@
+// Executable graphs: what the client keeps of one that the server has, and the calls about it. A
+// launch is one small frame; it names the host calls of its host nodes.
+//
+// Any thread. Changes of one executable graph, and launches with host nodes, keep each other out;
+// nothing is locked around a launch without host nodes.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "client/graph/describe.h"
+#include "client/graph/graph.h"
+
+namespace fargpu::client {
+
+// What an executable graph and its launches use: references to user objects, copies of host memory
+// with their staging memory. Shared by the record and what is under way.
+class GraphUses {
+ public:
+  void add(UserObject& object, unsigned count);
+  void add(const std::vector<HostCall>& calls);
+  bool any() const { return !objects_.empty() || !copies_.empty(); }
+  // Copies that may be those of earlier launches only.
+  size_t copies() const { return copies_.size(); }
+  void forget_copies() { copies_.clear(); }
+  ~GraphUses();
+
+ private:
+  std::vector<std::pair<UserObject*, unsigned>> objects_;
+  std::vector<std::shared_ptr<void>> copies_;
+};
+
+struct GraphExec final : Object {
+  cuuint64_t flags = 0;
+  bool may_be_refused = false;  // a launch waits for the driver's answer
+  // Whether launches have to name host calls: the mutex below is taken then.
+  std::atomic<bool> has_host_calls{false};
+  std::mutex mutex;
+  std::unordered_map<uint64_t, Placed> nodes;  // by id; of the graph that it was made from
+  std::vector<HostCall> host_calls;
+  std::vector<CUdeviceptr> awaited;
+  std::vector<uint64_t> disabled;  // ids of nodes
+  std::shared_ptr<GraphUses> uses;
+  // Where it was launched last: id on the wire, and the stream's context; null: nowhere.
+  std::atomic<uint64_t> last_stream{0};
+  std::atomic<Context*> last_context{nullptr};
+
+  void ended() override { uses.reset(); }
+
+  CUgraphExec handle() const { return reinterpret_cast<CUgraphExec>(id); }
+};
+
+GraphExec* find_exec(CUgraphExec exec);  // nullptr: there is none
+
+// What came of an instantiation or an update.
+struct GraphOutcome {
+  int found = 0;  // CUgraphInstantiateResult or CUgraphExecUpdateResult
+  CUgraphNode error = nullptr, error_from = nullptr;
+};
+
+// Needs the GraphLock, as describe() does.
+CUresult instantiate(const Graph& graph, cuuint64_t flags, CUgraphExec* exec,
+                     GraphOutcome* outcome);
+CUresult update(GraphExec& exec, const Graph& graph, GraphOutcome* outcome);
+CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params);
+CUresult enable_node(GraphExec& exec, uint64_t node, bool enabled);
+// CUDA_ERROR_INVALID_VALUE, of both: no such node, or it cannot be disabled.
+CUresult is_enabled(GraphExec& exec, uint64_t node, unsigned* enabled);
+
+CUresult launch(GraphExec& exec, CUstream stream);
+CUresult upload(GraphExec& exec, CUstream stream);
+CUresult destroy(GraphExec& exec);
+
+}  // namespace fargpu::client

@@ -1,0 +1,105 @@
+// Graphs of the application: nodes, edges, graphs inside of nodes. All of it is here; the server
+// gets a graph when it is instantiated (describe.h). The records are in the table of handles and
+// refer to each other.
+//
+// As in CUDA, an application does not change a graph while another thread uses it; GraphLock makes
+// sure that no mistake of that kind does harm. Everything here needs it, unless it says so.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "client/graph/node_params.h"
+#include "client/object/object.h"
+
+namespace fargpu::client {
+
+struct Graph;
+struct GraphNode;
+struct UserObject;
+
+class GraphLock {
+ public:
+  GraphLock();
+  // References that were given up meanwhile end here, without the lock: destructors are functions
+  // of the application.
+  ~GraphLock();
+  GraphLock(const GraphLock&) = delete;
+  GraphLock& operator=(const GraphLock&) = delete;
+  static void release_later(UserObject& object, unsigned count);
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+  std::vector<std::pair<UserObject*, unsigned>> released_;
+};
+
+struct GraphEdge {
+  GraphNode* node = nullptr;  // at the other end
+  CUgraphEdgeData data{};
+};
+
+struct GraphNode final : Object {
+  Graph* graph = nullptr;
+  NodeParams params;
+  std::vector<GraphEdge> before, after;
+  std::vector<Graph*> inside;  // of a child or conditional node, which owns them
+  uint64_t clone_of = 0;       // id of the node that it is a copy of
+
+  CUgraphNode handle() const { return reinterpret_cast<CUgraphNode>(id); }
+};
+
+struct Graph final : Object {
+  std::vector<GraphNode*> nodes;  // as they were added
+  GraphNode* owner = nullptr;     // the node that it is inside of
+  uint64_t clone_of = 0;
+  std::map<UserObject*, unsigned> user_objects;  // references
+  Session* base = nullptr;                       // where it has a half already (fgGraphAllocate)
+  bool has_memory = false;                       // nodes that allocate or free: none may go
+  std::vector<CUgraphConditionalHandle> conditions;  // that no node uses yet
+
+  CUgraph handle() const { return reinterpret_cast<CUgraph>(id); }
+};
+
+// nullptr: there is none.
+Graph* find_graph(CUgraph graph);
+GraphNode* find_node(CUgraphNode node);
+
+// CUDA_ERROR_OUT_OF_MEMORY: the program has as many objects as there may be.
+CUresult make_graph(Graph** graph);
+// CUDA_ERROR_NOT_SUPPORTED: the graph has memory nodes or conditions.
+CUresult clone_graph(const Graph& original, Graph** clone);
+// With what is inside of it.
+void end_graph(Graph& graph);
+
+// `data`: nullptr: all zero. CUDA_ERROR_INVALID_VALUE: one of `before` is not of this graph, or
+// stands there twice.
+CUresult add_node(Graph& graph, std::span<const CUgraphNode> before, const CUgraphEdgeData* data,
+                  NodeParams params, GraphNode** node);
+void end_node(GraphNode& node);
+// A child gets a copy of `graph`.
+CUresult give_child(GraphNode& node, const Graph& graph);
+
+// Nodes whose address or handle is the driver's (base_nodes.cc). An allocation gets its address; a
+// conditional node takes its handle and gets the (empty) graphs of its bodies.
+// CUDA_ERROR_NOT_SUPPORTED: the graph is inside of another one, or has a half at another server.
+CUresult allocate(GraphNode& node);
+CUresult release(GraphNode& node);  // of memory of a graph; one node of all graphs does it
+void node_ends(const GraphNode& node);
+CUresult take_condition(GraphNode& node);
+CUresult make_condition(Graph& graph, Context& context, unsigned initial, unsigned flags,
+                        CUgraphConditionalHandle* handle);
+
+// All or none. CUDA_ERROR_INVALID_VALUE: a node that is not of this graph or its own predecessor,
+// an edge that is there already (add) or is not there (remove).
+CUresult add_edges(Graph& graph, std::span<const CUgraphNode> from, std::span<const CUgraphNode> to,
+                   const CUgraphEdgeData* data);
+CUresult remove_edges(Graph& graph, std::span<const CUgraphNode> from,
+                      std::span<const CUgraphNode> to, const CUgraphEdgeData* data);
+
+}  // namespace fargpu::client

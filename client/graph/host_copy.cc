@@ -1,0 +1,181 @@
+#include "client/graph/host_copy.h"
+
+#include <bit>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "client/transfer/endpoint.h"
+#include "client/transfer/exposure.h"
+#include "client/transfer/pinned_memory.h"
+
+namespace fargpu::client {
+namespace {
+
+// Staging memory that no copy uses, by session and size. It is kept until the process ends: to free
+// it, one would have to wait for everything that runs.
+class StagingMemory {
+ public:
+  static StagingMemory& get() {
+    static auto& memory = *new StagingMemory;
+    return memory;
+  }
+  CUresult take(Session& session, size_t bytes, void** memory) {
+    {
+      std::lock_guard lock(mutex_);
+      auto& free = free_[{&session, bytes}];
+      if (!free.empty()) {
+        *memory = free.back();
+        free.pop_back();
+        return CUDA_SUCCESS;
+      }
+    }
+    return allocate_pinned(bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP, memory);
+  }
+  void give_back(Session& session, size_t bytes, void* memory) {
+    std::lock_guard lock(mutex_);
+    free_[{&session, bytes}].push_back(memory);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<Session*, size_t>, std::vector<void*>> free_;
+};
+
+// One side of a copy node.
+struct Side {
+  CUmemorytype type;
+  const void* host;
+  CUdeviceptr device;
+  uint64_t x, y, z, pitch, height;
+
+  copy::Rows rows(const copy::Shape& shape) const {
+    const uint64_t row = pitch == 0 ? shape.width : pitch;
+    const copy::Rows all{
+        type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(host) : uint64_t{device}, row,
+        row * (height == 0 ? shape.height : height)};
+    return all.at(x, y, z);
+  }
+};
+
+// Where the driver finds a side: nothing (`here`): in ordinary memory of the application.
+struct Found {
+  bool here = false;
+  copy::Rows rows;
+};
+
+CUresult find(Session& session, const Side& side, const copy::Shape& shape, Found* found) {
+  found->rows = side.rows(shape);
+  const uint64_t span = span_of(shape, found->rows);
+  if (span == 0) return CUDA_ERROR_INVALID_VALUE;
+  const Endpoint end = side.type == CU_MEMORYTYPE_HOST     ? host_end(session, found->rows)
+                       : side.type == CU_MEMORYTYPE_DEVICE ? device_end(session, found->rows)
+                                                           : unified_end(session, found->rows);
+  if (end.device) {
+    if (const CUresult result = check_range(session, end, span); result != CUDA_SUCCESS)
+      return result;
+    return expose_operands(session, {found->rows.address});
+  }
+  found->here = true;
+  uint64_t device_pointer = 0;
+  if (!end.region || span > end.known ||
+      expose(session, *end.region, &device_pointer) != CUDA_SUCCESS)
+    return CUDA_SUCCESS;
+  found->here = false;
+  found->rows.address = device_pointer + (found->rows.address - end.region->base);
+  return CUDA_SUCCESS;
+}
+
+void put_source(CUDA_MEMCPY3D& copy, const copy::Rows& rows) {
+  copy.srcMemoryType = CU_MEMORYTYPE_UNIFIED;
+  copy.srcDevice = rows.address;
+  copy.srcPitch = rows.pitch;
+  copy.srcHeight = rows.pitch == 0 ? 0 : rows.slice / rows.pitch;
+  copy.srcXInBytes = copy.srcY = copy.srcZ = 0;
+  copy.srcHost = nullptr;
+}
+
+void put_destination(CUDA_MEMCPY3D& copy, const copy::Rows& rows) {
+  copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  copy.dstDevice = rows.address;
+  copy.dstPitch = rows.pitch;
+  copy.dstHeight = rows.pitch == 0 ? 0 : rows.slice / rows.pitch;
+  copy.dstXInBytes = copy.dstY = copy.dstZ = 0;
+  copy.dstHost = nullptr;
+}
+
+}  // namespace
+
+HostCopy::~HostCopy() {
+  if (staging_ != nullptr) StagingMemory::get().give_back(*session_, staging_bytes_, staging_);
+}
+
+void HostCopy::run(void* pointer) {
+  const auto& copy = *static_cast<const HostCopy*>(pointer);
+  for (uint64_t z = 0; z < copy.shape_.depth; ++z) {
+    for (uint64_t y = 0; y < copy.shape_.height; ++y) {
+      std::memmove(reinterpret_cast<void*>(copy.to_.at(0, y, z).address),
+                   reinterpret_cast<const void*>(copy.from_.at(0, y, z).address),
+                   copy.shape_.width);
+    }
+  }
+}
+
+// Between `rows` of the application and staging memory, packed.
+CUresult stage(Session& session, const copy::Rows& rows, const copy::Shape& shape, bool fetches,
+               std::shared_ptr<HostCopy>* copy, void** staging) {
+  const size_t bytes = std::bit_ceil(shape.bytes());
+  if (const CUresult result = StagingMemory::get().take(session, bytes, staging);
+      result != CUDA_SUCCESS)
+    return result;
+  const copy::Rows packed = dense(reinterpret_cast<uint64_t>(*staging), shape);
+  *copy = fetches ? std::make_shared<HostCopy>(packed, rows, shape)
+                  : std::make_shared<HostCopy>(rows, packed, shape);
+  (*copy)->session_ = &session;
+  (*copy)->staging_ = *staging;
+  (*copy)->staging_bytes_ = bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult plan_copy(Session& session, const CUDA_MEMCPY3D& given, NodeCopy* plan) {
+  const copy::Shape shape{given.WidthInBytes, given.Height, given.Depth};
+  CUDA_MEMCPY3D& driver = plan->driver = given;
+  Found source, destination;
+  if (given.srcMemoryType != CU_MEMORYTYPE_ARRAY) {
+    const Side side{given.srcMemoryType, given.srcHost, given.srcDevice, given.srcXInBytes,
+                    given.srcY,          given.srcZ,    given.srcPitch,  given.srcHeight};
+    if (const CUresult result = find(session, side, shape, &source); result != CUDA_SUCCESS)
+      return result;
+    put_source(driver, source.rows);
+  }
+  if (given.dstMemoryType != CU_MEMORYTYPE_ARRAY) {
+    const Side side{given.dstMemoryType, given.dstHost, given.dstDevice, given.dstXInBytes,
+                    given.dstY,          given.dstZ,    given.dstPitch,  given.dstHeight};
+    if (const CUresult result = find(session, side, shape, &destination); result != CUDA_SUCCESS)
+      return result;
+    put_destination(driver, destination.rows);
+  }
+  if (!source.here && !destination.here) return CUDA_SUCCESS;
+  if (source.here && destination.here) {
+    plan->way = NodeCopy::Way::kHost;
+    plan->host = std::make_shared<HostCopy>(destination.rows, source.rows, shape);
+    return CUDA_SUCCESS;
+  }
+  plan->way = source.here ? NodeCopy::Way::kHostThenDriver : NodeCopy::Way::kDriverThenHost;
+  void* staging = nullptr;
+  if (const CUresult result = stage(session, source.here ? source.rows : destination.rows, shape,
+                                    source.here, &plan->host, &staging);
+      result != CUDA_SUCCESS)
+    return result;
+  Found staged;
+  const Side side{CU_MEMORYTYPE_HOST, staging, 0, 0, 0, 0, 0, 0};
+  if (const CUresult result = find(session, side, shape, &staged); result != CUDA_SUCCESS)
+    return result;
+  if (staged.here) return CUDA_ERROR_NOT_SUPPORTED;  // the worker cannot have that memory
+  source.here ? put_source(driver, staged.rows) : put_destination(driver, staged.rows);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace fargpu::client

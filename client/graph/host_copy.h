@@ -1,0 +1,54 @@
+// Copy nodes with an end in host memory. The driver reaches memory that it knows, and such a copy
+// is the driver's own. Ordinary memory of the application is read or written by a host function,
+// when the node runs: it moves the bytes between there and pinned memory, from or to which the
+// driver copies.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <memory>
+
+#include "client/process/session.h"
+#include "common/copy/shape.h"
+
+namespace fargpu::client {
+
+// A part of a copy that is done here. Its staging memory is given back with it. Any thread.
+class HostCopy {
+ public:
+  HostCopy(const copy::Rows& to, const copy::Rows& from, const copy::Shape& shape)
+      : to_(to), from_(from), shape_(shape) {}
+  ~HostCopy();
+  HostCopy(const HostCopy&) = delete;
+  HostCopy& operator=(const HostCopy&) = delete;
+
+  static void CUDA_CB run(void* copy);
+
+ private:
+  friend CUresult stage(Session&, const copy::Rows&, const copy::Shape&, bool,
+                        std::shared_ptr<HostCopy>*, void**);
+  const copy::Rows to_, from_;
+  const copy::Shape shape_;
+  Session* session_ = nullptr;
+  void* staging_ = nullptr;
+  size_t staging_bytes_ = 0;
+};
+
+// How a copy node is carried out.
+struct NodeCopy {
+  enum class Way {
+    kDriver,          // by the driver alone
+    kHostThenDriver,  // the host function fetches the source first
+    kDriverThenHost,  // it delivers to the destination afterwards
+    kHost,            // both ends are here
+  };
+  Way way = Way::kDriver;
+  CUDA_MEMCPY3D driver{};  // without host memory
+  std::shared_ptr<HostCopy> host;
+};
+
+// A context of `session` is current. Exposes host memory that the driver knows.
+CUresult plan_copy(Session& session, const CUDA_MEMCPY3D& copy, NodeCopy* plan);
+
+}  // namespace fargpu::client

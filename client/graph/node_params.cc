@@ -1,0 +1,307 @@
+#include "client/graph/node_params.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "client/image/launch.h"
+#include "client/image/load.h"
+#include "client/image/twins.h"
+#include "client/process/process.h"
+
+namespace fargpu::client {
+namespace {
+
+// As many as a driver takes.
+constexpr unsigned kMaxOperations = 256;
+constexpr unsigned kMaxBodies = 4096;
+
+bool is_zero(const void* bytes, size_t size) {
+  const auto* const all = static_cast<const unsigned char*>(bytes);
+  return std::all_of(all, all + size, [](unsigned char byte) { return byte == 0; });
+}
+
+bool is_possible_side(CUmemorytype type, const void* host, CUdeviceptr device, CUarray array) {
+  switch (type) {
+    case CU_MEMORYTYPE_HOST:
+      return host != nullptr;
+    case CU_MEMORYTYPE_DEVICE:
+    case CU_MEMORYTYPE_UNIFIED:
+      return device != 0;
+    case CU_MEMORYTYPE_ARRAY:
+      return array != nullptr;
+  }
+  return false;
+}
+
+}  // namespace
+
+NodeParams& NodeParams::operator=(const NodeParams& other) {
+  given_ = other.given_;
+  context_ = other.context_;
+  epoch_ = other.epoch_;
+  packed_ = other.packed_;
+  offsets_ = other.offsets_;
+  each_ = other.each_;
+  attributes_ = other.attributes_;
+  operations_ = other.operations_;
+  access_ = other.access_;
+  allocation_ = other.allocation_;
+  bodies_ = other.bodies_;
+  point();
+  return *this;
+}
+
+void NodeParams::point() {
+  if (given_.type == CU_GRAPH_NODE_TYPE_KERNEL) {
+    each_.resize(offsets_.size());
+    std::transform(offsets_.begin(), offsets_.end(), each_.begin(),
+                   [&](uint32_t offset) { return packed_.data() + offset; });
+    given_.kernel.kernelParams = each_.empty() ? nullptr : each_.data();
+    given_.kernel.extra = nullptr;
+  } else if (given_.type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
+    given_.memOp.paramArray = operations_.data();
+  } else if (given_.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+    given_.alloc.accessDescs = access_.empty() ? nullptr : access_.data();
+  } else if (given_.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+    given_.conditional.phGraph_out = bodies_.empty() ? nullptr : bodies_.data();
+  }
+}
+
+void NodeParams::set_bodies(std::vector<CUgraph> bodies) {
+  bodies_ = std::move(bodies);
+  point();
+}
+
+void NodeParams::set_allocation(CUdeviceptr address, unsigned number) {
+  given_.alloc.dptr = address;
+  allocation_ = number;
+}
+
+CUresult NodeParams::take(const CUgraphNodeParams& given, NodeParams* params) {
+  if (!is_zero(given.reserved0, sizeof given.reserved0) || given.reserved2 != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  NodeParams made;
+  made.given_ = given;
+  CUresult result = CUDA_SUCCESS;
+  switch (given.type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+      result = made.take_kernel();
+      break;
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+      result = made.take_copy();
+      break;
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+      result = made.take_fill();
+      break;
+    case CU_GRAPH_NODE_TYPE_HOST:
+      if (given.host.fn == nullptr) result = CUDA_ERROR_INVALID_VALUE;
+      break;
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT: {
+      // Both have the event alone.
+      const auto id = reinterpret_cast<uint64_t>(given.eventRecord.event);
+      if (Process::get().tables()->handles.find(rpc::HandleKind::kEvent, id) == nullptr)
+        result = CUDA_ERROR_INVALID_VALUE;
+      break;
+    }
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+      result = made.take_operations();
+      break;
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+      break;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+      result = made.take_allocation();
+      break;
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      if (given.free.dptr == 0) result = CUDA_ERROR_INVALID_VALUE;
+      break;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      result = made.take_condition();
+      break;
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+      result = CUDA_ERROR_NOT_SUPPORTED;
+      break;
+    default:
+      result = CUDA_ERROR_INVALID_VALUE;
+  }
+  if (result != CUDA_SUCCESS) return result;
+  made.point();
+  *params = std::move(made);
+  return CUDA_SUCCESS;
+}
+
+NodeParams NodeParams::of_child(CUgraph graph) {
+  NodeParams made;
+  made.given_.type = CU_GRAPH_NODE_TYPE_GRAPH;
+  made.given_.graph.graph = graph;
+  return made;
+}
+
+NodeParams NodeParams::of_kernel(Context& context, const CUDA_KERNEL_NODE_PARAMS_v3& kernel,
+                                 const std::vector<uint32_t>& offsets, const void* packed,
+                                 size_t packed_bytes, std::vector<CUlaunchAttribute> attributes) {
+  NodeParams made;
+  made.given_.type = CU_GRAPH_NODE_TYPE_KERNEL;
+  made.given_.kernel = kernel;
+  made.context_ = &context;
+  made.epoch_ = context.epoch.load();
+  made.offsets_ = offsets;
+  made.packed_.resize(packed_bytes);
+  if (packed_bytes > 0) std::memcpy(made.packed_.data(), packed, packed_bytes);
+  made.attributes_ = std::move(attributes);
+  made.point();
+  return made;
+}
+
+bool NodeParams::context_has_ended() const {
+  return context_ != nullptr && (!context_->usable() || context_->epoch.load() != epoch_);
+}
+
+uint64_t NodeParams::function() const {
+  return given_.kernel.func != nullptr ? reinterpret_cast<uint64_t>(given_.kernel.func)
+                                       : reinterpret_cast<uint64_t>(given_.kernel.kern);
+}
+
+// nullptr: the current one.
+CUresult NodeParams::enter(CUcontext context) {
+  context_ =
+      context == nullptr ? current_context() : Process::get().tables()->contexts.find(context);
+  if (context_ == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  epoch_ = context_->epoch.load();
+  return context_->usable() ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult NodeParams::take_kernel() {
+  CUDA_KERNEL_NODE_PARAMS_v3& kernel = given_.kernel;
+  const uint64_t id = function();
+  if (id == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (rpc::handle_kind(id) == rpc::HandleKind::kFunction) {
+    const Object* const found =
+        Process::get().tables()->handles.find(rpc::HandleKind::kFunction, id);
+    if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    context_ = found->context;
+    epoch_ = context_->epoch.load();
+  } else if (const CUresult result = enter(kernel.func == nullptr ? kernel.ctx : nullptr);
+             result != CUDA_SUCCESS) {
+    return result;
+  }
+  kernel.ctx = context_->handle();
+  Session& session = *context_->session;
+  const ContextScope scope(context_);
+  Function* function = nullptr;
+  CUresult result =
+      find_function(session, reinterpret_cast<const void*>(in_session(session, id)), &function);
+  if (result != CUDA_SUCCESS) return result;
+  FunctionAttributes* known = nullptr;
+  result = attributes_on(session, *function, context_->device, &known);
+  if (result != CUDA_SUCCESS) return result;
+  result = check_launch({{kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ},
+                         {kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ},
+                         kernel.sharedMemBytes},
+                        *session.device(context_->device), *known);
+  if (result != CUDA_SUCCESS) return result;
+  packed_.resize(function->parameter_bytes);
+  std::span<const std::byte> packed;
+  result = pack_parameters(*function, kernel.kernelParams, kernel.extra, packed_.data(), &packed);
+  if (result != CUDA_SUCCESS) return result;
+  if (packed.data() != packed_.data() && !packed.empty())
+    std::memcpy(packed_.data(), packed.data(), packed.size());
+  for (const Parameter& parameter : function->parameters) offsets_.push_back(parameter.offset);
+  return CUDA_SUCCESS;
+}
+
+CUresult NodeParams::take_copy() {
+  const CUDA_MEMCPY_NODE_PARAMS& node = given_.memcpy;
+  const CUDA_MEMCPY3D& copy = node.copyParams;
+  if (node.flags != 0 || node.reserved != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = enter(node.copyCtx); result != CUDA_SUCCESS) return result;
+  given_.memcpy.copyCtx = context_->handle();
+  const bool possible =
+      is_possible_side(copy.srcMemoryType, copy.srcHost, copy.srcDevice, copy.srcArray) &&
+      is_possible_side(copy.dstMemoryType, copy.dstHost, copy.dstDevice, copy.dstArray) &&
+      copy.srcLOD == 0 && copy.dstLOD == 0 && copy.WidthInBytes != 0 && copy.Height != 0 &&
+      copy.Depth != 0;
+  return possible ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult NodeParams::take_fill() {
+  const CUDA_MEMSET_NODE_PARAMS_v2& fill = given_.memset;
+  if (const CUresult result = enter(fill.ctx); result != CUDA_SUCCESS) return result;
+  given_.memset.ctx = context_->handle();
+  const unsigned element = fill.elementSize;
+  if ((element != 1 && element != 2 && element != 4) || fill.dst == 0 || fill.dst % element != 0 ||
+      fill.width == 0 || fill.height == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (fill.height > 1 && (fill.pitch % element != 0 || fill.pitch / element < fill.width))
+    return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+CUresult NodeParams::take_operations() {
+  const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& node = given_.memOp;
+  if (node.count == 0 || node.count > kMaxOperations || node.paramArray == nullptr ||
+      node.flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = enter(node.ctx); result != CUDA_SUCCESS) return result;
+  given_.memOp.ctx = context_->handle();
+  operations_.assign(node.paramArray, node.paramArray + node.count);
+  return CUDA_SUCCESS;
+}
+
+CUresult NodeParams::take_allocation() {
+  const CUDA_MEM_ALLOC_NODE_PARAMS_v2& node = given_.alloc;
+  const CUmemPoolProps& pool = node.poolProps;
+  if (node.bytesize == 0 || pool.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+      pool.handleTypes != CU_MEM_HANDLE_TYPE_NONE ||
+      pool.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+      Process::get().device(pool.location.id) == nullptr ||
+      (node.accessDescCount != 0 && node.accessDescs == nullptr) ||
+      node.accessDescCount > static_cast<size_t>(Process::get().device_count()))
+    return CUDA_ERROR_INVALID_VALUE;
+  access_.assign(node.accessDescs, node.accessDescs + node.accessDescCount);
+  given_.alloc.dptr = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult NodeParams::take_condition() {
+  const CUDA_CONDITIONAL_NODE_PARAMS& node = given_.conditional;
+  if (const CUresult result = enter(node.ctx); result != CUDA_SUCCESS) return result;
+  given_.conditional.ctx = context_->handle();
+  given_.conditional.phGraph_out = nullptr;
+  switch (node.type) {
+    case CU_GRAPH_COND_TYPE_IF:
+      return node.size == 1 || node.size == 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_GRAPH_COND_TYPE_WHILE:
+      return node.size == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_GRAPH_COND_TYPE_SWITCH:
+      return node.size > 0 && node.size <= kMaxBodies ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult NodeParams::get_attribute(CUlaunchAttributeID id, CUlaunchAttributeValue* value) const {
+  *value = {};
+  const auto found = std::find_if(attributes_.begin(), attributes_.end(),
+                                  [&](const auto& attribute) { return attribute.id == id; });
+  if (found != attributes_.end()) *value = found->value;
+  return CUDA_SUCCESS;
+}
+
+CUresult NodeParams::set_attribute(CUlaunchAttributeID id, const CUlaunchAttributeValue& value) {
+  const auto found = std::find_if(attributes_.begin(), attributes_.end(),
+                                  [&](const auto& attribute) { return attribute.id == id; });
+  if (found != attributes_.end()) {
+    found->value = value;
+    return CUDA_SUCCESS;
+  }
+  CUlaunchAttribute attribute{};
+  attribute.id = id;
+  attribute.value = value;
+  attributes_.push_back(attribute);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace fargpu::client

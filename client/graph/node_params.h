@@ -1,0 +1,78 @@
+// NodeParams: what a node of a graph does, as the application has said it, with all that its
+// parameters point to. A value: copies share nothing. What can be checked without the driver is
+// checked when it is made.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "client/object/context.h"
+
+namespace fargpu::client {
+
+class NodeParams {
+ public:
+  NodeParams() = default;
+  NodeParams(const NodeParams& other) { *this = other; }
+  NodeParams& operator=(const NodeParams& other);
+  NodeParams(NodeParams&& other) noexcept = default;
+  NodeParams& operator=(NodeParams&& other) noexcept = default;
+
+  // From what the application gives. CUDA_ERROR_NOT_SUPPORTED for kinds that are not forwarded. A
+  // child graph is for the caller to look at. May ask the server about a kernel.
+  static CUresult take(const CUgraphNodeParams& given, NodeParams* params);
+  static NodeParams of_child(CUgraph graph);
+  // A launch that is captured: the parameters are packed already.
+  static NodeParams of_kernel(Context& context, const CUDA_KERNEL_NODE_PARAMS_v3& kernel,
+                              const std::vector<uint32_t>& offsets, const void* packed,
+                              size_t packed_bytes, std::vector<CUlaunchAttribute> attributes);
+
+  CUgraphNodeType type() const { return given_.type; }
+  // For the application; its pointers are valid as long as this is.
+  const CUgraphNodeParams& get() const { return given_; }
+  // nullptr: it needs none. The context may have ended.
+  Context* context() const { return context_; }
+  bool context_has_ended() const;
+
+  // Kernels.
+  uint64_t function() const;  // id of a function or a kernel
+  const std::vector<std::byte>& packed() const { return packed_; }
+  const std::vector<CUlaunchAttribute>& attributes() const { return attributes_; }
+  CUresult get_attribute(CUlaunchAttributeID id, CUlaunchAttributeValue* value) const;
+  CUresult set_attribute(CUlaunchAttributeID id, const CUlaunchAttributeValue& value);
+  void copy_attributes(const NodeParams& other) { attributes_ = other.attributes_; }
+  // The graphs that a child or a conditional node owns.
+  void set_child(CUgraph graph) { given_.graph.graph = graph; }
+  void set_bodies(std::vector<CUgraph> bodies);
+  // Of an allocation, as the server has said.
+  void set_allocation(CUdeviceptr address, unsigned number);
+  unsigned allocation() const { return allocation_; }
+
+ private:
+  CUresult take_kernel();
+  CUresult take_copy();
+  CUresult take_fill();
+  CUresult take_operations();
+  CUresult take_allocation();
+  CUresult take_condition();
+  CUresult enter(CUcontext context);
+  void point();  // the pointers of given_ lead into this object again
+
+  CUgraphNodeParams given_{};
+  Context* context_ = nullptr;
+  uint32_t epoch_ = 0;  // of the context when this was made
+  // Kernels: packed parameters, where each begins.
+  std::vector<std::byte> packed_;
+  std::vector<uint32_t> offsets_;
+  std::vector<void*> each_;
+  std::vector<CUlaunchAttribute> attributes_;
+  std::vector<CUstreamBatchMemOpParams> operations_;
+  std::vector<CUmemAccessDesc> access_;
+  unsigned allocation_ = 0;  // its number in the graph's half at the server
+  std::vector<CUgraph> bodies_;
+};
+
+}  // namespace fargpu::client

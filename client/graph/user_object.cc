@@ -1,0 +1,41 @@
+#include "client/graph/user_object.h"
+
+#include <memory>
+#include <utility>
+
+#include "client/process/process.h"
+#include "client/process/tables.h"
+
+namespace fargpu::client {
+
+CUresult make_user_object(void* data, CUhostFn destroy, unsigned references, UserObject** object) {
+  HandleTable& handles = Process::get().tables()->handles;
+  const uint64_t id = handles.reserve(rpc::HandleKind::kUserObject);
+  if (id == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  auto made = std::make_unique<UserObject>();
+  made->id = id;
+  made->session = Process::get().session(0);
+  made->destroy = destroy;
+  made->data = data;
+  made->references = references;
+  made->application_owns = references;
+  *object = static_cast<UserObject*>(handles.publish(std::move(made)));
+  return CUDA_SUCCESS;
+}
+
+UserObject* find_user_object(CUuserObject object) {
+  return static_cast<UserObject*>(Process::get().tables()->handles.find(
+      rpc::HandleKind::kUserObject, reinterpret_cast<uint64_t>(object)));
+}
+
+void retain(UserObject& object, unsigned count) { object.references += count; }
+
+void release(UserObject& object, unsigned count) {
+  if (object.references.fetch_sub(count) != count) return;
+  const CUhostFn destroy = object.destroy;
+  void* const data = object.data;
+  Process::get().tables()->handles.erase(object.id);
+  destroy(data);
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,29 @@
+// User objects: resources of the application whose destructor runs when the last reference to them
+// has gone. Graphs and executable graphs hold references; those of a launch under way go when it
+// has ended. A destructor runs on the thread that takes the last reference away, which may be the
+// one that runs host functions.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "client/object/object.h"
+
+namespace fargpu::client {
+
+struct UserObject final : Object {
+  CUhostFn destroy = nullptr;
+  void* data = nullptr;
+  std::atomic<uint64_t> references{0};        // of graphs and of the application
+  std::atomic<uint64_t> application_owns{0};  // of those
+};
+
+// CUDA_ERROR_OUT_OF_MEMORY: the program has as many objects as there may be.
+CUresult make_user_object(void* data, CUhostFn destroy, unsigned references, UserObject** object);
+UserObject* find_user_object(CUuserObject object);  // nullptr: there is none
+void retain(UserObject& object, unsigned count);
+void release(UserObject& object, unsigned count);
+
+}  // namespace fargpu::client

@@ -1,0 +1,196 @@
+// Executable graphs.
+#include "client/graph/executable_graph.h"
+#include "client/graph/typed_params.h"
+#include "generated/client/manual.h"
+
+namespace fargpu::client {
+namespace {
+
+constexpr cuuint64_t kFlags =
+    CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+    CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+
+CUresult make(CUgraphExec* exec, CUgraph handle, cuuint64_t flags, GraphOutcome* outcome) {
+  const GraphLock lock;
+  const Graph* const graph = find_graph(handle);
+  if (exec == nullptr || graph == nullptr || (flags & ~kFlags) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  const bool by_device = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
+  if (by_device && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  // Kernels would launch it, behind the back of everybody here.
+  if (by_device) return CUDA_ERROR_NOT_SUPPORTED;
+  return instantiate(*graph, flags, exec, outcome);
+}
+
+CUresult set(CUgraphExec handle, CUgraphNode node, const CUgraphNodeParams& given) {
+  NodeParams params;
+  if (const CUresult result = NodeParams::take(given, &params); result != CUDA_SUCCESS)
+    return result;
+  const GraphLock lock;
+  GraphExec* const exec = find_exec(handle);
+  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return set_node(*exec, reinterpret_cast<uint64_t>(node), params);
+}
+
+}  // namespace
+
+CUresult manual_cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                            unsigned long long flags) {
+  // Where to would be said by cuGraphInstantiateWithParams alone.
+  if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) return CUDA_ERROR_INVALID_VALUE;
+  GraphOutcome outcome;
+  return make(phGraphExec, hGraph, flags, &outcome);
+}
+
+CUresult manual_cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                             CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) {
+  if (instantiateParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  GraphOutcome outcome;
+  CUresult result = make(phGraphExec, hGraph, instantiateParams->flags, &outcome);
+  instantiateParams->hErrNode_out = outcome.error;
+  instantiateParams->result_out = result == CUDA_SUCCESS
+                                      ? CUDA_GRAPH_INSTANTIATE_SUCCESS
+                                      : static_cast<CUgraphInstantiateResult>(outcome.found);
+  if (result == CUDA_SUCCESS &&
+      (instantiateParams->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0)
+    result = upload(*find_exec(*phGraphExec), instantiateParams->hUploadStream);
+  return result;
+}
+
+CUresult manual_cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                      CUgraphNode* phErrorNode, char* logBuffer,
+                                      size_t bufferSize) {
+  if (logBuffer != nullptr && bufferSize > 0) logBuffer[0] = '\0';
+  GraphOutcome outcome;
+  const CUresult result = make(phGraphExec, hGraph, 0, &outcome);
+  if (phErrorNode != nullptr) *phErrorNode = outcome.error;
+  return result;
+}
+
+CUresult manual_cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                   CUgraphNode* phErrorNode, char* logBuffer, size_t bufferSize) {
+  return manual_cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+}
+
+CUresult manual_cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) {
+  const GraphExec* const exec = find_exec(hGraphExec);
+  if (exec == nullptr || flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = exec->flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
+                                     CUgraphExecUpdateResultInfo* resultInfo) {
+  const GraphLock lock;
+  GraphExec* const exec = find_exec(hGraphExec);
+  const Graph* const graph = find_graph(hGraph);
+  if (exec == nullptr || graph == nullptr || resultInfo == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  GraphOutcome outcome;
+  const CUresult result = update(*exec, *graph, &outcome);
+  resultInfo->result = static_cast<CUgraphExecUpdateResult>(outcome.found);
+  resultInfo->errorNode = outcome.error;
+  resultInfo->errorFromNode = outcome.error_from;
+  return result;
+}
+
+CUresult manual_cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
+                                  CUgraphNode* hErrorNode_out,
+                                  CUgraphExecUpdateResult* updateResult_out) {
+  if (updateResult_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphExecUpdateResultInfo info{};
+  const CUresult result = manual_cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);
+  *updateResult_out = info.result;
+  if (hErrorNode_out != nullptr) *hErrorNode_out = info.errorNode;
+  return result;
+}
+
+CUresult manual_cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                         CUgraphNodeParams* nodeParams) {
+  return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE : set(hGraphExec, hNode, *nodeParams);
+}
+
+CUresult manual_cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                  const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE
+                               : set(hGraphExec, hNode, kernel_params(*nodeParams));
+}
+
+CUresult manual_cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                               const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE
+                               : set(hGraphExec, hNode, kernel_params(*nodeParams));
+}
+
+CUresult manual_cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                               const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
+  return copyParams == nullptr ? CUDA_ERROR_INVALID_VALUE
+                               : set(hGraphExec, hNode, copy_params(*copyParams, ctx));
+}
+
+CUresult manual_cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                               const CUDA_MEMSET_NODE_PARAMS* memsetParams,
+                                               CUcontext ctx) {
+  return memsetParams == nullptr ? CUDA_ERROR_INVALID_VALUE
+                                 : set(hGraphExec, hNode, fill_params(*memsetParams, ctx));
+}
+
+CUresult manual_cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                             const CUDA_HOST_NODE_PARAMS* nodeParams) {
+  return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE
+                               : set(hGraphExec, hNode, host_params(*nodeParams));
+}
+
+CUresult manual_cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                   CUgraph childGraph) {
+  CUgraphNodeParams params = of_type(CU_GRAPH_NODE_TYPE_GRAPH);
+  params.graph.graph = childGraph;
+  return set(hGraphExec, hNode, params);
+}
+
+CUresult manual_cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                   CUevent event) {
+  return set(hGraphExec, hNode, event_params(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event));
+}
+
+CUresult manual_cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                 CUevent event) {
+  return set(hGraphExec, hNode, event_params(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event));
+}
+
+CUresult manual_cuGraphExecBatchMemOpNodeSetParams(
+    CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
+  return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE
+                               : set(hGraphExec, hNode, operation_params(*nodeParams));
+}
+
+CUresult manual_cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                      unsigned int isEnabled) {
+  GraphExec* const exec = find_exec(hGraphExec);
+  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return enable_node(*exec, reinterpret_cast<uint64_t>(hNode), isEnabled != 0);
+}
+
+CUresult manual_cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                      unsigned int* isEnabled) {
+  GraphExec* const exec = find_exec(hGraphExec);
+  if (exec == nullptr || isEnabled == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return is_enabled(*exec, reinterpret_cast<uint64_t>(hNode), isEnabled);
+}
+
+CUresult manual_cuGraphUpload(CUgraphExec hGraph, CUstream hStream) {
+  GraphExec* const exec = find_exec(hGraph);
+  return exec == nullptr ? CUDA_ERROR_INVALID_VALUE : upload(*exec, hStream);
+}
+
+CUresult manual_cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
+  GraphExec* const exec = find_exec(hGraph);
+  return exec == nullptr ? CUDA_ERROR_INVALID_VALUE : launch(*exec, hStream);
+}
+
+CUresult manual_cuGraphExecDestroy(CUgraphExec hGraphExec) {
+  GraphExec* const exec = find_exec(hGraphExec);
+  return exec == nullptr ? CUDA_ERROR_INVALID_VALUE : destroy(*exec);
+}
+
+}  // namespace fargpu::client

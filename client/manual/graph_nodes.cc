@@ -1,0 +1,412 @@
+// Nodes of graphs: every typed function is the general one, CUgraphNodeParams.
+#include "client/graph/graph.h"
+#include "client/graph/typed_params.h"
+#include "client/process/process.h"
+#include "client/process/tables.h"
+#include "generated/client/manual.h"
+
+namespace fargpu::client {
+namespace {
+
+// What a node needs besides its parameters.
+CUresult complete(GraphNode& node) {
+  switch (node.params.type()) {
+    case CU_GRAPH_NODE_TYPE_GRAPH: {
+      const CUDA_CHILD_GRAPH_NODE_PARAMS given = node.params.get().graph;
+      Graph* const child = find_graph(given.graph);
+      if (child == nullptr || child == node.graph) return CUDA_ERROR_INVALID_VALUE;
+      if (given.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) return give_child(node, *child);
+      if (given.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE || child->owner != nullptr)
+        return CUDA_ERROR_INVALID_VALUE;
+      if (child->base != nullptr || child->has_memory) return CUDA_ERROR_NOT_SUPPORTED;
+      child->owner = &node;
+      node.inside = {child};
+      return CUDA_SUCCESS;
+    }
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+      return allocate(node);
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      return release(node);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return take_condition(node);
+    default:
+      return CUDA_SUCCESS;
+  }
+}
+
+CUresult add(CUgraphNode* out, CUgraph handle, const CUgraphNode* dependencies,
+             const CUgraphEdgeData* edges, size_t count, const CUgraphNodeParams& given,
+             CUgraphNodeParams* made = nullptr) {
+  NodeParams params;
+  {
+    const GraphLock lock;
+    if (out == nullptr || find_graph(handle) == nullptr ||
+        (count != 0 && dependencies == nullptr) ||
+        (given.type == CU_GRAPH_NODE_TYPE_GRAPH && find_graph(given.graph.graph) == nullptr))
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  // May ask the server.
+  if (const CUresult result = NodeParams::take(given, &params); result != CUDA_SUCCESS)
+    return result;
+  const GraphLock lock;
+  Graph* const graph = find_graph(handle);
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  GraphNode* node = nullptr;
+  CUresult result = add_node(*graph, {dependencies, count}, edges, std::move(params), &node);
+  if (result != CUDA_SUCCESS) return result;
+  result = complete(*node);
+  if (result != CUDA_SUCCESS) {
+    end_node(*node);
+    return result;
+  }
+  *out = node->handle();
+  // What the caller learns of it.
+  if (made != nullptr && given.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+    made->alloc.dptr = node->params.get().alloc.dptr;
+  if (made != nullptr && given.type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+    made->conditional.phGraph_out = node->params.get().conditional.phGraph_out;
+  return CUDA_SUCCESS;
+}
+
+template <typename Params>
+void get_kernel(const CUDA_KERNEL_NODE_PARAMS_v3& kernel, Params* out) {
+  *out = {};
+  out->func = kernel.func;
+  out->gridDimX = kernel.gridDimX;
+  out->gridDimY = kernel.gridDimY;
+  out->gridDimZ = kernel.gridDimZ;
+  out->blockDimX = kernel.blockDimX;
+  out->blockDimY = kernel.blockDimY;
+  out->blockDimZ = kernel.blockDimZ;
+  out->sharedMemBytes = kernel.sharedMemBytes;
+  out->kernelParams = kernel.kernelParams;
+  out->extra = kernel.extra;
+  if constexpr (requires { out->kern; }) {
+    out->kern = kernel.kern;
+    out->ctx = kernel.ctx;
+  }
+}
+
+// `get(params)` of a live node of the type.
+template <typename Get>
+CUresult read(CUgraphNode handle, CUgraphNodeType type, const void* out, Get&& get) {
+  const GraphLock lock;
+  const GraphNode* const node = find_node(handle);
+  if (out == nullptr || node == nullptr || node->params.type() != type)
+    return CUDA_ERROR_INVALID_VALUE;
+  get(node->params.get());
+  return CUDA_SUCCESS;
+}
+
+// New parameters of the same kind.
+CUresult write(CUgraphNode handle, const CUgraphNodeParams& given) {
+  {
+    const GraphLock lock;
+    const GraphNode* const node = find_node(handle);
+    if (node == nullptr || node->params.type() != given.type) return CUDA_ERROR_INVALID_VALUE;
+  }
+  NodeParams params;
+  if (const CUresult result = NodeParams::take(given, &params); result != CUDA_SUCCESS)
+    return result;
+  const GraphLock lock;
+  GraphNode* const node = find_node(handle);
+  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (given.type == CU_GRAPH_NODE_TYPE_GRAPH) {
+    const Graph* const child = find_graph(given.graph.graph);
+    return child == nullptr ? CUDA_ERROR_INVALID_VALUE : give_child(*node, *child);
+  }
+  params.copy_attributes(node->params);
+  node->params = std::move(params);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult manual_cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                  const CUgraphNode* dependencies,
+                                  const CUgraphEdgeData* dependencyData, size_t numDependencies,
+                                  CUgraphNodeParams* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return add(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, *nodeParams,
+             nodeParams);
+}
+
+CUresult manual_cuGraphAddNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                               const CUgraphNode* dependencies, size_t numDependencies,
+                               CUgraphNodeParams* nodeParams) {
+  return manual_cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, nullptr, numDependencies,
+                                  nodeParams);
+}
+
+CUresult manual_cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
+  return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE : write(hNode, *nodeParams);
+}
+
+CUresult manual_cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                        const CUgraphNode* dependencies, size_t numDependencies,
+                                        const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies,
+             kernel_params(*nodeParams));
+}
+
+CUresult manual_cuGraphAddKernelNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                     const CUgraphNode* dependencies, size_t numDependencies,
+                                     const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies,
+             kernel_params(*nodeParams));
+}
+
+CUresult manual_cuGraphKernelNodeGetParams_v2(CUgraphNode hNode,
+                                              CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  return read(hNode, CU_GRAPH_NODE_TYPE_KERNEL, nodeParams,
+              [&](const CUgraphNodeParams& params) { get_kernel(params.kernel, nodeParams); });
+}
+
+CUresult manual_cuGraphKernelNodeGetParams(CUgraphNode hNode,
+                                           CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  return read(hNode, CU_GRAPH_NODE_TYPE_KERNEL, nodeParams,
+              [&](const CUgraphNodeParams& params) { get_kernel(params.kernel, nodeParams); });
+}
+
+CUresult manual_cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
+                                              const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE
+                               : write(hNode, kernel_params(*nodeParams));
+}
+
+CUresult manual_cuGraphKernelNodeSetParams(CUgraphNode hNode,
+                                           const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE
+                               : write(hNode, kernel_params(*nodeParams));
+}
+
+CUresult manual_cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                     const CUgraphNode* dependencies, size_t numDependencies,
+                                     const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
+  if (copyParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies,
+             copy_params(*copyParams, ctx));
+}
+
+CUresult manual_cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D* nodeParams) {
+  return read(hNode, CU_GRAPH_NODE_TYPE_MEMCPY, nodeParams,
+              [&](const CUgraphNodeParams& params) { *nodeParams = params.memcpy.copyParams; });
+}
+
+CUresult manual_cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUcontext context = nullptr;
+  if (const CUresult result =
+          read(hNode, CU_GRAPH_NODE_TYPE_MEMCPY, nodeParams,
+               [&](const CUgraphNodeParams& params) { context = params.memcpy.copyCtx; });
+      result != CUDA_SUCCESS)
+    return result;
+  return write(hNode, copy_params(*nodeParams, context));
+}
+
+CUresult manual_cuGraphAddMemsetNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                     const CUgraphNode* dependencies, size_t numDependencies,
+                                     const CUDA_MEMSET_NODE_PARAMS* memsetParams, CUcontext ctx) {
+  if (memsetParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies,
+             fill_params(*memsetParams, ctx));
+}
+
+CUresult manual_cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS* nodeParams) {
+  return read(hNode, CU_GRAPH_NODE_TYPE_MEMSET, nodeParams, [&](const CUgraphNodeParams& params) {
+    const CUDA_MEMSET_NODE_PARAMS_v2& fill = params.memset;
+    *nodeParams = {fill.dst, fill.pitch, fill.value, fill.elementSize, fill.width, fill.height};
+  });
+}
+
+CUresult manual_cuGraphMemsetNodeSetParams(CUgraphNode hNode,
+                                           const CUDA_MEMSET_NODE_PARAMS* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUcontext context = nullptr;
+  if (const CUresult result =
+          read(hNode, CU_GRAPH_NODE_TYPE_MEMSET, nodeParams,
+               [&](const CUgraphNodeParams& params) { context = params.memset.ctx; });
+      result != CUDA_SUCCESS)
+    return result;
+  return write(hNode, fill_params(*nodeParams, context));
+}
+
+CUresult manual_cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                   const CUgraphNode* dependencies, size_t numDependencies,
+                                   const CUDA_HOST_NODE_PARAMS* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies, host_params(*nodeParams));
+}
+
+CUresult manual_cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS* nodeParams) {
+  return read(hNode, CU_GRAPH_NODE_TYPE_HOST, nodeParams, [&](const CUgraphNodeParams& params) {
+    *nodeParams = {params.host.fn, params.host.userData};
+  });
+}
+
+CUresult manual_cuGraphHostNodeSetParams(CUgraphNode hNode,
+                                         const CUDA_HOST_NODE_PARAMS* nodeParams) {
+  return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE : write(hNode, host_params(*nodeParams));
+}
+
+CUresult manual_cuGraphAddChildGraphNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                         const CUgraphNode* dependencies, size_t numDependencies,
+                                         CUgraph childGraph) {
+  CUgraphNodeParams params = of_type(CU_GRAPH_NODE_TYPE_GRAPH);
+  params.graph.graph = childGraph;
+  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies, params);
+}
+
+CUresult manual_cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph* phGraph) {
+  return read(hNode, CU_GRAPH_NODE_TYPE_GRAPH, phGraph,
+              [&](const CUgraphNodeParams& params) { *phGraph = params.graph.graph; });
+}
+
+CUresult manual_cuGraphAddEmptyNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                    const CUgraphNode* dependencies, size_t numDependencies) {
+  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies,
+             of_type(CU_GRAPH_NODE_TYPE_EMPTY));
+}
+
+CUresult manual_cuGraphAddEventRecordNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                          const CUgraphNode* dependencies, size_t numDependencies,
+                                          CUevent event) {
+  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies,
+             event_params(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event));
+}
+
+CUresult manual_cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent* event_out) {
+  return read(hNode, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event_out,
+              [&](const CUgraphNodeParams& params) { *event_out = params.eventRecord.event; });
+}
+
+CUresult manual_cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event) {
+  return write(hNode, event_params(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event));
+}
+
+CUresult manual_cuGraphAddEventWaitNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                        const CUgraphNode* dependencies, size_t numDependencies,
+                                        CUevent event) {
+  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies,
+             event_params(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event));
+}
+
+CUresult manual_cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent* event_out) {
+  return read(hNode, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event_out,
+              [&](const CUgraphNodeParams& params) { *event_out = params.eventWait.event; });
+}
+
+CUresult manual_cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event) {
+  return write(hNode, event_params(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event));
+}
+
+CUresult manual_cuGraphAddBatchMemOpNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                         const CUgraphNode* dependencies, size_t numDependencies,
+                                         const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies,
+             operation_params(*nodeParams));
+}
+
+CUresult manual_cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
+                                               CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams_out) {
+  return read(hNode, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, nodeParams_out,
+              [&](const CUgraphNodeParams& params) {
+                *nodeParams_out = {params.memOp.ctx, params.memOp.count, params.memOp.paramArray,
+                                   params.memOp.flags};
+              });
+}
+
+CUresult manual_cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode,
+                                               const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
+  return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE
+                               : write(hNode, operation_params(*nodeParams));
+}
+
+CUresult manual_cuGraphAddMemAllocNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                       const CUgraphNode* dependencies, size_t numDependencies,
+                                       CUDA_MEM_ALLOC_NODE_PARAMS* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphNodeParams params = of_type(CU_GRAPH_NODE_TYPE_MEM_ALLOC);
+  params.alloc.poolProps = nodeParams->poolProps;
+  params.alloc.accessDescs = nodeParams->accessDescs;
+  params.alloc.accessDescCount = nodeParams->accessDescCount;
+  params.alloc.bytesize = nodeParams->bytesize;
+  const CUresult result =
+      add(phGraphNode, hGraph, dependencies, nullptr, numDependencies, params, &params);
+  if (result == CUDA_SUCCESS) nodeParams->dptr = params.alloc.dptr;
+  return result;
+}
+
+CUresult manual_cuGraphMemAllocNodeGetParams(CUgraphNode hNode,
+                                             CUDA_MEM_ALLOC_NODE_PARAMS* params_out) {
+  return read(hNode, CU_GRAPH_NODE_TYPE_MEM_ALLOC, params_out,
+              [&](const CUgraphNodeParams& params) {
+                params_out->poolProps = params.alloc.poolProps;
+                params_out->accessDescs = params.alloc.accessDescs;
+                params_out->accessDescCount = params.alloc.accessDescCount;
+                params_out->bytesize = params.alloc.bytesize;
+                params_out->dptr = params.alloc.dptr;
+              });
+}
+
+CUresult manual_cuGraphAddMemFreeNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                      const CUgraphNode* dependencies, size_t numDependencies,
+                                      CUdeviceptr dptr) {
+  CUgraphNodeParams params = of_type(CU_GRAPH_NODE_TYPE_MEM_FREE);
+  params.free.dptr = dptr;
+  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies, params);
+}
+
+CUresult manual_cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr* dptr_out) {
+  return read(hNode, CU_GRAPH_NODE_TYPE_MEM_FREE, dptr_out,
+              [&](const CUgraphNodeParams& params) { *dptr_out = params.free.dptr; });
+}
+
+CUresult manual_cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out,
+                                               CUgraph hGraph, CUcontext ctx,
+                                               unsigned int defaultLaunchValue,
+                                               unsigned int flags) {
+  const GraphLock lock;
+  Graph* const graph = find_graph(hGraph);
+  if (pHandle_out == nullptr || graph == nullptr ||
+      (flags & ~static_cast<unsigned>(CU_GRAPH_COND_ASSIGN_DEFAULT)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  Context* const context =
+      ctx == nullptr ? current_context() : Process::get().tables()->contexts.find(ctx);
+  if (context == nullptr || !context->usable()) return CUDA_ERROR_INVALID_CONTEXT;
+  return make_condition(*graph, *context, defaultLaunchValue, flags, pHandle_out);
+}
+
+CUresult manual_cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
+                                              CUkernelNodeAttrValue* value_out) {
+  const GraphLock lock;
+  const GraphNode* const node = find_node(hNode);
+  if (node == nullptr || value_out == nullptr || node->params.type() != CU_GRAPH_NODE_TYPE_KERNEL)
+    return CUDA_ERROR_INVALID_VALUE;
+  return node->params.get_attribute(attr, value_out);
+}
+
+CUresult manual_cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
+                                              const CUkernelNodeAttrValue* value) {
+  const GraphLock lock;
+  GraphNode* const node = find_node(hNode);
+  if (node == nullptr || value == nullptr || node->params.type() != CU_GRAPH_NODE_TYPE_KERNEL)
+    return CUDA_ERROR_INVALID_VALUE;
+  return node->params.set_attribute(attr, *value);
+}
+
+CUresult manual_cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src) {
+  const GraphLock lock;
+  GraphNode* const to = find_node(dst);
+  const GraphNode* const from = find_node(src);
+  if (to == nullptr || from == nullptr || to->params.type() != CU_GRAPH_NODE_TYPE_KERNEL ||
+      from->params.type() != CU_GRAPH_NODE_TYPE_KERNEL)
+    return CUDA_ERROR_INVALID_VALUE;
+  to->params.copy_attributes(from->params);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace fargpu::client

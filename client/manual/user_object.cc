@@ -1,0 +1,72 @@
+// User objects: references of the application and of graphs.
+#include "client/graph/user_object.h"
+
+#include <limits>
+
+#include "client/graph/graph.h"
+#include "generated/client/manual.h"
+
+namespace fargpu::client {
+namespace {
+
+constexpr unsigned kMostReferences = std::numeric_limits<int>::max();
+
+bool is_possible(unsigned count) { return count != 0 && count <= kMostReferences; }
+
+}  // namespace
+
+CUresult manual_cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destroy,
+                                   unsigned int initialRefcount, unsigned int flags) {
+  // The flag is required: nobody may wait for a destructor.
+  if (object_out == nullptr || destroy == nullptr || !is_possible(initialRefcount) ||
+      flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
+    return CUDA_ERROR_INVALID_VALUE;
+  UserObject* object = nullptr;
+  const CUresult result = make_user_object(ptr, destroy, initialRefcount, &object);
+  if (result == CUDA_SUCCESS) *object_out = reinterpret_cast<CUuserObject>(object->id);
+  return result;
+}
+
+CUresult manual_cuUserObjectRetain(CUuserObject object, unsigned int count) {
+  UserObject* const found = find_user_object(object);
+  if (found == nullptr || !is_possible(count)) return CUDA_ERROR_INVALID_VALUE;
+  retain(*found, count);
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuUserObjectRelease(CUuserObject object, unsigned int count) {
+  UserObject* const found = find_user_object(object);
+  if (found == nullptr || !is_possible(count) || found->references < count)
+    return CUDA_ERROR_INVALID_VALUE;
+  release(*found, count);
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count,
+                                        unsigned int flags) {
+  const GraphLock lock;
+  Graph* const in = find_graph(graph);
+  UserObject* const found = find_user_object(object);
+  if (in == nullptr || found == nullptr || !is_possible(count) ||
+      (flags & ~static_cast<unsigned>(CU_GRAPH_USER_OBJECT_MOVE)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  // Moved references were the caller's.
+  if ((flags & CU_GRAPH_USER_OBJECT_MOVE) == 0) retain(*found, count);
+  in->user_objects[found] += count;
+  return CUDA_SUCCESS;
+}
+
+CUresult manual_cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count) {
+  const GraphLock lock;
+  Graph* const in = find_graph(graph);
+  UserObject* const found = find_user_object(object);
+  if (in == nullptr || found == nullptr || !is_possible(count)) return CUDA_ERROR_INVALID_VALUE;
+  const auto held = in->user_objects.find(found);
+  if (held == in->user_objects.end() || held->second < count) return CUDA_ERROR_INVALID_VALUE;
+  held->second -= count;
+  if (held->second == 0) in->user_objects.erase(held);
+  GraphLock::release_later(*found, count);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace fargpu::client

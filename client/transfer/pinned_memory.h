@@ -1,0 +1,22 @@
+// Host memory that this library pins for all devices of the process: shared with the worker where
+// both are on one host, else from addresses that the worker can mirror. Any thread; needs a current
+// context.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+
+#include "client/memory/address_map.h"
+
+namespace fargpu::client {
+
+// `bytes`: not 0. `flags`: CU_MEMHOSTALLOC_*. The memory is of the current context.
+CUresult allocate_pinned(size_t bytes, unsigned flags, void** memory);
+
+// The other servers' sessions learn of memory of one session, and that it ends. A server that has
+// something else at its addresses says so in the log; copies work all the same.
+void enter_elsewhere(const Region& region);
+void withdraw_elsewhere(const Region& region);
+
+}  // namespace fargpu::client

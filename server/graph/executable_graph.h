@@ -1,0 +1,50 @@
+// ExecutableGraph: an executable graph of the driver's, and the graph that it was made from, by
+// whose nodes it is changed. It is what the id of a graphexec stands for (handle table), and is
+// kept with it (kept_objects.h). Everything runs on the executor's thread.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "server/graph/graph_base.h"
+#include "server/graph/graph_builder.h"
+
+namespace fargpu::server {
+
+class ExecutableGraph {
+ public:
+  // What the driver said of an instantiation or an update.
+  struct Outcome {
+    CUresult result = CUDA_SUCCESS;
+    int found = 0;  // CUgraphInstantiateResult or CUgraphExecUpdateResult
+    uint32_t error_place = GraphPlaces::kNone;
+    uint32_t error_from_place = GraphPlaces::kNone;
+  };
+
+  explicit ExecutableGraph(const GraphParts& parts) : parts_(parts) {}
+  // Launches under way go on.
+  ~ExecutableGraph();
+  ExecutableGraph(const ExecutableGraph&) = delete;
+  ExecutableGraph& operator=(const ExecutableGraph&) = delete;
+
+  // Once, before everything else. Like build_graph(), these two may throw.
+  // `base`: null: a graph of its own. `bytes`: the description's.
+  Outcome instantiate(schema::graph::Nodes::Reader description, std::span<const std::byte> bytes,
+                      std::shared_ptr<GraphBase> base, unsigned long long flags);
+  Outcome update(schema::graph::Nodes::Reader description);
+
+  CUgraphExec get() const { return exec_; }
+  const GraphPlaces& places() const { return places_; }
+  const GraphParts& parts() const { return parts_; }
+
+ private:
+  const GraphParts parts_;
+  std::shared_ptr<GraphBase> base_;  // has the graph, if there is one
+  CUgraph graph_ = nullptr;          // else
+  CUgraphExec exec_ = nullptr;
+  GraphPlaces places_;
+};
+
+}  // namespace fargpu::server

@@ -1,0 +1,52 @@
+// Makes a graph of the driver's out of the client's description (schema/graph_nodes.capnp), which
+// is checked here. Everything runs on the executor's thread.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "generated/schema/graph_nodes.capnp.h"
+#include "server/core/core.h"
+#include "server/image/parameter_layouts.h"
+#include "server/stream/event_waits.h"
+#include "server/stream/host_gate.h"
+
+namespace fargpu::server {
+
+// What the nodes of a graph need of the session. References, which outlive the graphs.
+struct GraphParts {
+  const Core& core;
+  const ParameterLayouts& parameter_layouts;
+  EventWaits& event_waits;
+  HostGate& host_gate;
+};
+
+// What is known of a graph by the places of its nodes (schema/api/internal.yml).
+struct GraphPlaces {
+  std::vector<CUgraphNode> nodes;
+  std::vector<std::shared_ptr<HostGate::Node>> host_nodes;  // in the order of their places
+  bool waits = false;                                       // for values in memory
+  std::vector<CUgraphNode> allocations;                     // that the graph has already
+
+  static constexpr uint32_t kNone = 0xffffffff;
+  uint32_t place_of(CUgraphNode node) const;  // kNone: it is no node of the graph
+};
+
+// More nodes than these in one description, or graphs deeper inside each other, are refused.
+inline constexpr size_t kMaxGraphNodes = 1u << 20;
+inline constexpr unsigned kMaxGraphDepth = 16;
+
+// Adds the described nodes to `graph`, which has nothing but allocations. *places: all of them, or
+// those that were added before one was refused, which is the place behind them. Throws
+// kj::Exception for a description that no client makes.
+CUresult build_graph(const GraphParts& parts, schema::graph::Nodes::Reader description,
+                     CUgraph graph, GraphPlaces* places);
+
+// Gives the node at `place` of `exec`, made from the graph of `places`, other parameters.
+CUresult set_node(const GraphParts& parts, CUgraphExec exec, const GraphPlaces& places,
+                  uint32_t place, schema::graph::Node::Reader description);
+
+}  // namespace fargpu::server

@@ -1,0 +1,274 @@
+// Graphs: the client's descriptions become graphs of the driver's, and those executable ones. The
+// id of an executable graph stands for an ExecutableGraph.
+#include <capnp/serialize.h>
+
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "generated/schema/internal.capnp.h"
+#include "generated/server/internal_decode.h"
+#include "server/graph/executable_graph.h"
+#include "server/manual/manual.h"
+#include "server/stream/copy_fences.h"
+
+namespace fargpu::server {
+namespace {
+
+// Bulk bytes as a message: they may lie anywhere.
+class Description {
+ public:
+  explicit Description(std::span<const std::byte> bytes)
+      : words_(kj::heapArray<capnp::word>((bytes.size() + 7) / 8)),
+        reader_(copy(bytes), options(bytes.size())) {}
+  schema::graph::Nodes::Reader nodes() { return reader_.getRoot<schema::graph::Nodes>(); }
+
+ private:
+  kj::ArrayPtr<const capnp::word> copy(std::span<const std::byte> bytes) {
+    if (bytes.size() % 8 != 0)
+      kj::throwFatalException(KJ_EXCEPTION(FAILED, "a graph that is no whole number of words"));
+    if (!bytes.empty()) std::memcpy(words_.begin(), bytes.data(), bytes.size());
+    return words_;
+  }
+  // Each word is read a few times at most: when the graph is built, and when nodes in graphs inside
+  // are found again, once for each level.
+  static capnp::ReaderOptions options(size_t bytes) {
+    return {.traversalLimitInWords = (4 + 2 * uint64_t{kMaxGraphDepth}) * (bytes / 8 + 128),
+            .nestingLimit = 4 * static_cast<int>(kMaxGraphDepth)};
+  }
+  kj::Array<capnp::word> words_;
+  capnp::FlatArrayMessageReader reader_;
+};
+
+GraphParts parts_of(SessionParts& parts) {
+  return {parts.core, parts.parameter_layouts, parts.event_waits, parts.host_gate};
+}
+
+// nullptr: there is none with this id.
+ExecutableGraph* find_graph(Worker& worker, uint64_t id) {
+  void* found = nullptr;
+  (void)worker.parts().handles.find(rpc::HandleKind::kGraphExec, id, &found);
+  return static_cast<ExecutableGraph*>(found);
+}
+
+// What the handle table has for a graph: the part that keeps it shares it.
+using BaseHolder = std::shared_ptr<GraphBase>;
+
+CUresult find_base(Worker& worker, uint64_t id, std::shared_ptr<GraphBase>* base) {
+  void* found = nullptr;
+  const CUresult result = worker.parts().handles.find(rpc::HandleKind::kGraph, id, &found);
+  if (result == CUDA_SUCCESS) *base = *static_cast<BaseHolder*>(found);
+  return result;
+}
+
+// The half of a graph, made with the first question for it.
+CUresult base_of(Worker& worker, uint64_t id, std::shared_ptr<GraphBase>* base) {
+  if (find_base(worker, id, base) == CUDA_SUCCESS) return CUDA_SUCCESS;
+  SessionParts& parts = worker.parts();
+  auto made = std::make_shared<BaseHolder>(GraphBase::make(parts_of(parts)));
+  if (*made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = worker.add(rpc::HandleKind::kGraph, id, made.get(), 0);
+  if (result != CUDA_SUCCESS) return result;
+  *base = *made;
+  parts.kept_objects.keep(UntilEnded{id}, std::move(made));
+  return CUDA_SUCCESS;
+}
+
+// What a graph's memory takes of the job's limit.
+class Charge {
+ public:
+  Charge(SessionParts& parts, size_t device, uint64_t bytes)
+      : parts_(parts), device_(device), bytes_(bytes) {}
+  ~Charge() { parts_.memory.refund(device_, bytes_); }
+  Charge(const Charge&) = delete;
+  Charge& operator=(const Charge&) = delete;
+
+ private:
+  SessionParts& parts_;
+  const size_t device_;
+  const uint64_t bytes_;
+};
+
+// Graphs need a context of the driver's, whatever they consist of.
+CUresult enter_any(Worker& worker, uint16_t context) {
+  return context != 0 ? worker.enter_context(context) : worker.parts().contexts.borrow();
+}
+
+}  // namespace
+
+Status manual_fgGraphInstantiate(Worker& worker, const Request& request) {
+  return decoded("fgGraphInstantiate", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgGraphInstantiateParams>();
+    const uint64_t id = params.getExec();
+    FARGPU_ANSWER_UNLESS_SUCCESS(enter_any(worker, request.header.context));
+    SessionParts& parts = worker.parts();
+    auto graph = std::make_shared<ExecutableGraph>(parts_of(parts));
+    Description description(request.bulk);
+    std::shared_ptr<GraphBase> base;
+    if (params.getBase() != 0) {
+      FARGPU_ANSWER_UNLESS_SUCCESS(find_base(worker, params.getBase(), &base));
+    }
+    auto outcome = graph->instantiate(description.nodes(), request.bulk, base, params.getFlags());
+    if (outcome.result == CUDA_SUCCESS) {
+      const CUresult added =
+          worker.add(rpc::HandleKind::kGraphExec, id, graph.get(), request.header.context);
+      if (added != CUDA_SUCCESS) return refused_id(worker, request, "fgGraphInstantiate", added);
+      parts.kept_objects.keep(UntilEnded{id}, std::move(graph));
+    }
+    using Results = schema::FgGraphInstantiateResults;
+    rpc::Responder::Frame frame(worker.responder(), request.header, schema::fixed_bytes<Results>());
+    auto results = frame.init<Results>();
+    results.setOutcome(outcome.result);
+    results.setFound(outcome.found);
+    results.setErrorPlace(outcome.error_place);
+    return frame.send(CUDA_SUCCESS);
+  });
+}
+
+Status manual_fgGraphUpdate(Worker& worker, const Request& request) {
+  return decoded("fgGraphUpdate", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgGraphUpdateParams>();
+    FARGPU_ANSWER_UNLESS_SUCCESS(enter_any(worker, request.header.context));
+    ExecutableGraph* const graph = find_graph(worker, params.getExec());
+    if (graph == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
+    FARGPU_NEEDS_DRIVER(cuGraphExecUpdate_v2);
+    Description description(request.bulk);
+    const auto outcome = graph->update(description.nodes());
+    using Results = schema::FgGraphUpdateResults;
+    rpc::Responder::Frame frame(worker.responder(), request.header, schema::fixed_bytes<Results>());
+    auto results = frame.init<Results>();
+    results.setOutcome(outcome.result);
+    results.setFound(outcome.found);
+    results.setErrorPlace(outcome.error_place);
+    results.setErrorFromPlace(outcome.error_from_place);
+    return frame.send(CUDA_SUCCESS);
+  });
+}
+
+Status manual_fgGraphSetNode(Worker& worker, const Request& request) {
+  return decoded("fgGraphSetNode", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgGraphSetNodeParams>();
+    FARGPU_ANSWER_UNLESS_SUCCESS(enter_any(worker, request.header.context));
+    ExecutableGraph* const graph = find_graph(worker, params.getExec());
+    if (graph == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
+    Description description(request.bulk);
+    const auto nodes = description.nodes().getNodes();
+    if (nodes.size() != 1) return malformed("fgGraphSetNode", "not one node");
+    return answer(
+        worker, request,
+        set_node(graph->parts(), graph->get(), graph->places(), params.getPlace(), nodes[0]));
+  });
+}
+
+Status manual_fgGraphEnableNode(Worker& worker, const Request& request) {
+  return decode_fgGraphEnableNode(worker, request, [&](const auto& given) {
+    ExecutableGraph* const graph = find_graph(worker, given.exec_id);
+    if (graph == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
+    FARGPU_NEEDS_DRIVER(cuGraphNodeSetEnabled);
+    const auto& nodes = graph->places().nodes;
+    if (given.place >= nodes.size()) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
+    return answer(
+        worker, request,
+        worker.driver().cuGraphNodeSetEnabled(graph->get(), nodes[given.place], given.enabled));
+  });
+}
+
+Status manual_fgGraphLaunch(Worker& worker, const Request& request) {
+  return decode_fgGraphLaunch(worker, request, [&](const auto& given) -> Status {
+    SessionParts& parts = worker.parts();
+    ExecutableGraph* const graph = find_graph(worker, given.exec_id);
+    if (graph == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
+    const auto& hosts = graph->places().host_nodes;
+    if (given.hostCalls.size() != hosts.size())
+      return malformed("fgGraphLaunch", "not one host call for each host node");
+    FrameStream stream;
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        parts.core.enter_stream(request.header.context, given.stream_id, &stream));
+    for (size_t i = 0; i < hosts.size(); ++i) {
+      if (parts.host_gate.expect(stream.context, hosts[i], given.hostCalls[i]) != CUDA_SUCCESS)
+        return malformed("fgGraphLaunch", "a host call's id is in use");
+    }
+    const CUresult result = worker.driver().cuGraphLaunch(graph->get(), stream.handle);
+    if (result != CUDA_SUCCESS) {
+      for (const uint64_t id : given.hostCalls) parts.host_gate.not_launched(id, result);
+    } else if (graph->places().waits) {
+      parts.completion.keep(UntilPassed{stream.context, stream.handle}, parts.copy_fences.hold());
+    }
+    return answer(worker, request, result);
+  });
+}
+
+Status manual_fgGraphUpload(Worker& worker, const Request& request) {
+  return decode_fgGraphUpload(worker, request, [&](const auto& given) {
+    const ExecutableGraph* const graph = find_graph(worker, given.exec_id);
+    if (graph == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
+    // Only a hint.
+    if (worker.driver().cuGraphUpload == nullptr) return answer(worker, request, CUDA_SUCCESS);
+    return answer(worker, request, worker.driver().cuGraphUpload(graph->get(), given.stream));
+  });
+}
+
+Status manual_fgGraphAllocate(Worker& worker, const Request& request) {
+  return decode_fgGraphAllocate(worker, request, [&](const auto& given) -> Status {
+    FARGPU_ANSWER_UNLESS_SUCCESS(enter_any(worker, request.header.context));
+    SessionParts& parts = worker.parts();
+    const CUmemLocation& location = given.pool->location;
+    if (location.type != CU_MEM_LOCATION_TYPE_DEVICE || location.id < 0 ||
+        location.id >= parts.contexts.device_count())
+      return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
+    std::shared_ptr<GraphBase> base;
+    FARGPU_ANSWER_UNLESS_SUCCESS(base_of(worker, given.graph, &base));
+    const auto device = static_cast<size_t>(location.id);
+    FARGPU_ANSWER_UNLESS_SUCCESS(parts.memory.charge(location.id, given.bytes));
+    auto charge = std::make_shared<Charge>(parts, device, given.bytes);
+    CUdeviceptr address = 0;
+    unsigned number = 0;
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        base->allocate(*given.pool, given.access, given.bytes, &address, &number));
+    base->keep(std::move(charge));
+    using Results = schema::FgGraphAllocateResults;
+    rpc::Responder::Frame frame(worker.responder(), request.header, schema::fixed_bytes<Results>());
+    auto results = frame.init<Results>();
+    results.setAddress(address);
+    results.setNumber(number);
+    return frame.send(CUDA_SUCCESS);
+  });
+}
+
+Status manual_fgGraphConditional(Worker& worker, const Request& request) {
+  return decode_fgGraphConditional(worker, request, [&](const auto& given) -> Status {
+    FARGPU_NEEDS_DRIVER(cuGraphConditionalHandleCreate);
+    FARGPU_ANSWER_UNLESS_SUCCESS(enter_any(worker, request.header.context));
+    std::shared_ptr<GraphBase> base;
+    FARGPU_ANSWER_UNLESS_SUCCESS(base_of(worker, given.graph, &base));
+    CUgraphConditionalHandle handle = 0;
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuGraphConditionalHandleCreate(
+        &handle, base->get(), worker.parts().contexts.find(request.header.context), given.initial,
+        given.flags));
+    using Results = schema::FgGraphConditionalResults;
+    rpc::Responder::Frame frame(worker.responder(), request.header, schema::fixed_bytes<Results>());
+    frame.init<Results>().setHandle(handle);
+    return frame.send(CUDA_SUCCESS);
+  });
+}
+
+Status manual_fgGraphEnd(Worker& worker, const Request& request) {
+  return decode_fgGraphEnd(worker, request, [&](const auto& given) {
+    std::shared_ptr<GraphBase> base;
+    FARGPU_ANSWER_UNLESS_SUCCESS(find_base(worker, given.graph, &base));
+    worker.remove(given.graph);
+    return answer(worker, request, CUDA_SUCCESS);
+  });
+}
+
+Status manual_fgGraphExecDestroy(Worker& worker, const Request& request) {
+  return decode_fgGraphExecDestroy(worker, request, [&](const auto& given) {
+    worker.remove(given.exec_id);
+    return answer(worker, request, CUDA_SUCCESS);
+  });
+}
+
+}  // namespace fargpu::server
