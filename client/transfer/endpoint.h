@@ -17,10 +17,10 @@ class Session;
 
 struct Endpoint {
   bool device = false;  // else host memory
-  copy::Rows rows;
+  copy::Rows rows{};
   // What the address belongs to. Of a device end: memory of whatever session. Of a host end: memory
   // that the application pinned or registered, as the call's session has it (Session::find_host).
-  std::optional<Region> region;
+  std::optional<Region> region{};
   uint64_t known = 0;  // bytes from the address on that belong to it
   // Of a part of an array instead: a device end without an address.
   const Array* array = nullptr;
