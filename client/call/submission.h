@@ -21,9 +21,8 @@ class Session;
 struct ResolvedStream;  // client/entry/streams.h
 struct StreamState;     // client/stream/stream_state.h
 
-// Work on its way into a stream. There is no other way in: were a stream in capture, its work would
-// become a node of a graph here (docs/adr/0037). No stream can be, as cuStreamBeginCapture is
-// refused.
+// Work on its way into a stream. There is no other way in. What a captured stream is given does not
+// come here: it became a node of a graph in the entry (client/call/capture.h).
 //
 // The constructor does in this order what the work needs, and may wait in 1 and 3:
 //   1. kHostMemory: what the application wrote by now to memory that the worker mirrors is sent,

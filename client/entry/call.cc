@@ -32,6 +32,7 @@ namespace {
 struct Records {
   using Array = client::Array;
   using Context = client::Context;
+  using Event = client::Event;
   using Function = client::Function;
   using ImageRecord = client::ImageRecord;
   using LinkRecord = client::LinkRecord;

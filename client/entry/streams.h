@@ -7,6 +7,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -17,6 +18,14 @@ namespace fargpu::client {
 
 struct Stream final : Object {
   const std::shared_ptr<StreamState> state = std::make_shared<StreamState>();
+};
+
+struct CapturedPlace;  // client/capture/position.h
+
+struct Event final : Object {
+  std::atomic<bool> recorded{false};
+  // In a captured stream; null: not there. Guarded by the mutex of captures.
+  std::shared_ptr<const CapturedPlace> place;
 };
 
 // The id that stands for the legacy default stream on the wire.

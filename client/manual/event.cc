@@ -1,7 +1,27 @@
-// Events: wrong flags are errors at once, and waits across contexts concern loads in both.
+// Events: wrong flags are errors at once, and waits across contexts concern loads in both. An event
+// may have a place in a capture: then there is nothing to ask the server.
+#include "client/capture/captures.h"
 #include "client/manual/common.h"
 
 namespace fargpu::client {
+namespace {
+
+// `ends`: whether the question ends the capture.
+CUresult check(CUevent event, bool ends) {
+  return capture::any_event() ? capture::check_event(event, ends) : CUDA_SUCCESS;
+}
+
+// It is recorded where nothing is captured.
+void note_record(Session& session, CUevent event) {
+  auto* const found =
+      static_cast<Event*>(session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(event)));
+  if (found == nullptr) return;
+  if (!found->recorded.load(std::memory_order_relaxed)) found->recorded = true;
+  if (capture::any_event()) [[unlikely]]
+    capture::forget_place(event);
+}
+
+}  // namespace
 
 CUresult manual_cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   constexpr unsigned kFlags =
@@ -16,7 +36,45 @@ CUresult manual_cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   return call_cuEventCreate(target.session, target.context, phEvent, Flags);
 }
 
+CUresult manual_cuEventRecord(CUevent hEvent, CUstream hStream) {
+  const CallTarget target = CallTarget::of(hStream);
+  note_record(target.session, hEvent);
+  return call_cuEventRecord(target.session, target.context, hEvent, hStream);
+}
+
+CUresult manual_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
+  const CallTarget target = CallTarget::of(hStream);
+  if (flags == CU_EVENT_RECORD_DEFAULT) note_record(target.session, hEvent);
+  return call_cuEventRecordWithFlags(target.session, target.context, hEvent, hStream, flags);
+}
+
+CUresult manual_cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
+  const CallTarget target = CallTarget::of(hCtx);
+  note_record(target.session, hEvent);
+  return call_cuCtxRecordEvent(target.session, target.context, hCtx, hEvent);
+}
+
+CUresult manual_cuEventQuery(CUevent hEvent) {
+  if (const CUresult result = check(hEvent, true); result != CUDA_SUCCESS) return result;
+  const CallTarget target = CallTarget::of(hEvent);
+  return call_cuEventQuery(target.session, target.context, hEvent);
+}
+
+CUresult manual_cuEventSynchronize(CUevent hEvent) {
+  if (const CUresult result = check(hEvent, true); result != CUDA_SUCCESS) return result;
+  const CallTarget target = CallTarget::of(hEvent);
+  return call_cuEventSynchronize(target.session, target.context, hEvent);
+}
+
+CUresult manual_cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
+  for (const CUevent event : {hStart, hEnd})
+    if (const CUresult result = check(event, false); result != CUDA_SUCCESS) return result;
+  const CallTarget target = CallTarget::of(hStart);
+  return call_cuEventElapsedTime_v2(target.session, target.context, pMilliseconds, hStart, hEnd);
+}
+
 CUresult manual_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
+  if (const CUresult result = check(hEvent, true); result != CUDA_SUCCESS) return result;
   const CallTarget target = CallTarget::of(hCtx);
   const Object* event =
       target.session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(hEvent));

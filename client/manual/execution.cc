@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 
+#include "client/capture/captures.h"
 #include "client/image/launch.h"
 #include "client/image/launch_attributes.h"
 #include "client/image/load.h"
@@ -101,6 +102,8 @@ CUresult translate(Session& session, std::span<CUlaunchAttribute> attributes) {
         result != CUDA_SUCCESS) {
       return result;
     }
+    if (capture::any_event()) [[unlikely]]
+      capture::forget_place(*event);
     *event = reinterpret_cast<CUevent>(id);
   }
   return CUDA_SUCCESS;

@@ -1,16 +1,19 @@
-// Streams: whose they are is known here; callbacks run here; graphs are not captured.
+// Streams: whose they are is known here; callbacks run here.
+#include "client/capture/captures.h"
 #include "client/manual/common.h"
 #include "client/transfer/held_streams.h"
 
 namespace fargpu::client {
 namespace {
 
-// A live stream or a default one.
-CUresult check(CUstream stream) {
-  return context_of(stream) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+// What captures have to know of a stream that was made.
+CUresult made(Session& session, CUstream stream, unsigned flags, CUresult result) {
+  if (result != CUDA_SUCCESS || (flags & CU_STREAM_NON_BLOCKING) == 0) return result;
+  const auto* const record = static_cast<const Stream*>(
+      session.find(rpc::HandleKind::kStream, reinterpret_cast<uint64_t>(stream)));
+  if (record != nullptr) record->state->non_blocking = true;
+  return result;
 }
-
-thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 }  // namespace
 
@@ -19,7 +22,8 @@ CUresult manual_cuStreamCreate(CUstream* phStream, unsigned int Flags) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const CallTarget target = CallTarget::of_current();
-  return call_cuStreamCreate(target.session, target.context, phStream, Flags);
+  const CUresult result = call_cuStreamCreate(target.session, target.context, phStream, Flags);
+  return made(target.session, *phStream, Flags, result);
 }
 
 CUresult manual_cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
@@ -28,13 +32,9 @@ CUresult manual_cuStreamCreateWithPriority(CUstream* phStream, unsigned int flag
   }
   const CallTarget target = CallTarget::of_current();
   // A priority outside the device's range is clamped by the driver.
-  return call_cuStreamCreateWithPriority(target.session, target.context, phStream, flags, priority);
-}
-
-CUresult manual_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  if (mode == nullptr || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
-  std::swap(capture_mode, *mode);
-  return CUDA_SUCCESS;
+  const CUresult result =
+      call_cuStreamCreateWithPriority(target.session, target.context, phStream, flags, priority);
+  return made(target.session, *phStream, flags, result);
 }
 
 CUresult manual_cuStreamGetDevice(CUstream hStream, CUdevice* device) {
@@ -66,6 +66,9 @@ CUresult manual_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback,
 }
 
 CUresult manual_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+  if (capture::any_event()) [[unlikely]] {
+    if (const auto joined = capture::join(hStream, hEvent)) return *joined;
+  }
   const CallTarget target = CallTarget::of(hStream);
   if (is_event_of_another_server(hStream, hEvent)) [[unlikely]] {
     // Otherwise the driver judges them.
@@ -78,40 +81,6 @@ CUresult manual_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int
   if (event != nullptr && event->context != context_of(hStream))
     target.session.host_calls.join_contexts();
   return call_cuStreamWaitEvent(target.session, target.context, hStream, hEvent, Flags);
-}
-
-CUresult manual_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
-  if (captureStatus == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
-  return check(hStream);
-}
-
-CUresult manual_cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
-                                       cuuint64_t* id_out) {
-  if (id_out != nullptr) *id_out = 0;
-  return manual_cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-CUresult manual_cuStreamGetCaptureInfo_v2(CUstream hStream,
-                                          CUstreamCaptureStatus* captureStatus_out,
-                                          cuuint64_t* id_out, CUgraph* graph_out,
-                                          const CUgraphNode** dependencies_out,
-                                          size_t* numDependencies_out) {
-  if (graph_out != nullptr) *graph_out = nullptr;
-  if (dependencies_out != nullptr) *dependencies_out = nullptr;
-  if (numDependencies_out != nullptr) *numDependencies_out = 0;
-  return manual_cuStreamGetCaptureInfo(hStream, captureStatus_out, id_out);
-}
-
-CUresult manual_cuStreamGetCaptureInfo_v3(CUstream hStream,
-                                          CUstreamCaptureStatus* captureStatus_out,
-                                          cuuint64_t* id_out, CUgraph* graph_out,
-                                          const CUgraphNode** dependencies_out,
-                                          const CUgraphEdgeData** edgeData_out,
-                                          size_t* numDependencies_out) {
-  if (edgeData_out != nullptr) *edgeData_out = nullptr;
-  return manual_cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, graph_out,
-                                          dependencies_out, numDependencies_out);
 }
 
 }  // namespace fargpu::client

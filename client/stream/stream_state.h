@@ -1,10 +1,11 @@
 // StreamState: what the client knows of one stream of the worker.
 //
 // The record of a stream has one, and so has each context for its legacy stream. It is shared with
-// what is under way, because a stream may be destroyed while a thread waits for room in it. What a
-// capture adds to a stream belongs here.
+// what is under way, because a stream may be destroyed while a thread waits for room in it.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 
 #include "client/stream/queue_limit.h"
@@ -13,8 +14,10 @@
 namespace fargpu::client {
 
 struct StreamState {
-  StreamQueue queue;        // how far the application is ahead of the GPU
-  QueueLimit::Share share;  // operations that may be waiting behind host functions
+  StreamQueue queue;                      // how far the application is ahead of the GPU
+  QueueLimit::Share share;                // operations that may be waiting behind host functions
+  std::atomic<uint64_t> capture{0};       // the capture that it takes part in; 0: none
+  std::atomic<bool> non_blocking{false};  // the legacy stream and it do not wait for each other
 
   // The queue as marks hold it: with the state.
   static std::shared_ptr<StreamQueue> queue_of(const std::shared_ptr<StreamState>& state) {

@@ -42,6 +42,7 @@ SYNCHRONISES = {"some": "kSome", "stream": "kStream", "context": "kContext"}
 # What becomes of a call during a capture, in the captured stream and beside it.
 CAPTURES = {
     "free": ("free", "free"),
+    "own": ("free", "free"),
     "captured": ("captured", "free"),
     "captured-unsafe": ("captured", "unsafe"),
     "unsafe": ("unsafe", "unsafe"),

@@ -191,10 +191,33 @@ class Function(Signature):
         return streams[0] if len(streams) == 1 else None
 
     @property
+    def is_captured(self):
+        """Whether it becomes part of a graph in a captured stream: a hand-written half does it."""
+        return self.capture in ("captured", "captured-unsafe")
+
+    @property
+    def is_judged(self):
+        """Whether captures may have to do with it. The legacy stream waits for captured ones."""
+        of_stream = any(a.ctype == "CUstream" and a.direction == "in" for a in self.arguments)
+        return self.capture not in ("free", "own") or (self.capture == "free" and of_stream)
+
+    @property
+    def capture_operand(self):
+        """The C++ expression that decides what becomes of the call during a capture."""
+        kinds = {"unsafe": "CUevent", "forbidden-everywhere": "CUcontext"}
+        kind = kinds.get(self.capture, "CUstream")
+        found = [a.name for a in self.arguments if a.ctype == kind and a.direction == "in"]
+        if found:
+            return found[0]
+        configs = [a.name for a in self.arguments if "CUlaunchConfig" in a.ctype]
+        if configs and kind == "CUstream":
+            return f"{configs[0]} == nullptr ? nullptr : {configs[0]}->hStream"
+        return "nullptr"
+
+    @property
     def submits(self):
         """Whether its message is work on its way into a stream."""
-        captured = self.capture in ("captured", "captured-unsafe")
-        return bool(self.wire and self.stream) and (self.works or self.queues or captured)
+        return bool(self.wire and self.stream) and (self.works or self.queues or self.is_captured)
 
     def parent_of(self, kind):
         """The argument that an object of this kind is made from, or None."""

@@ -8,8 +8,12 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from . import cpp_call, cpp_dispatch, cpp_trace, manual, names, registry, render_tests
+from .describe import CAPTURES
 from .nvml import render as render_nvml
 
+_CAPTURE_CLASSES = {
+    name: "k" + "".join(word.capitalize() for word in name.split("-")) for name in CAPTURES
+}
 _NEEDS = {"nothing": "kNothing", "init": "kInit", "context": "kContext", "handle": "kHandle"}
 
 # Names that cuda.h turns into those of a later version: no member of a struct can be called so.
@@ -177,7 +181,12 @@ def render(api, entries, nvml_entries=None):
     by_hand = manual.expected(api, "client")
     by_name = {f.name: f for f in api.functions}
     groups = [(c.title, [f for f in by_hand if f.chapter == c.name]) for c in api.chapters]
-    put("client/manual.h", "client_manual.h.j2", groups=[g for g in groups if g[1]])
+    put(
+        "client/manual.h",
+        "client_manual.h.j2",
+        groups=[g for g in groups if g[1]],
+        captured=[f for f in api.functions if f.is_captured and f.exported],
+    )
     for chapter in api.chapters:
         functions = [f for f in chapter.functions if f.exported and not f.internal]
         if functions:
@@ -187,6 +196,7 @@ def render(api, entries, nvml_entries=None):
                 chapter=chapter,
                 functions=functions,
                 needs=_NEEDS,
+                classes=_CAPTURE_CLASSES,
                 action=lambda f: _action(f, by_name),
                 has_via=any(f.via for f in functions),
                 items=cpp_trace.items,

@@ -81,18 +81,22 @@ std::shared_ptr<Capture> Captures::of(const Stream& stream) const {
   return nullptr;
 }
 
-Capture* Captures::blocking(const Context& context) const {
+bool Captures::blocking(const Context& context, bool ends) const {
+  bool found = false;
   for (const auto& capture : list_) {
-    if (!capture->valid) continue;
-    for (const auto& stream : capture->streams) {
-      if (stream->blocking() && stream->context.lock().get() == &context) return capture.get();
-    }
+    const bool waited_for = std::ranges::any_of(capture->streams, [&](const auto& stream) {
+      return stream->blocking() && stream->context.lock().get() == &context;
+    });
+    found = found || waited_for;
+    if (waited_for && ends) capture->valid = false;
   }
-  return nullptr;
+  return found;
 }
 
-CUresult Captures::unsafe() {
+CUresult Captures::unsafe(CUevent handle) {
   if (!any()) return CUDA_SUCCESS;
+  const auto event = handle == nullptr ? nullptr : Driver::get().registry().find<Event>(handle);
+  if (event && event->place()) return CUDA_SUCCESS;
   const CUstreamCaptureMode mode = thread_capture_mode();
   if (mode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
   const uint64_t thread = this_thread_number();
@@ -102,21 +106,26 @@ CUresult Captures::unsafe() {
     const bool own = capture->thread == thread && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
     const bool global =
         mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-    if (!capture->valid || (!own && !global)) continue;
+    if (!own && !global) continue;
     capture->valid = false;
     result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
   return result;
 }
 
+CUresult Captures::unsafe_or_legacy(CUstream handle) {
+  const CUresult result = legacy(handle);
+  return result == CUDA_SUCCESS ? unsafe() : result;
+}
+
 CUresult Captures::forbidden(CUstream handle, bool ends) {
   if (!any()) return CUDA_SUCCESS;
   const auto stream = stream_of(handle);
   if (!stream) return CUDA_SUCCESS;  // the call itself says what is wrong
+  if (ends && stream->role == StreamRole::kLegacy) return legacy(handle);
   std::lock_guard lock(mutex_);
   const auto capture = of(*stream);
   if (!capture) return CUDA_SUCCESS;
-  if (ends && !capture->valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (ends) capture->valid = false;
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
@@ -124,23 +133,21 @@ CUresult Captures::forbidden(CUstream handle, bool ends) {
 CUresult Captures::forbidden_everywhere() {
   if (!any()) return CUDA_SUCCESS;
   std::lock_guard lock(mutex_);
-  CUresult result = CUDA_SUCCESS;
-  for (const auto& capture : list_) {
-    if (std::exchange(capture->valid, false)) result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  }
-  return result;
+  for (const auto& capture : list_) capture->valid = false;
+  return list_.empty() ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 CUresult Captures::implicit() {
   std::shared_ptr<Context> context;
   if (!any() || current_context(Driver::get(), &context) != CUDA_SUCCESS) return CUDA_SUCCESS;
   std::lock_guard lock(mutex_);
-  CUresult result = CUDA_SUCCESS;
-  while (Capture* capture = blocking(*context)) {
-    capture->valid = false;
-    result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-  }
-  return result;
+  return blocking(*context, true) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+}
+
+CUresult Captures::legacy(CUstream handle) {
+  if (!any()) return CUDA_SUCCESS;
+  const auto stream = stream_of(handle);
+  return stream && stream->role == StreamRole::kLegacy ? implicit() : CUDA_SUCCESS;
 }
 
 bool Captures::captured(CUstream handle) {
@@ -156,9 +163,7 @@ std::optional<CUresult> if_captured(const Context& context, const std::shared_pt
   if (!captures.any() || beside_captures()) return std::nullopt;
   std::lock_guard lock(captures.mutex());
   if (stream->role == StreamRole::kLegacy) {
-    Capture* capture = captures.blocking(context);
-    if (capture == nullptr) return std::nullopt;
-    capture->valid = false;
+    if (!captures.blocking(context, true)) return std::nullopt;
     return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   }
   const auto capture = captures.of(*stream);
@@ -184,6 +189,8 @@ std::optional<CUresult> captured_wait(const Context& context, const std::shared_
   const auto place = event.place();
   if (!captures.any() && !place) return std::nullopt;
   std::lock_guard lock(captures.mutex());
+  const bool legacy = stream->role == StreamRole::kLegacy;
+  if (legacy && captures.blocking(context, true)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   const auto own = captures.of(*stream);
   if (own && !own->valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (!place) {
@@ -195,12 +202,10 @@ std::optional<CUresult> captured_wait(const Context& context, const std::shared_
   const bool over = !other || captures.of(*other->streams.front()) != other;
   if (over || !other->valid) {
     if (own) own->valid = false;
-    return over ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    return CUDA_ERROR_INVALID_VALUE;
   }
-  if (stream->role == StreamRole::kLegacy) {
+  if (legacy) {
     other->valid = false;
-    Capture* implicit = captures.blocking(context);
-    if (implicit != nullptr) implicit->valid = false;
     return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   }
   if (own && own != other) {
@@ -211,14 +216,26 @@ std::optional<CUresult> captured_wait(const Context& context, const std::shared_
   return CUDA_SUCCESS;
 }
 
+CUresult asked_place(const CapturedPlace& place, bool ends) {
+  Captures& captures = Captures::get();
+  std::lock_guard lock(captures.mutex());
+  const auto capture = place.capture.lock();
+  if (!capture || !capture->valid) return CUDA_ERROR_INVALID_VALUE;
+  if (ends) capture->valid = false;
+  return CUDA_ERROR_CAPTURED_EVENT;
+}
+
 void end_captures_of(const Stream& stream) {
   Captures& captures = Captures::get();
   if (!captures.any()) return;
   std::lock_guard lock(captures.mutex());
   const auto capture = captures.of(stream);
   if (!capture) return;
-  capture->valid = false;
-  if (capture->streams.front().get() == &stream) captures.remove(*capture);
+  if (capture->streams.front().get() == &stream) {
+    captures.remove(*capture);
+  } else {
+    std::erase_if(capture->streams, [&](const auto& other) { return other.get() == &stream; });
+  }
 }
 
 void end_captures_of(const Context& context) {

@@ -65,15 +65,19 @@ class Captures {
   void remove_of(const Context& context);
   // The capture that the stream takes part in, or nullptr.
   std::shared_ptr<Capture> of(const Stream& stream) const;
-  // A valid capture of a blocking stream of the context, which the legacy stream would wait for.
-  Capture* blocking(const Context& context) const;
+  // Whether there is one of a blocking stream of the context, for which the legacy stream waits;
+  // they become invalid with `ends`.
+  bool blocking(const Context& context, bool ends) const;
 
   // --- without it: what becomes of a call during captures (`capture` in the description). An
   // error ends the captures that are in its way.
-  CUresult unsafe();
+  // `event`: that of the call; one that stands for a place in a capture is refused for that.
+  CUresult unsafe(CUevent event = nullptr);
+  CUresult unsafe_or_legacy(CUstream stream);
   CUresult forbidden(CUstream stream, bool ends);
   CUresult forbidden_everywhere();
   CUresult implicit();
+  CUresult legacy(CUstream stream);  // implicit() if it is the legacy stream
   bool captured(CUstream stream);
 
  private:
@@ -101,6 +105,8 @@ std::optional<CUresult> capture_node(const Context& context, const std::shared_p
 // ordinary wait.
 std::optional<CUresult> captured_wait(const Context& context, const std::shared_ptr<Stream>& stream,
                                       Event& event);
+// What a question about an event is answered that stands for a place in a capture.
+CUresult asked_place(const CapturedPlace& place, bool ends);
 // A stream that is destroyed ends what it takes part in, and so does a context.
 void end_captures_of(const Stream& stream);
 void end_captures_of(const Context& context);

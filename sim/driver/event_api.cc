@@ -83,7 +83,7 @@ CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream) {
 
 CUresult CUDAAPI cuEventQuery(CUevent hEvent) {
   return with_event(hEvent, [](Event& event, Context& context) -> CUresult {
-    if (event.place()) return CUDA_ERROR_CAPTURED_EVENT;
+    if (const auto place = event.place()) return asked_place(*place, true);
     const auto record = event.latest();
     if (record && pending(record->fence)) return CUDA_ERROR_NOT_READY;
     return context.error();
@@ -92,7 +92,7 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent) {
 
 CUresult CUDAAPI cuEventSynchronize(CUevent hEvent) {
   return with_event(hEvent, [](Event& event, Context& context) -> CUresult {
-    if (event.place()) return CUDA_ERROR_CAPTURED_EVENT;
+    if (const auto place = event.place()) return asked_place(*place, true);
     if (const auto record = event.latest()) record->fence->wait();
     context.output().flush();
     return context.error();
@@ -115,6 +115,8 @@ CUresult CUDAAPI cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUe
     if (!start || !end || ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) {
       return CUDA_ERROR_INVALID_HANDLE;
     }
+    for (const auto& event : {start, end})
+      if (const auto place = event->place()) return asked_place(*place, false);
     auto context = start->context.lock();
     if (!context || end->context.lock() != context) return CUDA_ERROR_INVALID_HANDLE;
     if (CUresult result = context->error(); result != CUDA_SUCCESS) return result;

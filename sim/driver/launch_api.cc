@@ -43,6 +43,11 @@ CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& 
               params.kernel = node_params(to_handle<CUfunction>(own), launch);
             },
             attributes);
+        if (captured && *captured != CUDA_SUCCESS)  // a wrong launch ends the capture
+          (void)if_captured(context, stream, [](Capture& capture) {
+            capture.valid = false;
+            return CUDA_SUCCESS;
+          });
         if (captured) {
           const bool record = *captured == CUDA_SUCCESS && after != nullptr;
           return record ? cuEventRecord(after, stream_handle) : *captured;

@@ -64,14 +64,16 @@ GATED_HEAD = """// Made by make_exports.py; do not edit.
 
 """
 
-# By `capture`: the check, with {stream} for the call's stream. What is captured decides by itself.
+# By `capture`: the check, with {stream} and {event} for those of the call. What is captured decides
+# by itself.
 GATES = {
+    "free": "captures.legacy({stream})",
     "captured-unsafe": "captures.captured({stream}) ? CUDA_SUCCESS : captures.unsafe()",
-    "unsafe": "captures.unsafe()",
+    "unsafe": "captures.unsafe({event})",
     "refused": "captures.forbidden({stream}, false)",
     "forbidden": "captures.forbidden({stream}, true)",
     "forbidden-unsafe": "captures.captured({stream}) ? captures.forbidden({stream}, true)"
-    " : captures.unsafe()",
+    " : captures.unsafe_or_legacy({stream})",
     "forbidden-everywhere": "captures.forbidden_everywhere()",
     "implicit": "captures.implicit()",
 }
@@ -88,10 +90,13 @@ def gated_declaration(function):
 
 
 def gate(function):
-    stream = next((a.name for a in function.arguments if a.ctype == "CUstream"), "nullptr")
+    stream, event = (
+        next((a.name for a in function.arguments if a.ctype == ctype), "nullptr")
+        for ctype in ("CUstream", "CUevent")
+    )
     parameters = ", ".join(a.declaration for a in function.arguments)
     values = ", ".join(a.name for a in function.arguments)
-    check = GATES[function.capture].format(stream=stream)
+    check = GATES[function.capture].format(stream=stream, event=event)
     return (
         f"CUresult CUDAAPI {function.name}({parameters}) {{\n"
         "  Captures& captures = Captures::get();\n"
@@ -138,7 +143,7 @@ def main():
             twins.append(
                 f"CUresult CUDAAPI {symbol}({parameters}) {{ {scope}return {f.name}({values}); }}"
             )
-    gates = [f for f in functions if f.name in written and f.capture in GATES]
+    gates = [f for f in functions if f.name in written and f.is_judged and f.capture in GATES]
     rows = render.proc_entries(api)
     described = {s for f in functions for s in symbols(f)}
     declared = sorted({r["symbol"] for r in rows} - set(refused))

@@ -105,6 +105,15 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
                        auto event = Driver::get().registry().find<Event>(hEvent);
                        if (!event) return CUDA_ERROR_INVALID_HANDLE;
                        if (Flags == CU_EVENT_WAIT_EXTERNAL) {
+                         const auto place = event->place();
+                         const CUresult judged = place ? asked_place(*place, false) : CUDA_SUCCESS;
+                         if (judged == CUDA_ERROR_INVALID_VALUE) {
+                           (void)if_captured(context, stream, [](Capture& capture) {
+                             capture.valid = false;
+                             return CUDA_SUCCESS;
+                           });
+                           return judged;
+                         }
                          const auto captured =
                              capture_node(context, stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT,
                                           [&](auto& params) { params.eventWait.event = hEvent; });

@@ -20,7 +20,7 @@ CUresult with_capture(CUstream handle, bool asks, Body&& body) {
   return with_stream(handle, [&](Context& context, const auto& stream) -> CUresult {
     Captures& captures = Captures::get();
     std::lock_guard lock(captures.mutex());
-    if (asks && stream->role == StreamRole::kLegacy && captures.blocking(context) != nullptr)
+    if (asks && stream->role == StreamRole::kLegacy && captures.blocking(context, false))
       return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     return body(stream, static_cast<StreamCapture*>(captures.of(*stream).get()));
   });
@@ -50,19 +50,26 @@ CUresult begin(CUstream handle, CUstreamCaptureMode mode, const std::shared_ptr<
   });
 }
 
-// The capture is over, well or not.
+// The capture is over, well or not. Where the graph is nobody's then, it ends, also one that the
+// application had.
 CUresult finish(StreamCapture& capture, CUgraph* out) {
   CUresult result = CUDA_SUCCESS;
   if (!capture.valid) {
     result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  } else if (capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+             capture.thread != this_thread_number()) {
+    result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   } else if (!capture.joined()) {
     result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   }
   std::lock_guard lock(graph_mutex());
   Graph& graph = *capture.graph();
   graph.capturing = false;
-  *out = result == CUDA_SUCCESS ? handle_of(graph) : nullptr;
-  if (result != CUDA_SUCCESS && capture.owns_graph()) end_graph(graph);
+  if (result == CUDA_SUCCESS && out != nullptr) {
+    *out = handle_of(graph);
+  } else {
+    end_graph(graph);
+  }
   return result;
 }
 
@@ -126,16 +133,11 @@ CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
 
 CUresult CUDAAPI cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   return with_capture(hStream, false, [&](const auto& stream, StreamCapture* capture) -> CUresult {
-    if (phGraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *phGraph = nullptr;
+    if (phGraph != nullptr) *phGraph = nullptr;
     if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
     if (capture->streams.front() != stream) {
       capture->valid = false;
       return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-    }
-    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
-        capture->thread != this_thread_number()) {
-      return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     }
     const CUresult result = finish(*capture, phGraph);
     Captures::get().remove(*capture);
@@ -189,7 +191,7 @@ CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphN
           read_place(*capture->graph(), dependencies, dependencyData, numDependencies, &place);
       if (result != CUDA_SUCCESS) return result;
     }
-    if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES) capture->frontier(*stream) = {};
+    if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES) capture->leave(*stream);
     capture->join(stream, place);
     return CUDA_SUCCESS;
   });

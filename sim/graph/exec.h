@@ -26,7 +26,6 @@ class Exec : public std::enable_shared_from_this<Exec> {
 
   uint64_t flags() const { return flags_; }
   // --- guarded by the mutex of all graphs
-  const Graph& shape() const { return *shape_; }
   // nullptr: the node is of another graph.
   Node* find(uint64_t original) const;
   // Later launches do `operation` at the node. The results are those of cuGraphExecNodeSetParams.

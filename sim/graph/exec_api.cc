@@ -153,9 +153,8 @@ CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) 
 
 CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
   return in_stream(hGraph, hStream, [](Exec& exec, Context& context, const auto& stream) {
-    const auto captured = if_captured(context, stream, [&](Capture& capture) {
-      return static_cast<StreamCapture&>(capture).add_graph(*stream, exec.shape());
-    });
+    const auto captured = if_captured(
+        context, stream, [](Capture&) { return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; });
     return captured ? *captured : exec.launch(context, stream);
   });
 }

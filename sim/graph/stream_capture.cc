@@ -1,7 +1,6 @@
 #include "sim/graph/stream_capture.h"
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "sim/graph/api.h"
 #include "sim/graph/body_nodes.h"
@@ -9,17 +8,6 @@
 
 namespace fargpu::sim {
 namespace {
-
-// The node and everything that it depends on.
-void collect(const Node* node, std::unordered_set<const Node*>* seen) {
-  std::vector<const Node*> left{node};
-  while (!left.empty()) {
-    const Node* next = left.back();
-    left.pop_back();
-    if (!seen->insert(next).second) continue;
-    for (const auto& [from, data] : next->dependencies) left.push_back(from);
-  }
-}
 
 CUresult set_attributes(std::span<const CUlaunchAttribute> attributes, OperationPtr* operation) {
   for (const CUlaunchAttribute& attribute : attributes) {
@@ -61,16 +49,6 @@ CUresult StreamCapture::add(const Stream& stream, CUgraphNodeParams& params,
   return result == CUDA_SUCCESS ? add(stream, std::move(operation)) : result;
 }
 
-CUresult StreamCapture::add_graph(const Stream& stream, const Graph& graph) {
-  std::lock_guard lock(graph_mutex());
-  if (has_memory_nodes(graph) || has_type(graph, CU_GRAPH_NODE_TYPE_CONDITIONAL))
-    return CUDA_ERROR_NOT_SUPPORTED;
-  auto copy = copy_graph(graph, true);
-  copy->embedded = true;
-  return add(stream,
-             std::make_shared<ChildGraph>(std::move(copy), CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE));
-}
-
 CUresult StreamCapture::add(const Stream& stream, OperationPtr operation) {
   CapturedPlace& frontier = frontiers_.at(&stream);
   std::vector<Dependency> dependencies;
@@ -79,6 +57,8 @@ CUresult StreamCapture::add(const Stream& stream, OperationPtr operation) {
                            frontier.nodes.size(), &dependencies);
   if (result != CUDA_SUCCESS) return result;
   const auto node = add_node(*graph_, std::move(operation), std::move(dependencies));
+  forget_last(frontier);
+  last_.push_back(handle_of(*node));
   frontier.nodes = {handle_of(*node)};
   frontier.data = {CUgraphEdgeData{}};
   return CUDA_SUCCESS;
@@ -101,19 +81,25 @@ void StreamCapture::join(const std::shared_ptr<Stream>& stream, const CapturedPl
   }
 }
 
+void StreamCapture::forget_last(const CapturedPlace& place) {
+  std::erase_if(last_, [&](CUgraphNode node) {
+    return std::ranges::find(place.nodes, node) != place.nodes.end();
+  });
+}
+
+void StreamCapture::leave(const Stream& stream) {
+  CapturedPlace& frontier = frontiers_.at(&stream);
+  forget_last(frontier);
+  frontier.nodes.clear();
+  frontier.data.clear();
+}
+
 bool StreamCapture::joined() const {
+  const std::vector<CUgraphNode>& reached = frontiers_.at(streams.front().get()).nodes;
   std::lock_guard lock(graph_mutex());
-  std::unordered_set<const Node*> before;
-  for (const CUgraphNode handle : frontiers_.at(streams.front().get()).nodes) {
-    if (const auto node = find_node(handle)) collect(node.get(), &before);
-  }
-  for (const auto& [stream, frontier] : frontiers_) {
-    for (const CUgraphNode handle : frontier.nodes) {
-      const auto node = find_node(handle);
-      if (node && !before.contains(node.get())) return false;
-    }
-  }
-  return true;
+  return std::ranges::all_of(last_, [&](CUgraphNode node) {
+    return !find_node(node) || std::ranges::find(reached, node) != reached.end();
+  });
 }
 
 }  // namespace fargpu::sim

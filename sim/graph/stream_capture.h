@@ -25,21 +25,22 @@ class StreamCapture final : public Capture {
                std::span<const CUlaunchAttribute> attributes) override;
   std::shared_ptr<CapturedPlace> place(const Stream& stream) const override;
   void join(const std::shared_ptr<Stream>& stream, const CapturedPlace& place) override;
-  // Another graph as a child graph node.
-  CUresult add_graph(const Stream& stream, const Graph& graph);
 
   const std::shared_ptr<Graph>& graph() const { return graph_; }
-  bool owns_graph() const { return own_; }
   CapturedPlace& frontier(const Stream& stream) { return frontiers_.at(&stream); }
-  // What other streams did last is before what the first one did last.
+  // The stream's next node depends on none of these; they need not be joined.
+  void leave(const Stream& stream);
+  // What the first stream does next would depend on all that was captured last.
   bool joined() const;
 
  private:
   CUresult add(const Stream& stream, OperationPtr operation);
+  void forget_last(const CapturedPlace& place);
 
   const std::shared_ptr<Graph> graph_;
   const bool own_;
   std::map<const Stream*, CapturedPlace> frontiers_;
+  std::vector<CUgraphNode> last_;  // captured nodes that no other one depends on
 };
 
 }  // namespace fargpu::sim

@@ -333,7 +333,6 @@ void into_a_graph() {
   SHOW(cuStreamBeginCaptureToGraph(stream, graph, &first, nullptr, 1,
                                    CU_STREAM_CAPTURE_MODE_GLOBAL));
   CUgraphExec exec;
-  SHOW(cuGraphInstantiate(&exec, graph, 0));  // not before the end
   SHOW(cuMemsetD32Async(a, 41, kWords, stream));
   // The next node depends on the first one, too, and then on it alone.
   SHOW(cuStreamUpdateCaptureDependencies(stream, &first, nullptr, 1,

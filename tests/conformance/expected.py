@@ -1,5 +1,7 @@
-"""Runs one conformance program on the simulated driver directly, and compares what it printed with
-a committed text. For programs whose calls fargpu does not forward yet; compare.py does more."""
+"""expected.py BUILD PROGRAM TEXT [direct|shm|tcp]...
+
+Runs one conformance program, on the simulated driver directly or through fargpu, and compares what
+it printed with a committed text of a real driver. compare.py does without one."""
 
 import difflib
 import pathlib
@@ -8,19 +10,31 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import fargpu_testing as testing
 
+GPUS = 2
+
 
 def main():
     build, expected = testing.Build(sys.argv[1]), pathlib.Path(sys.argv[3])
-    ran = testing.run(
-        [build.folder / "tests" / "conformance" / sys.argv[2]],
-        env=testing.clean_environment(LD_LIBRARY_PATH=build.sim_libraries, FARGPU_SIM_GPUS=2),
-    )
+    program = build.folder / "tests" / "conformance" / sys.argv[2]
+    return max(compare(build, program, expected, place) for place in sys.argv[4:] or ("direct",))
+
+
+def run(build, program, place):
+    if place == "direct":
+        environment = {"LD_LIBRARY_PATH": build.sim_libraries, "FARGPU_SIM_GPUS": GPUS}
+        return testing.run([program], env=testing.clean_environment(**environment))
+    wrapper = [build.fargpu, "run", "--sim", "--sim-gpus", GPUS, "--transport", place, "--"]
+    return testing.run([*wrapper, program], env=testing.clean_environment())
+
+
+def compare(build, program, expected, place):
+    ran = run(build, program, place)
     differences = list(
         difflib.unified_diff(
-            expected.read_text().splitlines(),
+            [x for x in expected.read_text().splitlines() if not x.startswith("#")],
             ran.stdout.splitlines(),
             str(expected),
-            "direct",
+            place,
             lineterm="",
             n=2,
         )

@@ -1,0 +1,66 @@
+// The captures of the process: streams whose calls become nodes of a graph. All of it is here;
+// nothing is sent, and the worker's streams are never captured.
+//
+// A capture ends by cuStreamEndCapture, or with the stream that began it: whoever looks at the
+// captures next ends what such a stream has left. Events carry a place in a capture
+// (CapturedPlace).
+//
+// Any thread. A mutex guards all of it; who needs the GraphLock, too, takes that first. Streams are
+// meant as the application names them, below a CallScope.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "client/call/capture.h"
+#include "client/capture/position.h"
+#include "client/graph/graph.h"
+
+namespace fargpu::client::capture {
+
+// The mode of the calling thread.
+CUstreamCaptureMode& thread_mode();
+
+// `graph`: nullptr: a new one. CUDA_ERROR_INVALID_VALUE: `first` is not all of the graph's.
+CUresult begin(CUstream stream, CUstreamCaptureMode mode);
+CUresult begin_to(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, const Position& first);
+// The graph is the caller's after a success, else it has ended, also one of the application's.
+CUresult end(CUstream stream, CUgraph* graph);
+
+struct Info {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  // While it is active. The position is valid until the stream's next call.
+  uint64_t id = 0;
+  CUgraph graph = nullptr;
+  const Position* position = nullptr;
+};
+// CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: the legacy stream, for which captured ones wait.
+CUresult get_info(CUstream stream, Info* info);
+CUresult set_position(CUstream stream, const Position& position, bool keep_old);
+
+// A node behind what the stream has captured. `programmatic`: it may begin before the kernel in
+// front of it has ended.
+CUresult add(CUstream stream, NodeParams params, bool programmatic, CUgraphNode* node);
+CUresult add(CUstream stream, const CUgraphNodeParams& params);
+// The call was wrong in a way that ends the capture.
+void invalidate(CUstream stream);
+
+// An event of a captured stream: recorded there, or by a node whose edges these are.
+CUresult record(CUevent event, CUstream stream);
+CUresult record_at(CUevent event, CUstream stream, const Position& position);
+// It has been recorded where nothing is captured.
+void forget_place(CUevent event);
+// A captured stream waits.
+CUresult wait(CUstream stream, CUevent event);
+// A stream that is not captured waits, and joins the capture if the event is of one. nullopt: an
+// ordinary event.
+std::optional<CUresult> join(CUstream stream, CUevent event);
+// CUDA_ERROR_CAPTURED_EVENT, CUDA_ERROR_INVALID_VALUE: the event has a place in a capture, or in
+// one that has ended. `ends`: whether that ends the capture.
+CUresult check_event(CUevent event, bool ends);
+inline bool any_event() { return CapturedPlace::count.load(std::memory_order_relaxed) != 0; }
+
+}  // namespace fargpu::client::capture

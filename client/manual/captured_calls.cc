@@ -1,0 +1,213 @@
+// Calls in captured streams that launch kernels and host functions, work with events, or
+// wait for and write values: what they would send becomes a node.
+#include <algorithm>
+#include <span>
+
+#include "client/capture/captures.h"
+#include "client/graph/typed_params.h"
+#include "client/image/launch.h"
+#include "client/manual/common.h"
+
+namespace fargpu::client {
+namespace {
+
+bool is_live(CUevent event) {
+  return Process::get().tables()->handles.find(rpc::HandleKind::kEvent,
+                                               reinterpret_cast<uint64_t>(event)) != nullptr;
+}
+
+// The event is recorded when the kernel `node` has come to the point.
+CUresult record_by_kernel(CUevent event, CUstream stream, CUgraphNode node, unsigned char port) {
+  CUgraphEdgeData edge{};
+  edge.from_port = port;
+  edge.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+  return capture::record_at(event, stream, {{node}, {edge}});
+}
+
+// What of a launch concerns its stream becomes edges; the rest stays with the node.
+CUresult capture_launch(const CUDA_KERNEL_NODE_PARAMS_v3& kernel, CUstream stream,
+                        std::span<const CUlaunchAttribute> attributes) {
+  CUgraphNodeParams given = of_type(CU_GRAPH_NODE_TYPE_KERNEL);
+  given.kernel = kernel;
+  NodeParams params;
+  bool programmatic = false;
+  const ContextScope scope(context_of(stream));  // of a kernel that has none of its own
+  CUresult result = NodeParams::take(given, &params);
+  CUevent event = nullptr;
+  unsigned char port = CU_GRAPH_KERNEL_NODE_PORT_DEFAULT;
+  for (const CUlaunchAttribute& attribute : attributes) {
+    if (result != CUDA_SUCCESS) break;
+    switch (attribute.id) {
+      case CU_LAUNCH_ATTRIBUTE_IGNORE:
+        break;
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+        programmatic = attribute.value.programmaticStreamSerializationAllowed != 0;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+        event = attribute.value.programmaticEvent.event;
+        port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+        event = attribute.value.launchCompletionEvent.event;
+        port = CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+        result = CUDA_ERROR_NOT_SUPPORTED;
+        break;
+      default:
+        result = params.set_attribute(attribute.id, attribute.value);
+    }
+  }
+  if (result == CUDA_SUCCESS && event != nullptr && !is_live(event))
+    result = CUDA_ERROR_INVALID_HANDLE;
+  CUgraphNode node = nullptr;
+  if (result == CUDA_SUCCESS) result = capture::add(stream, std::move(params), programmatic, &node);
+  if (result == CUDA_SUCCESS && event != nullptr)
+    result = record_by_kernel(event, stream, node, port);
+  // As natively: a wrong launch ends the capture, other wrong calls do not.
+  if (result != CUDA_SUCCESS) capture::invalidate(stream);
+  return result;
+}
+
+CUresult capture_operations(CUstream stream, std::span<CUstreamBatchMemOpParams> operations,
+                            unsigned flags) {
+  Context* const context = context_of(stream);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return capture::add(stream,
+                      operation_params({context->handle(), static_cast<unsigned>(operations.size()),
+                                        operations.data(), flags}));
+}
+
+// The value is of `bytes` bytes.
+CUresult capture_write(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags,
+                       size_t bytes) {
+  if (flags > CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER || address % bytes != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  CUstreamBatchMemOpParams operation{};
+  operation.writeValue.operation = bytes == sizeof(cuuint32_t) ? CU_STREAM_MEM_OP_WRITE_VALUE_32
+                                                               : CU_STREAM_MEM_OP_WRITE_VALUE_64;
+  operation.writeValue.address = address;
+  operation.writeValue.value64 = value;
+  operation.writeValue.flags = flags;
+  return capture_operations(stream, {&operation, 1}, 0);
+}
+
+CUresult capture_wait(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags,
+                      size_t bytes) {
+  constexpr unsigned kFlags = CU_STREAM_WAIT_VALUE_NOR | CU_STREAM_WAIT_VALUE_FLUSH;
+  if ((flags & ~kFlags) != 0 || address % bytes != 0) return CUDA_ERROR_INVALID_VALUE;
+  CUstreamBatchMemOpParams operation{};
+  operation.waitValue.operation =
+      bytes == sizeof(cuuint32_t) ? CU_STREAM_MEM_OP_WAIT_VALUE_32 : CU_STREAM_MEM_OP_WAIT_VALUE_64;
+  operation.waitValue.address = address;
+  operation.waitValue.value64 = value;
+  operation.waitValue.flags = flags;
+  return capture_operations(stream, {&operation, 1}, 0);
+}
+
+CUDA_KERNEL_NODE_PARAMS_v3 kernel_of(CUfunction f, const LaunchShape& shape, void** parameters,
+                                     void** extra) {
+  CUDA_KERNEL_NODE_PARAMS_v3 kernel{};
+  kernel.func = f;
+  kernel.gridDimX = shape.grid[0];
+  kernel.gridDimY = shape.grid[1];
+  kernel.gridDimZ = shape.grid[2];
+  kernel.blockDimX = shape.block[0];
+  kernel.blockDimY = shape.block[1];
+  kernel.blockDimZ = shape.block[2];
+  kernel.sharedMemBytes = shape.shared_bytes;
+  kernel.kernelParams = parameters;
+  kernel.extra = extra;
+  return kernel;
+}
+
+}  // namespace
+
+CUresult captured_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                 unsigned int gridDimZ, unsigned int blockDimX,
+                                 unsigned int blockDimY, unsigned int blockDimZ,
+                                 unsigned int sharedMemBytes, CUstream hStream, void** kernelParams,
+                                 void** extra) {
+  const LaunchShape shape{
+      {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
+  return capture_launch(kernel_of(f, shape, kernelParams, extra), hStream, {});
+}
+
+CUresult captured_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
+                                            unsigned int gridDimY, unsigned int gridDimZ,
+                                            unsigned int blockDimX, unsigned int blockDimY,
+                                            unsigned int blockDimZ, unsigned int sharedMemBytes,
+                                            CUstream hStream, void** kernelParams) {
+  const LaunchShape shape{
+      {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
+  CUlaunchAttribute cooperative{};
+  cooperative.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  cooperative.value.cooperative = 1;
+  return capture_launch(kernel_of(f, shape, kernelParams, nullptr), hStream, {&cooperative, 1});
+}
+
+CUresult captured_cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
+                                   void** extra) {
+  if (config->numAttrs != 0 && config->attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const LaunchShape shape{{config->gridDimX, config->gridDimY, config->gridDimZ},
+                          {config->blockDimX, config->blockDimY, config->blockDimZ},
+                          config->sharedMemBytes};
+  return capture_launch(kernel_of(f, shape, kernelParams, extra), config->hStream,
+                        {config->attrs, config->numAttrs});
+}
+
+CUresult captured_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
+  if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return capture::add(hStream, host_params({fn, userData}));
+}
+
+CUresult captured_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
+  if (flags > CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_live(hEvent)) return CUDA_ERROR_INVALID_HANDLE;
+  return flags == CU_EVENT_RECORD_EXTERNAL
+             ? capture::add(hStream, event_params(CU_GRAPH_NODE_TYPE_EVENT_RECORD, hEvent))
+             : capture::record(hEvent, hStream);
+}
+
+CUresult captured_cuEventRecord(CUevent hEvent, CUstream hStream) {
+  return captured_cuEventRecordWithFlags(hEvent, hStream, CU_EVENT_RECORD_DEFAULT);
+}
+
+CUresult captured_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+  if (Flags > CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_live(hEvent)) return CUDA_ERROR_INVALID_HANDLE;
+  if (Flags == CU_EVENT_WAIT_DEFAULT) return capture::wait(hStream, hEvent);
+  // A place in a capture that has ended is a wrong event here, too.
+  if (capture::check_event(hEvent, false) == CUDA_ERROR_INVALID_VALUE) {
+    capture::invalidate(hStream);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return capture::add(hStream, event_params(CU_GRAPH_NODE_TYPE_WAIT_EVENT, hEvent));
+}
+
+CUresult captured_cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                                          unsigned int flags) {
+  return capture_write(stream, addr, value, flags, sizeof value);
+}
+
+CUresult captured_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                                          unsigned int flags) {
+  return capture_write(stream, addr, value, flags, sizeof value);
+}
+
+CUresult captured_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                                         unsigned int flags) {
+  return capture_wait(stream, addr, value, flags, sizeof value);
+}
+
+CUresult captured_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                                         unsigned int flags) {
+  return capture_wait(stream, addr, value, flags, sizeof value);
+}
+
+CUresult captured_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
+                                        CUstreamBatchMemOpParams* paramArray, unsigned int flags) {
+  return capture_operations(stream, {paramArray, count}, flags);
+}
+
+}  // namespace fargpu::client
