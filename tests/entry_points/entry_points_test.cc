@@ -110,7 +110,10 @@ TEST_F(Library, RefusesWhatNeedsInitialisation) {
   const auto graph =
       reinterpret_cast<CUresult (*)(CUgraph*, unsigned)>(dlsym(library, "cuGraphCreate"));
   CUgraph made = nullptr;
-  EXPECT_EQ(graph(&made, 0), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(graph(&made, 0), CUDA_ERROR_NOT_INITIALIZED);
+  const auto release =
+      reinterpret_cast<CUresult (*)(CUexternalMemory)>(dlsym(library, "cuDestroyExternalMemory"));
+  EXPECT_EQ(release(nullptr), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 }  // namespace
