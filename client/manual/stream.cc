@@ -7,10 +7,10 @@ namespace fargpu::client {
 namespace {
 
 // What captures have to know of a stream that was made.
-CUresult made(Session& session, CUstream stream, unsigned flags, CUresult result) {
+CUresult made(Session& session, const CUstream* stream, unsigned flags, CUresult result) {
   if (result != CUDA_SUCCESS || (flags & CU_STREAM_NON_BLOCKING) == 0) return result;
   const auto* const record = static_cast<const Stream*>(
-      session.find(rpc::HandleKind::kStream, reinterpret_cast<uint64_t>(stream)));
+      session.find(rpc::HandleKind::kStream, reinterpret_cast<uint64_t>(*stream)));
   if (record != nullptr) record->state->non_blocking = true;
   return result;
 }
@@ -23,7 +23,7 @@ CUresult manual_cuStreamCreate(CUstream* phStream, unsigned int Flags) {
   }
   const CallTarget target = CallTarget::of_current();
   const CUresult result = call_cuStreamCreate(target.session, target.context, phStream, Flags);
-  return made(target.session, *phStream, Flags, result);
+  return made(target.session, phStream, Flags, result);
 }
 
 CUresult manual_cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
@@ -34,7 +34,7 @@ CUresult manual_cuStreamCreateWithPriority(CUstream* phStream, unsigned int flag
   // A priority outside the device's range is clamped by the driver.
   const CUresult result =
       call_cuStreamCreateWithPriority(target.session, target.context, phStream, flags, priority);
-  return made(target.session, *phStream, flags, result);
+  return made(target.session, phStream, flags, result);
 }
 
 CUresult manual_cuStreamGetDevice(CUstream hStream, CUdevice* device) {

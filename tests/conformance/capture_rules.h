@@ -59,7 +59,7 @@ inline void info(CUstream stream) {
               : graph == nullptr                    ? "no"
                                                     : "yes",
               count);
-  if (result == CUDA_ERROR_LOSSY_QUERY || result != CUDA_SUCCESS) return;
+  if (result != CUDA_SUCCESS) return;
   for (size_t i = 0; i < count && nodes != nullptr; ++i) {
     CUgraphNodeType type{};
     NEED(cuGraphNodeGetType(nodes[i], &type));
