@@ -80,12 +80,11 @@ class Describer {
       auto first = nodes[next];
       error = node.handle();
       put_edges(node, last, first);
-      const CUresult result =
-          put(node.id, node.params, node.inside, std::move(plans[i]), [&](unsigned part) {
-            auto builder = nodes[next + part];
-            if (part > 0) builder.initDependencies(1).set(0, next + part - 1);
-            return builder;
-          });
+      const CUresult result = put(node.id, node.params, node.inside, plans[i], [&](unsigned part) {
+        auto builder = nodes[next + part];
+        if (part > 0) builder.initDependencies(1).set(0, next + part - 1);
+        return builder;
+      });
       if (result != CUDA_SUCCESS) return result;
       next += parts_;
       last[&node] = next - 1;
@@ -171,7 +170,7 @@ class Describer {
   // `builder(part)`: of the parts of the node, in order.
   template <typename BuilderOf>
   CUresult put(uint64_t id, const NodeParams& params, const std::vector<Graph*>& inside,
-               NodeCopy plan, BuilderOf&& builder) {
+               const NodeCopy& plan, BuilderOf&& builder) {
     parts_ = parts(plan);
     const unsigned parts = parts_;
     Placed placed{.type = params.type(), .copy = plan.way};

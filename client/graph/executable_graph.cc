@@ -128,6 +128,8 @@ void GraphUses::add(const std::vector<HostCall>& calls) {
     if (call.keeps != nullptr) copies_.push_back(call.keeps);
 }
 
+void GraphUses::add(std::shared_ptr<GraphUses> others) { others_.push_back(std::move(others)); }
+
 GraphUses::~GraphUses() {
   for (const auto& [object, count] : objects_) release(*object, count);
 }
@@ -137,7 +139,7 @@ GraphExec* find_exec(CUgraphExec exec) {
       rpc::HandleKind::kGraphExec, reinterpret_cast<uint64_t>(exec)));
 }
 
-CUresult instantiate(const Graph& graph, cuuint64_t flags, CUgraphExec* exec,
+CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgraphExec* exec,
                      GraphOutcome* outcome) {
   outcome->found = CUDA_GRAPH_INSTANTIATE_ERROR;
   Session* session = nullptr;
@@ -156,6 +158,13 @@ CUresult instantiate(const Graph& graph, cuuint64_t flags, CUgraphExec* exec,
   const bool own = context != nullptr && context->session == session;
   const uint64_t id = new_id(*session, rpc::HandleKind::kGraphExec);
   if (id == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  auto uses = std::make_shared<GraphUses>();
+  uses->add(description.host_calls);
+  refer_to_user_objects(graph, *uses);
+  const bool may_be_refused =
+      leaves_memory(graph) && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) == 0;
+  const uint64_t base = graph.base != nullptr ? graph.id : 0;
+  lock.unlock();
   int result = CUDA_SUCCESS;
   unsigned place = 0;
   CUresult sent = call_fgGraphInstantiate(*session, frame_context(*session),
@@ -177,17 +186,14 @@ CUresult instantiate(const Graph& graph, cuuint64_t flags, CUgraphExec* exec,
   made->nodes = std::move(description.nodes);
   made->host_calls = std::move(description.host_calls);
   made->awaited = std::move(description.awaited);
-  made->uses = std::make_shared<GraphUses>();
-  made->uses->add(made->host_calls);
-  refer_to_user_objects(graph, *made->uses);
-  made->may_be_refused =
-      leaves_memory(graph) && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) == 0;
+  made->uses = std::move(uses);
+  made->may_be_refused = may_be_refused;
   *exec = made->handle();
   session->handles.publish(std::move(made));
   return CUDA_SUCCESS;
 }
 
-CUresult update(GraphExec& exec, const Graph& graph, GraphOutcome* outcome) {
+CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutcome* outcome) {
   outcome->found = CU_GRAPH_EXEC_UPDATE_ERROR;
   Session& session = *exec.session;
   Description description;
@@ -198,7 +204,10 @@ CUresult update(GraphExec& exec, const Graph& graph, GraphOutcome* outcome) {
   if (const CUresult result = check_size(session, description); result != CUDA_SUCCESS)
     return result;
   note_waits(session, description.awaited);
-  std::lock_guard lock(exec.mutex);
+  auto references = std::make_shared<GraphUses>();
+  refer_to_user_objects(graph, *references);
+  lock.unlock();
+  std::lock_guard exec_lock(exec.mutex);
   int result = CUDA_SUCCESS;
   unsigned place = 0, from_place = 0;
   CUresult sent =
@@ -214,7 +223,7 @@ CUresult update(GraphExec& exec, const Graph& graph, GraphOutcome* outcome) {
   take_host_calls(exec, std::move(description.host_calls));
   exec.awaited = std::move(description.awaited);
   exec.has_host_calls = !exec.host_calls.empty() || !exec.awaited.empty();
-  refer_to_user_objects(graph, *exec.uses);
+  exec.uses->add(std::move(references));
   return CUDA_SUCCESS;
 }
 

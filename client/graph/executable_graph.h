@@ -26,7 +26,8 @@ class GraphUses {
  public:
   void add(UserObject& object, unsigned count);
   void add(const std::vector<HostCall>& calls);
-  bool any() const { return !objects_.empty() || !copies_.empty(); }
+  void add(std::shared_ptr<GraphUses> others);
+  bool any() const { return !objects_.empty() || !copies_.empty() || !others_.empty(); }
   // Copies that may be those of earlier launches only.
   size_t copies() const { return copies_.size(); }
   void forget_copies() { copies_.clear(); }
@@ -35,6 +36,7 @@ class GraphUses {
  private:
   std::vector<std::pair<UserObject*, unsigned>> objects_;
   std::vector<std::shared_ptr<void>> copies_;
+  std::vector<std::shared_ptr<GraphUses>> others_;
 };
 
 struct GraphExec final : Object {
@@ -65,10 +67,11 @@ struct GraphOutcome {
   CUgraphNode error = nullptr, error_from = nullptr;
 };
 
-// Needs the GraphLock, as describe() does.
-CUresult instantiate(const Graph& graph, cuuint64_t flags, CUgraphExec* exec,
+// These two give the lock back when they have read the graph.
+CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgraphExec* exec,
                      GraphOutcome* outcome);
-CUresult update(GraphExec& exec, const Graph& graph, GraphOutcome* outcome);
+CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutcome* outcome);
+// Needs the lock, as describe() does.
 CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params);
 CUresult enable_node(GraphExec& exec, uint64_t node, bool enabled);
 // CUDA_ERROR_INVALID_VALUE, of both: no such node, or it cannot be disabled.

@@ -47,7 +47,8 @@ GraphLock::GraphLock() {
   held = this;
 }
 
-GraphLock::~GraphLock() {
+void GraphLock::unlock() {
+  if (!lock_.owns_lock()) return;
   held = nullptr;
   lock_.unlock();
   for (const auto& [object, count] : released_) release(*object, count);

@@ -29,7 +29,10 @@ class GraphLock {
   GraphLock();
   // References that were given up meanwhile end here, without the lock: destructors are functions
   // of the application.
-  ~GraphLock();
+  ~GraphLock() { unlock(); }
+  // Before a wait for the server that functions of the application may have to end: they may be
+  // about graphs. Graphs and nodes are not to be touched afterwards.
+  void unlock();
   GraphLock(const GraphLock&) = delete;
   GraphLock& operator=(const GraphLock&) = delete;
   static void release_later(UserObject& object, unsigned count);

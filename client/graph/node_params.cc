@@ -37,6 +37,7 @@ bool is_possible_side(CUmemorytype type, const void* host, CUdeviceptr device, C
 }  // namespace
 
 NodeParams& NodeParams::operator=(const NodeParams& other) {
+  if (this == &other) return *this;
   given_ = other.given_;
   context_ = other.context_;
   epoch_ = other.epoch_;

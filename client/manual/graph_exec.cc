@@ -11,7 +11,7 @@ constexpr cuuint64_t kFlags =
     CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
 CUresult make(CUgraphExec* exec, CUgraph handle, cuuint64_t flags, GraphOutcome* outcome) {
-  const GraphLock lock;
+  GraphLock lock;
   const Graph* const graph = find_graph(handle);
   if (exec == nullptr || graph == nullptr || (flags & ~kFlags) != 0)
     return CUDA_ERROR_INVALID_VALUE;
@@ -20,7 +20,7 @@ CUresult make(CUgraphExec* exec, CUgraph handle, cuuint64_t flags, GraphOutcome*
     return CUDA_ERROR_INVALID_VALUE;
   // Kernels would launch it, behind the back of everybody here.
   if (by_device) return CUDA_ERROR_NOT_SUPPORTED;
-  return instantiate(*graph, flags, exec, outcome);
+  return instantiate(lock, *graph, flags, exec, outcome);
 }
 
 CUresult set(CUgraphExec handle, CUgraphNode node, const CUgraphNodeParams& given) {
@@ -82,12 +82,12 @@ CUresult manual_cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) {
 
 CUresult manual_cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
                                      CUgraphExecUpdateResultInfo* resultInfo) {
-  const GraphLock lock;
+  GraphLock lock;
   GraphExec* const exec = find_exec(hGraphExec);
   const Graph* const graph = find_graph(hGraph);
   if (exec == nullptr || graph == nullptr || resultInfo == nullptr) return CUDA_ERROR_INVALID_VALUE;
   GraphOutcome outcome;
-  const CUresult result = update(*exec, *graph, &outcome);
+  const CUresult result = update(lock, *exec, *graph, &outcome);
   resultInfo->result = static_cast<CUgraphExecUpdateResult>(outcome.found);
   resultInfo->errorNode = outcome.error;
   resultInfo->errorFromNode = outcome.error_from;
