@@ -15,7 +15,7 @@ struct Node {
   union {
     empty @3 :Void;
     kernel @4 :Kernel;
-    copy @5 :Data;                # CUDA_MEMCPY3D; no host memory, arrays by their ids
+    copy @5 :Data;                # CUDA_MEMCPY3D of device memory and arrays by their ids
     fill @6 :Data;                # CUDA_MEMSET_NODE_PARAMS_v1
     host @7 :Void;                # a host call
     child @8 :Nodes;

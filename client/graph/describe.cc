@@ -52,6 +52,11 @@ class Describer {
       : session_(session), description_(description) {}
 
   CUresult describe(const Graph& graph, schema::graph::Nodes::Builder out) {
+    const Deeper level(depth_);
+    if (depth_ > kMostLevels) {
+      log::warn("graphs more than {} levels inside of each other are not supported", kMostLevels);
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
     std::vector<const GraphNode*> order;
     if (!in_order(graph, &order)) {
       has_cycle = true;
@@ -107,6 +112,7 @@ class Describer {
     if (params.type() == CU_GRAPH_NODE_TYPE_GRAPH) {
       Graph* const child = find_graph(params.get().graph.graph);
       if (child == nullptr) return CUDA_ERROR_INVALID_VALUE;
+      if (child->base != nullptr || child->has_memory) return CUDA_ERROR_NOT_SUPPORTED;
       inside.push_back(child);
     }
     const CUresult result = put(0, params, inside, std::move(copy),
@@ -301,9 +307,19 @@ class Describer {
     return CUDA_SUCCESS;
   }
 
+  struct Deeper {
+    explicit Deeper(unsigned& depth) : depth(++depth) {}
+    ~Deeper() { --depth; }
+    Deeper(const Deeper&) = delete;
+    Deeper& operator=(const Deeper&) = delete;
+    unsigned& depth;
+  };
+  static constexpr unsigned kMostLevels = 16;  // that the worker accepts
+
   Session& session_;
   Description& description_;
   unsigned parts_ = 1;  // of the last node
+  unsigned depth_ = 0;
 };
 
 void take_bytes(capnp::MessageBuilder& message, Description* description) {

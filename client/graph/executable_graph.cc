@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <thread>
 #include <utility>
 
 #include "client/entry/call_target.h"
@@ -9,6 +10,7 @@
 #include "client/graph/user_object.h"
 #include "client/process/process.h"
 #include "common/base/log.h"
+#include "common/base/signals_blocked.h"
 #include "generated/client/calls.h"
 #include "generated/client/internal_calls.h"
 
@@ -28,6 +30,16 @@ CUresult check_size(const Session& session, const Description& description) {
   log::warn("a graph of {} nodes takes {} bytes, more than server {} accepts (--max-bulk)",
             description.nodes_by_place.size(), description.bytes.size(), session.settings.server);
   return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+// Of the first that has one; nullptr: none has.
+Context* context_of_nodes(const Graph& graph) {
+  for (const GraphNode* const node : graph.nodes) {
+    if (node->params.context() != nullptr) return node->params.context();
+    for (const Graph* const inside : node->inside)
+      if (Context* const found = context_of_nodes(*inside)) return found;
+  }
+  return nullptr;
 }
 
 // Whether a launch leaves memory allocated: the next one is refused while it is.
@@ -60,48 +72,61 @@ bool can_be_disabled(const Placed& placed) {
 }
 
 // `keeps` lives until the last launch of the graph has ended.
-CUresult at_last_launch(const GraphExec& exec, const std::shared_ptr<void>& keeps) {
+void keep_until_launched(const GraphExec& exec, std::shared_ptr<void> keeps) {
   Context* const context = exec.last_context.load();
-  if (context == nullptr || !context->usable()) return CUDA_SUCCESS;
+  if (context == nullptr || !context->usable()) return;
   const ContextScope scope(context);
   Session& session = *exec.session;
   const auto stream = reinterpret_cast<CUstream>(exec.last_stream.load());
-  if (context_of(stream) == nullptr) return CUDA_SUCCESS;
-  const uint64_t id = session.host_calls.add(
-      {.function = [](void*) {}, .stream = stream, .device = device_key(context), .keeps = keeps});
-  session.channel().await_notices();
-  const CUresult result = call_fgHostCall(session, context->wire_id, stream, id, 0);
-  if (result != CUDA_SUCCESS) session.host_calls.cancel(id);
-  return result;
+  CUresult result = CUDA_ERROR_INVALID_HANDLE;
+  if (context_of(stream) != nullptr) {
+    const uint64_t id = session.host_calls.add({.function = [](void*) {},
+                                                .stream = stream,
+                                                .device = device_key(context),
+                                                .keeps = keeps});
+    session.channel().await_notices();
+    result = call_fgHostCall(session, context->wire_id, stream, id, 0);
+    if (result != CUDA_SUCCESS) session.host_calls.cancel(id);
+  }
+  if (result == CUDA_SUCCESS || session.lost.load()) return;
+  // The stream is gone, what it was given goes on.
+  const SignalsBlocked blocked;
+  std::thread([&session, context, keeps = std::move(keeps)]() mutable {
+    const ContextScope in(context);
+    (void)call_cuCtxSynchronize(session, context->wire_id);
+    keeps.reset();
+  }).detach();
 }
 
-// The graph calls other functions from the next launch on. The copies of earlier ones are kept,
-// but not for ever.
+// The graph calls other functions from the next launch on.
 void take_host_calls(GraphExec& exec, std::vector<HostCall> calls) {
-  constexpr size_t kMostCopies = 256;
-  Context* const context = exec.last_context.load();
-  if (exec.uses->copies() > kMostCopies && context != nullptr && context->usable()) {
-    const ContextScope scope(context);
-    const auto stream = reinterpret_cast<CUstream>(exec.last_stream.load());
-    (void)call_cuStreamSynchronize(*exec.session, context->wire_id, stream);
-    exec.uses->forget_copies();
+  auto copies = std::make_shared<std::vector<std::shared_ptr<void>>>();
+  for (HostCall& call : exec.host_calls) {
+    const bool stays = std::any_of(calls.begin(), calls.end(), [&](const HostCall& other) {
+      return other.keeps == call.keeps;
+    });
+    if (call.keeps != nullptr && !stays) copies->push_back(std::move(call.keeps));
   }
-  exec.uses->add(calls);
   exec.host_calls = std::move(calls);
+  if (!copies->empty()) keep_until_launched(exec, std::move(copies));
 }
 
 CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream) {
   Session& session = target.session;
-  std::vector<unsigned long long> ids;
-  ids.reserve(exec.host_calls.size());
+  std::vector<HostFunction> functions;
+  functions.reserve(exec.host_calls.size());
   const uint16_t device = device_key(context_of(stream));
   for (const HostCall& call : exec.host_calls) {
-    ids.push_back(session.host_calls.add({.function = call.function,
-                                          .user_data = call.data,
-                                          .stream = stream,
-                                          .device = device,
-                                          .keeps = call.keeps}));
+    // The host node of a copy that is disabled runs all the same, and does nothing.
+    const auto& off = exec.disabled;
+    const bool disabled = std::find(off.begin(), off.end(), call.node) != off.end();
+    functions.push_back({.function = disabled ? [](void*) {} : call.function,
+                         .user_data = call.data,
+                         .stream = stream,
+                         .device = device,
+                         .keeps = call.keeps});
   }
+  const auto ids = session.host_calls.add_all(std::move(functions));
   if (!ids.empty()) session.channel().await_notices();
   const CUresult result =
       call_fgGraphLaunch(session, target.context, exec.handle(), stream,
@@ -123,15 +148,15 @@ void GraphUses::add(UserObject& object, unsigned count) {
   objects_.emplace_back(&object, count);
 }
 
-void GraphUses::add(const std::vector<HostCall>& calls) {
-  for (const HostCall& call : calls)
-    if (call.keeps != nullptr) copies_.push_back(call.keeps);
-}
-
 void GraphUses::add(std::shared_ptr<GraphUses> others) { others_.push_back(std::move(others)); }
 
 GraphUses::~GraphUses() {
-  for (const auto& [object, count] : objects_) release(*object, count);
+  if (objects_.empty()) return;
+  // Destructors are functions of the application: they may wait for what this thread has to do.
+  const SignalsBlocked blocked;
+  std::thread([objects = std::move(objects_)] {
+    for (const auto& [object, count] : objects) release(*object, count);
+  }).detach();
 }
 
 GraphExec* find_exec(CUgraphExec exec) {
@@ -154,12 +179,13 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   if (const CUresult result = check_size(*session, description); result != CUDA_SUCCESS)
     return result;
   note_waits(*session, description.awaited);
-  Context* const context = current_context();
-  const bool own = context != nullptr && context->session == session;
+  // It ends with the context of its nodes.
+  Context* context = context_of_nodes(graph);
+  if (context == nullptr && current_context() != nullptr && current_context()->session == session)
+    context = current_context();
   const uint64_t id = new_id(*session, rpc::HandleKind::kGraphExec);
   if (id == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   auto uses = std::make_shared<GraphUses>();
-  uses->add(description.host_calls);
   refer_to_user_objects(graph, *uses);
   const bool may_be_refused =
       leaves_memory(graph) && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) == 0;
@@ -167,10 +193,10 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   lock.unlock();
   int result = CUDA_SUCCESS;
   unsigned place = 0;
-  CUresult sent = call_fgGraphInstantiate(*session, frame_context(*session),
-                                          description.bytes.data(), description.bytes.size(),
-                                          flags & kForwarded, graph.base != nullptr ? graph.id : 0,
-                                          id, &result, &outcome->found, &place);
+  CUresult sent = call_fgGraphInstantiate(
+      *session, context == nullptr ? uint16_t{0} : context->wire_id, description.bytes.data(),
+      description.bytes.size(), flags & kForwarded, graph.base != nullptr ? graph.id : 0, id,
+      &result, &outcome->found, &place);
   if (sent == CUDA_SUCCESS) sent = static_cast<CUresult>(result);
   if (sent != CUDA_SUCCESS) {
     outcome->error = description.node_at(place);
@@ -180,7 +206,7 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   auto made = std::make_unique<GraphExec>();
   made->id = id;
   made->session = session;
-  made->context = own ? context : nullptr;
+  made->context = context;
   made->flags = flags;
   made->has_host_calls = !description.host_calls.empty() || !description.awaited.empty();
   made->nodes = std::move(description.nodes);
@@ -194,6 +220,9 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
 }
 
 CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutcome* outcome) {
+  outcome->found = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+  // The other graph has memory or conditions of its own.
+  if (graph.base != nullptr || graph.has_memory) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   outcome->found = CU_GRAPH_EXEC_UPDATE_ERROR;
   Session& session = *exec.session;
   Description description;
@@ -272,10 +301,6 @@ CUresult enable_node(GraphExec& exec, uint64_t node, bool enabled) {
   }
   std::erase(exec.disabled, node);
   if (!enabled) exec.disabled.push_back(node);
-  if (placed.copy == NodeCopy::Way::kDriver) return CUDA_SUCCESS;
-  // Its host node runs all the same, and does nothing.
-  HostCall& call = exec.host_calls[placed.host_call];
-  call.function = enabled ? &HostCopy::run : [](void*) {};
   return CUDA_SUCCESS;
 }
 
@@ -295,14 +320,18 @@ CUresult launch(GraphExec& exec, CUstream stream) {
   if (const CUresult result = resolve_stream(target.session, stream, &resolved);
       result != CUDA_SUCCESS)
     return result;
-  exec.last_stream.store(resolved.id, std::memory_order_relaxed);
-  exec.last_context.store(context_of(stream), std::memory_order_relaxed);
   CUresult result = CUDA_SUCCESS;
+  const auto note_stream = [&] {
+    exec.last_stream.store(resolved.id, std::memory_order_relaxed);
+    exec.last_context.store(context_of(stream), std::memory_order_relaxed);
+  };
   if (exec.has_host_calls.load(std::memory_order_acquire)) {
     // A host node gets its calls in the order of the launches.
     std::lock_guard lock(exec.mutex);
+    note_stream();
     result = send_launch(exec, target, stream);
   } else {
+    note_stream();
     result = call_fgGraphLaunch(target.session, target.context, exec.handle(), stream, 0, nullptr);
   }
   if (result == CUDA_SUCCESS && exec.may_be_refused) result = flush(target.session);
@@ -320,11 +349,24 @@ CUresult upload(GraphExec& exec, CUstream stream) {
 
 CUresult destroy(GraphExec& exec) {
   Session& session = *exec.session;
-  const std::shared_ptr<GraphUses> uses = std::move(exec.uses);
+  // What it uses goes when the last launch has ended; they are one behind the other.
+  struct Uses {
+    std::shared_ptr<GraphUses> objects;
+    std::vector<HostCall> calls;
+  };
+  auto uses = std::make_shared<Uses>();
+  {
+    std::lock_guard lock(exec.mutex);
+    uses->objects = std::move(exec.uses);
+    uses->calls = std::move(exec.host_calls);
+    exec.nodes.clear();
+  }
+  const bool any = (uses->objects != nullptr && uses->objects->any()) ||
+                   std::any_of(uses->calls.begin(), uses->calls.end(),
+                               [](const HostCall& call) { return call.keeps != nullptr; });
   // Ends the record, too.
   const CUresult result = call_fgGraphExecDestroy(session, frame_context(session), exec.handle());
-  // The launches are one behind the other: what they use goes when the last one has ended.
-  if (uses != nullptr && uses->any()) (void)at_last_launch(exec, uses);
+  if (any) keep_until_launched(exec, std::move(uses));
   return result;
 }
 

@@ -20,22 +20,17 @@
 
 namespace fargpu::client {
 
-// What an executable graph and its launches use: references to user objects, copies of host memory
-// with their staging memory. Shared by the record and what is under way.
+// References of an executable graph to user objects. Shared by the record and what is under way.
+// They are given up on a thread of their own.
 class GraphUses {
  public:
   void add(UserObject& object, unsigned count);
-  void add(const std::vector<HostCall>& calls);
   void add(std::shared_ptr<GraphUses> others);
-  bool any() const { return !objects_.empty() || !copies_.empty() || !others_.empty(); }
-  // Copies that may be those of earlier launches only.
-  size_t copies() const { return copies_.size(); }
-  void forget_copies() { copies_.clear(); }
+  bool any() const { return !objects_.empty() || !others_.empty(); }
   ~GraphUses();
 
  private:
   std::vector<std::pair<UserObject*, unsigned>> objects_;
-  std::vector<std::shared_ptr<void>> copies_;
   std::vector<std::shared_ptr<GraphUses>> others_;
 };
 
@@ -54,7 +49,12 @@ struct GraphExec final : Object {
   std::atomic<uint64_t> last_stream{0};
   std::atomic<Context*> last_context{nullptr};
 
-  void ended() override { uses.reset(); }
+  void ended() override {
+    const std::lock_guard lock(mutex);
+    uses.reset();
+    host_calls.clear();
+    nodes.clear();
+  }
 
   CUgraphExec handle() const { return reinterpret_cast<CUgraphExec>(id); }
 };

@@ -89,7 +89,7 @@ CUresult find(Session& session, const Side& side, const copy::Shape& shape, Foun
 }
 
 void put_source(CUDA_MEMCPY3D& copy, const copy::Rows& rows) {
-  copy.srcMemoryType = CU_MEMORYTYPE_UNIFIED;
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
   copy.srcDevice = rows.address;
   copy.srcPitch = rows.pitch;
   copy.srcHeight = rows.pitch == 0 ? 0 : rows.slice / rows.pitch;
@@ -98,7 +98,7 @@ void put_source(CUDA_MEMCPY3D& copy, const copy::Rows& rows) {
 }
 
 void put_destination(CUDA_MEMCPY3D& copy, const copy::Rows& rows) {
-  copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
   copy.dstDevice = rows.address;
   copy.dstPitch = rows.pitch;
   copy.dstHeight = rows.pitch == 0 ? 0 : rows.slice / rows.pitch;

@@ -21,6 +21,24 @@ bool is_zero(const void* bytes, size_t size) {
   return std::all_of(all, all + size, [](unsigned char byte) { return byte == 0; });
 }
 
+// The others are about streams and launches, or let kernels change the node.
+bool is_attribute_of_nodes(CUlaunchAttributeID id) {
+  switch (id) {
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool is_possible_side(CUmemorytype type, const void* host, CUdeviceptr device, CUarray array) {
   switch (type) {
     case CU_MEMORYTYPE_HOST:
@@ -284,6 +302,7 @@ CUresult NodeParams::take_condition() {
 }
 
 CUresult NodeParams::get_attribute(CUlaunchAttributeID id, CUlaunchAttributeValue* value) const {
+  if (!is_attribute_of_nodes(id)) return CUDA_ERROR_INVALID_VALUE;
   *value = {};
   const auto found = std::find_if(attributes_.begin(), attributes_.end(),
                                   [&](const auto& attribute) { return attribute.id == id; });
@@ -292,6 +311,7 @@ CUresult NodeParams::get_attribute(CUlaunchAttributeID id, CUlaunchAttributeValu
 }
 
 CUresult NodeParams::set_attribute(CUlaunchAttributeID id, const CUlaunchAttributeValue& value) {
+  if (!is_attribute_of_nodes(id)) return CUDA_ERROR_INVALID_VALUE;
   const auto found = std::find_if(attributes_.begin(), attributes_.end(),
                                   [&](const auto& attribute) { return attribute.id == id; });
   if (found != attributes_.end()) {

@@ -1,7 +1,7 @@
 // User objects: resources of the application whose destructor runs when the last reference to them
 // has gone. Graphs and executable graphs hold references; those of a launch under way go when it
-// has ended. A destructor runs on the thread that takes the last reference away, which may be the
-// one that runs host functions.
+// has ended. A destructor runs on the thread that takes the last reference away, or on one of
+// its own.
 #pragma once
 
 #include <cuda.h>

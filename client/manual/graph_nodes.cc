@@ -19,6 +19,10 @@ CUresult complete(GraphNode& node) {
       if (given.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE || child->owner != nullptr)
         return CUDA_ERROR_INVALID_VALUE;
       if (child->base != nullptr || child->has_memory) return CUDA_ERROR_NOT_SUPPORTED;
+      for (const Graph* around = node.graph; around->owner != nullptr;) {
+        around = around->owner->graph;
+        if (around == child) return CUDA_ERROR_INVALID_VALUE;
+      }
       child->owner = &node;
       node.inside = {child};
       return CUDA_SUCCESS;

@@ -18,6 +18,20 @@ bool HostCalls::on_this_thread() { return runs_host_functions; }
 uint64_t HostCalls::add(const HostFunction& function) {
   std::unique_lock lock(mutex_);
   loaded_.wait_for(lock, kLongestGate, [&] { return !gated(function.device); });
+  return enter(function);
+}
+
+std::vector<unsigned long long> HostCalls::add_all(std::vector<HostFunction> functions) {
+  std::vector<unsigned long long> ids;
+  if (functions.empty()) return ids;
+  std::unique_lock lock(mutex_);
+  loaded_.wait_for(lock, kLongestGate, [&] { return !gated(functions[0].device); });
+  ids.reserve(functions.size());
+  for (const HostFunction& function : functions) ids.push_back(enter(function));
+  return ids;
+}
+
+uint64_t HostCalls::enter(const HostFunction& function) {
   if (!started_) {
     // Detached: it lives as long as the process; the object is never destroyed while it waits
     // (process.h).

@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 namespace fargpu::client {
 
@@ -44,6 +45,8 @@ class HostCalls {
   static uint16_t device_key(int ordinal) { return static_cast<uint16_t>(ordinal + 1); }
   // May wait for a load that has begun on the same device, kLongestGate at most.
   uint64_t add(const HostFunction& function);
+  // Several of one device at once, with one such wait. Their ids in their order.
+  std::vector<unsigned long long> add_all(std::vector<HostFunction> functions);
   void cancel(uint64_t id);                // it will not run
   void due(uint64_t id, CUresult status);  // does not block
   // The session is lost. Stream callbacks still run, with `status`; host functions do not. All
@@ -86,6 +89,7 @@ class HostCalls {
   };
   void run();
   // The rest with mutex_ held.
+  uint64_t enter(const HostFunction& function);
   void one_more(uint16_t device);
   void one_less(uint16_t device);
   void one_function_less(uint16_t device);

@@ -110,7 +110,9 @@ std::vector<CUlaunchAttribute> attributes_of(schema::graph::Kernel::Reader kerne
 CUresult read_copy(const GraphParts& parts, capnp::Data::Reader data, CUDA_MEMCPY3D* copy) {
   *copy = read<CUDA_MEMCPY3D>(data, "a copy has the wrong size");
   const auto resolve = [&](CUmemorytype type, const void** host, CUarray* array) {
-    require(type != CU_MEMORYTYPE_HOST, "a copy names host memory");
+    // A driver would take an address that it does not know for memory of this process.
+    require(type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_ARRAY,
+            "a copy names other memory than the device's");
     *host = nullptr;
     const auto id = reinterpret_cast<uint64_t>(*array);
     *array = nullptr;

@@ -1,6 +1,8 @@
 // Copies in a graph read host memory when they run, at each launch: also what a host node of the
 // same graph, or the end of an earlier launch, has written; and what they write is there for the
-// host nodes behind them. For ordinary memory, pinned memory and registered memory.
+// host nodes behind them. That is so for pinned and registered memory. When a driver reads or
+// writes ordinary memory beside host nodes is its own affair; what is there before the first
+// launch, and after the last one, is not.
 #include <cstring>
 #include <vector>
 
@@ -14,6 +16,7 @@ constexpr int kLaunches = 20;
 struct Turn {
   unsigned* source;
   unsigned* result;
+  bool ordinary = false;
   unsigned launches = 0;
   unsigned wrong = 0;
 };
@@ -22,12 +25,14 @@ struct Turn {
 void CUDA_CB prepare(void* pointer) {
   Turn& turn = *static_cast<Turn*>(pointer);
   ++turn.launches;
+  if (turn.ordinary) return;
   for (unsigned i = 0; i < kWords; ++i) turn.source[i] = turn.launches * 100000 + i;
 }
 
 // Behind them.
 void CUDA_CB compare(void* pointer) {
   Turn& turn = *static_cast<Turn*>(pointer);
+  if (turn.ordinary) return;
   for (unsigned i = 0; i < kWords; ++i)
     turn.wrong += turn.result[i] == turn.launches * 100000 + i ? 0 : 1;
 }
@@ -47,9 +52,10 @@ CUDA_MEMCPY3D copy_of(CUdeviceptr device, unsigned* host, bool to_device) {
 }
 
 void check(const char* name, unsigned* source, unsigned* result, CUcontext context,
-           CUfunction copy_words) {
+           CUfunction copy_words, bool ordinary = false) {
   step(name);
-  Turn turn{source, result};
+  Turn turn{source, result, ordinary};
+  for (unsigned i = 0; i < kWords; ++i) source[i] = kLaunches * 100000 + i;
   CUdeviceptr a = device_memory(kWords * sizeof(unsigned));
   CUdeviceptr b = device_memory(kWords * sizeof(unsigned));
   unsigned words = kWords;
@@ -86,6 +92,45 @@ void check(const char* name, unsigned* source, unsigned* result, CUcontext conte
   CU(cuMemFree(b));
 }
 
+// A graph with one copy to the host, which is disabled, changed and enabled again.
+void changes(CUcontext context) {
+  step("a copy that is disabled and changed");
+  std::vector<unsigned> first(kWords, 7), second(kWords, 7);
+  const CUdeviceptr memory = device_memory(kWords * sizeof(unsigned));
+  CU(cuMemsetD32(memory, 3, kWords));
+  CU(cuCtxSynchronize());
+  CUgraph graph;
+  CU(cuGraphCreate(&graph, 0));
+  CUgraphNode node;
+  const CUDA_MEMCPY3D to_first = copy_of(memory, first.data(), false);
+  const CUDA_MEMCPY3D to_second = copy_of(memory, second.data(), false);
+  CU(cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &to_first, context));
+  CUgraphExec exec;
+  CU(cuGraphInstantiate(&exec, graph, 0));
+  const CUstream stream = make_stream();
+  CU(cuGraphNodeSetEnabled(exec, node, 0));
+  CU(cuGraphExecMemcpyNodeSetParams(exec, node, &to_second, context));
+  CU(cuGraphLaunch(exec, stream));
+  CU(cuStreamSynchronize(stream));
+  HOLDS(first[0] == 7 && second[0] == 7);
+  CU(cuGraphNodeSetEnabled(exec, node, 1));
+
+  // Nobody waits for the stream when the graph is changed, however often.
+  const CUdeviceptr word = device_memory(sizeof(unsigned));
+  CU(cuMemsetD32(word, 0, 1));
+  CU(cuCtxSynchronize());
+  CU(cuStreamWaitValue32(stream, word, 1, CU_STREAM_WAIT_VALUE_EQ));
+  CU(cuGraphLaunch(exec, stream));
+  for (int i = 0; i < 300; ++i)
+    CU(cuGraphExecMemcpyNodeSetParams(exec, node, i % 2 == 0 ? &to_first : &to_second, context));
+  const CUstream other = make_stream();
+  CU(cuStreamWriteValue32(other, word, 1, 0));
+  CU(cuStreamSynchronize(stream));
+  HOLDS(first[0] == 7 && second[kWords - 1] == 3);
+  CU(cuGraphExecDestroy(exec));
+  CU(cuGraphDestroy(graph));
+}
+
 }  // namespace
 
 int main() {
@@ -95,7 +140,7 @@ int main() {
   CU(cuModuleGetFunction(&copy_words, load_kernels(), "copy_words"));
 
   std::vector<unsigned> source(kWords), result(kWords);
-  check("ordinary", source.data(), result.data(), context, copy_words);
+  check("ordinary", source.data(), result.data(), context, copy_words, true);
 
   void *pinned_source, *pinned_result;
   CU(cuMemHostAlloc(&pinned_source, kWords * sizeof(unsigned), 0));
@@ -103,10 +148,11 @@ int main() {
   check("pinned", static_cast<unsigned*>(pinned_source), static_cast<unsigned*>(pinned_result),
         context, copy_words);
   check("ordinary to pinned", source.data(), static_cast<unsigned*>(pinned_result), context,
-        copy_words);
+        copy_words, true);
 
   std::vector<unsigned> registered(2 * kWords);
   CU(cuMemHostRegister(registered.data(), registered.size() * sizeof(unsigned), 0));
   check("registered", registered.data(), registered.data() + kWords, context, copy_words);
+  changes(context);
   right();
 }
