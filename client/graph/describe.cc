@@ -115,8 +115,8 @@ class Describer {
       if (child->base != nullptr || child->has_memory) return CUDA_ERROR_NOT_SUPPORTED;
       inside.push_back(child);
     }
-    const CUresult result = put(0, params, inside, std::move(copy),
-                                [&](unsigned part) { return part == own ? nodes[0] : other; });
+    const CUresult result =
+        put(0, params, inside, copy, [&](unsigned part) { return part == own ? nodes[0] : other; });
     if (result != CUDA_SUCCESS || inside.empty()) return result;
     // The host nodes inside would be those of the first child.
     return description_.host_calls.empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;

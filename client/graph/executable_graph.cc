@@ -195,8 +195,7 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   unsigned place = 0;
   CUresult sent = call_fgGraphInstantiate(
       *session, context == nullptr ? uint16_t{0} : context->wire_id, description.bytes.data(),
-      description.bytes.size(), flags & kForwarded, graph.base != nullptr ? graph.id : 0, id,
-      &result, &outcome->found, &place);
+      description.bytes.size(), flags & kForwarded, base, id, &result, &outcome->found, &place);
   if (sent == CUDA_SUCCESS) sent = static_cast<CUresult>(result);
   if (sent != CUDA_SUCCESS) {
     outcome->error = description.node_at(place);

@@ -111,9 +111,9 @@ int main(int count, char** values) {
     return 5;
   }
   if (std::strcmp(mode, "unsupported") == 0) {
-    CUgraph graph;
+    CUipcMemHandle handle;
     for (int i = 0; i < 3; ++i)
-      std::printf("cuGraphCreate: %s\n", name_of(cuGraphCreate(&graph, 0)));
+      std::printf("cuIpcGetMemHandle: %s\n", name_of(cuIpcGetMemHandle(&handle, memory)));
     std::printf("cuMemsetD8: %s\n", name_of(cuMemsetD8(memory, 1, 100)));
     return 0;
   }

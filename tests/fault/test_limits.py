@@ -157,10 +157,10 @@ class Limits(unittest.TestCase):
             done = daemon.run(program(), "unsupported")
             self.assertEqual(
                 done.stdout.splitlines(),
-                ["cuGraphCreate: CUDA_ERROR_NOT_SUPPORTED"] * 3 + ["cuMemsetD8: CUDA_SUCCESS"],
+                ["cuIpcGetMemHandle: CUDA_ERROR_NOT_SUPPORTED"] * 3 + ["cuMemsetD8: CUDA_SUCCESS"],
                 done.stderr,
             )
-            named = [line for line in done.stderr.splitlines() if "cuGraphCreate" in line]
+            named = [line for line in done.stderr.splitlines() if "cuIpcGetMemHandle" in line]
             self.assertEqual(len(named), 1, done.stderr)
 
 
