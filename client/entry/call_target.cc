@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "client/process/process.h"
+#include "generated/client/internal_calls.h"
 
 namespace fargpu::client {
 namespace {
@@ -116,6 +117,17 @@ CUresult flush(Session& session) {
   if (context == nullptr) return CUDA_SUCCESS;
   if (const int sticky = context->sticky.load()) return static_cast<CUresult>(sticky);
   return static_cast<CUresult>(context->kept.exchange(CUDA_SUCCESS));
+}
+
+CUresult put_into_stream(const CallTarget& target, HostFunction function) {
+  function.device = device_key(context_of(function.stream));
+  const uint64_t id = target.session.host_calls.add(function);
+  target.session.channel().await_notices();
+  const int with_status = function.callback != nullptr ? 1 : 0;
+  const CUresult result =
+      call_fgHostCall(target.session, target.context, function.stream, id, with_status);
+  if (result != CUDA_SUCCESS) target.session.host_calls.cancel(id);
+  return result;
 }
 
 }  // namespace fargpu::client

@@ -51,13 +51,12 @@ CUresult allocate(GraphNode& node) {
   node.params.set_allocation(address, number);
   graph.has_memory = true;
   allocation_created(session, 0, address, given.bytesize);
-  if (auto region = session.device_memory.erase(address)) {
-    region->kind = MemoryKind::kPool;
-    region->context = nullptr;
-    region->device = device;
-    region->of_graph = true;
-    session.device_memory.insert(*region);
-  }
+  session.device_memory.change(address, [device](Region& region) {
+    region.kind = MemoryKind::kPool;
+    region.context = nullptr;
+    region.device = device;
+    region.of_graph = true;
+  });
   return CUDA_SUCCESS;
 }
 

@@ -15,10 +15,12 @@
 #include "common/base/log.h"
 #include "common/wire/data.h"
 #include "generated/schema/graph_nodes.capnp.h"
+#include "schema/support/cuda_rules.h"
 
 namespace fargpu::client {
 namespace {
 
+using schema::is_wait;
 using wire::as_data;
 
 // As they were added, but none before one that it depends on. False: there is a cycle.
@@ -41,11 +43,6 @@ bool in_order(const Graph& graph, std::vector<const GraphNode*>* order) {
   return order->size() == graph.nodes.size();
 }
 
-bool is_wait(const CUstreamBatchMemOpParams& operation) {
-  return operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
-         operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
-}
-
 class Describer {
  public:
   Describer(Session& session, Description& description)
@@ -53,8 +50,9 @@ class Describer {
 
   CUresult describe(const Graph& graph, schema::graph::Nodes::Builder out) {
     const Deeper level(depth_);
-    if (depth_ > kMostLevels) {
-      log::warn("graphs more than {} levels inside of each other are not supported", kMostLevels);
+    if (depth_ > schema::kMaxGraphDepth) {
+      log::warn("graphs more than {} levels inside of each other are not supported",
+                schema::kMaxGraphDepth);
       return CUDA_ERROR_NOT_SUPPORTED;
     }
     std::vector<const GraphNode*> order;
@@ -314,7 +312,6 @@ class Describer {
     Deeper& operator=(const Deeper&) = delete;
     unsigned& depth;
   };
-  static constexpr unsigned kMostLevels = 16;  // that the worker accepts
 
   Session& session_;
   Description& description_;

@@ -1,7 +1,6 @@
 #include "client/graph/executable_graph.h"
 
 #include <algorithm>
-#include <functional>
 #include <thread>
 #include <utility>
 
@@ -80,13 +79,8 @@ void keep_until_launched(const GraphExec& exec, std::shared_ptr<void> keeps) {
   const auto stream = reinterpret_cast<CUstream>(exec.last_stream.load());
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   if (context_of(stream) != nullptr) {
-    const uint64_t id = session.host_calls.add({.function = [](void*) {},
-                                                .stream = stream,
-                                                .device = device_key(context),
-                                                .keeps = keeps});
-    session.channel().await_notices();
-    result = call_fgHostCall(session, context->wire_id, stream, id, 0);
-    if (result != CUDA_SUCCESS) session.host_calls.cancel(id);
+    result = put_into_stream(CallTarget::of(stream),
+                             {.function = [](void*) {}, .stream = stream, .keeps = keeps});
   }
   if (result == CUDA_SUCCESS || session.lost.load()) return;
   // The stream is gone, what it was given goes on.

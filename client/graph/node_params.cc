@@ -152,29 +152,6 @@ CUresult NodeParams::take(const CUgraphNodeParams& given, NodeParams* params) {
   return CUDA_SUCCESS;
 }
 
-NodeParams NodeParams::of_child(CUgraph graph) {
-  NodeParams made;
-  made.given_.type = CU_GRAPH_NODE_TYPE_GRAPH;
-  made.given_.graph.graph = graph;
-  return made;
-}
-
-NodeParams NodeParams::of_kernel(Context& context, const CUDA_KERNEL_NODE_PARAMS_v3& kernel,
-                                 const std::vector<uint32_t>& offsets, const void* packed,
-                                 size_t packed_bytes, std::vector<CUlaunchAttribute> attributes) {
-  NodeParams made;
-  made.given_.type = CU_GRAPH_NODE_TYPE_KERNEL;
-  made.given_.kernel = kernel;
-  made.context_ = &context;
-  made.epoch_ = context.epoch.load();
-  made.offsets_ = offsets;
-  made.packed_.resize(packed_bytes);
-  if (packed_bytes > 0) std::memcpy(made.packed_.data(), packed, packed_bytes);
-  made.attributes_ = std::move(attributes);
-  made.point();
-  return made;
-}
-
 bool NodeParams::context_has_ended() const {
   return context_ != nullptr && (!context_->usable() || context_->epoch.load() != epoch_);
 }

@@ -24,11 +24,6 @@ class NodeParams {
   // From what the application gives. CUDA_ERROR_NOT_SUPPORTED for kinds that are not forwarded. A
   // child graph is for the caller to look at. May ask the server about a kernel.
   static CUresult take(const CUgraphNodeParams& given, NodeParams* params);
-  static NodeParams of_child(CUgraph graph);
-  // A launch that is captured: the parameters are packed already.
-  static NodeParams of_kernel(Context& context, const CUDA_KERNEL_NODE_PARAMS_v3& kernel,
-                              const std::vector<uint32_t>& offsets, const void* packed,
-                              size_t packed_bytes, std::vector<CUlaunchAttribute> attributes);
 
   CUgraphNodeType type() const { return given_.type; }
   // For the application; its pointers are valid as long as this is.

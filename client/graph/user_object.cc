@@ -18,7 +18,6 @@ CUresult make_user_object(void* data, CUhostFn destroy, unsigned references, Use
   made->destroy = destroy;
   made->data = data;
   made->references = references;
-  made->application_owns = references;
   *object = static_cast<UserObject*>(handles.publish(std::move(made)));
   return CUDA_SUCCESS;
 }

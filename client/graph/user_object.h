@@ -16,8 +16,7 @@ namespace fargpu::client {
 struct UserObject final : Object {
   CUhostFn destroy = nullptr;
   void* data = nullptr;
-  std::atomic<uint64_t> references{0};        // of graphs and of the application
-  std::atomic<uint64_t> application_owns{0};  // of those
+  std::atomic<uint64_t> references{0};  // of graphs and of the application
 };
 
 // CUDA_ERROR_OUT_OF_MEMORY: the program has as many objects as there may be.

@@ -74,15 +74,4 @@ void attribute_was_set(Function& function, int device, CUfunction_attribute attr
   function.occupancy.clear();
 }
 
-CUresult put_into_stream(const CallTarget& target, HostFunction function) {
-  function.device = device_key(context_of(function.stream));
-  const uint64_t id = target.session.host_calls.add(function);
-  target.session.channel().await_notices();
-  const int with_status = function.callback != nullptr ? 1 : 0;
-  const CUresult result =
-      call_fgHostCall(target.session, target.context, function.stream, id, with_status);
-  if (result != CUDA_SUCCESS) target.session.host_calls.cancel(id);
-  return result;
-}
-
 }  // namespace fargpu::client

@@ -21,9 +21,6 @@ namespace fargpu::client {
 CUresult remember_global(Session& session, const char* name, CUdeviceptr address, size_t bytes,
                          uint64_t owner);
 
-// Puts a function of the application into its stream.
-CUresult put_into_stream(const CallTarget& target, HostFunction function);
-
 // Runs work(here), which puts something into the stream for device memory at `address`, or for host
 // memory there and device memory at `other`.
 //

@@ -102,6 +102,13 @@ CUresult read(CUgraphNode handle, CUgraphNodeType type, const void* out, Get&& g
   return CUDA_SUCCESS;
 }
 
+// Where a copy or a fill runs.
+CUresult read_context(CUgraphNode handle, CUgraphNodeType type, CUcontext* context) {
+  return read(handle, type, context, [&](const CUgraphNodeParams& params) {
+    *context = type == CU_GRAPH_NODE_TYPE_MEMCPY ? params.memcpy.copyCtx : params.memset.ctx;
+  });
+}
+
 // New parameters of the same kind.
 CUresult write(CUgraphNode handle, const CUgraphNodeParams& given) {
   {
@@ -202,12 +209,8 @@ CUresult manual_cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D* nod
 CUresult manual_cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUcontext context = nullptr;
-  if (const CUresult result =
-          read(hNode, CU_GRAPH_NODE_TYPE_MEMCPY, nodeParams,
-               [&](const CUgraphNodeParams& params) { context = params.memcpy.copyCtx; });
-      result != CUDA_SUCCESS)
-    return result;
-  return write(hNode, copy_params(*nodeParams, context));
+  const CUresult result = read_context(hNode, CU_GRAPH_NODE_TYPE_MEMCPY, &context);
+  return result == CUDA_SUCCESS ? write(hNode, copy_params(*nodeParams, context)) : result;
 }
 
 CUresult manual_cuGraphAddMemsetNode(CUgraphNode* phGraphNode, CUgraph hGraph,
@@ -229,12 +232,8 @@ CUresult manual_cuGraphMemsetNodeSetParams(CUgraphNode hNode,
                                            const CUDA_MEMSET_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUcontext context = nullptr;
-  if (const CUresult result =
-          read(hNode, CU_GRAPH_NODE_TYPE_MEMSET, nodeParams,
-               [&](const CUgraphNodeParams& params) { context = params.memset.ctx; });
-      result != CUDA_SUCCESS)
-    return result;
-  return write(hNode, fill_params(*nodeParams, context));
+  const CUresult result = read_context(hNode, CU_GRAPH_NODE_TYPE_MEMSET, &context);
+  return result == CUDA_SUCCESS ? write(hNode, fill_params(*nodeParams, context)) : result;
 }
 
 CUresult manual_cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph,

@@ -4,16 +4,18 @@
 
 #include "client/image/load.h"
 #include "client/manual/common.h"
+#include "schema/support/cuda_rules.h"
 
 namespace fargpu::client {
 namespace {
+
+using schema::kMaxParameterBytes;
 
 CUresult find(CUfunction handle, Function** function) {
   return find_function(CallTarget::of(handle).session, handle, function);
 }
 
 CUresult set_bytes(CUfunction handle, int offset, const void* bytes, size_t count) {
-  constexpr size_t kMaxParameterBytes = 32764;
   if (offset < 0 || bytes == nullptr || static_cast<size_t>(offset) + count > kMaxParameterBytes) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -48,7 +50,6 @@ CUresult manual_cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes) {
 }
 
 CUresult manual_cuParamSetSize(CUfunction hfunc, unsigned int numbytes) {
-  constexpr unsigned kMaxParameterBytes = 32764;
   if (numbytes > kMaxParameterBytes) return CUDA_ERROR_INVALID_VALUE;
   Function* function = nullptr;
   if (const CUresult result = find(hfunc, &function); result != CUDA_SUCCESS) return result;

@@ -77,13 +77,12 @@ CUresult finish_set(CUdeviceptr address, CUresult result) {
 // Marks the region that allocation_created has just entered as memory of a pool: no context owns
 // it. `pool` 0: the default pool of the device, whose handle is asked for when it is needed.
 void owned_by_pool(Session& session, CUdeviceptr pointer, uint64_t pool, int device) {
-  auto region = session.device_memory.erase(pointer);
-  if (!region) return;
-  region->kind = MemoryKind::kPool;
-  region->context = nullptr;
-  region->device = device;
-  region->owner = pool;
-  session.device_memory.insert(*region);
+  session.device_memory.change(pointer, [&](Region& region) {
+    region.kind = MemoryKind::kPool;
+    region.context = nullptr;
+    region.device = device;
+    region.owner = pool;
+  });
 }
 
 bool is_graph_memory(const Session& session, CUdeviceptr address) {

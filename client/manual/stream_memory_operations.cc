@@ -5,9 +5,12 @@
 
 #include "client/manual/common.h"
 #include "client/transfer/exposure.h"
+#include "schema/support/cuda_rules.h"
 
 namespace fargpu::client {
 namespace {
+
+using schema::is_wait;
 
 // `send(session, context)` after the operand's memory was exposed.
 template <typename Send>
@@ -43,11 +46,6 @@ CUresult noted(Session& session, CUstream stream, CUdeviceptr address, CUresult 
   if (sent == CUDA_SUCCESS && session.pages.touches(address, sizeof(uint32_t)))
     session.value_waits.add(StreamMark(session, stream).queue());
   return sent;
-}
-
-bool is_wait(const CUstreamBatchMemOpParams& operation) {
-  return operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
-         operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
 }
 
 }  // namespace

@@ -6,14 +6,14 @@
 #include <cstring>
 #include <utility>
 
+#include "schema/support/cuda_rules.h"
+
 namespace fargpu::server {
 namespace {
 
 using Nodes = schema::graph::Nodes;
 using Node = schema::graph::Node;
 
-// What the driver takes at most (CUDA 12.1 and later).
-constexpr size_t kMaxParameterBytes = 32764;
 constexpr size_t kMaxAttributes = 32, kMaxOperations = 256;
 
 void require(bool holds, const char* what) {
@@ -52,7 +52,7 @@ class KernelParams {
   CUresult take(const GraphParts& parts, CUcontext context, schema::graph::Kernel::Reader kernel) {
     const uint64_t id = kernel.getFunction();
     const auto packed = kernel.getParameters();
-    require(packed.size() <= kMaxParameterBytes, "too many bytes of parameters");
+    require(packed.size() <= schema::kMaxParameterBytes, "too many bytes of parameters");
     bytes_.resize(packed.size());
     if (packed.size() > 0) std::memcpy(bytes_.data(), packed.begin(), packed.size());
     CUresult result = CUDA_SUCCESS;
@@ -127,11 +127,6 @@ CUresult read_copy(const GraphParts& parts, capnp::Data::Reader data, CUDA_MEMCP
   return result == CUDA_SUCCESS ? other : result;
 }
 
-bool is_wait(const CUstreamBatchMemOpParams& operation) {
-  return operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
-         operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
-}
-
 // A node of operations, with what it points to.
 struct OperationParams {
   std::vector<CUstreamBatchMemOpParams> operations;
@@ -145,7 +140,7 @@ struct OperationParams {
     params.paramArray = operations.data();
     params.flags = given.getFlags();
   }
-  bool waits() const { return std::any_of(operations.begin(), operations.end(), is_wait); }
+  bool waits() const { return std::any_of(operations.begin(), operations.end(), schema::is_wait); }
 };
 
 class Builder {
@@ -153,7 +148,7 @@ class Builder {
   Builder(const GraphParts& parts, GraphPlaces& places) : parts_(parts), places_(places) {}
 
   CUresult build(Nodes::Reader description, CUgraph graph, unsigned depth = 0) {
-    require(depth < kMaxGraphDepth, "graphs too deep inside each other");
+    require(depth < schema::kMaxGraphDepth, "graphs too deep inside each other");
     const auto nodes = description.getNodes();
     std::vector<CUgraphNode> added;
     added.reserve(nodes.size());

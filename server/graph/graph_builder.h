@@ -35,9 +35,8 @@ struct GraphPlaces {
   uint32_t place_of(CUgraphNode node) const;  // kNone: it is no node of the graph
 };
 
-// More nodes than these in one description, or graphs deeper inside each other, are refused.
+// More nodes than these in one description are refused.
 inline constexpr size_t kMaxGraphNodes = 1u << 20;
-inline constexpr unsigned kMaxGraphDepth = 16;
 
 // Adds the described nodes to `graph`, which has nothing but allocations. *places: all of them, or
 // those that were added before one was refused, which is the place behind them. Throws

@@ -8,6 +8,7 @@
 
 #include "generated/schema/internal.capnp.h"
 #include "generated/server/internal_decode.h"
+#include "schema/support/cuda_rules.h"
 #include "server/graph/executable_graph.h"
 #include "server/manual/manual.h"
 #include "server/stream/copy_fences.h"
@@ -33,8 +34,8 @@ class Description {
   // Each word is read a few times at most: when the graph is built, and when nodes in graphs inside
   // are found again, once for each level.
   static capnp::ReaderOptions options(size_t bytes) {
-    return {.traversalLimitInWords = (4 + 2 * uint64_t{kMaxGraphDepth}) * (bytes / 8 + 128),
-            .nestingLimit = 4 * static_cast<int>(kMaxGraphDepth)};
+    return {.traversalLimitInWords = (4 + 2 * uint64_t{schema::kMaxGraphDepth}) * (bytes / 8 + 128),
+            .nestingLimit = 4 * static_cast<int>(schema::kMaxGraphDepth)};
   }
   kj::Array<capnp::word> words_;
   capnp::FlatArrayMessageReader reader_;

@@ -4,6 +4,7 @@
 
 #include "generated/schema/internal.capnp.h"
 #include "generated/server/occupancy_decode.h"
+#include "schema/support/cuda_rules.h"
 #include "schema/support/small_buffer.h"
 #include "server/image/parameter_layouts.h"
 #include "server/manual/manual.h"
@@ -13,8 +14,6 @@ namespace fargpu::server {
 namespace {
 
 constexpr unsigned kMaxAttributes = 32;
-// What the hardware takes at most (CUDA 12.1 and later).
-constexpr size_t kMaxParameterBytes = 32764;
 
 // The event that the launch records because of the attribute; null: none.
 CUevent* event_of(CUlaunchAttribute& attribute) {
@@ -122,7 +121,8 @@ Status manual_fgLaunch(Worker& worker, const Request& request) {
     const auto params = reader.getRoot<schema::FgLaunchParams>();
     const auto parameters = params.getParameters();
     if (!Attributes::has_right_size(params.getAttributeCount(), params.getAttributes()) ||
-        parameters.size() != params.getParameterBytes() || parameters.size() > kMaxParameterBytes) {
+        parameters.size() != params.getParameterBytes() ||
+        parameters.size() > schema::kMaxParameterBytes) {
       return malformed("fgLaunch", "attributes or parameters have the wrong size");
     }
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));

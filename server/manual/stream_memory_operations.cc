@@ -2,16 +2,14 @@
 #include <algorithm>
 
 #include "generated/server/stream_memory_operations_decode.h"
+#include "schema/support/cuda_rules.h"
 #include "server/manual/manual.h"
 #include "server/stream/copy_fences.h"
 
 namespace fargpu::server {
 namespace {
 
-bool is_wait(const CUstreamBatchMemOpParams& operation) {
-  return operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
-         operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
-}
+using schema::is_wait;
 
 // A wait is in the stream now.
 void hold_until_passed(Worker& worker, uint16_t context, uint64_t stream_id) {

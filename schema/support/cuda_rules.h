@@ -1,0 +1,21 @@
+// What both ends know of CUDA beyond cuda.h, and limits that they share. Pure functions.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+
+namespace fargpu::schema {
+
+// Parameters of a kernel: what a driver takes at most (CUDA 12.1 and later).
+inline constexpr size_t kMaxParameterBytes = 32764;
+// So many graphs may be inside of each other.
+inline constexpr unsigned kMaxGraphDepth = 16;
+
+// Whether the stream waits at this operation.
+inline bool is_wait(const CUstreamBatchMemOpParams& operation) {
+  return operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
+         operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+}
+
+}  // namespace fargpu::schema
