@@ -241,7 +241,9 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
     outcome->error_from = description.node_at(from_place);
     return sent;
   }
-  // The nodes stay those of the first graph; what they do has changed.
+  // The nodes stay those of the first graph, disabled ones too; what they do has changed.
+  const size_t known = std::min(description.host_calls.size(), exec.host_calls.size());
+  for (size_t i = 0; i < known; ++i) description.host_calls[i].node = exec.host_calls[i].node;
   take_host_calls(exec, std::move(description.host_calls));
   exec.awaited = std::move(description.awaited);
   exec.has_host_calls = !exec.host_calls.empty() || !exec.awaited.empty();

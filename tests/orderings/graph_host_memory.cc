@@ -113,6 +113,19 @@ void changes(CUcontext context) {
   CU(cuGraphLaunch(exec, stream));
   CU(cuStreamSynchronize(stream));
   HOLDS(first[0] == 7 && second[0] == 7);
+  // It is the node of the first graph that stays disabled, whatever graph it is updated from.
+  CUgraph other_graph;
+  CUgraphNode other_node;
+  CU(cuGraphCreate(&other_graph, 0));
+  CU(cuGraphAddMemcpyNode(&other_node, other_graph, nullptr, 0, &to_second, context));
+  CUgraphExecUpdateResultInfo outcome;
+  CU(cuGraphExecUpdate(exec, other_graph, &outcome));
+  CU(cuGraphDestroy(other_graph));
+  unsigned enabled = 1;
+  CU(cuGraphNodeGetEnabled(exec, node, &enabled));
+  CU(cuGraphLaunch(exec, stream));
+  CU(cuStreamSynchronize(stream));
+  HOLDS(enabled == 0 && first[0] == 7 && second[0] == 7);
   CU(cuGraphNodeSetEnabled(exec, node, 1));
 
   // Nobody waits for the stream when the graph is changed, however often.
