@@ -3,7 +3,15 @@ that scripts/gpu-suite reads."""
 
 import json
 import statistics
+import sys
 import time
+
+CANNOT_RUN = 77  # exit code: something that the program needs is not on this machine
+
+
+def cannot_run(why):
+    print(why, file=sys.stderr)
+    sys.exit(CANNOT_RUN)
 
 
 def prepare():
