@@ -317,20 +317,22 @@ auto& context_identity() {
 // --- function enumeration
 // -------------------------------------------------------------------------------------------------
 
-using FunctionVisitor = void (*)(void* opaque, CUfunction function, CUmodule owner);
+using FunctionVisitor = void (*)(void* opaque, CUfunction function, const char* name);
 
-CUresult each_function(CUcontext, CUmodule module, FunctionVisitor visit, void* opaque) {
+// Not a CUresult: how many functions were visited. cuFFT insists on one for each of its modules.
+int each_function(CUcontext, CUmodule module, FunctionVisitor visit, void* opaque) {
   unsigned count = 0;
-  if (const CUresult result = cuModuleGetFunctionCount(&count, module); result != CUDA_SUCCESS)
-    return result;
-  if (count == 0) return CUDA_SUCCESS;
+  if (cuModuleGetFunctionCount(&count, module) != CUDA_SUCCESS) return 0;
   std::vector<CUfunction> functions(count);
-  if (const CUresult result = cuModuleEnumerateFunctions(functions.data(), count, module);
-      result != CUDA_SUCCESS) {
-    return result;
+  if (count > 0 && cuModuleEnumerateFunctions(functions.data(), count, module) != CUDA_SUCCESS) {
+    return 0;
   }
-  for (CUfunction function : functions) visit(opaque, function, module);
-  return CUDA_SUCCESS;
+  for (CUfunction function : functions) {
+    const char* name = "";
+    cuFuncGetName(&name, function);
+    visit(opaque, function, name);
+  }
+  return static_cast<int>(count);
 }
 
 auto& function_enumeration() {

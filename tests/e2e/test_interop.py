@@ -1,5 +1,7 @@
 """What NVIDIA's libraries ask of the driver beyond its documented functions."""
 
+import json
+import sys
 import unittest
 
 import fargpu_testing as testing
@@ -16,12 +18,29 @@ class ExportTables(unittest.TestCase):
             [
                 "function enumeration: 99 words",
                 "function triple",
-                "1 functions, of the module",
+                "1 functions, 1 told of",
                 "compilation cache: 801",
             ],
             done.stderr,
         )
         self.assertEqual(done.stderr, "")  # that there is no cache is not worth a line
+
+    def test_transforms_by_cufft(self):
+        if not (testing.BUILD.programs / "cufft_transforms").exists():
+            self.skipTest("the toolkit that this was built with has no cuFFT")
+        with testing.Daemon() as daemon:
+            done = daemon.run(testing.BUILD.program("cufft_transforms"))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(len(json.loads(done.stdout)["values"]), 2)
+
+    def test_video_codecs_cannot_be_loaded(self):
+        """NVIDIA's library on the client machine waits for a GPU there. Here it is a file of that
+        name, which ends the search for others."""
+        script = "import ctypes; ctypes.CDLL('libnvcuvid.so.1')"
+        with testing.Daemon() as daemon:
+            done = daemon.run(sys.executable, "-c", script)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("symbol: fargpu_does_not_forward_video_codecs", done.stderr)
 
 
 if __name__ == "__main__":

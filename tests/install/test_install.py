@@ -86,7 +86,14 @@ class Install(unittest.TestCase):
         travelling = {name for name in names if name.startswith(("libcapnp", "libkj"))}
         self.assertEqual(
             names - travelling,
-            {"fargpu", "libcuda.so", "libcuda.so.1", "libnvidia-ml.so.1", "LICENSE"},
+            {
+                "fargpu",
+                "libcuda.so",
+                "libcuda.so.1",
+                "libnvcuvid.so.1",
+                "libnvidia-ml.so.1",
+                "LICENSE",
+            },
         )
 
     def test_the_unit_and_the_configuration(self):

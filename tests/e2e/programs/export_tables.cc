@@ -16,22 +16,15 @@ constexpr unsigned char kFunctionEnumeration[16] = {0x6e, 0x16, 0x3f, 0xbe, 0xb9
 constexpr unsigned char kCompilationCache[16] = {0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41,
                                                  0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3, 0x28};
 
-using Visitor = void (*)(void* opaque, CUfunction function, CUmodule owner);
-using EachFunction = CUresult (*)(CUcontext, CUmodule, Visitor, void*);
+using Visitor = void (*)(void* opaque, CUfunction function, const char* name);
+using EachFunction = int (*)(CUcontext, CUmodule, Visitor, void*);
 using CacheSlot = CUresult (*)(void*, void*, void*, void*);
 
-struct Seen {
-  CUmodule module;
-  int functions = 0;
-  bool of_module = true;
-};
-
-void visit(void* opaque, CUfunction function, CUmodule owner) {
-  Seen& seen = *static_cast<Seen*>(opaque);
-  const char* name = nullptr;
-  if (cuFuncGetName(&name, function) == CUDA_SUCCESS) std::printf("function %s\n", name);
-  ++seen.functions;
-  seen.of_module = seen.of_module && owner == seen.module;
+void visit(void* opaque, CUfunction function, const char* name) {
+  const char* same = "";
+  cuFuncGetName(&same, function);
+  std::printf("function %s%s\n", name, std::strcmp(name, same) == 0 ? "" : " WRONG");
+  ++*static_cast<int*>(opaque);
 }
 
 CUresult table_of(const unsigned char (&id)[16], const void* const** table) {
@@ -56,9 +49,10 @@ int main(int count, char** values) {
   CHECK(table_of(kFunctionEnumeration, &table));
   std::printf("function enumeration: %zu words\n",
               reinterpret_cast<uintptr_t>(table[0]) / sizeof(void*));
-  Seen seen{module};
-  CHECK(reinterpret_cast<EachFunction>(const_cast<void*>(table[7]))(nullptr, module, visit, &seen));
-  std::printf("%d functions, %s\n", seen.functions, seen.of_module ? "of the module" : "WRONG");
+  int seen = 0;
+  const auto each = reinterpret_cast<EachFunction>(const_cast<void*>(table[7]));
+  const int visited = each(nullptr, module, visit, &seen);
+  std::printf("%d functions, %d told of\n", seen, visited);
   CHECK(table_of(kCompilationCache, &table));
   const auto slot = reinterpret_cast<CacheSlot>(const_cast<void*>(table[1]));
   std::printf("compilation cache: %d\n", slot(nullptr, nullptr, nullptr, nullptr));
