@@ -60,6 +60,23 @@ typedef enum {
   NVML_PAGE_RETIREMENT_CAUSE_COUNT = 2,
 } nvmlPageRetirementCause_t;
 
+// Rows that were replaced by spare ones (580.159 and later), `Inactive`: from the next reset on.
+typedef struct {
+  unsigned int corrActiveRemaps;
+  unsigned int corrInactiveRemaps;
+  unsigned int uncActiveRemaps;
+  unsigned int uncInactiveRemaps;
+  unsigned int bPending;
+  unsigned int bfailureOccurred;
+} nvmlRemappedRowsInfo_v2_t;
+
+// Whether the memory has faults that no spare row can take (580.159 and later).
+typedef struct {
+  unsigned int version;
+  unsigned int bUnrepairableMemory;
+} nvmlUnrepairableMemoryStatus_v1_t;
+#define nvmlUnrepairableMemoryStatus_v1 NVML_STRUCT_VERSION(UnrepairableMemoryStatus, 1)
+
 // Banks of memory by how many spare rows they have left.
 typedef struct {
   unsigned int max;

@@ -67,6 +67,17 @@ nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int* corrRo
   });
 }
 
+nvmlReturn_t nvmlDeviceGetRemappedRows_v2(nvmlDevice_t device, nvmlRemappedRowsInfo_v2_t* info) {
+  return answer(device, info, nvmlRemappedRowsInfo_v2_t{});
+}
+
+nvmlReturn_t nvmlDeviceGetUnrepairableMemoryFlag_v1(nvmlDevice_t device,
+                                                    nvmlUnrepairableMemoryStatus_v1_t* status) {
+  return with_gpu(device, [&](const Gpu&) {
+    return give_version(status, nvmlUnrepairableMemoryStatus_v1, [](auto&) {});
+  });
+}
+
 nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device,
                                                nvmlRowRemapperHistogramValues_t* values) {
   return answer(

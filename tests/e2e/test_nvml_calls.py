@@ -57,6 +57,23 @@ for name, parameters, shown in json.loads(sys.stdin.read()):
         print(name, "right" if wrong is None else wrong, code, *(outputs if code == 0 else []))
 """
 
+TABLES = """
+import ctypes
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+assert nvml.nvmlInit_v2() == 0
+table = ctypes.POINTER(ctypes.c_size_t)()
+id = bytes.fromhex("c4fe3e6cc98f6c4ea327ee696e12f7c4")
+print(nvml.nvmlInternalGetExportTable(ctypes.byref(table), id), table[0])
+for word in (1, table[0] // 8 - 1):
+    print(ctypes.CFUNCTYPE(ctypes.c_int)(table[word])())
+ask = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+for word in (72, 213, 214, 215):
+    answer = ctypes.c_int(7)
+    print(ask(table[word])(None, ctypes.addressof(answer)), answer.value)
+other = ctypes.c_void_p(1)
+print(nvml.nvmlInternalGetExportTable(ctypes.byref(other), bytes(16)), other.value)
+"""
+
 
 def parameter(f, a):
     """How an argument is given: rightly, and what is tried instead."""
@@ -134,6 +151,13 @@ class Calls(unittest.TestCase):
                 lines = self.ask(refused, daemon.run)
                 right = [line.split() for line in lines if line.split()[1] == "right"]
                 self.assertEqual([line for line in right if line[2] != str(code)], [])
+
+    def test_the_table_that_nvidia_smi_asks_for(self):
+        with testing.Daemon(gpus=1) as daemon:
+            done = daemon.run(sys.executable, "-c", TABLES)
+        self.assertEqual(
+            done.stdout.split(), "0 4096 3 3 0 1 0 0 0 0 0 0 6 None".split(), done.stderr
+        )
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ UNDECLARED = {
     "nvmlInternalGetExportTable",
     "nvmlGetBlacklistDeviceCount",
     "nvmlGetBlacklistDeviceInfoByIndex",
+    "nvmlDeviceGetRemappedRows_v2",
+    "nvmlDeviceGetUnrepairableMemoryFlag_v1",
     "nvmlDeviceReadPRMCounters_v1",
 }
 
