@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "client/call/report.h"
 #include "common/base/log.h"
 #include "generated/schema/result_names.h"
 
@@ -20,7 +21,8 @@ namespace {
 
 constexpr size_t kMaxText = 200;  // of a text argument
 
-enum class State { kUnknown, kOff, kLines, kChrome };
+// kCounted: only the report is on.
+enum class State { kUnknown, kOff, kCounted, kLines, kChrome };
 std::atomic<State> state{State::kUnknown};
 std::mutex open_mutex;
 int descriptor = -1;  // written before `state` leaves kUnknown (release), read after (acquire)
@@ -30,7 +32,8 @@ State open_output() {
   if (const State known = state.load(std::memory_order_relaxed); known != State::kUnknown)
     return known;
   const char* setting = std::getenv("FARGPU_TRACE");
-  State next = State::kOff;
+  report::start_if_asked();
+  State next = report::enabled() ? State::kCounted : State::kOff;
   if (setting != nullptr && *setting != '\0' && std::strcmp(setting, "0") != 0) {
     const std::string_view path = setting;
     if (path == "1") {
@@ -47,7 +50,8 @@ State open_output() {
         next = chrome ? State::kChrome : State::kLines;
         // The closing bracket may be missing in this format, so a trace is readable however the
         // process ends.
-        if (chrome && ::write(descriptor, "[\n", 2) != 2) next = State::kOff;
+        if (chrome && ::write(descriptor, "[\n", 2) != 2)
+          next = report::enabled() ? State::kCounted : State::kOff;
       }
     }
   }
@@ -116,15 +120,30 @@ bool enabled() {
   return now != State::kOff;
 }
 
-uint64_t Scope::now_ns() {
+namespace {
+
+uint64_t now_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
+}  // namespace
+
+void Scope::begin() {
+  before_ = rpc::thread_calls;
+  begin_ns_ = now_ns();
+}
+
 void Scope::record(CUresult result, std::initializer_list<Argument> arguments) const {
+  const uint64_t ns = now_ns() - begin_ns_;
+  if (report::enabled()) report::count_call(opcode_, before_, ns, result);
+  if (state.load(std::memory_order_relaxed) != State::kCounted) write(result, arguments, ns);
+}
+
+void Scope::write(CUresult result, std::initializer_list<Argument> arguments, uint64_t ns) const {
   const bool json = state.load(std::memory_order_acquire) == State::kChrome;
-  const double micros = static_cast<double>(now_ns() - begin_ns_) / 1000.0;
+  const double micros = static_cast<double>(ns) / 1000.0;
   const long thread = ::syscall(SYS_gettid);
   Buffer out;
   auto to = std::back_inserter(out);

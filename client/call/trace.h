@@ -2,8 +2,9 @@
 // it took.
 //
 // FARGPU_TRACE=1 writes lines to stderr, FARGPU_TRACE=/a/path appends them to a file; a path that
-// ends in .json is written as a Chrome trace (chrome://tracing, Perfetto). Off: one relaxed load
-// per call. Thread safe; a line is written whole. Used by generated entries.
+// ends in .json is written as a Chrome trace (chrome://tracing, Perfetto). The report (report.h)
+// counts calls by the same means. Both off: one relaxed load per call. Thread safe; a line is
+// written whole. Used by generated entries.
 #pragma once
 
 #include <cuda.h>
@@ -11,6 +12,8 @@
 #include <cstdint>
 #include <initializer_list>
 #include <type_traits>
+
+#include "common/rpc/thread_calls.h"
 
 namespace fargpu::client::trace {
 
@@ -57,22 +60,28 @@ Value result_of(const T* p, CUresult result) {
   return p != nullptr && result == CUDA_SUCCESS ? value(*p) : pointer(p);
 }
 
+// Whether calls are traced or counted.
 bool enabled();
 
 // Around one call, on the stack of its thread.
 class Scope {
  public:
-  explicit Scope(const char* name) : name_(name), on_(enabled()) {
-    if (on_) begin_ns_ = now_ns();
+  Scope(uint16_t opcode, const char* name) : opcode_(opcode), on_(enabled()), name_(name) {
+    if (on_) [[unlikely]]
+      begin();
   }
   bool on() const { return on_; }
   void record(CUresult result, std::initializer_list<Argument> arguments) const;
 
  private:
-  static uint64_t now_ns();
-  const char* name_;
-  bool on_;
+  void begin();
+  void write(CUresult result, std::initializer_list<Argument> arguments, uint64_t ns) const;
+
+  const uint16_t opcode_;
+  const bool on_;
+  const char* const name_;
   uint64_t begin_ns_ = 0;
+  rpc::ThreadCalls before_;
 };
 
 }  // namespace fargpu::client::trace

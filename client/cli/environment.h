@@ -22,6 +22,7 @@ struct SessionOptions {
   std::string gpus;                  // how many, of each server
   std::string memory;                // per GPU, "8G"
   std::vector<std::string> devices;  // wanted GPUs by UUID or index
+  bool report = false;               // at its end, on stderr
 };
 
 // When to put our libraries into LD_PRELOAD besides LD_LIBRARY_PATH. Automatic: libcuda only for

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "client/call/report.h"
+#include "client/call/trace.h"
 #include "client/entry/call_target.h"
 #include "client/entry/object_ends.h"
 #include "client/entry/streams.h"
@@ -295,7 +297,9 @@ CUresult exception_result() noexcept {
 }
 
 CUresult unsupported(uint16_t opcode, const char* name, const char* why) {
-  (void)opcode;
+  // Functions that are not supported have no entry that would count them.
+  if (trace::enabled() && report::enabled())
+    report::count_call(opcode, rpc::thread_calls, 0, CUDA_ERROR_NOT_SUPPORTED);
   if (first_time(name)) log::warn("{} is not supported: {}", name, why);
   return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "client/call/call.h"
+#include "client/call/report.h"
 #include "client/image/linked.h"
 #include "client/image/twins.h"
 #include "client/object/context.h"
@@ -53,11 +54,12 @@ CUresult send_image(Session& session, const Sha256Digest& hash, std::span<const 
     if (result != CUDA_SUCCESS) return result;
     sent += frame.empty() ? part.size() : frame.size();
   }
+  if (report::enabled()) report::count_image_sent(bytes.size(), sent);
   log::debug("image {} of {} bytes sent as {}", to_hex(hash), bytes.size(), sent);
   return CUDA_SUCCESS;
 }
 
-void report(const char* text, unsigned bytes, void** slot) {
+void tell_size(const char* text, unsigned bytes, void** slot) {
   if (slot == nullptr) return;
   const size_t used = text == nullptr ? 0 : strnlen(text, bytes);
   *slot = reinterpret_cast<void*>(used);
@@ -135,6 +137,7 @@ CUresult load_by_hash(Session& session, std::span<const std::byte> bytes,
   uint64_t upload = 0;  // the last one of this call; 0: another thread's, or none
   for (int uploads = 0;;) {
     CUresult result = load(hash.data());
+    if (report::enabled() && result == CUDA_SUCCESS && uploads == 0) report::count_image_found();
     if (result != CUDA_ERROR_NOT_FOUND) return result;
     if (upload != 0) result = call_fgImageUploaded(session, current_context_id(), upload);
     if (upload != 0 && result != CUDA_SUCCESS) return result;
@@ -156,8 +159,8 @@ void JitLogs::prepare() const {
 }
 
 void JitLogs::report_sizes() const {
-  report(info(), jit_.info_log_bytes, jit_.info_log_size);
-  report(error(), jit_.error_log_bytes, jit_.error_log_size);
+  tell_size(info(), jit_.info_log_bytes, jit_.info_log_size);
+  tell_size(error(), jit_.error_log_bytes, jit_.error_log_size);
 }
 
 CUresult read_jit_options(unsigned count, const CUjit_option* options, void** values,

@@ -17,10 +17,17 @@ constexpr const Route* kToDevice[] = {&kMirrorRoute, &kSharedRoute, &kFetchRoute
 constexpr const Route* kToHost[] = {&kMirrorRoute, &kSharedRoute, &kDeliverRoute,
                                     &kRemoteRoute, &kStagedRoute, &kFrameRoute};
 
+CUresult carry(Transfer& transfer, const Route& route) {
+  const CUresult result = route.carry(transfer);
+  if (report::enabled() && result == CUDA_SUCCESS) [[unlikely]]
+    report::count_copy(transfer.to_device, route.name, transfer.bytes);
+  return result;
+}
+
 CUresult carry(Transfer& transfer) {
   const std::span routes(transfer.to_device ? kToDevice : kToHost);
   for (const Route* const route : routes.subspan(transfer.pinned ? 0 : kOfPinned))
-    if (route->fits(transfer)) return route->carry(transfer);
+    if (route->fits(transfer)) return carry(transfer, *route);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 

@@ -167,8 +167,8 @@ CUresult carry_delivery(Transfer& transfer) {
 
 }  // namespace
 
-const Route kFetchRoute{fits_fetch, carry_fetch};
-const Route kDeliverRoute{fits_delivery, carry_delivery};
+const Route kFetchRoute{report::Route::kFetch, fits_fetch, carry_fetch};
+const Route kDeliverRoute{report::Route::kDeliver, fits_delivery, carry_delivery};
 
 namespace {
 

@@ -121,8 +121,8 @@ CUresult carry_in_frames(Transfer& transfer) {
 
 }  // namespace
 
-const Route kMirrorRoute{fits_mirror, carry_mirror};
-const Route kSharedRoute{fits_shared, carry_shared};
-const Route kFrameRoute{[](Transfer&) { return true; }, carry_in_frames};
+const Route kMirrorRoute{report::Route::kMirror, fits_mirror, carry_mirror};
+const Route kSharedRoute{report::Route::kShared, fits_shared, carry_shared};
+const Route kFrameRoute{report::Route::kFrames, [](Transfer&) { return true; }, carry_in_frames};
 
 }  // namespace fargpu::client

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "client/call/report.h"
 #include "client/copy/pack.h"
 #include "client/entry/call_target.h"
 #include "client/memory/remote_host.h"
@@ -53,6 +54,7 @@ struct Transfer {
 };
 
 struct Route {
+  report::Route name;
   bool (*fits)(Transfer& transfer);
   CUresult (*carry)(Transfer& transfer);
 };

@@ -213,6 +213,6 @@ CUresult carry(Transfer& transfer) {
 
 }  // namespace
 
-const Route kStagedRoute{fits, carry};
+const Route kStagedRoute{report::Route::kStaged, fits, carry};
 
 }  // namespace fargpu::client

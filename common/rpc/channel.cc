@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/signals_blocked.h"
 #include "common/rpc/channel_impl.h"
+#include "common/rpc/thread_calls.h"
 #include "common/wire/control.h"
 
 namespace fargpu::rpc {
@@ -375,6 +376,7 @@ bool Channel::read_until(const std::function<bool()>& seen, Deadline deadline) {
   std::unique_lock lock(impl_->wait_mutex, std::defer_lock);
   impl_->begin_wait();
   bool there = seen();
+  if (!there) count_wait();
   while (!there && !lost() && Clock::now() < deadline) {
     if (impl_->try_lease(Impl::Reader::kCaller)) {
       if (seen()) {  // the last lease holder received it

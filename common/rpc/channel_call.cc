@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/channel_impl.h"
+#include "common/rpc/thread_calls.h"
 #include "common/transport/descriptor_passing.h"
 #include "common/transport/poll.h"
 #include "common/wire/control.h"
@@ -193,6 +194,7 @@ Status Channel::Call::send(std::span<const Bytes> bulk, int32_t* result) {
   }
   if (result != nullptr) *result = 0;
   Status status = call.commit(0, bulk);
+  count_sent();
   if (status.ok()) call.impl.flush_or_postpone(call.frame_bytes);
   call.lock.unlock();
   if (status.code() == StatusCode::kLost) call.impl.declare_lost(status);
@@ -202,6 +204,7 @@ Status Channel::Call::send(std::span<const Bytes> bulk, int32_t* result) {
 Status Channel::Call::State::submit_and_wait(Reply& reply, std::span<const Bytes> bulk,
                                              std::span<std::byte> bulk_out, Deadline deadline) {
   frame_bytes = finish(wire::kWantReply, total(bulk));
+  count_wait();
   Impl::Waiter waiter(impl, header, reply, bulk_out);
   // The reply may come as soon as the frame leaves: the lease holder must find the waiter then.
   bool alone = frame_bytes <= kMostBytesAlone && bulk.empty() && bulk_out.empty() &&

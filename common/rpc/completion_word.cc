@@ -7,6 +7,8 @@
 #include <climits>
 #include <ctime>
 
+#include "common/rpc/thread_calls.h"
+
 namespace fargpu::rpc {
 namespace {
 
@@ -37,6 +39,7 @@ void publish(CompletionWord& word, uint64_t value, int32_t result, uint32_t outp
 bool wait_until_reached(CompletionWord& word, uint64_t value, std::chrono::nanoseconds spin,
                         Clock::time_point deadline) {
   if (reached(word, value)) return true;
+  count_wait();
   const auto begin = Clock::now();
   while (Clock::now() - begin < spin) {
     for (int i = 0; i < 16; ++i) __builtin_ia32_pause();

@@ -11,6 +11,8 @@
 #include <sstream>
 #include <string>
 
+#include "generated/schema/opcodes.h"
+
 namespace fargpu::client {
 namespace {
 
@@ -27,18 +29,18 @@ std::string traced(const char* setting, const std::string& path) {
     }
     CUdeviceptr pointer = 0x7f0012345000;
     float ratio = 0.5f;
-    const trace::Scope first("cuMemAlloc_v2");
+    const trace::Scope first(schema::op_cuMemAlloc_v2, "cuMemAlloc_v2");
     if (first.on()) {
       first.record(CUDA_SUCCESS, {{"dptr", trace::result_of(&pointer, CUDA_SUCCESS)},
                                   {"bytesize", trace::value(size_t{4096})}});
-      const trace::Scope second("cuDemo");
+      const trace::Scope second(schema::op_cuMemFree_v2, "cuDemo");
       second.record(CUDA_ERROR_INVALID_VALUE,
                     {{"name", trace::text("a\"b\n")},
                      {"ratio", trace::value(ratio)},
                      {"flag", trace::value(CU_LIMIT_STACK_SIZE)},
                      {"count", trace::value(-3)},
                      {"out", trace::result_of<int>(nullptr, CUDA_SUCCESS)}});
-      trace::Scope("cuOdd").record(static_cast<CUresult>(4711), {});
+      trace::Scope(schema::op_cuInit, "cuOdd").record(static_cast<CUresult>(4711), {});
     }
     _exit(first.on() ? 1 : 0);
   }

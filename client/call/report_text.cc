@@ -1,0 +1,130 @@
+#include "client/call/report_text.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <vector>
+
+#include "common/base/log.h"
+
+namespace fargpu::client::report {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMostNames = 6;
+constexpr const char* kRouteNames[kRoutes] = {"mirror", "shared", "fetch", "deliver",
+                                              "remote", "staged", "frames"};
+
+int descriptor = -1;  // written before anything is counted
+Clock::time_point began;
+
+struct Named {
+  const char* name;
+  uint64_t calls, nanoseconds;
+};
+
+void append_line(std::string& out, const char* title, const std::string& rest) {
+  fmt::format_to(std::back_inserter(out), "fargpu:   {:<16}{}\n", title, rest);
+}
+
+std::string copies(const std::array<OfRoute, kRoutes>& routes) {
+  uint64_t count = 0, bytes = 0;
+  std::string parts;
+  for (size_t i = 0; i < kRoutes; ++i) {
+    const uint64_t here = routes[i].copies.get();
+    if (here == 0) continue;
+    count += here;
+    bytes += routes[i].bytes.get();
+    parts += fmt::format("{} {} {} ({} bytes)", parts.empty() ? ":" : ",", kRouteNames[i], here,
+                         routes[i].bytes.get());
+  }
+  return fmt::format("{} bytes in {} copies{}", bytes, count, parts);
+}
+
+// Those that kept the program longest come first.
+std::string longest_waits(std::vector<Named> waits) {
+  std::stable_sort(waits.begin(), waits.end(),
+                   [](const Named& a, const Named& b) { return a.nanoseconds > b.nanoseconds; });
+  std::string out;
+  for (size_t i = 0; i < waits.size() && i < kMostNames; ++i) {
+    out += fmt::format("{} {} {} ({:.3f} s)", out.empty() ? ":" : ",", waits[i].name,
+                       waits[i].calls, static_cast<double>(waits[i].nanoseconds) / 1e9);
+  }
+  return out + (waits.size() > kMostNames ? ", ..." : "");
+}
+
+}  // namespace
+
+bool open_output() {
+  const char* setting = std::getenv("FARGPU_REPORT");
+  if (setting == nullptr || *setting == '\0' || std::strcmp(setting, "0") == 0) return false;
+  began = Clock::now();
+  if (std::strcmp(setting, "1") == 0) {
+    descriptor = STDERR_FILENO;
+    return true;
+  }
+  descriptor = ::open(setting, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0644);
+  if (descriptor < 0) {
+    log::error("FARGPU_REPORT={}: cannot be opened: {}; no report is written", setting,
+               std::strerror(errno));
+  }
+  return descriptor >= 0;
+}
+
+std::string text(const Counts& counts, const std::string& process, double seconds) {
+  uint64_t local = 0, sent = 0, waited = 0, nanoseconds = 0;
+  std::vector<Named> waits;
+  std::string not_supported;
+  for (size_t i = 0; i < counts.functions.size(); ++i) {
+    const OfFunction& of = counts.functions[i];
+    const char* const name =
+        i == kWithoutOpcode ? "functions of graphics libraries"
+                            : schema::opcode_name(static_cast<uint16_t>(schema::kFirstOpcode + i));
+    local += of.local.get();
+    sent += of.sent.get();
+    waited += of.waited.get();
+    nanoseconds += of.nanoseconds.get();
+    if (of.waited.get() != 0) waits.push_back({name, of.waited.get(), of.nanoseconds.get()});
+    if (const uint64_t met = of.not_supported.get(); met != 0)
+      not_supported += fmt::format("{}{} {}", not_supported.empty() ? "" : ", ", name, met);
+  }
+  const uint64_t calls = local + sent + waited;
+  if (calls == 0) return {};
+  std::string out =
+      fmt::format("fargpu: report of {}, {:.1f} s from its first call on:\n", process, seconds);
+  append_line(out, "calls",
+              fmt::format("{}: {} answered in the client, {} sent, {} waited for the server", calls,
+                          local, sent, waited));
+  append_line(out, "waited",
+              fmt::format("{:.3f} s{}", static_cast<double>(nanoseconds) / 1e9,
+                          longest_waits(std::move(waits))));
+  append_line(out, "host to device", copies(counts.copies[1]));
+  append_line(out, "device to host", copies(counts.copies[0]));
+  append_line(out, "images",
+              fmt::format("{} sent ({} bytes as {}), {} found at the server",
+                          counts.images_sent.get(), counts.image_bytes.get(),
+                          counts.image_bytes_sent.get(), counts.images_found.get()));
+  append_line(out, "not supported", not_supported.empty() ? "none met" : not_supported);
+  return out;
+}
+
+void print(const Counts& counts) {
+  const std::string process =
+      fmt::format("{} (process {})", program_invocation_short_name, ::getpid());
+  const std::chrono::duration<double> age = Clock::now() - began;
+  const std::string lines = text(counts, process, age.count());
+  // One write: the reports of several processes do not mix. A full disk loses lines, not the
+  // program.
+  if (!lines.empty()) [[maybe_unused]]
+    const ssize_t written = ::write(descriptor, lines.data(), lines.size());
+}
+
+}  // namespace fargpu::client::report

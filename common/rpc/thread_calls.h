@@ -1,0 +1,27 @@
+// How many frames the calling thread has sent, and how often it has waited for the server: what a
+// report of calls is made of. Over all channels of the process; counted only while somebody asks.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace fargpu::rpc {
+
+struct ThreadCalls {
+  uint64_t sent = 0;
+  uint64_t waited = 0;  // for a reply, a notice or a completion word
+};
+
+inline constinit std::atomic<bool> counting_calls{false};
+inline constinit thread_local ThreadCalls thread_calls;
+
+inline void count_sent() {
+  if (counting_calls.load(std::memory_order_relaxed)) [[unlikely]]
+    ++thread_calls.sent;
+}
+inline void count_wait() {
+  if (counting_calls.load(std::memory_order_relaxed)) [[unlikely]]
+    ++thread_calls.waited;
+}
+
+}  // namespace fargpu::rpc

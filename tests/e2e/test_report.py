@@ -1,0 +1,105 @@
+"""`fargpu run --report`: the counts are those of the calls that the program made."""
+
+import os
+import re
+import tempfile
+import unittest
+
+import fargpu_testing as testing
+
+PROGRAM = "reported"
+LINES = ("calls", "waited", "host to device", "device to host", "images", "not supported")
+
+
+def reports(text):
+    """[{title of a line: the line}] of each report in `text`, in order."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith("fargpu: report of reported (process "):
+            found.append({})
+        for title in LINES:
+            if found and line.startswith(f"fargpu:   {title} "):
+                found[-1][title] = line[len("fargpu:   ") + len(title) :].strip()
+    return found
+
+
+def calls(report):
+    """(all, answered in the client, sent, waited)"""
+    return tuple(int(number) for number in re.findall(r"\d+", report["calls"]))
+
+
+class Report(unittest.TestCase):
+    def run_program(self, *arguments, flags=("--report",), **variables):
+        with testing.Daemon() as daemon:
+            environment = testing.clean_environment(**variables)
+            done = daemon.run(
+                testing.BUILD.program(PROGRAM), *arguments, flags=flags, env=environment
+            )
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stderr
+
+    def report(self, count, **variables):
+        found = reports(self.run_program(str(count), **variables))
+        self.assertEqual(len(found), 1)
+        self.assertEqual(set(found[0]), set(LINES))
+        return found[0]
+
+    def test_calls_by_how_they_are_answered(self):
+        few, many = calls(self.report(0)), calls(self.report(7))
+        more = [b - a for a, b in zip(few, many, strict=True)]
+        # Each time: one that asks, two fills, three waits; and twelve calls of threads that end.
+        self.assertEqual(more, [7 * 18, 7 * 13, 7 * 2, 7 * 3])
+        self.assertEqual(sum(many[1:]), many[0])
+
+    def test_every_call_waits_if_told_so(self):
+        few, many = (calls(self.report(count, FARGPU_SYNC="1")) for count in (0, 7))
+        more = [b - a for a, b in zip(few, many, strict=True)]
+        self.assertEqual(more, [7 * 18, 7 * 13, 0, 7 * 5])
+
+    def test_waits_have_their_time(self):
+        waited = self.report(2)["waited"]
+        total = float(waited.split()[0])
+        # Behind a host function that sleeps for 0.2 s.
+        (seconds,) = re.search(r"cuStreamSynchronize 7 \(([\d.]+) s\)", waited).groups()
+        self.assertGreaterEqual(float(seconds), 0.19)
+        self.assertGreaterEqual(total, float(seconds))
+
+    @unittest.skipUnless(testing.WORKER_SHARES_MEMORY, "the worker shares no memory here")
+    def test_bytes_by_route(self):
+        report = self.report(0)
+        to_device = (
+            "1117112 bytes in 5 copies: "
+            + {
+                "tcp": "frames 5 (1117112 bytes)",
+                "shm": "shared 1 (65536 bytes), staged 1 (1048576 bytes), frames 3 (3000 bytes)",
+            }[os.environ["FARGPU_TEST_TRANSPORT"]]
+        )
+        self.assertEqual(report["host to device"], to_device)
+        self.assertEqual(report["device to host"], "2000 bytes in 2 copies: frames 2 (2000 bytes)")
+
+    def test_images_and_what_is_not_supported(self):
+        report = self.report(0)
+        self.assertRegex(report["images"], r"^1 sent \((\d+) bytes as \1\), 2 found at the server$")
+        refused = "cuGraphicsUnregisterResource 2, functions of graphics libraries 1"
+        self.assertEqual(report["not supported"], refused)
+
+    def test_each_process_has_its_own(self):
+        first, second = reports(self.run_program("3", "spawn"))
+        self.assertEqual(calls(first)[0], calls(second)[0])
+        self.assertEqual(first["images"].split(",")[0], "1 sent (79 bytes as 79)")
+        self.assertEqual(second["images"], "0 sent (0 bytes as 0), 3 found at the server")
+
+    def test_a_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "report")
+            stderr = self.run_program("0", "spawn", flags=(), FARGPU_REPORT=path)
+            self.assertEqual(reports(stderr), [])
+            with open(path) as file:
+                self.assertEqual(len(reports(file.read())), 2)
+
+    def test_nothing_unasked(self):
+        self.assertEqual(reports(self.run_program("0", flags=())), [])
+
+
+if __name__ == "__main__":
+    testing.main()
