@@ -14,7 +14,8 @@ HEAD = """\
 Each row is a program of [tests/apps](../tests/apps) that uses a framework or library, ran natively
 and through fargpu on a real GPU, and checked itself. *Right*: it computed the native values (equal
 ones where three native runs agree, else within their spread). *shm* and *tcp* are
-[transports](transports.md) between a client and a server on one host.
+[transports](transports.md) between a client and a server on one host. What a program of your own
+needs and fargpu lacks, `fargpu scan` says before it runs ([tools](tools.md)).
 
 This page is made by `scripts/frameworks_page.py` from the results that `scripts/gpu-suite
 --frameworks --results` enters into [a file](data/frameworks.json); do not edit it.

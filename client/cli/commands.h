@@ -18,6 +18,7 @@ using Command = std::function<int()>;
 void add_run(CLI::App& app, Command& command);
 void add_devices(CLI::App& app, Command& command);
 void add_ps(CLI::App& app, Command& command);
+void add_scan(CLI::App& app, Command& command);
 void add_smi(CLI::App& app, Command& command);
 void add_doctor(CLI::App& app, Command& command);
 // Hidden: what doctor starts in the environment of `fargpu run`, to see which libcuda is loaded

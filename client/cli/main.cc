@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
   add_run(app, command);
   add_devices(app, command);
   add_ps(app, command);
+  add_scan(app, command);
   add_smi(app, command);
   add_doctor(app, command);
   add_load_probe(app, command);

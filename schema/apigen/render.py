@@ -103,6 +103,21 @@ def proc_entries(api):
     return sorted(rows, key=lambda r: (r["name"], r["per_thread"], r["version"]))
 
 
+def support_tables(api):
+    """Two sorted lists of (name, why it is not supported or ""): the exported symbols, and the
+    names that programs may ask for."""
+    functions = [f for f in api.functions if not f.internal]
+    symbols = {s: "" if f.supported else f.why for f in functions for s, _ in f.symbols}
+    by_name = dict(symbols)
+    for f in functions:
+        # Those that are not exported have no symbols.
+        for symbol in [s for s, _ in f.symbols] or [f.name, *f.aliases]:
+            name = names.proc_name(symbol)
+            why = "" if f.supported else f.why
+            by_name[name] = why and by_name.get(name, why)
+    return sorted(symbols.items()), sorted(by_name.items())
+
+
 def driver_functions(api):
     return [
         f
@@ -141,6 +156,9 @@ def render(api, entries, nvml_entries=None):
         functions=sorted((f for f in api.functions if f.exported), key=lambda f: f.opcode),
     )
     put("schema/opcodes.cc", "opcodes.cc.j2", names=rows, messages=sorted(wired))
+    symbols, by_name = support_tables(api)
+    put("schema/support_table.h", "support_table.h.j2")
+    put("schema/support_table.cc", "support_table.cc.j2", symbols=symbols, by_name=by_name)
     kinds = list(api.types.kinds.values())
     put("rpc/handle_rules.h", "handle_rules.h.j2", kinds=kinds, types=api.types)
     put("server/object_ends.h", "object_ends.h.j2", kinds=kinds)

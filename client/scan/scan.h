@@ -1,0 +1,44 @@
+// What a program's files need of the driver that fargpu lacks, as far as they say so themselves:
+// symbols that they leave to the loader, names that they may ask for, functions of the runtime
+// library that need one. Nothing is run, and no other file is looked for. Any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/status.h"
+
+namespace fargpu::scan {
+
+enum class How {
+  kSymbol,   // an undefined symbol: the file calls it
+  kName,     // a text beside a function that finds functions by name: it may ask for it
+  kRuntime,  // it calls a function of the runtime library that needs this one
+};
+
+struct Lack {
+  How how;
+  std::string name;   // as the file has it
+  std::string needs;  // the driver function, if that has another name
+  std::string why;    // it is not supported
+};
+
+struct FileScan {
+  std::string path;
+  size_t symbols = 0, names = 0, runtime = 0;  // functions that were found, by How
+  size_t runtime_unknown = 0;  // functions of the runtime library of which nothing is known here
+  // It asks for so many names that it holds the runtime library, or a binding of the whole driver.
+  // Which of them are used cannot be seen: they are not among `lacks`.
+  bool asks_for_all = false;
+  std::vector<Lack> lacks;  // each name once
+};
+
+// kInvalidArgument: no ELF file of 64 bits, or a damaged one.
+Result<FileScan> scan_file(const std::string& path);
+
+// Shared libraries below a folder (their name ends with ".so", or has ".so." in it), in order of
+// their names; links are not followed.
+Result<std::vector<std::string>> libraries_below(const std::string& folder);
+
+}  // namespace fargpu::scan
