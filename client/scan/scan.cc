@@ -13,13 +13,18 @@ namespace {
 // No program asks for a quarter of all names but one that hands on the whole driver.
 bool is_nearly_all(size_t names) { return names > names_to_ask_for() / 4; }
 
+// Other libraries' names go on in lower case: cudaq..., cudart...
+bool is_of_runtime(const std::string& symbol) {
+  return symbol.starts_with("cuda") && symbol.size() > 4 && symbol[4] >= 'A' && symbol[4] <= 'Z';
+}
+
 void look_at_symbol(FileScan& scan, const std::string& symbol) {
   if (const schema::Support* const known = find_symbol(symbol)) {
     ++scan.symbols;
     if (known->why != nullptr) scan.lacks.push_back({How::kSymbol, symbol, {}, known->why});
     return;
   }
-  if (!symbol.starts_with("cuda")) return;
+  if (!is_of_runtime(symbol)) return;
   ++scan.runtime;
   const std::string_view needs = needed_by_runtime(symbol);
   const schema::Support* const known = needs.empty() ? nullptr : find_name(needs);

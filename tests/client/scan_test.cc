@@ -17,16 +17,19 @@
 namespace fargpu::scan {
 namespace {
 
+using namespace std::string_view_literals;
+
 constexpr const char* kSymbols[] = {"cuMemAlloc_v2",
                                     "cuGraphicsUnregisterResource",
                                     "cudaGraphicsMapResources_ptsz",
                                     "cudaMalloc",
                                     "dlsym",
-                                    "cublasCreate_v2"};
+                                    "cublasCreate_v2",
+                                    "cudaqThing"};
 // Linkers let a text be the end of a longer one. The last two are no names: one goes on, the other
 // one begins earlier.
-constexpr std::string_view kTexts(
-    "cuMemFree\0cuGLInit\0cuGLInit\0see cuGLCtxCreate\0cuInit (failed)\0xcuVDPAUGetDevice\0", 84);
+constexpr std::string_view kTexts =
+    "cuMemFree\0cuGLInit\0cuGLInit\0see cuGLCtxCreate\0cuInit (failed)\0xcuVDPAUGetDevice\0"sv;
 
 enum class Count { kByHash, kByDistance, kBySections };
 
@@ -117,7 +120,7 @@ class Scan : public testing::Test {
     std::filesystem::remove_all(folder_, error);
   }
   std::string write(std::string_view bytes, const char* name = "lib.so") {
-    const std::string path = folder_ + "/" + name;
+    std::string path = folder_ + "/" + name;
     std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<long>(bytes.size()));
     return path;
   }
@@ -161,7 +164,7 @@ TEST_F(Scan, NamesCountOnlyBesideALookUp) {
 TEST_F(Scan, NamesAreFoundWhereverChunksEnd) {
   const std::string library = Library(Count::kByHash).bytes_;
   constexpr size_t kChunk = 1 << 20;
-  const std::string name("\0cuVDPAUGetDevice\0", 18);
+  constexpr std::string_view name = "\0cuVDPAUGetDevice\0"sv;
   for (size_t before = 0; before < 20; ++before) {
     std::string bytes = library;
     bytes.resize(kChunk - before, '.');
