@@ -38,9 +38,12 @@ def measured(result):
 
 def page():
     described, results = framework_results.described(), framework_results.load()
-    works, fails, missing = [], [], []
+    works, fails, later, missing = [], [], [], []
     for row in described["workload"]:
         result = results.get(row["name"])
+        if "later" in row:
+            later.append((row["title"], row["later"], row["instead"]))
+            continue
         if result is None:
             missing.append((row["title"], "it has not run on a GPU yet"))
             continue
@@ -54,7 +57,6 @@ def page():
         else:
             instead = row.get("instead", "-")
             fails.append((row["title"], *verdicts, result["reason"], instead, where))
-    later = [(row["title"], row["needs"], row["instead"]) for row in described["later"]]
     lines = [
         *table("What works", ("program", *TRANSPORTS, "measured"), works),
         *table(
