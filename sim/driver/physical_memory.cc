@@ -36,6 +36,14 @@ void PhysicalStore::free(uint64_t offset, uint64_t bytes) {
 std::shared_ptr<PhysicalMemory> PhysicalMemory::create(Device& device, uint64_t bytes,
                                                        const CUmemAllocationProp& properties) {
   if (!device.memory().charge(bytes)) return nullptr;
+  if (properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+    auto file = SharedFile::create(bytes, device.index(), properties);
+    if (file.ok())
+      return std::shared_ptr<PhysicalMemory>(new PhysicalMemory(device, std::move(*file), false));
+    log::error("{}", file.status().message());
+    device.memory().refund(bytes);
+    return nullptr;
+  }
   const auto offset = device.physical_store().allocate(bytes);
   if (!offset) {
     device.memory().refund(bytes);
@@ -44,14 +52,33 @@ std::shared_ptr<PhysicalMemory> PhysicalMemory::create(Device& device, uint64_t 
   return std::shared_ptr<PhysicalMemory>(new PhysicalMemory(device, bytes, *offset, properties));
 }
 
+std::shared_ptr<PhysicalMemory> PhysicalMemory::import(Device& device, SharedFile file) {
+  return std::shared_ptr<PhysicalMemory>(new PhysicalMemory(device, std::move(file), true));
+}
+
+PhysicalMemory::PhysicalMemory(Device& device, SharedFile file, bool imported)
+    : device_(device),
+      bytes_(file.bytes()),
+      offset_(0),
+      properties_([&] {
+        CUmemAllocationProp properties = file.properties();
+        properties.location.id = device.ordinal();
+        // Who has imported it cannot export it again.
+        if (imported) properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+        return properties;
+      }()),
+      shared_(std::move(file)),
+      imported_(imported) {}
+
 PhysicalMemory::~PhysicalMemory() {
-  device_.physical_store().free(offset_, bytes_);
-  device_.memory().refund(bytes_);
+  if (!shared_) device_.physical_store().free(offset_, bytes_);
+  if (!imported_) device_.memory().refund(bytes_);
 }
 
 bool PhysicalMemory::map_at(uint64_t address, uint64_t bytes, uint64_t offset) const {
   return mmap(reinterpret_cast<void*>(address), bytes, PROT_READ | PROT_WRITE,
-              MAP_SHARED | MAP_FIXED, device_.physical_store().descriptor(),
+              MAP_SHARED | MAP_FIXED,
+              shared_ ? shared_->descriptor() : device_.physical_store().descriptor(),
               static_cast<off_t>(offset_ + offset)) != MAP_FAILED;
 }
 

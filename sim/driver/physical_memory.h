@@ -1,5 +1,6 @@
 // Physical memory of virtual memory management: bytes of a device that have no address until they
-// are mapped, at several addresses if wanted. They live in one memory file per device.
+// are mapped, at several addresses if wanted. They live in one memory file per device, those that
+// other processes may have in files of their own.
 #pragma once
 
 #include <cuda.h>
@@ -11,6 +12,7 @@
 
 #include "sim/driver/range_allocator.h"
 #include "sim/driver/registry.h"
+#include "sim/driver/shared_file.h"
 
 namespace fargpu::sim {
 
@@ -34,7 +36,7 @@ class PhysicalStore {
   std::optional<RangeAllocator> ranges_;
 };
 
-// One cuMemCreate. Freed when neither a handle nor a mapping is left.
+// One cuMemCreate, or an import of one. Freed when neither a handle nor a mapping is left.
 class PhysicalMemory {
  public:
   static constexpr ObjectKind kKind = ObjectKind::kPhysicalMemory;
@@ -42,6 +44,8 @@ class PhysicalMemory {
   // nullptr: out of memory.
   static std::shared_ptr<PhysicalMemory> create(Device& device, uint64_t bytes,
                                                 const CUmemAllocationProp& properties);
+  // What another process, or this one, has exported. It is charged to its maker alone.
+  static std::shared_ptr<PhysicalMemory> import(Device& device, SharedFile file);
   ~PhysicalMemory();
   PhysicalMemory(const PhysicalMemory&) = delete;
   PhysicalMemory& operator=(const PhysicalMemory&) = delete;
@@ -49,6 +53,10 @@ class PhysicalMemory {
   Device& device() const { return device_; }
   uint64_t bytes() const { return bytes_; }
   const CUmemAllocationProp& properties() const { return properties_; }
+  // A descriptor for other processes; -1: it was not made for them here, or there is no room for
+  // one.
+  int export_descriptor() const { return is_shareable() ? shared_->duplicate() : -1; }
+  bool is_shareable() const { return shared_ && !imported_; }
   // Puts the bytes from `offset` on at an address inside a reservation.
   bool map_at(uint64_t address, uint64_t bytes, uint64_t offset) const;
 
@@ -61,11 +69,14 @@ class PhysicalMemory {
   PhysicalMemory(Device& device, uint64_t bytes, uint64_t offset,
                  const CUmemAllocationProp& properties)
       : device_(device), bytes_(bytes), offset_(offset), properties_(properties) {}
+  PhysicalMemory(Device& device, SharedFile file, bool imported);
 
   Device& device_;
   const uint64_t bytes_;
-  const uint64_t offset_;  // in the device's store
+  const uint64_t offset_;  // in its file
   const CUmemAllocationProp properties_;
+  const std::optional<SharedFile> shared_;  // instead of the device's store
+  const bool imported_ = false;
   std::mutex mutex_;
   uint64_t handle_ = 0;
   int references_ = 0;

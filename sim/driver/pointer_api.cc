@@ -1,6 +1,7 @@
 // What a pointer is.
 #include "sim/driver/address_space.h"
 #include "sim/driver/api.h"
+#include "sim/driver/physical_memory.h"
 
 using namespace fargpu::sim;
 
@@ -73,8 +74,11 @@ CUresult attribute_of(Driver& driver, const Allocation& allocation, uint64_t add
       return put(data, static_cast<size_t>(allocation.bytes));
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return put(data, 1u);
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return put(data, static_cast<unsigned long long>(0));
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: {
+      const auto mapped = driver.addresses().mapped(address);
+      return put(data, static_cast<unsigned long long>(
+                           mapped ? mapped->properties().requestedHandleTypes : 0));
+    }
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return access_flags(driver, allocation, data);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:

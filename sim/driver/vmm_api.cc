@@ -7,8 +7,8 @@ using namespace fargpu::sim;
 
 namespace {
 
-// Memory on a device, without export. CUDA_ERROR_NOT_SUPPORTED: on the host, or to be shared with
-// other processes.
+// Memory on a device. CUDA_ERROR_NOT_SUPPORTED: on the host, or to be shared otherwise than by a
+// file descriptor.
 CUresult device_of(Driver& driver, const CUmemAllocationProp* properties, Device** device) {
   if (properties == nullptr || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED)
     return CUDA_ERROR_INVALID_VALUE;
@@ -18,7 +18,10 @@ CUresult device_of(Driver& driver, const CUmemAllocationProp* properties, Device
                        properties->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
     return known ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
   }
-  if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+      properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   *device = driver.device(properties->location.id);
   return *device != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
@@ -151,5 +154,47 @@ CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handl
     if (!memory) return CUDA_ERROR_INVALID_VALUE;
     *handle = memory->retain(memory);
     return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuMemExportToShareableHandle(void* shareableHandle,
+                                              CUmemGenericAllocationHandle handle,
+                                              CUmemAllocationHandleType handleType,
+                                              unsigned long long flags) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    auto memory = driver.registry().find<PhysicalMemory>(handle);
+    if (shareableHandle == nullptr || !memory || flags != 0 ||
+        handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !memory->is_shareable()) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    const int descriptor = memory->export_descriptor();
+    if (descriptor < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+    *static_cast<int*>(shareableHandle) = descriptor;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle,
+                                                void* osHandle,
+                                                CUmemAllocationHandleType shHandleType) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+      return shHandleType == CU_MEM_HANDLE_TYPE_WIN32 ? CUDA_ERROR_NOT_SUPPORTED
+                                                      : CUDA_ERROR_INVALID_VALUE;
+    }
+    auto file = SharedFile::open(static_cast<int>(reinterpret_cast<intptr_t>(osHandle)));
+    if (!file.ok()) {
+      return file.status().code() == fargpu::StatusCode::kInvalidArgument
+                 ? CUDA_ERROR_UNKNOWN  // as the driver answers
+                 : CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    for (const auto& device : driver.devices()) {
+      if (device->index() != file->index()) continue;
+      const auto memory = PhysicalMemory::import(*device, std::move(*file));
+      *handle = memory->retain(memory);
+      return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_DEVICE;
   });
 }
