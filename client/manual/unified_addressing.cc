@@ -112,7 +112,7 @@ CUresult answer(Session& session, const Found& found, CUdeviceptr ptr,
       put<int>(data, 1);
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      put<unsigned long long>(data, CU_MEM_HANDLE_TYPE_NONE);
+      put<unsigned long long>(data, static_cast<unsigned>(region.handle_types));
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       put<unsigned>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);

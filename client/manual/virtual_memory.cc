@@ -52,8 +52,7 @@ CUresult manual_cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
   const CUresult result =
       call_cuMemCreate(target.session, target.context, handle, size, prop, flags);
   if (result != CUDA_SUCCESS) return result;
-  if (MemorySource* memory = find_physical(target.session, *handle))
-    memory->device.store(prop->location.id, std::memory_order_relaxed);
+  if (MemorySource* memory = find_physical(target.session, *handle)) memory->made_with(*prop);
   return CUDA_SUCCESS;
 }
 
@@ -64,7 +63,10 @@ CUresult manual_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle
   if (result != CUDA_SUCCESS) return result;
   const auto region = target.session.device_memory.find(reinterpret_cast<uint64_t>(addr));
   MemorySource* memory = find_physical(target.session, *handle);
-  if (region && memory != nullptr) memory->device.store(region->device, std::memory_order_relaxed);
+  if (region && memory != nullptr) {
+    memory->device.store(region->device, std::memory_order_relaxed);
+    memory->handle_types.store(region->handle_types, std::memory_order_relaxed);
+  }
   return CUDA_SUCCESS;
 }
 
@@ -82,6 +84,7 @@ CUresult manual_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
       .session = &target.session,
       .device = memory == nullptr ? target.session.first_device : memory->device.load(),
       .buffer_id = target.session.next_buffer_id(),
+      .handle_types = memory == nullptr ? CU_MEM_HANDLE_TYPE_NONE : memory->handle_types.load(),
       .reserved = reserve_addresses(ptr, size),
       .owner = handle};
   if (!target.session.device_memory.insert(region) && region.reserved) release_reserved(ptr, size);

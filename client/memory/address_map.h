@@ -38,6 +38,7 @@ struct Region {
   int device = 0;              // ordinal among the visible devices of the process
   uint64_t buffer_id = 0;      // CU_POINTER_ATTRIBUTE_BUFFER_ID: never used again
   unsigned flags = 0;          // as given to cuMemHostAlloc and friends
+  int handle_types = 0;        // kVirtual: by which its memory may be exported
   bool used = false;           // kVirtual: an operation on it has succeeded, so access was granted
   // SYNC_MEMOPS as set by cuPointerSetAttribute; empty: as the driver has it from the start, set
   // for device memory.

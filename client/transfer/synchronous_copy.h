@@ -12,11 +12,12 @@
 //   bytes can tell a stream that the call has returned, or the application how far a stream is;
 // - device code and this process share memory: a running kernel can be told through it, and work
 //   before the copy may have written it;
-// - (not supported yet: memory that another process reaches.) CUDA promises less for pageable
-// memory: what was before the copy in its stream has ended when the call returns, but the bytes may
-// still be under way. So in the same cases the call waits only for what was before it. For small
-// copies (kSmallBytes) CUDA's guide does not promise even that, and the call never waits. Later
-// work waits for all of these copies.
+// - other processes have memory of this session, or it has some of theirs.
+// CUDA promises less for pageable memory: what was before the copy in its stream has ended when the
+// call returns, but the bytes may still be under way. So in the same cases the call waits only for
+// what was before it. For small copies (kSmallBytes) CUDA's guide does not promise even that, and
+// the call never waits. Later work waits for all of these copies. While memory is shared with other
+// processes the call waits for the whole copy: they may look as soon as they are told.
 //
 // An object is made on the calling thread's stack before the copy's frames are sent, and finished
 // afterwards. Work that other threads submit in between is not missed: either its frame comes after

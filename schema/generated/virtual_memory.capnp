@@ -60,6 +60,22 @@ struct CuMemGetAccessResults {
   flags @0 :UInt64;  # unsigned long long*
 }
 
+struct CuMemExportToShareableHandleParams {
+  handle @0 :UInt64;  # CUmemGenericAllocationHandle
+  handleType @1 :Int32;  # CUmemAllocationHandleType
+  flags @2 :UInt64;  # unsigned long long
+}
+
+struct CuMemExportToShareableHandleResults {
+  shareableHandle @0 :Data;  # void*
+}
+
+struct CuMemImportFromShareableHandleParams {
+  handle @0 :UInt64;  # CUmemGenericAllocationHandle*
+  osHandle @1 :Data;  # void*
+  shHandleType @2 :Int32;  # CUmemAllocationHandleType
+}
+
 struct CuMemGetAllocationGranularityParams {
   prop @0 :Data;  # const CUmemAllocationProp*
   option @1 :Int32;  # CUmemAllocationGranularity_flags

@@ -70,11 +70,13 @@ Status Sessions::start(const NewSession& session) {
       id_text(record.id), id_text(session.job.id), record.management ? "management" : "cuda",
       record.peer, record.client, record.pid,
       fmt::join(uuids_of(host_.inventory.units, record.units), ","), record.memory_bytes);
-  record.link->start([pid = *pid, id = record.id](const Status& why) {
-    log::error("event=worker-broke-protocol session={} worker={} why=\"{}\"", id_text(id), pid,
-               why.message());
-    ::kill(pid, SIGKILL);
-  });
+  record.link->start(
+      [pid = *pid, id = record.id](const Status& why) {
+        log::error("event=worker-broke-protocol session={} worker={} why=\"{}\"", id_text(id), pid,
+                   why.message());
+        ::kill(pid, SIGKILL);
+      },
+      [this, id = record.id](uint64_t other) { return meet(id, other); });
   sessions_.emplace(*pid, std::move(record));
   return Status();
 }
@@ -145,6 +147,20 @@ SessionRecord* Sessions::find(uint64_t session) {
     return entry.second.id == session;
   });
   return found == sessions_.end() ? nullptr : &found->second;
+}
+
+Fd Sessions::meet(uint64_t id, uint64_t other_id) {
+  const SessionRecord* const session = find(id);
+  const SessionRecord* const other = find(other_id);
+  const bool one_job = session != nullptr && other != nullptr && session != other &&
+                       session->seat.job == other->seat.job && !session->management &&
+                       !other->management;
+  auto sockets = one_job ? make_control_sockets()
+                         : Status(StatusCode::kNotFound, "no other session of the job");
+  if (sockets.ok() && other->link->introduce(id, sockets->second)) return std::move(sockets->first);
+  log::warn("event=not-met session={} other={} why=\"{}\"", id_text(id), id_text(other_id),
+            sockets.ok() ? "its worker takes no messages" : sockets.status().message());
+  return Fd();
 }
 
 // The key of a living session proves that its session was admitted. A refusal tells nothing about

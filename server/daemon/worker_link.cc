@@ -26,8 +26,9 @@ Status WorkerLink::send_start(const WorkerOptions& options) {
   return send_message(socket_.native_handle(), encode_start(options), Clock::now());
 }
 
-void WorkerLink::start(OnBroken on_broken) {
+void WorkerLink::start(OnBroken on_broken, OnMeet on_meet) {
   on_broken_ = std::move(on_broken);
+  on_meet_ = std::move(on_meet);
   wait();
 }
 
@@ -57,7 +58,7 @@ Status WorkerLink::take(size_t most) {
 
 Status WorkerLink::take_one(const ReceivedMessage& message) {
   if (!started_) {
-    FARGPU_RETURN_IF_ERROR(check_started(message));
+    FARGPU_ASSIGN_OR_RETURN(version_, check_started(message));
     started_ = true;
     return Status();
   }
@@ -71,11 +72,32 @@ Status WorkerLink::take_one(const ReceivedMessage& message) {
   } else if (kind_of(message) == WorkerMessage::kLastWords) {
     FARGPU_ASSIGN_OR_RETURN(last_words_, parse_last_words(message.body()));
     return Status();
+  } else if (kind_of(message) == WorkerMessage::kMeet && meetings_ < kMostMeetings) {
+    ++meetings_;
+    return take_meet(message);
   }
   if (++unasked_ <= kMostUnasked) return Status();
   return {StatusCode::kProtocol,
           fmt::format("{} messages that nobody asked for, the last of kind {}", unasked_,
                       message.header.opcode)};
+}
+
+// A worker that does not read its answer is left without one.
+Status WorkerLink::take_meet(const ReceivedMessage& message) {
+  FARGPU_ASSIGN_OR_RETURN(const uint64_t session, parse_meet(message.body()));
+  const Fd socket = on_meet_ ? on_meet_(session) : Fd();
+  (void)send_message(
+      socket_.native_handle(),
+      encode_meet_answer(message.header.sequence, socket.valid() ? 0 : kNoSuchSession),
+      socket.get(), Clock::now());
+  return Status();
+}
+
+bool WorkerLink::introduce(uint64_t session, const Fd& socket) {
+  return socket_.is_open() && version_ >= kMeetingProtocol &&
+         send_message(socket_.native_handle(), encode_meet(WorkerMessage::kMet, session),
+                      socket.get(), Clock::now())
+             .ok();
 }
 
 void WorkerLink::answer(uint32_t sequence, const Result<WorkerReport>& report) {
@@ -128,6 +150,7 @@ void WorkerLink::close() {
   error_code ignored;
   socket_.close(ignored);
   on_broken_ = nullptr;
+  on_meet_ = nullptr;
   for (auto& [sequence, question] : std::exchange(questions_, {})) {
     if (question.on_answer)
       post(std::move(question.on_answer), Status(StatusCode::kLost, "the worker has ended"));

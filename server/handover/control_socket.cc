@@ -15,6 +15,22 @@ namespace {
 // was closed with unread data.
 bool is_passing(int error) { return error == EINTR || error == ECONNRESET; }
 
+// For one descriptor beside a message.
+struct DescriptorRoom {
+  alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+Fd attached_descriptor(msghdr* message) {
+  const cmsghdr* const attached = CMSG_FIRSTHDR(message);
+  if (attached == nullptr || attached->cmsg_level != SOL_SOCKET ||
+      attached->cmsg_type != SCM_RIGHTS || attached->cmsg_len != CMSG_LEN(sizeof(int))) {
+    return Fd();
+  }
+  int descriptor = -1;
+  std::memcpy(&descriptor, CMSG_DATA(attached), sizeof descriptor);
+  return Fd(descriptor);
+}
+
 // Waits for `events`. kTimeout.
 Status wait_for(int socket, short events, transport::Deadline deadline) {
   pollfd entry{socket, events, 0};
@@ -32,9 +48,27 @@ Result<std::pair<Fd, Fd>> make_control_sockets() {
 }
 
 Status send_message(int socket, const MessageBytes& message, transport::Deadline deadline) {
+  return send_message(socket, message, -1, deadline);
+}
+
+Status send_message(int socket, const MessageBytes& message, int descriptor,
+                    transport::Deadline deadline) {
+  iovec piece{const_cast<std::byte*>(message.data()), message.size()};
+  msghdr whole{};
+  whole.msg_iov = &piece;
+  whole.msg_iovlen = 1;
+  DescriptorRoom room{};
+  if (descriptor >= 0) {
+    whole.msg_control = room.bytes;
+    whole.msg_controllen = sizeof room.bytes;
+    cmsghdr* const attached = CMSG_FIRSTHDR(&whole);
+    attached->cmsg_level = SOL_SOCKET;
+    attached->cmsg_type = SCM_RIGHTS;
+    attached->cmsg_len = CMSG_LEN(sizeof descriptor);
+    std::memcpy(CMSG_DATA(attached), &descriptor, sizeof descriptor);
+  }
   for (;;) {
-    const ssize_t sent =
-        ::send(socket, message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent = ::sendmsg(socket, &whole, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent == static_cast<ssize_t>(message.size())) return Status();
     if (sent >= 0) return {StatusCode::kLost, "half a message was sent"};
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -45,7 +79,7 @@ Status send_message(int socket, const MessageBytes& message, transport::Deadline
   }
 }
 
-Result<ReceivedMessage> receive_message(int socket, transport::Deadline deadline) {
+Result<ReceivedMessage> receive_message(int socket, transport::Deadline deadline, Fd* descriptor) {
   ReceivedMessage message;
   // Only what a message needs is kept: first its size is asked for.
   ssize_t bytes = 0;
@@ -68,11 +102,15 @@ Result<ReceivedMessage> receive_message(int socket, transport::Deadline deadline
   msghdr whole{};
   whole.msg_iov = pieces;
   whole.msg_iovlen = 2;
-  // No room for descriptors: the system closes what somebody attaches.
+  // The system closes the descriptors for which there is no room.
+  DescriptorRoom room{};
   ssize_t taken = 0;
   do {
-    taken = ::recvmsg(socket, &whole, MSG_DONTWAIT);
+    whole.msg_control = descriptor != nullptr ? room.bytes : nullptr;
+    whole.msg_controllen = descriptor != nullptr ? sizeof room.bytes : 0;
+    taken = ::recvmsg(socket, &whole, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (taken < 0 && is_passing(errno));
+  if (taken >= 0 && descriptor != nullptr) *descriptor = attached_descriptor(&whole);
   if (taken != bytes) return Status(StatusCode::kLost, "a message has gone");
   constexpr wire::FrameLimits kLimits{kMostMessageBytes, 0};
   FARGPU_RETURN_IF_ERROR(wire::check_header(message.header, kLimits));

@@ -1,5 +1,6 @@
-// The pair of sockets between the daemon and one of its workers: whole messages, each a frame
-// header and a body. One thread at a time receives at an end; any thread may send.
+// The pair of sockets between the daemon and one of its workers, or between two workers that the
+// daemon has made meet: whole messages, each a frame header and a body, and perhaps a descriptor.
+// One thread at a time receives at an end; any thread may send.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +33,13 @@ Result<std::pair<Fd, Fd>> make_control_sockets();
 
 // kTimeout: no room until the deadline; nothing was sent. kLost: the other end is closed.
 Status send_message(int socket, const MessageBytes& message, transport::Deadline deadline);
+// The same with a descriptor, which stays the caller's.
+Status send_message(int socket, const MessageBytes& message, int descriptor,
+                    transport::Deadline deadline);
 // kTimeout: none arrived; a deadline in the past polls once. kLost: the other end is closed.
 // kProtocol: malformed.
-Result<ReceivedMessage> receive_message(int socket, transport::Deadline deadline);
+// A descriptor that is attached goes into *descriptor; the system closes what is not taken.
+Result<ReceivedMessage> receive_message(int socket, transport::Deadline deadline,
+                                        Fd* descriptor = nullptr);
 
 }  // namespace fargpu::server

@@ -19,7 +19,7 @@ constexpr auto kProbeLimit = std::chrono::seconds(120);
 Result<ReceivedMessage> answer_on(int socket) {
   const auto deadline = transport::Clock::now() + kProbeLimit;
   FARGPU_ASSIGN_OR_RETURN(const ReceivedMessage first, receive_message(socket, deadline));
-  FARGPU_RETURN_IF_ERROR(check_started(first));
+  FARGPU_RETURN_IF_ERROR(check_started(first).status());
   return receive_message(socket, deadline);
 }
 

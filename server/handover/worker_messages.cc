@@ -173,6 +173,7 @@ Result<WorkerOptions> parse_start(std::span<const std::byte> body) {
       body, "start", [](schema::Start::Reader start) -> Result<WorkerOptions> {
         FARGPU_RETURN_IF_ERROR(check_version(start.getVersion(), "daemon"));
         WorkerOptions options;
+        options.daemon_version = start.getVersion();
         options.session = start.getSession();
         options.job = start.getJob();
         options.job_slot = start.getJobSlot();
@@ -225,18 +226,16 @@ MessageBytes encode_started() {
                                  });
 }
 
-Status check_started(const ReceivedMessage& message) {
+Result<uint16_t> check_started(const ReceivedMessage& message) {
   if (kind_of(message) != WorkerMessage::kStarted || message.is_reply()) {
-    return {StatusCode::kProtocol,
-            fmt::format("the first message has kind {}", message.header.opcode)};
+    return Status(StatusCode::kProtocol,
+                  fmt::format("the first message has kind {}", message.header.opcode));
   }
-  return parse<schema::Started, bool>(
-             message.body(), "started",
-             [](schema::Started::Reader started) -> Result<bool> {
-               FARGPU_RETURN_IF_ERROR(check_version(started.getVersion(), "worker"));
-               return true;
-             })
-      .status();
+  return parse<schema::Started, uint16_t>(
+      message.body(), "started", [](schema::Started::Reader started) -> Result<uint16_t> {
+        FARGPU_RETURN_IF_ERROR(check_version(started.getVersion(), "worker"));
+        return started.getVersion();
+      });
 }
 
 MessageBytes encode_inventory(const Result<Inventory>& inventory) {
@@ -298,6 +297,23 @@ MessageBytes encode_report(const wire::FrameHeader& command, const WorkerReport&
     root.setStuck(report.stuck);
     root.setCall(report.call);
   });
+}
+
+MessageBytes encode_meet(WorkerMessage kind, uint64_t session, uint32_t sequence) {
+  const uint16_t flags = kind == WorkerMessage::kMeet ? wire::kWantReply : 0;
+  return encode<schema::Meet>(header_of(kind, flags, sequence),
+                              [session](schema::Meet::Builder meet) { meet.setSession(session); });
+}
+
+Result<uint64_t> parse_meet(std::span<const std::byte> body) {
+  return parse<schema::Meet, uint64_t>(
+      body, "meet", [](schema::Meet::Reader meet) { return Result<uint64_t>(meet.getSession()); });
+}
+
+MessageBytes encode_meet_answer(uint32_t sequence, int32_t result) {
+  wire::FrameHeader header = header_of(WorkerMessage::kMeet, wire::kReply, sequence);
+  header.result = result;
+  return without_body(header);
 }
 
 MessageBytes encode_unknown(const wire::FrameHeader& command) {

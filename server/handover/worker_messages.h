@@ -17,7 +17,7 @@
 namespace fargpu::server {
 
 // Of Start, Probe and Started: ours, and the oldest one that we still take.
-inline constexpr uint16_t kWorkerProtocol = 1, kOldestWorkerProtocol = 1;
+inline constexpr uint16_t kWorkerProtocol = 2, kOldestWorkerProtocol = 1;
 
 enum class WorkerMessage : uint16_t {
   kStart = 1,
@@ -29,8 +29,13 @@ enum class WorkerMessage : uint16_t {
   kDrain = 7,
   kLastWords = 8,
   kManage = 9,
+  kMeet = 10,
+  kMet = 11,
 };
-inline constexpr int32_t kUnknownMessage = 1;  // result of a reply
+// Results of a reply.
+inline constexpr int32_t kUnknownMessage = 1, kNoSuchSession = 2;
+// From this version on workers may meet.
+inline constexpr uint16_t kMeetingProtocol = 2;
 inline WorkerMessage kind_of(const ReceivedMessage& message) {
   return static_cast<WorkerMessage>(message.header.opcode);
 }
@@ -53,7 +58,8 @@ Result<WorkerOptions> parse_start(std::span<const std::byte> body);
 MessageBytes encode_probe(const std::string& driver);
 Result<std::string> parse_probe(std::span<const std::byte> body);
 MessageBytes encode_started();
-Status check_started(const ReceivedMessage& message);
+// The worker's version.
+Result<uint16_t> check_started(const ReceivedMessage& message);
 // An error goes over as kDriver with its text.
 MessageBytes encode_inventory(const Result<Inventory>& inventory);
 // kNotFound when there is no GPU.
@@ -67,6 +73,10 @@ MessageBytes encode_report(const wire::FrameHeader& command, const WorkerReport&
 MessageBytes encode_unknown(const wire::FrameHeader& command);
 Result<WorkerReport> parse_report(const ReceivedMessage& reply);
 MessageBytes encode_last_words(const std::string& reason);
+// kMeet with a sequence to be answered; kMet with 0.
+MessageBytes encode_meet(WorkerMessage kind, uint64_t session, uint32_t sequence = 0);
+Result<uint64_t> parse_meet(std::span<const std::byte> body);
+MessageBytes encode_meet_answer(uint32_t sequence, int32_t result);
 // Printable.
 Result<std::string> parse_last_words(std::span<const std::byte> body);
 

@@ -23,6 +23,7 @@ inline constexpr int kJobFd = 7;     // memfd with the job's memory (job_memory.
 inline constexpr int kOrdersFd = 8;  // memfd with SessionOrders
 
 struct WorkerOptions {
+  uint16_t daemon_version = 0;  // of the protocol of worker_messages.h; read, never sent
   uint64_t session = 0;
   uint64_t daemon = 0;  // its id, for the welcome; 0: it did not say one
   uint64_t job = 0;

@@ -14,7 +14,8 @@ Status manual_cuMemCreate(Worker& worker, const Request& request) {
     properties.win32HandleMetaData = nullptr;
     FARGPU_NEEDS_DRIVER(cuMemCreate);
     if (properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+        (properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+         properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
       return answer(worker, request, CUDA_ERROR_NOT_SUPPORTED);
     }
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));

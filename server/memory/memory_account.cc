@@ -19,7 +19,16 @@ void MemoryAccount::refund(size_t device, uint64_t bytes) {
 }
 
 void MemoryAccount::refund(const PhysicalMemory::Refunds& refunds) {
-  for (const auto& [device, bytes] : refunds) refund(device, bytes);
+  for (const auto& [device, bytes, shared] : refunds) {
+    refund(device, bytes);
+    if (shared != 0 && shared_ended_) shared_ended_(shared);
+  }
+}
+
+void MemoryAccount::take_over(uint64_t shared, size_t device, uint64_t bytes) {
+  if (!physical_.take_over(shared, bytes)) return;
+  ledger_.take_over(device, bytes);
+  publish();
 }
 
 void MemoryAccount::remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context) {

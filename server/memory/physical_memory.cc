@@ -27,11 +27,63 @@ void PhysicalMemory::retained(uint64_t handle, uint64_t address) {
     for (auto going = unmapping_.begin(); memory == nullptr && going != unmapping_.end(); ++going)
       memory = memory_at(going->second, address);
   }
-  if (memory == nullptr) return;
+  if (memory != nullptr) add_handle(handle, memory);
+}
+
+void PhysicalMemory::add_handle(uint64_t handle, const std::shared_ptr<Memory>& memory) {
   Handle& entry = handles_[handle];
   entry.memory = memory;
   ++entry.count;
   ++memory->references;
+}
+
+uint64_t PhysicalMemory::share(uint64_t handle) {
+  const auto known = handles_.find(handle);
+  if (known == handles_.end()) return 0;
+  const std::shared_ptr<Memory>& memory = known->second.memory;
+  if (memory->shared == 0) {
+    memory->shared = next_shared_++;
+    shared_[memory->shared] = memory;
+  }
+  return memory->shared;
+}
+
+std::shared_ptr<PhysicalMemory::Memory> PhysicalMemory::find_shared(uint64_t shared) const {
+  const auto found = shared_.find(shared);
+  return found == shared_.end() ? nullptr : found->second.lock();
+}
+
+std::optional<PhysicalMemory::Reach> PhysicalMemory::reach(uint64_t shared) const {
+  const auto memory = find_shared(shared);
+  if (memory == nullptr) return std::nullopt;
+  for (const auto& [handle, entry] : handles_)
+    if (entry.memory == memory) return Reach{.handle = handle};
+  for (const auto& [address, mapping] : mappings_)
+    if (mapping.memory == memory) return Reach{.address = address};
+  return std::nullopt;  // it is just being unmapped
+}
+
+uint64_t PhysicalMemory::imported(uint64_t handle, size_t device) {
+  // A driver may know the memory by this handle already.
+  if (!handles_.contains(handle)) {
+    created(handle, device, 0);
+  } else {
+    add_handle(handle, handles_[handle].memory);
+  }
+  return share(handle);
+}
+
+bool PhysicalMemory::imported_again(uint64_t handle, uint64_t shared) {
+  const auto memory = find_shared(shared);
+  if (memory != nullptr) add_handle(handle, memory);
+  return memory != nullptr;
+}
+
+bool PhysicalMemory::take_over(uint64_t shared, uint64_t bytes) {
+  const auto memory = find_shared(shared);
+  if (memory == nullptr || memory->bytes != 0) return false;
+  memory->bytes = bytes;
+  return true;
 }
 
 PhysicalMemory::Refunds PhysicalMemory::released(uint64_t handle) {
@@ -72,7 +124,7 @@ PhysicalMemory::Refunds PhysicalMemory::end_unmap(UnmapId id, bool unmapped) {
 }
 
 void PhysicalMemory::drop(Memory& memory, Refunds& refunds) {
-  if (--memory.references == 0) refunds.push_back({memory.device, memory.bytes});
+  if (--memory.references == 0) refunds.push_back({memory.device, memory.bytes, memory.shared});
 }
 
 }  // namespace fargpu::server

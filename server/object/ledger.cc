@@ -15,6 +15,12 @@ CUresult Ledger::charge(size_t device, uint64_t bytes) {
   return CUDA_SUCCESS;
 }
 
+void Ledger::take_over(size_t device, uint64_t bytes) {
+  if (device >= used_.size()) return;
+  used_[device] += bytes;
+  if (job_ != nullptr) job_->take_over(device, bytes);
+}
+
 void Ledger::refund(size_t device, uint64_t bytes) {
   if (device >= used_.size()) return;
   const uint64_t back = std::min(bytes, used_[device]);

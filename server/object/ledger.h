@@ -30,6 +30,8 @@ class Ledger {
   // session's.
   CUresult charge(size_t device, uint64_t bytes);
   void refund(size_t device, uint64_t bytes);
+  // Memory that another session of the job has paid for until now: charged whatever the limit.
+  void take_over(size_t device, uint64_t bytes);
 
   // Device memory by address: charged before, refunded when forgotten. `context`: what it is freed
   // with; 0: no context (memory of a pool).

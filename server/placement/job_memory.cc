@@ -120,6 +120,10 @@ bool JobMemory::charge(size_t gpu, uint64_t bytes) {
   return false;
 }
 
+void JobMemory::take_over(size_t gpu, uint64_t bytes) {
+  if (gpu < shape_.gpus) slots_of(gpu)[slot_].fetch_add(bytes, std::memory_order_seq_cst);
+}
+
 void JobMemory::refund(size_t gpu, uint64_t bytes) {
   if (gpu >= shape_.gpus) return;
   Counter& own = slots_of(gpu)[slot_];

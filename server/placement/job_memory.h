@@ -49,6 +49,8 @@ class JobMemory {
   // For the own slot. charge() is false when the job would pass its limit; nothing is taken then.
   bool charge(size_t gpu, uint64_t bytes);
   void refund(size_t gpu, uint64_t bytes);
+  // Charges what another session held until now, whatever the limit.
+  void take_over(size_t gpu, uint64_t bytes);
   // What all sessions of the job hold there.
   uint64_t used(size_t gpu) const;
   // What one of them holds, and whose it is; pid 0: nobody's, or the daemon is older and does not

@@ -25,6 +25,7 @@
 #include "server/memory/staging.h"
 #include "server/object/kept_objects.h"
 #include "server/object/object_end.h"
+#include "server/sharing/sharing.h"
 #include "server/stream/completion.h"
 #include "server/stream/copy_fences.h"
 #include "server/stream/event_waits.h"
@@ -42,6 +43,7 @@ struct SessionSetup {
   wire::FrameLimits client_limits;  // what we may send
   DirectMemory::Options direct;
   JobMemory* job_memory = nullptr;  // outlives the session; null: it is alone in its job
+  ShareSetup sharing;
 };
 
 struct SessionParts {
@@ -84,6 +86,7 @@ struct SessionParts {
   StagingBlock bulk;
   PostedTasks posted;
   const Core core;
+  Sharing sharing;
   // Last, so that they go first: they hold staging blocks, and threads that post.
   KeptObjects kept_objects{handles};
   PendingList pending;

@@ -101,10 +101,10 @@ void CopyFences::drop_what_is_over() {
   if (fences_.empty()) seen_.clear();
 }
 
-bool CopyFences::stands(uint64_t number) {
+bool CopyFences::stands(uint64_t number, Which which) {
   poll();
-  return std::any_of(fences_.begin(), fences_.end(), [number](const Fence& fence) {
-    return fence.returned && fence.first <= number;
+  return std::any_of(fences_.begin(), fences_.end(), [number, which](const Fence& fence) {
+    return (fence.returned || which == Which::kAll) && fence.first <= number;
   });
 }
 

@@ -12,7 +12,7 @@
 // wait for it. The client waits for such a copy itself where CUDA promises more.
 //
 // A stream has at most two fences. A fence ends when its event is done or its context has failed.
-// Memory that another process reaches (IPC) would need a wait in the client as well.
+// For memory that another process reaches the client waits as well.
 // One thread (the executor's).
 #pragma once
 
@@ -70,8 +70,9 @@ class CopyFences {
 
   // The newest fence; 0: there was none yet.
   uint64_t newest() const { return newest_; }
-  // Whether a fence of kReturned up to `number` still stands. Polls.
-  bool stands(uint64_t number);
+  // Whether a fence up to `number`, of kReturned or of any kind, still stands. Polls.
+  enum class Which : uint8_t { kReturned, kAll };
+  bool stands(uint64_t number, Which which = Which::kReturned);
   bool any_returned() const { return returned_ != 0; }
 
   // The stream is destroyed; its work continues.

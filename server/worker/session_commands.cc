@@ -11,8 +11,13 @@ using transport::Clock;
 constinit const SessionOrders SessionCommands::kNoOrders;
 
 bool SessionCommands::take() {
-  const auto message = receive_message(source_.socket, Clock::now());
+  Fd descriptor;
+  const auto message = receive_message(source_.socket, Clock::now(), &descriptor);
   if (!message.ok()) return message.status().code() == StatusCode::kTimeout;
+  if (kind_of(*message) == (message->is_reply() ? WorkerMessage::kMeet : WorkerMessage::kMet)) {
+    if (source_.links != nullptr) source_.links->arrived(*message, std::move(descriptor));
+    return true;
+  }
   if (message->is_reply()) return true;
   Command command{message->header, Clock::now()};
   switch (kind_of(*message)) {

@@ -13,6 +13,7 @@
 #include "common/transport/transport.h"
 #include "server/handover/session_orders.h"
 #include "server/handover/worker_messages.h"
+#include "server/sharing/peer_links.h"
 #include "server/worker/session_watch.h"
 #include "server/worker/session_worker.h"
 
@@ -24,6 +25,7 @@ class SessionCommands {
   struct Source {
     int socket = -1;
     const SessionOrders* orders = &kNoOrders;
+    PeerLinks* links = nullptr;  // that get what the daemon says about other sessions
   };
   // All of it outlives the commands.
   SessionCommands(const Source& source, SessionWorker& worker, SessionStatistics& statistics,

@@ -148,6 +148,8 @@ int run_session(const WorkerOptions& options) {
                ? refuse(transport.status())
                : end(transport.status(), "", kExitClient);
   }
+  auto links = PeerLinks::create(kControlFd, options.daemon_version);
+  if (!links.ok()) return end(links.status(), "", kExitDaemon);
   int devices = 0;
   driver->table().cuDeviceGetCount(&devices);
   SessionSetup setup{static_cast<size_t>(devices),
@@ -156,10 +158,12 @@ int run_session(const WorkerOptions& options) {
                      options.image_cache_bytes,
                      options.client_limits,
                      direct_options(),
-                     &*job_memory};
+                     &*job_memory,
+                     {links->get(), {options.daemon, options.job, options.session}}};
   SessionWorker worker(driver->table(), **transport, **page, *output, setup);
   worker.responder().client_knows(options.client_control);
-  Executor executor(worker, **transport, **page, spin_time(), {kControlFd, &**orders});
+  Executor executor(worker, **transport, **page, spin_time(),
+                    {kControlFd, &**orders, links->get()});
   const auto watch = SessionWatch::start(
       (*transport)->peer_socket(), executor.activity(),
       [&worker, &executor] {
@@ -170,7 +174,10 @@ int run_session(const WorkerOptions& options) {
                   options.client);
         end(Status(), "the client went while a driver call did not return", 0);
       },
-      {}, {kControlFd, [&executor] { return executor.commands().take(); }});
+      {}, {(*links)->descriptor(), [&executor, &links = **links] {
+             links.take([&executor] { return executor.commands().take(); });
+             return true;
+           }});
   if (!watch.ok()) log::warn("event=no-watch why=\"{}\"", watch.status().message());
   const Status status = executor.run();
   // A client that just goes away is daily business; one that breaks the protocol is not.

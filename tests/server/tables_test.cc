@@ -420,5 +420,28 @@ TEST(Ledger, FindsTheAllocationThatHoldsARange) {
   EXPECT_FALSE(ledger.find(0x2100, 1));
 }
 
+TEST(PhysicalMemory, TheMakerPaysUntilAnImporterTakesOver) {
+  PhysicalMemory maker, importer;
+  maker.created(7, 1, 4096);
+  const uint64_t shared = maker.share(7);
+  EXPECT_EQ(maker.share(7), shared);
+  EXPECT_EQ(maker.share(8), 0u);
+  maker.mapped(0x10000, 4096, 7);
+  EXPECT_EQ(maker.reach(shared)->handle, 7u);
+  EXPECT_EQ(maker.released(7), PhysicalMemory::Refunds{});
+  EXPECT_EQ(maker.reach(shared)->address, 0x10000u);  // by the mapping alone
+  EXPECT_EQ(maker.end_unmap(maker.begin_unmap(0x10000, 4096), true),
+            (PhysicalMemory::Refunds{{1, 4096, shared}}));
+  EXPECT_FALSE(maker.reach(shared));
+
+  const uint64_t free = importer.imported(3, 1);
+  EXPECT_TRUE(importer.imported_again(4, free));
+  EXPECT_EQ(importer.released(3), PhysicalMemory::Refunds{});
+  EXPECT_TRUE(importer.take_over(free, 4096));
+  EXPECT_FALSE(importer.take_over(free, 4096));  // once
+  EXPECT_EQ(importer.released(4), (PhysicalMemory::Refunds{{1, 4096, free}}));
+  EXPECT_FALSE(importer.imported_again(5, free));
+}
+
 }  // namespace
 }  // namespace fargpu::server

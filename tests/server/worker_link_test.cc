@@ -19,7 +19,11 @@ class WorkerLinkTest : public ::testing::Test {
     ASSERT_TRUE(sockets.ok());
     worker_ = std::move(sockets->second);
     link_ = std::make_shared<WorkerLink>(loop_, std::move(sockets->first));
-    link_->start([this](const Status& why) { broken_ = why; });
+    link_->start([this](const Status& why) { broken_ = why; },
+                 [this](uint64_t session) {
+                   met_ = session;
+                   return std::move(given_);
+                 });
   }
   void TearDown() override { link_->close(); }
 
@@ -47,6 +51,8 @@ class WorkerLinkTest : public ::testing::Test {
   Fd worker_;
   std::shared_ptr<WorkerLink> link_;
   Status broken_;
+  uint64_t met_ = 0;  // the session that the worker wants to meet, and what it is given
+  Fd given_;
   std::vector<Result<WorkerReport>> answers_;
 };
 
@@ -160,6 +166,57 @@ TEST_F(WorkerLinkTest, TheEndTakesLastWordsAndAnswersWhatIsOpen) {
   ASSERT_EQ(answers_.size(), 2u);
   for (const auto& answer : answers_) EXPECT_EQ(answer.status().code(), StatusCode::kLost);
   EXPECT_TRUE(broken_.ok());
+}
+
+TEST_F(WorkerLinkTest, AWorkerMeetsWhomTheDaemonAllows) {
+  say(encode_started());
+  say(encode_meet(WorkerMessage::kMeet, 17, 5));
+  turn();
+  EXPECT_EQ(met_, 17u);
+  const ReceivedMessage refused = heard();
+  EXPECT_EQ(refused.header.sequence, 5u);
+  EXPECT_EQ(refused.header.result, kNoSuchSession);
+
+  auto pair = make_control_sockets();
+  ASSERT_TRUE(pair.ok());
+  given_ = std::move(pair->first);
+  say(encode_meet(WorkerMessage::kMeet, 18, 6));
+  turn();
+  Fd got;
+  const auto met = receive_message(worker_.get(), Clock::now(), &got);
+  ASSERT_TRUE(met.ok() && got.valid());
+  EXPECT_EQ(met->header.result, 0);
+  EXPECT_TRUE(send_message(got.get(), encode_started(), Clock::now()).ok());
+  EXPECT_TRUE(receive_message(pair->second.get(), Clock::now()).ok());
+  EXPECT_TRUE(broken_.ok());
+}
+
+TEST_F(WorkerLinkTest, AWorkerIsIntroducedWhenItKnowsOfThat) {
+  auto pair = make_control_sockets();
+  ASSERT_TRUE(pair.ok());
+  EXPECT_FALSE(link_->introduce(19, pair->first));  // it has not said its version
+  say(encode_started());
+  turn();
+  EXPECT_TRUE(link_->introduce(19, pair->first));
+  Fd got;
+  const auto met = receive_message(worker_.get(), Clock::now(), &got);
+  ASSERT_TRUE(met.ok() && got.valid());
+  EXPECT_EQ(kind_of(*met), WorkerMessage::kMet);
+  EXPECT_EQ(*parse_meet(met->body()), 19u);
+}
+
+TEST_F(WorkerLinkTest, AWorkerThatWantsToMeetWithoutEndIsBroken) {
+  say(encode_started());
+  size_t asked = 0;
+  while (broken_.ok() && asked < 2 * WorkerLink::kMostMeetings) {
+    ++asked;
+    say(encode_meet(WorkerMessage::kMeet, 17, 5));
+    turn();
+    Fd unused;
+    (void)receive_message(worker_.get(), Clock::now(), &unused);
+  }
+  EXPECT_EQ(broken_.code(), StatusCode::kProtocol);
+  EXPECT_GT(asked, WorkerLink::kMostMeetings);
 }
 
 }  // namespace

@@ -188,7 +188,7 @@ TEST(WorkerMessages, AReleaseWithMoreOrFewerFieldsIsUnderstood) {
     message.header.opcode = static_cast<uint16_t>(WorkerMessage::kStarted);
     message.body_words = {uint64_t{1} << 32, version};
     message.header.body_bytes = 16;
-    return check_started(message).code();
+    return check_started(message).status().code();
   };
   EXPECT_EQ(started(kWorkerProtocol + 5), StatusCode::kOk);
   EXPECT_EQ(started(kOldestWorkerProtocol - 1), StatusCode::kVersion);
@@ -196,7 +196,7 @@ TEST(WorkerMessages, AReleaseWithMoreOrFewerFieldsIsUnderstood) {
 
 TEST(WorkerMessages, WhatIsMalformedIsRefused) {
   ReceivedMessage other = received(encode_command(WorkerMessage::kStop, 1));
-  EXPECT_EQ(check_started(other).code(), StatusCode::kProtocol);
+  EXPECT_EQ(check_started(other).status().code(), StatusCode::kProtocol);
   EXPECT_EQ(parse_report(other).status().code(), StatusCode::kProtocol);
   EXPECT_EQ(parse_start(other.body()).status().code(), StatusCode::kProtocol);
   // A pointer that leaves the message.

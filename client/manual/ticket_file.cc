@@ -1,0 +1,51 @@
+#include "client/manual/ticket_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace fargpu::client {
+namespace {
+
+constexpr char kMagic[16] = "fargpu-ticket-1";
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
+
+struct Content {
+  char magic[sizeof kMagic];
+  TicketBytes ticket;
+};
+
+}  // namespace
+
+Result<Fd> make_ticket_file(const TicketBytes& ticket) {
+  Content content{};
+  std::memcpy(content.magic, kMagic, sizeof kMagic);
+  content.ticket = ticket;
+  Fd file(::memfd_create("fargpu-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file.valid() || ::write(file.get(), &content, sizeof content) != sizeof content ||
+      ::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) {
+    return system_error("a file for shared memory", errno);
+  }
+  return file;
+}
+
+Status read_ticket_file(int descriptor, TicketBytes* ticket) {
+  const Status other(StatusCode::kInvalidArgument, "no descriptor of exported GPU memory");
+  struct stat about {};
+  Content content{};
+  // Reading could wait, of a pipe.
+  if (::fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode) ||
+      about.st_size != sizeof content ||
+      ::pread(descriptor, &content, sizeof content, 0) != sizeof content ||
+      std::memcmp(content.magic, kMagic, sizeof kMagic) != 0) {
+    return other;
+  }
+  *ticket = content.ticket;
+  return Status();
+}
+
+}  // namespace fargpu::client

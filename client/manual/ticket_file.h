@@ -1,0 +1,21 @@
+// TicketFile: the descriptor that a program gets for memory that it exports. The driver's own stays
+// at the server; this one is a sealed memory file with the ticket (server/sharing/ticket.h) in it,
+// which can be passed to other processes as any descriptor. Any thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "common/base/fd.h"
+
+namespace fargpu::client {
+
+using TicketBytes = std::array<std::byte, 64>;
+
+// kSystem: the process may have no more descriptors.
+Result<Fd> make_ticket_file(const TicketBytes& ticket);
+
+// The descriptor stays the program's. kInvalidArgument: it is something else.
+Status read_ticket_file(int descriptor, TicketBytes* ticket);
+
+}  // namespace fargpu::client

@@ -1,0 +1,143 @@
+#include "server/sharing/sharing.h"
+
+#include <algorithm>
+
+#include "common/base/id_text.h"
+#include "common/base/log.h"
+
+namespace fargpu::server {
+
+Sharing::Sharing(const Core& core, MemoryAccount& memory, const ShareSetup& setup)
+    : core_(core), memory_(memory), links_(setup.links), self_(setup.self) {
+  memory_.when_shared_ended([this](uint64_t ended) { memory_ended(ended); });
+  if (links_ == nullptr) return;
+  links_->open(
+      core_.posted,
+      [this](PeerLinks::LinkId from, const PeerQuestion& question, PeerAnswer* answer) {
+        Fd descriptor = give(question, answer);
+        if (answer->result == CUDA_SUCCESS) {
+          auto& given_to = exports_.at(question.secret).given_to;
+          if (std::find(given_to.begin(), given_to.end(), from) == given_to.end())
+            given_to.push_back(from);
+        }
+        return descriptor;
+      },
+      [this](uint64_t session) {
+        for (const auto& [secret, import] : imports_)
+          if (import.session == session) take_over(import);
+      },
+      [this](const ShareSecret& secret) {
+        if (const auto import = imports_.find(secret); import != imports_.end())
+          take_over(import->second);
+      });
+}
+
+Sharing::~Sharing() {
+  if (links_ != nullptr) links_->close();
+  memory_.when_shared_ended(nullptr);
+}
+
+CUresult Sharing::export_memory(uint64_t handle, Ticket* ticket) {
+  const uint64_t memory = memory_.physical().share(handle);
+  if (memory == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const auto known = exported_.find(memory); known != exported_.end()) {
+    *ticket = exports_.at(known->second).ticket;
+    return CUDA_SUCCESS;
+  }
+  auto made = make_ticket(SharedKind::kMemory, self_);
+  if (!made.ok()) {
+    log::error("event=not-exported why=\"{}\"", made.status().message());
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
+  *ticket = *made;
+  exports_[ticket->secret] = {*ticket, memory, {}};
+  exported_[memory] = ticket->secret;
+  return CUDA_SUCCESS;
+}
+
+CUresult Sharing::descriptor_of(const PhysicalMemory::Reach& reach, PeerAnswer* answer,
+                                Fd* descriptor) {
+  const DriverTable& driver = core_.driver;
+  CUmemGenericAllocationHandle handle = reach.handle;
+  if (reach.handle == 0) {
+    const CUresult retained = driver.cuMemRetainAllocationHandle(
+        &handle, reinterpret_cast<void*>(reach.address));  // NOLINT(performance-no-int-to-ptr)
+    if (retained != CUDA_SUCCESS) return retained;
+  }
+  CUmemAllocationProp properties{};
+  int exported = -1;
+  CUresult result = driver.cuMemGetAllocationPropertiesFromHandle(&properties, handle);
+  if (result == CUDA_SUCCESS) {
+    result = driver.cuMemExportToShareableHandle(&exported, handle,
+                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  }
+  if (reach.handle == 0) driver.cuMemRelease(handle);
+  if (result != CUDA_SUCCESS) return result;
+  descriptor->reset(exported);
+  answer->device = properties.location.id;
+  return CUDA_SUCCESS;
+}
+
+Fd Sharing::give(const PeerQuestion& question, PeerAnswer* answer) {
+  Fd descriptor;
+  const auto found = exports_.find(question.secret);
+  answer->result = CUDA_ERROR_INVALID_VALUE;
+  if (found == exports_.end() || question.kind != found->second.ticket.kind) return descriptor;
+  const auto reach = memory_.physical().reach(found->second.memory);
+  if (!reach) return descriptor;
+  answer->bytes = memory_.physical().bytes(found->second.memory);
+  answer->result = descriptor_of(*reach, answer, &descriptor);
+  return descriptor;
+}
+
+void Sharing::fetch_memory(std::span<const std::byte> bytes, const OnMemory& on_memory) {
+  Ticket ticket;
+  const CUresult read = read_ticket(bytes, SharedKind::kMemory, self_, &ticket);
+  PeerAnswer answer;
+  if (read == CUDA_ERROR_NOT_PERMITTED) {
+    log::warn("event=not-imported why=\"it was exported in job {} of another program\"",
+              id_text(ticket.job));
+  }
+  if (read != CUDA_SUCCESS) return on_memory(read, ticket, answer, Fd());
+  const PeerQuestion question{ticket.secret, ticket.kind, {}};
+  if (ticket.session == self_.session) {
+    Fd descriptor = give(question, &answer);
+    return on_memory(static_cast<CUresult>(answer.result), ticket, answer, std::move(descriptor));
+  }
+  if (links_ == nullptr) return on_memory(CUDA_ERROR_INVALID_VALUE, ticket, answer, Fd());
+  links_->ask(ticket.session, question,
+              [ticket, on_memory](const PeerAnswer& given, Fd descriptor) {
+                const auto result = static_cast<CUresult>(given.result);
+                const bool whole = result != CUDA_SUCCESS || descriptor.valid();
+                on_memory(whole ? result : CUDA_ERROR_OPERATING_SYSTEM, ticket, given,
+                          std::move(descriptor));
+              });
+}
+
+void Sharing::imported_memory(const Ticket& ticket, const PeerAnswer& answer, uint64_t handle) {
+  PhysicalMemory& physical = memory_.physical();
+  if (ticket.session == self_.session) {
+    const auto own = exports_.find(ticket.secret);
+    if (own != exports_.end()) physical.imported_again(handle, own->second.memory);
+    return;
+  }
+  Import& import = imports_[ticket.secret];
+  if (import.memory != 0 && physical.imported_again(handle, import.memory)) return;
+  const auto device = static_cast<size_t>(answer.device);
+  import = {ticket.session, physical.imported(handle, device), device, answer.bytes};
+}
+
+void Sharing::take_over(const Import& import) {
+  memory_.take_over(import.memory, import.device, import.bytes);
+}
+
+void Sharing::memory_ended(uint64_t memory) {
+  std::erase_if(imports_, [memory](const auto& each) { return each.second.memory == memory; });
+  const auto secret = exported_.extract(memory);
+  if (secret.empty()) return;
+  const auto ended = exports_.extract(secret.mapped());
+  for (const PeerLinks::LinkId link : ended.mapped().given_to)
+    links_->say_farewell(link, secret.mapped());
+}
+
+}  // namespace fargpu::server

@@ -1,0 +1,33 @@
+#include "server/sharing/ticket.h"
+
+#include <sys/random.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace fargpu::server {
+namespace {
+
+constexpr uint32_t kMagic = 0x74736766;  // "fgst"
+constexpr uint16_t kVersion = 1;
+
+}  // namespace
+
+Result<Ticket> make_ticket(SharedKind kind, const ShareIdentity& self) {
+  Ticket ticket{kMagic, kVersion, kind, self.daemon, self.job, self.session, {}, {}};
+  if (::getrandom(ticket.secret.data(), sizeof ticket.secret, 0) != sizeof ticket.secret)
+    return system_error("getrandom", errno);
+  return ticket;
+}
+
+CUresult read_ticket(std::span<const std::byte> bytes, SharedKind kind, const ShareIdentity& self,
+                     Ticket* ticket) {
+  if (bytes.size() != sizeof *ticket) return CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(ticket, bytes.data(), sizeof *ticket);
+  if (ticket->magic != kMagic || ticket->version != kVersion || ticket->kind != kind)
+    return CUDA_ERROR_INVALID_VALUE;
+  const bool ours = ticket->daemon == self.daemon && ticket->job == self.job;
+  return ours ? CUDA_SUCCESS : CUDA_ERROR_NOT_PERMITTED;
+}
+
+}  // namespace fargpu::server

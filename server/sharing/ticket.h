@@ -1,0 +1,50 @@
+// Ticket: what a program gets, 64 bytes, when it exports an object to other processes of its job:
+// in a file of its own, or as the handle of CUDA's IPC. It says which session has the object, and
+// has a secret that only those know whom the program gave it. A worker takes tickets of its own job
+// alone; the driver's handles never leave the server.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "common/base/status.h"
+
+namespace fargpu::server {
+
+// Numbers are part of tickets: never used again.
+enum class SharedKind : uint16_t {
+  kMemory = 1,  // of cuMemCreate
+};
+
+using ShareSecret = std::array<uint64_t, 2>;
+
+struct Ticket {
+  uint32_t magic = 0;
+  uint16_t version = 0;
+  SharedKind kind{};
+  uint64_t daemon = 0;
+  uint64_t job = 0;
+  uint64_t session = 0;  // that has exported it
+  ShareSecret secret{};
+  std::array<uint64_t, 2> unused{};
+};
+static_assert(sizeof(Ticket) == 64);
+
+// Whose tickets a worker makes and takes.
+struct ShareIdentity {
+  uint64_t daemon = 0, job = 0, session = 0;
+};
+
+// With a new secret. kSystem: the system gives no random bytes.
+Result<Ticket> make_ticket(SharedKind kind, const ShareIdentity& self);
+
+// What a client shows. CUDA_ERROR_INVALID_VALUE: it is no ticket, or of another kind.
+// CUDA_ERROR_NOT_PERMITTED: of another job, or of another server.
+CUresult read_ticket(std::span<const std::byte> bytes, SharedKind kind, const ShareIdentity& self,
+                     Ticket* ticket);
+
+}  // namespace fargpu::server

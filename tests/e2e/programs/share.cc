@@ -1,0 +1,154 @@
+// One process of several that share GPU memory, at the command of a test: its stdin is a unix
+// socket (SOCK_SEQPACKET). A message is a command, perhaps with a descriptor, and is answered by a
+// result's name, perhaps with a value and a descriptor.
+#include <cuda.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "tests/e2e/programs/driver_check.h"
+
+namespace {
+
+constexpr size_t kMebibyte = size_t{1} << 20;
+constexpr auto kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+
+struct Message {
+  std::string text;
+  int descriptor = -1;
+};
+
+union Room {
+  cmsghdr header;
+  char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+bool receive(Message* message) {
+  char text[1024];
+  iovec piece{text, sizeof text};
+  Room room;
+  msghdr whole{};
+  whole.msg_iov = &piece;
+  whole.msg_iovlen = 1;
+  whole.msg_control = room.bytes;
+  whole.msg_controllen = sizeof room.bytes;
+  const ssize_t bytes = ::recvmsg(STDIN_FILENO, &whole, 0);
+  if (bytes <= 0) return false;
+  message->text.assign(text, static_cast<size_t>(bytes));
+  if (const cmsghdr* attached = CMSG_FIRSTHDR(&whole))
+    std::memcpy(&message->descriptor, CMSG_DATA(attached), sizeof(int));
+  return true;
+}
+
+bool send(const Message& message) {
+  iovec piece{const_cast<char*>(message.text.data()), message.text.size()};
+  Room room{};
+  msghdr whole{};
+  whole.msg_iov = &piece;
+  whole.msg_iovlen = 1;
+  if (message.descriptor >= 0) {
+    whole.msg_control = room.bytes;
+    whole.msg_controllen = sizeof room.bytes;
+    cmsghdr* attached = CMSG_FIRSTHDR(&whole);
+    attached->cmsg_level = SOL_SOCKET;
+    attached->cmsg_type = SCM_RIGHTS;
+    attached->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(attached), &message.descriptor, sizeof(int));
+  }
+  return ::sendmsg(STDIN_FILENO, &whole, 0) >= 0;
+}
+
+const char* name_of(CUresult result) {
+  const char* name = "?";
+  cuGetErrorName(result, &name);
+  return name;
+}
+
+// Physical memory, mapped.
+CUmemGenericAllocationHandle handle = 0;
+CUdeviceptr address = 0;
+size_t mapped = 0;
+
+CUresult map() {
+  CUmemAccessDesc access{};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  CUresult result = cuMemAddressReserve(&address, mapped, 0, 0, 0);
+  if (result == CUDA_SUCCESS) result = cuMemMap(address, mapped, 0, handle, 0);
+  return result == CUDA_SUCCESS ? cuMemSetAccess(address, mapped, &access, 1) : result;
+}
+
+CUresult obey(const Message& command, Message* answer) {
+  std::istringstream words(command.text);
+  std::string what;
+  size_t number = 0;
+  words >> what >> number;
+  if (what == "create" || what == "import") {
+    mapped = number * kMebibyte;
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.requestedHandleTypes = kDescriptor;
+    const CUresult result =
+        what == "create"
+            ? cuMemCreate(&handle, mapped, &properties, 0)
+            : cuMemImportFromShareableHandle(
+                  &handle, reinterpret_cast<void*>(static_cast<intptr_t>(command.descriptor)),
+                  kDescriptor);
+    return result == CUDA_SUCCESS ? map() : result;
+  }
+  if (what == "export")
+    return cuMemExportToShareableHandle(&answer->descriptor, handle, kDescriptor, 0);
+  if (what == "release") {
+    const CUresult result = cuMemUnmap(address, mapped);
+    return result == CUDA_SUCCESS ? cuMemRelease(handle) : result;
+  }
+  if (what == "write") {
+    const CUresult result = cuMemsetD8(address, static_cast<unsigned char>(number), mapped);
+    return result == CUDA_SUCCESS ? cuCtxSynchronize() : result;
+  }
+  if (what == "read") {
+    unsigned char byte = 0;
+    const CUresult result = cuMemcpyDtoH(&byte, address + mapped - 1, 1);
+    answer->text = std::to_string(byte);
+    return result;
+  }
+  if (what == "take") {
+    CUdeviceptr memory = 0;
+    return cuMemAlloc(&memory, number * kMebibyte);
+  }
+  if (what == "used") {  // MiB, of the job
+    size_t free = 0, total = 0;
+    const CUresult result = cuMemGetInfo(&free, &total);
+    answer->text = std::to_string((total - free) / kMebibyte);
+    return result;
+  }
+  return CUDA_ERROR_UNKNOWN;
+}
+
+}  // namespace
+
+int main() {
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  CHECK(cuInit(0));
+  CHECK(cuDeviceGet(&device, 0));
+  CHECK(cuDevicePrimaryCtxRetain(&context, device));
+  CHECK(cuCtxSetCurrent(context));
+  Message command;
+  if (!send({"ready", -1})) return 1;
+  while (receive(&command)) {
+    Message answer;
+    const CUresult result = obey(command, &answer);
+    answer.text = name_of(result) + (answer.text.empty() ? "" : " " + answer.text);
+    if (!send(answer)) return 1;
+    if (command.descriptor >= 0) ::close(std::exchange(command.descriptor, -1));
+  }
+  return 0;
+}
