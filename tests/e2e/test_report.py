@@ -2,12 +2,32 @@
 
 import os
 import re
+import sys
 import tempfile
 import unittest
 
 import fargpu_testing as testing
 
 PROGRAM = "reported"
+# Threads call while the process forks; the child makes one call, which is refused there.
+FORKS = """
+import ctypes, os, sys, threading
+driver, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+def ask(times):
+    for _ in range(times):
+        driver.cuDeviceGetCount(ctypes.byref(count))
+driver.cuInit(0)
+threads = [threading.Thread(target=ask, args=(1000,)) for _ in range(4)]
+for thread in threads:
+    thread.start()
+child = os.fork()
+if child == 0:
+    ask(1)
+    sys.exit(0)
+for thread in threads:
+    thread.join()
+os.waitpid(child, 0)
+"""
 LINES = ("calls", "waited", "host to device", "device to host", "images", "not supported")
 
 
@@ -15,7 +35,7 @@ def reports(text):
     """[{title of a line: the line}] of each report in `text`, in order."""
     found = []
     for line in text.splitlines():
-        if line.startswith("fargpu: report of reported (process "):
+        if re.match(r"fargpu: report of \S+ \(process \d+\)", line):
             found.append({})
         for title in LINES:
             if found and line.startswith(f"fargpu:   {title} "):
@@ -88,6 +108,14 @@ class Report(unittest.TestCase):
         self.assertEqual(calls(first)[0], calls(second)[0])
         self.assertEqual(first["images"].split(",")[0], "1 sent (79 bytes as 79)")
         self.assertEqual(second["images"], "0 sent (0 bytes as 0), 3 found at the server")
+
+    def test_a_forked_child_counts_anew(self):
+        with testing.Daemon() as daemon:
+            done = daemon.run(sys.executable, "-c", FORKS, flags=("--report",))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(
+            sorted(calls(each) for each in reports(done.stderr)), [(1, 1, 0, 0), (4001, 4001, 0, 0)]
+        )
 
     def test_a_file(self):
         with tempfile.TemporaryDirectory() as folder:
