@@ -55,10 +55,11 @@ nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, nvmlGpuTopolo
 nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2,
                                     nvmlGpuP2PCapsIndex_t p2pIndex, nvmlGpuP2PStatus_t* p2pStatus) {
   return with_two(device1, device2, [&](const Gpu& one, const Gpu& two) -> nvmlReturn_t {
-    if (static_cast<unsigned>(p2pIndex) >= NVML_P2P_CAPS_INDEX_UNKNOWN || &one == &two)
+    if (static_cast<unsigned>(p2pIndex) >= NVML_P2P_CAPS_INDEX_UNKNOWN)
       return NVML_ERROR_INVALID_ARGUMENT;
-    return give(p2pStatus, p2pIndex == NVML_P2P_CAPS_INDEX_NVLINK ? NVML_P2P_STATUS_NOT_SUPPORTED
-                                                                  : NVML_P2P_STATUS_OK);
+    // A device reaches its own memory, which NCCL asks, too.
+    const bool by_nvlink = p2pIndex == NVML_P2P_CAPS_INDEX_NVLINK && &one != &two;
+    return give(p2pStatus, by_nvlink ? NVML_P2P_STATUS_NOT_SUPPORTED : NVML_P2P_STATUS_OK);
   });
 }
 

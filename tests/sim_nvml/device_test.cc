@@ -120,6 +120,10 @@ TEST_F(Devices, LieOnOneHostWithoutNvlink) {
                   "nvmlDeviceGetP2PStatus", device(0), device(1), index, &status)),
               NVML_SUCCESS);
     EXPECT_EQ(status, expected);
+    EXPECT_EQ((call<nvmlDevice_t, nvmlDevice_t, nvmlGpuP2PCapsIndex_t, nvmlGpuP2PStatus_t*>(
+                  "nvmlDeviceGetP2PStatus", device(1), device(1), index, &status)),
+              NVML_SUCCESS);
+    EXPECT_EQ(status, NVML_P2P_STATUS_OK);
   }
   unsigned count = 2;
   nvmlDevice_t others[2] = {};
