@@ -1,6 +1,7 @@
 #include "client/graph/executable_graph.h"
 
 #include <algorithm>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -24,11 +25,18 @@ uint16_t frame_context(const Session& session) {
   return context != nullptr && context->session == &session ? context->wire_id : uint16_t{0};
 }
 
-CUresult check_size(const Session& session, const Description& description) {
-  if (description.bytes.size() <= session.snapshot.max_bulk_bytes) return CUDA_SUCCESS;
-  log::warn("a graph of {} nodes takes {} bytes, more than server {} accepts (--max-bulk)",
-            description.nodes_by_place.size(), description.bytes.size(), session.settings.server);
-  return CUDA_ERROR_OUT_OF_MEMORY;
+// What does not fit into one frame goes ahead; *last: what is left.
+CUresult send_ahead(Session& session, uint16_t context, uint64_t exec,
+                    const Description& description, std::span<const std::byte>* last) {
+  const size_t most = session.snapshot.max_bulk_bytes;
+  for (*last = description.bytes; last->size() > most; *last = last->subspan(most)) {
+    const CUresult result = call_fgGraphPiece(session, context, exec, last->data(), most);
+    if (result == CUDA_SUCCESS) continue;
+    log::warn("a graph of {} nodes takes {} bytes, more than server {} accepts",
+              description.nodes_by_place.size(), description.bytes.size(), session.settings.server);
+    return result;
+  }
+  return CUDA_SUCCESS;
 }
 
 // Of the first that has one; nullptr: none has.
@@ -170,8 +178,6 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
     if (has_cycle) outcome->found = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
     return result;
   }
-  if (const CUresult result = check_size(*session, description); result != CUDA_SUCCESS)
-    return result;
   note_waits(*session, description.awaited);
   // It ends with the context of its nodes.
   Context* context = context_of_nodes(graph);
@@ -187,9 +193,13 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   lock.unlock();
   int result = CUDA_SUCCESS;
   unsigned place = 0;
-  CUresult sent = call_fgGraphInstantiate(
-      *session, context == nullptr ? uint16_t{0} : context->wire_id, description.bytes.data(),
-      description.bytes.size(), flags & kForwarded, base, id, &result, &outcome->found, &place);
+  const uint16_t frame = context == nullptr ? uint16_t{0} : context->wire_id;
+  std::span<const std::byte> last;
+  CUresult sent = send_ahead(*session, frame, id, description, &last);
+  if (sent == CUDA_SUCCESS) {
+    sent = call_fgGraphInstantiate(*session, frame, last.data(), last.size(), flags & kForwarded,
+                                   base, id, &result, &outcome->found, &place);
+  }
   if (sent == CUDA_SUCCESS) sent = static_cast<CUresult>(result);
   if (sent != CUDA_SUCCESS) {
     outcome->error = description.node_at(place);
@@ -223,8 +233,6 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   if (const CUresult result = describe(session, graph, &description, &outcome->error, &has_cycle);
       result != CUDA_SUCCESS)
     return result;
-  if (const CUresult result = check_size(session, description); result != CUDA_SUCCESS)
-    return result;
   note_waits(session, description.awaited);
   auto references = std::make_shared<GraphUses>();
   refer_to_user_objects(graph, *references);
@@ -232,9 +240,13 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   std::lock_guard exec_lock(exec.mutex);
   int result = CUDA_SUCCESS;
   unsigned place = 0, from_place = 0;
-  CUresult sent =
-      call_fgGraphUpdate(session, frame_context(session), exec.handle(), description.bytes.data(),
-                         description.bytes.size(), &result, &outcome->found, &place, &from_place);
+  const uint16_t context = frame_context(session);
+  std::span<const std::byte> last;
+  CUresult sent = send_ahead(session, context, exec.id, description, &last);
+  if (sent == CUDA_SUCCESS) {
+    sent = call_fgGraphUpdate(session, context, exec.handle(), last.data(), last.size(), &result,
+                              &outcome->found, &place, &from_place);
+  }
   if (sent == CUDA_SUCCESS) sent = static_cast<CUresult>(result);
   if (sent != CUDA_SUCCESS) {
     outcome->error = description.node_at(place);

@@ -305,6 +305,11 @@ struct FgContextDestroyParams {
   context @0 :UInt32;  # unsigned int
 }
 
+struct FgGraphPieceParams {
+  exec @0 :UInt64;  # unsigned long long
+  pieceBytes @1 :UInt64;  # size_t
+}
+
 struct FgGraphInstantiateParams {
   graphBytes @0 :UInt64;  # size_t
   flags @1 :UInt64;  # unsigned long long

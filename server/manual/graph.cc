@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "generated/schema/internal.capnp.h"
 #include "generated/server/internal_decode.h"
@@ -39,6 +40,20 @@ class Description {
   }
   kj::Array<capnp::word> words_;
   capnp::FlatArrayMessageReader reader_;
+};
+
+// A description of which the last piece is the bulk bytes of this request.
+class Gathered {
+ public:
+  Gathered(Worker& worker, uint64_t id, std::span<const std::byte> last)
+      : whole_(worker.parts().graph_pieces.take(id)), last_(last) {
+    if (!whole_.empty()) whole_.insert(whole_.end(), last.begin(), last.end());
+  }
+  std::span<const std::byte> bytes() const { return whole_.empty() ? last_ : whole_; }
+
+ private:
+  std::vector<std::byte> whole_;
+  std::span<const std::byte> last_;
 };
 
 GraphParts parts_of(SessionParts& parts) {
@@ -97,20 +112,29 @@ CUresult enter_any(Worker& worker, uint16_t context) {
 
 }  // namespace
 
+Status manual_fgGraphPiece(Worker& worker, const Request& request) {
+  return decode_fgGraphPiece(worker, request, [&](const auto& given) {
+    const bool fits = worker.parts().graph_pieces.add(given.exec, request.bulk);
+    return answer(worker, request, fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+  });
+}
+
 Status manual_fgGraphInstantiate(Worker& worker, const Request& request) {
   return decoded("fgGraphInstantiate", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgGraphInstantiateParams>();
     const uint64_t id = params.getExec();
+    const Gathered gathered(worker, id, request.bulk);
     FARGPU_ANSWER_UNLESS_SUCCESS(enter_any(worker, request.header.context));
     SessionParts& parts = worker.parts();
     auto graph = std::make_shared<ExecutableGraph>(parts_of(parts));
-    Description description(request.bulk);
+    Description description(gathered.bytes());
     std::shared_ptr<GraphBase> base;
     if (params.getBase() != 0) {
       FARGPU_ANSWER_UNLESS_SUCCESS(find_base(worker, params.getBase(), &base));
     }
-    auto outcome = graph->instantiate(description.nodes(), request.bulk, base, params.getFlags());
+    auto outcome =
+        graph->instantiate(description.nodes(), gathered.bytes(), base, params.getFlags());
     if (outcome.result == CUDA_SUCCESS) {
       const CUresult added =
           worker.add(rpc::HandleKind::kGraphExec, id, graph.get(), request.header.context);
@@ -131,11 +155,12 @@ Status manual_fgGraphUpdate(Worker& worker, const Request& request) {
   return decoded("fgGraphUpdate", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgGraphUpdateParams>();
+    const Gathered gathered(worker, params.getExec(), request.bulk);
     FARGPU_ANSWER_UNLESS_SUCCESS(enter_any(worker, request.header.context));
     ExecutableGraph* const graph = find_graph(worker, params.getExec());
     if (graph == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
     FARGPU_NEEDS_DRIVER(cuGraphExecUpdate_v2);
-    Description description(request.bulk);
+    Description description(gathered.bytes());
     const auto outcome = graph->update(description.nodes());
     using Results = schema::FgGraphUpdateResults;
     rpc::Responder::Frame frame(worker.responder(), request.header, schema::fixed_bytes<Results>());

@@ -14,6 +14,7 @@
 #include "common/transport/transport.h"
 #include "common/wire/frame.h"
 #include "server/core/core.h"
+#include "server/graph/graph_pieces.h"
 #include "server/image/image_cache.h"
 #include "server/image/parameter_layouts.h"
 #include "server/memory/direct_memory.h"
@@ -81,6 +82,7 @@ struct SessionParts {
   HostPages host_pages;
   SharedHost shared_host;
   ParameterLayouts parameter_layouts;
+  GraphPieces graph_pieces;
   StreamEvents stream_events;
   CopyFences copy_fences;
   StagingBlock bulk;
