@@ -56,14 +56,34 @@ CUresult manual_cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
   return CUDA_SUCCESS;
 }
 
+CUresult manual_cuMemRelease(CUmemGenericAllocationHandle handle) {
+  const CallTarget target = CallTarget::of(reinterpret_cast<const void*>(handle));
+  MemorySource* const memory = find_physical(target.session, handle);
+  if (memory != nullptr && memory->references.fetch_sub(1) > 1) return CUDA_SUCCESS;
+  return call_cuMemRelease(target.session, target.context, handle);
+}
+
+// The handle with which the memory was mapped, or one that was asked for since. Only if that is
+// gone the server makes another one.
 CUresult manual_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) {
   const CallTarget target = CallTarget::of_memory(reinterpret_cast<CUdeviceptr>(addr));
+  AddressMap& memory_map = target.session.device_memory;
+  const auto address = reinterpret_cast<uint64_t>(addr);
+  if (const auto mapped = memory_map.find(address);
+      handle != nullptr && mapped && mapped->kind == MemoryKind::kVirtual) {
+    MemorySource* const source = find_physical(target.session, mapped->owner);
+    if (source != nullptr && source->retain()) {
+      *handle = mapped->owner;
+      return CUDA_SUCCESS;
+    }
+  }
   const CUresult result =
       call_cuMemRetainAllocationHandle(target.session, target.context, handle, addr);
   if (result != CUDA_SUCCESS) return result;
-  const auto region = target.session.device_memory.find(reinterpret_cast<uint64_t>(addr));
+  const auto region = memory_map.find(address);
   MemorySource* memory = find_physical(target.session, *handle);
   if (region && memory != nullptr) {
+    memory_map.change(address, [handle](Region& each) { each.owner = *handle; });
     memory->device.store(region->device, std::memory_order_relaxed);
     memory->handle_types.store(region->handle_types, std::memory_order_relaxed);
   }

@@ -10,9 +10,18 @@
 namespace fargpu::client {
 
 struct MemorySource final : Object {
+  // cuMemRetainAllocationHandle gives the handle once more, to be released once more.
+  std::atomic<unsigned> references{1};
   std::atomic<int> device{0};  // visible ordinal of the device where the memory lies
   std::atomic<int> handle_types{CU_MEM_HANDLE_TYPE_NONE};  // by which it may be exported
 
+  // False: the last reference is gone.
+  bool retain() {
+    unsigned now = references.load(std::memory_order_relaxed);
+    while (now != 0 && !references.compare_exchange_weak(now, now + 1)) {
+    }
+    return now != 0;
+  }
   void made_with(const CUmemAllocationProp& properties) {
     device.store(properties.location.id, std::memory_order_relaxed);
     handle_types.store(properties.requestedHandleTypes, std::memory_order_relaxed);

@@ -45,6 +45,18 @@ int main() {
   unsigned value = 0;
   SHOW(cuMemcpyDtoH(&value, range + 2 * granularity - 4, 4));
   VALUE(value);
+  // A handle that is asked for is the one that there is, and is released once more.
+  CUmemGenericAllocationHandle again = 0;
+  SHOW(cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(range + 16)));
+  VALUE(again == first);
+  SHOW(cuMemRelease(again));
+  SHOW(cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(range + 4 * granularity)));
+  SHOW(cuMemRelease(second));
+  SHOW(cuMemRetainAllocationHandle(&second, reinterpret_cast<void*>(range + granularity)));
+  SHOW(cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(range + granularity)));
+  VALUE(again == second);
+  SHOW(cuMemRelease(again));
+  SHOW(cuMemRelease(second));
   SHOW(cuMemRelease(second));
   SHOW(cuMemUnmap(range, granularity));
   SHOW(cuMemUnmap(range + granularity, granularity));

@@ -25,13 +25,22 @@ class ExportTables(unittest.TestCase):
         )
         self.assertEqual(done.stderr, "")  # that there is no cache is not worth a line
 
-    def test_transforms_by_cufft(self):
-        if not (testing.BUILD.programs / "cufft_transforms").exists():
-            self.skipTest("the toolkit that this was built with has no cuFFT")
-        with testing.Daemon() as daemon:
-            done = daemon.run(testing.BUILD.program("cufft_transforms"))
+    def check_library(self, name, *daemon_arguments):
+        """A program of tests/apps, which checks itself."""
+        if not (testing.BUILD.programs / name).exists():
+            self.skipTest("the toolkit that this was built with lacks the library")
+        with testing.Daemon(*daemon_arguments) as daemon:
+            done = daemon.run(testing.BUILD.program(name))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual(len(json.loads(done.stdout)["values"]), 2)
+        return json.loads(done.stdout.splitlines()[-1])["values"]
+
+    def test_transforms_by_cufft(self):
+        self.assertEqual(len(self.check_library("cufft_transforms")), 2)
+
+    def test_a_sum_by_nccl(self):
+        # NCCL has PTX for no older one.
+        (total,) = self.check_library("nccl_all_reduce", "--sim-compute-capability", "12.0")
+        self.assertGreater(total, 0)
 
     def test_video_codecs_cannot_be_loaded(self):
         """NVIDIA's library on the client machine waits for a GPU there. Here it is a file of that

@@ -6,20 +6,23 @@
 
 namespace {
 
-constexpr unsigned kNodes = 40000;
+constexpr unsigned kNodes = 40000;  // 5 MiB
 
-CUgraph make_graph(CUcontext context, CUdeviceptr words, unsigned first) {
+CUgraph make_graph(CUfunction store, CUdeviceptr words, unsigned first) {
   CUgraph graph;
   CU(cuGraphCreate(&graph, 0));
   CUgraphNode before = nullptr;
   for (unsigned i = 0; i < kNodes; ++i) {
-    CUDA_MEMSET_NODE_PARAMS fill{};
-    fill.dst = words + i * sizeof(unsigned);
-    fill.value = first + i;
-    fill.elementSize = sizeof(unsigned);
-    fill.width = fill.height = 1;
+    CUdeviceptr to = words + i * sizeof(unsigned);
+    unsigned value = first + i;
+    void* parameters[] = {&to, &value};
+    CUDA_KERNEL_NODE_PARAMS kernel{};
+    kernel.func = store;
+    kernel.gridDimX = kernel.gridDimY = kernel.gridDimZ = 1;
+    kernel.blockDimX = kernel.blockDimY = kernel.blockDimZ = 1;
+    kernel.kernelParams = parameters;
     CUgraphNode node;
-    CU(cuGraphAddMemsetNode(&node, graph, &before, before == nullptr ? 0 : 1, &fill, context));
+    CU(cuGraphAddKernelNode(&node, graph, &before, before == nullptr ? 0 : 1, &kernel));
     before = node;
   }
   return graph;
@@ -37,16 +40,18 @@ void launch_and_check(CUgraphExec exec, CUstream stream, CUdeviceptr words, unsi
 
 int main() {
   begin();
-  const CUcontext context = use_primary();
+  use_primary();
+  CUfunction store;
+  CU(cuModuleGetFunction(&store, load_kernels(), "store"));
   const CUdeviceptr words = device_memory(kNodes * sizeof(unsigned));
   const CUstream stream = make_stream();
   step("instantiated");
-  const CUgraph graph = make_graph(context, words, 1);
+  const CUgraph graph = make_graph(store, words, 1);
   CUgraphExec exec;
   CU(cuGraphInstantiate(&exec, graph, 0));
   launch_and_check(exec, stream, words, 1);
   step("updated");
-  const CUgraph next = make_graph(context, words, 100000);
+  const CUgraph next = make_graph(store, words, 100000);
   CUgraphExecUpdateResultInfo outcome;
   CU(cuGraphExecUpdate(exec, next, &outcome));
   launch_and_check(exec, stream, words, 100000);

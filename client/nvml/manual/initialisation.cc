@@ -10,7 +10,7 @@ namespace fargpu::nvml {
 namespace {
 
 // What nvidia-smi asks for before anything else. It goes on when functions of the table are
-// refused, but not without the table.
+// refused, but not without the table. What the others do is known of R535, R550 and R580.
 constexpr unsigned char kNvidiaSmiTable[16] = {0xc4, 0xfe, 0x3e, 0x6c, 0xc9, 0x8f, 0x6c, 0x4e,
                                                0xa3, 0x27, 0xee, 0x69, 0x6e, 0x12, 0xf7, 0xc4};
 constexpr size_t kTableWords = 512;  // more than any release is known to have
@@ -19,12 +19,14 @@ nvmlReturn_t not_published() { return NVML_ERROR_NOT_SUPPORTED; }
 
 // Whether dmon and pmon can watch the device. The rest of dmon uses published functions.
 nvmlReturn_t can_be_watched(nvmlDevice_t, int* answer) {
+  if (answer == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
   *answer = 1;
   return NVML_SUCCESS;
 }
 
 // Processes on the device, by their kind: pmon waits for an answer.
 nvmlReturn_t no_processes(nvmlDevice_t, unsigned* count) {
+  if (count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
   *count = 0;
   return NVML_SUCCESS;
 }
