@@ -2,7 +2,8 @@
 // application's.
 //
 // The calling thread takes no signal while the object lives, and has its own mask again after it. A
-// thread that is started meanwhile inherits the mask and never takes one.
+// thread that is started meanwhile inherits the mask and never takes one. What a thread's own
+// instruction raises stays: the process has a handler for it, or ends.
 #pragma once
 
 #include <pthread.h>
@@ -15,6 +16,7 @@ class SignalsBlocked {
   SignalsBlocked() {
     sigset_t all;
     ::sigfillset(&all);
+    for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) ::sigdelset(&all, own);
     ::pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
   ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }

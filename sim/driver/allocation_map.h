@@ -8,9 +8,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <shared_mutex>
 #include <vector>
+
+namespace fargpu::advice {
+class RangeAdvice;
+}  // namespace fargpu::advice
 
 namespace fargpu::sim {
 
@@ -25,10 +30,11 @@ struct Allocation {
   unsigned flags = 0;       // as given to cuMemHostAlloc, cuMemHostRegister, cuMemAllocManaged
   uint32_t readable = ~0u;  // one bit per device ordinal (kMapped, pools)
   uint32_t writable = ~0u;
-  uint64_t pool = 0;                  // handle of the pool it came from
-  uint64_t buffer_id = 0;             // given by insert(), unique in the process
-  std::optional<bool> sync_memops{};  // as set; device memory has it from the start
-  bool freeing = false;               // a stream will free it
+  uint64_t pool = 0;                              // handle of the pool it came from
+  uint64_t buffer_id = 0;                         // given by insert(), unique in the process
+  std::optional<bool> sync_memops{};              // as set; device memory has it from the start
+  bool freeing = false;                           // a stream will free it
+  std::shared_ptr<advice::RangeAdvice> advice{};  // managed memory; changed under the map's lock
   bool graph = false;  // of an allocation node (GraphMemory): absent while nobody may read it
 
   uint64_t end() const { return base + bytes; }

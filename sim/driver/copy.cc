@@ -225,8 +225,10 @@ CUresult submit_fill(Context& context, const std::shared_ptr<Stream>& stream, co
     if (owner->error() == CUDA_SUCCESS) run_fill(fill);
   };
   // Filling device memory returns at once even in its synchronous form; filling pinned host memory
-  // does not.
-  if (!synchronous || !found || !found->is_host()) {
+  // or managed memory does not.
+  const bool seen_by_host =
+      found && (found->is_host() || found->kind == Allocation::Kind::kManaged);
+  if (!synchronous || !seen_by_host) {
     context.submit_to_device(stream, std::move(work));
     return CUDA_SUCCESS;
   }

@@ -110,9 +110,10 @@ CUresult CUDAAPI cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   return with_context([&](Context&) -> CUresult {
     if (pFlags == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const auto found = Driver::get().allocations().find(reinterpret_cast<uint64_t>(p));
-    if (!found || !found->is_host()) return CUDA_ERROR_INVALID_VALUE;
+    const bool is_managed = found && found->kind == Allocation::Kind::kManaged;
+    if (!is_managed && (!found || !found->is_host())) return CUDA_ERROR_INVALID_VALUE;
     // with unified addressing all of it is mapped
-    *pFlags = found->flags | CU_MEMHOSTALLOC_DEVICEMAP;
+    *pFlags = (is_managed ? 0 : found->flags) | CU_MEMHOSTALLOC_DEVICEMAP;
     return CUDA_SUCCESS;
   });
 }

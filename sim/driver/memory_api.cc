@@ -1,6 +1,4 @@
-// Device memory: allocation, information, address ranges; managed memory.
-#include <sys/mman.h>
-
+// Device memory: allocation, information, address ranges.
 #include "sim/driver/api.h"
 
 using namespace fargpu::sim;
@@ -8,7 +6,6 @@ using namespace fargpu::sim;
 namespace {
 
 constexpr size_t kPitchAlignment = 512;
-constexpr size_t kPage = 4096;
 
 CUresult allocate(Context& context, CUdeviceptr* dptr, size_t bytes) {
   if (dptr == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -91,30 +88,6 @@ CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUde
     if (!found) return CUDA_ERROR_NOT_FOUND;
     if (pbase != nullptr) *pbase = found->base;
     if (psize != nullptr) *psize = found->bytes;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flags) {
-  return with_context([&](Context& context) -> CUresult {
-    if (dptr == nullptr || bytesize == 0 ||
-        (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (!context.device().memory().charge(bytesize)) return CUDA_ERROR_OUT_OF_MEMORY;
-    void* memory = mmap(nullptr, (bytesize + kPage - 1) / kPage * kPage, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-      context.device().memory().refund(bytesize);
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    Allocation allocation = owned_by(context);
-    allocation.base = reinterpret_cast<uint64_t>(memory);
-    allocation.bytes = bytesize;
-    allocation.kind = Allocation::Kind::kManaged;
-    allocation.flags = flags;
-    Driver::get().allocations().insert(allocation);
-    *dptr = allocation.base;
     return CUDA_SUCCESS;
   });
 }

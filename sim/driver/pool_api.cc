@@ -96,6 +96,9 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
           context.submit(stream, [block] { block->owner.end(*block); });
           return CUDA_SUCCESS;
         }
+        if (const auto found = allocations.find(dptr);
+            found && found->kind == Allocation::Kind::kManaged)
+          return CUDA_ERROR_NOT_SUPPORTED;
         bool claimed = false;
         allocations.for_range(dptr, 1, [&](Allocation& allocation) {
           claimed = allocation.base == dptr && allocation.kind == Allocation::Kind::kDevice &&
