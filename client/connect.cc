@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "client/call/call.h"
+#include "client/managed/managed_memory.h"
 #include "client/process/devices.h"
 #include "client/process/process.h"
 #include "client/process/session.h"
@@ -67,10 +68,14 @@ Snapshot read_welcome(schema::Welcome::Reader welcome) {
 
 // Functions of the application see what kernels before them wrote, and kernels after them what they
 // wrote.
-void before_host_function(Session& session) { (void)after_synchronisation(session); }
+void before_host_function(Session& session) {
+  if (session.managed.any()) session.managed.work_is_done(std::nullopt);
+  (void)after_synchronisation(session);
+}
 
 void host_function_returned(Session& session, uint64_t id) {
   if (session.channel().lost()) return;
+  if (session.managed.any()) (void)session.managed.give_and_wait();
   const Submission kernels_after_it(session);
   rpc::Channel::Call call(session.channel(), wire::kHostCallDone, 0, 64);
   call.init<schema::HostCallDone>().setId(id);

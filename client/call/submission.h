@@ -6,7 +6,8 @@
 //   Synchronisation  a success of the call says that work is done: `synchronises`
 //
 // Both live on the stack of the calling thread, around the sending and, if the call waits, the
-// answer. Any thread. Both cost a load for memory while no host memory has a mirror in the worker.
+// answer. Any thread. Both cost two loads for memory while no host memory has a mirror in the
+// worker and none is managed.
 #pragma once
 
 #include <cuda.h>
@@ -28,7 +29,7 @@ struct StreamState;     // client/stream/stream_state.h
 //   1. kHostMemory: what the application wrote by now to memory that the worker mirrors is sent,
 //      and the stream waits for deliveries (client/transfer/ordered_copy.h).
 //   2. The stream is found: a default stream by the current context and thread, another one must be
-//      live.
+//      live. kHostMemory: managed memory becomes the device's.
 //   3. kQueuePlace: it takes a place in the driver's queue of the stream, as soon as there is one.
 //      That comes after 1, because the stream may wait for what was written.
 class Submission {
@@ -44,6 +45,8 @@ class Submission {
   ~Submission() {
     if (counted_) [[unlikely]]
       end_use();
+    if (managed_) [[unlikely]]
+      end_managed_use();
   }
   Submission(const Submission&) = delete;
   Submission& operator=(const Submission&) = delete;
@@ -57,10 +60,13 @@ class Submission {
   void use_host_memory();
   void use_host_memory(CUstream stream);
   void end_use();
+  void use_managed_memory();
+  void end_managed_use();
 
   Session& session_;
   CUresult result_ = CUDA_SUCCESS;
   bool counted_ = false;
+  bool managed_ = false;
   bool covers_ = false;
   uint64_t stream_ = 0;
 };
@@ -91,6 +97,7 @@ class Synchronisation {
   std::shared_ptr<StreamState> state_;
   uint32_t position_ = 0;
   std::optional<uint64_t> mark_;
+  std::optional<uint64_t> managed_mark_;
 };
 
 }  // namespace fargpu::client

@@ -4,6 +4,7 @@
 #include "client/object/context.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/held_work.h"
+#include "client/transfer/managed.h"
 #include "generated/client/object_ends.h"
 
 namespace fargpu::client {
@@ -14,7 +15,8 @@ struct HeldWorkBefore {
 };
 
 struct MappedMemoryBefore {
-  static void context_ends(const Context& context) {
+  static void context_ends(Context& context) {
+    if (context.usable()) free_managed_of(context);
     if (context.usable()) before_context_ends(*context.session, context);
   }
 };

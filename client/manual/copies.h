@@ -5,11 +5,20 @@
 #include "client/manual/common.h"
 #include "client/transfer/copy.h"
 #include "client/transfer/exposure.h"
+#include "client/transfer/managed.h"
 #include "client/transfer/server_copy.h"
 
 namespace fargpu::client {
 
 inline uint64_t address_of(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
+
+// Memory of a host pointer that is managed, so that the copy is one inside the device.
+inline bool is_managed(const void* pointer) {
+  if (!ManagedMemory::any_in_process()) [[likely]]
+    return false;
+  const auto region = Process::get().tables()->device_memory.find(address_of(pointer));
+  return region && region->kind == MemoryKind::kManaged;
+}
 
 // In copies.cc. Waits for both contexts; null: none.
 CUresult wait_for_both(Session& session, const Context* dst, const Context* src);

@@ -8,6 +8,7 @@
 #include "client/transfer/copy.h"
 #include "client/transfer/exposure.h"
 #include "client/transfer/held_work.h"
+#include "client/transfer/managed.h"
 
 namespace fargpu::client {
 namespace {
@@ -60,17 +61,25 @@ CUresult set(CUdeviceptr address, size_t width, size_t height, size_t pitch, siz
     }
     if (const CUresult result = expose_operands(target.session, {address}); result != CUDA_SUCCESS)
       return result;
-    const CUresult result = call(target.session, target.context);
+    CUresult result = call(target.session, target.context);
+    if (result == CUDA_SUCCESS) result = await_managed(target.session, stream, device, device);
     if (result != CUDA_SUCCESS) return result;
     return flush_first_use(target.session, device, span_of(shape, device.rows));
   });
 }
 
-// The end of a call without a stream: host memory is set when it returns.
+bool is_managed(const Session& session, CUdeviceptr address) {
+  if (!session.managed.any()) return false;
+  const auto region = session.device_memory.find(address);
+  return region && region->kind == MemoryKind::kManaged;
+}
+
+// The end of a call without a stream: host memory and managed memory are set when it returns.
 CUresult finish_set(CUdeviceptr address, CUresult result) {
   if (result != CUDA_SUCCESS) return result;
   const CallTarget target = CallTarget::of_memory(address);
-  if (target.session.host_memory.empty() || !target.session.find_host(address)) return CUDA_SUCCESS;
+  const bool is_host = !target.session.host_memory.empty() && target.session.find_host(address);
+  if (!is_host && !is_managed(target.session, address)) return CUDA_SUCCESS;
   return call_cuStreamSynchronize(target.session, target.context, nullptr);
 }
 
@@ -136,6 +145,8 @@ CUresult manual_cuMemFree_v2(CUdeviceptr dptr) {
   if (dptr == 0) return CUDA_SUCCESS;
   finish_work_with(dptr);
   const CallTarget target = CallTarget::of_memory(dptr);
+  if (is_managed(target.session, dptr)) [[unlikely]]
+    return free_managed(target.session, dptr);
   if (is_graph_memory(target.session, dptr)) [[unlikely]]
     return call_cuMemFree_v2(target.session, target.context, dptr);
   return free_region(target.session, dptr,
@@ -147,6 +158,7 @@ CUresult manual_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   const CallTarget target = CallTarget::of(hStream);
   const auto region = target.session.device_memory.find(dptr);
   if (!region || region->session != &target.session) return CUDA_ERROR_INVALID_VALUE;
+  if (region->kind == MemoryKind::kManaged) return CUDA_ERROR_NOT_SUPPORTED;
   if (region->of_graph) [[unlikely]] {
     // Whether a launch has allocated it is the driver's to know.
     const CUresult result = call_cuMemFreeAsync(target.session, target.context, dptr, hStream);

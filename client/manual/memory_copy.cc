@@ -11,31 +11,13 @@ CUresult device_to_device(Session& session, const Endpoint& dst, const Endpoint&
                           uint64_t bytes, CUstream stream) {
   if (are_of_two_servers(dst, src)) [[unlikely]]
     return copy_between_servers(dst, src, {bytes}, stream);
-  return inside_device(session, dst, src, {bytes}, [&] {
+  const CUresult result = inside_device(session, dst, src, {bytes}, [&] {
     return between_contexts(session, owner_of(session, dst), owner_of(session, src), stream, [&] {
       return call_cuMemcpyDtoDAsync_v2(session, current_context_id(), dst.rows.address,
                                        src.rows.address, bytes, stream);
     });
   });
-}
-
-CUresult host_to_device(CUdeviceptr dst, const void* src, size_t bytes, CUstream stream,
-                        bool wait) {
-  if (bytes == 0) return CUDA_SUCCESS;
-  if (src == nullptr || dst == 0) return CUDA_ERROR_INVALID_VALUE;
-  return at_memory(stream, dst, 0, [&](const CallTarget& target) {
-    return copy_to_device(target, device_end(target.session, {dst}),
-                          host_end(target.session, {address_of(src)}), {bytes}, stream, wait);
-  });
-}
-
-CUresult device_to_host(void* dst, CUdeviceptr src, size_t bytes, CUstream stream, bool wait) {
-  if (bytes == 0) return CUDA_SUCCESS;
-  if (dst == nullptr || src == 0) return CUDA_ERROR_INVALID_VALUE;
-  return at_memory(stream, src, 0, [&](const CallTarget& target) {
-    return copy_to_host(target, host_end(target.session, {address_of(dst)}),
-                        device_end(target.session, {src}), {bytes}, stream, wait);
-  });
+  return result == CUDA_SUCCESS ? await_managed(session, stream, dst, src) : result;
 }
 
 // Unified addresses: both sides may be anything.
@@ -47,6 +29,29 @@ CUresult copy_any(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream strea
                    from = unified_end(target.session, {src});
     return copy_between(target, to, from, {bytes}, stream, wait, access,
                         [&] { return device_to_device(target.session, to, from, bytes, stream); });
+  });
+}
+
+CUresult host_to_device(CUdeviceptr dst, const void* src, size_t bytes, CUstream stream,
+                        bool wait) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  if (src == nullptr || dst == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (is_managed(src)) [[unlikely]]
+    return copy_any(dst, address_of(src), bytes, stream, wait);
+  return at_memory(stream, dst, 0, [&](const CallTarget& target) {
+    return copy_to_device(target, device_end(target.session, {dst}),
+                          host_end(target.session, {address_of(src)}), {bytes}, stream, wait);
+  });
+}
+
+CUresult device_to_host(void* dst, CUdeviceptr src, size_t bytes, CUstream stream, bool wait) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  if (dst == nullptr || src == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (is_managed(dst)) [[unlikely]]
+    return copy_any(address_of(dst), src, bytes, stream, wait);
+  return at_memory(stream, src, 0, [&](const CallTarget& target) {
+    return copy_to_host(target, host_end(target.session, {address_of(dst)}),
+                        device_end(target.session, {src}), {bytes}, stream, wait);
   });
 }
 

@@ -109,7 +109,13 @@ CUresult copy_described(const Copy* copy, CUstream stream, bool wait, SourceAcce
         described.srcHost = nullptr;
         described.dstArray = nullptr;
         described.srcArray = nullptr;
-        return inside(target.session, described);
+        // Also of managed memory that was given as host memory; offsets remain.
+        if (copy->dstMemoryType == CU_MEMORYTYPE_HOST)
+          described.dstDevice = address_of(copy->dstHost);
+        if (copy->srcMemoryType == CU_MEMORYTYPE_HOST)
+          described.srcDevice = address_of(copy->srcHost);
+        const CUresult result = inside(target.session, described);
+        return result == CUDA_SUCCESS ? await_managed(target.session, stream, dst, src) : result;
       });
     });
   };

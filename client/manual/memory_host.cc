@@ -68,8 +68,14 @@ CUresult manual_cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsign
 
 CUresult manual_cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   if (pFlags == nullptr || p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto region =
-      CallTarget::of_current().session.host_memory.find(reinterpret_cast<uint64_t>(p));
+  Session& session = CallTarget::of_current().session;
+  const auto address = reinterpret_cast<uint64_t>(p);
+  const auto managed = session.device_memory.find(address);
+  if (managed && managed->kind == MemoryKind::kManaged) {
+    *pFlags = CU_MEMHOSTALLOC_DEVICEMAP;
+    return CUDA_SUCCESS;
+  }
+  const auto region = session.host_memory.find(address);
   if (!region || region->kind != MemoryKind::kHost) return CUDA_ERROR_INVALID_VALUE;
   // With unified addressing all host memory of the driver is mapped.
   *pFlags = region->flags | CU_MEMHOSTALLOC_DEVICEMAP;
@@ -84,7 +90,8 @@ CUresult manual_cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flag
     return CUDA_ERROR_NOT_SUPPORTED;
   Session& session = *current_context()->session;
   const auto base = reinterpret_cast<uint64_t>(p);
-  if (base + bytesize < base || !readable(p)) return CUDA_ERROR_INVALID_VALUE;
+  const bool is_device = session.device_memory.find(base).has_value();
+  if (base + bytesize < base || is_device || !readable(p)) return CUDA_ERROR_INVALID_VALUE;
   const Region region{.base = base,
                       .bytes = bytesize,
                       .kind = MemoryKind::kRegistered,

@@ -12,7 +12,6 @@ void Device::hide_what_does_not_work() {
       CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
       CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED,
       CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
-      CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
       // Handles that other drivers would have to open, or that are not forwarded.
       CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
       CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED,
@@ -45,6 +44,9 @@ void Device::hide_what_does_not_work() {
   for (CUdevice_attribute id : kHidden) {
     if (known.test(static_cast<size_t>(id))) attributes[static_cast<size_t>(id)] = 0;
   }
+  // It is made of that.
+  if (attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0)
+    attributes[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] = 0;
 }
 
 }  // namespace fargpu::client

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "client/managed/managed_state.h"
 #include "client/process/process.h"
 #include "common/base/log.h"
 #include "common/transport/link/emulated_link.h"
@@ -56,6 +57,8 @@ Session::Session(const SessionIdentity& identity, Settings given_settings, Snaps
       host_memory(identity.tables.host_memory),
       reservations(identity.tables.reservations),
       output(identity.tables.output),
+      managed_state(std::make_unique<ManagedState>()),
+      managed(managed_state->memory),
       host_calls([this, hooks](uint64_t id) { hooks.host_function_returned(*this, id); },
                  [this, hooks] { hooks.before_host_function(*this); }),
       ordered_copies(hooks.wire_of_copies(*this), bytes_of_piece(snapshot)),
@@ -65,6 +68,8 @@ Session::Session(const SessionIdentity& identity, Settings given_settings, Snaps
   for (const Device& device : snapshot.devices)
     contexts.add_primary(device.ordinal, device.worker_ordinal, owner());
 }
+
+Session::~Session() = default;
 
 const Device* Session::find_device(int ordinal) const {
   for (const Device& device : snapshot.devices) {

@@ -35,6 +35,9 @@
 
 namespace fargpu::client {
 
+class ManagedMemory;  // client/managed/managed_memory.h
+struct ManagedState;  // client/managed/managed_state.h
+
 // What the worker said in its Welcome.
 struct Snapshot {
   uint64_t session_id = 0;
@@ -70,6 +73,7 @@ class Session final : public rpc::NoticeSink {
  public:
   Session(const SessionIdentity& identity, Settings settings, Snapshot snapshot,
           const SessionHooks& hooks);
+  ~Session() override;
   // The connection, after the hello. Once, before anything is called.
   void attach(std::unique_ptr<transport::Transport> transport, rpc::ChannelOptions options);
 
@@ -88,6 +92,8 @@ class Session final : public rpc::NoticeSink {
   Pages pages;
   HiddenMemory hidden_memory;
   Exposures exposures;
+  const std::unique_ptr<ManagedState> managed_state;
+  ManagedMemory& managed;  // of it
   SharedHost shared_host;
   RemoteHost remote_host;
   StagingRings staging_rings;

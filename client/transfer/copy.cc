@@ -5,6 +5,7 @@
 
 #include "client/entry/call_target.h"
 #include "client/transfer/exposure.h"
+#include "client/transfer/managed.h"
 #include "client/transfer/routes.h"
 
 namespace fargpu::client {
@@ -75,6 +76,8 @@ CUresult copy_to_device(const CallTarget& target, const Endpoint& dst, const End
   if (result != CUDA_SUCCESS) return result;
   transfer.work.emplace(session, stream);
   if (transfer.work->result() != CUDA_SUCCESS) return transfer.work->result();
+  const ManagedUse managed(session, stream, dst, src);
+  if (managed.result() != CUDA_SUCCESS) return managed.result();
   result = carry(transfer);
   if (result != CUDA_SUCCESS) return result;
   if (dst.region || dst.array != nullptr) return flush_device(transfer);
@@ -94,6 +97,8 @@ CUresult copy_to_host(const CallTarget& target, const Endpoint& dst, const Endpo
     transfer.work.emplace(session, stream);
     if (transfer.work->result() != CUDA_SUCCESS) return transfer.work->result();
   }
+  const ManagedUse managed(session, stream, dst, src);
+  if (managed.result() != CUDA_SUCCESS) return managed.result();
   result = carry(transfer);
   return result == CUDA_SUCCESS ? flush_device(transfer) : result;
 }
@@ -119,6 +124,8 @@ CUresult copy_inside(const CallTarget& target, const Endpoint& dst, const Endpoi
   }
   const Submission work(target.session, stream);
   if (work.result() != CUDA_SUCCESS) return work.result();
+  const ManagedUse managed(target.session, stream, dst, src);
+  if (managed.result() != CUDA_SUCCESS) return managed.result();
   const copy::Words words = encode(copy::Copy{src.location(), dst.location(), shape, {}});
   const CUresult result =
       call_fgCopy(target.session, target.context, words.data(), words.bytes(), stream, nullptr, 0);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "client/entry/call_target.h"
+#include "client/managed/managed_memory.h"
 #include "client/memory/reserve.h"
 #include "schema/support/array_size.h"
 
@@ -24,6 +25,10 @@ Endpoint device_end(Session& session, const copy::Rows& rows) {
 }
 
 Endpoint host_end(Session& session, const copy::Rows& rows) {
+  if (ManagedMemory::any_in_process()) [[unlikely]] {
+    Endpoint device = device_end(session, rows);
+    if (device.region && device.region->kind == MemoryKind::kManaged) return device;
+  }
   if (session.host_memory.empty()) [[likely]]
     return {.rows = rows};
   Endpoint end{.rows = rows, .region = session.host_memory.find(rows.address)};

@@ -1,6 +1,7 @@
 #include "client/call/submission.h"
 
 #include "client/entry/call_target.h"
+#include "client/managed/managed_memory.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/ordered_copy.h"
 
@@ -22,6 +23,8 @@ Submission::Submission(Session& session, uint16_t context, CUstream stream, unsi
   ResolvedStream resolved;
   result_ = resolve_stream(session, stream, &resolved);
   stream_ = resolved.id;
+  if ((needs & kHostMemory) != 0 && session.managed.any()) [[unlikely]]
+    use_managed_memory();
   if ((needs & kQueuePlace) != 0 && result_ == CUDA_SUCCESS)
     take_place(session, context, stream, resolved);
 }
@@ -53,6 +56,15 @@ void Submission::use_host_memory(CUstream stream) {
   covers_ = true;
 }
 
+void Submission::use_managed_memory() {
+  if (result_ != CUDA_SUCCESS || ManagedMemory::is_own_work()) return;
+  session_.managed.begin_work();
+  managed_ = true;
+  result_ = session_.managed.give(stream_);
+}
+
+void Submission::end_managed_use() { session_.managed.end_work(); }
+
 void Submission::end_use() {
   session_.pages.end_work();
   if (covers_) covered = nullptr;
@@ -63,6 +75,8 @@ Synchronisation::Synchronisation(Session& session, uint16_t context, Of of, CUst
   if (of == Of::kContext) {
     if (const Context* const all = session.find_context(context)) state_ = all->legacy_stream;
     if (session.pages.any()) mark_ = idle_mark(session);
+    if (session.managed.any() && session.contexts.activated() == 1)
+      managed_mark_ = session.managed.mark();
   }
   if (covered != &session) result_ = before_wait(session);
   if (of == Of::kStream && result_ == CUDA_SUCCESS) {
@@ -76,6 +90,8 @@ Synchronisation::Synchronisation(Session& session, uint16_t context, Of of, CUst
 
 CUresult Synchronisation::finish() {
   if (state_ != nullptr) state_->queue.done(position_);
+  if (session_.managed.any()) [[unlikely]]
+    session_.managed.work_is_done(managed_mark_);
   return after_synchronisation(session_, mark_);
 }
 

@@ -19,6 +19,8 @@ _NEEDS = {"nothing": "kNothing", "init": "kInit", "context": "kContext", "handle
 # Names that cuda.h turns into those of a later version: no member of a struct can be called so.
 _MACROS = (
     "cuGetProcAddress",
+    "cuMemAdvise",
+    "cuMemPrefetchAsync",
     "cuMemcpyBatchAsync",
     "cuMemcpy3DBatchAsync",
     "cuStreamGetCaptureInfo",

@@ -1,0 +1,55 @@
+#include "client/managed/arenas.h"
+
+#include <utility>
+
+namespace fargpu::client {
+
+uint64_t Arenas::chunk_bytes(uint64_t bytes) {
+  constexpr uint64_t kMost = uint64_t{1} << 46;
+  if (bytes > kMost) return 0;
+  return (bytes + LocalChunk::kGranule - 1) / LocalChunk::kGranule * LocalChunk::kGranule;
+}
+
+std::optional<Arenas::Place> Arenas::take_from(Arena& arena, uint64_t bytes) {
+  const auto address = arena.free.take(bytes);
+  if (!address) return std::nullopt;
+  arena.used += bytes;
+  const LocalChunk& chunk = arena.chunk;
+  return Place{*address, chunk.local(*address), chunk.file(), chunk.offset(*address)};
+}
+
+std::optional<Arenas::Place> Arenas::take(int device, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  for (Arena& arena : arenas_) {
+    if (arena.device != device) continue;
+    if (const auto place = take_from(arena, bytes)) return place;
+  }
+  return std::nullopt;
+}
+
+Arenas::Place Arenas::add(int device, LocalChunk chunk, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  const uint64_t begin = chunk.address(), end = begin + chunk.bytes();
+  Arena& arena = arenas_.emplace_back(
+      Arena{.device = device, .chunk = std::move(chunk), .free = AddressWindow(begin, end)});
+  return *take_from(arena, bytes);
+}
+
+std::optional<LocalChunk> Arenas::give_back(uint64_t address, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  for (auto arena = arenas_.begin(); arena != arenas_.end(); ++arena) {
+    if (!arena->free.contains(address)) continue;
+    arena->used -= bytes;
+    if (arena->used != 0) {
+      arena->chunk.clear(address, bytes);
+      arena->free.give_back(address, bytes);
+      return std::nullopt;
+    }
+    std::optional<LocalChunk> chunk(std::move(arena->chunk));
+    arenas_.erase(arena);
+    return chunk;
+  }
+  return std::nullopt;
+}
+
+}  // namespace fargpu::client

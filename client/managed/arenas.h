@@ -1,0 +1,48 @@
+// Arenas: places of managed allocations in chunks. A large allocation has a chunk of its own, small
+// ones of a device share chunks. It only keeps books: the worker's memory at a chunk's addresses is
+// made before add(), and ended after give_back() has returned the chunk. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <optional>
+
+#include "client/managed/local_chunk.h"
+#include "client/memory/address_window.h"
+
+namespace fargpu::client {
+
+class Arenas {
+ public:
+  // What a chunk for an allocation of so many bytes has; 0: too many.
+  static uint64_t chunk_bytes(uint64_t bytes);
+
+  struct Place {
+    uint64_t address;
+    std::byte* local;
+    int file;  // the chunk's
+    uint64_t offset;
+  };
+  // `bytes`: whole pages. In a chunk that is there; nullopt: none has room.
+  std::optional<Place> take(int device, uint64_t bytes);
+  // In a new chunk, which is large enough.
+  Place add(int device, LocalChunk chunk, uint64_t bytes);
+  // What take() or add() gave, with the same size. The chunk, when nothing else is in it.
+  std::optional<LocalChunk> give_back(uint64_t address, uint64_t bytes);
+
+ private:
+  struct Arena {
+    int device;
+    LocalChunk chunk;
+    AddressWindow free;
+    uint64_t used = 0;
+  };
+  static std::optional<Place> take_from(Arena& arena, uint64_t bytes);
+
+  std::mutex mutex_;
+  std::list<Arena> arenas_;  // guarded by mutex_
+};
+
+}  // namespace fargpu::client

@@ -1,0 +1,164 @@
+#include "client/managed/fault_handler.h"
+
+#include <signal.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <new>
+#include <shared_mutex>
+#include <utility>
+
+#include "client/managed/fault_service.h"
+#include "client/managed/managed_memory.h"
+
+namespace fargpu::client {
+namespace {
+
+struct Watched {
+  uint64_t bytes;
+  ManagedMemory* memory;
+  FaultService* service;
+};
+
+// Never destroyed: faults come until the very end of the process.
+struct Watch {
+  std::shared_mutex mutex;
+  std::map<uint64_t, Watched> ranges;  // by address; guarded by mutex
+  bool forked = false;
+};
+Watch& watch() {
+  static auto& made = *new Watch;
+  return made;
+}
+
+std::atomic<bool> watching{false};
+std::mutex install_mutex;
+struct sigaction before = {};  // written under install_mutex, before the handler is installed
+
+void say(const char* what, uint64_t address) {
+  char line[160];
+  const int length = std::snprintf(line, sizeof line, "fargpu: managed memory at 0x%llx %s\n",
+                                   static_cast<unsigned long long>(address), what);
+  if (length > 0) (void)!::write(STDERR_FILENO, line, static_cast<size_t>(length));
+}
+
+bool is_write(const ucontext_t& context) {
+#if defined(__x86_64__)
+  constexpr uint64_t kWrite = 2;  // of a page fault's error code
+  return (static_cast<uint64_t>(context.uc_mcontext.gregs[REG_ERR]) & kWrite) != 0;
+#else
+#error "how a write is told from a read"
+#endif
+}
+
+// False: the fault is none of ours, or cannot be served.
+bool serve(uint64_t address, bool write) {
+  Watched found{};
+  {
+    Watch& all = watch();
+    std::shared_lock lock(all.mutex);
+    const auto after = all.ranges.upper_bound(address);
+    if (after == all.ranges.begin()) return false;
+    const auto& [base, watched] = *std::prev(after);
+    if (address - base >= watched.bytes) return false;
+    if (all.forked) {
+      say("is the parent's: a forked process has none of it", address);
+      return false;
+    }
+    found = watched;
+  }
+  switch (found.memory->touch(address, write)) {
+    case ManagedMemory::Touched::kServed:
+      return true;
+    case ManagedMemory::Touched::kUnknown:
+      say("is not allocated", address);
+      return false;
+    case ManagedMemory::Touched::kNeedsService:
+      break;
+  }
+  const CUresult result = found.service->ask(address, write);
+  if (result == CUDA_SUCCESS) return true;
+  char why[64];
+  std::snprintf(why, sizeof why, "cannot be fetched: error %d", static_cast<int>(result));
+  say(why, address);
+  return false;
+}
+
+// The access is repeated and ends the process where it happened.
+void end_by_default(const siginfo_t* info) {
+  struct sigaction usual = {};
+  usual.sa_handler = SIG_DFL;
+  ::sigaction(SIGSEGV, &usual, nullptr);
+  if (info->si_code <= 0) ::raise(SIGSEGV);  // sent, not an access
+}
+
+// A handler of the application that was installed after ours may call ours for what is not its own.
+thread_local bool passing = false;
+
+void pass_on(int signal, siginfo_t* info, void* context) {
+  const bool again = std::exchange(passing, true);
+  if (again) {
+    end_by_default(info);
+  } else if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction != nullptr) {
+    before.sa_sigaction(signal, info, context);
+  } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+    before.sa_handler(signal);
+  } else {
+    end_by_default(info);
+  }
+  passing = again;
+}
+
+void on_fault(int signal, siginfo_t* info, void* context) {
+  const int error = errno;
+  const auto address = reinterpret_cast<uint64_t>(info->si_addr);
+  const bool served =
+      info->si_code > 0 && serve(address, is_write(*static_cast<const ucontext_t*>(context)));
+  if (!served) pass_on(signal, info, context);
+  errno = error;
+}
+
+}  // namespace
+
+void install_fault_handler() {
+  std::lock_guard lock(install_mutex);
+  struct sigaction now = {};
+  if (::sigaction(SIGSEGV, nullptr, &now) != 0) return;
+  if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_fault) return;
+  before = now;
+  struct sigaction ours = {};
+  ours.sa_sigaction = on_fault;
+  // A thread may have run out of its own stack.
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+  ::sigemptyset(&ours.sa_mask);
+  ::sigaction(SIGSEGV, &ours, nullptr);
+}
+
+void watch_faults(uint64_t address, uint64_t bytes, ManagedMemory& memory, FaultService& service) {
+  Watch& all = watch();
+  std::lock_guard lock(all.mutex);
+  watching.store(true);
+  all.ranges.insert_or_assign(address, Watched{bytes, &memory, &service});
+}
+
+void unwatch_faults(uint64_t address) {
+  Watch& all = watch();
+  std::lock_guard lock(all.mutex);
+  all.ranges.erase(address);
+}
+
+void refuse_faults_after_fork() {
+  if (!watching.load()) return;
+  Watch& all = watch();
+  // Another thread may have had the lock in the parent.
+  new (&all.mutex) std::shared_mutex;
+  all.forked = true;
+}
+
+}  // namespace fargpu::client

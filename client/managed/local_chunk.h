@@ -1,0 +1,56 @@
+// LocalChunk: memory of this process for addresses that are device memory in the worker.
+//
+// It is mapped twice. The application sees it at the chunk's address, block by block, as far as
+// protect() allows. fargpu itself reads and writes it through another mapping, which is always
+// accessible: so contents appear to the application as a whole, and fargpu never faults on them. A
+// forked child inherits neither. Not thread safe, but local() may be used by any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "common/base/fd.h"
+
+namespace fargpu::client {
+
+class LocalChunk {
+ public:
+  static constexpr uint64_t kGranule = uint64_t{2} << 20;
+
+  // `bytes`: a multiple of kGranule. nullopt: there is no memory, or no address is free.
+  static std::optional<LocalChunk> make(uint64_t bytes);
+  LocalChunk(LocalChunk&& other) noexcept { swap(other); }
+  LocalChunk& operator=(LocalChunk&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  // The application's next access to it faults for good.
+  ~LocalChunk();
+
+  uint64_t address() const { return address_; }
+  uint64_t bytes() const { return bytes_; }
+  std::byte* local(uint64_t address) const { return local_ + (address - address_); }
+  // Its memory file, which has holes where nothing was touched, and where an address lies in it.
+  int file() const { return file_.get(); }
+  uint64_t offset(uint64_t address) const { return address - address_; }
+  // Zeros, and no memory taken for them.
+  void clear(uint64_t address, uint64_t bytes) const;
+  // The worker has something else at these addresses: they are not given out again.
+  void retire() { retired_ = true; }
+
+ private:
+  LocalChunk() = default;
+  void swap(LocalChunk& other) noexcept;
+
+  uint64_t address_ = 0;
+  uint64_t bytes_ = 0;
+  std::byte* local_ = nullptr;
+  Fd file_;
+  bool retired_ = false;
+};
+
+// In a forked child: makes the parent's chunks inaccessible, as nothing else may lie there.
+void block_chunks_after_fork();
+
+}  // namespace fargpu::client

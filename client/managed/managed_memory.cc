@@ -1,0 +1,344 @@
+#include "client/managed/managed_memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "common/base/log.h"
+
+namespace fargpu::client {
+namespace {
+
+constexpr uint64_t kSmallestBlock = uint64_t{64} << 10;
+constexpr uint64_t kMostBlocks = 4096;  // of an allocation
+constexpr uint64_t kMostFetched = uint64_t{8} << 20;
+constexpr uint64_t kMostWritten = uint64_t{2} << 20;
+constexpr int kMostTries = 16;
+
+thread_local bool own_work = false;
+
+uint64_t block_bytes(uint64_t bytes) {
+  return std::max(kSmallestBlock, std::bit_ceil((bytes + kMostBlocks - 1) / kMostBlocks));
+}
+
+size_t in_blocks(uint64_t bytes, uint64_t block) { return std::max<uint64_t>(1, bytes / block); }
+
+}  // namespace
+
+ManagedMemory::OwnWork::OwnWork() : before_(std::exchange(own_work, true)) {}
+ManagedMemory::OwnWork::~OwnWork() { own_work = before_; }
+std::atomic<size_t> ManagedMemory::in_process_{0};
+
+bool ManagedMemory::is_own_work() { return own_work; }
+
+void ManagedMemory::set_wire(std::unique_ptr<Wire> wire) {
+  std::lock_guard lock(mutex_);
+  if (wire_ == nullptr) wire_ = std::move(wire);
+}
+
+bool ManagedMemory::has_wire() {
+  std::lock_guard lock(mutex_);
+  return wire_ != nullptr;
+}
+
+CUresult ManagedMemory::add(const Allocation& allocation) {
+  {
+    const OwnWork own;
+    const CUresult result = wire_->clear(*allocation.context, allocation.address, allocation.bytes);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  std::lock_guard lock(mutex_);
+  Blocks blocks{};
+  blocks.memory = allocation;
+  blocks.block = block_bytes(allocation.bytes);
+  const size_t count = (allocation.bytes + blocks.block - 1) / blocks.block;
+  blocks.states.assign(count, State::kAway);
+  Blocks& added = allocations_.emplace(allocation.address, std::move(blocks)).first->second;
+  // System calls may use it, too.
+  (void)set(added, {0, count}, State::kFresh);
+  count_.fetch_add(1, std::memory_order_relaxed);
+  in_process_.fetch_add(1, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+bool ManagedMemory::remove(uint64_t address) {
+  std::unique_lock lock(mutex_);
+  const auto found = allocations_.find(address);
+  if (found == allocations_.end()) return false;
+  fetched_.wait(lock, [&] { return fetching_ != &found->second; });
+  (void)protect(found->second, {0, found->second.states.size()}, PROT_NONE);
+  note_away(found->second);
+  allocations_.erase(found);
+  count_.fetch_sub(1, std::memory_order_relaxed);
+  in_process_.fetch_sub(1, std::memory_order_relaxed);
+  return true;
+}
+
+bool ManagedMemory::with(uint64_t address, const std::function<void(Allocation&)>& use) {
+  std::lock_guard lock(mutex_);
+  Blocks* const blocks = find(address);
+  if (blocks == nullptr) return false;
+  use(blocks->memory);
+  return true;
+}
+
+uint64_t ManagedMemory::first_of(const Context& context) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [address, blocks] : allocations_) {
+    if (blocks.memory.context == &context) return address;
+  }
+  return 0;
+}
+
+CUresult ManagedMemory::give(uint64_t stream) {
+  if (!any_here() || own_work) return CUDA_SUCCESS;
+  std::lock_guard lock(mutex_);
+  return give_all(stream);
+}
+
+CUresult ManagedMemory::give_and_wait() {
+  if (!any_here() || own_work) return CUDA_SUCCESS;
+  std::lock_guard lock(mutex_);
+  std::vector<Context*> gave;
+  CUresult result = give_all(0, &gave);
+  const OwnWork own;
+  for (Context* const context : gave) {
+    if (result == CUDA_SUCCESS) result = wire_->finish_pushes(*context);
+  }
+  return result;
+}
+
+std::optional<uint64_t> ManagedMemory::mark() const {
+  // In this order: work that is begun in between makes them differ.
+  const uint64_t sent = sent_.load(std::memory_order_acquire);
+  if (sent != begun_.load(std::memory_order_acquire)) return std::nullopt;
+  return sent;
+}
+
+void ManagedMemory::work_is_done(std::optional<uint64_t> mark) {
+  if (own_work) return;
+  if (mark) {
+    uint64_t known = done_.load(std::memory_order_relaxed);
+    while (known < *mark && !done_.compare_exchange_weak(known, *mark)) {
+    }
+  }
+  if (!any_here()) return;
+  std::lock_guard lock(mutex_);
+  const std::vector<Blocks*> here = here_;
+  for (Blocks* const blocks : here) {
+    if (blocks->early) forget_unchanged(*blocks);
+  }
+}
+
+ManagedMemory::Touched ManagedMemory::touch(uint64_t address, bool is_write) {
+  std::lock_guard lock(mutex_);
+  Blocks* const blocks = find(address);
+  if (blocks == nullptr) return Touched::kUnknown;
+  const size_t at = (address - blocks->memory.address) / blocks->block;
+  if (blocks->states[at] == State::kAway) return Touched::kNeedsService;
+  return serve(*blocks, at, is_write) ? Touched::kServed : Touched::kNeedsService;
+}
+
+CUresult ManagedMemory::bring(uint64_t address, bool is_write) {
+  std::unique_lock lock(mutex_);
+  bool settled = false;
+  for (int attempt = 0; attempt < 2 * kMostTries; ++attempt) {
+    Blocks* const blocks = find(address);
+    if (blocks == nullptr) return CUDA_ERROR_NOT_MAPPED;
+    const size_t at = (address - blocks->memory.address) / blocks->block;
+    if (blocks->states[at] != State::kAway) {
+      if (serve(*blocks, at, is_write)) return CUDA_SUCCESS;
+      // The system allows no more mappings: whole allocations need fewer.
+      if (const CUresult result = give_all(0); result != CUDA_SUCCESS) return result;
+      continue;
+    }
+    const bool waits = !settled && !idle() && blocks->memory.attachment == Attachment::kGlobal;
+    blocks->ahead = at == blocks->next
+                        ? std::min(blocks->ahead * 2, in_blocks(kMostFetched, blocks->block))
+                        : 1;
+    const Run run = run_of(*blocks, at, State::kAway, blocks->ahead);
+    const Piece piece = piece_of(*blocks, run);
+    const uint64_t given = blocks->given;
+    fetching_ = blocks;
+    note_any_here();
+    lock.unlock();
+    if (waits) wire_->settle(piece.context);
+    settled = true;
+    const CUresult result = wire_->fetch(piece);
+    lock.lock();
+    fetching_ = nullptr;
+    note_any_here();
+    fetched_.notify_all();
+    if (result != CUDA_SUCCESS) return result;
+    // Work was submitted meanwhile, which may write it.
+    if (blocks->given != given && attempt < kMostTries) continue;
+    blocks->early |= !idle();
+    blocks->next = run.end;
+    if (set(*blocks, run, State::kSame)) continue;
+    if (const CUresult gave = give_all(0); gave != CUDA_SUCCESS) return gave;
+  }
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+ManagedMemory::Blocks* ManagedMemory::find(uint64_t address) {
+  const auto after = allocations_.upper_bound(address);
+  if (after == allocations_.begin()) return nullptr;
+  Blocks& blocks = std::prev(after)->second;
+  return address - blocks.memory.address < blocks.memory.bytes ? &blocks : nullptr;
+}
+
+bool ManagedMemory::protect(const Blocks& blocks, Run run, int protection) {
+  const uint64_t begin = run.first * blocks.block;
+  const uint64_t end = std::min(run.end * blocks.block, blocks.memory.bytes);
+  return ::mprotect(reinterpret_cast<void*>(blocks.memory.address + begin), end - begin,
+                    protection) == 0;
+}
+
+// Blocks that are here, in another state than before. False: the system has refused.
+bool ManagedMemory::set(Blocks& blocks, Run run, State state) {
+  const int protection = state == State::kSame ? PROT_READ : PROT_READ | PROT_WRITE;
+  if (!protect(blocks, run, protection)) return false;
+  std::fill(blocks.states.begin() + static_cast<ptrdiff_t>(run.first),
+            blocks.states.begin() + static_cast<ptrdiff_t>(run.end), state);
+  note_here(blocks, run);
+  return true;
+}
+
+void ManagedMemory::note_here(Blocks& blocks, Run run) {
+  if (blocks.begin == blocks.end) {
+    here_.push_back(&blocks);
+    blocks.begin = run.first;
+    blocks.end = run.end;
+    note_any_here();
+    return;
+  }
+  blocks.begin = std::min(blocks.begin, run.first);
+  blocks.end = std::max(blocks.end, run.end);
+}
+
+void ManagedMemory::note_away(Blocks& blocks) {
+  blocks.begin = blocks.end = 0;
+  blocks.early = false;
+  std::erase(here_, &blocks);
+  note_any_here();
+}
+
+void ManagedMemory::note_any_here() {
+  any_here_.store(!here_.empty() || fetching_ != nullptr, std::memory_order_relaxed);
+}
+
+ManagedMemory::Run ManagedMemory::run_of(const Blocks& blocks, size_t first, State state,
+                                         size_t most) {
+  const size_t limit = std::min(blocks.states.size(), first + most);
+  size_t end = first + 1;
+  while (end < limit && blocks.states[end] == state) ++end;
+  return {first, end};
+}
+
+ManagedMemory::Piece ManagedMemory::piece_of(const Blocks& blocks, Run run) const {
+  const uint64_t begin = run.first * blocks.block;
+  const uint64_t end = std::min(run.end * blocks.block, blocks.memory.bytes);
+  return {blocks.memory.address + begin, blocks.memory.local + begin, end - begin,
+          *blocks.memory.context};
+}
+
+// Fresh blocks that were touched have changed, the others are still zeros.
+void ManagedMemory::find_written(Blocks& blocks) {
+  const Allocation& memory = blocks.memory;
+  for (size_t at = blocks.begin; at < blocks.end;) {
+    const Run run = run_of(blocks, at, blocks.states[at], blocks.end);
+    at = run.end;
+    if (blocks.states[run.first] != State::kFresh) continue;
+    std::fill(blocks.states.begin() + static_cast<ptrdiff_t>(run.first),
+              blocks.states.begin() + static_cast<ptrdiff_t>(run.end), State::kSame);
+    const auto begin = static_cast<off_t>(memory.offset + run.first * blocks.block);
+    const auto end = static_cast<off_t>(memory.offset + run.end * blocks.block);
+    off_t written = ::lseek(memory.file, begin, SEEK_DATA);
+    while (written >= 0 && written < end) {
+      const size_t block = (static_cast<uint64_t>(written) - memory.offset) / blocks.block;
+      blocks.states[block] = State::kChanged;
+      const uint64_t next = memory.offset + (block + 1) * blocks.block;
+      written = ::lseek(memory.file, static_cast<off_t>(next), SEEK_DATA);
+    }
+  }
+}
+
+CUresult ManagedMemory::give_one(Blocks& blocks) {
+  find_written(blocks);
+  for (size_t at = blocks.begin; at < blocks.end;) {
+    if (blocks.states[at] != State::kChanged) {
+      ++at;
+      continue;
+    }
+    const Run run = run_of(blocks, at, State::kChanged, blocks.end);
+    // A thread that writes it meanwhile waits until it is away.
+    if (!protect(blocks, run, PROT_READ)) return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult result = wire_->push(piece_of(blocks, run));
+    if (result != CUDA_SUCCESS) {
+      (void)protect(blocks, run, PROT_READ | PROT_WRITE);
+      return result;
+    }
+    std::fill(blocks.states.begin() + static_cast<ptrdiff_t>(run.first),
+              blocks.states.begin() + static_cast<ptrdiff_t>(run.end), State::kSame);
+    at = run.end;
+  }
+  const Run run{blocks.begin, blocks.end};
+  if (!protect(blocks, run, PROT_NONE)) return CUDA_ERROR_OUT_OF_MEMORY;
+  std::fill(blocks.states.begin() + static_cast<ptrdiff_t>(run.first),
+            blocks.states.begin() + static_cast<ptrdiff_t>(run.end), State::kAway);
+  ++blocks.given;
+  return CUDA_SUCCESS;
+}
+
+CUresult ManagedMemory::give_all(uint64_t stream, std::vector<Context*>* gave) {
+  const OwnWork own;
+  if (fetching_ != nullptr) ++fetching_->given;
+  const std::vector<Blocks*> here = here_;
+  for (Blocks* const blocks : here) {
+    const Allocation& memory = blocks->memory;
+    if (memory.attachment == Attachment::kStream && stream != 0 && memory.stream != stream &&
+        wire_->is_live_stream(memory.stream))
+      continue;
+    if (const CUresult result = give_one(*blocks); result != CUDA_SUCCESS) return result;
+    note_away(*blocks);
+    if (gave != nullptr && std::find(gave->begin(), gave->end(), memory.context) == gave->end())
+      gave->push_back(memory.context);
+  }
+  return CUDA_SUCCESS;
+}
+
+void ManagedMemory::forget_unchanged(Blocks& blocks) {
+  bool changed = false;
+  for (size_t at = blocks.begin; at < blocks.end;) {
+    const State state = blocks.states[at];
+    const Run run = run_of(blocks, at, state, blocks.end);
+    changed |= state == State::kChanged || state == State::kFresh;
+    if (state == State::kSame && protect(blocks, run, PROT_NONE)) {
+      std::fill(blocks.states.begin() + static_cast<ptrdiff_t>(run.first),
+                blocks.states.begin() + static_cast<ptrdiff_t>(run.end), State::kAway);
+    }
+    at = run.end;
+  }
+  ++blocks.given;
+  blocks.early = false;
+  if (!changed) note_away(blocks);
+}
+
+bool ManagedMemory::serve(Blocks& blocks, size_t at, bool is_write) {
+  if (!is_write || blocks.states[at] != State::kSame) return true;
+  blocks.write_ahead = at == blocks.next_write
+                           ? std::min(blocks.write_ahead * 2, in_blocks(kMostWritten, blocks.block))
+                           : 1;
+  const Run run = run_of(blocks, at, State::kSame, blocks.write_ahead);
+  blocks.next_write = run.end;
+  return set(blocks, run, State::kChanged);
+}
+
+bool ManagedMemory::idle() const {
+  return done_.load(std::memory_order_acquire) == begun_.load(std::memory_order_acquire);
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,174 @@
+// ManagedMemory: which contents of a session's managed memory this process has.
+//
+// Managed memory is device memory of the worker and memory of this process at the same addresses.
+// At each time one of the two has a block: the device, from the moment when work is submitted that
+// may use it, until the application touches it. A block is in one of these states:
+//   away     the worker has it; the application's access faults
+//   same     here, too, readable
+//   fresh    zeros in the worker; the application may have written it
+//   changed  the application may have written it; the worker's contents are old
+// give() sends what was changed and makes blocks go away; bring() fetches them. Blocks are whole
+// pages of one allocation, and grow with it, so that the system's limit of mappings is kept.
+//
+// Any thread. touch() is called in a signal handler, on a thread that was not in this class. The
+// lock is held while give() sends, so that work of another thread is not submitted before what it
+// needs; it is not held while bring() waits. any(), any_here() and any_in_process() are relaxed
+// loads.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "common/advice/range_advice.h"
+
+namespace fargpu::client {
+
+struct Context;
+
+class ManagedMemory {
+ public:
+  static constexpr uint64_t kPage = 4096;
+
+  // Which work may use an allocation, and so takes it from this process.
+  enum class Attachment : uint8_t { kGlobal, kHost, kStream };
+  struct Allocation {
+    uint64_t address = 0;
+    uint64_t bytes = 0;          // whole pages
+    std::byte* local = nullptr;  // accessible for fargpu
+    int file = -1;               // its memory, with holes where nothing was touched
+    uint64_t offset = 0;         // where it begins there
+    Context* context = nullptr;  // in which it was made
+    Attachment attachment = Attachment::kGlobal;
+    uint64_t stream = 0;  // kStream: its id on the wire
+    advice::RangeAdvice advice{};
+  };
+  // A part of an allocation, on its way between the ends.
+  struct Piece {
+    uint64_t address;
+    std::byte* local;
+    uint64_t bytes;
+    Context& context;
+  };
+  // How contents travel; replaced in tests.
+  class Wire {
+   public:
+    virtual ~Wire() = default;
+    // All work that is submitted later sees the bytes, which have been taken when this returns.
+    virtual CUresult push(const Piece& piece) = 0;
+    // Waits until they are there.
+    virtual CUresult fetch(const Piece& piece) = 0;
+    // Waits until what was pushed to memory of the context is there.
+    virtual CUresult finish_pushes(Context& context) = 0;
+    // The worker's contents become zeros; waits for that.
+    virtual CUresult clear(Context& context, uint64_t address, uint64_t bytes) = 0;
+    // Waits for work that runs in the context, if that may not wait for the application.
+    virtual void settle(Context& context) = 0;
+    virtual bool is_live_stream(uint64_t id) = 0;
+  };
+
+  // While it lives, what this thread submits is fargpu's own: nothing is given for it.
+  class OwnWork {
+   public:
+    OwnWork();
+    ~OwnWork();
+    OwnWork(const OwnWork&) = delete;
+    OwnWork& operator=(const OwnWork&) = delete;
+
+   private:
+    const bool before_;
+  };
+  static bool is_own_work();
+
+  // Once, before the first allocation.
+  void set_wire(std::unique_ptr<Wire> wire);
+  bool has_wire();
+
+  bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
+  static bool any_in_process() { return in_process_.load(std::memory_order_relaxed) != 0; }
+  // Some block is not away, or will not be soon.
+  bool any_here() const { return any_here_.load(std::memory_order_relaxed); }
+
+  // Its contents become zeros.
+  CUresult add(const Allocation& allocation);
+  // False: none begins there. Afterwards the application's access faults for good.
+  bool remove(uint64_t address);
+  // The allocation that this address lies in, under the lock. False: none.
+  bool with(uint64_t address, const std::function<void(Allocation&)>& use);
+  // The first allocation that was made in the context; 0: none.
+  uint64_t first_of(const Context& context);
+
+  // Work is about to be submitted to the stream with this id on the wire; 0: to any. Takes from
+  // this process what it may use. begin_work() comes before, end_work() when it was sent.
+  CUresult give(uint64_t stream);
+  // The same for work that was submitted already and is held: waits until the worker has it all.
+  CUresult give_and_wait();
+  void begin_work() { begun_.fetch_add(1, std::memory_order_acq_rel); }
+  void end_work() { sent_.fetch_add(1, std::memory_order_acq_rel); }
+  // A mark behind all work sent so far; nullopt while work is being sent.
+  std::optional<uint64_t> mark() const;
+  // Work is known to be done, with a mark all that was sent before it. What was fetched while work
+  // was running is fetched again.
+  void work_is_done(std::optional<uint64_t> mark);
+
+  enum class Touched : uint8_t { kUnknown, kServed, kNeedsService };
+  // The application's access to this address has faulted.
+  Touched touch(uint64_t address, bool is_write);
+  // What touch() could not do without waiting.
+  CUresult bring(uint64_t address, bool is_write);
+
+ private:
+  enum class State : uint8_t { kAway, kSame, kFresh, kChanged };
+  struct Blocks {
+    Allocation memory;
+    uint64_t block = 0;  // bytes of one
+    std::vector<State> states;
+    size_t begin = 0, end = 0;               // what is not away lies in between
+    uint64_t given = 0;                      // how often it went away
+    bool early = false;                      // work was running when contents were fetched
+    size_t next = 0, ahead = 1;              // where sequential fetches go on, and how many blocks
+    size_t next_write = 0, write_ahead = 1;  // the same of writes
+  };
+  struct Run {
+    size_t first, end;
+  };
+  using BlockMap = std::map<uint64_t, Blocks>;
+
+  // All of these need mutex_.
+  Blocks* find(uint64_t address);
+  static bool protect(const Blocks& blocks, Run run, int protection);
+  bool set(Blocks& blocks, Run run, State state);
+  void note_here(Blocks& blocks, Run run);
+  void note_away(Blocks& blocks);
+  void note_any_here();
+  static Run run_of(const Blocks& blocks, size_t first, State state, size_t most);
+  Piece piece_of(const Blocks& blocks, Run run) const;
+  static void find_written(Blocks& blocks);
+  CUresult give_one(Blocks& blocks);
+  CUresult give_all(uint64_t stream, std::vector<Context*>* gave = nullptr);
+  void forget_unchanged(Blocks& blocks);
+  bool serve(Blocks& blocks, size_t at, bool is_write);
+  bool idle() const;
+
+  std::unique_ptr<Wire> wire_;
+  static std::atomic<size_t> in_process_;
+  std::atomic<size_t> count_{0};
+  std::atomic<bool> any_here_{false};
+  std::atomic<uint64_t> begun_{0}, sent_{0}, done_{0};
+  std::mutex mutex_;
+  std::condition_variable fetched_;
+  BlockMap allocations_;        // by address
+  std::vector<Blocks*> here_;   // those with blocks that are not away
+  Blocks* fetching_ = nullptr;  // what bring() waits for
+};
+
+}  // namespace fargpu::client

@@ -1,0 +1,16 @@
+// ManagedState: what a session has for managed memory.
+#pragma once
+
+#include "client/managed/arenas.h"
+#include "client/managed/fault_service.h"
+#include "client/managed/managed_memory.h"
+
+namespace fargpu::client {
+
+struct ManagedState {
+  ManagedMemory memory;
+  Arenas arenas;
+  FaultService faults;
+};
+
+}  // namespace fargpu::client

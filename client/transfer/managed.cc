@@ -1,0 +1,263 @@
+#include "client/transfer/managed.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "client/entry/call_target.h"
+#include "client/managed/fault_handler.h"
+#include "client/managed/managed_state.h"
+#include "client/transfer/copy.h"
+#include "client/transfer/held_streams.h"
+#include "common/base/log.h"
+
+namespace fargpu::client {
+namespace {
+
+class ChannelWire final : public ManagedMemory::Wire {
+ public:
+  ChannelWire(Session& session, Context& context) : session_(session), lane_(context) {}
+
+  CUresult push(const ManagedMemory::Piece& piece) override {
+    return carry(piece, [&](const CallTarget& target, CUstream stream, const Endpoint& device,
+                            const Endpoint& local) {
+      return copy_to_device(target, device, local, {piece.bytes}, stream, true);
+    });
+  }
+  CUresult fetch(const ManagedMemory::Piece& piece) override {
+    return carry(piece, [&](const CallTarget& target, CUstream stream, const Endpoint& device,
+                            const Endpoint& local) {
+      return copy_to_host(target, local, device, {piece.bytes}, stream, true);
+    });
+  }
+  CUresult finish_pushes(Context& context) override {
+    const ContextScope scope(&context);
+    CUstream stream = nullptr;
+    const CUresult result = lane_.stream_in(context, Lane::Use::kWork, &stream);
+    if (result != CUDA_SUCCESS) return result;
+    return call_cuStreamSynchronize(session_, context.wire_id, stream);
+  }
+  CUresult clear(Context& context, uint64_t address, uint64_t bytes) override {
+    const ContextScope scope(&context);
+    CUstream stream = nullptr;
+    CUresult result = lane_.stream_in(context, Lane::Use::kWork, &stream);
+    if (result == CUDA_SUCCESS)
+      result = call_cuMemsetD8Async(session_, context.wire_id, address, 0, bytes, stream);
+    if (result != CUDA_SUCCESS) return result;
+    return call_cuStreamSynchronize(session_, context.wire_id, stream);
+  }
+  void settle(Context& context) override {
+    if (session_.host_calls.outstanding() || session_.memory_waits.load() != 0) return;
+    (void)call_cuCtxSynchronize(session_, context.wire_id);
+  }
+  bool is_live_stream(uint64_t id) override {
+    return session_.find(rpc::HandleKind::kStream, id) != nullptr;
+  }
+
+ private:
+  // The application's size of an allocation is not that of its pages.
+  template <typename Copy>
+  CUresult carry(const ManagedMemory::Piece& piece, Copy&& copy) {
+    return without_exception([&]() -> CUresult {
+      const ManagedMemory::OwnWork own;
+      const ContextScope scope(&piece.context);
+      CUstream stream = nullptr;
+      const CUresult result = lane_.stream_in(piece.context, Lane::Use::kWork, &stream);
+      if (result != CUDA_SUCCESS) return result;
+      const CallTarget target = CallTarget::of_current();
+      const Endpoint device{.device = true,
+                            .rows = {piece.address},
+                            .region = Region{.base = piece.address,
+                                             .bytes = piece.bytes,
+                                             .kind = MemoryKind::kManaged,
+                                             .session = &session_},
+                            .known = piece.bytes};
+      const Endpoint local = host_end(session_, {reinterpret_cast<uint64_t>(piece.local)});
+      return copy(target, stream, device, local);
+    });
+  }
+
+  Session& session_;
+  Lane lane_;
+};
+
+bool is_managed(const Endpoint& end) {
+  return end.device && end.region && end.region->kind == MemoryKind::kManaged;
+}
+
+// Device memory at the chunk's addresses, for all GPUs of the session.
+CUresult map_in_worker(Session& session, const Context& context, const LocalChunk& chunk) {
+  CUdeviceptr given = 0;
+  CUresult result = call_cuMemAddressReserve(session, context.wire_id, &given, chunk.bytes(),
+                                             LocalChunk::kGranule, chunk.address(), 0);
+  if (result != CUDA_SUCCESS) return result;
+  const auto unreserve = [&](CUresult why) {
+    (void)call_cuMemAddressFree(session, context.wire_id, given, chunk.bytes());
+    return why;
+  };
+  if (given != chunk.address()) return unreserve(CUDA_ERROR_ALREADY_MAPPED);
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, context.device};
+  CUmemGenericAllocationHandle memory = 0;
+  result = call_cuMemCreate(session, context.wire_id, &memory, chunk.bytes(), &properties, 0);
+  if (result != CUDA_SUCCESS) return unreserve(result);
+  result = call_cuMemMap(session, context.wire_id, given, chunk.bytes(), 0, memory, 0);
+  // The mapping keeps it.
+  (void)call_cuMemRelease(session, context.wire_id, memory);
+  if (result != CUDA_SUCCESS) return unreserve(result);
+  for (const Device& device : session.snapshot.devices) {
+    CUmemAccessDesc access{};
+    access.location = {CU_MEM_LOCATION_TYPE_DEVICE, device.ordinal};
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    const CUresult allowed =
+        call_cuMemSetAccess(session, context.wire_id, given, chunk.bytes(), &access, 1);
+    // A GPU without a way to the other one's memory cannot use it.
+    if (allowed != CUDA_SUCCESS && device.ordinal == context.device) result = allowed;
+  }
+  if (result == CUDA_SUCCESS) return CUDA_SUCCESS;
+  (void)call_cuMemUnmap(session, context.wire_id, given, chunk.bytes());
+  return unreserve(result);
+}
+
+void unmap_in_worker(Session& session, uint16_t context, LocalChunk& chunk) {
+  if (session.lost.load()) return;
+  CUresult result = call_cuMemUnmap(session, context, chunk.address(), chunk.bytes());
+  if (result == CUDA_SUCCESS)
+    result = call_cuMemAddressFree(session, context, chunk.address(), chunk.bytes());
+  if (result != CUDA_SUCCESS) chunk.retire();
+}
+
+CUresult make_chunk(Session& session, const Context& context, uint64_t bytes,
+                    std::optional<LocalChunk>* chunk) {
+  constexpr int kTries = 8;
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    *chunk = LocalChunk::make(bytes);
+    if (!*chunk) return CUDA_ERROR_OUT_OF_MEMORY;
+    result = map_in_worker(session, context, **chunk);
+    if (result != CUDA_ERROR_ALREADY_MAPPED) break;
+    (*chunk)->retire();
+  }
+  if (result != CUDA_ERROR_ALREADY_MAPPED) return result;
+  log::warn(
+      "cuMemAllocManaged: the server's driver gives none of the addresses that are free here");
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void start(Session& session, Context& context) {
+  if (!session.managed.has_wire())
+    session.managed.set_wire(std::make_unique<ChannelWire>(session, context));
+  session.managed_state->faults.start([&session](uint64_t address, bool is_write) {
+    return session.managed.bring(address, is_write);
+  });
+  install_fault_handler();
+}
+
+void give_back(Session& session, uint16_t context, uint64_t address, uint64_t bytes) {
+  auto chunk = session.managed_state->arenas.give_back(address, bytes);
+  if (!chunk) return;
+  unwatch_faults(chunk->address());
+  unmap_in_worker(session, context, *chunk);
+}
+
+uint64_t whole_pages(uint64_t bytes) {
+  constexpr uint64_t kPage = ManagedMemory::kPage;
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+}  // namespace
+
+CUresult allocate_managed(Context& context, uint64_t bytes, ManagedMemory::Attachment attachment,
+                          CUdeviceptr* address) {
+  Session& session = *context.session;
+  const uint64_t chunk_bytes = Arenas::chunk_bytes(bytes);
+  if (chunk_bytes == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  start(session, context);
+  const uint64_t pages = whole_pages(bytes);
+  auto place = session.managed_state->arenas.take(context.device, pages);
+  if (!place) {
+    std::optional<LocalChunk> chunk;
+    const CUresult made = make_chunk(session, context, chunk_bytes, &chunk);
+    if (made != CUDA_SUCCESS) return made;
+    watch_faults(chunk->address(), chunk->bytes(), session.managed, session.managed_state->faults);
+    place = session.managed_state->arenas.add(context.device, std::move(*chunk), pages);
+  }
+  const Region region{.base = place->address,
+                      .bytes = bytes,
+                      .kind = MemoryKind::kManaged,
+                      .session = &session,
+                      .context = &context,
+                      .device = context.device,
+                      .buffer_id = session.next_buffer_id()};
+  const CUresult added = session.managed.add({.address = place->address,
+                                              .bytes = pages,
+                                              .local = place->local,
+                                              .file = place->file,
+                                              .offset = place->offset,
+                                              .context = &context,
+                                              .attachment = attachment});
+  if (added != CUDA_SUCCESS || !session.device_memory.insert(region)) {
+    session.managed.remove(place->address);
+    give_back(session, context.wire_id, place->address, pages);
+    return added == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : added;
+  }
+  *address = place->address;
+  return CUDA_SUCCESS;
+}
+
+CUresult free_managed(Session& session, uint64_t address) {
+  const auto region = session.device_memory.find(address);
+  if (!region || region->base != address || region->kind != MemoryKind::kManaged)
+    return CUDA_ERROR_INVALID_VALUE;
+  // Of two threads that free it at once one does.
+  if (!session.device_memory.erase(address)) return CUDA_ERROR_INVALID_VALUE;
+  const uint16_t context = region->context->wire_id;
+  const CUresult result = call_cuCtxSynchronize(session, context);
+  session.managed.remove(address);
+  give_back(session, context, address, whole_pages(region->bytes));
+  return result;
+}
+
+void free_managed_of(Context& context) {
+  Session& session = *context.session;
+  if (!session.managed.any()) return;
+  while (const uint64_t address = session.managed.first_of(context))
+    if (free_managed(session, address) == CUDA_ERROR_INVALID_VALUE) break;
+}
+
+ManagedUse::ManagedUse(Session& session, CUstream stream, const Endpoint& dst,
+                       const Endpoint& src) {
+  if (!session.managed.any() || ManagedMemory::is_own_work()) [[likely]]
+    return;
+  if (!is_managed(dst) && !is_managed(src)) return;
+  ResolvedStream resolved;
+  result_ = resolve_stream(session, stream, &resolved);
+  if (result_ != CUDA_SUCCESS) return;
+  session_ = &session;
+  session.managed.begin_work();
+  // Its end may be attached to another stream.
+  result_ = session.managed.give(0);
+}
+
+ManagedUse::~ManagedUse() {
+  if (session_ != nullptr) [[unlikely]]
+    session_->managed.end_work();
+}
+
+CUresult await_managed(Session& session, CUstream stream, const Endpoint& dst,
+                       const Endpoint& src) {
+  if (!session.managed.any()) [[likely]]
+    return CUDA_SUCCESS;
+  bool is_global = true;
+  for (const Endpoint* end : {&dst, &src}) {
+    if (!is_managed(*end)) continue;
+    session.managed.with(end->rows.address, [&](const ManagedMemory::Allocation& memory) {
+      is_global &= memory.attachment == ManagedMemory::Attachment::kGlobal;
+    });
+  }
+  if (is_global) return CUDA_SUCCESS;
+  return call_cuStreamSynchronize(session, current_context_id(), stream);
+}
+
+}  // namespace fargpu::client

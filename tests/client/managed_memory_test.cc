@@ -1,0 +1,258 @@
+#include "client/managed/managed_memory.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "client/managed/local_chunk.h"
+#include "client/object/context.h"
+
+namespace fargpu::client {
+namespace {
+
+using Touched = ManagedMemory::Touched;
+
+constexpr uint64_t kBlock = 64 << 10;
+
+// The worker's memory, and what travels. What a test reads and writes does not fault: it says what
+// it touches, as the handler would.
+class ManagedMemoryTest : public testing::Test {
+ protected:
+  struct Travelled {
+    uint64_t offset, bytes;
+    bool operator==(const Travelled&) const = default;
+  };
+
+  class FakeWire final : public ManagedMemory::Wire {
+   public:
+    explicit FakeWire(ManagedMemoryTest& test) : test_(test) {}
+    CUresult push(const ManagedMemory::Piece& piece) override {
+      test_.pushed_.push_back({piece.address - test_.base(), piece.bytes});
+      std::memcpy(test_.at_worker(piece.address), piece.local, piece.bytes);
+      return test_.result_;
+    }
+    CUresult fetch(const ManagedMemory::Piece& piece) override {
+      test_.fetched_.push_back({piece.address - test_.base(), piece.bytes});
+      if (piece.address - test_.base() < test_.worker_.size())
+        std::memcpy(piece.local, test_.at_worker(piece.address), piece.bytes);
+      if (test_.during_fetch_) std::exchange(test_.during_fetch_, nullptr)();
+      return test_.result_;
+    }
+    CUresult finish_pushes(Context&) override { return CUDA_SUCCESS; }
+    CUresult clear(Context&, uint64_t, uint64_t) override { return CUDA_SUCCESS; }
+    void settle(Context&) override { ++test_.settled_; }
+    bool is_live_stream(uint64_t id) override { return test_.streams_.count(id) != 0; }
+
+   private:
+    ManagedMemoryTest& test_;
+  };
+
+  void SetUp() override {
+    chunk_ = LocalChunk::make(uint64_t{16} << 20);
+    ASSERT_TRUE(chunk_);
+    worker_.resize(chunk_->bytes());
+    memory_.set_wire(std::make_unique<FakeWire>(*this));
+    ASSERT_EQ(add(0, uint64_t{8} << 20), CUDA_SUCCESS);
+  }
+  CUresult add(uint64_t offset, uint64_t bytes) {
+    return memory_.add({.address = base() + offset,
+                        .bytes = bytes,
+                        .local = chunk_->local(base() + offset),
+                        .file = chunk_->file(),
+                        .offset = offset,
+                        .context = &context_});
+  }
+  uint64_t base() const { return chunk_->address(); }
+  std::byte* at_worker(uint64_t address) { return worker_.data() + (address - base()); }
+  // What the handler and the service do together.
+  void touch(uint64_t offset, bool is_write) {
+    if (memory_.touch(base() + offset, is_write) != Touched::kNeedsService) return;
+    ASSERT_EQ(memory_.bring(base() + offset, is_write), CUDA_SUCCESS);
+  }
+  char read(uint64_t offset) {
+    touch(offset, false);
+    return *reinterpret_cast<volatile char*>(base() + offset);
+  }
+  void write(uint64_t offset, char value) {
+    touch(offset, true);
+    *reinterpret_cast<volatile char*>(base() + offset) = value;
+  }
+  void work(uint64_t stream = 0) {
+    memory_.begin_work();
+    ASSERT_EQ(memory_.give(stream), CUDA_SUCCESS);
+    memory_.end_work();
+  }
+  void finish() { memory_.work_is_done(memory_.mark()); }
+
+  std::optional<LocalChunk> chunk_;
+  std::vector<std::byte> worker_;
+  Context context_;
+  ManagedMemory memory_;
+  CUresult result_ = CUDA_SUCCESS;
+  std::vector<Travelled> pushed_, fetched_;
+  std::set<uint64_t> streams_;
+  int settled_ = 0;
+  std::function<void()> during_fetch_;
+};
+
+TEST_F(ManagedMemoryTest, FreshMemoryIsZeroAndCostsNothing) {
+  EXPECT_EQ(read(12345), 0);
+  write(100, 1);
+  EXPECT_EQ(read(99), 0);
+  EXPECT_TRUE(fetched_.empty());
+}
+
+TEST_F(ManagedMemoryTest, OnlyWrittenBlocksAreSent) {
+  write(10 * kBlock + 5, 7);
+  write(90 * kBlock, 0);
+  work();
+  EXPECT_EQ(pushed_, (std::vector<Travelled>{{10 * kBlock, kBlock}, {90 * kBlock, kBlock}}));
+  EXPECT_EQ(worker_[10 * kBlock + 5], std::byte{7});
+  EXPECT_FALSE(memory_.any_here());
+  pushed_.clear();
+  work();
+  EXPECT_TRUE(pushed_.empty());
+  finish();
+  (void)read(10 * kBlock);
+  write(11 * kBlock, 1);
+  work();
+  EXPECT_EQ(pushed_, (std::vector<Travelled>{{11 * kBlock, kBlock}}));
+}
+
+TEST_F(ManagedMemoryTest, SystemCallsMayUseFreshMemory) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::write(ends[1], "abc", 3), 3);
+  EXPECT_EQ(::read(ends[0], reinterpret_cast<void*>(base() + 5 * kBlock), 3), 3);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  work();
+  EXPECT_EQ(pushed_, (std::vector<Travelled>{{5 * kBlock, kBlock}}));
+  EXPECT_EQ(worker_[5 * kBlock + 2], std::byte{'c'});
+}
+
+TEST_F(ManagedMemoryTest, OnlyTouchedBlocksAreFetched) {
+  work();
+  finish();
+  worker_[3 * kBlock] = std::byte{9};
+  EXPECT_EQ(read(3 * kBlock), 9);
+  EXPECT_EQ(read(3 * kBlock + 1), 0);
+  EXPECT_EQ(fetched_, (std::vector<Travelled>{{3 * kBlock, kBlock}}));
+  // It was read, not written.
+  work();
+  EXPECT_TRUE(pushed_.empty());
+}
+
+TEST_F(ManagedMemoryTest, SequentialTouchesFetchMoreAndMore) {
+  work();
+  finish();
+  for (uint64_t at = 0; at < uint64_t{8} << 20; at += 4096) (void)read(at);
+  EXPECT_LE(fetched_.size(), 9u);
+  uint64_t bytes = 0;
+  for (const Travelled& each : fetched_) bytes += each.bytes;
+  EXPECT_EQ(bytes, uint64_t{8} << 20);
+}
+
+TEST_F(ManagedMemoryTest, WorkThatIsSubmittedDuringAFetchIsNotMissed) {
+  work();
+  finish();
+  during_fetch_ = [this] {
+    work();
+    worker_[0] = std::byte{5};
+  };
+  EXPECT_EQ(read(0), 5);
+  EXPECT_EQ(fetched_.size(), 2u);
+}
+
+TEST_F(ManagedMemoryTest, WhatIsFetchedBesideRunningWorkIsFetchedAgain) {
+  work();
+  EXPECT_EQ(read(0), 0);
+  EXPECT_EQ(settled_, 1);
+  worker_[0] = std::byte{3};
+  finish();
+  EXPECT_EQ(read(0), 3);
+  EXPECT_EQ(settled_, 1);
+  // What the application has written stays.
+  work();
+  write(0, 4);
+  worker_[0] = std::byte{9};
+  finish();
+  EXPECT_EQ(read(0), 4);
+}
+
+TEST_F(ManagedMemoryTest, MemoryOfAStreamIsLeftToTheHostWhileOthersWork) {
+  streams_ = {7, 8};
+  memory_.with(base(), [](ManagedMemory::Allocation& memory) {
+    memory.attachment = ManagedMemory::Attachment::kStream;
+    memory.stream = 7;
+  });
+  write(0, 1);
+  work(8);
+  EXPECT_TRUE(pushed_.empty());
+  work(7);
+  EXPECT_EQ(pushed_.size(), 1u);
+  (void)read(0);
+  EXPECT_EQ(settled_, 0);
+  // The stream ends: everybody may use it.
+  write(0, 2);
+  streams_ = {8};
+  work(8);
+  EXPECT_EQ(pushed_.size(), 2u);
+}
+
+TEST_F(ManagedMemoryTest, AFailedPushKeepsWhatWasWritten) {
+  write(0, 6);
+  result_ = CUDA_ERROR_DEVICE_UNAVAILABLE;
+  memory_.begin_work();
+  EXPECT_EQ(memory_.give(0), CUDA_ERROR_DEVICE_UNAVAILABLE);
+  memory_.end_work();
+  result_ = CUDA_SUCCESS;
+  EXPECT_EQ(read(0), 6);
+  work();
+  EXPECT_EQ(worker_[0], std::byte{6});
+}
+
+TEST_F(ManagedMemoryTest, NeighboursAreApart) {
+  ASSERT_EQ(add(uint64_t{8} << 20, 4096), CUDA_SUCCESS);
+  write((uint64_t{8} << 20) - 1, 1);
+  write(uint64_t{8} << 20, 2);
+  work();
+  ASSERT_EQ(pushed_.size(), 2u);
+  EXPECT_EQ(pushed_[1], (Travelled{uint64_t{8} << 20, 4096}));
+  EXPECT_EQ(memory_.touch(base() + (uint64_t{8} << 20) + 4096, false), Touched::kUnknown);
+  EXPECT_TRUE(memory_.remove(base()));
+  EXPECT_FALSE(memory_.remove(base()));
+  EXPECT_EQ(memory_.touch(base(), false), Touched::kUnknown);
+}
+
+TEST_F(ManagedMemoryTest, MoreBlocksInTurnThanThereAreMappings) {
+  // Every second block of many allocations: more states than the system has mappings.
+  std::vector<LocalChunk> chunks;
+  for (int i = 0; i < 24; ++i) {
+    auto chunk = LocalChunk::make(uint64_t{256} << 20);
+    ASSERT_TRUE(chunk);
+    ASSERT_EQ(memory_.add({.address = chunk->address(),
+                           .bytes = chunk->bytes(),
+                           .local = chunk->local(chunk->address()),
+                           .file = chunk->file(),
+                           .context = &context_}),
+              CUDA_SUCCESS);
+    chunks.push_back(std::move(*chunk));
+  }
+  work();
+  finish();
+  // 98,304 mappings are wanted, 65,530 are what a process usually has.
+  for (const LocalChunk& chunk : chunks) {
+    for (uint64_t at = 0; at < chunk.bytes(); at += 2 * kBlock)
+      ASSERT_EQ(memory_.bring(chunk.address() + at, false), CUDA_SUCCESS);
+  }
+  for (const LocalChunk& chunk : chunks) memory_.remove(chunk.address());
+}
+
+}  // namespace
+}  // namespace fargpu::client
