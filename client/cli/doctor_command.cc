@@ -18,6 +18,7 @@
 #include "client/cli/layout.h"
 #include "client/cli/program_file.h"
 #include "client/cli/server_query.h"
+#include "client/settings/managed_mode.h"
 #include "common/base/fd.h"
 #include "common/transport/rdma/rdma.h"
 
@@ -185,6 +186,20 @@ int examine_server(const Target& target, const DoctorOptions& options) {
   return status->gpus.empty() ? kMissingPart : kSuccess;
 }
 
+// How system calls can use managed memory.
+int examine_managed_memory() {
+  const auto mode = client::read_managed_mode();
+  if (!mode.ok()) {
+    line(false, "managed", mode.status().message());
+    return exit_code(mode.status());
+  }
+  line(true, "managed",
+       *mode == client::ManagedMode::kEager
+           ? "memory comes with every synchronisation"
+           : "memory comes when it is touched, except by system calls (FARGPU_MANAGED=eager)");
+  return kSuccess;
+}
+
 int examine_servers(const DoctorOptions& options) {
   auto targets = targets_from_environment();
   if (!targets) {
@@ -200,10 +215,11 @@ int doctor(const DoctorOptions& options) {
   if (Status status = export_server(options.server); !status.ok()) return fail(status);
   std::fflush(stdout);
   const int library = examine_library(options);
+  const int managed = examine_managed_memory();
   const int server = examine_servers(options);
-  std::printf("%s\n", library == kSuccess && server == kSuccess ? "all is well"
-                                                                : "something is wrong, see above");
-  return library != kSuccess ? library : server;
+  const int wrong = library != kSuccess ? library : managed != kSuccess ? managed : server;
+  std::printf("%s\n", wrong == kSuccess ? "all is well" : "something is wrong, see above");
+  return wrong;
 }
 
 }  // namespace

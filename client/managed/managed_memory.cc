@@ -34,9 +34,11 @@ std::atomic<size_t> ManagedMemory::in_process_{0};
 
 bool ManagedMemory::is_own_work() { return own_work; }
 
-void ManagedMemory::set_wire(std::unique_ptr<Wire> wire) {
+void ManagedMemory::set_wire(std::unique_ptr<Wire> wire, bool is_eager) {
   std::lock_guard lock(mutex_);
-  if (wire_ == nullptr) wire_ = std::move(wire);
+  if (wire_ != nullptr) return;
+  wire_ = std::move(wire);
+  is_eager_.store(is_eager, std::memory_order_relaxed);
 }
 
 bool ManagedMemory::has_wire() {
@@ -125,11 +127,40 @@ void ManagedMemory::work_is_done(std::optional<uint64_t> mark) {
     while (known < *mark && !done_.compare_exchange_weak(known, *mark)) {
     }
   }
-  if (!any_here()) return;
-  std::lock_guard lock(mutex_);
-  const std::vector<Blocks*> here = here_;
-  for (Blocks* const blocks : here) {
-    if (blocks->early) forget_unchanged(*blocks);
+  if (any_here()) {
+    std::lock_guard lock(mutex_);
+    const std::vector<Blocks*> here = here_;
+    for (Blocks* const blocks : here) {
+      if (blocks->early) forget_unchanged(*blocks);
+    }
+  }
+  if (is_eager_.load(std::memory_order_relaxed)) bring_all();
+}
+
+// What does not come stays away until it is touched.
+void ManagedMemory::bring_all() {
+  std::unique_lock lock(mutex_);
+  if (allocations_.empty()) return;
+  if (!idle()) {
+    // Waiting for all work comes back to here, once.
+    thread_local bool settling = false;
+    if (std::exchange(settling, true)) return;
+    Context& context = *allocations_.begin()->second.memory.context;
+    lock.unlock();
+    wire_->settle(context);
+    settling = false;
+    return;
+  }
+  const OwnWork own;
+  for (auto& [address, blocks] : allocations_) {
+    for (size_t at = 0; at < blocks.states.size();) {
+      const size_t most = in_blocks(kMostFetched, blocks.block);
+      const Run run = run_of(blocks, at, blocks.states[at], most);
+      at = run.end;
+      if (blocks.states[run.first] != State::kAway) continue;
+      if (!idle() || wire_->fetch(piece_of(blocks, run)) != CUDA_SUCCESS) return;
+      if (!set(blocks, run, State::kChanged)) return;
+    }
   }
 }
 

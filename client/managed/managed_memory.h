@@ -89,8 +89,9 @@ class ManagedMemory {
   };
   static bool is_own_work();
 
-  // Once, before the first allocation.
-  void set_wire(std::unique_ptr<Wire> wire);
+  // Once, before the first allocation. `is_eager`: all of it comes with a synchronisation after
+  // which no work is left, and may then be used in system calls. The worker gets all of it back.
+  void set_wire(std::unique_ptr<Wire> wire, bool is_eager = false);
   bool has_wire();
 
   bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
@@ -158,8 +159,10 @@ class ManagedMemory {
   void forget_unchanged(Blocks& blocks);
   bool serve(Blocks& blocks, size_t at, bool is_write);
   bool idle() const;
+  void bring_all();
 
   std::unique_ptr<Wire> wire_;
+  std::atomic<bool> is_eager_{false};
   static std::atomic<size_t> in_process_;
   std::atomic<size_t> count_{0};
   std::atomic<bool> any_here_{false};

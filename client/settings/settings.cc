@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "client/settings/managed_mode.h"
 #include "common/base/env.h"
 #include "common/transport/spin.h"
 
@@ -108,6 +109,7 @@ Result<Settings> read_settings() {
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) settings.visible_devices = visible;
   const auto blocking = env_text("CUDA_LAUNCH_BLOCKING");
   settings.launch_blocking = blocking && *blocking != "0";
+  if (const auto mode = read_managed_mode(); !mode.ok()) return mode.status();
   return settings;
 }
 

@@ -7,6 +7,7 @@
 #include "client/entry/call_target.h"
 #include "client/managed/fault_handler.h"
 #include "client/managed/managed_state.h"
+#include "client/settings/managed_mode.h"
 #include "client/transfer/copy.h"
 #include "client/transfer/held_streams.h"
 #include "common/base/log.h"
@@ -146,8 +147,12 @@ CUresult make_chunk(Session& session, const Context& context, uint64_t bytes,
 }
 
 void start(Session& session, Context& context) {
-  if (!session.managed.has_wire())
-    session.managed.set_wire(std::make_unique<ChannelWire>(session, context));
+  if (!session.managed.has_wire()) {
+    // A malformed value was an error when the process connected.
+    const auto mode = read_managed_mode();
+    session.managed.set_wire(std::make_unique<ChannelWire>(session, context),
+                             mode.ok() && *mode == ManagedMode::kEager);
+  }
   session.managed_state->faults.start([&session](uint64_t address, bool is_write) {
     return session.managed.bring(address, is_write);
   });

@@ -417,6 +417,27 @@ void threads(const Kernels& kernels) {
   NEED(cuMemFree(p));
 }
 
+// Where all of it is here after a synchronisation.
+void system_calls(const Kernels& kernels) {
+  constexpr unsigned kWords = 50'000;
+  const CUdeviceptr p = managed(kWords * 4), q = managed(kWords * 4);
+  int ends[2];
+  if (::pipe(ends) != 0) std::exit(3);
+  for (unsigned round = 1; round < 5; ++round) {
+    NEED(fill(kernels, p, round, kWords));
+    NEED(round % 2 == 0 ? cuCtxSynchronize() : cuStreamSynchronize(nullptr));
+    VALUE(::write(ends[1], words(p), 40'000));
+    VALUE(::read(ends[0], words(q) + 100 * round, 40'000));
+    NEED(add(kernels, q, p, q, kWords));
+    NEED(cuCtxSynchronize());
+    VALUE(checksum(words(q), kWords * 4));
+  }
+  ::close(ends[0]);
+  ::close(ends[1]);
+  NEED(cuMemFree(p));
+  NEED(cuMemFree(q));
+}
+
 // The memory is the parent's.
 void forked_child() {
   const CUdeviceptr p = managed(4096);
@@ -438,7 +459,7 @@ void forked_child() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char**) {
   make_context();
   int value = -1;
   SHOW(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 0));
@@ -454,6 +475,7 @@ int main() {
   fills();
   host_functions(kernels);
   threads(kernels);
+  if (argc > 1) system_calls(kernels);
   forked_child();
   return 0;
 }

@@ -192,9 +192,13 @@ class Cli(unittest.TestCase):
                 "shm",
                 "round trip",
                 "us (median of 5)",
+                "FARGPU_MANAGED=eager",
                 "all is well",
             ):
                 self.assertIn(word, done.stdout)
+            done = fargpu("doctor", "--server", daemon.server, FARGPU_MANAGED="eagre")
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("FARGPU_MANAGED: 'eagre'", done.stdout)
         done = fargpu("doctor", "--server", "127.0.0.1:1")
         self.assertEqual(done.returncode, UNREACHABLE)
         self.assertRegex(done.stdout, "FAIL  server +cannot connect to 127.0.0.1:1: ")
