@@ -12,10 +12,12 @@ HEAD = """\
 # Does my framework work?
 
 Each row is a program of [tests/apps](../tests/apps) that uses a framework or library, ran natively
-and through fargpu on a real GPU, and checked itself. *Right*: it computed the native values (equal
-ones where three native runs agree, else within their spread). *shm* and *tcp* are
-[transports](transports.md) between a client and a server on one host. What a program of your own
-needs and fargpu lacks, `fargpu scan` says before it runs ([tools](tools.md)).
+and through fargpu on a real GPU, and checked itself. *Right*: each value that it computed compares
+with the native ones as its row says. *Spread*: equal to those of three native runs where these
+agree, else no farther outside them than they lie apart. A number: within this part of one native
+run's. *Equal*: to those of one native run. *shm* and *tcp* are [transports](transports.md) between
+a client and a server on one host. What a program of your own needs and fargpu lacks, `fargpu scan`
+says before it runs ([tools](tools.md)).
 
 This page is made by `scripts/frameworks_page.py` from the results that `scripts/gpu-suite
 --frameworks --results` enters into [a file](data/frameworks.json); do not edit it.
@@ -36,8 +38,19 @@ def measured(result):
     return f"{result['date']}, {result['machine']}{note}"
 
 
-def page():
-    described, results = framework_results.described(), framework_results.load()
+def of_each(texts):
+    """One text where the transports have the same, else each with its transport's name."""
+    if len(set(texts.values())) == 1:
+        return next(iter(texts.values()))
+    return "; ".join(f"{transport}: {text}" for transport, text in texts.items())
+
+
+def compared(row):
+    tolerance = row.get("tolerance")
+    return "spread" if tolerance is None else f"{tolerance:g}" if tolerance else "equal"
+
+
+def page(described, results):
     works, fails, later, missing = [], [], [], []
     for row in described["workload"]:
         result = results.get(row["name"])
@@ -47,18 +60,24 @@ def page():
         if result is None:
             missing.append((row["title"], "it has not run on a GPU yet"))
             continue
-        where = measured(result)
         if result["native"] == "fails":
-            missing.append((row["title"], f"it fails natively: {result['reason']} ({where})"))
+            why = f"it fails natively: {result['reason']} ({measured(result)})"
+            missing.append((row["title"], why))
             continue
-        verdicts = [result.get(transport, "not run") for transport in TRANSPORTS]
-        if set(verdicts) <= {"right", "not run"} and "right" in verdicts:
-            works.append((row["title"], *verdicts, where))
+        ran = {transport: result[transport] for transport in TRANSPORTS if transport in result}
+        if not ran:
+            missing.append((row["title"], "it has not run through fargpu yet"))
+            continue
+        where = of_each({transport: measured(each) for transport, each in ran.items()})
+        verdicts = [ran.get(each, {"result": "not run"})["result"] for each in TRANSPORTS]
+        wrong = {each: of["reason"] for each, of in ran.items() if of["result"] != "right"}
+        if not wrong:
+            works.append((row["title"], *verdicts, compared(row), where))
         else:
             instead = row.get("instead", "-")
-            fails.append((row["title"], *verdicts, result["reason"], instead, where))
+            fails.append((row["title"], *verdicts, of_each(wrong), instead, where))
     lines = [
-        *table("What works", ("program", *TRANSPORTS, "measured"), works),
+        *table("What works", ("program", *TRANSPORTS, "compared", "measured"), works),
         *table(
             "What does not work, and what to do instead",
             ("program", *TRANSPORTS, "what stops it", "instead", "measured"),
@@ -71,7 +90,7 @@ def page():
 
 
 def main():
-    made = page()
+    made = page(framework_results.described(), framework_results.load())
     if "--check" not in sys.argv[1:]:
         PAGE.write_text(made)
     elif not PAGE.exists() or PAGE.read_text() != made:
