@@ -31,16 +31,21 @@ const char* name_of(scan::How how) {
   return "";
 }
 
+std::string how_needed(const scan::Lack& lack) {
+  if (lack.how == scan::How::kName) return ", which it may ask for by name,";
+  const std::string weak = lack.weak ? ", which it may do without (a weak symbol)," : "";
+  if (lack.how != scan::How::kRuntime) return weak;
+  return weak + (weak.empty() ? ", which needs " : " and which needs ") + lack.needs + ",";
+}
+
 void show_text(const scan::FileScan& scan) {
   std::printf(
       "%s: %zu symbols of the driver, %zu names of its functions, %zu functions of the "
       "runtime library\n",
       scan.path.c_str(), scan.symbols, scan.names, scan.runtime);
   for (const scan::Lack& lack : scan.lacks) {
-    const std::string how = lack.how == scan::How::kName      ? ", which it may ask for by name,"
-                            : lack.how == scan::How::kRuntime ? ", which needs " + lack.needs + ","
-                                                              : "";
-    std::printf("  %s%s is not supported: %s\n", lack.name.c_str(), how.c_str(), lack.why.c_str());
+    std::printf("  %s%s is not supported: %s\n", lack.name.c_str(), how_needed(lack).c_str(),
+                lack.why.c_str());
   }
   if (scan.asks_for_all) {
     std::printf(
@@ -72,6 +77,7 @@ std::string json_of(const scan::FileScan& scan) {
     lacks += lacks.empty() ? "" : ", ";
     lacks += R"({"how": ")" + std::string(name_of(lack.how)) + R"(", "name": )" + quoted(lack.name);
     if (!lack.needs.empty()) lacks += R"(, "needs": )" + quoted(lack.needs);
+    if (lack.weak) lacks += R"(, "weak": true)";
     lacks += R"(, "why": )" + quoted(lack.why) + "}";
   }
   return R"({"file": )" + quoted(scan.path) + R"(, "symbols": )" + std::to_string(scan.symbols) +
@@ -81,62 +87,92 @@ std::string json_of(const scan::FileScan& scan) {
          (scan.asks_for_all ? "true" : "false") + R"(, "not_supported": [)" + lacks + "]}";
 }
 
-// What is to be scanned; false: something was wrong, and has been said.
-bool list_files(const std::vector<std::string>& given, std::vector<std::string>& files) {
+struct Listed {
+  std::string path;
+  bool found;  // in a folder, where not all that is called like a library is one
+};
+
+// What is to be scanned. False: something was wrong, and has been said.
+bool list_files(const std::vector<std::string>& given, std::vector<Listed>& files) {
   bool right = true;
   for (const std::string& path : given) {
     std::error_code error;
     if (!std::filesystem::is_directory(path, error)) {
-      files.push_back(path);
+      files.push_back({path, false});
       continue;
     }
-    auto found = scan::libraries_below(path);
-    if (found && !found->empty()) {
-      files.insert(files.end(), found->begin(), found->end());
-      continue;
+    const auto found = scan::libraries_below(path);
+    std::vector<std::string> wrong;
+    if (!found) {
+      wrong = {found.status().message()};
+    } else {
+      for (const std::string& file : found->files) files.push_back({file, true});
+      wrong = found->unreadable;
+      if (found->files.empty()) wrong.push_back("'" + path + "' has no shared library");
     }
-    right = false;
-    fail(kUsage, found ? "'" + path + "' has no shared library" : found.status().message());
+    for (const std::string& message : wrong) fail(kUsage, message);
+    right &= wrong.empty();
   }
   return right;
 }
 
+struct Totals {
+  size_t scanned = 0, skipped = 0, users = 0, lacking = 0;
+  bool all_seen = true;  // nothing asks for all functions
+};
+
+void show_totals(const Totals& totals) {
+  const std::string end = totals.lacking != 0 ? std::to_string(totals.lacking) +
+                                                    (totals.lacking == 1 ? " needs" : " need") +
+                                                    " what is not supported"
+                          : totals.all_seen ? "all is supported, as far as the files say"
+                                            : "all is supported, as far as can be seen";
+  const std::string skipped =
+      totals.skipped == 0
+          ? ""
+          : " (" + std::to_string(totals.skipped) +
+                (totals.skipped == 1 ? " more is no ELF file)" : " more are no ELF files)");
+  std::printf("%zu file%s%s, %zu of them use CUDA, %s\n", totals.scanned,
+              totals.scanned == 1 ? "" : "s", skipped.c_str(), totals.users, end.c_str());
+}
+
 int scan_all(const ScanOptions& options) {
-  std::vector<std::string> files;
+  std::vector<Listed> files;
   bool right = list_files(options.files, files);
-  size_t scanned = 0, users = 0, lacking = 0;
-  bool all_seen = true;
+  Totals totals;
   if (options.json) std::printf("[");
-  for (const std::string& file : files) {
-    auto scan = scan::scan_file(file);
+  for (const Listed& file : files) {
+    auto scan = scan::scan_file(file.path);
+    if (!scan && file.found && scan.status().code() == StatusCode::kUnsupported) {
+      ++totals.skipped;
+      continue;
+    }
     if (!scan) {
       right = false;
-      fail(kUsage, "'" + file + "': " + scan.status().message());
+      fail(kUsage, "'" + file.path + "': " + scan.status().message());
       continue;
     }
     const bool uses_cuda = scan->symbols + scan->names + scan->runtime != 0;
-    users += uses_cuda ? 1 : 0;
-    lacking += scan->lacks.empty() ? 0 : 1;
-    all_seen &= !scan->asks_for_all;
+    totals.users += uses_cuda ? 1 : 0;
+    totals.lacking += scan->lacks.empty() ? 0 : 1;
+    totals.all_seen &= !scan->asks_for_all;
     if (options.json) {
-      std::printf("%s\n  %s", scanned == 0 ? "" : ",", json_of(*scan).c_str());
+      std::printf("%s\n  %s", totals.scanned == 0 ? "" : ",", json_of(*scan).c_str());
     } else if (uses_cuda) {
       show_text(*scan);
     }
-    ++scanned;
+    ++totals.scanned;
   }
   if (options.json) {
     std::printf("\n]\n");
-  } else if (scanned != 0) {
-    const std::string end = lacking != 0
-                                ? std::to_string(lacking) + (lacking == 1 ? " needs" : " need") +
-                                      " what is not supported"
-                            : all_seen ? "all is supported, as far as the files say"
-                                       : "all is supported, as far as can be seen";
-    std::printf("%zu file%s, %zu of them use CUDA, %s\n", scanned, scanned == 1 ? "" : "s", users,
-                end.c_str());
+  } else if (totals.scanned != 0) {
+    show_totals(totals);
   }
-  return !right ? kUsage : lacking != 0 ? kNotSupported : kSuccess;
+  if (totals.scanned == 0 && totals.skipped != 0) {
+    fail(kUsage, "no file there is an ELF file of 64 bits");
+    right = false;
+  }
+  return totals.lacking != 0 ? kNotSupported : right ? kSuccess : kUsage;
 }
 
 }  // namespace
@@ -154,7 +190,8 @@ void add_scan(CLI::App& app, Command& command) {
       "Looks at these files alone, not at libraries that they load. It lists symbols that a file "
       "leaves to\nthe loader, names of driver functions in a file that looks functions up by name, "
       "and functions of\nCUDA's runtime library that are known to need one that is not supported.\n"
-      "Exit codes: 0 all is supported, 1 something is not, 2 usage, or a file is no ELF file.");
+      "Exit codes: 0 all is supported, 1 something is not; else 2: usage, or not all could be "
+      "read.");
   scan_app->callback([options, &command] { command = [options] { return scan_all(*options); }; });
 }
 

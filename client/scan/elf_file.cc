@@ -14,9 +14,18 @@ namespace {
 
 constexpr size_t kLongestName = 96;
 constexpr size_t kChunk = 1 << 20;
+// Far above what the largest libraries have.
+constexpr uint64_t kMostTableBytes = 256u << 20;
+constexpr uint64_t kMostDynamic = 1 << 16;
+constexpr size_t kMostUndefined = 1 << 20;
+constexpr uint64_t kMostSearched = uint64_t{16} << 30;
 
 Status damaged(const char* what) {
   return {StatusCode::kInvalidArgument, std::string("damaged: ") + what};
+}
+
+Status too_large(const char* what) {
+  return {StatusCode::kInvalidArgument, std::string(what) + " is larger than that of any library"};
 }
 
 bool is_name_character(char c) {
@@ -51,6 +60,7 @@ Status ElfFile::read_at(uint64_t offset, void* out, uint64_t bytes) const {
 template <typename T>
 Result<std::vector<T>> ElfFile::table(uint64_t offset, uint64_t count) const {
   if (count > size_ / sizeof(T)) return damaged("a table is larger than the file");
+  if (count > kMostTableBytes / sizeof(T)) return too_large("a table");
   std::vector<T> entries(count);
   FARGPU_RETURN_IF_ERROR(read_at(offset, entries.data(), count * sizeof(T)));
   return entries;
@@ -73,16 +83,16 @@ Result<ElfFile> ElfFile::open(const std::string& path) {
   struct stat about {};
   if (!file.file_.valid() || ::fstat(file.file_.get(), &about) != 0)
     return system_error("cannot be opened", errno);
-  if (!S_ISREG(about.st_mode)) return Status(StatusCode::kInvalidArgument, "no file");
+  if (!S_ISREG(about.st_mode)) return Status(StatusCode::kUnsupported, "no file");
   file.size_ = static_cast<uint64_t>(about.st_size);
   Elf64_Ehdr header{};
   if (file.size_ < sizeof header || !file.read_at(0, &header, sizeof header).ok() ||
       std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
-    return Status(StatusCode::kInvalidArgument, "no ELF file");
+    return Status(StatusCode::kUnsupported, "no ELF file");
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB)
-    return Status(StatusCode::kInvalidArgument, "an ELF file, but not of 64 bits, little-endian");
+    return Status(StatusCode::kUnsupported, "an ELF file, but not of 64 bits, little-endian");
   if (header.e_type != ET_EXEC && header.e_type != ET_DYN)
-    return Status(StatusCode::kInvalidArgument, "neither a program nor a shared library");
+    return Status(StatusCode::kUnsupported, "neither a program nor a shared library");
   FARGPU_RETURN_IF_ERROR(file.read(header));
   return file;
 }
@@ -97,10 +107,18 @@ Status ElfFile::read(const Elf64_Ehdr& header) {
 }
 
 Result<ElfFile::Dynamic> ElfFile::read_dynamic(const Elf64_Phdr& segment) const {
+  constexpr uint64_t kEntries = 256;  // most files have fewer
   Dynamic dynamic;
-  FARGPU_ASSIGN_OR_RETURN(const auto entries,
-                          table<Elf64_Dyn>(segment.p_offset, segment.p_filesz / sizeof(Elf64_Dyn)));
-  for (const Elf64_Dyn& entry : entries) {
+  std::vector<Elf64_Dyn> entries;
+  const uint64_t count = segment.p_filesz / sizeof(Elf64_Dyn);
+  for (uint64_t i = 0; i < count; ++i) {
+    if (i == kMostDynamic) return too_large("the dynamic section");
+    if (i % kEntries == 0) {
+      if (segment.p_offset > size_) return damaged("it ends too early");
+      FARGPU_ASSIGN_OR_RETURN(entries, table<Elf64_Dyn>(segment.p_offset + i * sizeof(Elf64_Dyn),
+                                                        std::min(kEntries, count - i)));
+    }
+    const Elf64_Dyn& entry = entries[i % kEntries];
     if (entry.d_tag == DT_NULL) break;
     if (entry.d_tag == DT_STRTAB) dynamic.texts = entry.d_un.d_ptr;
     if (entry.d_tag == DT_STRSZ) dynamic.text_bytes = entry.d_un.d_val;
@@ -144,14 +162,22 @@ Status ElfFile::read_undefined(const Elf64_Ehdr& header, const Elf64_Phdr& segme
   FARGPU_ASSIGN_OR_RETURN(const uint64_t texts_at, offset_of(dynamic.texts, dynamic.text_bytes));
   FARGPU_ASSIGN_OR_RETURN(const auto texts, table<char>(texts_at, dynamic.text_bytes));
   names_ = {texts_at, texts_at + dynamic.text_bytes};
-  for (const Elf64_Sym& symbol : symbols) {
-    if (symbol.st_shndx != SHN_UNDEF || symbol.st_name == 0) continue;
-    if (symbol.st_name >= texts.size()) return damaged("a symbol has no name");
-    const auto begin = texts.begin() + symbol.st_name;
-    const auto end = std::find(begin, texts.end(), '\0');
-    if (end == texts.end()) return damaged("a symbol's name does not end");
-    undefined_.emplace_back(begin, end);
-  }
+  for (const Elf64_Sym& symbol : symbols)
+    FARGPU_RETURN_IF_ERROR(add_undefined(symbol, {texts.data(), texts.size()}));
+  return {};
+}
+
+Status ElfFile::add_undefined(const Elf64_Sym& symbol, std::string_view texts) {
+  if (symbol.st_shndx != SHN_UNDEF || symbol.st_name == 0) return {};
+  if (symbol.st_name >= texts.size()) return damaged("a symbol has no name");
+  // Names may overlap: together they can be far longer than the file.
+  const std::string_view text = texts.substr(symbol.st_name, kLongestName + 1);
+  const size_t end = text.find('\0');
+  if (end == std::string_view::npos && text.size() > kLongestName) return {};
+  if (end == std::string_view::npos) return damaged("a symbol's name does not end");
+  if (undefined_.size() == kMostUndefined) return too_large("the number of undefined symbols");
+  undefined_.push_back(
+      {std::string(text.substr(0, end)), ELF64_ST_BIND(symbol.st_info) == STB_WEAK});
   return {};
 }
 
@@ -187,6 +213,12 @@ Status ElfFile::for_each_name(const std::function<void(std::string_view)>& visit
   }
   std::sort(ranges.begin(), ranges.end(),
             [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  uint64_t end = 0, bytes = 0;
+  for (const Range& range : ranges) {
+    bytes += range.end - std::clamp(end, range.begin, range.end);
+    end = std::max(end, range.end);
+  }
+  if (bytes > kMostSearched) return too_large("what the loader maps");
   Status status;
   uint64_t done = 0;  // segments may overlap; nothing is looked at twice
   const auto visit_part = [&](uint64_t begin, uint64_t end) {

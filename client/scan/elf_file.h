@@ -1,7 +1,8 @@
 // What the file of a program or shared library says by itself: a 64-bit little-endian ELF file.
 //
-// The file is untrusted: every offset and count is checked against its size, and it may change
-// while it is read. No file that it names is looked for. One thread.
+// The file is untrusted: every offset and count is checked against its size, which may be a sparse
+// file's, and against limits of memory and time; it may change while it is read. No file that it
+// names is looked for. One thread.
 #pragma once
 
 #include <elf.h>
@@ -19,11 +20,17 @@ namespace fargpu::scan {
 
 class ElfFile {
  public:
-  // kInvalidArgument: it is no such file, or a damaged one; kSystem: it cannot be read.
+  // kUnsupported: it is no such file; kInvalidArgument: it is damaged, or larger than any such file
+  // is; kSystem: it cannot be read.
   static Result<ElfFile> open(const std::string& path);
 
-  // Symbols that it wants others to define, in the order of the file.
-  const std::vector<std::string>& undefined() const { return undefined_; }
+  struct Undefined {
+    std::string name;
+    bool weak;  // it may do without
+  };
+  // Symbols that it wants others to define, in the order of the file. Names that are longer than
+  // any of the driver are left out.
+  const std::vector<Undefined>& undefined() const { return undefined_; }
   // Calls visit() for each text that may name a function of the driver: "cu", an upper-case letter,
   // letters, digits and underscores, between other characters and a NUL, in what the loader maps;
   // names of symbols are left out.
@@ -46,6 +53,7 @@ class ElfFile {
   Status read(const Elf64_Ehdr& header);
   Status read_undefined(const Elf64_Ehdr& header, const Elf64_Phdr& dynamic);
   Result<Dynamic> read_dynamic(const Elf64_Phdr& segment) const;
+  Status add_undefined(const Elf64_Sym& symbol, std::string_view texts);
   Result<uint64_t> count_symbols(const Elf64_Ehdr& header, const Dynamic& dynamic) const;
   void visit_range(const Range& range, const std::function<void(std::string_view)>& visit,
                    Status& status) const;
@@ -54,7 +62,7 @@ class ElfFile {
   uint64_t size_ = 0;
   std::vector<Elf64_Phdr> segments_;
   Range names_{0, 0};  // of symbols
-  std::vector<std::string> undefined_;
+  std::vector<Undefined> undefined_;
 };
 
 }  // namespace fargpu::scan

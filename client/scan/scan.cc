@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <new>
 #include <set>
 
 #include "client/scan/driver_names.h"
@@ -18,10 +20,10 @@ bool is_of_runtime(const std::string& symbol) {
   return symbol.starts_with("cuda") && symbol.size() > 4 && symbol[4] >= 'A' && symbol[4] <= 'Z';
 }
 
-void look_at_symbol(FileScan& scan, const std::string& symbol) {
+void look_at_symbol(FileScan& scan, const std::string& symbol, bool weak) {
   if (const schema::Support* const known = find_symbol(symbol)) {
     ++scan.symbols;
-    if (known->why != nullptr) scan.lacks.push_back({How::kSymbol, symbol, {}, known->why});
+    if (known->why != nullptr) scan.lacks.push_back({How::kSymbol, symbol, {}, known->why, weak});
     return;
   }
   if (!is_of_runtime(symbol)) return;
@@ -31,19 +33,23 @@ void look_at_symbol(FileScan& scan, const std::string& symbol) {
   if (known == nullptr) {
     ++scan.runtime_unknown;
   } else if (known->why != nullptr) {
-    scan.lacks.push_back({How::kRuntime, symbol, std::string(needs), known->why});
+    scan.lacks.push_back({How::kRuntime, symbol, std::string(needs), known->why, weak});
   }
 }
 
-}  // namespace
-
-Result<FileScan> scan_file(const std::string& path) {
+Result<FileScan> scan(const std::string& path) {
   FARGPU_ASSIGN_OR_RETURN(const ElfFile file, ElfFile::open(path));
   FileScan scan;
   scan.path = path;
-  std::set<std::string, std::less<>> symbols(file.undefined().begin(), file.undefined().end());
-  for (const std::string& symbol : symbols) look_at_symbol(scan, symbol);
-  if (std::none_of(symbols.begin(), symbols.end(), looks_up_names)) return scan;
+  std::map<std::string, bool, std::less<>> symbols;  // whether it is weak wherever it is named
+  for (const ElfFile::Undefined& each : file.undefined()) {
+    const auto [at, is_new] = symbols.try_emplace(each.name, each.weak);
+    if (!is_new) at->second &= each.weak;
+  }
+  for (const auto& [symbol, weak] : symbols) look_at_symbol(scan, symbol, weak);
+  if (std::none_of(symbols.begin(), symbols.end(),
+                   [](const auto& each) { return looks_up_names(each.first); }))
+    return scan;
   std::set<const schema::Support*> asked;
   FARGPU_RETURN_IF_ERROR(file.for_each_name([&](std::string_view name) {
     if (const schema::Support* const known = find_name(name)) asked.insert(known);
@@ -59,20 +65,46 @@ Result<FileScan> scan_file(const std::string& path) {
   return scan;
 }
 
-Result<std::vector<std::string>> libraries_below(const std::string& folder) {
-  namespace fs = std::filesystem;
-  std::vector<std::string> found;
-  std::error_code error;
-  auto each = fs::recursive_directory_iterator(folder, error);
-  for (; !error && each != fs::recursive_directory_iterator(); each.increment(error)) {
-    const std::string name = each->path().filename().string();
-    const bool is_library = name.ends_with(".so") || name.find(".so.") != std::string::npos;
-    std::error_code of_entry;
-    if (is_library && each->symlink_status(of_entry).type() == fs::file_type::regular)
-      found.push_back(each->path().string());
+bool is_library(std::string_view name) {
+  const size_t version = name.find_last_not_of("0123456789.");
+  if (version != std::string_view::npos && version + 1 < name.size() && name[version + 1] == '.')
+    name = name.substr(0, version + 1);
+  return name.ends_with(".so");
+}
+
+}  // namespace
+
+Result<FileScan> scan_file(const std::string& path) {
+  try {
+    return scan(path);
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kSystem, "there is not enough memory to scan it");
   }
-  if (error) return Status(StatusCode::kSystem, "cannot read '" + folder + "': " + error.message());
-  std::sort(found.begin(), found.end());
+}
+
+Result<Libraries> libraries_below(const std::string& folder) {
+  namespace fs = std::filesystem;
+  Libraries found;
+  std::vector<fs::path> folders = {folder};
+  while (!folders.empty()) {
+    const fs::path here = std::move(folders.back());
+    folders.pop_back();
+    std::error_code error;
+    fs::directory_iterator each(here, error);
+    for (; !error && each != fs::directory_iterator(); each.increment(error)) {
+      std::error_code of_entry;
+      const fs::file_type type = each->symlink_status(of_entry).type();
+      if (type == fs::file_type::directory) folders.push_back(each->path());
+      if (type == fs::file_type::regular && is_library(each->path().filename().native()))
+        found.files.push_back(each->path().string());
+    }
+    if (!error) continue;
+    const std::string why = "cannot read '" + here.string() + "': " + error.message();
+    if (here == folder) return Status(StatusCode::kSystem, why);
+    found.unreadable.push_back(why);
+  }
+  std::sort(found.files.begin(), found.files.end());
+  std::sort(found.unreadable.begin(), found.unreadable.end());
   return found;
 }
 

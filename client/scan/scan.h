@@ -22,6 +22,7 @@ struct Lack {
   std::string name;   // as the file has it
   std::string needs;  // the driver function, if that has another name
   std::string why;    // it is not supported
+  bool weak = false;  // the symbol is: the file may do without it
 };
 
 struct FileScan {
@@ -34,11 +35,16 @@ struct FileScan {
   std::vector<Lack> lacks;  // each name once
 };
 
-// kInvalidArgument: no ELF file of 64 bits, or a damaged one.
+// kUnsupported: no ELF file of 64 bits, as a linker script that is called like a library.
+// kInvalidArgument: a damaged one. kSystem: it cannot be read, or memory is short.
 Result<FileScan> scan_file(const std::string& path);
 
-// Shared libraries below a folder (their name ends with ".so", or has ".so." in it), in order of
-// their names; links are not followed.
-Result<std::vector<std::string>> libraries_below(const std::string& folder);
+struct Libraries {
+  std::vector<std::string> files;       // in order of their names
+  std::vector<std::string> unreadable;  // folders, each with the reason
+};
+// Shared libraries below a folder: names that end with ".so", or with ".so." and a version of
+// digits and dots. Links are not followed.
+Result<Libraries> libraries_below(const std::string& folder);
 
 }  // namespace fargpu::scan
