@@ -57,12 +57,13 @@ void forget_after_fork() {
   new (&mutex) std::mutex;
   first = nullptr;
   mine = nullptr;
+  begin_anew();
 }
 
 }  // namespace
 
 void start_if_asked() {
-  if (!open_output()) return;
+  if (!is_asked()) return;
   pthread_atfork(nullptr, nullptr, forget_after_fork);
   std::atexit([] {
     is_on.store(false, std::memory_order_relaxed);

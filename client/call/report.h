@@ -2,8 +2,8 @@
 // prints it on stderr, FARGPU_REPORT=/a/path appends it to a file. A process that made no call
 // prints nothing, nor does one that ends by a signal or _exit(). A forked child counts anew.
 //
-// Off: a relaxed load for each copy and image; entries ask nothing that they would not ask for the
-// trace (trace.h). On: relaxed counters of the thread. Any thread.
+// Off: a relaxed load for each copy, image, wait, and frame without a reply; entries ask nothing
+// that they would not ask for the trace (trace.h). On: relaxed counters of the thread. Any thread.
 #pragma once
 
 #include <cuda.h>

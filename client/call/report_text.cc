@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,9 +10,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
+#include <system_error>
 #include <vector>
 
+#include "common/base/fd.h"
 #include "common/base/log.h"
 
 namespace fargpu::client::report {
@@ -23,8 +27,11 @@ constexpr size_t kMostNames = 6;
 constexpr const char* kRouteNames[kRoutes] = {"mirror", "shared", "fetch", "deliver",
                                               "remote", "staged", "frames"};
 
-int descriptor = -1;  // written before anything is counted
+// Written before anything is counted, then only in forked children.
 Clock::time_point began;
+const char* since_what = "its first call";
+// The file, or nullptr for stderr. Absolute: the program may change its folder. Never freed.
+const char* path = nullptr;
 
 struct Named {
   const char* name;
@@ -61,25 +68,48 @@ std::string longest_waits(std::vector<Named> waits) {
   return out + (waits.size() > kMostNames ? ", ..." : "");
 }
 
+// A pipe is not waited for.
+Fd open_file(const char* file) {
+  return Fd(::open(file, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NONBLOCK, 0644));
+}
+
+// Whether it can be written. Who reads a pipe must not see it end now.
+bool can_write(const char* file) {
+  struct stat about {};
+  if (::stat(file, &about) == 0 && !S_ISREG(about.st_mode)) return ::access(file, W_OK) == 0;
+  return open_file(file).valid();
+}
+
+void say_no_report(const char* file) {
+  log::error("FARGPU_REPORT={}: cannot be opened: {}; no report is written", file,
+             std::strerror(errno));
+}
+
 }  // namespace
 
-bool open_output() {
+bool is_asked() {
   const char* setting = std::getenv("FARGPU_REPORT");
   if (setting == nullptr || *setting == '\0' || std::strcmp(setting, "0") == 0) return false;
   began = Clock::now();
-  if (std::strcmp(setting, "1") == 0) {
-    descriptor = STDERR_FILENO;
-    return true;
+  if (std::strcmp(setting, "1") == 0) return true;
+  std::error_code no_folder;
+  const auto absolute = std::filesystem::absolute(setting, no_folder);
+  // An error is told now, not at the program's end.
+  if (!can_write(absolute.c_str())) {
+    say_no_report(setting);
+    return false;
   }
-  descriptor = ::open(setting, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0644);
-  if (descriptor < 0) {
-    log::error("FARGPU_REPORT={}: cannot be opened: {}; no report is written", setting,
-               std::strerror(errno));
-  }
-  return descriptor >= 0;
+  path = ::strdup(absolute.c_str());
+  return path != nullptr;
 }
 
-std::string text(const Counts& counts, const std::string& process, double seconds) {
+void begin_anew() {
+  began = Clock::now();
+  since_what = "its fork";
+}
+
+std::string text(const Counts& counts, const std::string& process, double seconds,
+                 const char* since) {
   uint64_t local = 0, sent = 0, waited = 0, nanoseconds = 0;
   std::vector<Named> waits;
   std::string not_supported;
@@ -99,7 +129,7 @@ std::string text(const Counts& counts, const std::string& process, double second
   const uint64_t calls = local + sent + waited;
   if (calls == 0) return {};
   std::string out =
-      fmt::format("fargpu: report of {}, {:.1f} s from its first call on:\n", process, seconds);
+      fmt::format("fargpu: report of {}, {:.1f} s from {} on:\n", process, seconds, since);
   append_line(out, "calls",
               fmt::format("{}: {} answered in the client, {} sent, {} waited for the server", calls,
                           local, sent, waited));
@@ -120,11 +150,20 @@ void print(const Counts& counts) {
   const std::string process =
       fmt::format("{} (process {})", program_invocation_short_name, ::getpid());
   const std::chrono::duration<double> age = Clock::now() - began;
-  const std::string lines = text(counts, process, age.count());
+  const std::string lines = text(counts, process, age.count(), since_what);
+  if (lines.empty()) return;
+  Fd file;
+  if (path != nullptr) {
+    file = open_file(path);
+    if (!file.valid()) {
+      say_no_report(path);
+      return;
+    }
+  }
   // One write: the reports of several processes do not mix. A full disk loses lines, not the
   // program.
-  if (!lines.empty()) [[maybe_unused]]
-    const ssize_t written = ::write(descriptor, lines.data(), lines.size());
+  [[maybe_unused]] const ssize_t written =
+      ::write(path != nullptr ? file.get() : STDERR_FILENO, lines.data(), lines.size());
 }
 
 }  // namespace fargpu::client::report

@@ -7,12 +7,17 @@
 
 namespace fargpu::client::report {
 
-// Where FARGPU_REPORT says. False: nothing is to be reported, or the file cannot be opened.
-bool open_output();
-// Nothing of a process that made no call.
+// Reads FARGPU_REPORT, and begins the report's time. False: nothing is to be reported, or the file
+// cannot be written.
+bool is_asked();
+// In a forked child: its time begins now.
+void begin_anew();
+// Where FARGPU_REPORT said; nothing of a process that made no call. The file is open only here: a
+// program may close descriptors that are not its own, and use their numbers.
 void print(const Counts& counts);
 
-// Each line begins with "fargpu: ". Empty without any call.
-std::string text(const Counts& counts, const std::string& process, double seconds);
+// Each line begins with "fargpu: ". Empty without any call. `since`: what the seconds begin with.
+std::string text(const Counts& counts, const std::string& process, double seconds,
+                 const char* since);
 
 }  // namespace fargpu::client::report

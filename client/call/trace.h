@@ -80,8 +80,8 @@ class Scope {
   const uint16_t opcode_;
   const bool on_;
   const char* const name_;
-  uint64_t begin_ns_ = 0;
-  rpc::ThreadCalls before_;
+  uint64_t begin_ns_;        // set by begin(), and read only if it is on
+  rpc::ThreadCalls before_;  // the same
 };
 
 }  // namespace fargpu::client::trace

@@ -12,6 +12,7 @@
 #include "common/rpc/thread_calls.h"
 #include "common/transport/descriptor_passing.h"
 #include "common/transport/poll.h"
+#include "common/transport/room_waits.h"
 #include "common/wire/control.h"
 
 namespace fargpu::rpc {
@@ -70,13 +71,17 @@ Result<std::span<std::byte>> Channel::Impl::reserve(size_t bytes) {
   auto slot = transport->reserve(bytes, Deadline());
   if (slot.ok() || slot.status().code() != StatusCode::kTimeout) return slot;
   const WaitingSender waits(*this);
+  count_wait();
   return transport->reserve(bytes, kNoDeadline);
 }
 
 Status Channel::Impl::commit(size_t bytes, std::span<const Bytes> bulk) {
-  std::optional<WaitingSender> waits;
-  if (!bulk.empty() || bytes > kMostBytesAlone) waits.emplace(*this);
-  return transport->commit(bytes, bulk, kNoDeadline);
+  if (bulk.empty() && bytes <= kMostBytesAlone) return transport->commit(bytes, bulk, kNoDeadline);
+  const WaitingSender waits(*this);
+  const uint64_t before = transport::room_waits;
+  Status status = transport->commit(bytes, bulk, kNoDeadline);
+  if (transport::room_waits != before) count_wait();
+  return status;
 }
 
 Status Channel::Impl::send_bye(Deadline deadline) {

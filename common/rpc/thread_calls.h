@@ -7,13 +7,14 @@
 
 namespace fargpu::rpc {
 
+// Not initialised by itself: who looks at the counts copies them.
 struct ThreadCalls {
-  uint64_t sent = 0;
-  uint64_t waited = 0;  // for a reply, a notice or a completion word
+  uint64_t sent;
+  uint64_t waited;  // for a reply, a notice, a completion word, or room for what is sent
 };
 
 inline constinit std::atomic<bool> counting_calls{false};
-inline constinit thread_local ThreadCalls thread_calls;
+inline constinit thread_local ThreadCalls thread_calls{};
 
 inline void count_sent() {
   if (counting_calls.load(std::memory_order_relaxed)) [[unlikely]]

@@ -9,6 +9,27 @@ import unittest
 import fargpu_testing as testing
 
 PROGRAM = "reported"
+# A daemon: closes what it inherits, and opens files of its own.
+CLOSES = """
+import ctypes, os, sys
+driver, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+driver.cuDriverGetVersion(ctypes.byref(count))
+os.chdir(sys.argv[1])
+os.closerange(3, 1000)
+for name in range(8):
+    os.open(f"data{name}", os.O_CREAT | os.O_WRONLY)
+"""
+# A child that begins three seconds after its parent.
+FORKS_LATE = """
+import ctypes, os, sys, time
+driver, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+driver.cuDriverGetVersion(ctypes.byref(count))
+time.sleep(3)
+child = os.fork()
+driver.cuDriverGetVersion(ctypes.byref(count))
+if child != 0:
+    os.waitpid(child, 0)
+"""
 # Threads call while the process forks; the child makes one call, which is refused there.
 FORKS = """
 import ctypes, os, sys, threading
@@ -58,21 +79,21 @@ class Report(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stderr
 
-    def report(self, count, **variables):
-        found = reports(self.run_program(str(count), **variables))
+    def report(self, *arguments, **variables):
+        found = reports(self.run_program(*map(str, arguments), **variables))
         self.assertEqual(len(found), 1)
         self.assertEqual(set(found[0]), set(LINES))
         return found[0]
 
     def test_calls_by_how_they_are_answered(self):
-        few, many = calls(self.report(0)), calls(self.report(7))
+        few, many = (calls(self.report(count, "small")) for count in (0, 7))
         more = [b - a for a, b in zip(few, many, strict=True)]
         # Each time: one that asks, two fills, three waits; and twelve calls of threads that end.
         self.assertEqual(more, [7 * 18, 7 * 13, 7 * 2, 7 * 3])
         self.assertEqual(sum(many[1:]), many[0])
 
     def test_every_call_waits_if_told_so(self):
-        few, many = (calls(self.report(count, FARGPU_SYNC="1")) for count in (0, 7))
+        few, many = (calls(self.report(count, "small", FARGPU_SYNC="1")) for count in (0, 7))
         more = [b - a for a, b in zip(few, many, strict=True)]
         self.assertEqual(more, [7 * 18, 7 * 13, 0, 7 * 5])
 
@@ -124,6 +145,34 @@ class Report(unittest.TestCase):
             self.assertEqual(reports(stderr), [])
             with open(path) as file:
                 self.assertEqual(len(reports(file.read())), 2)
+
+    def test_a_childs_time_begins_with_its_fork(self):
+        with testing.Daemon() as daemon:
+            done = daemon.run(sys.executable, "-c", FORKS_LATE, flags=("--report",))
+        times = re.findall(r"([0-9.]+) s from its (first call|fork) on", done.stderr)
+        seconds = {since: float(each) for each, since in times}
+        self.assertEqual(set(seconds), {"first call", "fork"}, done.stderr)
+        self.assertGreaterEqual(seconds["first call"], 3.0)
+        self.assertLessEqual(seconds["fork"], seconds["first call"] - 2.9)
+
+    def test_a_file_among_descriptors_that_the_program_closes(self):
+        with tempfile.TemporaryDirectory() as folder, testing.Daemon() as daemon:
+            inner = os.path.join(folder, "inner")
+            os.mkdir(inner)
+            # A path from the folder where the program begins.
+            environment = testing.clean_environment(FARGPU_REPORT="report")
+            program = [sys.executable, "-c", CLOSES, inner]
+            done = daemon.run("env", "-C", folder, *program, env=environment)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            for name in os.listdir(inner):
+                with open(os.path.join(inner, name), "rb") as file:
+                    self.assertNotIn(b"report of", file.read())
+            with open(os.path.join(folder, "report")) as file:
+                self.assertEqual(len(reports(file.read())), 1)
+
+    def test_a_file_that_cannot_be_opened(self):
+        stderr = self.run_program("0", flags=(), FARGPU_REPORT="/nonexistent/report")
+        self.assertIn("FARGPU_REPORT=/nonexistent/report: cannot be opened", stderr)
 
     def test_nothing_unasked(self):
         self.assertEqual(reports(self.run_program("0", flags=())), [])

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <thread>
 
+#include "common/rpc/thread_calls.h"
 #include "common/wire/control.h"
 #include "tests/transport/channel_testing.h"
 
@@ -288,6 +289,27 @@ TEST_P(ChannelTest, SendWaitsForASlowServerAndLosesNothing) {
   Reply reply;
   ASSERT_TRUE(call_with(*f.channel, kSum, 0, reply).ok());
   EXPECT_EQ(value_of(reply), static_cast<uint64_t>(kCalls));
+}
+
+TEST_P(ChannelTest, CountsASendThatWaitsForRoom) {
+  rpc::counting_calls = true;
+  ChannelFixture f(GetParam());
+  const rpc::ThreadCalls begin = rpc::thread_calls;
+  ASSERT_TRUE(send_with(*f.channel, kCount, 1).ok());
+  EXPECT_EQ(rpc::thread_calls.waited, begin.waited);
+  f.server->pause(true);
+  std::thread later([&] {
+    std::this_thread::sleep_for(100ms);
+    f.server->pause(false);
+  });
+  // They do not fit anywhere, be it sixteen connections.
+  const std::vector<std::byte> much(64 << 20);
+  const rpc::Bytes bulk[] = {much};
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(send_with(*f.channel, kCount, 1, nullptr, bulk).ok());
+  later.join();
+  rpc::counting_calls = false;
+  EXPECT_EQ(rpc::thread_calls.sent - begin.sent, 4u);
+  EXPECT_GT(rpc::thread_calls.waited, begin.waited);
 }
 
 TEST_P(ChannelTest, CloseIsPoliteAndFinal) {

@@ -6,6 +6,7 @@
 
 #include "common/transport/commit_check.h"
 #include "common/transport/poll.h"
+#include "common/transport/room_waits.h"
 #include "common/transport/spin.h"
 
 namespace fargpu::transport {
@@ -31,6 +32,7 @@ bool LinkSender::wait_for_room(std::unique_lock<std::mutex>& lock, Deadline dead
   const auto there_is = [this] {
     return stop_ || !failed_.ok() || queue_.bytes() <= kBacklogBytes;
   };
+  if (!there_is()) ++room_waits;
   if (deadline != kNoDeadline) return changed_.wait_until(lock, deadline, there_is);
   changed_.wait(lock, there_is);
   return true;

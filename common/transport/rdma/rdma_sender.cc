@@ -7,6 +7,7 @@
 
 #include "common/transport/commit_check.h"
 #include "common/transport/poll.h"
+#include "common/transport/room_waits.h"
 
 namespace fargpu::transport {
 namespace {
@@ -114,6 +115,7 @@ Result<bool> RdmaSender::post_pending() {
 
 template <typename Ready>
 Status RdmaSender::wait(Deadline deadline, Ready ready) {
+  if (!ready()) ++room_waits;
   const Deadline stalled = deadline_after(stall_timeout_);
   Status status = link_.wait(RdmaLink::Role::kSender, std::min(deadline, stalled), ready);
   if (status.ok() || status.code() != StatusCode::kTimeout || deadline <= stalled) return status;

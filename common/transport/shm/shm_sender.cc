@@ -7,6 +7,7 @@
 
 #include "common/transport/commit_check.h"
 #include "common/transport/poll.h"
+#include "common/transport/room_waits.h"
 #include "common/transport/spin.h"
 
 namespace fargpu::transport {
@@ -87,6 +88,7 @@ Status ShmSender::write(Bytes data, Deadline deadline) {
 Status ShmSender::wait_for_room(size_t room, Deadline deadline) {
   if (!ring_.refresh()) return broken_peer();
   if (ring_.free() >= room) return Status();
+  ++room_waits;
   // The peer may sleep although we have published: it has not been rung yet.
   ring_.publish();
   flush();

@@ -9,6 +9,7 @@
 
 #include "common/transport/commit_check.h"
 #include "common/transport/poll.h"
+#include "common/transport/room_waits.h"
 
 namespace fargpu::transport {
 namespace {
@@ -142,6 +143,7 @@ Status StreamSender::write_out(std::span<const Bytes> bulk, uint64_t bulk_bytes,
 }
 
 Result<unsigned> StreamSender::wait_writable(unsigned connections, Deadline deadline) {
+  ++room_waits;
   const Deadline stalled = deadline_after(stall_timeout_);
   pollfd entries[kMaxConnections];
   size_t count = 0;

@@ -1,5 +1,6 @@
-// reported COUNT [spawn]: calls whose number, class, bytes and routes the test knows, COUNT times
-// those of each class. With `spawn` a second process does the same.
+// reported COUNT [spawn|small]: calls whose number, class, bytes and routes the test knows, COUNT
+// times those of each class. With `spawn` a second process does the same. With `small` there is no
+// copy that may have to wait for room in a socket.
 #include <cuda.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -28,10 +29,10 @@ constexpr const char* kPtx = R"(.version 7.0
 
 void CUDA_CB sleep_a_while(void*) { std::this_thread::sleep_for(kHeld); }
 
-int copies(CUdeviceptr memory) {
+int copies(CUdeviceptr memory, bool large) {
   std::vector<char> pageable(kLarge);
   for (int i = 0; i < 3; ++i) CHECK(cuMemcpyHtoD(memory, pageable.data(), kSmall));
-  CHECK(cuMemcpyHtoD(memory, pageable.data(), kLarge));
+  if (large) CHECK(cuMemcpyHtoD(memory, pageable.data(), kLarge));
   for (int i = 0; i < 2; ++i) CHECK(cuMemcpyDtoH(pageable.data(), memory, kSmall));
   void* pinned = nullptr;
   CHECK(cuMemHostAlloc(&pinned, kPinned, 0));
@@ -84,14 +85,16 @@ int spawn(char** values) {
 
 int main(int argc, char** values) {
   if (argc < 2) return 2;
-  if (argc == 3 && spawn(values) != 0) return 1;
+  const std::string mode = argc == 3 ? values[2] : "";
+  if (mode == "spawn" && spawn(values) != 0) return 1;
   CUcontext context = nullptr;
   CUdeviceptr memory = 0;
   CHECK(cuInit(0));
   CHECK(cuDevicePrimaryCtxRetain(&context, 0));
   CHECK(cuCtxSetCurrent(context));
   CHECK(cuMemAlloc(&memory, kLarge));
-  if (counted(context, memory, std::atoi(values[1])) != 0 || copies(memory) != 0 || images() != 0)
+  if (counted(context, memory, std::atoi(values[1])) != 0 || copies(memory, mode != "small") != 0 ||
+      images() != 0)
     return 1;
   CHECK(cuLaunchHostFunc(nullptr, sleep_a_while, nullptr));
   CHECK(cuStreamSynchronize(nullptr));
