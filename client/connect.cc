@@ -22,6 +22,7 @@
 #include "common/wire/control.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
+#include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
 namespace {
@@ -47,6 +48,13 @@ Device read_device(schema::Device::Reader reader, int ordinal) {
   device.greatest_priority = reader.getGreatestPriority();
   device.hide_what_does_not_work();
   return device;
+}
+
+// An older server cannot do what its devices can.
+void hide_what_server_lacks(Snapshot& snapshot) {
+  if (snapshot.known.contains(schema::op_cuMemExportToShareableHandle)) return;
+  for (Device& device : snapshot.devices)
+    device.set(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 0);
 }
 
 // With all devices that the server gives.
@@ -127,6 +135,7 @@ Result<Opened> open(const std::string& server, const std::optional<bootstrap::Jo
     const auto welcome = reader.getRoot<schema::Welcome>();
     Snapshot snapshot = read_welcome(welcome);
     snapshot.known = opened.known;
+    hide_what_server_lacks(snapshot);
     for (const std::string& failure : made.failures) {
       log::warn("going on over {}, because a better transport failed: {}",
                 made.transport->describe(), failure);

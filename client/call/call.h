@@ -172,7 +172,7 @@ void handle_destroyed(Session& session, uint64_t id);
 // Visible ordinal -> ordinal in the worker (CUDA_VISIBLE_DEVICES of the application).
 // CUDA_ERROR_INVALID_DEVICE when it is none of the session's.
 CUresult device_to_wire(Session& session, CUdevice device, int32_t* ordinal);
-// The other way; the ordinal itself when no visible device stands for it.
+// The other way; CU_DEVICE_INVALID when no visible device stands for it.
 CUdevice device_from_wire(Session& session, int32_t ordinal);
 // Device memory made or freed through a generated call, for the table behind cuPointerGetAttribute
 // and cuMemcpy. `context`: wire id.

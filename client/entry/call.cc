@@ -254,7 +254,7 @@ CUdevice device_from_wire(Session& session, int32_t ordinal) {
   for (const Device& device : session.snapshot.devices) {
     if (device.worker_ordinal == ordinal) return device.ordinal;
   }
-  return ordinal;
+  return CU_DEVICE_INVALID;
 }
 
 void allocation_created(Session& session, uint16_t wire_context, CUdeviceptr pointer,

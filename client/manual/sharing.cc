@@ -9,6 +9,23 @@
 namespace fargpu::client {
 namespace {
 
+// What other processes do with memory of this session, or this one with theirs, must not be told
+// apart from a copy that has returned too early: no copy does from here on, unless `share` fails.
+template <typename Share>
+CUresult sharing(Session& session, Share&& share) {
+  session.shares_memory.fetch_add(1, std::memory_order_acq_rel);
+  const CUresult result = share();
+  if (result != CUDA_SUCCESS) session.shares_memory.fetch_sub(1, std::memory_order_acq_rel);
+  return result;
+}
+
+// A driver that is not told of a device has no memory of it.
+CUresult refuse_hidden_device(const char* name) {
+  log::error("{}: the memory lies on a GPU that CUDA_VISIBLE_DEVICES hides from this process",
+             name);
+  return CUDA_ERROR_INVALID_DEVICE;
+}
+
 // Runs import(session, context) for the session whose server gave the ticket out: the current one,
 // or else another one.
 template <typename Import>
@@ -28,12 +45,6 @@ CUresult at_its_server(const char* name, Import&& import) {
   return result;
 }
 
-// What other processes do with memory of this session, or this one with theirs, must not be told
-// apart from a copy that has returned too early.
-void begin_sharing(Session& session) {
-  session.shares_memory.store(true, std::memory_order_release);
-}
-
 }  // namespace
 
 CUresult manual_cuMemExportToShareableHandle(void* shareableHandle,
@@ -42,10 +53,11 @@ CUresult manual_cuMemExportToShareableHandle(void* shareableHandle,
                                              unsigned long long flags) {
   if (shareableHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CallTarget target = CallTarget::of(reinterpret_cast<const void*>(handle));
-  begin_sharing(target.session);
   TicketBytes ticket{};
-  const CUresult result = call_cuMemExportToShareableHandle(
-      target.session, target.context, ticket.data(), handle, handleType, flags);
+  const CUresult result = sharing(target.session, [&] {
+    return call_cuMemExportToShareableHandle(target.session, target.context, ticket.data(), handle,
+                                             handleType, flags);
+  });
   if (result != CUDA_SUCCESS) return result;
   auto file = make_ticket_file(ticket);
   if (!file.ok()) {
@@ -66,17 +78,28 @@ CUresult manual_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* han
   TicketBytes ticket{};
   const auto descriptor = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
   if (!read_ticket_file(descriptor, &ticket).ok()) return CUDA_ERROR_UNKNOWN;
-  return at_its_server("cuMemImportFromShareableHandle", [&](Session& session, uint16_t context) {
-    begin_sharing(session);
+  constexpr const char* kName = "cuMemImportFromShareableHandle";
+  const auto import = [&](Session& session, uint16_t context) {
+    CUmemGenericAllocationHandle given = 0;
     CUresult result =
-        call_cuMemImportFromShareableHandle(session, context, handle, ticket.data(), shHandleType);
+        call_cuMemImportFromShareableHandle(session, context, &given, ticket.data(), shHandleType);
     if (result != CUDA_SUCCESS) return result;
     CUmemAllocationProp properties{};
-    result = call_cuMemGetAllocationPropertiesFromHandle(session, context, &properties, *handle);
+    result = call_cuMemGetAllocationPropertiesFromHandle(session, context, &properties, given);
+    if (result == CUDA_SUCCESS && properties.location.id == CU_DEVICE_INVALID)
+      result = refuse_hidden_device(kName);
+    if (result != CUDA_SUCCESS) {
+      (void)call_cuMemRelease(session, context, given);
+      return result;
+    }
     auto* const memory =
-        static_cast<MemorySource*>(session.find(rpc::HandleKind::kMemGeneric, *handle));
-    if (result == CUDA_SUCCESS && memory != nullptr) memory->made_with(properties);
-    return result;
+        static_cast<MemorySource*>(session.find(rpc::HandleKind::kMemGeneric, given));
+    if (memory != nullptr) memory->made_with(properties);
+    *handle = given;
+    return CUDA_SUCCESS;
+  };
+  return at_its_server(kName, [&](Session& session, uint16_t context) {
+    return sharing(session, [&] { return import(session, context); });
   });
 }
 

@@ -105,8 +105,8 @@ class Session final : public rpc::NoticeSink {
   // Waits for values in memory that were put into streams.
   std::atomic<uint64_t> memory_waits{0};
   QueueMarks queue_marks;
-  // Other processes may have memory of this session's, or it has some of theirs.
-  std::atomic<bool> shares_memory{false};
+  // How often memory of this session was given to other processes, or theirs to it.
+  std::atomic<unsigned> shares_memory{0};
 
   rpc::Channel& channel() { return *channel_; }
   bool has_channel() const { return channel_ != nullptr; }

@@ -17,7 +17,7 @@ SynchronousCopy::SynchronousCopy(const Transfer& transfer)
   } else {
     kind_ = bytes_ <= kSmallBytes ? Kind::kSmallFromPageable : Kind::kFromPageable;
     // Another process may be told that the call has returned, and look.
-    if (session_.shares_memory.load(std::memory_order_acquire)) kind_ = Kind::kFromPinned;
+    if (session_.shares_memory.load(std::memory_order_acquire) != 0) kind_ = Kind::kFromPinned;
     if (kind_ == Kind::kSmallFromPageable) return;
   }
   host_call_period_ = session_.host_calls.period();
@@ -29,7 +29,7 @@ SynchronousCopy::SynchronousCopy(const Transfer& transfer)
 bool SynchronousCopy::can_be_told() const {
   return session_.host_calls.outstanding() || session_.ordered_copies.outstanding() ||
          session_.memory_waits.load(std::memory_order_acquire) != 0 || session_.shared_host.any() ||
-         session_.pages.any() || session_.shares_memory.load(std::memory_order_acquire);
+         session_.pages.any() || session_.shares_memory.load(std::memory_order_acquire) != 0;
 }
 
 copy::Order SynchronousCopy::order(const copy::Piece& piece) const {

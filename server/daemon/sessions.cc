@@ -158,8 +158,11 @@ Fd Sessions::meet(uint64_t id, uint64_t other_id) {
   auto sockets = one_job ? make_control_sockets()
                          : Status(StatusCode::kNotFound, "no other session of the job");
   if (sockets.ok() && other->link->introduce(id, sockets->second)) return std::move(sockets->first);
-  log::warn("event=not-met session={} other={} why=\"{}\"", id_text(id), id_text(other_id),
-            sockets.ok() ? "its worker takes no messages" : sockets.status().message());
+  // Sessions that have ended are asked for, too.
+  if (one_job) {
+    log::warn("event=not-met session={} other={} why=\"{}\"", id_text(id), id_text(other_id),
+              sockets.ok() ? "its worker takes no messages" : sockets.status().message());
+  }
   return Fd();
 }
 

@@ -72,8 +72,7 @@ Status WorkerLink::take_one(const ReceivedMessage& message) {
   } else if (kind_of(message) == WorkerMessage::kLastWords) {
     FARGPU_ASSIGN_OR_RETURN(last_words_, parse_last_words(message.body()));
     return Status();
-  } else if (kind_of(message) == WorkerMessage::kMeet && meetings_ < kMostMeetings) {
-    ++meetings_;
+  } else if (kind_of(message) == WorkerMessage::kMeet) {
     return take_meet(message);
   }
   if (++unasked_ <= kMostUnasked) return Status();
@@ -85,7 +84,9 @@ Status WorkerLink::take_one(const ReceivedMessage& message) {
 // A worker that does not read its answer is left without one.
 Status WorkerLink::take_meet(const ReceivedMessage& message) {
   FARGPU_ASSIGN_OR_RETURN(const uint64_t session, parse_meet(message.body()));
-  const Fd socket = on_meet_ ? on_meet_(session) : Fd();
+  Fd socket;
+  if (on_meet_ && !met_.contains(session)) socket = on_meet_(session);
+  if (socket.valid()) met_.insert(session);
   (void)send_message(
       socket_.native_handle(),
       encode_meet_answer(message.header.sequence, socket.valid() ? 0 : kNoSuchSession),

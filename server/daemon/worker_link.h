@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "common/base/fd.h"
@@ -31,8 +32,6 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   static constexpr size_t kMostUnanswered = 32;
   // Limit of unsolicited messages. A newer worker may send a few.
   static constexpr size_t kMostUnasked = 64;
-  // Limit of sessions that a worker may ask to meet: each once, while it lives.
-  static constexpr size_t kMostMeetings = 4096;
 
   WorkerLink(boost::asio::io_context& loop, Fd socket);
 
@@ -69,7 +68,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   OnMeet on_meet_;
   std::map<uint32_t, Question> questions_;  // by sequence
   uint32_t sequence_ = 0;
-  size_t unasked_ = 0, meetings_ = 0;
+  size_t unasked_ = 0;
+  std::set<uint64_t> met_;  // sessions that the worker has met: each once
   bool started_ = false;
   uint16_t version_ = 0;  // the worker's
   std::string last_words_;

@@ -20,15 +20,21 @@ struct DescriptorRoom {
   alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
 };
 
+// The first one. There may be more than one, since the room is rounded up: they are closed.
 Fd attached_descriptor(msghdr* message) {
   const cmsghdr* const attached = CMSG_FIRSTHDR(message);
   if (attached == nullptr || attached->cmsg_level != SOL_SOCKET ||
-      attached->cmsg_type != SCM_RIGHTS || attached->cmsg_len != CMSG_LEN(sizeof(int))) {
+      attached->cmsg_type != SCM_RIGHTS) {
     return Fd();
   }
-  int descriptor = -1;
-  std::memcpy(&descriptor, CMSG_DATA(attached), sizeof descriptor);
-  return Fd(descriptor);
+  Fd first;
+  for (size_t at = 0; CMSG_LEN((at + 1) * sizeof(int)) <= attached->cmsg_len; ++at) {
+    int descriptor = -1;
+    std::memcpy(&descriptor, CMSG_DATA(attached) + at * sizeof(int), sizeof descriptor);
+    Fd each(descriptor);
+    if (at == 0) first = std::move(each);
+  }
+  return first;
 }
 
 // Waits for `events`. kTimeout.

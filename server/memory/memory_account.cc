@@ -19,9 +19,9 @@ void MemoryAccount::refund(size_t device, uint64_t bytes) {
 }
 
 void MemoryAccount::refund(const PhysicalMemory::Refunds& refunds) {
-  for (const auto& [device, bytes, shared] : refunds) {
-    refund(device, bytes);
-    if (shared != 0 && shared_ended_) shared_ended_(shared);
+  for (const PhysicalMemory::Refund& each : refunds) {
+    const bool later = each.shared != 0 && shared_ended_ && shared_ended_(each);
+    if (!later) refund(each.device, each.bytes);
   }
 }
 

@@ -54,10 +54,10 @@ class MemoryAccount {
   void created(uint64_t handle, size_t device, uint64_t bytes) {
     physical_.created(handle, device, bytes);
   }
-  // Memory that several sessions have (physical_memory.h). `ended`: it has gone from this one.
-  void when_shared_ended(std::function<void(uint64_t shared)> ended) {
-    shared_ended_ = std::move(ended);
-  }
+  // Memory that several sessions have (physical_memory.h). `ended`: it has gone from this one;
+  // true: it is refunded later, by whom is told.
+  using SharedEnded = std::function<bool(const PhysicalMemory::Refund&)>;
+  void when_shared_ended(SharedEnded ended) { shared_ended_ = std::move(ended); }
   PhysicalMemory& physical() { return physical_; }
   // Imported memory is this session's to pay for, also beyond the limit.
   void take_over(uint64_t shared, size_t device, uint64_t bytes);
@@ -108,7 +108,7 @@ class MemoryAccount {
   Ledger ledger_;
   std::unordered_map<uint64_t, Held> arrays_;  // by id
   PhysicalMemory physical_;
-  std::function<void(uint64_t)> shared_ended_;
+  SharedEnded shared_ended_;
   const Contexts& contexts_;
   DirectMemory& direct_;
   std::atomic<uint64_t>& published_;

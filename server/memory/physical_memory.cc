@@ -56,17 +56,22 @@ std::shared_ptr<PhysicalMemory::Memory> PhysicalMemory::find_shared(uint64_t sha
 std::optional<PhysicalMemory::Reach> PhysicalMemory::reach(uint64_t shared) const {
   const auto memory = find_shared(shared);
   if (memory == nullptr) return std::nullopt;
-  for (const auto& [handle, entry] : handles_)
-    if (entry.memory == memory) return Reach{.handle = handle};
+  std::optional<Reach> found;  // nothing: it is just being unmapped
+  for (const auto& [handle, entry] : handles_) {
+    if (entry.memory != memory) continue;
+    if (!entry.is_import) return Reach{.handle = handle};
+    found = Reach{.handle = handle};
+  }
   for (const auto& [address, mapping] : mappings_)
     if (mapping.memory == memory) return Reach{.address = address};
-  return std::nullopt;  // it is just being unmapped
+  return found;
 }
 
 uint64_t PhysicalMemory::imported(uint64_t handle, size_t device) {
   // A driver may know the memory by this handle already.
   if (!handles_.contains(handle)) {
     created(handle, device, 0);
+    handles_[handle].is_import = true;
   } else {
     add_handle(handle, handles_[handle].memory);
   }
@@ -75,8 +80,11 @@ uint64_t PhysicalMemory::imported(uint64_t handle, size_t device) {
 
 bool PhysicalMemory::imported_again(uint64_t handle, uint64_t shared) {
   const auto memory = find_shared(shared);
-  if (memory != nullptr) add_handle(handle, memory);
-  return memory != nullptr;
+  if (memory == nullptr) return false;
+  const bool is_new = !handles_.contains(handle);
+  add_handle(handle, memory);
+  if (is_new) handles_[handle].is_import = true;
+  return true;
 }
 
 bool PhysicalMemory::take_over(uint64_t shared, uint64_t bytes) {
@@ -124,7 +132,9 @@ PhysicalMemory::Refunds PhysicalMemory::end_unmap(UnmapId id, bool unmapped) {
 }
 
 void PhysicalMemory::drop(Memory& memory, Refunds& refunds) {
-  if (--memory.references == 0) refunds.push_back({memory.device, memory.bytes, memory.shared});
+  if (--memory.references != 0) return;
+  shared_.erase(memory.shared);
+  refunds.push_back({memory.device, memory.bytes, memory.shared});
 }
 
 }  // namespace fargpu::server

@@ -67,6 +67,7 @@ class PhysicalMemory {
   struct Handle {
     std::shared_ptr<Memory> memory;
     uint64_t count = 0;
+    bool is_import = false;  // a driver may not export it again
   };
   struct Mapping {
     uint64_t bytes = 0;
@@ -74,7 +75,7 @@ class PhysicalMemory {
   };
   using Mappings = std::map<uint64_t, Mapping>;  // by address
   static std::shared_ptr<Memory> memory_at(const Mappings& mappings, uint64_t address);
-  static void drop(Memory& memory, Refunds& refunds);
+  void drop(Memory& memory, Refunds& refunds);
   std::shared_ptr<Memory> find_shared(uint64_t shared) const;
   void add_handle(uint64_t handle, const std::shared_ptr<Memory>& memory);
 

@@ -15,11 +15,13 @@ namespace {
 
 using transport::Clock;
 
-enum PeerMessage : uint16_t { kQuestion = 1, kAnswer = 2, kFarewell = 3 };
+enum PeerMessage : uint16_t { kQuestion = 1, kAnswer = 2, kFarewell = 3, kHeard = 4 };
 
 constexpr uint64_t kDaemon = 0;  // in the place of a link
 // For a peer that reads slowly.
 constexpr auto kPatience = std::chrono::seconds(2);
+// More are not remembered.
+constexpr size_t kMostRefused = 65536;
 
 template <typename Body>
 MessageBytes message_of(PeerMessage kind, const Body& body, uint32_t sequence, bool reply) {
@@ -124,10 +126,11 @@ void PeerLinks::arrived(const ReceivedMessage& message, Fd socket) {
 // --- the executor's thread
 
 void PeerLinks::open(PostedTasks& posted, OnQuestion on_question, OnEnd on_end,
-                     OnFarewell on_farewell) {
+                     OnFarewell on_farewell, OnHeard on_heard) {
   on_question_ = std::move(on_question);
   on_end_ = std::move(on_end);
   on_farewell_ = std::move(on_farewell);
+  on_heard_ = std::move(on_heard);
   std::lock_guard lock(mutex_);
   posted_ = &posted;
 }
@@ -156,6 +159,7 @@ void PeerLinks::ask(uint64_t session, const PeerQuestion& question, OnAnswer on_
     open.link = link->second;
     return send_question(sequence, open);
   }
+  if (refused_.contains(session)) return finish(sequence, kGone, Fd());
   const bool under_way = std::any_of(meetings_.begin(), meetings_.end(), [&](const auto& meeting) {
     return meeting.second == session;
   });
@@ -180,6 +184,10 @@ void PeerLinks::meet_answered(uint32_t sequence, Fd socket) {
   if (socket.valid()) {
     link = enter(session, std::move(socket));
     asked_for_[session] = link;
+  } else {
+    // Ids are never used again, so that this does not change.
+    if (refused_.size() >= kMostRefused) refused_.clear();
+    refused_.insert(session);
   }
   std::vector<uint32_t> waiting;
   for (const auto& [each, open] : open_)
@@ -225,7 +233,17 @@ void PeerLinks::received(LinkId id, const ReceivedMessage& message, Fd descripto
     }
     case kFarewell: {
       PeerFarewell farewell;
-      if (read_body(message, &farewell)) on_farewell_(farewell.secret);
+      if (!read_body(message, &farewell)) return;
+      on_farewell_(farewell.secret);
+      if (const auto link = find(id); link != nullptr) {
+        (void)send_message(link->socket.get(), message_of(kHeard, farewell, 0, true),
+                           Clock::now() + kPatience);
+      }
+      return;
+    }
+    case kHeard: {
+      PeerFarewell farewell;
+      if (read_body(message, &farewell)) on_heard_(id, &farewell.secret);
       return;
     }
     default:
@@ -247,11 +265,12 @@ void PeerLinks::answer(LinkId id, const ReceivedMessage& message) {
               sent.message());
 }
 
-void PeerLinks::say_farewell(LinkId id, const ShareSecret& secret) {
+bool PeerLinks::say_farewell(LinkId id, const ShareSecret& secret) {
   const auto link = find(id);
-  if (link == nullptr) return;
-  (void)send_message(link->socket.get(), message_of(kFarewell, PeerFarewell{secret}, 0, false),
-                     Clock::now() + kPatience);
+  return link != nullptr &&
+         send_message(link->socket.get(), message_of(kFarewell, PeerFarewell{secret}, 0, false),
+                      Clock::now() + kPatience)
+             .ok();
 }
 
 void PeerLinks::lost(LinkId id, uint64_t session) {
@@ -264,6 +283,7 @@ void PeerLinks::lost(LinkId id, uint64_t session) {
   for (const auto& [each, open] : open_)
     if (open.link == id) waiting.push_back(each);
   for (const uint32_t each : waiting) finish(each, kGone, Fd());
+  on_heard_(id, nullptr);
 }
 
 }  // namespace fargpu::server

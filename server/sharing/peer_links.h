@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "common/base/fd.h"
@@ -35,7 +36,7 @@ struct PeerAnswer {
   uint64_t bytes = 0;
 };
 struct PeerFarewell {
-  ShareSecret secret{};  // of what its exporter has no more
+  ShareSecret secret{};  // of what its exporter has no more; the answer repeats it
 };
 
 class PeerLinks {
@@ -47,6 +48,8 @@ class PeerLinks {
   // The session, which has exported things, has ended, or has no more what the secret stood for.
   using OnEnd = std::function<void(uint64_t session)>;
   using OnFarewell = std::function<void(const ShareSecret&)>;
+  // The other end of a link has heard a farewell; without a secret: the link is gone.
+  using OnHeard = std::function<void(LinkId, const ShareSecret*)>;
 
   // `control`: the socket to the daemon, which outlives this; `daemon_version` as it said.
   static Result<std::unique_ptr<PeerLinks>> create(int control, uint16_t daemon_version);
@@ -61,12 +64,14 @@ class PeerLinks {
   void arrived(const ReceivedMessage& message, Fd socket);
 
   // From now on, until close(), the executor gets what comes.
-  void open(PostedTasks& posted, OnQuestion on_question, OnEnd on_end, OnFarewell on_farewell);
+  void open(PostedTasks& posted, OnQuestion on_question, OnEnd on_end, OnFarewell on_farewell,
+            OnHeard on_heard);
   void close();
   // `on_answer` is called once: INVALID_VALUE: there is no such session (any more), or it does not
   // know the secret.
   void ask(uint64_t session, const PeerQuestion& question, OnAnswer on_answer);
-  void say_farewell(LinkId link, const ShareSecret& secret);
+  // False: it cannot be said, since the other session has ended or reads nothing.
+  bool say_farewell(LinkId link, const ShareSecret& secret);
 
  private:
   struct Link {
@@ -105,11 +110,13 @@ class PeerLinks {
   OnQuestion on_question_;
   OnEnd on_end_;
   OnFarewell on_farewell_;
+  OnHeard on_heard_;
   LinkId next_link_ = 1;
   uint32_t sequence_ = 0;
   std::unordered_map<uint32_t, Open> open_;          // by sequence
   std::unordered_map<uint64_t, LinkId> asked_for_;   // by session: links that this worker wanted
   std::unordered_map<uint32_t, uint64_t> meetings_;  // under way: sequence -> session
+  std::unordered_set<uint64_t> refused_;             // sessions that the daemon does not let meet
 };
 
 }  // namespace fargpu::server

@@ -9,7 +9,8 @@ namespace fargpu::server {
 
 Sharing::Sharing(const Core& core, MemoryAccount& memory, const ShareSetup& setup)
     : core_(core), memory_(memory), links_(setup.links), self_(setup.self) {
-  memory_.when_shared_ended([this](uint64_t ended) { memory_ended(ended); });
+  memory_.when_shared_ended(
+      [this](const PhysicalMemory::Refund& ended) { return memory_ended(ended); });
   if (links_ == nullptr) return;
   links_->open(
       core_.posted,
@@ -29,7 +30,8 @@ Sharing::Sharing(const Core& core, MemoryAccount& memory, const ShareSetup& setu
       [this](const ShareSecret& secret) {
         if (const auto import = imports_.find(secret); import != imports_.end())
           take_over(import->second);
-      });
+      },
+      [this](PeerLinks::LinkId link, const ShareSecret* secret) { heard(link, secret); });
 }
 
 Sharing::~Sharing() {
@@ -94,10 +96,7 @@ void Sharing::fetch_memory(std::span<const std::byte> bytes, const OnMemory& on_
   Ticket ticket;
   const CUresult read = read_ticket(bytes, SharedKind::kMemory, self_, &ticket);
   PeerAnswer answer;
-  if (read == CUDA_ERROR_NOT_PERMITTED) {
-    log::warn("event=not-imported why=\"it was exported in job {} of another program\"",
-              id_text(ticket.job));
-  }
+  if (read == CUDA_ERROR_NOT_PERMITTED) note_refusal(ticket);
   if (read != CUDA_SUCCESS) return on_memory(read, ticket, answer, Fd());
   const PeerQuestion question{ticket.secret, ticket.kind, {}};
   if (ticket.session == self_.session) {
@@ -131,13 +130,40 @@ void Sharing::take_over(const Import& import) {
   memory_.take_over(import.memory, import.device, import.bytes);
 }
 
-void Sharing::memory_ended(uint64_t memory) {
+bool Sharing::memory_ended(const PhysicalMemory::Refund& refund) {
+  const uint64_t memory = refund.shared;
   std::erase_if(imports_, [memory](const auto& each) { return each.second.memory == memory; });
-  const auto secret = exported_.extract(memory);
-  if (secret.empty()) return;
-  const auto ended = exports_.extract(secret.mapped());
-  for (const PeerLinks::LinkId link : ended.mapped().given_to)
-    links_->say_farewell(link, secret.mapped());
+  ShareSecret secret{};
+  const auto known = exported_.extract(memory);
+  if (known.empty()) return false;
+  secret = known.mapped();
+  auto ended = exports_.extract(secret);
+  std::vector<PeerLinks::LinkId> told = std::move(ended.mapped().given_to);
+  std::erase_if(told, [&](PeerLinks::LinkId link) { return !links_->say_farewell(link, secret); });
+  if (told.empty() || refund.bytes == 0) return false;
+  leaving_[secret] = {refund, std::move(told)};
+  return true;
+}
+
+void Sharing::heard(PeerLinks::LinkId link, const ShareSecret* secret) {
+  for (auto each = leaving_.begin(); each != leaving_.end();) {
+    auto& [of, leaving] = *each;
+    if (secret == nullptr || *secret == of) std::erase(leaving.unheard, link);
+    if (!leaving.unheard.empty()) {
+      ++each;
+      continue;
+    }
+    memory_.refund(leaving.refund.device, leaving.refund.bytes);
+    each = leaving_.erase(each);
+  }
+}
+
+void Sharing::note_refusal(const Ticket& ticket) {
+  constexpr unsigned kMostLines = 8;
+  if (++refusals_ > kMostLines) return;
+  log::warn("event=not-imported why=\"it was exported {}\"{}",
+            ticket.job == self_.job ? "at another server" : "in another job or at another server",
+            refusals_ == kMostLines ? " further=\"not logged\"" : "");
 }
 
 }  // namespace fargpu::server

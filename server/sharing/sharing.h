@@ -55,10 +55,19 @@ class Sharing {
     size_t device = 0;
     uint64_t bytes = 0;
   };
+  // Memory that has gone from here and is refunded when those who have it pay for it.
+  struct Leaving {
+    PhysicalMemory::Refund refund;
+    std::vector<PeerLinks::LinkId> unheard;
+  };
   // The descriptor for an importer, and what the answer says.
   Fd give(const PeerQuestion& question, PeerAnswer* answer);
   CUresult descriptor_of(const PhysicalMemory::Reach& reach, PeerAnswer* answer, Fd* descriptor);
-  void memory_ended(uint64_t memory);
+  // False: nobody else has it, it is the caller's to refund.
+  bool memory_ended(const PhysicalMemory::Refund& refund);
+  void heard(PeerLinks::LinkId link, const ShareSecret* secret);
+  // Refusals are the program's doing: a few lines say it.
+  void note_refusal(const Ticket& ticket);
   void take_over(const Import& import);
 
   const Core core_;
@@ -68,6 +77,8 @@ class Sharing {
   std::map<ShareSecret, Export> exports_;
   std::map<uint64_t, ShareSecret> exported_;  // by number of the memory
   std::map<ShareSecret, Import> imports_;     // of other sessions
+  std::map<ShareSecret, Leaving> leaving_;
+  unsigned refusals_ = 0;
 };
 
 }  // namespace fargpu::server

@@ -104,12 +104,12 @@ void first(const Peer& peer) {
   SHOW(cuMemsetD8(twice + 5, 0x44, 1));
   VALUE(read_all(address));
   SHOW(cuMemUnmap(twice, kBytes));
-  SHOW(cuMemRelease(again));
-  // The mapping alone keeps it, for others too.
+  // The mapping keeps it, for others too; what was imported cannot be exported again.
   SHOW(cuMemRelease(handle));
   peer.turn();
   peer.await();
   VALUE(read_all(address));
+  SHOW(cuMemRelease(again));
   SHOW(cuMemUnmap(address, kBytes));
   peer.turn();
   peer.await();

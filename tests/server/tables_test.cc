@@ -420,6 +420,22 @@ TEST(Ledger, FindsTheAllocationThatHoldsARange) {
   EXPECT_FALSE(ledger.find(0x2100, 1));
 }
 
+TEST(PhysicalMemory, IsReachedByWhatWasNotImported) {
+  PhysicalMemory memory;
+  memory.created(9, 0, 4096);
+  const uint64_t shared = memory.share(9);
+  for (const uint64_t import : {3, 30}) EXPECT_TRUE(memory.imported_again(import, shared));
+  EXPECT_EQ(memory.reach(shared)->handle, 9u);
+  memory.mapped(0x10000, 4096, 9);
+  EXPECT_EQ(memory.released(9), Refunds{});
+  EXPECT_EQ(memory.reach(shared)->handle, 0u);
+  EXPECT_EQ(memory.reach(shared)->address, 0x10000u);
+  EXPECT_EQ(memory.end_unmap(memory.begin_unmap(0x10000, 4096), true), Refunds{});
+  EXPECT_EQ(memory.released(3), Refunds{});
+  EXPECT_EQ(memory.released(30), (Refunds{{0, 4096, shared}}));
+  EXPECT_FALSE(memory.reach(shared));
+}
+
 TEST(PhysicalMemory, TheMakerPaysUntilAnImporterTakesOver) {
   PhysicalMemory maker, importer;
   maker.created(7, 1, 4096);

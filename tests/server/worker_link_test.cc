@@ -205,18 +205,28 @@ TEST_F(WorkerLinkTest, AWorkerIsIntroducedWhenItKnowsOfThat) {
   EXPECT_EQ(*parse_meet(met->body()), 19u);
 }
 
-TEST_F(WorkerLinkTest, AWorkerThatWantsToMeetWithoutEndIsBroken) {
+TEST_F(WorkerLinkTest, AWorkerMeetsEachSessionOnce) {
   say(encode_started());
-  size_t asked = 0;
-  while (broken_.ok() && asked < 2 * WorkerLink::kMostMeetings) {
-    ++asked;
-    say(encode_meet(WorkerMessage::kMeet, 17, 5));
+  for (const bool first : {true, false, false}) {
+    auto pair = make_control_sockets();
+    ASSERT_TRUE(pair.ok());
+    given_ = std::move(pair->first);
+    say(encode_meet(WorkerMessage::kMeet, 18, 6));
     turn();
-    Fd unused;
-    (void)receive_message(worker_.get(), Clock::now(), &unused);
+    Fd got;
+    const auto answer = receive_message(worker_.get(), Clock::now(), &got);
+    ASSERT_TRUE(answer.ok());
+    EXPECT_EQ(got.valid(), first);
+    EXPECT_EQ(answer->header.result, first ? 0 : kNoSuchSession);
   }
-  EXPECT_EQ(broken_.code(), StatusCode::kProtocol);
-  EXPECT_GT(asked, WorkerLink::kMostMeetings);
+  // Sessions that are not there may be asked for without end.
+  given_ = Fd();
+  for (int i = 0; i < 5000; ++i) {
+    say(encode_meet(WorkerMessage::kMeet, 100 + i, 7));
+    turn();
+    EXPECT_EQ(heard().header.result, kNoSuchSession);
+  }
+  EXPECT_TRUE(broken_.ok());
 }
 
 }  // namespace
