@@ -19,6 +19,8 @@ constexpr uint64_t kMostWritten = uint64_t{2} << 20;
 constexpr int kMostTries = 16;
 
 thread_local bool own_work = false;
+// This thread waits for work, which ends in bring_all() again.
+thread_local bool settling = false;
 
 uint64_t block_bytes(uint64_t bytes) {
   return std::max(kSmallestBlock, std::bit_ceil((bytes + kMostBlocks - 1) / kMostBlocks));
@@ -61,6 +63,7 @@ CUresult ManagedMemory::add(const Allocation& allocation) {
   Blocks& added = allocations_.emplace(allocation.address, std::move(blocks)).first->second;
   // System calls may use it, too.
   (void)set(added, {0, count}, State::kFresh);
+  ++pushes_[allocation.context].allocations;
   count_.fetch_add(1, std::memory_order_relaxed);
   in_process_.fetch_add(1, std::memory_order_relaxed);
   return CUDA_SUCCESS;
@@ -73,6 +76,8 @@ bool ManagedMemory::remove(uint64_t address) {
   fetched_.wait(lock, [&] { return fetching_ != &found->second; });
   (void)protect(found->second, {0, found->second.states.size()}, PROT_NONE);
   note_away(found->second);
+  const auto pushes = pushes_.find(found->second.memory.context);
+  if (--pushes->second.allocations == 0) pushes_.erase(pushes);
   allocations_.erase(found);
   count_.fetch_sub(1, std::memory_order_relaxed);
   in_process_.fetch_sub(1, std::memory_order_relaxed);
@@ -102,13 +107,15 @@ CUresult ManagedMemory::give(uint64_t stream) {
 }
 
 CUresult ManagedMemory::give_and_wait() {
-  if (!any_here() || own_work) return CUDA_SUCCESS;
+  if (own_work) return CUDA_SUCCESS;
   std::lock_guard lock(mutex_);
-  std::vector<Context*> gave;
-  CUresult result = give_all(0, &gave);
+  CUresult result = give_all(0);
   const OwnWork own;
-  for (Context* const context : gave) {
-    if (result == CUDA_SUCCESS) result = wire_->finish_pushes(*context);
+  // Another thread's submission may have pushed what is waited for.
+  for (auto& [context, pushes] : pushes_) {
+    if (result != CUDA_SUCCESS || !pushes.unfinished) continue;
+    result = wire_->finish_pushes(*context);
+    pushes.unfinished = result != CUDA_SUCCESS;
   }
   return result;
 }
@@ -141,9 +148,8 @@ void ManagedMemory::work_is_done(std::optional<uint64_t> mark) {
 void ManagedMemory::bring_all() {
   std::unique_lock lock(mutex_);
   if (allocations_.empty()) return;
-  if (!idle()) {
-    // Waiting for all work comes back to here, once.
-    thread_local bool settling = false;
+  if (idle() && !settling) fetched_.wait(lock, [&] { return fetching_ == nullptr; });
+  if (!idle() || fetching_ != nullptr) {
     if (std::exchange(settling, true)) return;
     Context& context = *allocations_.begin()->second.memory.context;
     lock.unlock();
@@ -196,7 +202,11 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write) {
     fetching_ = blocks;
     note_any_here();
     lock.unlock();
-    if (waits) wire_->settle(piece.context);
+    if (waits) {
+      const bool before = std::exchange(settling, true);
+      wire_->settle(piece.context);
+      settling = before;
+    }
     settled = true;
     const CUresult result = wire_->fetch(piece);
     lock.lock();
@@ -206,6 +216,9 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write) {
     if (result != CUDA_SUCCESS) return result;
     // Work was submitted meanwhile, which may write it.
     if (blocks->given != given && attempt < kMostTries) continue;
+    if (run_of(*blocks, run.first, State::kAway, blocks->states.size()).end < run.end ||
+        blocks->states[run.first] != State::kAway)
+      continue;
     blocks->early |= !idle();
     blocks->next = run.end;
     if (set(*blocks, run, State::kSame)) continue;
@@ -297,7 +310,34 @@ void ManagedMemory::find_written(Blocks& blocks) {
   }
 }
 
+// From now on a thread that writes it waits for the lock. False: the system has refused.
+bool ManagedMemory::make_read_only(const Blocks& blocks) {
+  for (size_t at = blocks.begin; at < blocks.end;) {
+    const size_t first = at++;
+    if (blocks.states[first] == State::kAway) continue;
+    while (at < blocks.end && blocks.states[at] != State::kAway) ++at;
+    if (!protect(blocks, {first, at}, PROT_READ)) return false;
+  }
+  return true;
+}
+
+// After make_read_only(), if it stays here.
+void ManagedMemory::make_writable(const Blocks& blocks) {
+  for (size_t at = blocks.begin; at < blocks.end;) {
+    const State state = blocks.states[at];
+    const Run run = run_of(blocks, at, state, blocks.end);
+    // What the system refuses serve() does at the next write.
+    if (state == State::kChanged || state == State::kFresh)
+      (void)protect(blocks, run, PROT_READ | PROT_WRITE);
+    at = run.end;
+  }
+}
+
 CUresult ManagedMemory::give_one(Blocks& blocks) {
+  if (!make_read_only(blocks)) {
+    make_writable(blocks);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   find_written(blocks);
   for (size_t at = blocks.begin; at < blocks.end;) {
     if (blocks.states[at] != State::kChanged) {
@@ -305,11 +345,10 @@ CUresult ManagedMemory::give_one(Blocks& blocks) {
       continue;
     }
     const Run run = run_of(blocks, at, State::kChanged, blocks.end);
-    // A thread that writes it meanwhile waits until it is away.
-    if (!protect(blocks, run, PROT_READ)) return CUDA_ERROR_OUT_OF_MEMORY;
+    pushes_[blocks.memory.context].unfinished = true;
     const CUresult result = wire_->push(piece_of(blocks, run));
     if (result != CUDA_SUCCESS) {
-      (void)protect(blocks, run, PROT_READ | PROT_WRITE);
+      make_writable(blocks);
       return result;
     }
     std::fill(blocks.states.begin() + static_cast<ptrdiff_t>(run.first),
@@ -324,7 +363,7 @@ CUresult ManagedMemory::give_one(Blocks& blocks) {
   return CUDA_SUCCESS;
 }
 
-CUresult ManagedMemory::give_all(uint64_t stream, std::vector<Context*>* gave) {
+CUresult ManagedMemory::give_all(uint64_t stream) {
   const OwnWork own;
   if (fetching_ != nullptr) ++fetching_->given;
   const std::vector<Blocks*> here = here_;
@@ -335,8 +374,6 @@ CUresult ManagedMemory::give_all(uint64_t stream, std::vector<Context*>* gave) {
       continue;
     if (const CUresult result = give_one(*blocks); result != CUDA_SUCCESS) return result;
     note_away(*blocks);
-    if (gave != nullptr && std::find(gave->begin(), gave->end(), memory.context) == gave->end())
-      gave->push_back(memory.context);
   }
   return CUDA_SUCCESS;
 }
@@ -359,7 +396,10 @@ void ManagedMemory::forget_unchanged(Blocks& blocks) {
 }
 
 bool ManagedMemory::serve(Blocks& blocks, size_t at, bool is_write) {
-  if (!is_write || blocks.states[at] != State::kSame) return true;
+  const bool is_writable = blocks.states[at] != State::kSame;
+  // Another thread's access has brought it, or the system has refused to protect it.
+  if (!is_write || is_writable)
+    return protect(blocks, {at, at + 1}, is_writable ? PROT_READ | PROT_WRITE : PROT_READ);
   blocks.write_ahead = at == blocks.next_write
                            ? std::min(blocks.write_ahead * 2, in_blocks(kMostWritten, blocks.block))
                            : 1;

@@ -143,6 +143,11 @@ class ManagedMemory {
     size_t first, end;
   };
   using BlockMap = std::map<uint64_t, Blocks>;
+  // To memory of a context.
+  struct Pushes {
+    size_t allocations = 0;   // of the context
+    bool unfinished = false;  // there were some since finish_pushes()
+  };
 
   // All of these need mutex_.
   Blocks* find(uint64_t address);
@@ -154,8 +159,10 @@ class ManagedMemory {
   static Run run_of(const Blocks& blocks, size_t first, State state, size_t most);
   Piece piece_of(const Blocks& blocks, Run run) const;
   static void find_written(Blocks& blocks);
+  static bool make_read_only(const Blocks& blocks);
+  static void make_writable(const Blocks& blocks);
   CUresult give_one(Blocks& blocks);
-  CUresult give_all(uint64_t stream, std::vector<Context*>* gave = nullptr);
+  CUresult give_all(uint64_t stream);
   void forget_unchanged(Blocks& blocks);
   bool serve(Blocks& blocks, size_t at, bool is_write);
   bool idle() const;
@@ -169,7 +176,8 @@ class ManagedMemory {
   std::atomic<uint64_t> begun_{0}, sent_{0}, done_{0};
   std::mutex mutex_;
   std::condition_variable fetched_;
-  BlockMap allocations_;        // by address
+  BlockMap allocations_;  // by address
+  std::map<Context*, Pushes> pushes_;
   std::vector<Blocks*> here_;   // those with blocks that are not away
   Blocks* fetching_ = nullptr;  // what bring() waits for
 };

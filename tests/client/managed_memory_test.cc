@@ -32,6 +32,7 @@ class ManagedMemoryTest : public testing::Test {
    public:
     explicit FakeWire(ManagedMemoryTest& test) : test_(test) {}
     CUresult push(const ManagedMemory::Piece& piece) override {
+      if (test_.before_push_) std::exchange(test_.before_push_, nullptr)();
       test_.pushed_.push_back({piece.address - test_.base(), piece.bytes});
       std::memcpy(test_.at_worker(piece.address), piece.local, piece.bytes);
       return test_.result_;
@@ -43,7 +44,10 @@ class ManagedMemoryTest : public testing::Test {
       if (test_.during_fetch_) std::exchange(test_.during_fetch_, nullptr)();
       return test_.result_;
     }
-    CUresult finish_pushes(Context&) override { return CUDA_SUCCESS; }
+    CUresult finish_pushes(Context&) override {
+      ++test_.finished_;
+      return CUDA_SUCCESS;
+    }
     CUresult clear(Context&, uint64_t, uint64_t) override { return CUDA_SUCCESS; }
     void settle(Context&) override { ++test_.settled_; }
     bool is_live_stream(uint64_t id) override { return test_.streams_.count(id) != 0; }
@@ -96,8 +100,8 @@ class ManagedMemoryTest : public testing::Test {
   CUresult result_ = CUDA_SUCCESS;
   std::vector<Travelled> pushed_, fetched_;
   std::set<uint64_t> streams_;
-  int settled_ = 0;
-  std::function<void()> during_fetch_;
+  int settled_ = 0, finished_ = 0;
+  std::function<void()> during_fetch_, before_push_;
 };
 
 TEST_F(ManagedMemoryTest, FreshMemoryIsZeroAndCostsNothing) {
@@ -215,6 +219,31 @@ TEST_F(ManagedMemoryTest, AFailedPushKeepsWhatWasWritten) {
   EXPECT_EQ(read(0), 6);
   work();
   EXPECT_EQ(worker_[0], std::byte{6});
+}
+
+// What a host function wrote may have been taken by another thread's work.
+TEST_F(ManagedMemoryTest, PushesOfOtherWorkAreFinishedBehindHostFunctions) {
+  write(0, 1);
+  work();
+  EXPECT_FALSE(memory_.any_here());
+  EXPECT_EQ(memory_.give_and_wait(), CUDA_SUCCESS);
+  EXPECT_EQ(finished_, 1);
+  EXPECT_EQ(memory_.give_and_wait(), CUDA_SUCCESS);
+  EXPECT_EQ(finished_, 1);
+}
+
+// A system call stands for a thread that writes: it fails where a thread would fault.
+TEST_F(ManagedMemoryTest, FreshMemoryCannotBeWrittenWhileItIsGiven) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::write(ends[1], "abc", 3), 3);
+  write(0, 1);
+  ssize_t got = 0;
+  before_push_ = [&] { got = ::read(ends[0], reinterpret_cast<void*>(base() + 5 * kBlock), 3); };
+  work();
+  EXPECT_EQ(got, -1);
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST_F(ManagedMemoryTest, NeighboursAreApart) {
