@@ -40,6 +40,7 @@ Watch& watch() {
 std::atomic<bool> watching{false};
 std::mutex install_mutex;
 struct sigaction before = {};  // written under install_mutex, before the handler is installed
+std::atomic<bool> was_passed{false};  // SA_RESETHAND: it gets one fault
 
 void say(const char* what, uint64_t address) {
   char line[160];
@@ -55,6 +56,12 @@ bool is_write(const ucontext_t& context) {
 #else
 #error "how a write is told from a read"
 #endif
+}
+
+// A jump into managed memory, which holds no code.
+bool is_fetch(const ucontext_t& context) {
+  constexpr uint64_t kFetch = 0x10;
+  return (static_cast<uint64_t>(context.uc_mcontext.gregs[REG_ERR]) & kFetch) != 0;
 }
 
 // False: the fault is none of ours, or cannot be served.
@@ -99,27 +106,35 @@ void end_by_default(const siginfo_t* info) {
 }
 
 // A handler of the application that was installed after ours may call ours for what is not its own.
-thread_local bool passing = false;
+// It may also leave by siglongjmp; so a fault is known by its context, and by where the call for it
+// lies on the stack: a call from that handler lies below.
+struct Passing {
+  const void* context = nullptr;
+  uintptr_t frame = 0;
+};
+thread_local Passing passing;
 
 void pass_on(int signal, siginfo_t* info, void* context) {
-  const bool again = std::exchange(passing, true);
-  if (again) {
-    end_by_default(info);
-  } else if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction != nullptr) {
+  const auto frame = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+  if (passing.context == context && frame < passing.frame) return end_by_default(info);
+  const bool is_handler = before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN;
+  if (before.sa_handler == SIG_IGN && info->si_code <= 0) return;  // sent, not an access
+  if (!is_handler || ((before.sa_flags & SA_RESETHAND) != 0 && was_passed.exchange(true)))
+    return end_by_default(info);
+  const Passing outer = std::exchange(passing, {context, frame});
+  if ((before.sa_flags & SA_SIGINFO) != 0) {
     before.sa_sigaction(signal, info, context);
-  } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
-    before.sa_handler(signal);
   } else {
-    end_by_default(info);
+    before.sa_handler(signal);
   }
-  passing = again;
+  passing = outer;
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {
   const int error = errno;
   const auto address = reinterpret_cast<uint64_t>(info->si_addr);
-  const bool served =
-      info->si_code > 0 && serve(address, is_write(*static_cast<const ucontext_t*>(context)));
+  const auto& cause = *static_cast<const ucontext_t*>(context);
+  const bool served = info->si_code > 0 && !is_fetch(cause) && serve(address, is_write(cause));
   if (!served) pass_on(signal, info, context);
   errno = error;
 }
@@ -132,6 +147,7 @@ void install_fault_handler() {
   if (::sigaction(SIGSEGV, nullptr, &now) != 0) return;
   if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_fault) return;
   before = now;
+  was_passed.store(false);
   struct sigaction ours = {};
   ours.sa_sigaction = on_fault;
   // A thread may have run out of its own stack.

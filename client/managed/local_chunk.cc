@@ -1,6 +1,7 @@
 #include "client/managed/local_chunk.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -45,6 +46,9 @@ Window& window() {
 }
 
 Fd memory_file(uint64_t bytes) {
+  // Where files may not be as large, the system sends SIGXFSZ.
+  struct rlimit most = {};
+  if (::getrlimit(RLIMIT_FSIZE, &most) != 0 || bytes > most.rlim_cur) return {};
   Fd file(::memfd_create("fargpu-managed", MFD_CLOEXEC));
   if (file.valid() && ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) return {};
   return file;
