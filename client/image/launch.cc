@@ -58,7 +58,9 @@ CUresult pack_parameters(const Function& function, void** kernel_params, void** 
     if (size < function.parameter_bytes || (size != 0 && bytes == nullptr))
       return CUDA_ERROR_INVALID_VALUE;
     // A buffer may be longer than the parameters; the rest has no meaning.
-    *packed = {static_cast<const std::byte*>(bytes), function.parameter_bytes};
+    // Copied, since it may be managed memory, which must not be read while a message is built.
+    if (function.parameter_bytes != 0) std::memcpy(buffer, bytes, function.parameter_bytes);
+    *packed = {buffer, function.parameter_bytes};
     return CUDA_SUCCESS;
   }
   if (function.parameters.empty()) return CUDA_SUCCESS;

@@ -27,8 +27,8 @@ CUresult check_launch(const LaunchShape& shape, const Device& device,
                       const FunctionAttributes& function);
 
 // Packs kernelParams or `extra` by the function's layout. `buffer`: function.parameter_bytes long.
-// *packed: in `buffer` or in the application's own parameter buffer. CUDA_ERROR_INVALID_VALUE when
-// neither or both are given, or a pointer is missing.
+// *packed: in `buffer`. CUDA_ERROR_INVALID_VALUE when neither or both are given, or a pointer is
+// missing.
 CUresult pack_parameters(const Function& function, void** kernel_params, void** extra,
                          std::byte* buffer, std::span<const std::byte>* packed);
 

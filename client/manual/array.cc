@@ -59,23 +59,24 @@ CUDA_ARRAY3D_DESCRIPTOR level_of(const CUDA_ARRAY3D_DESCRIPTOR& whole, unsigned 
 }  // namespace
 
 CUresult manual_cuArrayCreate_v2(CUarray* pHandle, const CUDA_ARRAY_DESCRIPTOR* pAllocateArray) {
+  if (pAllocateArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CallTarget target = CallTarget::of_current();
-  const CUresult result =
-      call_cuArrayCreate_v2(target.session, target.context, pHandle, pAllocateArray);
+  const CUDA_ARRAY_DESCRIPTOR array = *pAllocateArray;
+  const CUresult result = call_cuArrayCreate_v2(target.session, target.context, pHandle, &array);
   if (result == CUDA_SUCCESS) {
     describe(target.session, *pHandle,
-             {pAllocateArray->Width, pAllocateArray->Height, 0, pAllocateArray->Format,
-              pAllocateArray->NumChannels, 0});
+             {array.Width, array.Height, 0, array.Format, array.NumChannels, 0});
   }
   return result;
 }
 
 CUresult manual_cuArray3DCreate_v2(CUarray* pHandle,
                                    const CUDA_ARRAY3D_DESCRIPTOR* pAllocateArray) {
+  if (pAllocateArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CallTarget target = CallTarget::of_current();
-  const CUresult result =
-      call_cuArray3DCreate_v2(target.session, target.context, pHandle, pAllocateArray);
-  if (result == CUDA_SUCCESS) describe(target.session, *pHandle, *pAllocateArray);
+  const CUDA_ARRAY3D_DESCRIPTOR array = *pAllocateArray;
+  const CUresult result = call_cuArray3DCreate_v2(target.session, target.context, pHandle, &array);
+  if (result == CUDA_SUCCESS) describe(target.session, *pHandle, array);
   return result;
 }
 
@@ -119,13 +120,15 @@ CUresult manual_cuArrayGetPlane(CUarray* pPlaneArray, CUarray hArray, unsigned i
 CUresult manual_cuMipmappedArrayCreate(CUmipmappedArray* pHandle,
                                        const CUDA_ARRAY3D_DESCRIPTOR* pMipmappedArrayDesc,
                                        unsigned int numMipmapLevels) {
+  if (pMipmappedArrayDesc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CallTarget target = CallTarget::of_current();
+  const CUDA_ARRAY3D_DESCRIPTOR levels = *pMipmappedArrayDesc;
   const CUresult result = call_cuMipmappedArrayCreate(target.session, target.context, pHandle,
-                                                      pMipmappedArrayDesc, numMipmapLevels);
+                                                      &levels, numMipmapLevels);
   if (result != CUDA_SUCCESS) return result;
   auto* const array = static_cast<MipmappedArray*>(
       target.session.find(HandleKind::kMipmappedArray, reinterpret_cast<uint64_t>(*pHandle)));
-  if (array != nullptr) array->descriptor = *pMipmappedArrayDesc;
+  if (array != nullptr) array->descriptor = levels;
   return CUDA_SUCCESS;
 }
 

@@ -1,7 +1,7 @@
 // Waiting for and writing values in memory in stream order: the memory may be the application's
 // own, which is exposed then. From the first wait on, synchronous copies from pinned memory wait
 // (client/transfer/synchronous_copy.h): that is noted before the wait is sent.
-#include <span>
+#include <vector>
 
 #include "client/manual/common.h"
 #include "client/transfer/exposure.h"
@@ -89,8 +89,11 @@ CUresult manual_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint
 CUresult manual_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
                                       CUstreamBatchMemOpParams* paramArray, unsigned int flags) {
   const CallTarget target = CallTarget::of(stream);
+  // A copy, since managed memory must not be read while a message is built.
+  std::vector<CUstreamBatchMemOpParams> operations;
   if (paramArray != nullptr) {
-    for (const CUstreamBatchMemOpParams& operation : std::span(paramArray, count)) {
+    operations.assign(paramArray, paramArray + count);
+    for (const CUstreamBatchMemOpParams& operation : operations) {
       if (const CUresult result = expose_operation(target.session, operation);
           result != CUDA_SUCCESS) {
         return result;
@@ -103,9 +106,9 @@ CUresult manual_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
     }
   }
   const CUresult sent =
-      call_cuStreamBatchMemOp_v2(target.session, target.context, stream, count, paramArray, flags);
-  if (paramArray == nullptr) return sent;
-  for (const CUstreamBatchMemOpParams& operation : std::span(paramArray, count)) {
+      call_cuStreamBatchMemOp_v2(target.session, target.context, stream, count,
+                                 paramArray == nullptr ? nullptr : operations.data(), flags);
+  for (const CUstreamBatchMemOpParams& operation : operations) {
     if (is_wait(operation)) (void)noted(target.session, stream, operation.waitValue.address, sent);
   }
   return sent;

@@ -1,4 +1,5 @@
 // Virtual memory management: what is mapped where is needed for copies and pointer attributes.
+#include "client/managed/managed_memory.h"
 #include "client/manual/apart.h"
 #include "client/manual/common.h"
 #include "client/memory/memory_source.h"
@@ -10,6 +11,13 @@ namespace {
 
 MemorySource* find_physical(Session& session, CUmemGenericAllocationHandle handle) {
   return static_cast<MemorySource*>(session.find(rpc::HandleKind::kMemGeneric, handle));
+}
+
+// The driver of the server has mapped memory there; for the application it is not mapped memory.
+bool is_managed(Session& session, uint64_t address) {
+  if (!session.managed.any()) return false;
+  const auto region = session.device_memory.find(address);
+  return region && region->kind == MemoryKind::kManaged;
 }
 
 }  // namespace
@@ -69,6 +77,7 @@ CUresult manual_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle
   const CallTarget target = CallTarget::of_memory(reinterpret_cast<CUdeviceptr>(addr));
   AddressMap& memory_map = target.session.device_memory;
   const auto address = reinterpret_cast<uint64_t>(addr);
+  if (is_managed(target.session, address)) return CUDA_ERROR_INVALID_VALUE;
   if (const auto mapped = memory_map.find(address);
       handle != nullptr && mapped && mapped->kind == MemoryKind::kVirtual) {
     MemorySource* const source = find_physical(target.session, mapped->owner);
@@ -114,6 +123,7 @@ CUresult manual_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 CUresult manual_cuMemUnmap(CUdeviceptr ptr, size_t size) {
   HeldWork::finish_with({ptr, size});
   const CallTarget target = CallTarget::of_memory(ptr);
+  if (is_managed(target.session, ptr)) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = call_cuMemUnmap(target.session, target.context, ptr, size);
   if (result != CUDA_SUCCESS) return result;
   target.session.device_memory.erase_if([&](const Region& region) {
