@@ -66,7 +66,7 @@ class CallScope {
 class CallTarget {
  public:
   static CallTarget of_current();
-  // A handle of any kind. NULL and the default streams: the current context.
+  // A handle of any kind. NULL and the default streams: the current context, or the green one.
   static CallTarget of(const void* handle);
   static CallTarget of_device(CUdevice device);
   static CallTarget of_location(
@@ -109,6 +109,8 @@ bool has_current_context();
 const void* context_of_memory(CUdeviceptr pointer);
 // Wire id of the thread's current context; 0: none.
 uint16_t current_context_id();
+// The same for the frame of work in `stream`: that of a green context has its own default streams.
+uint16_t stream_context_id(CUstream stream);
 
 // Session-lost and protocol failures as a CUresult; logs once. CUDA_ERROR_DEVICE_UNAVAILABLE for
 // kLost and kTimeout.
@@ -202,6 +204,8 @@ class PerThreadDefaultStream {
   bool before_;
 };
 
+// A function that wants a context of an old interface. The errors before that come first.
+CUresult retired(uint16_t opcode, const char* name);
 // Logs `name` and `why` once per process, returns CUDA_ERROR_NOT_SUPPORTED.
 CUresult unsupported(uint16_t opcode, const char* name, const char* why);
 

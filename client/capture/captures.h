@@ -63,4 +63,7 @@ std::optional<CUresult> join(CUstream stream, CUevent event);
 CUresult check_event(CUevent event, bool ends);
 inline bool any_event() { return CapturedPlace::count.load(std::memory_order_relaxed) != 0; }
 
+// Ends the captures in which streams of the green context take part; false: there are none.
+bool ends_in_green(const Context* green);
+
 }  // namespace fargpu::client::capture

@@ -78,6 +78,15 @@ CUresult judge_in_stream(Class of_call, const Named& stream) {
 
 }  // namespace
 
+bool ends_in_green(const Context* green) {
+  const Lock lock;
+  return invalidate_if([&](const Capture& capture) {
+    return std::any_of(capture.members.begin(), capture.members.end(), [&](const auto& each) {
+      return green_of(reinterpret_cast<CUstream>(each.first)) == green;
+    });
+  });
+}
+
 CUstreamCaptureMode& thread_mode() {
   thread_local CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   return mode;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "client/call/error_log.h"
 #include "client/call/report.h"
 #include "client/call/trace.h"
 #include "client/entry/call_target.h"
@@ -36,6 +37,7 @@ struct Records {
   using Context = client::Context;
   using Event = client::Event;
   using Function = client::Function;
+  using GreenContext = client::GreenContext;
   using ImageRecord = client::ImageRecord;
   using LinkRecord = client::LinkRecord;
   using MemorySource = client::MemorySource;
@@ -48,7 +50,7 @@ struct Records {
 CUresult check_context() {
   Context* context = current_context();
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (!context->usable()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (!named_current()->usable()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return static_cast<CUresult>(context->sticky.load(std::memory_order_relaxed));
 }
 
@@ -147,6 +149,11 @@ uint16_t current_context_id() {
   return context == nullptr ? 0 : context->wire_id;
 }
 
+uint16_t stream_context_id(CUstream stream) {
+  const Context* context = is_default_stream(stream) ? named_current() : current_context();
+  return context == nullptr ? 0 : context->wire_id;
+}
+
 CUresult from_status(const Status& status) {
   switch (status.code()) {
     case StatusCode::kOk:
@@ -188,7 +195,12 @@ CUresult handle_to_wire(Session& session, rpc::HandleKind kind, const void* hand
     *id = context->wire_id;
     return CUDA_SUCCESS;
   }
-  if (session.find(kind, value) == nullptr) {
+  const Object* const found = session.find(kind, value);
+  if (kind == rpc::HandleKind::kStream && found != nullptr) {
+    const Context* const green = static_cast<const Stream*>(found)->green;
+    if (green != nullptr && !green->usable()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+  if (found == nullptr) {
     // The driver calls a wrong one of these a wrong value.
     return kind == rpc::HandleKind::kMemGeneric || kind == rpc::HandleKind::kMemPool
                ? CUDA_ERROR_INVALID_VALUE
@@ -208,6 +220,8 @@ void publish(Session& session, uint64_t id, Context* context, uint32_t epoch, ui
   object->session = &session;
   object->context = context;
   object->parent = parent;
+  if (object->kind() == rpc::HandleKind::kStream)
+    static_cast<Stream&>(*object).green = current_green();
   session.handles.publish(std::move(object));
   const bool alone = parent != 0 && session.find(rpc::handle_kind(parent), parent) == nullptr;
   const bool late = context != nullptr && context->epoch.load() != epoch;
@@ -296,11 +310,21 @@ CUresult exception_result() noexcept {
   }
 }
 
+CUresult retired(uint16_t opcode, const char* name) {
+  CallScope call(opcode, name, Needs::kInit);
+  const CUresult result =
+      call.status() != CUDA_SUCCESS ? call.status() : CUDA_ERROR_INVALID_CONTEXT;
+  error_log::note(name, result);
+  return result;
+}
+
 CUresult unsupported(uint16_t opcode, const char* name, const char* why) {
   // Functions that are not supported have no entry that would count them.
   if (trace::enabled() && report::enabled())
     report::count_call(opcode, rpc::thread_calls, 0, CUDA_ERROR_NOT_SUPPORTED);
   if (first_time(name)) log::warn("{} is not supported: {}", name, why);
+  error_log::explain(why);
+  error_log::note(name, CUDA_ERROR_NOT_SUPPORTED);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 

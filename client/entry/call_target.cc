@@ -16,7 +16,7 @@ Object* object_of(uint64_t id) {
 
 // The one it is, or lives in; null: none.
 Context* context_of(Object& object) {
-  return object.kind() == rpc::HandleKind::kContext ? static_cast<Context*>(&object)
+  return object.kind() == rpc::HandleKind::kContext ? home_of(static_cast<Context*>(&object))
                                                     : object.context;
 }
 
@@ -49,9 +49,10 @@ CallTarget CallTarget::of(const void* handle) {
   const auto id = reinterpret_cast<uint64_t>(handle);
   const Context* const current = current_context();
   if (current == nullptr) return of_foreign(id);
+  if (is_default_stream(reinterpret_cast<CUstream>(id)))
+    return {*current->session, named_current()->wire_id};
   // A wrong handle is refused by who looks it up.
-  if (rpc::handle_session(id) == rpc::handle_session(current->id) ||
-      is_default_stream(reinterpret_cast<CUstream>(id))) [[likely]]
+  if (rpc::handle_session(id) == rpc::handle_session(current->id)) [[likely]]
     return {*current->session, current->wire_id};
   return of_foreign(id);
 }

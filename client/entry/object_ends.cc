@@ -113,6 +113,10 @@ void end_object(Session& session, uint64_t id) {
 
 void end_context(Context& context, ContextState now) {
   Session& session = *context.session;
+  if (context.primary) {
+    for (Context* const green : session.contexts.greens_of(context))
+      end_context(*green, ContextState::kDestroyed);
+  }
   session.contexts.retire(context, now);
   end_all(session, session.handles.take_if(
                        [&](const Object& object) { return object.context == &context; }));

@@ -17,6 +17,8 @@ class Session;
 // Does nothing if there is no such object any more.
 void end_object(Session& session, uint64_t id);
 // `now`: what becomes of the context. A call that is under way in it enters nothing any more.
+// A primary context takes its green ones with it. Streams of a green one are refused from its end
+// on, until their primary context ends.
 void end_context(Context& context, ContextState now);
 
 }  // namespace fargpu::client

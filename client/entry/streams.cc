@@ -76,12 +76,13 @@ CUresult resolve_stream(Session& session, CUstream stream, ResolvedStream* resol
   if (watchdog::enabled()) [[unlikely]]
     watchdog::note_stream(stream);
   if (stream == CU_STREAM_LEGACY || (stream == nullptr && !per_thread_mode)) {
-    const Context* context = current_context();
+    const Context* context = named_current();
     *resolved = {kLegacyStreamId, context == nullptr ? nullptr : &context->legacy_stream};
     return CUDA_SUCCESS;
   }
   uint64_t id = reinterpret_cast<uint64_t>(stream);
   if (stream == nullptr || stream == CU_STREAM_PER_THREAD) {
+    if (current_green() != nullptr) return CUDA_ERROR_INVALID_HANDLE;  // it has no such stream
     Context* context = current_context();
     if (context == nullptr || context->session != &session) return CUDA_ERROR_INVALID_CONTEXT;
     const CUresult result = LateThreadLocal<HiddenStreams>::get().get(*context, &id);
@@ -89,6 +90,8 @@ CUresult resolve_stream(Session& session, CUstream stream, ResolvedStream* resol
   }
   const Object* found = session.find(rpc::HandleKind::kStream, id);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const Context* const green = static_cast<const Stream*>(found)->green;
+  if (green != nullptr && !green->usable()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   *resolved = {id, &static_cast<const Stream*>(found)->state};
   return CUDA_SUCCESS;
 }
@@ -106,7 +109,7 @@ class MarkingWorker final : public QueueMarks::Worker {
  public:
   MarkingWorker(Session& session, CUstream stream) : session_(session), stream_(stream) {}
   bool ask(uint64_t ticket) override {
-    return call_fgQueueMark(session_, current_context_id(), stream_, ticket) == CUDA_SUCCESS;
+    return call_fgQueueMark(session_, stream_context_id(stream_), stream_, ticket) == CUDA_SUCCESS;
   }
   bool wait(const std::function<bool()>& seen) override {
     rpc::Channel& channel = session_.channel();
@@ -177,6 +180,15 @@ Context* context_of(CUstream stream) {
   const Object* found =
       tables->handles.find(rpc::HandleKind::kStream, reinterpret_cast<uint64_t>(stream));
   return found == nullptr ? nullptr : found->context;
+}
+
+Context* green_of(CUstream stream) {
+  if (is_default_stream(stream)) return current_green();
+  const Tables* const tables = Process::get().tables();
+  if (tables == nullptr) return nullptr;
+  const Object* found =
+      tables->handles.find(rpc::HandleKind::kStream, reinterpret_cast<uint64_t>(stream));
+  return found == nullptr ? nullptr : static_cast<const Stream*>(found)->green;
 }
 
 }  // namespace fargpu::client

@@ -17,6 +17,7 @@
 namespace fargpu::client {
 
 struct Stream final : Object {
+  struct Context* green = nullptr;  // the green context that it was made in; null: none
   const std::shared_ptr<StreamState> state = std::make_shared<StreamState>();
 };
 
@@ -54,8 +55,10 @@ bool per_thread_default_stream();
 bool is_default_stream(CUstream stream);
 
 // The context in which `stream` lives: the current one for default streams; nullptr for an invalid
-// handle.
+// handle. It is no green one.
 struct Context* context_of(CUstream stream);
+// The green context that the stream belongs to; nullptr: none.
+struct Context* green_of(CUstream stream);
 
 // The end of what is in a stream now, to be waited for later: what is sent in between travels
 // meanwhile. Needs a current context.

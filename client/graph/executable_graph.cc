@@ -330,7 +330,9 @@ CUresult launch(GraphExec& exec, CUstream stream) {
   CUresult result = CUDA_SUCCESS;
   const auto note_stream = [&] {
     exec.last_stream.store(resolved.id, std::memory_order_relaxed);
-    exec.last_context.store(context_of(stream), std::memory_order_relaxed);
+    Context* const green = green_of(stream);
+    exec.last_context.store(green != nullptr ? green : context_of(stream),
+                            std::memory_order_relaxed);
   };
   if (exec.has_host_calls.load(std::memory_order_acquire)) {
     // A host node gets its calls in the order of the launches.

@@ -163,8 +163,8 @@ uint64_t NodeParams::function() const {
 
 // nullptr: the current one.
 CUresult NodeParams::enter(CUcontext context) {
-  context_ =
-      context == nullptr ? current_context() : Process::get().tables()->contexts.find(context);
+  context_ = context == nullptr ? current_context()
+                                : home_of(Process::get().tables()->contexts.find(context));
   if (context_ == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   epoch_ = context_->epoch.load();
   return context_->usable() ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;

@@ -71,7 +71,7 @@ CUresult ready() { return Process::get().check(); }
 CUresult resolve(CUcontext handle, Context** context) {
   if (const CUresult result = ready(); result != CUDA_SUCCESS) return result;
   const bool current = handle == nullptr || handle == reinterpret_cast<CUcontext>(-1);
-  *context = current ? current_context() : Process::get().tables()->contexts.find(handle);
+  *context = current ? current_context() : home_of(Process::get().tables()->contexts.find(handle));
   return *context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
@@ -144,7 +144,7 @@ auto& tools_hooks() {
 CUresult thread_context(CUcontext* out) {
   if (const CUresult result = ready(); result != CUDA_SUCCESS) return result;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Context* context = current_context();
+  Context* context = named_current();
   *out = context == nullptr ? nullptr : context->handle();
   return CUDA_SUCCESS;
 }

@@ -36,7 +36,7 @@ Context* find(CUcontext ctx) { return Process::get().tables()->contexts.find(ctx
 
 // NULL: the current context.
 CUresult resolve(CUcontext ctx, Context** context) {
-  *context = ctx == nullptr ? current_context() : find(ctx);
+  *context = ctx == nullptr ? named_current() : find(ctx);
   if (*context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return (*context)->state.load() == ContextState::kDestroyed ? CUDA_ERROR_CONTEXT_IS_DESTROYED
                                                               : CUDA_SUCCESS;
@@ -48,8 +48,10 @@ CUresult resolve_new_current(CUcontext ctx, Context** context) {
   if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *context = find(ctx);
   if (*context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return (*context)->state.load() == ContextState::kDestroyed ? CUDA_ERROR_INVALID_CONTEXT
-                                                              : CUDA_SUCCESS;
+  // A green one may be gone already, as natively.
+  return (*context)->state.load() == ContextState::kDestroyed && (*context)->home == nullptr
+             ? CUDA_ERROR_INVALID_CONTEXT
+             : CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -77,7 +79,7 @@ CUresult manual_cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreatePara
 CUresult manual_cuCtxDestroy_v2(CUcontext ctx) {
   if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = find(ctx);
-  if (context == nullptr || context->primary || !context->usable())
+  if (context == nullptr || context->primary || context->home != nullptr || !context->usable())
     return CUDA_ERROR_INVALID_CONTEXT;
   Session& session = *context->session;
   begin_context_end(*context);
@@ -117,7 +119,7 @@ CUresult manual_cuCtxSetCurrent(CUcontext ctx) {
 
 CUresult manual_cuCtxGetCurrent(CUcontext* pctx) {
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Context* context = current_context();
+  Context* context = named_current();
   *pctx = context == nullptr ? nullptr : context->handle();
   return CUDA_SUCCESS;
 }
@@ -162,11 +164,16 @@ CUresult manual_cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
   return CUDA_SUCCESS;
 }
 
+CUresult manual_cuCtxSynchronize() {
+  const CallTarget target = CallTarget::of_current();
+  return call_cuCtxSynchronize(target.session, named_current()->wire_id);
+}
+
 CUresult manual_cuCtxSynchronize_v2(CUcontext ctx) {
   Context* context = nullptr;
   if (const CUresult result = resolve(ctx, &context); result != CUDA_SUCCESS) return result;
   if (!context->usable()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  if (const int sticky = context->sticky.load()) return static_cast<CUresult>(sticky);
+  if (const int sticky = home_of(context)->sticky.load()) return static_cast<CUresult>(sticky);
   const CallTarget target =
       CallTarget::of(ctx);  // what it exposes must not get a context of another session
   return call_cuCtxSynchronize(target.session, context->wire_id);
@@ -190,14 +197,14 @@ CUresult manual_cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPri
 
 CUresult manual_cuCtxAttach(CUcontext* pctx, unsigned int flags) {
   if (pctx == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  *pctx = current_context()->handle();
+  *pctx = named_current()->handle();
   return CUDA_SUCCESS;
 }
 
 CUresult manual_cuCtxDetach(CUcontext ctx) {
   Context* context = find(ctx);
-  return context == nullptr || context != current_context() ? CUDA_ERROR_INVALID_CONTEXT
-                                                            : CUDA_SUCCESS;
+  return context == nullptr || context != named_current() ? CUDA_ERROR_INVALID_CONTEXT
+                                                          : CUDA_SUCCESS;
 }
 
 }  // namespace fargpu::client

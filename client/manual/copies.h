@@ -38,7 +38,7 @@ CUresult between_contexts(Session& session, const Context* dst, const Context* s
   if (const CUresult result = wait_for_both(session, dst, src); result != CUDA_SUCCESS)
     return result;
   if (const CUresult result = send(); result != CUDA_SUCCESS) return result;
-  return call_cuStreamSynchronize(session, current_context_id(), stream);
+  return call_cuStreamSynchronize(session, stream_context_id(stream), stream);
 }
 
 // Around send(), which enqueues a copy between two device ends.

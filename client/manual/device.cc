@@ -64,6 +64,21 @@ CUresult manual_cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
   return CUDA_SUCCESS;
 }
 
+CUresult manual_cuDeviceTotalMem(unsigned int* bytes, CUdevice dev) {
+  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  size_t all = 0;
+  const CUresult result = manual_cuDeviceTotalMem_v2(&all, dev);
+  if (result == CUDA_SUCCESS) *bytes = static_cast<unsigned int>(std::min<size_t>(all, UINT32_MAX));
+  return result;
+}
+
+CUresult manual_cuDeviceGetNvSciSyncAttributes(void* nvSciSyncAttrList, CUdevice dev, int flags) {
+  (void)flags;
+  const Device* device = nullptr;
+  if (const CUresult result = find(dev, &device); result != CUDA_SUCCESS) return result;
+  return nvSciSyncAttrList == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult manual_cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) {
   const auto id = static_cast<size_t>(attrib);
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -78,7 +78,7 @@ CUresult manual_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
   const CallTarget target = CallTarget::of(hCtx);
   const Object* event =
       target.session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(hEvent));
-  if (event != nullptr && event->context != target.session.contexts.find(hCtx))
+  if (event != nullptr && event->context != home_of(target.session.contexts.find(hCtx)))
     target.session.host_calls.join_contexts();
   return call_cuCtxWaitEvent(target.session, target.context, hCtx, hEvent);
 }

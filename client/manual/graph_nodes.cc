@@ -378,7 +378,7 @@ CUresult manual_cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle
       (flags & ~static_cast<unsigned>(CU_GRAPH_COND_ASSIGN_DEFAULT)) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   Context* const context =
-      ctx == nullptr ? current_context() : Process::get().tables()->contexts.find(ctx);
+      ctx == nullptr ? current_context() : home_of(Process::get().tables()->contexts.find(ctx));
   if (context == nullptr || !context->usable()) return CUDA_ERROR_INVALID_CONTEXT;
   return make_condition(*graph, *context, defaultLaunchValue, flags, pHandle_out);
 }

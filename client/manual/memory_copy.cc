@@ -13,7 +13,7 @@ CUresult device_to_device(Session& session, const Endpoint& dst, const Endpoint&
     return copy_between_servers(dst, src, {bytes}, stream);
   const CUresult result = inside_device(session, dst, src, {bytes}, [&] {
     return between_contexts(session, owner_of(session, dst), owner_of(session, src), stream, [&] {
-      return call_cuMemcpyDtoDAsync_v2(session, current_context_id(), dst.rows.address,
+      return call_cuMemcpyDtoDAsync_v2(session, stream_context_id(stream), dst.rows.address,
                                        src.rows.address, bytes, stream);
     });
   });
@@ -135,7 +135,7 @@ CUresult manual_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
     // One of another session is refused by the call.
     const auto find = [&target](CUcontext ctx) -> const Context* {
       if (ctx == nullptr) return current_context();
-      const Context* const context = target.session.contexts.find(ctx);
+      const Context* const context = home_of(target.session.contexts.find(ctx));
       return context != nullptr && context->session == &target.session ? context : nullptr;
     };
     const Context *const dst = find(dstContext), *const src = find(srcContext);

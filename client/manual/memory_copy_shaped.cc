@@ -131,8 +131,8 @@ CUresult copy_described(const Copy* copy, CUstream stream, bool wait, SourceAcce
 CUresult copy_2d(const CUDA_MEMCPY2D* copy, CUstream stream, bool wait) {
   return copy_described(copy, stream, wait, SourceAccess::kInStream,
                         [&](Session& session, const CUDA_MEMCPY2D& inside) {
-                          return call_cuMemcpy2DAsync_v2(session, current_context_id(), &inside,
-                                                         stream);
+                          return call_cuMemcpy2DAsync_v2(session, stream_context_id(stream),
+                                                         &inside, stream);
                         });
 }
 
@@ -140,7 +140,7 @@ CUresult copy_3d(const CUDA_MEMCPY3D* copy, CUstream stream, bool wait,
                  SourceAccess access = SourceAccess::kInStream) {
   return copy_described(
       copy, stream, wait, access, [&](Session& session, const CUDA_MEMCPY3D& inside) {
-        return call_cuMemcpy3DAsync_v2(session, current_context_id(), &inside, stream);
+        return call_cuMemcpy3DAsync_v2(session, stream_context_id(stream), &inside, stream);
       });
 }
 
@@ -165,7 +165,7 @@ CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER* copy, CUstream stream, bool wait
           ends[i] = session.find_context(static_cast<uint16_t>(id));
         }
         return between_contexts(session, ends[0], ends[1], stream, [&] {
-          return call_cuMemcpy3DPeerAsync(session, current_context_id(), &inside, stream);
+          return call_cuMemcpy3DPeerAsync(session, stream_context_id(stream), &inside, stream);
         });
       });
 }

@@ -119,16 +119,16 @@ CUresult manual_cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction 
                                                    const CUlaunchConfig* config) {
   func = of_current_session(func);
   const CallTarget target = CallTarget::of(func);
-  return call_cuOccupancyMaxPotentialClusterSize(target.session, target.context, clusterSize, func,
-                                                 config);
+  return call_cuOccupancyMaxPotentialClusterSize(target.session, stream_context_id(nullptr),
+                                                 clusterSize, func, config);
 }
 
 CUresult manual_cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
                                              const CUlaunchConfig* config) {
   func = of_current_session(func);
   const CallTarget target = CallTarget::of(func);
-  return call_cuOccupancyMaxActiveClusters(target.session, target.context, numClusters, func,
-                                           config);
+  return call_cuOccupancyMaxActiveClusters(target.session, stream_context_id(nullptr), numClusters,
+                                           func, config);
 }
 
 CUresult check_cooperative(const LaunchShape& shape, CUfunction function) {

@@ -19,7 +19,7 @@ bool are_apart(CUdevice first, CUdevice second) {
 
 // A live context of another server than the current one's.
 bool is_elsewhere(const Session& session, CUcontext handle) {
-  const Context* const context = session.contexts.find(handle);
+  const Context* const context = home_of(session.contexts.find(handle));
   return context != nullptr && context->session != &session && context->usable();
 }
 

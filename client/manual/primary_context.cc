@@ -73,6 +73,7 @@ CUresult manual_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, in
 CUresult manual_cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   Context* context = nullptr;
   if (const CUresult result = find(dev, &context); result != CUDA_SUCCESS) return result;
+  if (!context->session->contexts.greens_of(*context).empty()) return CUDA_ERROR_NOT_PERMITTED;
   begin_context_end(*context);
   std::lock_guard lock(context->mutex);
   if (!context->usable()) return CUDA_SUCCESS;

@@ -1,6 +1,7 @@
 // Streams: whose they are is known here; callbacks run here.
 #include "client/capture/captures.h"
 #include "client/manual/common.h"
+#include "client/manual/green_context.h"
 #include "client/transfer/held_streams.h"
 
 namespace fargpu::client {
@@ -8,11 +9,22 @@ namespace {
 
 // What captures have to know of a stream that was made.
 CUresult made(Session& session, const CUstream* stream, unsigned flags, CUresult result) {
-  if (result != CUDA_SUCCESS || (flags & CU_STREAM_NON_BLOCKING) == 0) return result;
+  const bool blocks = (flags & CU_STREAM_NON_BLOCKING) == 0 && current_green() == nullptr;
+  if (result != CUDA_SUCCESS || blocks) return result;
   const auto* const record = static_cast<const Stream*>(
       session.find(rpc::HandleKind::kStream, reinterpret_cast<uint64_t>(*stream)));
   if (record != nullptr) record->state->non_blocking = true;
   return result;
+}
+
+// The context in which the stream lives, which is no green one.
+CUresult find_owner(CUstream stream, Context** context) {
+  const Context* const green = green_of(stream);
+  if (green != nullptr && !green->usable()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  const bool per_thread =
+      stream == CU_STREAM_PER_THREAD || (stream == nullptr && per_thread_default_stream());
+  *context = green != nullptr && per_thread ? nullptr : context_of(stream);
+  return *context == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -22,7 +34,8 @@ CUresult manual_cuStreamCreate(CUstream* phStream, unsigned int Flags) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const CallTarget target = CallTarget::of_current();
-  const CUresult result = call_cuStreamCreate(target.session, target.context, phStream, Flags);
+  const CUresult result =
+      call_cuStreamCreate(target.session, named_current()->wire_id, phStream, Flags);
   return made(target.session, phStream, Flags, result);
 }
 
@@ -32,9 +45,21 @@ CUresult manual_cuStreamCreateWithPriority(CUstream* phStream, unsigned int flag
   }
   const CallTarget target = CallTarget::of_current();
   // A priority outside the device's range is clamped by the driver.
-  const CUresult result =
-      call_cuStreamCreateWithPriority(target.session, target.context, phStream, flags, priority);
+  const CUresult result = call_cuStreamCreateWithPriority(target.session, named_current()->wire_id,
+                                                          phStream, flags, priority);
   return made(target.session, phStream, flags, result);
+}
+
+CUresult manual_cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, unsigned int flags,
+                                       int priority) {
+  if (phStream == nullptr || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  Context* const green = find_green(greenCtx);
+  if (green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  Session& session = *green->session;
+  const ContextScope scope(green);
+  const CUresult result =
+      call_cuGreenCtxStreamCreate(session, green->wire_id, phStream, greenCtx, flags, priority);
+  return made(session, phStream, flags, result);
 }
 
 CUresult manual_cuStreamGetDevice(CUstream hStream, CUdevice* device) {
@@ -47,15 +72,28 @@ CUresult manual_cuStreamGetDevice(CUstream hStream, CUdevice* device) {
 
 CUresult manual_cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Context* context = context_of(hStream);
-  if (context == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  *pctx = context->handle();
+  Context* context = nullptr;
+  if (const CUresult result = find_owner(hStream, &context); result != CUDA_SUCCESS) return result;
+  Context* const green = green_of(hStream);
+  *pctx = green != nullptr ? green->handle() : context->handle();
   return CUDA_SUCCESS;
 }
 
 CUresult manual_cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
-  if (pGreenCtx != nullptr) *pGreenCtx = nullptr;
-  return manual_cuStreamGetCtx(hStream, pCtx);
+  if (pCtx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = nullptr;
+  if (const CUresult result = find_owner(hStream, &context); result != CUDA_SUCCESS) return result;
+  *pCtx = context->handle();
+  return pGreenCtx == nullptr ? CUDA_SUCCESS : manual_cuStreamGetGreenCtx(hStream, pGreenCtx);
+}
+
+CUresult manual_cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx* phCtx) {
+  if (phCtx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = nullptr;
+  if (const CUresult result = find_owner(hStream, &context); result != CUDA_SUCCESS) return result;
+  const Context* const green = green_of(hStream);
+  *phCtx = green == nullptr ? nullptr : reinterpret_cast<CUgreenCtx>(green->green);
+  return CUDA_SUCCESS;
 }
 
 CUresult manual_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,

@@ -10,6 +10,13 @@ namespace {
 // The top is apart from the rest so that reading it touches no heap. Rarely more than one context
 // is on a stack.
 thread_local Context* top = nullptr;
+thread_local Context* green = nullptr;
+
+void make_top(Context* context) {
+  top = home_of(context);
+  green = top == context ? nullptr : context;
+}
+
 struct Below {
   std::vector<Context*> contexts;
 };
@@ -62,7 +69,8 @@ Context* ContextTable::primary(int device) const {
   return primaries_[static_cast<size_t>(device)].load(std::memory_order_acquire);
 }
 
-Context* ContextTable::create(int device, int worker_ordinal, unsigned flags, const Owner& owner) {
+Context* ContextTable::create(int device, int worker_ordinal, unsigned flags, const Owner& owner,
+                              Context* home) {
   std::lock_guard lock(mutex_);
   // After 65280 contexts the 16-bit ids are used again, but only those of destroyed ones.
   uint32_t tried = 0;
@@ -78,6 +86,7 @@ Context* ContextTable::create(int device, int worker_ordinal, unsigned flags, co
   context->session = owner.session;
   context->device = device;
   context->worker_device = worker_ordinal;
+  context->home = home;
   if (context->id == 0) return nullptr;
   context->wire_id = static_cast<uint16_t>(next_wire_);
   context->flags.store(flags);
@@ -100,13 +109,22 @@ Context* ContextTable::find_wire(uint16_t wire_id, unsigned session) const {
   };
   if (wire_id >= kFirstCreated) {
     Context* const context = by_wire_[wire_id].load(std::memory_order_acquire);
-    return is_of_session(context) ? context : nullptr;
+    return is_of_session(context) ? home_of(context) : nullptr;
   }
   for (const auto& primary : primaries_) {
     Context* const context = primary.load(std::memory_order_acquire);
     if (is_of_session(context) && context->wire_id == wire_id) return context;
   }
   return nullptr;
+}
+
+std::vector<Context*> ContextTable::greens_of(const Context& home) const {
+  std::vector<Context*> found;
+  for (const auto& each : by_wire_) {
+    Context* const context = each.load(std::memory_order_acquire);
+    if (context != nullptr && context->home == &home && context->usable()) found.push_back(context);
+  }
+  return found;
 }
 
 void ContextTable::lose(unsigned session) {
@@ -146,36 +164,42 @@ void ContextTable::retire(Context& context, ContextState now) {
 }
 
 Context* current_context() { return top; }
+Context* current_green() { return green; }
 
 void set_current_context(Context* context) {
   if (context == nullptr) {
     pop_context();
   } else {
-    top = context;
+    make_top(context);
   }
 }
 
 void push_context(Context* context) {
-  if (top != nullptr) BelowOfThread::get().contexts.push_back(top);
-  top = context;
+  if (top != nullptr) BelowOfThread::get().contexts.push_back(named_current());
+  make_top(context);
 }
 
 Context* pop_context() {
-  Context* popped = top;
-  top = nullptr;
+  Context* popped = named_current();
+  make_top(nullptr);
   if (Below* below = BelowOfThread::if_made(); below != nullptr && !below->contexts.empty()) {
-    top = below->contexts.back();
+    make_top(below->contexts.back());
     below->contexts.pop_back();
   }
   return popped;
 }
 
 void forget_context_stack() {
-  top = nullptr;
+  make_top(nullptr);
   if (Below* below = BelowOfThread::if_made()) below->contexts.clear();
 }
 
-ContextScope::ContextScope(Context* context) : before_(top) { top = context; }
-ContextScope::~ContextScope() { top = before_; }
+ContextScope::ContextScope(Context* context) : before_(top), green_before_(green) {
+  make_top(context);
+}
+ContextScope::~ContextScope() {
+  top = before_;
+  green = green_before_;
+}
 
 }  // namespace fargpu::client

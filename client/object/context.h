@@ -32,6 +32,10 @@ enum class ContextState : uint8_t {
 };  // inactive: a primary context that nobody retains
 
 struct Context final : Object {
+  // Of a green context made into a CUcontext: the primary context that it is part of. All that is
+  // made in a green context lives in that one, but for streams; null: it is no green context.
+  Context* home = nullptr;
+  uint64_t green = 0;  // of a green context: its CUgreenCtx
   uint16_t wire_id = 0;
   int device = 0;         // ordinal among the visible devices of the process
   int worker_device = 0;  // the worker's ordinal
@@ -50,6 +54,16 @@ struct Context final : Object {
   bool usable() const { return state.load(std::memory_order_acquire) == ContextState::kActive; }
   CUcontext handle() { return reinterpret_cast<CUcontext>(id); }
 };
+
+// A CUgreenCtx.
+struct GreenContext final : Object {
+  Context* converted = nullptr;  // set before the application knows the handle
+};
+
+// The context that owns what is made in `context`: itself, but for a green one.
+inline Context* home_of(Context* context) {
+  return context != nullptr && context->home != nullptr ? context->home : context;
+}
 
 // A context in one of its lives: what comes to its end later asks whether that life is over. It is
 // over before anything that lived in the context is told of the end.
@@ -81,9 +95,11 @@ class ContextTable {
   void add_primary(int device, int worker_ordinal, const Owner& owner = {});
   Context* primary(int device) const;  // nullptr: no such device
   // A new context, not yet active; nullptr when all 16-bit ids or all slots of handles are in use.
-  Context* create(int device, int worker_ordinal, unsigned flags, const Owner& owner = {});
-  Context* find(const void* handle) const;  // any state; nullptr: never made
-  // nullptr: `session` has no such context.
+  Context* create(int device, int worker_ordinal, unsigned flags, const Owner& owner = {},
+                  Context* home = nullptr);
+  std::vector<Context*> greens_of(const Context& home) const;  // the active ones
+  Context* find(const void* handle) const;                     // any state; nullptr: never made
+  // nullptr: `session` has no such context. Of a green one: its home.
   Context* find_wire(uint16_t wire_id, unsigned session = 0) const;
   void activate(Context& context, unsigned flags);
   // The session with this number is lost: its contexts fail from now on, also those that are yet to
@@ -110,11 +126,17 @@ class ContextTable {
   std::atomic<uint64_t> activated_{0};
 };
 
-// The calling thread's stack.
-Context* current_context();                  // nullptr: none
+// The calling thread's stack. While a green context is current, so is its home: only what is about
+// streams, and what names the current context, asks for the green one.
+Context* current_context();  // never a green one; nullptr: none
+Context* current_green();    // nullptr: none
+inline Context* named_current() {
+  Context* const green = current_green();
+  return green != nullptr ? green : current_context();
+}
 void set_current_context(Context* context);  // replaces the top; nullptr pops it
 void push_context(Context* context);
-Context* pop_context();       // nullptr: the stack is empty
+Context* pop_context();       // as it was pushed; nullptr: the stack is empty
 void forget_context_stack();  // after fork, in the child
 
 // Another context as the current one for a while, without touching the stack below.
@@ -127,6 +149,7 @@ class ContextScope {
 
  private:
   Context* before_;
+  Context* green_before_;
 };
 
 }  // namespace fargpu::client

@@ -35,7 +35,7 @@ bool can_follow(const Transfer& transfer) { return transfer.pinned && has_gates(
 // The generated call takes one place in the driver's queue, the others are taken here.
 CUresult take_places(Session& session, uint64_t places, CUstream stream) {
   for (uint64_t i = 1; i < places; ++i) {
-    const Submission place(session, current_context_id(), stream, Submission::kQueuePlace);
+    const Submission place(session, stream_context_id(stream), stream, Submission::kQueuePlace);
     if (place.result() != CUDA_SUCCESS) return place.result();
   }
   return CUDA_SUCCESS;
@@ -197,7 +197,7 @@ CUresult wait_for_deliveries(Session& session, CUstream stream) {
   }
   const uint64_t id = session.ordered_copies.add_meeting(held_device);
   session.channel().await_notices();
-  const CUresult result = call_fgMeetDeliveries(session, current_context_id(), id, stream);
+  const CUresult result = call_fgMeetDeliveries(session, stream_context_id(stream), id, stream);
   if (result != CUDA_SUCCESS) session.ordered_copies.cancel(id);
   return result;
 }

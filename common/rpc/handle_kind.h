@@ -38,6 +38,7 @@ enum class HandleKind : uint8_t {
   kSurfRef = 21,
   kExternalMemory = 22,
   kExternalSemaphore = 23,
+  kResourceDesc = 24,
 };
 
 constexpr unsigned kSlotBits = 22;

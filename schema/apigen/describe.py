@@ -10,7 +10,7 @@ from .model import Api, Chapter, Function
 from .nvml import describe as describe_nvml
 from .types import Types
 
-CALLS = ("sync", "async", "deferred", "local", "manual", "unsupported")
+CALLS = ("sync", "async", "deferred", "local", "manual", "retired", "unsupported")
 WIRES = ("sync", "async", "deferred")
 NEEDS = ("nothing", "init", "context", "handle")
 KEYS = (
@@ -68,7 +68,7 @@ def _flag(entry, key, name):
 
 
 def _capture(entry, name, call):
-    if "capture" in entry and call == "unsupported":
+    if "capture" in entry and call in ("retired", "unsupported"):
         raise DescriptionError(
             entry.at("capture"), f"{name}: 'capture' is measured when the function is supported"
         )
@@ -109,7 +109,7 @@ def _function(entry, chapter, types, internal):
     if "wire" in entry and call != "manual":
         raise DescriptionError(entry.at("wire"), f"{name}: 'wire' belongs to call: manual")
     if "why" not in entry and (
-        call in ("local", "manual", "unsupported") or "manual" in (client, server)
+        call in ("local", "manual", "retired", "unsupported") or "manual" in (client, server)
     ):
         raise DescriptionError(where, f"{name}: a reason is needed ('why')")
     if not wired and ("args" in entry or server == "manual"):

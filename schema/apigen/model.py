@@ -139,7 +139,18 @@ class Function(Signature):
 
     @property
     def supported(self):
-        return self.call != "unsupported"
+        return self.call not in ("retired", "unsupported")
+
+    @property
+    def retired(self):
+        """Answered as by every driver of today, which has kept no more than the name."""
+        return self.call == "retired"
+
+    @property
+    def retired_outputs(self):
+        """Those that a driver clears before it refuses."""
+        cleared = ("unsigned int*", "CUdeviceptr_v1*", "void**")
+        return [a.name for a in self.arguments if a.ctype in cleared]
 
     @property
     def params_type(self):

@@ -18,6 +18,7 @@ _NEEDS = {"nothing": "kNothing", "init": "kInit", "context": "kContext", "handle
 
 # Names that cuda.h turns into those of a later version: no member of a struct can be called so.
 _MACROS = (
+    "cuDeviceTotalMem",
     "cuGetProcAddress",
     "cuMemAdvise",
     "cuMemPrefetchAsync",
@@ -109,13 +110,14 @@ def support_tables(api):
     """Two sorted lists of (name, why it is not supported or ""): the exported symbols, and the
     names that programs may ask for."""
     functions = [f for f in api.functions if not f.internal]
-    symbols = {s: "" if f.supported else f.why for f in functions for s, _ in f.symbols}
+    works = {f.name: f.supported or f.retired for f in functions}
+    symbols = {s: "" if works[f.name] else f.why for f in functions for s, _ in f.symbols}
     by_name = dict(symbols)
     for f in functions:
         # Those that are not exported have no symbols.
         for symbol in [s for s, _ in f.symbols] or [f.name, *f.aliases]:
             name = names.proc_name(symbol)
-            why = "" if f.supported else f.why
+            why = "" if works[f.name] else f.why
             by_name[name] = why and by_name.get(name, why)
     return sorted(symbols.items()), sorted(by_name.items())
 

@@ -305,6 +305,32 @@ struct FgContextDestroyParams {
   context @0 :UInt32;  # unsigned int
 }
 
+struct FgGreenCreateParams {
+  green @0 :UInt64;  # CUgreenCtx*
+  desc @1 :UInt64;  # CUdevResourceDesc
+  dev @2 :Int32;  # CUdevice
+  flags @3 :UInt32;  # unsigned int
+  context @4 :UInt32;  # unsigned int
+}
+
+struct FgGreenDestroyParams {
+  context @0 :UInt32;  # unsigned int
+}
+
+struct FgResourceSplitParams {
+  wanted @0 :UInt32;  # unsigned int
+  input @1 :Data;  # const CUdevResource*
+  flags @2 :UInt32;  # unsigned int
+  minCount @3 :UInt32;  # unsigned int
+  query @4 :Int32;  # int
+}
+
+struct FgResourceSplitResults {
+  groups @0 :Data;  # CUdevResource*
+  made @1 :UInt32;  # unsigned int*
+  rest @2 :Data;  # CUdevResource*
+}
+
 struct FgGraphPieceParams {
   exec @0 :UInt64;  # unsigned long long
   pieceBytes @1 :UInt64;  # size_t

@@ -22,9 +22,10 @@ void Contexts::leave() {
   driver_.cuCtxSetCurrent(nullptr);
 }
 
-CUresult Contexts::bind(uint16_t id, CUcontext context, CUdevice device) {
-  if (id == 0 || !entries_.try_emplace(id, Entry{context, device, last_number_ + 1}).second)
+CUresult Contexts::bind(uint16_t id, CUcontext context, CUdevice device, CUgreenCtx green) {
+  if (id == 0 || !entries_.try_emplace(id, Entry{context, device, last_number_ + 1, green}).second)
     return CUDA_ERROR_INVALID_VALUE;
+  if (green != nullptr) ++greens_;
   ++last_number_;
   // Making a context leaves it current in the driver, whatever was entered before.
   current_ = 0;
@@ -32,6 +33,7 @@ CUresult Contexts::bind(uint16_t id, CUcontext context, CUdevice device) {
 }
 
 void Contexts::remove(uint16_t id) {
+  if (green(id) != nullptr) --greens_;
   entries_.erase(id);
   current_ = 0;
 }
@@ -49,6 +51,20 @@ CUcontext Contexts::find(uint16_t id) const {
 CUdevice Contexts::device_of(uint16_t id) const {
   const auto found = entries_.find(id);
   return found == entries_.end() ? 0 : found->second.device;
+}
+
+CUgreenCtx Contexts::green(uint16_t id) const {
+  const auto found = entries_.find(id);
+  return found == entries_.end() ? nullptr : found->second.green;
+}
+
+std::vector<uint16_t> Contexts::greens_of(uint16_t primary) const {
+  std::vector<uint16_t> found;
+  if (greens_ == 0) return found;
+  for (const auto& [id, entry] : entries_) {
+    if (entry.green != nullptr && entry.device + 1 == primary) found.push_back(id);
+  }
+  return found;
 }
 
 std::vector<uint16_t> Contexts::ids() const {

@@ -43,12 +43,15 @@ class Contexts {
   // No context is current.
   void leave();
   // A context that was just made, and is entered. INVALID_VALUE when the id is 0 or in use.
-  CUresult bind(uint16_t id, CUcontext context, CUdevice device);
+  // `green`: what it was made from, which is part of its device's primary context.
+  CUresult bind(uint16_t id, CUcontext context, CUdevice device, CUgreenCtx green = nullptr);
   // Forgets the id; does not call the driver.
   void remove(uint16_t id);
 
   CUcontext find(uint16_t id) const;      // nullptr: unknown id
   CUdevice device_of(uint16_t id) const;  // 0: unknown id
+  CUgreenCtx green(uint16_t id) const;    // nullptr: it is no green context
+  std::vector<uint16_t> greens_of(uint16_t primary) const;
   std::vector<uint16_t> ids() const;
   uint16_t current() const { return current_; }  // 0: that is not known
   size_t current_device() const { return current_device_; }
@@ -65,6 +68,7 @@ class Contexts {
     CUcontext handle = nullptr;
     CUdevice device = 0;
     uint64_t number = 0;
+    CUgreenCtx green = nullptr;
   };
   CUresult make_current(uint16_t id);
   uint64_t number_of(uint16_t id) const;  // 0: unknown id
@@ -72,6 +76,7 @@ class Contexts {
   const DriverTable& driver_;
   const size_t devices_;
   std::unordered_map<uint16_t, Entry> entries_;
+  size_t greens_ = 0;  // among them
   uint64_t last_number_ = 0;
   uint16_t current_ = 0;
   uint64_t current_number_ = 0;  // while current_ is not 0

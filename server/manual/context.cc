@@ -5,49 +5,59 @@
 
 #include "generated/schema/context.capnp.h"
 #include "generated/schema/internal.capnp.h"
+#include "server/manual/context_end.h"
 #include "server/manual/manual.h"
 
 namespace fargpu::server {
 namespace {
 
-// Ids 1 .. 255 belong to primary contexts, in the order of devices.
-constexpr uint32_t kFirstCreatedContext = 256;
-
 bool is_device(Worker& worker, CUdevice device) {
   return device >= 0 && device < worker.parts().contexts.device_count();
 }
 
-// When the context is idle: it goes from our tables, then `end` ends it in the driver (which takes
-// its time, so off the thread), then the reply.
-void end_when_idle(const LaterReply& later, uint16_t id, std::function<CUresult(CUcontext)> end) {
+}  // namespace
+
+void end_context_when_idle(const LaterReply& later, uint16_t id,
+                           std::function<CUresult(CUcontext)> end) {
   later.worker().parts().completion.when_idle(id, [later, id, end = std::move(end)](CUresult) {
     Worker& worker = later.worker();
     // What a kernel printed last must not be lost with its context.
     (void)worker.parts().output.flush();
-    const CUcontext context = worker.parts().contexts.find(id);
+    Contexts& contexts = worker.parts().contexts;
+    const CUcontext context = contexts.find(id);
     if (context == nullptr) {
       later.send(CUDA_ERROR_INVALID_CONTEXT);
       return;
     }
-    const CUdevice device = worker.parts().contexts.device_of(id);
-    const std::shared_ptr<ContextEnd> ending = worker.parts().end_context(id);
+    const CUdevice device = contexts.device_of(id);
+    std::vector<std::shared_ptr<ContextEnd>> endings;
+    std::vector<CUgreenCtx> greens;
+    for (const uint16_t green : contexts.greens_of(id)) {
+      greens.push_back(contexts.green(green));
+      worker.parts().resources.context_ended(green);
+      endings.push_back(worker.parts().end_context(green));
+    }
+    endings.push_back(worker.parts().end_context(id));
     // Other contexts may be using the memory that is registered in this one.
     worker.parts().completion.off_thread_exclusive(
         0, device,
-        [end, context, ending, &driver = worker.driver()] {
+        [end, context, endings, greens, &driver = worker.driver()] {
           driver.cuCtxSetCurrent(context);
-          for (const auto& withdraw : ending->withdrawals) withdraw();
+          for (const auto& ending : endings) {
+            for (const auto& withdraw : ending->withdrawals) withdraw();
+          }
           driver.cuCtxSetCurrent(nullptr);
+          for (const CUgreenCtx green : greens) driver.cuGreenCtxDestroy(green);
           return end(context);
         },
-        [later, ending](CUresult result) {
-          for (const auto& next : ending->afterwards) next();
+        [later, endings](CUresult result) {
+          for (const auto& ending : endings) {
+            for (const auto& next : ending->afterwards) next();
+          }
           later.send(result);
         });
   });
 }
-
-}  // namespace
 
 Status manual_cuCtxSynchronize(Worker& worker, const Request& request) {
   FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
@@ -63,7 +73,7 @@ Status manual_fgPrimaryRetain(Worker& worker, const Request& request) {
     const auto params = reader.getRoot<schema::FgPrimaryRetainParams>();
     const CUdevice device = params.getDev();
     if (!is_device(worker, device)) return answer(worker, request, CUDA_ERROR_INVALID_DEVICE);
-    const auto id = static_cast<uint16_t>(device + 1);
+    const uint16_t id = primary_context_of(device);
     if (worker.parts().contexts.find(id) != nullptr) return answer(worker, request, CUDA_SUCCESS);
     const DriverTable& driver = worker.driver();
     // A context that is active already keeps its flags; the driver says so, and that is no reason
@@ -84,9 +94,9 @@ Status manual_fgPrimaryRelease(Worker& worker, const Request& request) {
     const auto params = reader.getRoot<schema::FgPrimaryReleaseParams>();
     const CUdevice device = params.getDev();
     if (!is_device(worker, device)) return answer(worker, request, CUDA_ERROR_INVALID_DEVICE);
-    const auto id = static_cast<uint16_t>(device + 1);
+    const uint16_t id = primary_context_of(device);
     const bool reset = params.getReset() != 0;
-    end_when_idle(
+    end_context_when_idle(
         LaterReply(worker, request), id, [&driver = worker.driver(), device, reset](CUcontext) {
           const CUresult result = reset ? driver.cuDevicePrimaryCtxReset_v2(device) : CUDA_SUCCESS;
           const CUresult released = driver.cuDevicePrimaryCtxRelease_v2(device);
@@ -101,8 +111,7 @@ Status manual_fgContextCreate(Worker& worker, const Request& request) {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgContextCreateParams>();
     const uint32_t id = params.getContext();
-    if (id < kFirstCreatedContext || id > UINT16_MAX)
-      return malformed("fgContextCreate", "context id out of range");
+    if (!is_created_context(id)) return malformed("fgContextCreate", "context id out of range");
     if (!is_device(worker, params.getDev()))
       return answer(worker, request, CUDA_ERROR_INVALID_DEVICE);
     CUcontext context = nullptr;
@@ -119,13 +128,13 @@ Status manual_fgContextDestroy(Worker& worker, const Request& request) {
   return decoded("fgContextDestroy", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const uint32_t wide_id = reader.getRoot<schema::FgContextDestroyParams>().getContext();
-    if (wide_id < kFirstCreatedContext || wide_id > UINT16_MAX) {
+    if (!is_created_context(wide_id)) {
       return malformed("fgContextDestroy", "context id out of range");
     }
     const auto id = static_cast<uint16_t>(wide_id);
-    end_when_idle(LaterReply(worker, request), id, [&driver = worker.driver()](CUcontext context) {
-      return driver.cuCtxDestroy_v2(context);
-    });
+    end_context_when_idle(
+        LaterReply(worker, request), id,
+        [&driver = worker.driver()](CUcontext context) { return driver.cuCtxDestroy_v2(context); });
     return Status();
   });
 }

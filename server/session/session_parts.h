@@ -24,6 +24,7 @@
 #include "server/memory/remote_staging.h"
 #include "server/memory/shared_host.h"
 #include "server/memory/staging.h"
+#include "server/object/device_resources.h"
 #include "server/object/kept_objects.h"
 #include "server/object/object_end.h"
 #include "server/sharing/sharing.h"
@@ -74,6 +75,7 @@ struct SessionParts {
   Output output;
   Contexts contexts;
   HandleTable handles;
+  DeviceResources resources;
   ImageCache images;
   RemoteStaging remote_staging;  // outlives the blocks of staging
   StagingPool staging;

@@ -51,11 +51,15 @@ void Completion::poll(const ContextRef& context, CUevent event, bool ours, Done&
 }
 
 CUresult Completion::ask(uint16_t context) {
+  for (const uint16_t green : core_.contexts.greens_of(context)) {
+    if (const CUresult result = ask(green); result != CUDA_SUCCESS) return result;
+  }
   const DriverTable& driver = core_.driver;
   CUresult result = core_.contexts.enter(context);
-  for (const CUstream common : {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD}) {
-    if (result == CUDA_SUCCESS) result = driver.cuStreamQuery(common);
-  }
+  if (result == CUDA_SUCCESS) result = driver.cuStreamQuery(CU_STREAM_LEGACY);
+  // A green context has no such stream.
+  if (result == CUDA_SUCCESS && core_.contexts.green(context) == nullptr)
+    result = driver.cuStreamQuery(CU_STREAM_PER_THREAD);
   for (void* const stream : core_.handles.streams(context)) {
     if (result != CUDA_SUCCESS) break;
     result = driver.cuStreamQuery(static_cast<CUstream>(stream));

@@ -71,7 +71,8 @@ class Completion {
   // The client destroys the stream: nothing more comes, but what is in it is still part of the
   // context's work. The driver's stream goes when it is idle.
   CUresult stream_ends(uint16_t context, CUstream stream);
-  // What the streams of the context say, also those that the client has destroyed. SUCCESS: idle.
+  // What the streams of the context say, and of its green contexts, also those that the client has
+  // destroyed. SUCCESS: idle.
   // NOT_READY: not yet. Anything else: the context's error.
   CUresult ask(uint16_t context);
   // Driver calls that helper threads make or will make.

@@ -2,6 +2,7 @@
 
 #include "common/base/log.h"
 #include "sim/driver/event.h"
+#include "sim/driver/green_context.h"
 #include "sim/driver/module.h"
 
 namespace fargpu::sim {
@@ -40,16 +41,24 @@ CUresult find_stream(const std::shared_ptr<Context>& current, CUstream handle,
   *owner = current;
   if (handle == nullptr && PerThreadDefault::active()) handle = CU_STREAM_PER_THREAD;
   if (handle == nullptr || handle == CU_STREAM_LEGACY) {
-    *stream = current->legacy_stream();
+    const auto green = current_green();
+    *stream = green ? green->default_stream : current->legacy_stream();
   } else if (handle == CU_STREAM_PER_THREAD) {
+    if (current_green()) return CUDA_ERROR_INVALID_HANDLE;
     *stream = current->per_thread_stream();
   } else {
     *stream = Driver::get().registry().find<Stream>(handle);
     if (!*stream) return CUDA_ERROR_INVALID_HANDLE;
     *owner = (*stream)->context.lock();
     if (!*owner || !(*owner)->alive()) return CUDA_ERROR_INVALID_HANDLE;
+    if ((*stream)->green && !(*stream)->green->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
   return CUDA_SUCCESS;
+}
+
+std::shared_ptr<GreenContext> current_green() {
+  const auto& stack = context_stack();
+  return stack.empty() ? nullptr : Driver::get().registry().find<GreenContext>(stack.back());
 }
 
 Allocation owned_by(Context& context) {

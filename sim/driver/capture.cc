@@ -93,6 +93,18 @@ bool Captures::blocking(const Context& context, bool ends) const {
   return found;
 }
 
+bool Captures::of_green(const GreenContext& green, bool ends) const {
+  bool found = false;
+  for (const auto& capture : list_) {
+    for (const auto& stream : capture->streams) {
+      if (stream->green.get() != &green) continue;
+      found = true;
+      if (ends) capture->valid = false;
+    }
+  }
+  return found;
+}
+
 CUresult Captures::unsafe(CUevent handle) {
   if (!any()) return CUDA_SUCCESS;
   const auto event = handle == nullptr ? nullptr : Driver::get().registry().find<Event>(handle);

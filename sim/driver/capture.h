@@ -21,6 +21,7 @@ namespace fargpu::sim {
 class Capture;
 class Context;
 struct Event;
+struct GreenContext;
 struct Stream;
 
 // What an event stands for that was recorded in a captured stream.
@@ -68,6 +69,8 @@ class Captures {
   // Whether there is one of a blocking stream of the context, for which the legacy stream waits;
   // they become invalid with `ends`.
   bool blocking(const Context& context, bool ends) const;
+  // Whether a stream of the green context takes part in one; they become invalid with `ends`.
+  bool of_green(const GreenContext& green, bool ends) const;
 
   // --- without it: what becomes of a call during captures (`capture` in the description). An
   // error ends the captures that are in its way.

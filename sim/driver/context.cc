@@ -6,6 +6,7 @@
 #include "sim/driver/capture.h"
 #include "sim/driver/device.h"
 #include "sim/driver/driver.h"
+#include "sim/driver/green_context.h"
 
 namespace fargpu::sim {
 namespace {
@@ -54,9 +55,10 @@ std::shared_ptr<Stream> Context::per_thread_stream() {
   return stream;
 }
 
-std::shared_ptr<Stream> Context::create_stream(unsigned flags, int priority) {
-  auto stream =
-      std::make_shared<Stream>(weak_from_this(), StreamRole::kCreated, flags, priority, next_id());
+std::shared_ptr<Stream> Context::create_stream(unsigned flags, int priority,
+                                               std::shared_ptr<GreenContext> green) {
+  auto stream = std::make_shared<Stream>(weak_from_this(), StreamRole::kCreated, flags, priority,
+                                         next_id(), std::move(green));
   std::lock_guard lock(submit_mutex_);
   prune_streams();
   streams_.push_back(stream);
@@ -78,6 +80,8 @@ void Context::prune_streams() {
 
 std::vector<Fence> Context::ahead_of(const Stream& stream, std::vector<Fence> extra) const {
   extra.insert(extra.end(), gates_.begin(), gates_.end());
+  if (stream.green)
+    extra.insert(extra.end(), stream.green->gates.begin(), stream.green->gates.end());
   std::erase_if(extra, [](const Fence& fence) { return !pending(fence); });
   if (stream.role == StreamRole::kLegacy) {
     for (const auto& other : streams_) {
@@ -129,17 +133,18 @@ void Context::submit_and_wait(const std::shared_ptr<Stream>& stream, std::functi
   stream->queue->end_inline();
 }
 
-Fence Context::submit_after_all(std::function<void()> run) {
+Fence Context::submit_after_all(std::function<void()> run, const GreenContext* green) {
   auto stream = create_stream(CU_STREAM_NON_BLOCKING, 0);
-  Fence fence = submit(stream, std::move(run), outstanding());
+  Fence fence = submit(stream, std::move(run), outstanding(green));
   forget_stream(stream);
   return fence;
 }
 
-void Context::gate(Fence fence) {
+void Context::gate(Fence fence, GreenContext* green) {
   std::lock_guard lock(submit_mutex_);
-  std::erase_if(gates_, [](const Fence& old) { return !pending(old); });
-  gates_.push_back(std::move(fence));
+  auto& gates = green == nullptr ? gates_ : green->gates;
+  std::erase_if(gates, [](const Fence& old) { return !pending(old); });
+  gates.push_back(std::move(fence));
 }
 
 std::vector<Fence> Context::outstanding(const std::shared_ptr<Stream>& stream) const {
@@ -150,17 +155,18 @@ std::vector<Fence> Context::outstanding(const std::shared_ptr<Stream>& stream) c
   return fences;
 }
 
-std::vector<Fence> Context::outstanding() const {
+std::vector<Fence> Context::outstanding(const GreenContext* green) const {
   std::lock_guard lock(submit_mutex_);
-  return pending_work();
+  return pending_work(green);
 }
 
-std::vector<Fence> Context::pending_work() const {
+std::vector<Fence> Context::pending_work(const GreenContext* green) const {
   std::vector<Fence> fences;
   for (const auto& stream : streams_) {
+    if (green != nullptr && stream->green.get() != green) continue;
     if (pending(stream->last)) fences.push_back(stream->last);
   }
-  if (pending(legacy_->last)) fences.push_back(legacy_->last);
+  if (green == nullptr && pending(legacy_->last)) fences.push_back(legacy_->last);
   return fences;
 }
 
@@ -170,8 +176,8 @@ CUresult Context::synchronize(const std::shared_ptr<Stream>& stream) {
   return error();
 }
 
-CUresult Context::synchronize() {
-  for (const Fence& fence : outstanding()) fence->wait();
+CUresult Context::synchronize(const GreenContext* green) {
+  for (const Fence& fence : outstanding(green)) fence->wait();
   output_.flush();
   return error();
 }

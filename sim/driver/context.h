@@ -26,6 +26,7 @@
 namespace fargpu::sim {
 
 class Device;
+struct GreenContext;
 
 class Context : public std::enable_shared_from_this<Context> {
  public:
@@ -56,7 +57,8 @@ class Context : public std::enable_shared_from_this<Context> {
   // --- streams
   std::shared_ptr<Stream> legacy_stream() const { return legacy_; }
   std::shared_ptr<Stream> per_thread_stream();
-  std::shared_ptr<Stream> create_stream(unsigned flags, int priority);
+  std::shared_ptr<Stream> create_stream(unsigned flags, int priority,
+                                        std::shared_ptr<GreenContext> green = nullptr);
   void forget_stream(const std::shared_ptr<Stream>& stream);
   // Queues work, to run after `extra` and after what the ordering rules ask for.
   Fence submit(const std::shared_ptr<Stream>& stream, std::function<void()> run,
@@ -67,15 +69,16 @@ class Context : public std::enable_shared_from_this<Context> {
   // As submit(), and waits; runs it on the calling thread when nothing is ahead of it.
   void submit_and_wait(const std::shared_ptr<Stream>& stream, std::function<void()> run);
   // Queues work that runs after everything the context was given so far, apart from all streams.
-  Fence submit_after_all(std::function<void()> run);
+  // Here and below `green` means only the streams of that green context; null: all.
+  Fence submit_after_all(std::function<void()> run, const GreenContext* green = nullptr);
   // All later work of the context waits for the fence.
-  void gate(Fence fence);
+  void gate(Fence fence, GreenContext* green = nullptr);
   // What must be done for the stream to count as idle.
   std::vector<Fence> outstanding(const std::shared_ptr<Stream>& stream) const;
-  std::vector<Fence> outstanding() const;
+  std::vector<Fence> outstanding(const GreenContext* green = nullptr) const;
   // Wait, show what kernels printed, and return the sticky error.
   CUresult synchronize(const std::shared_ptr<Stream>& stream);
-  CUresult synchronize();
+  CUresult synchronize(const GreenContext* green = nullptr);
   // The same, before something is freed that work may use. With Settings::locked_waits no thread
   // can submit to the context or query it meanwhile.
   CUresult quiesce();
@@ -99,7 +102,8 @@ class Context : public std::enable_shared_from_this<Context> {
   bool has_limit(CUlimit limit) const;
   void prune_streams();
   Fence push(Stream& stream, Task task);
-  std::vector<Fence> pending_work() const;  // needs submit_mutex_
+  std::vector<Fence> pending_work(
+      const GreenContext* green = nullptr) const;  // needs submit_mutex_
   std::vector<Fence> ahead_of(const Stream& stream, std::vector<Fence> extra) const;
 
   Device& device_;

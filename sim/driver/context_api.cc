@@ -1,6 +1,7 @@
 // Contexts: created and primary ones, the thread's stack, synchronisation, limits, preferences,
 // peers.
 #include "sim/driver/api.h"
+#include "sim/driver/green_context.h"
 
 using namespace fargpu::sim;
 
@@ -167,7 +168,7 @@ CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
 }
 
 CUresult CUDAAPI cuCtxSynchronize(void) {
-  return with_context([](Context& context) { return context.synchronize(); });
+  return with_context([](Context& context) { return context.synchronize(current_green().get()); });
 }
 
 CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx) {
@@ -175,7 +176,8 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx) {
     std::shared_ptr<Context> context;
     if (CUresult result = named_context(driver, ctx, &context); result != CUDA_SUCCESS)
       return result;
-    return context->synchronize();
+    const auto green = ctx == nullptr ? current_green() : driver.registry().find<GreenContext>(ctx);
+    return context->synchronize(green.get());
   });
 }
 
@@ -294,6 +296,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev) {
 
 CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   return with_device(dev, [](Device& device) -> CUresult {
+    if (device.greens > 0) return CUDA_ERROR_NOT_PERMITTED;
     device.reset_primary();
     return CUDA_SUCCESS;
   });

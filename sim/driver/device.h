@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -49,7 +50,8 @@ class Device {
   // Null when the device's compute mode allows no contexts.
   std::shared_ptr<Context> retain_primary();
   CUresult release_primary();
-  void reset_primary();  // the references stay
+  void reset_primary();        // the references stay
+  std::atomic<int> greens{0};  // green contexts that are part of it
   unsigned primary_flags() const;
   void set_primary_flags(unsigned flags);
 

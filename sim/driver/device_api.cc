@@ -7,6 +7,15 @@
 
 using namespace fargpu::sim;
 
+namespace {
+
+struct Notification {
+  static constexpr ObjectKind kKind = ObjectKind::kNotification;
+  int device;  // ordinal
+};
+
+}  // namespace
+
 CUresult CUDAAPI cuInit(unsigned int Flags) {
   if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return guarded([] { return Driver::initialize(); });
@@ -63,6 +72,42 @@ CUresult CUDAAPI cuDeviceGetLuid(char* luid, unsigned int* deviceNodeMask, CUdev
   return with_device(dev, [&](Device&) -> CUresult {
     if (luid == nullptr || deviceNodeMask == nullptr) return CUDA_ERROR_INVALID_VALUE;
     return CUDA_ERROR_NOT_SUPPORTED;
+  });
+}
+
+CUresult CUDAAPI cuDeviceTotalMem(unsigned int* bytes, CUdevice dev) {
+  return with_device(dev, [&](Device& device) -> CUresult {
+    if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *bytes = static_cast<unsigned int>(std::min<size_t>(device.memory().total(), UINT32_MAX));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuDeviceGetNvSciSyncAttributes(void* nvSciSyncAttrList, CUdevice dev, int) {
+  return with_device(dev, [&](Device&) {
+    return nvSciSyncAttrList == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_SUPPORTED;
+  });
+}
+
+// Notifications that never come. The handle says of which device it is.
+CUresult CUDAAPI cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc,
+                                                   void*, CUasyncCallbackHandle* callback) {
+  return with_device(device, [&](Device& found) -> CUresult {
+    if (callbackFunc == nullptr || callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    auto made = std::make_shared<Notification>(Notification{found.ordinal()});
+    *callback = to_handle<CUasyncCallbackHandle>(Driver::get().registry().add(std::move(made), 0));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuDeviceUnregisterAsyncNotification(CUdevice device,
+                                                     CUasyncCallbackHandle callback) {
+  return with_device(device, [&](Device& found) -> CUresult {
+    Registry& registry = Driver::get().registry();
+    const auto known = registry.find<Notification>(callback);
+    if (!known || known->device != found.ordinal()) return CUDA_ERROR_INVALID_VALUE;
+    registry.remove<Notification>(callback);
+    return CUDA_SUCCESS;
   });
 }
 

@@ -9,6 +9,7 @@
 
 #include "common/base/log.h"
 #include "sim/driver/context.h"
+#include "sim/driver/green_context.h"
 #include "sim/driver/pool.h"
 #include "sim/driver/task_queue.h"
 
@@ -66,12 +67,15 @@ std::shared_ptr<Context> Driver::find_context(CUcontext handle) const {
   if (auto context = registry_.find<Context>(handle)) return context;
   if (auto primary = registry_.find<PrimaryContext>(handle))
     return device(primary->ordinal)->primary();
+  if (auto green = registry_.find<GreenContext>(handle); green && green->alive)
+    return green->primary;
   return nullptr;
 }
 
 bool Driver::is_context(CUcontext handle) const {
   return registry_.find<Context>(handle) != nullptr ||
-         registry_.find<PrimaryContext>(handle) != nullptr;
+         registry_.find<PrimaryContext>(handle) != nullptr ||
+         registry_.find<GreenContext>(handle) != nullptr;
 }
 
 void Driver::release(const Allocation& allocation) {

@@ -42,7 +42,8 @@ class Driver {
   Device* device(int ordinal) const;
   const Settings& settings() const { return settings_; }
 
-  // A live context by handle, primary ones while retained; nullptr otherwise.
+  // A live context by handle, primary ones while retained; for a green one its primary context.
+  // nullptr otherwise.
   std::shared_ptr<Context> find_context(CUcontext handle) const;
   // The handle names a context, perhaps a primary one that is not retained.
   bool is_context(CUcontext handle) const;

@@ -3,6 +3,7 @@
 
 #include "sim/driver/api.h"
 #include "sim/driver/event.h"
+#include "sim/driver/green_context.h"
 
 using namespace fargpu::sim;
 
@@ -141,7 +142,9 @@ CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
     if (!event || event->context.lock() != context) return CUDA_ERROR_INVALID_HANDLE;
     auto record = std::make_shared<EventRecord>();
     std::lock_guard lock(event->mutex);
-    record->fence = context->submit_after_all([record] { record->nanoseconds = event_time(); });
+    const auto green = driver.registry().find<GreenContext>(hCtx);
+    record->fence =
+        context->submit_after_all([record] { record->nanoseconds = event_time(); }, green.get());
     event->record = std::move(record);
     return context->error();
   });
@@ -154,7 +157,7 @@ CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
     auto event = driver.registry().find<Event>(hEvent);
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
     if (const auto record = event->latest(); record && pending(record->fence))
-      context->gate(record->fence);
+      context->gate(record->fence, driver.registry().find<GreenContext>(hCtx).get());
     return context->error();
   });
 }

@@ -113,6 +113,20 @@ def per_thread(symbol):
     return symbol.endswith(("_ptsz", "_ptds"))
 
 
+def retired(function):
+    """A function of an old interface: its outputs are cleared, and no context is right."""
+    parameters = ", ".join(a.declaration for a in function.arguments)
+    clear = "".join(
+        f"  if ({name} != nullptr) *{name} = 0;\n" for name in function.retired_outputs
+    )
+    return (
+        f"CUresult CUDAAPI {function.name}({parameters}) {{\n{clear}"
+        "  return fargpu::sim::with_driver(\n"
+        "      [](fargpu::sim::Driver&) { return CUDA_ERROR_INVALID_CONTEXT; });\n"
+        "}"
+    )
+
+
 def symbols(function):
     return (
         [function.name] + [f"{function.name}_{t}" for t in function.twins] + list(function.aliases)
@@ -133,6 +147,9 @@ def main():
     for f in functions:
         for symbol in symbols(f):
             if symbol in written:
+                continue
+            if f.retired:
+                twins.append(retired(f))
                 continue
             if f.name not in written:
                 refused.append(symbol)

@@ -33,7 +33,10 @@ enum class ObjectKind : uint8_t {
   kArray,
   kMipmappedArray,
   kTexture,
-  kSurface
+  kSurface,
+  kGreenContext,
+  kResourceDescription,
+  kNotification
 };
 
 class Registry {

@@ -14,19 +14,27 @@
 namespace fargpu::sim {
 
 class Context;
+struct GreenContext;
 
 enum class StreamRole : uint8_t { kCreated, kLegacy, kPerThread };
 
 struct Stream {
   static constexpr ObjectKind kKind = ObjectKind::kStream;
 
-  Stream(std::weak_ptr<Context> context, StreamRole role, unsigned flags, int priority, uint64_t id)
-      : context(std::move(context)), role(role), flags(flags), priority(priority), id(id) {}
+  Stream(std::weak_ptr<Context> context, StreamRole role, unsigned flags, int priority, uint64_t id,
+         std::shared_ptr<GreenContext> green = nullptr)
+      : context(std::move(context)),
+        green(std::move(green)),
+        role(role),
+        flags(flags),
+        priority(priority),
+        id(id) {}
 
   // Takes part in the implicit synchronisation with the legacy default stream.
   bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
 
   const std::weak_ptr<Context> context;
+  const std::shared_ptr<GreenContext> green;  // that it was made in; null: none
   const StreamRole role;
   const unsigned flags;
   const int priority;

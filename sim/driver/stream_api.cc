@@ -4,6 +4,7 @@
 #include "sim/driver/api.h"
 #include "sim/driver/capture.h"
 #include "sim/driver/event.h"
+#include "sim/driver/green_context.h"
 
 using namespace fargpu::sim;
 
@@ -26,7 +27,9 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* phStream, unsigned int fla
   return with_context([&](Context& context) -> CUresult {
     if (phStream == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0)
       return CUDA_ERROR_INVALID_VALUE;
-    auto stream = context.create_stream(flags, std::clamp(priority, kGreatestPriority, 0));
+    if (current_green()) flags |= CU_STREAM_NON_BLOCKING;
+    auto stream =
+        context.create_stream(flags, std::clamp(priority, kGreatestPriority, 0), current_green());
     *phStream = to_handle<CUstream>(Driver::get().registry().add(std::move(stream), context.id()));
     return CUDA_SUCCESS;
   });
@@ -38,6 +41,8 @@ CUresult CUDAAPI cuStreamCreate(CUstream* phStream, unsigned int Flags) {
 
 CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream) {
   return with_context_of(hStream, [&](Context&) -> CUresult {
+    const auto known = Driver::get().registry().find<Stream>(hStream);
+    if (known && known->green && !known->green->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     auto stream = Driver::get().registry().remove<Stream>(hStream);
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     end_captures_of(*stream);
@@ -73,18 +78,27 @@ CUresult CUDAAPI cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
 }
 
 CUresult CUDAAPI cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
-  return ask_stream(hStream, [&](Context& context, Stream&) -> CUresult {
+  return ask_stream(hStream, [&](Context& context, Stream& stream) -> CUresult {
     if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *pctx = context.handle();
+    *pctx = stream.green ? to_handle<CUcontext>(stream.green->handle) : context.handle();
     return CUDA_SUCCESS;
   });
 }
 
 CUresult CUDAAPI cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
-  return ask_stream(hStream, [&](Context& context, Stream&) -> CUresult {
+  return ask_stream(hStream, [&](Context& context, Stream& stream) -> CUresult {
     if (pCtx == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *pCtx = context.handle();
-    if (pGreenCtx != nullptr) *pGreenCtx = nullptr;
+    if (pGreenCtx != nullptr)
+      *pGreenCtx = stream.green ? to_handle<CUgreenCtx>(stream.green->handle) : nullptr;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx* phCtx) {
+  return ask_stream(hStream, [&](Context&, Stream& stream) -> CUresult {
+    if (phCtx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *phCtx = stream.green ? to_handle<CUgreenCtx>(stream.green->handle) : nullptr;
     return CUDA_SUCCESS;
   });
 }

@@ -37,7 +37,7 @@ class RealDescription(unittest.TestCase):
         self.assertEqual(sorted(exported), sorted(self.api.symbols))
 
     def test_enough_is_supported(self):
-        supported = sum(len(f.symbols) for f in self.api.functions if f.supported)
+        supported = sum(len(f.symbols) for f in self.api.functions if f.supported or f.retired)
         self.assertGreaterEqual(supported, 300)
         self.assertIn(f"**{supported} of 637**", contracts.coverage(self.api))
 
