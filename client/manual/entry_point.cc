@@ -25,8 +25,12 @@ CUresult look_up(const char* symbol, void** pfn, int cudaVersion, cuuint64_t fla
   *pfn = nullptr;
   if (symbol == nullptr || (flags & ~kKnownFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   if (cudaVersion > known_driver_version()) return CUDA_ERROR_INVALID_VALUE;
-  const ProcAnswer answer =
-      find_proc(symbol, cudaVersion, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
+  const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+  ProcAnswer answer = find_proc(symbol, cudaVersion, per_thread);
+  // The server's driver does not know a function that is newer than itself.
+  if (answer.status == ProcStatus::kVersionNotSufficient &&
+      find_proc(symbol, known_driver_version(), per_thread).status != ProcStatus::kFound)
+    answer.status = ProcStatus::kSymbolNotFound;
   *status = answer.status;
   *pfn = answer.address;
   return CUDA_SUCCESS;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "sim/driver/api.h"
+#include "sim/driver/driver_version.h"
 
 using namespace fargpu::sim;
 
@@ -23,7 +24,7 @@ CUresult CUDAAPI cuInit(unsigned int Flags) {
 
 CUresult CUDAAPI cuDriverGetVersion(int* driverVersion) {
   if (driverVersion == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *driverVersion = CUDA_VERSION;
+  *driverVersion = driver_version();
   return CUDA_SUCCESS;
 }
 

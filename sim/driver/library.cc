@@ -1,2 +1,6 @@
-// The shared library holds nothing of its own: the entry points come from fargpu_sim_driver.
-#include "sim/driver/api.h"
+// The shared library: the entry points come from fargpu_sim_driver, the version is its own.
+#include "sim/driver/driver_version.h"
+
+#ifdef FARGPU_SIM_DRIVER_VERSION
+int fargpu::sim::driver_version() { return FARGPU_SIM_DRIVER_VERSION; }
+#endif

@@ -2,11 +2,16 @@
 description in schema/api: per-thread and old names of implemented functions, refusals for all
 others, gates in front of entry points for stream captures, and the table for cuGetProcAddress.
 
+Also version scripts of older drivers, exports-VERSION.map, which lack what is newer.
+
 usage: make_exports.py SCHEMA_FOLDER OUTPUT_FOLDER SOURCE.cc ..."""
 
 import re
 import sys
 from pathlib import Path
+
+# Of drivers 535, 550 and 570 (CMakeLists.txt).
+OLDER = (12020, 12040, 12080)
 
 DEFINITION = re.compile(r"^CUresult CUDAAPI (cu\w+)\(", re.M)
 
@@ -116,9 +121,7 @@ def per_thread(symbol):
 def retired(function):
     """A function of an old interface: its outputs are cleared, and no context is right."""
     parameters = ", ".join(a.declaration for a in function.arguments)
-    clear = "".join(
-        f"  if ({name} != nullptr) *{name} = 0;\n" for name in function.retired_outputs
-    )
+    clear = "".join(f"  if ({name} != nullptr) *{name} = 0;\n" for name in function.retired_outputs)
     return (
         f"CUresult CUDAAPI {function.name}({parameters}) {{\n{clear}"
         "  return fargpu::sim::with_driver(\n"
@@ -181,6 +184,11 @@ def main():
         table += f'    {{"{r["name"]}", {r["version"]}, {flag}, {address}}},\n'
     table += TABLE_TAIL
     (out / "sim_table.cc").write_text(table, encoding="utf-8")
+    for version in OLDER:
+        old = sorted({r["symbol"] for r in rows if r["version"] <= version})
+        names = "".join(f"    {name};\n" for name in old)
+        script = f"{{\n  global:\n{names}  local: *;\n}};\n"
+        (out / f"exports-{version}.map").write_text(script, encoding="utf-8")
     unknown = sorted(written - described)
     if unknown:
         sys.exit(f"make_exports.py: not in the description: {', '.join(unknown)}")

@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "sim/driver/api.h"
+#include "sim/driver/driver_version.h"
 #include "sim/driver/proc_table.h"
 
 using namespace fargpu::sim;
@@ -22,7 +23,9 @@ CUdriverProcAddressQueryResult find(std::string_view name, int version, bool per
   const auto table = proc_table();
   const auto [begin, end] = std::equal_range(table.begin(), table.end(), name, ByName());
   const std::span rows(begin, end);
-  if (rows.empty()) return CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  const int newest = driver_version();
+  if (std::ranges::none_of(rows, [&](const ProcEntry& row) { return row.version <= newest; }))
+    return CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   const bool has_per_thread = std::ranges::any_of(rows, &ProcEntry::per_thread);
   for (const ProcEntry& entry : rows) {
     if (entry.per_thread == (per_thread && has_per_thread) && entry.version <= version)
@@ -42,7 +45,7 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVer
   if (symbol == nullptr || pfn == nullptr || (flags & ~kFlags) != 0 || flags == kFlags)
     return CUDA_ERROR_INVALID_VALUE;
   *pfn = nullptr;
-  if (cudaVersion > CUDA_VERSION) return CUDA_ERROR_INVALID_VALUE;
+  if (cudaVersion > driver_version()) return CUDA_ERROR_INVALID_VALUE;
   const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
   const auto status = find(symbol, cudaVersion, per_thread, pfn);
   if (symbolStatus != nullptr) *symbolStatus = status;
@@ -63,6 +66,9 @@ CUresult CUDAAPI cuGetExportTable(const void** ppExportTable, const CUuuid* pExp
   *ppExportTable = nullptr;
   return CUDA_ERROR_INVALID_VALUE;  // as for every table that a driver does not know
 }
+
+// A shared library of an older driver has its own.
+[[gnu::weak]] int fargpu::sim::driver_version() { return CUDA_VERSION; }
 
 int fargpu::sim::refuse(const char* name, std::atomic<bool>* logged) {
   if (!logged->exchange(true)) log::warn("{} is not simulated: CUDA_ERROR_NOT_SUPPORTED", name);

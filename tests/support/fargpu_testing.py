@@ -239,16 +239,16 @@ def tls_certificates():
 
 class Daemon:
     """A fargpud with simulated GPUs on a free loopback port, as a context manager. `arguments` go
-    to it as they are."""
+    to it as they are. `driver`: the path of a simulated driver of another version."""
 
-    def __init__(self, *arguments, gpus=1, environment=None):
+    def __init__(self, *arguments, gpus=1, environment=None, driver="sim"):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-test-"))
         self.port_file = self.folder / "port"
         self.log = self.folder / "log"
         command = [
             str(BUILD.fargpud),
             "--driver",
-            "sim",
+            str(driver),
             "--sim-gpus",
             str(gpus),
             "--listen",
