@@ -319,6 +319,7 @@ void calls_that_end_it() {
   SHOW(cuMemsetD32Async(a, 1, kWords, CU_STREAM_LEGACY));
   show_status(CU_STREAM_LEGACY);
   end_and_launch();
+  NEED(cuCtxSynchronize());  // the fill of the legacy stream
   NEED(cuStreamDestroy(blocking));
 }
 
