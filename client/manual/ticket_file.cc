@@ -34,7 +34,7 @@ Result<Fd> make_ticket_file(const TicketBytes& ticket) {
 }
 
 Status read_ticket_file(int descriptor, TicketBytes* ticket) {
-  const Status other(StatusCode::kInvalidArgument, "no descriptor of exported GPU memory");
+  Status other(StatusCode::kInvalidArgument, "no descriptor of exported GPU memory");
   struct stat about {};
   Content content{};
   // Reading could wait, of a pipe.

@@ -2,15 +2,20 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 namespace fargpu::server {
 
 // A device gives the same answer again and again: the newest few are looked at.
 CUdevResource DeviceResources::give(const CUdevResource& resource, uint16_t context) {
   constexpr size_t kLooked = 64;
+  // Its padding is the driver's, and counts.
+  const auto bytes_of = [](const CUdevResource& each) {
+    return std::as_bytes(std::span(&each, 1));
+  };
   const auto same = [&](const Kept& kept) {
     return kept.live && kept.context == context &&
-           std::memcmp(&kept.resource, &resource, sizeof resource) == 0;
+           std::ranges::equal(bytes_of(kept.resource), bytes_of(resource));
   };
   const auto end = kept_.rbegin() + static_cast<long>(std::min(kLooked, kept_.size()));
   const auto found = std::find_if(kept_.rbegin(), end, same);
