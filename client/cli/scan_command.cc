@@ -33,7 +33,7 @@ const char* name_of(scan::How how) {
 
 std::string how_needed(const scan::Lack& lack) {
   if (lack.how == scan::How::kName) return ", which it may ask for by name,";
-  const std::string weak = lack.weak ? ", which it may do without (a weak symbol)," : "";
+  std::string weak = lack.weak ? ", which it may do without (a weak symbol)," : "";
   if (lack.how != scan::How::kRuntime) return weak;
   return weak + (weak.empty() ? ", which needs " : " and which needs ") + lack.needs + ",";
 }

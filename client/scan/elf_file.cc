@@ -142,7 +142,7 @@ Result<uint64_t> ElfFile::count_symbols(const Elf64_Ehdr& header, const Dynamic&
     }
   }
   if (dynamic.hash != 0) {
-    uint32_t buckets_and_chains[2];
+    uint32_t buckets_and_chains[2] = {};
     FARGPU_ASSIGN_OR_RETURN(const uint64_t at, offset_of(dynamic.hash, sizeof buckets_and_chains));
     FARGPU_RETURN_IF_ERROR(read_at(at, buckets_and_chains, sizeof buckets_and_chains));
     return buckets_and_chains[1];  // one chain for each symbol
