@@ -11,7 +11,8 @@ constexpr auto kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 CUmemAllocationProp properties_for(CUmemAllocationHandleType types, int device = 0) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device;
   properties.requestedHandleTypes = types;
   return properties;
 }
@@ -30,7 +31,8 @@ CUdeviceptr map(CUmemGenericAllocationHandle handle, int device = 0) {
   NEED(cuMemAddressReserve(&address, kBytes, 0, 0, 0));
   NEED(cuMemMap(address, kBytes, 0, handle, 0));
   CUmemAccessDesc access{};
-  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   NEED(cuMemSetAccess(address, kBytes, &access, 1));
   return address;
