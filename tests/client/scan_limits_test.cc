@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "client/scan/scan.h"
+#include "tests/client/scan_folder.h"
 
 namespace fargpu::scan {
 namespace {
@@ -66,17 +67,8 @@ struct Library {
   uint64_t file_bytes = 8 * kMiB;
 };
 
-class ScanLimits : public testing::Test {
+class ScanLimits : public ScanFolder {
  protected:
-  ScanLimits() {
-    char name[] = "/tmp/fargpu-scan-XXXXXX";
-    folder_ = ::mkdtemp(name);
-  }
-  ~ScanLimits() override {
-    std::error_code error;
-    std::filesystem::remove_all(folder_, error);
-  }
-
   std::string write(const Library& library) {
     std::vector<Elf64_Sym> symbols(1 + library.symbols);
     for (size_t i = 1; i < symbols.size(); ++i) symbols[i].st_name = 1;
@@ -113,8 +105,6 @@ class ScanLimits : public testing::Test {
     return path;
   }
   StatusCode code_of(const Library& library) { return scan_file(write(library)).status().code(); }
-
-  std::string folder_;
 };
 
 TEST_F(ScanLimits, ManySymbolsShareALongName) {

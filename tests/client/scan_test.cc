@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "client/scan/driver_names.h"
+#include "tests/client/scan_folder.h"
 
 namespace fargpu::scan {
 namespace {
@@ -110,23 +111,13 @@ class Library {
   }
 };
 
-class Scan : public testing::Test {
+class Scan : public ScanFolder {
  protected:
-  Scan() {
-    char name[] = "/tmp/fargpu-scan-XXXXXX";
-    folder_ = ::mkdtemp(name);
-  }
-  ~Scan() override {
-    std::error_code error;
-    std::filesystem::remove_all(folder_, error);
-  }
   std::string write(std::string_view bytes, const char* name = "lib.so") {
     std::string path = folder_ + "/" + name;
     std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<long>(bytes.size()));
     return path;
   }
-
-  std::string folder_;
 };
 
 std::vector<std::string> described(const FileScan& scan) {

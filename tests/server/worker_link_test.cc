@@ -35,6 +35,19 @@ class WorkerLinkTest : public ::testing::Test {
     EXPECT_TRUE(message.ok()) << message.status().message();
     return message.ok() ? *message : ReceivedMessage{};
   }
+  // The worker wants to meet the session, and would be given one end of a pair. *got: what it was
+  // given; the other end comes back.
+  ReceivedMessage meet(uint64_t session, Fd* got, Fd* other = nullptr) {
+    auto pair = make_control_sockets();
+    EXPECT_TRUE(pair.ok());
+    given_ = std::move(pair->first);
+    if (other != nullptr) *other = std::move(pair->second);
+    say(encode_meet(WorkerMessage::kMeet, session, 6));
+    turn();
+    auto answer = receive_message(worker_.get(), Clock::now(), got);
+    EXPECT_TRUE(answer.ok()) << answer.status().message();
+    return answer.ok() ? *answer : ReceivedMessage{};
+  }
   WorkerLink::OnAnswer keep() {
     return [this](const Result<WorkerReport>& report) { answers_.push_back(report); };
   }
@@ -177,17 +190,12 @@ TEST_F(WorkerLinkTest, AWorkerMeetsWhomTheDaemonAllows) {
   EXPECT_EQ(refused.header.sequence, 5u);
   EXPECT_EQ(refused.header.result, kNoSuchSession);
 
-  auto pair = make_control_sockets();
-  ASSERT_TRUE(pair.ok());
-  given_ = std::move(pair->first);
-  say(encode_meet(WorkerMessage::kMeet, 18, 6));
-  turn();
-  Fd got;
-  const auto met = receive_message(worker_.get(), Clock::now(), &got);
-  ASSERT_TRUE(met.ok() && got.valid());
-  EXPECT_EQ(met->header.result, 0);
+  Fd got, other;
+  const ReceivedMessage met = meet(18, &got, &other);
+  ASSERT_TRUE(got.valid());
+  EXPECT_EQ(met.header.result, 0);
   EXPECT_TRUE(send_message(got.get(), encode_started(), Clock::now()).ok());
-  EXPECT_TRUE(receive_message(pair->second.get(), Clock::now()).ok());
+  EXPECT_TRUE(receive_message(other.get(), Clock::now()).ok());
   EXPECT_TRUE(broken_.ok());
 }
 
@@ -208,16 +216,10 @@ TEST_F(WorkerLinkTest, AWorkerIsIntroducedWhenItKnowsOfThat) {
 TEST_F(WorkerLinkTest, AWorkerMeetsEachSessionOnce) {
   say(encode_started());
   for (const bool first : {true, false, false}) {
-    auto pair = make_control_sockets();
-    ASSERT_TRUE(pair.ok());
-    given_ = std::move(pair->first);
-    say(encode_meet(WorkerMessage::kMeet, 18, 6));
-    turn();
     Fd got;
-    const auto answer = receive_message(worker_.get(), Clock::now(), &got);
-    ASSERT_TRUE(answer.ok());
+    const ReceivedMessage answer = meet(18, &got);
     EXPECT_EQ(got.valid(), first);
-    EXPECT_EQ(answer->header.result, first ? 0 : kNoSuchSession);
+    EXPECT_EQ(answer.header.result, first ? 0 : kNoSuchSession);
   }
   // Sessions that are not there may be asked for without end.
   given_ = Fd();
