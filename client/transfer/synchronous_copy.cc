@@ -1,6 +1,7 @@
 #include "client/transfer/synchronous_copy.h"
 
 #include "client/entry/call_target.h"
+#include "client/managed/managed_memory.h"
 #include "client/transfer/routes.h"
 
 namespace fargpu::client {
@@ -12,6 +13,10 @@ SynchronousCopy::SynchronousCopy(const Transfer& transfer)
       bytes_(transfer.bytes),
       kind_(Kind::kAsynchronous) {
   if (!transfer.wait) return;
+  if (ManagedMemory::is_own_work()) [[unlikely]] {
+    kind_ = Kind::kOwnWork;
+    return;
+  }
   if (transfer.host.region) {
     kind_ = Kind::kFromPinned;
   } else {
@@ -37,13 +42,15 @@ copy::Order SynchronousCopy::order(const copy::Piece& piece) const {
   const bool last = piece.offset + piece.bytes == bytes_;
   if (!last || kind_ == Kind::kAsynchronous) return Order::kStream;
   if (kind_ == Kind::kSmallFromPageable) return Order::kLaterWork;
+  if (kind_ == Kind::kOwnWork) return Order::kOwnStream;
   if (!awaited_) return Order::kReturned;
   // The call waits for all of a copy from pinned memory.
   return kind_ == Kind::kFromPinned ? Order::kStream : Order::kLaterWork;
 }
 
 CUresult SynchronousCopy::finish() {
-  if (kind_ == Kind::kAsynchronous || kind_ == Kind::kSmallFromPageable) return CUDA_SUCCESS;
+  if (kind_ == Kind::kAsynchronous || kind_ == Kind::kSmallFromPageable || kind_ == Kind::kOwnWork)
+    return CUDA_SUCCESS;
   if (!awaited_ && !can_be_told() && host_call_period_ == session_.host_calls.period() &&
       memory_waits_ == session_.memory_waits.load(std::memory_order_acquire))
     return CUDA_SUCCESS;

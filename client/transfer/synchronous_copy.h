@@ -19,6 +19,9 @@
 // the call never waits. Later work waits for all of these copies. While memory is shared with other
 // processes the call waits for the whole copy: they may look as soon as they are told.
 //
+// What fargpu pushes by itself, in a stream of its own, is awaited by all later work and by nothing
+// here (client/managed/managed_memory.h).
+//
 // An object is made on the calling thread's stack before the copy's frames are sent, and finished
 // afterwards. Work that other threads submit in between is not missed: either its frame comes after
 // the copy's frames, or finish() sees that its submission has begun.
@@ -54,7 +57,13 @@ class SynchronousCopy {
   const uint16_t context_;
   const CUstream stream_;
   const uint64_t bytes_;
-  enum class Kind : uint8_t { kAsynchronous, kSmallFromPageable, kFromPageable, kFromPinned } kind_;
+  enum class Kind : uint8_t {
+    kAsynchronous,
+    kSmallFromPageable,
+    kFromPageable,
+    kFromPinned,
+    kOwnWork
+  } kind_;
   std::optional<StreamMark> before_;  // what is awaited, from pageable memory
   bool awaited_ = false;
   uint64_t host_call_period_ = 0;

@@ -100,7 +100,7 @@ const char* decode(std::span<const std::byte> words, Copy* copy) {
     return "a kind of memory that does not exist";
   if (choice(2) > static_cast<uint8_t>(Completion::Kind::kFollow))
     return "an end that does not exist";
-  if (choice(3) > static_cast<uint8_t>(Order::kReturned)) return "an order that does not exist";
+  if (choice(3) > static_cast<uint8_t>(Order::kOwnStream)) return "an order that does not exist";
   if (choice(4) > static_cast<uint8_t>(Hold::kUntilDelivered)) return "a hold that does not exist";
   Copy made;
   made.from.kind = static_cast<Kind>(choice(0));

@@ -62,6 +62,9 @@ enum class Order : uint8_t {
   // The same. In addition, queries of streams and events report the copy, and all work before it in
   // its stream, as complete: the call has returned, which told its caller so.
   kReturned = 2,
+  // As kLaterWork, also while host functions or waits for a value are in streams: the copy is in a
+  // stream that fargpu has for itself, which never waits for the application.
+  kOwnStream = 3,
 };
 
 // What a copy that follows its stream may do to it (Completion::Kind::kFollow).

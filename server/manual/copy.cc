@@ -36,7 +36,10 @@ CUresult CopyCall::order() const {
   if (copy.order == copy::Order::kStream) return CUDA_SUCCESS;
   CopyFences& fences = worker.parts().copy_fences;
   // What the application submits to let the stream go on must not wait for the stream.
-  if (fences.held() || worker.parts().host_gate.outstanding()) return CUDA_SUCCESS;
+  if (copy.order != copy::Order::kOwnStream &&
+      (fences.held() || worker.parts().host_gate.outstanding())) {
+    return CUDA_SUCCESS;
+  }
   return fences.add(stream, copy.order == copy::Order::kReturned);
 }
 

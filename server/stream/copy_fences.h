@@ -9,7 +9,8 @@
 //
 // Some copies may stand behind a host function or a wait for a value, so perhaps only the
 // application can release them. Such a copy gets no fence: the very work that releases it would
-// wait for it. The client waits for such a copy itself where CUDA promises more.
+// wait for it. The client waits for such a copy itself where CUDA promises more. Copies in streams
+// that the client has for itself have their fences always (copy::Order::kOwnStream).
 //
 // A stream has at most two fences. A fence ends when its event is done or its context has failed.
 // For memory that another process reaches the client waits as well.

@@ -126,6 +126,7 @@ TEST(Copy, ArrivesAsItWasSent) {
       {Location::in_array({9, 16, 0, 0}), Location::in(key, 4096), shape, {}},
       {Location::device(host), Location::in_array({9, 16, 2, 5}), shape, {}},
       {Location::in_array({7, 1, 2, 3}), Location::device(device), shape, {}},
+      {Location::frame(), Location::device(device), shape, {}, Order::kOwnStream},
       {Location::in_array({7, 1, 2, 3}), Location::in_array({9, 16, 2, 5}), shape, {}},
   };
   for (const Copy& sent : copies) {

@@ -106,6 +106,21 @@ TEST_F(OrderingCopies, BehindAHostFunctionThereIsNoFence) {
   EXPECT_EQ(waits(), 0u);
 }
 
+// Contents of managed memory, for work in another stream than that of the function.
+TEST_F(OrderingCopies, ACopyOfOursHasItsFenceBesideAHostFunction) {
+  begin();
+  expect_answer(send<schema::FgHostCallParams>(schema::op_fgHostCall,
+                                               [](auto p) {
+                                                 p.setStream(kLegacy);
+                                                 p.setId(5);
+                                               }),
+                CUDA_SUCCESS);
+  EXPECT_EQ(next().header.opcode, static_cast<uint16_t>(wire::kHostCall));
+  copy(Order::kOwnStream);
+  work(kStream);
+  EXPECT_EQ(waits(), 1u);
+}
+
 TEST_F(OrderingCopies, BehindAWaitForAValueThereIsNoFence) {
   begin();
   expect_answer(send<schema::CuStreamWaitValue32V2Params>(schema::op_cuStreamWaitValue32_v2,
@@ -177,7 +192,7 @@ TEST_F(OrderingCopies, AQueryPutsNothingIntoItsStream) {
 
 TEST_F(OrderingCopies, AnOrderThatDoesNotExistEndsTheSession) {
   begin();
-  send_copy_with(static_cast<Order>(3));
+  send_copy_with(static_cast<Order>(4));
   const Status status = end();
   EXPECT_EQ(status.code(), StatusCode::kProtocol);
   EXPECT_THAT(status.message(), HasSubstr("fgCopy: an order that does not exist"));
