@@ -1,5 +1,5 @@
 // What a simulated GPU says of itself. Limits are those of hardware of the same capability;
-// features that are not simulated (clusters, tensor maps, interprocess and fabric handles) are not
+// features that are not simulated (clusters, tensor maps, fabric handles) are not
 // claimed.
 #include "sim/driver/device.h"
 #include "sim/driver/image_attributes.h"
@@ -165,6 +165,7 @@ CUresult simulated_attribute(int id, int capability, int index, int* value) {
       break;
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED:
       *value = 1;
       break;
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:

@@ -1,6 +1,7 @@
 #include "sim/driver/device_memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -36,6 +37,11 @@ DeviceMemory::DeviceMemory(int index, size_t total_bytes, int slot) : total_(tot
         bytes, index, std::strerror(errno));
     return;
   }
+  file_.reset(memfd_create("fargpu-sim-device", MFD_CLOEXEC));
+  if (!file_.valid()) {
+    log::error("cannot make the memory file of simulated GPU {}: {}", index, std::strerror(errno));
+    return;
+  }
   end_ = begin_ + bytes;
   committed_ = begin_;
   // The first page stays unused: an offset from a null base must not hit an allocation.
@@ -45,8 +51,11 @@ DeviceMemory::DeviceMemory(int index, size_t total_bytes, int slot) : total_(tot
 bool DeviceMemory::commit(uint64_t end) {
   if (end <= committed_) return true;
   const uint64_t target = std::min(round_up(end, kCommitStep), end_);
-  if (mprotect(reinterpret_cast<void*>(committed_), target - committed_, PROT_READ | PROT_WRITE) !=
-      0) {
+  const uint64_t offset = committed_ - begin_;
+  if (ftruncate(file_.get(), static_cast<off_t>(target - begin_)) != 0 ||
+      mmap(reinterpret_cast<void*>(committed_), target - committed_, PROT_READ | PROT_WRITE,
+           MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file_.get(),
+           static_cast<off_t>(offset)) == MAP_FAILED) {
     log::error("cannot commit {} bytes of simulated device memory: {}", target - committed_,
                std::strerror(errno));
     return false;
@@ -100,7 +109,7 @@ void DeviceMemory::drop_range(uint64_t address, uint64_t charged) {
   const uint64_t first = round_up(address, kPage);
   const uint64_t last = (address + charged) / kPage * kPage;
   if (last > first && last - first >= 16 * kPage) {
-    madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+    madvise(reinterpret_cast<void*>(first), last - first, MADV_REMOVE);
   }
   ranges_->free(address, charged + kGuard);
 }

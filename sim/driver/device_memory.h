@@ -1,5 +1,5 @@
 // The memory of one simulated GPU: a window of CPU addresses, reserved at start and committed as it
-// is handed out.
+// is handed out. It lies in a memory file, so that other processes can have parts of it.
 //
 // Freed pages go back to the system but stay readable and writable, so that a kernel that still
 // runs on freed memory reads zeros and cannot crash the process; whether an access is legal is the
@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 
+#include "common/base/fd.h"
 #include "sim/driver/range_allocator.h"
 
 namespace fargpu::sim {
@@ -34,6 +35,10 @@ class DeviceMemory {
   bool charge(uint64_t bytes);
   void refund(uint64_t bytes);
 
+  // Where the memory at an address is in the memory file.
+  uint64_t offset_of(uint64_t address) const { return address - begin_; }
+  int descriptor() const { return file_.get(); }
+
   size_t total() const { return total_; }
   size_t available() const;
 
@@ -44,6 +49,7 @@ class DeviceMemory {
 
   const size_t total_;
   mutable std::mutex mutex_;
+  Fd file_;
   uint64_t begin_ = 0, end_ = 0;
   uint64_t committed_ = 0;  // pages below are readable and writable
   size_t used_ = 0;

@@ -81,6 +81,8 @@ bool Driver::is_context(CUcontext handle) const {
 void Driver::release(const Allocation& allocation) {
   switch (allocation.kind) {
     case Allocation::Kind::kDevice:
+      interprocess_.ended(allocation);
+      if (allocation.opened) break;
       if (allocation.pool != 0) {
         if (auto pool = registry_.find<Pool>(allocation.pool))
           pool->free(allocation.base, allocation.bytes);

@@ -12,6 +12,7 @@
 #include "sim/driver/address_space.h"
 #include "sim/driver/allocation_map.h"
 #include "sim/driver/device.h"
+#include "sim/driver/interprocess.h"
 #include "sim/driver/registry.h"
 #include "sim/driver/settings.h"
 
@@ -37,6 +38,7 @@ class Driver {
   Registry& registry() { return registry_; }
   AllocationMap& allocations() { return allocations_; }
   AddressSpace& addresses() { return addresses_; }
+  Interprocess& interprocess() { return interprocess_; }
   std::span<const std::unique_ptr<Device>> devices() const { return devices_; }
   // nullptr: no such ordinal.
   Device* device(int ordinal) const;
@@ -58,6 +60,7 @@ class Driver {
   Registry registry_;
   AllocationMap allocations_;
   AddressSpace addresses_{allocations_, reservations_begin(settings_.slot)};
+  Interprocess interprocess_;
   std::vector<std::unique_ptr<Device>> devices_;
 };
 

@@ -3,11 +3,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 
 #include "sim/driver/capture.h"
 #include "sim/driver/completion.h"
+#include "sim/driver/interprocess.h"
 #include "sim/driver/registry.h"
 
 namespace fargpu::sim {
@@ -38,8 +40,22 @@ struct Event {
     return record;
   }
 
+  // A record begins, which `fence` ends: what is to run when the stream is there. Needs mutex.
+  std::function<void()> begin_record(const std::shared_ptr<EventRecord>& begun) {
+    record = begun;
+    captured = nullptr;
+    return [begun, shared = shared, number = shared ? shared->begin_record() : 0] {
+      begun->nanoseconds = event_time();
+      if (shared) shared->reached(number);
+    };
+  }
+
   const std::weak_ptr<Context> context;
   const unsigned flags;
+  // Of an event for several processes, set before it is known to anybody; then it counts, not
+  // `record`.
+  std::shared_ptr<SharedEvent> shared;
+  bool opened = false;  // of another process
   std::mutex mutex;
   std::shared_ptr<EventRecord> record;      // guarded by mutex; nullptr: never recorded
   std::shared_ptr<CapturedPlace> captured;  // guarded by mutex; then `record` does not count

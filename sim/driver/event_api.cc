@@ -1,5 +1,6 @@
 // Events.
 #include <chrono>
+#include <thread>
 
 #include "sim/driver/api.h"
 #include "sim/driver/event.h"
@@ -35,11 +36,14 @@ int64_t fargpu::sim::event_time() {
 CUresult CUDAAPI cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   return with_context([&](Context& context) -> CUresult {
     if (phEvent == nullptr || (Flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
-    if ((Flags & CU_EVENT_INTERPROCESS) != 0) {
-      return (Flags & CU_EVENT_DISABLE_TIMING) != 0 ? CUDA_ERROR_NOT_SUPPORTED
-                                                    : CUDA_ERROR_INVALID_VALUE;
-    }
+    const bool shared = (Flags & CU_EVENT_INTERPROCESS) != 0;
+    if (shared && (Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
     auto event = std::make_shared<Event>(context.weak_from_this(), Flags);
+    if (shared) {
+      auto made = SharedEvent::create();
+      if (!made.ok()) return CUDA_ERROR_OPERATING_SYSTEM;
+      event->shared = std::make_shared<SharedEvent>(std::move(*made));
+    }
     *phEvent = to_handle<CUevent>(Driver::get().registry().add(std::move(event), context.id()));
     return CUDA_SUCCESS;
   });
@@ -71,9 +75,7 @@ CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsign
         // Submission under the event's lock: of two threads that record at once, the later in the
         // stream is the latest of the event.
         std::lock_guard lock(event->mutex);
-        record->fence = context.submit(stream, [record] { record->nanoseconds = event_time(); });
-        event->record = std::move(record);
-        event->captured = nullptr;
+        record->fence = context.submit(stream, event->begin_record(record));
         return CUDA_SUCCESS;
       });
 }
@@ -85,6 +87,10 @@ CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream) {
 CUresult CUDAAPI cuEventQuery(CUevent hEvent) {
   return with_event(hEvent, [](Event& event, Context& context) -> CUresult {
     if (const auto place = event.place()) return asked_place(*place, true);
+    if (event.shared) {
+      return event.shared->is_reached(event.shared->newest()) ? context.error()
+                                                              : CUDA_ERROR_NOT_READY;
+    }
     const auto record = event.latest();
     if (record && pending(record->fence)) return CUDA_ERROR_NOT_READY;
     return context.error();
@@ -94,7 +100,11 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent) {
 CUresult CUDAAPI cuEventSynchronize(CUevent hEvent) {
   return with_event(hEvent, [](Event& event, Context& context) -> CUresult {
     if (const auto place = event.place()) return asked_place(*place, true);
-    if (const auto record = event.latest()) record->fence->wait();
+    if (event.shared) {
+      event.shared->wait(event.shared->newest());
+    } else if (const auto record = event.latest()) {
+      record->fence->wait();
+    }
     context.output().flush();
     return context.error();
   });
@@ -143,9 +153,7 @@ CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
     auto record = std::make_shared<EventRecord>();
     std::lock_guard lock(event->mutex);
     const auto green = driver.registry().find<GreenContext>(hCtx);
-    record->fence =
-        context->submit_after_all([record] { record->nanoseconds = event_time(); }, green.get());
-    event->record = std::move(record);
+    record->fence = context->submit_after_all(event->begin_record(record), green.get());
     return context->error();
   });
 }
@@ -156,8 +164,19 @@ CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
     if (!context || !context->alive()) return CUDA_ERROR_INVALID_CONTEXT;
     auto event = driver.registry().find<Event>(hEvent);
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
-    if (const auto record = event->latest(); record && pending(record->fence))
-      context->gate(record->fence, driver.registry().find<GreenContext>(hCtx).get());
+    const auto green = driver.registry().find<GreenContext>(hCtx);
+    if (event->shared) {
+      const uint64_t newest = event->shared->newest();
+      if (event->shared->is_reached(newest)) return context->error();
+      auto reached = std::make_shared<Completion>();
+      std::thread([shared = event->shared, newest, reached] {
+        shared->wait(newest);
+        reached->complete();
+      }).detach();
+      context->gate(reached, green.get());
+    } else if (const auto record = event->latest(); record && pending(record->fence)) {
+      context->gate(record->fence, green.get());
+    }
     return context->error();
   });
 }

@@ -62,6 +62,8 @@ CUresult attribute_of(Driver& driver, const Allocation& allocation, uint64_t add
       return put(data, static_cast<unsigned>(allocation.kind == Allocation::Kind::kDevice &&
                                              allocation.pool == 0));
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return put(data, static_cast<unsigned>(allocation.kind == Allocation::Kind::kDevice &&
+                                             allocation.pool == 0 && !allocation.graph));
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return put(data, 0u);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:

@@ -135,6 +135,12 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
                        }
                        if (const auto captured = captured_wait(context, stream, *event))
                          return *captured;
+                       if (const auto shared = event->shared) {
+                         const uint64_t newest = shared->newest();
+                         if (!shared->is_reached(newest))
+                           context.submit(stream, [shared, newest] { shared->wait(newest); });
+                         return CUDA_SUCCESS;
+                       }
                        const auto record = event->latest();
                        if (record && pending(record->fence))
                          context.submit(stream, [] {}, {record->fence});

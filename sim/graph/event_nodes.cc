@@ -20,12 +20,8 @@ class EventRecordOperation final : public Operation {
   std::function<void()> prepare(const Fence& done) const override {
     auto record = std::make_shared<EventRecord>();
     record->fence = done;
-    {
-      std::lock_guard lock(event_->mutex);
-      event_->record = record;
-      event_->captured = nullptr;
-    }
-    return [record] { record->nanoseconds = event_time(); };
+    std::lock_guard lock(event_->mutex);
+    return event_->begin_record(record);
   }
 
  private:
@@ -41,6 +37,9 @@ class EventWait final : public Operation {
     *out = {}, out->type = type(), out->eventWait.event = handle_;
   }
   std::function<void()> prepare(const Fence&) const override {
+    if (event_->shared) {
+      return [shared = event_->shared, newest = event_->shared->newest()] { shared->wait(newest); };
+    }
     return [record = event_->latest()] {
       if (record) record->fence->wait();
     };

@@ -1,0 +1,82 @@
+// Interprocess: memory and events of a simulated GPU that other processes on this machine use, by
+// handles of 64 bytes.
+//
+// A handle names the exporting process and descriptors of it, which others open through /proc: the
+// memory file of the GPU, a page of what is exported, the page of an event. So a handle ends with
+// its process, what was opened before stays. Thread safe.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "common/base/shared_page.h"
+#include "sim/driver/allocation_map.h"
+
+namespace fargpu::sim {
+
+class Context;
+
+// The record and the wait of an event that several processes have. The newest record counts, of
+// whichever process; one whose process has died counts as reached.
+class SharedEvent {
+ public:
+  static Result<SharedEvent> create();
+  static Result<SharedEvent> open(Fd page, uint64_t key);
+  SharedEvent(SharedEvent&&) = default;
+
+  uint64_t begin_record() const;
+  void reached(uint64_t record) const;
+  uint64_t newest() const;
+  bool is_reached(uint64_t record) const;
+  void wait(uint64_t record) const;
+  uint64_t key() const;
+  int descriptor() const { return page_.descriptor(); }
+
+ private:
+  struct Page {
+    std::atomic<uint64_t> key, submitted, reached;
+    std::atomic<int32_t> recorder;  // the process of the newest record
+  };
+  explicit SharedEvent(SharedValue<Page> page) : page_(std::move(page)) {}
+  SharedValue<Page> page_;
+};
+
+class Interprocess {
+ public:
+  CUresult export_memory(const Allocation& allocation, CUipcMemHandle* handle);
+  // Memory of a pool, as data for importers of the pool.
+  CUresult open_memory(Context& context, const CUipcMemHandle& handle, CUdeviceptr* address);
+  CUresult close_memory(CUdeviceptr address);
+  // An allocation has gone: it can be opened no more; opened memory is unmapped.
+  void ended(const Allocation& allocation);
+
+  static CUresult export_event(const SharedEvent& event, CUipcEventHandle* handle);
+  static std::optional<SharedEvent> open_event(const CUipcEventHandle& handle, CUresult* result);
+
+ private:
+  static constexpr size_t kSlots = 8191;
+  struct Exports {
+    std::atomic<uint64_t> key;
+    std::array<std::atomic<uint64_t>, kSlots> live;  // buffer ids; 0: free
+  };
+  struct Opened {
+    uint64_t reserved = 0, bytes = 0;  // addresses
+    int count = 0;
+    uint64_t key = 0, id = 0;
+  };
+  bool begin();  // needs mutex_
+
+  std::mutex mutex_;
+  std::optional<SharedValue<Exports>> exports_;
+  std::map<uint64_t, size_t> slots_;  // by buffer id of own allocations
+  std::map<CUdeviceptr, Opened> opened_;
+};
+
+}  // namespace fargpu::sim
