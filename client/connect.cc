@@ -50,13 +50,6 @@ Device read_device(schema::Device::Reader reader, int ordinal) {
   return device;
 }
 
-// An older server cannot do what its devices can.
-void hide_what_server_lacks(Snapshot& snapshot) {
-  if (snapshot.known.contains(schema::op_cuMemExportToShareableHandle)) return;
-  for (Device& device : snapshot.devices)
-    device.set(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 0);
-}
-
 // With all devices that the server gives.
 Snapshot read_welcome(schema::Welcome::Reader welcome) {
   Snapshot snapshot;
@@ -135,7 +128,7 @@ Result<Opened> open(const std::string& server, const std::optional<bootstrap::Jo
     const auto welcome = reader.getRoot<schema::Welcome>();
     Snapshot snapshot = read_welcome(welcome);
     snapshot.known = opened.known;
-    hide_what_server_lacks(snapshot);
+    hide_what_server_lacks(snapshot.devices, snapshot.known);
     for (const std::string& failure : made.failures) {
       log::warn("going on over {}, because a better transport failed: {}",
                 made.transport->describe(), failure);

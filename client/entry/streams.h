@@ -25,6 +25,9 @@ struct CapturedPlace;  // client/capture/position.h
 
 struct Event final : Object {
   std::atomic<bool> recorded{false};
+  // Other processes may have it: what is done with it is done when the call returns, because they
+  // may be told.
+  std::atomic<bool> interprocess{false};
   // In a captured stream; null: not there. Guarded by the mutex of captures.
   std::shared_ptr<const CapturedPlace> place;
 };

@@ -8,6 +8,7 @@
 #include <queue>
 #include <utility>
 
+#include "client/entry/streams.h"
 #include "client/image/load.h"
 #include "client/image/twins.h"
 #include "client/process/process.h"
@@ -236,8 +237,10 @@ class Describer {
       case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
       case CU_GRAPH_NODE_TYPE_WAIT_EVENT: {
         const auto event = reinterpret_cast<uint64_t>(given.eventRecord.event);
-        if (session_.find(rpc::HandleKind::kEvent, event) == nullptr)
-          return CUDA_ERROR_INVALID_HANDLE;
+        const auto* const found =
+            static_cast<Event*>(session_.find(rpc::HandleKind::kEvent, event));
+        if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+        if (found->interprocess.load(std::memory_order_relaxed)) description_.interprocess = true;
         if (params.type() == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
           builder.setRecordEvent(event);
         else

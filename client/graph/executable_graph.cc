@@ -212,6 +212,7 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   made->context = context;
   made->flags = flags;
   made->has_host_calls = !description.host_calls.empty() || !description.awaited.empty();
+  made->interprocess = description.interprocess;
   made->nodes = std::move(description.nodes);
   made->host_calls = std::move(description.host_calls);
   made->awaited = std::move(description.awaited);
@@ -259,6 +260,7 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   take_host_calls(exec, std::move(description.host_calls));
   exec.awaited = std::move(description.awaited);
   exec.has_host_calls = !exec.host_calls.empty() || !exec.awaited.empty();
+  if (description.interprocess) exec.interprocess = true;
   exec.uses->add(std::move(references));
   return CUDA_SUCCESS;
 }
@@ -286,6 +288,7 @@ CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params) {
                             placed.place, description.bytes.data(), description.bytes.size());
     if (result != CUDA_SUCCESS) return result;
   }
+  if (description.interprocess) exec.interprocess = true;
   if (!description.host_calls.empty()) {
     description.host_calls[0].node = node;
     std::vector<HostCall> calls = exec.host_calls;
@@ -343,7 +346,9 @@ CUresult launch(GraphExec& exec, CUstream stream) {
     note_stream();
     result = call_fgGraphLaunch(target.session, target.context, exec.handle(), stream, 0, nullptr);
   }
-  if (result == CUDA_SUCCESS && exec.may_be_refused) result = flush(target.session);
+  if (result == CUDA_SUCCESS &&
+      (exec.may_be_refused || exec.interprocess.load(std::memory_order_relaxed)))
+    result = flush(target.session);
   if (result != CUDA_SUCCESS) return result;
   return target.session.settings.launch_blocking
              ? call_cuStreamSynchronize(target.session, target.context, stream)

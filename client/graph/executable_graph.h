@@ -37,6 +37,8 @@ class GraphUses {
 struct GraphExec final : Object {
   cuuint64_t flags = 0;
   bool may_be_refused = false;  // a launch waits for the driver's answer
+  // A launch records an event of other processes, or waits for one, or did so before an update.
+  std::atomic<bool> interprocess{false};
   // Whether launches have to name host calls: the mutex below is taken then.
   std::atomic<bool> has_host_calls{false};
   std::mutex mutex;

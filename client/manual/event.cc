@@ -2,6 +2,7 @@
 // may have a place in a capture: then there is nothing to ask the server.
 #include "client/capture/captures.h"
 #include "client/manual/common.h"
+#include "client/manual/sharing.h"
 
 namespace fargpu::client {
 namespace {
@@ -11,10 +12,14 @@ CUresult check(CUevent event, bool ends) {
   return capture::any_event() ? capture::check_event(event, ends) : CUDA_SUCCESS;
 }
 
+Event* find_event(Session& session, CUevent event) {
+  return static_cast<Event*>(
+      session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(event)));
+}
+
 // It is recorded where nothing is captured.
 void note_record(Session& session, CUevent event) {
-  auto* const found =
-      static_cast<Event*>(session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(event)));
+  auto* const found = find_event(session, event);
   if (found == nullptr) return;
   if (!found->recorded.load(std::memory_order_relaxed)) found->recorded = true;
   if (capture::any_event()) [[unlikely]]
@@ -27,31 +32,54 @@ CUresult manual_cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   constexpr unsigned kFlags =
       CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   if (phEvent == nullptr || (Flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((Flags & CU_EVENT_INTERPROCESS) != 0) {
-    // Without timing only, as natively; and no other process could open it.
-    return (Flags & CU_EVENT_DISABLE_TIMING) == 0 ? CUDA_ERROR_INVALID_VALUE
-                                                  : CUDA_ERROR_NOT_SUPPORTED;
-  }
+  const bool interprocess = (Flags & CU_EVENT_INTERPROCESS) != 0;
+  if (interprocess && (Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
   const CallTarget target = CallTarget::of_current();
-  return call_cuEventCreate(target.session, target.context, phEvent, Flags);
+  const CUresult result = call_cuEventCreate(target.session, target.context, phEvent, Flags);
+  if (result == CUDA_SUCCESS && interprocess) {
+    if (Event* const event = find_event(target.session, *phEvent)) event->interprocess = true;
+  }
+  return result;
+}
+
+CUresult manual_cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
+  if (phEvent == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return at_its_server("cuIpcOpenEventHandle", [&](Session& session, uint16_t context) {
+    const CUresult result = call_fgIpcOpenEvent(session, context, &handle, phEvent);
+    if (result != CUDA_SUCCESS) return result;
+    if (Event* const event = find_event(session, *phEvent)) {
+      event->interprocess = true;
+      event->recorded = true;  // perhaps, by others
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult manual_cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
+  const CallTarget target = CallTarget::of(event);
+  return call_cuIpcGetEventHandle(target.session, target.context, pHandle, event);
 }
 
 CUresult manual_cuEventRecord(CUevent hEvent, CUstream hStream) {
   const CallTarget target = CallTarget::of(hStream);
   note_record(target.session, hEvent);
-  return call_cuEventRecord(target.session, target.context, hEvent, hStream);
+  return flush_interprocess(target.session, hEvent,
+                            call_cuEventRecord(target.session, target.context, hEvent, hStream));
 }
 
 CUresult manual_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
   const CallTarget target = CallTarget::of(hStream);
   if (flags == CU_EVENT_RECORD_DEFAULT) note_record(target.session, hEvent);
-  return call_cuEventRecordWithFlags(target.session, target.context, hEvent, hStream, flags);
+  return flush_interprocess(
+      target.session, hEvent,
+      call_cuEventRecordWithFlags(target.session, target.context, hEvent, hStream, flags));
 }
 
 CUresult manual_cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
   const CallTarget target = CallTarget::of(hCtx);
   note_record(target.session, hEvent);
-  return call_cuCtxRecordEvent(target.session, target.context, hCtx, hEvent);
+  return flush_interprocess(target.session, hEvent,
+                            call_cuCtxRecordEvent(target.session, target.context, hCtx, hEvent));
 }
 
 CUresult manual_cuEventQuery(CUevent hEvent) {
@@ -80,7 +108,8 @@ CUresult manual_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
       target.session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(hEvent));
   if (event != nullptr && event->context != home_of(target.session.contexts.find(hCtx)))
     target.session.host_calls.join_contexts();
-  return call_cuCtxWaitEvent(target.session, target.context, hCtx, hEvent);
+  return flush_interprocess(target.session, hEvent,
+                            call_cuCtxWaitEvent(target.session, target.context, hCtx, hEvent));
 }
 
 }  // namespace fargpu::client

@@ -1,9 +1,13 @@
 // Memory that processes of one job give each other. What the program passes on is a ticket of the
 // server's; the memory itself goes from worker to worker.
-#include "client/manual/common.h"
+#include "client/manual/sharing.h"
+
+#include "client/manual/apart.h"
 #include "client/manual/ticket_file.h"
 #include "client/memory/memory_source.h"
+#include "client/memory/reserve.h"
 #include "client/process/process.h"
+#include "client/transfer/held_work.h"
 #include "common/base/log.h"
 
 namespace fargpu::client {
@@ -26,15 +30,15 @@ CUresult refuse_hidden_device(const char* name) {
   return CUDA_ERROR_INVALID_DEVICE;
 }
 
-// Runs import(session, context) for the session whose server gave the ticket out: the current one,
-// or else another one.
-template <typename Import>
-CUresult at_its_server(const char* name, Import&& import) {
+}  // namespace
+
+CUresult at_its_server(const char* name,
+                       const std::function<CUresult(Session&, uint16_t)>& import) {
   const CallTarget current = CallTarget::of_current();
   CUresult result = import(current.session, current.context);
   Process::get().for_each_session([&](Session& session) {
     if (result == CUDA_ERROR_NOT_PERMITTED && &session != &current.session)
-      result = import(session, uint16_t{0});
+      result = import(session, 0);
   });
   if (result == CUDA_ERROR_NOT_PERMITTED) {
     log::error(
@@ -45,7 +49,13 @@ CUresult at_its_server(const char* name, Import&& import) {
   return result;
 }
 
-}  // namespace
+CUresult flush_interprocess(Session& session, CUevent event, CUresult result) {
+  if (result != CUDA_SUCCESS) return result;
+  const auto* const found =
+      static_cast<Event*>(session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(event)));
+  const bool told = found != nullptr && found->interprocess.load(std::memory_order_relaxed);
+  return told ? flush(session) : CUDA_SUCCESS;
+}
 
 CUresult manual_cuMemExportToShareableHandle(void* shareableHandle,
                                              CUmemGenericAllocationHandle handle,
@@ -101,6 +111,67 @@ CUresult manual_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* han
   return at_its_server(kName, [&](Session& session, uint16_t context) {
     return sharing(session, [&] { return import(session, context); });
   });
+}
+
+CUresult manual_cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
+  if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CallTarget target = CallTarget::of_memory(dptr);
+  return sharing(target.session, [&] {
+    return call_cuIpcGetMemHandle(target.session, target.context, pHandle, dptr);
+  });
+}
+
+CUresult manual_cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle,
+                                      unsigned int Flags) {
+  if (pdptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  constexpr const char* kName = "cuIpcOpenMemHandle";
+  const auto open_at = [&](Session& session, uint16_t context) -> CUresult {
+    CUdeviceptr address = 0, base = 0;
+    size_t bytes = 0;
+    int device = 0;
+    const CUresult result =
+        call_fgIpcOpenMemory(session, context, &handle, Flags, &address, &base, &bytes, &device);
+    if (result != CUDA_SUCCESS) return result;
+    Region region{.base = base,
+                  .bytes = bytes,
+                  .session = &session,
+                  .context = current_context(),
+                  .device = device_from_wire(session, device)};
+    const bool is_hidden = region.device == CU_DEVICE_INVALID;
+    if (is_hidden || taken_by_other(session, region.base, region.bytes)) {
+      int open = 0;
+      (void)call_fgIpcCloseMemory(session, context, address, &open);
+      return is_hidden ? refuse_hidden_device(kName) : refuse_address(session, kName, region.base);
+    }
+    *pdptr = address;
+    if (is_own(session, region.base)) return CUDA_SUCCESS;  // opened before
+    region.buffer_id = session.next_buffer_id();
+    region.reserved = reserve_addresses(region.base, region.bytes);
+    if (!session.device_memory.insert(region) && region.reserved)
+      release_reserved(region.base, region.bytes);
+    return CUDA_SUCCESS;
+  };
+  return at_its_server(kName, [&](Session& session, uint16_t context) -> CUresult {
+    // It belongs to a context, and other servers have no context of this one.
+    if (context == 0) return CUDA_ERROR_NOT_PERMITTED;
+    return sharing(session, [&] { return open_at(session, context); });
+  });
+}
+
+CUresult manual_cuIpcOpenMemHandle(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
+  return manual_cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
+}
+
+CUresult manual_cuIpcCloseMemHandle(CUdeviceptr dptr) {
+  const CallTarget target = CallTarget::of_memory(dptr);
+  const auto region = target.session.device_memory.find(dptr);
+  if (region) HeldWork::finish_with({region->base, region->bytes});
+  int open = 0;
+  const CUresult result = call_fgIpcCloseMemory(target.session, target.context, dptr, &open);
+  if (result != CUDA_SUCCESS || open != 0 || !region) return result;
+  if (target.session.device_memory.erase(region->base) && region->reserved)
+    release_reserved(region->base, region->bytes);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace fargpu::client

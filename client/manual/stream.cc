@@ -2,6 +2,7 @@
 #include "client/capture/captures.h"
 #include "client/manual/common.h"
 #include "client/manual/green_context.h"
+#include "client/manual/sharing.h"
 #include "client/transfer/held_streams.h"
 
 namespace fargpu::client {
@@ -118,7 +119,9 @@ CUresult manual_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int
       target.session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(hEvent));
   if (event != nullptr && event->context != context_of(hStream))
     target.session.host_calls.join_contexts();
-  return call_cuStreamWaitEvent(target.session, target.context, hStream, hEvent, Flags);
+  return flush_interprocess(
+      target.session, hEvent,
+      call_cuStreamWaitEvent(target.session, target.context, hStream, hEvent, Flags));
 }
 
 }  // namespace fargpu::client

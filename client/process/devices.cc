@@ -2,8 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <utility>
+
 #include "client/settings/identities.h"
 #include "client/settings/settings.h"
+#include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
 namespace {
@@ -18,6 +21,18 @@ void set_domain(Device& device, int domain) {
 }
 
 }  // namespace
+
+void hide_what_server_lacks(std::span<Device> devices, const wire::OpcodeSet& known) {
+  constexpr std::pair<uint16_t, CUdevice_attribute> kNeeds[] = {
+      {schema::op_cuMemExportToShareableHandle,
+       CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED},
+      {schema::op_cuIpcGetEventHandle, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED}};
+  for (const auto& [opcode, attribute] : kNeeds) {
+    if (known.contains(opcode)) continue;
+    for (Device& device : devices)
+      if (device.known.test(attribute)) device.set(attribute, 0);
+  }
+}
 
 void make_identities_unique(DevicesOfServers servers) {
   std::vector<std::vector<Identity>> identities;

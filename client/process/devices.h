@@ -9,11 +9,16 @@
 #include <vector>
 
 #include "client/object/device.h"
+#include "common/wire/opcode_set.h"
 
 namespace fargpu::client {
 
 // The devices of each server in turn, all that it gave.
 using DevicesOfServers = std::span<std::vector<Device>* const>;
+
+// An older server cannot do what its devices can: such attributes become 0. `known`: what the
+// server has a message for.
+void hide_what_server_lacks(std::span<Device> devices, const wire::OpcodeSet& known);
 
 // Gives devices of several servers identities of their own (client/settings/identities.h).
 void make_identities_unique(DevicesOfServers servers);

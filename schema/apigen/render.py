@@ -22,6 +22,7 @@ _MACROS = (
     "cuGetProcAddress",
     "cuMemAdvise",
     "cuMemPrefetchAsync",
+    "cuIpcOpenMemHandle",
     "cuMemcpyBatchAsync",
     "cuMemcpy3DBatchAsync",
     "cuStreamGetCaptureInfo",

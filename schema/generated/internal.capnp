@@ -140,6 +140,31 @@ struct FgImageNamesResults {
   namesBytes @1 :UInt64;  # size_t*
 }
 
+struct FgIpcOpenMemoryParams {
+  handle @0 :Data;  # const CUipcMemHandle*
+  flags @1 :UInt32;  # unsigned int
+}
+
+struct FgIpcOpenMemoryResults {
+  address @0 :UInt64;  # CUdeviceptr*
+  base @1 :UInt64;  # CUdeviceptr*
+  bytes @2 :UInt64;  # size_t*
+  device @3 :Int32;  # int*
+}
+
+struct FgIpcCloseMemoryParams {
+  address @0 :UInt64;  # CUdeviceptr
+}
+
+struct FgIpcCloseMemoryResults {
+  open @0 :Int32;  # int*
+}
+
+struct FgIpcOpenEventParams {
+  handle @0 :Data;  # const CUipcEventHandle*
+  event @1 :UInt64;  # CUevent*
+}
+
 struct FgTexObjectCreateParams {
   resource @0 :Data;  # const CUDA_RESOURCE_DESC*
   texture @1 :Data;  # const CUDA_TEXTURE_DESC*

@@ -43,6 +43,22 @@ struct CuMemGetAddressRangeV2Results {
   psize @1 :UInt64;  # size_t*
 }
 
+struct CuIpcGetEventHandleParams {
+  event @0 :UInt64;  # CUevent
+}
+
+struct CuIpcGetEventHandleResults {
+  pHandle @0 :Data;  # CUipcEventHandle*
+}
+
+struct CuIpcGetMemHandleParams {
+  dptr @0 :UInt64;  # CUdeviceptr
+}
+
+struct CuIpcGetMemHandleResults {
+  pHandle @0 :Data;  # CUipcMemHandle*
+}
+
 struct CuArrayCreateV2Params {
   pHandle @0 :UInt64;  # CUarray*
   pAllocateArray @1 :Data;  # const CUDA_ARRAY_DESCRIPTOR*

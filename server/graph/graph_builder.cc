@@ -247,7 +247,7 @@ class Builder {
                 find(parts_, rpc::HandleKind::kEvent, node.getRecordEvent(), &event);
             result != CUDA_SUCCESS)
           return result;
-        parts_.event_waits.recorded_by_graphs(node.getRecordEvent());
+        parts_.event_waits.never_replaced(node.getRecordEvent());
         return driver().cuGraphAddEventRecordNode(made, graph, before, count, event);
       }
       case Node::WAIT_EVENT: {
@@ -256,7 +256,7 @@ class Builder {
                 find(parts_, rpc::HandleKind::kEvent, node.getWaitEvent(), &event);
             result != CUDA_SUCCESS)
           return result;
-        parts_.event_waits.recorded_by_graphs(node.getWaitEvent());
+        parts_.event_waits.never_replaced(node.getWaitEvent());
         return driver().cuGraphAddEventWaitNode(made, graph, before, count, event);
       }
       case Node::OPERATIONS: {
@@ -398,7 +398,7 @@ CUresult set_node(const GraphParts& parts, CUgraphExec exec, const GraphPlaces& 
       if (const CUresult result = find(parts, rpc::HandleKind::kEvent, id, &event);
           result != CUDA_SUCCESS)
         return result;
-      parts.event_waits.recorded_by_graphs(id);
+      parts.event_waits.never_replaced(id);
       return records ? driver.cuGraphExecEventRecordNodeSetEvent(exec, node, event)
                      : driver.cuGraphExecEventWaitNodeSetEvent(exec, node, event);
     }

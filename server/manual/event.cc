@@ -7,6 +7,22 @@
 
 namespace fargpu::server {
 
+Status manual_cuEventCreate(Worker& worker, const Request& request) {
+  return decode_cuEventCreate(worker, request, [&](const auto& given) -> Status {
+    CUevent event = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuEventCreate(&event, given.Flags));
+    const CUresult added =
+        worker.add(rpc::HandleKind::kEvent, given.phEvent_id, event, request.header.context);
+    if (added != CUDA_SUCCESS) {
+      worker.driver().cuEventDestroy_v2(event);
+      return refused_id(worker, request, "cuEventCreate", added);
+    }
+    if ((given.Flags & CU_EVENT_INTERPROCESS) != 0)
+      worker.parts().event_waits.never_replaced(given.phEvent_id);
+    return answer(worker, request, CUDA_SUCCESS);
+  });
+}
+
 Status manual_cuEventQuery(Worker& worker, const Request& request) {
   return decoded("cuEventQuery", [&]() -> Status {
     wire::SegmentReader reader(request.body);

@@ -1,5 +1,12 @@
 // Objects that sessions of one job give each other.
+#include <cstring>
+#include <utility>
+
+#include "generated/schema/internal.capnp.h"
+#include "generated/schema/memory.capnp.h"
 #include "generated/schema/virtual_memory.capnp.h"
+#include "generated/server/internal_decode.h"
+#include "generated/server/memory_decode.h"
 #include "generated/server/virtual_memory_decode.h"
 #include "server/manual/manual.h"
 
@@ -26,6 +33,10 @@ void send_ticket(Worker& worker, const wire::FrameHeader& header, const Ticket& 
                               schema::fixed_bytes<Results>() + sizeof ticket);
   (frame.template init<Results>().*set)(wire::as_data(&ticket, sizeof ticket));
   (void)frame.send(CUDA_SUCCESS);
+}
+
+std::span<const std::byte> ticket_in(const void* handle) {
+  return {static_cast<const std::byte*>(handle), sizeof(Ticket)};
 }
 
 }  // namespace
@@ -70,7 +81,124 @@ Status manual_cuMemImportFromShareableHandle(Worker& worker, const Request& requ
       }
       later.send(result);
     };
-    worker.parts().sharing.fetch_memory(given.osHandle, import);
+    worker.parts().sharing.fetch(SharedKind::kMemory, given.osHandle, import);
+    return Status();
+  });
+}
+
+Status manual_cuIpcGetMemHandle(Worker& worker, const Request& request) {
+  return decode_cuIpcGetMemHandle(worker, request, [&](const auto& given) {
+    CUipcMemHandle native{};  // whether the driver gives one
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuIpcGetMemHandle(&native, given.dptr));
+    Ticket ticket;
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().sharing.export_ipc_memory(given.dptr, &ticket));
+    after_copies(worker, [&worker, header = request.header, ticket] {
+      using Results = schema::CuIpcGetMemHandleResults;
+      send_ticket<Results>(worker, header, ticket, &Results::Builder::setPHandle);
+    });
+    return Status();
+  });
+}
+
+Status manual_fgIpcOpenMemory(Worker& worker, const Request& request) {
+  return decode_fgIpcOpenMemory(worker, request, [&](const auto& given) {
+    FARGPU_NEEDS_DRIVER(cuIpcOpenMemHandle_v2);
+    const LaterReply later(worker, request);
+    const auto open = [later, flags = given.flags](CUresult result, const Ticket&,
+                                                   const PeerAnswer& answer, const Fd&) {
+      Worker& worker = later.worker();
+      const DriverTable& driver = worker.driver();
+      CUipcMemHandle native{};
+      std::memcpy(&native, answer.handle.data(), sizeof native);
+      CUdeviceptr address = 0, base = 0;
+      size_t bytes = 0;
+      int device = 0;
+      if (result == CUDA_SUCCESS) result = worker.enter_context(later.header().context);
+      if (result == CUDA_SUCCESS) result = driver.cuIpcOpenMemHandle_v2(&address, native, flags);
+      if (result != CUDA_SUCCESS) return later.send(result);
+      result = driver.cuMemGetAddressRange_v2(&base, &bytes, address);
+      if (result == CUDA_SUCCESS) {
+        result =
+            driver.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
+      }
+      if (result != CUDA_SUCCESS) {
+        driver.cuIpcCloseMemHandle(address);
+        return later.send(result);
+      }
+      rpc::Responder::Frame frame(worker.responder(), later.header(),
+                                  schema::fixed_bytes<schema::FgIpcOpenMemoryResults>());
+      auto results = frame.init<schema::FgIpcOpenMemoryResults>();
+      results.setAddress(address);
+      results.setBase(base);
+      results.setBytes(bytes);
+      results.setDevice(device);
+      (void)frame.send(CUDA_SUCCESS);
+    };
+    worker.parts().sharing.fetch(SharedKind::kIpcMemory, ticket_in(given.handle), open);
+    return Status();
+  });
+}
+
+Status manual_fgIpcCloseMemory(Worker& worker, const Request& request) {
+  return decode_fgIpcCloseMemory(worker, request, [&](const auto& given) {
+    FARGPU_NEEDS_DRIVER(cuIpcCloseMemHandle);
+    const LaterReply later(worker, request);
+    worker.parts().completion.off_thread_when_idle(
+        request.header.context,
+        [&driver = worker.driver(), address = given.address] {
+          return driver.cuIpcCloseMemHandle(address);
+        },
+        [later, address = given.address](CUresult result) {
+          Worker& worker = later.worker();
+          if (result == CUDA_SUCCESS) result = worker.enter_context(later.header().context);
+          if (result != CUDA_SUCCESS) return later.send(result);
+          CUdeviceptr base = 0;
+          const bool open =
+              worker.driver().cuMemGetAddressRange_v2(&base, nullptr, address) == CUDA_SUCCESS;
+          rpc::Responder::Frame frame(worker.responder(), later.header(),
+                                      schema::fixed_bytes<schema::FgIpcCloseMemoryResults>());
+          frame.init<schema::FgIpcCloseMemoryResults>().setOpen(open ? 1 : 0);
+          (void)frame.send(CUDA_SUCCESS);
+        });
+    return Status();
+  });
+}
+
+Status manual_cuIpcGetEventHandle(Worker& worker, const Request& request) {
+  return decode_cuIpcGetEventHandle(worker, request, [&](const auto& given) {
+    CUipcEventHandle native{};
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuIpcGetEventHandle(&native, given.event));
+    Ticket ticket;
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().sharing.export_event(given.event_id, &ticket));
+    using Results = schema::CuIpcGetEventHandleResults;
+    send_ticket<Results>(worker, request.header, ticket, &Results::Builder::setPHandle);
+    return Status();
+  });
+}
+
+Status manual_fgIpcOpenEvent(Worker& worker, const Request& request) {
+  return decode_fgIpcOpenEvent(worker, request, [&](const auto& given) {
+    FARGPU_NEEDS_DRIVER(cuIpcOpenEventHandle);
+    const LaterReply later(worker, request);
+    const auto open = [later, id = given.event_id](CUresult result, const Ticket&,
+                                                   const PeerAnswer& answer, const Fd&) {
+      Worker& worker = later.worker();
+      CUipcEventHandle native{};
+      std::memcpy(&native, answer.handle.data(), sizeof native);
+      CUevent event = nullptr;
+      if (result == CUDA_SUCCESS) result = worker.enter_context(later.header().context);
+      if (result == CUDA_SUCCESS) result = worker.driver().cuIpcOpenEventHandle(&event, native);
+      if (result == CUDA_SUCCESS) {
+        result = later.add(rpc::HandleKind::kEvent, id, event);
+        if (result == CUDA_SUCCESS) {
+          worker.parts().event_waits.never_replaced(id);
+        } else {
+          worker.driver().cuEventDestroy_v2(event);
+        }
+      }
+      later.send(result);
+    };
+    worker.parts().sharing.fetch(SharedKind::kIpcEvent, ticket_in(given.handle), open);
     return Status();
   });
 }

@@ -1,6 +1,7 @@
 #include "server/sharing/sharing.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "common/base/id_text.h"
 #include "common/base/log.h"
@@ -39,22 +40,63 @@ Sharing::~Sharing() {
   memory_.when_shared_ended(nullptr);
 }
 
-CUresult Sharing::export_memory(uint64_t handle, Ticket* ticket) {
-  const uint64_t memory = memory_.physical().share(handle);
-  if (memory == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (const auto known = exported_.find(memory); known != exported_.end()) {
+CUresult Sharing::add_export(const Object& object, const Export& given, Ticket* ticket) {
+  if (const auto known = exported_.find(object); known != exported_.end()) {
     *ticket = exports_.at(known->second).ticket;
     return CUDA_SUCCESS;
   }
-  auto made = make_ticket(SharedKind::kMemory, self_);
+  auto made = make_ticket(object.first, self_);
   if (!made.ok()) {
     log::error("event=not-exported why=\"{}\"", made.status().message());
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
   *ticket = *made;
-  exports_[ticket->secret] = {*ticket, memory, {}};
-  exported_[memory] = ticket->secret;
+  Export& entered = exports_[ticket->secret] = given;
+  entered.ticket = *ticket;
+  entered.object = object;
+  exported_[object] = ticket->secret;
   return CUDA_SUCCESS;
+}
+
+std::vector<PeerLinks::LinkId> Sharing::end_export(const Object& object, ShareSecret* secret) {
+  const auto known = exported_.extract(object);
+  if (known.empty()) return {};
+  if (secret != nullptr) *secret = known.mapped();
+  auto ended = exports_.extract(known.mapped());
+  std::vector<PeerLinks::LinkId> told = std::move(ended.mapped().given_to);
+  std::erase_if(
+      told, [&](PeerLinks::LinkId link) { return !links_->say_farewell(link, known.mapped()); });
+  return told;
+}
+
+CUresult Sharing::export_memory(uint64_t handle, Ticket* ticket) {
+  const uint64_t memory = memory_.physical().share(handle);
+  if (memory == 0) return CUDA_ERROR_INVALID_VALUE;
+  return add_export({SharedKind::kMemory, memory}, {}, ticket);
+}
+
+CUresult Sharing::export_ipc_memory(CUdeviceptr pointer, Ticket* ticket) {
+  Export given;
+  CUdeviceptr base = 0;
+  CUresult result = core_.driver.cuMemGetAddressRange_v2(&base, nullptr, pointer);
+  if (result == CUDA_SUCCESS) result = buffer_id(base, &given.buffer_id);
+  if (result != CUDA_SUCCESS) return result;
+  const Object object{SharedKind::kIpcMemory, base};
+  const auto known = exported_.find(object);
+  if (known != exported_.end() && exports_.at(known->second).buffer_id != given.buffer_id)
+    end_export(object);
+  given.context = core_.contexts.ref(core_.contexts.current());
+  return add_export(object, given, ticket);
+}
+
+CUresult Sharing::buffer_id(CUdeviceptr base, uint64_t* id) const {
+  return core_.driver.cuPointerGetAttribute(id, CU_POINTER_ATTRIBUTE_BUFFER_ID, base);
+}
+
+CUresult Sharing::export_event(uint64_t id, Ticket* ticket) {
+  Export given;
+  given.context = core_.contexts.ref(core_.handles.context_of(id));
+  return add_export({SharedKind::kIpcEvent, id}, given, ticket);
 }
 
 CUresult Sharing::descriptor_of(const PhysicalMemory::Reach& reach, PeerAnswer* answer,
@@ -80,44 +122,79 @@ CUresult Sharing::descriptor_of(const PhysicalMemory::Reach& reach, PeerAnswer* 
   return CUDA_SUCCESS;
 }
 
+CUresult Sharing::give_memory(const Export& given, PeerAnswer* answer, Fd* descriptor) {
+  const uint64_t memory = given.object.second;
+  const auto reach = memory_.physical().reach(memory);
+  if (!reach) return CUDA_ERROR_INVALID_VALUE;
+  answer->bytes = memory_.physical().bytes(memory);
+  return descriptor_of(*reach, answer, descriptor);
+}
+
+CUresult Sharing::give_handle(const Export& given, PeerAnswer* answer) {
+  static_assert(sizeof answer->handle == sizeof(CUipcMemHandle) &&
+                sizeof answer->handle == sizeof(CUipcEventHandle));
+  const uint16_t current = core_.contexts.current();
+  if (core_.contexts.enter(given.context) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = CUDA_ERROR_INVALID_VALUE;
+  if (given.object.first == SharedKind::kIpcMemory) {
+    CUipcMemHandle handle{};
+    uint64_t id = 0;
+    result = buffer_id(given.object.second, &id);
+    if (result == CUDA_SUCCESS && id != given.buffer_id) result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+      result = core_.driver.cuIpcGetMemHandle(&handle, given.object.second);
+    std::memcpy(answer->handle.data(), &handle, sizeof handle);
+  } else {
+    void* event = nullptr;
+    CUipcEventHandle handle{};
+    result = core_.handles.find(rpc::HandleKind::kEvent, given.object.second, &event);
+    if (result == CUDA_SUCCESS)
+      result = core_.driver.cuIpcGetEventHandle(&handle, static_cast<CUevent>(event));
+    std::memcpy(answer->handle.data(), &handle, sizeof handle);
+  }
+  (void)core_.contexts.enter(current);
+  return result;
+}
+
 Fd Sharing::give(const PeerQuestion& question, PeerAnswer* answer) {
   Fd descriptor;
   const auto found = exports_.find(question.secret);
   answer->result = CUDA_ERROR_INVALID_VALUE;
   if (found == exports_.end() || question.kind != found->second.ticket.kind) return descriptor;
-  const auto reach = memory_.physical().reach(found->second.memory);
-  if (!reach) return descriptor;
-  answer->bytes = memory_.physical().bytes(found->second.memory);
-  answer->result = descriptor_of(*reach, answer, &descriptor);
+  answer->result = question.kind == SharedKind::kMemory
+                       ? give_memory(found->second, answer, &descriptor)
+                       : give_handle(found->second, answer);
   return descriptor;
 }
 
-void Sharing::fetch_memory(std::span<const std::byte> bytes, const OnMemory& on_memory) {
+void Sharing::fetch(SharedKind kind, std::span<const std::byte> bytes,
+                    const OnFetched& on_fetched) {
   Ticket ticket;
-  const CUresult read = read_ticket(bytes, SharedKind::kMemory, self_, &ticket);
+  const CUresult read = read_ticket(bytes, kind, self_, &ticket);
   PeerAnswer answer;
   if (read == CUDA_ERROR_NOT_PERMITTED) note_refusal(ticket);
-  if (read != CUDA_SUCCESS) return on_memory(read, ticket, answer, Fd());
+  if (read != CUDA_SUCCESS) return on_fetched(read, ticket, answer, Fd());
   const PeerQuestion question{ticket.secret, ticket.kind, {}};
   if (ticket.session == self_.session) {
     Fd descriptor = give(question, &answer);
-    return on_memory(static_cast<CUresult>(answer.result), ticket, answer, std::move(descriptor));
+    return on_fetched(static_cast<CUresult>(answer.result), ticket, answer, std::move(descriptor));
   }
-  if (links_ == nullptr) return on_memory(CUDA_ERROR_INVALID_VALUE, ticket, answer, Fd());
-  links_->ask(ticket.session, question,
-              [ticket, on_memory](const PeerAnswer& given, Fd descriptor) {
-                const auto result = static_cast<CUresult>(given.result);
-                const bool whole = result != CUDA_SUCCESS || descriptor.valid();
-                on_memory(whole ? result : CUDA_ERROR_OPERATING_SYSTEM, ticket, given,
-                          std::move(descriptor));
-              });
+  if (links_ == nullptr) return on_fetched(CUDA_ERROR_INVALID_VALUE, ticket, answer, Fd());
+  links_->ask(
+      ticket.session, question, [ticket, on_fetched](const PeerAnswer& given, Fd descriptor) {
+        const auto result = static_cast<CUresult>(given.result);
+        const bool whole =
+            result != CUDA_SUCCESS || ticket.kind != SharedKind::kMemory || descriptor.valid();
+        on_fetched(whole ? result : CUDA_ERROR_OPERATING_SYSTEM, ticket, given,
+                   std::move(descriptor));
+      });
 }
 
 void Sharing::imported_memory(const Ticket& ticket, const PeerAnswer& answer, uint64_t handle) {
   PhysicalMemory& physical = memory_.physical();
   if (ticket.session == self_.session) {
     const auto own = exports_.find(ticket.secret);
-    if (own != exports_.end()) physical.imported_again(handle, own->second.memory);
+    if (own != exports_.end()) physical.imported_again(handle, own->second.object.second);
     return;
   }
   Import& import = imports_[ticket.secret];
@@ -134,12 +211,7 @@ bool Sharing::memory_ended(const PhysicalMemory::Refund& refund) {
   const uint64_t memory = refund.shared;
   std::erase_if(imports_, [memory](const auto& each) { return each.second.memory == memory; });
   ShareSecret secret{};
-  const auto known = exported_.extract(memory);
-  if (known.empty()) return false;
-  secret = known.mapped();
-  auto ended = exports_.extract(secret);
-  std::vector<PeerLinks::LinkId> told = std::move(ended.mapped().given_to);
-  std::erase_if(told, [&](PeerLinks::LinkId link) { return !links_->say_farewell(link, secret); });
+  std::vector<PeerLinks::LinkId> told = end_export({SharedKind::kMemory, memory}, &secret);
   if (told.empty() || refund.bytes == 0) return false;
   leaving_[secret] = {refund, std::move(told)};
   return true;

@@ -2,8 +2,8 @@
 //
 // Nothing of the driver's is kept for an export: it is asked for when another session, or this one,
 // imports it. So an export costs no descriptor and keeps nothing alive. It ends with its object in
-// this session. What other sessions have imported by then is theirs: they pay for it from then on,
-// as they do when this session ends. One thread (the executor's).
+// this session. Physical memory that other sessions have imported by then is theirs: they pay for
+// it from then on, as they do when this session ends. One thread (the executor's).
 #pragma once
 
 #include <cuda.h>
@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -33,23 +34,33 @@ class Sharing {
   Sharing(const Sharing&) = delete;
   Sharing& operator=(const Sharing&) = delete;
 
-  // Physical memory with this driver handle, which the driver would export. The same memory has the
-  // same ticket.
+  // --- exports; the same object has the same ticket. The driver would export all of these.
+  // Physical memory with this driver handle.
   CUresult export_memory(uint64_t handle, Ticket* ticket);
-  // `on_memory` is called once, at once or later: with a descriptor of the driver's when the result
-  // is CUDA_SUCCESS.
-  using OnMemory = std::function<void(CUresult, const Ticket&, const PeerAnswer&, Fd)>;
-  void fetch_memory(std::span<const std::byte> ticket, const OnMemory& on_memory);
-  // The driver has made `handle` of what was fetched.
+  // The allocation around `pointer`, in the current context.
+  CUresult export_ipc_memory(CUdeviceptr pointer, Ticket* ticket);
+  CUresult export_event(uint64_t id, Ticket* ticket);
+  void event_ended(const ObjectEnd& end) { end_export({SharedKind::kIpcEvent, end.id}); }
+
+  // --- imports: `on_fetched` is called once, at once or later: with what the driver needs when the
+  // result is CUDA_SUCCESS.
+  using OnFetched = std::function<void(CUresult, const Ticket&, const PeerAnswer&, Fd)>;
+  void fetch(SharedKind kind, std::span<const std::byte> ticket, const OnFetched& on_fetched);
+  // The driver has made `handle` of physical memory that was fetched.
   void imported_memory(const Ticket& ticket, const PeerAnswer& answer, uint64_t handle);
 
  private:
+  // What an export stands for: the number of physical memory, the base of an allocation, an event's
+  // id.
+  using Object = std::pair<SharedKind, uint64_t>;
   struct Export {
     Ticket ticket;
-    uint64_t memory = 0;  // as PhysicalMemory numbers it
+    Object object;
+    ContextRef context;      // of IPC
+    uint64_t buffer_id = 0;  // of IPC memory: other memory may come to its address
     std::vector<PeerLinks::LinkId> given_to;
   };
-  struct Import {
+  struct Import {          // of physical memory
     uint64_t session = 0;  // that has exported it
     uint64_t memory = 0;
     size_t device = 0;
@@ -60,9 +71,15 @@ class Sharing {
     PhysicalMemory::Refund refund;
     std::vector<PeerLinks::LinkId> unheard;
   };
-  // The descriptor for an importer, and what the answer says.
+  CUresult add_export(const Object& object, const Export& given, Ticket* ticket);
+  // The links of those to whom it was given and who were told of its end.
+  std::vector<PeerLinks::LinkId> end_export(const Object& object, ShareSecret* secret = nullptr);
+  // For an importer: a descriptor, and what the answer says.
   Fd give(const PeerQuestion& question, PeerAnswer* answer);
+  CUresult give_memory(const Export& given, PeerAnswer* answer, Fd* descriptor);
   CUresult descriptor_of(const PhysicalMemory::Reach& reach, PeerAnswer* answer, Fd* descriptor);
+  CUresult buffer_id(CUdeviceptr base, uint64_t* id) const;
+  CUresult give_handle(const Export& given, PeerAnswer* answer);
   // False: nobody else has it, it is the caller's to refund.
   bool memory_ended(const PhysicalMemory::Refund& refund);
   void heard(PeerLinks::LinkId link, const ShareSecret* secret);
@@ -75,8 +92,8 @@ class Sharing {
   PeerLinks* const links_;
   const ShareIdentity self_;
   std::map<ShareSecret, Export> exports_;
-  std::map<uint64_t, ShareSecret> exported_;  // by number of the memory
-  std::map<ShareSecret, Import> imports_;     // of other sessions
+  std::map<Object, ShareSecret> exported_;
+  std::map<ShareSecret, Import> imports_;  // of other sessions
   std::map<ShareSecret, Leaving> leaving_;
   unsigned refusals_ = 0;
 };

@@ -17,7 +17,9 @@ namespace fargpu::server {
 
 // Numbers are part of tickets: never used again.
 enum class SharedKind : uint16_t {
-  kMemory = 1,  // of cuMemCreate
+  kMemory = 1,     // of cuMemCreate
+  kIpcMemory = 2,  // cuIpcGetMemHandle
+  kIpcEvent = 3,   // cuIpcGetEventHandle
 };
 
 using ShareSecret = std::array<uint64_t, 2>;

@@ -19,7 +19,7 @@ void EventWaits::wait(uint64_t id, CUevent event, Done done) {
 
 CUresult EventWaits::begin_record(uint64_t id, CUevent* event) {
   const auto found = waited_.find(id);
-  if (found == waited_.end() || in_graphs_.contains(id)) return CUDA_SUCCESS;
+  if (found == waited_.end() || kept_.contains(id)) return CUDA_SUCCESS;
   const DriverTable& driver = core_.driver;
   const uint16_t current = core_.contexts.current();
   if (const CUresult result = core_.contexts.enter(found->second->context);

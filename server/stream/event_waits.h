@@ -44,13 +44,14 @@ class EventWaits {
   }
   // Destroys event `id`, now or after the waits for it.
   CUresult destroy(uint64_t id, CUevent event);
-  // Graphs that the driver has made record the event, or wait for it: it gets no successors. A
-  // launch of such a graph, and every later record, is one that earlier waits wait for, too.
-  void recorded_by_graphs(uint64_t id) { in_graphs_.insert(id); }
+  // Graphs that the driver has made, or other processes, record the event or wait for it: it gets
+  // no successors. A launch of such a graph, and every later record, is one that earlier waits wait
+  // for, too.
+  void never_replaced(uint64_t id) { kept_.insert(id); }
   // The waits go on.
   void event_ended(const ObjectEnd& end) {
     waited_.erase(end.id);
-    in_graphs_.erase(end.id);
+    kept_.erase(end.id);
   }
 
  private:
@@ -71,7 +72,7 @@ class EventWaits {
   const Core core_;
   Completion& completion_;
   std::unordered_map<uint64_t, std::shared_ptr<Held>> waited_;  // by id
-  std::unordered_set<uint64_t> in_graphs_;                      // ids
+  std::unordered_set<uint64_t> kept_;                           // ids
 };
 
 }  // namespace fargpu::server

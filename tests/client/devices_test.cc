@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "generated/schema/opcodes.h"
+
 namespace fargpu::client {
 namespace {
 
@@ -19,6 +21,29 @@ std::vector<Device> host(uint8_t first, int count, int domain = 0) {
 }
 
 int domain_of(const Device& device) { return device.attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID); }
+
+TEST(Devices, WhatAnOlderServerLacksIsHidden) {
+  std::vector<Device> devices = host(1, 2);
+  wire::OpcodeSet known;
+  const auto attributes = [&] {
+    return std::pair(
+        devices[0].attribute(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED),
+        devices[0].attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED));
+  };
+  devices[0].set(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 1);
+  devices[0].set(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1);
+  known.insert(schema::op_cuIpcGetEventHandle);
+  known.insert(schema::op_cuMemExportToShareableHandle);
+  hide_what_server_lacks(devices, known);
+  EXPECT_EQ(attributes(), std::pair(1, 1));
+  known = {};
+  known.insert(schema::op_cuMemExportToShareableHandle);
+  hide_what_server_lacks(devices, known);
+  EXPECT_EQ(attributes(), std::pair(0, 1));
+  hide_what_server_lacks(devices, {});
+  EXPECT_EQ(attributes(), std::pair(0, 0));
+  EXPECT_FALSE(devices[1].known.test(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED)) << "not invented";
+}
 
 TEST(Devices, OneServerKeepsWhatItSays) {
   std::vector<Device> a = host(1, 2, 5);

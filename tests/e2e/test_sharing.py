@@ -59,7 +59,7 @@ class Sharing(unittest.TestCase):
         )
 
     @staticmethod
-    def further(daemon, member):
+    def further(daemon, member, **environment):
         """Of the job of `member`."""
         environ = pathlib.Path(f"/proc/{member.process.pid}/environ").read_bytes().split(b"\0")
         ticket = next(each for each in environ if each.startswith(b"FARGPU_JOB="))
@@ -70,6 +70,7 @@ class Sharing(unittest.TestCase):
                     FARGPU_SERVER=daemon.server,
                     LD_LIBRARY_PATH=testing.BUILD.client_libraries,
                     FARGPU_JOB=ticket.decode().split("=", 1)[1],
+                    **environment,
                 ),
                 stdin=theirs,
                 stdout=subprocess.PIPE,
@@ -148,6 +149,58 @@ class Sharing(unittest.TestCase):
                 self.assertEqual(three.do("read"), f"{OK} 10")
             self.assertEqual(one.do("release"), OK)
             self.used_is(one, 0)
+
+    def handle(self, member, command):
+        result, handle = member.do(command).split()
+        self.assertEqual(result, OK)
+        return handle
+
+    def test_handles_of_one_that_dies(self):
+        with testing.Daemon() as daemon, self.first(daemon) as one:
+            with self.further(daemon, one) as two:
+                self.assertEqual(two.do("alloc 8"), OK)
+                self.assertEqual(two.do("write 5"), OK)
+                memory, event = self.handle(two, "handle"), self.handle(two, "event")
+                self.assertEqual(two.do("record"), OK)
+                self.assertEqual(one.do(f"open {memory}"), OK)
+                self.assertEqual(one.do(f"open_event {event}"), OK)
+                self.assertEqual(one.do("synchronize"), OK)
+                self.assertEqual(one.do("read"), f"{OK} 5")
+                two.kill()
+                testing.wait_until(lambda: len(daemon.workers()) == 1, "its worker has ended")
+            self.assertEqual(one.do("synchronize"), OK)
+            self.assertEqual(one.do("record"), OK)
+            self.assertEqual(one.do("write 6"), OK)
+            self.assertEqual(one.do("read"), f"{OK} 6")
+            self.assertEqual(one.do("close"), OK)
+            self.assertEqual(one.do(f"open {memory}"), "CUDA_ERROR_INVALID_VALUE")
+            self.assertEqual(one.do(f"open_event {event}"), "CUDA_ERROR_INVALID_VALUE")
+
+    def test_handles_are_not_for_other_jobs(self):
+        with testing.Daemon() as daemon, self.first(daemon) as one, self.first(daemon) as other:
+            self.assertEqual(one.do("alloc 8"), OK)
+            memory, event = self.handle(one, "handle"), self.handle(one, "event")
+            self.assertEqual(other.do(f"open {memory}"), "CUDA_ERROR_NOT_PERMITTED")
+            self.assertEqual(other.do(f"open_event {event}"), "CUDA_ERROR_NOT_PERMITTED")
+            # Another secret, and bytes that are no handle.
+            guess = memory[:64] + format(int(memory[64:96], 16) ^ 1, "032x") + memory[96:]
+            with self.further(daemon, one) as two:
+                self.assertEqual(two.do(f"open {guess}"), "CUDA_ERROR_INVALID_VALUE")
+                self.assertEqual(two.do(f"open {'00' * 64}"), "CUDA_ERROR_INVALID_VALUE")
+                self.assertEqual(two.do(f"open {memory}"), OK)
+
+    def test_not_on_a_hidden_gpu(self):
+        with testing.Daemon(gpus=2) as daemon:
+            with self.first(daemon, "--gpus", "2", "--memory", "100M") as one:
+                descriptor = self.exported(one, 2, 11)
+                self.assertEqual(one.do("alloc 8"), OK)
+                memory = self.handle(one, "handle")
+                with self.further(daemon, one, CUDA_VISIBLE_DEVICES="1") as two:
+                    self.assertEqual(two.do("import 2", descriptor), "CUDA_ERROR_INVALID_DEVICE")
+                    self.assertEqual(two.do(f"open {memory}"), "CUDA_ERROR_INVALID_DEVICE")
+                with self.further(daemon, one, CUDA_VISIBLE_DEVICES="1,0") as two:
+                    self.assertEqual(two.do(f"open {memory}"), OK)
+                self.assertEqual(one.do("used"), f"{OK} 10")
 
     def test_not_between_jobs(self):
         with testing.Daemon("--max-sessions-per-gpu", "2") as daemon:

@@ -111,9 +111,9 @@ int main(int count, char** values) {
     return 5;
   }
   if (std::strcmp(mode, "unsupported") == 0) {
-    CUipcMemHandle handle;
+    CUmemPoolPtrExportData data;
     for (int i = 0; i < 3; ++i)
-      std::printf("cuIpcGetMemHandle: %s\n", name_of(cuIpcGetMemHandle(&handle, memory)));
+      std::printf("cuMemPoolExportPointer: %s\n", name_of(cuMemPoolExportPointer(&data, memory)));
     std::printf("cuMemsetD8: %s\n", name_of(cuMemsetD8(memory, 1, 100)));
     return 0;
   }

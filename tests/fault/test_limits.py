@@ -157,10 +157,11 @@ class Limits(unittest.TestCase):
             done = daemon.run(program(), "unsupported")
             self.assertEqual(
                 done.stdout.splitlines(),
-                ["cuIpcGetMemHandle: CUDA_ERROR_NOT_SUPPORTED"] * 3 + ["cuMemsetD8: CUDA_SUCCESS"],
+                ["cuMemPoolExportPointer: CUDA_ERROR_NOT_SUPPORTED"] * 3
+                + ["cuMemsetD8: CUDA_SUCCESS"],
                 done.stderr,
             )
-            named = [line for line in done.stderr.splitlines() if "cuIpcGetMemHandle" in line]
+            named = [line for line in done.stderr.splitlines() if "cuMemPoolExportPointer" in line]
             self.assertEqual(len(named), 1, done.stderr)
 
 

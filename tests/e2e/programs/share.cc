@@ -84,11 +84,65 @@ CUresult map() {
   return result == CUDA_SUCCESS ? cuMemSetAccess(address, mapped, &access, 1) : result;
 }
 
+// Handles of IPC as text.
+template <typename Handle>
+std::string text_of(const Handle& handle) {
+  std::string text;
+  for (const char byte : handle.reserved) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(byte));
+    text += digits;
+  }
+  return text;
+}
+
+template <typename Handle>
+Handle handle_of(const std::string& text) {
+  Handle handle{};
+  for (size_t i = 0; i < sizeof handle.reserved && 2 * i + 1 < text.size(); ++i)
+    handle.reserved[i] = static_cast<char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
+  return handle;
+}
+
+// "alloc MIB", "handle", "open HANDLE", "close", and the same of an event.
+CUresult obey_ipc(const std::string& what, const std::string& argument, Message* answer) {
+  static CUevent event = nullptr;
+  if (what == "alloc") {
+    mapped = std::stoul(argument) * kMebibyte;
+    return cuMemAlloc(&address, mapped);
+  }
+  if (what == "handle") {
+    CUipcMemHandle own{};
+    const CUresult result = cuIpcGetMemHandle(&own, address);
+    answer->text = text_of(own);
+    return result;
+  }
+  if (what == "open") {
+    const CUresult result = cuIpcOpenMemHandle(&address, handle_of<CUipcMemHandle>(argument),
+                                               CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    return result == CUDA_SUCCESS ? cuMemGetAddressRange(nullptr, &mapped, address) : result;
+  }
+  if (what == "close") return cuIpcCloseMemHandle(address);
+  if (what == "event") {
+    CUipcEventHandle own{};
+    CUresult result = cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS) result = cuIpcGetEventHandle(&own, event);
+    answer->text = text_of(own);
+    return result;
+  }
+  if (what == "open_event")
+    return cuIpcOpenEventHandle(&event, handle_of<CUipcEventHandle>(argument));
+  if (what == "record") return cuEventRecord(event, nullptr);
+  if (what == "synchronize") return cuEventSynchronize(event);
+  return CUDA_ERROR_UNKNOWN;
+}
+
 CUresult obey(const Message& command, Message* answer) {
   std::istringstream words(command.text);
-  std::string what;
-  size_t number = 0;
-  words >> what >> number;
+  std::string what, argument;
+  words >> what >> argument;
+  const bool is_number = !argument.empty() && argument.size() < 6;
+  const size_t number = is_number ? std::stoul(argument) : 0;
   if (what == "create" || what == "import") {
     mapped = number * kMebibyte;
     CUmemAllocationProp properties{};
@@ -129,7 +183,7 @@ CUresult obey(const Message& command, Message* answer) {
     answer->text = std::to_string((total - free) / kMebibyte);
     return result;
   }
-  return CUDA_ERROR_UNKNOWN;
+  return obey_ipc(what, argument, answer);
 }
 
 }  // namespace
