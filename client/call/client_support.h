@@ -12,6 +12,7 @@
 #include <string>
 
 #include "client/call/call.h"
+#include "client/call/input.h"
 #include "client/call/submission.h"
 #include "common/base/status.h"
 #include "common/rpc/channel.h"

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "client/call/call.h"
+#include "client/call/input.h"
 #include "client/call/report.h"
 #include "client/image/linked.h"
 #include "client/image/twins.h"
@@ -45,10 +46,11 @@ CUresult send_image(Session& session, const Sha256Digest& hash, std::span<const 
     const auto frame = packer ? packer->pack(part) : std::span<const std::byte>();
     // What does not shrink was packed before (nvcc does so): the rest of it will not shrink either.
     if (frame.empty()) packer.reset();
+    const Input plain(frame.empty() ? part.data() : nullptr, part.size());
     const CUresult result =
         frame.empty()
             ? call_fgImagePut(session, current_context_id(), hash.data(), bytes.size(), offset,
-                              part.data(), part.size(), upload)
+                              plain.data(), part.size(), upload)
             : call_fgImagePutPacked(session, current_context_id(), hash.data(), bytes.size(),
                                     offset, part.size(), frame.data(), frame.size(), upload);
     if (result != CUDA_SUCCESS) return result;

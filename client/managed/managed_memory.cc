@@ -32,7 +32,6 @@ size_t in_blocks(uint64_t bytes, uint64_t block) { return std::max<uint64_t>(1, 
 
 ManagedMemory::OwnWork::OwnWork() : before_(std::exchange(own_work, true)) {}
 ManagedMemory::OwnWork::~OwnWork() { own_work = before_; }
-std::atomic<size_t> ManagedMemory::in_process_{0};
 
 bool ManagedMemory::is_own_work() { return own_work; }
 
@@ -65,7 +64,7 @@ CUresult ManagedMemory::add(const Allocation& allocation) {
   (void)set(added, {0, count}, State::kFresh);
   ++pushes_[allocation.context].allocations;
   count_.fetch_add(1, std::memory_order_relaxed);
-  in_process_.fetch_add(1, std::memory_order_relaxed);
+  managed_allocations.fetch_add(1, std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }
 
@@ -80,7 +79,7 @@ bool ManagedMemory::remove(uint64_t address) {
   if (--pushes->second.allocations == 0) pushes_.erase(pushes);
   allocations_.erase(found);
   count_.fetch_sub(1, std::memory_order_relaxed);
-  in_process_.fetch_sub(1, std::memory_order_relaxed);
+  managed_allocations.fetch_sub(1, std::memory_order_relaxed);
   return true;
 }
 

@@ -29,6 +29,7 @@
 #include <optional>
 #include <vector>
 
+#include "client/call/input.h"
 #include "common/advice/range_advice.h"
 
 namespace fargpu::client {
@@ -95,7 +96,7 @@ class ManagedMemory {
   bool has_wire();
 
   bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
-  static bool any_in_process() { return in_process_.load(std::memory_order_relaxed) != 0; }
+  static bool any_in_process() { return managed_allocations.load(std::memory_order_relaxed) != 0; }
   // Some block is not away, or will not be soon.
   bool any_here() const { return any_here_.load(std::memory_order_relaxed); }
 
@@ -170,7 +171,6 @@ class ManagedMemory {
 
   std::unique_ptr<Wire> wire_;
   std::atomic<bool> is_eager_{false};
-  static std::atomic<size_t> in_process_;
   std::atomic<size_t> count_{0};
   std::atomic<bool> any_here_{false};
   std::atomic<uint64_t> begun_{0}, sent_{0}, done_{0};

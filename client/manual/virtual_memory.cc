@@ -46,6 +46,7 @@ CUresult manual_cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignm
 
 CUresult manual_cuMemAddressFree(CUdeviceptr ptr, size_t size) {
   const CallTarget target = CallTarget::of_memory(ptr);
+  if (is_managed(target.session, ptr)) return CUDA_ERROR_INVALID_VALUE;
   // First, since the address may be given out again before the answer is seen here.
   const auto region = target.session.reservations.erase(ptr);
   const CUresult result = call_cuMemAddressFree(target.session, target.context, ptr, size);
@@ -134,6 +135,13 @@ CUresult manual_cuMemUnmap(CUdeviceptr ptr, size_t size) {
     return true;
   });
   return CUDA_SUCCESS;
+}
+
+CUresult manual_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc,
+                               size_t count) {
+  const CallTarget target = CallTarget::of_memory(ptr);
+  if (is_managed(target.session, ptr)) return CUDA_ERROR_INVALID_VALUE;
+  return call_cuMemSetAccess(target.session, target.context, ptr, size, desc, count);
 }
 
 }  // namespace fargpu::client

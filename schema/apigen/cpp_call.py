@@ -181,6 +181,40 @@ def _prepare(f, a, types, out):
         out.append(f"if ({n}_id == 0) return CUDA_ERROR_OUT_OF_MEMORY;")
 
 
+def _copies(f, out):
+    """What is read from the application's memory is ready before the Call holds the send lock."""
+    for a in f.request_fields:
+        n = a.name
+        if a.direction == "inout" and a.shape in ("scalar", "enum"):
+            out.append(f"const auto {n}_in = *{n};")
+        elif _is_copied(a):
+            size = f"{n}_bytes + 1" if a.shape == "cstr" else _bytes(a)
+            out.append(f"const Input {n}_in({_source(f, a)}, {size});")
+
+
+def _is_copied(a):
+    translated = not a.member and (a.locations or a.handles or a.members)
+    return (
+        a.shape in ("cstr", "struct", "array", "bytes")
+        and a.direction != "out"
+        and not (a.bulk or translated)
+    )
+
+
+def _source(f, a):
+    """The application's pointer, which may be in a struct that is not there."""
+    owner = _owner(f, a)
+    optional = owner and owner.optional
+    return f"{owner.name} == nullptr ? nullptr : {a.source}" if optional else a.source
+
+
+def _bytes(a):
+    """How many an argument has in the message."""
+    if a.shape == "struct":
+        return f"sizeof({a.base})"
+    return f"{a.name}_count" + (f" * sizeof({a.base})" if a.shape == "array" else "")
+
+
 def _variable_bytes(a):
     """What this argument adds to the bound of the message."""
     n = a.name
@@ -208,28 +242,22 @@ def _set(a, out):
         ids = f"{n}_{'new' if a.direction == 'out' else 'ids'}"
         out.append(f"params_.set{s}(as_data({ids}.data(), {ids}.bytes()));")
     elif a.member:
-        size = f"{n}_count * sizeof({a.base})"
-        out.append(f"if ({n}_count != 0) params_.set{s}(as_data({a.source}, {size}));")
+        out.append(f"if ({n}_count != 0) params_.set{s}(as_data({n}_in.data(), {_bytes(a)}));")
     elif a.shape == "device":
         out.append(f"params_.set{s}({n}_ordinal);")
     elif a.shape == "address":
         out.append(f"params_.set{s}(reinterpret_cast<uint64_t>({n}));")
     elif a.shape in ("scalar", "enum"):
-        star = "*" if a.direction == "inout" else ""
-        value = f"static_cast<int32_t>({star}{n})" if a.shape == "enum" else f"{star}{n}"
+        source = f"{n}_in" if a.direction == "inout" else n
+        value = f"static_cast<int32_t>({source})" if a.shape == "enum" else source
         out.append(f"params_.set{s}({value});")
     elif a.shape == "cstr":
         guard = f"if ({n} != nullptr) " if a.optional else ""
-        out.append(f"{guard}params_.set{s}(capnp::Text::Reader({n}, {n}_bytes));")
+        out.append(f"{guard}params_.set{s}(capnp::Text::Reader({n}_in.text(), {n}_bytes));")
     elif a.shape in ("struct", "array", "bytes"):
-        source = f"{n}_wire.data()" if a.locations or a.handles or a.members else n
-        size = {
-            "struct": f"sizeof({a.base})",
-            "array": f"{n}_count * sizeof({a.base})",
-            "bytes": f"{n}_count",
-        }[a.shape]
+        source = f"{n}_in" if _is_copied(a) else f"{n}_wire"
         guard = f"if ({n} != nullptr) " if a.optional else ""
-        out.append(f"{guard}params_.set{s}(as_data({source}, {size}));")
+        out.append(f"{guard}params_.set{s}(as_data({source}.data(), {_bytes(a)}));")
 
 
 def _take(f, a, types, out):
@@ -337,6 +365,7 @@ def body(f, types):
         _prepare(f, a, types, out)
     for condition, result in f.valid.items():
         out.append(f"if (!({condition})) return {result};")
+    _copies(f, out)
     _scopes(f, out)
     bound = [f"schema::fixed_bytes<schema::{f.params_type}>()"]
     bound += [piece for piece in (_variable_bytes(a) for a in f.request_fields) if piece]

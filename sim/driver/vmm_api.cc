@@ -133,6 +133,11 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long* flags, const CUmemLocation* 
       return CUDA_ERROR_INVALID_VALUE;
     }
     if (driver.device(location->id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    if (const auto found = driver.allocations().find(ptr);
+        found && found->kind == Allocation::Kind::kManaged) {
+      *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+      return CUDA_SUCCESS;
+    }
     return driver.addresses().access(ptr, location->id, flags);
   });
 }
