@@ -1,17 +1,20 @@
 #include "client/managed/fault_handler.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <new>
 #include <shared_mutex>
+#include <thread>
 #include <utility>
 
 #include "client/managed/fault_service.h"
@@ -26,21 +29,36 @@ struct Watched {
   FaultService* service;
 };
 
-// Never destroyed: faults come until the very end of the process.
 struct Watch {
   std::shared_mutex mutex;
   std::map<uint64_t, Watched> ranges;  // by address; guarded by mutex
-  bool forked = false;
+  bool forked = false;                 // the ranges are the parent's
 };
+Watch& watch();
+
+void after_fork() {
+  Watch& all = watch();
+  // It knows its owner by a thread id that the child does not have.
+  new (&all.mutex) std::shared_mutex;
+  all.forked = true;
+}
+
+// Never destroyed: faults come until the very end of the process. A fork waits for the lock, so
+// that the child finds whole ranges.
 Watch& watch() {
-  static auto& made = *new Watch;
+  static auto& made = *[] {
+    auto* const all = new Watch;
+    ::pthread_atfork([] { watch().mutex.lock(); }, [] { watch().mutex.unlock(); }, after_fork);
+    return all;
+  }();
   return made;
 }
 
-std::atomic<bool> watching{false};
 std::mutex install_mutex;
 struct sigaction before = {};  // written under install_mutex, before the handler is installed
 std::atomic<bool> was_passed{false};  // SA_RESETHAND: it gets one fault
+
+constexpr auto kEndOfProcess = std::chrono::seconds(5);
 
 void say(const char* what, uint64_t address) {
   char line[160];
@@ -91,6 +109,8 @@ bool serve(uint64_t address, bool write) {
   }
   const CUresult result = found.service->ask(address, write);
   if (result == CUDA_SUCCESS) return true;
+  // Another thread ends the process, which must not end by this access instead.
+  if (result == CUDA_ERROR_DEINITIALIZED) std::this_thread::sleep_for(kEndOfProcess);
   char why[64];
   std::snprintf(why, sizeof why, "cannot be fetched: error %d", static_cast<int>(result));
   say(why, address);
@@ -114,6 +134,14 @@ struct Passing {
 };
 thread_local Passing passing;
 
+// What the system would block while that handler runs. The system itself restores the rest.
+void block_as_it_wants(const ucontext_t& interrupted) {
+  sigset_t blocked;
+  ::sigorset(&blocked, &interrupted.uc_sigmask, &before.sa_mask);
+  if ((before.sa_flags & SA_NODEFER) == 0) ::sigaddset(&blocked, SIGSEGV);
+  ::pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
+}
+
 void pass_on(int signal, siginfo_t* info, void* context) {
   const auto frame = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
   if (passing.context == context && frame < passing.frame) return end_by_default(info);
@@ -122,6 +150,7 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   if (!is_handler || ((before.sa_flags & SA_RESETHAND) != 0 && was_passed.exchange(true)))
     return end_by_default(info);
   const Passing outer = std::exchange(passing, {context, frame});
+  block_as_it_wants(*static_cast<const ucontext_t*>(context));
   if ((before.sa_flags & SA_SIGINFO) != 0) {
     before.sa_sigaction(signal, info, context);
   } else {
@@ -152,14 +181,14 @@ void install_fault_handler() {
   ours.sa_sigaction = on_fault;
   // A thread may have run out of its own stack.
   ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
-  ::sigemptyset(&ours.sa_mask);
+  ::sigfillset(&ours.sa_mask);
+  for (const int number : {SIGINT, SIGTERM, SIGQUIT, SIGHUP}) ::sigdelset(&ours.sa_mask, number);
   ::sigaction(SIGSEGV, &ours, nullptr);
 }
 
 void watch_faults(uint64_t address, uint64_t bytes, ManagedMemory& memory, FaultService& service) {
   Watch& all = watch();
   std::lock_guard lock(all.mutex);
-  watching.store(true);
   all.ranges.insert_or_assign(address, Watched{bytes, &memory, &service});
 }
 
@@ -167,14 +196,6 @@ void unwatch_faults(uint64_t address) {
   Watch& all = watch();
   std::lock_guard lock(all.mutex);
   all.ranges.erase(address);
-}
-
-void refuse_faults_after_fork() {
-  if (!watching.load()) return;
-  Watch& all = watch();
-  // Another thread may have had the lock in the parent.
-  new (&all.mutex) std::shared_mutex;
-  all.forked = true;
 }
 
 }  // namespace fargpu::client

@@ -1,7 +1,11 @@
 // The process's handler of SIGSEGV, which lets accesses to managed memory go on.
 //
 // A fault outside of managed memory goes to the handler that was installed before, or ends the
-// process as it would without this one. Any thread.
+// process as it would without this one. So does an access to the parent's managed memory in a
+// forked child, after a line that says so. Any thread.
+//
+// While an access waits, the thread's other signals wait, too, as their handlers may touch managed
+// memory; but for those by which a user ends a program.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +22,5 @@ void install_fault_handler();
 // Accesses in [address, address + bytes) are `memory`'s from now on, until they are not watched.
 void watch_faults(uint64_t address, uint64_t bytes, ManagedMemory& memory, FaultService& service);
 void unwatch_faults(uint64_t address);
-
-// In a forked child, which has none of its parent's managed memory: an access says so, and faults
-// for good.
-void refuse_faults_after_fork();
 
 }  // namespace fargpu::client

@@ -1,17 +1,18 @@
 #include "client/managed/local_chunk.h"
 
+#include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <map>
 #include <mutex>
-#include <new>
 #include <random>
 #include <utility>
 
 #include "client/memory/address_window.h"
+#include "common/base/fd.h"
 #include "common/base/map_exactly.h"
 
 namespace fargpu::client {
@@ -27,72 +28,111 @@ constexpr uint64_t kWindowBytes = uint64_t{1} << 42;
 #endif
 constexpr int kTries = 64;
 
-std::atomic<bool> made_any{false};
-
 struct Window {
   std::mutex mutex;
-  AddressWindow free;                   // guarded by mutex
-  std::map<uint64_t, uint64_t> mapped;  // address -> bytes; guarded by mutex
+  // The rest is guarded by mutex.
+  AddressWindow free;
+  std::map<uint64_t, uint64_t> mapped{};  // address -> bytes
+  Fd file{};                              // the memory of all chunks
+  uint64_t file_bytes = 0;
+  AddressWindow places{0, kWindowBytes};  // in it
+  bool forked = false;                    // the file is the parent's
 };
-// Never destroyed: calls come until the very end of the process.
+std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
+
+Window& window();
+
+// In a forked child. The parent's chunks are inaccessible, as nothing else may lie there.
+void after_fork() {
+  Window& all = window();
+  all.forked = true;
+  for (const auto& [address, bytes] : all.mapped)
+    (void)map_exactly(pointer(address), bytes, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+  all.mutex.unlock();
+}
+
+// Never destroyed: calls come until the very end of the process. A fork waits for the lock, so that
+// the child finds whole books.
 Window& window() {
   static auto& made = *[] {
     std::random_device random;
     const uint64_t begin =
         kWindow + random() % (kWindowBytes / 2 / LocalChunk::kGranule) * LocalChunk::kGranule;
-    return new Window{{}, AddressWindow(begin, kWindow + kWindowBytes), {}};
+    auto* const all = new Window{{}, AddressWindow(begin, kWindow + kWindowBytes)};
+    ::pthread_atfork([] { window().mutex.lock(); }, [] { window().mutex.unlock(); }, after_fork);
+    return all;
   }();
   return made;
 }
 
-Fd memory_file(uint64_t bytes) {
+// All of these with the window's lock.
+bool make_file(Window& all, uint64_t bytes) {
+  if (!all.file.valid()) all.file = Fd(::memfd_create("fargpu-managed", MFD_CLOEXEC));
+  if (bytes <= all.file_bytes) return true;
   // Where files may not be as large, the system sends SIGXFSZ.
   struct rlimit most = {};
-  if (::getrlimit(RLIMIT_FSIZE, &most) != 0 || bytes > most.rlim_cur) return {};
-  Fd file(::memfd_create("fargpu-managed", MFD_CLOEXEC));
-  if (file.valid() && ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) return {};
-  return file;
+  if (::getrlimit(RLIMIT_FSIZE, &most) != 0 || bytes > most.rlim_cur) return false;
+  if (::ftruncate(all.file.get(), static_cast<off_t>(bytes)) != 0) return false;
+  all.file_bytes = bytes;
+  return true;
 }
 
-std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
+// Where a chunk lies in the file: zeros, and no memory taken for them.
+std::optional<uint64_t> take_place(Window& all, uint64_t bytes) {
+  const auto place = all.places.take(bytes);
+  if (!place || make_file(all, *place + bytes)) return place;
+  all.places.give_back(*place, bytes);
+  return std::nullopt;
+}
+
+void give_back_place(Window& all, uint64_t place, uint64_t bytes) {
+  if (all.forked) return;
+  const int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  const auto begin = static_cast<off_t>(place), length = static_cast<off_t>(bytes);
+  if (::fallocate(all.file.get(), mode, begin, length) == 0) all.places.give_back(place, bytes);
+}
 
 }  // namespace
 
 std::optional<LocalChunk> LocalChunk::make(uint64_t bytes) {
   if (bytes == 0 || bytes >= kWindowBytes / 2) return std::nullopt;
-  Fd file = memory_file(bytes);
-  if (!file.valid()) return std::nullopt;
-  void* const local =
-      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
-  if (local == MAP_FAILED) return std::nullopt;
-  ::madvise(local, bytes, MADV_DONTFORK);
-  LocalChunk chunk;
-  chunk.local_ = static_cast<std::byte*>(local);
-  chunk.bytes_ = bytes;
   Window& all = window();
   std::lock_guard lock(all.mutex);
-  made_any.store(true);
-  for (int attempt = 0; attempt < kTries; ++attempt) {
+  const auto place = take_place(all, bytes);
+  if (!place) return std::nullopt;
+  const int file = all.file.get();
+  const auto offset = static_cast<off_t>(*place);
+  constexpr int kFlags = MAP_SHARED | MAP_NORESERVE;
+  void* const local = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kFlags, file, offset);
+  for (int attempt = 0; local != MAP_FAILED && attempt < kTries; ++attempt) {
     const auto address = all.free.take(bytes);
     if (!address) break;
     // Where something else lies, the addresses are not given back.
-    if (!map_exactly(pointer(*address), bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file.get()))
-      continue;
+    if (!map_exactly(pointer(*address), bytes, PROT_NONE, kFlags, file, offset)) continue;
+    ::madvise(local, bytes, MADV_DONTFORK);
     ::madvise(pointer(*address), bytes, MADV_DONTFORK);
     all.mapped.emplace(*address, bytes);
+    LocalChunk chunk;
+    chunk.local_ = static_cast<std::byte*>(local);
     chunk.address_ = *address;
-    chunk.file_ = std::move(file);
+    chunk.bytes_ = bytes;
+    chunk.file_ = file;
+    chunk.place_ = *place;
     return chunk;
   }
+  if (local != MAP_FAILED) ::munmap(local, bytes);
+  give_back_place(all, *place, bytes);
   return std::nullopt;
 }
 
 LocalChunk::~LocalChunk() {
-  if (local_ != nullptr) ::munmap(local_, bytes_);
   if (address_ == 0) return;
+  ::munmap(local_, bytes_);
   Window& all = window();
   std::lock_guard lock(all.mutex);
   ::munmap(pointer(address_), bytes_);
+  give_back_place(all, place_, bytes_);
   all.mapped.erase(address_);
   if (!retired_) all.free.give_back(address_, bytes_);
 }
@@ -102,21 +142,12 @@ void LocalChunk::swap(LocalChunk& other) noexcept {
   std::swap(bytes_, other.bytes_);
   std::swap(local_, other.local_);
   std::swap(file_, other.file_);
+  std::swap(place_, other.place_);
   std::swap(retired_, other.retired_);
 }
 
 void LocalChunk::clear(uint64_t address, uint64_t bytes) const {
   ::madvise(local(address), bytes, MADV_REMOVE);
-}
-
-void block_chunks_after_fork() {
-  if (!made_any.load()) return;
-  Window& all = window();
-  // Another thread may have had the lock in the parent; the mappings were whole for this one.
-  for (const auto& [address, bytes] : all.mapped)
-    (void)map_exactly(pointer(address), bytes, PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
-  new (&all.mutex) std::mutex;
 }
 
 }  // namespace fargpu::client

@@ -10,8 +10,6 @@
 #include <cstdint>
 #include <optional>
 
-#include "common/base/fd.h"
-
 namespace fargpu::client {
 
 class LocalChunk {
@@ -31,9 +29,10 @@ class LocalChunk {
   uint64_t address() const { return address_; }
   uint64_t bytes() const { return bytes_; }
   std::byte* local(uint64_t address) const { return local_ + (address - address_); }
-  // Its memory file, which has holes where nothing was touched, and where an address lies in it.
-  int file() const { return file_.get(); }
-  uint64_t offset(uint64_t address) const { return address - address_; }
+  // The memory file of all chunks, which has holes where nothing was touched, and where an address
+  // lies in it.
+  int file() const { return file_; }
+  uint64_t offset(uint64_t address) const { return place_ + (address - address_); }
   // Zeros, and no memory taken for them.
   void clear(uint64_t address, uint64_t bytes) const;
   // The worker has something else at these addresses: they are not given out again.
@@ -46,11 +45,9 @@ class LocalChunk {
   uint64_t address_ = 0;
   uint64_t bytes_ = 0;
   std::byte* local_ = nullptr;
-  Fd file_;
+  int file_ = -1;
+  uint64_t place_ = 0;
   bool retired_ = false;
 };
-
-// In a forked child: makes the parent's chunks inaccessible, as nothing else may lie there.
-void block_chunks_after_fork();
 
 }  // namespace fargpu::client

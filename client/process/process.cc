@@ -11,8 +11,6 @@
 #include <string>
 
 #include "client/call/call.h"
-#include "client/managed/fault_handler.h"
-#include "client/managed/local_chunk.h"
 #include "client/object/context.h"
 #include "client/process/gpu_tools.h"
 #include "client/process/session.h"
@@ -220,8 +218,6 @@ void Process::on_fork_child() {
       each->channel().abandon_after_fork();
   }
   watchdog::abandon_after_fork();
-  refuse_faults_after_fork();
-  block_chunks_after_fork();
   forget_context_stack();
   // A parent that had only asked for the version leaves its child free to connect by itself.
   if (state() != ProcessState::kFresh)

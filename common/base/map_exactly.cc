@@ -17,8 +17,9 @@ constexpr int kNoReplacement = MAP_FIXED_NOREPLACE;
 
 }  // namespace
 
-bool map_exactly(void* address, size_t bytes, int protection, int flags, int descriptor) {
-  void* const got = ::mmap(address, bytes, protection, flags | kNoReplacement, descriptor, 0);
+bool map_exactly(void* address, size_t bytes, int protection, int flags, int descriptor,
+                 off_t offset) {
+  void* const got = ::mmap(address, bytes, protection, flags | kNoReplacement, descriptor, offset);
   if (got == MAP_FAILED) return false;
   if (got == address) return true;
   ::munmap(got, bytes);  // a kernel before 4.17, too, takes the address for a hint

@@ -2,12 +2,15 @@
 // touched. Any thread.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 
 namespace fargpu {
 
 // mmap at `address`, a multiple of the page size; `flags` without MAP_FIXED. False with errno
 // otherwise, EEXIST when the range is not free or this process cannot have it.
-bool map_exactly(void* address, size_t bytes, int protection, int flags, int descriptor = -1);
+bool map_exactly(void* address, size_t bytes, int protection, int flags, int descriptor = -1,
+                 off_t offset = 0);
 
 }  // namespace fargpu

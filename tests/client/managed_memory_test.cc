@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -39,6 +43,7 @@ class ManagedMemoryTest : public testing::Test {
     }
     CUresult fetch(const ManagedMemory::Piece& piece) override {
       test_.fetched_.push_back({piece.address - test_.base(), piece.bytes});
+      if (test_.before_fetch_) std::exchange(test_.before_fetch_, nullptr)();
       if (piece.address - test_.base() < test_.worker_.size())
         std::memcpy(piece.local, test_.at_worker(piece.address), piece.bytes);
       if (test_.during_fetch_) std::exchange(test_.during_fetch_, nullptr)();
@@ -60,7 +65,7 @@ class ManagedMemoryTest : public testing::Test {
     chunk_ = LocalChunk::make(uint64_t{16} << 20);
     ASSERT_TRUE(chunk_);
     worker_.resize(chunk_->bytes());
-    memory_.set_wire(std::make_unique<FakeWire>(*this));
+    memory_.set_wire(std::make_unique<FakeWire>(*this), is_eager_);
     ASSERT_EQ(add(0, uint64_t{8} << 20), CUDA_SUCCESS);
   }
   CUresult add(uint64_t offset, uint64_t bytes) {
@@ -68,7 +73,7 @@ class ManagedMemoryTest : public testing::Test {
                         .bytes = bytes,
                         .local = chunk_->local(base() + offset),
                         .file = chunk_->file(),
-                        .offset = offset,
+                        .offset = chunk_->offset(base() + offset),
                         .context = &context_});
   }
   uint64_t base() const { return chunk_->address(); }
@@ -101,7 +106,13 @@ class ManagedMemoryTest : public testing::Test {
   std::vector<Travelled> pushed_, fetched_;
   std::set<uint64_t> streams_;
   int settled_ = 0, finished_ = 0;
-  std::function<void()> during_fetch_, before_push_;
+  std::function<void()> during_fetch_, before_fetch_, before_push_;
+  bool is_eager_ = false;
+};
+
+class EagerManagedMemoryTest : public ManagedMemoryTest {
+ protected:
+  EagerManagedMemoryTest() { is_eager_ = true; }
 };
 
 TEST_F(ManagedMemoryTest, FreshMemoryIsZeroAndCostsNothing) {
@@ -246,6 +257,35 @@ TEST_F(ManagedMemoryTest, FreshMemoryCannotBeWrittenWhileItIsGiven) {
   ::close(ends[1]);
 }
 
+TEST_F(EagerManagedMemoryTest, AllOfItComesWithASynchronisation) {
+  work();
+  worker_[5 * kBlock] = std::byte{9};
+  finish();
+  EXPECT_EQ(memory_.touch(base() + 5 * kBlock, true), Touched::kServed);
+  EXPECT_EQ(*reinterpret_cast<volatile char*>(base() + 5 * kBlock), 9);
+}
+
+// What a fault brings must not replace what another thread has written since a synchronisation.
+TEST_F(EagerManagedMemoryTest, AFaultAndASynchronisationDoNotOvertakeEachOther) {
+  work();
+  std::thread other;
+  std::atomic<bool> wrote{false};
+  before_fetch_ = [&] {
+    other = std::thread([&] {
+      finish();
+      write(0, 4);
+      wrote = true;
+    });
+    // It waits for this fetch.
+    for (int i = 0; i < 50 && !wrote; ++i) ::usleep(1000);
+  };
+  (void)read(0);
+  other.join();
+  EXPECT_EQ(read(0), 4);
+  work();
+  EXPECT_EQ(worker_[0], std::byte{4});
+}
+
 TEST_F(ManagedMemoryTest, NeighboursAreApart) {
   ASSERT_EQ(add(uint64_t{8} << 20, 4096), CUDA_SUCCESS);
   write((uint64_t{8} << 20) - 1, 1);
@@ -269,6 +309,7 @@ TEST_F(ManagedMemoryTest, MoreBlocksInTurnThanThereAreMappings) {
                            .bytes = chunk->bytes(),
                            .local = chunk->local(chunk->address()),
                            .file = chunk->file(),
+                           .offset = chunk->offset(chunk->address()),
                            .context = &context_}),
               CUDA_SUCCESS);
     chunks.push_back(std::move(*chunk));
@@ -281,6 +322,45 @@ TEST_F(ManagedMemoryTest, MoreBlocksInTurnThanThereAreMappings) {
       ASSERT_EQ(memory_.bring(chunk.address() + at, false), CUDA_SUCCESS);
   }
   for (const LocalChunk& chunk : chunks) memory_.remove(chunk.address());
+}
+
+int open_descriptors() {
+  return static_cast<int>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+}
+
+TEST(LocalChunk, ChunksShareADescriptor) {
+  const auto first = LocalChunk::make(LocalChunk::kGranule);
+  ASSERT_TRUE(first);
+  const int before = open_descriptors();
+  std::vector<LocalChunk> chunks;
+  for (int i = 0; i < 50; ++i) {
+    auto chunk = LocalChunk::make(2 * LocalChunk::kGranule);
+    ASSERT_TRUE(chunk);
+    std::byte* const begin = chunk->local(chunk->address());
+    EXPECT_EQ(*begin, std::byte{0});
+    EXPECT_EQ(chunk->file(), first->file());
+    *begin = std::byte{1};
+    chunks.push_back(std::move(*chunk));
+  }
+  EXPECT_EQ(open_descriptors(), before);
+  EXPECT_EQ(*first->local(first->address()), std::byte{0});
+  // What is given back is zero again.
+  chunks.clear();
+  const auto again = LocalChunk::make(100 * LocalChunk::kGranule);
+  ASSERT_TRUE(again);
+  for (uint64_t at = 0; at < again->bytes(); at += LocalChunk::kGranule)
+    EXPECT_EQ(*again->local(again->address() + at), std::byte{0});
+}
+
+// The system would send SIGXFSZ.
+TEST(LocalChunk, FilesMayNotBeSoLarge) {
+  struct rlimit usual = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &usual), 0);
+  const struct rlimit small = {1 << 20, usual.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_FALSE(LocalChunk::make(uint64_t{1} << 35));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &usual), 0);
+  EXPECT_TRUE(LocalChunk::make(uint64_t{1} << 35));
 }
 
 }  // namespace
