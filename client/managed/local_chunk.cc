@@ -27,6 +27,7 @@ constexpr uint64_t kWindow = 0x3c00'0000'0000;
 constexpr uint64_t kWindowBytes = uint64_t{1} << 42;
 #endif
 constexpr int kTries = 64;
+constexpr int kFlags = MAP_SHARED | MAP_NORESERVE;
 
 struct Window {
   std::mutex mutex;
@@ -95,7 +96,8 @@ void give_back_place(Window& all, uint64_t place, uint64_t bytes) {
 
 }  // namespace
 
-std::optional<LocalChunk> LocalChunk::make(uint64_t bytes) {
+template <typename Map>
+std::optional<LocalChunk> LocalChunk::make_with(uint64_t bytes, Map&& map) {
   if (bytes == 0 || bytes >= kWindowBytes / 2) return std::nullopt;
   Window& all = window();
   std::lock_guard lock(all.mutex);
@@ -103,27 +105,44 @@ std::optional<LocalChunk> LocalChunk::make(uint64_t bytes) {
   if (!place) return std::nullopt;
   const int file = all.file.get();
   const auto offset = static_cast<off_t>(*place);
-  constexpr int kFlags = MAP_SHARED | MAP_NORESERVE;
   void* const local = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kFlags, file, offset);
-  for (int attempt = 0; local != MAP_FAILED && attempt < kTries; ++attempt) {
-    const auto address = all.free.take(bytes);
-    if (!address) break;
-    // Where something else lies, the addresses are not given back.
-    if (!map_exactly(pointer(*address), bytes, PROT_NONE, kFlags, file, offset)) continue;
-    ::madvise(local, bytes, MADV_DONTFORK);
-    ::madvise(pointer(*address), bytes, MADV_DONTFORK);
-    all.mapped.emplace(*address, bytes);
-    LocalChunk chunk;
-    chunk.local_ = static_cast<std::byte*>(local);
-    chunk.address_ = *address;
-    chunk.bytes_ = bytes;
-    chunk.file_ = file;
-    chunk.place_ = *place;
-    return chunk;
+  const uint64_t address = local == MAP_FAILED ? 0 : map(all, file, offset);
+  if (address == 0) {
+    if (local != MAP_FAILED) ::munmap(local, bytes);
+    give_back_place(all, *place, bytes);
+    return std::nullopt;
   }
-  if (local != MAP_FAILED) ::munmap(local, bytes);
-  give_back_place(all, *place, bytes);
-  return std::nullopt;
+  ::madvise(local, bytes, MADV_DONTFORK);
+  ::madvise(pointer(address), bytes, MADV_DONTFORK);
+  all.mapped.emplace(address, bytes);
+  LocalChunk chunk;
+  chunk.local_ = static_cast<std::byte*>(local);
+  chunk.address_ = address;
+  chunk.bytes_ = bytes;
+  chunk.file_ = file;
+  chunk.place_ = *place;
+  return chunk;
+}
+
+std::optional<LocalChunk> LocalChunk::make(uint64_t bytes) {
+  return make_with(bytes, [bytes](Window& all, int file, off_t offset) -> uint64_t {
+    for (int attempt = 0; attempt < kTries; ++attempt) {
+      const auto address = all.free.take(bytes);
+      if (!address) break;
+      // Where something else lies, the addresses are not given back.
+      if (map_exactly(pointer(*address), bytes, PROT_NONE, kFlags, file, offset)) return *address;
+    }
+    return 0;
+  });
+}
+
+std::optional<LocalChunk> LocalChunk::make_at(uint64_t address, uint64_t bytes) {
+  auto chunk = make_with(bytes, [=](Window&, int file, off_t offset) {
+    return map_exactly(pointer(address), bytes, PROT_NONE, kFlags, file, offset) ? address : 0;
+  });
+  // The window did not give these addresses.
+  if (chunk) chunk->retire();
+  return chunk;
 }
 
 LocalChunk::~LocalChunk() {

@@ -18,6 +18,8 @@ class LocalChunk {
 
   // `bytes`: a multiple of kGranule. nullopt: there is no memory, or no address is free.
   static std::optional<LocalChunk> make(uint64_t bytes);
+  // The same at `address`, a multiple of kGranule. nullopt also where something lies there already.
+  static std::optional<LocalChunk> make_at(uint64_t address, uint64_t bytes);
   LocalChunk(LocalChunk&& other) noexcept { swap(other); }
   LocalChunk& operator=(LocalChunk&& other) noexcept {
     swap(other);
@@ -40,6 +42,8 @@ class LocalChunk {
 
  private:
   LocalChunk() = default;
+  template <typename Place>
+  static std::optional<LocalChunk> make_with(uint64_t bytes, Place&& map);
   void swap(LocalChunk& other) noexcept;
 
   uint64_t address_ = 0;

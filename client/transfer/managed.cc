@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "client/entry/call_target.h"
 #include "client/managed/fault_handler.h"
@@ -86,27 +87,32 @@ bool is_managed(const Endpoint& end) {
   return end.device && end.region && end.region->kind == MemoryKind::kManaged;
 }
 
-// Device memory at the chunk's addresses, for all GPUs of the session.
+// Addresses in the worker: `wanted` where its driver gives these, or 0: any.
+CUresult reserve_in_worker(Session& session, const Context& context, uint64_t bytes,
+                           CUdeviceptr wanted, CUdeviceptr* given) {
+  return call_cuMemAddressReserve(session, context.wire_id, given, bytes, LocalChunk::kGranule,
+                                  wanted, 0);
+}
+
+void unreserve_in_worker(Session& session, const Context& context, CUdeviceptr given,
+                         uint64_t bytes) {
+  (void)call_cuMemAddressFree(session, context.wire_id, given, bytes);
+}
+
+// Device memory at the chunk's addresses, which are reserved, for all GPUs of the session.
 CUresult map_in_worker(Session& session, const Context& context, const LocalChunk& chunk) {
-  CUdeviceptr given = 0;
-  CUresult result = call_cuMemAddressReserve(session, context.wire_id, &given, chunk.bytes(),
-                                             LocalChunk::kGranule, chunk.address(), 0);
-  if (result != CUDA_SUCCESS) return result;
-  const auto unreserve = [&](CUresult why) {
-    (void)call_cuMemAddressFree(session, context.wire_id, given, chunk.bytes());
-    return why;
-  };
-  if (given != chunk.address()) return unreserve(CUDA_ERROR_ALREADY_MAPPED);
+  const CUdeviceptr given = chunk.address();
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, context.device};
   CUmemGenericAllocationHandle memory = 0;
-  result = call_cuMemCreate(session, context.wire_id, &memory, chunk.bytes(), &properties, 0);
-  if (result != CUDA_SUCCESS) return unreserve(result);
+  CUresult result =
+      call_cuMemCreate(session, context.wire_id, &memory, chunk.bytes(), &properties, 0);
+  if (result != CUDA_SUCCESS) return result;
   result = call_cuMemMap(session, context.wire_id, given, chunk.bytes(), 0, memory, 0);
   // The mapping keeps it.
   (void)call_cuMemRelease(session, context.wire_id, memory);
-  if (result != CUDA_SUCCESS) return unreserve(result);
+  if (result != CUDA_SUCCESS) return result;
   for (const Device& device : session.snapshot.devices) {
     CUmemAccessDesc access{};
     access.location = {CU_MEM_LOCATION_TYPE_DEVICE, device.ordinal};
@@ -118,7 +124,7 @@ CUresult map_in_worker(Session& session, const Context& context, const LocalChun
   }
   if (result == CUDA_SUCCESS) return CUDA_SUCCESS;
   (void)call_cuMemUnmap(session, context.wire_id, given, chunk.bytes());
-  return unreserve(result);
+  return result;
 }
 
 void unmap_in_worker(Session& session, uint16_t context, LocalChunk& chunk) {
@@ -129,21 +135,49 @@ void unmap_in_worker(Session& session, uint16_t context, LocalChunk& chunk) {
   if (result != CUDA_SUCCESS) chunk.retire();
 }
 
-CUresult make_chunk(Session& session, const Context& context, uint64_t bytes,
-                    std::optional<LocalChunk>* chunk) {
-  constexpr int kTries = 8;
-  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  for (int attempt = 0; attempt < kTries; ++attempt) {
+// A chunk at addresses that this process and the worker have free. They are reserved in the worker.
+CUresult place_chunk(Session& session, const Context& context, uint64_t bytes,
+                     std::optional<LocalChunk>* chunk) {
+  // What this process chooses also suits the drivers of other servers.
+  constexpr int kTriesHere = 4, kTriesThere = 16;
+  CUdeviceptr given = 0;
+  for (int attempt = 0; attempt < kTriesHere; ++attempt) {
     *chunk = LocalChunk::make(bytes);
     if (!*chunk) return CUDA_ERROR_OUT_OF_MEMORY;
-    result = map_in_worker(session, context, **chunk);
-    if (result != CUDA_ERROR_ALREADY_MAPPED) break;
+    const uint64_t wanted = (*chunk)->address();
+    const CUresult result = reserve_in_worker(session, context, bytes, wanted, &given);
+    if (result == CUDA_SUCCESS && given == wanted) return CUDA_SUCCESS;
     (*chunk)->retire();
+    if (result != CUDA_SUCCESS) return result;
+    unreserve_in_worker(session, context, given, bytes);
   }
-  if (result != CUDA_ERROR_ALREADY_MAPPED) return result;
+  // A driver does not give addresses everywhere. What it chooses and is not free here is kept until
+  // the end, so that it is not given again.
+  std::vector<CUdeviceptr> kept;
+  CUresult result = CUDA_SUCCESS;
+  chunk->reset();
+  for (int attempt = 0; !*chunk && attempt < kTriesThere; ++attempt) {
+    result = reserve_in_worker(session, context, bytes, 0, &given);
+    if (result != CUDA_SUCCESS) break;
+    *chunk = LocalChunk::make_at(given, bytes);
+    if (!*chunk) kept.push_back(given);
+  }
+  for (const CUdeviceptr each : kept) unreserve_in_worker(session, context, each, bytes);
+  if (*chunk) return CUDA_SUCCESS;
+  if (result != CUDA_SUCCESS) return result;
   log::warn(
       "cuMemAllocManaged: the server's driver gives none of the addresses that are free here");
   return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult make_chunk(Session& session, const Context& context, uint64_t bytes,
+                    std::optional<LocalChunk>* chunk) {
+  CUresult result = place_chunk(session, context, bytes, chunk);
+  if (result != CUDA_SUCCESS) return result;
+  result = map_in_worker(session, context, **chunk);
+  if (result != CUDA_SUCCESS)
+    unreserve_in_worker(session, context, (*chunk)->address(), (*chunk)->bytes());
+  return result;
 }
 
 void start(Session& session, Context& context) {

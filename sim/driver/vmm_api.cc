@@ -51,6 +51,7 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t align
   return with_driver([&](Driver& driver) -> CUresult {
     if (ptr == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
     uint64_t address = 0;
+    if (!driver.settings().wanted_addresses) addr = 0;
     if (CUresult result = driver.addresses().reserve(size, alignment, addr, &address);
         result != CUDA_SUCCESS) {
       return result;
