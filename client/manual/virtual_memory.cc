@@ -89,7 +89,7 @@ CUresult manual_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle
   }
   const CUresult result =
       call_cuMemRetainAllocationHandle(target.session, target.context, handle, addr);
-  if (result != CUDA_SUCCESS) return result;
+  if (result != CUDA_SUCCESS || handle == nullptr) return result;
   const auto region = memory_map.find(address);
   MemorySource* memory = find_physical(target.session, *handle);
   if (region && memory != nullptr) {

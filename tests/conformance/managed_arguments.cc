@@ -26,7 +26,8 @@ void take() {
 template <typename T>
 T* managed(size_t count = 1) {
   CUdeviceptr p = 0;
-  NEED(cuMemAllocManaged(&p, count * sizeof(T), CU_MEM_ATTACH_GLOBAL));
+  constexpr size_t kBytes = sizeof(T);  // NOLINT(bugprone-sizeof-expression): T may be a handle
+  NEED(cuMemAllocManaged(&p, count * kBytes, CU_MEM_ATTACH_GLOBAL));
   return reinterpret_cast<T*>(p);
 }
 
