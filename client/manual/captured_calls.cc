@@ -16,6 +16,13 @@ bool is_live(CUevent event) {
                                                reinterpret_cast<uint64_t>(event)) != nullptr;
 }
 
+// Others cannot have its place in a capture.
+bool is_interprocess(CUevent event) {
+  const auto* const found = static_cast<const Event*>(Process::get().tables()->handles.find(
+      rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(event)));
+  return found != nullptr && found->interprocess.load(std::memory_order_relaxed);
+}
+
 // The event is recorded when the kernel `node` has come to the point.
 CUresult record_by_kernel(CUevent event, CUstream stream, CUgraphNode node, unsigned char port) {
   CUgraphEdgeData edge{};
@@ -164,6 +171,8 @@ CUresult captured_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData
 CUresult captured_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
   if (flags > CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   if (!is_live(hEvent)) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags == CU_EVENT_RECORD_DEFAULT && is_interprocess(hEvent))
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return flags == CU_EVENT_RECORD_EXTERNAL
              ? capture::add(hStream, event_params(CU_GRAPH_NODE_TYPE_EVENT_RECORD, hEvent))
              : capture::record(hEvent, hStream);

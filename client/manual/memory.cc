@@ -85,12 +85,14 @@ CUresult finish_set(CUdeviceptr address, CUresult result) {
 
 // Marks the region that allocation_created has just entered as memory of a pool: no context owns
 // it. `pool` 0: the default pool of the device, whose handle is asked for when it is needed.
-void owned_by_pool(Session& session, CUdeviceptr pointer, uint64_t pool, int device) {
+void owned_by_pool(Session& session, CUdeviceptr pointer, uint64_t pool, int device,
+                   int handle_types = CU_MEM_HANDLE_TYPE_NONE) {
   session.device_memory.change(pointer, [&](Region& region) {
     region.kind = MemoryKind::kPool;
     region.context = nullptr;
     region.device = device;
     region.owner = pool;
+    region.handle_types = handle_types;
   });
 }
 
@@ -159,6 +161,7 @@ CUresult manual_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   const auto region = target.session.device_memory.find(dptr);
   if (!region || region->session != &target.session) return CUDA_ERROR_INVALID_VALUE;
   if (region->kind == MemoryKind::kManaged) return CUDA_ERROR_NOT_SUPPORTED;
+  if (region->opened != 0) return CUDA_ERROR_INVALID_VALUE;  // cuIpcCloseMemHandle ends it
   if (region->of_graph) [[unlikely]] {
     // Whether a launch has allocated it is the driver's to know.
     const CUresult result = call_cuMemFreeAsync(target.session, target.context, dptr, hStream);
@@ -201,7 +204,8 @@ CUresult manual_cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUme
   const auto* source =
       static_cast<MemorySource*>(target.session.find(rpc::HandleKind::kMemPool, id));
   owned_by_pool(target.session, *dptr, id,
-                source == nullptr ? target.session.first_device : source->device.load());
+                source == nullptr ? target.session.first_device : source->device.load(),
+                source == nullptr ? CU_MEM_HANDLE_TYPE_NONE : source->handle_types.load());
   return CUDA_SUCCESS;
 }
 

@@ -2,6 +2,8 @@
 // server's; the memory itself goes from worker to worker.
 #include "client/manual/sharing.h"
 
+#include <thread>
+
 #include "client/manual/apart.h"
 #include "client/manual/ticket_file.h"
 #include "client/memory/memory_source.h"
@@ -13,24 +15,72 @@
 namespace fargpu::client {
 namespace {
 
-// What other processes do with memory of this session, or this one with theirs, must not be told
-// apart from a copy that has returned too early: no copy does from here on, unless `share` fails.
-template <typename Share>
-CUresult sharing(Session& session, Share&& share) {
+// Memory of another process is open once more.
+void enter_opened(Session& session, Region opened) {
+  const auto again = [&] {
+    bool is_open = false;
+    session.device_memory.change(opened.base, [&](Region& region) {
+      is_open = region.session == &session && region.opened != 0;
+      if (is_open) ++region.opened;
+    });
+    return is_open;
+  };
+  if (again()) return;
+  opened.opened = 1;
+  opened.buffer_id = session.next_buffer_id();
+  opened.reserved = reserve_addresses(opened.base, opened.bytes);
+  // Another thread may be about to take it out, or has entered it.
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    if (session.device_memory.insert(opened)) return;
+    if (again()) break;
+    std::this_thread::yield();
+  }
+  if (opened.reserved) release_reserved(opened.base, opened.bytes);
+}
+
+// Memory that is open once less; `is_last`: it has left the table.
+struct Taken {
+  std::optional<Region> region;  // empty: it was not open
+  bool is_last = false;
+};
+
+// The memory at `pointer` is about to be closed. It leaves the table before the driver has closed
+// it, because the driver may give its addresses out again at once.
+Taken take_opened(Session& session, CUdeviceptr pointer) {
+  Taken taken;
+  session.device_memory.change(pointer, [&](Region& region) {
+    if (region.session != &session || region.opened == 0) return;
+    taken = {region, region.opened == 1};
+    --region.opened;
+  });
+  if (taken.is_last) session.device_memory.erase(taken.region->base);
+  return taken;
+}
+
+}  // namespace
+
+CUresult sharing(Session& session, const std::function<CUresult()>& share) {
   session.shares_memory.fetch_add(1, std::memory_order_acq_rel);
   const CUresult result = share();
   if (result != CUDA_SUCCESS) session.shares_memory.fetch_sub(1, std::memory_order_acq_rel);
   return result;
 }
 
-// A driver that is not told of a device has no memory of it.
 CUresult refuse_hidden_device(const char* name) {
   log::error("{}: the memory lies on a GPU that CUDA_VISIBLE_DEVICES hides from this process",
              name);
   return CUDA_ERROR_INVALID_DEVICE;
 }
 
-}  // namespace
+CUresult give_ticket_file(const char* name, const TicketBytes& ticket, int* descriptor) {
+  auto file = make_ticket_file(ticket);
+  if (!file.ok()) {
+    log::error("{}: {}", name, file.status().message());
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
+  *descriptor = file->release();
+  return CUDA_SUCCESS;
+}
 
 CUresult at_its_server(const char* name,
                        const std::function<CUresult(Session&, uint16_t)>& import) {
@@ -69,13 +119,8 @@ CUresult manual_cuMemExportToShareableHandle(void* shareableHandle,
                                              handleType, flags);
   });
   if (result != CUDA_SUCCESS) return result;
-  auto file = make_ticket_file(ticket);
-  if (!file.ok()) {
-    log::error("cuMemExportToShareableHandle: {}", file.status().message());
-    return CUDA_ERROR_OPERATING_SYSTEM;
-  }
-  *static_cast<int*>(shareableHandle) = file->release();
-  return CUDA_SUCCESS;
+  return give_ticket_file("cuMemExportToShareableHandle", ticket,
+                          static_cast<int*>(shareableHandle));
 }
 
 CUresult manual_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
@@ -132,23 +177,18 @@ CUresult manual_cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle,
     const CUresult result =
         call_fgIpcOpenMemory(session, context, &handle, Flags, &address, &base, &bytes, &device);
     if (result != CUDA_SUCCESS) return result;
-    Region region{.base = base,
-                  .bytes = bytes,
-                  .session = &session,
-                  .context = current_context(),
-                  .device = device_from_wire(session, device)};
+    const Region region{.base = base,
+                        .bytes = bytes,
+                        .session = &session,
+                        .context = current_context(),
+                        .device = device_from_wire(session, device)};
     const bool is_hidden = region.device == CU_DEVICE_INVALID;
     if (is_hidden || taken_by_other(session, region.base, region.bytes)) {
-      int open = 0;
-      (void)call_fgIpcCloseMemory(session, context, address, &open);
+      (void)call_fgIpcCloseMemory(session, context, address);
       return is_hidden ? refuse_hidden_device(kName) : refuse_address(session, kName, region.base);
     }
+    enter_opened(session, region);
     *pdptr = address;
-    if (is_own(session, region.base)) return CUDA_SUCCESS;  // opened before
-    region.buffer_id = session.next_buffer_id();
-    region.reserved = reserve_addresses(region.base, region.bytes);
-    if (!session.device_memory.insert(region) && region.reserved)
-      release_reserved(region.base, region.bytes);
     return CUDA_SUCCESS;
   };
   return at_its_server(kName, [&](Session& session, uint16_t context) -> CUresult {
@@ -164,14 +204,15 @@ CUresult manual_cuIpcOpenMemHandle(CUdeviceptr* pdptr, CUipcMemHandle handle, un
 
 CUresult manual_cuIpcCloseMemHandle(CUdeviceptr dptr) {
   const CallTarget target = CallTarget::of_memory(dptr);
-  const auto region = target.session.device_memory.find(dptr);
-  if (region) HeldWork::finish_with({region->base, region->bytes});
-  int open = 0;
-  const CUresult result = call_fgIpcCloseMemory(target.session, target.context, dptr, &open);
-  if (result != CUDA_SUCCESS || open != 0 || !region) return result;
-  if (target.session.device_memory.erase(region->base) && region->reserved)
-    release_reserved(region->base, region->bytes);
-  return CUDA_SUCCESS;
+  if (const auto region = target.session.device_memory.find(dptr))
+    HeldWork::finish_with({region->base, region->bytes});
+  const Taken taken = take_opened(target.session, dptr);
+  const CUresult result = call_fgIpcCloseMemory(target.session, target.context, dptr);
+  if (!taken.region) return result;
+  if (result != CUDA_SUCCESS) enter_opened(target.session, *taken.region);
+  if (taken.is_last && taken.region->reserved)
+    release_reserved(taken.region->base, taken.region->bytes);
+  return result;
 }
 
 }  // namespace fargpu::client

@@ -4,8 +4,20 @@
 #include <functional>
 
 #include "client/manual/common.h"
+#include "client/manual/ticket_file.h"
 
 namespace fargpu::client {
+
+// Runs `share`. What other processes do with memory of this session, or this one with theirs, must
+// not be told apart from a copy that has returned too early: no copy does from here on, unless
+// `share` fails.
+CUresult sharing(Session& session, const std::function<CUresult()>& share);
+
+// A descriptor for the program with the ticket, for call `name`.
+CUresult give_ticket_file(const char* name, const TicketBytes& ticket, int* descriptor);
+
+// A driver that is not told of a device has no memory of it: says that, for call `name`.
+CUresult refuse_hidden_device(const char* name);
 
 // Runs import(session, context) for the session whose server gave the ticket out: the current one,
 // or else another one. CUDA_ERROR_NOT_PERMITTED, which is said: none did.

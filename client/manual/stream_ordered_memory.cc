@@ -13,10 +13,13 @@ CUresult find(CUdevice dev, Session** session) {
 }
 
 // The pool's memory lies on `device`.
-void remember_device(Session& session, CUmemoryPool pool, int device) {
+void remember_device(Session& session, CUmemoryPool pool, int device,
+                     int handle_types = CU_MEM_HANDLE_TYPE_NONE) {
   auto* source = static_cast<MemorySource*>(
       session.find(rpc::HandleKind::kMemPool, reinterpret_cast<uint64_t>(pool)));
-  if (source != nullptr) source->device.store(device, std::memory_order_relaxed);
+  if (source == nullptr) return;
+  source->device.store(device, std::memory_order_relaxed);
+  source->handle_types.store(handle_types, std::memory_order_relaxed);
 }
 
 // Pools of pinned memory of a device: the only ones there are.
@@ -56,7 +59,8 @@ CUresult manual_cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolPr
   if (poolProps == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CallTarget target = CallTarget::of_location(&poolProps->location);
   const CUresult result = call_cuMemPoolCreate(target.session, target.context, pool, poolProps);
-  if (result == CUDA_SUCCESS) remember_device(target.session, *pool, poolProps->location.id);
+  if (result == CUDA_SUCCESS)
+    remember_device(target.session, *pool, poolProps->location.id, poolProps->handleTypes);
   return result;
 }
 
@@ -79,6 +83,9 @@ CUresult manual_cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
 CUresult manual_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
   Session* session = nullptr;
   if (find(dev, &session) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  const auto* const source = static_cast<MemorySource*>(
+      session->find(rpc::HandleKind::kMemPool, reinterpret_cast<uint64_t>(pool)));
+  if (source != nullptr && source->is_import) return CUDA_ERROR_INVALID_VALUE;
   const CallTarget target = CallTarget::of_device(dev);
   const CUresult result = call_cuDeviceSetMemPool(target.session, target.context, dev, pool);
   if (result != CUDA_SUCCESS) return result;

@@ -94,7 +94,7 @@ CUresult answer(Session& session, const Found& found, CUdeviceptr ptr,
       put<int>(data, region.device);
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      put<int>(data, region.kind == MemoryKind::kDevice && !region.of_graph ? 1 : 0);
+      put<int>(data, region.kind == MemoryKind::kDevice && !region.of_graph && region.opened == 0);
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:

@@ -38,12 +38,13 @@ struct Region {
   int device = 0;              // ordinal among the visible devices of the process
   uint64_t buffer_id = 0;      // CU_POINTER_ATTRIBUTE_BUFFER_ID: never used again
   unsigned flags = 0;          // as given to cuMemHostAlloc and friends
-  int handle_types = 0;        // kVirtual: by which its memory may be exported
+  int handle_types = 0;        // kVirtual, kPool: by which its memory may be exported
   bool used = false;           // kVirtual: an operation on it has succeeded, so access was granted
   // SYNC_MEMOPS as set by cuPointerSetAttribute; empty: as the driver has it from the start, set
   // for device memory.
   std::optional<bool> sync_memops{};
   bool reserved = false;  // this process holds an inaccessible mapping at these addresses
+  unsigned opened = 0;    // memory of another process: how often cuIpcOpenMemHandle has given it
   // Memory of a graph: its addresses stay known while it is freed and allocated again.
   bool of_graph = false;
   // Module or library of a kGlobal, pool of a kPool (0: its device's default pool), else 0.

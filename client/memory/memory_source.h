@@ -14,6 +14,7 @@ struct MemorySource final : Object {
   std::atomic<unsigned> references{1};
   std::atomic<int> device{0};  // visible ordinal of the device where the memory lies
   std::atomic<int> handle_types{CU_MEM_HANDLE_TYPE_NONE};  // by which it may be exported
+  std::atomic<bool> is_import{false};                      // a pool of another process
 
   // False: the last reference is gone.
   bool retain() {

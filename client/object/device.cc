@@ -16,7 +16,6 @@ void Device::hide_what_does_not_work() {
       CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED,
       CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED,
       CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
-      CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
       CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
       CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED,
       CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
@@ -43,6 +42,9 @@ void Device::hide_what_does_not_work() {
   for (CUdevice_attribute id : kHidden) {
     if (known.test(static_cast<size_t>(id))) attributes[static_cast<size_t>(id)] = 0;
   }
+  // Descriptors alone are forwarded.
+  attributes[CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES] &=
+      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   // It is made of that.
   if (attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0)
     attributes[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] = 0;

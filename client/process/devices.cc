@@ -26,7 +26,8 @@ void hide_what_server_lacks(std::span<Device> devices, const wire::OpcodeSet& kn
   constexpr std::pair<uint16_t, CUdevice_attribute> kNeeds[] = {
       {schema::op_cuMemExportToShareableHandle,
        CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED},
-      {schema::op_cuIpcGetEventHandle, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED}};
+      {schema::op_cuIpcGetEventHandle, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED},
+      {schema::op_fgPoolImport, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES}};
   for (const auto& [opcode, attribute] : kNeeds) {
     if (known.contains(opcode)) continue;
     for (Device& device : devices)

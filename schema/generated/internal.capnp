@@ -156,13 +156,28 @@ struct FgIpcCloseMemoryParams {
   address @0 :UInt64;  # CUdeviceptr
 }
 
-struct FgIpcCloseMemoryResults {
-  open @0 :Int32;  # int*
-}
-
 struct FgIpcOpenEventParams {
   handle @0 :Data;  # const CUipcEventHandle*
   event @1 :UInt64;  # CUevent*
+}
+
+struct FgPoolImportParams {
+  handle @0 :Data;  # const void*
+  pool @1 :UInt64;  # CUmemoryPool*
+}
+
+struct FgPoolImportResults {
+  device @0 :Int32;  # int*
+}
+
+struct FgPoolImportMemoryParams {
+  pool @0 :UInt64;  # CUmemoryPool
+  data @1 :Data;  # const CUmemPoolPtrExportData*
+}
+
+struct FgPoolImportMemoryResults {
+  address @0 :UInt64;  # CUdeviceptr*
+  bytes @1 :UInt64;  # size_t*
 }
 
 struct FgTexObjectCreateParams {

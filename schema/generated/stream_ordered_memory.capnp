@@ -48,6 +48,24 @@ struct CuMemPoolDestroyParams {
   pool @0 :UInt64;  # CUmemoryPool
 }
 
+struct CuMemPoolExportToShareableHandleParams {
+  pool @0 :UInt64;  # CUmemoryPool
+  handleType @1 :Int32;  # CUmemAllocationHandleType
+  flags @2 :UInt64;  # unsigned long long
+}
+
+struct CuMemPoolExportToShareableHandleResults {
+  handleOut @0 :Data;  # void*
+}
+
+struct CuMemPoolExportPointerParams {
+  ptr @0 :UInt64;  # CUdeviceptr
+}
+
+struct CuMemPoolExportPointerResults {
+  shareDataOut @0 :Data;  # CUmemPoolPtrExportData*
+}
+
 struct CuMemFreeAsyncParams {
   dptr @0 :UInt64;  # CUdeviceptr
   hStream @1 :UInt64;  # CUstream

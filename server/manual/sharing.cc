@@ -9,37 +9,9 @@
 #include "generated/server/memory_decode.h"
 #include "generated/server/virtual_memory_decode.h"
 #include "server/manual/manual.h"
+#include "server/manual/tickets.h"
 
 namespace fargpu::server {
-namespace {
-
-// Another process may look at the memory as soon as the call has returned: copies that have
-// returned earlier, without having ended, end before. Runs `reply` then.
-void after_copies(Worker& worker, std::function<void()> reply) {
-  CopyFences& fences = worker.parts().copy_fences;
-  const uint64_t newest = fences.newest();
-  if (!fences.stands(newest, CopyFences::Which::kAll)) return reply();
-  worker.defer([&fences, newest, reply = std::move(reply)] {
-    if (fences.stands(newest, CopyFences::Which::kAll)) return false;
-    reply();
-    return true;
-  });
-}
-
-template <typename Results>
-void send_ticket(Worker& worker, const wire::FrameHeader& header, const Ticket& ticket,
-                 void (Results::Builder::*set)(capnp::Data::Reader)) {
-  rpc::Responder::Frame frame(worker.responder(), header,
-                              schema::fixed_bytes<Results>() + sizeof ticket);
-  (frame.template init<Results>().*set)(wire::as_data(&ticket, sizeof ticket));
-  (void)frame.send(CUDA_SUCCESS);
-}
-
-std::span<const std::byte> ticket_in(const void* handle) {
-  return {static_cast<const std::byte*>(handle), sizeof(Ticket)};
-}
-
-}  // namespace
 
 Status manual_cuMemExportToShareableHandle(Worker& worker, const Request& request) {
   return decode_cuMemExportToShareableHandle(worker, request, [&](const auto& given) {
@@ -91,7 +63,8 @@ Status manual_cuIpcGetMemHandle(Worker& worker, const Request& request) {
     CUipcMemHandle native{};  // whether the driver gives one
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuIpcGetMemHandle(&native, given.dptr));
     Ticket ticket;
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().sharing.export_ipc_memory(given.dptr, &ticket));
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        worker.parts().sharing.export_allocation(SharedKind::kIpcMemory, given.dptr, &ticket));
     after_copies(worker, [&worker, header = request.header, ticket] {
       using Results = schema::CuIpcGetMemHandleResults;
       send_ticket<Results>(worker, header, ticket, &Results::Builder::setPHandle);
@@ -148,18 +121,7 @@ Status manual_fgIpcCloseMemory(Worker& worker, const Request& request) {
         [&driver = worker.driver(), address = given.address] {
           return driver.cuIpcCloseMemHandle(address);
         },
-        [later, address = given.address](CUresult result) {
-          Worker& worker = later.worker();
-          if (result == CUDA_SUCCESS) result = worker.enter_context(later.header().context);
-          if (result != CUDA_SUCCESS) return later.send(result);
-          CUdeviceptr base = 0;
-          const bool open =
-              worker.driver().cuMemGetAddressRange_v2(&base, nullptr, address) == CUDA_SUCCESS;
-          rpc::Responder::Frame frame(worker.responder(), later.header(),
-                                      schema::fixed_bytes<schema::FgIpcCloseMemoryResults>());
-          frame.init<schema::FgIpcCloseMemoryResults>().setOpen(open ? 1 : 0);
-          (void)frame.send(CUDA_SUCCESS);
-        });
+        [later](CUresult result) { later.send(result); });
     return Status();
   });
 }
@@ -187,6 +149,7 @@ Status manual_fgIpcOpenEvent(Worker& worker, const Request& request) {
       std::memcpy(&native, answer.handle.data(), sizeof native);
       CUevent event = nullptr;
       if (result == CUDA_SUCCESS) result = worker.enter_context(later.header().context);
+      if (result == CUDA_ERROR_INVALID_VALUE) result = CUDA_ERROR_MAP_FAILED;  // as the driver
       if (result == CUDA_SUCCESS) result = worker.driver().cuIpcOpenEventHandle(&event, native);
       if (result == CUDA_SUCCESS) {
         result = later.add(rpc::HandleKind::kEvent, id, event);

@@ -34,7 +34,7 @@ struct PeerAnswer {
   int32_t result = CUDA_SUCCESS;  // a CUresult
   int32_t device = 0;             // ordinal in the job
   uint64_t bytes = 0;
-  std::array<std::byte, 64> handle{};  // the driver's, of IPC
+  std::array<std::byte, 64> handle{};  // the driver's, of IPC and of memory of pools
 };
 struct PeerFarewell {
   ShareSecret secret{};  // of what its exporter has no more; the answer repeats it

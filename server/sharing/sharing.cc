@@ -75,13 +75,13 @@ CUresult Sharing::export_memory(uint64_t handle, Ticket* ticket) {
   return add_export({SharedKind::kMemory, memory}, {}, ticket);
 }
 
-CUresult Sharing::export_ipc_memory(CUdeviceptr pointer, Ticket* ticket) {
+CUresult Sharing::export_allocation(SharedKind kind, CUdeviceptr pointer, Ticket* ticket) {
   Export given;
   CUdeviceptr base = 0;
   CUresult result = core_.driver.cuMemGetAddressRange_v2(&base, nullptr, pointer);
   if (result == CUDA_SUCCESS) result = buffer_id(base, &given.buffer_id);
   if (result != CUDA_SUCCESS) return result;
-  const Object object{SharedKind::kIpcMemory, base};
+  const Object object{kind, base};
   const auto known = exported_.find(object);
   if (known != exported_.end() && exports_.at(known->second).buffer_id != given.buffer_id)
     end_export(object);
@@ -97,6 +97,10 @@ CUresult Sharing::export_event(uint64_t id, Ticket* ticket) {
   Export given;
   given.context = core_.contexts.ref(core_.handles.context_of(id));
   return add_export({SharedKind::kIpcEvent, id}, given, ticket);
+}
+
+CUresult Sharing::export_pool(uint64_t id, Ticket* ticket) {
+  return add_export({SharedKind::kPool, id}, {}, ticket);
 }
 
 CUresult Sharing::descriptor_of(const PhysicalMemory::Reach& reach, PeerAnswer* answer,
@@ -130,28 +134,60 @@ CUresult Sharing::give_memory(const Export& given, PeerAnswer* answer, Fd* descr
   return descriptor_of(*reach, answer, descriptor);
 }
 
-CUresult Sharing::give_handle(const Export& given, PeerAnswer* answer) {
-  static_assert(sizeof answer->handle == sizeof(CUipcMemHandle) &&
-                sizeof answer->handle == sizeof(CUipcEventHandle));
-  const uint16_t current = core_.contexts.current();
-  if (core_.contexts.enter(given.context) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = CUDA_ERROR_INVALID_VALUE;
+CUresult Sharing::give_pool(const Export& given, PeerAnswer* answer, Fd* descriptor) {
+  const HandleTable::Entry* const pool = core_.handles.find(given.object.second);
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  int exported = -1;
+  const CUresult result = core_.driver.cuMemPoolExportToShareableHandle(
+      &exported, static_cast<CUmemoryPool>(pool->handle), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+      0);
+  if (result != CUDA_SUCCESS) return result;
+  descriptor->reset(exported);
+  answer->device = pool->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult Sharing::allocation_handle(const Export& given, PeerAnswer* answer) const {
+  const DriverTable& driver = core_.driver;
+  const CUdeviceptr base = given.object.second;
+  uint64_t id = 0;
+  CUresult result = buffer_id(base, &id);
+  if (result == CUDA_SUCCESS && id != given.buffer_id) result = CUDA_ERROR_INVALID_VALUE;
+  if (result != CUDA_SUCCESS) return result;
   if (given.object.first == SharedKind::kIpcMemory) {
     CUipcMemHandle handle{};
-    uint64_t id = 0;
-    result = buffer_id(given.object.second, &id);
-    if (result == CUDA_SUCCESS && id != given.buffer_id) result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
-      result = core_.driver.cuIpcGetMemHandle(&handle, given.object.second);
+    result = driver.cuIpcGetMemHandle(&handle, base);
     std::memcpy(answer->handle.data(), &handle, sizeof handle);
-  } else {
-    void* event = nullptr;
-    CUipcEventHandle handle{};
-    result = core_.handles.find(rpc::HandleKind::kEvent, given.object.second, &event);
-    if (result == CUDA_SUCCESS)
-      result = core_.driver.cuIpcGetEventHandle(&handle, static_cast<CUevent>(event));
-    std::memcpy(answer->handle.data(), &handle, sizeof handle);
+    return result;
   }
+  size_t bytes = 0;
+  CUmemPoolPtrExportData data{};
+  result = driver.cuMemGetAddressRange_v2(nullptr, &bytes, base);
+  if (result == CUDA_SUCCESS) result = driver.cuMemPoolExportPointer(&data, base);
+  answer->bytes = bytes;
+  std::memcpy(answer->handle.data(), &data, sizeof data);
+  return result;
+}
+
+CUresult Sharing::event_handle(const Export& given, PeerAnswer* answer) const {
+  void* event = nullptr;
+  CUipcEventHandle handle{};
+  CUresult result = core_.handles.find(rpc::HandleKind::kEvent, given.object.second, &event);
+  if (result == CUDA_SUCCESS)
+    result = core_.driver.cuIpcGetEventHandle(&handle, static_cast<CUevent>(event));
+  std::memcpy(answer->handle.data(), &handle, sizeof handle);
+  return result;
+}
+
+CUresult Sharing::give_handle(const Export& given, PeerAnswer* answer) {
+  static_assert(sizeof answer->handle == sizeof(CUipcMemHandle) &&
+                sizeof answer->handle == sizeof(CUipcEventHandle) &&
+                sizeof answer->handle == sizeof(CUmemPoolPtrExportData));
+  const uint16_t current = core_.contexts.current();
+  if (core_.contexts.enter(given.context) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = given.object.first == SharedKind::kIpcEvent
+                              ? event_handle(given, answer)
+                              : allocation_handle(given, answer);
   (void)core_.contexts.enter(current);
   return result;
 }
@@ -161,9 +197,13 @@ Fd Sharing::give(const PeerQuestion& question, PeerAnswer* answer) {
   const auto found = exports_.find(question.secret);
   answer->result = CUDA_ERROR_INVALID_VALUE;
   if (found == exports_.end() || question.kind != found->second.ticket.kind) return descriptor;
-  answer->result = question.kind == SharedKind::kMemory
-                       ? give_memory(found->second, answer, &descriptor)
-                       : give_handle(found->second, answer);
+  const Export& given = found->second;
+  if (question.kind == SharedKind::kMemory)
+    answer->result = give_memory(given, answer, &descriptor);
+  else if (question.kind == SharedKind::kPool)
+    answer->result = give_pool(given, answer, &descriptor);
+  else
+    answer->result = give_handle(given, answer);
   return descriptor;
 }
 
@@ -183,8 +223,9 @@ void Sharing::fetch(SharedKind kind, std::span<const std::byte> bytes,
   links_->ask(
       ticket.session, question, [ticket, on_fetched](const PeerAnswer& given, Fd descriptor) {
         const auto result = static_cast<CUresult>(given.result);
-        const bool whole =
-            result != CUDA_SUCCESS || ticket.kind != SharedKind::kMemory || descriptor.valid();
+        const bool needs_descriptor =
+            ticket.kind == SharedKind::kMemory || ticket.kind == SharedKind::kPool;
+        const bool whole = result != CUDA_SUCCESS || !needs_descriptor || descriptor.valid();
         on_fetched(whole ? result : CUDA_ERROR_OPERATING_SYSTEM, ticket, given,
                    std::move(descriptor));
       });

@@ -37,8 +37,10 @@ class Sharing {
   // --- exports; the same object has the same ticket. The driver would export all of these.
   // Physical memory with this driver handle.
   CUresult export_memory(uint64_t handle, Ticket* ticket);
-  // The allocation around `pointer`, in the current context.
-  CUresult export_ipc_memory(CUdeviceptr pointer, Ticket* ticket);
+  // The allocation around `pointer`, in the current context: kIpcMemory or kPoolMemory.
+  CUresult export_allocation(SharedKind kind, CUdeviceptr pointer, Ticket* ticket);
+  CUresult export_pool(uint64_t id, Ticket* ticket);
+  void mempool_ended(const ObjectEnd& end) { end_export({SharedKind::kPool, end.id}); }
   CUresult export_event(uint64_t id, Ticket* ticket);
   void event_ended(const ObjectEnd& end) { end_export({SharedKind::kIpcEvent, end.id}); }
 
@@ -50,14 +52,14 @@ class Sharing {
   void imported_memory(const Ticket& ticket, const PeerAnswer& answer, uint64_t handle);
 
  private:
-  // What an export stands for: the number of physical memory, the base of an allocation, an event's
-  // id.
+  // What an export stands for: the number of physical memory, the base of an allocation, the id of
+  // an event or a pool.
   using Object = std::pair<SharedKind, uint64_t>;
   struct Export {
     Ticket ticket;
     Object object;
-    ContextRef context;      // of IPC
-    uint64_t buffer_id = 0;  // of IPC memory: other memory may come to its address
+    ContextRef context;      // of IPC and of memory of a pool
+    uint64_t buffer_id = 0;  // of an allocation: other memory may come to its address
     std::vector<PeerLinks::LinkId> given_to;
   };
   struct Import {          // of physical memory
@@ -78,8 +80,11 @@ class Sharing {
   Fd give(const PeerQuestion& question, PeerAnswer* answer);
   CUresult give_memory(const Export& given, PeerAnswer* answer, Fd* descriptor);
   CUresult descriptor_of(const PhysicalMemory::Reach& reach, PeerAnswer* answer, Fd* descriptor);
+  CUresult give_pool(const Export& given, PeerAnswer* answer, Fd* descriptor);
   CUresult buffer_id(CUdeviceptr base, uint64_t* id) const;
   CUresult give_handle(const Export& given, PeerAnswer* answer);
+  CUresult allocation_handle(const Export& given, PeerAnswer* answer) const;
+  CUresult event_handle(const Export& given, PeerAnswer* answer) const;
   // False: nobody else has it, it is the caller's to refund.
   bool memory_ended(const PhysicalMemory::Refund& refund);
   void heard(PeerLinks::LinkId link, const ShareSecret* secret);

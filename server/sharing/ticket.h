@@ -20,6 +20,8 @@ enum class SharedKind : uint16_t {
   kMemory = 1,     // of cuMemCreate
   kIpcMemory = 2,  // cuIpcGetMemHandle
   kIpcEvent = 3,   // cuIpcGetEventHandle
+  kPool = 4,
+  kPoolMemory = 5,  // cuMemPoolExportPointer
 };
 
 using ShareSecret = std::array<uint64_t, 2>;

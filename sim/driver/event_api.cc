@@ -64,6 +64,7 @@ CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsign
             params.eventRecord.event = hEvent;
             return capture.add(*stream, params, {});
           }
+          if (event->shared) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
           auto place = capture.place(*stream);
           std::lock_guard lock(event->mutex);
           event->captured = std::move(place);

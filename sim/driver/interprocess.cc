@@ -15,26 +15,15 @@
 #include "sim/driver/address_space.h"
 #include "sim/driver/api.h"
 #include "sim/driver/physical_memory.h"
+#include "sim/driver/pool.h"
 #include "sim/driver/reservation.h"
 
 namespace fargpu::sim {
 namespace {
 
-constexpr uint32_t kMemoryMagic = 0x6d697067, kEventMagic = 0x65697067;
+constexpr uint32_t kMemoryMagic = 0x6d697067, kEventMagic = 0x65697067, kPointerMagic = 0x70697067;
 constexpr uint64_t kPage = 4096;
 
-// What a handle holds.
-struct MemoryName {
-  uint32_t magic;
-  int32_t process;
-  int32_t exports, file;  // descriptors of it
-  uint64_t key;           // of its exports
-  uint64_t id;            // the allocation's
-  uint64_t offset, bytes;
-  uint32_t slot;
-  int32_t index;  // of the GPU
-};
-static_assert(sizeof(MemoryName) <= sizeof(CUipcMemHandle));
 struct EventName {
   uint32_t magic;
   int32_t process;
@@ -56,6 +45,19 @@ Fd open_of(int32_t process, int32_t descriptor, int flags) {
 }
 
 }  // namespace
+
+// What a handle of memory holds.
+struct Interprocess::Name {
+  uint32_t magic;
+  int32_t process;
+  int32_t exports, file;  // descriptors of it
+  uint64_t key;           // of its exports
+  uint64_t id;            // the allocation's
+  uint64_t offset, bytes;
+  uint32_t slot;
+  int32_t index;  // of the GPU
+  uint64_t pool;  // the key of its pool; 0: it is of none
+};
 
 Result<SharedEvent> SharedEvent::create() {
   FARGPU_ASSIGN_OR_RETURN(auto page, SharedValue<Page>::create("fargpu-sim-event"));
@@ -102,7 +104,7 @@ bool Interprocess::begin() {
   return true;
 }
 
-CUresult Interprocess::export_memory(const Allocation& allocation, CUipcMemHandle* handle) {
+CUresult Interprocess::name_memory(const Allocation& allocation, Name* name) {
   std::lock_guard lock(mutex_);
   if (opened_.contains(allocation.base)) return CUDA_ERROR_INVALID_VALUE;
   if (!begin()) return CUDA_ERROR_OPERATING_SYSTEM;
@@ -115,16 +117,24 @@ CUresult Interprocess::export_memory(const Allocation& allocation, CUipcMemHandl
     known = slots_.emplace(allocation.buffer_id, slot).first;
   }
   Device& device = *Driver::get().device(allocation.device);
-  const MemoryName name{kMemoryMagic,
-                        getpid(),
-                        exports_->descriptor(),
-                        device.memory().descriptor(),
-                        (*exports_)->key.load(),
-                        allocation.buffer_id,
-                        device.memory().offset_of(allocation.base),
-                        allocation.bytes,
-                        static_cast<uint32_t>(known->second),
-                        device.index()};
+  *name = {kMemoryMagic,
+           getpid(),
+           exports_->descriptor(),
+           device.memory().descriptor(),
+           (*exports_)->key.load(),
+           allocation.buffer_id,
+           device.memory().offset_of(allocation.base),
+           allocation.bytes,
+           static_cast<uint32_t>(known->second),
+           device.index(),
+           0};
+  return CUDA_SUCCESS;
+}
+
+CUresult Interprocess::export_memory(const Allocation& allocation, CUipcMemHandle* handle) {
+  static_assert(sizeof(Name) <= sizeof *handle);
+  Name name{};
+  if (CUresult result = name_memory(allocation, &name); result != CUDA_SUCCESS) return result;
   *handle = {};
   std::memcpy(handle, &name, sizeof name);
   return CUDA_SUCCESS;
@@ -132,10 +142,51 @@ CUresult Interprocess::export_memory(const Allocation& allocation, CUipcMemHandl
 
 CUresult Interprocess::open_memory(Context& context, const CUipcMemHandle& handle,
                                    CUdeviceptr* address) {
-  MemoryName name{};
+  Name name{};
   std::memcpy(&name, &handle, sizeof name);
-  if (name.magic != kMemoryMagic || name.slot >= kSlots) return CUDA_ERROR_INVALID_VALUE;
+  if (name.magic != kMemoryMagic) return CUDA_ERROR_INVALID_VALUE;
   if (name.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;  // as the driver answers
+  return map_memory(name, owned_by(context), address);
+}
+
+CUresult Interprocess::export_pointer(const Allocation& allocation, const Pool& pool,
+                                      CUmemPoolPtrExportData* data) {
+  static_assert(sizeof(Name) <= sizeof *data);
+  Name name{};
+  if (CUresult result = name_memory(allocation, &name); result != CUDA_SUCCESS) return result;
+  name.magic = kPointerMagic;
+  name.pool = pool.shared()->key();
+  *data = {};
+  std::memcpy(data, &name, sizeof name);
+  return CUDA_SUCCESS;
+}
+
+CUresult Interprocess::import_pointer(const Pool& pool, const CUmemPoolPtrExportData& data,
+                                      CUdeviceptr* address) {
+  Name name{};
+  std::memcpy(&name, &data, sizeof name);
+  if (name.magic != kPointerMagic || name.pool != pool.shared()->key())
+    return CUDA_ERROR_INVALID_VALUE;
+  Allocation as;
+  as.pool = pool.handle();
+  as.readable = as.writable = pool.access_mask();
+  return map_memory(name, as, address);
+}
+
+std::shared_ptr<Pool> Interprocess::imported_pool(uint64_t key) {
+  std::lock_guard lock(mutex_);
+  const auto found = imported_pools_.find(key);
+  const auto pool = found == imported_pools_.end() ? nullptr : found->second.lock();
+  return pool && !pool->retired() ? pool : nullptr;
+}
+
+void Interprocess::enter_imported(const std::shared_ptr<Pool>& pool) {
+  std::lock_guard lock(mutex_);
+  imported_pools_[pool->shared()->key()] = pool;
+}
+
+CUresult Interprocess::map_memory(const Name& name, Allocation as, CUdeviceptr* address) {
+  if (name.slot >= kSlots) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(mutex_);
   for (auto& [base, opened] : opened_) {
     if (opened.key != name.key || opened.id != name.id) continue;
@@ -161,33 +212,33 @@ CUresult Interprocess::open_memory(Context& context, const CUipcMemHandle& handl
   if (CUresult result = driver.addresses().reserve(bytes, 0, 0, &reserved); result != CUDA_SUCCESS)
     return result;
   const uint64_t mapped = (inside + name.bytes + kPage - 1) / kPage * kPage;
-  Allocation allocation = owned_by(context);
-  allocation.base = reserved + inside;
-  allocation.bytes = name.bytes;
-  allocation.device = device->ordinal();
-  allocation.opened = true;
+  as.base = reserved + inside;
+  as.bytes = name.bytes;
+  as.device = device->ordinal();
+  as.opened = true;
   if (mmap(reinterpret_cast<void*>(reserved), mapped, PROT_READ | PROT_WRITE,
            MAP_SHARED | MAP_FIXED, file.get(), static_cast<off_t>(first)) == MAP_FAILED ||
-      !driver.allocations().insert(allocation)) {
+      !driver.allocations().insert(as)) {
     driver.addresses().free(reserved, bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  opened_[allocation.base] = {reserved, bytes, 1, name.key, name.id};
-  *address = allocation.base;
+  opened_[as.base] = {reserved, bytes, 1, name.key, name.id};
+  *address = as.base;
   return CUDA_SUCCESS;
 }
 
 CUresult Interprocess::close_memory(CUdeviceptr address) {
+  Opened closed;
   {
     std::lock_guard lock(mutex_);
     const auto found = opened_.find(address);
     if (found == opened_.end()) return CUDA_ERROR_INVALID_VALUE;
-    if (found->second.count > 1) {
-      --found->second.count;
-      return CUDA_SUCCESS;
-    }
+    if (--found->second.count > 0) return CUDA_SUCCESS;
+    closed = found->second;
+    opened_.erase(found);
+    Driver::get().allocations().erase(address);
   }
-  if (const auto gone = Driver::get().allocations().erase(address)) ended(*gone);
+  Driver::get().addresses().free(closed.reserved, closed.bytes);
   return CUDA_SUCCESS;
 }
 
@@ -214,7 +265,7 @@ std::optional<SharedEvent> Interprocess::open_event(const CUipcEventHandle& hand
                                                     CUresult* result) {
   EventName name{};
   std::memcpy(&name, &handle, sizeof name);
-  *result = CUDA_ERROR_INVALID_VALUE;
+  *result = CUDA_ERROR_MAP_FAILED;  // as the driver answers
   if (name.magic != kEventMagic) return std::nullopt;
   if (name.process == getpid()) {
     *result = CUDA_ERROR_INVALID_CONTEXT;  // as the driver answers

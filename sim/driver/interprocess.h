@@ -22,6 +22,7 @@
 namespace fargpu::sim {
 
 class Context;
+class Pool;
 
 // The record and the wait of an event that several processes have. The newest record counts, of
 // whichever process; one whose process has died counts as reached.
@@ -51,9 +52,16 @@ class SharedEvent {
 class Interprocess {
  public:
   CUresult export_memory(const Allocation& allocation, CUipcMemHandle* handle);
-  // Memory of a pool, as data for importers of the pool.
   CUresult open_memory(Context& context, const CUipcMemHandle& handle, CUdeviceptr* address);
+  // Memory of a pool that other processes may import.
+  CUresult export_pointer(const Allocation& allocation, const Pool& pool,
+                          CUmemPoolPtrExportData* data);
+  CUresult import_pointer(const Pool& pool, const CUmemPoolPtrExportData& data,
+                          CUdeviceptr* address);
   CUresult close_memory(CUdeviceptr address);
+  // A pool has one handle, however often it is imported. nullptr: it was not, or was destroyed.
+  std::shared_ptr<Pool> imported_pool(uint64_t key);
+  void enter_imported(const std::shared_ptr<Pool>& pool);
   // An allocation has gone: it can be opened no more; opened memory is unmapped.
   void ended(const Allocation& allocation);
 
@@ -71,12 +79,17 @@ class Interprocess {
     int count = 0;
     uint64_t key = 0, id = 0;
   };
+  struct Name;
   bool begin();  // needs mutex_
+  CUresult name_memory(const Allocation& allocation, Name* name);
+  // `as`: whose the memory becomes.
+  CUresult map_memory(const Name& name, Allocation as, CUdeviceptr* address);
 
   std::mutex mutex_;
   std::optional<SharedValue<Exports>> exports_;
   std::map<uint64_t, size_t> slots_;  // by buffer id of own allocations
   std::map<CUdeviceptr, Opened> opened_;
+  std::map<uint64_t, std::weak_ptr<Pool>> imported_pools_;  // by key
 };
 
 }  // namespace fargpu::sim

@@ -2,6 +2,7 @@
 #include "sim/driver/address_space.h"
 #include "sim/driver/api.h"
 #include "sim/driver/physical_memory.h"
+#include "sim/driver/pool.h"
 
 using namespace fargpu::sim;
 
@@ -63,7 +64,8 @@ CUresult attribute_of(Driver& driver, const Allocation& allocation, uint64_t add
                                              allocation.pool == 0));
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       return put(data, static_cast<unsigned>(allocation.kind == Allocation::Kind::kDevice &&
-                                             allocation.pool == 0 && !allocation.graph));
+                                             allocation.pool == 0 && !allocation.graph &&
+                                             !allocation.opened));
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return put(data, 0u);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -78,6 +80,10 @@ CUresult attribute_of(Driver& driver, const Allocation& allocation, uint64_t add
       return put(data, 1u);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: {
       const auto mapped = driver.addresses().mapped(address);
+      const auto pool =
+          allocation.pool == 0 ? nullptr : driver.registry().find<Pool>(allocation.pool);
+      if (pool && pool->shared() && !pool->is_import())
+        return put(data, static_cast<unsigned long long>(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
       return put(data, static_cast<unsigned long long>(
                            mapped ? mapped->properties().requestedHandleTypes : 0));
     }

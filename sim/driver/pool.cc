@@ -155,4 +155,9 @@ void Pool::set_access(int device, CUmemAccess_flags flags) {
   access_[device] = flags;
 }
 
+std::shared_ptr<Pool> find_pool(Driver& driver, CUmemoryPool handle) {
+  auto pool = driver.registry().find<Pool>(handle);
+  return pool && !pool->retired() ? pool : nullptr;
+}
+
 }  // namespace fargpu::sim

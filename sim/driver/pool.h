@@ -1,15 +1,21 @@
 // A memory pool of one device: gives device memory to stream-ordered allocations and keeps what was
-// freed, up to the release threshold, for the next one of the same size. Thread safe.
+// freed, up to the release threshold, for the next one of the same size. One that another process
+// has exported gives none: its memory comes by Interprocess. Thread safe.
 #pragma once
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "sim/driver/registry.h"
+#include "sim/driver/shared_pool.h"
 
 namespace fargpu::sim {
 
@@ -25,6 +31,17 @@ class Pool {
   bool is_default() const { return is_default_; }
   uint64_t handle() const { return handle_; }
   void set_handle(uint64_t handle) { handle_ = handle; }
+  // Of a pool that was made for several processes, or by another one (is_import); set before
+  // anybody knows the pool.
+  void share(SharedPool shared, bool is_import) {
+    shared_ = std::move(shared);
+    is_import_ = is_import;
+  }
+  const std::optional<SharedPool>& shared() const { return shared_; }
+  bool is_import() const { return is_import_; }
+  // Its memory can be exported from now on.
+  void export_memory() { exported_ = true; }
+  bool is_exported() const { return exported_; }
 
   // 0: out of memory (the device's, or the pool's own maximum).
   uint64_t allocate(uint64_t bytes);
@@ -51,6 +68,9 @@ class Pool {
   const bool is_default_;
   const uint64_t max_bytes_;  // 0: no limit of its own
   uint64_t handle_ = 0;       // set once, before anybody knows the pool
+  std::optional<SharedPool> shared_;
+  bool is_import_ = false;
+  std::atomic<bool> exported_{false};
 
   mutable std::mutex mutex_;
   std::multimap<uint64_t, uint64_t> cached_;  // block bytes -> address
@@ -60,5 +80,9 @@ class Pool {
   std::map<int, CUmemAccess_flags> access_;
   bool retired_ = false;
 };
+
+class Driver;
+// nullptr: there is none, or it was destroyed.
+std::shared_ptr<Pool> find_pool(Driver& driver, CUmemoryPool handle);
 
 }  // namespace fargpu::sim

@@ -7,17 +7,12 @@ using namespace fargpu::sim;
 
 namespace {
 
-std::shared_ptr<Pool> find_pool(Driver& driver, CUmemoryPool handle) {
-  auto pool = driver.registry().find<Pool>(handle);
-  return pool && !pool->retired() ? pool : nullptr;
-}
-
 CUmemoryPool handle_of(const Pool& pool) { return to_handle<CUmemoryPool>(pool.handle()); }
 
 // The memory may be used from the place of the call in the stream on; here it exists at once.
 CUresult allocate(Context& context, const std::shared_ptr<Stream>& stream,
                   const std::shared_ptr<Pool>& pool, CUdeviceptr* dptr, size_t bytes) {
-  if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (dptr == nullptr || pool->is_import()) return CUDA_ERROR_INVALID_VALUE;
   if (bytes == 0) {
     *dptr = 0;
     return CUDA_SUCCESS;
@@ -52,11 +47,14 @@ CUresult allocate(Context& context, const std::shared_ptr<Stream>& stream,
   return CUDA_SUCCESS;
 }
 
-// CUDA_ERROR_NOT_SUPPORTED: memory of the host, or for other processes.
+// CUDA_ERROR_NOT_SUPPORTED: memory of the host, or for other processes by other handles.
 CUresult check_properties(Driver& driver, const CUmemPoolProps* props) {
   if (props == nullptr || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
     return CUDA_ERROR_INVALID_VALUE;
-  if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto types = static_cast<unsigned>(props->handleTypes);
+  if ((types & ~(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if ((types & CU_MEM_HANDLE_TYPE_FABRIC) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
     return props->location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE
                                                                 : CUDA_ERROR_NOT_SUPPORTED;
@@ -102,7 +100,7 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
         bool claimed = false;
         allocations.for_range(dptr, 1, [&](Allocation& allocation) {
           claimed = allocation.base == dptr && allocation.kind == Allocation::Kind::kDevice &&
-                    !allocation.freeing;
+                    !allocation.freeing && (!allocation.opened || allocation.pool != 0);
           if (claimed) allocation.freeing = true;
           return claimed;
         });
@@ -122,6 +120,11 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolP
       return result;
     auto made =
         std::make_shared<Pool>(*driver.device(poolProps->location.id), false, poolProps->maxSize);
+    if (poolProps->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+      auto shared = SharedPool::create(made->device().index());
+      if (!shared.ok()) return CUDA_ERROR_OPERATING_SYSTEM;
+      made->share(std::move(*shared), false);
+    }
     made->set_handle(driver.registry().add(made, 0));
     *pool = handle_of(*made);
     return CUDA_SUCCESS;
@@ -132,6 +135,11 @@ CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool handle) {
   return with_driver([&](Driver& driver) -> CUresult {
     auto pool = find_pool(driver, handle);
     if (!pool || pool->is_default()) return CUDA_ERROR_INVALID_VALUE;
+    if (pool->is_import()) {
+      bool has_memory = false;
+      driver.allocations().for_pool(pool->handle(), [&](Allocation&) { has_memory = true; });
+      if (has_memory) return CUDA_ERROR_INVALID_VALUE;
+    }
     if (pool->device().current_pool() == pool)
       pool->device().set_current_pool(pool->device().default_pool());
     if (pool->retire()) driver.registry().remove<Pool>(handle);
@@ -142,7 +150,7 @@ CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool handle) {
 CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool handle, size_t minBytesToKeep) {
   return with_driver([&](Driver& driver) -> CUresult {
     auto pool = find_pool(driver, handle);
-    if (!pool) return CUDA_ERROR_INVALID_VALUE;
+    if (!pool || pool->is_import()) return CUDA_ERROR_INVALID_VALUE;
     pool->trim(minBytesToKeep);
     return CUDA_SUCCESS;
   });
@@ -151,14 +159,16 @@ CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool handle, size_t minBytesToKeep) {
 CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attr, void* value) {
   return with_driver([&](Driver& driver) -> CUresult {
     auto pool = find_pool(driver, handle);
-    return pool && value != nullptr ? pool->set(attr, value) : CUDA_ERROR_INVALID_VALUE;
+    return pool && !pool->is_import() && value != nullptr ? pool->set(attr, value)
+                                                          : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
 CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attr, void* value) {
   return with_driver([&](Driver& driver) -> CUresult {
     auto pool = find_pool(driver, handle);
-    return pool && value != nullptr ? pool->get(attr, value) : CUDA_ERROR_INVALID_VALUE;
+    return pool && !pool->is_import() && value != nullptr ? pool->get(attr, value)
+                                                          : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
@@ -224,7 +234,7 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool handle) {
     return CUDA_ERROR_INVALID_VALUE;
   return with_device(dev, [&](Device& device) -> CUresult {
     auto pool = find_pool(Driver::get(), handle);
-    if (!pool || &pool->device() != &device) return CUDA_ERROR_INVALID_VALUE;
+    if (!pool || pool->is_import() || &pool->device() != &device) return CUDA_ERROR_INVALID_VALUE;
     device.set_current_pool(std::move(pool));
     return CUDA_SUCCESS;
   });

@@ -1,4 +1,7 @@
 // Memory and events that two processes have, by CUDA's IPC handles.
+#include <atomic>
+#include <thread>
+
 #include "tests/conformance/two_processes.h"
 
 namespace {
@@ -105,9 +108,34 @@ void memory_of_first(const Peer& peer) {
   peer.await();
 }
 
+// Two threads, of which each opens what the other one closes.
+void open_and_close(const CUipcMemHandle& handle) {
+  CUcontext context = nullptr;
+  NEED(cuCtxGetCurrent(&context));
+  std::atomic<int> failures{0};
+  const auto work = [&] {
+    cuCtxSetCurrent(context);
+    for (int round = 0; round < 100; ++round) {
+      CUdeviceptr address = 0;
+      unsigned char byte = 0;
+      if (cuIpcOpenMemHandle(&address, handle, kLazy) != CUDA_SUCCESS) {
+        ++failures;
+        continue;
+      }
+      if (cuMemcpyDtoH(&byte, address, 1) != CUDA_SUCCESS) ++failures;
+      if (cuIpcCloseMemHandle(address) != CUDA_SUCCESS) ++failures;
+    }
+  };
+  std::thread other(work);
+  work();
+  other.join();
+  VALUE(failures.load());
+}
+
 void memory_of_second(const Peer& peer) {
   const auto small_handle = peer.get<CUipcMemHandle>(), large_handle = peer.get<CUipcMemHandle>();
   CUdeviceptr small = 0, large = 0, again = 0;
+  open_and_close(large_handle);
   SHOW(cuIpcOpenMemHandle(&small, small_handle, 0));
   SHOW(cuIpcOpenMemHandle(&small, small_handle, kLazy));
   SHOW(cuIpcOpenMemHandle(&large, large_handle, kLazy));
@@ -125,6 +153,8 @@ void memory_of_second(const Peer& peer) {
   }
   peer.await();
   SHOW(cuMemFree(large));
+  SHOW(cuMemFreeAsync(large, nullptr));
+  SHOW(cuIpcCloseMemHandle(large + 256));
   CUipcMemHandle handle{};
   SHOW(cuIpcGetMemHandle(&handle, large));
   SHOW(cuIpcCloseMemHandle(large));
@@ -152,6 +182,11 @@ void wrong_events(CUevent event) {
   SHOW(cuIpcGetEventHandle(&handle, made));
   SHOW(cuIpcGetEventHandle(nullptr, event));
   SHOW(cuIpcOpenEventHandle(&made, handle));
+  const CUstream stream = make_stream();
+  CUgraph graph = nullptr;
+  NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  SHOW(cuEventRecord(event, stream));
+  (void)cuStreamEndCapture(stream, &graph);
   float elapsed = 0;
   SHOW(cuEventElapsedTime(&elapsed, event, event));
 }

@@ -174,7 +174,60 @@ class Sharing(unittest.TestCase):
             self.assertEqual(one.do("read"), f"{OK} 6")
             self.assertEqual(one.do("close"), OK)
             self.assertEqual(one.do(f"open {memory}"), "CUDA_ERROR_INVALID_VALUE")
-            self.assertEqual(one.do(f"open_event {event}"), "CUDA_ERROR_INVALID_VALUE")
+            self.assertEqual(one.do(f"open_event {event}"), "CUDA_ERROR_MAP_FAILED")
+
+    def pool(self, member, mebibytes, value):
+        """What importers of the pool and of its memory need."""
+        text, descriptor = member.do(f"pool {mebibytes}")
+        self.addCleanup(os.close, descriptor)
+        result, data = text.split()
+        self.assertEqual(result, OK)
+        self.assertEqual(member.do(f"write {value}"), OK)
+        return f"import_pool {data}", descriptor
+
+    def test_memory_of_pools_counts_once(self):
+        with testing.Daemon() as daemon, self.first(daemon, "--memory", "100M") as one:
+            with self.further(daemon, one) as two:
+                pool = self.pool(one, 60, 7)
+                self.assertEqual(two.do(*pool), OK)
+                self.assertEqual(two.do("read"), f"{OK} 7")
+                self.assertEqual(two.do("write 8"), OK)
+                self.assertEqual(one.do("read"), f"{OK} 8")
+                for each in (one, two):
+                    self.assertEqual(each.do("used"), f"{OK} 60")
+                self.assertEqual(two.do("take 50"), "CUDA_ERROR_OUT_OF_MEMORY")
+                self.assertEqual(two.do("free"), OK)
+                self.assertEqual(two.do("used"), f"{OK} 60")
+                self.assertEqual(one.do("free"), OK)
+                self.assertEqual(one.do("used"), f"{OK} 0")
+                self.assertEqual(two.do(*pool), "CUDA_ERROR_INVALID_VALUE")
+
+    def test_a_pool_of_one_that_dies(self):
+        with testing.Daemon() as daemon, self.first(daemon) as one:
+            with self.further(daemon, one) as two:
+                pool = self.pool(two, 8, 5)
+                self.assertEqual(one.do(*pool), OK)
+                self.assertEqual(one.do("read"), f"{OK} 5")
+                two.kill()
+                testing.wait_until(lambda: len(daemon.workers()) == 1, "its worker has ended")
+            self.assertEqual(one.do("write 6"), OK)
+            self.assertEqual(one.do("read"), f"{OK} 6")
+            self.assertEqual(one.do("free"), OK)
+            self.assertEqual(one.do(*pool), "CUDA_ERROR_INVALID_VALUE")
+            self.used_is(one, 0)
+
+    def test_pools_are_for_processes_of_the_job(self):
+        with testing.Daemon(gpus=2) as daemon:
+            with self.first(daemon, "--gpus", "1") as one, self.first(daemon, "--gpus", "1") as two:
+                self.assertEqual(two.do(*self.pool(one, 2, 1)), "CUDA_ERROR_NOT_PERMITTED")
+            with self.first(daemon, "--gpus", "2") as one:
+                pool, memory = self.pool(one, 2, 1), self.exported(one, 2, 3)
+                with self.further(daemon, one, CUDA_VISIBLE_DEVICES="1") as two:
+                    self.assertEqual(two.do(*pool), "CUDA_ERROR_INVALID_DEVICE")
+                with self.further(daemon, one) as two:
+                    self.assertEqual(two.do(pool[0], memory), "CUDA_ERROR_INVALID_VALUE")
+                    self.assertEqual(two.do("import 2", pool[1]), "CUDA_ERROR_INVALID_VALUE")
+                    self.assertEqual(two.do(*pool), OK)
 
     def test_handles_are_not_for_other_jobs(self):
         with testing.Daemon() as daemon, self.first(daemon) as one, self.first(daemon) as other:
@@ -187,6 +240,8 @@ class Sharing(unittest.TestCase):
             with self.further(daemon, one) as two:
                 self.assertEqual(two.do(f"open {guess}"), "CUDA_ERROR_INVALID_VALUE")
                 self.assertEqual(two.do(f"open {'00' * 64}"), "CUDA_ERROR_INVALID_VALUE")
+                self.assertEqual(two.do(f"open_event {'00' * 64}"), "CUDA_ERROR_MAP_FAILED")
+                self.assertEqual(two.do(f"open_event {memory}"), "CUDA_ERROR_MAP_FAILED")
                 self.assertEqual(two.do(f"open {memory}"), OK)
 
     def test_not_on_a_hidden_gpu(self):

@@ -137,6 +137,41 @@ CUresult obey_ipc(const std::string& what, const std::string& argument, Message*
   return CUDA_ERROR_UNKNOWN;
 }
 
+// "pool MIB" gives a descriptor and data, "import_pool DATA" with the descriptor, "free".
+CUresult obey_pool(const std::string& what, const std::string& argument, int descriptor,
+                   Message* answer) {
+  CUmemoryPool pool = nullptr;
+  CUmemPoolPtrExportData data{};
+  if (what == "pool") {
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.handleTypes = kDescriptor;
+    mapped = std::stoul(argument) * kMebibyte;
+    CUresult result = cuMemPoolCreate(&pool, &properties);
+    if (result == CUDA_SUCCESS) result = cuMemAllocFromPoolAsync(&address, mapped, pool, nullptr);
+    if (result == CUDA_SUCCESS) result = cuStreamSynchronize(nullptr);
+    if (result == CUDA_SUCCESS)
+      result = cuMemPoolExportToShareableHandle(&answer->descriptor, pool, kDescriptor, 0);
+    if (result == CUDA_SUCCESS) result = cuMemPoolExportPointer(&data, address);
+    answer->text = text_of(data);
+    return result;
+  }
+  if (what == "import_pool") {
+    CUresult result = cuMemPoolImportFromShareableHandle(
+        &pool, reinterpret_cast<void*>(static_cast<intptr_t>(descriptor)), kDescriptor, 0);
+    if (result != CUDA_SUCCESS) return result;
+    data = handle_of<CUmemPoolPtrExportData>(argument);
+    result = cuMemPoolImportPointer(&address, pool, &data);
+    return result == CUDA_SUCCESS ? cuMemGetAddressRange(nullptr, &mapped, address) : result;
+  }
+  if (what == "free") {
+    const CUresult result = cuMemFreeAsync(address, nullptr);
+    return result == CUDA_SUCCESS ? cuStreamSynchronize(nullptr) : result;
+  }
+  return CUDA_ERROR_UNKNOWN;
+}
+
 CUresult obey(const Message& command, Message* answer) {
   std::istringstream words(command.text);
   std::string what, argument;
@@ -183,6 +218,8 @@ CUresult obey(const Message& command, Message* answer) {
     answer->text = std::to_string((total - free) / kMebibyte);
     return result;
   }
+  if (what == "pool" || what == "import_pool" || what == "free")
+    return obey_pool(what, argument, command.descriptor, answer);
   return obey_ipc(what, argument, answer);
 }
 
