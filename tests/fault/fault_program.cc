@@ -111,9 +111,10 @@ int main(int count, char** values) {
     return 5;
   }
   if (std::strcmp(mode, "unsupported") == 0) {
-    CUmemPoolPtrExportData data;
+    CUmulticastObjectProp properties{};
+    CUmemGenericAllocationHandle object = 0;
     for (int i = 0; i < 3; ++i)
-      std::printf("cuMemPoolExportPointer: %s\n", name_of(cuMemPoolExportPointer(&data, memory)));
+      std::printf("cuMulticastCreate: %s\n", name_of(cuMulticastCreate(&object, &properties)));
     std::printf("cuMemsetD8: %s\n", name_of(cuMemsetD8(memory, 1, 100)));
     return 0;
   }

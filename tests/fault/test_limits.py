@@ -157,11 +157,10 @@ class Limits(unittest.TestCase):
             done = daemon.run(program(), "unsupported")
             self.assertEqual(
                 done.stdout.splitlines(),
-                ["cuMemPoolExportPointer: CUDA_ERROR_NOT_SUPPORTED"] * 3
-                + ["cuMemsetD8: CUDA_SUCCESS"],
+                ["cuMulticastCreate: CUDA_ERROR_NOT_SUPPORTED"] * 3 + ["cuMemsetD8: CUDA_SUCCESS"],
                 done.stderr,
             )
-            named = [line for line in done.stderr.splitlines() if "cuMemPoolExportPointer" in line]
+            named = [line for line in done.stderr.splitlines() if "cuMulticastCreate" in line]
             self.assertEqual(len(named), 1, done.stderr)
 
 
