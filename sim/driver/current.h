@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include <cstdint>
 #include <vector>
 
 namespace fargpu::sim {
@@ -17,11 +18,17 @@ bool& inside_host_function();
 // While one of these lives, this thread runs a host function.
 class HostFunctionScope {
  public:
-  HostFunctionScope() { inside_host_function() = true; }
-  ~HostFunctionScope() { inside_host_function() = false; }
+  HostFunctionScope();
+  ~HostFunctionScope();
   HostFunctionScope(const HostFunctionScope&) = delete;
   HostFunctionScope& operator=(const HostFunctionScope&) = delete;
+
+ private:
+  uint64_t number_ = 0;
 };
+
+// Waits for the host functions of the process that run now.
+void wait_for_host_functions();
 
 // The NULL stream means the per-thread default stream for calls of this thread while one of these
 // lives: the _ptsz and _ptds names.
