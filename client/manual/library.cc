@@ -138,6 +138,15 @@ CUresult manual_cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   return result;
 }
 
+// No image of today's compilers has one; a driver answers this.
+CUresult manual_cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char* symbol) {
+  if (fptr == nullptr || symbol == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  library = surviving(library);
+  ImageRecord* record = nullptr;
+  const CUresult result = find(CallTarget::of(library), library, &record);
+  return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult manual_cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
   if (pFunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   kernel = of_current_session(kernel);

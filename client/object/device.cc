@@ -35,9 +35,8 @@ void Device::hide_what_does_not_work() {
       CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED,
       CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
       // Not forwarded.
-      CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED,
       CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
-      CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH,
+      CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS,
   };
   for (CUdevice_attribute id : kHidden) {
     if (known.test(static_cast<size_t>(id))) attributes[static_cast<size_t>(id)] = 0;

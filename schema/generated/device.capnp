@@ -42,3 +42,8 @@ struct CuDeviceGetExecAffinitySupportParams {
 struct CuDeviceGetExecAffinitySupportResults {
   pi @0 :Int32;  # int*
 }
+
+struct CuFlushGPUDirectRDMAWritesParams {
+  target @0 :Int32;  # CUflushGPUDirectRDMAWritesTarget
+  scope @1 :Int32;  # CUflushGPUDirectRDMAWritesScope
+}

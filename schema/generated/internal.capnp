@@ -225,6 +225,14 @@ struct FgLaunchParams {
   parameters @13 :Data;  # const void*
 }
 
+struct FgLaunchMultiDeviceParams {
+  count @0 :UInt32;  # unsigned int
+  launches @1 :Data;  # const CUDA_LAUNCH_PARAMS*
+  flags @2 :UInt32;  # unsigned int
+  parameterBytes @3 :UInt32;  # unsigned int
+  parameters @4 :Data;  # const void*
+}
+
 struct FgCopyParams {
   copy @0 :Data;  # const void*
   copyBytes @1 :UInt64;  # size_t

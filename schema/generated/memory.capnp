@@ -207,3 +207,14 @@ struct CuMemsetD2D32AsyncParams {
   height @4 :UInt64;  # size_t
   hStream @5 :UInt64;  # CUstream
 }
+
+struct CuMemBatchDecompressAsyncParams {
+  paramsArray @0 :Data;  # CUmemDecompressParams*
+  count @1 :UInt64;  # size_t
+  flags @2 :UInt32;  # unsigned int
+  stream @3 :UInt64;  # CUstream
+}
+
+struct CuMemBatchDecompressAsyncResults {
+  errorIndex @0 :UInt64;  # size_t*
+}

@@ -97,3 +97,9 @@ struct CuMemRetainAllocationHandleParams {
   handle @0 :UInt64;  # CUmemGenericAllocationHandle*
   addr @1 :UInt64;  # void*
 }
+
+struct CuMemMapArrayAsyncParams {
+  mapInfoList @0 :Data;  # CUarrayMapInfo*
+  count @1 :UInt32;  # unsigned int
+  hStream @2 :UInt64;  # CUstream
+}

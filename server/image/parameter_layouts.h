@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -18,8 +19,22 @@ struct ParameterLayout {
   std::vector<unsigned> offsets, sizes;  // bytes, one of each per parameter
 };
 
+// Of the kernels of an image, by name.
+using KernelLayouts = std::unordered_map<std::string, ParameterLayout>;
+
 class ParameterLayouts {
  public:
+  // What the image of a module or library says, where the driver does not tell.
+  void learn_image(uint64_t image, KernelLayouts layouts) { images_[image] = std::move(layouts); }
+  void module_ended(const ObjectEnd& end) { images_.erase(end.id); }
+  void library_ended(const ObjectEnd& end) { images_.erase(end.id); }
+  // nullptr: not known.
+  const ParameterLayout* find(uint64_t image, const std::string& kernel) const {
+    const auto known = images_.find(image);
+    if (known == images_.end()) return nullptr;
+    const auto found = known->second.find(kernel);
+    return found == known->second.end() ? nullptr : &found->second;
+  }
   void learn(uint64_t function, ParameterLayout layout) { layouts_[function] = std::move(layout); }
   void function_ended(const ObjectEnd& end) { layouts_.erase(end.id); }
   void kernel_ended(const ObjectEnd& end) { layouts_.erase(end.id); }
@@ -31,6 +46,7 @@ class ParameterLayouts {
 
  private:
   std::unordered_map<uint64_t, ParameterLayout> layouts_;
+  std::unordered_map<uint64_t, KernelLayouts> images_;
 };
 
 }  // namespace fargpu::server

@@ -14,6 +14,7 @@
 #include "generated/schema/module.capnp.h"
 #include "server/image/image_cache.h"
 #include "server/image/jit_options.h"
+#include "server/image/kernel_parameters.h"
 #include "server/image/parameter_layouts.h"
 #include "server/manual/manual.h"
 
@@ -31,9 +32,11 @@ struct KernelFacts {
   ParameterLayout layout;
   std::array<int, kAttributeCount> attributes{};
 
+  // `from_image`: what is known without the driver; null: nothing.
   template <typename ParamInfo, typename Attribute>
-  void learn(ParamInfo param_info, Attribute attribute) {
-    for (unsigned i = 0; i < kMaxParameters; ++i) {
+  void learn(ParamInfo param_info, Attribute attribute, const ParameterLayout* from_image) {
+    if (from_image != nullptr) layout = *from_image;
+    for (unsigned i = 0; from_image == nullptr && i < kMaxParameters; ++i) {
       size_t offset = 0;
       size_t size = 0;
       if (param_info(i, &offset, &size) != CUDA_SUCCESS) break;
@@ -80,14 +83,22 @@ struct Load {
   Image image;
   JitOptions options;
   uint64_t id;  // client-made
+  // For a driver that does not tell it.
+  void learn_layouts() {
+    layouts = layouts_in_image({static_cast<const std::byte*>(image.data()), image.size()});
+  }
+
   std::vector<char> info, errors;
   Handle loaded = nullptr;
+  KernelLayouts layouts;
 };
 
 void module_loaded(const LaterReply& later, Load<CUmodule>& load, CUresult result) {
   Worker& worker = later.worker();
   if (result == CUDA_SUCCESS) {
     result = later.add(rpc::HandleKind::kModule, load.id, load.loaded);
+    if (result == CUDA_SUCCESS)
+      worker.parts().parameter_layouts.learn_image(load.id, std::move(load.layouts));
     // An id in use: the client's mistake. With a context that has ended the module has gone, too.
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_CONTEXT_IS_DESTROYED)
       worker.driver().cuModuleUnload(load.loaded);
@@ -123,6 +134,15 @@ Status unload(Worker& worker, const Request& request, rpc::HandleKind kind, uint
         later.send(result);
       });
   return Status();
+}
+
+// What the image of the module or library says of the kernel; a module may be that of a library.
+const ParameterLayout* layout_of(Worker& worker, uint64_t image, const std::string& kernel) {
+  const ParameterLayouts& layouts = worker.parts().parameter_layouts;
+  const ParameterLayout* const found = layouts.find(image, kernel);
+  if (found != nullptr) return found;
+  const HandleTable::Entry* const module = worker.parts().handles.find(image);
+  return module == nullptr ? nullptr : layouts.find(module->parent, kernel);
 }
 
 Sha256Digest to_digest(capnp::Data::Reader hash) {
@@ -228,6 +248,7 @@ Status manual_fgModuleLoad(Worker& worker, const Request& request) {
         request.header.context, worker.parts().contexts.device_of(request.header.context),
         [&driver = worker.driver(), load] {
           JitOptions& jit = load->options;
+          if (driver.cuFuncGetParamInfo == nullptr) load->learn_layouts();
           return driver.cuModuleLoadDataEx(&load->loaded, load->image.data(), jit.count(),
                                            jit.ids(), jit.values());
         },
@@ -257,6 +278,7 @@ Status manual_fgLibraryLoad(Worker& worker, const Request& request) {
         request.header.context,
         [&driver = worker.driver(), load] {
           JitOptions& jit = load->options;
+          if (driver.cuKernelGetParamInfo == nullptr) load->learn_layouts();
           return driver.cuLibraryLoadData(&load->loaded, load->image.data(), jit.ids(),
                                           jit.values(), jit.count(), nullptr, nullptr, 0);
         },
@@ -264,7 +286,10 @@ Status manual_fgLibraryLoad(Worker& worker, const Request& request) {
           Worker& worker = later.worker();
           if (result == CUDA_SUCCESS) {
             result = worker.add(rpc::HandleKind::kLibrary, load->id, load->loaded, 0);
-            if (result != CUDA_SUCCESS) worker.driver().cuLibraryUnload(load->loaded);
+            if (result == CUDA_SUCCESS)
+              worker.parts().parameter_layouts.learn_image(load->id, std::move(load->layouts));
+            else
+              worker.driver().cuLibraryUnload(load->loaded);
           }
           later.send(result);
         });
@@ -298,7 +323,8 @@ Status manual_fgModuleFunction(Worker& worker, const Request& request) {
         },
         [&](int* value, CUfunction_attribute attribute) {
           return driver.cuFuncGetAttribute(value, attribute, function);
-        });
+        },
+        layout_of(worker, params.getModule(), params.getName()));
     return facts.send<schema::FgModuleFunctionResults>(worker, request, params.getFunction());
   });
 }
@@ -335,7 +361,8 @@ Status manual_fgLibraryKernel(Worker& worker, const Request& request) {
         },
         [&](int* value, CUfunction_attribute attribute) {
           return driver.cuKernelGetAttribute(value, attribute, kernel, device);
-        });
+        },
+        layout_of(worker, params.getLibrary(), params.getName()));
     return facts.send<schema::FgLibraryKernelResults>(worker, request, params.getKernel());
   });
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "generated/schema/internal.capnp.h"
+#include "generated/server/internal_decode.h"
 #include "generated/server/occupancy_decode.h"
 #include "schema/support/cuda_rules.h"
 #include "schema/support/small_buffer.h"
@@ -163,6 +164,43 @@ Status manual_fgLaunch(Worker& worker, const Request& request) {
     return answer(worker, request, attributes.record(worker, [&] {
       return driver.cuLaunchKernelEx(&config, function, each, packed);
     }));
+  });
+}
+
+Status manual_fgLaunchMultiDevice(Worker& worker, const Request& request) {
+  return decode_fgLaunchMultiDevice(worker, request, [&](const auto& given) -> Status {
+    FARGPU_NEEDS_DRIVER(cuLaunchCooperativeKernelMultiDevice);
+    std::vector<CUDA_LAUNCH_PARAMS> launches(given.launches.data(),
+                                             given.launches.data() + given.count);
+    std::vector<std::vector<void*>> pointers(launches.size());
+    const std::span<const std::byte> bytes = given.parameters;
+    uint64_t begin = 0;
+    for (size_t i = 0; i < launches.size(); ++i) {
+      CUDA_LAUNCH_PARAMS& launch = launches[i];
+      const uint64_t id = handle_id(launch.function);
+      const auto size = reinterpret_cast<uint64_t>(launch.kernelParams);
+      if (size > schema::kMaxParameterBytes || begin + size > bytes.size())
+        return malformed("fgLaunchMultiDevice", "parameters have the wrong size");
+      FARGPU_ANSWER_UNLESS_SUCCESS(
+          find_handle(worker, rpc::HandleKind::kFunction, id, &launch.function));
+      FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream,
+                                               handle_id(launch.hStream), &launch.hStream));
+      launch.kernelParams = nullptr;
+      const ParameterLayout* const layout = worker.parts().parameter_layouts.find(id);
+      if (layout == nullptr && size > 0) return answer(worker, request, CUDA_ERROR_INVALID_IMAGE);
+      if (layout != nullptr) {
+        for (size_t p = 0; p < layout->offsets.size(); ++p) {
+          if (uint64_t{layout->offsets[p]} + layout->sizes[p] > size)
+            return malformed("fgLaunchMultiDevice", "a kernel has more parameters than came");
+          pointers[i].push_back(const_cast<std::byte*>(bytes.data() + begin + layout->offsets[p]));
+        }
+        launch.kernelParams = pointers[i].data();
+      }
+      begin += (size + 15) / 16 * 16;
+    }
+    return answer(worker, request,
+                  worker.driver().cuLaunchCooperativeKernelMultiDevice(launches.data(), given.count,
+                                                                       given.flags));
   });
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "server/core/contexts.h"
+#include "server/memory/array_mappings.h"
 #include "server/memory/direct_memory.h"
 #include "server/memory/physical_memory.h"
 #include "server/object/ledger.h"
@@ -73,6 +74,10 @@ class MemoryAccount {
     refund(physical_.end_unmap(id, unmapped));
   }
 
+  // The tiles of sparse arrays; what they lay in before ends when the GPU is done with it.
+  ArrayMappings& array_mappings() { return array_mappings_; }
+  void end_use(const ArrayMappings::Gone& gone) { refund(physical_.end_use(gone)); }
+
   // An array or mipmapped array of the current context, charged before; refunded with its end. Its
   // parts have no memory of their own.
   void remember_array(uint64_t id, uint64_t bytes) {
@@ -108,6 +113,7 @@ class MemoryAccount {
   Ledger ledger_;
   std::unordered_map<uint64_t, Held> arrays_;  // by id
   PhysicalMemory physical_;
+  ArrayMappings array_mappings_{physical_};
   SharedEnded shared_ended_;
   const Contexts& contexts_;
   DirectMemory& direct_;

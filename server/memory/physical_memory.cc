@@ -53,6 +53,11 @@ std::shared_ptr<PhysicalMemory::Memory> PhysicalMemory::find_shared(uint64_t sha
   return found == shared_.end() ? nullptr : found->second.lock();
 }
 
+uint64_t PhysicalMemory::bytes(uint64_t shared) const {
+  const auto memory = find_shared(shared);
+  return memory == nullptr ? 0 : memory->bytes;
+}
+
 std::optional<PhysicalMemory::Reach> PhysicalMemory::reach(uint64_t shared) const {
   const auto memory = find_shared(shared);
   if (memory == nullptr) return std::nullopt;
@@ -109,6 +114,19 @@ void PhysicalMemory::mapped(uint64_t address, uint64_t bytes, uint64_t handle) {
   if (found == handles_.end()) return;
   ++found->second.memory->references;
   mappings_[address] = {bytes, found->second.memory};
+}
+
+PhysicalMemory::User PhysicalMemory::use(uint64_t handle) {
+  const auto found = handles_.find(handle);
+  if (found == handles_.end()) return nullptr;
+  ++found->second.memory->references;
+  return found->second.memory;
+}
+
+PhysicalMemory::Refunds PhysicalMemory::end_use(const std::vector<User>& users) {
+  Refunds refunds;
+  for (const User& user : users) drop(*user, refunds);
+  return refunds;
 }
 
 PhysicalMemory::UnmapId PhysicalMemory::begin_unmap(uint64_t address, uint64_t bytes) {

@@ -37,10 +37,7 @@ class PhysicalMemory {
   };
   std::optional<Reach> reach(uint64_t shared) const;
   // What it is charged here.
-  uint64_t bytes(uint64_t shared) const {
-    const auto memory = find_shared(shared);
-    return memory == nullptr ? 0 : memory->bytes;
-  }
+  uint64_t bytes(uint64_t shared) const;
   // Memory of another session has got `handle` here. The number that it has from now on.
   uint64_t imported(uint64_t handle, size_t device);
   // Known memory has got one more handle. False: there is no such memory any more.
@@ -51,6 +48,11 @@ class PhysicalMemory {
   void retained(uint64_t handle, uint64_t address);
   [[nodiscard]] Refunds released(uint64_t handle);
   void mapped(uint64_t address, uint64_t bytes, uint64_t handle);
+  // One more user that has neither handle nor address: a tile of an array. nullptr: no such memory.
+  struct Memory;
+  using User = std::shared_ptr<Memory>;
+  User use(uint64_t handle);
+  [[nodiscard]] Refunds end_use(const std::vector<User>& users);
   // The driver is about to unmap: the mappings that begin in the range leave the table, and keep
   // their memory until end_unmap() says what became of them.
   using UnmapId = uint64_t;
@@ -58,12 +60,6 @@ class PhysicalMemory {
   [[nodiscard]] Refunds end_unmap(UnmapId id, bool unmapped);
 
  private:
-  struct Memory {
-    size_t device = 0;
-    uint64_t bytes = 0;
-    uint64_t references = 0;  // handles and mappings
-    uint64_t shared = 0;
-  };
   struct Handle {
     std::shared_ptr<Memory> memory;
     uint64_t count = 0;
@@ -85,6 +81,13 @@ class PhysicalMemory {
   Mappings mappings_;
   std::map<UnmapId, Mappings> unmapping_;
   UnmapId next_unmap_ = 1;
+};
+
+struct PhysicalMemory::Memory {
+  size_t device = 0;
+  uint64_t bytes = 0;
+  uint64_t references = 0;  // handles, mappings and other users
+  uint64_t shared = 0;
 };
 
 }  // namespace fargpu::server

@@ -14,9 +14,9 @@ constexpr unsigned kFaces = 6;
 constexpr uint64_t kRowAlignment = 64;
 constexpr unsigned kKnownFlags = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST |
                                  CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER |
-                                 CUDA_ARRAY3D_COLOR_ATTACHMENT;
-constexpr unsigned kNotSimulated = CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING |
-                                   CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
+                                 CUDA_ARRAY3D_COLOR_ATTACHMENT | CUDA_ARRAY3D_SPARSE;
+constexpr unsigned kNotSimulated =
+    CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
 
 // Memory of the device, given back with the last user.
 struct Storage {
@@ -103,6 +103,9 @@ CUresult check(const Device& device, const CUDA_ARRAY3D_DESCRIPTOR& d, Image::Sh
   if ((d.Flags & ~(kKnownFlags | kNotSimulated)) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((d.Flags & kNotSimulated) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   if (!shape_of(d, shape) || !fits(device, *shape, d)) return CUDA_ERROR_INVALID_VALUE;
+  constexpr unsigned kNotSparse = CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP;
+  if ((d.Flags & CUDA_ARRAY3D_SPARSE) != 0 && (d.Height == 0 || (d.Flags & kNotSparse) != 0))
+    return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
@@ -163,23 +166,38 @@ CUresult Array::make(Context& context, const CUDA_ARRAY3D_DESCRIPTOR& descriptor
   level.width = static_cast<uint32_t>(descriptor.Width);
   level.height = static_cast<uint32_t>(std::max<size_t>(descriptor.Height, 1));
   level.depth = static_cast<uint32_t>(std::max<size_t>(descriptor.Depth, 1));
+  const bool is_sparse = (descriptor.Flags & CUDA_ARRAY3D_SPARSE) != 0;
   const uint64_t row = uint64_t{level.width} * image.format.element_bytes();
   level.pitch = (row + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
   level.slice = level.pitch * level.height;
+  image.levels.push_back(level);
+  *array = made;
+  if (is_sparse) return CUDA_SUCCESS;
   const auto storage = std::make_shared<Storage>(context.device(), level.slice * level.depth);
   if (storage->address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  level.base = storage->address;
+  image.levels.front().base = storage->address;
   // What an earlier owner left there is nobody's business.
-  std::memset(reinterpret_cast<void*>(level.base), 0, storage->bytes);
-  image.levels.push_back(level);
+  std::memset(reinterpret_cast<void*>(storage->address), 0, storage->bytes);
   image.storage = storage;
-  *array = std::move(made);
   return CUDA_SUCCESS;
+}
+
+void Array::make_sparse(std::span<const std::shared_ptr<Array>> levels) {
+  std::vector<Image::Level*> places;
+  for (const auto& level : levels) places.push_back(&level->image_.levels.front());
+  const Image& image = levels.front()->image_;
+  const auto sparse = std::make_shared<SparseArray>(image.shape, image.format, places);
+  for (const auto& level : levels) level->image_.storage = level->sparse_ = sparse;
 }
 
 CUresult Array::create(Context& context, const CUDA_ARRAY3D_DESCRIPTOR& descriptor,
                        std::shared_ptr<Array>* array) {
-  if (descriptor.Format != CU_AD_FORMAT_NV12) return make(context, descriptor, array);
+  if (descriptor.Format != CU_AD_FORMAT_NV12) {
+    const CUresult result = make(context, descriptor, array);
+    if (result == CUDA_SUCCESS && (descriptor.Flags & CUDA_ARRAY3D_SPARSE) != 0)
+      make_sparse({array, 1});
+    return result;
+  }
   Image::Shape shape;
   if (CUresult result = check(context.device(), descriptor, &shape); result != CUDA_SUCCESS)
     return result;
@@ -227,6 +245,7 @@ CUresult MipmappedArray::create(Context& context, const CUDA_ARRAY3D_DESCRIPTOR&
     level.Height = half(level.Height);
     if (shrinks_depth) level.Depth = half(level.Depth);
   }
+  if ((descriptor.Flags & CUDA_ARRAY3D_SPARSE) != 0) Array::make_sparse(made->levels_);
   *array = std::move(made);
   return CUDA_SUCCESS;
 }

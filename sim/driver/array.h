@@ -8,9 +8,11 @@
 #include <cuda.h>
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "sim/driver/registry.h"
+#include "sim/driver/sparse_array.h"
 #include "sim/image/image.h"
 
 namespace fargpu::sim {
@@ -22,13 +24,15 @@ class Array {
   static constexpr ObjectKind kKind = ObjectKind::kArray;
 
   // CUDA_ERROR_INVALID_VALUE: not an array that there can be; CUDA_ERROR_NOT_SUPPORTED: not one
-  // that is simulated (block compression, most planar formats, sparse arrays).
+  // that is simulated (block compression, most planar formats).
   static CUresult create(Context& context, const CUDA_ARRAY3D_DESCRIPTOR& descriptor,
                          std::shared_ptr<Array>* array);
 
   const CUDA_ARRAY3D_DESCRIPTOR& descriptor() const { return descriptor_; }
   // Of one level. Not of planar ones.
   const Image& image() const { return image_; }
+  // Null: an array with memory of its own.
+  const std::shared_ptr<SparseArray>& sparse() const { return sparse_; }
   bool is_planar() const { return !planes_.empty(); }
   const std::vector<std::shared_ptr<Array>>& parts() const { return planes_; }
   // It goes with the mipmapped array or the planar one that it is a part of.
@@ -40,11 +44,14 @@ class Array {
 
  private:
   friend class MipmappedArray;
+  // Of one array, or of all levels.
+  static void make_sparse(std::span<const std::shared_ptr<Array>> levels);
   static CUresult make(Context& context, const CUDA_ARRAY3D_DESCRIPTOR& descriptor,
                        std::shared_ptr<Array>* array);
 
   CUDA_ARRAY3D_DESCRIPTOR descriptor_{};
   Image image_;
+  std::shared_ptr<SparseArray> sparse_;  // of a part: that of the whole
   std::vector<std::shared_ptr<Array>> planes_;
   bool part_ = false;
 };
@@ -58,6 +65,8 @@ class MipmappedArray {
 
   const CUDA_ARRAY3D_DESCRIPTOR& descriptor() const { return levels_.front()->descriptor(); }
   Image image() const;
+  const std::shared_ptr<SparseArray>& sparse() const { return levels_.front()->sparse(); }
+  static bool is_part() { return false; }
   const std::vector<std::shared_ptr<Array>>& parts() const { return levels_; }
   std::vector<uint64_t> part_handles;  // of the levels
 

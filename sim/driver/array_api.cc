@@ -58,9 +58,18 @@ CUresult read(Handle handle, const void* out, Read&& body) {
   });
 }
 
-// Sparse arrays and those without memory of their own are not simulated.
 template <typename Whole, typename Handle>
-CUresult not_sparse(Handle handle, const void* out) {
+CUresult sparse_properties(Handle handle, CUDA_ARRAY_SPARSE_PROPERTIES* properties) {
+  return read<Whole>(handle, properties, [&](const Whole& whole) {
+    if (whole.sparse() == nullptr || whole.is_part()) return CUDA_ERROR_INVALID_VALUE;
+    *properties = whole.sparse()->properties();
+    return CUDA_SUCCESS;
+  });
+}
+
+// Arrays that get their memory as a whole are not simulated.
+template <typename Whole, typename Handle>
+CUresult not_deferred(Handle handle, const void* out) {
   return read<Whole>(handle, out, [](const Whole&) { return CUDA_ERROR_INVALID_VALUE; });
 }
 
@@ -137,21 +146,21 @@ CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
 
 CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* sparseProperties,
                                             CUarray array) {
-  return not_sparse<Array>(array, sparseProperties);
+  return sparse_properties<Array>(array, sparseProperties);
 }
 CUresult CUDAAPI cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* sparseProperties,
                                                      CUmipmappedArray mipmap) {
-  return not_sparse<MipmappedArray>(mipmap, sparseProperties);
+  return sparse_properties<MipmappedArray>(mipmap, sparseProperties);
 }
 CUresult CUDAAPI cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* memoryRequirements,
                                               CUarray array, CUdevice device) {
   if (Driver::initialized() && Driver::get().device(device) == nullptr)
     return CUDA_ERROR_INVALID_DEVICE;
-  return not_sparse<Array>(array, memoryRequirements);
+  return not_deferred<Array>(array, memoryRequirements);
 }
 CUresult CUDAAPI cuMipmappedArrayGetMemoryRequirements(
     CUDA_ARRAY_MEMORY_REQUIREMENTS* memoryRequirements, CUmipmappedArray mipmap, CUdevice device) {
   if (Driver::initialized() && Driver::get().device(device) == nullptr)
     return CUDA_ERROR_INVALID_DEVICE;
-  return not_sparse<MipmappedArray>(mipmap, memoryRequirements);
+  return not_deferred<MipmappedArray>(mipmap, memoryRequirements);
 }

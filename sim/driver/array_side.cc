@@ -31,7 +31,8 @@ CUresult set_array(CUarray handle, uint64_t x, uint64_t y, uint64_t z, const Cop
            handle,
            x,
            y,
-           z};
+           z,
+           level.tiles};
   return CUDA_SUCCESS;
 }
 

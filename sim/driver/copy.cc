@@ -7,6 +7,7 @@
 #include "sim/driver/capture.h"
 #include "sim/driver/context.h"
 #include "sim/driver/driver.h"
+#include "sim/image/tiles.h"
 
 namespace fargpu::sim {
 namespace {
@@ -30,7 +31,33 @@ bool known(const CopySide& side, uint64_t bytes, When when) {
          (when == When::kLater && allocations.covered_later(side.base, bytes));
 }
 
+// One row, of which a sparse array may have only parts.
+void copy_row(const Copy& copy, uint64_t to, uint64_t from) {
+  for (uint64_t done = 0; done < copy.width;) {
+    uint64_t run = copy.width - done;
+    if (copy.to.tiles != nullptr) run = std::min(run, copy.to.tiles->run(to + done));
+    if (copy.from.tiles != nullptr) run = std::min(run, copy.from.tiles->run(from + done));
+    const auto place = [done](const CopySide& side, uint64_t row) {
+      return side.tiles != nullptr ? side.tiles->at(row + done)
+                                   : reinterpret_cast<uint8_t*>(row + done);
+    };
+    uint8_t* const target = place(copy.to, to);
+    const uint8_t* const source = place(copy.from, from);
+    if (target != nullptr && source != nullptr) std::memmove(target, source, run);
+    if (target != nullptr && source == nullptr) std::memset(target, 0, run);
+    done += run;
+  }
+}
+
 void copy_rows(const Copy& copy) {
+  if (copy.to.tiles != nullptr || copy.from.tiles != nullptr) {
+    for (uint64_t z = 0; z < copy.depth; ++z) {
+      for (uint64_t y = 0; y < copy.height; ++y)
+        copy_row(copy, copy.to.base + z * copy.to.slice + y * copy.to.pitch,
+                 copy.from.base + z * copy.from.slice + y * copy.from.pitch);
+    }
+    return;
+  }
   const bool packed = copy.to.pitch == copy.width && copy.from.pitch == copy.width;
   const uint64_t slice = copy.width * copy.height;
   for (uint64_t z = 0; z < copy.depth; ++z) {

@@ -15,6 +15,7 @@ namespace fargpu::sim {
 
 class Context;
 struct Stream;
+class Tiles;
 
 // One side of a copy: rows of `Copy::width` bytes at base + z * slice + y * pitch.
 struct CopySide {
@@ -26,6 +27,7 @@ struct CopySide {
   std::shared_ptr<const void> array{};
   CUarray handle = nullptr;
   uint64_t x = 0, y = 0, z = 0;
+  const Tiles* tiles = nullptr;  // of a sparse one: `base` counts from its begin
 
   bool on_device() const { return where == Where::kDevice || where == Where::kArray; }
 };

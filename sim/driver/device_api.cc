@@ -112,6 +112,17 @@ CUresult CUDAAPI cuDeviceUnregisterAsyncNotification(CUdevice device,
   });
 }
 
+// Writes of other devices are in memory when they are done.
+CUresult CUDAAPI cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
+                                            CUflushGPUDirectRDMAWritesScope scope) {
+  return with_context([&](Context&) {
+    const bool known = target == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX &&
+                       (scope == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER ||
+                        scope == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES);
+    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
 CUresult CUDAAPI cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
   return with_device(dev, [&](Device& device) -> CUresult {
     if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -178,6 +178,7 @@ CUresult simulated_attribute(int id, int capability, int index, int* value) {
     case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED:
       *value = 1;
       break;
+    case CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
       *value = 1;
       break;

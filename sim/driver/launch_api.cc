@@ -1,6 +1,7 @@
 // Kernel launches: every check that CUDA makes before it returns, then the grid goes into the
 // stream.
 #include <span>
+#include <vector>
 
 #include "sim/driver/api.h"
 #include "sim/driver/capture.h"
@@ -101,4 +102,59 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, vo
   const Launch launch{grid, kernelParams, extra};
   return launch_kernel(f, config->hStream, launch, attributes.after,
                        {config->attrs, config->numAttrs});
+}
+
+CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList,
+                                                      unsigned int numDevices, unsigned int flags) {
+  constexpr unsigned kNoSyncBefore = CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_PRE_LAUNCH_SYNC;
+  constexpr unsigned kNoSyncAfter = CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_POST_LAUNCH_SYNC;
+  return with_driver([&](Driver&) -> CUresult {
+    if (launchParamsList == nullptr || numDevices == 0 ||
+        (flags & ~(kNoSyncBefore | kNoSyncAfter)) != 0)
+      return CUDA_ERROR_INVALID_VALUE;
+    struct Place {
+      std::shared_ptr<Context> context;
+      std::shared_ptr<Stream> stream;
+    };
+    std::vector<Place> places(numDevices);
+    for (unsigned i = 0; i < numDevices; ++i) {
+      const CUDA_LAUNCH_PARAMS& launch = launchParamsList[i];
+      if (launch.hStream == nullptr || launch.hStream == CU_STREAM_LEGACY ||
+          launch.hStream == CU_STREAM_PER_THREAD || launch.function == nullptr)
+        return CUDA_ERROR_INVALID_HANDLE;
+      const CUresult found = with_stream(launch.hStream, [&](Context& context, const auto& stream) {
+        places[i] = {context.shared_from_this(), stream};
+        Captures& captures = Captures::get();
+        return captures.any() ? captures.forbidden(launch.hStream, /*ends=*/true) : CUDA_SUCCESS;
+      });
+      if (found != CUDA_SUCCESS) return found;
+      for (unsigned other = 0; other < i; ++other)
+        if (&places[other].context->device() == &places[i].context->device())
+          return CUDA_ERROR_INVALID_VALUE;
+    }
+    // Each stream waits for what is in all of them.
+    const auto meet = [&places] {
+      std::vector<Fence> all;
+      for (const Place& place : places) {
+        const auto fences = place.context->outstanding(place.stream);
+        all.insert(all.end(), fences.begin(), fences.end());
+      }
+      for (const Place& place : places)
+        place.context->submit(
+            place.stream, [] {}, all);
+    };
+    if ((flags & kNoSyncBefore) == 0) meet();
+    for (unsigned i = 0; i < numDevices; ++i) {
+      const CUDA_LAUNCH_PARAMS& launch = launchParamsList[i];
+      const GridConfig grid{{launch.gridDimX, launch.gridDimY, launch.gridDimZ},
+                            {launch.blockDimX, launch.blockDimY, launch.blockDimZ},
+                            launch.sharedMemBytes,
+                            true};
+      const CUresult result = launch_kernel(launch.function, launch.hStream,
+                                            Launch{grid, launch.kernelParams, nullptr});
+      if (result != CUDA_SUCCESS) return result;
+    }
+    if ((flags & kNoSyncAfter) == 0) meet();
+    return CUDA_SUCCESS;
+  });
 }

@@ -123,6 +123,15 @@ CUresult CUDAAPI cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
   });
 }
 
+// Kernels of images have none that the host could call.
+CUresult CUDAAPI cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char* symbol) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    if (fptr == nullptr || symbol == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    return driver.registry().find<Library>(library) ? CUDA_ERROR_INVALID_VALUE
+                                                    : CUDA_ERROR_INVALID_HANDLE;
+  });
+}
+
 CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels,
                                            CUlibrary lib) {
   return with_driver([&](Driver& driver) -> CUresult {

@@ -82,6 +82,12 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr) {
   });
 }
 
+// The GPU has no engine for it, as it says itself.
+CUresult CUDAAPI cuMemBatchDecompressAsync(CUmemDecompressParams*, size_t, unsigned int, size_t*,
+                                           CUstream stream) {
+  return with_stream(stream, [](Context&, const auto&) { return CUDA_ERROR_NOT_SUPPORTED; });
+}
+
 CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
   return with_context([&](Context&) -> CUresult {
     const auto found = Driver::get().allocations().find(dptr);

@@ -71,6 +71,7 @@ PhysicalMemory::PhysicalMemory(Device& device, SharedFile file, bool imported)
       imported_(imported) {}
 
 PhysicalMemory::~PhysicalMemory() {
+  if (bytes_of_all_ != nullptr) munmap(bytes_of_all_, bytes_);
   if (!shared_) device_.physical_store().free(offset_, bytes_);
   if (!imported_) device_.memory().refund(bytes_);
 }
@@ -80,6 +81,18 @@ bool PhysicalMemory::map_at(uint64_t address, uint64_t bytes, uint64_t offset) c
               MAP_SHARED | MAP_FIXED,
               shared_ ? shared_->descriptor() : device_.physical_store().descriptor(),
               static_cast<off_t>(offset_ + offset)) != MAP_FAILED;
+}
+
+uint8_t* PhysicalMemory::bytes_at(uint64_t offset) {
+  std::lock_guard lock(mutex_);
+  if (bytes_of_all_ == nullptr) {
+    void* const all = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED,
+                           shared_ ? shared_->descriptor() : device_.physical_store().descriptor(),
+                           static_cast<off_t>(offset_));
+    if (all == MAP_FAILED) return nullptr;
+    bytes_of_all_ = static_cast<uint8_t*>(all);
+  }
+  return bytes_of_all_ + offset;
 }
 
 uint64_t PhysicalMemory::retain(const std::shared_ptr<PhysicalMemory>& self) {

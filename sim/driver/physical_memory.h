@@ -59,6 +59,8 @@ class PhysicalMemory {
   bool is_shareable() const { return shared_ && !imported_; }
   // Puts the bytes from `offset` on at an address inside a reservation.
   bool map_at(uint64_t address, uint64_t bytes, uint64_t offset) const;
+  // The bytes themselves, for what has no address on the GPU; nullptr: there is no room for them.
+  uint8_t* bytes_at(uint64_t offset);
 
   // --- the handle; a released one can come back through cuMemRetainAllocationHandle
   uint64_t retain(const std::shared_ptr<PhysicalMemory>& self);
@@ -80,6 +82,7 @@ class PhysicalMemory {
   std::mutex mutex_;
   uint64_t handle_ = 0;
   int references_ = 0;
+  uint8_t* bytes_of_all_ = nullptr;  // made when they are asked for
 };
 
 }  // namespace fargpu::sim

@@ -91,6 +91,9 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
   return with_driver([&](Driver& driver) -> CUresult {
     auto memory = driver.registry().find<PhysicalMemory>(handle);
     if (!memory || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    // It is for arrays.
+    if (memory->properties().allocFlags.usage == CU_MEM_CREATE_USAGE_TILE_POOL)
+      return CUDA_ERROR_INVALID_VALUE;
     return driver.addresses().map(ptr, size, offset, std::move(memory));
   });
 }

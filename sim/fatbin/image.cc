@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "sim/fatbin/fatbin.h"
+#include "common/fatbin/fatbin.h"
 #include "sim/fatbin/linked_image.h"
 
 namespace fargpu::sim {

@@ -9,6 +9,8 @@
 
 namespace fargpu::sim {
 
+class Tiles;
+
 // How an element lies in memory: `channels` values of `bytes` bytes, one after the other.
 struct PixelFormat {
   enum class Kind : uint8_t { kUnsigned, kSigned, kUnorm, kSnorm, kFloat };
@@ -29,6 +31,8 @@ struct Image {
     uint32_t width = 1, height = 1;
     uint32_t depth = 1;             // slices, or layers: six for each cube
     uint64_t pitch = 0, slice = 0;  // bytes from row to row, from slice to slice
+    // Of a sparse array: `base` counts from the begin of the level.
+    const Tiles* tiles = nullptr;
   };
   Shape shape = Shape::k2D;
   PixelFormat format;

@@ -6,6 +6,7 @@
 
 #include "sim/image/cube.h"
 #include "sim/image/texel.h"
+#include "sim/image/tiles.h"
 
 namespace fargpu::sim {
 namespace {
@@ -13,6 +14,8 @@ namespace {
 using Values = std::array<float, 4>;
 
 constexpr unsigned kFaces = 6;
+// What is read where a sparse array has no memory.
+constexpr uint8_t kNothing[16] = {};
 constexpr int64_t kOutside = -1;
 // Of a weight: 8 bits behind the point, so that 1 has a weight of its own.
 constexpr float kWeights = 256.0f;
@@ -188,6 +191,10 @@ class Sampling {
     const uint64_t address = level_->base + z * level_->slice +
                              static_cast<uint64_t>(index[1]) * level_->pitch +
                              static_cast<uint64_t>(index[0]) * image_.format.element_bytes();
+    if (level_->tiles != nullptr) {
+      const uint8_t* const element = level_->tiles->at(address);
+      return element != nullptr ? element : kNothing;
+    }
     if (image_.by_address && !check_.readable(address, image_.format.element_bytes())) {
       failed_ = true;
       return nullptr;

@@ -88,6 +88,26 @@ int main() {
   SHOW(cuDeviceCanAccessPeer(&value, 0, count - 1));
   VALUE(value);
 
+  SHOW(cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                                  CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER));
+  CUcontext context;
+  NEED(cuDevicePrimaryCtxRetain(&context, 0));
+  NEED(cuCtxSetCurrent(context));
+  for (int target : {0, 1}) {
+    for (int scope : {0, 100, 200, 300}) {
+      SHOW(cuFlushGPUDirectRDMAWrites(static_cast<CUflushGPUDirectRDMAWritesTarget>(target),
+                                      static_cast<CUflushGPUDirectRDMAWritesScope>(scope)));
+    }
+  }
+  CUmemDecompressParams params{};
+  size_t wrong = 9;
+  SHOW(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK, 0));
+  VALUE(value);
+  SHOW(cuMemBatchDecompressAsync(&params, 1, 0, &wrong, nullptr));
+  SHOW(cuMemBatchDecompressAsync(nullptr, 1, 1, &wrong, nullptr));
+  VALUE(wrong);
+  NEED(cuDevicePrimaryCtxRelease(0));
+
   const char* text = nullptr;
   for (int code : {0, 1, 2, 100, 201, 400, 700, 719, 999}) {
     cuGetErrorString(static_cast<CUresult>(code), &text);

@@ -101,6 +101,41 @@ int main() {
   }
   SHOW(cuCtxSynchronize());
 
+  // On several devices as one; here there is one.
+  CUstream stream = nullptr;
+  NEED(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+  unsigned number = 77, elements = 64;
+  void* of_fill[] = {&dc, &number, &elements};
+  CUDA_LAUNCH_PARAMS launches[2] = {{fill, 1, 1, 1, 64, 1, 1, 0, stream, of_fill}};
+  launches[1] = launches[0];
+  SHOW(cuLaunchCooperativeKernelMultiDevice(launches, 1, 0));
+  SHOW(cuStreamSynchronize(stream));
+  SHOW(cuMemcpyDtoH(c.data(), dc, 256));
+  VALUE(c[63]);
+  SHOW(cuLaunchCooperativeKernelMultiDevice(launches, 1, 3));
+  SHOW(cuLaunchCooperativeKernelMultiDevice(launches, 1, 4));
+  SHOW(cuLaunchCooperativeKernelMultiDevice(launches, 0, 0));
+  SHOW(cuLaunchCooperativeKernelMultiDevice(nullptr, 1, 0));
+  SHOW(cuLaunchCooperativeKernelMultiDevice(launches, 2, 0));
+  for (CUstream other : {CUstream{nullptr}, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD}) {
+    launches[0].hStream = other;
+    SHOW(cuLaunchCooperativeKernelMultiDevice(launches, 1, 0));
+  }
+  launches[0] = launches[1];
+  launches[0].gridDimX = 1 << 30;
+  SHOW(cuLaunchCooperativeKernelMultiDevice(launches, 1, 0));
+  launches[0] = launches[1];
+  launches[0].blockDimX = 4096;
+  SHOW(cuLaunchCooperativeKernelMultiDevice(launches, 1, 0));
+  launches[0] = launches[1];
+  launches[0].function = nullptr;
+  SHOW(cuLaunchCooperativeKernelMultiDevice(launches, 1, 0));
+  NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  SHOW(cuLaunchCooperativeKernelMultiDevice(launches + 1, 1, 0));
+  CUgraph captured = nullptr;
+  SHOW(cuStreamEndCapture(stream, &captured));
+  NEED(cuStreamDestroy(stream));
+
   // Values are taken at the launch, not later.
   unsigned value = 1, size = 64;
   void* fill_arguments[] = {&dc, &value, &size};

@@ -81,6 +81,10 @@ void library_calls() {
   unsigned kernels = 0;
   SHOW(cuLibraryGetKernelCount(&kernels, library));
   VALUE(kernels);
+  void* unified = nullptr;
+  SHOW(cuLibraryGetUnifiedFunction(&unified, library, "add"));
+  SHOW(cuLibraryGetUnifiedFunction(&unified, library, "nothing"));
+  SHOW(cuLibraryGetUnifiedFunction(nullptr, library, "add"));
   SHOW(cuLibraryGetGlobal(&address, &bytes, library, "counter"));
   VALUE(bytes);
   SHOW(cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 5, 1, 1, 0, nullptr, nullptr,

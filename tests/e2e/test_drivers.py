@@ -44,6 +44,17 @@ class Drivers(unittest.TestCase):
                         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                         self.assertEqual(done.stdout, expected)
 
+    def test_parameters_of_kernels(self):
+        """Drivers before 12.4 do not tell them."""
+        for version in ("12.2", "12.4"):
+            with testing.Daemon(driver=library(version)) as daemon:
+                for image in ("triple.fatbin", "triple.ptx"):
+                    with self.subTest(version=version, image=image):
+                        done = daemon.run(
+                            testing.BUILD.program("driver_fatbin"), testing.BUILD.program(image)
+                        )
+                        self.assertEqual(done.stdout, "driver_fatbin: right\n", done.stderr)
+
     def test_what_the_driver_lacks(self):
         self.assertIn("cuGreenCtxCreate of 12020: error 0, absent", self.direct("12.2", "7.5"))
         self.assertIn("device resources: absent", self.direct("12.2", "7.5"))

@@ -37,6 +37,14 @@ class Runtimes(unittest.TestCase):
                 with self.subTest(library=str(library.relative_to(FOLDER))):
                     self.check(daemon, library)
 
+    def test_on_a_driver_of_its_time(self):
+        library = FOLDER / "12.0.146" / "nvidia" / "cuda_runtime" / "lib" / "libcudart.so.12"
+        if not library.exists():
+            self.skipTest("no runtime of CUDA 12.0; scripts/setup fetches it")
+        driver = testing.BUILD.folder / "lib" / "libfargpu-sim-12.2.so"
+        with testing.Daemon(driver=driver) as daemon:
+            self.check(daemon, library)
+
 
 if __name__ == "__main__":
     testing.main()

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/fatbin/fatbin.h"
+#include "common/fatbin/fatbin.h"
 
 namespace fargpu::sim {
 

@@ -1,4 +1,4 @@
-#include "sim/fatbin/fatbin.h"
+#include "common/fatbin/fatbin.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,9 @@
 // libFuzzer target: the container reader, its decompression, and the linked image.
-#include "sim/fatbin/fatbin.h"
+#include "common/fatbin/fatbin.h"
 #include "sim/fatbin/linked_image.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace fargpu;
   using namespace fargpu::sim;
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
   (void)read_linked_image(bytes);

@@ -11,7 +11,7 @@
 
 #include "common/base/status.h"
 
-namespace fargpu::sim {
+namespace fargpu {
 
 constexpr uint32_t kFatbinMagic = 0xBA55ED50;
 constexpr uint32_t kWrapperMagic = 0x466243B1;
@@ -40,4 +40,4 @@ Result<std::string> entry_contents(const FatbinEntry& entry);
 // there is none; the message lists what is there.
 Result<std::string> select_ptx(std::span<const FatbinEntry> entries, int compute_capability);
 
-}  // namespace fargpu::sim
+}  // namespace fargpu

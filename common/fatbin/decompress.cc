@@ -1,4 +1,4 @@
-#include "sim/fatbin/decompress.h"
+#include "common/fatbin/decompress.h"
 
 #include <fmt/core.h>
 #include <lz4.h>
@@ -6,7 +6,7 @@
 
 #include <limits>
 
-namespace fargpu::sim {
+namespace fargpu {
 namespace {
 
 Status failed(const char* method, const std::string& why) {
@@ -50,4 +50,4 @@ Result<std::string> decompress_lz4(std::span<const std::byte> compressed, size_t
   return text;
 }
 
-}  // namespace fargpu::sim
+}  // namespace fargpu

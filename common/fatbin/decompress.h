@@ -8,9 +8,9 @@
 
 #include "common/base/status.h"
 
-namespace fargpu::sim {
+namespace fargpu {
 
 Result<std::string> decompress_zstd(std::span<const std::byte> compressed, size_t bytes);
 Result<std::string> decompress_lz4(std::span<const std::byte> compressed, size_t bytes);
 
-}  // namespace fargpu::sim
+}  // namespace fargpu

@@ -1,13 +1,13 @@
-#include "sim/fatbin/fatbin.h"
+#include "common/fatbin/fatbin.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "sim/fatbin/decompress.h"
+#include "common/fatbin/decompress.h"
 
-namespace fargpu::sim {
+namespace fargpu {
 namespace {
 
 // Offsets in the container's header and in an entry's header.
@@ -119,4 +119,4 @@ Result<std::string> select_ptx(std::span<const FatbinEntry> entries, int compute
   return text;
 }
 
-}  // namespace fargpu::sim
+}  // namespace fargpu
