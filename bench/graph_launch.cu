@@ -1,5 +1,5 @@
-// What a launch of a CUDA graph of 100 empty kernels costs: the caller's time of each of 50 launches
-// in a row, and the time of each until all have run. Medians of 20 rounds.
+// What a launch of a CUDA graph of 100 empty kernels costs: the caller's time of each of 50 in a
+// row, and the time of each until all have run. Medians of 20 rounds.
 #include <cuda_runtime.h>
 
 #include <algorithm>
