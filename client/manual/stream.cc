@@ -18,6 +18,9 @@ CUresult made(Session& session, const CUstream* stream, unsigned flags, CUresult
   return result;
 }
 
+// A driver may wait for functions of the application when it makes a stream (580 does at times).
+void before_making(Session& session) { session.host_calls.let_functions_return(); }
+
 // The context in which the stream lives, which is no green one.
 CUresult find_owner(CUstream stream, Context** context) {
   const Context* const green = green_of(stream);
@@ -35,6 +38,7 @@ CUresult manual_cuStreamCreate(CUstream* phStream, unsigned int Flags) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const CallTarget target = CallTarget::of_current();
+  before_making(target.session);
   const CUresult result =
       call_cuStreamCreate(target.session, named_current()->wire_id, phStream, Flags);
   return made(target.session, phStream, Flags, result);
@@ -45,6 +49,7 @@ CUresult manual_cuStreamCreateWithPriority(CUstream* phStream, unsigned int flag
     return CUDA_ERROR_INVALID_VALUE;
   }
   const CallTarget target = CallTarget::of_current();
+  before_making(target.session);
   // A priority outside the device's range is clamped by the driver.
   const CUresult result = call_cuStreamCreateWithPriority(target.session, named_current()->wire_id,
                                                           phStream, flags, priority);
@@ -58,6 +63,7 @@ CUresult manual_cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, 
   if (green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   Session& session = *green->session;
   const ContextScope scope(green);
+  before_making(session);
   const CUresult result =
       call_cuGreenCtxStreamCreate(session, green->wire_id, phStream, greenCtx, flags, priority);
   return made(session, phStream, flags, result);

@@ -150,6 +150,12 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& ge
       return bad_value("FARGPU_SIM_LOCKED_WAITS", text, "0 or 1");
     settings.locked_waits = value == 1;
   }
+  if (const char* text = get("FARGPU_SIM_STREAM_WAITS")) {
+    uint64_t value = 0;
+    if (!parse_number(trim(text), &value) || value > 1)
+      return bad_value("FARGPU_SIM_STREAM_WAITS", text, "0 or 1");
+    settings.stream_waits = value == 1;
+  }
   if (const char* text = get("FARGPU_SIM_WANTED_ADDRESSES")) {
     uint64_t value = 0;
     if (!parse_number(trim(text), &value) || value > 1)

@@ -4,8 +4,8 @@
 // FARGPU_SIM_COMPUTE_CAPABILITY ("9.0"), FARGPU_SIM_THREADS (worker threads of the engine, 0: one
 // per core), FARGPU_SIM_LAZY_LOADING (0 or 1), FARGPU_SIM_COMPUTE_MODE ("default" or "prohibited":
 // no context can be made), FARGPU_SIM_JITTER (microseconds), FARGPU_SIM_QUEUE (1 .. 1021),
-// FARGPU_SIM_LOCKED_WAITS (0 or 1), FARGPU_SIM_WANTED_ADDRESSES (0 or 1), FARGPU_SIM_SLOT (0 .. 31)
-// and CUDA_VISIBLE_DEVICES (indices or "GPU-<uuid>" prefixes).
+// FARGPU_SIM_LOCKED_WAITS (0 or 1), FARGPU_SIM_WANTED_ADDRESSES (0 or 1), FARGPU_SIM_STREAM_WAITS
+// (0 or 1), FARGPU_SIM_SLOT (0 .. 31) and CUDA_VISIBLE_DEVICES (indices or "GPU-<uuid>" prefixes).
 //
 // The slot says where device memory lies, so that programs can use GPUs of several daemons: device
 // memory begins at (1 + slot) TiB, reserved addresses at (33 + slot / 4) TiB. Up to 16 GPUs of 32
@@ -48,6 +48,8 @@ struct Settings {
   // Calls that wait for a context's work keep every other thread out of it meanwhile, as a driver
   // that waits while it holds its locks.
   bool locked_waits = false;
+  // Making a stream waits for the host functions that run.
+  bool stream_waits = false;
   // Reservations lie where they are asked for; false: where the driver chooses, always.
   bool wanted_addresses = true;
   int queue_places = 1021;   // how much may wait in a stream before who submits more waits

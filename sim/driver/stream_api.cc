@@ -29,7 +29,7 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* phStream, unsigned int fla
       return CUDA_ERROR_INVALID_VALUE;
     if (current_green()) flags |= CU_STREAM_NON_BLOCKING;
     // Seen on an H200 with driver 580, now and then.
-    if (Driver::get().settings().locked_waits) wait_for_host_functions();
+    if (Driver::get().settings().stream_waits) wait_for_host_functions();
     auto stream =
         context.create_stream(flags, std::clamp(priority, kGreatestPriority, 0), current_green());
     *phStream = to_handle<CUstream>(Driver::get().registry().add(std::move(stream), context.id()));

@@ -1,4 +1,4 @@
-// sim: FARGPU_SIM_LOCKED_WAITS=1
+// sim: FARGPU_SIM_STREAM_WAITS=1
 // A driver may wait for what runs when it makes a stream. Streams are made, and their work runs,
 // although another thread always has functions of the application in a stream.
 #include <atomic>

@@ -32,6 +32,7 @@ TEST(SettingsTest, ReadsEveryVariable) {
                         {"FARGPU_SIM_COMPUTE_MODE", "prohibited"},
                         {"FARGPU_SIM_JITTER", "200"},
                         {"FARGPU_SIM_LOCKED_WAITS", "1"},
+                        {"FARGPU_SIM_STREAM_WAITS", "1"},
                         {"FARGPU_SIM_WANTED_ADDRESSES", "0"},
                         {"FARGPU_SIM_QUEUE", "10"},
                         {"FARGPU_SIM_SLOT", "31"},
@@ -45,6 +46,7 @@ TEST(SettingsTest, ReadsEveryVariable) {
   EXPECT_TRUE(settings->prohibited);
   EXPECT_EQ(settings->jitter_microseconds, 200);
   EXPECT_TRUE(settings->locked_waits);
+  EXPECT_TRUE(settings->stream_waits);
   EXPECT_FALSE(settings->wanted_addresses);
   EXPECT_EQ(settings->queue_places, 10);
   EXPECT_EQ(settings->slot, 31);
@@ -60,6 +62,7 @@ TEST(SettingsTest, BadValuesNameTheVariable) {
                                           {"FARGPU_SIM_LAZY_LOADING", "2"},
                                           {"FARGPU_SIM_COMPUTE_MODE", "closed"},
                                           {"FARGPU_SIM_LOCKED_WAITS", "yes"},
+                                          {"FARGPU_SIM_STREAM_WAITS", "yes"},
                                           {"FARGPU_SIM_WANTED_ADDRESSES", "2"},
                                           {"FARGPU_SIM_QUEUE", "0"},
                                           {"FARGPU_SIM_SLOT", "32"},
