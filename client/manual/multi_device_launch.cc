@@ -87,8 +87,7 @@ class MultiDeviceLaunch {
 
 CUresult manual_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList,
                                                      unsigned int numDevices, unsigned int flags) {
-  if (launchParamsList == nullptr || numDevices == 0 || (flags & ~kKnownFlags) != 0)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (launchParamsList == nullptr || (flags & ~kKnownFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto launches = std::span(launchParamsList, numDevices);
   Session* session = nullptr;
   for (const CUDA_LAUNCH_PARAMS& each : launches) {
@@ -104,6 +103,7 @@ CUresult manual_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchP
     if (session != nullptr && session != context->session) return CUDA_ERROR_NOT_SUPPORTED;
     session = context->session;
   }
+  if (session == nullptr) return CUDA_ERROR_INVALID_VALUE;  // no launches
   MultiDeviceLaunch whole(*session);
   for (const CUDA_LAUNCH_PARAMS& each : launches) {
     const CUresult result = whole.add(each, *context_of(each.hStream));
