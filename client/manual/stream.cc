@@ -18,8 +18,22 @@ CUresult made(Session& session, const CUstream* stream, unsigned flags, CUresult
   return result;
 }
 
-// A driver may wait for functions of the application when it makes a stream (580 does at times).
-void before_making(Session& session) { session.host_calls.let_functions_return(); }
+// Around a call that makes a stream: a driver may wait in it for functions of the application (580
+// does at times).
+class Making {
+ public:
+  Making(Session& session, int device)
+      : calls_(session.host_calls), device_(HostCalls::device_key(device)) {
+    calls_.begin_short_load(device_);
+  }
+  ~Making() { calls_.end_load(device_); }
+  Making(const Making&) = delete;
+  Making& operator=(const Making&) = delete;
+
+ private:
+  HostCalls& calls_;
+  const uint16_t device_;
+};
 
 // The context in which the stream lives, which is no green one.
 CUresult find_owner(CUstream stream, Context** context) {
@@ -38,7 +52,7 @@ CUresult manual_cuStreamCreate(CUstream* phStream, unsigned int Flags) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const CallTarget target = CallTarget::of_current();
-  before_making(target.session);
+  const Making making(target.session, named_current()->device);
   const CUresult result =
       call_cuStreamCreate(target.session, named_current()->wire_id, phStream, Flags);
   return made(target.session, phStream, Flags, result);
@@ -49,7 +63,7 @@ CUresult manual_cuStreamCreateWithPriority(CUstream* phStream, unsigned int flag
     return CUDA_ERROR_INVALID_VALUE;
   }
   const CallTarget target = CallTarget::of_current();
-  before_making(target.session);
+  const Making making(target.session, named_current()->device);
   // A priority outside the device's range is clamped by the driver.
   const CUresult result = call_cuStreamCreateWithPriority(target.session, named_current()->wire_id,
                                                           phStream, flags, priority);
@@ -63,7 +77,7 @@ CUresult manual_cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, 
   if (green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   Session& session = *green->session;
   const ContextScope scope(green);
-  before_making(session);
+  const Making making(session, green->device);
   const CUresult result =
       call_cuGreenCtxStreamCreate(session, green->wire_id, phStream, greenCtx, flags, priority);
   return made(session, phStream, flags, result);

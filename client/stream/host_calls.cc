@@ -130,7 +130,7 @@ void HostCalls::one_less(uint16_t device) {
   const auto found = holds_.find(device);
   if (--found->second == 0) holds_.erase(found);
   outstanding_.fetch_sub(1, std::memory_order_release);
-  if (!loads_.empty() || patient_ != 0) fewer_.notify_all();
+  if (!loads_.empty()) fewer_.notify_all();
 }
 
 bool HostCalls::concerns(uint16_t load, uint16_t function) const {
@@ -154,21 +154,19 @@ void HostCalls::begin_load(uint16_t device) {
   if (!runs_host_functions) fewer_.wait(lock, [&] { return lost_ || !held(device); });
 }
 
+void HostCalls::begin_short_load(uint16_t device) {
+  std::unique_lock lock(mutex_);
+  ++loads_[device];
+  if (runs_host_functions || waited_in_vain_ == period()) return;
+  if (!fewer_.wait_for(lock, kPatience, [this] { return lost_ || !functions(); }))
+    waited_in_vain_ = period();
+}
+
 void HostCalls::end_load(uint16_t device) {
   std::lock_guard lock(mutex_);
   const auto found = loads_.find(device);
   if (--found->second == 0) loads_.erase(found);
   loaded_.notify_all();
-}
-
-void HostCalls::let_functions_return() {
-  if (!functions() || runs_host_functions) return;
-  std::unique_lock lock(mutex_);
-  if (waited_in_vain_ == period()) return;
-  ++patient_;
-  if (!fewer_.wait_for(lock, kPatience, [this] { return lost_ || !functions(); }))
-    waited_in_vain_ = period();
-  --patient_;
 }
 
 }  // namespace fargpu::client

@@ -72,10 +72,10 @@ class HostCalls {
   // A stream of one context waits for work of another one: from now on a load on any device waits
   // for the functions of all.
   void join_contexts() { joined_.store(true, std::memory_order_relaxed); }
-  // Before a call in which a driver may wait for functions that run now, and the worker with it: it
-  // could not read that they have returned. Waits until none is left, kPatience at most: they may
-  // wait for what comes next, and drivers seldom wait there. In vain it waits once a period().
-  void let_functions_return();
+  // The same for a call in which a driver waits at times only: begin_short_load() waits until no
+  // function is left, kPatience at most, since functions may wait for what comes next. In vain it
+  // waits once a period().
+  void begin_short_load(uint16_t device);
   static constexpr std::chrono::milliseconds kPatience{500};
   // Bounds the wait of add(): an earlier function may wait for the new one, and the load waits for
   // the earlier function.
@@ -114,7 +114,6 @@ class HostCalls {
   uint64_t next_id_ = 1;
   bool started_ = false;
   bool lost_ = false;
-  size_t patient_ = 0;           // how many wait in let_functions_return()
   uint64_t waited_in_vain_ = 0;  // the period
   std::atomic<size_t> outstanding_{0}, functions_{0};
   std::atomic<uint64_t> period_{0};
