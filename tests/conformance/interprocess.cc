@@ -231,8 +231,9 @@ void events_of_first(const Peer& peer) {
   SHOW(cuStreamWriteValue32(other, word, 1, CU_STREAM_WRITE_VALUE_DEFAULT));
   SHOW(cuStreamSynchronize(held));
   SHOW(cuEventQuery(event));
+  peer.turn();
   peer.await();
-  // The other one records.
+  // The other one has recorded.
   SHOW(cuEventSynchronize(event));
   SHOW(cuStreamWaitEvent(held, event, 0));
   SHOW(cuStreamSynchronize(held));
@@ -280,6 +281,7 @@ void events_of_second(const Peer& peer) {
   SHOW(cuStreamSynchronize(stream));
   SHOW(cuEventQuery(again));
   VALUE(checksum(host, kSmall));
+  peer.await();  // from here the event stands for what this one records
   SHOW(cuMemsetD8Async(data, 0x78, kSmall, stream));
   SHOW(cuEventRecord(event, stream));
   peer.turn();
