@@ -51,6 +51,21 @@ std::string_view Modifiers::take_one(std::string_view words) {
   return {};
 }
 
+std::string_view Modifiers::take_next(std::string_view words) {
+  for (size_t i = 0; i < words_.size(); ++i) {
+    if (used_[i]) continue;
+    for (size_t at = 0; at < words.size();) {
+      const size_t end = std::min(words.find(' ', at), words.size());
+      if (words.substr(at, end - at) == words_[i]) {
+        used_[i] = true;
+        return words_[i];
+      }
+      at = end + 1;
+    }
+  }
+  return {};
+}
+
 ptx::Type Modifiers::take_type() {
   for (size_t i = 0; i < words_.size(); ++i) {
     if (used_[i]) continue;

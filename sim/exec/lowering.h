@@ -56,6 +56,8 @@ class Modifiers {
   bool take(std::string_view word);
   // The first of the (space separated) words that is there; empty when none is.
   std::string_view take_one(std::string_view words);
+  // The instruction's first word that is one of the words.
+  std::string_view take_next(std::string_view words);
   ptx::Type take_type();
   // Takes a memory space: "global", "shared", "shared::cta" ...
   std::optional<ptx::Space> take_space();
@@ -197,6 +199,9 @@ class Lowering {
   void lower_activemask(Modifiers& mods);
   void lower_elect(Modifiers& mods);
   void lower_nanosleep(Modifiers& mods);
+  void lower_mma(Modifiers& mods);
+  void lower_wmma(Modifiers& mods);
+  void lower_tiles(Modifiers& mods);  // ldmatrix stmatrix movmatrix
   void lower_tex(Modifiers& mods);
   void lower_tld4(Modifiers& mods);
   void lower_image_query(Modifiers& mods);
@@ -218,9 +223,15 @@ class Lowering {
   void binary_float(std::string_view op, Type type, std::string_view rounding, bool ftz, bool sat);
   void half_op(std::string_view op, Type type, size_t sources, uint64_t flags);
   bool memory_operand(const Operand& o, Space space, unsigned bytes, Instr& in);
+  OperandRef whole_address(const Instr& in);
   void take_cache_words(Modifiers& mods, bool& spins);
   OperandRef image_value(const Operand& o);
   std::vector<OperandRef> image_coordinates(const Operand& o, size_t count, Type type);
+  std::vector<Element> take_elements(Modifiers& mods);
+  void add_fragment(const Operand& o, const Fragment& fragment, bool writes,
+                    std::vector<OperandRef>& list);
+  void emit_product(Product product);
+  Instr& emit_matrix(MatrixOp op, const std::vector<OperandRef>& list);
   void add_vector(const Operand& o, size_t count, Type type, std::vector<OperandRef>& list);
   void branch_guard(Instr& in);
   uint32_t join_of_branch() const;

@@ -314,17 +314,22 @@ void Lowering::lower_nanosleep(Modifiers& mods) {
   emit("nanosleep");
 }
 
-void Lowering::lower_refused(Modifiers& mods) {
-  refuse("the simulated GPU has no tensor, cluster or bulk-copy units");
-}
+void Lowering::lower_refused(Modifiers& mods) { refuse("the simulated GPU has no unit for it"); }
 
 namespace {
-constexpr std::string_view kRefusedOpcodes[] = {
-    "mma",        "wmma",        "wgmma",     "tcgen05",
-    "ldmatrix",   "stmatrix",    "movmatrix", "istypep",
-    "mbarrier",   "multimem",    "tensormap", "mapa",
-    "getctarank", "setmaxnreg",  "alloca",    "clusterlaunchcontrol",
-    "stacksave",  "stackrestore"};
+constexpr std::string_view kRefusedOpcodes[] = {"wgmma",
+                                                "tcgen05",
+                                                "istypep",
+                                                "mbarrier",
+                                                "multimem",
+                                                "tensormap",
+                                                "mapa",
+                                                "getctarank",
+                                                "setmaxnreg",
+                                                "alloca",
+                                                "clusterlaunchcontrol",
+                                                "stacksave",
+                                                "stackrestore"};
 }  // namespace
 
 const std::unordered_map<std::string_view, Lowering::Method>& Lowering::methods() {
@@ -417,6 +422,11 @@ const std::unordered_map<std::string_view, Lowering::Method>& Lowering::methods(
       {"activemask", &L::lower_activemask},
       {"elect", &L::lower_elect},
       {"nanosleep", &L::lower_nanosleep},
+      {"mma", &L::lower_mma},
+      {"wmma", &L::lower_wmma},
+      {"ldmatrix", &L::lower_tiles},
+      {"stmatrix", &L::lower_tiles},
+      {"movmatrix", &L::lower_tiles},
       {"tex", &L::lower_tex},
       {"tld4", &L::lower_tld4},
       {"txq", &L::lower_image_query},

@@ -405,6 +405,16 @@ void Lowering::lower_atom(Modifiers& mods) {
     emit(width_key("mov", type), destination(operand(0).parts[i], type), results[i]);
 }
 
+// The address as a plain 64-bit value. Not for what is relative to the function's frame.
+OperandRef Lowering::whole_address(const Instr& in) {
+  if (in.a == kNoOperand) return context_.constants->value(in.imm, 8);
+  const OperandRef base = (in.flags & kNarrowAddress) != 0 ? resize(in.a, 4, 8, false) : in.a;
+  if (in.imm == 0) return base;
+  const OperandRef out = temp(8);
+  emit("add.64", out, base, context_.constants->value(in.imm, 8));
+  return out;
+}
+
 // cp.async: copies happen at once, so the group instructions have nothing to wait for.
 void Lowering::lower_cp(Modifiers& mods) {
   if (!mods.take("async")) return refuse("no such copy");
@@ -434,16 +444,7 @@ void Lowering::lower_cp(Modifiers& mods) {
   Instr to, from;
   if (!memory_operand(operand(0), Space::kShared, static_cast<unsigned>(*bytes), to)) return;
   if (!memory_operand(operand(1), Space::kGlobal, static_cast<unsigned>(*bytes), from)) return;
-  const OperandRef zero = context_.constants->value(0, 8);
-  const OperandRef target = temp(8), source_address = temp(8);
-  // Both addresses become plain 64-bit values first.
-  const auto address = [&](const Instr& in, OperandRef out) {
-    OperandRef base = in.a == kNoOperand ? zero : in.a;
-    if (in.a != kNoOperand && (in.flags & kNarrowAddress) != 0) base = resize(in.a, 4, 8, false);
-    emit("add.64", out, base, context_.constants->value(in.imm, 8));
-  };
-  address(to, target);
-  address(from, source_address);
+  const OperandRef target = whole_address(to), source_address = whole_address(from);
   OperandRef count = kNoOperand;
   OperandRef ignored = kNoOperand;
   if (operand_count() > 3) {

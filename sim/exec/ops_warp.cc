@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "sim/exec/matrix_op.h"
 #include "sim/exec/ops.h"
 #include "sim/exec/program_code.h"
 #include "sim/exec/scheduler.h"
@@ -207,6 +208,13 @@ void warp_operation(Exec& x, const Instr& in) {
   complete_warp_syncs(x, *x.warp);
 }
 
+// Lanes that came apart wait for each other here.
+void matrix_operation(Exec& x, const Instr& in) {
+  if (x.mask == x.warp->live) return run_matrix(x, in);
+  block_lanes(x, x.mask, PathState::kWarpSync, 0);
+  complete_warp_syncs(x, *x.warp);
+}
+
 void activemask(Exec& x, const Instr& in) {
   uint32_t* d = x.at<uint32_t>(in.dst);
   each_lane(x.mask, [&](uint32_t l) { d[l] = x.mask; });
@@ -237,8 +245,28 @@ void release_group(Exec& x, Warp& warp, uint32_t group) {
       visit(path, lanes, code[path.pc]);
     }
   };
-  each_path([&](Path&, uint32_t lanes, const Instr& in) { gather(x, in, lanes, exchange); });
-  each_path([&](Path&, uint32_t lanes, const Instr& in) { apply(x, in, lanes, exchange, group); });
+  const Path* first = nullptr;
+  bool matrix = false, apart = false;
+  each_path([&](const Path& path, uint32_t, const Instr& in) {
+    if (first == nullptr) first = &path;
+    matrix |= static_cast<WarpOp>(in.sub) == WarpOp::kMatrix;
+    apart |= path.pc != first->pc || path.frame != first->frame;
+  });
+  if (matrix) {
+    const Instr& in = code[first->pc];
+    x.mask = group;
+    if (apart) {
+      return raise_fault(x, in, Fault::Kind::kIllegalInstruction,
+                         static_cast<uint32_t>(std::countr_zero(group)), 0, 0,
+                         "the lanes of the warp are at different instructions");
+    }
+    run_matrix(x, in);
+    if (x.event == Event::kFault) return;
+  } else {
+    each_path([&](Path&, uint32_t lanes, const Instr& in) { gather(x, in, lanes, exchange); });
+    each_path(
+        [&](Path&, uint32_t lanes, const Instr& in) { apply(x, in, lanes, exchange, group); });
+  }
   std::vector<Path> freed;
   each_path([&](Path& path, uint32_t lanes, const Instr&) {
     freed.push_back(path);
@@ -269,6 +297,7 @@ void complete_warp_syncs(Exec& x, Warp& warp) {
         const uint32_t lanes = waiting_with(x, warp, members);
         if ((members & warp.live & ~lanes) == 0) {
           release_group(x, warp, lanes);
+          if (x.event == Event::kFault) return;
           again = true;
         }
         left &= ~lanes;
@@ -313,6 +342,7 @@ void report_deadlock(Exec& x, Block& block) {
 
 void add_warp_ops(OpTable& table) {
   table.add("warp", warp_operation);
+  table.add("matrix", matrix_operation);
   table.add("activemask", activemask);
 }
 

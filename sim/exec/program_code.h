@@ -7,6 +7,7 @@
 #include "sim/exec/engine.h"
 #include "sim/exec/instr.h"
 #include "sim/exec/machine.h"
+#include "sim/exec/matrix_op.h"
 
 namespace fargpu::sim {
 
@@ -32,8 +33,9 @@ struct ProgramCode {
   std::vector<CallSite> call_sites;
   std::vector<std::vector<uint32_t>> branch_tables;
   std::vector<OperandRef> operand_lists;  // Instr::target is the index of the first
-  std::vector<std::string> texts;         // instruction names, for faults
-  AlignedBuffer constants;                // kConstArea
+  std::vector<MatrixOp> matrix_ops;
+  std::vector<std::string> texts;  // instruction names, for faults
+  AlignedBuffer constants;         // kConstArea
 };
 
 inline const OperandRef* operand_list(const Exec& x, const Instr& in) {

@@ -28,6 +28,7 @@ enum class WarpOp : uint8_t {
   kReduxOr,
   kReduxXor,
   kElect,
+  kMatrix,  // all lanes at once, at the same instruction (matrix_op.h)
 };
 
 }  // namespace fargpu::sim

@@ -39,6 +39,41 @@ std::string reg(const std::string& type, char which) {
   return "%r" + (bits == "8" ? std::string("16") : bits) + which;
 }
 
+std::string join(std::initializer_list<std::string> parts) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? " " : ", ") + part;
+  return text;
+}
+
+// A vector of registers. f64 needs wide ones.
+std::string fragment(const std::string& type, size_t count) {
+  std::string text;
+  for (size_t i = 0; i < count; ++i) {
+    text += i == 0 ? "{" : ", ";
+    text += type == "f64" ? "%r64a" : "%r32a";
+  }
+  return text + "}";
+}
+
+// Of wmma, in the shapes that are in the list: 16x16 with K of 16 or 8, and f64's 8x8x4.
+std::string wmma_operands(const std::vector<std::string>& words) {
+  const std::string& type = words.back() == "rn" ? words[words.size() - 2] : words.back();
+  const bool wide = type == "f64";
+  const auto operand = [&](const std::string& of) {
+    return fragment(of, wide ? 1 : of == "u8" ? 2 : of == "tf32" || of == "bf16" ? 4 : 8);
+  };
+  const auto accumulator = [&](const std::string& of) {
+    return fragment(of, wide ? 2 : of == "f16" ? 4 : 8);
+  };
+  if (words[1] == "mma") {
+    const std::string& a = words.size() > 9 ? words[8] : "f16";
+    return join({accumulator(words[7]), operand(a), operand(a), accumulator(type)});
+  }
+  const std::string address = has(words, "shared") ? "[%r32b]" : "[%r64b]";
+  if (words[1] == "store") return join({address, accumulator(type), "%r32c"});
+  return join({words[2] == "c" ? accumulator(type) : operand(type), address, "%r32c"});
+}
+
 // Operands for a form, by opcode: d destination, then sources of the last type unless the
 // instruction says otherwise.
 std::string operands(const std::vector<std::string>& words) {
@@ -51,11 +86,6 @@ std::string operands(const std::vector<std::string>& words) {
     if (known.contains(word)) types.push_back(word == "tf32" ? "b32" : word);
   }
   const std::string last = types.empty() ? "" : types.back();
-  const auto join = [](std::initializer_list<std::string> parts) {
-    std::string text;
-    for (const std::string& part : parts) text += (text.empty() ? " " : ", ") + part;
-    return text;
-  };
   const bool shared = has(words, "shared") || has(words, "shared::cta");
   const std::string address = has(words, "param")   ? "[param]"
                               : shared              ? "[%r32a]"
@@ -78,6 +108,7 @@ std::string operands(const std::vector<std::string>& words) {
                                       : " [%r32a], [%r64a], 16";
   if (op == "prefetch") return " [%r64a]";
   if (op == "activemask") return " %r32a";
+  if (op == "wmma") return wmma_operands(words);
   if (op == "tex" || op == "suld" || op == "sust") {
     const std::string coordinates = has(words, "1d")   ? "{%r32b}"
                                     : has(words, "2d") ? "{%r32b, %r32c}"
@@ -156,12 +187,12 @@ TEST_F(EngineTest, EveryKnownFormIsExecutedOrRefused) {
     }
     refused += support == FormSupport::kRefused ? 1 : 0;
   }
-  // What may be refused: tensor units, memory barriers and bulk copies.
+  // What may be refused: memory barriers and bulk copies.
   EXPECT_EQ(executed + refused, all.size());
   for (const std::string& form : all) {
     if (form_support(form) != FormSupport::kRefused) continue;
     const std::string op = split(form)[0];
-    static const std::set<std::string> groups = {"wmma", "mma", "mbarrier", "cp"};
+    static const std::set<std::string> groups = {"mbarrier", "cp"};
     EXPECT_TRUE(groups.contains(op)) << form;
   }
   RecordProperty("executed", static_cast<int>(executed));
@@ -180,12 +211,12 @@ TEST_F(EngineTest, RefusalNamesInstructionAndLine) {
   const LoadError error = load_error(module_text(R"(.visible .entry k() {
   .reg .b32 %r<20>;
   mov.u32 %r1, 1;
-  mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
-    {%r1,%r2,%r3,%r4}, {%r5,%r6,%r7,%r8}, {%r9,%r10}, {%r1,%r2,%r3,%r4};
+  mma.sp.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
+    {%r1,%r2,%r3,%r4}, {%r5,%r6,%r7,%r8}, {%r9,%r10}, {%r1,%r2,%r3,%r4}, %r1, 0;
   ret;
 })"));
   EXPECT_EQ(error.kind, LoadError::Kind::kUnsupportedInstruction);
-  EXPECT_NE(error.message.find("mma.sync.aligned.m16n8k8"), std::string::npos) << error.message;
+  EXPECT_NE(error.message.find("mma.sp.sync.aligned.m16n8k8"), std::string::npos) << error.message;
   EXPECT_EQ(error.line, 7);
 }
 
