@@ -1,6 +1,5 @@
 // What a simulated GPU says of itself. Limits are those of hardware of the same capability;
-// features that are not simulated (clusters, tensor maps, fabric handles) are not
-// claimed.
+// features that are not simulated (tensor maps, fabric handles) are not claimed.
 #include "sim/driver/device.h"
 #include "sim/driver/image_attributes.h"
 
@@ -200,6 +199,9 @@ CUresult simulated_attribute(int id, int capability, int index, int* value) {
       break;
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING:
       *value = CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES;
+      break;
+    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
+      *value = capability >= 90 ? 1 : 0;
       break;
     case CU_DEVICE_ATTRIBUTE_NUMA_ID:
       *value = -1;

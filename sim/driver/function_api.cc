@@ -208,7 +208,7 @@ CUresult CUDAAPI cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
                                            static_cast<int>(threads), config->sharedMemBytes);
     const auto& cluster = attributes.cluster;
     *numClusters = blocks * device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) /
-                   static_cast<int>(cluster[0] * cluster[1] * cluster[2]);
+                   std::max(static_cast<int>(cluster[0] * cluster[1] * cluster[2]), 1);
     return CUDA_SUCCESS;
   });
 }

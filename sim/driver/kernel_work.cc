@@ -67,6 +67,16 @@ CUresult check_dimensions(const Device& device, const KernelInfo& info, const Gr
   return CUDA_SUCCESS;
 }
 
+// A kernel that is compiled for a cluster runs in no other one.
+CUresult check_cluster(const KernelInfo& info, const GridConfig& grid) {
+  const auto& required = info.required_cluster;
+  if (required[0] == 0) return CUDA_SUCCESS;
+  if (grid.cluster[0] != 0 && grid.cluster != required) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  for (int i = 0; i < 3; ++i)
+    if (grid.grid[i] % required[i] != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  return CUDA_SUCCESS;
+}
+
 CUresult to_result(Fault::Kind kind) {
   switch (kind) {
     case Fault::Kind::kIllegalAddress:
@@ -114,6 +124,7 @@ CUresult prepare_kernel(Context& context, const LaunchTarget& target, const Laun
     if (CUresult result = check_cooperative(device, info, launch.grid); result != CUDA_SUCCESS)
       return result;
   }
+  if (CUresult result = check_cluster(info, launch.grid); result != CUDA_SUCCESS) return result;
   work->target = target;
   work->grid = launch.grid;
   return pack_parameters(info, launch, &work->parameters);

@@ -98,7 +98,8 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, vo
   const GridConfig grid{{config->gridDimX, config->gridDimY, config->gridDimZ},
                         {config->blockDimX, config->blockDimY, config->blockDimZ},
                         config->sharedMemBytes,
-                        attributes.cooperative};
+                        attributes.cooperative,
+                        attributes.cluster};
   const Launch launch{grid, kernelParams, extra};
   return launch_kernel(f, config->hStream, launch, attributes.after,
                        {config->attrs, config->numAttrs});

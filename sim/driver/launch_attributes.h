@@ -9,13 +9,12 @@ namespace fargpu::sim {
 
 struct LaunchAttributes {
   bool cooperative = false;
-  std::array<unsigned, 3> cluster = {1, 1, 1};
-  CUevent after = nullptr;  // recorded when the grid is done
+  std::array<unsigned, 3> cluster = {0, 0, 0};  // 0: not given
+  CUevent after = nullptr;                      // recorded when the grid is done
 };
 
 // Those of `config` that change something here; the others only steer a real GPU, but their values
-// are checked as well. Clusters are checked and otherwise have no effect: what a kernel would need
-// them for is refused when it is loaded. CUDA_ERROR_NOT_SUPPORTED: what is not simulated.
+// are checked as well. CUDA_ERROR_NOT_SUPPORTED: what is not simulated.
 CUresult read_attributes(const CUlaunchConfig& config, LaunchAttributes* attributes);
 
 }  // namespace fargpu::sim

@@ -41,10 +41,11 @@ struct KernelInfo {
   size_t local_bytes = 0;  // per thread
   size_t constant_bytes = 0;
   int registers = 0;  // an estimate (from the number of virtual registers, at most 255)
-  int max_threads_per_block = 1024;                    // from .maxntid/.reqntid
-  std::array<uint32_t, 3> required_block = {0, 0, 0};  // .reqntid, or 0
-  int ptx_version = 0;                                 // 90 for ISA 9.0
-  int target_arch = 0;                                 // 75 for sm_75
+  int max_threads_per_block = 1024;                      // from .maxntid/.reqntid
+  std::array<uint32_t, 3> required_block = {0, 0, 0};    // .reqntid, or 0
+  std::array<uint32_t, 3> required_cluster = {0, 0, 0};  // .reqnctapercluster, or 0
+  int ptx_version = 0;                                   // 90 for ISA 9.0
+  int target_arch = 0;                                   // 75 for sm_75
 };
 
 struct GlobalInfo {
@@ -102,6 +103,7 @@ struct GridConfig {
   std::array<uint32_t, 3> grid = {1, 1, 1}, block = {1, 1, 1};
   size_t dynamic_shared_bytes = 0;
   bool cooperative = false;  // all blocks must be able to wait for each other (grid.sync)
+  std::array<uint32_t, 3> cluster = {0, 0, 0};  // 0: not given, which is a block on its own
 };
 
 struct EngineOptions {

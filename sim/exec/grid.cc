@@ -1,5 +1,6 @@
-// Distributes blocks over threads. A worker takes the next block and runs it to its end. A block
-// that spins, waiting for other blocks, is suspended so that those can run, and resumed later.
+// Distributes clusters (mostly: single blocks) over threads. A worker takes the next one and runs
+// it to its end. One that spins, waiting for others, is suspended so that those can run, and is
+// resumed later.
 #include <algorithm>
 #include <bit>
 #include <deque>
@@ -58,30 +59,60 @@ std::unique_ptr<Block> make_block(const Grid& grid) {
   fill(area, kTotalShared, grid.shared_bytes);
   fill(area, kEnvreg1, static_cast<uint32_t>(grid.workspace >> 32));
   fill(area, kEnvreg2, static_cast<uint32_t>(grid.workspace));
+  fill(area, kClusterBlocks, grid.cluster_blocks);
+  fill(area, kExplicitCluster, grid.explicit_cluster ? kAllLanes : 0);
   fill(area, kDynamicBase,
        grid.shared_bytes - static_cast<uint32_t>(grid.config.dynamic_shared_bytes));
   return block;
 }
 
-void start_block(const Grid& grid, Block& block, uint64_t linear) {
-  const auto& size = grid.config.grid;
-  block.linear = linear;
-  block.index = {static_cast<uint32_t>(linear % size[0]),
-                 static_cast<uint32_t>(linear / size[0] % size[1]),
-                 static_cast<uint32_t>(linear / size[0] / size[1])};
-  for (uint32_t i = 0; i < 3; ++i) fill(block.specials, kCtaidX + i, block.index[i]);
+std::array<uint32_t, 3> place_in(const std::array<uint32_t, 3>& size, uint64_t linear) {
+  return {static_cast<uint32_t>(linear % size[0]),
+          static_cast<uint32_t>(linear / size[0] % size[1]),
+          static_cast<uint32_t>(linear / size[0] / size[1])};
+}
+
+void start_block(const Grid& grid, Block& block, uint64_t cluster) {
+  const auto &grid_size = grid.config.grid, &size = grid.config.cluster;
+  const std::array<uint32_t, 3> clusters = {grid_size[0] / size[0], grid_size[1] / size[1],
+                                            grid_size[2] / size[2]};
+  const auto of_grid = place_in(clusters, cluster), of_cluster = place_in(size, block.rank);
+  for (uint32_t i = 0; i < 3; ++i) {
+    block.index[i] = of_grid[i] * size[i] + of_cluster[i];
+    fill(block.specials, kCtaidX + i, block.index[i]);
+    fill(block.specials, kClusterIdX + i, of_grid[i]);
+    fill(block.specials, kNclusterIdX + i, clusters[i]);
+    fill(block.specials, kClusterCtaidX + i, of_cluster[i]);
+    fill(block.specials, kClusterNctaidX + i, size[i]);
+  }
+  const uint64_t linear =
+      block.index[0] + grid_size[0] * (block.index[1] + uint64_t{grid_size[1]} * block.index[2]);
   fill(block.specials, kSmid, static_cast<uint32_t>(linear % grid.sm_count));
   block.barriers = {};
   block.live = block.threads;
   for (size_t w = 0; w < block.warp_count; ++w) {
     Warp& warp = *block.warps[w];
     const uint32_t lanes = std::min(block.threads - static_cast<uint32_t>(w) * kLanes, kLanes);
+    warp.at_cluster_barrier = 0;
     warp.live = lanes == kLanes ? kAllLanes : (1u << lanes) - 1;
     warp.waiting.clear();
     warp.joins.clear();
     warp.free_joins.clear();
     warp.ready.assign(1, Path{.mask = warp.live, .pc = grid.kernel->entry});
   }
+}
+
+std::unique_ptr<Cluster> make_cluster(const Grid& grid) {
+  auto cluster = std::make_unique<Cluster>();
+  for (uint32_t rank = 0; rank < grid.cluster_blocks; ++rank) {
+    std::unique_ptr<Block> block = make_block(grid);
+    if (!block) return nullptr;
+    block->cluster = cluster.get();
+    block->rank = rank;
+    fill(block->specials, kClusterRank, rank);
+    cluster->blocks.push_back(std::move(block));
+  }
+  return cluster;
 }
 
 class GridRun {
@@ -92,43 +123,43 @@ class GridRun {
     Exec x;
     x.grid = &grid_;
     x.ranges.reset(grid_.memory);
-    std::unique_ptr<Block> spare;
+    std::unique_ptr<Cluster> spare;
     while (!grid_.stop.load(std::memory_order_acquire)) {
-      std::unique_ptr<Block> block = next(spare);
-      if (!block) return;
+      std::unique_ptr<Cluster> cluster = next(spare);
+      if (!cluster) return;
       WarpResult result = WarpResult::kYielded;
-      do {  // a long block continues; one that waits for others is suspended
-        result = run_block(x, *block);
+      do {  // a long cluster continues; one that waits for others is suspended
+        result = run_cluster(x, *cluster);
       } while (result == WarpResult::kYielded && !x.spun &&
                !grid_.stop.load(std::memory_order_relaxed));
       const std::lock_guard lock(mutex_);
       if (result == WarpResult::kYielded) {
-        parked_.push_back(std::move(block));
+        parked_.push_back(std::move(cluster));
       } else {
-        --resident_;
-        spare = std::move(block);
+        resident_ -= grid_.cluster_blocks;
+        spare = std::move(cluster);
       }
     }
   }
 
  private:
-  // A new block while there are some and the limit allows, else a suspended one. Null: nothing is
+  // A new cluster while there are some and the limit allows, else a suspended one. Null: nothing is
   // left to begin.
-  std::unique_ptr<Block> next(std::unique_ptr<Block>& spare) {
+  std::unique_ptr<Cluster> next(std::unique_ptr<Cluster>& spare) {
     std::unique_lock lock(mutex_);
-    const bool fresh = next_ < grid_.block_count &&
+    const bool fresh = next_ < grid_.block_count / grid_.cluster_blocks &&
                        (grid_.config.cooperative || resident_ < kBlocksPerSm * grid_.sm_count);
     if (!fresh) {
       if (parked_.empty()) return nullptr;
-      std::unique_ptr<Block> block = std::move(parked_.front());
+      std::unique_ptr<Cluster> cluster = std::move(parked_.front());
       parked_.pop_front();
-      return block;
+      return cluster;
     }
     const uint64_t linear = next_++;
-    ++resident_;
+    resident_ += grid_.cluster_blocks;
     lock.unlock();
-    std::unique_ptr<Block> block = spare ? std::move(spare) : make_block(grid_);
-    if (!block) {
+    std::unique_ptr<Cluster> cluster = spare ? std::move(spare) : make_cluster(grid_);
+    if (!cluster) {
       const std::lock_guard guard(grid_.mutex);
       if (!grid_.fault) {
         grid_.fault =
@@ -139,21 +170,23 @@ class GridRun {
       grid_.stop.store(true, std::memory_order_release);
       return nullptr;
     }
-    start_block(grid_, *block, linear);
-    return block;
+    cluster->barrier_in_use = false;
+    for (auto& block : cluster->blocks) start_block(grid_, *block, linear);
+    return cluster;
   }
 
   Grid& grid_;
   std::mutex mutex_;  // guards everything below
   uint64_t next_ = 0, resident_ = 0;
-  std::deque<std::unique_ptr<Block>> parked_;
+  std::deque<std::unique_ptr<Cluster>> parked_;
 };
 
 }  // namespace
 
 void run_grid(Grid& grid, WorkerPool& pool, unsigned workers) {
   GridRun run(grid);
-  const auto helpers = static_cast<unsigned>(std::min<uint64_t>(workers, grid.block_count) - 1);
+  const auto helpers = static_cast<unsigned>(
+      std::min<uint64_t>(workers, grid.block_count / grid.cluster_blocks) - 1);
   pool.run(helpers, [&run] { run.work(); });
 }
 

@@ -403,6 +403,7 @@ bool Loader::lower() {
     // Virtual registers say little about real ones; 64 is what 1024 threads can have.
     info.registers =
         static_cast<int>(std::clamp<uint32_t>(code.frame_bytes / kValueBytes / 3, 16, 64));
+    info.required_cluster = body.required_cluster;
     if (body.required_threads[0] != 0) {
       info.required_block = body.required_threads;
       info.max_threads_per_block = static_cast<int>(

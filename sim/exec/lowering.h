@@ -192,6 +192,9 @@ class Lowering {
   void lower_exit(Modifiers& mods);
   void lower_trap(Modifiers& mods);
   void lower_bar(Modifiers& mods);
+  void lower_cluster_barrier(Modifiers& mods);
+  void lower_cluster_address(Modifiers& mods);  // mapa getctarank
+  void lower_setmaxnreg(Modifiers& mods);
   void lower_shfl(Modifiers& mods);
   void lower_vote(Modifiers& mods);
   void lower_match(Modifiers& mods);

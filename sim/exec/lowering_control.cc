@@ -158,7 +158,7 @@ void Lowering::lower_trap(Modifiers& mods) {
 
 // bar, barrier.
 void Lowering::lower_bar(Modifiers& mods) {
-  if (mods.take("cluster")) return refuse("clusters");
+  if (mods.take("cluster")) return lower_cluster_barrier(mods);
   if (mods.take("warp")) {
     if (!mods.take("sync")) return refuse("no such barrier");
     done(mods);
@@ -198,6 +198,18 @@ void Lowering::lower_bar(Modifiers& mods) {
   Instr& in = emit("barrier", d, id, count, p);
   in.sub = counts ? 2 : reduction == "and" ? 3 : 4;
   set_predicate_flag(in, inverted, kInvertC);
+}
+
+// Registers are not scarce here.
+void Lowering::lower_setmaxnreg(Modifiers& mods) {
+  const bool action = !mods.take_one("inc dec").empty(), sync = mods.take("sync");
+  mods.take("aligned");
+  const Type type = mods.take_type();
+  done(mods);
+  if (!action || !sync || type != Type::kU32) return refuse("no such form");
+  expect_operands(1, 1);
+  source(0, type);
+  emit("nop");
 }
 
 void Lowering::lower_shfl(Modifiers& mods) {
@@ -317,19 +329,9 @@ void Lowering::lower_nanosleep(Modifiers& mods) {
 void Lowering::lower_refused(Modifiers& mods) { refuse("the simulated GPU has no unit for it"); }
 
 namespace {
-constexpr std::string_view kRefusedOpcodes[] = {"wgmma",
-                                                "tcgen05",
-                                                "istypep",
-                                                "mbarrier",
-                                                "multimem",
-                                                "tensormap",
-                                                "mapa",
-                                                "getctarank",
-                                                "setmaxnreg",
-                                                "alloca",
-                                                "clusterlaunchcontrol",
-                                                "stacksave",
-                                                "stackrestore"};
+constexpr std::string_view kRefusedOpcodes[] = {
+    "wgmma",     "tcgen05", "istypep",   "mbarrier",     "multimem",
+    "tensormap", "alloca",  "stacksave", "stackrestore", "clusterlaunchcontrol"};
 }  // namespace
 
 const std::unordered_map<std::string_view, Lowering::Method>& Lowering::methods() {
@@ -415,6 +417,9 @@ const std::unordered_map<std::string_view, Lowering::Method>& Lowering::methods(
       {"brkpt", &L::lower_trap},
       {"bar", &L::lower_bar},
       {"barrier", &L::lower_bar},
+      {"mapa", &L::lower_cluster_address},
+      {"getctarank", &L::lower_cluster_address},
+      {"setmaxnreg", &L::lower_setmaxnreg},
       {"shfl", &L::lower_shfl},
       {"vote", &L::lower_vote},
       {"match", &L::lower_match},
@@ -476,7 +481,6 @@ bool is_refused_group(std::string_view opcode, const std::vector<std::string_vie
   // Bulk and asynchronous forms of instructions that otherwise run.
   return ((opcode == "cp") && (has("bulk") || has("mbarrier") || has("reduce"))) ||
          ((opcode == "st" || opcode == "red") && has("async")) ||
-         (opcode == "barrier" && has("cluster")) ||
          (opcode == "fence" && (has("mbarrier_init") || has("tensormap::generic"))) ||
          (opcode == "prefetch" && has("tensormap"));
 }

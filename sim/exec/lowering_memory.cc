@@ -339,7 +339,7 @@ void Lowering::lower_isspacep(Modifiers& mods) {
            : *space == Space::kLocal ? kLocalWindow
            : *space == Space::kParam ? kParamWindow
                                      : 0;
-  in.sub = *space == Space::kConst ? 1 : 0;
+  in.sub = *space == Space::kConst ? 1 : *space == Space::kShared && !cluster ? 2 : 0;
 }
 
 void Lowering::lower_atom(Modifiers& mods) {

@@ -50,28 +50,29 @@ constexpr SpecialValue kSpecials[] = {
     {"%aggr_smem_size", kBlockArea, kTotalShared},
     {"%envreg1", kBlockArea, kEnvreg1},
     {"%envreg2", kBlockArea, kEnvreg2},
-    // A cluster of one block.
-    {"%clusterid.x", kBlockArea, kCtaidX},
-    {"%clusterid.y", kBlockArea, kCtaidY},
-    {"%clusterid.z", kBlockArea, kCtaidZ},
-    {"%nclusterid.x", kBlockArea, kNctaidX},
-    {"%nclusterid.y", kBlockArea, kNctaidY},
-    {"%nclusterid.z", kBlockArea, kNctaidZ},
+    {"%clusterid.x", kBlockArea, kClusterIdX},
+    {"%clusterid.y", kBlockArea, kClusterIdY},
+    {"%clusterid.z", kBlockArea, kClusterIdZ},
+    {"%nclusterid.x", kBlockArea, kNclusterIdX},
+    {"%nclusterid.y", kBlockArea, kNclusterIdY},
+    {"%nclusterid.z", kBlockArea, kNclusterIdZ},
+    {"%cluster_ctaid.x", kBlockArea, kClusterCtaidX},
+    {"%cluster_ctaid.y", kBlockArea, kClusterCtaidY},
+    {"%cluster_ctaid.z", kBlockArea, kClusterCtaidZ},
+    {"%cluster_nctaid.x", kBlockArea, kClusterNctaidX},
+    {"%cluster_nctaid.y", kBlockArea, kClusterNctaidY},
+    {"%cluster_nctaid.z", kBlockArea, kClusterNctaidZ},
+    {"%cluster_ctarank", kBlockArea, kClusterRank},
+    {"%cluster_nctarank", kBlockArea, kClusterBlocks},
 };
 constexpr std::string_view kZeros[] = {"%tid.w",
                                        "%ctaid.w",
                                        "%clusterid.w",
-                                       "%cluster_ctaid.x",
-                                       "%cluster_ctaid.y",
-                                       "%cluster_ctaid.z",
                                        "%cluster_ctaid.w",
-                                       "%cluster_ctarank",
                                        "%reserved_smem_offset_begin",
                                        "%reserved_smem_offset_end",
                                        "%reserved_smem_offset_cap"};
-constexpr std::string_view kOnes[] = {"%ntid.w",           "%nctaid.w",         "%nclusterid.w",
-                                      "%cluster_nctaid.x", "%cluster_nctaid.y", "%cluster_nctaid.z",
-                                      "%cluster_nctaid.w", "%cluster_nctarank"};
+constexpr std::string_view kOnes[] = {"%ntid.w", "%nctaid.w", "%nclusterid.w", "%cluster_nctaid.w"};
 
 }  // namespace
 
@@ -223,9 +224,7 @@ OperandRef Lowering::special(std::string_view name, Type type) {
   if (std::find(std::begin(kZeros), std::end(kZeros), name) != std::end(kZeros)) ref = constant(0);
   if (std::find(std::begin(kOnes), std::end(kOnes), name) != std::end(kOnes)) ref = constant(1);
   if (name == "%is_explicit_cluster") {
-    ref = temp_predicate();
-    emit("mov.pred", ref, context_.constants->predicate(false));
-    return ref;
+    return operand_ref(kBlockArea, kExplicitCluster * kValueBytes);
   }
   if (ref == kNoOperand && name.starts_with("%envreg")) ref = constant(0);
   if (ref == kNoOperand && name.starts_with("%pm")) ref = constant(0);

@@ -39,6 +39,9 @@ inline constexpr uint64_t kLocalWindow = 0x8100'0000'0000;
 inline constexpr uint64_t kParamWindow = 0x8200'0000'0000;
 inline constexpr uint64_t kFunctionWindow = 0x8300'0000'0000;  // + 16 * index
 inline constexpr uint64_t kWindowBytes = 0x0100'0000'0000;
+// Shared memory of block `rank` of the cluster, seen from all of its blocks, begins at
+// (rank + 1) * kClusterStride of the shared window; a block's own begins at 0 as well.
+inline constexpr uint64_t kClusterStride = 1u << 24;
 
 // Zeroed memory aligned for vectors; grows only.
 class AlignedBuffer {
@@ -74,7 +77,7 @@ struct Join {
   const CallSite* site = nullptr;  // the join of a call: lanes arrive by ret
 };
 
-enum class PathState : uint8_t { kReady, kBarrier, kWarpSync };
+enum class PathState : uint8_t { kReady, kBarrier, kWarpSync, kClusterBarrier };
 
 struct Path {
   uint32_t mask = 0, pc = 0;
@@ -86,7 +89,8 @@ struct Path {
 
 struct Warp {
   uint32_t index = 0;
-  uint32_t live = 0;  // lanes that have not exited
+  uint32_t live = 0;                // lanes that have not exited
+  uint32_t at_cluster_barrier = 0;  // lanes that have arrived there
   std::vector<Path> ready, waiting;
   std::vector<Join> joins;
   std::vector<int32_t> free_joins;
@@ -103,16 +107,24 @@ struct Barrier {
 };
 
 struct Grid;
+struct Cluster;
 
 struct Block {
   std::array<uint32_t, 3> index{};
-  uint64_t linear = 0;
   uint32_t threads = 0, live = 0;
   uint32_t next_warp = 0;
   std::vector<std::unique_ptr<Warp>> warps;
   size_t warp_count = 0;
   std::array<Barrier, 16> barriers;
   AlignedBuffer shared, locals, specials;
+  Cluster* cluster = nullptr;
+  uint32_t rank = 0;  // in the cluster
+};
+
+// Blocks that run in turn on one worker, so that they can wait for each other.
+struct Cluster {
+  std::vector<std::unique_ptr<Block>> blocks;
+  bool barrier_in_use = false;
 };
 
 enum class Event : uint8_t {
@@ -155,6 +167,7 @@ struct Exec {
   int64_t budget = 0;
   uint32_t spins = 0;
   bool spun = false;  // a slice of the block ended because of spinning
+  bool ran = false;   // something of the block could run
   Warp* warp = nullptr;
   Block* block = nullptr;
   Grid* grid = nullptr;
@@ -191,6 +204,8 @@ struct Grid {
   uint64_t workspace = 0;  // of a cooperative grid
   uint32_t shared_bytes = 0, static_shared_bytes = 0, local_bytes = 0;
   uint64_t block_count = 0;
+  uint32_t cluster_blocks = 1;  // config.cluster has them, even where none was asked for
+  bool explicit_cluster = false;
 
   std::mutex mutex;  // guards fault and calls of output
   std::optional<Fault> fault;

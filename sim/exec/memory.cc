@@ -90,6 +90,12 @@ uint8_t* resolve_lane(Exec& x, const Instr& in, ptx::Space space, uint64_t addre
   switch (space) {
     case Space::kShared:
       place = check(x.block->shared.data(), x.grid->shared_bytes);
+      if (place == nullptr) {  // seen from the whole cluster
+        const uint64_t rank = address / kClusterStride - 1;
+        if (rank >= x.block->cluster->blocks.size()) break;
+        address %= kClusterStride;
+        place = check(x.block->cluster->blocks[rank]->shared.data(), x.grid->shared_bytes);
+      }
       break;
     case Space::kLocal:
       place = check(local_base(x, lane), x.grid->local_bytes);

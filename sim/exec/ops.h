@@ -24,6 +24,7 @@ void add_video_ops(OpTable& table);
 void add_atomic_ops(OpTable& table);
 void add_control_ops(OpTable& table);
 void add_warp_ops(OpTable& table);
+void add_cluster_ops(OpTable& table);
 void add_special_ops(OpTable& table);
 void add_texture_ops(OpTable& table);
 void add_surface_ops(OpTable& table);

@@ -129,7 +129,8 @@ void is_space(Exec& x, const Instr& in) {
   for (uint32_t l = 0; l < kLanes; ++l) {
     const uint64_t window = a[l] & ~(kWindowBytes - 1);
     const bool global = window != kSharedWindow && window != kLocalWindow && window != kParamWindow;
-    const bool inside = in.sub == 1 ? false : in.imm == 0 ? global : window == in.imm;
+    const bool own = in.sub != 2 || a[l] - window < kClusterStride;
+    const bool inside = in.sub == 1 ? false : in.imm == 0 ? global : window == in.imm && own;
     bits |= (inside ? 1u : 0u) << l;
   }
   x.set_predicate(in.dst, bits);

@@ -52,6 +52,7 @@ struct FullTable : OpTable {
     add_atomic_ops(*this);
     add_control_ops(*this);
     add_warp_ops(*this);
+    add_cluster_ops(*this);
     add_special_ops(*this);
     add_texture_ops(*this);
     add_surface_ops(*this);

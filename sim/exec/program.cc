@@ -6,6 +6,10 @@
 
 namespace fargpu::sim {
 
+namespace {
+constexpr uint32_t kMostClustered = 16;  // blocks of a cluster
+}  // namespace
+
 ProgramImpl::ProgramImpl(MemoryMap& memory, const EngineOptions& options)
     : memory_(memory), options_(options), heap_(memory, options.malloc_heap_bytes) {}
 
@@ -66,6 +70,15 @@ std::optional<Fault> ProgramImpl::run(std::string_view kernel, const GridConfig&
   grid.program = &code_;
   grid.kernel = &function;
   grid.config = config;
+  auto& cluster = grid.config.cluster;
+  if (cluster[0] == 0) cluster = function.info.required_cluster;
+  grid.explicit_cluster = cluster[0] != 0;
+  if (!grid.explicit_cluster) cluster = {1, 1, 1};
+  for (int i = 0; i < 3; ++i) {
+    grid.cluster_blocks *= cluster[i];
+    if (cluster[i] == 0 || config.grid[i] % cluster[i] != 0 || grid.cluster_blocks > kMostClustered)
+      return refuse(fmt::format("kernel {}: no such cluster", kernel));
+  }
   grid.parameters = parameters;
   grid.output = &output;
   grid.memory = &memory_;
@@ -81,6 +94,8 @@ std::optional<Fault> ProgramImpl::run(std::string_view kernel, const GridConfig&
                         kDynamicSharedAlign * kDynamicSharedAlign;
     grid.shared_bytes = static_cast<uint32_t>(base + config.dynamic_shared_bytes);
   }
+  if (grid.cluster_blocks > 1 && grid.shared_bytes >= kClusterStride)
+    return refuse(fmt::format("kernel {}: too much shared memory for a cluster", kernel));
   if (config.cooperative) {
     // What grid.sync() finds through %envreg1 and %envreg2: a size, then the barrier's counter; all
     // zero at the start.

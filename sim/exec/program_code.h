@@ -63,6 +63,21 @@ enum BlockValue : uint32_t {
   kEnvreg1,
   kEnvreg2,
   kDynamicBase,
+  kClusterIdX,
+  kClusterIdY,
+  kClusterIdZ,
+  kNclusterIdX,
+  kNclusterIdY,
+  kNclusterIdZ,
+  kClusterCtaidX,
+  kClusterCtaidY,
+  kClusterCtaidZ,
+  kClusterNctaidX,
+  kClusterNctaidY,
+  kClusterNctaidZ,
+  kClusterRank,
+  kClusterBlocks,
+  kExplicitCluster,  // a predicate
   kBlockValueCount
 };
 inline constexpr uint32_t kValueBytes = kLanes * 4;

@@ -96,6 +96,7 @@ void exit_lanes(Exec& x, uint32_t mask) {
   for (size_t id = 0; id < x.block->barriers.size(); ++id) {
     if (x.block->barriers[id].in_use) complete_barrier(x, *x.block, static_cast<uint8_t>(id));
   }
+  if (x.block->cluster->barrier_in_use) complete_cluster_barrier(*x.block->cluster);
 }
 
 void block_lanes(Exec& x, uint32_t mask, PathState state, uint8_t barrier) {
@@ -130,6 +131,30 @@ void complete_barrier(Exec& x, Block& block, uint8_t id) {
       make_ready(warp, path);
     }
   }
+}
+
+void complete_cluster_barrier(Cluster& cluster) {
+  const auto each_warp = [&](auto visit) {
+    for (const auto& block : cluster.blocks)
+      for (size_t w = 0; w < block->warp_count; ++w) visit(*block->warps[w]);
+  };
+  bool complete = true;
+  each_warp([&](const Warp& warp) { complete &= (warp.live & ~warp.at_cluster_barrier) == 0; });
+  if (!complete) return;
+  cluster.barrier_in_use = false;
+  each_warp([](Warp& warp) {
+    warp.at_cluster_barrier = 0;
+    for (size_t i = 0; i < warp.waiting.size();) {
+      Path path = warp.waiting[i];
+      if (path.state != PathState::kClusterBarrier) {
+        ++i;
+        continue;
+      }
+      warp.waiting.erase(warp.waiting.begin() + static_cast<ptrdiff_t>(i));
+      ++path.pc;
+      make_ready(warp, path);
+    }
+  });
 }
 
 WarpResult run_warp(Exec& x, Warp& warp, int64_t budget) {
@@ -172,6 +197,7 @@ WarpResult run_warp(Exec& x, Warp& warp, int64_t budget) {
 WarpResult run_block(Exec& x, Block& block) {
   x.block = &block;
   x.spun = false;
+  x.ran = false;
   x.bases[kBlockArea] = block.specials.data();
   x.bases[kConstArea] = const_cast<uint8_t*>(x.grid->program->constants.data());
   for (int slice = kBlockSlice; slice > 0;) {
@@ -187,11 +213,35 @@ WarpResult run_block(Exec& x, Block& block) {
       if (x.grid->stop.load(std::memory_order_relaxed)) return WarpResult::kFault;
     }
     if (block.live == 0) return WarpResult::kDone;
+    x.ran |= ran;
     if (!ran) {
+      if (block.cluster->blocks.size() > 1) return WarpResult::kBlocked;
       report_deadlock(x, block);
       return WarpResult::kFault;
     }
     slice -= yielded ? kYieldedRound : 1;
+  }
+  return WarpResult::kYielded;
+}
+
+WarpResult run_cluster(Exec& x, Cluster& cluster) {
+  if (cluster.blocks.size() == 1) return run_block(x, *cluster.blocks[0]);
+  bool ran = false, spun = false;
+  Block* waiting = nullptr;
+  for (const auto& block : cluster.blocks) {
+    if (block->live == 0) continue;
+    const WarpResult result = run_block(x, *block);
+    if (result == WarpResult::kFault) return result;
+    ran |= x.ran;
+    spun |= x.spun;
+    if (result != WarpResult::kDone) waiting = block.get();
+  }
+  x.spun = spun;
+  if (waiting == nullptr) return WarpResult::kDone;
+  if (!ran) {
+    x.block = waiting;
+    report_deadlock(x, *waiting);
+    return WarpResult::kFault;
   }
   return WarpResult::kYielded;
 }

@@ -30,6 +30,8 @@ void block_lanes(Exec& x, uint32_t mask, PathState state, uint8_t barrier);
 
 // After an arrival or an exit: releases the barrier's paths if it is complete.
 void complete_barrier(Exec& x, Block& block, uint8_t id);
+// After an arrival or an exit: releases the cluster's paths if all of its threads have arrived.
+void complete_cluster_barrier(Cluster& cluster);
 // After a change of a warp's waiting or live lanes: executes warp-wide operations that have all
 // their lanes.
 void complete_warp_syncs(Exec& x, Warp& warp);
@@ -38,7 +40,10 @@ void complete_warp_syncs(Exec& x, Warp& warp);
 enum class WarpResult { kBlocked, kDone, kYielded, kFault };
 WarpResult run_warp(Exec& x, Warp& warp, int64_t budget);
 
-// Runs a block: kDone, kFault, or kYielded when its slice is over (spinning, or simply long).
+// Runs a block: kDone, kFault, kYielded when its slice is over (spinning, or simply long), or
+// kBlocked when it waits for other blocks of its cluster.
 WarpResult run_block(Exec& x, Block& block);
+// Gives each block of a cluster a turn: kDone, kFault or kYielded.
+WarpResult run_cluster(Exec& x, Cluster& cluster);
 
 }  // namespace fargpu::sim

@@ -109,7 +109,7 @@ struct Function {
   std::vector<Label> labels;
   std::vector<Prototype> prototypes;
   std::vector<Instruction> body;
-  std::array<uint32_t, 3> max_threads{}, required_threads{};
+  std::array<uint32_t, 3> max_threads{}, required_threads{}, required_cluster{};
   int line = 0;
 };
 

@@ -265,10 +265,7 @@ bool Parser::parse_function_directives(Function& function) {
       }
       if (text == "maxntid") function.max_threads = sizes;
       if (text == "reqntid") function.required_threads = sizes;
-      if (text == "reqnctapercluster" && sizes[0] * sizes[1] * sizes[2] != 1) {
-        return fail_at(directive.line, "clusters of several blocks are not supported",
-                       Diagnostic::Kind::kUnsupportedInstruction);
-      }
+      if (text == "reqnctapercluster") function.required_cluster = sizes;
     } else if (text == "minnctapersm" || text == "maxnreg" || text == "maxnctapersm" ||
                text == "maxclusterrank" || text == "abi_preserve" ||
                text == "abi_preserve_control") {

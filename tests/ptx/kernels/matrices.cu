@@ -23,9 +23,9 @@ __device__ void product(const Memory* a, unsigned a_wide, const Memory* b, unsig
   wmma::store_matrix_sync(d, sum, c_wide, layout);
 }
 
-#define PRODUCT(name, T, Memory, R, M, N, K)                                                  \
-  extern "C" __global__ void name(const Memory* a, const Memory* b, const R* c, R* d) {       \
-    product<T, M, N, K, row_major, col_major>(a, K, b, K, c, d, N, wmma::mem_row_major);      \
+#define PRODUCT(name, T, Memory, R, M, N, K)                                                     \
+  extern "C" __global__ void name(const Memory* a, const Memory* b, const R* c, R* d) {          \
+    product<T, M, N, K, row_major, col_major>(a, K, b, K, c, d, N, wmma::mem_row_major);         \
     product<T, M, N, K, col_major, row_major>(a, M, b, N, c, d + M * N, M, wmma::mem_col_major); \
   }
 
