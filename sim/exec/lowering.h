@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "sim/exec/half.h"
+#include "sim/exec/mbarrier.h"
 #include "sim/exec/program_code.h"
 #include "sim/ptx/cfg.h"
 #include "sim/ptx/diagnostic.h"
@@ -192,6 +193,10 @@ class Lowering {
   void lower_exit(Modifiers& mods);
   void lower_trap(Modifiers& mods);
   void lower_bar(Modifiers& mods);
+  void lower_mbarrier(Modifiers& mods);
+  void lower_copy_arrival(Modifiers& mods);
+  void lower_bulk(Modifiers& mods);
+  void lower_bulk_tensor(Modifiers& mods, bool prefetch);
   void lower_cluster_barrier(Modifiers& mods);
   void lower_cluster_address(Modifiers& mods);  // mapa getctarank
   void lower_setmaxnreg(Modifiers& mods);
@@ -230,6 +235,14 @@ class Lowering {
   void take_cache_words(Modifiers& mods, bool& spins);
   OperandRef image_value(const Operand& o);
   std::vector<OperandRef> image_coordinates(const Operand& o, size_t count, Type type);
+  bool barrier_address(const Operand& o, Space space, Instr& in);
+  void emit_barrier(MemoryBarrierOp op, const Instr& address, OperandRef dst, OperandRef b,
+                    uint64_t flags);
+  void emit_completion(const Operand& barrier, unsigned bytes);
+  struct BulkForm;
+  bool take_bulk_form(Modifiers& mods, BulkForm& form);
+  void add_bulk_signals(const BulkForm& form, size_t at, BulkOp& op);
+  void emit_bulk(const BulkOp& op);
   std::vector<Element> take_elements(Modifiers& mods);
   void add_fragment(const Operand& o, const Fragment& fragment, bool writes,
                     std::vector<OperandRef>& list);

@@ -330,8 +330,9 @@ void Lowering::lower_refused(Modifiers& mods) { refuse("the simulated GPU has no
 
 namespace {
 constexpr std::string_view kRefusedOpcodes[] = {
-    "wgmma",     "tcgen05", "istypep",   "mbarrier",     "multimem",
-    "tensormap", "alloca",  "stacksave", "stackrestore", "clusterlaunchcontrol"};
+    "wgmma",     "tcgen05",      "istypep",
+    "multimem",  "tensormap",    "alloca",
+    "stacksave", "stackrestore", "clusterlaunchcontrol"};
 }  // namespace
 
 const std::unordered_map<std::string_view, Lowering::Method>& Lowering::methods() {
@@ -417,6 +418,7 @@ const std::unordered_map<std::string_view, Lowering::Method>& Lowering::methods(
       {"brkpt", &L::lower_trap},
       {"bar", &L::lower_bar},
       {"barrier", &L::lower_bar},
+      {"mbarrier", &L::lower_mbarrier},
       {"mapa", &L::lower_cluster_address},
       {"getctarank", &L::lower_cluster_address},
       {"setmaxnreg", &L::lower_setmaxnreg},
@@ -478,11 +480,8 @@ bool is_refused_group(std::string_view opcode, const std::vector<std::string_vie
   const auto has = [&](std::string_view word) {
     return std::find(modifiers.begin(), modifiers.end(), word) != modifiers.end();
   };
-  // Bulk and asynchronous forms of instructions that otherwise run.
-  return ((opcode == "cp") && (has("bulk") || has("mbarrier") || has("reduce"))) ||
-         ((opcode == "st" || opcode == "red") && has("async")) ||
-         (opcode == "fence" && (has("mbarrier_init") || has("tensormap::generic"))) ||
-         (opcode == "prefetch" && has("tensormap"));
+  // Forms of instructions that otherwise run.
+  return (opcode == "cp" && has("reduce")) || (opcode == "fence" && has("tensormap::generic"));
 }
 
 }  // namespace fargpu::sim

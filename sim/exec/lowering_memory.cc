@@ -250,7 +250,8 @@ void Lowering::lower_store(Modifiers& mods) {
   bool spins = false;
   const bool hint = std::find(current_->modifiers.begin(), current_->modifiers.end(),
                               "L2::cache_hint") != current_->modifiers.end();
-  if (mods.take("async")) return refuse("asynchronous stores");
+  // What is stored asynchronously is there at once, and its barrier hears of it.
+  const bool async = mods.take("async") && mods.take("mbarrier::complete_tx::bytes");
   take_cache_words(mods, spins);
   const Space space = mods.take_space().value_or(Space::kGeneric);
   const std::string_view vector = mods.take_one("v2 v4 v8");
@@ -266,7 +267,7 @@ void Lowering::lower_store(Modifiers& mods) {
   }
   const unsigned count = vector.empty() ? 1 : static_cast<unsigned>(vector[1] - '0');
   if (bytes * count > 32) return refuse("no such vector");
-  expect_operands(hint ? 3 : 2, hint ? 3 : 2);
+  expect_operands(hint || async ? 3 : 2, hint || async ? 3 : 2);
   Instr prepared;
   if (failed() || !memory_operand(operand(0), space, bytes * count, prepared)) return;
   if (prepared.space == static_cast<uint8_t>(Space::kParam) && !dry_)
@@ -305,6 +306,7 @@ void Lowering::lower_store(Modifiers& mods) {
     in.b = refs[0];
   else
     in.target = add_list(refs);
+  if (async) emit_completion(operand(2), bytes * count);
 }
 
 void Lowering::lower_cvta(Modifiers& mods) {
@@ -344,7 +346,7 @@ void Lowering::lower_isspacep(Modifiers& mods) {
 
 void Lowering::lower_atom(Modifiers& mods) {
   const bool returns = current_->opcode == "atom";
-  if (mods.take("async")) return refuse("asynchronous reductions");
+  const bool async = mods.take("async") && mods.take("mbarrier::complete_tx::bytes");
   bool spins = false;
   // The operation first: ".and" and ".or" are never anything else here.
   const std::string_view operation = mods.take_one("add min max and or xor inc dec exch cas");
@@ -366,7 +368,8 @@ void Lowering::lower_atom(Modifiers& mods) {
                               "L2::cache_hint") != current_->modifiers.end();
   const size_t first = returns ? 1 : 0;
   const size_t sources = operation == "cas" ? 2 : 1;
-  expect_operands(first + 1 + sources, first + 1 + sources + (hint ? 1 : 0));
+  const size_t more = async ? 1 : 0;
+  expect_operands(first + 1 + sources + more, first + 1 + sources + (hint || async ? 1 : 0));
   Instr prepared;
   const unsigned bytes = ptx::type_bytes(type);
   if (failed() || !memory_operand(operand(first), space, bytes, prepared)) return;
@@ -387,6 +390,7 @@ void Lowering::lower_atom(Modifiers& mods) {
   if (count == 1) {
     const OperandRef dst = returns ? destination(0, type) : kNoOperand;
     one(operand(first + 1), returns ? &operand(0) : nullptr, 0, dst);
+    if (async) emit_completion(operand(2), bytes);
     return;
   }
   if (!dry_ &&
@@ -418,9 +422,9 @@ OperandRef Lowering::whole_address(const Instr& in) {
 // cp.async: copies happen at once, so the group instructions have nothing to wait for.
 void Lowering::lower_cp(Modifiers& mods) {
   if (!mods.take("async")) return refuse("no such copy");
-  if (mods.take("bulk") || mods.take("reduce")) return refuse("bulk copies (TMA)");
-  if (!mods.take_one("mbarrier::complete_tx::bytes").empty() || mods.take("mbarrier"))
-    return refuse("memory barriers");
+  if (mods.take("reduce")) return refuse("reductions by bulk copies");
+  if (mods.take("bulk")) return lower_bulk(mods);
+  if (mods.take("mbarrier")) return lower_copy_arrival(mods);
   const std::string_view group = mods.take_one("commit_group wait_group wait_all");
   if (!group.empty()) {
     done(mods);
@@ -466,7 +470,7 @@ void Lowering::lower_cp(Modifiers& mods) {
 
 // prefetch, prefetchu, applypriority, discard, griddepcontrol: hints without an effect here.
 void Lowering::lower_hint(Modifiers& mods) {
-  if (mods.take("tensormap")) return refuse("tensor maps");
+  mods.take("tensormap");
   const std::string_view op = current_->opcode;
   if (op == "griddepcontrol") {
     if (mods.take_one("launch_dependents wait").empty()) return refuse("no such action");
@@ -499,14 +503,14 @@ void Lowering::lower_createpolicy(Modifiers& mods) {
 
 void Lowering::lower_fence(Modifiers& mods) {
   if (mods.take("proxy")) {
-    // One memory, one way to it: nothing to order between proxies. Tensor maps do not exist here.
-    if (mods.take("tensormap::generic")) return refuse("tensor maps");
+    // One memory, one way to it: nothing to order between proxies. No kernel changes tensor maps.
+    if (mods.take("tensormap::generic")) return refuse("changes of tensor maps");
     mods.take_one("alias async async.global async.shared::cta generic async::generic");
     mods.take_space();
     mods.take_one("acquire release sync_restrict::shared::cta sync_restrict::shared::cluster");
     mods.take_one("cta cluster gpu sys");
   } else if (mods.take("mbarrier_init")) {
-    return refuse("memory barriers");
+    mods.take("release"), mods.take("cluster");
   } else {
     mods.take_one("sc acq_rel acquire release");
     mods.take_one("sync_restrict::shared::cta sync_restrict::shared::cluster");

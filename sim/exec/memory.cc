@@ -72,6 +72,11 @@ uint8_t* local_base(Exec& x, uint32_t lane) {
 
 uint8_t* resolve_lane(Exec& x, const Instr& in, ptx::Space space, uint64_t address, unsigned bytes,
                       bool write, uint32_t lane) {
+  return resolve_range(x, in, space, address, bytes, bytes, write, lane);
+}
+
+uint8_t* resolve_range(Exec& x, const Instr& in, ptx::Space space, uint64_t address, unsigned bytes,
+                       unsigned align, bool write, uint32_t lane) {
   using ptx::Space;
   const uint64_t original = address;
   if (space == Space::kGeneric) {
@@ -115,7 +120,7 @@ uint8_t* resolve_lane(Exec& x, const Instr& in, ptx::Space space, uint64_t addre
   }
   if (place == nullptr) {
     raise_fault(x, in, Fault::Kind::kIllegalAddress, lane, original, bytes);
-  } else if (address % bytes != 0) {
+  } else if (address % align != 0) {
     raise_fault(x, in, Fault::Kind::kMisalignedAddress, lane, original, bytes);
     place = nullptr;
   }

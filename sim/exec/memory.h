@@ -13,6 +13,9 @@ namespace fargpu::sim {
 // Host address of `bytes` at `address` in `space` as `lane` sees them; null after a fault.
 uint8_t* resolve_lane(Exec& x, const Instr& in, ptx::Space space, uint64_t address, unsigned bytes,
                       bool write, uint32_t lane);
+// The same for any number of bytes; `align` is a power of two.
+uint8_t* resolve_range(Exec& x, const Instr& in, ptx::Space space, uint64_t address, unsigned bytes,
+                       unsigned align, bool write, uint32_t lane);
 // The start of the lane's local memory.
 uint8_t* local_base(Exec& x, uint32_t lane);
 // Zero-terminated text at a generic address; false after a fault.

@@ -25,6 +25,8 @@ void add_atomic_ops(OpTable& table);
 void add_control_ops(OpTable& table);
 void add_warp_ops(OpTable& table);
 void add_cluster_ops(OpTable& table);
+void add_memory_barrier_ops(OpTable& table);
+void add_bulk_ops(OpTable& table);
 void add_special_ops(OpTable& table);
 void add_texture_ops(OpTable& table);
 void add_surface_ops(OpTable& table);

@@ -53,6 +53,8 @@ struct FullTable : OpTable {
     add_control_ops(*this);
     add_warp_ops(*this);
     add_cluster_ops(*this);
+    add_memory_barrier_ops(*this);
+    add_bulk_ops(*this);
     add_special_ops(*this);
     add_texture_ops(*this);
     add_surface_ops(*this);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/exec/bulk_op.h"
 #include "sim/exec/engine.h"
 #include "sim/exec/instr.h"
 #include "sim/exec/machine.h"
@@ -34,6 +35,7 @@ struct ProgramCode {
   std::vector<std::vector<uint32_t>> branch_tables;
   std::vector<OperandRef> operand_lists;  // Instr::target is the index of the first
   std::vector<MatrixOp> matrix_ops;
+  std::vector<BulkOp> bulk_ops;
   std::vector<std::string> texts;  // instruction names, for faults
   AlignedBuffer constants;         // kConstArea
 };
