@@ -1,5 +1,5 @@
 // What a simulated GPU says of itself. Limits are those of hardware of the same capability;
-// features that are not simulated (tensor maps, fabric handles) are not claimed.
+// features that are not simulated (fabric handles) are not claimed.
 #include "sim/driver/device.h"
 #include "sim/driver/image_attributes.h"
 
@@ -201,6 +201,7 @@ CUresult simulated_attribute(int id, int capability, int index, int* value) {
       *value = CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES;
       break;
     case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
+    case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED:
       *value = capability >= 90 ? 1 : 0;
       break;
     case CU_DEVICE_ATTRIBUTE_NUMA_ID:

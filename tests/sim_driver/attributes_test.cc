@@ -21,14 +21,24 @@ TEST(AttributesTest, EveryAttributeIsAnswered) {
 
 TEST(AttributesTest, NothingIsClaimedThatIsNotSimulated) {
   for (int id :
-       {CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED,
-        CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+       {CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
         CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
         CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
         CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED}) {
     int value = -1;
     ASSERT_EQ(simulated_attribute(id, 90, 0, &value), CUDA_SUCCESS);
     EXPECT_EQ(value, 0) << id;
+  }
+}
+
+TEST(AttributesTest, ClustersAndTensorMapsBeginWithCapability90) {
+  for (int id :
+       {CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED}) {
+    int value = -1;
+    ASSERT_EQ(simulated_attribute(id, 89, 0, &value), CUDA_SUCCESS);
+    EXPECT_EQ(value, 0) << id;
+    ASSERT_EQ(simulated_attribute(id, 90, 0, &value), CUDA_SUCCESS);
+    EXPECT_EQ(value, 1) << id;
   }
 }
 
