@@ -77,6 +77,10 @@ class Programs(unittest.TestCase):
             with self.subTest(name):
                 self.check_right(name)
 
+    @unittest.skipIf("FARGPU_TEST_OLD" in os.environ, "an older simulated GPU has no clusters")
+    def test_clusters_and_bulk_copies(self):
+        self.check_right("clusters_of_tiles")
+
     def test_every_call_waiting_gives_the_same(self):
         for name in ["streams_events", "callbacks", "many_threads"]:
             with self.subTest(name):
