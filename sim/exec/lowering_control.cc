@@ -480,8 +480,8 @@ bool is_refused_group(std::string_view opcode, const std::vector<std::string_vie
   const auto has = [&](std::string_view word) {
     return std::find(modifiers.begin(), modifiers.end(), word) != modifiers.end();
   };
-  // Forms of instructions that otherwise run.
-  return (opcode == "cp" && has("reduce")) || (opcode == "fence" && has("tensormap::generic"));
+  // A form of an instruction that otherwise runs.
+  return opcode == "cp" && has("reduce");
 }
 
 }  // namespace fargpu::sim

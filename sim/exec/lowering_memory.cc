@@ -502,9 +502,10 @@ void Lowering::lower_createpolicy(Modifiers& mods) {
 }
 
 void Lowering::lower_fence(Modifiers& mods) {
+  bool of_map = false;
   if (mods.take("proxy")) {
-    // One memory, one way to it: nothing to order between proxies. No kernel changes tensor maps.
-    if (mods.take("tensormap::generic")) return refuse("changes of tensor maps");
+    // One memory, one way to it: nothing to order between proxies.
+    of_map = mods.take("tensormap::generic");
     mods.take_one("alias async async.global async.shared::cta generic async::generic");
     mods.take_space();
     mods.take_one("acquire release sync_restrict::shared::cta sync_restrict::shared::cluster");
@@ -517,7 +518,7 @@ void Lowering::lower_fence(Modifiers& mods) {
     mods.take_one("cta cluster gpu sys gl");
   }
   done(mods);
-  expect_operands(0, 0);
+  expect_operands(0, of_map ? 2 : 0);  // the map and its size
   emit("fence");
 }
 

@@ -13,6 +13,7 @@ namespace fargpu::sim {
 class MemoryBarrier {
  public:
   static constexpr uint64_t kMostArrivals = (1u << 20) - 1;
+  static constexpr int64_t kMostBytes = (1 << 20) - 1;
 
   static MemoryBarrier expecting(uint32_t arrivals) { return {arrivals, arrivals, 0, 0}; }
   static MemoryBarrier from(uint64_t word) {
@@ -24,6 +25,13 @@ class MemoryBarrier {
   uint64_t word() const {
     return expected | uint64_t{pending} << 20 | (static_cast<uint64_t>(bytes) & 0x1fffff) << 40 |
            uint64_t{phase & 7u} << 61;
+  }
+  // More bytes under way, or fewer. False: more than a barrier counts.
+  bool add_bytes(int64_t more) {
+    const int64_t sum = bytes + more;
+    if (sum > kMostBytes || sum < -kMostBytes) return false;
+    bytes = static_cast<int32_t>(sum);
+    return true;
   }
   // The phase ends when nobody and nothing is waited for.
   void finish_phase() {

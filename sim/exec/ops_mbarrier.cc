@@ -33,7 +33,7 @@ bool with_barrier(Exec& x, const Instr& in, ptx::Space space, uint64_t address, 
 
 bool arrive(MemoryBarrier& barrier, uint32_t count, uint64_t flags) {
   if ((flags & kAnnounces) != 0) {
-    barrier.bytes += static_cast<int32_t>(count);
+    if (!barrier.add_bytes(count)) return false;
     count = 1;
   }
   if ((flags & kAdds) != 0) ++barrier.pending;
@@ -43,6 +43,12 @@ bool arrive(MemoryBarrier& barrier, uint32_t count, uint64_t flags) {
     if (count > barrier.expected) return false;
     barrier.expected -= count;
   }
+  barrier.finish_phase();
+  return true;
+}
+
+bool finished(MemoryBarrier& barrier, uint32_t bytes) {
+  if (!barrier.add_bytes(-int64_t{bytes})) return false;
   barrier.finish_phase();
   return true;
 }
@@ -68,12 +74,9 @@ void memory_barrier(Exec& x, const Instr& in) {
               if (in.dst != kNoOperand) x.at<uint64_t>(in.dst)[lane] = word;
               return arrive(barrier, count, in.imm);
             case MemoryBarrierOp::kExpect:
-              barrier.bytes += static_cast<int32_t>(count);
-              return true;
+              return barrier.add_bytes(count);
             case MemoryBarrierOp::kComplete:
-              barrier.bytes -= static_cast<int32_t>(count);
-              barrier.finish_phase();
-              return true;
+              return finished(barrier, count);
             case MemoryBarrierOp::kTest: {
               const MemoryBarrier seen = MemoryBarrier::from(x.at<uint64_t>(in.b)[lane]);
               passed |= uint32_t{seen.phase != barrier.phase} << lane;
@@ -104,11 +107,8 @@ void pending_count(Exec& x, const Instr& in) {
 
 bool complete_transaction(Exec& x, const Instr& in, ptx::Space space, uint64_t address,
                           uint32_t bytes, uint32_t lane) {
-  return with_barrier(x, in, space, address, lane, [&](MemoryBarrier& barrier, uint64_t) {
-    barrier.bytes -= static_cast<int32_t>(bytes);
-    barrier.finish_phase();
-    return true;
-  });
+  return with_barrier(x, in, space, address, lane,
+                      [&](MemoryBarrier& barrier, uint64_t) { return finished(barrier, bytes); });
 }
 
 void add_memory_barrier_ops(OpTable& table) {

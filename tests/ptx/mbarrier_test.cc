@@ -76,6 +76,7 @@ TEST_F(BarrierTest, MistakesFault) {
   for (const char* body :
        {"mbarrier.init.shared.b64 [%r0], 0;", "mbarrier.init.shared.b64 [%r0], 1048576;",
         "mbarrier.init.shared.b64 [%r0], 1; mbarrier.arrive.shared.b64 _, [%r0], 2;",
+        "mbarrier.init.shared.b64 [%r0], 1; mbarrier.expect_tx.shared.b64 [%r0], 1048576;",
         "mov.u32 %r2, 8; mbarrier.init.shared.b64 [%r0], 1; "
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r0], [%out], %r2, "
         "[%r0];"}) {
@@ -171,6 +172,8 @@ constexpr const char* kTensor = R"(
   ld.param.u32 %r1, [x]; ld.param.u32 %r2, [y]; ld.param.u32 %r3, [z]; ld.param.u32 %r4, [bytes];
   mov.u32 %r5, tile; mov.u32 %r6, bar;
   prefetch.tensormap [%rd1];
+  fence.proxy.tensormap::generic.release.gpu;
+  fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128;
   mbarrier.init.shared.b64 [%r6], 1; fence.proxy.async;
   mbarrier.arrive.expect_tx.shared.b64 %rd3, [%r6], %r4;
   cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
