@@ -73,11 +73,14 @@ void run_fragment(Exec& x, const Instr& in, const MatrixOp& op, bool write) {
 // 8x8 tiles of 16-bit elements. Lane 8 * t + r brings the address of tile t's row r.
 void run_tiles(Exec& x, const Instr& in, const MatrixOp& op, bool write) {
   const Registers registers(x, operand_list(x, in), op.tiles);
-  uint8_t* rows[4][kTileRows];
-  for (unsigned r = 0; r < op.tiles * kTileRows; ++r) {
-    rows[r / kTileRows][r % kTileRows] = resolve_lane(
-        x, in, static_cast<ptx::Space>(in.space), x.at<uint64_t>(in.a)[r], kTileRowBytes, write, r);
-    if (rows[r / kTileRows][r % kTileRows] == nullptr) return;
+  uint8_t* rows[4][kTileRows] = {};
+  for (unsigned t = 0; t < op.tiles; ++t) {
+    for (unsigned r = 0; r < kTileRows; ++r) {
+      const unsigned lane = t * kTileRows + r;
+      rows[t][r] = resolve_lane(x, in, static_cast<ptx::Space>(in.space),
+                                x.at<uint64_t>(in.a)[lane], kTileRowBytes, write, lane);
+      if (rows[t][r] == nullptr) return;
+    }
   }
   std::array<uint32_t, kLanes> loaded[4];  // addresses may be in the registers that are loaded
   for (unsigned t = 0; t < op.tiles; ++t) {

@@ -77,9 +77,9 @@ TEST_F(BarrierTest, MistakesFault) {
        {"mbarrier.init.shared.b64 [%r0], 0;", "mbarrier.init.shared.b64 [%r0], 1048576;",
         "mbarrier.init.shared.b64 [%r0], 1; mbarrier.arrive.shared.b64 _, [%r0], 2;",
         "mbarrier.init.shared.b64 [%r0], 1; mbarrier.expect_tx.shared.b64 [%r0], 1048576;",
-        "mov.u32 %r2, 8; mbarrier.init.shared.b64 [%r0], 1; "
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r0], [%out], %r2, "
-        "[%r0];"}) {
+        ("mov.u32 %r2, 8; mbarrier.init.shared.b64 [%r0], 1; "
+         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r0], [%out], %r2, "
+         "[%r0];")}) {
     const auto fault = one_thread(body);
     ASSERT_TRUE(fault.has_value()) << body;
     EXPECT_EQ(fault->kind, Fault::Kind::kIllegalInstruction) << fault->text;
@@ -101,8 +101,10 @@ TEST_P(CompiledBarrierTest, ProducerAndConsumers) {
   const auto sums = read<int32_t>(out, kRounds);
   for (int32_t round = 0; round < kRounds; ++round) {
     int32_t expected = 0;
-    for (int32_t t = 32; t < kThreads; ++t)
-      expected += in[static_cast<size_t>(round * 32 + t % 32)] * 3 + t;
+    for (int32_t t = 32; t < kThreads; ++t) {
+      const int32_t place = round * 32 + t % 32;
+      expected += in[static_cast<size_t>(place)] * 3 + t;
+    }
     EXPECT_EQ(sums[static_cast<size_t>(round)], expected) << round;
   }
 }
@@ -229,11 +231,12 @@ TEST_F(BarrierTest, BoxesOfTensors) {
       for (int32_t i = 0; i < 32; ++i) {
         const int32_t x = at[0] + i % 8, y = at[1] + i / 8 % 2 * 2, z = at[2] + i / 16;
         const bool inside = x >= 0 && x < 10 && y >= 0 && y < 7 && z >= 0 && z < 5;
-        const auto place = static_cast<size_t>(x + 12 * (y + 7 * z));
+        const int32_t place = x + 12 * (y + 7 * z);
         // The 16 bytes at 16 * chunk of row 128 * line lie at chunk ^ line.
         const auto byte = static_cast<uint32_t>(i) * 4, line = byte / 128;
         const uint32_t moved = byte ^ (line & ((1u << swizzle) - 1)) << 4;
-        EXPECT_EQ(tile[moved / 4], inside ? values[place] : 0) << i << " of " << at[0];
+        EXPECT_EQ(tile[moved / 4], inside ? values[static_cast<size_t>(place)] : 0)
+            << i << " of " << at[0];
         if (inside) expected[place] = 2 * values[place];
       }
       EXPECT_EQ(read<uint32_t>(out, values.size()), expected);
