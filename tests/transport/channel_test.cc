@@ -297,14 +297,14 @@ TEST_P(ChannelTest, CountsASendThatWaitsForRoom) {
   const rpc::ThreadCalls begin = rpc::thread_calls;
   ASSERT_TRUE(send_with(*f.channel, kCount, 1).ok());
   EXPECT_EQ(rpc::thread_calls.waited, begin.waited);
+  // They do not fit anywhere, be it sixteen connections. Filled before the clock runs.
+  const std::vector<std::byte> much(64 << 20);
+  const rpc::Bytes bulk[] = {much};
   f.server->pause(true);
   std::thread later([&] {
     std::this_thread::sleep_for(100ms);
     f.server->pause(false);
   });
-  // They do not fit anywhere, be it sixteen connections.
-  const std::vector<std::byte> much(64 << 20);
-  const rpc::Bytes bulk[] = {much};
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(send_with(*f.channel, kCount, 1, nullptr, bulk).ok());
   later.join();
   rpc::counting_calls = false;
