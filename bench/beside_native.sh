@@ -2,53 +2,82 @@
 # Runs a program of bench/*.cu natively and through fargpu in turn, on a machine with a GPU. Server
 # and client are on this host; the client's GPU is hidden. Prints every line of the program with
 # where it ran.
-#   bench/beside_native.sh [--build-dir DIR] [--rounds N] [--programs "NAME…"]
+#   bench/beside_native.sh [--build-dir DIR] [--other DIR] [--rounds N] [--programs "NAME…"]
+#                          [--scripts "NAME…"]
 #   --build-dir DIR   the build to measure (build/portable)
+#   --other DIR       a second build, measured in turn with the first, as shm-other and tcp-other
 #   --rounds N        rounds, in turn (5)
-#   --programs NAMES  programs of this folder ("graph_launch managed_add")
+#   --programs NAMES  programs of this folder ("calls graph_launch managed_add")
+#   --scripts NAMES   Python programs of tests/apps ("")
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
 build_dir=$ROOT/build/portable
+other=
 rounds=5
-programs="graph_launch managed_add"
-parse_options build_dir rounds programs -- "$@"
-BUILD=$(realpath -- "$build_dir")
-[ -x "$BUILD/bin/fargpu" ] || die "$BUILD/bin/fargpu is not there: build it first"
+programs="calls graph_launch managed_add"
+scripts=
+parse_options build_dir other rounds programs scripts -- "$@"
 scratch=$(mktemp -d)
-daemon=
+daemons=()
 # shellcheck disable=SC2329  # called by the trap
 finish() {
-  [ -z "$daemon" ] || kill "$daemon" || true
+  [ "${#daemons[@]}" = 0 ] || kill "${daemons[@]}" || true
   wait
   rm -rf "$scratch"
 }
 trap finish EXIT
-nvcc=$(find_cuda)/bin/nvcc
+commands=()
+if [ -n "$programs" ]; then nvcc=$(find_cuda)/bin/nvcc; fi
 for program in $programs; do
   "$nvcc" -O2 -o "$scratch/$program" "$ROOT/bench/$program.cu"
+  commands+=("$scratch/$program")
 done
-"$BUILD/bin/fargpud" --listen 127.0.0.1:0 --port-file "$scratch/port" >"$scratch/log" 2>&1 &
-daemon=$!
-for _ in $(seq 300); do
-  [ -s "$scratch/port" ] && break
-  sleep 0.1
-done
-server=127.0.0.1:$(cut -d' ' -f1 "$scratch/port")
+for program in $scripts; do commands+=("python3 $ROOT/tests/apps/$program.py"); done
+
+# add_build DIR SUFFIX: a daemon of this build; its ways are called shm-SUFFIX and tcp-SUFFIX.
+ways=()
+declare -A build_of server_of
+add_build() {
+  local build port=$scratch/port$2
+  build=$(realpath -- "$1")
+  [ -x "$build/bin/fargpu" ] || die "$build/bin/fargpu is not there: build it first"
+  "$build/bin/fargpud" --listen 127.0.0.1:0 --port-file "$port" >"$scratch/log$2" 2>&1 &
+  daemons+=($!)
+  for _ in $(seq 300); do
+    [ -s "$port" ] && break
+    sleep 0.1
+  done
+  for transport in shm tcp; do
+    ways+=("$transport$2")
+    build_of[$transport$2]=$build
+    server_of[$transport$2]=127.0.0.1:$(cut -d' ' -f1 "$port")
+  done
+}
+add_build "$build_dir" ""
+if [ -n "$other" ]; then add_build "$other" -other; fi
 # shellcheck disable=SC2016  # expanded by the inner shell
 hidden='for device in /dev/nvidia*; do
   [ ! -c "$device" ] || mount --bind /dev/null "$device"
 done
 exec "$@"'
+# labelled LABEL COMMAND…: the command's lines, each behind the label.
+labelled() {
+  local label=$1
+  shift
+  "$@" | sed "s|^|$label |"
+}
 for round in $(seq "$rounds"); do
-  for program in $programs; do
-    printf '%s native ' "$round"
-    "$scratch/$program"
-    for transport in shm tcp; do
-      printf '%s %s ' "$round" "$transport"
-      unshare -m bash -c "$hidden" hide "$BUILD/bin/fargpu" run --server "$server" \
-        --transport "$transport" -- "$scratch/$program"
+  for command in "${commands[@]}"; do
+    name=$(basename "${command##* }")
+    # shellcheck disable=SC2086  # a command with its argument
+    labelled "$round native $name" $command
+    for way in "${ways[@]}"; do
+      # shellcheck disable=SC2086
+      labelled "$round $way $name" unshare -m bash -c "$hidden" hide \
+        "${build_of[$way]}/bin/fargpu" run --server "${server_of[$way]}" \
+        --transport "${way%%-*}" -- $command
     done
   done
 done
