@@ -67,16 +67,6 @@ CUresult check_dimensions(const Device& device, const KernelInfo& info, const Gr
   return CUDA_SUCCESS;
 }
 
-// A kernel that is compiled for a cluster runs in no other one.
-CUresult check_cluster(const KernelInfo& info, const GridConfig& grid) {
-  const auto& required = info.required_cluster;
-  if (required[0] == 0) return CUDA_SUCCESS;
-  if (grid.cluster[0] != 0 && grid.cluster != required) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-  for (int i = 0; i < 3; ++i)
-    if (grid.grid[i] % required[i] != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-  return CUDA_SUCCESS;
-}
-
 CUresult to_result(Fault::Kind kind) {
   switch (kind) {
     case Fault::Kind::kIllegalAddress:
@@ -108,6 +98,15 @@ CUresult check_cooperative(const Device& device, const KernelInfo& info, const G
       static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   const uint64_t blocks = uint64_t{grid.grid[0]} * grid.grid[1] * grid.grid[2];
   return blocks > resident ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
+}
+
+CUresult check_cluster(const KernelInfo& info, const GridConfig& grid) {
+  const auto& required = info.required_cluster;
+  if (required[0] == 0) return CUDA_SUCCESS;
+  if (grid.cluster[0] != 0 && grid.cluster != required) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  for (int i = 0; i < 3; ++i)
+    if (grid.grid[i] % required[i] != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  return CUDA_SUCCESS;
 }
 
 CUresult prepare_kernel(Context& context, const LaunchTarget& target, const Launch& launch,

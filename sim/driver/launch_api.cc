@@ -36,16 +36,6 @@ CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& 
         LaunchTarget target;
         if (CUresult result = find_function(context, handle, &target); result != CUDA_SUCCESS)
           return result;
-        // Nodes of graphs have no clusters here, but for those that a kernel itself requires.
-        const auto& cluster = launch.grid.cluster;
-        if (cluster[0] * cluster[1] * cluster[2] > 1 &&
-            cluster != target.function->info->required_cluster) {
-          const auto refused = if_captured(context, stream, [](Capture& capture) {
-            capture.valid = false;
-            return CUDA_ERROR_NOT_SUPPORTED;
-          });
-          if (refused) return *refused;
-        }
         const auto captured = capture_node(
             context, stream, CU_GRAPH_NODE_TYPE_KERNEL,
             [&](auto& params) {

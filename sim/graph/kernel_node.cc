@@ -132,9 +132,11 @@ CUresult KernelOperation::with_attributes(const KernelAttributes& attributes,
   if (CUresult result = read_attributes(config, &read); result != CUDA_SUCCESS) return result;
   KernelWork work = work_;
   work.grid.cooperative = read.cooperative;
+  work.grid.cluster = read.cluster;
+  const KernelInfo& info = *work.target.function->info;
+  if (CUresult result = check_cluster(info, work.grid); result != CUDA_SUCCESS) return result;
   if (read.cooperative) {
-    const CUresult result =
-        check_cooperative(context_->device(), *work.target.function->info, work.grid);
+    const CUresult result = check_cooperative(context_->device(), info, work.grid);
     if (result != CUDA_SUCCESS) return result;
   }
   *out = std::make_shared<KernelOperation>(context_, std::move(work), func_, kernel_, as_extra_,

@@ -87,6 +87,66 @@ void launch(CUfunction function, unsigned blocks, unsigned x, unsigned y, unsign
   show_numbers(8);
 }
 
+CUlaunchAttributeValue cluster_of(unsigned x) {
+  CUlaunchAttributeValue value{};
+  value.clusterDim = {x, 1, 1};
+  return value;
+}
+
+void run(CUgraphExec exec) {
+  NEED(cuMemsetD32(out, 7, 64));
+  SHOW(cuGraphLaunch(exec, nullptr));
+  show_numbers(8);
+}
+
+// A captured launch with a cluster, another one by the node's attribute, and an update.
+void show_nodes(CUfunction shape, CUfunction pair) {
+  CUstream stream;
+  NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attribute.value = cluster_of(4);
+  CUlaunchConfig config{8, 1, 1, 1, 1, 1, 0, stream, &attribute, 1};
+  void* arguments[] = {&out};
+  NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  SHOW(cuLaunchKernelEx(&config, shape, arguments, nullptr));
+  CUgraph graph;
+  SHOW(cuStreamEndCapture(stream, &graph));
+  CUgraphNode node;
+  size_t count = 1;
+  NEED(cuGraphGetNodes(graph, &node, &count));
+  CUlaunchAttributeValue value{};
+  SHOW(cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value));
+  VALUE(value.clusterDim.x);
+  CUgraphExec exec;
+  SHOW(cuGraphInstantiate(&exec, graph, 0));
+  run(exec);
+  value = cluster_of(2);
+  SHOW(cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value));
+  run(exec);
+  CUgraphExecUpdateResultInfo updated{};
+  SHOW(cuGraphExecUpdate(exec, graph, &updated));
+  VALUE(updated.result);
+  run(exec);
+  NEED(cuGraphExecDestroy(exec));
+  NEED(cuGraphDestroy(graph));
+
+  NEED(cuGraphCreate(&graph, 0));
+  CUDA_KERNEL_NODE_PARAMS params{};
+  params.func = pair;
+  params.gridDimX = 8;
+  params.gridDimY = params.gridDimZ = params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+  params.kernelParams = arguments;
+  SHOW(cuGraphAddKernelNode(&node, graph, nullptr, 0, &params));
+  value = cluster_of(2);
+  SHOW(cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value));
+  NEED(cuGraphInstantiate(&exec, graph, 0));
+  run(exec);
+  NEED(cuGraphExecDestroy(exec));
+  NEED(cuGraphDestroy(graph));
+  NEED(cuStreamDestroy(stream));
+}
+
 CUresult encode(CUtensorMap* map, CUdeviceptr tensor, cuuint64_t columns, cuuint64_t stride) {
   const cuuint64_t size[] = {columns, 10}, strides[] = {stride};
   const cuuint32_t box[] = {16, 4}, step[] = {1, 1};
@@ -134,6 +194,8 @@ int main() {
   launch(shape, 8, 1, 1, 1);
   launch(shape, 8, 4, 1, 1);
   launch(shape, 8, 3, 1, 1);
+
+  show_nodes(shape, pair);
 
   CUdeviceptr tensor;
   NEED(cuMemAlloc(&tensor, 20 * 12 * 4));
