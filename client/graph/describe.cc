@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 #include <queue>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "client/entry/streams.h"
@@ -60,8 +62,9 @@ class Describer {
     if (!in_order(graph, &order)) {
       has_cycle = true;
       // The first one that is in the cycle or behind it.
+      const std::unordered_set<const GraphNode*> before(order.begin(), order.end());
       for (const GraphNode* const node : graph.nodes) {
-        if (std::find(order.begin(), order.end(), node) != order.end()) continue;
+        if (before.contains(node)) continue;
         error = node->handle();
         break;
       }

@@ -1,6 +1,8 @@
 // Edges: the same one stands at both of its ends.
 #include <algorithm>
 #include <cstring>
+#include <set>
+#include <utility>
 
 #include "client/graph/graph.h"
 
@@ -28,14 +30,14 @@ bool is_possible(const GraphNode& from, const CUgraphEdgeData& data) {
          data.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
 }
 
-auto find_edge(std::vector<GraphEdge>& edges, const GraphNode& node) {
-  return std::find_if(edges.begin(), edges.end(),
-                      [&](const GraphEdge& edge) { return edge.node == &node; });
-}
-
-void remove(GraphNode& from, GraphNode& to) {
-  from.after.erase(find_edge(from.after, to));
-  to.before.erase(find_edge(to.before, from));
+// nullptr: there is none. A node may have very many edges, but rarely both ends do.
+const CUgraphEdgeData* find_edge(const GraphNode& from, const GraphNode& to) {
+  const bool forward = from.after.size() < to.before.size();
+  const std::vector<GraphEdge>& edges = forward ? from.after : to.before;
+  const GraphNode* const other = forward ? &to : &from;
+  const auto found = std::find_if(edges.begin(), edges.end(),
+                                  [&](const GraphEdge& edge) { return edge.node == other; });
+  return found == edges.end() ? nullptr : &found->data;
 }
 
 }  // namespace
@@ -48,10 +50,12 @@ CUresult add_edges(Graph& graph, std::span<const CUgraphNode> from, std::span<co
     const CUgraphEdgeData edge = data_at(data, i);
     const bool possible = begin != nullptr && end != nullptr && begin != end &&
                           begin->graph == &graph && end->graph == &graph &&
-                          is_possible(*begin, edge) &&
-                          find_edge(begin->after, *end) == begin->after.end();
+                          is_possible(*begin, edge) && find_edge(*begin, *end) == nullptr;
     if (!possible) {
-      while (i-- > 0) remove(*find_node(from[i]), *find_node(to[i]));
+      while (i-- > 0) {
+        find_node(from[i])->after.pop_back();
+        find_node(to[i])->before.pop_back();
+      }
       return CUDA_ERROR_INVALID_VALUE;
     }
     begin->after.push_back({end, edge});
@@ -62,18 +66,32 @@ CUresult add_edges(Graph& graph, std::span<const CUgraphNode> from, std::span<co
 
 CUresult remove_edges(Graph& graph, std::span<const CUgraphNode> from,
                       std::span<const CUgraphNode> to, const CUgraphEdgeData* data) {
+  std::vector<std::pair<GraphNode*, GraphNode*>> edges;
+  edges.reserve(from.size());
   for (size_t i = 0; i < from.size(); ++i) {
     GraphNode* const begin = find_node(from[i]);
     GraphNode* const end = find_node(to[i]);
     if (begin == nullptr || end == nullptr || begin->graph != &graph || end->graph != &graph)
       return CUDA_ERROR_INVALID_VALUE;
-    const auto known = find_edge(begin->after, *end);
-    if (known == begin->after.end() || !is_equal(known->data, data_at(data, i)))
-      return CUDA_ERROR_INVALID_VALUE;
-    for (size_t earlier = 0; earlier < i; ++earlier)
-      if (from[earlier] == from[i] && to[earlier] == to[i]) return CUDA_ERROR_INVALID_VALUE;
+    const CUgraphEdgeData* const known = find_edge(*begin, *end);
+    if (known == nullptr || !is_equal(*known, data_at(data, i))) return CUDA_ERROR_INVALID_VALUE;
+    edges.emplace_back(begin, end);
   }
-  for (size_t i = 0; i < from.size(); ++i) remove(*find_node(from[i]), *find_node(to[i]));
+  std::sort(edges.begin(), edges.end());
+  if (std::adjacent_find(edges.begin(), edges.end()) != edges.end())
+    return CUDA_ERROR_INVALID_VALUE;
+  const auto goes = [&](GraphNode* begin, GraphNode* end) {
+    return std::binary_search(edges.begin(), edges.end(), std::pair(begin, end));
+  };
+  std::set<GraphNode*> begins, ends;
+  for (const auto& [begin, end] : edges) {
+    begins.insert(begin);
+    ends.insert(end);
+  }
+  for (GraphNode* const node : begins)
+    std::erase_if(node->after, [&](const GraphEdge& edge) { return goes(node, edge.node); });
+  for (GraphNode* const node : ends)
+    std::erase_if(node->before, [&](const GraphEdge& edge) { return goes(edge.node, node); });
   return CUDA_SUCCESS;
 }
 
