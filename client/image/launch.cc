@@ -1,5 +1,6 @@
 #include "client/image/launch.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace fargpu::client {
@@ -41,7 +42,10 @@ CUresult check_launch(const LaunchShape& shape, const Device& device,
 CUresult pack_parameters(const Function& function, void** kernel_params, void** extra,
                          std::byte* buffer, std::span<const std::byte>* packed) {
   *packed = {};
-  if (kernel_params != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (kernel_params != nullptr && extra != nullptr) {
+    if (extra[0] != CU_LAUNCH_PARAM_END) return CUDA_ERROR_INVALID_VALUE;
+    extra = nullptr;
+  }
   if (extra != nullptr) {
     const void* bytes = nullptr;
     size_t size = 0;
@@ -55,11 +59,14 @@ CUresult pack_parameters(const Function& function, void** kernel_params, void** 
         return CUDA_ERROR_INVALID_VALUE;
       }
     }
-    if (size < function.parameter_bytes || (size != 0 && bytes == nullptr))
+    if (bytes == nullptr && (size != 0 || function.parameter_bytes != 0))
       return CUDA_ERROR_INVALID_VALUE;
-    // A buffer may be longer than the parameters; the rest has no meaning.
+    // A buffer may be longer than the parameters; the rest has no meaning. It may be shorter, too:
+    // NCCL gives only the used part of a large struct.
     // Copied, since it may be managed memory, which must not be read while a message is built.
-    if (function.parameter_bytes != 0) std::memcpy(buffer, bytes, function.parameter_bytes);
+    const size_t given = std::min<size_t>(size, function.parameter_bytes);
+    if (given != 0) std::memcpy(buffer, bytes, given);
+    std::memset(buffer + given, 0, function.parameter_bytes - given);
     *packed = {buffer, function.parameter_bytes};
     return CUDA_SUCCESS;
   }

@@ -1,5 +1,6 @@
 #include "sim/driver/kernel_work.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -15,7 +16,9 @@ namespace {
 CUresult pack_parameters(const KernelInfo& info, const Launch& launch,
                          std::vector<std::byte>* packed) {
   packed->assign(info.parameter_bytes, std::byte{0});
-  if (launch.parameters != nullptr && launch.extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (launch.parameters != nullptr && launch.extra != nullptr &&
+      launch.extra[0] != CU_LAUNCH_PARAM_END)
+    return CUDA_ERROR_INVALID_VALUE;
   if (launch.parameters != nullptr) {
     for (size_t i = 0; i < info.parameters.size(); ++i) {
       const ParameterInfo& parameter = info.parameters[i];
@@ -38,9 +41,8 @@ CUresult pack_parameters(const KernelInfo& info, const Launch& launch,
     }
   }
   if (info.parameter_bytes == 0) return CUDA_SUCCESS;
-  if (buffer == nullptr || bytes == nullptr || *bytes < info.parameter_bytes)
-    return CUDA_ERROR_INVALID_VALUE;
-  std::memcpy(packed->data(), buffer, info.parameter_bytes);
+  if (buffer == nullptr || bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(packed->data(), buffer, std::min<size_t>(*bytes, info.parameter_bytes));
   return CUDA_SUCCESS;
 }
 

@@ -85,20 +85,36 @@ TEST_F(Parameters, Extra) {
   ASSERT_EQ(packed_.size(), 24u);
   EXPECT_NE(static_cast<const void*>(packed_.data()), own);  // it may be managed memory
   EXPECT_EQ(std::memcmp(packed_.data(), own, 24), 0);
-  size = 23;
-  EXPECT_EQ(pack_parameters(function_, nullptr, extra, buffer_, &packed_),
-            CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(Parameters, AShortBufferIsFilledWithZeros) {
+  const char own[32] = {1, 2, 3};
+  size_t size = 2;
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<char*>(own),
+                   CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+  std::memset(buffer_, 0xff, sizeof buffer_);
+  ASSERT_EQ(pack_parameters(function_, nullptr, extra, buffer_, &packed_), CUDA_SUCCESS);
+  const std::byte expected[24] = {std::byte{1}, std::byte{2}};
+  ASSERT_EQ(packed_.size(), 24u);
+  EXPECT_EQ(std::memcmp(packed_.data(), expected, 24), 0);
 }
 
 TEST_F(Parameters, Wrong) {
   uint64_t a = 0;
   void* params[] = {&a, nullptr, &a};
   void* end[] = {CU_LAUNCH_PARAM_END};
+  size_t size = 4;
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
   EXPECT_EQ(pack_parameters(function_, nullptr, nullptr, buffer_, &packed_),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(pack_parameters(function_, params, nullptr, buffer_, &packed_),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(pack_parameters(function_, params, end, buffer_, &packed_), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(pack_parameters(function_, nullptr, extra, buffer_, &packed_),
+            CUDA_ERROR_INVALID_VALUE);
+  params[1] = &a;
+  EXPECT_EQ(pack_parameters(function_, params, extra, buffer_, &packed_), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(pack_parameters(function_, params, end, buffer_, &packed_), CUDA_SUCCESS);
   EXPECT_EQ(pack_parameters(function_, nullptr, end, buffer_, &packed_), CUDA_ERROR_INVALID_VALUE);
 }
 

@@ -1,5 +1,7 @@
 // Launches: parameters in both forms, dynamic shared memory, invalid dimensions, cooperative and
 // extended launches.
+#include <cstddef>
+
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/kernels.h"
 
@@ -44,6 +46,13 @@ int main() {
   for (unsigned value : c) wrong += value != 77;
   VALUE(wrong);
   SHOW(cuLaunchKernel(fill, 40, 1, 1, 256, 1, 1, 0, nullptr, arguments, extra));
+  void* no_extra[] = {CU_LAUNCH_PARAM_END};
+  void* each[] = {&packed.p, &packed.value, &packed.n};
+  SHOW(cuLaunchKernel(fill, 40, 1, 1, 256, 1, 1, 0, nullptr, each, no_extra));
+  // A buffer may end before the parameters do; what they are then is not defined.
+  packed.n = 0;
+  packed_bytes = offsetof(Packed, n);
+  SHOW(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra));
 
   void* sum_arguments[] = {&da, &dc};
   SHOW(cuLaunchKernel(sum, 1, 1, 1, 128, 1, 1, 512, nullptr, sum_arguments, nullptr));

@@ -29,10 +29,10 @@ TEST_F(ContextTest, ParametersAsOneBuffer) {
   OK(cuLaunchKernel(fill, 1, 1, 1, 128, 1, 1, 0, nullptr, nullptr, extra));
   packed.p = 0;  // taken at the launch
   EXPECT_EQ(read_word(p + 396), 6u);
-  packed.p = p;
-  bytes = 15;
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
-            cuLaunchKernel(fill, 1, 1, 1, 128, 1, 1, 0, nullptr, nullptr, extra));
+  packed = {p, 7, 100};
+  bytes = 12;  // the number of words is missing: it is 0
+  OK(cuLaunchKernel(fill, 1, 1, 1, 128, 1, 1, 0, nullptr, nullptr, extra));
+  EXPECT_EQ(read_word(p), 6u);
   void* parameters[] = {&packed.p, &packed.value, &packed.n};
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
             cuLaunchKernel(fill, 1, 1, 1, 128, 1, 1, 0, nullptr, parameters, extra));
@@ -105,7 +105,9 @@ TEST_F(ContextTest, TheOldInterface) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuParamSeti(f, 4094, 1));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuFuncSetBlockShape(f, 0, 1, 1));
   OK(cuParamSetSize(f, 12));
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuLaunch(f));  // a parameter is missing
+  OK(cuParamSeti(f, 8, 78));
+  OK(cuLaunch(f));  // the number of words is missing: it is 0
+  EXPECT_EQ(read_word(p), 77u);
 }
 
 TEST_F(ContextTest, LaunchWithAttributes) {
