@@ -4,6 +4,11 @@
 #include <cstring>
 
 namespace fargpu::client {
+namespace {
+
+constexpr size_t round_up_to_word(size_t bytes) { return (bytes + 3) / 4 * 4; }
+
+}  // namespace
 
 CUresult check_launch(const LaunchShape& shape, const Device& device,
                       const FunctionAttributes& function) {
@@ -59,10 +64,11 @@ CUresult pack_parameters(const Function& function, void** kernel_params, void** 
         return CUDA_ERROR_INVALID_VALUE;
       }
     }
-    if (bytes == nullptr && (size != 0 || function.parameter_bytes != 0))
+    if ((bytes == nullptr && size != 0) || (size == 0 && function.parameter_bytes != 0))
       return CUDA_ERROR_INVALID_VALUE;
-    // A buffer may be longer than the parameters; the rest has no meaning. It may be shorter, too:
-    // NCCL gives only the used part of a large struct.
+    if (size > round_up_to_word(function.parameter_bytes))
+      return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    // A buffer may end before the parameters do: NCCL gives only the used part of a large struct.
     // Copied, since it may be managed memory, which must not be read while a message is built.
     const size_t given = std::min<size_t>(size, function.parameter_bytes);
     if (given != 0) std::memcpy(buffer, bytes, given);

@@ -40,9 +40,12 @@ CUresult pack_parameters(const KernelInfo& info, const Launch& launch,
       return CUDA_ERROR_INVALID_VALUE;
     }
   }
-  if (info.parameter_bytes == 0) return CUDA_SUCCESS;
-  if (buffer == nullptr || bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::memcpy(packed->data(), buffer, std::min<size_t>(*bytes, info.parameter_bytes));
+  const size_t size = bytes != nullptr ? *bytes : 0;
+  if ((buffer == nullptr && size != 0) || (size == 0 && info.parameter_bytes != 0))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (size > (size_t{info.parameter_bytes} + 3) / 4 * 4) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  if (const size_t given = std::min<size_t>(size, info.parameter_bytes); given != 0)
+    std::memcpy(packed->data(), buffer, given);
   return CUDA_SUCCESS;
 }
 

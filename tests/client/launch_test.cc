@@ -77,7 +77,7 @@ TEST_F(Parameters, PackedByLayoutWithZeroGaps) {
 }
 
 TEST_F(Parameters, Extra) {
-  char own[32] = {1, 2, 3};
+  char own[24] = {1, 2, 3};
   size_t size = sizeof own;
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, own, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
                    CU_LAUNCH_PARAM_END};
@@ -85,6 +85,12 @@ TEST_F(Parameters, Extra) {
   ASSERT_EQ(packed_.size(), 24u);
   EXPECT_NE(static_cast<const void*>(packed_.data()), own);  // it may be managed memory
   EXPECT_EQ(std::memcmp(packed_.data(), own, 24), 0);
+  size = 25;
+  EXPECT_EQ(pack_parameters(function_, nullptr, extra, buffer_, &packed_),
+            CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  size = 0;
+  EXPECT_EQ(pack_parameters(function_, nullptr, extra, buffer_, &packed_),
+            CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(Parameters, AShortBufferIsFilledWithZeros) {

@@ -49,6 +49,8 @@ int main() {
   void* no_extra[] = {CU_LAUNCH_PARAM_END};
   void* each[] = {&packed.p, &packed.value, &packed.n};
   SHOW(cuLaunchKernel(fill, 40, 1, 1, 256, 1, 1, 0, nullptr, each, no_extra));
+  for (packed_bytes = 0; packed_bytes <= 32; packed_bytes += 32)
+    SHOW(cuLaunchKernel(fill, 40, 1, 1, 256, 1, 1, 0, nullptr, nullptr, extra));
   // A buffer may end before the parameters do; what they are then is not defined.
   packed.n = 0;
   packed_bytes = offsetof(Packed, n);
