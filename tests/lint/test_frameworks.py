@@ -11,6 +11,7 @@ import unittest
 
 import framework_results
 import frameworks_page
+import gpu_runs
 
 NAME = "torch_first_tensor"  # a workload that is described
 WRONG = {"result": "wrong", "reason": "one value differs", "date": "d1", "machine": "m1"}
@@ -31,7 +32,7 @@ SUITE = load_suite()
 
 def outcome(code=0, values=(1.0,)):
     stdout = json.dumps({"values": values, "seconds": 1.0}) + "\n"
-    return SUITE.Outcome(code, stdout, "the last word", 1.0)
+    return gpu_runs.Outcome(code, stdout, "the last word", 1.0)
 
 
 def rows(row, result):
@@ -109,7 +110,7 @@ class Suite(unittest.TestCase):
         self.assertEqual(row["shm"]["reason"], "value 0 is 2.0 instead of 1.0")
 
     def test_the_second_transport_runs_though_the_first_one_hangs(self):
-        row = self.measure(outcome(), outcome(SUITE.STOPPED), outcome()).row("m")
+        row = self.measure(outcome(), outcome(gpu_runs.STOPPED), outcome()).row("m")
         self.assertEqual((row["shm"]["result"], row["tcp"]["result"]), ("fails", "right"))
 
     def test_a_native_failure_says_nothing_of_transports(self):
