@@ -1,0 +1,135 @@
+"""scripts/suites: what it counts, names and survives, with a suite whose tests pass, fail, crash or
+hang natively or through fargpu only."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import fargpu_testing as testing
+
+PYTHON = str(testing.ROOT / ".deps" / "python")
+TESTS = """
+import ctypes, os, time
+import pytest
+
+REMOTE = "FARGPU_SERVER" in os.environ
+CUDA = ctypes.CDLL("libcuda.so.1")
+
+def test_good():
+    assert CUDA.cuInit(0) == 0
+
+def test_bad_natively():
+    assert REMOTE
+
+def test_skipped():
+    pytest.skip("not today")
+
+def test_bad_through_fargpu():
+    assert not REMOTE, "the cause"
+
+def test_crashes_through_fargpu():
+    if REMOTE:
+        os.abort()
+
+def test_hangs_through_fargpu():
+    if REMOTE:
+        time.sleep(60)
+
+@pytest.mark.parametrize("number", range(3))
+def test_behind(number):
+    pass
+"""
+
+
+def need_pytest():
+    done = subprocess.run(
+        [sys.executable, "-c", "import pytest"], env=dict(os.environ, PYTHONPATH=PYTHON)
+    )
+    if done.returncode != 0:
+        raise unittest.SkipTest("pytest is not there: scripts/setup fetches it")
+
+
+class Suites(unittest.TestCase):
+    def setUp(self):
+        need_pytest()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "cuda" / "tests").mkdir(parents=True)
+        self.results = self.folder / "results.json"
+
+    def suites(self, tests, *arguments):
+        """(finished process, table, {test: {side: result}})"""
+        (self.folder / "cuda" / "tests" / "test_all.py").write_text(tests)
+        done = testing.run(
+            [
+                *(sys.executable, testing.ROOT / "scripts" / "suites"),
+                *("--build-dir", testing.BUILD.folder, "--where", "sim", "--jobs", "2"),
+                *("--python", sys.executable, "--limit", "15", "--results", self.results),
+                *("--table", self.folder / "table.md"),
+                *(*arguments, f"cuda-python={self.folder}"),
+            ],
+            timeout=300,
+            env=testing.clean_environment(PYTHONPATH=PYTHON),
+        )
+        found = json.loads(self.results.read_text()).get("cuda-python", {})
+        by_name = {test.split("::")[1]: sides for test, sides in found.items()}
+        return done, (self.folder / "table.md").read_text(), by_name
+
+    def test_counts_and_names(self):
+        done, table, found = self.suites(TESTS)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        outcomes = {
+            name: tuple(sides[side]["outcome"] for side in ("native", "fargpu") if side in sides)
+            for name, sides in found.items()
+        }
+        self.assertEqual(
+            outcomes,
+            {
+                "test_good": ("passed", "passed"),
+                "test_bad_natively": ("failed",),
+                "test_skipped": ("skipped",),
+                "test_bad_through_fargpu": ("passed", "failed"),
+                "test_crashes_through_fargpu": ("passed", "crashed"),
+                "test_hangs_through_fargpu": ("passed", "hung"),
+                **{f"test_behind[{number}]": ("passed", "passed") for number in range(3)},
+            },
+        )
+        self.assertIn("| 9 | 0 | 7 | 1 | 1 | 7 | 4 | 3 | 42.86 % |", table)
+        self.assertIn(
+            "test_bad_through_fargpu` | failed | failed | AssertionError: the cause", table
+        )
+        self.assertNotIn("test_bad_natively", table)
+
+    def test_a_good_suite(self):
+        done, table, _ = self.suites("def test_good():\n    pass\n")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("| 1 | 0 | 1 | 0 | 0 | 1 | 1 | 0 | 0.00 % |", table)
+
+    def test_nothing_collected_is_not_done(self):
+        done, table, _ = self.suites("")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("nothing was collected", table)
+
+    def test_budget_and_resuming(self):
+        slow = (
+            "import time\n\ndef test_slow():\n    time.sleep(600)\n\ndef test_good():\n    pass\n"
+        )
+        done, table, _ = self.suites(slow, "--budget", "20", "--limit", "100")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("| 2 | 2 |", table)
+        before = self.folder / "before.json"
+        good = {"outcome": "passed", "seconds": 1, "text": "", "alone": ""}
+        name = "cuda/tests/test_all.py::test_slow"
+        before.write_text(json.dumps({"cuda-python": {name: {"native": good, "fargpu": good}}}))
+        done, table, _ = self.suites(slow, "--resume", before)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("| 2 | 0 | 2 | 0 | 0 | 2 | 2 | 0 | 0.00 % |", table)
+
+
+if __name__ == "__main__":
+    testing.main()
