@@ -8,6 +8,12 @@ namespace {
 
 constexpr size_t round_up_to_word(size_t bytes) { return (bytes + 3) / 4 * 4; }
 
+// The registers of a block: a warp takes them in steps of 256.
+constexpr uint64_t block_registers(uint64_t threads, uint64_t registers_of_thread) {
+  const uint64_t warps = (threads + 31) / 32;
+  return warps * ((registers_of_thread * 32 + 255) / 256 * 256);
+}
+
 }  // namespace
 
 CUresult check_launch(const LaunchShape& shape, const Device& device,
@@ -37,7 +43,14 @@ CUresult check_launch(const LaunchShape& shape, const Device& device,
     return function[static_cast<size_t>(id)].load(std::memory_order_relaxed);
   };
   const int most = value(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-  if (most > 0 && threads > static_cast<uint64_t>(most)) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  if (most > 0 && threads > static_cast<uint64_t>(most)) {
+    // Natively the registers give another error than the kernel's own bound (__launch_bounds__).
+    const auto registers = static_cast<uint64_t>(value(CU_FUNC_ATTRIBUTE_NUM_REGS));
+    const int available = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
+    return block_registers(threads, registers) > static_cast<uint64_t>(available)
+               ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+               : CUDA_ERROR_INVALID_VALUE;
+  }
   const int dynamic = value(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
   if (dynamic >= 0 && shape.shared_bytes > static_cast<unsigned>(dynamic))
     return CUDA_ERROR_INVALID_VALUE;

@@ -17,6 +17,7 @@ Device device() {
   device.set(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, INT32_MAX);
   device.set(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535);
   device.set(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535);
+  device.set(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 65536);
   return device;
 }
 
@@ -26,6 +27,7 @@ class LaunchCheck : public testing::Test {
     int values[kFunctionAttributes] = {};
     values[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 512;
     values[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = 48 << 10;
+    values[CU_FUNC_ATTRIBUTE_NUM_REGS] = 120;
     attributes_ = function_.remember(0, values);
   }
   CUresult check(const LaunchShape& shape) { return check_launch(shape, device_, *attributes_); }
@@ -47,7 +49,8 @@ TEST_F(LaunchCheck, LimitsOfTheDevice) {
 
 TEST_F(LaunchCheck, LimitsOfTheFunction) {
   EXPECT_EQ(check({{1, 1, 1}, {512, 1, 1}}), CUDA_SUCCESS);
-  EXPECT_EQ(check({{1, 1, 1}, {513, 1, 1}}), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  EXPECT_EQ(check({{1, 1, 1}, {544, 1, 1}}), CUDA_ERROR_INVALID_VALUE);  // its own bound
+  EXPECT_EQ(check({{1, 1, 1}, {545, 1, 1}}), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);  // registers
   EXPECT_EQ(check({{1, 1, 1}, {1, 1, 1}, 48 << 10}), CUDA_SUCCESS);
   EXPECT_EQ(check({{1, 1, 1}, {1, 1, 1}, (48 << 10) + 1}), CUDA_ERROR_INVALID_VALUE);
 }
