@@ -115,10 +115,9 @@ CUresult manual_cuMemHostUnregister(void* p) {
   const CallTarget target = CallTarget::of_memory(reinterpret_cast<CUdeviceptr>(p));
   Session& session = target.session;
   const auto region = session.find_host(reinterpret_cast<uint64_t>(p));
-  if (!region || region->kind != MemoryKind::kRegistered ||
-      region->base != reinterpret_cast<uint64_t>(p)) {
-    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-  }
+  if (!region) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (region->kind != MemoryKind::kRegistered || region->base != reinterpret_cast<uint64_t>(p))
+    return CUDA_ERROR_INVALID_VALUE;
   withdraw_elsewhere(*region);
   const CUresult finished = finish_copies_of(session, *region);
   const CUresult withdrawn = withdraw(session, *region);

@@ -36,6 +36,7 @@ int main() {
   SHOW(cuMemHostRegister(area, sizeof(area), 0));
   SHOW(cuMemcpyHtoDAsync(device, area, sizeof(area), stream));
   SHOW(cuStreamSynchronize(stream));
+  SHOW(cuMemHostUnregister(area + 4096));
   SHOW(cuMemHostUnregister(area));
   SHOW(cuMemHostUnregister(area));
   SHOW(cuMemHostRegister(nullptr, 4096, 0));
