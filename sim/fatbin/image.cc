@@ -61,12 +61,10 @@ Result<std::vector<std::string>> read_image(const void* image, int compute_capab
     FARGPU_ASSIGN_OR_RETURN(std::string text, read_container(image, compute_capability));
     return std::vector<std::string>{std::move(text)};
   }
-  if (magic == kLinkedMagic) {
-    const auto* start = static_cast<const std::byte*>(image);
-    FARGPU_ASSIGN_OR_RETURN(const size_t size, linked_image_size({start, kLinkedHeaderBytes}));
-    return read_linked_image({start, size});
-  }
   if (std::memcmp(&magic, kElfMagic, sizeof kElfMagic) == 0) {
+    const auto* file = static_cast<const std::byte*>(image);
+    if (const size_t size = linked_image_size(file); size > 0)
+      return read_linked_image({file, size});
     return Status(StatusCode::kNotFound,
                   "the image is a cubin (machine code); the simulated GPU runs PTX only, load the "
                   "PTX instead");

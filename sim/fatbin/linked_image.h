@@ -1,6 +1,7 @@
 // The result of linking for the simulated GPU: PTX texts in one block, which module loading accepts
-// like any other image. Layout: u32 magic, u32 number of texts, u64 size of the whole, then per
-// text u64 length and its bytes.
+// like any other image. The block is an ELF file with one segment, because programs copy what they
+// linked and hand the copy over by its address alone: its size stands in ELF's headers. Layout: ELF
+// header, program header, u32 magic, u32 number of texts, per text u64 length and its bytes.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +14,12 @@
 namespace fargpu::sim {
 
 constexpr uint32_t kLinkedMagic = 0x4B4C4746;  // "FGLK"
-constexpr size_t kLinkedHeaderBytes = 16;
+constexpr size_t kElfHeaderBytes = 64;
 
 std::vector<std::byte> pack_linked_image(std::span<const std::string> texts);
-// Size of the block that begins here; the span needs kLinkedHeaderBytes.
-Result<size_t> linked_image_size(std::span<const std::byte> header);
+// Size of the block that begins with this ELF file; 0: it is none of ours. Looks at the first
+// kElfHeaderBytes, and farther only where these say that there is more.
+size_t linked_image_size(const std::byte* file);
 Result<std::vector<std::string>> read_linked_image(std::span<const std::byte> image);
 
 }  // namespace fargpu::sim

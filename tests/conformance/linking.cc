@@ -1,5 +1,7 @@
 // Linking at run time: what is wrong with an input is said when it is added, what is missing in the
 // end when the link is completed.
+#include <vector>
+
 #include "tests/conformance/conformance.h"
 
 namespace {
@@ -53,7 +55,14 @@ void good_link() {
   VALUE(image != nullptr && bytes > 0);
   CUmodule module = nullptr;
   SHOW(cuModuleLoadData(&module, image));
+  // A copy serves as well, and its size is found in it.
+  const std::vector<char> copy(static_cast<char*>(image), static_cast<char*>(image) + bytes);
   SHOW(cuLinkDestroy(link));
+  CUlibrary library = nullptr;
+  SHOW(cuLibraryLoadData(&library, copy.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CUkernel kernel = nullptr;
+  SHOW(cuLibraryGetKernel(&kernel, library, "apply"));
+  SHOW(cuLibraryUnload(library));
   CUfunction function = nullptr;
   NEED(cuModuleGetFunction(&function, module, "apply"));
   CUdeviceptr p = 0;

@@ -150,10 +150,11 @@ TEST(LinkedImageTest, RoundTripAndDamage) {
     EXPECT_FALSE(read_linked_image({copy.get(), length}).ok()) << length;
   }
   auto bad = image;
-  FatbinBuilder::put(bad, 4, uint32_t{4});
+  constexpr size_t kNumberOfTextsAt = 124, kFirstLengthAt = 128;
+  FatbinBuilder::put(bad, kNumberOfTextsAt, uint32_t{4});
   EXPECT_FALSE(read_linked_image(bad).ok());
   bad = image;
-  FatbinBuilder::put(bad, 16, UINT64_MAX);
+  FatbinBuilder::put(bad, kFirstLengthAt, UINT64_MAX);
   EXPECT_FALSE(read_linked_image(bad).ok());
 }
 
