@@ -306,3 +306,10 @@ typedef enum {
   NVML_RESTRICTED_API_SET_AUTO_BOOSTED_CLOCKS = 1,
   NVML_RESTRICTED_API_COUNT = 2,
 } nvmlRestrictedAPI_t;
+
+// Whether a device has performance counters over an interval (GPM). The version is a plain number.
+typedef struct {
+  unsigned int version;
+  unsigned int isSupportedDevice;
+} nvmlGpmSupport_t;
+#define NVML_GPM_SUPPORT_VERSION 1

@@ -67,15 +67,13 @@ typedef struct {
   unsigned int uncActiveRemaps;
   unsigned int uncInactiveRemaps;
   unsigned int bPending;
-  unsigned int bfailureOccurred;
+  unsigned int bFailureOccurred;
 } nvmlRemappedRowsInfo_v2_t;
 
-// Whether the memory has faults that no spare row can take (580.159 and later).
+// Whether the memory has faults that no spare row can take (580.159 and later; without a version).
 typedef struct {
-  unsigned int version;
   unsigned int bUnrepairableMemory;
 } nvmlUnrepairableMemoryStatus_v1_t;
-#define nvmlUnrepairableMemoryStatus_v1 NVML_STRUCT_VERSION(UnrepairableMemoryStatus, 1)
 
 // Banks of memory by how many spare rows they have left.
 typedef struct {

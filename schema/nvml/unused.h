@@ -23,7 +23,6 @@ typedef struct nvmlConfComputeSetKeyRotationThresholdInfo_t
     nvmlConfComputeSetKeyRotationThresholdInfo_t;
 typedef struct nvmlEccSramUniqueUncorrectedErrorCounts_t nvmlEccSramUniqueUncorrectedErrorCounts_t;
 typedef struct nvmlGpmMetricsGet_t nvmlGpmMetricsGet_t;
-typedef struct nvmlGpmSupport_t nvmlGpmSupport_t;
 typedef struct nvmlGpuInstanceInfo_t nvmlGpuInstanceInfo_t;
 typedef struct nvmlGpuInstancePlacement_t nvmlGpuInstancePlacement_t;
 typedef struct nvmlGpuInstanceProfileInfo_t nvmlGpuInstanceProfileInfo_t;

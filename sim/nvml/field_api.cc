@@ -73,3 +73,9 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount,
     return NVML_SUCCESS;
   });
 }
+
+nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t* gpmSupport) {
+  return with_gpu(device, [&](const Gpu&) {
+    return give_version(gpmSupport, NVML_GPM_SUPPORT_VERSION, [](auto&) {});
+  });
+}

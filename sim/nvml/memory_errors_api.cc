@@ -73,9 +73,7 @@ nvmlReturn_t nvmlDeviceGetRemappedRows_v2(nvmlDevice_t device, nvmlRemappedRowsI
 
 nvmlReturn_t nvmlDeviceGetUnrepairableMemoryFlag_v1(nvmlDevice_t device,
                                                     nvmlUnrepairableMemoryStatus_v1_t* status) {
-  return with_gpu(device, [&](const Gpu&) {
-    return give_version(status, nvmlUnrepairableMemoryStatus_v1, [](auto&) {});
-  });
+  return answer(device, status, nvmlUnrepairableMemoryStatus_v1_t{});
 }
 
 nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device,

@@ -5,9 +5,22 @@
 
 using namespace fargpu::sim::nvml;
 
-#define FARGPU_NO_PROCESSES(name, type)                                    \
-  nvmlReturn_t name(nvmlDevice_t device, unsigned int* infoCount, type*) { \
-    return give_empty_list(device, infoCount);                             \
+namespace {
+
+// Only who asks how many there are, with no room, may leave the list out.
+nvmlReturn_t give_no_processes(nvmlDevice_t device, unsigned* count, const void* list) {
+  return with_gpu(device, [&](const Gpu&) {
+    if (count == nullptr || (*count != 0 && list == nullptr)) return NVML_ERROR_INVALID_ARGUMENT;
+    *count = 0;
+    return NVML_SUCCESS;
+  });
+}
+
+}  // namespace
+
+#define FARGPU_NO_PROCESSES(name, type)                                          \
+  nvmlReturn_t name(nvmlDevice_t device, unsigned int* infoCount, type* infos) { \
+    return give_no_processes(device, infoCount, infos);                          \
   }
 FARGPU_NO_PROCESSES(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t)
 FARGPU_NO_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t)
@@ -24,6 +37,8 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
   return with_gpu(device, [&](const Gpu&) -> nvmlReturn_t {
     if (plist == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
     if (plist->version != nvmlProcessDetailList_v1) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    constexpr unsigned kModes = 3;  // compute, graphics, MPS
+    if (plist->mode >= kModes) return NVML_ERROR_INVALID_ARGUMENT;
     plist->numProcArrayEntries = 0;
     return NVML_SUCCESS;
   });

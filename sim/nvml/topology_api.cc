@@ -2,8 +2,6 @@
 // each other as the simulated driver says.
 #include <unistd.h>
 
-#include <vector>
-
 #include "sim/nvml/api.h"
 
 using namespace fargpu::sim::nvml;
@@ -18,6 +16,11 @@ nvmlReturn_t with_two(nvmlDevice_t device1, nvmlDevice_t device2, Body&& body) {
   return with_gpu(device1, [&](const Gpu& one) {
     return with_gpu(device2, [&](const Gpu& two) { return body(one, two); });
   });
+}
+
+bool is_level(nvmlGpuTopologyLevel_t level) {
+  constexpr int kStep = 10;
+  return level >= NVML_TOPOLOGY_INTERNAL && level <= NVML_TOPOLOGY_SYSTEM && level % kStep == 0;
 }
 
 // The first `members` as a set of bits in words: every GPU is as near to all of them.
@@ -44,11 +47,16 @@ nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1, nvmlDevic
 nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, nvmlGpuTopologyLevel_t level,
                                               unsigned int* count, nvmlDevice_t* deviceArray) {
   return with_gpu(device, [&](const Gpu& self) {
-    std::vector<nvmlDevice_t> others;
+    // With no room: how many there are. Else as many as there is room for.
+    if (count == nullptr || (*count != 0 && deviceArray == nullptr) || !is_level(level))
+      return NVML_ERROR_INVALID_ARGUMENT;
+    const unsigned room = std::exchange(*count, 0);
     for (const Gpu& gpu : gpus()) {
-      if (&gpu != &self && level == NVML_TOPOLOGY_NODE) others.push_back(handle_of(gpu));
+      if (&gpu == &self || level != NVML_TOPOLOGY_NODE) continue;
+      if (*count < room) deviceArray[*count] = handle_of(gpu);
+      if (*count < room || room == 0) ++*count;
     }
-    return give_list(count, deviceArray, others);
+    return NVML_SUCCESS;
   });
 }
 

@@ -1,17 +1,13 @@
 """Management sessions whose other end breaks the rules: a client that does loses its session, and
 nothing else; a server that does cannot hurt the program."""
 
-import contextlib
 import json
 import random
-import socket
 import struct
 import sys
-import threading
-import unittest
 
 import fargpu_testing as testing
-from nvml_job import PRELUDE, need_nvidia_ml_py, pynvml
+from nvml_job import PRELUDE, Proxied, need_nvidia_ml_py, pynvml
 
 MANAGE = 19
 
@@ -20,11 +16,7 @@ def setUpModule():
     need_nvidia_ml_py()
 
 
-class Hostile(unittest.TestCase):
-    def setUp(self):
-        if testing.tls_certificates():
-            self.skipTest("the frames are sent in the clear")
-
+class Hostile(Proxied):
     def opcode(self, name):
         registry = (testing.ROOT / "schema/api/nvml_registry.yml").read_text()
         return int(registry.split(f"\n{name}: ")[1].split()[0])
@@ -60,54 +52,6 @@ class Hostile(unittest.TestCase):
                     self.assertEqual(connection.recv(1), b"")
             testing.wait_until(lambda: not daemon.workers(), "the workers have ended")
 
-    def lying_server(self, daemon, opcode, change, sent=None):
-        """A port at which `change` alters the daemon's replies to the opcode (None: to calls), as
-        bytes, and keeps those back that it returns False for. `sent`: gets what the client
-        sends."""
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.addCleanup(listener.close)
-
-        def pass_on(source, target):
-            try:
-                while data := source.recv(65536):
-                    if sent is not None:
-                        sent.extend(data)
-                    target.sendall(data)
-            except OSError:
-                pass
-            end(target)
-            source.close()
-
-        def end(connection):
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-        def alter(source, target):
-            try:
-                while True:
-                    header, body, bulk = testing.receive_frame(source)
-                    body = bytearray(body)
-                    altered = header[1] >= 4096 if opcode is None else header[1] == opcode
-                    if altered and change(body) is False:
-                        continue
-                    target.sendall(testing.HEADER.pack(*header) + bytes(body) + bulk)
-            except (EOFError, OSError):
-                end(target)
-            source.close()
-
-        def serve():
-            while True:
-                try:
-                    client, _ = listener.accept()
-                except OSError:
-                    return
-                server = daemon.connect()
-                threading.Thread(target=pass_on, args=(client, server), daemon=True).start()
-                threading.Thread(target=alter, args=(server, client), daemon=True).start()
-
-        threading.Thread(target=serve, daemon=True).start()
-        return listener.getsockname()[1]
-
     def test_a_server_that_lies_about_lengths(self):
         script = """
 import ctypes
@@ -136,7 +80,7 @@ print(result, count.value)
             ("nvmlDeviceGetComputeRunningProcesses_v3", count, ["0 True", "999 0"]),
         ):
             with self.subTest(name), testing.Daemon(gpus=1) as daemon:
-                port = self.lying_server(daemon, self.opcode(name), change)
+                port = self.proxy(daemon, self.opcode(name), change)
                 done = testing.run(
                     [sys.executable, "-c", script],
                     env=testing.clean_environment(
@@ -178,7 +122,7 @@ print(json.dumps([
             ("nvmlDeviceGetThermalSettings", [0, 16, 12, 0, 3]),
         ):
             with self.subTest(name), testing.Daemon(gpus=1) as daemon:
-                port = self.lying_server(daemon, self.opcode(name), fill)
+                port = self.proxy(daemon, self.opcode(name), fill)
                 self.assertEqual(self.ask_through(port, script)[0], expected)
 
     def test_damaged_answers(self):
@@ -222,7 +166,7 @@ print(json.dumps(codes))
             body[bit // 8] ^= 1 << bit % 8
 
         with testing.Daemon(gpus=1) as daemon:
-            port = self.lying_server(daemon, None, damage)
+            port = self.proxy(daemon, None, damage)
             found, _ = self.ask_through(port, script)
         # Some answers are right but for a value, some end the session.
         self.assertGreater(found["0"], 50)
@@ -248,7 +192,7 @@ print(json.dumps([
 """
         sent = bytearray()
         with testing.Daemon(gpus=1) as daemon:
-            port = self.lying_server(daemon, 0, None, sent)
+            port = self.proxy(daemon, 0, None, sent)
             self.assertEqual(self.ask_through(port, script)[0], [0, 0, 0, 0])
         self.assertGreater(len(sent), 1000)
         self.assertNotIn(b"\xa5" * 4, sent)
@@ -256,7 +200,7 @@ print(json.dumps([
     def test_a_server_that_answers_only_pings(self):
         name = "nvmlDeviceGetTemperature"
         with testing.Daemon(gpus=1) as daemon:
-            port = self.lying_server(daemon, self.opcode(name), lambda body: False)
+            port = self.proxy(daemon, self.opcode(name), lambda body: False)
             found, errors = self.ask_through(
                 port,
                 """

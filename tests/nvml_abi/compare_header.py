@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Compares schema/nvml and schema/api/nvml with NVIDIA's header.
 
-usage: compare_header.py NVML_H
+usage: compare_header.py NVML_H [NEWER_NVML_H]
 
 NVML_H is the header of CUDA 13.0, for example of the package nvidia-nvml-dev==13.0.*. Compared
 are the size of every type that both have, the place and size of every field, the value of every
-constant, and every prototype. Run by hand: the build does not have that header.
+constant, and every prototype; and with NEWER_NVML_H (13.4), of what driver 580.159 has and the
+header of 13.0 lacks, the same. Run by hand: the build does not have these headers.
 """
 
 import argparse
@@ -16,7 +17,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OWN_TYPES = {"nvmlPciInfo_v1_t", "nvmlPciInfo_v2_t", "nvmlEventData_v1_t"}  # no longer in theirs
+OLDER = {"nvmlPciInfo_v1_t", "nvmlPciInfo_v2_t", "nvmlEventData_v1_t"}  # no longer in theirs
+YOUNGER = {"nvmlRemappedRowsInfo_v2_t", "nvmlUnrepairableMemoryStatus_v1_t"}  # not yet in theirs
 # Exported, but in no header of 13.0.
 UNDECLARED = {
     "nvmlInternalGetExportTable",
@@ -106,23 +108,32 @@ def their_prototypes(text):
     return {name: normal(prototype) for prototype, name in found}
 
 
+def differences(folder, header, structs, rest, names):
+    ours = answers(folder, "ours", probe("schema/nvml/nvml.h", structs, rest, names), ROOT)
+    theirs = answers(folder, "theirs", probe(header, structs, rest, names))
+    both = zip(ours.splitlines(), theirs.splitlines(), strict=True)
+    return [f"{a}: theirs has {b}" for a, b in both if a != b]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("header", type=pathlib.Path)
-    header = parser.parse_args().header.resolve()
+    parser.add_argument("newer", type=pathlib.Path, nargs="?")
+    options = parser.parse_args()
+    header = options.header.resolve()
     sys.path.insert(0, str(ROOT / "schema"))
     from apigen.loader import load_yaml
 
     text = own_text()
     structs, rest = types_and_fields(text)
-    structs = {k: v for k, v in structs.items() if k not in OWN_TYPES}
+    younger = {k: v for k, v in structs.items() if k in YOUNGER}
+    structs = {k: v for k, v in structs.items() if k not in OLDER | YOUNGER}
     names = constants(text)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        ours = answers(folder, "ours", probe("schema/nvml/nvml.h", structs, rest, names), ROOT)
-        theirs = answers(folder, "theirs", probe(header, structs, rest, names))
-    ours, theirs = ours.splitlines(), theirs.splitlines()
-    wrong = [f"{a}: theirs has {b}" for a, b in zip(ours, theirs, strict=True) if a != b]
+        wrong = differences(folder, header, structs, rest, names)
+        if options.newer:
+            wrong += differences(folder, options.newer.resolve(), younger, [], [])
 
     described = {}
     for path in sorted((ROOT / "schema/api/nvml").glob("*.yml")):
@@ -131,6 +142,9 @@ def main():
                 prototype = normal(entry["fn"])
                 described[re.search(r"(nvml\w+)\(", prototype)[1]] = prototype
     declared = their_prototypes(header.read_text())
+    if options.newer:
+        newer = their_prototypes(options.newer.read_text())
+        declared |= {name: newer[name] for name in UNDECLARED & set(newer)}
     for name in sorted(set(declared) | set(described) - UNDECLARED):
         if declared.get(name) != described.get(name):
             wrong.append(f"{name}: {described.get(name)}, theirs is {declared.get(name)}")

@@ -125,11 +125,16 @@ TEST_F(Devices, LieOnOneHostWithoutNvlink) {
               NVML_SUCCESS);
     EXPECT_EQ(status, NVML_P2P_STATUS_OK);
   }
-  unsigned count = 2;
+  unsigned count = 0;
   nvmlDevice_t others[2] = {};
-  EXPECT_EQ((call<nvmlDevice_t, nvmlGpuTopologyLevel_t, unsigned*, nvmlDevice_t*>(
-                "nvmlDeviceGetTopologyNearestGpus", device(1), NVML_TOPOLOGY_NODE, &count, others)),
-            NVML_SUCCESS);
+  const auto ask = [&](nvmlDevice_t* list) {
+    return call<nvmlDevice_t, nvmlGpuTopologyLevel_t, unsigned*, nvmlDevice_t*>(
+        "nvmlDeviceGetTopologyNearestGpus", device(1), NVML_TOPOLOGY_NODE, &count, list);
+  };
+  EXPECT_EQ(ask(nullptr), NVML_SUCCESS);
+  EXPECT_EQ(count, 2U);
+  EXPECT_EQ(ask(nullptr), NVML_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(ask(others), NVML_SUCCESS);
   EXPECT_EQ(count, 2U);
   EXPECT_EQ(others[0], device(0));
   EXPECT_EQ(others[1], device(2));

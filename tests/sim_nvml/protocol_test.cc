@@ -49,10 +49,15 @@ TEST_F(Protocol, ListsThatDoNotFit) {
 
 TEST_F(Protocol, EmptyLists) {
   unsigned count = 5;
-  EXPECT_EQ((call<nvmlDevice_t, unsigned*, nvmlProcessInfo_t*>(
-                "nvmlDeviceGetComputeRunningProcesses_v3", device(), &count, nullptr)),
-            NVML_SUCCESS);
+  nvmlProcessInfo_t infos[5];
+  const auto ask = [&](nvmlProcessInfo_t* list) {
+    return call<nvmlDevice_t, unsigned*, nvmlProcessInfo_t*>(
+        "nvmlDeviceGetComputeRunningProcesses_v3", device(), &count, list);
+  };
+  EXPECT_EQ(ask(nullptr), NVML_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(ask(infos), NVML_SUCCESS);
   EXPECT_EQ(count, 0U);
+  EXPECT_EQ(ask(nullptr), NVML_SUCCESS);
 }
 
 TEST_F(Protocol, Versions) {

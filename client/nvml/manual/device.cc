@@ -55,11 +55,15 @@ nvmlReturn_t manual_nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t*
 }
 
 nvmlReturn_t manual_nvmlDeviceGetHandleBySerial(const char* serial, nvmlDevice_t* device) {
-  return with_library([&](Library&) {
+  return with_library([&](Library& library) {
     if (serial == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
-    return find(device, [&](const Device& each) {
+    const auto has_it = [&](const Device& each) {
       return !each.told.serial.empty() && each.told.serial == serial;
-    });
+    };
+    // Of a board with two GPUs neither is meant.
+    const auto& all = library.devices();
+    if (std::count_if(all.begin(), all.end(), has_it) > 1) return NVML_ERROR_INVALID_ARGUMENT;
+    return find(device, has_it);
   });
 }
 
@@ -129,6 +133,16 @@ nvmlReturn_t manual_nvmlGetBlacklistDeviceCount(unsigned int* deviceCount) {
 nvmlReturn_t manual_nvmlGetBlacklistDeviceInfoByIndex(unsigned int index,
                                                       nvmlExcludedDeviceInfo_t* info) {
   return manual_nvmlGetExcludedDeviceInfoByIndex(index, info);
+}
+
+nvmlReturn_t manual_nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t* gpmSupport) {
+  return with_device(device, [&](Library&, const Device&) {
+    if (gpmSupport == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+    if (gpmSupport->version != NVML_GPM_SUPPORT_VERSION)
+      return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    gpmSupport->isSupportedDevice = 0;
+    return NVML_SUCCESS;
+  });
 }
 
 nvmlReturn_t manual_nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int* isMigDevice) {

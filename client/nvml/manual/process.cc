@@ -19,6 +19,15 @@ nvmlReturn_t none(nvmlDevice_t device, unsigned int* count, T* list) {
   });
 }
 
+// Only who asks how many there are, with no room, may leave the list out.
+template <typename T>
+nvmlReturn_t no_processes(nvmlDevice_t device, unsigned int* count, T* list) {
+  return with_device(device, [&](Library&, const Device&) {
+    if (count != nullptr && *count != 0 && list == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+    return give_list<T>(count, list, std::span<const T>());
+  });
+}
+
 // As it was started; by its short name if it has hidden that. Empty: there is no such process.
 std::string name_of(unsigned int pid) {
   std::ifstream line(fmt::format("/proc/{}/cmdline", pid), std::ios::binary);
@@ -47,37 +56,37 @@ nvmlReturn_t manual_nvmlSystemGetProcessName(unsigned int pid, char* name, unsig
 nvmlReturn_t manual_nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device,
                                                           unsigned int* infoCount,
                                                           nvmlProcessInfo_v1_t* infos) {
-  return none(device, infoCount, infos);
+  return no_processes(device, infoCount, infos);
 }
 
 nvmlReturn_t manual_nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device,
                                                              unsigned int* infoCount,
                                                              nvmlProcessInfo_v2_t* infos) {
-  return none(device, infoCount, infos);
+  return no_processes(device, infoCount, infos);
 }
 
 nvmlReturn_t manual_nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device,
                                                              unsigned int* infoCount,
                                                              nvmlProcessInfo_t* infos) {
-  return none(device, infoCount, infos);
+  return no_processes(device, infoCount, infos);
 }
 
 nvmlReturn_t manual_nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device,
                                                             unsigned int* infoCount,
                                                             nvmlProcessInfo_v1_t* infos) {
-  return none(device, infoCount, infos);
+  return no_processes(device, infoCount, infos);
 }
 
 nvmlReturn_t manual_nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device,
                                                                unsigned int* infoCount,
                                                                nvmlProcessInfo_v2_t* infos) {
-  return none(device, infoCount, infos);
+  return no_processes(device, infoCount, infos);
 }
 
 nvmlReturn_t manual_nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device,
                                                                unsigned int* infoCount,
                                                                nvmlProcessInfo_t* infos) {
-  return none(device, infoCount, infos);
+  return no_processes(device, infoCount, infos);
 }
 
 nvmlReturn_t manual_nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
@@ -85,8 +94,10 @@ nvmlReturn_t manual_nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
   return with_device(device, [&](Library&, const Device&) {
     if (plist == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
     if (plist->version != nvmlProcessDetailList_v1) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    // 0: compute; a job has no other processes.
-    if (plist->mode != 0) {
+    enum Mode : unsigned { kCompute, kGraphics, kMps };
+    if (plist->mode > kMps) return NVML_ERROR_INVALID_ARGUMENT;
+    // A job has no other processes.
+    if (plist->mode != kCompute) {
       plist->numProcArrayEntries = 0;
       return NVML_SUCCESS;
     }

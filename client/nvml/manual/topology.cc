@@ -37,6 +37,34 @@ nvmlReturn_t processors(nvmlDevice_t device, unsigned int words, unsigned long* 
   return fill_set(device, words, set, ::sysconf(_SC_NPROCESSORS_CONF), scope);
 }
 
+// Lists of devices have a protocol of their own: asked with no room, they say how many there are,
+// and succeed; else they give as many as there is room for.
+bool asks_rightly(const unsigned int* count, const nvmlDevice_t* list) {
+  return count != nullptr && (list != nullptr || *count == 0);
+}
+
+nvmlReturn_t give_devices(unsigned int* count, nvmlDevice_t* list,
+                          const std::vector<nvmlDevice_t>& devices) {
+  const auto all = static_cast<unsigned int>(devices.size());
+  const unsigned int given = std::min(*count, all);
+  std::copy_n(devices.begin(), given, list);
+  *count = *count == 0 ? all : given;
+  return NVML_SUCCESS;
+}
+
+bool is_level(nvmlGpuTopologyLevel_t level) {
+  switch (level) {
+    case NVML_TOPOLOGY_INTERNAL:
+    case NVML_TOPOLOGY_SINGLE:
+    case NVML_TOPOLOGY_MULTIPLE:
+    case NVML_TOPOLOGY_HOSTBRIDGE:
+    case NVML_TOPOLOGY_NODE:
+    case NVML_TOPOLOGY_SYSTEM:
+      return true;
+  }
+  return false;
+}
+
 nvmlReturn_t nothing_to_do(nvmlDevice_t device) {
   return with_device(device, [](Library&, const Device&) { return NVML_SUCCESS; });
 }
@@ -69,30 +97,38 @@ nvmlReturn_t manual_nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device,
                                                      unsigned int* count,
                                                      nvmlDevice_t* deviceArray) {
   return with_device(device, [&](Library& library, const Device& self) {
+    if (!asks_rightly(count, deviceArray) || !is_level(level)) return NVML_ERROR_INVALID_ARGUMENT;
+    // The answer holds places among the devices of the server.
+    std::vector<nvmlDevice_t> places(self.connection->devices().size());
+    auto found = static_cast<unsigned int>(places.size());
+    if (const nvmlReturn_t result =
+            call_nvmlDeviceGetTopologyNearestGpus(device, level, &found, places.data());
+        result != NVML_SUCCESS) {
+      return result;
+    }
+    places.resize(std::min<size_t>(found, places.size()));
     std::vector<nvmlDevice_t> nearest;
     for (const Device& other : library.devices()) {
-      if (&other == &self) continue;
-      nvmlGpuTopologyLevel_t found{};
-      const nvmlDevice_t handle = Library::handle(other);
-      if (const nvmlReturn_t result =
-              manual_nvmlDeviceGetTopologyCommonAncestor(device, handle, &found);
-          result != NVML_SUCCESS) {
-        return result;
-      }
-      if (found == level) nearest.push_back(handle);
+      const auto place = reinterpret_cast<nvmlDevice_t>(other.place);
+      const bool near = other.connection == self.connection
+                            ? std::find(places.begin(), places.end(), place) != places.end()
+                            : level == NVML_TOPOLOGY_SYSTEM;
+      if (near && &other != &self) nearest.push_back(Library::handle(other));
     }
-    return give_list<nvmlDevice_t>(count, deviceArray, nearest);
+    return give_devices(count, deviceArray, nearest);
   });
 }
 
 nvmlReturn_t manual_nvmlSystemGetTopologyGpuSet(unsigned int cpuNumber, unsigned int* count,
                                                 nvmlDevice_t* deviceArray) {
   return with_library([&](Library& library) {
-    if (cpuNumber >= static_cast<unsigned int>(::sysconf(_SC_NPROCESSORS_CONF)))
+    if (!asks_rightly(count, deviceArray) ||
+        cpuNumber >= static_cast<unsigned int>(::sysconf(_SC_NPROCESSORS_CONF))) {
       return NVML_ERROR_INVALID_ARGUMENT;
+    }
     std::vector<nvmlDevice_t> all;
     for (const Device& device : library.devices()) all.push_back(Library::handle(device));
-    return give_list<nvmlDevice_t>(count, deviceArray, all);
+    return give_devices(count, deviceArray, all);
   });
 }
 

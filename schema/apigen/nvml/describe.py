@@ -38,7 +38,9 @@ def _versions(notes, name, parameter):
 def _check_type(parameter, shape, notes, types, where, name):
     """Only types of types.yml travel."""
     plain = types["scalars"] | types["enums"]
-    allowed = {"value": plain, "struct": types["structs"], "array": plain | types["structs"]}
+    # An array of devices travels as their places; hand-written halves make handles of them.
+    listed = plain | types["structs"] | {DEVICE}
+    allowed = {"value": plain, "struct": types["structs"], "array": listed}
     used = [parameter.base, *(notes or {}).get("versions", ())]
     for base in used if shape in allowed else ():
         if base not in allowed[shape]:
@@ -155,6 +157,10 @@ def _function(entry, chapter, types):
             Argument(p.name, p.ctype, p.base, "device" if p.ctype == DEVICE else "opaque")
             for p in parameters
         ]
+    if any(a.shape == "array" and a.base == DEVICE for a in arguments) and (
+        sides["client"] != "manual" or sides["server"] != "manual"
+    ):
+        raise DescriptionError(where, f"{name}: places of devices need halves written by hand")
     return Function(
         name=name,
         chapter=chapter,

@@ -7,9 +7,10 @@ namespace {
 // NVML's protocol for lists: how many there are, and INSUFFICIENT_SIZE when there is less room.
 template <typename Info>
 nvmlReturn_t list(Desk& desk, nvmlDevice_t device, unsigned int* count, Info* infos) {
-  if (count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  // Only who asks how many there are, with no room, may leave the list out.
+  if (count == nullptr || (infos == nullptr && *count != 0)) return NVML_ERROR_INVALID_ARGUMENT;
   const auto processes = desk.processes(device);
-  const unsigned int room = infos == nullptr ? 0 : *count;
+  const unsigned int room = *count;
   *count = static_cast<unsigned int>(processes.size());
   if (room < processes.size()) return NVML_ERROR_INSUFFICIENT_SIZE;
   for (size_t i = 0; infos != nullptr && i < processes.size(); ++i) {
