@@ -189,7 +189,11 @@ int run_session(const WorkerOptions& options) {
 }
 
 int manage(const WorkerOptions& options) {
-  const Status status = run_management(options);
+  const Status status = run_management(options, [&options] {
+    log::warn("event=nvml-stuck client=\"{}\" why=\"a call of NVML did not return\"",
+              options.client);
+    end(Status(), "the client went while a call of NVML did not return", 0);
+  });
   const bool polite = status.ok() || status.code() == StatusCode::kLost;
   if (!polite)
     log::error("event=session-broken client=\"{}\" why=\"{}\"", options.client, status.message());

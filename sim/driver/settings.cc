@@ -156,6 +156,12 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& ge
       return bad_value("FARGPU_SIM_STREAM_WAITS", text, "0 or 1");
     settings.stream_waits = value == 1;
   }
+  if (const char* text = get("FARGPU_SIM_NVML_HANG")) {
+    const std::string_view call = trim(text);
+    if (call != "init" && call != "utilization")
+      return bad_value("FARGPU_SIM_NVML_HANG", text, "init or utilization");
+    settings.nvml_hang = call == "init" ? Settings::Hang::kInit : Settings::Hang::kUtilization;
+  }
   if (const char* text = get("FARGPU_SIM_WANTED_ADDRESSES")) {
     uint64_t value = 0;
     if (!parse_number(trim(text), &value) || value > 1)

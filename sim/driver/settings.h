@@ -5,7 +5,9 @@
 // per core), FARGPU_SIM_LAZY_LOADING (0 or 1), FARGPU_SIM_COMPUTE_MODE ("default" or "prohibited":
 // no context can be made), FARGPU_SIM_JITTER (microseconds), FARGPU_SIM_QUEUE (1 .. 1021),
 // FARGPU_SIM_LOCKED_WAITS (0 or 1), FARGPU_SIM_WANTED_ADDRESSES (0 or 1), FARGPU_SIM_STREAM_WAITS
-// (0 or 1), FARGPU_SIM_SLOT (0 .. 31) and CUDA_VISIBLE_DEVICES (indices or "GPU-<uuid>" prefixes).
+// (0 or 1), FARGPU_SIM_NVML_HANG ("init" or "utilization": a call that never returns, of the
+// management library), FARGPU_SIM_SLOT (0 .. 31) and CUDA_VISIBLE_DEVICES (indices or "GPU-<uuid>"
+// prefixes).
 //
 // The slot says where device memory lies, so that programs can use GPUs of several daemons: device
 // memory begins at (1 + slot) TiB, reserved addresses at (33 + slot / 4) TiB. Up to 16 GPUs of 32
@@ -50,6 +52,9 @@ struct Settings {
   bool locked_waits = false;
   // Making a stream waits for the host functions that run.
   bool stream_waits = false;
+  // Of the management library: which call never returns, as with a GPU that hangs.
+  enum class Hang { kNone, kInit, kUtilization };
+  Hang nvml_hang = Hang::kNone;
   // Reservations lie where they are asked for; false: where the driver chooses, always.
   bool wanted_addresses = true;
   int queue_places = 1021;   // how much may wait in a stream before who submits more waits

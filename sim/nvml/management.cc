@@ -1,6 +1,7 @@
 #include "sim/nvml/management.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -17,6 +18,7 @@ std::mutex g_mutex;
 std::atomic<int> g_users{0};
 // Made once and never taken away: other threads may look at it while a process exits.
 std::atomic<const std::vector<Gpu>*> g_gpus{nullptr};
+std::atomic<Settings::Hang> g_hang{Settings::Hang::kNone};
 
 nvmlReturn_t make_gpus() {
   log::configure("sim", log::Level::kWarn);
@@ -25,6 +27,8 @@ nvmlReturn_t make_gpus() {
     log::error("{}", settings.status().message());
     return NVML_ERROR_DRIVER_NOT_LOADED;
   }
+  g_hang.store(settings->nvml_hang);
+  hang_if_told(Settings::Hang::kInit);
   const int capability = settings->compute_capability;
   auto* gpus = new std::vector<Gpu>;
   for (int i = 0; i < settings->gpus; ++i) {
@@ -59,6 +63,10 @@ nvmlReturn_t shut_down() {
   if (g_users.load() == 0) return NVML_ERROR_UNINITIALIZED;
   --g_users;
   return NVML_SUCCESS;
+}
+
+void hang_if_told(Settings::Hang call) {
+  while (g_hang.load() == call) ::pause();
 }
 
 bool initialized() { return g_users.load(std::memory_order_acquire) > 0; }

@@ -33,6 +33,8 @@ nvmlReturn_t initialize();
 // NVML_ERROR_UNINITIALIZED when there were as many as initialisations.
 nvmlReturn_t shut_down();
 bool initialized();
+// Never returns, if the settings say so of this call.
+void hang_if_told(Settings::Hang call);
 std::span<const Gpu> gpus();
 // nullptr: no handle of this library.
 const Gpu* find_gpu(nvmlDevice_t handle);

@@ -73,6 +73,7 @@ nvmlReturn_t nvmlDeviceGetAccountingBufferSize(nvmlDevice_t device, unsigned int
 }
 
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t* utilization) {
+  hang_if_told(fargpu::sim::Settings::Hang::kUtilization);
   return answer(device, utilization, nvmlUtilization_t{});
 }
 

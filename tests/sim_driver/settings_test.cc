@@ -33,6 +33,7 @@ TEST(SettingsTest, ReadsEveryVariable) {
                         {"FARGPU_SIM_JITTER", "200"},
                         {"FARGPU_SIM_LOCKED_WAITS", "1"},
                         {"FARGPU_SIM_STREAM_WAITS", "1"},
+                        {"FARGPU_SIM_NVML_HANG", "utilization"},
                         {"FARGPU_SIM_WANTED_ADDRESSES", "0"},
                         {"FARGPU_SIM_QUEUE", "10"},
                         {"FARGPU_SIM_SLOT", "31"},
@@ -47,6 +48,7 @@ TEST(SettingsTest, ReadsEveryVariable) {
   EXPECT_EQ(settings->jitter_microseconds, 200);
   EXPECT_TRUE(settings->locked_waits);
   EXPECT_TRUE(settings->stream_waits);
+  EXPECT_EQ(settings->nvml_hang, Settings::Hang::kUtilization);
   EXPECT_FALSE(settings->wanted_addresses);
   EXPECT_EQ(settings->queue_places, 10);
   EXPECT_EQ(settings->slot, 31);
@@ -63,6 +65,7 @@ TEST(SettingsTest, BadValuesNameTheVariable) {
                                           {"FARGPU_SIM_COMPUTE_MODE", "closed"},
                                           {"FARGPU_SIM_LOCKED_WAITS", "yes"},
                                           {"FARGPU_SIM_STREAM_WAITS", "yes"},
+                                          {"FARGPU_SIM_NVML_HANG", "always"},
                                           {"FARGPU_SIM_WANTED_ADDRESSES", "2"},
                                           {"FARGPU_SIM_QUEUE", "0"},
                                           {"FARGPU_SIM_SLOT", "32"},

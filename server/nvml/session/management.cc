@@ -16,6 +16,7 @@
 #include "server/handover/hello.h"
 #include "server/nvml/session/management_session.h"
 #include "server/nvml/session/nvml_library.h"
+#include "server/nvml/session/peer_watch.h"
 
 namespace fargpu::server {
 namespace {
@@ -83,7 +84,7 @@ Result<std::unique_ptr<transport::Transport>> open_transport(const WorkerOptions
 
 }  // namespace
 
-Status run_management(const WorkerOptions& options) {
+Status run_management(const WorkerOptions& options, const std::function<void()>& stuck) {
   // The daemon ends a management session so: it holds nothing.
   ::signal(SIGTERM, [](int) { ::_exit(0); });
   auto page = StatisticsPage::open(Fd(kStatisticsFd));
@@ -92,6 +93,8 @@ Status run_management(const WorkerOptions& options) {
       Fd(kJobFd),
       {static_cast<uint32_t>(options.units.size()), options.job_slots, options.memory_bytes}, 0);
   if (!memory.ok()) return refuse(options, memory.status());
+  const auto watch = PeerWatch::start(kSocketFd, stuck);
+  if (!watch.ok()) log::warn("event=no-watch why=\"{}\"", watch.status().message());
   const auto library = NvmlLibrary::open(options.driver);
   if (!library.ok()) return refuse(options, library.status());
   const auto devices = library->devices(options.units);
