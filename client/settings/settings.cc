@@ -122,8 +122,8 @@ std::vector<int> visible_ordinals(const std::optional<std::string>& variable,
   }
   for (const std::string& entry : split(*variable)) {
     const int ordinal = find_device(entry, uuids);
-    if (ordinal < 0 || std::find(ordinals.begin(), ordinals.end(), ordinal) != ordinals.end())
-      break;
+    if (ordinal < 0) break;
+    if (std::find(ordinals.begin(), ordinals.end(), ordinal) != ordinals.end()) return {};
     ordinals.push_back(ordinal);
   }
   return ordinals;

@@ -29,9 +29,14 @@ TEST(VisibleDevices, Indices) {
 
 TEST(VisibleDevices, TheFirstWrongEntryEndsTheList) {
   EXPECT_EQ(visible_ordinals("0,7,1", three()), (std::vector<int>{0}));
-  EXPECT_EQ(visible_ordinals("1,1,2", three()), (std::vector<int>{1}));
   EXPECT_EQ(visible_ordinals("0,,1", three()), (std::vector<int>{0}));
   EXPECT_TRUE(visible_ordinals("99999999999999999999", three()).empty());
+}
+
+TEST(VisibleDevices, ARepeatedDeviceLeavesNone) {
+  EXPECT_TRUE(visible_ordinals("1,1", three()).empty());
+  EXPECT_TRUE(visible_ordinals("0,GPU-12ab,1", three()).empty());
+  EXPECT_EQ(visible_ordinals("0,7,0", three()), (std::vector<int>{0}));
 }
 
 TEST(VisibleDevices, UuidPrefixes) {

@@ -296,6 +296,107 @@ print(json.dumps([results, calls]))
         self.assertGreaterEqual(seconds, 0.65)
         self.assertGreater(calls, 5)
 
+    def test_lists_of_devices(self):
+        """Without room they say how many there are; else they give as many as there is room for."""
+        found, _ = self.ask(
+            """
+nvmlInit()
+all = handles()
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+first = ctypes.c_void_p(ctypes.cast(all[0], ctypes.c_void_p).value)
+def nearest(level, room, given=True):
+    count, list_ = ctypes.c_uint(room), (ctypes.c_void_p * 4)(7, 7, 7, 7)
+    code = nvml.nvmlDeviceGetTopologyNearestGpus(
+        first, level, ctypes.byref(count), list_ if given else None)
+    return [code, count.value, sum(item != 7 for item in list_)]
+def of_processor(number, room, given=True):
+    count, list_ = ctypes.c_uint(room), (ctypes.c_void_p * 4)(7, 7, 7, 7)
+    code = nvml.nvmlSystemGetTopologyGpuSet(
+        number, ctypes.byref(count), list_ if given else None)
+    return [code, count.value, sum(item != 7 for item in list_)]
+print(json.dumps({
+    "by_pynvml": [nvmlDeviceGetIndex(h) for h in nvmlDeviceGetTopologyNearestGpus(all[0], 40)],
+    "nearest": [nearest(40, 0, False), nearest(40, 1), nearest(40, 4), nearest(30, 0),
+                nearest(40, 1, False), nearest(35, 0)],
+    "set": [of_processor(0, 0, False), of_processor(0, 1), of_processor(0, 4),
+            of_processor(0, 4, False), of_processor(1 << 20, 0)],
+}))
+""",
+            flags=("--gpus", "3", "--memory", "64M"),
+        )
+        self.assertEqual(found["by_pynvml"], [1, 2])
+        self.assertEqual(
+            found["nearest"],
+            [[0, 2, 0], [0, 1, 1], [0, 2, 2], [0, 0, 0], [2, 1, 0], [2, 0, 0]],
+        )
+        self.assertEqual(found["set"], [[0, 3, 0], [0, 1, 1], [0, 3, 3], [2, 4, 0], [2, 0, 0]])
+
+    def test_processes_asked_for_wrongly(self):
+        found, _ = self.ask("""
+nvmlInit()
+take_memory(1 << 20)
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+device = ctypes.c_void_p(ctypes.cast(handles()[0], ctypes.c_void_p).value)
+codes = []
+for kind in ("Compute", "Graphics", "MPSCompute"):
+    for version in ("", "_v2", "_v3"):
+        ask = getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses{version}")
+        count = ctypes.c_uint(0)
+        code = [ask(device, ctypes.byref(count), None), count.value]
+        code.append(ask(device, ctypes.byref(ctypes.c_uint(5)), None))
+        code.append(ask(device, None, None))
+        codes.append(code)
+details = []
+for mode, version in ((0, 24 | 1 << 24), (1, 24 | 1 << 24), (3, 24 | 1 << 24), (0, 24)):
+    words = (ctypes.c_uint * 6)(version, mode, 0, 0, 0, 0)
+    details.append([nvml.nvmlDeviceGetRunningProcessDetailList(device, words), words[2]])
+print(json.dumps([codes, details]))
+""")
+        too_small = pynvml.NVML_ERROR_INSUFFICIENT_SIZE
+        wrong = pynvml.NVML_ERROR_INVALID_ARGUMENT
+        self.assertEqual(found[0], [[too_small, 1, wrong, wrong]] * 3 + [[0, 0, wrong, wrong]] * 6)
+        mismatch = pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+        self.assertEqual(found[1], [[too_small, 1], [0, 0], [wrong, 0], [mismatch, 0]])
+
+    def test_visible_devices_are_cudas_affair(self):
+        """Whatever CUDA is told to see, NVML shows the job, and says which device CUDA means."""
+        script = """
+nvmlInit()
+cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+code = cuda.cuInit(0)
+uuids = []
+if code == 0:
+    assert cuda.cuDeviceGetCount(ctypes.byref(count)) == 0
+for i in range(count.value):
+    uuid = (ctypes.c_ubyte * 16)()
+    assert cuda.cuDeviceGetUuid_v2(uuid, i) == 0
+    text = bytes(uuid).hex()
+    uuids.append("GPU-" + "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:])))
+print(json.dumps([
+    nvmlDeviceGetCount(),
+    [nvmlDeviceGetIndex(nvmlDeviceGetHandleByUUID(uuid)) for uuid in uuids],
+    [nvmlDeviceGetUUID(h) for h in handles()],
+    error(nvmlDeviceGetHandleByUUID, "MIG-" + nvmlDeviceGetUUID(handles()[0])[4:]),
+]))
+"""
+        _, _, uuids, _ = self.ask(script)[0]
+        self.assertEqual(len(set(uuids)), 2)
+        for visible, seen in (
+            (None, [0, 1]),
+            ("1", [1]),
+            ("1,0", [1, 0]),
+            (uuids[1], [1]),
+            (f"{uuids[1]},0", [1, 0]),
+            ("0,0", []),
+            ("-1", []),
+            ("0,-1,1", [0]),
+            ("", []),
+            ("MIG-" + uuids[0][4:], []),
+        ):
+            with self.subTest(visible):
+                found = self.ask(script, CUDA_VISIBLE_DEVICES=visible)[0]
+                self.assertEqual(found, [2, seen, uuids, pynvml.NVML_ERROR_NOT_FOUND])
+
     def test_the_daemon_ends(self):
         program = self.daemon.start(
             sys.executable,
@@ -421,6 +522,8 @@ print(json.dumps({
     "bus": [nvmlDeviceGetPciInfo(h).busId for h in all],
     "level": nvmlDeviceGetTopologyCommonAncestor(all[0], all[1]),
     "p2p": nvmlDeviceGetP2PStatus(all[0], all[1], 0),
+    "nearest": [[nvmlDeviceGetIndex(h) for h in nvmlDeviceGetTopologyNearestGpus(one, level)]
+                for one in all for level in (40, 50)],
 }))
 """
             done = testing.run(
@@ -434,6 +537,126 @@ print(json.dumps({
             self.assertEqual(found["bus"][1][:9], "00000001:")
             self.assertEqual(found["level"], pynvml.NVML_TOPOLOGY_SYSTEM)
             self.assertEqual(found["p2p"], pynvml.NVML_P2P_STATUS_NOT_SUPPORTED)
+            self.assertEqual(found["nearest"], [[], [1], [], [0]])
+
+    def test_one_is_lost_beside_threads_and_forks(self):
+        """Calls about its GPU say so from then on, in each thread; the other one's go on, also in
+        children, which have sessions of their own."""
+        script = """
+import threading
+nvmlInit()
+all = handles()
+stop = threading.Event()
+seen = [set(), set()]
+def look(i):
+    while not stop.is_set():
+        seen[i].add(error(nvmlDeviceGetUtilizationRates, all[i]))
+        seen[i].add(error(nvmlDeviceGetMemoryInfo, all[i]))
+threads = [threading.Thread(target=look, args=(i,)) for i in (0, 1) * 3]
+for thread in threads:
+    thread.start()
+def child():
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)
+        os._exit(error(nvmlDeviceGetUtilizationRates, all[0]))
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+children = [child() for _ in range(5)]
+print("ready", flush=True)
+sys.stdin.readline()
+until = time.monotonic() + 60
+while error(nvmlDeviceGetUtilizationRates, all[1]) == 0 and time.monotonic() < until:
+    time.sleep(0.01)
+after = [error(nvmlDeviceGetUtilizationRates, h) for h in all]
+seen[1].clear()
+time.sleep(0.2)
+stop.set()
+for thread in threads:
+    thread.join()
+print(json.dumps([children, after, sorted(seen[0]), sorted(seen[1]), nvmlDeviceGetCount()]))
+"""
+        with testing.Daemon() as a, testing.Daemon() as b:
+            program = subprocess.Popen(
+                [testing.BUILD.fargpu, "run", "--server", f"{a.server},{b.server}", "--"]
+                + [sys.executable, "-c", PRELUDE + script],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=testing.clean_environment(),
+            )
+            self.addCleanup(program.kill)
+            self.assertEqual(program.stdout.readline(), "ready\n")
+            for worker in b.workers():
+                os.kill(worker, 9)
+            out, errors = program.communicate("go\n", timeout=testing.LIMIT)
+        lost = pynvml.NVML_ERROR_GPU_IS_LOST
+        self.assertEqual(json.loads(out), [[0] * 5, [0, lost], [0], [lost], 2], errors)
+        self.assertEqual(errors.count("is lost"), 1, errors)
+
+
+class NvmlThatHangs(unittest.TestCase):
+    """The server's NVML does not return, as with a GPU that hangs: a worker does not keep its place
+    when its client has gone."""
+
+    def daemon(self, call):
+        return testing.Daemon("--max-sessions", 1, environment={"FARGPU_SIM_NVML_HANG": call})
+
+    def hang_in(self, call, script):
+        with self.daemon(call) as daemon:
+            # Without `fargpu run`, whose end would tell the daemon.
+            program = subprocess.Popen(
+                [sys.executable, "-c", PRELUDE + script],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env=testing.clean_environment(
+                    FARGPU_SERVER=daemon.server,
+                    LD_LIBRARY_PATH=testing.BUILD.client_libraries,
+                ),
+            )
+            self.addCleanup(program.communicate)
+            self.addCleanup(program.kill)
+            if call != "init":
+                self.assertEqual(program.stdout.readline(), "ready\n")
+            (worker,) = testing.wait_until(daemon.workers, "a worker has begun")
+            time.sleep(1)  # by now it is inside the call
+            self.assertTrue(testing.is_running(worker))
+            program.kill()
+            testing.wait_until(lambda: not daemon.workers(), "the worker has ended", seconds=20)
+            self.assertIn("a call of NVML did not return", daemon.log_text())
+            if call != "init":
+                again = daemon.run(sys.executable, "-c", PRELUDE + "print(error(nvmlInit))")
+                self.assertEqual(again.stdout, "0\n", again.stderr)
+
+    def test_in_a_call(self):
+        self.hang_in(
+            "utilization",
+            'nvmlInit(); print("ready", flush=True); nvmlDeviceGetUtilizationRates(handles()[0])',
+        )
+
+    def test_at_the_beginning(self):
+        self.hang_in("init", "nvmlInit()")
+
+    def test_a_client_that_gives_up(self):
+        """It stays, but has waited long enough."""
+        with self.daemon("utilization") as daemon:
+            script = """
+nvmlInit()
+codes = [error(nvmlDeviceGetUtilizationRates, handles()[0])]
+nvmlShutdown()
+until = time.monotonic() + 20
+while (code := error(nvmlInit)) and time.monotonic() < until:
+    time.sleep(0.1)
+print(json.dumps(codes + [code]))
+"""
+            done = daemon.run(
+                sys.executable,
+                "-c",
+                PRELUDE + script,
+                env=testing.clean_environment(FARGPU_CONNECT_TIMEOUT="500ms"),
+            )
+        self.assertEqual(json.loads(done.stdout), [pynvml.NVML_ERROR_GPU_IS_LOST, 0], done.stderr)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,14 @@
 fargpu, line by line. Codes are compared always, outputs where they never change."""
 
 import json
+import os
 import re
 import sys
+import tempfile
 import unittest
 
 import fargpu_testing as testing
+from nvml_job import PRELUDE, Proxied, need_nvidia_ml_py
 
 sys.path.insert(0, str(testing.ROOT / "schema"))
 try:
@@ -25,12 +28,16 @@ OTHERWISE = {
     "nvmlDeviceGetSupportedGraphicsClocks": "NULL is looked at before the memory clock",
 }
 CALLER = """
-import ctypes, hashlib, json, sys
+import ctypes, hashlib, json, os, sys
 nvml = ctypes.CDLL("libnvidia-ml.so.1")
 assert nvml.nvmlInit_v2() == 0
 device = ctypes.c_void_p()
 assert nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) == 0
 ROOM = 1 << 16
+# A file in which the number of answers of the server stands.
+counter = os.open(os.environ["COUNTER"], os.O_RDONLY) if "COUNTER" in os.environ else None
+def answers():
+    return int.from_bytes(os.pread(counter, 8, 0), "little")
 for name, parameters, shown in json.loads(sys.stdin.read()):
     function = getattr(nvml, name)
     wrongs = [None] + [(i, wrong) for i, p in enumerate(parameters) for wrong in p["wrong"]]
@@ -52,26 +59,49 @@ for name, parameters, shown in json.loads(sys.stdin.read()):
                 buffer[0 : len(given)] = given
                 buffers.append(buffer)
                 arguments.append(buffer)
+        before = answers() if counter else 0
         code = function(*arguments)
+        if counter:
+            first = answers() - before
+            function(*arguments)
+            if wrong is None:
+                print(name, first, answers() - before - first)
+            continue
         outputs = [hashlib.sha256(b.raw).hexdigest()[:8] for b in buffers] if shown else []
-        print(name, "right" if wrong is None else wrong, code, *(outputs if code == 0 else []))
+        outputs = outputs if code == 0 else []
+        print(name, "right" if wrong is None else wrong, code, *outputs, flush=True)
 """
 
-TABLES = """
-import ctypes
+TABLE = """
+nvmlInit()
+take_memory(1 << 20)
 nvml = ctypes.CDLL("libnvidia-ml.so.1")
-assert nvml.nvmlInit_v2() == 0
+device = ctypes.c_void_p(ctypes.cast(handles()[0], ctypes.c_void_p).value)
 table = ctypes.POINTER(ctypes.c_size_t)()
 id = bytes.fromhex("c4fe3e6cc98f6c4ea327ee696e12f7c4")
-print(nvml.nvmlInternalGetExportTable(ctypes.byref(table), id), table[0])
-for word in (1, table[0] // 8 - 1):
-    print(ctypes.CFUNCTYPE(ctypes.c_int)(table[word])())
-ask = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-for word in (72, 213, 214, 215):
-    answer = ctypes.c_int(7)
-    print(ask(table[word])(None, ctypes.addressof(answer)), answer.value)
+found = [nvml.nvmlInternalGetExportTable(ctypes.byref(table), id), table[0]]
+refused = [ctypes.CFUNCTYPE(ctypes.c_int)(table[word])() for word in (1, table[0] // 8 - 1)]
+watched = ctypes.c_int(7)
+can_be_watched = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(table[72])
+found.append([can_be_watched(device, ctypes.addressof(watched)), watched.value])
+kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+def ask(word, room, given=True):
+    count, list_ = ctypes.c_uint(room), ctypes.create_string_buffer(b"x" * 8256, 8256)
+    code = kind(table[word])(device, ctypes.addressof(count), list_ if given else None)
+    return code, count.value, list_.raw
+listed = ask(213, 2)
+words = list(memoryview(listed[2][:32]).cast("I"))
 other = ctypes.c_void_p(1)
-print(nvml.nvmlInternalGetExportTable(ctypes.byref(other), bytes(16)), other.value)
+print(json.dumps({
+    "found": found,
+    "refused": refused,
+    "listed": [listed[0], listed[1], words, listed[2][32:].split(b"\\0")[0].decode()],
+    "me": [os.getpid(), nvmlSystemGetProcessName(os.getpid())],
+    "untouched": listed[2][4128:] == b"x" * 4128,
+    "counts": [ask(213, 0, False)[:2], ask(213, 5, False)[:2], ask(214, 2)[:2], ask(215, 2)[:2]],
+    "wrong": [kind(table[word])(device, None, None) for word in (213, 214, 215)],
+    "other": [nvml.nvmlInternalGetExportTable(ctypes.byref(other), bytes(16)), other.value],
+}))
 """
 
 
@@ -93,6 +123,11 @@ def parameter(f, a):
     return {"kind": "pointer", "value": value, "wrong": [None]}
 
 
+def specification(functions):
+    """What CALLER reads."""
+    return [[f.name, [parameter(f, a) for a in f.arguments], f.cache] for f in functions]
+
+
 def version(a):
     """The last layout's version word; the sizes are those of the C types."""
     return SIZES[list(a.versions)[-1]] | list(a.versions.values())[-1] << 24
@@ -105,17 +140,48 @@ SIZES = {t: int(size) for t, size in re.findall(r"^FARGPU_LAYOUT\((\w+), (\d+)",
 def setUpModule():
     if describe is None:
         raise unittest.SkipTest("apigen cannot be loaded")
+    need_nvidia_ml_py()
 
 
-class Calls(unittest.TestCase):
+class Asked(Proxied):
     maxDiff = None
 
     def ask(self, functions, run):
-        spec = [[f.name, [parameter(f, a) for a in f.arguments], f.cache] for f in functions]
-        done = run(sys.executable, "-c", CALLER, input=json.dumps(spec))
+        done = run(sys.executable, "-c", CALLER, input=json.dumps(specification(functions)))
         self.assertEqual(done.returncode, 0, done.stdout[-500:] + done.stderr)
         return done.stdout.splitlines()
 
+
+class RoundTrips(Asked):
+    def test_one_at_most_and_none_for_what_never_changes(self):
+        library = describe.load(testing.ROOT / "schema")
+        asked = [f for f in library.functions if not NOT_ASKED.search(f.name)]
+        count = 0
+        with tempfile.NamedTemporaryFile() as file, testing.Daemon(gpus=3) as daemon:
+
+            def one_more(_):
+                nonlocal count
+                count += 1
+                os.pwrite(file.fileno(), count.to_bytes(8, "little"), 0)
+
+            environment = testing.clean_environment(
+                FARGPU_SERVER=f"127.0.0.1:{self.proxy(daemon, None, one_more)}",
+                FARGPU_GPUS=3,
+                LD_LIBRARY_PATH=testing.BUILD.client_libraries,
+                COUNTER=file.name,
+            )
+            lines = self.ask(asked, lambda *c, **o: testing.run(c, env=environment, **o))
+        self.assertEqual(len(lines), len(asked))
+        self.assertGreater(count, 150)
+        cached = {f.name for f in asked if f.cache}
+        for name, *costs in map(str.split, lines):
+            first, second = map(int, costs)
+            with self.subTest(name):
+                self.assertLessEqual(first, 1)
+                self.assertLessEqual(second, 0 if name in cached else 1)
+
+
+class Calls(Asked):
     def test_as_by_the_library_alone(self):
         library = describe.load(testing.ROOT / "schema")
         answered = [f for f in library.functions if f.supported and not NOT_ASKED.search(f.name)]
@@ -154,10 +220,20 @@ class Calls(unittest.TestCase):
 
     def test_the_table_that_nvidia_smi_asks_for(self):
         with testing.Daemon(gpus=1) as daemon:
-            done = daemon.run(sys.executable, "-c", TABLES)
-        self.assertEqual(
-            done.stdout.split(), "0 4096 3 3 0 1 0 0 0 0 0 0 6 None".split(), done.stderr
-        )
+            done = daemon.run(sys.executable, "-c", PRELUDE + TABLE)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        said = json.loads(done.stdout)
+        self.assertEqual(said["found"], [0, 4096, [0, 1]])
+        self.assertEqual(said["refused"], [3, 3])
+        code, count, words, name = said["listed"]
+        pid, own_name = said["me"]
+        self.assertEqual((code, count, name), (0, 1, own_name))
+        none = (1 << 32) - 1
+        self.assertEqual(words[:1] + words[2:], [pid, 1 << 20, 0, none, none, 0, 0])
+        self.assertTrue(said["untouched"])
+        self.assertEqual(said["counts"], [[7, 1], [7, 1], [0, 0], [0, 0]])
+        self.assertEqual(said["wrong"], [2, 2, 2])
+        self.assertEqual(said["other"], [6, None])
 
 
 if __name__ == "__main__":
