@@ -348,12 +348,12 @@ auto& function_enumeration() {
 // -------------------------------------------------------------------------------------------------
 
 // There is none here. CuPy and PyTorch ask before every compilation, so nothing is logged.
-CUresult no_cache() { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult refuse_silently() { return CUDA_ERROR_NOT_SUPPORTED; }
 
 auto& compilation_cache() {
   static auto table = [] {
     auto words = blank<kCompilationCache, 7>();
-    words[1] = word(&no_cache);
+    words[1] = word(&refuse_silently);
     return words;
   }();
   return table;
@@ -372,11 +372,29 @@ auto& matmul_heuristics() {
 // --- what CUPTI asks for first
 // -------------------------------------------------------------------------------------------------
 
-// Seen with CUPTI 13.0: without it each of its functions fails with CUPTI_ERROR_UNKNOWN.
-const void* no_profiler() {
+void refuse_profiler() {
   static std::atomic<bool> told{false};
   if (!told.exchange(true)) log::warn("{}", refusal_of_gpu_tool("CUPTI"));
+}
+
+// Seen with CUPTI 13.0 to 13.2: without it each of its functions fails with CUPTI_ERROR_UNKNOWN.
+const void* no_profiler() {
+  refuse_profiler();
   return nullptr;
+}
+
+// Seen with CUPTI 11.8 to 12.9, which fail with CUPTI_ERROR_NOT_INITIALIZED when its functions are
+// refused, and with CUPTI 13.2, which calls itself without end until it has the table. Its size is
+// not known; slot 32 is called.
+const void* profiler_that_refuses() {
+  static const auto table = [] {
+    std::array<uintptr_t, 64> words;
+    words.fill(word(&refuse_silently));
+    words[0] = sizeof words;
+    return words;
+  }();
+  refuse_profiler();
+  return table.data();
 }
 
 struct Offer {
@@ -418,6 +436,9 @@ constexpr Offer kOffers[] = {
     {{0x2c, 0x8e, 0x0a, 0xd8, 0x07, 0x10, 0xab, 0x4e, 0x90, 0xdd, 0x54, 0x71, 0x9f, 0xe5, 0xf7,
       0x4b},
      no_profiler},
+    {{0x7c, 0xb6, 0x3f, 0x9b, 0x9c, 0xa4, 0x8e, 0x42, 0xa4, 0x84, 0xbe, 0xb6, 0x6e, 0x6a, 0xed,
+      0x7f},
+     profiler_that_refuses},
 };
 
 }  // namespace
