@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
+#include <string_view>
 
 namespace fargpu::cli {
 
@@ -53,7 +54,9 @@ Result<std::string> daemon_path() {
 Result<std::string> find_program(const std::string& command) {
   if (command.find('/') != std::string::npos) {
     if (::access(command.c_str(), F_OK) == 0) return command;
-    return system_error("cannot run '" + command + "'", errno);
+    const int error = errno;
+    const Status status = system_error("cannot run '" + command + "'", error);
+    return error == ENOENT ? Status(StatusCode::kNotFound, status.message()) : status;
   }
   const char* path = std::getenv("PATH");
   std::istringstream folders(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
@@ -63,7 +66,9 @@ Result<std::string> find_program(const std::string& command) {
     if (::access(candidate.c_str(), X_OK) == 0 && fs::is_regular_file(candidate, error))
       return candidate;
   }
-  return Status(StatusCode::kNotFound, "command '" + command + "' not found in PATH");
+  constexpr std::string_view kSmi = "nvidia-smi";
+  const char* const instead = command == kSmi ? "; `fargpu smi` shows the GPUs of a job" : "";
+  return Status(StatusCode::kNotFound, "command '" + command + "' not found in PATH" + instead);
 }
 
 }  // namespace fargpu::cli

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "client/cli/program_file.h"
 #include "common/base/fd.h"
 
 namespace fargpu::cli {
@@ -61,12 +62,18 @@ void stop_too() {
   if (sigismember(&pending, SIGCONT) == 0) ::raise(SIGSTOP);  // which would throw that one away
 }
 
+Status not_executed(const std::string& program, int error) {
+  const Status status = system_error("cannot run '" + program + "'", error);
+  const std::string more = why_not_executed(program, error);
+  return more.empty() ? status : Status(status.code(), status.message() + ": " + more);
+}
+
 }  // namespace
 
 Status execute(const std::string& program, const std::vector<std::string>& arguments) {
   std::vector<char*> array = argument_array(arguments);
   ::execv(program.c_str(), array.data());
-  return system_error("cannot run '" + program + "'", errno);
+  return not_executed(program, errno);
 }
 
 Result<ChildEnd> supervise(const std::string& program, const std::vector<std::string>& arguments,
@@ -109,7 +116,7 @@ Result<ChildEnd> supervise(const std::string& program, const std::vector<std::st
   if (got == sizeof(exec_error)) {
     ::waitpid(child, nullptr, 0);
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
-    return system_error("cannot run '" + program + "'", exec_error);
+    return not_executed(program, exec_error);
   }
 
   for (;;) {

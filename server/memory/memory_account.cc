@@ -1,12 +1,30 @@
 #include "server/memory/memory_account.h"
 
+#include <cstdio>
+#include <utility>
+
+#include "common/base/parse.h"
+
 namespace fargpu::server {
 
 CUresult MemoryAccount::charge(CUdevice device, uint64_t bytes) {
   if (device < 0) return CUDA_ERROR_INVALID_DEVICE;
   const CUresult result = ledger_.charge(static_cast<size_t>(device), bytes);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && limit() != 0 && !std::exchange(told_limit_, true))
+    tell_limit(static_cast<size_t>(device), bytes);
   publish();
   return result;
+}
+
+// What the worker writes there appears on the program's stderr, before the call with the error
+// returns.
+void MemoryAccount::tell_limit(size_t device, uint64_t bytes) const {
+  std::fprintf(
+      stderr,
+      "fargpu: out of memory by the job's limit, not the GPU's: %s of each GPU, of which %s "
+      "are taken and %s were asked for; `fargpu run --memory` sets it\n",
+      format_bytes(limit()).c_str(), format_bytes(ledger_.used_by_job(device)).c_str(),
+      format_bytes(bytes).c_str());
 }
 
 CUresult MemoryAccount::charge(uint64_t bytes) {

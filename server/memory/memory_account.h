@@ -103,6 +103,7 @@ class MemoryAccount {
  private:
   void refund(const PhysicalMemory::Refunds& refunds);
   void remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context);
+  void tell_limit(size_t device, uint64_t bytes) const;
   void publish() { published_.store(ledger_.used_everywhere(), std::memory_order_relaxed); }
 
   struct Held {
@@ -111,6 +112,7 @@ class MemoryAccount {
   };
 
   Ledger ledger_;
+  bool told_limit_ = false;
   std::unordered_map<uint64_t, Held> arrays_;  // by id
   PhysicalMemory physical_;
   ArrayMappings array_mappings_{physical_};

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import struct
 import tempfile
 import unittest
 
@@ -70,6 +71,22 @@ class Cli(unittest.TestCase):
                     fargpu("run", *start, "--", "/etc/hostname"), CANNOT_RUN, "/etc/hostname"
                 )
                 self.one_line(fargpu("run", *start, "--", "/"), CANNOT_RUN, "folder")
+                self.one_line(fargpu("run", *start, "--", "./none"), NOT_FOUND, "./none")
+                self.one_line(
+                    fargpu("run", *start, "--", "nvidia-smi", PATH="/nowhere"),
+                    NOT_FOUND,
+                    "nvidia-smi",
+                    "`fargpu smi`",
+                )
+                with tempfile.TemporaryDirectory() as folder:
+                    for text, why in (
+                        ("#!/no/such/interpreter\n", "first line"),
+                        ("echo nothing\n", "#!/bin/sh"),
+                    ):
+                        script = pathlib.Path(folder, "script")
+                        script.write_text(text)
+                        script.chmod(0o755)
+                        self.one_line(fargpu("run", *start, "--", script), CANNOT_RUN, why)
 
     def test_programs_that_will_not_find_the_library(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -85,6 +102,7 @@ class Cli(unittest.TestCase):
             done = fargpu("run", "--sim", "--", foreign)
             self.assertEqual(done.returncode, CANNOT_RUN, done.stderr)
             self.assertIn("not a program for x86-64", done.stderr)
+            self.check_loaders(pathlib.Path(folder))
             if os.geteuid() == 0:
                 other = pathlib.Path(folder, "other")
                 other.write_bytes(pathlib.Path("/bin/true").read_bytes())
@@ -92,6 +110,31 @@ class Cli(unittest.TestCase):
                 other.chmod(0o4755)
                 self.one_line(fargpu("run", "--sim", "--", other), 0, "changes its user")
             self.assertEqual(fargpu("run", "--sim", "--", "true").stderr, "")
+
+    def check_loaders(self, folder):
+        """Programs with another loader than glibc's, or with none; made of /bin/true."""
+        true = pathlib.Path("/bin/true").read_bytes()
+        loader = b"/lib64/ld-linux-x86-64.so.2"
+        self.assertIn(loader, true)
+        musl = folder / "musl"
+        musl.write_bytes(
+            true.replace(loader, b"/lib/ld-musl-x86_64.so.1".ljust(len(loader), b"\0"))
+        )
+        musl.chmod(0o755)
+        done = fargpu("run", "--sim", "--", musl)
+        self.assertIn("is for musl", done.stderr)
+        static = bytearray(true)
+        (table,) = struct.unpack_from("<Q", static, 32)
+        size, count = struct.unpack_from("<HH", static, 54)
+        for segment in range(table, table + size * count, size):
+            if struct.unpack_from("<I", static, segment) == (3,):  # PT_INTERP
+                struct.pack_into("<I", static, segment, 0)
+        program = folder / "static"
+        for text, doubtful in ((b"", False), (b"\0libcuda.so.1\0", True)):
+            program.write_bytes(static + bytes(1 << 20) + text)
+            program.chmod(0o755)
+            done = fargpu("run", "--sim", "--", program)
+            self.assertEqual("is linked statically" in done.stderr, doubtful, done.stderr)
 
     def test_tools_that_look_into_the_driver(self):
         for tool, instead in (

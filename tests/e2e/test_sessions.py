@@ -105,6 +105,16 @@ class Sessions(unittest.TestCase):
                     done.stderr,
                 )
 
+    def test_the_limit_is_told_from_a_full_gpu(self):
+        """Once, with what it is; a GPU without room says nothing more than natively."""
+        program = testing.BUILD.program("memory_report")
+        with testing.Daemon(environment={"FARGPU_SIM_MEMORY": "512M"}) as daemon:
+            done = daemon.run(program, "200", "100", "100", flags=("--memory", "256M"))
+            (line,) = done.stderr.splitlines()
+            for word in ("256.0 MiB of each GPU", "200.0 MiB are taken", "--memory"):
+                self.assertIn(word, line)
+            self.assertEqual(daemon.run(program, "1000").stderr, "")
+
     def test_wanted_devices(self):
         program = testing.BUILD.program("memory_report")
         with testing.Daemon(gpus=3) as daemon:
