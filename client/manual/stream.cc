@@ -4,6 +4,7 @@
 #include "client/manual/green_context.h"
 #include "client/manual/sharing.h"
 #include "client/transfer/held_streams.h"
+#include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
 namespace {
@@ -18,22 +19,27 @@ CUresult made(Session& session, const CUstream* stream, unsigned flags, CUresult
   return result;
 }
 
-// Around a call that makes a stream: a driver may wait in it for functions of the application (580
-// does at times).
-class Making {
- public:
-  Making(Session& session, int device)
-      : calls_(session.host_calls), device_(HostCalls::device_key(device)) {
-    calls_.begin_short_load(device_);
-  }
-  ~Making() { calls_.end_load(device_); }
-  Making(const Making&) = delete;
-  Making& operator=(const Making&) = delete;
+// How a stream is made, for fgStreamCreate.
+enum Kind : unsigned { kPlain, kWithPriority, kOfGreenContext };
 
- private:
-  HostCalls& calls_;
-  const uint16_t device_;
-};
+// A driver may wait for functions of the application when it makes a stream (580 does at times).
+// `call` lets the executor make it: when none runs. Else a thread beside it does.
+template <typename Call>
+CUresult make(Session& session, const Context& context, Kind kind, CUstream* stream, unsigned flags,
+              int priority, Call&& call) {
+  HostCalls& functions = session.host_calls;
+  const uint16_t device = HostCalls::device_key(context.device);
+  CUresult result = CUDA_SUCCESS;
+  if (functions.begin_short_load(device)) {
+    result = call();
+    functions.end_load(device);
+  } else if (server_knows(session, schema::op_fgStreamCreate)) {
+    result = call_fgStreamCreate(session, context.wire_id, kind, flags, priority, stream);
+  } else {
+    result = call();
+  }
+  return made(session, stream, flags, result);
+}
 
 // The context in which the stream lives, which is no green one.
 CUresult find_owner(CUstream stream, Context** context) {
@@ -51,23 +57,22 @@ CUresult manual_cuStreamCreate(CUstream* phStream, unsigned int Flags) {
   if (phStream == nullptr || (Flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const CallTarget target = CallTarget::of_current();
-  const Making making(target.session, named_current()->device);
-  const CUresult result =
-      call_cuStreamCreate(target.session, named_current()->wire_id, phStream, Flags);
-  return made(target.session, phStream, Flags, result);
+  Session& session = CallTarget::of_current().session;
+  const Context& context = *named_current();
+  return make(session, context, kPlain, phStream, Flags, 0,
+              [&] { return call_cuStreamCreate(session, context.wire_id, phStream, Flags); });
 }
 
 CUresult manual_cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
   if (phStream == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const CallTarget target = CallTarget::of_current();
-  const Making making(target.session, named_current()->device);
+  Session& session = CallTarget::of_current().session;
+  const Context& context = *named_current();
   // A priority outside the device's range is clamped by the driver.
-  const CUresult result = call_cuStreamCreateWithPriority(target.session, named_current()->wire_id,
-                                                          phStream, flags, priority);
-  return made(target.session, phStream, flags, result);
+  return make(session, context, kWithPriority, phStream, flags, priority, [&] {
+    return call_cuStreamCreateWithPriority(session, context.wire_id, phStream, flags, priority);
+  });
 }
 
 CUresult manual_cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, unsigned int flags,
@@ -77,10 +82,10 @@ CUresult manual_cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, 
   if (green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   Session& session = *green->session;
   const ContextScope scope(green);
-  const Making making(session, green->device);
-  const CUresult result =
-      call_cuGreenCtxStreamCreate(session, green->wire_id, phStream, greenCtx, flags, priority);
-  return made(session, phStream, flags, result);
+  return make(session, *green, kOfGreenContext, phStream, flags, priority, [&] {
+    return call_cuGreenCtxStreamCreate(session, green->wire_id, phStream, greenCtx, flags,
+                                       priority);
+  });
 }
 
 CUresult manual_cuStreamGetDevice(CUstream hStream, CUdevice* device) {

@@ -154,16 +154,25 @@ void HostCalls::begin_load(uint16_t device) {
   if (!runs_host_functions) fewer_.wait(lock, [&] { return lost_ || !held(device); });
 }
 
-void HostCalls::begin_short_load(uint16_t device) {
+bool HostCalls::begin_short_load(uint16_t device) {
   std::unique_lock lock(mutex_);
+  const auto none_left = [this] { return lost_ || !functions(); };
   ++loads_[device];
-  if (runs_host_functions || waited_in_vain_ == period()) return;
-  if (!fewer_.wait_for(lock, kPatience, [this] { return lost_ || !functions(); }))
+  if (none_left()) return true;
+  if (!runs_host_functions && waited_in_vain_ != period()) {
+    if (fewer_.wait_for(lock, kPatience, none_left)) return true;
     waited_in_vain_ = period();
+  }
+  one_load_less(device);
+  return false;
 }
 
 void HostCalls::end_load(uint16_t device) {
   std::lock_guard lock(mutex_);
+  one_load_less(device);
+}
+
+void HostCalls::one_load_less(uint16_t device) {
   const auto found = loads_.find(device);
   if (--found->second == 0) loads_.erase(found);
   loaded_.notify_all();

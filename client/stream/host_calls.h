@@ -72,10 +72,10 @@ class HostCalls {
   // A stream of one context waits for work of another one: from now on a load on any device waits
   // for the functions of all.
   void join_contexts() { joined_.store(true, std::memory_order_relaxed); }
-  // The same for a call in which a driver waits at times only: begin_short_load() waits until no
-  // function is left, kPatience at most, since functions may wait for what comes next. In vain it
-  // waits once a period().
-  void begin_short_load(uint16_t device);
+  // The same for a call in which a driver waits at times only: waits until no function is left,
+  // kPatience at most, since functions may wait for what comes next. In vain it waits once a
+  // period(). False: functions are left; nothing has begun; the executor must not make the call.
+  bool begin_short_load(uint16_t device);
   static constexpr std::chrono::milliseconds kPatience{500};
   // Bounds the wait of add(): an earlier function may wait for the new one, and the load waits for
   // the earlier function.
@@ -98,6 +98,7 @@ class HostCalls {
   void one_more(uint16_t device);
   void one_less(uint16_t device);
   void one_function_less(uint16_t device);
+  void one_load_less(uint16_t device);
   bool concerns(uint16_t load, uint16_t function) const;
   bool held(uint16_t load) const;
   bool gated(uint16_t function) const;

@@ -285,6 +285,13 @@ struct FgQueueMarkParams {
   ticket @1 :UInt64;  # unsigned long long
 }
 
+struct FgStreamCreateParams {
+  kind @0 :UInt32;  # unsigned int
+  flags @1 :UInt32;  # unsigned int
+  priority @2 :Int32;  # int
+  stream @3 :UInt64;  # CUstream*
+}
+
 struct FgHostReserveParams {
   address @0 :UInt64;  # unsigned long long
   bytes @1 :UInt64;  # size_t

@@ -28,6 +28,40 @@ Status manual_cuStreamQuery(Worker& worker, const Request& request) {
   });
 }
 
+// The client's functions may run for long, and a driver may wait for them here.
+Status manual_fgStreamCreate(Worker& worker, const Request& request) {
+  return decoded("fgStreamCreate", [&]() -> Status {
+    enum Kind : unsigned { kPlain, kWithPriority, kOfGreenContext };
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgStreamCreateParams>();
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+    const unsigned kind = params.getKind(), flags = params.getFlags();
+    const CUgreenCtx green = worker.parts().contexts.green(request.header.context);
+    if (kind > kOfGreenContext || (kind == kOfGreenContext && green == nullptr))
+      return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
+    if (kind == kOfGreenContext) FARGPU_NEEDS_DRIVER(cuGreenCtxStreamCreate);
+    const auto made = std::make_shared<CUstream>();
+    const LaterReply later(worker, request);
+    worker.parts().completion.off_thread(
+        request.header.context,
+        [&driver = worker.driver(), made, kind, flags, green, priority = params.getPriority()] {
+          if (kind == kPlain) return driver.cuStreamCreate(made.get(), flags);
+          if (kind == kWithPriority)
+            return driver.cuStreamCreateWithPriority(made.get(), flags, priority);
+          return driver.cuGreenCtxStreamCreate(made.get(), green, flags, priority);
+        },
+        [later, made, id = params.getStream()](CUresult result) {
+          if (result == CUDA_SUCCESS) {
+            result = later.add(rpc::HandleKind::kStream, id, *made);
+            if (result != CUDA_SUCCESS && later.context_lives())
+              later.worker().driver().cuStreamDestroy_v2(*made);
+          }
+          later.send(result);
+        });
+    return Status();
+  });
+}
+
 Status manual_cuStreamDestroy_v2(Worker& worker, const Request& request) {
   return decoded("cuStreamDestroy_v2", [&]() -> Status {
     wire::SegmentReader reader(request.body);

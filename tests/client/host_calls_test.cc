@@ -199,6 +199,41 @@ TEST(HostCalls, ALoadConcernsAllFunctionsWhenContextsWaitForEachOther) {
 }
 
 // The earlier function may wait for the later one, which therefore must not wait for ever.
+TEST(HostCalls, AShortLoadWaitsForShortFunctionsAndNotForLongOnes) {
+  static auto* told = new Journal;
+  static auto* calls = new HostCalls([](uint64_t id) { told->add(static_cast<int>(id)); });
+  static std::atomic<bool> end{false};
+  const uint16_t device = HostCalls::device_key(0);
+  EXPECT_TRUE(calls->begin_short_load(device));  // nothing runs
+  calls->end_load(device);
+  const auto run = [&](CUhostFn function) {
+    calls->due(calls->add({function, nullptr, nullptr, nullptr, device}), CUDA_SUCCESS);
+  };
+  const auto is_soon = [](auto begin) {
+    return std::chrono::steady_clock::now() - begin < HostCalls::kPatience;
+  };
+
+  run([](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+  EXPECT_TRUE(calls->begin_short_load(device));
+  EXPECT_FALSE(calls->functions());
+  calls->end_load(device);
+
+  run([](void*) {
+    while (!end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  auto begin = std::chrono::steady_clock::now();
+  EXPECT_FALSE(calls->begin_short_load(device));
+  EXPECT_FALSE(is_soon(begin));
+  // It has waited in vain: not again while functions are left. And nothing has begun: further
+  // functions do not wait.
+  begin = std::chrono::steady_clock::now();
+  EXPECT_FALSE(calls->begin_short_load(device));
+  run([](void*) {});
+  EXPECT_TRUE(is_soon(begin));
+  end = true;
+  EXPECT_TRUE(none_outstanding_soon(*calls));
+}
+
 TEST(HostCalls, AFunctionWaitsForALoadForALimitedTime) {
   HostCalls& calls = new_calls();
   const uint64_t earlier = calls.add({.device = 1});
