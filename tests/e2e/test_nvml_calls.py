@@ -91,8 +91,14 @@ def ask(word, room, given=True):
     return code, count.value, list_.raw
 listed = ask(213, 2)
 words = list(memoryview(listed[2][:32]).cast("I"))
+between = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
+def connection(*names):
+    answer = ctypes.c_int(7)
+    return between(table[23])(*names, ctypes.addressof(answer)), answer.value
+bus = [nvmlDeviceGetPciInfo(h).busId.encode() for h in handles()]
 other = ctypes.c_void_p(1)
 print(json.dumps({
+    "between": [connection(*bus), connection(bus[0], b"0000:99:00.0"), connection(bus[0], None)],
     "found": found,
     "refused": refused,
     "listed": [listed[0], listed[1], words, listed[2][32:].split(b"\\0")[0].decode()],
@@ -219,12 +225,14 @@ class Calls(Asked):
                 self.assertEqual([line for line in right if line[2] != str(code)], [])
 
     def test_the_table_that_nvidia_smi_asks_for(self):
-        with testing.Daemon(gpus=1) as daemon:
-            done = daemon.run(sys.executable, "-c", PRELUDE + TABLE)
+        with testing.Daemon(gpus=2) as daemon:
+            done = daemon.run(sys.executable, "-c", PRELUDE + TABLE, flags=("--gpus", "2"))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         said = json.loads(done.stdout)
         self.assertEqual(said["found"], [0, 4096, [0, 1]])
         self.assertEqual(said["refused"], [3, 3])
+        # 3: within a node of memory, as nvmlDeviceGetTopologyCommonAncestor says.
+        self.assertEqual(said["between"], [[0, 3], [6, 7], [2, 7]])
         code, count, words, name = said["listed"]
         pid, own_name = said["me"]
         self.assertEqual((code, count, name), (0, 1, own_name))
