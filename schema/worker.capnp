@@ -17,10 +17,11 @@
 #    8 lastWords  worker to daemon, its last; body LastWords
 #    9 manage     daemon to worker, its first; body Start; no reply: the worker serves a management
 #                 session
-#   10 meet       worker to daemon; body Meet; reply without body: result 0 and, attached, a socket
-#                 to the worker of that session; result 2 when it is no other session of the job
-#   11 met        daemon to worker; body Meet; no reply. Attached is a socket to the worker of that
-#                 session of the same job, which has asked for it
+#   10 connectPeer  worker to daemon; body Peer; reply without body: result 0 and, attached, a
+#                 socket to the worker of that session; result 2 when it is no other session of
+#                 the job
+#   11 peerConnected  daemon to worker; body Peer; no reply. Attached is a socket to the worker of
+#                 that session of the same job, which has asked for it
 #
 # Daemon and worker may be of different releases, as while a host is being updated:
 #   - Fields are added at the end, and one that the sender does not know reads as 0 or empty.
@@ -117,4 +118,4 @@ struct Report {
 struct LastWords { reason @0 :Text; }
 
 # Only to and from workers whose Start, or Started, is of version 2 or later.
-struct Meet { session @0 :UInt64; }
+struct Peer { session @0 :UInt64; }

@@ -40,7 +40,7 @@ class Submission {
   // Only 1, around several frames of one stream that use the same host memory. What the frames' own
   // submissions and waits would send again is not looked for.
   Submission(Session& session, CUstream stream);
-  // Only 1, for what enters no stream: no deliveries are met.
+  // Only 1, for what enters no stream: no deliveries are awaited.
   explicit Submission(Session& session);
   ~Submission() {
     if (counted_) [[unlikely]]

@@ -63,7 +63,7 @@ uint64_t OrderedCopies::add_fetch(const copy::Shape& shape, const copy::Rows& ho
   return add(shape, host, /*fetch=*/true, {.held = true, .device = held_device}, false);
 }
 
-uint64_t OrderedCopies::add_meeting(uint16_t held_device) {
+uint64_t OrderedCopies::add_barrier(uint16_t held_device) {
   return add({0, 0, 0}, {}, /*fetch=*/true, {.held = true, .device = held_device}, false);
 }
 
@@ -151,7 +151,7 @@ Status OrderedCopies::on_fetch(uint64_t id, uint64_t offset, uint64_t bytes, CUr
   if (found == copies_.end() || !found->second.fetch || found->second.dropped)
     return broken("fetch", id, "there is no such copy");
   Copy& copy = found->second;
-  if (copy.is_meeting()) {
+  if (copy.is_barrier()) {
     if (offset != 0 || bytes != 0) return broken("fetch", id, "it has no bytes");
     copy.dropped = true;
     if (result == CUDA_SUCCESS) {

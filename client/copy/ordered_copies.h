@@ -57,7 +57,7 @@ class OrderedCopies {
                         bool written = false);
   uint64_t add_fetch(const copy::Shape& shape, const copy::Rows& host, uint16_t held_device);
   // Holds a stream at this place until device code sees all bytes that were delivered before it.
-  uint64_t add_meeting(uint16_t held_device);
+  uint64_t add_barrier(uint16_t held_device);
   // The call that should have enqueued the copy failed.
   void cancel(uint64_t id);
 
@@ -97,7 +97,7 @@ class OrderedCopies {
     bool written = false;  // of a delivery: perhaps
     bool dropped = false;  // of a fetch: the worker wants no more
     bool shown = false;    // a delivery to memory that device code can reach by now
-    bool is_meeting() const { return fetch && bytes == 0; }
+    bool is_barrier() const { return fetch && bytes == 0; }
     bool touches(uint64_t address, uint64_t length) const {
       return host.address < address + length && address < host.address + span;
     }

@@ -55,16 +55,16 @@ CUresult array_end(Session& session, CUarray array, uint64_t x, uint64_t y, uint
   const auto id = reinterpret_cast<uint64_t>(array);
   const auto* const record = static_cast<Array*>(session.find(rpc::HandleKind::kArray, id));
   if (record == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  *end = {.device = true, .array = record, .place = {id, x, y, z}};
+  *end = {.device = true, .array = record, .position = {id, x, y, z}};
   return CUDA_SUCCESS;
 }
 
 CUresult check_array(const Endpoint& end, const copy::Shape& shape) {
   const CUDA_ARRAY3D_DESCRIPTOR& whole = end.array->descriptor;
-  if (!is_possible(shape, end.place)) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_possible(shape, end.position)) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t element = schema::array_element_bytes(whole.Format, whole.NumChannels);
   if (element == 0) return CUDA_SUCCESS;
-  const copy::Place& from = end.place;
+  const copy::ArrayPosition& from = end.position;
   const bool fits = from.x % element == 0 && shape.width % element == 0 &&
                     from.x + shape.width <= whole.Width * element &&
                     from.y + shape.height <= std::max<uint64_t>(whole.Height, 1) &&

@@ -24,14 +24,14 @@ struct Endpoint {
   uint64_t known = 0;  // bytes from the address on that belong to it
   // Of a part of an array instead: a device end without an address.
   const Array* array = nullptr;
-  copy::Place place{};
+  copy::ArrayPosition position{};
 
   Session* session() const {
     return array != nullptr ? array->session : region ? region->session : nullptr;
   }
   // Of a device end.
   copy::Location location() const {
-    return array != nullptr ? copy::Location::in_array(place) : copy::Location::device(rows);
+    return array != nullptr ? copy::Location::in_array(position) : copy::Location::device(rows);
   }
 };
 

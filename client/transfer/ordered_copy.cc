@@ -23,7 +23,7 @@ constexpr uint64_t kMostUnheldBytes = 32u << 20;
 // the adapter writes them to the client.
 constexpr uint64_t kBytesOfPiece = 4u << 20, kBytesOfWrittenPiece = 1u << 20, kMostPieces = 17;
 // An event and a gate.
-constexpr uint64_t kPlacesOfMeeting = 2;
+constexpr uint64_t kPlacesOfBarrier = 2;
 // Streams wait for words of the worker.
 bool has_gates(Session& session) {
   return !session.snapshot.unavailable.contains(schema::op_cuStreamWaitValue32_v2);
@@ -191,11 +191,11 @@ CUresult finish_copies_of(Session& session, const Region& region) {
 
 CUresult wait_for_deliveries(Session& session, CUstream stream) {
   const uint16_t held_device = device_key(context_of(stream));
-  if (const CUresult taken = take_hold(session, held_device, kPlacesOfMeeting, stream);
+  if (const CUresult taken = take_hold(session, held_device, kPlacesOfBarrier, stream);
       taken != CUDA_SUCCESS) {
     return taken;
   }
-  const uint64_t id = session.ordered_copies.add_meeting(held_device);
+  const uint64_t id = session.ordered_copies.add_barrier(held_device);
   session.channel().await_notices();
   const CUresult result = call_fgMeetDeliveries(session, stream_context_id(stream), id, stream);
   if (result != CUDA_SUCCESS) session.ordered_copies.cancel(id);

@@ -60,7 +60,7 @@ const CUmemLocation& Prefetches::of(size_t range) const {
   return locations[end - firsts - 1];
 }
 
-RangeAdvice::Place RangeAdvice::place_of(const CUmemLocation& location) {
+RangeAdvice::Location RangeAdvice::to_location(const CUmemLocation& location) {
   // The host as a whole has no number.
   const bool has_id = location.type == CU_MEM_LOCATION_TYPE_DEVICE ||
                       location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
@@ -68,10 +68,10 @@ RangeAdvice::Place RangeAdvice::place_of(const CUmemLocation& location) {
 }
 
 // As CUDA's first interface names it.
-int RangeAdvice::device_of(const Place& place) {
-  switch (place.type) {
+int RangeAdvice::device_of(const Location& location) {
+  switch (location.type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
-      return place.id;
+      return location.id;
     case CU_MEM_LOCATION_TYPE_HOST:
       return CU_DEVICE_CPU;
     default:
@@ -81,14 +81,14 @@ int RangeAdvice::device_of(const Place& place) {
 
 CUresult RangeAdvice::advise(uint64_t from, uint64_t until, CUmem_advise advice,
                              const CUmemLocation& location, int devices) {
-  const bool needs_place = advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ||
-                           advice == CU_MEM_ADVISE_SET_ACCESSED_BY ||
-                           advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
-  if (needs_place) {
+  const bool needs_location = advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ||
+                              advice == CU_MEM_ADVISE_SET_ACCESSED_BY ||
+                              advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+  if (needs_location) {
     if (const CUresult result = check_location(location, devices); result != CUDA_SUCCESS)
       return result;
   }
-  const Place place = place_of(location);
+  const Location advised = to_location(location);
   switch (advice) {
     case CU_MEM_ADVISE_SET_READ_MOSTLY:
     case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
@@ -96,14 +96,14 @@ CUresult RangeAdvice::advise(uint64_t from, uint64_t until, CUmem_advise advice,
              [advice](Part& part) { part.read_mostly = advice == CU_MEM_ADVISE_SET_READ_MOSTLY; });
       return CUDA_SUCCESS;
     case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
-      change(from, until, [place](Part& part) { part.preferred = place; });
+      change(from, until, [advised](Part& part) { part.preferred = advised; });
       return CUDA_SUCCESS;
     case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
       change(from, until, [](Part& part) { part.preferred = {}; });
       return CUDA_SUCCESS;
     case CU_MEM_ADVISE_SET_ACCESSED_BY:
     case CU_MEM_ADVISE_UNSET_ACCESSED_BY: {
-      const int device = device_of(place);
+      const int device = device_of(advised);
       if (device == CU_DEVICE_INVALID) return CUDA_ERROR_INVALID_VALUE;
       change(from, until, [advice, device](Part& part) {
         std::erase(part.accessed_by, device);
@@ -119,13 +119,13 @@ CUresult RangeAdvice::advise(uint64_t from, uint64_t until, CUmem_advise advice,
 }
 
 void RangeAdvice::prefetched(uint64_t from, uint64_t until, const CUmemLocation& location) {
-  change(from, until, [place = place_of(location)](Part& part) { part.prefetched = place; });
+  change(from, until, [where = to_location(location)](Part& part) { part.prefetched = where; });
 }
 
 CUresult RangeAdvice::get(uint64_t from, uint64_t until, CUmem_range_attribute attribute,
                           void* data, size_t bytes) const {
-  const Place preferred = common(from, until, &Part::preferred, Place{});
-  const Place prefetched = common(from, until, &Part::prefetched, Place{});
+  const Location preferred = common(from, until, &Part::preferred, Location{});
+  const Location prefetched = common(from, until, &Part::prefetched, Location{});
   switch (attribute) {
     case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
       return put(data, bytes, common(from, until, &Part::read_mostly, false) ? 1 : 0);

@@ -14,11 +14,11 @@
 
 namespace fargpu::advice {
 
-// As CUDA's first interface names a place: an ordinal or CU_DEVICE_CPU.
+// As CUDA's first interface names a location: an ordinal or CU_DEVICE_CPU.
 CUmemLocation location_of(CUdevice device);
 
-// Whether memory can be prefetched to, or advised about, this place of a process with so many
-// devices. CUDA_ERROR_INVALID_DEVICE: no such device; CUDA_ERROR_INVALID_VALUE: no such place.
+// Whether memory can be prefetched to, or advised about, this location in a process with so many
+// devices. CUDA_ERROR_INVALID_DEVICE: no such device; CUDA_ERROR_INVALID_VALUE: no such location.
 CUresult check_location(const CUmemLocation& location, int devices);
 
 // The arguments of a batch of prefetches: which of the `count` ranges goes where.
@@ -42,20 +42,20 @@ class RangeAdvice {
 
  private:
   // Type 0 (invalid): none.
-  struct Place {
+  struct Location {
     int type = 0;
     int id = 0;
-    bool operator==(const Place&) const = default;
+    bool operator==(const Location&) const = default;
   };
   struct Part {
     bool read_mostly = false;
-    Place preferred{};
-    Place prefetched{};
+    Location preferred{};
+    Location prefetched{};
     std::vector<int> accessed_by{};  // ordinals, ascending, or CU_DEVICE_CPU
     bool operator==(const Part&) const = default;
   };
-  static Place place_of(const CUmemLocation& location);
-  static int device_of(const Place& place);
+  static Location to_location(const CUmemLocation& location);
+  static int device_of(const Location& location);
   void change(uint64_t from, uint64_t until, const std::function<void(Part&)>& change);
   // What holds for all of these pages; `otherwise` when they differ.
   template <typename Value>

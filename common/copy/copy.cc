@@ -9,7 +9,7 @@ namespace {
 using Kind = Location::Kind;
 
 bool is_possible(const Shape& shape, const Location& end) {
-  if (end.kind == Kind::kArray) return copy::is_possible(shape, end.place);
+  if (end.kind == Kind::kArray) return copy::is_possible(shape, end.position);
   // Packed rows are as possible as the rows at the other end.
   if (end.kind != Kind::kDevice && end.kind != Kind::kShared) return true;
   return span_of(shape, end.rows) != 0;
@@ -25,7 +25,7 @@ using AllWords = std::array<uint64_t, Words::kMost>;
 
 void read_end(const AllWords& words, const EndWords& at, Location* end) {
   if (end->kind == Kind::kArray) {
-    end->place = {words[at.first], words[at.pitch], words[at.slice], words[at.z]};
+    end->position = {words[at.first], words[at.pitch], words[at.slice], words[at.z]};
   } else {
     end->rows = {words[at.first], words[at.pitch], words[at.slice]};
   }
@@ -33,10 +33,10 @@ void read_end(const AllWords& words, const EndWords& at, Location* end) {
 
 void write_end(const Location& end, const EndWords& at, AllWords& words) {
   if (end.kind != Kind::kArray) return;
-  words[at.first] = end.place.array;
-  words[at.pitch] = end.place.x;
-  words[at.slice] = end.place.y;
-  words[at.z] = end.place.z;
+  words[at.first] = end.position.array;
+  words[at.pitch] = end.position.x;
+  words[at.slice] = end.position.y;
+  words[at.z] = end.position.z;
 }
 
 const char* judge(const Copy& copy) {

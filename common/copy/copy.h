@@ -23,18 +23,18 @@ struct Location {
     kFrame = 1,   // packed rows that travel in frames
     kShared = 2,  // rows: host memory that both ends have at these addresses (shm)
     kRemote = 3,  // packed rows from `offset` on in memory that the client registered (rdma)
-    kArray = 4,   // the elements of an array, from `place` on
+    kArray = 4,   // the elements of an array, from `position` on
   };
   Kind kind = Kind::kFrame;
   Rows rows;
   transport::RemoteKey remote;
   uint64_t offset = 0;
-  Place place{};
+  ArrayPosition position{};
 
   bool on_device() const { return kind == Kind::kDevice || kind == Kind::kArray; }
   // Of an end that is not packed: where a piece of it lies.
   Location part(const Piece& piece) const {
-    return {kind, piece.of(rows), remote, offset, piece.of(place)};
+    return {kind, piece.of(rows), remote, offset, piece.of(position)};
   }
 
   // kRemote: whether so many bytes lie in the registered memory.
@@ -43,7 +43,9 @@ struct Location {
   }
 
   static Location device(const Rows& rows) { return {Kind::kDevice, rows, {}, 0}; }
-  static Location in_array(const Place& place) { return {Kind::kArray, {}, {}, 0, place}; }
+  static Location in_array(const ArrayPosition& position) {
+    return {Kind::kArray, {}, {}, 0, position};
+  }
   static Location frame() { return {}; }
   static Location shared(const Rows& rows) { return {Kind::kShared, rows, {}, 0}; }
   static Location in(const transport::RemoteKey& key, uint64_t offset) {

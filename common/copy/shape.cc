@@ -15,12 +15,12 @@ uint64_t span_of_rows(const Shape& shape, const Rows& rows) {
   return too_large ? 0 : span;
 }
 
-bool is_possible(const Shape& shape, const Place& place) {
+bool is_possible(const Shape& shape, const ArrayPosition& position) {
   uint64_t end = 0;
   return span_of_rows(shape, dense(0, shape)) != 0 &&
-         !__builtin_add_overflow(place.x, shape.width, &end) &&
-         !__builtin_add_overflow(place.y, shape.height, &end) &&
-         !__builtin_add_overflow(place.z, shape.depth, &end);
+         !__builtin_add_overflow(position.x, shape.width, &end) &&
+         !__builtin_add_overflow(position.y, shape.height, &end) &&
+         !__builtin_add_overflow(position.z, shape.depth, &end);
 }
 
 Piece piece_at(const Shape& shape, uint64_t offset, uint64_t limit) {

@@ -33,12 +33,14 @@ struct Rows {
 
 // A part of an array: the one of its first byte, row, and slice or layer. `array`: its id; in the
 // worker, from the moment a copy enters its stream, the driver's handle.
-struct Place {
+struct ArrayPosition {
   uint64_t array = 0;
   uint64_t x = 0, y = 0, z = 0;
 
-  Place at(uint64_t dx, uint64_t dy, uint64_t dz) const { return {array, x + dx, y + dy, z + dz}; }
-  bool operator==(const Place&) const = default;
+  ArrayPosition at(uint64_t dx, uint64_t dy, uint64_t dz) const {
+    return {array, x + dx, y + dy, z + dz};
+  }
+  bool operator==(const ArrayPosition&) const = default;
 };
 
 // Rows and slices without gaps.
@@ -62,7 +64,7 @@ inline uint64_t span_of(const Shape& shape, const Rows& rows) {
 }
 
 // False: the shape is empty, or larger than anything, or its end cannot be said.
-bool is_possible(const Shape& shape, const Place& place);
+bool is_possible(const Shape& shape, const ArrayPosition& position);
 
 // How many rows lie in a slice; 0 when that is no whole number. Drivers describe slices so.
 inline uint64_t rows_per_slice(const Shape& shape, const Rows& rows) {
@@ -83,7 +85,7 @@ struct Piece {
   uint64_t bytes = 0;
 
   Rows of(const Rows& whole) const { return whole.at(x, y, z); }
-  Place of(const Place& whole) const { return whole.at(x, y, z); }
+  ArrayPosition of(const ArrayPosition& whole) const { return whole.at(x, y, z); }
 };
 
 // The piece of at most `limit` bytes (limit > 0) that begins `offset` bytes into the packed bytes

@@ -76,7 +76,7 @@ Status Sessions::start(const NewSession& session) {
                    why.message());
         ::kill(pid, SIGKILL);
       },
-      [this, id = record.id](uint64_t other) { return meet(id, other); });
+      [this, id = record.id](uint64_t other) { return connect_peers(id, other); });
   sessions_.emplace(*pid, std::move(record));
   return Status();
 }
@@ -149,7 +149,7 @@ SessionRecord* Sessions::find(uint64_t session) {
   return found == sessions_.end() ? nullptr : &found->second;
 }
 
-Fd Sessions::meet(uint64_t id, uint64_t other_id) {
+Fd Sessions::connect_peers(uint64_t id, uint64_t other_id) {
   const SessionRecord* const session = find(id);
   const SessionRecord* const other = find(other_id);
   const bool one_job = session != nullptr && other != nullptr && session != other &&
@@ -157,10 +157,10 @@ Fd Sessions::meet(uint64_t id, uint64_t other_id) {
                        !other->management;
   auto sockets = one_job ? make_control_sockets()
                          : Status(StatusCode::kNotFound, "no other session of the job");
-  if (sockets.ok() && other->link->introduce(id, sockets->second)) return std::move(sockets->first);
+  if (sockets.ok() && other->link->send_peer(id, sockets->second)) return std::move(sockets->first);
   // Sessions that have ended are asked for, too.
   if (one_job) {
-    log::warn("event=not-met session={} other={} why=\"{}\"", id_text(id), id_text(other_id),
+    log::warn("event=peer-refused session={} other={} why=\"{}\"", id_text(id), id_text(other_id),
               sockets.ok() ? "its worker takes no messages" : sockets.status().message());
   }
   return Fd();

@@ -104,9 +104,9 @@ class Sessions {
  private:
   Result<pid_t> start_worker(SessionRecord& record, const NewSession& session);
   SessionRecord* find(uint64_t session);
-  // A worker asks for the one of `other`: makes a socket between the two, if they are of one job.
-  // The asking worker's end; invalid: there is none.
-  Fd meet(uint64_t session, uint64_t other);
+  // The worker of `session` asks for a socket to the one of `other`: makes it if both are of one
+  // job. The asking worker's end; invalid: there is none.
+  Fd connect_peers(uint64_t session, uint64_t other);
   void ask(SessionRecord* session, WorkerMessage command, std::chrono::milliseconds limit,
            OnAnswer on_answer);
   void end(std::map<pid_t, SessionRecord>::iterator session, int wait_status);

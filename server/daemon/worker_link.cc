@@ -26,9 +26,9 @@ Status WorkerLink::send_start(const WorkerOptions& options) {
   return send_message(socket_.native_handle(), encode_start(options), Clock::now());
 }
 
-void WorkerLink::start(OnBroken on_broken, OnMeet on_meet) {
+void WorkerLink::start(OnBroken on_broken, OnConnectPeer on_connect_peer) {
   on_broken_ = std::move(on_broken);
-  on_meet_ = std::move(on_meet);
+  on_connect_peer_ = std::move(on_connect_peer);
   wait();
 }
 
@@ -72,8 +72,8 @@ Status WorkerLink::take_one(const ReceivedMessage& message) {
   } else if (kind_of(message) == WorkerMessage::kLastWords) {
     FARGPU_ASSIGN_OR_RETURN(last_words_, parse_last_words(message.body()));
     return Status();
-  } else if (kind_of(message) == WorkerMessage::kMeet) {
-    return take_meet(message);
+  } else if (kind_of(message) == WorkerMessage::kConnectPeer) {
+    return take_connect_peer(message);
   }
   if (++unasked_ <= kMostUnasked) return Status();
   return {StatusCode::kProtocol,
@@ -82,21 +82,21 @@ Status WorkerLink::take_one(const ReceivedMessage& message) {
 }
 
 // A worker that does not read its answer is left without one.
-Status WorkerLink::take_meet(const ReceivedMessage& message) {
-  FARGPU_ASSIGN_OR_RETURN(const uint64_t session, parse_meet(message.body()));
+Status WorkerLink::take_connect_peer(const ReceivedMessage& message) {
+  FARGPU_ASSIGN_OR_RETURN(const uint64_t session, parse_peer(message.body()));
   Fd socket;
-  if (on_meet_ && !met_.contains(session)) socket = on_meet_(session);
-  if (socket.valid()) met_.insert(session);
+  if (on_connect_peer_ && !peers_.contains(session)) socket = on_connect_peer_(session);
+  if (socket.valid()) peers_.insert(session);
   (void)send_message(
       socket_.native_handle(),
-      encode_meet_answer(message.header.sequence, socket.valid() ? 0 : kNoSuchSession),
+      encode_peer_answer(message.header.sequence, socket.valid() ? 0 : kNoSuchSession),
       socket.get(), Clock::now());
   return Status();
 }
 
-bool WorkerLink::introduce(uint64_t session, const Fd& socket) {
-  return socket_.is_open() && version_ >= kMeetingProtocol &&
-         send_message(socket_.native_handle(), encode_meet(WorkerMessage::kMet, session),
+bool WorkerLink::send_peer(uint64_t session, const Fd& socket) {
+  return socket_.is_open() && version_ >= kPeerProtocol &&
+         send_message(socket_.native_handle(), encode_peer(WorkerMessage::kPeerConnected, session),
                       socket.get(), Clock::now())
              .ok();
 }
@@ -151,7 +151,7 @@ void WorkerLink::close() {
   error_code ignored;
   socket_.close(ignored);
   on_broken_ = nullptr;
-  on_meet_ = nullptr;
+  on_connect_peer_ = nullptr;
   for (auto& [sequence, question] : std::exchange(questions_, {})) {
     if (question.on_answer)
       post(std::move(question.on_answer), Status(StatusCode::kLost, "the worker has ended"));

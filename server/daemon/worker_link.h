@@ -26,8 +26,9 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
  public:
   using OnAnswer = std::function<void(const Result<WorkerReport>&)>;
   using OnBroken = std::function<void(const Status&)>;
-  // The worker wants to meet that session. Returns the socket that it gets; invalid: it gets none.
-  using OnMeet = std::function<Fd(uint64_t session)>;
+  // The worker asks for a socket to the worker of that session. Returns the socket that it gets;
+  // invalid: it gets none.
+  using OnConnectPeer = std::function<Fd(uint64_t session)>;
   // Limit of commands that wait for their answer.
   static constexpr size_t kMostUnanswered = 32;
   // Limit of unsolicited messages. A newer worker may send a few.
@@ -38,13 +39,14 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   // Sends Start; before there is a worker, so that it finds it. Any error: there must not be one.
   Status send_start(const WorkerOptions& options);
   // Reads from now on. `on_broken` is called at most once; nothing is read afterwards.
-  void start(OnBroken on_broken, OnMeet on_meet = nullptr);
+  void start(OnBroken on_broken, OnConnectPeer on_connect_peer = nullptr);
   // Sends kReport, kStop, kResume or kDrain. `on_answer` is called once, from the loop: with the
   // report, kTimeout after `limit` (of kDrain: and a little), kUnsupported (an older worker), kLost
   // (the worker has ended), or kNoCapacity (it does not take what was sent before).
   void ask(WorkerMessage command, std::chrono::milliseconds limit, OnAnswer on_answer);
-  // Gives the worker a socket to that session's. False: it does not take it.
-  bool introduce(uint64_t session, const Fd& socket);
+  // Gives the worker a socket to the worker of that session, which has asked for it. False: it
+  // does not take it.
+  bool send_peer(uint64_t session, const Fd& socket);
   // The worker is gone: takes what it has sent, and answers what is open with kLost.
   void close();
   const std::string& last_words() const { return last_words_; }
@@ -58,18 +60,18 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   // Takes at most so many messages. Not ok: it is broken, or nothing comes any more (kLost).
   Status take(size_t most);
   Status take_one(const ReceivedMessage& message);
-  Status take_meet(const ReceivedMessage& message);
+  Status take_connect_peer(const ReceivedMessage& message);
   void answer(uint32_t sequence, const Result<WorkerReport>& report);
   void post(OnAnswer on_answer, Result<WorkerReport> report);
 
   boost::asio::io_context& loop_;
   boost::asio::posix::stream_descriptor socket_;
   OnBroken on_broken_;
-  OnMeet on_meet_;
+  OnConnectPeer on_connect_peer_;
   std::map<uint32_t, Question> questions_;  // by sequence
   uint32_t sequence_ = 0;
   size_t unasked_ = 0;
-  std::set<uint64_t> met_;  // sessions that the worker has met: each once
+  std::set<uint64_t> peers_;  // sessions to which the worker has asked for a socket and got one
   bool started_ = false;
   uint16_t version_ = 0;  // the worker's
   std::string last_words_;

@@ -1,5 +1,5 @@
 // The pair of sockets between the daemon and one of its workers, or between two workers that the
-// daemon has made meet: whole messages, each a frame header and a body, and perhaps a descriptor.
+// daemon has connected: whole messages, each a frame header and a body, and perhaps a descriptor.
 // One thread at a time receives at an end; any thread may send.
 #pragma once
 

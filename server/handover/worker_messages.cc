@@ -299,19 +299,19 @@ MessageBytes encode_report(const wire::FrameHeader& command, const WorkerReport&
   });
 }
 
-MessageBytes encode_meet(WorkerMessage kind, uint64_t session, uint32_t sequence) {
-  const uint16_t flags = kind == WorkerMessage::kMeet ? wire::kWantReply : 0;
-  return encode<schema::Meet>(header_of(kind, flags, sequence),
-                              [session](schema::Meet::Builder meet) { meet.setSession(session); });
+MessageBytes encode_peer(WorkerMessage kind, uint64_t session, uint32_t sequence) {
+  const uint16_t flags = kind == WorkerMessage::kConnectPeer ? wire::kWantReply : 0;
+  return encode<schema::Peer>(header_of(kind, flags, sequence),
+                              [session](schema::Peer::Builder peer) { peer.setSession(session); });
 }
 
-Result<uint64_t> parse_meet(std::span<const std::byte> body) {
-  return parse<schema::Meet, uint64_t>(
-      body, "meet", [](schema::Meet::Reader meet) { return Result<uint64_t>(meet.getSession()); });
+Result<uint64_t> parse_peer(std::span<const std::byte> body) {
+  return parse<schema::Peer, uint64_t>(
+      body, "peer", [](schema::Peer::Reader peer) { return Result<uint64_t>(peer.getSession()); });
 }
 
-MessageBytes encode_meet_answer(uint32_t sequence, int32_t result) {
-  wire::FrameHeader header = header_of(WorkerMessage::kMeet, wire::kReply, sequence);
+MessageBytes encode_peer_answer(uint32_t sequence, int32_t result) {
+  wire::FrameHeader header = header_of(WorkerMessage::kConnectPeer, wire::kReply, sequence);
   header.result = result;
   return without_body(header);
 }

@@ -29,13 +29,13 @@ enum class WorkerMessage : uint16_t {
   kDrain = 7,
   kLastWords = 8,
   kManage = 9,
-  kMeet = 10,
-  kMet = 11,
+  kConnectPeer = 10,
+  kPeerConnected = 11,
 };
 // Results of a reply.
 inline constexpr int32_t kUnknownMessage = 1, kNoSuchSession = 2;
-// From this version on workers may meet.
-inline constexpr uint16_t kMeetingProtocol = 2;
+// Workers are connected to each other from this version on.
+inline constexpr uint16_t kPeerProtocol = 2;
 inline WorkerMessage kind_of(const ReceivedMessage& message) {
   return static_cast<WorkerMessage>(message.header.opcode);
 }
@@ -73,10 +73,10 @@ MessageBytes encode_report(const wire::FrameHeader& command, const WorkerReport&
 MessageBytes encode_unknown(const wire::FrameHeader& command);
 Result<WorkerReport> parse_report(const ReceivedMessage& reply);
 MessageBytes encode_last_words(const std::string& reason);
-// kMeet with a sequence to be answered; kMet with 0.
-MessageBytes encode_meet(WorkerMessage kind, uint64_t session, uint32_t sequence = 0);
-Result<uint64_t> parse_meet(std::span<const std::byte> body);
-MessageBytes encode_meet_answer(uint32_t sequence, int32_t result);
+// kConnectPeer with a sequence to be answered; kPeerConnected with 0.
+MessageBytes encode_peer(WorkerMessage kind, uint64_t session, uint32_t sequence = 0);
+Result<uint64_t> parse_peer(std::span<const std::byte> body);
+MessageBytes encode_peer_answer(uint32_t sequence, int32_t result);
 // Printable.
 Result<std::string> parse_last_words(std::span<const std::byte> body);
 

@@ -104,7 +104,7 @@ Result<Job*> Jobs::make(Job::Kind kind, const bootstrap::SessionKey& key, const 
 }
 
 // A view becomes a job, where it was seen if nobody has to give way for that.
-Status Jobs::settle(Job& job) {
+Status Jobs::place_view(Job& job) {
   PlacementRequest wish{static_cast<uint32_t>(job.grant.units.size()), job.grant.memory_bytes, {}};
   for (const size_t unit : job.grant.units) wish.devices.push_back(std::to_string(unit));
   auto placed = placement_.place(job.id, wish);
@@ -151,7 +151,7 @@ Result<Job*> Jobs::find_or_make(const std::optional<bootstrap::JobTicket>& ticke
     FARGPU_ASSIGN_OR_RETURN(
         job, make(kind, ticket ? ticket->key : bootstrap::SessionKey{}, request, purpose, now));
   }
-  if (purpose == Purpose::kUse && !job->placed) FARGPU_RETURN_IF_ERROR(settle(*job));
+  if (purpose == Purpose::kUse && !job->placed) FARGPU_RETURN_IF_ERROR(place_view(*job));
   return job;
 }
 

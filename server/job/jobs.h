@@ -116,7 +116,7 @@ class Jobs {
   Job* find(const bootstrap::JobTicket& ticket);
   Result<Job*> find_or_make(const std::optional<bootstrap::JobTicket>& ticket,
                             const JobRequest& request, Purpose purpose, Time now);
-  Status settle(Job& job);
+  Status place_view(Job& job);
   void end_if_unused(Job& job, Time now);
   Result<Job*> make(Job::Kind kind, const bootstrap::SessionKey& key, const JobRequest& request,
                     Purpose purpose, Time now);

@@ -26,8 +26,8 @@ CUresult CopyCall::enter() {
   for (copy::Location* end : {&copy.from, &copy.to}) {
     if (result != CUDA_SUCCESS || end->kind != Location::Kind::kArray) continue;
     CUarray array = nullptr;
-    result = find_handle(worker, rpc::HandleKind::kArray, end->place.array, &array);
-    end->place.array = reinterpret_cast<uint64_t>(array);
+    result = find_handle(worker, rpc::HandleKind::kArray, end->position.array, &array);
+    end->position.array = reinterpret_cast<uint64_t>(array);
   }
   return result == CUDA_SUCCESS ? parts.copy_fences.before_work(stream) : result;
 }

@@ -54,10 +54,10 @@ struct Side {
 Side side_of(const Shape& shape, const Location& end, bool host) {
   if (end.kind == Location::Kind::kArray)
     return {.type = CU_MEMORYTYPE_ARRAY,
-            .array = reinterpret_cast<CUarray>(end.place.array),
-            .x = end.place.x,
-            .y = end.place.y,
-            .z = end.place.z};
+            .array = reinterpret_cast<CUarray>(end.position.array),
+            .x = end.position.x,
+            .y = end.position.y,
+            .z = end.position.z};
   return {.type = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
           .host = host ? pointer_of(end.rows) : nullptr,
           .device = host ? 0 : end.rows.address,
@@ -133,7 +133,7 @@ CUresult copy_rows(const DriverTable& driver, const Shape& shape, const Location
   const Shape part{shape.width, shape.height, whole ? shape.depth : 1};
   for (uint64_t z = 0; z < shape.depth; z += part.depth) {
     Location array = device;
-    array.place = device.place.at(0, 0, z);
+    array.position = device.position.at(0, 0, z);
     const Side in_array = side_of(part, array, false);
     const Side on_host = side_of(part, Location::shared(host.at(0, 0, z)), true);
     const CUresult result = to_device ? copy_sides(driver, part, in_array, on_host, stream)

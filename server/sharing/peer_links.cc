@@ -116,9 +116,9 @@ void PeerLinks::arrived(const ReceivedMessage& message, Fd socket) {
   const auto shared = std::make_shared<Fd>(std::move(socket));
   if (message.is_reply()) {
     post([this, sequence = message.header.sequence, shared] {
-      meet_answered(sequence, std::move(*shared));
+      connect_answered(sequence, std::move(*shared));
     });
-  } else if (const auto session = parse_meet(message.body()); session.ok() && shared->valid()) {
+  } else if (const auto session = parse_peer(message.body()); session.ok() && shared->valid()) {
     post([this, session = *session, shared] { enter(session, std::move(*shared)); });
   }
 }
@@ -160,26 +160,24 @@ void PeerLinks::ask(uint64_t session, const PeerQuestion& question, OnAnswer on_
     return send_question(sequence, open);
   }
   if (refused_.contains(session)) return finish(sequence, kGone, Fd());
-  const bool under_way = std::any_of(meetings_.begin(), meetings_.end(), [&](const auto& meeting) {
-    return meeting.second == session;
-  });
+  const bool under_way = std::any_of(connecting_.begin(), connecting_.end(),
+                                     [&](const auto& asked) { return asked.second == session; });
   if (under_way) return;
-  if (daemon_version_ >= kMeetingProtocol &&
-      send_message(control_, encode_meet(WorkerMessage::kMeet, session, sequence),
+  if (daemon_version_ >= kPeerProtocol &&
+      send_message(control_, encode_peer(WorkerMessage::kConnectPeer, session, sequence),
                    Clock::now() + kPatience)
           .ok()) {
-    meetings_.emplace(sequence, session);
+    connecting_.emplace(sequence, session);
     return;
   }
-  log::error("event=no-peer session={} why=\"the daemon makes no sessions meet\"",
-             id_text(session));
+  log::error("event=no-peer session={} why=\"the daemon connects no workers\"", id_text(session));
   finish(sequence, kGone, Fd());
 }
 
-void PeerLinks::meet_answered(uint32_t sequence, Fd socket) {
-  const auto meeting = meetings_.extract(sequence);
-  if (meeting.empty()) return;
-  const uint64_t session = meeting.mapped();
+void PeerLinks::connect_answered(uint32_t sequence, Fd socket) {
+  const auto asked = connecting_.extract(sequence);
+  if (asked.empty()) return;
+  const uint64_t session = asked.mapped();
   LinkId link = 0;
   if (socket.valid()) {
     link = enter(session, std::move(socket));

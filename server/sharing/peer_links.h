@@ -1,8 +1,8 @@
 // PeerLinks: sockets between this worker and those of other sessions of its job, over which
-// exported objects are asked for. The daemon makes them (schema/worker.capnp, `meet`), so that no
-// worker reaches a session of another job.
+// exported objects are asked for. The daemon makes them (schema/worker.capnp, `connectPeer`), so that
+// no worker reaches a session of another job.
 //
-// take(), met() and arrived() are called on the watch's thread, everything else on the executor's.
+// take() and arrived() are called on the watch's thread, everything else on the executor's.
 #pragma once
 
 #include <cuda.h>
@@ -92,7 +92,7 @@ class PeerLinks {
   void take_from(LinkId id);
   bool watch(int descriptor, LinkId id);
   LinkId enter(uint64_t session, Fd socket);
-  void meet_answered(uint32_t sequence, Fd socket);
+  void connect_answered(uint32_t sequence, Fd socket);
   void received(LinkId id, const ReceivedMessage& message, Fd descriptor);
   void answer(LinkId id, const ReceivedMessage& message);
   void lost(LinkId id, uint64_t session);
@@ -114,10 +114,10 @@ class PeerLinks {
   OnHeard on_heard_;
   LinkId next_link_ = 1;
   uint32_t sequence_ = 0;
-  std::unordered_map<uint32_t, Open> open_;          // by sequence
-  std::unordered_map<uint64_t, LinkId> asked_for_;   // by session: links that this worker wanted
-  std::unordered_map<uint32_t, uint64_t> meetings_;  // under way: sequence -> session
-  std::unordered_set<uint64_t> refused_;             // sessions that the daemon does not let meet
+  std::unordered_map<uint32_t, Open> open_;            // by sequence
+  std::unordered_map<uint64_t, LinkId> asked_for_;     // by session: links that this worker wanted
+  std::unordered_map<uint32_t, uint64_t> connecting_;  // asked of the daemon: sequence -> session
+  std::unordered_set<uint64_t> refused_;  // sessions to which the daemon gives no socket
 };
 
 }  // namespace fargpu::server

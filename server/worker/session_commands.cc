@@ -14,7 +14,8 @@ bool SessionCommands::take() {
   Fd descriptor;
   const auto message = receive_message(source_.socket, Clock::now(), &descriptor);
   if (!message.ok()) return message.status().code() == StatusCode::kTimeout;
-  if (kind_of(*message) == (message->is_reply() ? WorkerMessage::kMeet : WorkerMessage::kMet)) {
+  if (kind_of(*message) ==
+      (message->is_reply() ? WorkerMessage::kConnectPeer : WorkerMessage::kPeerConnected)) {
     if (source_.links != nullptr) source_.links->arrived(*message, std::move(descriptor));
     return true;
   }

@@ -137,10 +137,10 @@ TEST_F(OrderedCopiesTest, BytesForMemoryThatIsShownMeanwhileArePublished) {
   EXPECT_FALSE(copies_.to_be_met());
 }
 
-TEST_F(OrderedCopiesTest, AMeetingIsAnsweredBehindTheDeliveriesBeforeIt) {
+TEST_F(OrderedCopiesTest, ABarrierIsAnsweredBehindTheDeliveriesBeforeIt) {
   std::string memory(3, '.');
   const uint64_t delivery = copies_.add_delivery(line(3), flat_side(memory), {});
-  const uint64_t id = copies_.add_meeting(7), refused = copies_.add_meeting(7);
+  const uint64_t id = copies_.add_barrier(7), refused = copies_.add_barrier(7);
   copies_.show(address(memory.data()), 3);
   EXPECT_FALSE(copies_.writes(0, UINT64_MAX) && copies_.uses(1, 1));
   EXPECT_TRUE(deliver(delivery, 0, "abc").ok());
@@ -150,7 +150,7 @@ TEST_F(OrderedCopiesTest, AMeetingIsAnsweredBehindTheDeliveriesBeforeIt) {
   EXPECT_TRUE(copies_.on_fetch(refused, 0, 0, CUDA_ERROR_ILLEGAL_ADDRESS).ok());
   EXPECT_EQ(sent_.released, 2);
   EXPECT_FALSE(copies_.outstanding());
-  EXPECT_EQ(copies_.on_fetch(copies_.add_meeting(7), 0, 1, CUDA_SUCCESS).code(),
+  EXPECT_EQ(copies_.on_fetch(copies_.add_barrier(7), 0, 1, CUDA_SUCCESS).code(),
             StatusCode::kProtocol);
 }
 

@@ -137,8 +137,8 @@ TEST(Copy, ArrivesAsItWasSent) {
     EXPECT_EQ(got.shape, sent.shape);
     EXPECT_EQ(got.device().rows, sent.device().rows);
     EXPECT_EQ(got.host().rows, sent.host().rows);
-    EXPECT_EQ(got.from.place, sent.from.place);
-    EXPECT_EQ(got.to.place, sent.to.place);
+    EXPECT_EQ(got.from.position, sent.from.position);
+    EXPECT_EQ(got.to.position, sent.to.position);
     EXPECT_EQ(got.host().offset, sent.host().offset);
     EXPECT_EQ(got.host().remote.address, sent.host().remote.address);
     EXPECT_EQ(got.host().remote.bytes, sent.host().remote.bytes);

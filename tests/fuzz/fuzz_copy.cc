@@ -16,18 +16,18 @@ void require(bool condition) {
 
 void check_pieces(const Copy& copy, uint64_t limit) {
   const Rows& rows = copy.device().rows;
-  const Place& place = copy.device().place;
+  const ArrayPosition& position = copy.device().position;
   const bool in_array = copy.device().kind == Location::Kind::kArray;
   const uint64_t end = rows.address + span_of(copy.shape, rows);
   uint64_t covered = 0;
   for_each_piece(copy.shape, limit, [&](const Piece& piece) {
     require(piece.offset == covered && piece.bytes > 0 && piece.bytes <= limit);
     if (in_array) {
-      const Place part = piece.of(place);
-      require(is_possible(piece.shape, part) && part.array == place.array &&
-              part.x + piece.shape.width <= place.x + copy.shape.width &&
-              part.y + piece.shape.height <= place.y + copy.shape.height &&
-              part.z + piece.shape.depth <= place.z + copy.shape.depth);
+      const ArrayPosition part = piece.of(position);
+      require(is_possible(piece.shape, part) && part.array == position.array &&
+              part.x + piece.shape.width <= position.x + copy.shape.width &&
+              part.y + piece.shape.height <= position.y + copy.shape.height &&
+              part.z + piece.shape.depth <= position.z + copy.shape.depth);
     } else {
       const Rows part = piece.of(rows);
       const uint64_t span = span_of(piece.shape, part);
@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const uint64_t bytes = copy.shape.bytes();
   require(bytes > 0);
   if (copy.device().kind == Location::Kind::kArray) {
-    require(is_possible(copy.shape, copy.device().place));
+    require(is_possible(copy.shape, copy.device().position));
   } else {
     require(span_of(copy.shape, copy.device().rows) >=
             bytes / copy.shape.depth / copy.shape.height);
@@ -58,7 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Copy again;
   require(decode({static_cast<const std::byte*>(words.data()), words.bytes()}, &again) == nullptr);
   require(again.shape == copy.shape && again.device().rows == copy.device().rows &&
-          again.from.place == copy.from.place && again.to.place == copy.to.place &&
+          again.from.position == copy.from.position && again.to.position == copy.to.position &&
           again.host().rows == copy.host().rows && again.host().offset == copy.host().offset &&
           again.order == copy.order && again.completion.number == copy.completion.number);
   return 0;

@@ -255,7 +255,7 @@ TEST_F(OrderedCopiesTest, AStreamMeetsTheDeliveriesBeforeIt) {
   EXPECT_EQ(end().code(), StatusCode::kProtocol);
 }
 
-TEST_F(OrderedCopiesTest, AMeetingIsNotOverBeforeTheStreamHasComeToIt) {
+TEST_F(OrderedCopiesTest, ABarrierIsNotOverBeforeTheStreamHasComeToIt) {
   begin();
   driver().shut("event");
   meet(1);

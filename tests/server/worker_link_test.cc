@@ -21,7 +21,7 @@ class WorkerLinkTest : public ::testing::Test {
     link_ = std::make_shared<WorkerLink>(loop_, std::move(sockets->first));
     link_->start([this](const Status& why) { broken_ = why; },
                  [this](uint64_t session) {
-                   met_ = session;
+                   asked_for_ = session;
                    return std::move(given_);
                  });
   }
@@ -35,14 +35,14 @@ class WorkerLinkTest : public ::testing::Test {
     EXPECT_TRUE(message.ok()) << message.status().message();
     return message.ok() ? *message : ReceivedMessage{};
   }
-  // The worker wants to meet the session, and would be given one end of a pair. *got: what it was
-  // given; the other end comes back.
-  ReceivedMessage meet(uint64_t session, Fd* got, Fd* other = nullptr) {
+  // The worker asks for a socket to the session's, and would be given one end of a pair. *got: what
+  // it was given; the other end comes back.
+  ReceivedMessage connect(uint64_t session, Fd* got, Fd* other = nullptr) {
     auto pair = make_control_sockets();
     EXPECT_TRUE(pair.ok());
     given_ = std::move(pair->first);
     if (other != nullptr) *other = std::move(pair->second);
-    say(encode_meet(WorkerMessage::kMeet, session, 6));
+    say(encode_peer(WorkerMessage::kConnectPeer, session, 6));
     turn();
     auto answer = receive_message(worker_.get(), Clock::now(), got);
     EXPECT_TRUE(answer.ok()) << answer.status().message();
@@ -64,7 +64,7 @@ class WorkerLinkTest : public ::testing::Test {
   Fd worker_;
   std::shared_ptr<WorkerLink> link_;
   Status broken_;
-  uint64_t met_ = 0;  // the session that the worker wants to meet, and what it is given
+  uint64_t asked_for_ = 0;  // the session to which the worker wants a socket, and what it is given
   Fd given_;
   std::vector<Result<WorkerReport>> answers_;
 };
@@ -181,50 +181,50 @@ TEST_F(WorkerLinkTest, TheEndTakesLastWordsAndAnswersWhatIsOpen) {
   EXPECT_TRUE(broken_.ok());
 }
 
-TEST_F(WorkerLinkTest, AWorkerMeetsWhomTheDaemonAllows) {
+TEST_F(WorkerLinkTest, AWorkerIsConnectedToWhomTheDaemonAllows) {
   say(encode_started());
-  say(encode_meet(WorkerMessage::kMeet, 17, 5));
+  say(encode_peer(WorkerMessage::kConnectPeer, 17, 5));
   turn();
-  EXPECT_EQ(met_, 17u);
+  EXPECT_EQ(asked_for_, 17u);
   const ReceivedMessage refused = heard();
   EXPECT_EQ(refused.header.sequence, 5u);
   EXPECT_EQ(refused.header.result, kNoSuchSession);
 
   Fd got, other;
-  const ReceivedMessage met = meet(18, &got, &other);
+  const ReceivedMessage answer = connect(18, &got, &other);
   ASSERT_TRUE(got.valid());
-  EXPECT_EQ(met.header.result, 0);
+  EXPECT_EQ(answer.header.result, 0);
   EXPECT_TRUE(send_message(got.get(), encode_started(), Clock::now()).ok());
   EXPECT_TRUE(receive_message(other.get(), Clock::now()).ok());
   EXPECT_TRUE(broken_.ok());
 }
 
-TEST_F(WorkerLinkTest, AWorkerIsIntroducedWhenItKnowsOfThat) {
+TEST_F(WorkerLinkTest, AWorkerIsGivenAPeerWhenItKnowsOfThat) {
   auto pair = make_control_sockets();
   ASSERT_TRUE(pair.ok());
-  EXPECT_FALSE(link_->introduce(19, pair->first));  // it has not said its version
+  EXPECT_FALSE(link_->send_peer(19, pair->first));  // it has not said its version
   say(encode_started());
   turn();
-  EXPECT_TRUE(link_->introduce(19, pair->first));
+  EXPECT_TRUE(link_->send_peer(19, pair->first));
   Fd got;
-  const auto met = receive_message(worker_.get(), Clock::now(), &got);
-  ASSERT_TRUE(met.ok() && got.valid());
-  EXPECT_EQ(kind_of(*met), WorkerMessage::kMet);
-  EXPECT_EQ(*parse_meet(met->body()), 19u);
+  const auto told = receive_message(worker_.get(), Clock::now(), &got);
+  ASSERT_TRUE(told.ok() && got.valid());
+  EXPECT_EQ(kind_of(*told), WorkerMessage::kPeerConnected);
+  EXPECT_EQ(*parse_peer(told->body()), 19u);
 }
 
-TEST_F(WorkerLinkTest, AWorkerMeetsEachSessionOnce) {
+TEST_F(WorkerLinkTest, AWorkerIsConnectedToEachSessionOnce) {
   say(encode_started());
   for (const bool first : {true, false, false}) {
     Fd got;
-    const ReceivedMessage answer = meet(18, &got);
+    const ReceivedMessage answer = connect(18, &got);
     EXPECT_EQ(got.valid(), first);
     EXPECT_EQ(answer.header.result, first ? 0 : kNoSuchSession);
   }
   // Sessions that are not there may be asked for without end.
   given_ = Fd();
   for (int i = 0; i < 5000; ++i) {
-    say(encode_meet(WorkerMessage::kMeet, 100 + i, 7));
+    say(encode_peer(WorkerMessage::kConnectPeer, 100 + i, 7));
     turn();
     EXPECT_EQ(heard().header.result, kNoSuchSession);
   }

@@ -58,7 +58,7 @@ class World {
   // After the arguments were made: the phase without a context takes it away.
   void leave();
   // What a synchronising call says after a case.
-  CUresult settle();
+  CUresult synchronise();
   // Around a call. The end says whether the capture still stands and how many nodes it has made.
   void begin_capture(const Capture& capture);
   void end_capture(Line& line);

@@ -71,7 +71,7 @@ class CallingRunner final : public Runner {
   }
 
   void end(const std::string& name, CUresult result, const Line& line) override {
-    const CUresult later = world_.settle();
+    const CUresult later = world_.synchronise();
     std::printf("%s %s: %s%s%s%s\n", function_.name, name.c_str(), result_name(result),
                 line.values().c_str(), later == CUDA_SUCCESS ? "" : ", then ",
                 later == CUDA_SUCCESS ? "" : result_name(later));

@@ -229,7 +229,7 @@ void World::leave() {
   if (phase_ == Phase::kWithoutContext) call("cuCtxSetCurrent", CUcontext{});
 }
 
-CUresult World::settle() {
+CUresult World::synchronise() {
   if (!can()) return CUDA_SUCCESS;
   call("cuCtxSetCurrent", context_);
   const CUresult result = call("cuCtxSynchronize");
