@@ -10,24 +10,24 @@ uint64_t Arenas::chunk_bytes(uint64_t bytes) {
   return (bytes + LocalChunk::kGranule - 1) / LocalChunk::kGranule * LocalChunk::kGranule;
 }
 
-std::optional<Arenas::Place> Arenas::take_from(Arena& arena, uint64_t bytes) {
+std::optional<Arenas::Allocated> Arenas::take_from(Arena& arena, uint64_t bytes) {
   const auto address = arena.free.take(bytes);
   if (!address) return std::nullopt;
   arena.used += bytes;
   const LocalChunk& chunk = arena.chunk;
-  return Place{*address, chunk.local(*address), chunk.file(), chunk.offset(*address)};
+  return Allocated{*address, chunk.local(*address), chunk.file(), chunk.offset(*address)};
 }
 
-std::optional<Arenas::Place> Arenas::take(int device, uint64_t bytes) {
+std::optional<Arenas::Allocated> Arenas::take(int device, uint64_t bytes) {
   std::lock_guard lock(mutex_);
   for (Arena& arena : arenas_) {
     if (arena.device != device) continue;
-    if (const auto place = take_from(arena, bytes)) return place;
+    if (const auto taken = take_from(arena, bytes)) return taken;
   }
   return std::nullopt;
 }
 
-Arenas::Place Arenas::add(int device, LocalChunk chunk, uint64_t bytes) {
+Arenas::Allocated Arenas::add(int device, LocalChunk chunk, uint64_t bytes) {
   std::lock_guard lock(mutex_);
   const uint64_t begin = chunk.address(), end = begin + chunk.bytes();
   Arena& arena = arenas_.emplace_back(

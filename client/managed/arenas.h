@@ -19,16 +19,16 @@ class Arenas {
   // What a chunk for an allocation of so many bytes has; 0: too many.
   static uint64_t chunk_bytes(uint64_t bytes);
 
-  struct Place {
+  struct Allocated {
     uint64_t address;
     std::byte* local;
     int file;  // the chunk's
     uint64_t offset;
   };
   // `bytes`: whole pages. In a chunk that is there; nullopt: none has room.
-  std::optional<Place> take(int device, uint64_t bytes);
+  std::optional<Allocated> take(int device, uint64_t bytes);
   // In a new chunk, which is large enough.
-  Place add(int device, LocalChunk chunk, uint64_t bytes);
+  Allocated add(int device, LocalChunk chunk, uint64_t bytes);
   // What take() or add() gave, with the same size. The chunk, when nothing else is in it.
   std::optional<LocalChunk> give_back(uint64_t address, uint64_t bytes);
 
@@ -39,7 +39,7 @@ class Arenas {
     AddressWindow free;
     uint64_t used = 0;
   };
-  static std::optional<Place> take_from(Arena& arena, uint64_t bytes);
+  static std::optional<Allocated> take_from(Arena& arena, uint64_t bytes);
 
   std::mutex mutex_;
   std::list<Arena> arenas_;  // guarded by mutex_

@@ -42,8 +42,8 @@ class LocalChunk {
 
  private:
   LocalChunk() = default;
-  template <typename Place>
-  static std::optional<LocalChunk> make_with(uint64_t bytes, Place&& map);
+  template <typename Map>
+  static std::optional<LocalChunk> make_with(uint64_t bytes, Map&& map);
   void swap(LocalChunk& other) noexcept;
 
   uint64_t address_ = 0;

@@ -20,7 +20,7 @@ constexpr int kMostTries = 16;
 
 thread_local bool own_work = false;
 // This thread waits for work, which ends in bring_all() again.
-thread_local bool settling = false;
+thread_local bool awaiting_idle = false;
 
 uint64_t block_bytes(uint64_t bytes) {
   return std::max(kSmallestBlock, std::bit_ceil((bytes + kMostBlocks - 1) / kMostBlocks));
@@ -147,13 +147,13 @@ void ManagedMemory::work_is_done(std::optional<uint64_t> mark) {
 void ManagedMemory::bring_all() {
   std::unique_lock lock(mutex_);
   if (allocations_.empty()) return;
-  if (idle() && !settling) fetched_.wait(lock, [&] { return fetching_ == nullptr; });
+  if (idle() && !awaiting_idle) fetched_.wait(lock, [&] { return fetching_ == nullptr; });
   if (!idle() || fetching_ != nullptr) {
-    if (std::exchange(settling, true)) return;
+    if (std::exchange(awaiting_idle, true)) return;
     Context& context = *allocations_.begin()->second.memory.context;
     lock.unlock();
-    wire_->settle(context);
-    settling = false;
+    wire_->await_idle(context);
+    awaiting_idle = false;
     return;
   }
   const OwnWork own;
@@ -180,7 +180,7 @@ ManagedMemory::Touched ManagedMemory::touch(uint64_t address, bool is_write) {
 
 CUresult ManagedMemory::bring(uint64_t address, bool is_write) {
   std::unique_lock lock(mutex_);
-  bool settled = false;
+  bool awaited = false;
   for (int attempt = 0; attempt < 2 * kMostTries; ++attempt) {
     Blocks* const blocks = find(address);
     if (blocks == nullptr) return CUDA_ERROR_NOT_MAPPED;
@@ -191,7 +191,7 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write) {
       if (const CUresult result = give_all(0); result != CUDA_SUCCESS) return result;
       continue;
     }
-    const bool waits = !settled && !idle() && blocks->memory.attachment == Attachment::kGlobal;
+    const bool waits = !awaited && !idle() && blocks->memory.attachment == Attachment::kGlobal;
     blocks->ahead = at == blocks->next
                         ? std::min(blocks->ahead * 2, in_blocks(kMostFetched, blocks->block))
                         : 1;
@@ -202,11 +202,11 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write) {
     note_any_here();
     lock.unlock();
     if (waits) {
-      const bool before = std::exchange(settling, true);
-      wire_->settle(piece.context);
-      settling = before;
+      const bool before = std::exchange(awaiting_idle, true);
+      wire_->await_idle(piece.context);
+      awaiting_idle = before;
     }
-    settled = true;
+    awaited = true;
     const CUresult result = wire_->fetch(piece);
     lock.lock();
     fetching_ = nullptr;

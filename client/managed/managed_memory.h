@@ -73,7 +73,7 @@ class ManagedMemory {
     // The worker's contents become zeros; waits for that.
     virtual CUresult clear(Context& context, uint64_t address, uint64_t bytes) = 0;
     // Waits for work that runs in the context, if that may not wait for the application.
-    virtual void settle(Context& context) = 0;
+    virtual void await_idle(Context& context) = 0;
     virtual bool is_live_stream(uint64_t id) = 0;
   };
 

@@ -48,7 +48,7 @@ class ChannelWire final : public ManagedMemory::Wire {
     if (result != CUDA_SUCCESS) return result;
     return call_cuStreamSynchronize(session_, context.wire_id, stream);
   }
-  void settle(Context& context) override {
+  void await_idle(Context& context) override {
     if (session_.host_calls.outstanding() || session_.memory_waits.load() != 0) return;
     (void)call_cuCtxSynchronize(session_, context.wire_id);
   }
@@ -214,34 +214,34 @@ CUresult allocate_managed(Context& context, uint64_t bytes, ManagedMemory::Attac
   if (chunk_bytes == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   start(session, context);
   const uint64_t pages = whole_pages(bytes);
-  auto place = session.managed_state->arenas.take(context.device, pages);
-  if (!place) {
+  auto taken = session.managed_state->arenas.take(context.device, pages);
+  if (!taken) {
     std::optional<LocalChunk> chunk;
     const CUresult made = make_chunk(session, context, chunk_bytes, &chunk);
     if (made != CUDA_SUCCESS) return made;
     watch_faults(chunk->address(), chunk->bytes(), session.managed, session.managed_state->faults);
-    place = session.managed_state->arenas.add(context.device, std::move(*chunk), pages);
+    taken = session.managed_state->arenas.add(context.device, std::move(*chunk), pages);
   }
-  const Region region{.base = place->address,
+  const Region region{.base = taken->address,
                       .bytes = bytes,
                       .kind = MemoryKind::kManaged,
                       .session = &session,
                       .context = &context,
                       .device = context.device,
                       .buffer_id = session.next_buffer_id()};
-  const CUresult added = session.managed.add({.address = place->address,
+  const CUresult added = session.managed.add({.address = taken->address,
                                               .bytes = pages,
-                                              .local = place->local,
-                                              .file = place->file,
-                                              .offset = place->offset,
+                                              .local = taken->local,
+                                              .file = taken->file,
+                                              .offset = taken->offset,
                                               .context = &context,
                                               .attachment = attachment});
   if (added != CUDA_SUCCESS || !session.device_memory.insert(region)) {
-    session.managed.remove(place->address);
-    give_back(session, context.wire_id, place->address, pages);
+    session.managed.remove(taken->address);
+    give_back(session, context.wire_id, taken->address, pages);
     return added == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : added;
   }
-  *address = place->address;
+  *address = taken->address;
   return CUDA_SUCCESS;
 }
 

@@ -54,7 +54,7 @@ class ManagedMemoryTest : public testing::Test {
       return CUDA_SUCCESS;
     }
     CUresult clear(Context&, uint64_t, uint64_t) override { return CUDA_SUCCESS; }
-    void settle(Context&) override { ++test_.settled_; }
+    void await_idle(Context&) override { ++test_.awaited_; }
     bool is_live_stream(uint64_t id) override { return test_.streams_.count(id) != 0; }
 
    private:
@@ -105,7 +105,7 @@ class ManagedMemoryTest : public testing::Test {
   CUresult result_ = CUDA_SUCCESS;
   std::vector<Travelled> pushed_, fetched_;
   std::set<uint64_t> streams_;
-  int settled_ = 0, finished_ = 0;
+  int awaited_ = 0, finished_ = 0;
   std::function<void()> during_fetch_, before_fetch_, before_push_;
   bool is_eager_ = false;
 };
@@ -187,11 +187,11 @@ TEST_F(ManagedMemoryTest, WorkThatIsSubmittedDuringAFetchIsNotMissed) {
 TEST_F(ManagedMemoryTest, WhatIsFetchedBesideRunningWorkIsFetchedAgain) {
   work();
   EXPECT_EQ(read(0), 0);
-  EXPECT_EQ(settled_, 1);
+  EXPECT_EQ(awaited_, 1);
   worker_[0] = std::byte{3};
   finish();
   EXPECT_EQ(read(0), 3);
-  EXPECT_EQ(settled_, 1);
+  EXPECT_EQ(awaited_, 1);
   // What the application has written stays.
   work();
   write(0, 4);
@@ -212,7 +212,7 @@ TEST_F(ManagedMemoryTest, MemoryOfAStreamIsLeftToTheHostWhileOthersWork) {
   work(7);
   EXPECT_EQ(pushed_.size(), 1u);
   (void)read(0);
-  EXPECT_EQ(settled_, 0);
+  EXPECT_EQ(awaited_, 0);
   // The stream ends: everybody may use it.
   write(0, 2);
   streams_ = {8};
