@@ -43,7 +43,7 @@ void Handshake::start() {
   read_header();
 }
 
-// One byte tells TLS from our frames and from everything else, which is read and refused as ever.
+// The first byte tells TLS from our frames. Anything else is read as a frame and refused.
 void Handshake::look_for_tls() {
   socket_.async_wait(asio::posix::stream_descriptor::wait_read, [self = shared_from_this()](
                                                                     const error_code& error) {

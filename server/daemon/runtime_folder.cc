@@ -22,7 +22,7 @@ constexpr const char* kPrefix = "fargpud-";
 constexpr size_t kNameLength = 8 + 6;  // with what mkdtemp adds
 constexpr const char* kLock = "lock";
 
-// Locked before it has its name, so that nobody ever finds it free while its daemon starts.
+// Locked before it gets its name: another daemon would remove an unlocked folder.
 Result<Fd> make_lock(const std::string& folder) {
   const std::string path = fmt::format("{}/{}", folder, kLock), part = fmt::format("{}.part", path);
   Fd file(::open(part.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));

@@ -158,7 +158,7 @@ Fd Sessions::connect_peers(uint64_t id, uint64_t other_id) {
   auto sockets = one_job ? make_control_sockets()
                          : Status(StatusCode::kNotFound, "no other session of the job");
   if (sockets.ok() && other->link->send_peer(id, sockets->second)) return std::move(sockets->first);
-  // Sessions that have ended are asked for, too.
+  // A session that has ended is asked for now and then: that is not worth a line.
   if (one_job) {
     log::warn("event=peer-refused session={} other={} why=\"{}\"", id_text(id), id_text(other_id),
               sockets.ok() ? "its worker takes no messages" : sockets.status().message());
@@ -209,7 +209,7 @@ void Sessions::report(uint64_t id, OnAnswer on_answer) {
 }
 
 void Sessions::reap() {
-  // By pid: other children, as the probe, are waited for elsewhere.
+  // Each worker by its pid: other children, such as the probe, are waited for elsewhere.
   for (auto session = sessions_.begin(); session != sessions_.end();) {
     int wait_status = 0;
     const auto current = session++;
@@ -222,8 +222,8 @@ void Sessions::end(std::map<pid_t, SessionRecord>::iterator entry, int wait_stat
   const SessionRecord& session = entry->second;
   session.link->close();
   const std::string& reason = session.link->last_words();
-  // A management session is ended by a signal (end_management), which may come before its worker
-  // looks out for it.
+  // A management session is ended by a signal (end_management), which may arrive before its worker
+  // has a handler for it.
   const bool expected = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) == 0
                                                : session.management && WIFSIGNALED(wait_status) &&
                                                      WTERMSIG(wait_status) == SIGTERM;

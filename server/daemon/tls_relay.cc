@@ -29,7 +29,7 @@ Result<Fd> TlsRelays::start(Fd socket, const TlsRelayOptions& options) {
 }
 
 void TlsRelays::reap() {
-  // By pid, never "any child": the others have their own masters.
+  // Each relay by its pid: other children are waited for elsewhere.
   for (auto pid = running_.begin(); pid != running_.end();) {
     pid = ::waitpid(*pid, nullptr, WNOHANG) == 0 ? std::next(pid) : running_.erase(pid);
   }

@@ -81,7 +81,7 @@ Status WorkerLink::take_one(const ReceivedMessage& message) {
                       message.header.opcode)};
 }
 
-// A worker that does not read its answer is left without one.
+// The answer is dropped if the worker does not read its socket.
 Status WorkerLink::take_connect_peer(const ReceivedMessage& message) {
   FARGPU_ASSIGN_OR_RETURN(const uint64_t session, parse_peer(message.body()));
   Fd socket;
@@ -146,7 +146,7 @@ void WorkerLink::ask(WorkerMessage command, std::chrono::milliseconds limit, OnA
 
 void WorkerLink::close() {
   if (!socket_.is_open()) return;
-  // The process is gone: reads what is left in the socket.
+  // Reads what the process has left in the socket.
   (void)take(kMostUnasked + kMostUnanswered);
   error_code ignored;
   socket_.close(ignored);

@@ -36,7 +36,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
 
   WorkerLink(boost::asio::io_context& loop, Fd socket);
 
-  // Sends Start; before there is a worker, so that it finds it. Any error: there must not be one.
+  // Sends Start, before the worker is started, so that the message is there when it looks. After an
+  // error no worker may be started.
   Status send_start(const WorkerOptions& options);
   // Reads from now on. `on_broken` is called at most once; nothing is read afterwards.
   void start(OnBroken on_broken, OnConnectPeer on_connect_peer = nullptr);
@@ -47,7 +48,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   // Gives the worker a socket to the worker of that session, which has asked for it. False: it
   // does not take it.
   bool send_peer(uint64_t session, const Fd& socket);
-  // The worker is gone: takes what it has sent, and answers what is open with kLost.
+  // The worker's process has ended: reads what it has sent, and answers open commands with kLost.
   void close();
   const std::string& last_words() const { return last_words_; }
 

@@ -32,7 +32,7 @@ Result<Inventory> probe(const std::string& worker_program, const std::string& dr
   setup.program = worker_program;
   setup.environment = environment;
   setup.descriptors = {{sockets.second.get(), kControlFd}};
-  // Before there is a probe, so that it finds the question.
+  // Sent before the probe starts, so that the message is there when it looks.
   FARGPU_RETURN_IF_ERROR(
       send_message(sockets.first.get(), encode_probe(driver), transport::Clock::now()));
   FARGPU_ASSIGN_OR_RETURN(const pid_t pid, start_child(setup));

@@ -45,7 +45,7 @@ Status ConnectionJoiner::pass(int connection, uint16_t index) {
 Result<JoinedConnections> JoinedConnections::adopt(Fd socket) {
   JoinedConnections joined;
   joined.socket_ = std::move(socket);
-  // Written before this process began.
+  // The daemon wrote it before it started this process.
   if (::recv(joined.socket_.get(), joined.key_.data(), joined.key_.size(), MSG_DONTWAIT) !=
       static_cast<ssize_t>(joined.key_.size())) {
     return system_error("cannot read the session's key", errno);

@@ -16,7 +16,8 @@
 
 namespace fargpu::server {
 
-// Of Start, Probe and Started: ours, and the oldest one that we still take.
+// The field `version` of Start, Probe and Started: what this release sends, and the oldest that it
+// accepts.
 inline constexpr uint16_t kWorkerProtocol = 2, kOldestWorkerProtocol = 1;
 
 enum class WorkerMessage : uint16_t {
@@ -60,7 +61,7 @@ Result<std::string> parse_probe(std::span<const std::byte> body);
 MessageBytes encode_started();
 // The worker's version.
 Result<uint16_t> check_started(const ReceivedMessage& message);
-// An error goes over as kDriver with its text.
+// An error arrives at the daemon as kDriver with its text.
 MessageBytes encode_inventory(const Result<Inventory>& inventory);
 // kNotFound when there is no GPU.
 Result<Inventory> parse_inventory(std::span<const std::byte> body);

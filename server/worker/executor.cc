@@ -57,7 +57,8 @@ Deadline Executor::next_look() {
   const auto now = Clock::now();
   const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(now - last_progress_);
   if (waited < spin_) return now;
-  // At most two hundredths of the wait late: the end of a copy of 10 ms is seen within 0.2 ms.
+  // The interval is a 64th of the time waited so far: the end of a copy that takes 10 ms is seen at
+  // most 0.2 ms late.
   return std::min<Deadline>(now + std::clamp(waited / 64, kShortest, kLongest), look);
 }
 

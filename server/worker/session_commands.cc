@@ -48,7 +48,7 @@ bool SessionCommands::take() {
   return true;
 }
 
-// Waits for the executor first.
+// The executor gets half a second to answer by itself.
 void SessionCommands::answer_for_the_executor(const Command& command) {
   constexpr auto kPatience = std::chrono::milliseconds(500);
   {

@@ -50,7 +50,7 @@ class SessionCommands {
   struct Command {
     wire::FrameHeader header;
     transport::Deadline until;  // of drain
-    // Executor and watch may both want to reply; the one that sets this does.
+    // The executor and the watch may both reply; the first to set this does.
     std::shared_ptr<std::atomic<bool>> answered = std::make_shared<std::atomic<bool>>(false);
   };
   bool can_answer(const Command& command, bool standing);

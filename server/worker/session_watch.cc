@@ -47,8 +47,9 @@ void SessionWatch::watch() {
   uint64_t seen = activity_.count_.load(std::memory_order_acquire);
   int quiet = 0;  // rounds in a row without any work
   while (!stopping_) {
-    // Of the connection only its end matters here. Sleeps for ever after two quiet rounds: begin()
-    // that missed the flag set in the first one is seen as work in the second.
+    // The connection is watched for its end only. After two rounds without work the thread sleeps
+    // without a timeout. A begin() that did not see `parked_`, which the first round sets, has
+    // raised the count, and the second round sees that.
     pollfd descriptors[] = {
         {peer_.get(), POLLRDHUP, 0}, {waker_.get(), POLLIN, 0}, {commands_.descriptor, POLLIN, 0}};
     const int timeout = quiet >= 2 ? -1 : static_cast<int>(options_.alive_every.count());

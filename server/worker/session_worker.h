@@ -46,7 +46,8 @@ class SessionWorker final : public Worker {
   bool has_pending() const {
     return !parts_.pending.empty() || parts_.ordered_copies.outstanding();
   }
-  // Whether poll() has anything to do now. Takes no lock, so posts of this moment may be missed.
+  // Whether poll() has anything to do now. Takes no lock, so it may miss a task that another thread
+  // posts at the same time.
   bool has_work() const { return has_pending() || parts_.posted.any(); }
   // When poll() must run next although nothing is pending.
   transport::Deadline next_look() const { return parts_.host_gate.next_look(); }

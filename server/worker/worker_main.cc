@@ -180,7 +180,7 @@ int run_session(const WorkerOptions& options) {
            }});
   if (!watch.ok()) log::warn("event=no-watch why=\"{}\"", watch.status().message());
   const Status status = executor.run();
-  // A client that just goes away is daily business; one that breaks the protocol is not.
+  // A client may disconnect at any time, but must not break the protocol.
   const bool polite = status.ok() || status.code() == StatusCode::kLost;
   if (!polite)
     log::error("event=session-broken client=\"{}\" why=\"{}\"", options.client, status.message());
