@@ -1,11 +1,10 @@
 // JIT options of module loads and links, from the wire to the driver. Values, one thread.
 #pragma once
 
-#include <capnp/message.h>
 #include <cuda.h>
 
 #include <algorithm>
-#include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,19 +40,11 @@ inline bool is_jit_scalar(int option) {
 // Options as the driver takes them: ids and values-as-pointers.
 class JitOptions {
  public:
-  // False when the two lists do not belong together or are too long.
-  bool read(unsigned count, capnp::Data::Reader options, capnp::Data::Reader values) {
-    if (count > kMaxJitOptions || options.size() != count * sizeof(int) ||
-        values.size() != count * sizeof(unsigned long long)) {
-      return false;
-    }
-    for (unsigned i = 0; i < count; ++i) {
-      int option = 0;
-      unsigned long long value = 0;
-      std::memcpy(&option, options.begin() + i * sizeof(option), sizeof(option));
-      std::memcpy(&value, values.begin() + i * sizeof(value), sizeof(value));
-      if (is_jit_scalar(option)) add(static_cast<CUjit_option>(option), value);
-    }
+  // Each option with the value at the same index. False: there are too many.
+  bool read(std::span<const int> options, std::span<const unsigned long long> values) {
+    if (options.size() > kMaxJitOptions) return false;
+    for (size_t i = 0; i < options.size(); ++i)
+      if (is_jit_scalar(options[i])) add(static_cast<CUjit_option>(options[i]), values[i]);
     return true;
   }
   void add_log(CUjit_option buffer, CUjit_option size, std::vector<char>& log) {

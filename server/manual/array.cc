@@ -1,7 +1,7 @@
 // Arrays and mipmapped arrays: their elements are charged like other device memory.
 #include <utility>
 
-#include "generated/schema/memory.capnp.h"
+#include "generated/server/memory_decode.h"
 #include "schema/support/array_size.h"
 #include "server/manual/manual.h"
 
@@ -20,7 +20,6 @@ uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR& descriptor, unsigned levels) {
 template <typename Handle, typename Make>
 Status create(Worker& worker, const Request& request, const char* name, HandleKind kind,
               uint64_t id, uint64_t bytes, Make&& make, CUresult (*destroy)(Handle)) {
-  FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
   // No memory is that large.
   if (bytes == UINT64_MAX) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
   FARGPU_ANSWER_UNLESS_SUCCESS(worker.charge(bytes));
@@ -42,11 +41,8 @@ Status create(Worker& worker, const Request& request, const char* name, HandleKi
 
 // The driver waits for what may use the elements, as when it frees memory.
 template <typename Handle>
-Status destroy(Worker& worker, const Request& request, HandleKind kind, uint64_t id,
+Status destroy(Worker& worker, const Request& request, uint64_t id, Handle handle,
                CUresult (*driver_destroy)(Handle)) {
-  FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-  Handle handle = nullptr;
-  FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, kind, id, &handle));
   const LaterReply later(worker, request);
   worker.parts().completion.off_thread_when_idle(
       request.header.context, [driver_destroy, handle] { return driver_destroy(handle); },
@@ -60,18 +56,13 @@ Status destroy(Worker& worker, const Request& request, HandleKind kind, uint64_t
 }  // namespace
 
 Status manual_cuArrayCreate_v2(Worker& worker, const Request& request) {
-  return decoded("cuArrayCreate_v2", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::CuArrayCreateV2Params>();
-    CUDA_ARRAY_DESCRIPTOR descriptor{};
-    if (!read_struct(params.getPAllocateArray(), &descriptor))
-      return malformed("cuArrayCreate_v2", "pAllocateArray has the wrong size");
-    FARGPU_NEEDS_DRIVER(cuArrayCreate_v2);
+  return decode_cuArrayCreate_v2(worker, request, [&](const auto& given) -> Status {
     FARGPU_NEEDS_DRIVER(cuArrayDestroy);
+    const CUDA_ARRAY_DESCRIPTOR& descriptor = *given.pAllocateArray;
     const CUDA_ARRAY3D_DESCRIPTOR whole{descriptor.Width,  descriptor.Height,      0,
                                         descriptor.Format, descriptor.NumChannels, 0};
     return create<CUarray>(
-        worker, request, "cuArrayCreate_v2", HandleKind::kArray, params.getPHandle(),
+        worker, request, "cuArrayCreate_v2", HandleKind::kArray, given.pHandle_id,
         bytes_of(whole, 1),
         [&](CUarray* array) { return worker.driver().cuArrayCreate_v2(array, &descriptor); },
         worker.driver().cuArrayDestroy);
@@ -79,16 +70,11 @@ Status manual_cuArrayCreate_v2(Worker& worker, const Request& request) {
 }
 
 Status manual_cuArray3DCreate_v2(Worker& worker, const Request& request) {
-  return decoded("cuArray3DCreate_v2", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::CuArray3DCreateV2Params>();
-    CUDA_ARRAY3D_DESCRIPTOR descriptor{};
-    if (!read_struct(params.getPAllocateArray(), &descriptor))
-      return malformed("cuArray3DCreate_v2", "pAllocateArray has the wrong size");
-    FARGPU_NEEDS_DRIVER(cuArray3DCreate_v2);
+  return decode_cuArray3DCreate_v2(worker, request, [&](const auto& given) -> Status {
     FARGPU_NEEDS_DRIVER(cuArrayDestroy);
+    const CUDA_ARRAY3D_DESCRIPTOR& descriptor = *given.pAllocateArray;
     return create<CUarray>(
-        worker, request, "cuArray3DCreate_v2", HandleKind::kArray, params.getPHandle(),
+        worker, request, "cuArray3DCreate_v2", HandleKind::kArray, given.pHandle_id,
         bytes_of(descriptor, 1),
         [&](CUarray* array) { return worker.driver().cuArray3DCreate_v2(array, &descriptor); },
         worker.driver().cuArrayDestroy);
@@ -96,27 +82,18 @@ Status manual_cuArray3DCreate_v2(Worker& worker, const Request& request) {
 }
 
 Status manual_cuArrayDestroy(Worker& worker, const Request& request) {
-  return decoded("cuArrayDestroy", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const uint64_t id = reader.getRoot<schema::CuArrayDestroyParams>().getHArray();
-    FARGPU_NEEDS_DRIVER(cuArrayDestroy);
-    return destroy<CUarray>(worker, request, HandleKind::kArray, id,
-                            worker.driver().cuArrayDestroy);
+  return decode_cuArrayDestroy(worker, request, [&](const auto& given) {
+    return destroy(worker, request, given.hArray_id, given.hArray, worker.driver().cuArrayDestroy);
   });
 }
 
 Status manual_cuMipmappedArrayCreate(Worker& worker, const Request& request) {
-  return decoded("cuMipmappedArrayCreate", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::CuMipmappedArrayCreateParams>();
-    CUDA_ARRAY3D_DESCRIPTOR descriptor{};
-    if (!read_struct(params.getPMipmappedArrayDesc(), &descriptor))
-      return malformed("cuMipmappedArrayCreate", "pMipmappedArrayDesc has the wrong size");
-    FARGPU_NEEDS_DRIVER(cuMipmappedArrayCreate);
+  return decode_cuMipmappedArrayCreate(worker, request, [&](const auto& given) -> Status {
     FARGPU_NEEDS_DRIVER(cuMipmappedArrayDestroy);
-    const unsigned levels = params.getNumMipmapLevels();
+    const CUDA_ARRAY3D_DESCRIPTOR& descriptor = *given.pMipmappedArrayDesc;
+    const unsigned levels = given.numMipmapLevels;
     return create<CUmipmappedArray>(
-        worker, request, "cuMipmappedArrayCreate", HandleKind::kMipmappedArray, params.getPHandle(),
+        worker, request, "cuMipmappedArrayCreate", HandleKind::kMipmappedArray, given.pHandle_id,
         bytes_of(descriptor, levels),
         [&](CUmipmappedArray* array) {
           return worker.driver().cuMipmappedArrayCreate(array, &descriptor, levels);
@@ -126,13 +103,9 @@ Status manual_cuMipmappedArrayCreate(Worker& worker, const Request& request) {
 }
 
 Status manual_cuMipmappedArrayDestroy(Worker& worker, const Request& request) {
-  return decoded("cuMipmappedArrayDestroy", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const uint64_t id =
-        reader.getRoot<schema::CuMipmappedArrayDestroyParams>().getHMipmappedArray();
-    FARGPU_NEEDS_DRIVER(cuMipmappedArrayDestroy);
-    return destroy<CUmipmappedArray>(worker, request, HandleKind::kMipmappedArray, id,
-                                     worker.driver().cuMipmappedArrayDestroy);
+  return decode_cuMipmappedArrayDestroy(worker, request, [&](const auto& given) {
+    return destroy(worker, request, given.hMipmappedArray_id, given.hMipmappedArray,
+                   worker.driver().cuMipmappedArrayDestroy);
   });
 }
 

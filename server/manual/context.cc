@@ -3,8 +3,7 @@
 #include <functional>
 #include <memory>
 
-#include "generated/schema/context.capnp.h"
-#include "generated/schema/internal.capnp.h"
+#include "generated/server/internal_decode.h"
 #include "server/manual/context_end.h"
 #include "server/manual/manual.h"
 
@@ -68,36 +67,28 @@ Status manual_cuCtxSynchronize(Worker& worker, const Request& request) {
 }
 
 Status manual_fgPrimaryRetain(Worker& worker, const Request& request) {
-  return decoded("fgPrimaryRetain", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgPrimaryRetainParams>();
-    const CUdevice device = params.getDev();
-    if (!is_device(worker, device)) return answer(worker, request, CUDA_ERROR_INVALID_DEVICE);
-    const uint16_t id = primary_context_of(device);
+  return decode_fgPrimaryRetain(worker, request, [&](const auto& given) -> Status {
+    if (!is_device(worker, given.dev)) return answer(worker, request, CUDA_ERROR_INVALID_DEVICE);
+    const uint16_t id = primary_context_of(given.dev);
     if (worker.parts().contexts.find(id) != nullptr) return answer(worker, request, CUDA_SUCCESS);
     const DriverTable& driver = worker.driver();
     // A context that is active already keeps its flags; the driver says so, and that is no reason
     // to fail.
-    if (params.getFlags() != 0 && driver.cuDevicePrimaryCtxSetFlags_v2 != nullptr) {
-      driver.cuDevicePrimaryCtxSetFlags_v2(device, params.getFlags());
-    }
+    if (given.flags != 0 && driver.cuDevicePrimaryCtxSetFlags_v2 != nullptr)
+      driver.cuDevicePrimaryCtxSetFlags_v2(given.dev, given.flags);
     CUcontext context = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuDevicePrimaryCtxRetain(&context, device));
-    if (device == 0) worker.parts().contexts.return_borrowed();
-    return answer(worker, request, worker.parts().contexts.bind(id, context, device));
+    FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuDevicePrimaryCtxRetain(&context, given.dev));
+    if (given.dev == 0) worker.parts().contexts.return_borrowed();
+    return answer(worker, request, worker.parts().contexts.bind(id, context, given.dev));
   });
 }
 
 Status manual_fgPrimaryRelease(Worker& worker, const Request& request) {
-  return decoded("fgPrimaryRelease", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgPrimaryReleaseParams>();
-    const CUdevice device = params.getDev();
-    if (!is_device(worker, device)) return answer(worker, request, CUDA_ERROR_INVALID_DEVICE);
-    const uint16_t id = primary_context_of(device);
-    const bool reset = params.getReset() != 0;
+  return decode_fgPrimaryRelease(worker, request, [&](const auto& given) -> Status {
+    if (!is_device(worker, given.dev)) return answer(worker, request, CUDA_ERROR_INVALID_DEVICE);
     end_context_when_idle(
-        LaterReply(worker, request), id, [&driver = worker.driver(), device, reset](CUcontext) {
+        LaterReply(worker, request), primary_context_of(given.dev),
+        [&driver = worker.driver(), device = given.dev, reset = given.reset != 0](CUcontext) {
           const CUresult result = reset ? driver.cuDevicePrimaryCtxReset_v2(device) : CUDA_SUCCESS;
           const CUresult released = driver.cuDevicePrimaryCtxRelease_v2(device);
           return result != CUDA_SUCCESS ? result : released;
@@ -107,33 +98,25 @@ Status manual_fgPrimaryRelease(Worker& worker, const Request& request) {
 }
 
 Status manual_fgContextCreate(Worker& worker, const Request& request) {
-  return decoded("fgContextCreate", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgContextCreateParams>();
-    const uint32_t id = params.getContext();
-    if (!is_created_context(id)) return malformed("fgContextCreate", "context id out of range");
-    if (!is_device(worker, params.getDev()))
-      return answer(worker, request, CUDA_ERROR_INVALID_DEVICE);
+  return decode_fgContextCreate(worker, request, [&](const auto& given) -> Status {
+    if (!is_created_context(given.context))
+      return malformed("fgContextCreate", "context id out of range");
+    if (!is_device(worker, given.dev)) return answer(worker, request, CUDA_ERROR_INVALID_DEVICE);
     CUcontext context = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(
-        worker.driver().cuCtxCreate_v2(&context, params.getFlags(), params.getDev()));
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuCtxCreate_v2(&context, given.flags, given.dev));
     const CUresult result =
-        worker.parts().contexts.bind(static_cast<uint16_t>(id), context, params.getDev());
+        worker.parts().contexts.bind(static_cast<uint16_t>(given.context), context, given.dev);
     if (result != CUDA_SUCCESS) worker.driver().cuCtxDestroy_v2(context);
     return answer(worker, request, result);
   });
 }
 
 Status manual_fgContextDestroy(Worker& worker, const Request& request) {
-  return decoded("fgContextDestroy", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const uint32_t wide_id = reader.getRoot<schema::FgContextDestroyParams>().getContext();
-    if (!is_created_context(wide_id)) {
+  return decode_fgContextDestroy(worker, request, [&](const auto& given) -> Status {
+    if (!is_created_context(given.context))
       return malformed("fgContextDestroy", "context id out of range");
-    }
-    const auto id = static_cast<uint16_t>(wide_id);
     end_context_when_idle(
-        LaterReply(worker, request), id,
+        LaterReply(worker, request), static_cast<uint16_t>(given.context),
         [&driver = worker.driver()](CUcontext context) { return driver.cuCtxDestroy_v2(context); });
     return Status();
   });

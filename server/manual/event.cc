@@ -24,11 +24,8 @@ Status manual_cuEventCreate(Worker& worker, const Request& request) {
 }
 
 Status manual_cuEventQuery(Worker& worker, const Request& request) {
-  return decoded("cuEventQuery", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::CuEventQueryParams>();
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    const auto ask = [&worker, id = params.getHEvent()] {
+  return decode_cuEventQuery(worker, request, [&](const auto& given) -> Status {
+    const auto ask = [&worker, id = given.hEvent_id] {
       CUevent event = nullptr;
       const CUresult found = find_handle(worker, rpc::HandleKind::kEvent, id, &event);
       return found == CUDA_SUCCESS ? worker.driver().cuEventQuery(event) : found;
@@ -41,12 +38,8 @@ Status manual_cuEventQuery(Worker& worker, const Request& request) {
 }
 
 Status manual_cuEventElapsedTime_v2(Worker& worker, const Request& request) {
-  return decoded("cuEventElapsedTime_v2", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::CuEventElapsedTimeV2Params>();
-    FARGPU_NEEDS_DRIVER(cuEventElapsedTime_v2);
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    const auto elapsed = [&worker, start = params.getHStart(), end = params.getHEnd()](float* ms) {
+  return decode_cuEventElapsedTime_v2(worker, request, [&](const auto& given) -> Status {
+    const auto elapsed = [&worker, start = given.hStart_id, end = given.hEnd_id](float* ms) {
       CUevent first = nullptr, last = nullptr;
       CUresult found = find_handle(worker, rpc::HandleKind::kEvent, start, &first);
       if (found == CUDA_SUCCESS) found = find_handle(worker, rpc::HandleKind::kEvent, end, &last);
@@ -70,13 +63,9 @@ Status manual_cuEventElapsedTime_v2(Worker& worker, const Request& request) {
 }
 
 Status manual_cuEventSynchronize(Worker& worker, const Request& request) {
-  return decoded("cuEventSynchronize", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const uint64_t id = reader.getRoot<schema::CuEventSynchronizeParams>().getHEvent();
-    CUevent event = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kEvent, id, &event));
+  return decode_cuEventSynchronize(worker, request, [&](const auto& given) -> Status {
     const LaterReply later(worker, request);
-    worker.parts().event_waits.wait(id, event,
+    worker.parts().event_waits.wait(given.hEvent_id, given.hEvent,
                                     [later](CUresult result) { later.send_synchronised(result); });
     return Status();
   });

@@ -120,21 +120,18 @@ Status manual_fgGraphPiece(Worker& worker, const Request& request) {
 }
 
 Status manual_fgGraphInstantiate(Worker& worker, const Request& request) {
-  return decoded("fgGraphInstantiate", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgGraphInstantiateParams>();
-    const uint64_t id = params.getExec();
-    const Gathered gathered(worker, id, request.bulk);
+  return decode_fgGraphInstantiate(worker, request, [&](const auto& given) -> Status {
+    const uint64_t id = given.exec;
+    const Gathered gathered(worker, id, given.graph);
     FARGPU_ANSWER_UNLESS_SUCCESS(enter_any(worker, request.header.context));
     SessionParts& parts = worker.parts();
     auto graph = std::make_shared<ExecutableGraph>(parts_of(parts));
     Description description(gathered.bytes());
     std::shared_ptr<GraphBase> base;
-    if (params.getBase() != 0) {
-      FARGPU_ANSWER_UNLESS_SUCCESS(find_base(worker, params.getBase(), &base));
+    if (given.base != 0) {
+      FARGPU_ANSWER_UNLESS_SUCCESS(find_base(worker, given.base, &base));
     }
-    auto outcome =
-        graph->instantiate(description.nodes(), gathered.bytes(), base, params.getFlags());
+    auto outcome = graph->instantiate(description.nodes(), gathered.bytes(), base, given.flags);
     if (outcome.result == CUDA_SUCCESS) {
       const CUresult added =
           worker.add(rpc::HandleKind::kGraphExec, id, graph.get(), request.header.context);
@@ -174,18 +171,15 @@ Status manual_fgGraphUpdate(Worker& worker, const Request& request) {
 }
 
 Status manual_fgGraphSetNode(Worker& worker, const Request& request) {
-  return decoded("fgGraphSetNode", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgGraphSetNodeParams>();
+  return decode_fgGraphSetNode(worker, request, [&](const auto& given) -> Status {
     FARGPU_ANSWER_UNLESS_SUCCESS(enter_any(worker, request.header.context));
-    ExecutableGraph* const graph = find_graph(worker, params.getExec());
+    ExecutableGraph* const graph = find_graph(worker, given.exec_id);
     if (graph == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
-    Description description(request.bulk);
+    Description description(given.graph);
     const auto nodes = description.nodes().getNodes();
     if (nodes.size() != 1) return malformed("fgGraphSetNode", "not one node");
-    return answer(
-        worker, request,
-        set_node(graph->parts(), graph->get(), graph->places(), params.getPlace(), nodes[0]));
+    return answer(worker, request,
+                  set_node(graph->parts(), graph->get(), graph->places(), given.place, nodes[0]));
   });
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/base/log.h"
-#include "generated/schema/internal.capnp.h"
+#include "generated/server/internal_decode.h"
 #include "server/manual/manual.h"
 #include "server/memory/host_pages.h"
 #include "server/memory/shared_host.h"
@@ -77,10 +77,8 @@ Status manual_fgHostCall(Worker& worker, const Request& request) {
 }
 
 Status manual_fgHostReserve(Worker& worker, const Request& request) {
-  return decoded("fgHostReserve", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgHostReserveParams>();
-    const uint64_t address = params.getAddress(), bytes = params.getBytes();
+  return decode_fgHostReserve(worker, request, [&](const auto& given) -> Status {
+    const uint64_t address = given.address, bytes = given.bytes;
     const LaterReply later(worker, request);
     when_pages_are_free(worker, address, bytes, [later, address, bytes] {
       later.send(later.worker().parts().host_pages.reserve(address, bytes));
@@ -90,18 +88,15 @@ Status manual_fgHostReserve(Worker& worker, const Request& request) {
 }
 
 Status manual_fgHostMap(Worker& worker, const Request& request) {
-  return decoded("fgHostMap", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgHostMapParams>();
+  return decode_fgHostMap(worker, request, [&](const auto& given) -> Status {
     HostPages& pages = worker.parts().host_pages;
     // The client asks again: meanwhile its functions in streams, on which the withdrawal may wait,
     // must go on there.
-    if (pages.is_leaving(params.getAddress(), params.getBytes()))
+    if (pages.is_leaving(given.address, given.bytes))
       return answer(worker, request, CUDA_ERROR_NOT_READY);
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
     CUdeviceptr device_pointer = 0;
     FARGPU_ANSWER_UNLESS_SUCCESS(
-        pages.map(params.getAddress(), params.getBytes(), request.header.context, &device_pointer));
+        pages.map(given.address, given.bytes, request.header.context, &device_pointer));
     rpc::Responder::Frame frame(worker.responder(), request.header,
                                 schema::fixed_bytes<schema::FgHostMapResults>());
     frame.init<schema::FgHostMapResults>().setDevicePointer(device_pointer);
@@ -110,9 +105,8 @@ Status manual_fgHostMap(Worker& worker, const Request& request) {
 }
 
 Status manual_fgHostUnmap(Worker& worker, const Request& request) {
-  return decoded("fgHostUnmap", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const uint64_t address = reader.getRoot<schema::FgHostUnmapParams>().getAddress();
+  return decode_fgHostUnmap(worker, request, [&](const auto& given) -> Status {
+    const uint64_t address = given.address;
     const LaterReply later(worker, request);
     const auto when = [&worker](bool mapped, const std::function<void()>& done) {
       // Kernels of any context may still use the memory.
@@ -149,26 +143,20 @@ Status manual_fgHostUnmap(Worker& worker, const Request& request) {
 }
 
 Status manual_fgPagesPush(Worker& worker, const Request& request) {
-  return decoded("fgPagesPush", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgPagesPushParams>();
-    if (params.getRunsBytes() != request.bulk.size())
-      return malformed("fgPagesPush", "the runs have the wrong size");
-    return answer(worker, request, worker.parts().host_pages.push(request.bulk));
+  return decode_fgPagesPush(worker, request, [&](const auto& given) -> Status {
+    return answer(worker, request, worker.parts().host_pages.push(given.runs));
   });
 }
 
 Status manual_fgPagesFetch(Worker& worker, const Request& request) {
-  return decoded("fgPagesFetch", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgPagesFetchParams>();
-    const uint64_t most = params.getMaxBytes();
+  return decode_fgPagesFetch(worker, request, [&](const auto& given) -> Status {
+    const uint64_t most = given.maxBytes;
     if (most < pages::RunWriter::kSmallestLimit || most > worker.parts().max_bulk_bytes)
       return malformed("fgPagesFetch",
                        "more bytes are asked for than one frame may bring, or none");
     HostPages& host_pages = worker.parts().host_pages;
     pages::RunWriter runs(most);
-    const uint64_t next = host_pages.fetch(params.getFrom(), runs);
+    const uint64_t next = host_pages.fetch(given.from, runs);
     rpc::Responder::Frame frame(worker.responder(), request.header,
                                 schema::fixed_bytes<schema::FgPagesFetchResults>());
     auto results = frame.init<schema::FgPagesFetchResults>();
@@ -181,15 +169,12 @@ Status manual_fgPagesFetch(Worker& worker, const Request& request) {
 }
 
 Status manual_fgHostShare(Worker& worker, const Request& request) {
-  return decoded("fgHostShare", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgHostShareParams>();
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+  return decode_fgHostShare(worker, request, [&](const auto& given) -> Status {
     SharedHost& shared = worker.parts().shared_host;
     SharedHost::Held mapping;
     FARGPU_ANSWER_UNLESS_SUCCESS(shared.map(worker.parts().transport.descriptor_passing(),
-                                            params.getNumber(), params.getAddress(),
-                                            params.getBytes(), request.header.context, &mapping));
+                                            given.number, given.address, given.bytes,
+                                            request.header.context, &mapping));
     const LaterReply later(worker, request);
     const auto device_pointer = std::make_shared<CUdeviceptr>(0);
     worker.parts().completion.off_thread(
@@ -212,12 +197,10 @@ Status manual_fgHostShare(Worker& worker, const Request& request) {
 }
 
 Status manual_fgHostUnshare(Worker& worker, const Request& request) {
-  return decoded("fgHostUnshare", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const uint64_t address = reader.getRoot<schema::FgHostUnshareParams>().getAddress();
+  return decode_fgHostUnshare(worker, request, [&](const auto& given) -> Status {
     const LaterReply later(worker, request);
     // Memory of one context is accessible in all of them.
-    when_all_idle(worker, [later, address] {
+    when_all_idle(worker, [later, address = given.address] {
       Worker& worker = later.worker();
       if (address == 0) return later.send(CUDA_SUCCESS);
       SharedHost& shared = worker.parts().shared_host;

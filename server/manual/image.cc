@@ -9,9 +9,9 @@
 
 #include "common/base/log.h"
 #include "common/wire/image_piece.h"
-#include "generated/schema/internal.capnp.h"
-#include "generated/schema/library.capnp.h"
-#include "generated/schema/module.capnp.h"
+#include "generated/server/internal_decode.h"
+#include "generated/server/library_decode.h"
+#include "generated/server/module_decode.h"
 #include "server/image/image_cache.h"
 #include "server/image/jit_options.h"
 #include "server/image/kernel_parameters.h"
@@ -121,11 +121,8 @@ void module_loaded(const LaterReply& later, Load<CUmodule>& load, CUresult resul
 
 // The image goes, and with it every id that came from it. The driver waits for what runs.
 template <typename Handle>
-Status unload(Worker& worker, const Request& request, rpc::HandleKind kind, uint64_t id,
+Status unload(Worker& worker, const Request& request, uint64_t id, Handle handle,
               CUresult (*driver_unload)(Handle)) {
-  FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-  Handle handle = nullptr;
-  FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, kind, id, &handle));
   const LaterReply later(worker, request);
   worker.parts().completion.off_thread_when_idle(
       request.header.context, [driver_unload, handle] { return driver_unload(handle); },
@@ -145,9 +142,9 @@ const ParameterLayout* layout_of(Worker& worker, uint64_t image, const std::stri
   return module == nullptr ? nullptr : layouts.find(module->parent, kernel);
 }
 
-Sha256Digest to_digest(capnp::Data::Reader hash) {
+Sha256Digest to_digest(std::span<const unsigned char> hash) {
   Sha256Digest digest{};
-  std::memcpy(digest.data(), hash.begin(), std::min(hash.size(), sizeof(digest)));
+  std::memcpy(digest.data(), hash.data(), std::min(hash.size(), sizeof(digest)));
   return digest;
 }
 
@@ -182,34 +179,24 @@ std::string join_names(const std::vector<Handle>& handles, Name name, unsigned* 
 }  // namespace
 
 Status manual_fgImagePut(Worker& worker, const Request& request) {
-  return decoded("fgImagePut", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgImagePutParams>();
-    if (params.getHash().size() != kHashBytes || params.getPieceBytes() != request.bulk.size()) {
-      return malformed("fgImagePut", "hash or piece has the wrong size");
-    }
+  return decode_fgImagePut(worker, request, [&](const auto& given) -> Status {
     // What becomes of it is told when it is asked for: the error belongs to the upload alone.
-    (void)worker.parts().images.put(params.getUpload(), to_digest(params.getHash()),
-                                    params.getTotalBytes(), params.getOffset(), request.bulk);
+    (void)worker.parts().images.put(given.upload, to_digest(given.hash), given.totalBytes,
+                                    given.offset, given.piece);
     return answer(worker, request, CUDA_SUCCESS);
   });
 }
 
 Status manual_fgImagePutPacked(Worker& worker, const Request& request) {
-  return decoded("fgImagePutPacked", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgImagePutPackedParams>();
-    const uint64_t total = params.getTotalBytes();
-    uint64_t offset = params.getOffset();
-    if (params.getHash().size() != kHashBytes || params.getFrameBytes() != request.bulk.size() ||
-        offset > total || params.getRawBytes() > total - offset) {
-      return malformed("fgImagePutPacked", "hash or piece has the wrong size");
-    }
+  return decode_fgImagePutPacked(worker, request, [&](const auto& given) -> Status {
+    const uint64_t total = given.totalBytes;
+    uint64_t offset = given.offset;
+    if (offset > total || given.rawBytes > total - offset)
+      return malformed("fgImagePutPacked", "the piece is not in the image");
     Status put;
-    Status unpacked = wire::unpack_piece(
-        request.bulk, params.getRawBytes(), [&](std::span<const std::byte> part) {
-          put = worker.parts().images.put(params.getUpload(), to_digest(params.getHash()), total,
-                                          offset, part);
+    Status unpacked =
+        wire::unpack_piece(given.frame, given.rawBytes, [&](std::span<const std::byte> part) {
+          put = worker.parts().images.put(given.upload, to_digest(given.hash), total, offset, part);
           offset += part.size();
           return put;
         });
@@ -220,29 +207,24 @@ Status manual_fgImagePutPacked(Worker& worker, const Request& request) {
 }
 
 Status manual_fgImageUploaded(Worker& worker, const Request& request) {
-  return decoded("fgImageUploaded", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const Status status = worker.parts().images.result_of(
-        reader.getRoot<schema::FgImageUploadedParams>().getUpload());
+  return decode_fgImageUploaded(worker, request, [&](const auto& given) -> Status {
+    const Status status = worker.parts().images.result_of(given.upload);
     if (!status.ok()) log::warn("image refused: {}", status.message());
     return answer(worker, request, result_of_upload(status));
   });
 }
 
 Status manual_fgModuleLoad(Worker& worker, const Request& request) {
-  return decoded("fgModuleLoad", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgModuleLoadParams>();
+  return decode_fgModuleLoad(worker, request, [&](const auto& given) -> Status {
     JitOptions options;
-    if (!options.read(params.getNumOptions(), params.getOptions(), params.getValues())) {
-      return malformed("fgModuleLoad", "the JIT options have the wrong size");
+    if (!options.read(given.options, given.values)) {
+      return malformed("fgModuleLoad", "too many JIT options");
     }
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    Result<Image> image = worker.parts().images.find(as_bytes(params.getHash()));
+    Result<Image> image = worker.parts().images.find(std::as_bytes(given.hash));
     if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
     auto load =
-        std::make_shared<Load<CUmodule>>(std::move(*image), std::move(options), params.getModule());
-    load->add_logs(params.getInfoLogBytes(), params.getErrorLogBytes());
+        std::make_shared<Load<CUmodule>>(std::move(*image), std::move(options), given.module_id);
+    load->add_logs(given.infoLogBytes, given.errorLogBytes);
     const LaterReply later(worker, request);
     worker.parts().completion.off_thread_exclusive(
         request.header.context, worker.parts().contexts.device_of(request.header.context),
@@ -258,21 +240,18 @@ Status manual_fgModuleLoad(Worker& worker, const Request& request) {
 }
 
 Status manual_fgLibraryLoad(Worker& worker, const Request& request) {
-  return decoded("fgLibraryLoad", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgLibraryLoadParams>();
+  return decode_fgLibraryLoad(worker, request, [&](const auto& given) -> Status {
     JitOptions options;
-    if (!options.read(params.getNumJitOptions(), params.getJitOptions(), params.getJitValues())) {
-      return malformed("fgLibraryLoad", "the JIT options have the wrong size");
+    if (!options.read(given.jitOptions, given.jitValues)) {
+      return malformed("fgLibraryLoad", "too many JIT options");
     }
     // Library options are a table of host functions, which live in the client, and a promise about
     // its memory: nothing for the driver here.
     FARGPU_NEEDS_DRIVER(cuLibraryLoadData);
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    Result<Image> image = worker.parts().images.find(as_bytes(params.getHash()));
+    Result<Image> image = worker.parts().images.find(std::as_bytes(given.hash));
     if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
-    auto load = std::make_shared<Load<CUlibrary>>(std::move(*image), std::move(options),
-                                                  params.getLibrary());
+    auto load =
+        std::make_shared<Load<CUlibrary>>(std::move(*image), std::move(options), given.library_id);
     const LaterReply later(worker, request);
     worker.parts().completion.off_thread(
         request.header.context,
@@ -298,20 +277,13 @@ Status manual_fgLibraryLoad(Worker& worker, const Request& request) {
 }
 
 Status manual_fgModuleFunction(Worker& worker, const Request& request) {
-  return decoded("fgModuleFunction", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgModuleFunctionParams>();
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    CUmodule module = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(
-        find_handle(worker, rpc::HandleKind::kModule, params.getModule(), &module));
+  return decode_fgModuleFunction(worker, request, [&](const auto& given) -> Status {
     const DriverTable& driver = worker.driver();
     CUfunction function = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(
-        driver.cuModuleGetFunction(&function, module, params.getName().cStr()));
+    FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuModuleGetFunction(&function, given.module, given.name));
     if (const CUresult added =
-            worker.parts().handles.add(rpc::HandleKind::kFunction, params.getFunction(),
-                                       {function, params.getModule(), request.header.context});
+            worker.parts().handles.add(rpc::HandleKind::kFunction, given.function_id,
+                                       {function, given.module_id, request.header.context});
         added != CUDA_SUCCESS) {
       return refused_id(worker, request, "fgModuleFunction", added);
     }
@@ -324,26 +296,19 @@ Status manual_fgModuleFunction(Worker& worker, const Request& request) {
         [&](int* value, CUfunction_attribute attribute) {
           return driver.cuFuncGetAttribute(value, attribute, function);
         },
-        layout_of(worker, params.getModule(), params.getName()));
-    return facts.send<schema::FgModuleFunctionResults>(worker, request, params.getFunction());
+        layout_of(worker, given.module_id, given.name));
+    return facts.send<schema::FgModuleFunctionResults>(worker, request, given.function_id);
   });
 }
 
 Status manual_fgLibraryKernel(Worker& worker, const Request& request) {
-  return decoded("fgLibraryKernel", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgLibraryKernelParams>();
+  return decode_fgLibraryKernel(worker, request, [&](const auto& given) -> Status {
     FARGPU_NEEDS_DRIVER(cuLibraryGetKernel);
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    CUlibrary library = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(
-        find_handle(worker, rpc::HandleKind::kLibrary, params.getLibrary(), &library));
     const DriverTable& driver = worker.driver();
     CUkernel kernel = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(
-        driver.cuLibraryGetKernel(&kernel, library, params.getName().cStr()));
-    if (const CUresult added = worker.parts().handles.add(
-            rpc::HandleKind::kKernel, params.getKernel(), {kernel, params.getLibrary()});
+    FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuLibraryGetKernel(&kernel, given.library, given.name));
+    if (const CUresult added = worker.parts().handles.add(rpc::HandleKind::kKernel, given.kernel_id,
+                                                          {kernel, given.library_id});
         added != CUDA_SUCCESS) {
       return refused_id(worker, request, "fgLibraryKernel", added);
     }
@@ -362,28 +327,25 @@ Status manual_fgLibraryKernel(Worker& worker, const Request& request) {
         [&](int* value, CUfunction_attribute attribute) {
           return driver.cuKernelGetAttribute(value, attribute, kernel, device);
         },
-        layout_of(worker, params.getLibrary(), params.getName()));
-    return facts.send<schema::FgLibraryKernelResults>(worker, request, params.getKernel());
+        layout_of(worker, given.library_id, given.name));
+    return facts.send<schema::FgLibraryKernelResults>(worker, request, given.kernel_id);
   });
 }
 
 Status manual_fgImageNames(Worker& worker, const Request& request) {
-  return decoded("fgImageNames", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgImageNamesParams>();
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+  return decode_fgImageNames(worker, request, [&](const auto& given) -> Status {
     const DriverTable& driver = worker.driver();
     unsigned total = 0;
     unsigned named = 0;
     std::string names;
-    if (params.getOfLibrary() != 0) {
+    if (given.ofLibrary != 0) {
       FARGPU_NEEDS_DRIVER(cuLibraryEnumerateKernels);
       FARGPU_NEEDS_DRIVER(cuKernelGetName);
       CUlibrary library = nullptr;
       FARGPU_ANSWER_UNLESS_SUCCESS(
-          find_handle(worker, rpc::HandleKind::kLibrary, params.getImage(), &library));
+          find_handle(worker, rpc::HandleKind::kLibrary, given.image, &library));
       FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuLibraryGetKernelCount(&total, library));
-      std::vector<CUkernel> kernels(std::min(total, params.getMaxCount()));
+      std::vector<CUkernel> kernels(std::min(total, given.maxCount));
       if (!kernels.empty()) {
         FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuLibraryEnumerateKernels(
             kernels.data(), static_cast<unsigned>(kernels.size()), library));
@@ -394,9 +356,9 @@ Status manual_fgImageNames(Worker& worker, const Request& request) {
       FARGPU_NEEDS_DRIVER(cuFuncGetName);
       CUmodule module = nullptr;
       FARGPU_ANSWER_UNLESS_SUCCESS(
-          find_handle(worker, rpc::HandleKind::kModule, params.getImage(), &module));
+          find_handle(worker, rpc::HandleKind::kModule, given.image, &module));
       FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuModuleGetFunctionCount(&total, module));
-      std::vector<CUfunction> functions(std::min(total, params.getMaxCount()));
+      std::vector<CUfunction> functions(std::min(total, given.maxCount));
       if (!functions.empty()) {
         FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuModuleEnumerateFunctions(
             functions.data(), static_cast<unsigned>(functions.size()), module));
@@ -414,19 +376,15 @@ Status manual_fgImageNames(Worker& worker, const Request& request) {
 }
 
 Status manual_cuModuleUnload(Worker& worker, const Request& request) {
-  return decoded("cuModuleUnload", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const uint64_t id = reader.getRoot<schema::CuModuleUnloadParams>().getHmod();
-    return unload(worker, request, rpc::HandleKind::kModule, id, worker.driver().cuModuleUnload);
+  return decode_cuModuleUnload(worker, request, [&](const auto& given) {
+    return unload(worker, request, given.hmod_id, given.hmod, worker.driver().cuModuleUnload);
   });
 }
 
 Status manual_cuLibraryUnload(Worker& worker, const Request& request) {
-  return decoded("cuLibraryUnload", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const uint64_t id = reader.getRoot<schema::CuLibraryUnloadParams>().getLibrary();
-    FARGPU_NEEDS_DRIVER(cuLibraryUnload);
-    return unload(worker, request, rpc::HandleKind::kLibrary, id, worker.driver().cuLibraryUnload);
+  return decode_cuLibraryUnload(worker, request, [&](const auto& given) {
+    return unload(worker, request, given.library_id, given.library,
+                  worker.driver().cuLibraryUnload);
   });
 }
 

@@ -10,7 +10,7 @@
 
 #include "common/base/log.h"
 #include "common/base/sha256.h"
-#include "generated/schema/internal.capnp.h"
+#include "generated/server/internal_decode.h"
 #include "server/image/image_cache.h"
 #include "server/manual/manual.h"
 
@@ -60,11 +60,9 @@ CUresult enter(const LaterReply& later, uint64_t id, const std::shared_ptr<Link>
   return CUDA_SUCCESS;
 }
 
-// Null: there is none. A call that is under way keeps its link until it is done.
-std::shared_ptr<Link> find_link(Worker& worker, uint64_t id) {
-  void* link = nullptr;
-  const CUresult found = worker.parts().handles.find(rpc::HandleKind::kLinkState, id, &link);
-  return found == CUDA_SUCCESS ? static_cast<Link*>(link)->shared_from_this() : nullptr;
+// A call that is under way keeps its link until it is done.
+std::shared_ptr<Link> link_of(CUlinkState state) {
+  return static_cast<Link*>(static_cast<void*>(state))->shared_from_this();
 }
 
 // The linked image becomes one of the cache.
@@ -81,26 +79,22 @@ Sha256Digest keep(Worker& worker, LinkOutcome& outcome) {
 }  // namespace
 
 Status manual_fgLinkCreate(Worker& worker, const Request& request) {
-  return decoded("fgLinkCreate", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgLinkCreateParams>();
+  return decode_fgLinkCreate(worker, request, [&](const auto& given) -> Status {
     JitOptions options;
-    if (!options.read(params.getNumOptions(), params.getOptions(), params.getValues())) {
-      return malformed("fgLinkCreate", "the JIT options have the wrong size");
+    if (!options.read(given.options, given.values)) {
+      return malformed("fgLinkCreate", "too many JIT options");
     }
     FARGPU_NEEDS_DRIVER(cuLinkCreate_v2);
     FARGPU_NEEDS_DRIVER(cuLinkAddData_v2);
     FARGPU_NEEDS_DRIVER(cuLinkComplete);
     FARGPU_NEEDS_DRIVER(cuLinkDestroy);
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    const auto link =
-        std::make_shared<Link>(worker.driver(), request.header.context, std::move(options),
-                               std::min(params.getInfoLogBytes(), kMaxLogBytes),
-                               std::min(params.getErrorLogBytes(), kMaxLogBytes));
+    const auto link = std::make_shared<Link>(
+        worker.driver(), request.header.context, std::move(options),
+        std::min(given.infoLogBytes, kMaxLogBytes), std::min(given.errorLogBytes, kMaxLogBytes));
     const LaterReply later(worker, request);
     worker.parts().completion.off_thread(
         request.header.context, [link] { return link->create(); },
-        [later, link, id = params.getState()](CUresult result) {
+        [later, link, id = given.state_id](CUresult result) {
           later.send(result == CUDA_SUCCESS ? enter(later, id, link) : result);
         });
     return Status();
@@ -108,24 +102,21 @@ Status manual_fgLinkCreate(Worker& worker, const Request& request) {
 }
 
 Status manual_fgLinkAdd(Worker& worker, const Request& request) {
-  return decoded("fgLinkAdd", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgLinkAddParams>();
+  return decode_fgLinkAdd(worker, request, [&](const auto& given) -> Status {
     JitOptions options;
-    if (!options.read(params.getNumOptions(), params.getOptions(), params.getValues())) {
-      return malformed("fgLinkAdd", "the JIT options have the wrong size");
+    if (!options.read(given.options, given.values)) {
+      return malformed("fgLinkAdd", "too many JIT options");
     }
-    const int type = params.getType();
+    const int type = given.type;
     if (type < CU_JIT_INPUT_CUBIN || type >= CU_JIT_NUM_INPUT_TYPES)
       return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
-    const std::shared_ptr<Link> link = find_link(worker, params.getState());
-    if (link == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
-    Result<Image> found = worker.parts().images.find(as_bytes(params.getHash()));
+    const std::shared_ptr<Link> link = link_of(given.state);
+    Result<Image> found = worker.parts().images.find(std::as_bytes(given.hash));
     if (!found.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
     answer_off_thread<schema::FgLinkAddResults>(
         worker, request, link->context(), 0,
         [link, image = std::make_shared<const Image>(std::move(*found)),
-         type = static_cast<CUjitInputType>(type), name = std::string(params.getName()),
+         type = static_cast<CUjitInputType>(type), name = std::string(given.name),
          options = std::move(options)] { return link->add(type, *image, name, options); },
         [](Worker&, const LinkOutcome& outcome, auto&) {
           if (outcome.result != CUDA_SUCCESS)
@@ -137,11 +128,8 @@ Status manual_fgLinkAdd(Worker& worker, const Request& request) {
 }
 
 Status manual_fgLinkComplete(Worker& worker, const Request& request) {
-  return decoded("fgLinkComplete", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgLinkCompleteParams>();
-    const std::shared_ptr<Link> link = find_link(worker, params.getState());
-    if (link == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
+  return decode_fgLinkComplete(worker, request, [&](const auto& given) -> Status {
+    const std::shared_ptr<Link> link = link_of(given.state);
     answer_off_thread<schema::FgLinkCompleteResults>(
         worker, request, link->context(), schema::padded(kHashBytes),
         [link] { return link->complete(); },
@@ -161,25 +149,20 @@ Status manual_fgLinkComplete(Worker& worker, const Request& request) {
 }
 
 Status manual_fgLinkDestroy(Worker& worker, const Request& request) {
-  return decoded("fgLinkDestroy", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const uint64_t id = reader.getRoot<schema::FgLinkDestroyParams>().getState();
-    if (find_link(worker, id) == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
-    worker.remove(id);
+  return decode_fgLinkDestroy(worker, request, [&](const auto& given) -> Status {
+    worker.remove(given.state_id);
     return answer(worker, request, CUDA_SUCCESS);
   });
 }
 
 Status manual_fgImageGet(Worker& worker, const Request& request) {
-  return decoded("fgImageGet", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgImageGetParams>();
-    const uint64_t offset = params.getOffset();
-    const uint64_t bytes = params.getPieceBytes();
-    if (params.getHash().size() != kHashBytes || bytes > worker.parts().max_bulk_bytes) {
-      return malformed("fgImageGet", "hash or piece has the wrong size");
+  return decode_fgImageGet(worker, request, [&](const auto& given) -> Status {
+    const uint64_t offset = given.offset;
+    const uint64_t bytes = given.pieceBytes;
+    if (bytes > worker.parts().max_bulk_bytes) {
+      return malformed("fgImageGet", "more bytes are asked for than one frame may bring");
     }
-    const Result<Image> image = worker.parts().images.find(as_bytes(params.getHash()));
+    const Result<Image> image = worker.parts().images.find(std::as_bytes(given.hash));
     if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
     if (offset > image->size() || bytes > image->size() - offset) {
       return answer(worker, request, CUDA_ERROR_INVALID_VALUE);

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "generated/schema/memory.capnp.h"
+#include "generated/server/memory_decode.h"
 #include "server/manual/manual.h"
 
 namespace fargpu::server {
@@ -47,29 +47,24 @@ Status manual_cuMemGetInfo_v2(Worker& worker, const Request& request) {
 }
 
 Status manual_cuMemAllocPitch_v2(Worker& worker, const Request& request) {
-  return decoded("cuMemAllocPitch_v2", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::CuMemAllocPitchV2Params>();
-    FARGPU_NEEDS_DRIVER(cuMemAllocPitch_v2);
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    const uint64_t width = params.getWidthInBytes();
-    const uint64_t height = params.getHeight();
+  return decode_cuMemAllocPitch_v2(worker, request, [&](const auto& given) -> Status {
     uint64_t estimate = 0;
-    if (__builtin_add_overflow(width, kPitchAlignment - 1, &estimate) ||
-        __builtin_mul_overflow(estimate / kPitchAlignment * kPitchAlignment, height, &estimate)) {
+    if (__builtin_add_overflow(given.WidthInBytes, kPitchAlignment - 1, &estimate) ||
+        __builtin_mul_overflow(estimate / kPitchAlignment * kPitchAlignment, given.Height,
+                               &estimate)) {
       return answer(worker, request, CUDA_ERROR_OUT_OF_MEMORY);
     }
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.charge(estimate));
     CUdeviceptr pointer = 0;
     size_t pitch = 0;
-    const CUresult result = worker.driver().cuMemAllocPitch_v2(&pointer, &pitch, width, height,
-                                                               params.getElementSizeBytes());
+    const CUresult result = worker.driver().cuMemAllocPitch_v2(
+        &pointer, &pitch, given.WidthInBytes, given.Height, given.ElementSizeBytes);
     if (result != CUDA_SUCCESS) {
       worker.refund(estimate);
       return answer(worker, request, result);
     }
     // Never more than there is: what the ledger knows may be registered with an adapter.
-    const uint64_t whole = std::min<uint64_t>(estimate, pitch * height);
+    const uint64_t whole = std::min<uint64_t>(estimate, pitch * given.Height);
     worker.refund(estimate - whole);
     worker.remember_allocation(pointer, whole);
     rpc::Responder::Frame frame(worker.responder(), request.header,
@@ -82,10 +77,8 @@ Status manual_cuMemAllocPitch_v2(Worker& worker, const Request& request) {
 }
 
 Status manual_cuMemFree_v2(Worker& worker, const Request& request) {
-  return decoded("cuMemFree_v2", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const CUdeviceptr pointer = reader.getRoot<schema::CuMemFreeV2Params>().getDptr();
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
+  return decode_cuMemFree_v2(worker, request, [&](const auto& given) {
+    const CUdeviceptr pointer = given.dptr;
     // The driver waits for everything that runs; what other threads of the client submit must go on
     // meanwhile.
     const LaterReply later(worker, request);
@@ -108,54 +101,27 @@ Status manual_cuMemFree_v2(Worker& worker, const Request& request) {
 }
 
 Status manual_cuMemcpy2DAsync_v2(Worker& worker, const Request& request) {
-  return decoded("cuMemcpy2DAsync_v2", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::CuMemcpy2DAsyncV2Params>();
-    CUDA_MEMCPY2D copy{};
-    if (!read_struct(params.getPCopy(), &copy))
-      return malformed("cuMemcpy2DAsync_v2", "pCopy has the wrong size");
-    FARGPU_NEEDS_DRIVER(cuMemcpy2DAsync_v2);
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    CUstream stream = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(
-        find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
+  return decode_cuMemcpy2DAsync_v2(worker, request, [&](const auto& given) {
+    CUDA_MEMCPY2D& copy = *given.pCopy;
     if (!only_device_memory(copy)) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
-    return answer(worker, request, worker.driver().cuMemcpy2DAsync_v2(&copy, stream));
+    return answer(worker, request, worker.driver().cuMemcpy2DAsync_v2(&copy, given.hStream));
   });
 }
 
 Status manual_cuMemcpy3DAsync_v2(Worker& worker, const Request& request) {
-  return decoded("cuMemcpy3DAsync_v2", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::CuMemcpy3DAsyncV2Params>();
-    CUDA_MEMCPY3D copy{};
-    if (!read_struct(params.getPCopy(), &copy))
-      return malformed("cuMemcpy3DAsync_v2", "pCopy has the wrong size");
-    FARGPU_NEEDS_DRIVER(cuMemcpy3DAsync_v2);
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    CUstream stream = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(
-        find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
+  return decode_cuMemcpy3DAsync_v2(worker, request, [&](const auto& given) {
+    CUDA_MEMCPY3D& copy = *given.pCopy;
     if (!only_device_memory(copy)) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
     copy.reserved0 = nullptr;
     copy.reserved1 = nullptr;
-    return answer(worker, request, worker.driver().cuMemcpy3DAsync_v2(&copy, stream));
+    return answer(worker, request, worker.driver().cuMemcpy3DAsync_v2(&copy, given.hStream));
   });
 }
 
 // The context fields hold 16-bit context ids instead of pointers.
 Status manual_cuMemcpy3DPeerAsync(Worker& worker, const Request& request) {
-  return decoded("cuMemcpy3DPeerAsync", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::CuMemcpy3DPeerAsyncParams>();
-    CUDA_MEMCPY3D_PEER copy{};
-    if (!read_struct(params.getPCopy(), &copy))
-      return malformed("cuMemcpy3DPeerAsync", "pCopy has the wrong size");
-    FARGPU_NEEDS_DRIVER(cuMemcpy3DPeerAsync);
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    CUstream stream = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(
-        find_handle(worker, rpc::HandleKind::kStream, params.getHStream(), &stream));
+  return decode_cuMemcpy3DPeerAsync(worker, request, [&](const auto& given) {
+    CUDA_MEMCPY3D_PEER& copy = *given.pCopy;
     if (!only_device_memory(copy)) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
     for (CUcontext* context : {&copy.srcContext, &copy.dstContext}) {
       const auto id = reinterpret_cast<uint64_t>(*context);
@@ -163,7 +129,7 @@ Status manual_cuMemcpy3DPeerAsync(Worker& worker, const Request& request) {
           id <= UINT16_MAX ? worker.parts().contexts.find(static_cast<uint16_t>(id)) : nullptr;
       if (*context == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_CONTEXT);
     }
-    return answer(worker, request, worker.driver().cuMemcpy3DPeerAsync(&copy, stream));
+    return answer(worker, request, worker.driver().cuMemcpy3DPeerAsync(&copy, given.hStream));
   });
 }
 

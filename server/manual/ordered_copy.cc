@@ -1,5 +1,5 @@
 // Copies that follow their stream: checked here, done by OrderedCopies.
-#include "generated/schema/internal.capnp.h"
+#include "generated/server/internal_decode.h"
 #include "server/manual/copies.h"
 #include "server/memory/ordered_copies.h"
 #include "server/memory/remote_staging.h"
@@ -74,22 +74,15 @@ Status manual_fgMeetDeliveries(Worker& worker, const Request& request) {
 }
 
 Status manual_fgDelivered(Worker& worker, const Request& request) {
-  return decoded("fgDelivered", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const uint64_t id = reader.getRoot<schema::FgDeliveredParams>().getId();
-    FARGPU_RETURN_IF_ERROR(copies_of(worker).delivered(id));
+  return decode_fgDelivered(worker, request, [&](const auto& given) -> Status {
+    FARGPU_RETURN_IF_ERROR(copies_of(worker).delivered(given.id));
     return answer(worker, request, CUDA_SUCCESS);
   });
 }
 
 Status manual_fgFetched(Worker& worker, const Request& request) {
-  return decoded("fgFetched", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgFetchedParams>();
-    if (params.getBytes() != request.bulk.size())
-      return malformed("fgFetched", "data has the wrong size");
-    FARGPU_RETURN_IF_ERROR(
-        copies_of(worker).fetched(params.getId(), params.getOffset(), params.getBytes()));
+  return decode_fgFetched(worker, request, [&](const auto& given) -> Status {
+    FARGPU_RETURN_IF_ERROR(copies_of(worker).fetched(given.id, given.offset, given.bytes));
     return answer(worker, request, CUDA_SUCCESS);
   });
 }

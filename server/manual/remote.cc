@@ -10,7 +10,7 @@
 #include "common/base/log.h"
 #include "common/wire/control.h"
 #include "generated/schema/control.capnp.h"
-#include "generated/schema/internal.capnp.h"
+#include "generated/server/internal_decode.h"
 #include "schema/support/sizes.h"
 #include "server/manual/copies.h"
 #include "server/memory/copy_rows.h"
@@ -227,15 +227,13 @@ Status copy_to_remote(CopyCall& call) {
 }
 
 Status manual_fgRemoteProbe(Worker& worker, const Request& request) {
-  return decoded("fgRemoteProbe", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const uint64_t bytes = reader.getRoot<schema::FgRemoteProbeParams>().getBytes();
+  return decode_fgRemoteProbe(worker, request, [&](const auto& given) -> Status {
     if (worker.parts().remote_staging.remote() == nullptr)
       return answer(worker, request, CUDA_ERROR_NOT_SUPPORTED);
     Staged staged;
     return answer(worker, request,
-                  acquire(worker, std::clamp<uint64_t>(bytes, 1, kMaxBytes), StagingUse::kToDevice,
-                          0, &staged));
+                  acquire(worker, std::clamp<uint64_t>(given.bytes, 1, kMaxBytes),
+                          StagingUse::kToDevice, 0, &staged));
   });
 }
 

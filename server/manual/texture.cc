@@ -1,6 +1,6 @@
 // Texture and surface objects: the driver's value goes to the client, which names the object by an
 // id of its own.
-#include "generated/schema/internal.capnp.h"
+#include "generated/server/internal_decode.h"
 #include "server/manual/manual.h"
 
 namespace fargpu::server {
@@ -40,11 +40,8 @@ Status answer_with(Worker& worker, const Request& request, const char* name, Han
 }
 
 // Of the frame's context: in another one the value may be that of another object.
-Status destroy_object(Worker& worker, const Request& request, HandleKind kind, uint64_t id,
+Status destroy_object(Worker& worker, const Request& request, uint64_t id, unsigned long long value,
                       CUresult (*destroy)(unsigned long long)) {
-  FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-  unsigned long long value = 0;
-  FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, kind, id, &value));
   if (worker.parts().handles.context_of(id) != request.header.context)
     return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
   FARGPU_ANSWER_UNLESS_SUCCESS(destroy(value));
@@ -55,65 +52,44 @@ Status destroy_object(Worker& worker, const Request& request, HandleKind kind, u
 }  // namespace
 
 Status manual_fgTexObjectCreate(Worker& worker, const Request& request) {
-  return decoded("fgTexObjectCreate", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgTexObjectCreateParams>();
-    CUDA_RESOURCE_DESC resource{};
-    CUDA_TEXTURE_DESC texture{};
-    CUDA_RESOURCE_VIEW_DESC view{};
-    const bool viewed = params.hasView();
-    if (!read_struct(params.getResource(), &resource) ||
-        !read_struct(params.getTexture(), &texture) ||
-        (viewed && !read_struct(params.getView(), &view)))
-      return malformed("fgTexObjectCreate", "a description has the wrong size");
+  return decode_fgTexObjectCreate(worker, request, [&](const auto& given) -> Status {
     FARGPU_NEEDS_DRIVER(cuTexObjectCreate);
     FARGPU_NEEDS_DRIVER(cuTexObjectDestroy);
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    FARGPU_ANSWER_UNLESS_SUCCESS(resolve(worker, &resource));
+    FARGPU_ANSWER_UNLESS_SUCCESS(resolve(worker, given.resource));
     CUtexObject value = 0;
     FARGPU_ANSWER_UNLESS_SUCCESS(
-        worker.driver().cuTexObjectCreate(&value, &resource, &texture, viewed ? &view : nullptr));
+        worker.driver().cuTexObjectCreate(&value, given.resource, given.texture, given.view));
     return answer_with<schema::FgTexObjectCreateResults>(worker, request, "fgTexObjectCreate",
-                                                         HandleKind::kTexObject, params.getObject(),
+                                                         HandleKind::kTexObject, given.object_id,
                                                          value, worker.driver().cuTexObjectDestroy);
   });
 }
 
 Status manual_fgTexObjectDestroy(Worker& worker, const Request& request) {
-  return decoded("fgTexObjectDestroy", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const uint64_t id = reader.getRoot<schema::FgTexObjectDestroyParams>().getObject();
+  return decode_fgTexObjectDestroy(worker, request, [&](const auto& given) -> Status {
     FARGPU_NEEDS_DRIVER(cuTexObjectDestroy);
-    return destroy_object(worker, request, HandleKind::kTexObject, id,
+    return destroy_object(worker, request, given.object_id, given.object,
                           worker.driver().cuTexObjectDestroy);
   });
 }
 
 Status manual_fgSurfObjectCreate(Worker& worker, const Request& request) {
-  return decoded("fgSurfObjectCreate", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgSurfObjectCreateParams>();
-    CUDA_RESOURCE_DESC resource{};
-    if (!read_struct(params.getResource(), &resource))
-      return malformed("fgSurfObjectCreate", "resource has the wrong size");
+  return decode_fgSurfObjectCreate(worker, request, [&](const auto& given) -> Status {
     FARGPU_NEEDS_DRIVER(cuSurfObjectCreate);
     FARGPU_NEEDS_DRIVER(cuSurfObjectDestroy);
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    FARGPU_ANSWER_UNLESS_SUCCESS(resolve(worker, &resource));
+    FARGPU_ANSWER_UNLESS_SUCCESS(resolve(worker, given.resource));
     CUsurfObject value = 0;
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuSurfObjectCreate(&value, &resource));
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuSurfObjectCreate(&value, given.resource));
     return answer_with<schema::FgSurfObjectCreateResults>(
-        worker, request, "fgSurfObjectCreate", HandleKind::kSurfObject, params.getObject(), value,
+        worker, request, "fgSurfObjectCreate", HandleKind::kSurfObject, given.object_id, value,
         worker.driver().cuSurfObjectDestroy);
   });
 }
 
 Status manual_fgSurfObjectDestroy(Worker& worker, const Request& request) {
-  return decoded("fgSurfObjectDestroy", [&]() -> Status {
-    wire::SegmentReader reader(request.body);
-    const uint64_t id = reader.getRoot<schema::FgSurfObjectDestroyParams>().getObject();
+  return decode_fgSurfObjectDestroy(worker, request, [&](const auto& given) -> Status {
     FARGPU_NEEDS_DRIVER(cuSurfObjectDestroy);
-    return destroy_object(worker, request, HandleKind::kSurfObject, id,
+    return destroy_object(worker, request, given.object_id, given.object,
                           worker.driver().cuSurfObjectDestroy);
   });
 }
