@@ -2,6 +2,7 @@
 // Both ends are threads of this process, at an address of this host that has an RDMA device.
 // bench/rdma.sh compares with perftest.
 //   rdma_rates ADDRESS call|read|write   prints one figure: us (median), or MB/s
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -136,11 +137,11 @@ double bytes_mb_s(const std::string& host, bool is_read) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string what = argc == 3 ? argv[2] : "";
-  if (what != "call" && what != "read" && what != "write") {
-    std::fprintf(stderr, "usage: rdma_rates ADDRESS call|read|write\n");
-    return 2;
-  }
-  std::printf("%.2f\n", what == "call" ? call_us(argv[1]) : bytes_mb_s(argv[1], what == "read"));
+  CLI::App app{"One figure of the rdma transport: microseconds of a call, or MB/s."};
+  std::string address, what;
+  app.add_option("ADDRESS", address, "of an adapter of this machine")->required();
+  app.add_option("WHAT", what)->required()->check(CLI::IsMember({"call", "read", "write"}));
+  CLI11_PARSE(app, argc, argv);
+  std::printf("%.2f\n", what == "call" ? call_us(address) : bytes_mb_s(address, what == "read"));
   return 0;
 }
