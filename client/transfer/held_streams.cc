@@ -136,7 +136,7 @@ CUresult HeldStreams::hold(Context& context, CUstream stream, Touched touched,
     leave();
     return result;
   }
-  // As for waits of the application's own (client/manual/stream_memory_operations.cc).
+  // As for waits of the application's own (client/manual/stream/stream_memory_operations.cc).
   session.memory_waits.fetch_add(1, std::memory_order_release);
   session.host_calls.hold(device_key(&context));
   const uint32_t count = ++lane->count_;

@@ -1,4 +1,4 @@
-#include "client/manual/ticket_file.h"
+#include "client/manual/sharing/ticket_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -2,7 +2,7 @@
 // may have a place in a capture: then there is nothing to ask the server.
 #include "client/capture/captures.h"
 #include "client/manual/common.h"
-#include "client/manual/sharing.h"
+#include "client/manual/sharing/sharing.h"
 
 namespace fargpu::client {
 namespace {

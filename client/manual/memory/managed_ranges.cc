@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "client/manual/common.h"
-#include "client/manual/copies.h"
+#include "client/manual/copy/copies.h"
 #include "client/transfer/managed.h"
 
 namespace fargpu::client {

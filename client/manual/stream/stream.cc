@@ -1,8 +1,8 @@
 // Streams: whose they are is known here; callbacks run here.
 #include "client/capture/captures.h"
 #include "client/manual/common.h"
-#include "client/manual/green_context.h"
-#include "client/manual/sharing.h"
+#include "client/manual/context/green_context.h"
+#include "client/manual/sharing/sharing.h"
 #include "client/transfer/held_streams.h"
 #include "generated/schema/opcodes.h"
 

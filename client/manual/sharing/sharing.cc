@@ -1,11 +1,11 @@
 // Memory that processes of one job give each other. What the program passes on is a ticket of the
 // server's; the memory itself goes from worker to worker.
-#include "client/manual/sharing.h"
+#include "client/manual/sharing/sharing.h"
 
 #include <thread>
 
 #include "client/manual/apart.h"
-#include "client/manual/ticket_file.h"
+#include "client/manual/sharing/ticket_file.h"
 #include "client/memory/memory_source.h"
 #include "client/memory/reserve.h"
 #include "client/process/process.h"

@@ -1,5 +1,5 @@
 // Copies of a part of an array's first row.
-#include "client/manual/copies.h"
+#include "client/manual/copy/copies.h"
 
 namespace fargpu::client {
 namespace {

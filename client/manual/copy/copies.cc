@@ -1,4 +1,4 @@
-#include "client/manual/copies.h"
+#include "client/manual/copy/copies.h"
 
 #include <mutex>
 

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "client/manual/common.h"
-#include "client/manual/ticket_file.h"
+#include "client/manual/sharing/ticket_file.h"
 
 namespace fargpu::client {
 

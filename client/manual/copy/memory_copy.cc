@@ -2,7 +2,7 @@
 // device are told to the worker.
 #include <algorithm>
 
-#include "client/manual/copies.h"
+#include "client/manual/copy/copies.h"
 
 namespace fargpu::client {
 namespace {
