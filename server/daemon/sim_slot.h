@@ -1,4 +1,4 @@
-// The slot of the simulator's device memory (sim/driver/settings.h) that a daemon takes when its
+// The slot of the simulator's device memory (sim/base/settings.h) that a daemon takes when its
 // configuration names none: one that no other daemon of this host has, or of this container, which
 // is a network namespace of its own. It is chosen at random, so that daemons of different hosts
 // hardly ever have the same. One thread.

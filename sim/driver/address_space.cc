@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "sim/driver/allocation_map.h"
 #include "sim/driver/device.h"
 #include "sim/driver/physical_memory.h"
-#include "sim/driver/reservation.h"
+#include "sim/memory/allocation_map.h"
+#include "sim/memory/reservation.h"
 
 namespace fargpu::sim {
 namespace {

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "sim/driver/registry.h"
+#include "sim/base/registry.h"
 #include "sim/driver/sparse_array.h"
 #include "sim/image/image.h"
 

@@ -2,10 +2,10 @@
 
 #include <cstring>
 
-#include "sim/driver/allocation_map.h"
-#include "sim/driver/device_memory.h"
 #include "sim/driver/driver.h"
 #include "sim/driver/texture.h"
+#include "sim/memory/allocation_map.h"
+#include "sim/memory/device_memory.h"
 
 namespace fargpu::sim {
 

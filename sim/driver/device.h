@@ -9,12 +9,12 @@
 #include <mutex>
 #include <string>
 
-#include "sim/driver/device_memory.h"
+#include "sim/base/registry.h"
+#include "sim/base/settings.h"
 #include "sim/driver/graph_memory.h"
 #include "sim/driver/physical_memory.h"
-#include "sim/driver/registry.h"
-#include "sim/driver/settings.h"
 #include "sim/exec/engine.h"
+#include "sim/memory/device_memory.h"
 
 namespace fargpu::sim {
 

@@ -8,10 +8,10 @@
 #include <mutex>
 
 #include "common/base/log.h"
+#include "sim/base/task_queue.h"
 #include "sim/driver/context.h"
 #include "sim/driver/green_context.h"
 #include "sim/driver/pool.h"
-#include "sim/driver/task_queue.h"
 
 namespace fargpu::sim {
 namespace {

@@ -9,12 +9,12 @@
 #include <span>
 #include <vector>
 
+#include "sim/base/registry.h"
+#include "sim/base/settings.h"
 #include "sim/driver/address_space.h"
-#include "sim/driver/allocation_map.h"
 #include "sim/driver/device.h"
 #include "sim/driver/interprocess.h"
-#include "sim/driver/registry.h"
-#include "sim/driver/settings.h"
+#include "sim/memory/allocation_map.h"
 
 namespace fargpu::sim {
 

@@ -7,10 +7,10 @@
 #include <memory>
 #include <mutex>
 
+#include "sim/base/completion.h"
+#include "sim/base/registry.h"
 #include "sim/driver/capture.h"
-#include "sim/driver/completion.h"
 #include "sim/driver/interprocess.h"
-#include "sim/driver/registry.h"
 
 namespace fargpu::sim {
 

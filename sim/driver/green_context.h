@@ -12,9 +12,9 @@
 #include <memory>
 #include <vector>
 
-#include "sim/driver/completion.h"
+#include "sim/base/completion.h"
+#include "sim/base/registry.h"
 #include "sim/driver/device_resource.h"
-#include "sim/driver/registry.h"
 
 namespace fargpu::sim {
 

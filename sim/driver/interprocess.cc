@@ -16,7 +16,7 @@
 #include "sim/driver/api.h"
 #include "sim/driver/physical_memory.h"
 #include "sim/driver/pool.h"
-#include "sim/driver/reservation.h"
+#include "sim/memory/reservation.h"
 
 namespace fargpu::sim {
 namespace {

@@ -17,7 +17,7 @@
 #include <optional>
 
 #include "common/base/shared_page.h"
-#include "sim/driver/allocation_map.h"
+#include "sim/memory/allocation_map.h"
 
 namespace fargpu::sim {
 

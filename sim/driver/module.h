@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/driver/registry.h"
-#include "sim/driver/settings.h"
+#include "sim/base/registry.h"
+#include "sim/base/settings.h"
 #include "sim/exec/engine.h"
 
 namespace fargpu::sim {

@@ -10,9 +10,9 @@
 #include <mutex>
 #include <optional>
 
-#include "sim/driver/range_allocator.h"
-#include "sim/driver/registry.h"
-#include "sim/driver/shared_file.h"
+#include "sim/base/registry.h"
+#include "sim/memory/range_allocator.h"
+#include "sim/memory/shared_file.h"
 
 namespace fargpu::sim {
 

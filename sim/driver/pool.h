@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "sim/driver/registry.h"
-#include "sim/driver/shared_pool.h"
+#include "sim/base/registry.h"
+#include "sim/memory/shared_pool.h"
 
 namespace fargpu::sim {
 

@@ -8,8 +8,8 @@
 #include <memory>
 #include <mutex>
 
-#include "sim/driver/registry.h"
-#include "sim/driver/task_queue.h"
+#include "sim/base/registry.h"
+#include "sim/base/task_queue.h"
 
 namespace fargpu::sim {
 

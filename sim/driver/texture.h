@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "sim/driver/registry.h"
+#include "sim/base/registry.h"
 #include "sim/image/image.h"
 
 namespace fargpu::sim {

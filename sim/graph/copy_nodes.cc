@@ -1,7 +1,7 @@
 // The operations of memcpy and memset nodes.
 #include "sim/driver/api.h"
-#include "sim/driver/copy.h"
 #include "sim/graph/operation.h"
+#include "sim/work/copy.h"
 
 namespace fargpu::sim {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "sim/driver/api.h"
 #include "sim/driver/event.h"
-#include "sim/driver/memory_operation.h"
 #include "sim/graph/operation.h"
+#include "sim/work/memory_operation.h"
 
 namespace fargpu::sim {
 namespace {

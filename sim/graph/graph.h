@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "sim/driver/registry.h"
+#include "sim/base/registry.h"
 #include "sim/graph/operation.h"
 #include "sim/graph/user_object.h"
 

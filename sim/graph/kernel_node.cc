@@ -1,7 +1,7 @@
 #include "sim/graph/kernel_node.h"
 
 #include "sim/driver/api.h"
-#include "sim/driver/launch_attributes.h"
+#include "sim/work/launch_attributes.h"
 
 namespace fargpu::sim {
 namespace {

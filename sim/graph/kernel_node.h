@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "sim/driver/context.h"
-#include "sim/driver/kernel_work.h"
 #include "sim/graph/operation.h"
+#include "sim/work/kernel_work.h"
 
 namespace fargpu::sim {
 

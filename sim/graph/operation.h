@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "sim/driver/completion.h"
+#include "sim/base/completion.h"
 #include "sim/driver/graph_memory.h"
 
 namespace fargpu::sim {

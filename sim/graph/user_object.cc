@@ -1,7 +1,7 @@
 #include "sim/graph/user_object.h"
 
+#include "sim/base/task_queue.h"
 #include "sim/driver/api.h"
-#include "sim/driver/task_queue.h"
 
 namespace fargpu::sim {
 namespace {

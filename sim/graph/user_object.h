@@ -9,7 +9,7 @@
 #include <map>
 #include <memory>
 
-#include "sim/driver/registry.h"
+#include "sim/base/registry.h"
 
 namespace fargpu::sim {
 

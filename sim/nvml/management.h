@@ -1,5 +1,5 @@
 // The process-wide state of the simulated management library: whether it is initialised, and the
-// GPUs. They are those of the simulated driver (sim/driver/settings.h), all of them in their
+// GPUs. They are those of the simulated driver (sim/base/settings.h), all of them in their
 // physical order: like NVML, and unlike CUDA, it does not look at CUDA_VISIBLE_DEVICES.
 //
 // Every function may be called from any thread. The GPUs are made by the first initialisation and
@@ -10,7 +10,7 @@
 #include <string>
 
 #include "schema/nvml/nvml.h"
-#include "sim/driver/settings.h"
+#include "sim/base/settings.h"
 
 namespace fargpu::sim::nvml {
 

@@ -1,4 +1,4 @@
-#include "sim/driver/allocation_map.h"
+#include "sim/memory/allocation_map.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "sim/driver/context_memory.h"
-#include "sim/driver/device_memory.h"
+#include "sim/memory/device_memory.h"
 
 namespace fargpu::sim {
 namespace {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
+#include "sim/base/error_names.h"
 #include "sim/driver/device.h"
-#include "sim/driver/error_names.h"
 
 namespace fargpu::sim {
 namespace {

@@ -1,4 +1,4 @@
-#include "sim/driver/device_memory.h"
+#include "sim/memory/device_memory.h"
 
 #include <gtest/gtest.h>
 

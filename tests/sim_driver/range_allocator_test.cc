@@ -1,4 +1,4 @@
-#include "sim/driver/range_allocator.h"
+#include "sim/memory/range_allocator.h"
 
 #include <gtest/gtest.h>
 

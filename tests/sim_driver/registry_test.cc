@@ -1,4 +1,4 @@
-#include "sim/driver/registry.h"
+#include "sim/base/registry.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "sim/driver/settings.h"
+#include "sim/base/settings.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "sim/driver/task_queue.h"
+#include "sim/base/task_queue.h"
 
 #include <gtest/gtest.h>
 

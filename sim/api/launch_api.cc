@@ -1,0 +1,161 @@
+// Kernel launches: every check that CUDA makes before it returns, then the grid goes into the
+// stream.
+#include <span>
+#include <vector>
+
+#include "sim/driver/api.h"
+#include "sim/driver/capture.h"
+#include "sim/driver/event.h"
+#include "sim/work/kernel_work.h"
+#include "sim/work/launch_attributes.h"
+
+using namespace fargpu::sim;
+
+namespace {
+
+CUDA_KERNEL_NODE_PARAMS_v3 node_params(CUfunction function, const Launch& launch) {
+  CUDA_KERNEL_NODE_PARAMS_v3 params{};
+  params.func = function;
+  params.gridDimX = launch.grid.grid[0];
+  params.gridDimY = launch.grid.grid[1];
+  params.gridDimZ = launch.grid.grid[2];
+  params.blockDimX = launch.grid.block[0];
+  params.blockDimY = launch.grid.block[1];
+  params.blockDimZ = launch.grid.block[2];
+  params.sharedMemBytes = static_cast<unsigned>(launch.grid.dynamic_shared_bytes);
+  params.kernelParams = launch.parameters;
+  params.extra = launch.extra;
+  return params;
+}
+
+CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& launch,
+                       CUevent after = nullptr,
+                       std::span<const CUlaunchAttribute> attributes = {}) {
+  return with_stream(
+      stream_handle, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
+        LaunchTarget target;
+        if (CUresult result = find_function(context, handle, &target); result != CUDA_SUCCESS)
+          return result;
+        const auto captured = capture_node(
+            context, stream, CU_GRAPH_NODE_TYPE_KERNEL,
+            [&](auto& params) {
+              // That of the stream's context, also where a CUkernel was given.
+              const uint64_t own = function_handle(target.module, target.function->info->name);
+              params.kernel = node_params(to_handle<CUfunction>(own), launch);
+            },
+            attributes);
+        if (captured && *captured != CUDA_SUCCESS)  // a wrong launch ends the capture
+          (void)if_captured(context, stream, [](Capture& capture) {
+            capture.valid = false;
+            return CUDA_SUCCESS;
+          });
+        if (captured) {
+          const bool record = *captured == CUDA_SUCCESS && after != nullptr;
+          return record ? cuEventRecord(after, stream_handle) : *captured;
+        }
+        load_at_first_use(context, *target.function->settings);
+        KernelWork work;
+        if (CUresult result = prepare_kernel(context, target, launch, &work);
+            result != CUDA_SUCCESS)
+          return result;
+        context.submit_to_device(stream, [owner = context.shared_from_this(),
+                                          work = std::move(work)] { run_kernel(*owner, work); });
+        return after != nullptr ? cuEventRecord(after, stream_handle) : CUDA_SUCCESS;
+      });
+}
+
+}  // namespace
+
+CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                unsigned int gridDimZ, unsigned int blockDimX,
+                                unsigned int blockDimY, unsigned int blockDimZ,
+                                unsigned int sharedMemBytes, CUstream hStream, void** kernelParams,
+                                void** extra) {
+  const GridConfig grid{
+      {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, false};
+  return launch_kernel(f, hStream, Launch{grid, kernelParams, extra});
+}
+
+CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
+                                           unsigned int gridDimY, unsigned int gridDimZ,
+                                           unsigned int blockDimX, unsigned int blockDimY,
+                                           unsigned int blockDimZ, unsigned int sharedMemBytes,
+                                           CUstream hStream, void** kernelParams) {
+  const GridConfig grid{
+      {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, true};
+  CUlaunchAttribute cooperative{};
+  cooperative.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  cooperative.value.cooperative = 1;
+  return launch_kernel(f, hStream, Launch{grid, kernelParams, nullptr}, nullptr, {&cooperative, 1});
+}
+
+CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
+                                  void** extra) {
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  LaunchAttributes attributes;
+  if (CUresult result = read_attributes(*config, &attributes); result != CUDA_SUCCESS)
+    return result;
+  const GridConfig grid{{config->gridDimX, config->gridDimY, config->gridDimZ},
+                        {config->blockDimX, config->blockDimY, config->blockDimZ},
+                        config->sharedMemBytes,
+                        attributes.cooperative,
+                        attributes.cluster};
+  const Launch launch{grid, kernelParams, extra};
+  return launch_kernel(f, config->hStream, launch, attributes.after,
+                       {config->attrs, config->numAttrs});
+}
+
+CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList,
+                                                      unsigned int numDevices, unsigned int flags) {
+  constexpr unsigned kNoSyncBefore = CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_PRE_LAUNCH_SYNC;
+  constexpr unsigned kNoSyncAfter = CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_POST_LAUNCH_SYNC;
+  return with_driver([&](Driver&) -> CUresult {
+    if (launchParamsList == nullptr || numDevices == 0 ||
+        (flags & ~(kNoSyncBefore | kNoSyncAfter)) != 0)
+      return CUDA_ERROR_INVALID_VALUE;
+    struct Place {
+      std::shared_ptr<Context> context;
+      std::shared_ptr<Stream> stream;
+    };
+    std::vector<Place> places(numDevices);
+    for (unsigned i = 0; i < numDevices; ++i) {
+      const CUDA_LAUNCH_PARAMS& launch = launchParamsList[i];
+      if (launch.hStream == nullptr || launch.hStream == CU_STREAM_LEGACY ||
+          launch.hStream == CU_STREAM_PER_THREAD || launch.function == nullptr)
+        return CUDA_ERROR_INVALID_HANDLE;
+      const CUresult found = with_stream(launch.hStream, [&](Context& context, const auto& stream) {
+        places[i] = {context.shared_from_this(), stream};
+        Captures& captures = Captures::get();
+        return captures.any() ? captures.forbidden(launch.hStream, /*ends=*/true) : CUDA_SUCCESS;
+      });
+      if (found != CUDA_SUCCESS) return found;
+      for (unsigned other = 0; other < i; ++other)
+        if (&places[other].context->device() == &places[i].context->device())
+          return CUDA_ERROR_INVALID_VALUE;
+    }
+    // Each stream waits for what is in all of them.
+    const auto meet = [&places] {
+      std::vector<Fence> all;
+      for (const Place& place : places) {
+        const auto fences = place.context->outstanding(place.stream);
+        all.insert(all.end(), fences.begin(), fences.end());
+      }
+      for (const Place& place : places)
+        place.context->submit(
+            place.stream, [] {}, all);
+    };
+    if ((flags & kNoSyncBefore) == 0) meet();
+    for (unsigned i = 0; i < numDevices; ++i) {
+      const CUDA_LAUNCH_PARAMS& launch = launchParamsList[i];
+      const GridConfig grid{{launch.gridDimX, launch.gridDimY, launch.gridDimZ},
+                            {launch.blockDimX, launch.blockDimY, launch.blockDimZ},
+                            launch.sharedMemBytes,
+                            true};
+      const CUresult result = launch_kernel(launch.function, launch.hStream,
+                                            Launch{grid, launch.kernelParams, nullptr});
+      if (result != CUDA_SUCCESS) return result;
+    }
+    if ((flags & kNoSyncAfter) == 0) meet();
+    return CUDA_SUCCESS;
+  });
+}

@@ -1,0 +1,192 @@
+#include "sim/base/settings.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/base/parse.h"
+
+namespace fargpu::sim {
+namespace {
+
+constexpr size_t kMinMemory = size_t{16} << 20;
+constexpr size_t kMaxMemory = size_t{1} << 40;
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+bool parse_number(std::string_view text, uint64_t* value) {
+  auto parsed = parse_integer(text);
+  if (parsed) *value = *parsed;
+  return parsed.ok();
+}
+
+Status bad_value(const char* name, std::string_view value, const char* expected) {
+  return Status(StatusCode::kInvalidArgument, std::string(name) + "=\"" + std::string(value) +
+                                                  "\" is not valid: give " + expected);
+}
+
+// The physical index that a UUID prefix names; -1: none or several.
+int index_of_uuid(std::string_view prefix, int compute_capability, int gpus) {
+  int found = -1;
+  for (int i = 0; i < gpus; ++i) {
+    const std::string text = uuid_text(device_uuid(compute_capability, i));
+    if (std::string_view(text).substr(0, prefix.size()) != prefix) continue;
+    if (found >= 0) return -1;
+    found = i;
+  }
+  return found;
+}
+
+}  // namespace
+
+Uuid device_uuid(int compute_capability, int index) {
+  Uuid uuid{};
+  std::memcpy(uuid.data(), "fargpu-sim", 10);
+  uuid[14] = static_cast<unsigned char>(compute_capability);
+  uuid[15] = static_cast<unsigned char>(index);
+  return uuid;
+}
+
+std::string uuid_text(const Uuid& uuid) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text = "GPU-";
+  for (size_t i = 0; i < uuid.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += kDigits[uuid[i] >> 4];
+    text += kDigits[uuid[i] & 15];
+  }
+  return text;
+}
+
+std::string device_name(int compute_capability) {
+  return fmt::format("fargpu simulated GPU (sm_{})", compute_capability);
+}
+
+std::vector<int> parse_visible_devices(std::string_view text, int compute_capability, int gpus) {
+  std::vector<int> visible;
+  while (true) {
+    const size_t comma = text.find(',');
+    const std::string_view entry = trim(text.substr(0, comma));
+    int index = -1;
+    if (entry.starts_with("GPU-")) {
+      index = index_of_uuid(entry, compute_capability, gpus);
+    } else if (uint64_t number = 0;
+               parse_number(entry, &number) && number < static_cast<uint64_t>(gpus)) {
+      index = static_cast<int>(number);
+    }
+    if (index < 0) break;
+    if (std::find(visible.begin(), visible.end(), index) != visible.end()) return {};
+    visible.push_back(index);
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+  }
+  return visible;
+}
+
+Result<Settings> read_settings(const std::function<const char*(const char*)>& get) {
+  Settings settings;
+  if (const char* text = get("FARGPU_SIM_GPUS")) {
+    uint64_t value = 0;
+    if (!parse_number(trim(text), &value) || value < 1 || value > kMaxGpus) {
+      return bad_value("FARGPU_SIM_GPUS", text, "a number from 1 to 16");
+    }
+    settings.gpus = static_cast<int>(value);
+  }
+  if (const char* text = get("FARGPU_SIM_MEMORY")) {
+    auto size = parse_bytes(trim(text));
+    if (!size || *size < kMinMemory || *size > kMaxMemory) {
+      return bad_value("FARGPU_SIM_MEMORY", text, "a size from 16M to 1T, like 512M or 8G");
+    }
+    settings.memory_bytes = *size & ~((size_t{2} << 20) - 1);
+  }
+  if (const char* text = get("FARGPU_SIM_COMPUTE_CAPABILITY")) {
+    const std::string_view view = trim(text);
+    const size_t dot = view.find('.');
+    uint64_t major = 0, minor = 0;
+    if (dot == std::string_view::npos || !parse_number(view.substr(0, dot), &major) ||
+        !parse_number(view.substr(dot + 1), &minor) || major < 7 || major > 12 || minor > 9 ||
+        (major == 7 && minor < 5)) {
+      return bad_value("FARGPU_SIM_COMPUTE_CAPABILITY", text,
+                       "a capability from 7.5 to 12.9, like 9.0");
+    }
+    settings.compute_capability = static_cast<int>(10 * major + minor);
+  }
+  if (const char* text = get("FARGPU_SIM_THREADS")) {
+    uint64_t value = 0;
+    if (!parse_number(trim(text), &value) || value > 1024) {
+      return bad_value("FARGPU_SIM_THREADS", text, "a number from 0 (all cores) to 1024");
+    }
+    settings.threads = static_cast<int>(value);
+  }
+  if (const char* text = get("FARGPU_SIM_LAZY_LOADING")) {
+    uint64_t value = 0;
+    if (!parse_number(trim(text), &value) || value > 1) {
+      return bad_value("FARGPU_SIM_LAZY_LOADING", text, "0 or 1");
+    }
+    settings.lazy_loading = value == 1;
+  }
+  if (const char* text = get("FARGPU_SIM_COMPUTE_MODE")) {
+    const std::string_view mode = trim(text);
+    if (mode != "default" && mode != "prohibited") {
+      return bad_value("FARGPU_SIM_COMPUTE_MODE", text, "default or prohibited");
+    }
+    settings.prohibited = mode == "prohibited";
+  }
+  if (const char* text = get("FARGPU_SIM_JITTER")) {
+    uint64_t value = 0;
+    if (!parse_number(trim(text), &value) || value > 1000000) {
+      return bad_value("FARGPU_SIM_JITTER", text, "a number of microseconds from 0 to 1000000");
+    }
+    settings.jitter_microseconds = static_cast<int>(value);
+  }
+  if (const char* text = get("FARGPU_SIM_LOCKED_WAITS")) {
+    uint64_t value = 0;
+    if (!parse_number(trim(text), &value) || value > 1)
+      return bad_value("FARGPU_SIM_LOCKED_WAITS", text, "0 or 1");
+    settings.locked_waits = value == 1;
+  }
+  if (const char* text = get("FARGPU_SIM_STREAM_WAITS")) {
+    uint64_t value = 0;
+    if (!parse_number(trim(text), &value) || value > 1)
+      return bad_value("FARGPU_SIM_STREAM_WAITS", text, "0 or 1");
+    settings.stream_waits = value == 1;
+  }
+  if (const char* text = get("FARGPU_SIM_NVML_HANG")) {
+    const std::string_view call = trim(text);
+    if (call != "init" && call != "utilization")
+      return bad_value("FARGPU_SIM_NVML_HANG", text, "init or utilization");
+    settings.nvml_hang = call == "init" ? Settings::Hang::kInit : Settings::Hang::kUtilization;
+  }
+  if (const char* text = get("FARGPU_SIM_WANTED_ADDRESSES")) {
+    uint64_t value = 0;
+    if (!parse_number(trim(text), &value) || value > 1)
+      return bad_value("FARGPU_SIM_WANTED_ADDRESSES", text, "0 or 1");
+    settings.wanted_addresses = value == 1;
+  }
+  if (const char* text = get("FARGPU_SIM_QUEUE")) {
+    uint64_t value = 0;
+    if (!parse_number(trim(text), &value) || value < 1 || value > 1021) {
+      return bad_value("FARGPU_SIM_QUEUE", text, "a number from 1 to 1021");
+    }
+    settings.queue_places = static_cast<int>(value);
+  }
+  if (const char* text = get("FARGPU_SIM_SLOT")) {
+    uint64_t value = 0;
+    if (!parse_number(trim(text), &value) || value >= kSlots)
+      return bad_value("FARGPU_SIM_SLOT", text, "a number from 0 to 31");
+    settings.slot = static_cast<int>(value);
+  }
+  if (const char* text = get("CUDA_VISIBLE_DEVICES")) {
+    settings.visible = parse_visible_devices(text, settings.compute_capability, settings.gpus);
+  } else {
+    for (int i = 0; i < settings.gpus; ++i) settings.visible.push_back(i);
+  }
+  return settings;
+}
+
+}  // namespace fargpu::sim

@@ -1,0 +1,95 @@
+#include "sim/base/task_queue.h"
+
+#include <atomic>
+#include <random>
+#include <thread>
+
+namespace fargpu::sim {
+namespace {
+
+constexpr std::chrono::seconds kIdle{2};
+
+// Both set before the first task.
+std::atomic<int64_t> jitter_microseconds{0};
+std::atomic<size_t> places_of_a_queue{TaskQueue::kPlaces};
+
+void wait_by_chance() {
+  const int64_t most = jitter_microseconds.load(std::memory_order_relaxed);
+  if (most == 0) return;
+  thread_local std::minstd_rand random{std::random_device()()};
+  if (random() % 4 != 0) return;
+  std::this_thread::sleep_for(std::chrono::microseconds(random() % (most + 1)));
+}
+
+}  // namespace
+
+void TaskQueue::set_jitter(std::chrono::microseconds most) { jitter_microseconds = most.count(); }
+
+void TaskQueue::set_places(size_t places) { places_of_a_queue = places; }
+
+void TaskQueue::push(Task task) {
+  {
+    std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+    if (!started_) {
+      started_ = true;
+      std::thread([self = shared_from_this()] { self->work(); }).detach();
+    }
+  }
+  changed_.notify_one();
+}
+
+void TaskQueue::take_place() {
+  std::unique_lock lock(mutex_);
+  const size_t places = places_of_a_queue.load(std::memory_order_relaxed);
+  room_.wait(lock, [this, places] { return places_taken_ < places; });
+  ++places_taken_;
+}
+
+bool TaskQueue::try_begin_inline() {
+  if (jitter_microseconds.load(std::memory_order_relaxed) != 0) return false;
+  std::lock_guard lock(mutex_);
+  if (busy_ || !tasks_.empty()) return false;
+  busy_ = true;
+  return true;
+}
+
+void TaskQueue::end_inline() {
+  {
+    std::lock_guard lock(mutex_);
+    busy_ = false;
+  }
+  changed_.notify_one();
+}
+
+void TaskQueue::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const auto ready = [this] { return !busy_ && !tasks_.empty(); };
+    if (!changed_.wait_for(lock, kIdle, ready)) {
+      if (busy_ || !tasks_.empty()) continue;
+      started_ = false;
+      return;
+    }
+    Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    for (const Fence& fence : task.after) fence->wait();
+    wait_by_chance();
+    if (task.has_place) {
+      lock.lock();
+      --places_taken_;
+      lock.unlock();
+      room_.notify_one();
+    }
+    task.run();
+    // What the task holds (staging buffers, modules) is released before its end is signalled.
+    task.run = nullptr;
+    task.done->complete();
+    lock.lock();
+    busy_ = false;
+  }
+}
+
+}  // namespace fargpu::sim
