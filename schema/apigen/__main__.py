@@ -3,6 +3,7 @@ schema/README.md.
 """
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -107,4 +108,5 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as `show cuX | head` wants it
     sys.exit(main())
