@@ -4,7 +4,8 @@ scripts/frameworks_page.py makes the page of it.
 
 A result says `native`: runs, or fails, with `reason`, `date` and `machine`. Beside it, each
 transport that has run has a `result` (right, wrong or fails), `date` and `machine` of its own, the
-`reason` where it is not right, and a `note` where it needs one."""
+`reason` where it is not right, a `note` where it needs one, and from runs with --times `seconds`
+and `native_seconds` of the same run: of the timed work, or else of the whole process."""
 
 import fcntl
 import json

@@ -16,8 +16,10 @@ and through fargpu on a real GPU, and checked itself. *Right*: each value that i
 with the native ones as its row says. *Spread*: equal to those of three native runs where these
 agree, else no farther outside them than they lie apart. A number: within this part of one native
 run's. *Equal*: to those of one native run. *shm* and *tcp* are [transports](transports.md) between
-a client and a server on one host. What a program of your own needs and fargpu lacks, `fargpu scan`
-says before it runs ([tools](tools.md)).
+a client and a server on one host. A time is that of the program's timed work, or else of the whole
+process, and how many times native that is in the same run; rows without were measured beside
+others. What a program of your own needs and fargpu lacks, `fargpu scan` says before it runs
+([tools](tools.md)).
 
 This page is made by `scripts/frameworks_page.py` from the results that `scripts/gpu-suite
 --frameworks --results` enters into [a file](data/frameworks.json); do not edit it.
@@ -45,6 +47,14 @@ def of_each(texts):
     return "; ".join(f"{transport}: {text}" for transport, text in texts.items())
 
 
+def verdict(result):
+    """With the time, where that is known, and how many times native it is."""
+    if "seconds" not in result:
+        return result["result"]
+    ratio = result["seconds"] / result["native_seconds"]
+    return f"{result['result']}, {result['seconds']:.3g} s x {ratio:.2f}"
+
+
 def compared(row):
     tolerance = row.get("tolerance")
     return "spread" if tolerance is None else f"{tolerance:g}" if tolerance else "equal"
@@ -69,7 +79,7 @@ def page(described, results):
             missing.append((row["title"], "it has not run through fargpu yet"))
             continue
         where = of_each({transport: measured(each) for transport, each in ran.items()})
-        verdicts = [ran.get(each, {"result": "not run"})["result"] for each in TRANSPORTS]
+        verdicts = [verdict(ran.get(each, {"result": "not run"})) for each in TRANSPORTS]
         wrong = {each: of["reason"] for each, of in ran.items() if of["result"] != "right"}
         if not wrong:
             works.append((row["title"], *verdicts, compared(row), where))

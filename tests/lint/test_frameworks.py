@@ -74,6 +74,12 @@ class Page(unittest.TestCase):
         self.assertIn("| equal |", rows({"tolerance": 0.0}, both)["What works"][0])
         self.assertIn("| spread |", rows({}, both)["What works"][0])
 
+    def test_times(self):
+        timed = RIGHT | {"seconds": 0.0123, "native_seconds": 0.01}
+        found = rows({}, {"native": "runs", "shm": timed, "tcp": RIGHT})
+        line = "| X | right, 0.0123 s x 1.23 | right | spread | d2, m2 |"
+        self.assertEqual(found, {"What works": [line]})
+
     def test_a_transport_that_fails_has_its_own_reason_and_machine(self):
         found = rows({}, {"native": "runs", "shm": WRONG, "tcp": RIGHT})
         line = "| X | wrong | right | one value differs | - | shm: d1, m1; tcp: d2, m2 |"
@@ -108,6 +114,11 @@ class Suite(unittest.TestCase):
         self.assertEqual(row["tcp"], {"result": "right", "date": date, "machine": "m"})
         self.assertEqual(row["shm"]["result"], "wrong")
         self.assertEqual(row["shm"]["reason"], "value 0 is 2.0 instead of 1.0")
+
+    def test_a_row_with_times(self):
+        row = self.measure(outcome(), outcome(values=(2.0,)), outcome()).row("m", times=True)
+        self.assertEqual((row["tcp"]["seconds"], row["tcp"]["native_seconds"]), (1.0, 1.0))
+        self.assertNotIn("seconds", row["shm"])
 
     def test_the_second_transport_runs_though_the_first_one_hangs(self):
         row = self.measure(outcome(), outcome(gpu_runs.STOPPED), outcome()).row("m")
