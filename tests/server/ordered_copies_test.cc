@@ -413,7 +413,7 @@ TEST_F(OrderedCopiesTest, WhatWasNotAskedForEndsTheSession) {
          fetched(1, 0, ten);
          fetched(1, 0, ten);
        }},
-      {"a length that is not that of the bytes", "wrong size",
+      {"a length that is not that of the bytes", "more bytes than arguments",
        [&] {
          asked();
          fetched(1, 0, ten, 9);
