@@ -82,6 +82,7 @@ TEST_F(StreamQueueTest, WaitsWhenTheStreamIsFullUntilTheGpuHasGotOn) {
     submit(1);
     done = 2;
   });
+  while (worker_.waits < 1) std::this_thread::sleep_for(1ms);
   std::this_thread::sleep_for(50ms);
   EXPECT_EQ(done, 0);
   marks_.reached(worker_.asked()[0]);
