@@ -7,7 +7,7 @@
 #include "sim/exec/memory.h"
 #include "sim/exec/ops/ops.h"
 #include "sim/exec/program_code.h"
-#include "sim/exec/scheduler.h"
+#include "sim/exec/ops/scheduler.h"
 
 namespace fargpu::sim {
 namespace {

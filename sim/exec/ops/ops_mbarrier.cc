@@ -6,7 +6,7 @@
 #include "sim/exec/mbarrier.h"
 #include "sim/exec/memory.h"
 #include "sim/exec/ops/ops.h"
-#include "sim/exec/scheduler.h"
+#include "sim/exec/ops/scheduler.h"
 
 namespace fargpu::sim {
 namespace {

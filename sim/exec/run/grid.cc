@@ -6,7 +6,7 @@
 #include <deque>
 
 #include "sim/exec/run/program.h"
-#include "sim/exec/scheduler.h"
+#include "sim/exec/ops/scheduler.h"
 
 namespace fargpu::sim {
 namespace {

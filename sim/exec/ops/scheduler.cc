@@ -1,10 +1,10 @@
-#include "sim/exec/scheduler.h"
+#include "sim/exec/ops/scheduler.h"
 
 #include <algorithm>
 #include <bit>
 
 #include "sim/exec/program_code.h"
-#include "sim/exec/warp_sync.h"
+#include "sim/exec/ops/warp_sync.h"
 
 namespace fargpu::sim {
 namespace {
