@@ -16,8 +16,8 @@ bool has_rpath(const std::string& program);
 bool rpath_leads_to(const std::string& program, const std::string& library);
 
 // One line for a program that will probably not use remote GPUs, with what to do: it is of another
-// machine type, it changes its user, so that the loader ignores LD_LIBRARY_PATH, what it starts does
-// not get its environment, or it loads no library for glibc. Empty: nothing stands against it.
+// machine type, it changes its user, so that the loader ignores LD_LIBRARY_PATH, what it starts
+// does not get its environment, or it loads no library for glibc. Empty: nothing stands against it.
 std::string doubt_about(const std::string& program);
 
 // More about exec's error; empty: there is no more to say.

@@ -1,6 +1,6 @@
 // PeerLinks: sockets between this worker and those of other sessions of its job, over which
-// exported objects are asked for. The daemon makes them (schema/worker.capnp, `connectPeer`), so that
-// no worker reaches a session of another job.
+// exported objects are asked for. The daemon makes them (schema/worker.capnp, `connectPeer`), so
+// that no worker reaches a session of another job.
 //
 // take() and arrived() are called on the watch's thread, everything else on the executor's.
 #pragma once

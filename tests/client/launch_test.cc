@@ -49,7 +49,7 @@ TEST_F(LaunchCheck, LimitsOfTheDevice) {
 
 TEST_F(LaunchCheck, LimitsOfTheFunction) {
   EXPECT_EQ(check({{1, 1, 1}, {512, 1, 1}}), CUDA_SUCCESS);
-  EXPECT_EQ(check({{1, 1, 1}, {544, 1, 1}}), CUDA_ERROR_INVALID_VALUE);  // its own bound
+  EXPECT_EQ(check({{1, 1, 1}, {544, 1, 1}}), CUDA_ERROR_INVALID_VALUE);            // its own bound
   EXPECT_EQ(check({{1, 1, 1}, {545, 1, 1}}), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);  // registers
   EXPECT_EQ(check({{1, 1, 1}, {1, 1, 1}, 48 << 10}), CUDA_SUCCESS);
   EXPECT_EQ(check({{1, 1, 1}, {1, 1, 1}, (48 << 10) + 1}), CUDA_ERROR_INVALID_VALUE);

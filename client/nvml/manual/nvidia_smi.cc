@@ -101,8 +101,8 @@ nvmlReturn_t connection(const char* first, const char* second, int* answer) {
   return guarded([&] { return find_connection(first, second, answer); });
 }
 
-// A process as the default page, -q, --query-compute-apps and pmon list it. R535, R550 and R555 have
-// this layout.
+// A process as the default page, -q, --query-compute-apps and pmon list it. R535, R550 and R555
+// have this layout.
 struct ListedProcess {
   nvmlProcessDetail_v1_t process;
   char name[4096];

@@ -6,8 +6,8 @@
 #include "sim/exec/builtins.h"
 #include "sim/exec/memory.h"
 #include "sim/exec/ops/ops.h"
-#include "sim/exec/program_code.h"
 #include "sim/exec/ops/scheduler.h"
+#include "sim/exec/program_code.h"
 
 namespace fargpu::sim {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "sim/exec/ops/ops.h"
-#include "sim/exec/program_code.h"
 #include "sim/exec/ops/scheduler.h"
+#include "sim/exec/program_code.h"
 
 namespace fargpu::sim {
 namespace {

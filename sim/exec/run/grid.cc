@@ -5,8 +5,8 @@
 #include <bit>
 #include <deque>
 
-#include "sim/exec/run/program.h"
 #include "sim/exec/ops/scheduler.h"
+#include "sim/exec/run/program.h"
 
 namespace fargpu::sim {
 namespace {
