@@ -3,12 +3,13 @@
 # and client are on this host; the client's GPU is hidden. Prints every line of the program with
 # where it ran.
 #   bench/beside_native.sh [--build-dir DIR] [--other DIR] [--rounds N] [--programs "NAME…"]
-#                          [--scripts "NAME…"]
-#   --build-dir DIR   the build to measure (build/portable)
-#   --other DIR       a second build, measured in turn with the first, as shm-other and tcp-other
-#   --rounds N        rounds, in turn (5)
-#   --programs NAMES  programs of this folder ("calls graph_launch managed_add")
-#   --scripts NAMES   Python programs of tests/apps ("")
+#                          [--scripts "NAME…"] [--transports "NAME…"]
+#   --build-dir DIR     the build to measure (build/portable)
+#   --other DIR         a second build, measured in turn with the first, as shm-other and tcp-other
+#   --rounds N          rounds, in turn (5)
+#   --programs NAMES    programs of this folder ("calls graph_launch managed_add")
+#   --scripts NAMES     Python programs of tests/apps ("")
+#   --transports NAMES  ("shm tcp")
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
@@ -18,7 +19,8 @@ other=
 rounds=5
 programs="calls graph_launch managed_add"
 scripts=
-parse_options build_dir other rounds programs scripts -- "$@"
+transports="shm tcp"
+parse_options build_dir other rounds programs scripts transports -- "$@"
 scratch=$(mktemp -d)
 daemons=()
 # shellcheck disable=SC2329  # called by the trap
@@ -49,7 +51,7 @@ add_build() {
     [ -s "$port" ] && break
     sleep 0.1
   done
-  for transport in shm tcp; do
+  for transport in $transports; do
     ways+=("$transport$2")
     build_of[$transport$2]=$build
     server_of[$transport$2]=127.0.0.1:$(cut -d' ' -f1 "$port")
