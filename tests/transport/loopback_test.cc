@@ -49,8 +49,13 @@ TEST(Loopback, DelaysFrames) {
   CheckingHandler handler;
   auto early = second->receive(handler, begin + 5ms);
   ASSERT_TRUE(early.ok());
-  EXPECT_EQ(*early, 0u);
-  ASSERT_TRUE(second->receive(handler, kNoDeadline).ok());
+  // On a busy machine the call itself may begin after the delay.
+  if (Clock::now() - begin < 20ms) {
+    EXPECT_EQ(*early, 0u);
+  }
+  if (*early == 0) {
+    ASSERT_TRUE(second->receive(handler, kNoDeadline).ok());
+  }
   EXPECT_EQ(handler.headers.size(), 1u);
   EXPECT_GE(Clock::now() - begin, 20ms);
 }
