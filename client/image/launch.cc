@@ -1,12 +1,9 @@
 #include "client/image/launch.h"
 
-#include <algorithm>
 #include <cstring>
 
 namespace fargpu::client {
 namespace {
-
-constexpr size_t round_up_to_word(size_t bytes) { return (bytes + 3) / 4 * 4; }
 
 // The registers of a block: a warp takes them in steps of 256.
 constexpr uint64_t block_registers(uint64_t threads, uint64_t registers_of_thread) {
@@ -79,13 +76,13 @@ CUresult pack_parameters(const Function& function, void** kernel_params, void** 
     }
     if ((bytes == nullptr && size != 0) || (size == 0 && function.parameter_bytes != 0))
       return CUDA_ERROR_INVALID_VALUE;
-    if (size > round_up_to_word(function.parameter_bytes))
-      return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    if (size > function.parameter_bytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     // A buffer may end before the parameters do: NCCL gives only the used part of a large struct.
     // Copied, since it may be managed memory, which must not be read while a message is built.
-    const size_t given = std::min<size_t>(size, function.parameter_bytes);
-    if (given != 0) std::memcpy(buffer, bytes, given);
-    std::memset(buffer + given, 0, function.parameter_bytes - given);
+    if (size != 0) {
+      std::memcpy(buffer, bytes, size);
+      std::memset(buffer + size, 0, function.parameter_bytes - size);
+    }
     *packed = {buffer, function.parameter_bytes};
     return CUDA_SUCCESS;
   }

@@ -1,6 +1,5 @@
 #include "sim/work/kernel_work.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -43,9 +42,8 @@ CUresult pack_parameters(const KernelInfo& info, const Launch& launch,
   const size_t size = bytes != nullptr ? *bytes : 0;
   if ((buffer == nullptr && size != 0) || (size == 0 && info.parameter_bytes != 0))
     return CUDA_ERROR_INVALID_VALUE;
-  if (size > (size_t{info.parameter_bytes} + 3) / 4 * 4) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-  if (const size_t given = std::min<size_t>(size, info.parameter_bytes); given != 0)
-    std::memcpy(packed->data(), buffer, given);
+  if (size > info.parameter_bytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  if (size != 0) std::memcpy(packed->data(), buffer, size);
   return CUDA_SUCCESS;
 }
 

@@ -103,6 +103,14 @@ void attributes() {
     VALUE(type);
     SHOW(cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, at));
     VALUE(is_managed);
+    // The same alone and in a list; so only for managed memory.
+    unsigned alone = 9, listed = 9;
+    CUpointer_attribute sync_memops = CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+    void* places[] = {&listed};
+    SHOW(cuPointerGetAttribute(&alone, sync_memops, at));
+    SHOW(cuPointerGetAttributes(1, &sync_memops, places, at));
+    VALUE(alone);
+    VALUE(listed);
     SHOW(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, at));
     VALUE(host == reinterpret_cast<void*>(at));
     SHOW(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, at));

@@ -186,8 +186,9 @@ CUresult manual_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_att
   for (unsigned i = 0; i < numAttributes; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (attributes[i] == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
-      // Together with others it is told only when it was set.
-      put<int>(data[i], found && found->region.sync_memops.value_or(false) ? 1 : 0);
+      // Together with others it is told only when it was set, but for managed memory.
+      const bool managed = found && found->region.kind == MemoryKind::kManaged;
+      put<int>(data[i], found && found->region.sync_memops.value_or(managed) ? 1 : 0);
       continue;
     }
     if (found && answer(session, *found, ptr, attributes[i], data[i]) == CUDA_SUCCESS) continue;

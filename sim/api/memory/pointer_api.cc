@@ -158,8 +158,10 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
     for (unsigned i = 0; i < numAttributes; ++i) {
       if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
       if (attributes[i] == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
-        // In a query of several attributes it is true only if the program has set it.
-        put(data[i], static_cast<unsigned>(found && found->sync_memops.value_or(false)));
+        // In a query of several attributes it is true only if the program has set it, but for
+        // managed memory.
+        const bool managed = found && found->kind == Allocation::Kind::kManaged;
+        put(data[i], static_cast<unsigned>(found && found->sync_memops.value_or(managed)));
         continue;
       }
       // An attribute that this memory does not have gets its default; one that does not exist is an
