@@ -21,7 +21,6 @@
 namespace fargpu::server {
 namespace {
 
-constexpr size_t kHashBytes = 32;
 constexpr unsigned kMaxParameters = 4096;
 constexpr size_t kMaxNamesBytes = 1 << 20;
 // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK .. the last one of CUDA 13.0
