@@ -160,9 +160,10 @@ void add_kernels(const std::shared_ptr<Library>& library, const Program& program
 
 CUresult load_contents(const std::shared_ptr<Library>& library, const void* image,
                        Context* context) {
-  Device& device = context != nullptr ? context->device() : *Driver::get().device(0);
+  const Device* const device = context != nullptr ? &context->device() : Driver::get().device(0);
+  if (device == nullptr) return CUDA_ERROR_NO_DEVICE;
   CUresult result =
-      texts_of_image(image, device.compute_capability(), &library->texts, &library->problem);
+      texts_of_image(image, device->compute_capability(), &library->texts, &library->problem);
   if (result != CUDA_SUCCESS) return result;
   if (context != nullptr) {
     std::shared_ptr<Module> module;
@@ -174,7 +175,7 @@ CUresult load_contents(const std::shared_ptr<Library>& library, const void* imag
     return CUDA_SUCCESS;
   }
   ScratchMemory scratch;
-  LoadResult loaded = load(*library->texts, scratch, device.engine_options(size_t{1} << 20));
+  LoadResult loaded = load(*library->texts, scratch, device->engine_options(size_t{1} << 20));
   if (!loaded.program) {
     library->problem = loaded.error.message;
     return to_result(loaded.error.kind);
