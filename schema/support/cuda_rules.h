@@ -12,6 +12,9 @@ inline constexpr size_t kMaxParameterBytes = 32764;
 // So many graphs may be inside of each other.
 inline constexpr unsigned kMaxGraphDepth = 16;
 
+// How a stream is made, for fgStreamCreate.
+enum StreamKind : unsigned { kPlainStream, kStreamWithPriority, kStreamOfGreenContext };
+
 // Whether the stream waits at this operation.
 inline bool is_wait(const CUstreamBatchMemOpParams& operation) {
   return operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||

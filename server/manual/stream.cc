@@ -1,8 +1,9 @@
 // Streams: waiting is an event that is polled between frames.
 #include "common/wire/control.h"
 #include "generated/schema/control.capnp.h"
-#include "generated/schema/internal.capnp.h"
 #include "generated/schema/stream.capnp.h"
+#include "generated/server/internal_decode.h"
+#include "schema/support/cuda_rules.h"
 #include "schema/support/sizes.h"
 #include "server/manual/manual.h"
 #include "server/manual/query.h"
@@ -30,27 +31,24 @@ Status manual_cuStreamQuery(Worker& worker, const Request& request) {
 
 // The client's functions may run for long, and a driver may wait for them here.
 Status manual_fgStreamCreate(Worker& worker, const Request& request) {
-  return decoded("fgStreamCreate", [&]() -> Status {
-    enum Kind : unsigned { kPlain, kWithPriority, kOfGreenContext };
-    wire::SegmentReader reader(request.body);
-    const auto params = reader.getRoot<schema::FgStreamCreateParams>();
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
-    const unsigned kind = params.getKind(), flags = params.getFlags();
+  return decode_fgStreamCreate(worker, request, [&](const auto& given) -> Status {
+    using schema::kPlainStream, schema::kStreamWithPriority, schema::kStreamOfGreenContext;
+    const unsigned kind = given.kind;
     const CUgreenCtx green = worker.parts().contexts.green(request.header.context);
-    if (kind > kOfGreenContext || (kind == kOfGreenContext && green == nullptr))
+    if (kind > kStreamOfGreenContext || (kind == kStreamOfGreenContext && green == nullptr))
       return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
-    if (kind == kOfGreenContext) FARGPU_NEEDS_DRIVER(cuGreenCtxStreamCreate);
+    if (kind == kStreamOfGreenContext) FARGPU_NEEDS_DRIVER(cuGreenCtxStreamCreate);
     const auto made = std::make_shared<CUstream>();
     const LaterReply later(worker, request);
     worker.parts().completion.off_thread(
         request.header.context,
-        [&driver = worker.driver(), made, kind, flags, green, priority = params.getPriority()] {
-          if (kind == kPlain) return driver.cuStreamCreate(made.get(), flags);
-          if (kind == kWithPriority)
-            return driver.cuStreamCreateWithPriority(made.get(), flags, priority);
-          return driver.cuGreenCtxStreamCreate(made.get(), green, flags, priority);
+        [&driver = worker.driver(), made, green, given] {
+          if (given.kind == kPlainStream) return driver.cuStreamCreate(made.get(), given.flags);
+          if (given.kind == kStreamWithPriority)
+            return driver.cuStreamCreateWithPriority(made.get(), given.flags, given.priority);
+          return driver.cuGreenCtxStreamCreate(made.get(), green, given.flags, given.priority);
         },
-        [later, made, id = params.getStream()](CUresult result) {
+        [later, made, id = given.stream_id](CUresult result) {
           if (result == CUDA_SUCCESS) {
             result = later.add(rpc::HandleKind::kStream, id, *made);
             if (result != CUDA_SUCCESS && later.context_lives())

@@ -5,6 +5,7 @@
 #include "client/manual/sharing/sharing.h"
 #include "client/transfer/held_streams.h"
 #include "generated/schema/opcodes.h"
+#include "schema/support/cuda_rules.h"
 
 namespace fargpu::client {
 namespace {
@@ -19,14 +20,11 @@ CUresult made(Session& session, const CUstream* stream, unsigned flags, CUresult
   return result;
 }
 
-// How a stream is made, for fgStreamCreate.
-enum Kind : unsigned { kPlain, kWithPriority, kOfGreenContext };
-
 // A driver may wait for functions of the application when it makes a stream (580 does at times).
 // `call` lets the executor make it: when none runs. Else a thread beside it does.
 template <typename Call>
-CUresult make(Session& session, const Context& context, Kind kind, CUstream* stream, unsigned flags,
-              int priority, Call&& call) {
+CUresult make(Session& session, const Context& context, schema::StreamKind kind, CUstream* stream,
+              unsigned flags, int priority, Call&& call) {
   HostCalls& functions = session.host_calls;
   const uint16_t device = HostCalls::device_key(context.device);
   CUresult result = CUDA_SUCCESS;
@@ -59,7 +57,7 @@ CUresult manual_cuStreamCreate(CUstream* phStream, unsigned int Flags) {
   }
   Session& session = CallTarget::of_current().session;
   const Context& context = *named_current();
-  return make(session, context, kPlain, phStream, Flags, 0,
+  return make(session, context, schema::kPlainStream, phStream, Flags, 0,
               [&] { return call_cuStreamCreate(session, context.wire_id, phStream, Flags); });
 }
 
@@ -70,7 +68,7 @@ CUresult manual_cuStreamCreateWithPriority(CUstream* phStream, unsigned int flag
   Session& session = CallTarget::of_current().session;
   const Context& context = *named_current();
   // A priority outside the device's range is clamped by the driver.
-  return make(session, context, kWithPriority, phStream, flags, priority, [&] {
+  return make(session, context, schema::kStreamWithPriority, phStream, flags, priority, [&] {
     return call_cuStreamCreateWithPriority(session, context.wire_id, phStream, flags, priority);
   });
 }
@@ -82,7 +80,7 @@ CUresult manual_cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, 
   if (green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   Session& session = *green->session;
   const ContextScope scope(green);
-  return make(session, *green, kOfGreenContext, phStream, flags, priority, [&] {
+  return make(session, *green, schema::kStreamOfGreenContext, phStream, flags, priority, [&] {
     return call_cuGreenCtxStreamCreate(session, green->wire_id, phStream, greenCtx, flags,
                                        priority);
   });

@@ -4,6 +4,7 @@
 #include "schema/nvml/error_text.h"
 
 namespace fargpu::nvml {
+
 nvmlReturn_t manual_nvmlInit() { return initialise(); }
 
 nvmlReturn_t manual_nvmlInit_v2() { return initialise(); }
