@@ -17,19 +17,20 @@ std::optional<MemoryMap::Range> ContextMemory::find(uint64_t address, size_t byt
   const auto found = allocations_.find(address);
   if (!found || bytes > found->end() - address) return std::nullopt;
   Range range{found->base, found->bytes, true};
+  const bool has_right = ((found->readable >> device_) & 1) != 0;
   switch (found->kind) {
     case Allocation::Kind::kDevice:
       // Memory of pools and graphs has access rights of its own; other memory goes by the context's
-      // peers.
-      if (found->graph && ((found->readable >> device_) & 1) == 0) return std::nullopt;
-      if (found->graph) break;
-      if (found->device != device_ && !(found->pool != 0 ? ((found->readable >> device_) & 1) != 0
-                                                         : peer_enabled(found->device))) {
+      // peers, and what was opened, by the devices that opened it, too.
+      if (found->graph && !has_right) return std::nullopt;
+      if (found->graph || found->device == device_) break;
+      if (found->pool != 0 ? !has_right
+                           : !(found->opened && has_right) && !peer_enabled(found->device)) {
         return std::nullopt;
       }
       break;
     case Allocation::Kind::kMapped:
-      if (((found->readable >> device_) & 1) == 0) return std::nullopt;
+      if (!has_right) return std::nullopt;
       range.writable = (found->writable >> device_) & 1;
       break;
     case Allocation::Kind::kRegistered:

@@ -146,7 +146,9 @@ CUresult Interprocess::open_memory(Context& context, const CUipcMemHandle& handl
   std::memcpy(&name, &handle, sizeof name);
   if (name.magic != kMemoryMagic) return CUDA_ERROR_INVALID_VALUE;
   if (name.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;  // as the driver answers
-  return map_memory(name, owned_by(context), address);
+  Allocation as = owned_by(context);
+  as.readable = as.writable = 1u << as.device;
+  return map_memory(name, as, address);
 }
 
 CUresult Interprocess::export_pointer(const Allocation& allocation, const Pool& pool,
@@ -191,6 +193,7 @@ CUresult Interprocess::map_memory(const Name& name, Allocation as, CUdeviceptr* 
   for (auto& [base, opened] : opened_) {
     if (opened.key != name.key || opened.id != name.id) continue;
     ++opened.count;
+    Driver::get().allocations().add_access(base, as.readable);
     *address = base;
     return CUDA_SUCCESS;
   }
@@ -215,6 +218,7 @@ CUresult Interprocess::map_memory(const Name& name, Allocation as, CUdeviceptr* 
   as.base = reserved + inside;
   as.bytes = name.bytes;
   as.device = device->ordinal();
+  as.readable = as.writable = as.readable | (1u << as.device);
   as.opened = true;
   if (mmap(reinterpret_cast<void*>(reserved), mapped, PROT_READ | PROT_WRITE,
            MAP_SHARED | MAP_FIXED, file.get(), static_cast<off_t>(first)) == MAP_FAILED ||

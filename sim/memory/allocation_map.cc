@@ -83,6 +83,14 @@ void AllocationMap::set_access(uint64_t base, uint32_t mask) {
   if (auto it = map_.find(base); it != map_.end()) it->second.readable = it->second.writable = mask;
 }
 
+void AllocationMap::add_access(uint64_t base, uint32_t mask) {
+  std::unique_lock lock(mutex_);
+  const auto it = map_.find(base);
+  if (it == map_.end()) return;
+  it->second.readable |= mask;
+  it->second.writable |= mask;
+}
+
 bool AllocationMap::covers(uint64_t address, uint64_t bytes, bool later) const {
   if (bytes > UINT64_MAX - address) return false;
   const uint64_t end = address + bytes;

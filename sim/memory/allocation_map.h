@@ -28,7 +28,7 @@ struct Allocation {
   uint64_t context = 0;  // id of the owner; 0: no context (pools, mapped memory)
   uint64_t context_handle = 0;
   unsigned flags = 0;       // as given to cuMemHostAlloc, cuMemHostRegister, cuMemAllocManaged
-  uint32_t readable = ~0u;  // one bit per device ordinal (kMapped, pools)
+  uint32_t readable = ~0u;  // one bit per device ordinal (kMapped, pools, opened)
   uint32_t writable = ~0u;
   uint64_t pool = 0;                              // handle of the pool it came from
   uint64_t buffer_id = 0;                         // given by insert(), unique in the process
@@ -60,8 +60,9 @@ class AllocationMap {
   bool covered(uint64_t address, uint64_t bytes) const;
   // The same, for work that runs when memory of allocation nodes is there.
   bool covered_later(uint64_t address, uint64_t bytes) const;
-  // Changes who may use an allocation.
+  // Changes who may use an allocation: these; these, too.
   void set_access(uint64_t base, uint32_t mask);
+  void add_access(uint64_t base, uint32_t mask);
   // Some byte of the range belongs to an allocation.
   bool touches(uint64_t address, uint64_t bytes) const;
 

@@ -1,6 +1,7 @@
 """GPU memory that several processes share: who may, who pays, and what becomes of it when one of
 them dies."""
 
+import json
 import os
 import pathlib
 import socket
@@ -274,6 +275,19 @@ class Sharing(unittest.TestCase):
             with self.first(daemon) as one, self.first(other_daemon) as other:
                 descriptor = self.exported(one, 2, 11)
                 self.assertEqual(other.do("import 2", descriptor), "CUDA_ERROR_NOT_PERMITTED")
+
+    def test_a_model_over_two_gpus(self):
+        """tests/apps/serving_ranks.cu, which checks itself: processes whose kernels wait for each
+        other, in graphs, while physical memory comes and goes."""
+        values = set()
+        for ranks in (1, 2):
+            with testing.Daemon(gpus=ranks) as daemon:
+                done = daemon.run(
+                    testing.BUILD.program("serving_ranks"), ranks, flags=("--gpus", ranks)
+                )
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            values.update(json.loads(done.stdout)["values"])
+        self.assertEqual(len(values), 1)
 
 
 if __name__ == "__main__":
