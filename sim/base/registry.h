@@ -56,6 +56,15 @@ class Registry {
   std::shared_ptr<T> remove(Handle handle) {
     return std::static_pointer_cast<T>(remove_entry(T::kKind, number(handle)));
   }
+  // Every object of this kind.
+  template <typename T>
+  std::vector<std::shared_ptr<T>> all() const {
+    std::vector<std::shared_ptr<T>> found;
+    std::shared_lock lock(mutex_);
+    for (const auto& [handle, entry] : objects_)
+      if (entry.kind == T::kKind) found.push_back(std::static_pointer_cast<T>(entry.object));
+    return found;
+  }
   // Takes out everything that belongs to a context.
   std::vector<std::shared_ptr<void>> remove_owned(uint64_t owner);
 

@@ -9,6 +9,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "sim/driver/call_gate.h"
 #include "sim/driver/context.h"
 #include "sim/driver/current.h"
 #include "sim/driver/driver.h"
@@ -35,6 +36,7 @@ template <typename Body>
 CUresult with_driver(Body&& body) noexcept {
   if (!Driver::initialized()) return CUDA_ERROR_NOT_INITIALIZED;
   if (inside_host_function()) return CUDA_ERROR_NOT_PERMITTED;
+  const CallGate::Pass pass;
   return guarded([&] { return body(Driver::get()); });
 }
 

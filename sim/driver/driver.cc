@@ -42,6 +42,7 @@ CUresult Driver::initialize() {
   auto* driver = new Driver(std::move(*settings));
   g_driver.store(driver);
   driver->make_devices();
+  driver->checkpoint_.start(*driver);
   pthread_atfork(nullptr, nullptr, forget_after_fork);
   g_ready.store(true);
   return CUDA_SUCCESS;

@@ -12,6 +12,7 @@
 #include "sim/base/registry.h"
 #include "sim/base/settings.h"
 #include "sim/driver/address_space.h"
+#include "sim/driver/checkpoint.h"
 #include "sim/driver/device.h"
 #include "sim/driver/interprocess.h"
 #include "sim/memory/allocation_map.h"
@@ -61,6 +62,7 @@ class Driver {
   AllocationMap allocations_;
   AddressSpace addresses_{allocations_, reservations_begin(settings_.slot)};
   Interprocess interprocess_;
+  Checkpoint checkpoint_;
   std::vector<std::unique_ptr<Device>> devices_;
 };
 

@@ -246,6 +246,11 @@ CUresult Interprocess::close_memory(CUdeviceptr address) {
   return CUDA_SUCCESS;
 }
 
+bool Interprocess::is_shared() {
+  std::lock_guard lock(mutex_);
+  return !slots_.empty() || !opened_.empty();
+}
+
 void Interprocess::ended(const Allocation& allocation) {
   std::lock_guard lock(mutex_);
   if (allocation.opened) {

@@ -62,6 +62,8 @@ class Interprocess {
   // A pool has one handle, however often it is imported. nullptr: it was not, or was destroyed.
   std::shared_ptr<Pool> imported_pool(uint64_t key);
   void enter_imported(const std::shared_ptr<Pool>& pool);
+  // Whether other processes may have memory of this one, or this one has memory of others.
+  bool is_shared();
   // An allocation has gone: it can be opened no more; opened memory is unmapped.
   void ended(const Allocation& allocation);
 
