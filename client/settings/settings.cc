@@ -57,8 +57,8 @@ int find_device(const std::string& entry, const std::vector<std::array<uint8_t, 
     return ordinal >= 0 && ordinal < static_cast<long>(uuids.size()) ? static_cast<int>(ordinal)
                                                                      : -1;
   }
-  if (!entry.starts_with("GPU-")) return -1;
-  std::string lower = entry;
+  if (!entry.starts_with("GPU-") && !entry.starts_with("MIG-")) return -1;
+  std::string lower = "GPU-" + entry.substr(4);  // of instances the same bytes
   std::transform(lower.begin() + 4, lower.end(), lower.begin() + 4,
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   int found = -1;

@@ -65,8 +65,8 @@ struct Settings {
 Result<Settings> read_settings();
 
 // The ordinals that CUDA_VISIBLE_DEVICES selects, in its order. `uuids`: of the session's GPUs by
-// ordinal. Entries are indices or prefixes of "GPU-<uuid>"; the first entry that is neither or is
-// ambiguous ends the list, and one that repeats leaves no device at all, as natively.
+// ordinal. Entries are indices or prefixes of "GPU-<uuid>" or "MIG-<uuid>"; the first one that is
+// neither or is ambiguous ends the list, and one that repeats leaves no device at all, as natively.
 std::vector<int> visible_ordinals(const std::optional<std::string>& variable,
                                   const std::vector<std::array<uint8_t, 16>>& uuids);
 

@@ -19,6 +19,8 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
+constexpr size_t kInstanceByte = 13;  // of a UUID
+
 bool parse_number(std::string_view text, uint64_t* value) {
   auto parsed = parse_integer(text);
   if (parsed) *value = *parsed;
@@ -30,31 +32,40 @@ Status bad_value(const char* name, std::string_view value, const char* expected)
                                                   "\" is not valid: give " + expected);
 }
 
-// The physical index that a UUID prefix names; -1: none or several.
-int index_of_uuid(std::string_view prefix, int compute_capability, int gpus) {
+// The unit that a UUID prefix names; -1: none or several.
+int unit_of_uuid(std::string_view prefix, int compute_capability, int gpus, int instances) {
   int found = -1;
-  for (int i = 0; i < gpus; ++i) {
-    const std::string text = uuid_text(device_uuid(compute_capability, i));
-    if (std::string_view(text).substr(0, prefix.size()) != prefix) continue;
-    if (found >= 0) return -1;
-    found = i;
+  for (int gpu = 0; gpu < gpus; ++gpu) {
+    for (int instance = -1; instance < instances; ++instance) {
+      const int unit = unit_of(gpu, instance);
+      if (!uuid_text(device_uuid(compute_capability, unit)).starts_with(prefix)) continue;
+      if (found >= 0) return -1;
+      found = unit;
+    }
   }
   return found;
 }
 
 }  // namespace
 
-Uuid device_uuid(int compute_capability, int index) {
+size_t Settings::unit_bytes() const {
+  constexpr size_t kStep = size_t{2} << 20;
+  return instances == 0 ? memory_bytes
+                        : memory_bytes / static_cast<size_t>(instances) / kStep * kStep;
+}
+
+Uuid device_uuid(int compute_capability, int unit) {
   Uuid uuid{};
   std::memcpy(uuid.data(), "fargpu-sim", 10);
+  uuid[kInstanceByte] = static_cast<unsigned char>(instance_of(unit) + 1);
   uuid[14] = static_cast<unsigned char>(compute_capability);
-  uuid[15] = static_cast<unsigned char>(index);
+  uuid[15] = static_cast<unsigned char>(gpu_of(unit));
   return uuid;
 }
 
 std::string uuid_text(const Uuid& uuid) {
   static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text = "GPU-";
+  std::string text = uuid[kInstanceByte] == 0 ? "GPU-" : "MIG-";
   for (size_t i = 0; i < uuid.size(); ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
     text += kDigits[uuid[i] >> 4];
@@ -63,28 +74,33 @@ std::string uuid_text(const Uuid& uuid) {
   return text;
 }
 
-std::string device_name(int compute_capability) {
-  return fmt::format("fargpu simulated GPU (sm_{})", compute_capability);
+std::string device_name(const Settings& settings) {
+  const std::string name = fmt::format("fargpu simulated GPU (sm_{})", settings.compute_capability);
+  if (settings.instances == 0) return name;
+  return fmt::format("{} MIG 1g.{}gb", name, settings.unit_bytes() >> 30);
 }
 
-std::vector<int> parse_visible_devices(std::string_view text, int compute_capability, int gpus) {
+std::vector<int> parse_visible_devices(std::string_view text, int compute_capability, int gpus,
+                                       int instances) {
   std::vector<int> visible;
   while (true) {
     const size_t comma = text.find(',');
     const std::string_view entry = trim(text.substr(0, comma));
-    int index = -1;
-    if (entry.starts_with("GPU-")) {
-      index = index_of_uuid(entry, compute_capability, gpus);
+    int unit = -1;
+    if (entry.starts_with("GPU-") || entry.starts_with("MIG-")) {
+      unit = unit_of_uuid(entry, compute_capability, gpus, instances);
     } else if (uint64_t number = 0;
                parse_number(entry, &number) && number < static_cast<uint64_t>(gpus)) {
-      index = static_cast<int>(number);
+      unit = static_cast<int>(number);
     }
-    if (index < 0) break;
-    if (std::find(visible.begin(), visible.end(), index) != visible.end()) return {};
-    visible.push_back(index);
+    if (unit < 0) break;
+    if (instances > 0 && instance_of(unit) < 0) unit = unit_of(unit, 0);
+    if (std::find(visible.begin(), visible.end(), unit) != visible.end()) return {};
+    visible.push_back(unit);
     if (comma == std::string_view::npos) break;
     text.remove_prefix(comma + 1);
   }
+  if (instances > 0 && !visible.empty()) visible.erase(visible.begin() + 1, visible.end());
   return visible;
 }
 
@@ -115,6 +131,12 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& ge
                        "a capability from 7.5 to 12.9, like 9.0");
     }
     settings.compute_capability = static_cast<int>(10 * major + minor);
+  }
+  if (const char* text = get("FARGPU_SIM_MIG")) {
+    uint64_t value = 0;
+    if (!parse_number(trim(text), &value) || value < 2 || value > 7)
+      return bad_value("FARGPU_SIM_MIG", text, "a number of instances from 2 to 7");
+    settings.instances = static_cast<int>(value);
   }
   if (const char* text = get("FARGPU_SIM_THREADS")) {
     uint64_t value = 0;
@@ -182,7 +204,10 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& ge
     settings.slot = static_cast<int>(value);
   }
   if (const char* text = get("CUDA_VISIBLE_DEVICES")) {
-    settings.visible = parse_visible_devices(text, settings.compute_capability, settings.gpus);
+    settings.visible =
+        parse_visible_devices(text, settings.compute_capability, settings.gpus, settings.instances);
+  } else if (settings.instances > 0) {
+    settings.visible.push_back(unit_of(0, 0));
   } else {
     for (int i = 0; i < settings.gpus; ++i) settings.visible.push_back(i);
   }

@@ -6,8 +6,11 @@
 // no context can be made), FARGPU_SIM_JITTER (microseconds), FARGPU_SIM_QUEUE (1 .. 1021),
 // FARGPU_SIM_LOCKED_WAITS (0 or 1), FARGPU_SIM_WANTED_ADDRESSES (0 or 1), FARGPU_SIM_STREAM_WAITS
 // (0 or 1), FARGPU_SIM_NVML_HANG ("init" or "utilization": a call that never returns, of the
-// management library), FARGPU_SIM_SLOT (0 .. 31) and CUDA_VISIBLE_DEVICES (indices or "GPU-<uuid>"
-// prefixes).
+// management library), FARGPU_SIM_SLOT (0 .. 31), FARGPU_SIM_MIG (2 .. 7) and CUDA_VISIBLE_DEVICES
+// (indices or "GPU-<uuid>" or "MIG-<uuid>" prefixes).
+//
+// FARGPU_SIM_MIG divides each GPU into so many instances of equal size, as MIG does. CUDA shows a
+// process one of them: the first one, or that which CUDA_VISIBLE_DEVICES names.
 //
 // The slot says where device memory lies, so that programs can use GPUs of several daemons: device
 // memory begins at (1 + slot) TiB, reserved addresses at (33 + slot / 4) TiB. Up to 16 GPUs of 32
@@ -35,11 +38,16 @@ constexpr uint64_t memory_begin(int slot) {
 constexpr uint64_t reservations_begin(int slot) {
   return (uint64_t{33} << 40) + (static_cast<uint64_t>(slot) << 38);
 }
+// A unit is a GPU or an instance of one. The number of a GPU as a whole is its physical index.
+constexpr int unit_of(int gpu, int instance) { return gpu + kMaxGpus * (instance + 1); }
+constexpr int gpu_of(int unit) { return unit % kMaxGpus; }
+constexpr int instance_of(int unit) { return unit / kMaxGpus - 1; }  // -1: the GPU as a whole
 using Uuid = std::array<unsigned char, 16>;
 
 struct Settings {
   int gpus = 1;
   size_t memory_bytes = size_t{4} << 30;
+  int instances = 0;            // of each GPU; 0: GPUs as a whole
   int compute_capability = 90;  // 10 * major + minor
   int threads = 0;
   // a function's first use waits for the context, as a driver that loads it then
@@ -59,21 +67,24 @@ struct Settings {
   bool wanted_addresses = true;
   int queue_places = 1021;   // how much may wait in a stream before who submits more waits
   int slot = 0;              // where device memory lies, see above
-  std::vector<int> visible;  // physical indices in the order of the CUDA ordinals
+  std::vector<int> visible;  // units in the order of the CUDA ordinals
+
+  size_t unit_bytes() const;  // of memory
 };
 
-// The same for every process: depends on the capability and the physical index only.
-Uuid device_uuid(int compute_capability, int index);
-// "GPU-66617267-7075-2d73-696d-000000005a00".
+// The same for every process: depends on the capability and the unit only.
+Uuid device_uuid(int compute_capability, int unit);
+// "GPU-66617267-7075-2d73-696d-000000005a00", "MIG-..." of an instance.
 std::string uuid_text(const Uuid& uuid);
-// "fargpu simulated GPU (sm_90)".
-std::string device_name(int compute_capability);
+// "fargpu simulated GPU (sm_90)", "fargpu simulated GPU (sm_90) MIG 1g.2gb".
+std::string device_name(const Settings& settings);
 // Domain, device and function are 0.
 constexpr int pci_bus(int index) { return 0x10 + index; }
 
 // The rules of CUDA: the list ends at its first invalid entry, and an entry given twice leaves no
-// device at all.
-std::vector<int> parse_visible_devices(std::string_view text, int compute_capability, int gpus);
+// device at all. Of GPUs that are divided only one instance is left; a GPU stands for its first one.
+std::vector<int> parse_visible_devices(std::string_view text, int compute_capability, int gpus,
+                                       int instances = 0);
 
 // `get` returns the value of a variable or nullptr.
 Result<Settings> read_settings(const std::function<const char*(const char*)>& get);

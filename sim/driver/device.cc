@@ -8,15 +8,16 @@
 
 namespace fargpu::sim {
 
-Device::Device(const Settings& settings, int ordinal, int index)
+Device::Device(const Settings& settings, int ordinal, int unit)
     : ordinal_(ordinal),
-      index_(index),
+      unit_(unit),
+      instances_(settings.instances),
       compute_capability_(settings.compute_capability),
       threads_(settings.threads),
       prohibited_(settings.prohibited),
-      name_(device_name(settings.compute_capability)),
-      memory_(index, settings.memory_bytes, settings.slot),
-      physical_store_(settings.memory_bytes),
+      name_(device_name(settings)),
+      memory_(gpu_of(unit), settings.unit_bytes(), settings.slot),
+      physical_store_(settings.unit_bytes()),
       primary_handle_(reinterpret_cast<CUcontext>(Driver::get().registry().add(
           std::make_shared<PrimaryContext>(PrimaryContext{ordinal}), 0))) {
   default_pool_ = std::make_shared<Pool>(*this, true);
@@ -24,7 +25,9 @@ Device::Device(const Settings& settings, int ordinal, int index)
   current_pool_ = default_pool_;
 }
 
-std::string Device::pci_bus_id() const { return fmt::format("0000:{:02X}:00.0", pci_bus(index_)); }
+std::string Device::pci_bus_id() const {
+  return fmt::format("0000:{:02X}:00.0", pci_bus(gpu_of(unit_)));
+}
 
 EngineOptions Device::engine_options(size_t malloc_heap_bytes) const {
   EngineOptions options;
@@ -40,12 +43,12 @@ CUresult Device::attribute(int id, int* value) const {
     *value = CU_COMPUTEMODE_PROHIBITED;
     return CUDA_SUCCESS;
   }
-  return simulated_attribute(id, compute_capability_, index_, value);
+  return simulated_attribute(id, compute_capability_, unit_, value, instances_);
 }
 
 int Device::attribute(CUdevice_attribute id) const {
   int value = 0;
-  simulated_attribute(id, compute_capability_, index_, &value);
+  simulated_attribute(id, compute_capability_, unit_, &value, instances_);
   return value;
 }
 

@@ -23,15 +23,15 @@ class Pool;
 
 class Device {
  public:
-  // `ordinal`: as CUDA counts visible devices; `index`: physical.
-  Device(const Settings& settings, int ordinal, int index);
+  // `ordinal`: as CUDA counts visible devices.
+  Device(const Settings& settings, int ordinal, int unit);
 
   int ordinal() const { return ordinal_; }
-  int index() const { return index_; }
+  int index() const { return unit_; }  // the same in all processes
   int compute_capability() const { return compute_capability_; }
   bool prohibited() const { return prohibited_; }  // CU_COMPUTEMODE_PROHIBITED
   const std::string& name() const { return name_; }
-  Uuid uuid() const { return device_uuid(compute_capability_, index_); }
+  Uuid uuid() const { return device_uuid(compute_capability_, unit_); }
   std::string pci_bus_id() const;
   DeviceMemory& memory() { return memory_; }
   PhysicalStore& physical_store() { return physical_store_; }
@@ -62,7 +62,7 @@ class Device {
 
  private:
   const int ordinal_;
-  const int index_;
+  const int unit_, instances_;
   const int compute_capability_;
   const int threads_;
   const bool prohibited_;
@@ -80,8 +80,9 @@ class Device {
   std::shared_ptr<Pool> current_pool_;
 };
 
-// The value of every CUdevice_attribute for a simulated GPU of this capability; see
-// device_attributes.cc.
-CUresult simulated_attribute(int id, int compute_capability, int physical_index, int* value);
+// The value of every CUdevice_attribute for a simulated GPU of this capability, or an instance of
+// one that is divided into `instances`; see device_attributes.cc.
+CUresult simulated_attribute(int id, int compute_capability, int unit, int* value,
+                             int instances = 0);
 
 }  // namespace fargpu::sim

@@ -1,5 +1,7 @@
 // What a simulated GPU says of itself. Limits are those of hardware of the same capability;
 // features that are not simulated (fabric handles) are not claimed.
+#include <algorithm>
+
 #include "sim/driver/device.h"
 #include "sim/driver/image_attributes.h"
 
@@ -26,7 +28,7 @@ Generation generation(int capability) {
 
 }  // namespace
 
-CUresult simulated_attribute(int id, int capability, int index, int* value) {
+CUresult simulated_attribute(int id, int capability, int unit, int* value, int instances) {
   if (id < 1 || id >= CU_DEVICE_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
   const Generation gen = generation(capability);
   switch (id) {
@@ -76,7 +78,7 @@ CUresult simulated_attribute(int id, int capability, int index, int* value) {
       *value = 1;
       break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      *value = kMultiprocessors;
+      *value = kMultiprocessors / std::max(instances, 1);
       break;
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
       *value = 1;
@@ -91,7 +93,7 @@ CUresult simulated_attribute(int id, int capability, int index, int* value) {
       *value = 1;
       break;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-      *value = pci_bus(index);
+      *value = pci_bus(gpu_of(unit));
       break;
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
       *value = 1000000;
@@ -139,7 +141,7 @@ CUresult simulated_attribute(int id, int capability, int index, int* value) {
       *value = 1;
       break;
     case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID:
-      *value = index;
+      *value = gpu_of(unit);
       break;
     case CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO:
       *value = 2;

@@ -10,16 +10,17 @@ namespace {
 
 template <typename Fits>
 nvmlReturn_t find(nvmlDevice_t* device, Fits&& fits) {
-  const auto all = gpus();
+  const auto all = units();
   const auto found = std::find_if(all.begin(), all.end(), fits);
   if (found == all.end()) return NVML_ERROR_NOT_FOUND;
   *device = handle_of(*found);
   return NVML_SUCCESS;
 }
 
-// "GPU-..." as the 16 bytes that it spells.
+// "GPU-..." or "MIG-..." as the 16 bytes that it spells.
 fargpu::sim::Uuid bytes_of(const Gpu& gpu) {
-  return fargpu::sim::device_uuid(gpu.compute_capability, gpu.index);
+  return fargpu::sim::device_uuid(gpu.compute_capability,
+                                  fargpu::sim::unit_of(gpu.index, gpu.instance));
 }
 
 }  // namespace

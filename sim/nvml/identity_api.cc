@@ -113,6 +113,7 @@ nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttribute
     all.multiprocessorCount = gpu.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     all.sharedCopyEngineCount = gpu.attribute(CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT);
     all.memorySizeMB = gpu.memory_bytes >> 20;
+    if (gpu.instance >= 0) all.gpuInstanceSliceCount = all.computeInstanceSliceCount = 1;
     return give(attributes, all);
   });
 }

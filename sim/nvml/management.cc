@@ -17,7 +17,11 @@ namespace {
 std::mutex g_mutex;
 std::atomic<int> g_users{0};
 // Made once and never taken away: other threads may look at it while a process exits.
-std::atomic<const std::vector<Gpu>*> g_gpus{nullptr};
+struct Units {
+  std::vector<Gpu> all;
+  size_t gpus = 0;  // these come first
+};
+std::atomic<const Units*> g_units{nullptr};
 std::atomic<Settings::Hang> g_hang{Settings::Hang::kNone};
 
 nvmlReturn_t make_gpus() {
@@ -29,13 +33,20 @@ nvmlReturn_t make_gpus() {
   }
   g_hang.store(settings->nvml_hang);
   hang_if_told(Settings::Hang::kInit);
-  const int capability = settings->compute_capability;
-  auto* gpus = new std::vector<Gpu>;
-  for (int i = 0; i < settings->gpus; ++i) {
-    gpus->push_back({i, capability, settings->memory_bytes, settings->prohibited,
-                     device_name(capability), uuid_text(device_uuid(capability, i))});
-  }
-  g_gpus.store(gpus);
+  const int capability = settings->compute_capability, instances = settings->instances;
+  auto* units = new Units;
+  const auto add = [&](int gpu, int instance) {
+    Settings whole = *settings;
+    if (instance < 0) whole.instances = 0;
+    units->all.push_back({gpu, instance, instances, capability, whole.unit_bytes(),
+                          settings->prohibited, device_name(whole),
+                          uuid_text(device_uuid(capability, unit_of(gpu, instance)))});
+  };
+  for (int gpu = 0; gpu < settings->gpus; ++gpu) add(gpu, -1);
+  units->gpus = units->all.size();
+  for (int gpu = 0; gpu < settings->gpus; ++gpu)
+    for (int instance = 0; instance < instances; ++instance) add(gpu, instance);
+  g_units.store(units);
   return NVML_SUCCESS;
 }
 
@@ -45,13 +56,14 @@ std::string Gpu::serial() const { return fmt::format("{}", 1650000000000 + index
 
 unsigned Gpu::attribute(int id) const {
   int value = 0;
-  simulated_attribute(id, compute_capability, index, &value);
+  const int divided = instance < 0 ? 0 : instances;
+  simulated_attribute(id, compute_capability, unit_of(index, instance), &value, divided);
   return static_cast<unsigned>(value);
 }
 
 nvmlReturn_t initialize() {
   std::lock_guard lock(g_mutex);
-  if (!g_gpus.load()) {
+  if (!g_units.load()) {
     if (nvmlReturn_t result = make_gpus(); result != NVML_SUCCESS) return result;
   }
   ++g_users;
@@ -71,10 +83,12 @@ void hang_if_told(Settings::Hang call) {
 
 bool initialized() { return g_users.load(std::memory_order_acquire) > 0; }
 
-std::span<const Gpu> gpus() { return *g_gpus.load(std::memory_order_acquire); }
+std::span<const Gpu> units() { return g_units.load(std::memory_order_acquire)->all; }
+
+std::span<const Gpu> gpus() { return units().first(g_units.load(std::memory_order_acquire)->gpus); }
 
 const Gpu* find_gpu(nvmlDevice_t handle) {
-  for (const Gpu& gpu : gpus()) {
+  for (const Gpu& gpu : units()) {
     if (handle_of(gpu) == handle) return &gpu;
   }
   return nullptr;

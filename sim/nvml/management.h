@@ -1,6 +1,7 @@
 // The process-wide state of the simulated management library: whether it is initialised, and the
 // GPUs. They are those of the simulated driver (sim/base/settings.h), all of them in their
-// physical order: like NVML, and unlike CUDA, it does not look at CUDA_VISIBLE_DEVICES.
+// physical order: like NVML, and unlike CUDA, it does not look at CUDA_VISIBLE_DEVICES. Instances of
+// GPUs that are divided have handles of their own.
 //
 // Every function may be called from any thread. The GPUs are made by the first initialisation and
 // stay, so that a handle is a pointer to one.
@@ -14,8 +15,11 @@
 
 namespace fargpu::sim::nvml {
 
+// A GPU, or an instance of one.
 struct Gpu {
   int index;
+  int instance;   // -1: the GPU as a whole
+  int instances;  // into which the GPU is divided; 0: it is not
   int compute_capability;
   size_t memory_bytes;
   bool prohibited;  // no context can be made
@@ -35,7 +39,8 @@ nvmlReturn_t shut_down();
 bool initialized();
 // Never returns, if the settings say so of this call.
 void hang_if_told(Settings::Hang call);
-std::span<const Gpu> gpus();
+std::span<const Gpu> gpus();   // as a whole
+std::span<const Gpu> units();  // instances, too, behind the GPUs
 // nullptr: no handle of this library.
 const Gpu* find_gpu(nvmlDevice_t handle);
 nvmlDevice_t handle_of(const Gpu& gpu);

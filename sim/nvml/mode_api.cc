@@ -1,4 +1,4 @@
-// Modes of a GPU, instances and virtual GPUs: a GPU without a display that is used as a whole.
+// Modes of a GPU, instances and virtual GPUs: a GPU without a display.
 #include "sim/nvml/api.h"
 
 using namespace fargpu::sim::nvml;
@@ -32,21 +32,53 @@ nvmlReturn_t nvmlDeviceGetAPIRestriction(nvmlDevice_t device, nvmlRestrictedAPI_
 
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int* currentMode,
                                   unsigned int* pendingMode) {
-  return answer(device, currentMode, NVML_DEVICE_MIG_DISABLE, pendingMode, NVML_DEVICE_MIG_DISABLE);
+  return with_gpu(device, [&](const Gpu& gpu) -> nvmlReturn_t {
+    if (gpu.instance >= 0) return NVML_ERROR_NOT_SUPPORTED;
+    const unsigned mode = gpu.instances > 0 ? NVML_DEVICE_MIG_ENABLE : NVML_DEVICE_MIG_DISABLE;
+    return give(currentMode, mode, pendingMode, mode);
+  });
 }
 
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int* count) {
-  return answer(device, count, 0);
+  return with_gpu(device, [&](const Gpu& gpu) {
+    return give(count, gpu.instance < 0 ? static_cast<unsigned>(gpu.instances) : 0);
+  });
 }
 
 nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int* isMigDevice) {
-  return answer(device, isMigDevice, 0);
+  return with_gpu(device, [&](const Gpu& gpu) { return give(isMigDevice, gpu.instance >= 0); });
 }
 
-nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int,
+nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index,
                                                  nvmlDevice_t* migDevice) {
-  return with_gpu(device, [&](const Gpu&) {
-    return migDevice == nullptr ? NVML_ERROR_INVALID_ARGUMENT : NVML_ERROR_NOT_FOUND;
+  return with_gpu(device, [&](const Gpu& gpu) -> nvmlReturn_t {
+    if (migDevice == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+    for (const Gpu& unit : units())
+      if (gpu.instance < 0 && unit.index == gpu.index && unit.instance == static_cast<int>(index))
+        return give(migDevice, handle_of(unit));
+    return NVML_ERROR_NOT_FOUND;
+  });
+}
+
+nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t migDevice,
+                                                          nvmlDevice_t* device) {
+  return with_gpu(migDevice, [&](const Gpu& gpu) -> nvmlReturn_t {
+    if (gpu.instance < 0) return NVML_ERROR_INVALID_ARGUMENT;
+    return give(device, handle_of(gpus()[static_cast<size_t>(gpu.index)]));
+  });
+}
+
+nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned int* id) {
+  return with_gpu(device, [&](const Gpu& gpu) -> nvmlReturn_t {
+    if (gpu.instance < 0) return NVML_ERROR_NOT_SUPPORTED;
+    return give(id, static_cast<unsigned>(gpu.instance) + 1);
+  });
+}
+
+nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned int* id) {
+  return with_gpu(device, [&](const Gpu& gpu) -> nvmlReturn_t {
+    if (gpu.instance < 0) return NVML_ERROR_NOT_SUPPORTED;
+    return give(id, 0);
   });
 }
 

@@ -1,6 +1,8 @@
 """Servers with drivers 535, 550, 570 and 580, and GPUs of several capabilities: a program finds
 through fargpu what it finds on the driver itself."""
 
+import re
+import sys
 import unittest
 
 import fargpu_testing as testing
@@ -61,6 +63,65 @@ class Drivers(unittest.TestCase):
         self.assertIn("cuGreenCtxCreate of 12040: error 0, there", self.direct("12.4", "8.0"))
         self.assertIn("at least 4, by 2", self.direct("12.4", "8.0"))
         self.assertIn("at least 8, by 8", self.direct(None, "9.0"))
+
+
+class Instances(unittest.TestCase):
+    """A GPU that is divided (MIG): CUDA shows a process one instance, by its own UUID."""
+
+    PROGRAM = """
+import ctypes, os
+cuda, nvml = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libnvidia-ml.so.1")
+count, multiprocessors, free, total = (ctypes.c_size_t() for _ in range(4))
+name, uuid = ctypes.create_string_buffer(96), ctypes.create_string_buffer(96)
+context, handle = ctypes.c_void_p(), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and nvml.nvmlInit_v2() == 0
+assert cuda.cuDeviceGetCount(ctypes.byref(count)) == 0
+assert cuda.cuDeviceGetName(name, 96, 0) == 0
+assert cuda.cuDeviceGetAttribute(ctypes.byref(multiprocessors), 16, 0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)) == 0
+assert nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle)) == 0
+assert nvml.nvmlDeviceGetUUID(handle, uuid, 96) == 0
+print(count.value, name.value.decode(), multiprocessors.value, total.value >> 20,
+      uuid.value.decode())
+"""
+
+    def lent(self, **environment):
+        """What a job sees of a server whose two GPUs have four instances each."""
+        server = {"FARGPU_SIM_MIG": 4, "FARGPU_SIM_MEMORY": "8G"} | environment
+        with testing.Daemon(gpus=2, environment=server) as daemon:
+            devices = testing.run([testing.BUILD.fargpu, "devices", "--server", daemon.server])
+            self.assertEqual(devices.returncode, 0, devices.stderr)
+            seen = []
+            for more in ({}, {"CUDA_VISIBLE_DEVICES": self.uuid(devices.stdout)}):
+                done = daemon.run(
+                    sys.executable, "-c", self.PROGRAM, env=testing.clean_environment(**more)
+                )
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                seen.append(done.stdout)
+            self.assertEqual(*seen)
+            self.assertIn(self.uuid(seen[0]), devices.stdout)
+            done = daemon.run(testing.BUILD.program("vector_add"))
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            more = daemon.run(sys.executable, "-c", self.PROGRAM, flags=("--gpus", "2"))
+            self.assertNotEqual(more.returncode, 0)
+            return seen[0]
+
+    @staticmethod
+    def uuid(text):
+        return re.search(r"MIG-[0-9a-f-]+", text)[0]
+
+    def test_the_first_one(self):
+        self.assertEqual(
+            self.lent(),
+            "1 fargpu simulated GPU (sm_90) MIG 1g.2gb 4 2048 "
+            "MIG-66617267-7075-2d73-696d-000000015a00\n",
+        )
+
+    def test_another_one(self):
+        other = "MIG-66617267-7075-2d73-696d-000000045a01"
+        self.assertIn(f" 2048 {other}\n", self.lent(CUDA_VISIBLE_DEVICES=other))
 
 
 if __name__ == "__main__":

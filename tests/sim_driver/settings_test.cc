@@ -69,6 +69,7 @@ TEST(SettingsTest, BadValuesNameTheVariable) {
                                           {"FARGPU_SIM_WANTED_ADDRESSES", "2"},
                                           {"FARGPU_SIM_QUEUE", "0"},
                                           {"FARGPU_SIM_SLOT", "32"},
+                                          {"FARGPU_SIM_MIG", "1"},
                                           {"FARGPU_SIM_JITTER", "1s"}}) {
     auto settings = read({{name, value}});
     ASSERT_FALSE(settings.ok()) << name;
@@ -98,6 +99,30 @@ TEST(SettingsTest, VisibleDevicesByUuid) {
             std::vector<int>{0});  // a prefix, when it is unique
   EXPECT_EQ(parse_visible_devices("GPU-6661", 90, 2), std::vector<int>{});
   EXPECT_EQ(parse_visible_devices(second, 80, 4), std::vector<int>{});
+}
+
+TEST(SettingsTest, OneInstanceOfDividedGpusIsVisible) {
+  const std::map<std::string, const char*> divided{
+      {"FARGPU_SIM_GPUS", "2"}, {"FARGPU_SIM_MIG", "3"}, {"FARGPU_SIM_MEMORY", "8G"}};
+  const auto settings = read(divided);
+  ASSERT_TRUE(settings.ok());
+  EXPECT_EQ(settings->visible, std::vector<int>{unit_of(0, 0)});
+  EXPECT_EQ(settings->unit_bytes(), size_t{2730} << 20);
+  EXPECT_EQ(device_name(*settings), "fargpu simulated GPU (sm_90) MIG 1g.2gb");
+  EXPECT_EQ(gpu_of(unit_of(1, 2)), 1);
+  EXPECT_EQ(instance_of(unit_of(1, 2)), 2);
+  EXPECT_EQ(instance_of(1), -1);
+  const std::string last = uuid_text(device_uuid(90, unit_of(1, 2)));
+  EXPECT_EQ(last, "MIG-66617267-7075-2d73-696d-000000035a01");
+  const auto visible = [](const std::string& text) {
+    return parse_visible_devices(text, 90, 2, 3);
+  };
+  EXPECT_EQ(visible(last), std::vector<int>{unit_of(1, 2)});
+  EXPECT_EQ(visible(last + ",0"), std::vector<int>{unit_of(1, 2)});
+  EXPECT_EQ(visible("1,0"), std::vector<int>{unit_of(1, 0)});
+  EXPECT_EQ(visible(uuid_text(device_uuid(90, 1))), std::vector<int>{unit_of(1, 0)});
+  EXPECT_EQ(visible("MIG-6661"), std::vector<int>{});  // of several
+  EXPECT_EQ(parse_visible_devices(last, 90, 2), std::vector<int>{});
 }
 
 }  // namespace
