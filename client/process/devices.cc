@@ -7,6 +7,7 @@
 #include "client/settings/identities.h"
 #include "client/settings/settings.h"
 #include "generated/schema/opcodes.h"
+#include "schema/support/cuda_rules.h"
 
 namespace fargpu::client {
 namespace {
@@ -61,8 +62,11 @@ void choose_visible(DevicesOfServers servers, const std::optional<std::string>& 
     }
     servers[i]->clear();
   }
-  std::vector<Uuid> uuids;
-  for (const Device& device : all) uuids.push_back(device.uuid);
+  std::vector<std::string> uuids;
+  for (const Device& device : all) {
+    uuids.push_back(uuid_text(device.uuid));
+    if (schema::is_instance(device.name)) uuids.back().replace(0, 3, "MIG");
+  }
   int ordinal = 0;
   for (const int chosen : visible_ordinals(variable, uuids)) {
     const auto index = static_cast<size_t>(chosen);

@@ -50,7 +50,7 @@ Result<std::optional<transport::LinkSettings>> read_link() {
 }
 
 // -1: not a device.
-int find_device(const std::string& entry, const std::vector<std::array<uint8_t, 16>>& uuids) {
+int find_device(const std::string& entry, const std::vector<std::string>& uuids) {
   if (entry.empty()) return -1;
   if (std::all_of(entry.begin(), entry.end(), [](char c) { return c >= '0' && c <= '9'; })) {
     const long ordinal = entry.size() > 6 ? -1 : std::strtol(entry.c_str(), nullptr, 10);
@@ -58,12 +58,12 @@ int find_device(const std::string& entry, const std::vector<std::array<uint8_t, 
                                                                      : -1;
   }
   if (!entry.starts_with("GPU-") && !entry.starts_with("MIG-")) return -1;
-  std::string lower = "GPU-" + entry.substr(4);  // of instances the same bytes
+  std::string lower = entry;
   std::transform(lower.begin() + 4, lower.end(), lower.begin() + 4,
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   int found = -1;
   for (size_t i = 0; i < uuids.size(); ++i) {
-    if (!uuid_text(uuids[i]).starts_with(lower)) continue;
+    if (!uuids[i].starts_with(lower)) continue;
     if (found >= 0) return -1;
     found = static_cast<int>(i);
   }
@@ -114,7 +114,7 @@ Result<Settings> read_settings() {
 }
 
 std::vector<int> visible_ordinals(const std::optional<std::string>& variable,
-                                  const std::vector<std::array<uint8_t, 16>>& uuids) {
+                                  const std::vector<std::string>& uuids) {
   std::vector<int> ordinals;
   if (!variable) {
     for (size_t i = 0; i < uuids.size(); ++i) ordinals.push_back(static_cast<int>(i));

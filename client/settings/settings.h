@@ -26,7 +26,6 @@
 //   CUDA_LAUNCH_BLOCKING     1: kernel launches wait
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -65,9 +64,10 @@ struct Settings {
 Result<Settings> read_settings();
 
 // The ordinals that CUDA_VISIBLE_DEVICES selects, in its order. `uuids`: of the session's GPUs by
-// ordinal. Entries are indices or prefixes of "GPU-<uuid>" or "MIG-<uuid>"; the first one that is
-// neither or is ambiguous ends the list, and one that repeats leaves no device at all, as natively.
+// ordinal, "GPU-<uuid>" or "MIG-<uuid>". Entries are indices or prefixes of these; the first one
+// that is neither or is ambiguous ends the list, and one that repeats leaves no device at all, as
+// natively.
 std::vector<int> visible_ordinals(const std::optional<std::string>& variable,
-                                  const std::vector<std::array<uint8_t, 16>>& uuids);
+                                  const std::vector<std::string>& uuids);
 
 }  // namespace fargpu::client

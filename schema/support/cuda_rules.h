@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include <cstddef>
+#include <string_view>
 
 namespace fargpu::schema {
 
@@ -14,6 +15,10 @@ inline constexpr unsigned kMaxGraphDepth = 16;
 
 // How a stream is made, for fgStreamCreate.
 enum StreamKind : unsigned { kPlainStream, kStreamWithPriority, kStreamOfGreenContext };
+
+// Whether a device of this name is an instance of a GPU (MIG). The text of its UUID, and what
+// CUDA_VISIBLE_DEVICES wants, then begins with "MIG-".
+inline bool is_instance(std::string_view name) { return name.find(" MIG ") != name.npos; }
 
 // Whether the stream waits at this operation.
 inline bool is_wait(const CUstreamBatchMemOpParams& operation) {

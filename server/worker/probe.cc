@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include "generated/server/driver_table.h"
+#include "schema/support/cuda_rules.h"
 #include "server/worker/driver_library.h"
 #include "server/worker/welcome.h"
 
@@ -36,8 +37,7 @@ Result<Unit> ask(const DriverTable& driver, int ordinal) {
   }
   const auto* raw = reinterpret_cast<const unsigned char(*)[16]>(uuid.bytes);
   Unit unit{uuid_text(*raw), name, bytes, {}};
-  // An instance is known by another beginning, which the driver wants in CUDA_VISIBLE_DEVICES.
-  if (unit.name.find(" MIG ") != std::string::npos) unit.uuid.replace(0, 3, "MIG");
+  if (schema::is_instance(unit.name)) unit.uuid.replace(0, 3, "MIG");
   ask_priorities(driver, device, &unit.priorities);
   return unit;
 }

@@ -82,7 +82,7 @@ std::string device_name(const Settings& settings);
 constexpr int pci_bus(int index) { return 0x10 + index; }
 
 // The rules of CUDA: the list ends at its first invalid entry, and an entry given twice leaves no
-// device at all. Of GPUs that are divided only one instance is left; a GPU stands for its first one.
+// device at all. Of GPUs that are divided one instance is left; a GPU stands for its first one.
 std::vector<int> parse_visible_devices(std::string_view text, int compute_capability, int gpus,
                                        int instances = 0);
 

@@ -1,7 +1,7 @@
 // The process-wide state of the simulated management library: whether it is initialised, and the
 // GPUs. They are those of the simulated driver (sim/base/settings.h), all of them in their
-// physical order: like NVML, and unlike CUDA, it does not look at CUDA_VISIBLE_DEVICES. Instances of
-// GPUs that are divided have handles of their own.
+// physical order: like NVML, and unlike CUDA, it does not look at CUDA_VISIBLE_DEVICES. Instances
+// of GPUs that are divided have handles of their own.
 //
 // Every function may be called from any thread. The GPUs are made by the first initialisation and
 // stay, so that a handle is a pointer to one.

@@ -5,18 +5,18 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "client/settings/identities.h"
+
 namespace fargpu::client {
 namespace {
 
-using Uuid = std::array<uint8_t, 16>;
-
-std::vector<Uuid> three() {
+std::vector<std::string> three() {
   Uuid a{}, b{}, c{};
   a[0] = 0x12;
   b[0] = 0x12;
   b[1] = 0xab;
   c[0] = 0xff;
-  return {a, b, c};
+  return {uuid_text(a), uuid_text(b), uuid_text(c)};
 }
 
 TEST(VisibleDevices, Indices) {
@@ -40,10 +40,12 @@ TEST(VisibleDevices, ARepeatedDeviceLeavesNone) {
 }
 
 TEST(VisibleDevices, UuidPrefixes) {
-  EXPECT_EQ(uuid_text(three()[1]), "GPU-12ab0000-0000-0000-0000-000000000000");
+  EXPECT_EQ(three()[1], "GPU-12ab0000-0000-0000-0000-000000000000");
   EXPECT_EQ(visible_ordinals("GPU-12ab", three()), (std::vector<int>{1}));
   EXPECT_EQ(visible_ordinals("GPU-FF,GPU-12ab", three()), (std::vector<int>{2, 1}));
   EXPECT_TRUE(visible_ordinals("GPU-12", three()).empty()) << "ambiguous";
+  EXPECT_TRUE(visible_ordinals("MIG-12ab", three()).empty());
+  EXPECT_EQ(visible_ordinals("MIG-12AB", {"GPU-12ab", "MIG-12ab"}), (std::vector<int>{1}));
 }
 
 class Environment : public testing::Test {
