@@ -21,11 +21,10 @@ namespace {
 
 constexpr size_t kMaxText = 200;  // of a text argument
 
-// kCounted: only the report is on.
-enum class State { kUnknown, kOff, kCounted, kLines, kChrome };
-std::atomic<State> state{State::kUnknown};
 std::mutex open_mutex;
 int descriptor = -1;  // written before `state` leaves kUnknown (release), read after (acquire)
+
+}  // namespace
 
 State open_output() {
   const std::lock_guard lock(open_mutex);
@@ -58,6 +57,8 @@ State open_output() {
   state.store(next, std::memory_order_release);
   return next;
 }
+
+namespace {
 
 using Buffer = fmt::basic_memory_buffer<char, 1024>;
 
@@ -110,17 +111,6 @@ void append_result(Buffer& out, CUresult result) {
     fmt::format_to(to, "CUresult {}", static_cast<int>(result));
   }
 }
-
-}  // namespace
-
-bool enabled() {
-  State now = state.load(std::memory_order_relaxed);
-  if (now == State::kUnknown) [[unlikely]]
-    now = open_output();
-  return now != State::kOff;
-}
-
-namespace {
 
 uint64_t now_ns() {
   timespec now{};

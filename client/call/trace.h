@@ -9,6 +9,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 #include <initializer_list>
 #include <type_traits>
@@ -60,8 +61,18 @@ Value result_of(const T* p, CUresult result) {
   return p != nullptr && result == CUDA_SUCCESS ? value(*p) : pointer(p);
 }
 
+// kCounted: only the report is on.
+enum class State : uint8_t { kUnknown, kOff, kCounted, kLines, kChrome };
+inline constinit std::atomic<State> state{State::kUnknown};
+State open_output();  // what it is from now on
+
 // Whether calls are traced or counted.
-bool enabled();
+inline bool enabled() {
+  const State now = state.load(std::memory_order_relaxed);
+  if (now == State::kOff) [[likely]]
+    return false;
+  return now != State::kUnknown || open_output() != State::kOff;
+}
 
 // Around one call, on the stack of its thread.
 class Scope {

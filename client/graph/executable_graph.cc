@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "client/call/submission.h"
 #include "client/entry/call_target.h"
 #include "client/entry/streams.h"
 #include "client/graph/user_object.h"
@@ -13,6 +14,8 @@
 #include "common/base/signals_blocked.h"
 #include "generated/client/calls.h"
 #include "generated/client/internal_calls.h"
+#include "generated/schema/internal.capnp.h"
+#include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
 namespace {
@@ -143,6 +146,37 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream)
   return result;
 }
 
+void note_stream(GraphExec& exec, CUstream stream, uint64_t id) {
+  if (id == exec.last_stream.load(std::memory_order_relaxed) && id != kLegacyStreamId) return;
+  exec.last_stream.store(id, std::memory_order_relaxed);
+  Context* const green = green_of(stream);
+  exec.last_context.store(green != nullptr ? green : context_of(stream), std::memory_order_relaxed);
+}
+
+// What call_fgGraphLaunch() does without host calls, and nothing else: the graph was looked up, and
+// the message is there.
+CUresult send_plain_launch(GraphExec& exec, const CallTarget& target, CUstream stream) {
+  return without_exception([&]() -> CUresult {
+    const Submission work(target.session, target.context, stream,
+                          Submission::kHostMemory | Submission::kQueuePlace);
+    if (work.result() != CUDA_SUCCESS) return work.result();
+    note_stream(exec, stream, work.stream());
+    const auto body = exec.launch.with(work.stream());
+    int32_t result = CUDA_SUCCESS;
+    const Status sent = target.session.channel().send_body(schema::op_fgGraphLaunch, target.context,
+                                                           body.bytes(), &result);
+    return sent.ok() ? static_cast<CUresult>(result) : from_status(sent);
+  });
+}
+
+wire::PreparedBody prepare_launch(uint64_t exec) {
+  using Params = schema::FgGraphLaunchParams;
+  return wire::PreparedBody::make<Params>([exec](Params::Builder params, uint64_t stream) {
+    params.setExec(exec);
+    params.setStream(stream);
+  });
+}
+
 }  // namespace
 
 void GraphUses::add(UserObject& object, unsigned count) {
@@ -212,6 +246,7 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   made->context = context;
   made->flags = flags;
   made->has_host_calls = !description.host_calls.empty() || !description.awaited.empty();
+  made->launch = prepare_launch(id);
   made->interprocess = description.interprocess;
   made->nodes = std::move(description.nodes);
   made->host_calls = std::move(description.host_calls);
@@ -326,25 +361,17 @@ CUresult is_enabled(GraphExec& exec, uint64_t node, unsigned* enabled) {
 CUresult launch(GraphExec& exec, CUstream stream) {
   const CallTarget target = CallTarget::of(stream);
   if (exec.session != &target.session) return CUDA_ERROR_INVALID_HANDLE;
-  ResolvedStream resolved;
-  if (const CUresult result = resolve_stream(target.session, stream, &resolved);
-      result != CUDA_SUCCESS)
-    return result;
   CUresult result = CUDA_SUCCESS;
-  const auto note_stream = [&] {
-    exec.last_stream.store(resolved.id, std::memory_order_relaxed);
-    Context* const green = green_of(stream);
-    exec.last_context.store(green != nullptr ? green : context_of(stream),
-                            std::memory_order_relaxed);
-  };
   if (exec.has_host_calls.load(std::memory_order_acquire)) {
+    ResolvedStream resolved;
+    result = resolve_stream(target.session, stream, &resolved);
+    if (result != CUDA_SUCCESS) return result;
     // A host node gets its calls in the order of the launches.
     std::lock_guard lock(exec.mutex);
-    note_stream();
+    note_stream(exec, stream, resolved.id);
     result = send_launch(exec, target, stream);
   } else {
-    note_stream();
-    result = call_fgGraphLaunch(target.session, target.context, exec.handle(), stream, 0, nullptr);
+    result = send_plain_launch(exec, target, stream);
   }
   if (result == CUDA_SUCCESS &&
       (exec.may_be_refused || exec.interprocess.load(std::memory_order_relaxed)))

@@ -17,6 +17,7 @@
 
 #include "client/graph/describe.h"
 #include "client/graph/graph.h"
+#include "common/wire/prepared_body.h"
 
 namespace fargpu::client {
 
@@ -41,13 +42,15 @@ struct GraphExec final : Object {
   std::atomic<bool> interprocess{false};
   // Whether launches have to name host calls: the mutex below is taken then.
   std::atomic<bool> has_host_calls{false};
+  wire::PreparedBody launch;  // the message of a launch that names none, but for the stream
   std::mutex mutex;
   std::unordered_map<uint64_t, Placed> nodes;  // by id; of the graph that it was made from
   std::vector<HostCall> host_calls;
   std::vector<CUdeviceptr> awaited;
   std::vector<uint64_t> disabled;  // ids of nodes
   std::shared_ptr<GraphUses> uses;
-  // Where it was launched last: id on the wire, and the stream's context; null: nowhere.
+  // Where it was launched last: id on the wire, and the stream's context; null: nowhere. An id is
+  // that of one stream for ever, but for the legacy stream's.
   std::atomic<uint64_t> last_stream{0};
   std::atomic<Context*> last_context{nullptr};
 

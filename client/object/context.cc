@@ -7,14 +7,9 @@
 namespace fargpu::client {
 namespace {
 
-// The top is apart from the rest so that reading it touches no heap. Rarely more than one context
-// is on a stack.
-thread_local Context* top = nullptr;
-thread_local Context* green = nullptr;
-
 void make_top(Context* context) {
-  top = home_of(context);
-  green = top == context ? nullptr : context;
+  Context* const home = home_of(context);
+  current_contexts = {home, home == context ? nullptr : context};
 }
 
 struct Below {
@@ -163,9 +158,6 @@ void ContextTable::retire(Context& context, ContextState now) {
   destroyed_.pop_front();
 }
 
-Context* current_context() { return top; }
-Context* current_green() { return green; }
-
 void set_current_context(Context* context) {
   if (context == nullptr) {
     pop_context();
@@ -175,7 +167,7 @@ void set_current_context(Context* context) {
 }
 
 void push_context(Context* context) {
-  if (top != nullptr) BelowOfThread::get().contexts.push_back(named_current());
+  if (current_context() != nullptr) BelowOfThread::get().contexts.push_back(named_current());
   make_top(context);
 }
 
@@ -194,12 +186,7 @@ void forget_context_stack() {
   if (Below* below = BelowOfThread::if_made()) below->contexts.clear();
 }
 
-ContextScope::ContextScope(Context* context) : before_(top), green_before_(green) {
-  make_top(context);
-}
-ContextScope::~ContextScope() {
-  top = before_;
-  green = green_before_;
-}
+ContextScope::ContextScope(Context* context) : before_(current_contexts) { make_top(context); }
+ContextScope::~ContextScope() { current_contexts = before_; }
 
 }  // namespace fargpu::client

@@ -128,8 +128,15 @@ class ContextTable {
 
 // The calling thread's stack. While a green context is current, so is its home: only what is about
 // streams, and what names the current context, asks for the green one.
-Context* current_context();  // never a green one; nullptr: none
-Context* current_green();    // nullptr: none
+//
+// The top is apart from the rest so that reading it touches no heap. Only context.cc writes it.
+struct CurrentContexts {
+  Context* top;    // never a green one
+  Context* green;  // `top` is its home
+};
+inline constinit thread_local CurrentContexts current_contexts{};
+inline Context* current_context() { return current_contexts.top; }  // nullptr: none
+inline Context* current_green() { return current_contexts.green; }  // nullptr: none
 inline Context* named_current() {
   Context* const green = current_green();
   return green != nullptr ? green : current_context();
@@ -148,8 +155,7 @@ class ContextScope {
   ContextScope& operator=(const ContextScope&) = delete;
 
  private:
-  Context* before_;
-  Context* green_before_;
+  const CurrentContexts before_;
 };
 
 }  // namespace fargpu::client

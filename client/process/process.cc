@@ -21,7 +21,6 @@
 namespace fargpu::client {
 namespace {
 
-constinit Process process;
 // Serialises connecting. Constructed again in a forked child, where its owner may not exist.
 alignas(std::mutex) constinit std::mutex connect_mutex;
 bool handlers_installed = false;
@@ -41,7 +40,7 @@ void report(const Status& status) {
 
 }  // namespace
 
-Process& Process::get() { return process; }
+constinit Process Process::the_process;
 
 CUresult connect_error(const Status& status) {
   switch (status.code()) {
@@ -64,8 +63,8 @@ CUresult connect_error(const Status& status) {
   }
 }
 
-CUresult Process::check() const {
-  switch (state()) {
+CUresult Process::result_in(ProcessState state) {
+  switch (state) {
     case ProcessState::kReady:
       return CUDA_SUCCESS;
     case ProcessState::kLost:
@@ -83,8 +82,8 @@ void Process::install_handlers() {
   // Registered at the first connection, so that it runs before what was registered earlier, such as
   // the unloading of modules by a static runtime: that then finds DEINITIALIZED, as with the native
   // driver.
-  std::atexit([] { process.on_exit(); });
-  pthread_atfork(nullptr, nullptr, [] { process.on_fork_child(); });
+  std::atexit([] { the_process.on_exit(); });
+  pthread_atfork(nullptr, nullptr, [] { the_process.on_fork_child(); });
 }
 
 void Process::add(std::unique_ptr<Session> session) {

@@ -30,7 +30,7 @@ enum class ProcessState : uint8_t { kFresh, kReady, kLost, kExiting, kForked };
 class Process {
  public:
   static constexpr unsigned kMaxSessions = 16;
-  static Process& get();
+  static Process& get() { return the_process; }
 
   ProcessState state() const { return state_.load(std::memory_order_acquire); }
   // Null before the first connection and in a forked child.
@@ -55,7 +55,10 @@ class Process {
   // when there is no server.
   int driver_version();
   // What a call that needs cuInit returns in this state; CUDA_SUCCESS when it may go on.
-  CUresult check() const;
+  CUresult check() const {
+    const ProcessState now = state();
+    return now == ProcessState::kReady ? CUDA_SUCCESS : result_in(now);
+  }
 
   // Publishes a session, which then lives as long as the process; the first one also publishes the
   // tables. Its number must be the count of sessions so far. One thread at a time.
@@ -63,6 +66,9 @@ class Process {
   void session_lost(Session& session, const Status& why);
 
  private:
+  static Process the_process;
+
+  static CUresult result_in(ProcessState state);
   CUresult connect_locked();
   void on_exit();
   void on_fork_child();

@@ -7,13 +7,6 @@
 #include "common/base/signals_blocked.h"
 
 namespace fargpu::client {
-namespace {
-
-thread_local bool runs_host_functions = false;
-
-}  // namespace
-
-bool HostCalls::on_this_thread() { return runs_host_functions; }
 
 uint64_t HostCalls::add(const HostFunction& function) {
   std::unique_lock lock(mutex_);

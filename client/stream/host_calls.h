@@ -83,9 +83,10 @@ class HostCalls {
   // How often outstanding() has become true.
   uint64_t period() const { return period_.load(std::memory_order_acquire); }
   // True on the thread that runs the functions: CUDA calls are not permitted there.
-  static bool on_this_thread();
+  static bool on_this_thread() { return runs_host_functions; }
 
  private:
+  static inline constinit thread_local bool runs_host_functions = false;
   struct Due {
     HostFunction function;
     uint64_t id = 0;

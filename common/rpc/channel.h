@@ -122,6 +122,8 @@ class Channel {
     alignas(16) std::byte storage_[640];  // holds State: lock, slot, builder
   };
 
+  // Call::send() of a body that is there already; whole words.
+  Status send_body(uint16_t opcode, uint16_t context, Bytes body, int32_t* result = nullptr);
   // Sends the buffered frames of asynchronous calls now, instead of within 0.1 ms.
   Status flush();
   // Passes a descriptor to the server; later calls refer to it by `number` (descriptor_passing.h).

@@ -84,6 +84,15 @@ Status Channel::Impl::commit(size_t bytes, std::span<const Bytes> bulk) {
   return status;
 }
 
+Status Channel::Impl::sent(std::unique_lock<std::mutex>& lock, Status committed,
+                           size_t frame_bytes) {
+  count_sent();
+  if (committed.ok()) flush_or_postpone(frame_bytes);
+  lock.unlock();
+  if (committed.code() == StatusCode::kLost) declare_lost(committed);
+  return committed;
+}
+
 Status Channel::Impl::send_bye(Deadline deadline) {
   constexpr auto kLookAgain = std::chrono::milliseconds(1);
   std::unique_lock lock(send_mutex, std::try_to_lock);
@@ -116,6 +125,7 @@ struct Channel::Call::State {
   wire::FrameHeader header;
   std::span<std::byte> slot;
   size_t body_bound;
+  size_t prepared_bytes = 0;  // of a body that was put into the slot without a builder
   // Replaces the slot when the transport gave none, so that building still works.
   std::unique_ptr<std::byte[]> scratch;
   std::optional<wire::SlotMessageBuilder> builder;
@@ -167,7 +177,7 @@ capnp::MessageBuilder& Channel::Call::builder() {
 }
 
 size_t Channel::Call::State::finish(uint16_t flags, uint64_t bulk_bytes) {
-  const size_t body_bytes = builder ? builder->used_bytes() : 0;
+  const size_t body_bytes = builder ? builder->used_bytes() : prepared_bytes;
   header.flags = flags;
   header.body_bytes = static_cast<uint32_t>(body_bytes);
   header.bulk_bytes = bulk_bytes;
@@ -199,11 +209,32 @@ Status Channel::Call::send(std::span<const Bytes> bulk, int32_t* result) {
   }
   if (result != nullptr) *result = 0;
   Status status = call.commit(0, bulk);
-  count_sent();
-  if (status.ok()) call.impl.flush_or_postpone(call.frame_bytes);
-  call.lock.unlock();
-  if (status.code() == StatusCode::kLost) call.impl.declare_lost(status);
-  return status;
+  return call.impl.sent(call.lock, std::move(status), call.frame_bytes);
+}
+
+// What Call does in two steps, without what only builders and answers need.
+Status Channel::send_body(uint16_t opcode, uint16_t context, Bytes body, int32_t* result) {
+  if (impl_->options.sync_all || lost()) [[unlikely]] {
+    Call call(*this, opcode, context, body.size());
+    if (!body.empty() && !call.state().slot.empty()) {
+      std::memcpy(call.state().slot.data() + kHeaderBytes, body.data(), body.size());
+      call.state().prepared_bytes = body.size();
+    }
+    return call.send({}, result);
+  }
+  if (result != nullptr) *result = 0;
+  const size_t frame_bytes = kHeaderBytes + body.size();
+  std::unique_lock lock(impl_->send_mutex);
+  auto slot = impl_->reserve(frame_bytes);
+  if (!slot.ok()) return impl_->sent(lock, slot.status(), 0);
+  wire::FrameHeader header;
+  header.opcode = opcode;
+  header.context = context;
+  header.sequence = impl_->take_sequence();
+  header.body_bytes = static_cast<uint32_t>(body.size());
+  std::memcpy(slot->data(), &header, kHeaderBytes);
+  std::memcpy(slot->data() + kHeaderBytes, body.data(), body.size());
+  return impl_->sent(lock, impl_->commit(frame_bytes, {}), frame_bytes);
 }
 
 Status Channel::Call::State::submit_and_wait(Reply& reply, std::span<const Bytes> bulk,

@@ -9,6 +9,7 @@
 
 #include "common/wire/control.h"
 #include "common/wire/frame.h"
+#include "common/wire/prepared_body.h"
 #include "common/wire/slot_message.h"
 
 namespace fargpu::wire {
@@ -16,6 +17,7 @@ namespace {
 
 using test::Blob;
 using test::Number;
+using test::Order;
 using test::Tree;
 
 std::vector<uint8_t> bytes_of(const FrameHeader& header) {
@@ -154,6 +156,22 @@ TEST(SlotMessage, SlotIsNotTouchedAfterwards) {
   }
   SegmentReader reader{std::span(slot).first(16)};
   EXPECT_EQ(reader.getRoot<Number>().getValue(), 42u);
+}
+
+TEST(PreparedBody, IsWhatABuilderMakes) {
+  const auto fill = [](Order::Builder order, uint64_t value) {
+    order.setKind(7);
+    order.setValue(value);
+  };
+  const auto prepared = PreparedBody::make<Order>(fill);
+  for (const uint64_t value : {uint64_t{0}, uint64_t{1} << 40, uint64_t{0x0123456789abcdef}}) {
+    alignas(8) std::array<std::byte, 64> slot;
+    SlotMessageBuilder builder(slot);
+    fill(builder.initRoot<Order>(), value);
+    const auto body = prepared.with(value);
+    ASSERT_EQ(body.bytes().size(), builder.used_bytes());
+    EXPECT_EQ(std::memcmp(body.bytes().data(), slot.data(), body.bytes().size()), 0) << value;
+  }
 }
 
 TEST(SegmentReader, EmptyAndTruncatedBodiesThrow) {

@@ -4,5 +4,6 @@ using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("fargpu::test");
 
 struct Number { value @0 :UInt64; }
+struct Order { kind @0 :UInt32; value @1 :UInt64; label @2 :Text; }
 struct Blob { data @0 :Data; }
 struct Tree { children @0 :List(Tree); label @1 :Text; }

@@ -55,8 +55,12 @@ Status ShmSender::commit(size_t bytes, std::span<const Bytes> bulk, Deadline dea
   FARGPU_RETURN_IF_ERROR(check_commit(slot.first(slot_bytes_), bytes, bulk).status());
   slot_bytes_ = 0;
   frames.add(1);
-  FARGPU_RETURN_IF_ERROR(write(slot.first(bytes), deadline));
-  for (const Bytes& piece : bulk) FARGPU_RETURN_IF_ERROR(write(piece, deadline));
+  if (bulk.empty() && bytes <= ring_.free()) [[likely]] {
+    note_written(ring_.write(slot.first(bytes)));
+  } else {
+    FARGPU_RETURN_IF_ERROR(write(slot.first(bytes), deadline));
+    for (const Bytes& piece : bulk) FARGPU_RETURN_IF_ERROR(write(piece, deadline));
+  }
   ring_.publish();
   if (unrung_bytes_ >= kRingAfterBytes) flush();
   return Status();
@@ -67,8 +71,7 @@ Status ShmSender::write(Bytes data, Deadline deadline) {
   while (!data.empty()) {
     const size_t written = ring_.write(data.first(std::min(data.size(), piece_bytes)));
     data = data.subspan(written);
-    bytes.add(written);
-    unrung_bytes_ += written;
+    note_written(written);
     if (written == 0) {
       // A quarter of the ring, so that the ends do not wake each other for every piece.
       const size_t room = std::min(data.size(), ring_.capacity() / 4);

@@ -34,6 +34,10 @@ class ShmSender {
 
  private:
   Status wait_for_room(size_t bytes, Deadline deadline);
+  void note_written(size_t count) {
+    bytes.add(count);
+    unrung_bytes_ += count;
+  }
   // All of it, waiting for room as often as needed.
   Status write(Bytes data, Deadline deadline);
 
