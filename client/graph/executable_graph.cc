@@ -81,13 +81,12 @@ bool can_be_disabled(const Placed& placed) {
          placed.type == CU_GRAPH_NODE_TYPE_MEMSET;
 }
 
-// `keeps` lives until the last launch of the graph has ended.
-void keep_until_launched(const GraphExec& exec, std::shared_ptr<void> keeps) {
-  Context* const context = exec.last_context.load();
+// `keeps` lives until the launch that was made in `last` has ended.
+void keep_until_launched(Session& session, const LastLaunch& last, std::shared_ptr<void> keeps) {
+  Context* const context = last.context;
   if (context == nullptr || !context->usable()) return;
   const ContextScope scope(context);
-  Session& session = *exec.session;
-  const auto stream = reinterpret_cast<CUstream>(exec.last_stream.load());
+  const auto stream = reinterpret_cast<CUstream>(last.stream);
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   if (context_of(stream) != nullptr) {
     result = put_into_stream(CallTarget::of(stream),
@@ -113,7 +112,7 @@ void take_host_calls(GraphExec& exec, std::vector<HostCall> calls) {
     if (call.keeps != nullptr && !stays) copies->push_back(std::move(call.keeps));
   }
   exec.host_calls = std::move(calls);
-  if (!copies->empty()) keep_until_launched(exec, std::move(copies));
+  if (!copies->empty()) keep_until_launched(*exec.session, exec.last, std::move(copies));
 }
 
 CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream) {
@@ -146,27 +145,37 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream)
   return result;
 }
 
-void note_stream(GraphExec& exec, CUstream stream, uint64_t id) {
-  if (id == exec.last_stream.load(std::memory_order_relaxed) && id != kLegacyStreamId) return;
-  exec.last_stream.store(id, std::memory_order_relaxed);
-  Context* const green = green_of(stream);
-  exec.last_context.store(green != nullptr ? green : context_of(stream), std::memory_order_relaxed);
-}
-
 // What call_fgGraphLaunch() does without host calls, and nothing else: the graph was looked up, and
 // the message is there.
-CUresult send_plain_launch(GraphExec& exec, const CallTarget& target, CUstream stream) {
+CUresult send_plain_launch(const GraphExec& exec, const CallTarget& target, CUstream stream) {
+  if (!server_knows(target.session, schema::op_fgGraphLaunch)) [[unlikely]]
+    return unknown_to_server(target.session, "fgGraphLaunch");
   return without_exception([&]() -> CUresult {
     const Submission work(target.session, target.context, stream,
                           Submission::kHostMemory | Submission::kQueuePlace);
     if (work.result() != CUDA_SUCCESS) return work.result();
-    note_stream(exec, stream, work.stream());
     const auto body = exec.launch.with(work.stream());
     int32_t result = CUDA_SUCCESS;
     const Status sent = target.session.channel().send_body(schema::op_fgGraphLaunch, target.context,
                                                            body.bytes(), &result);
     return sent.ok() ? static_cast<CUresult>(result) : from_status(sent);
   });
+}
+
+// A launch that keeps to an order with others: a host node gets its calls in the order of launches,
+// and what waits for the last one knows which that is.
+CUresult send_in_turn(GraphExec& exec, const CallTarget& target, CUstream stream) {
+  ResolvedStream resolved;
+  if (const CUresult result = resolve_stream(target.session, stream, &resolved);
+      result != CUDA_SUCCESS)
+    return result;
+  Context* const green = green_of(stream);
+  Context* const context = green != nullptr ? green : context_of(stream);
+  std::lock_guard lock(exec.mutex);
+  const CUresult result = exec.has_host_calls() ? send_launch(exec, target, stream)
+                                                : send_plain_launch(exec, target, stream);
+  if (result == CUDA_SUCCESS) exec.last = {resolved.id, context};
+  return result;
 }
 
 wire::PreparedBody prepare_launch(uint64_t exec) {
@@ -245,7 +254,6 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   made->session = session;
   made->context = context;
   made->flags = flags;
-  made->has_host_calls = !description.host_calls.empty() || !description.awaited.empty();
   made->launch = prepare_launch(id);
   made->interprocess = description.interprocess;
   made->nodes = std::move(description.nodes);
@@ -253,6 +261,7 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   made->awaited = std::move(description.awaited);
   made->uses = std::move(uses);
   made->may_be_refused = may_be_refused;
+  made->in_turn = made->has_host_calls() || made->uses->any();
   *exec = made->handle();
   session->handles.publish(std::move(made));
   return CUDA_SUCCESS;
@@ -294,9 +303,9 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   for (size_t i = 0; i < known; ++i) description.host_calls[i].node = exec.host_calls[i].node;
   take_host_calls(exec, std::move(description.host_calls));
   exec.awaited = std::move(description.awaited);
-  exec.has_host_calls = !exec.host_calls.empty() || !exec.awaited.empty();
   if (description.interprocess) exec.interprocess = true;
-  exec.uses->add(std::move(references));
+  if (references->any()) exec.uses->add(std::move(references));
+  exec.in_turn = exec.has_host_calls() || exec.uses->any();
   return CUDA_SUCCESS;
 }
 
@@ -324,6 +333,11 @@ CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params) {
     if (result != CUDA_SUCCESS) return result;
   }
   if (description.interprocess) exec.interprocess = true;
+  for (const CUdeviceptr address : description.awaited) {
+    const auto known = std::find(exec.awaited.begin(), exec.awaited.end(), address);
+    if (known == exec.awaited.end()) exec.awaited.push_back(address);
+    exec.in_turn = true;
+  }
   if (!description.host_calls.empty()) {
     description.host_calls[0].node = node;
     std::vector<HostCall> calls = exec.host_calls;
@@ -361,18 +375,9 @@ CUresult is_enabled(GraphExec& exec, uint64_t node, unsigned* enabled) {
 CUresult launch(GraphExec& exec, CUstream stream) {
   const CallTarget target = CallTarget::of(stream);
   if (exec.session != &target.session) return CUDA_ERROR_INVALID_HANDLE;
-  CUresult result = CUDA_SUCCESS;
-  if (exec.has_host_calls.load(std::memory_order_acquire)) {
-    ResolvedStream resolved;
-    result = resolve_stream(target.session, stream, &resolved);
-    if (result != CUDA_SUCCESS) return result;
-    // A host node gets its calls in the order of the launches.
-    std::lock_guard lock(exec.mutex);
-    note_stream(exec, stream, resolved.id);
-    result = send_launch(exec, target, stream);
-  } else {
-    result = send_plain_launch(exec, target, stream);
-  }
+  CUresult result = exec.in_turn.load(std::memory_order_acquire)
+                        ? send_in_turn(exec, target, stream)
+                        : send_plain_launch(exec, target, stream);
   if (result == CUDA_SUCCESS &&
       (exec.may_be_refused || exec.interprocess.load(std::memory_order_relaxed)))
     result = flush(target.session);
@@ -396,8 +401,10 @@ CUresult destroy(GraphExec& exec) {
     std::vector<HostCall> calls;
   };
   auto uses = std::make_shared<Uses>();
+  LastLaunch last;
   {
     std::lock_guard lock(exec.mutex);
+    last = exec.last;
     uses->objects = std::move(exec.uses);
     uses->calls = std::move(exec.host_calls);
     exec.nodes.clear();
@@ -407,7 +414,7 @@ CUresult destroy(GraphExec& exec) {
                                [](const HostCall& call) { return call.keeps != nullptr; });
   // Ends the record, too.
   const CUresult result = call_fgGraphExecDestroy(session, frame_context(session), exec.handle());
-  if (any) keep_until_launched(exec, std::move(uses));
+  if (any) keep_until_launched(session, last, std::move(uses));
   return result;
 }
 

@@ -1,8 +1,8 @@
 // Executable graphs: what the client keeps of one that the server has, and the calls about it. A
 // launch is one small frame; it names the host calls of its host nodes.
 //
-// Any thread. Changes of one executable graph, and launches with host nodes, keep each other out;
-// nothing is locked around a launch without host nodes.
+// Any thread. Changes of one executable graph, and launches in turn, keep each other out; around
+// other launches nothing is locked.
 #pragma once
 
 #include <cuda.h>
@@ -35,24 +35,29 @@ class GraphUses {
   std::vector<std::shared_ptr<GraphUses>> others_;
 };
 
+// Where a graph was launched last.
+struct LastLaunch {
+  uint64_t stream = 0;         // id on the wire
+  Context* context = nullptr;  // the stream's; null: nowhere
+};
+
 struct GraphExec final : Object {
   cuuint64_t flags = 0;
   bool may_be_refused = false;  // a launch waits for the driver's answer
   // A launch records an event of other processes, or waits for one, or did so before an update.
   std::atomic<bool> interprocess{false};
-  // Whether launches have to name host calls: the mutex below is taken then.
-  std::atomic<bool> has_host_calls{false};
-  wire::PreparedBody launch;  // the message of a launch that names none, but for the stream
+  wire::PreparedBody launch;  // the message of a launch without host calls, but for the stream
+  // Launches take the mutex below: they name host calls, or what the graph uses waits for the last.
+  std::atomic<bool> in_turn{false};
   std::mutex mutex;
   std::unordered_map<uint64_t, Placed> nodes;  // by id; of the graph that it was made from
   std::vector<HostCall> host_calls;
   std::vector<CUdeviceptr> awaited;
   std::vector<uint64_t> disabled;  // ids of nodes
   std::shared_ptr<GraphUses> uses;
-  // Where it was launched last: id on the wire, and the stream's context; null: nowhere. An id is
-  // that of one stream for ever, but for the legacy stream's.
-  std::atomic<uint64_t> last_stream{0};
-  std::atomic<Context*> last_context{nullptr};
+  LastLaunch last;  // of those in turn
+
+  bool has_host_calls() const { return !host_calls.empty() || !awaited.empty(); }
 
   void ended() override {
     const std::lock_guard lock(mutex);

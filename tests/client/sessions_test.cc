@@ -470,6 +470,68 @@ TEST(Sessions, OneThatIsLostTakesOnlyItsOwnAlong) {
   });
 }
 
+CUgraphExec empty_graph() {
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  CUgraphExec exec = nullptr;
+  EXPECT_EQ(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphAddEmptyNode(&node, graph, nullptr, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+  return exec;
+}
+
+TEST(Sessions, AGraphIsLaunchedAtItsOwnServer) {
+  in_process([](Program& program) {
+    ASSERT_EQ(cuCtxSetCurrent(program.contexts[1]), CUDA_SUCCESS);
+    CUgraphExec const exec = empty_graph();
+    // Each time with the context that the stream is in.
+    EXPECT_EQ(cuGraphLaunch(exec, program.streams[1]), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphLaunch(exec, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphLaunch(exec, program.streams[0]), CUDA_ERROR_INVALID_HANDLE);
+    ASSERT_EQ(cuCtxSetCurrent(program.contexts[0]), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphLaunch(exec, nullptr), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_EQ(cuGraphLaunch(exec, program.streams[1]), CUDA_SUCCESS);
+    ASSERT_EQ(cuCtxSetCurrent(nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphLaunch(exec, program.streams[1]), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphLaunch(exec, nullptr), CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT_EQ(cuStreamSynchronize(program.streams[1]), CUDA_SUCCESS);
+    EXPECT_EQ(program.b->contexts_of(schema::op_fgGraphLaunch), std::vector<uint16_t>(4, 1));
+    EXPECT_TRUE(program.a->contexts_of(schema::op_fgGraphLaunch).empty());
+    ASSERT_EQ(cuCtxSetCurrent(program.contexts[0]), CUDA_SUCCESS);
+    CUstream const gone = program.streams[1];
+    EXPECT_EQ(cuStreamDestroy(gone), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphLaunch(exec, gone), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphLaunch(exec, program.streams[0]), CUDA_ERROR_INVALID_VALUE);
+  });
+}
+
+TEST(Sessions, AGraphOfOneThatIsLostIsNotLaunched) {
+  in_process([](Program& program) {
+    CUgraphExec const exec = empty_graph();
+    EXPECT_EQ(cuGraphLaunch(exec, program.streams[0]), CUDA_SUCCESS);
+    program.a->die();
+    EXPECT_TRUE(soon(
+        [&] { return cuGraphLaunch(exec, program.streams[0]) == CUDA_ERROR_DEVICE_UNAVAILABLE; }));
+    EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    ASSERT_EQ(cuCtxSetCurrent(program.contexts[1]), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphLaunch(empty_graph(), program.streams[1]), CUDA_SUCCESS);
+  });
+}
+
+// Nothing is sent that would end the session.
+TEST(Sessions, ALaunchThatTheServerDoesNotKnowIsRefused) {
+  Program::unknown = schema::op_fgGraphLaunch;
+  in_process([](Program& program) {
+    CUgraphExec const exec = empty_graph();
+    EXPECT_EQ(cuGraphLaunch(exec, program.streams[0]), CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(cuStreamSynchronize(program.streams[0]), CUDA_SUCCESS);
+    EXPECT_TRUE(program.a->contexts_of(schema::op_fgGraphLaunch).empty());
+  });
+  Program::unknown = 0;
+}
+
 // What needs no context goes to a server that there is.
 TEST(Sessions, WithoutAContextCallsGoToOneThatIsNotLost) {
   in_process([](Program& program) {

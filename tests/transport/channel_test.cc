@@ -8,6 +8,7 @@
 
 #include "common/rpc/thread_calls.h"
 #include "common/wire/control.h"
+#include "common/wire/prepared_body.h"
 #include "tests/transport/channel_testing.h"
 
 namespace fargpu::test {
@@ -130,6 +131,42 @@ TEST_P(ChannelTest, SyncAllBringsAsyncErrorsAtOnce) {
   EXPECT_TRUE(f.sink.get(&RecordingSink::errors).empty());
   ASSERT_TRUE(send_with(*f.channel, kFail, 2).ok());  // nowhere to put it: the sink keeps it
   EXPECT_EQ(f.sink.get(&RecordingSink::errors).size(), 1u);
+}
+
+// A body that is there already travels as one that was built.
+TEST_P(ChannelTest, SendsBodiesThatWereBuiltBefore) {
+  const auto prepared = wire::PreparedBody::make<Number>(
+      [](Number::Builder number, uint64_t value) { number.setValue(value); });
+  for (const bool sync_all : {false, true}) {
+    ChannelFixture f(GetParam(), {.sync_all = sync_all});
+    uint64_t sum = 0;
+    int32_t result = -1;
+    // By turns with calls that are built, and more than a ring holds.
+    for (uint64_t i = 1; i <= (sync_all ? 300 : 30'000); ++i) {
+      sum += 2 * i + 1;
+      ASSERT_TRUE(f.channel->send_body(kCount, 7, prepared.with(2 * i).bytes(), &result).ok());
+      ASSERT_EQ(result, 0);
+      ASSERT_TRUE(send_with(*f.channel, kCount, 1).ok());
+    }
+    Reply reply;
+    ASSERT_TRUE(call_with(*f.channel, kSum, 0, reply).ok());
+    EXPECT_EQ(value_of(reply), sum);
+    ASSERT_TRUE(f.channel->send_body(kFail, 7, prepared.with(719).bytes(), &result).ok());
+    EXPECT_EQ(result, sync_all ? 719 : 0);
+    ASSERT_TRUE(f.channel->send_body(kFail, 7, prepared.with(700).bytes()).ok());
+    const size_t errors = sync_all ? 1 : 2;
+    ASSERT_TRUE(eventually([&] { return f.sink.get(&RecordingSink::errors).size() == errors; }));
+    const AsyncError error = f.sink.get(&RecordingSink::errors).back();
+    EXPECT_EQ(error.opcode, kFail);
+    EXPECT_EQ(error.context, 7);
+    EXPECT_EQ(error.result, 700);
+    f.server->stop();
+    EXPECT_TRUE(eventually([&] {
+      return f.channel->send_body(kCount, 7, prepared.with(1).bytes(), &result).code() ==
+             StatusCode::kLost;
+    }));
+    EXPECT_TRUE(eventually([&] { return f.sink.get(&RecordingSink::losses) == 1; }));
+  }
 }
 
 TEST_P(ChannelTest, NoticesComeBeforeTheReplyThatFollowsThem) {
