@@ -25,6 +25,7 @@ struct Node {
     allocation @12 :UInt32;       # the number that fgGraphAllocate gave it
     free @13 :UInt64;             # address
     conditional @14 :Conditional;
+    movedChild @15 :MovedChild;
   }
 }
 
@@ -38,6 +39,12 @@ struct Kernel {
 }
 
 struct Operations { flags @0 :UInt32; operations @1 :Data; }  # CUstreamBatchMemOpParams
+
+# A child that allocates or frees memory, which only the graph itself can do, not a copy of it.
+struct MovedChild {
+  graph @0 :UInt64;               # id, when it has allocations (fgGraphAllocate); 0: none
+  nodes @1 :Nodes;
+}
 
 struct Conditional {
   handle @0 :UInt64;              # as fgGraphConditional gave it

@@ -14,11 +14,15 @@
 namespace fargpu::client {
 namespace {
 
+// A handle may be used by the graph that it was made for and by the bodies inside of it, so all of
+// them are those of the outermost graph.
+Graph& outermost(Graph& graph) {
+  Graph* around = &graph;
+  while (is_body(*around)) around = around->owner->graph;
+  return *around;
+}
+
 CUresult use_base(Graph& graph, Session& session) {
-  if (graph.owner != nullptr) {
-    log::warn("memory and conditions in a graph inside of another graph are not supported");
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
   if (graph.base != nullptr && graph.base != &session) {
     log::warn("a graph has nodes on the GPUs of several servers: not supported");
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -35,8 +39,63 @@ std::map<CUdeviceptr, uint64_t>& freed_by() {
 
 }  // namespace
 
+bool is_body(const Graph& graph) {
+  return graph.owner != nullptr && graph.owner->params.type() == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+}
+
+CUresult fits_in_bodies(const Graph& graph, const NodeParams& params) {
+  const Graph* around = &graph;
+  while (around->owner != nullptr && !is_body(*around)) around = around->owner->graph;
+  if (!is_body(*around)) return CUDA_SUCCESS;
+  switch (params.type()) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_GRAPH: {
+      const Graph* const child = find_graph(params.get().graph.graph);
+      if (child == nullptr) return CUDA_ERROR_INVALID_VALUE;
+      for (const GraphNode* const node : child->nodes) {
+        const CUresult result = fits_in_bodies(graph, node->params);
+        if (result != CUDA_SUCCESS) return result;
+      }
+      return CUDA_SUCCESS;
+    }
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
+CUresult move_child(GraphNode& node, Graph& child) {
+  if (child.owner != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (const Graph* around = node.graph; around->owner != nullptr;) {
+    around = around->owner->graph;
+    if (around == &child) return CUDA_ERROR_INVALID_VALUE;
+  }
+  const bool has_condition =
+      std::any_of(child.nodes.begin(), child.nodes.end(), [](const GraphNode* inside) {
+        return inside->params.type() == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+      });
+  if (has_condition || !child.conditions.empty()) return CUDA_ERROR_NOT_SUPPORTED;
+  if (child.has_memory) {
+    // No memory is added to a graph that is inside of another one already.
+    if (node.graph->owner != nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (child.base != nullptr) {
+      const CUresult result = use_base(*node.graph, *child.base);
+      if (result != CUDA_SUCCESS) return result;
+    }
+    node.graph->has_memory = true;
+  }
+  child.owner = &node;
+  node.inside = {&child};
+  return CUDA_SUCCESS;
+}
+
 CUresult allocate(GraphNode& node) {
   Graph& graph = *node.graph;
+  if (graph.owner != nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUDA_MEM_ALLOC_NODE_PARAMS_v2& given = node.params.get().alloc;
   const int device = given.poolProps.location.id;
   Session& session = *Process::get().session_of_device(device);
@@ -61,6 +120,7 @@ CUresult allocate(GraphNode& node) {
 }
 
 CUresult release(GraphNode& node) {
+  if (node.graph->owner != nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUdeviceptr address = node.params.get().free.dptr;
   const auto region = Process::get().tables()->device_memory.find(address);
   if (!region || !region->of_graph || region->base != address) return CUDA_ERROR_INVALID_VALUE;
@@ -76,7 +136,7 @@ void node_ends(const GraphNode& node) {
 }
 
 CUresult take_condition(GraphNode& node) {
-  auto& conditions = node.graph->conditions;
+  auto& conditions = outermost(*node.graph).conditions;
   const auto found =
       std::find(conditions.begin(), conditions.end(), node.params.get().conditional.handle);
   if (found == conditions.end()) return CUDA_ERROR_INVALID_VALUE;
@@ -93,8 +153,13 @@ CUresult take_condition(GraphNode& node) {
   return CUDA_SUCCESS;
 }
 
-CUresult make_condition(Graph& graph, Context& context, unsigned initial, unsigned flags,
+CUresult make_condition(Graph& inside, Context& context, unsigned initial, unsigned flags,
                         CUgraphConditionalHandle* handle) {
+  Graph& graph = outermost(inside);
+  if (graph.owner != nullptr) {
+    log::warn("conditions in the graph of a child node are not supported");
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   if (const CUresult result = use_base(graph, *context.session); result != CUDA_SUCCESS)
     return result;
   unsigned long long made = 0;

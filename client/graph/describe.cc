@@ -235,8 +235,13 @@ class Describer {
         builder.setHost();
         placed->host_call = add_host_call(id, given.host.fn, given.host.userData, nullptr);
         return CUDA_SUCCESS;
-      case CU_GRAPH_NODE_TYPE_GRAPH:
-        return describe(*inside[0], builder.initChild());
+      case CU_GRAPH_NODE_TYPE_GRAPH: {
+        const Graph& child = *inside[0];
+        if (!child.has_memory) return describe(child, builder.initChild());
+        auto moved = builder.initMovedChild();
+        moved.setGraph(child.base != nullptr ? child.id : 0);
+        return describe(child, moved.initNodes());
+      }
       case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
       case CU_GRAPH_NODE_TYPE_WAIT_EVENT: {
         const auto event = reinterpret_cast<uint64_t>(given.eventRecord.event);

@@ -18,16 +18,20 @@ bool is_equal(const CUgraphEdgeData& a, const CUgraphEdgeData& b) {
 }
 
 // Only kernels have other ports than the default one, and no node has incoming ones.
-bool is_possible(const GraphNode& from, const CUgraphEdgeData& data) {
+bool is_possible(const GraphNode& from, const GraphNode& to, const CUgraphEdgeData& data) {
   constexpr CUgraphEdgeData kPlain{};
   if (data.to_port != 0 ||
       !std::equal(std::begin(data.reserved), std::end(data.reserved), std::begin(kPlain.reserved)))
     return false;
   if (data.from_port == CU_GRAPH_KERNEL_NODE_PORT_DEFAULT)
     return data.type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT;
-  return from.params.type() == CU_GRAPH_NODE_TYPE_KERNEL &&
-         data.from_port <= CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER &&
-         data.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+  if (from.params.type() != CU_GRAPH_NODE_TYPE_KERNEL ||
+      data.from_port > CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER)
+    return false;
+  if (data.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
+    return to.params.type() == CU_GRAPH_NODE_TYPE_KERNEL;
+  return data.type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT &&
+         data.from_port == CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER;
 }
 
 // nullptr: there is none. A node may have very many edges, but rarely both ends do.
@@ -50,7 +54,7 @@ CUresult add_edges(Graph& graph, std::span<const CUgraphNode> from, std::span<co
     const CUgraphEdgeData edge = data_at(data, i);
     const bool possible = begin != nullptr && end != nullptr && begin != end &&
                           begin->graph == &graph && end->graph == &graph &&
-                          is_possible(*begin, edge) && find_edge(*begin, *end) == nullptr;
+                          is_possible(*begin, *end, edge) && find_edge(*begin, *end) == nullptr;
     if (!possible) {
       while (i-- > 0) {
         find_node(from[i])->after.pop_back();

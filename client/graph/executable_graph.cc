@@ -52,14 +52,24 @@ Context* context_of_nodes(const Graph& graph) {
   return nullptr;
 }
 
+struct MemoryNodes {
+  size_t allocations = 0, frees = 0;
+};
+
+void count_memory(const Graph& graph, MemoryNodes* nodes) {
+  for (const GraphNode* const node : graph.nodes) {
+    nodes->allocations += node->params.type() == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? 1 : 0;
+    nodes->frees += node->params.type() == CU_GRAPH_NODE_TYPE_MEM_FREE ? 1 : 0;
+    for (const Graph* const inside : node->inside) count_memory(*inside, nodes);
+  }
+}
+
 // Whether a launch leaves memory allocated: the next one is refused while it is.
 bool leaves_memory(const Graph& graph) {
-  size_t allocations = 0, frees = 0;
-  for (const GraphNode* const node : graph.nodes) {
-    allocations += node->params.type() == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? 1 : 0;
-    frees += node->params.type() == CU_GRAPH_NODE_TYPE_MEM_FREE ? 1 : 0;
-  }
-  return graph.has_memory && allocations != frees;
+  if (!graph.has_memory) return false;
+  MemoryNodes nodes;
+  count_memory(graph, &nodes);
+  return nodes.allocations != nodes.frees;
 }
 
 void refer_to_user_objects(const Graph& graph, GraphUses& uses) {
@@ -253,7 +263,8 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   made->id = id;
   made->session = session;
   made->context = context;
-  made->flags = flags;
+  // The flag to upload says nothing of the graph.
+  made->flags = flags & ~cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD};
   made->launch = prepare_launch(id);
   made->interprocess = description.interprocess;
   made->nodes = std::move(description.nodes);

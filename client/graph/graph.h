@@ -88,9 +88,17 @@ void end_node(GraphNode& node);
 // A child gets a copy of `graph`.
 CUresult give_child(GraphNode& node, const Graph& graph);
 
+// Whether it is the graph of a conditional node.
+bool is_body(const Graph& graph);
+// CUDA_ERROR_NOT_SUPPORTED: the graph is inside of a body, which cannot have such a node.
+CUresult fits_in_bodies(const Graph& graph, const NodeParams& params);
+// A child becomes `graph` itself. CUDA_ERROR_NOT_SUPPORTED: it has conditional nodes.
+CUresult move_child(GraphNode& node, Graph& graph);
+
 // Nodes whose address or handle is the driver's (base_nodes.cc). An allocation gets its address; a
 // conditional node takes its handle and gets the (empty) graphs of its bodies.
-// CUDA_ERROR_NOT_SUPPORTED: the graph is inside of another one, or has a half at another server.
+// CUDA_ERROR_INVALID_VALUE of the first two: the graph is inside of another one.
+// CUDA_ERROR_NOT_SUPPORTED: conditions in a child, or the graph has a half at another server.
 CUresult allocate(GraphNode& node);
 CUresult release(GraphNode& node);  // of memory of a graph; one node of all graphs does it
 void node_ends(const GraphNode& node);

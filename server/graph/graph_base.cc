@@ -48,4 +48,10 @@ CUresult GraphBase::build(schema::graph::Nodes::Reader description,
   return result;
 }
 
+bool GraphBase::begin_move(std::vector<CUgraphNode>* allocations) {
+  if (std::exchange(built_, true)) return false;
+  *allocations = allocations_;
+  return true;
+}
+
 }  // namespace fargpu::server

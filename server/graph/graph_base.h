@@ -35,6 +35,10 @@ class GraphBase {
   // with host nodes, which cannot know whose launch calls them.
   CUresult build(schema::graph::Nodes::Reader description, std::span<const std::byte> bytes,
                  GraphPlaces** places);
+  // Instead of build(), by whoever adds the nodes: the graph is about to go into another one, whose
+  // it is after moved(). Once; false: it was built already.
+  bool begin_move(std::vector<CUgraphNode>* allocations);
+  void moved() { graph_ = nullptr; }
 
  private:
   explicit GraphBase(const GraphParts& parts) : parts_(parts) {}
@@ -47,5 +51,8 @@ class GraphBase {
   std::vector<std::byte> description_;
   GraphPlaces places_;
 };
+
+// What the handle table has for a graph: the part that keeps it shares it.
+using BaseHolder = std::shared_ptr<GraphBase>;
 
 }  // namespace fargpu::server

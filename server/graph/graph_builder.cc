@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "schema/support/cuda_rules.h"
+#include "server/graph/graph_base.h"
 
 namespace fargpu::server {
 namespace {
@@ -279,6 +280,8 @@ class Builder {
         return driver().cuGraphAddMemFreeNode(made, graph, before, count, node.getFree());
       case Node::CONDITIONAL:
         return add_conditional(node.getConditional(), graph, before, count, context, made, depth);
+      case Node::MOVED_CHILD:
+        return add_moved_child(node.getMovedChild(), graph, before, count, made, depth);
     }
     return CUDA_ERROR_NOT_SUPPORTED;  // of a later release
   }
@@ -323,6 +326,36 @@ class Builder {
     return result;
   }
 
+  // The driver takes the child itself.
+  CUresult add_moved_child(schema::graph::MovedChild::Reader child, CUgraph graph,
+                           const CUgraphNode* before, size_t count, CUgraphNode* made,
+                           unsigned depth) {
+    if (driver().cuGraphAddNode_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+    std::shared_ptr<GraphBase> base;
+    if (child.getGraph() != 0) {
+      BaseHolder* holder = nullptr;
+      const CUresult found = find(parts_, rpc::HandleKind::kGraph, child.getGraph(), &holder);
+      if (found != CUDA_SUCCESS) return found;
+      base = *holder;
+    } else if (base = GraphBase::make(parts_); base == nullptr) {
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    std::vector<CUgraphNode> own;
+    if (!base->begin_move(&own)) return CUDA_ERROR_NOT_SUPPORTED;
+    std::swap(own, places_.allocations);
+    CUresult result = build(child.getNodes(), base->get(), depth + 1);
+    std::swap(own, places_.allocations);
+    if (result != CUDA_SUCCESS) return result;
+    CUgraphNodeParams params{};
+    params.type = CU_GRAPH_NODE_TYPE_GRAPH;
+    params.graph = {base->get(), CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE};
+    result = driver().cuGraphAddNode_v2(made, graph, before, nullptr, count, &params);
+    if (result != CUDA_SUCCESS) return result;
+    base->moved();
+    places_.moved.push_back(std::move(base));
+    return CUDA_SUCCESS;
+  }
+
   // The places from `first` on belong to the copy of the graph from now on.
   CUresult follow(Nodes::Reader description, size_t first, CUgraph copy) {
     size_t place = first;
@@ -334,6 +367,7 @@ class Builder {
       if (const CUresult result = driver().cuGraphNodeFindInClone(&known, known, copy);
           result != CUDA_SUCCESS)
         return result;
+      require(!node.isMovedChild(), "a moved child in a copied one");
       if (!node.isChild()) continue;
       CUgraph inside = nullptr;
       CUresult result = driver().cuGraphChildGraphNodeGetGraph(known, &inside);

@@ -16,6 +16,8 @@
 
 namespace fargpu::server {
 
+class GraphBase;
+
 // What the nodes of a graph need of the session. References, which outlive the graphs.
 struct GraphParts {
   const Core& core;
@@ -30,6 +32,7 @@ struct GraphPlaces {
   std::vector<std::shared_ptr<HostGate::Node>> host_nodes;  // in the order of their places
   bool waits = false;                                       // for values in memory
   std::vector<CUgraphNode> allocations;                     // that the graph has already
+  std::vector<std::shared_ptr<GraphBase>> moved;            // that are graphs inside of it now
 
   static constexpr uint32_t kNone = 0xffffffff;
   uint32_t place_of(CUgraphNode node) const;  // kNone: it is no node of the graph

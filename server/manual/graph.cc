@@ -67,9 +67,6 @@ ExecutableGraph* find_graph(Worker& worker, uint64_t id) {
   return static_cast<ExecutableGraph*>(found);
 }
 
-// What the handle table has for a graph: the part that keeps it shares it.
-using BaseHolder = std::shared_ptr<GraphBase>;
-
 CUresult find_base(Worker& worker, uint64_t id, std::shared_ptr<GraphBase>* base) {
   void* found = nullptr;
   const CUresult result = worker.parts().handles.find(rpc::HandleKind::kGraph, id, &found);
@@ -129,7 +126,8 @@ Status manual_fgGraphInstantiate(Worker& worker, const Request& request) {
     Description description(gathered.bytes());
     std::shared_ptr<GraphBase> base;
     if (given.base != 0) {
-      FARGPU_ANSWER_UNLESS_SUCCESS(find_base(worker, given.base, &base));
+      // A graph may have nothing of its own there but a child that was moved into it.
+      FARGPU_ANSWER_UNLESS_SUCCESS(base_of(worker, given.base, &base));
     }
     auto outcome = graph->instantiate(description.nodes(), gathered.bytes(), base, given.flags);
     if (outcome.result == CUDA_SUCCESS) {

@@ -13,7 +13,7 @@ constexpr cuuint64_t kFlags =
 CUresult make(CUgraphExec* exec, CUgraph handle, cuuint64_t flags, GraphOutcome* outcome) {
   GraphLock lock;
   const Graph* const graph = find_graph(handle);
-  if (exec == nullptr || graph == nullptr || (flags & ~kFlags) != 0)
+  if (exec == nullptr || graph == nullptr || graph->owner != nullptr || (flags & ~kFlags) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   const bool by_device = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
   if (by_device && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0)
@@ -85,7 +85,8 @@ CUresult manual_cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
   GraphLock lock;
   GraphExec* const exec = find_exec(hGraphExec);
   const Graph* const graph = find_graph(hGraph);
-  if (exec == nullptr || graph == nullptr || resultInfo == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (exec == nullptr || graph == nullptr || graph->owner != nullptr || resultInfo == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
   GraphOutcome outcome;
   const CUresult result = update(lock, *exec, *graph, &outcome);
   resultInfo->result = static_cast<CUgraphExecUpdateResult>(outcome.found);

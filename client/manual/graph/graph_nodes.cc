@@ -16,16 +16,8 @@ CUresult complete(GraphNode& node) {
       Graph* const child = find_graph(given.graph);
       if (child == nullptr || child == node.graph) return CUDA_ERROR_INVALID_VALUE;
       if (given.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) return give_child(node, *child);
-      if (given.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE || child->owner != nullptr)
-        return CUDA_ERROR_INVALID_VALUE;
-      if (child->base != nullptr || child->has_memory) return CUDA_ERROR_NOT_SUPPORTED;
-      for (const Graph* around = node.graph; around->owner != nullptr;) {
-        around = around->owner->graph;
-        if (around == child) return CUDA_ERROR_INVALID_VALUE;
-      }
-      child->owner = &node;
-      node.inside = {child};
-      return CUDA_SUCCESS;
+      return given.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE ? move_child(node, *child)
+                                                                    : CUDA_ERROR_INVALID_VALUE;
     }
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
       return allocate(node);
@@ -56,7 +48,9 @@ CUresult add(CUgraphNode* out, CUgraph handle, const CUgraphNode* dependencies,
   Graph* const graph = find_graph(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   GraphNode* node = nullptr;
-  CUresult result = add_node(*graph, {dependencies, count}, edges, std::move(params), &node);
+  CUresult result = fits_in_bodies(*graph, params);
+  if (result == CUDA_SUCCESS)
+    result = add_node(*graph, {dependencies, count}, edges, std::move(params), &node);
   if (result != CUDA_SUCCESS) return result;
   result = complete(*node);
   if (result != CUDA_SUCCESS) {
