@@ -41,6 +41,18 @@ CUresult check_begin(CUstream handle, CUstreamCaptureMode mode, Named* stream) {
   return stream->is_legacy() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
+// Whether a legacy stream would have to wait for captured ones.
+bool is_blocked(const Named& stream) {
+  return std::any_of(all().captures.begin(), all().captures.end(), [&](const auto& capture) {
+    return capture::is_blocked(*capture, stream.context);
+  });
+}
+
+CUresult not_captured(const Named& stream) {
+  return stream.is_legacy() && is_blocked(stream) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+                                                  : CUDA_ERROR_ILLEGAL_STATE;
+}
+
 bool are_of(const Graph& graph, const std::vector<CUgraphNode>& nodes) {
   return std::all_of(nodes.begin(), nodes.end(), [&](CUgraphNode handle) {
     const GraphNode* const node = find_node(handle);
@@ -84,7 +96,7 @@ CUresult end(CUstream handle, CUgraph* out) {
   {
     const Lock lock;
     Capture* const capture = of(stream);
-    if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+    if (capture == nullptr) return not_captured(stream);
     if (capture->origin != stream.id) {
       capture->active = false;
       return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
@@ -121,12 +133,8 @@ CUresult get_info(CUstream handle, Info* info) {
   if (const CUresult result = find(handle, &stream); result != CUDA_SUCCESS) return result;
   if (!any()) return CUDA_SUCCESS;
   const Lock lock;
-  if (stream.is_legacy()) {
-    const bool blocked =
-        std::any_of(all().captures.begin(), all().captures.end(),
-                    [&](const auto& capture) { return is_blocked(*capture, stream.context); });
-    return blocked ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
-  }
+  if (stream.is_legacy())
+    return is_blocked(stream) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
   const Capture* const capture = of(stream);
   if (capture == nullptr) return CUDA_SUCCESS;
   if (!capture->active) {
@@ -146,7 +154,7 @@ CUresult set_position(CUstream handle, const Position& position, bool keep_old) 
   const GraphLock graph_lock;
   const Lock lock;
   Capture* const capture = of(stream);
-  if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  if (capture == nullptr) return not_captured(stream);
   if (!capture->active) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   const Graph* const graph = find_graph(capture->graph);
   if (graph == nullptr || !are_of(*graph, position.nodes)) return CUDA_ERROR_INVALID_VALUE;

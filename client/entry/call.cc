@@ -82,7 +82,7 @@ CallScope::CallScope(uint16_t opcode, const char* name, Needs needs, const void*
     status_ = CUDA_ERROR_NOT_PERMITTED;
     return;
   }
-  if (handle != nullptr && current_context() == nullptr) [[unlikely]] {
+  if (handle != nullptr && !has_current_context()) [[unlikely]] {
     if (Context* context = context_of_handle(handle))
       borrowed_ = std::make_unique<ContextScope>(context);
   }
@@ -134,7 +134,7 @@ CUresult unknown_to_server(const Session& session, const char* name) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-bool has_current_context() { return current_context() != nullptr; }
+bool has_current_context() { return current_context() != nullptr && named_current()->usable(); }
 
 const void* context_of_memory(CUdeviceptr pointer) {
   if (Process::get().check() != CUDA_SUCCESS) return nullptr;

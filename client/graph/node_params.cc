@@ -4,6 +4,7 @@
 #include <cstring>
 #include <span>
 
+#include "client/graph/node_attributes.h"
 #include "client/image/launch.h"
 #include "client/image/load.h"
 #include "client/image/twins.h"
@@ -21,22 +22,36 @@ bool is_zero(const void* bytes, size_t size) {
   return std::all_of(all, all + size, [](unsigned char byte) { return byte == 0; });
 }
 
-// The others are about streams and launches, or let kernels change the node.
-bool is_attribute_of_nodes(CUlaunchAttributeID id) {
-  switch (id) {
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+// Whether the parameters are zero but for their first bytes.
+bool is_zero_behind(const CUgraphNodeParams& given, size_t used) {
+  return is_zero(reinterpret_cast<const char*>(given.reserved1) + used,
+                 sizeof given.reserved1 - used);
+}
+
+bool is_possible_wait(CUdeviceptr address, unsigned flags, unsigned bytes) {
+  const unsigned condition = flags & ~static_cast<unsigned>(CU_STREAM_WAIT_VALUE_FLUSH);
+  return condition <= CU_STREAM_WAIT_VALUE_NOR && address % bytes == 0;
+}
+
+bool is_possible_write(CUdeviceptr address, unsigned flags, unsigned bytes) {
+  return flags == CU_STREAM_WRITE_VALUE_DEFAULT && address % bytes == 0;
+}
+
+bool is_possible_operation(const CUstreamBatchMemOpParams& operation) {
+  switch (operation.operation) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+      return is_possible_wait(operation.waitValue.address, operation.waitValue.flags, 4);
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+      return is_possible_wait(operation.waitValue.address, operation.waitValue.flags, 8);
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+      return is_possible_write(operation.writeValue.address, operation.writeValue.flags, 4);
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+      return is_possible_write(operation.writeValue.address, operation.writeValue.flags, 8);
+    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+    case CU_STREAM_MEM_OP_BARRIER:
       return true;
-    default:
-      return false;
   }
+  return false;
 }
 
 bool is_possible_side(CUmemorytype type, const void* host, CUdeviceptr device, CUarray array) {
@@ -114,7 +129,8 @@ CUresult NodeParams::take(const CUgraphNodeParams& given, NodeParams* params) {
       result = made.take_fill();
       break;
     case CU_GRAPH_NODE_TYPE_HOST:
-      if (given.host.fn == nullptr) result = CUDA_ERROR_INVALID_VALUE;
+      if (given.host.fn == nullptr || !is_zero_behind(given, sizeof given.host))
+        result = CUDA_ERROR_INVALID_VALUE;
       break;
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT: {
@@ -128,6 +144,8 @@ CUresult NodeParams::take(const CUgraphNodeParams& given, NodeParams* params) {
       result = made.take_operations();
       break;
     case CU_GRAPH_NODE_TYPE_EMPTY:
+      if (!is_zero_behind(given, 0)) result = CUDA_ERROR_INVALID_VALUE;
+      break;
     case CU_GRAPH_NODE_TYPE_GRAPH:
       break;
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
@@ -173,7 +191,7 @@ CUresult NodeParams::enter(CUcontext context) {
 CUresult NodeParams::take_kernel() {
   CUDA_KERNEL_NODE_PARAMS_v3& kernel = given_.kernel;
   const uint64_t id = function();
-  if (id == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (id == 0) return CUDA_ERROR_INVALID_HANDLE;
   if (rpc::handle_kind(id) == rpc::HandleKind::kFunction) {
     const Object* const found =
         Process::get().tables()->handles.find(rpc::HandleKind::kFunction, id);
@@ -241,18 +259,23 @@ CUresult NodeParams::take_operations() {
   if (node.count == 0 || node.count > kMaxOperations || node.paramArray == nullptr ||
       node.flags != 0)
     return CUDA_ERROR_INVALID_VALUE;
+  if (node.ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = enter(node.ctx); result != CUDA_SUCCESS) return result;
   given_.memOp.ctx = context_->handle();
   operations_.assign(node.paramArray, node.paramArray + node.count);
-  return CUDA_SUCCESS;
+  const bool possible = std::all_of(operations_.begin(), operations_.end(), is_possible_operation);
+  return possible ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult NodeParams::take_allocation() {
   const CUDA_MEM_ALLOC_NODE_PARAMS_v2& node = given_.alloc;
   const CUmemPoolProps& pool = node.poolProps;
-  if (node.bytesize == 0 || pool.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-      pool.handleTypes != CU_MEM_HANDLE_TYPE_NONE ||
-      pool.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+  if (node.bytesize == 0 || pool.allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    return CUDA_ERROR_INVALID_VALUE;
+  const bool on_host = pool.location.type == CU_MEM_LOCATION_TYPE_HOST ||
+                       pool.location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  if (pool.handleTypes != CU_MEM_HANDLE_TYPE_NONE || on_host) return CUDA_ERROR_NOT_SUPPORTED;
+  if (pool.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
       Process::get().device(pool.location.id) == nullptr ||
       (node.accessDescCount != 0 && node.accessDescs == nullptr) ||
       node.accessDescCount > static_cast<size_t>(Process::get().device_count()))
@@ -264,6 +287,7 @@ CUresult NodeParams::take_allocation() {
 
 CUresult NodeParams::take_condition() {
   const CUDA_CONDITIONAL_NODE_PARAMS& node = given_.conditional;
+  if (node.ctx == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (const CUresult result = enter(node.ctx); result != CUDA_SUCCESS) return result;
   given_.conditional.ctx = context_->handle();
   given_.conditional.phGraph_out = nullptr;
@@ -278,8 +302,19 @@ CUresult NodeParams::take_condition() {
   return CUDA_ERROR_INVALID_VALUE;
 }
 
+// Whether the node's device has the attribute: preferred clusters came with compute capability 10.
+bool NodeParams::can_have(CUlaunchAttributeID id) const {
+  if (id != CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION) return true;
+  const Device* const device =
+      context_ == nullptr ? nullptr : context_->session->device(context_->device);
+  return device != nullptr && device->attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) >= 10;
+}
+
 CUresult NodeParams::get_attribute(CUlaunchAttributeID id, CUlaunchAttributeValue* value) const {
   if (!is_attribute_of_nodes(id)) return CUDA_ERROR_INVALID_VALUE;
+  // This one is set, but not read.
+  if (id == CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING || !can_have(id))
+    return CUDA_ERROR_INVALID_VALUE;
   *value = {};
   const auto found = std::find_if(attributes_.begin(), attributes_.end(),
                                   [&](const auto& attribute) { return attribute.id == id; });
@@ -288,7 +323,9 @@ CUresult NodeParams::get_attribute(CUlaunchAttributeID id, CUlaunchAttributeValu
 }
 
 CUresult NodeParams::set_attribute(CUlaunchAttributeID id, const CUlaunchAttributeValue& value) {
-  if (!is_attribute_of_nodes(id)) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_attribute_of_nodes(id) || !can_have(id)) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = check_attribute(id, value, given_.kernel);
+  if (result != CUDA_SUCCESS || is_without_effect(id)) return result;
   const auto found = std::find_if(attributes_.begin(), attributes_.end(),
                                   [&](const auto& attribute) { return attribute.id == id; });
   if (found != attributes_.end()) {

@@ -54,6 +54,7 @@ class NodeParams {
   CUresult take_allocation();
   CUresult take_condition();
   CUresult enter(CUcontext context);
+  bool can_have(CUlaunchAttributeID id) const;
   void point();  // the pointers of given_ lead into this object again
 
   CUgraphNodeParams given_{};

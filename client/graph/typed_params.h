@@ -12,6 +12,12 @@ inline CUgraphNodeParams of_type(CUgraphNodeType type) {
   return params;
 }
 
+// Nodes whose parameters stay as they were made.
+inline bool is_made_once(CUgraphNodeType type) {
+  return type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
+         type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+}
+
 template <typename Params>
 CUgraphNodeParams kernel_params(const Params& given) {
   CUgraphNodeParams params = of_type(CU_GRAPH_NODE_TYPE_KERNEL);

@@ -1,5 +1,6 @@
 #include "client/graph/user_object.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -30,7 +31,10 @@ UserObject* find_user_object(CUuserObject object) {
 void retain(UserObject& object, unsigned count) { object.references += count; }
 
 void release(UserObject& object, unsigned count) {
-  if (object.references.fetch_sub(count) != count) return;
+  uint64_t had = object.references.load();
+  while (!object.references.compare_exchange_weak(had, had - std::min<uint64_t>(had, count))) {
+  }
+  if (had == 0 || had > count) return;
   const CUhostFn destroy = object.destroy;
   void* const data = object.data;
   Process::get().tables()->handles.erase(object.id);

@@ -23,6 +23,6 @@ struct UserObject final : Object {
 CUresult make_user_object(void* data, CUhostFn destroy, unsigned references, UserObject** object);
 UserObject* find_user_object(CUuserObject object);  // nullptr: there is none
 void retain(UserObject& object, unsigned count);
-void release(UserObject& object, unsigned count);
+void release(UserObject& object, unsigned count);  // of those that there are
 
 }  // namespace fargpu::client

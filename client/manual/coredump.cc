@@ -79,7 +79,9 @@ CUresult get(CUcoredumpSettings attribute, void* value, size_t* size, const Attr
       put_text(value_of(own.pipe, global.pipe, std::string()));
       break;
     case CU_COREDUMP_GENERATION_FLAGS:
-      put(value_of(own.flags, global.flags, unsigned{CU_COREDUMP_DEFAULT_FLAGS}));
+      // Those of a context add to those of the process.
+      put(own.flags.value_or(CU_COREDUMP_DEFAULT_FLAGS) |
+          global.flags.value_or(CU_COREDUMP_DEFAULT_FLAGS));
       break;
     default:
       put(false);  // not enabled
@@ -103,6 +105,7 @@ CUresult set(CUcoredumpSettings attribute, const void* value, size_t size, Attri
       break;
     case CU_COREDUMP_LIGHTWEIGHT:
       own.lightweight = flag();
+      own.flags = flag() ? unsigned{CU_COREDUMP_LIGHTWEIGHT_FLAGS} : CU_COREDUMP_DEFAULT_FLAGS;
       break;
     case CU_COREDUMP_FILE:
       own.file = text();

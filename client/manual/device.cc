@@ -73,9 +73,10 @@ CUresult manual_cuDeviceTotalMem(unsigned int* bytes, CUdevice dev) {
 }
 
 CUresult manual_cuDeviceGetNvSciSyncAttributes(void* nvSciSyncAttrList, CUdevice dev, int flags) {
-  (void)flags;
+  constexpr int kFlags = CUDA_NVSCISYNC_ATTR_SIGNAL | CUDA_NVSCISYNC_ATTR_WAIT;
   const Device* device = nullptr;
   if (const CUresult result = find(dev, &device); result != CUDA_SUCCESS) return result;
+  if ((flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   return nvSciSyncAttrList == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_SUPPORTED;
 }
 

@@ -18,6 +18,11 @@ CUresult put(void* data, size_t bytes, int value) {
   return CUDA_SUCCESS;
 }
 
+bool is_known(CUmemLocationType type) {
+  return type == CU_MEM_LOCATION_TYPE_DEVICE || type == CU_MEM_LOCATION_TYPE_HOST ||
+         type == CU_MEM_LOCATION_TYPE_HOST_NUMA || type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
 }  // namespace
 
 CUmemLocation location_of(CUdevice device) {
@@ -49,8 +54,7 @@ CUresult Prefetches::check(size_t count, int devices) const {
   for (size_t i = 0; i < location_count; ++i) {
     if (firsts[i] >= count || (i > 0 && firsts[i] <= firsts[i - 1]))
       return CUDA_ERROR_INVALID_VALUE;
-    if (const CUresult result = check_location(locations[i], devices); result != CUDA_SUCCESS)
-      return result;
+    if (check_location(locations[i], devices) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
 }
@@ -61,10 +65,15 @@ const CUmemLocation& Prefetches::of(size_t range) const {
 }
 
 RangeAdvice::Location RangeAdvice::to_location(const CUmemLocation& location) {
-  // The host as a whole has no number.
   const bool has_id = location.type == CU_MEM_LOCATION_TYPE_DEVICE ||
                       location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
-  return {location.type, has_id ? location.id : 0};
+  const bool is_host = location.type == CU_MEM_LOCATION_TYPE_HOST;
+  return {location.type, has_id ? location.id : is_host ? CU_DEVICE_CPU : 0};
+}
+
+bool RangeAdvice::is_of_a_node(const Location& location) {
+  return location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+         location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
 }
 
 // As CUDA's first interface names it.
@@ -85,8 +94,12 @@ CUresult RangeAdvice::advise(uint64_t from, uint64_t until, CUmem_advise advice,
                               advice == CU_MEM_ADVISE_SET_ACCESSED_BY ||
                               advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
   if (needs_location) {
-    if (const CUresult result = check_location(location, devices); result != CUDA_SUCCESS)
-      return result;
+    const CUresult result = check_location(location, devices);
+    if (result != CUDA_SUCCESS) {
+      return advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+  } else if (!is_known(location.type)) {
+    return CUDA_ERROR_INVALID_VALUE;  // it counts for nothing, but a driver looks at it
   }
   const Location advised = to_location(location);
   switch (advice) {
@@ -109,7 +122,9 @@ CUresult RangeAdvice::advise(uint64_t from, uint64_t until, CUmem_advise advice,
         std::erase(part.accessed_by, device);
         if (advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY) return;
         part.accessed_by.push_back(device);
-        std::sort(part.accessed_by.begin(), part.accessed_by.end());
+        // The host comes last.
+        std::sort(part.accessed_by.begin(), part.accessed_by.end(),
+                  [](int a, int b) { return static_cast<unsigned>(a) < static_cast<unsigned>(b); });
       });
       return CUDA_SUCCESS;
     }
@@ -118,8 +133,11 @@ CUresult RangeAdvice::advise(uint64_t from, uint64_t until, CUmem_advise advice,
   }
 }
 
-void RangeAdvice::prefetched(uint64_t from, uint64_t until, const CUmemLocation& location) {
-  change(from, until, [where = to_location(location)](Part& part) { part.prefetched = where; });
+void RangeAdvice::prefetched(uint64_t from, uint64_t until, const CUmemLocation& location,
+                             bool as_given) {
+  Location target = to_location(location);
+  if (as_given && location.type == CU_MEM_LOCATION_TYPE_HOST) target.id = location.id;
+  change(from, until, [target](Part& part) { part.prefetched = target; });
 }
 
 CUresult RangeAdvice::get(uint64_t from, uint64_t until, CUmem_range_attribute attribute,
@@ -134,7 +152,7 @@ CUresult RangeAdvice::get(uint64_t from, uint64_t until, CUmem_range_attribute a
     case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY:
       return get_accessed_by(from, until, data, bytes);
     case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
-      return put(data, bytes, device_of(prefetched));
+      return put(data, bytes, is_of_a_node(prefetched) ? CU_DEVICE_CPU : device_of(prefetched));
     case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
       return put(data, bytes, preferred.type);
     case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:

@@ -36,7 +36,9 @@ class RangeAdvice {
   // For the pages that [from, until), offsets in the allocation, touches.
   CUresult advise(uint64_t from, uint64_t until, CUmem_advise advice, const CUmemLocation& location,
                   int devices);
-  void prefetched(uint64_t from, uint64_t until, const CUmemLocation& location);
+  // `as_given`: by a batch, after which the host has the number that the batch said.
+  void prefetched(uint64_t from, uint64_t until, const CUmemLocation& location,
+                  bool as_given = false);
   CUresult get(uint64_t from, uint64_t until, CUmem_range_attribute attribute, void* data,
                size_t bytes) const;
 
@@ -44,17 +46,18 @@ class RangeAdvice {
   // Type 0 (invalid): none.
   struct Location {
     int type = 0;
-    int id = 0;
+    int id = CU_DEVICE_INVALID;
     bool operator==(const Location&) const = default;
   };
   struct Part {
     bool read_mostly = false;
     Location preferred{};
     Location prefetched{};
-    std::vector<int> accessed_by{};  // ordinals, ascending, or CU_DEVICE_CPU
+    std::vector<int> accessed_by{};  // ordinals, ascending, then CU_DEVICE_CPU
     bool operator==(const Part&) const = default;
   };
   static Location to_location(const CUmemLocation& location);
+  static bool is_of_a_node(const Location& location);
   static int device_of(const Location& location);
   void change(uint64_t from, uint64_t until, const std::function<void(Part&)>& change);
   // What holds for all of these pages; `otherwise` when they differ.

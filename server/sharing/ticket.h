@@ -47,6 +47,7 @@ struct ShareIdentity {
 Result<Ticket> make_ticket(SharedKind kind, const ShareIdentity& self);
 
 // What a client shows. CUDA_ERROR_INVALID_VALUE: it is no ticket, or of another kind.
+// CUDA_ERROR_NOT_SUPPORTED: of memory in place of a pool, or the other way round.
 // CUDA_ERROR_NOT_PERMITTED: of another job, or of another server.
 CUresult read_ticket(std::span<const std::byte> bytes, SharedKind kind, const ShareIdentity& self,
                      Ticket* ticket);

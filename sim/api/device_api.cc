@@ -84,8 +84,10 @@ CUresult CUDAAPI cuDeviceTotalMem(unsigned int* bytes, CUdevice dev) {
   });
 }
 
-CUresult CUDAAPI cuDeviceGetNvSciSyncAttributes(void* nvSciSyncAttrList, CUdevice dev, int) {
+CUresult CUDAAPI cuDeviceGetNvSciSyncAttributes(void* nvSciSyncAttrList, CUdevice dev, int flags) {
+  constexpr int kFlags = CUDA_NVSCISYNC_ATTR_SIGNAL | CUDA_NVSCISYNC_ATTR_WAIT;
   return with_device(dev, [&](Device&) {
+    if ((flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
     return nvSciSyncAttrList == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_SUPPORTED;
   });
 }

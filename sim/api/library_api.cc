@@ -74,6 +74,7 @@ CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary* library, const char* fileName,
     if (fileName == nullptr || *fileName == '\0') return CUDA_ERROR_INVALID_VALUE;
     std::string image;
     if (CUresult result = read_image_file(fileName, &image); result != CUDA_SUCCESS) return result;
+    if (image.empty() || image.front() == '\0') return CUDA_ERROR_INVALID_IMAGE;
     return load(driver, library, image.data(), numJitOptions, jitOptions, jitOptionsValues,
                 numLibraryOptions, libraryOptions);
   });

@@ -1,6 +1,7 @@
 #include "sim/driver/api.h"
 
 #include "common/base/log.h"
+#include "sim/driver/array.h"
 #include "sim/driver/event.h"
 #include "sim/driver/green_context.h"
 #include "sim/driver/module.h"
@@ -21,7 +22,7 @@ CUresult current_context(Driver& driver, std::shared_ptr<Context>* context) {
 
 CUresult context_for(Driver& driver, const void* handle, std::shared_ptr<Context>* context) {
   const CUresult result = current_context(driver, context);
-  if (result != CUDA_ERROR_INVALID_CONTEXT || handle == nullptr) return result;
+  if (result == CUDA_SUCCESS || handle == nullptr) return result;
   const Registry& registry = driver.registry();
   if (const auto stream = registry.find<Stream>(handle)) {
     *context = stream->context.lock();
@@ -32,6 +33,10 @@ CUresult context_for(Driver& driver, const void* handle, std::shared_ptr<Context
   } else if (const auto function = registry.find<Function>(handle)) {
     const auto owner = function->module.lock();
     *context = owner ? owner->context.lock() : nullptr;
+  } else if (const auto array = registry.find<Array>(handle)) {
+    *context = array->context.lock();
+  } else if (const auto mipmap = registry.find<MipmappedArray>(handle)) {
+    *context = mipmap->context.lock();
   }
   return *context && (*context)->alive() ? CUDA_SUCCESS : result;
 }

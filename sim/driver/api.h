@@ -53,8 +53,8 @@ CUresult with_device(CUdevice ordinal, Body&& body) noexcept {
 // CUDA_ERROR_CONTEXT_IS_DESTROYED for one that is gone or was never retained.
 CUresult current_context(Driver& driver, std::shared_ptr<Context>* context);
 
-// The same; a thread without a context works in that of `handle`, a stream, event, function or
-// module.
+// The same; a thread without a context, or with one that is gone, works in that of `handle`, an
+// object of a context.
 CUresult context_for(Driver& driver, const void* handle, std::shared_ptr<Context>* context);
 
 // For calls that need a current context; a failed context returns its error: body(Context&).

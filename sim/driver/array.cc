@@ -12,11 +12,11 @@ namespace {
 
 constexpr unsigned kFaces = 6;
 constexpr uint64_t kRowAlignment = 64;
+// Attachments and depth textures are for arrays that graphics has, too.
 constexpr unsigned kKnownFlags = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST |
                                  CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER |
-                                 CUDA_ARRAY3D_COLOR_ATTACHMENT | CUDA_ARRAY3D_SPARSE;
-constexpr unsigned kNotSimulated =
-    CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
+                                 CUDA_ARRAY3D_SPARSE;
+constexpr unsigned kNotSimulated = CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
 
 // Memory of the device, given back with the last user.
 struct Storage {
@@ -231,8 +231,7 @@ CUresult MipmappedArray::create(Context& context, const CUDA_ARRAY3D_DESCRIPTOR&
   const bool shrinks_depth = shape == Image::Shape::k3D;
   const size_t longest =
       std::max({descriptor.Width, descriptor.Height, shrinks_depth ? descriptor.Depth : 0});
-  if (levels == 0) return CUDA_ERROR_INVALID_VALUE;
-  levels = std::min<unsigned>(levels, static_cast<unsigned>(std::bit_width(longest)));
+  levels = std::clamp(levels, 1u, static_cast<unsigned>(std::bit_width(longest)));
   auto made = std::make_shared<MipmappedArray>();
   CUDA_ARRAY3D_DESCRIPTOR level = descriptor;
   const auto half = [](size_t extent) { return extent > 1 ? extent / 2 : extent; };

@@ -41,6 +41,7 @@ class Array {
 
   // Of the planes, which are entered with the whole: the same whenever they are asked for.
   std::vector<uint64_t> part_handles;
+  std::weak_ptr<Context> context;
 
  private:
   friend class MipmappedArray;
@@ -69,6 +70,7 @@ class MipmappedArray {
   static bool is_part() { return false; }
   const std::vector<std::shared_ptr<Array>>& parts() const { return levels_; }
   std::vector<uint64_t> part_handles;  // of the levels
+  std::weak_ptr<Context> context;
 
  private:
   std::vector<std::shared_ptr<Array>> levels_;

@@ -251,6 +251,12 @@ bool Interprocess::is_shared() {
   return !slots_.empty() || !opened_.empty();
 }
 
+int Interprocess::times_open(CUdeviceptr address) {
+  std::lock_guard lock(mutex_);
+  const auto found = opened_.find(address);
+  return found == opened_.end() ? 0 : found->second.count;
+}
+
 void Interprocess::ended(const Allocation& allocation) {
   std::lock_guard lock(mutex_);
   if (allocation.opened) {

@@ -59,6 +59,7 @@ class Interprocess {
   CUresult import_pointer(const Pool& pool, const CUmemPoolPtrExportData& data,
                           CUdeviceptr* address);
   CUresult close_memory(CUdeviceptr address);
+  int times_open(CUdeviceptr address);  // 0: not at all
   // A pool has one handle, however often it is imported. nullptr: it was not, or was destroyed.
   std::shared_ptr<Pool> imported_pool(uint64_t key);
   void enter_imported(const std::shared_ptr<Pool>& pool);

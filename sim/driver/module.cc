@@ -89,6 +89,8 @@ std::shared_ptr<FunctionSettings> make_settings(const KernelInfo& info) {
 
 CUresult to_result(LoadError::Kind kind) {
   switch (kind) {
+    case LoadError::Kind::kNoMemory:
+      return CUDA_ERROR_OUT_OF_MEMORY;
     case LoadError::Kind::kUnsupportedTarget:
     case LoadError::Kind::kInvalidPtx:
     case LoadError::Kind::kUnsupportedInstruction:

@@ -10,9 +10,8 @@
 namespace fargpu::sim {
 namespace {
 
-constexpr unsigned kKnownFlags = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES |
-                                 CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION |
-                                 CU_TRSF_SEAMLESS_CUBEMAP;
+// Also those below CU_TRSF_SEAMLESS_CUBEMAP that have no name; that one is for cubemaps.
+constexpr unsigned kKnownFlags = CU_TRSF_SEAMLESS_CUBEMAP - 1;
 
 size_t limit(const Context& context, CUdevice_attribute attribute) {
   return static_cast<size_t>(context.device().attribute(attribute));
@@ -150,12 +149,18 @@ CUresult apply_view(const CUDA_RESOURCE_VIEW_DESC& view, Image* image) {
   return CUDA_SUCCESS;
 }
 
-CUresult to_sampler(const CUDA_TEXTURE_DESC& d, Sampler* sampler) {
-  if ((d.flags & ~kKnownFlags) != 0 || d.filterMode > CU_TR_FILTER_MODE_LINEAR ||
-      d.mipmapFilterMode > CU_TR_FILTER_MODE_LINEAR)
+template <typename Enum>
+bool is_at_most(Enum value, Enum last) {
+  return static_cast<unsigned>(value) <= static_cast<unsigned>(last);
+}
+
+CUresult to_sampler(const CUDA_TEXTURE_DESC& d, bool is_cube, Sampler* sampler) {
+  const unsigned known = kKnownFlags | (is_cube ? CU_TRSF_SEAMLESS_CUBEMAP : 0);
+  if ((d.flags & ~known) != 0 || !is_at_most(d.filterMode, CU_TR_FILTER_MODE_LINEAR) ||
+      !is_at_most(d.mipmapFilterMode, CU_TR_FILTER_MODE_LINEAR))
     return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < 3; ++i) {
-    if (d.addressMode[i] > CU_TR_ADDRESS_MODE_BORDER) return CUDA_ERROR_INVALID_VALUE;
+    if (!is_at_most(d.addressMode[i], CU_TR_ADDRESS_MODE_BORDER)) return CUDA_ERROR_INVALID_VALUE;
     sampler->address[i] = static_cast<AddressMode>(d.addressMode[i]);
   }
   sampler->linear = d.filterMode == CU_TR_FILTER_MODE_LINEAR;
@@ -178,7 +183,8 @@ CUresult make_texture(const Context& context, const CUDA_RESOURCE_DESC& resource
   auto texture = std::make_shared<Texture>();
   if (CUresult result = to_image(context, resource, &texture->image); result != CUDA_SUCCESS)
     return result;
-  if (CUresult result = to_sampler(description, &texture->sampler); result != CUDA_SUCCESS)
+  if (CUresult result = to_sampler(description, texture->image.is_cube(), &texture->sampler);
+      result != CUDA_SUCCESS)
     return result;
   if (view != nullptr) {
     // Of memory there are no views.

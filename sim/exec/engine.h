@@ -23,6 +23,7 @@ struct LoadError {
     kInvalidPtx,
     kUnsupportedInstruction,
     kUnresolvedSymbol,
+    kNoMemory,  // for its variables
     kUnsupportedTarget
   } kind;
   std::string message;  // with instruction text

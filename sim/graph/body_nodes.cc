@@ -100,6 +100,7 @@ CUresult make_conditional(CUDA_CONDITIONAL_NODE_PARAMS& params, Graph& graph,
   const auto value = ConditionalValue::find(params.handle);
   if (!value || value->used || !valid_size(params.type, params.size))
     return CUDA_ERROR_INVALID_VALUE;
+  if (params.ctx == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   std::shared_ptr<Context> context;
   if (CUresult result = node_context(params.ctx, &context); result != CUDA_SUCCESS) return result;
   if (context != value->context || graph.embedded != graph.conditional_body)

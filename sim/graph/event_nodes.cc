@@ -112,8 +112,16 @@ CUresult make_event_wait(CUevent handle, OperationPtr* operation) {
 }
 
 CUresult make_batch(const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& params, OperationPtr* operation) {
+  if (params.ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Context> context;
   if (CUresult result = node_context(params.ctx, &context); result != CUDA_SUCCESS) return result;
+  // In graphs, every write has its barrier.
+  for (unsigned i = 0; params.paramArray != nullptr && i < params.count; ++i) {
+    const CUstreamBatchMemOpParams& each = params.paramArray[i];
+    const bool writes = each.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
+                        each.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+    if (writes && each.writeValue.flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  }
   std::vector<MemoryOperation> operations;
   CUresult result = make_operations(params.paramArray, params.count, params.flags, &operations);
   if (result == CUDA_SUCCESS) result = check_operations(operations, true);

@@ -90,7 +90,8 @@ CUresult Exec::update(const Graph& graph, CUgraphExecUpdateResultInfo* info) {
 CUresult Exec::update_child(Node& node, const Graph& child) {
   if (node.operation->type() != CU_GRAPH_NODE_TYPE_GRAPH) return CUDA_ERROR_INVALID_VALUE;
   Graph& own = *node.operation->bodies().front();
-  if (compare(own, child).result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  if (compare(own, child).result != CU_GRAPH_EXEC_UPDATE_SUCCESS)
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   take_operations(own, child);
   changed();
   return CUDA_SUCCESS;

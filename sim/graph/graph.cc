@@ -146,7 +146,8 @@ CUresult add_edge(Node& from, Node& to, const CUgraphEdgeData& data) {
 
 CUresult remove_edge(Node& from, Node& to, const CUgraphEdgeData& data) {
   const Dependency* found = find(&to.dependencies, &from);
-  if (found == nullptr || !same(found->data, data)) return CUDA_ERROR_INVALID_VALUE;
+  if (found == nullptr || (!plain(found->data) && !same(found->data, data)))
+    return CUDA_ERROR_INVALID_VALUE;
   erase(&to.dependencies, &from);
   erase(&from.dependents, &to);
   return CUDA_SUCCESS;

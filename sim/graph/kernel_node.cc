@@ -30,7 +30,7 @@ CUresult find_target(const CUDA_KERNEL_NODE_PARAMS_v3& params, std::shared_ptr<C
                      LaunchTarget* target) {
   const auto handle =
       params.func != nullptr ? params.func : reinterpret_cast<CUfunction>(params.kern);
-  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const auto function = Driver::get().registry().find<Function>(params.func)) {
     const auto module = function->module.lock();
     *context = module ? module->context.lock() : nullptr;
@@ -98,8 +98,17 @@ CUgraphExecUpdateResult KernelOperation::accepts(const Operation& next) const {
   return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
+// They came with compute capability 10.
+bool KernelOperation::has_preferred_clusters() const {
+  return context_->device().attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) >= 10;
+}
+
 CUresult KernelOperation::attribute(int id, CUlaunchAttributeValue* value) const {
-  if (!of_nodes(id)) return CUDA_ERROR_INVALID_VALUE;
+  // One is set, but not read.
+  if (!of_nodes(id) || id == CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (id == CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION && !has_preferred_clusters())
+    return CUDA_ERROR_INVALID_VALUE;
   const auto found = attributes_.find(id);
   *value = found != attributes_.end() ? found->second : CUlaunchAttributeValue{};
   return CUDA_SUCCESS;
@@ -108,6 +117,13 @@ CUresult KernelOperation::attribute(int id, CUlaunchAttributeValue* value) const
 CUresult KernelOperation::with_attribute(int id, const CUlaunchAttributeValue& value,
                                          OperationPtr* out) const {
   if (!of_nodes(id)) return CUDA_ERROR_INVALID_VALUE;
+  if (id == CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION && !has_preferred_clusters())
+    return CUDA_ERROR_INVALID_VALUE;
+  if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) {
+    const int wanted = value.deviceUpdatableKernelNode.deviceUpdatable;
+    if (wanted != 0) return wanted == 1 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    return with_attributes(attributes_, out);
+  }
   KernelAttributes attributes = attributes_;
   attributes[id] = value;
   return with_attributes(attributes, out);

@@ -29,6 +29,8 @@ class KernelOperation final : public Operation {
   CUresult with_attributes(const KernelAttributes& attributes, OperationPtr* out) const;
 
  private:
+  bool has_preferred_clusters() const;
+
   const std::shared_ptr<Context> context_;
   const KernelWork work_;
   const CUfunction func_;

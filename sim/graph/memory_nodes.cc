@@ -61,14 +61,12 @@ class Free final : public Operation {
 CUresult read_access(const CUDA_MEM_ALLOC_NODE_PARAMS_v2& params, uint32_t* mask) {
   const CUmemPoolProps& props = params.poolProps;
   Driver& driver = Driver::get();
-  if (props.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-      props.handleTypes != CU_MEM_HANDLE_TYPE_NONE || params.bytesize == 0) {
+  if (props.allocType != CU_MEM_ALLOCATION_TYPE_PINNED || params.bytesize == 0)
     return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (props.location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-    return props.location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE
-                                                               : CUDA_ERROR_NOT_SUPPORTED;
-  }
+  const bool on_host = props.location.type == CU_MEM_LOCATION_TYPE_HOST ||
+                       props.location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  if (props.handleTypes != CU_MEM_HANDLE_TYPE_NONE || on_host) return CUDA_ERROR_NOT_SUPPORTED;
+  if (props.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   if (driver.device(props.location.id) == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *mask = uint32_t{1} << props.location.id;
   if (params.accessDescCount > driver.devices().size() ||

@@ -1,5 +1,7 @@
 #include "sim/graph/operation.h"
 
+#include <algorithm>
+
 #include "sim/driver/api.h"
 
 namespace fargpu::sim {
@@ -34,7 +36,16 @@ class Host final : public Operation {
   const std::shared_ptr<Context> context_;  // may be null
 };
 
+bool is_zero_behind(const CUgraphNodeParams& params, size_t used) {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(params.reserved1);
+  return std::all_of(bytes + used, bytes + sizeof params.reserved1,
+                     [](unsigned char byte) { return byte == 0; });
+}
+
 bool unused_is_zero(const CUgraphNodeParams& params) {
+  if (params.type == CU_GRAPH_NODE_TYPE_EMPTY && !is_zero_behind(params, 0)) return false;
+  if (params.type == CU_GRAPH_NODE_TYPE_HOST && !is_zero_behind(params, sizeof params.host))
+    return false;
   return params.reserved0[0] == 0 && params.reserved0[1] == 0 && params.reserved0[2] == 0 &&
          params.reserved2 == 0;
 }

@@ -66,4 +66,8 @@ Result<SharedFile> SharedFile::open(int descriptor) {
 
 int SharedFile::duplicate() const { return fcntl(file_.get(), F_DUPFD_CLOEXEC, 0); }
 
+CUresult no_export(int descriptor) {
+  return ::fcntl(descriptor, F_GETFD) < 0 ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_INVALID_VALUE;
+}
+
 }  // namespace fargpu::sim

@@ -38,4 +38,7 @@ class SharedFile {
   CUmemAllocationProp properties_;
 };
 
+// What an import answers of a descriptor that is of neither memory nor a pool.
+CUresult no_export(int descriptor);
+
 }  // namespace fargpu::sim

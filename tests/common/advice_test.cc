@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <utility>
 
 #include "common/advice/range_advice.h"
 
@@ -59,7 +60,7 @@ TEST(RangeAdvice, AccessedByListsWhatAllPagesHave) {
   std::array<int, 3> devices{};
   EXPECT_EQ(advice.get(0, kPage, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, devices.data(), 12),
             CUDA_SUCCESS);
-  EXPECT_EQ(devices, (std::array<int, 3>{CU_DEVICE_CPU, 1, CU_DEVICE_INVALID}));
+  EXPECT_EQ(devices, (std::array<int, 3>{1, CU_DEVICE_CPU, CU_DEVICE_INVALID}));
   EXPECT_EQ(advice.get(0, 2 * kPage, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, devices.data(), 12),
             CUDA_SUCCESS);
   EXPECT_EQ(devices, (std::array<int, 3>{1, CU_DEVICE_INVALID, CU_DEVICE_INVALID}));
@@ -72,6 +73,7 @@ TEST(RangeAdvice, RefusesWhatIsNone) {
   const CUmemLocation gpu = place(CU_MEM_LOCATION_TYPE_DEVICE, 2);
   EXPECT_EQ(advice.advise(0, 1, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, gpu, 2),
             CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_EQ(advice.advise(0, 1, CU_MEM_ADVISE_SET_ACCESSED_BY, gpu, 2), CUDA_ERROR_INVALID_VALUE);
   // No place is needed to take one away.
   EXPECT_EQ(advice.advise(0, 1, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, gpu, 2), CUDA_SUCCESS);
   EXPECT_EQ(advice.advise(0, 1, static_cast<CUmem_advise>(7), gpu, 3), CUDA_ERROR_INVALID_VALUE);
@@ -80,6 +82,30 @@ TEST(RangeAdvice, RefusesWhatIsNone) {
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(advice.get(0, 1, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, &value, 8),
             CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST(RangeAdvice, TellsWhereMemoryWasPrefetchedTo) {
+  RangeAdvice advice;
+  const auto expect = [&](int device, int type, int id) {
+    const std::pair<CUmem_range_attribute, int> expected[] = {
+        {CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, device},
+        {CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE, type},
+        {CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID, id}};
+    for (const auto& [attribute, value] : expected) {
+      int found = 77;
+      EXPECT_EQ(advice.get(0, kPage, attribute, &found, 4), CUDA_SUCCESS);
+      EXPECT_EQ(found, value) << attribute;
+    }
+  };
+  expect(CU_DEVICE_INVALID, CU_MEM_LOCATION_TYPE_INVALID, CU_DEVICE_INVALID);
+  advice.prefetched(0, kPage, place(CU_MEM_LOCATION_TYPE_DEVICE, 1));
+  expect(1, CU_MEM_LOCATION_TYPE_DEVICE, 1);
+  advice.prefetched(0, kPage, place(CU_MEM_LOCATION_TYPE_HOST));
+  expect(CU_DEVICE_CPU, CU_MEM_LOCATION_TYPE_HOST, CU_DEVICE_CPU);
+  advice.prefetched(0, kPage, place(CU_MEM_LOCATION_TYPE_HOST), /*as_given=*/true);
+  expect(CU_DEVICE_CPU, CU_MEM_LOCATION_TYPE_HOST, 0);
+  advice.prefetched(0, kPage, place(CU_MEM_LOCATION_TYPE_HOST_NUMA));
+  expect(CU_DEVICE_CPU, CU_MEM_LOCATION_TYPE_HOST_NUMA, 0);
 }
 
 TEST(Prefetches, RangesFindTheirPlaces) {
@@ -91,7 +117,7 @@ TEST(Prefetches, RangesFindTheirPlaces) {
   EXPECT_EQ(prefetches.of(1).type, CU_MEM_LOCATION_TYPE_DEVICE);
   EXPECT_EQ(prefetches.of(2).type, CU_MEM_LOCATION_TYPE_HOST);
   EXPECT_EQ(prefetches.check(2, 1), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(prefetches.check(3, 0), CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_EQ(prefetches.check(3, 0), CUDA_ERROR_INVALID_VALUE);  // a device that is not there
   EXPECT_EQ((Prefetches{places, late, 2}.check(3, 1)), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ((Prefetches{places, falling, 2}.check(3, 1)), CUDA_ERROR_INVALID_VALUE);
 }

@@ -226,8 +226,8 @@ class Sharing(unittest.TestCase):
                 with self.further(daemon, one, CUDA_VISIBLE_DEVICES="1") as two:
                     self.assertEqual(two.do(*pool), "CUDA_ERROR_INVALID_DEVICE")
                 with self.further(daemon, one) as two:
-                    self.assertEqual(two.do(pool[0], memory), "CUDA_ERROR_INVALID_VALUE")
-                    self.assertEqual(two.do("import 2", pool[1]), "CUDA_ERROR_INVALID_VALUE")
+                    self.assertEqual(two.do(pool[0], memory), "CUDA_ERROR_NOT_SUPPORTED")
+                    self.assertEqual(two.do("import 2", pool[1]), "CUDA_ERROR_NOT_SUPPORTED")
                     self.assertEqual(two.do(*pool), OK)
 
     def test_handles_are_not_for_other_jobs(self):

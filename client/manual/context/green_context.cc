@@ -184,6 +184,10 @@ CUresult manual_cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent) {
   Context* const green = find_green(hCtx);
   if (green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (capture::any() && capture::ends_in_green(green)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  const Object* const event =
+      green->session->find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(hEvent));
+  if (event != nullptr && home_of(event->context) != home_of(green))
+    return CUDA_ERROR_INVALID_HANDLE;
   return manual_cuCtxRecordEvent(green->handle(), hEvent);
 }
 

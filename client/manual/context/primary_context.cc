@@ -56,7 +56,10 @@ CUresult manual_cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
 CUresult manual_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   Context* context = nullptr;
   if (const CUresult result = find(dev, &context); result != CUDA_SUCCESS) return result;
-  if ((flags & ~static_cast<unsigned>(CU_CTX_FLAGS_MASK)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const unsigned scheduling = flags & CU_CTX_SCHED_MASK;
+  if ((flags & ~static_cast<unsigned>(CU_CTX_FLAGS_MASK)) != 0 ||
+      (scheduling & (scheduling - 1)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   context->flags.store(flags);
   return CUDA_SUCCESS;
 }

@@ -163,7 +163,7 @@ CUresult manual_cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t*
   size_t failed = SIZE_MAX;
   const CUresult result =
       copy_batch(dsts, srcs, sizes, count, {attrs, attrsIdxs, numAttrs}, &failed, hStream);
-  if (result != CUDA_SUCCESS && failIdx != nullptr) *failIdx = failed;
+  if (failIdx != nullptr) *failIdx = failed;
   return result;
 }
 

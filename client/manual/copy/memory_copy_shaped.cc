@@ -299,7 +299,7 @@ CUresult manual_cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opLi
                                      unsigned long long flags, CUstream hStream) {
   size_t failed = SIZE_MAX;
   const CUresult result = copy_batch_3d(opList, numOps, flags, &failed, hStream);
-  if (result != CUDA_SUCCESS && failIdx != nullptr) *failIdx = failed;
+  if (failIdx != nullptr) *failIdx = failed;
   return result;
 }
 

@@ -19,6 +19,7 @@ CUresult answer(size_t have, bool wanted, size_t* count, Put&& put) {
     return CUDA_SUCCESS;
   }
   const size_t room = *count;
+  if (room == 0 && have != 0) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < room; ++i) put(i, i < have);
   *count = std::min(room, have);
   return CUDA_SUCCESS;

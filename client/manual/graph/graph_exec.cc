@@ -1,4 +1,5 @@
 // Executable graphs.
+#include "client/call/call.h"
 #include "client/graph/executable_graph.h"
 #include "client/graph/typed_params.h"
 #include "generated/client/manual.h"
@@ -18,12 +19,14 @@ CUresult make(CUgraphExec* exec, CUgraph handle, cuuint64_t flags, GraphOutcome*
   const bool by_device = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
   if (by_device && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0)
     return CUDA_ERROR_INVALID_VALUE;
+  if (!has_current_context()) return CUDA_ERROR_INVALID_CONTEXT;
   // Kernels would launch it, behind the back of everybody here.
   if (by_device) return CUDA_ERROR_NOT_SUPPORTED;
   return instantiate(lock, *graph, flags, exec, outcome);
 }
 
 CUresult set(CUgraphExec handle, CUgraphNode node, const CUgraphNodeParams& given) {
+  if (is_made_once(given.type)) return CUDA_ERROR_NOT_SUPPORTED;
   NodeParams params;
   if (const CUresult result = NodeParams::take(given, &params); result != CUDA_SUCCESS)
     return result;
@@ -85,10 +88,11 @@ CUresult manual_cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
   GraphLock lock;
   GraphExec* const exec = find_exec(hGraphExec);
   const Graph* const graph = find_graph(hGraph);
-  if (exec == nullptr || graph == nullptr || graph->owner != nullptr || resultInfo == nullptr)
+  if (exec == nullptr || graph == nullptr || graph->owner != nullptr)
     return CUDA_ERROR_INVALID_VALUE;
   GraphOutcome outcome;
   const CUresult result = update(lock, *exec, *graph, &outcome);
+  if (resultInfo == nullptr) return result;
   resultInfo->result = static_cast<CUgraphExecUpdateResult>(outcome.found);
   resultInfo->errorNode = outcome.error;
   resultInfo->errorFromNode = outcome.error_from;
@@ -98,10 +102,9 @@ CUresult manual_cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
 CUresult manual_cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
                                   CUgraphNode* hErrorNode_out,
                                   CUgraphExecUpdateResult* updateResult_out) {
-  if (updateResult_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUgraphExecUpdateResultInfo info{};
   const CUresult result = manual_cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);
-  *updateResult_out = info.result;
+  if (updateResult_out != nullptr) *updateResult_out = info.result;
   if (hErrorNode_out != nullptr) *hErrorNode_out = info.errorNode;
   return result;
 }

@@ -109,6 +109,7 @@ CUresult write(CUgraphNode handle, const CUgraphNodeParams& given) {
     const GraphLock lock;
     const GraphNode* const node = find_node(handle);
     if (node == nullptr || node->params.type() != given.type) return CUDA_ERROR_INVALID_VALUE;
+    if (is_made_once(given.type)) return CUDA_ERROR_NOT_SUPPORTED;
   }
   NodeParams params;
   if (const CUresult result = NodeParams::take(given, &params); result != CUDA_SUCCESS)
@@ -371,8 +372,7 @@ CUresult manual_cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle
   if (pHandle_out == nullptr || graph == nullptr ||
       (flags & ~static_cast<unsigned>(CU_GRAPH_COND_ASSIGN_DEFAULT)) != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  Context* const context =
-      ctx == nullptr ? current_context() : home_of(Process::get().tables()->contexts.find(ctx));
+  Context* const context = home_of(Process::get().tables()->contexts.find(ctx));
   if (context == nullptr || !context->usable()) return CUDA_ERROR_INVALID_CONTEXT;
   return make_condition(*graph, *context, defaultLaunchValue, flags, pHandle_out);
 }

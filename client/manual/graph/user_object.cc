@@ -36,8 +36,7 @@ CUresult manual_cuUserObjectRetain(CUuserObject object, unsigned int count) {
 
 CUresult manual_cuUserObjectRelease(CUuserObject object, unsigned int count) {
   UserObject* const found = find_user_object(object);
-  if (found == nullptr || !is_possible(count) || found->references < count)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (found == nullptr || !is_possible(count)) return CUDA_ERROR_INVALID_VALUE;
   release(*found, count);
   return CUDA_SUCCESS;
 }
@@ -61,8 +60,9 @@ CUresult manual_cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, uns
   Graph* const in = find_graph(graph);
   UserObject* const found = find_user_object(object);
   if (in == nullptr || found == nullptr || !is_possible(count)) return CUDA_ERROR_INVALID_VALUE;
+  // A driver says nothing of references that the graph does not have, and gives up none.
   const auto held = in->user_objects.find(found);
-  if (held == in->user_objects.end() || held->second < count) return CUDA_ERROR_INVALID_VALUE;
+  if (held == in->user_objects.end() || held->second < count) return CUDA_SUCCESS;
   held->second -= count;
   if (held->second == 0) in->user_objects.erase(held);
   GraphLock::release_later(*found, count);

@@ -56,9 +56,10 @@ CUresult check_ranges(const CUdeviceptr* addresses, const size_t* sizes, size_t 
   return CUDA_SUCCESS;
 }
 
-CUresult prefetch(CUdeviceptr address, size_t bytes, const CUmemLocation& location) {
+CUresult prefetch(CUdeviceptr address, size_t bytes, const CUmemLocation& location,
+                  bool as_given = false) {
   return in_range(address, bytes, [&](Allocation& memory, uint64_t from, uint64_t until) {
-    memory.advice.prefetched(from, until, location);
+    memory.advice.prefetched(from, until, location, as_given);
     return CUDA_SUCCESS;
   });
 }
@@ -151,7 +152,7 @@ CUresult manual_cuMemPrefetchBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_
   CUresult result = check_ranges(dptrs, sizes, count, flags, hStream);
   if (result == CUDA_SUCCESS) result = prefetches.check(count, device_count());
   for (size_t i = 0; result == CUDA_SUCCESS && i < count; ++i)
-    result = prefetch(dptrs[i], sizes[i], prefetches.of(i));
+    result = prefetch(dptrs[i], sizes[i], prefetches.of(i), true);
   return result;
 }
 

@@ -84,6 +84,7 @@ CUresult manual_cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_D
 }
 
 CUresult manual_cuTexObjectDestroy(CUtexObject texObject) {
+  if (texObject == 0) return CUDA_SUCCESS;
   const CallTarget target = CallTarget::of_current();
   const TextureRecord* const record =
       find_record(target.session, HandleKind::kTexObject, texObject);
@@ -108,8 +109,7 @@ CUresult manual_cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* pTexDesc, CUtexObje
 CUresult manual_cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* pResViewDesc,
                                                CUtexObject texObject) {
   return read(HandleKind::kTexObject, texObject, pResViewDesc, [&](const TextureRecord& record) {
-    if (!record.view) return CUDA_ERROR_INVALID_VALUE;
-    *pResViewDesc = *record.view;
+    *pResViewDesc = record.view.value_or(CUDA_RESOURCE_VIEW_DESC{});
     return CUDA_SUCCESS;
   });
 }
@@ -132,6 +132,7 @@ CUresult manual_cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOURC
 }
 
 CUresult manual_cuSurfObjectDestroy(CUsurfObject surfObject) {
+  if (surfObject == 0) return CUDA_SUCCESS;
   const CallTarget target = CallTarget::of_current();
   const TextureRecord* const record =
       find_record(target.session, HandleKind::kSurfObject, surfObject);

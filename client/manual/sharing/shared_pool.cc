@@ -83,7 +83,8 @@ CUresult manual_cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void*
     return result;
   TicketBytes ticket{};
   const auto descriptor = static_cast<int>(reinterpret_cast<intptr_t>(handle));
-  if (!read_ticket_file(descriptor, &ticket).ok()) return CUDA_ERROR_UNKNOWN;
+  if (const CUresult result = read_ticket_file(descriptor, &ticket); result != CUDA_SUCCESS)
+    return result;
   constexpr const char* kName = "cuMemPoolImportFromShareableHandle";
   const std::lock_guard lock(imported_pools().mutex());
   return at_its_server(kName, [&](Session& session, uint16_t context) -> CUresult {

@@ -127,12 +127,14 @@ CUresult manual_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* han
                                                CUmemAllocationHandleType shHandleType) {
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
-    return shHandleType == CU_MEM_HANDLE_TYPE_WIN32 ? CUDA_ERROR_NOT_SUPPORTED
-                                                    : CUDA_ERROR_INVALID_VALUE;
+    const bool of_windows =
+        shHandleType == CU_MEM_HANDLE_TYPE_WIN32 || shHandleType == CU_MEM_HANDLE_TYPE_WIN32_KMT;
+    return of_windows ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
   }
   TicketBytes ticket{};
   const auto descriptor = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
-  if (!read_ticket_file(descriptor, &ticket).ok()) return CUDA_ERROR_UNKNOWN;
+  if (const CUresult result = read_ticket_file(descriptor, &ticket); result != CUDA_SUCCESS)
+    return result;
   constexpr const char* kName = "cuMemImportFromShareableHandle";
   const auto import = [&](Session& session, uint16_t context) {
     CUmemGenericAllocationHandle given = 0;
@@ -169,6 +171,7 @@ CUresult manual_cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
 CUresult manual_cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle,
                                       unsigned int Flags) {
   if (pdptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Flags &= CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;  // what else stands there does not count
   constexpr const char* kName = "cuIpcOpenMemHandle";
   const auto open_at = [&](Session& session, uint16_t context) -> CUresult {
     CUdeviceptr address = 0, base = 0;
@@ -198,8 +201,14 @@ CUresult manual_cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle,
   });
 }
 
+// The first version opens memory once.
 CUresult manual_cuIpcOpenMemHandle(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
-  return manual_cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
+  const CUresult result = manual_cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
+  if (result != CUDA_SUCCESS) return result;
+  const auto region = CallTarget::of_memory(*pdptr).session.device_memory.find(*pdptr);
+  if (!region || region->opened <= 1) return CUDA_SUCCESS;
+  (void)manual_cuIpcCloseMemHandle(*pdptr);
+  return CUDA_ERROR_ALREADY_MAPPED;
 }
 
 CUresult manual_cuIpcCloseMemHandle(CUdeviceptr dptr) {

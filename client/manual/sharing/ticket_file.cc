@@ -33,19 +33,18 @@ Result<Fd> make_ticket_file(const TicketBytes& ticket) {
   return file;
 }
 
-Status read_ticket_file(int descriptor, TicketBytes* ticket) {
-  Status other(StatusCode::kInvalidArgument, "no descriptor of exported GPU memory");
+CUresult read_ticket_file(int descriptor, TicketBytes* ticket) {
   struct stat about {};
   Content content{};
+  if (::fstat(descriptor, &about) != 0) return CUDA_ERROR_UNKNOWN;
   // Reading could wait, of a pipe.
-  if (::fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode) ||
-      about.st_size != sizeof content ||
+  if (!S_ISREG(about.st_mode) || about.st_size != sizeof content ||
       ::pread(descriptor, &content, sizeof content, 0) != sizeof content ||
       std::memcmp(content.magic, kMagic, sizeof kMagic) != 0) {
-    return other;
+    return CUDA_ERROR_INVALID_VALUE;
   }
   *ticket = content.ticket;
-  return Status();
+  return CUDA_SUCCESS;
 }
 
 }  // namespace fargpu::client

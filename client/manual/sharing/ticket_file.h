@@ -3,6 +3,8 @@
 // which can be passed to other processes as any descriptor. Any thread.
 #pragma once
 
+#include <cuda.h>
+
 #include <array>
 #include <cstddef>
 
@@ -15,7 +17,8 @@ using TicketBytes = std::array<std::byte, 64>;
 // kSystem: the process may have no more descriptors.
 Result<Fd> make_ticket_file(const TicketBytes& ticket);
 
-// The descriptor stays the program's. kInvalidArgument: it is something else.
-Status read_ticket_file(int descriptor, TicketBytes* ticket);
+// The descriptor stays the program's. CUDA_ERROR_INVALID_VALUE: it is something else;
+// CUDA_ERROR_UNKNOWN: there is none.
+CUresult read_ticket_file(int descriptor, TicketBytes* ticket);
 
 }  // namespace fargpu::client

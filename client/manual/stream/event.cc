@@ -56,6 +56,7 @@ CUresult manual_cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) 
 }
 
 CUresult manual_cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
+  if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CallTarget target = CallTarget::of(event);
   return call_cuIpcGetEventHandle(target.session, target.context, pHandle, event);
 }

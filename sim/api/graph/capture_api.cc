@@ -132,7 +132,7 @@ CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
 }
 
 CUresult CUDAAPI cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
-  return with_capture(hStream, false, [&](const auto& stream, StreamCapture* capture) -> CUresult {
+  return with_capture(hStream, true, [&](const auto& stream, StreamCapture* capture) -> CUresult {
     if (phGraph != nullptr) *phGraph = nullptr;
     if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
     if (capture->streams.front() != stream) {

@@ -11,6 +11,7 @@ CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandl
   return with_graph(hGraph, [&](Graph& graph) -> CUresult {
     if (pHandle_out == nullptr || (flags & ~unsigned{CU_GRAPH_COND_ASSIGN_DEFAULT}) != 0)
       return CUDA_ERROR_INVALID_VALUE;
+    if (ctx == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     std::shared_ptr<Context> context;
     if (CUresult result = node_context(ctx, &context); result != CUDA_SUCCESS) return result;
     auto value = ConditionalValue::make(std::move(context), defaultLaunchValue,

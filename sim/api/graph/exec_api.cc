@@ -45,9 +45,12 @@ CUresult instantiate(CUgraphExec* out, Graph& graph, uint64_t flags, Outcome* ou
       ((flags & kAutoFree) != 0 && (flags & kDevice) != 0)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  std::shared_ptr<Context> context;
+  if (CUresult result = current_context(Driver::get(), &context); result != CUDA_SUCCESS)
+    return result;
   Registry& registry = Driver::get().registry();
   const bool single = has_memory_nodes(graph) || has_type(graph, CU_GRAPH_NODE_TYPE_CONDITIONAL);
-  if (single && registry.find<Exec>(graph.executable) != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (single && registry.find<Exec>(graph.executable) != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   if (unused_handle(graph)) {
     outcome->result = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
     return CUDA_ERROR_INVALID_VALUE;
@@ -175,24 +178,24 @@ CUresult CUDAAPI cuGraphUpload(CUgraphExec hGraph, CUstream hStream) {
 CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
                                       CUgraphExecUpdateResultInfo* resultInfo) {
   return with_exec(hGraphExec, [&](Exec& exec) -> CUresult {
-    if (resultInfo == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *resultInfo = {};
-    resultInfo->result = CU_GRAPH_EXEC_UPDATE_ERROR;
+    CUgraphExecUpdateResultInfo unread{};
+    CUgraphExecUpdateResultInfo& info = resultInfo != nullptr ? *resultInfo : unread;
+    info = {};
+    info.result = CU_GRAPH_EXEC_UPDATE_ERROR;
     const auto graph = find_graph(hGraph);
     if (!graph || graph->embedded) return CUDA_ERROR_INVALID_VALUE;
-    return exec.update(*graph, resultInfo);
+    return exec.update(*graph, &info);
   });
 }
 
 CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
                                    CUgraphNode* hErrorNode_out,
                                    CUgraphExecUpdateResult* updateResult_out) {
-  if (hErrorNode_out == nullptr || updateResult_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUgraphExecUpdateResultInfo info{};
   info.result = CU_GRAPH_EXEC_UPDATE_ERROR;
   const CUresult result = cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);
-  *hErrorNode_out = info.errorNode;
-  *updateResult_out = info.result;
+  if (hErrorNode_out != nullptr) *hErrorNode_out = info.errorNode;
+  if (updateResult_out != nullptr) *updateResult_out = info.result;
   return result;
 }
 

@@ -22,6 +22,7 @@ CUresult return_edges(const std::vector<Dependency>& list, CUgraphNode* nodes,
                         });
   if (nodes != nullptr && !lossless) return CUDA_ERROR_LOSSY_QUERY;
   const size_t room = *count;
+  if (nodes != nullptr && room == 0 && !list.empty()) return CUDA_ERROR_INVALID_VALUE;
   return_list(list, nodes, room, [](const Dependency& edge) { return handle_of(*edge.node); });
   for (size_t i = 0; data != nullptr && i < std::min(room, list.size()); ++i)
     data[i] = list[i].data;
@@ -31,7 +32,8 @@ CUresult return_edges(const std::vector<Dependency>& list, CUgraphNode* nodes,
 
 CUresult return_nodes(const std::vector<std::shared_ptr<Node>>& list, CUgraphNode* nodes,
                       size_t* count) {
-  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (count == nullptr || (nodes != nullptr && *count == 0 && !list.empty()))
+    return CUDA_ERROR_INVALID_VALUE;
   return_list(list, nodes, *count, [](const auto& node) { return handle_of(*node); });
   *count = nodes == nullptr ? list.size() : std::min(*count, list.size());
   return CUDA_SUCCESS;

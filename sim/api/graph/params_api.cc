@@ -19,17 +19,17 @@ CUresult get(CUgraphNode handle, CUgraphNodeType type, const void* out, Take&& t
   });
 }
 
+// Nodes whose parameters stay as they were made.
+bool is_made_once(CUgraphNodeType type) {
+  return type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
+         type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+}
+
 // The operation of the same type that `params` describe.
 CUresult make_next(const Node& node, CUgraphNodeParams& params, OperationPtr* next) {
   if (params.type != node.operation->type()) return CUDA_ERROR_INVALID_VALUE;
-  switch (params.type) {
-    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-    case CU_GRAPH_NODE_TYPE_MEM_FREE:
-    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-      return CUDA_ERROR_NOT_SUPPORTED;
-    default:
-      return make_operation(params, *node.graph, next);
-  }
+  return is_made_once(params.type) ? CUDA_ERROR_NOT_SUPPORTED
+                                   : make_operation(params, *node.graph, next);
 }
 
 // A kernel node keeps its attributes.
@@ -44,7 +44,6 @@ CUresult keep_attributes(const Operation& was, OperationPtr* next) {
 CUresult set(CUgraphNode handle, CUgraphNodeParams* params) {
   return with_node(handle, [&](Node& node) -> CUresult {
     if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (params->type == CU_GRAPH_NODE_TYPE_GRAPH) return CUDA_ERROR_NOT_SUPPORTED;
     OperationPtr next;
     CUresult result = make_next(node, *params, &next);
     if (result == CUDA_SUCCESS) result = keep_attributes(*node.operation, &next);
@@ -55,7 +54,9 @@ CUresult set(CUgraphNode handle, CUgraphNodeParams* params) {
 
 CUresult set_in_exec(CUgraphExec exec_handle, CUgraphNode handle, CUgraphNodeParams* params) {
   return with_exec_node(exec_handle, handle, [&](Exec& exec, Node& own, Node&) -> CUresult {
-    if (params == nullptr || params->type != own.operation->type()) return CUDA_ERROR_INVALID_VALUE;
+    if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (is_made_once(params->type)) return CUDA_ERROR_NOT_SUPPORTED;
+    if (params->type != own.operation->type()) return CUDA_ERROR_INVALID_VALUE;
     if (params->type == CU_GRAPH_NODE_TYPE_GRAPH) {
       const auto child = find_graph(params->graph.graph);
       return child ? exec.update_child(own, *child) : CUDA_ERROR_INVALID_VALUE;

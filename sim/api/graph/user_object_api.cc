@@ -1,4 +1,5 @@
 // User objects and the references that graphs have.
+#include <algorithm>
 #include <climits>
 
 #include "sim/graph/api.h"
@@ -43,8 +44,7 @@ CUresult CUDAAPI cuUserObjectRetain(CUuserObject object, unsigned int count) {
 
 CUresult CUDAAPI cuUserObjectRelease(CUuserObject object, unsigned int count) {
   return with_object(object, count, [&](const auto& found) -> CUresult {
-    if (count > found->references()) return CUDA_ERROR_INVALID_VALUE;
-    found->release(count);
+    found->release(std::min<uint64_t>(count, found->references()));
     return CUDA_SUCCESS;
   });
 }
@@ -66,7 +66,9 @@ CUresult CUDAAPI cuGraphRetainUserObject(CUgraph graph, CUuserObject object, uns
 CUresult CUDAAPI cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count) {
   return with_object(object, count, [&](const auto& found) -> CUresult {
     const auto holder = find_graph(graph);
-    return holder && holder->objects.release(found, count) ? CUDA_SUCCESS
-                                                           : CUDA_ERROR_INVALID_VALUE;
+    if (!holder) return CUDA_ERROR_INVALID_VALUE;
+    // References that the graph does not have are none to give up.
+    (void)holder->objects.release(found, count);
+    return CUDA_SUCCESS;
   });
 }

@@ -10,8 +10,11 @@ namespace {
 template <typename Whole, typename Handle>
 void enter(Context& context, std::shared_ptr<Whole> whole, Handle* handle) {
   Registry& registry = Driver::get().registry();
-  for (const auto& part : whole->parts())
+  whole->context = context.weak_from_this();
+  for (const auto& part : whole->parts()) {
+    part->context = whole->context;
     whole->part_handles.push_back(registry.add(part, context.id()));
+  }
   *handle = to_handle<Handle>(registry.add(std::move(whole), context.id()));
 }
 
@@ -28,7 +31,7 @@ CUresult create(const CUDA_ARRAY3D_DESCRIPTOR& descriptor, CUarray* handle) {
 
 template <typename Whole, typename Handle>
 CUresult get_part(Handle whole, unsigned index, CUarray* part) {
-  return with_context([&](Context&) -> CUresult {
+  return with_context_of(whole, [&](Context&) -> CUresult {
     if (part == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const auto found = Driver::get().registry().find<Whole>(whole);
     if (!found) return CUDA_ERROR_INVALID_HANDLE;
@@ -51,7 +54,7 @@ CUresult destroy(Context& context, Handle handle) {
 
 template <typename Whole, typename Handle, typename Read>
 CUresult read(Handle handle, const void* out, Read&& body) {
-  return with_context([&](Context&) -> CUresult {
+  return with_context_of(handle, [&](Context&) -> CUresult {
     if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const auto found = Driver::get().registry().find<Whole>(handle);
     return found ? body(*found) : CUDA_ERROR_INVALID_HANDLE;
@@ -60,6 +63,7 @@ CUresult read(Handle handle, const void* out, Read&& body) {
 
 template <typename Whole, typename Handle>
 CUresult sparse_properties(Handle handle, CUDA_ARRAY_SPARSE_PROPERTIES* properties) {
+  if (Driver::initialized() && handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return read<Whole>(handle, properties, [&](const Whole& whole) {
     if (whole.sparse() == nullptr || whole.is_part()) return CUDA_ERROR_INVALID_VALUE;
     *properties = whole.sparse()->properties();
@@ -109,7 +113,7 @@ CUresult CUDAAPI cuArrayGetPlane(CUarray* pPlaneArray, CUarray hArray, unsigned 
 }
 
 CUresult CUDAAPI cuArrayDestroy(CUarray hArray) {
-  return with_context([&](Context& context) -> CUresult {
+  return with_context_of(hArray, [&](Context& context) -> CUresult {
     const auto array = Driver::get().registry().find<Array>(hArray);
     if (!array || array->is_part()) return CUDA_ERROR_INVALID_HANDLE;
     return destroy<Array>(context, hArray);
@@ -137,7 +141,7 @@ CUresult CUDAAPI cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray
 }
 
 CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
-  return with_context([&](Context& context) -> CUresult {
+  return with_context_of(hMipmappedArray, [&](Context& context) -> CUresult {
     if (!Driver::get().registry().find<MipmappedArray>(hMipmappedArray))
       return CUDA_ERROR_INVALID_HANDLE;
     return destroy<MipmappedArray>(context, hMipmappedArray);

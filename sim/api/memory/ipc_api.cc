@@ -18,10 +18,18 @@ CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
 CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle,
                                        unsigned int Flags) {
   return with_context([&](Context& context) -> CUresult {
-    if (pdptr == nullptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+    if (pdptr == nullptr || (Flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == 0)
       return CUDA_ERROR_INVALID_VALUE;
     return Driver::get().interprocess().open_memory(context, handle, pdptr);
   });
+}
+
+// The first version opens memory once.
+CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
+  const CUresult result = cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
+  if (result != CUDA_SUCCESS || Driver::get().interprocess().times_open(*pdptr) == 1) return result;
+  (void)cuIpcCloseMemHandle(*pdptr);
+  return CUDA_ERROR_ALREADY_MAPPED;
 }
 
 // Waits first, so that nothing is still using it.
@@ -37,7 +45,7 @@ CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr) {
 CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
   return with_context([&](Context&) -> CUresult {
     const auto found = Driver::get().registry().find<Event>(event);
-    if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (pHandle == nullptr || event == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (!found) return CUDA_ERROR_INVALID_HANDLE;
     if (!found->shared || found->opened) return CUDA_ERROR_INVALID_HANDLE;
     return Interprocess::export_event(*found->shared, pHandle);

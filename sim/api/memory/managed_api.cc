@@ -28,11 +28,11 @@ CUresult in_range(Driver& driver, CUdeviceptr address, size_t bytes, Use&& use) 
   return result;
 }
 
-CUresult prefetch(Driver& driver, CUdeviceptr address, size_t bytes,
-                  const CUmemLocation& location) {
+CUresult prefetch(Driver& driver, CUdeviceptr address, size_t bytes, const CUmemLocation& location,
+                  bool as_given = false) {
   return in_range(driver, address, bytes,
                   [&](fargpu::advice::RangeAdvice& advice, uint64_t from, uint64_t until) {
-                    advice.prefetched(from, until, location);
+                    advice.prefetched(from, until, location, as_given);
                     return CUDA_SUCCESS;
                   });
 }
@@ -170,7 +170,7 @@ CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size
     const fargpu::advice::Prefetches prefetches{prefetchLocs, prefetchLocIdxs, numPrefetchLocs};
     CUresult result = prefetches.check(count, device_count(driver));
     for (size_t i = 0; result == CUDA_SUCCESS && i < count; ++i)
-      result = prefetch(driver, dptrs[i], sizes[i], prefetches.of(i));
+      result = prefetch(driver, dptrs[i], sizes[i], prefetches.of(i), true);
     return result;
   });
 }

@@ -117,7 +117,7 @@ CUresult CUDAAPI cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t
   size_t failed = SIZE_MAX;
   const CUresult result =
       copy_batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream, &failed);
-  if (result != CUDA_SUCCESS && failIdx != nullptr) *failIdx = failed;
+  if (failIdx != nullptr) *failIdx = failed;
   return result;
 }
 CUresult CUDAAPI cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,

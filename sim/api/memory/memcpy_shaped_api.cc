@@ -206,7 +206,7 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opL
                                       size_t* failIdx, unsigned long long flags, CUstream hStream) {
   size_t failed = SIZE_MAX;
   const CUresult result = copy_batch(opList, numOps, flags, hStream, &failed);
-  if (result != CUDA_SUCCESS && failIdx != nullptr) *failIdx = failed;
+  if (failIdx != nullptr) *failIdx = failed;
   return result;
 }
 CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,

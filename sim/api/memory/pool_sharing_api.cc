@@ -2,6 +2,7 @@
 #include "sim/driver/api.h"
 #include "sim/driver/interprocess.h"
 #include "sim/driver/pool.h"
+#include "sim/memory/shared_file.h"
 
 using namespace fargpu::sim;
 
@@ -30,8 +31,12 @@ CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void
       return handleType == CU_MEM_HANDLE_TYPE_WIN32 ? CUDA_ERROR_NOT_SUPPORTED
                                                     : CUDA_ERROR_INVALID_VALUE;
     }
-    auto shared = SharedPool::open(static_cast<int>(reinterpret_cast<intptr_t>(handle)));
-    if (!shared.ok()) return CUDA_ERROR_UNKNOWN;  // as the driver answers
+    const auto descriptor = static_cast<int>(reinterpret_cast<intptr_t>(handle));
+    auto shared = SharedPool::open(descriptor);
+    if (!shared.ok()) {
+      const bool is_memory = SharedFile::open(descriptor).ok();
+      return is_memory ? CUDA_ERROR_NOT_SUPPORTED : no_export(descriptor);
+    }
     if (const auto known = driver.interprocess().imported_pool(shared->key())) {
       *pool_out = to_handle<CUmemoryPool>(known->handle());
       return CUDA_SUCCESS;

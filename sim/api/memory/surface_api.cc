@@ -16,8 +16,8 @@ CUresult CUDAAPI cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOUR
 
 CUresult CUDAAPI cuSurfObjectDestroy(CUsurfObject surfObject) {
   return with_context([&](Context&) -> CUresult {
-    return Driver::get().registry().remove<SurfaceObject>(surfObject) ? CUDA_SUCCESS
-                                                                      : CUDA_ERROR_INVALID_VALUE;
+    const bool gone = surfObject == 0 || Driver::get().registry().remove<SurfaceObject>(surfObject);
+    return gone ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
 }
 

@@ -33,8 +33,8 @@ CUresult CUDAAPI cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_
 
 CUresult CUDAAPI cuTexObjectDestroy(CUtexObject texObject) {
   return with_context([&](Context&) -> CUresult {
-    return Driver::get().registry().remove<TextureObject>(texObject) ? CUDA_SUCCESS
-                                                                     : CUDA_ERROR_INVALID_VALUE;
+    const bool gone = texObject == 0 || Driver::get().registry().remove<TextureObject>(texObject);
+    return gone ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
@@ -55,8 +55,7 @@ CUresult CUDAAPI cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* pTexDesc, CUtexObj
 CUresult CUDAAPI cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* pResViewDesc,
                                                 CUtexObject texObject) {
   return read(texObject, pResViewDesc, [&](const TextureObject& object) {
-    if (!object.view) return CUDA_ERROR_INVALID_VALUE;
-    *pResViewDesc = *object.view;
+    *pResViewDesc = object.view.value_or(CUDA_RESOURCE_VIEW_DESC{});
     return CUDA_SUCCESS;
   });
 }

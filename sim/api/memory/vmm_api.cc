@@ -2,6 +2,8 @@
 #include "sim/driver/address_space.h"
 #include "sim/driver/api.h"
 #include "sim/driver/physical_memory.h"
+#include "sim/memory/shared_file.h"
+#include "sim/memory/shared_pool.h"
 
 using namespace fargpu::sim;
 
@@ -189,14 +191,16 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* ha
   return with_driver([&](Driver& driver) -> CUresult {
     if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
-      return shHandleType == CU_MEM_HANDLE_TYPE_WIN32 ? CUDA_ERROR_NOT_SUPPORTED
-                                                      : CUDA_ERROR_INVALID_VALUE;
+      const bool of_windows =
+          shHandleType == CU_MEM_HANDLE_TYPE_WIN32 || shHandleType == CU_MEM_HANDLE_TYPE_WIN32_KMT;
+      return of_windows ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     }
-    auto file = SharedFile::open(static_cast<int>(reinterpret_cast<intptr_t>(osHandle)));
+    const auto descriptor = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
+    auto file = SharedFile::open(descriptor);
     if (!file.ok()) {
-      return file.status().code() == fargpu::StatusCode::kInvalidArgument
-                 ? CUDA_ERROR_UNKNOWN  // as the driver answers
-                 : CUDA_ERROR_OPERATING_SYSTEM;
+      if (file.status().code() != fargpu::StatusCode::kInvalidArgument)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+      return SharedPool::open(descriptor).ok() ? CUDA_ERROR_NOT_SUPPORTED : no_export(descriptor);
     }
     for (const auto& device : driver.devices()) {
       if (device->index() != file->index()) continue;

@@ -235,7 +235,7 @@ bool Loader::add_variables() {
     if (placed.empty()) continue;
     const uint64_t base = memory_.allocate(std::max<uint64_t>(bytes, 1));
     if (base == 0)
-      return fail(LoadError::Kind::kInvalidPtx,
+      return fail(LoadError::Kind::kNoMemory,
                   fmt::format("no device memory for {} bytes of variables", bytes),
                   placed[0].variable->line);
     allocations_.push_back(base);
