@@ -17,6 +17,9 @@ FUNCTION_KEYS = (
     *("args", "quiet", "fresh", "sweeps", "more", "skip", "prepare", "show", "without"),
     *("captured", "capture_ends"),
 )
+CALLBACKS = (
+    *("CUhostFn", "CUstreamCallback", "CUoccupancyB2DSize", "CUlogsCallback", "CUasyncCallback"),
+)
 PRINTABLE = ("int", "unsigned", "unsigned int", "size_t", "unsigned long long", "cuuint64_t")
 
 
@@ -141,7 +144,7 @@ def _wrong(argument, cases):
     name, base = argument.name, argument.base
     if _stars(argument):
         yield Case(f"{name}=null", WITH, f"a.{name} = nullptr;")
-    elif argument.ctype in ("CUhostFn", "CUstreamCallback", "CUoccupancyB2DSize"):
+    elif argument.ctype in CALLBACKS:
         yield Case(f"{name}=null", WITH, f"a.{name} = nullptr;")
     elif base == "CUdevice":
         yield Case(f"{name}=%lld", WITH, f"a.{name} = static_cast<int>(v);", -1, -1)

@@ -94,8 +94,110 @@ class World {
   CUdeviceptr reserved();                   // 2 MiB of addresses without memory
   CUdeviceptr mapped();                     // 2 MiB of memory by cuMemMap, with access
   CUmemGenericAllocationHandle physical();  // 2 MiB
-  const char* file();                       // a file that holds the kernels
-  void** parameters();                      // of function()
+  CUdeviceptr managed();                    // 64 KiB by cuMemAllocManaged
+  CUstream capturing();                     // with a capture that has begun; while one is
+                                            // captured anyway: stream()
+
+  // A graph with a node of each of these kinds, what is made of it, and parameters like theirs
+  // (world_graphs.cc). The exec is of the nodes that there are when it is first asked for.
+  CUgraph full_graph();
+  CUgraphExec full_exec();
+  CUgraph clone();  // of graph()
+  CUgraphNode kernel_node();
+  CUgraphNode memcpy_node();
+  CUgraphNode memset_node();
+  CUgraphNode host_node();
+  CUgraphNode child_node();
+  CUgraphNode record_node();
+  CUgraphNode wait_node();
+  CUgraphNode batch_node();
+  CUgraphNode second_node();  // of graph(), without edges
+  CUgraphNode last_node();    // of graph(), behind node()
+  CUgraph memory_graph();     // of alloc_node() and free_node()
+  CUgraphNode alloc_node();
+  CUgraphNode free_node();
+  CUdeviceptr graph_memory();  // of alloc_node()
+  CUgraphConditionalHandle conditional();
+  template <typename Params>
+  void describe_kernel(const Params* params) {
+    auto* p = const_cast<Params*>(params);
+    p->func = function();
+    p->gridDimX = p->gridDimY = p->gridDimZ = p->blockDimY = p->blockDimZ = 1;
+    p->blockDimX = 4;
+    p->kernelParams = parameters();
+  }
+  template <typename Params>
+  void describe_memset(const Params* params) {
+    auto* p = const_cast<Params*>(params);
+    p->dst = memory() + 4096;
+    p->elementSize = 4;
+    p->value = 1;
+    p->width = 16;
+    p->height = 1;
+  }
+  template <typename Params>
+  void describe_host(const Params* params) {
+    const_cast<Params*>(params)->fn = [](void*) {};
+  }
+  template <typename Params>
+  void describe_batch(const Params* params) {
+    auto* p = const_cast<Params*>(params);
+    p->ctx = context();
+    p->count = 1;
+    p->paramArray = out<CUstreamBatchMemOpParams>();
+    p->paramArray->operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    p->paramArray->writeValue.address = memory() + 65536;
+    p->paramArray->writeValue.value = 0x01010101;
+  }
+  template <typename Params>
+  void describe_alloc(const Params* params) {
+    auto* p = const_cast<Params*>(params);
+    p->poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    p->poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    p->bytesize = 4096;
+  }
+  void describe_copy(const CUDA_MEMCPY3D* params);
+
+  // Green contexts, shared memory, tiles, the log (world_shares.cc).
+  CUdevResource resource();         // the multiprocessors of the device
+  CUdevResourceDesc description();  // of resource()
+  CUgreenCtx green();
+  CUmemGenericAllocationHandle exportable();  // 2 MiB
+  void* exported();                           // its descriptor
+  CUmemoryPool exportable_pool();
+  void* exported_pool();
+  CUmemoryPool imported_pool();  // the same pool again
+  CUdeviceptr exportable_pool_memory();
+  CUarray sparse_array();
+  CUmemGenericAllocationHandle tile_pool();  // 2 MiB
+  CUmipmappedArray sparse_mipmap();
+  CUarray deferred_array();  // without memory
+  CUmipmappedArray deferred_mipmap();
+  CUarray planes();        // of an image of three
+  CUtexObject view();      // a texture of mipmap() that begins at level 1
+  CUevent shared_event();  // for other processes
+  CUevent green_event();   // of the context of green()
+  // Of another process (world_other.cc).
+  CUipcMemHandle foreign_memory();
+  CUipcEventHandle foreign_event();
+  CUdeviceptr opened_memory();
+  CUlogsCallbackHandle log_callback();
+  CUasyncCallbackHandle notification();
+  const char* file();   // a file that holds the kernels
+  void** parameters();  // of function()
+
+  // States (world_states.cc). What is held goes on behind the call.
+  CUstream busy_stream();       // waits
+  CUevent busy_event();         // recorded in it
+  void end_current();           // the current context is one that another thread has destroyed
+  void break_context();         // a kernel has failed in the context
+  CUfunction heavy_function();  // "heavy", with too many registers for 1024 threads
+  CUgraph programmatic_graph();
+  CUgraphNode first_programmatic_node();
+  CUgraphNode programmatic_node();        // behind the first one, by a programmatic edge
+  CUstream capturing_data();              // capturing() where the next node has such an edge
+  CUgreenCtx capturing_green();           // green() while one of its streams is captured
+  const char* file_of(long long number);  // file() with wrong_image(number)
 
   // A handle that was valid once.
   CUcontext destroyed(CUcontext);
@@ -114,6 +216,9 @@ class World {
   CUuserObject destroyed(CUuserObject);
   CUmemoryPool destroyed(CUmemoryPool);
   CUmemGenericAllocationHandle destroyed(CUmemGenericAllocationHandle);
+  CUgreenCtx destroyed(CUgreenCtx);
+  CUlogsCallbackHandle destroyed(CUlogsCallbackHandle);
+  CUasyncCallbackHandle destroyed(CUasyncCallbackHandle);
 
   // Zeroed memory that lasts until the next case, large enough for any output here.
   template <typename T>
@@ -130,6 +235,7 @@ class World {
 
  private:
   void* scratch();
+  void release_busy();
   bool can() const { return phase_ != Phase::kBeforeInit; }
   uint64_t& slot(const char* name) { return objects_[name]; }
 
@@ -138,6 +244,7 @@ class World {
   CUstream captured_ = nullptr;
   std::map<std::string, uint64_t> objects_;
   std::string file_;
+  bool file_written_ = false;
 };
 
 // A value that no driver gave out.
@@ -210,7 +317,37 @@ extern const Function kFunctions[];
 extern const size_t kFunctionCount;
 const char* result_name(CUresult result);
 
+// Images that cannot be loaded: 0 empty, 1 zeros, 2 text, 3 half a program, 4 a wrong instruction,
+// 5 a target to come, 6 a version to come, 7 an unresolved call, 8 and 9 machine code of other
+// GPUs, 10 a variable of 256 GiB.
+const char* wrong_image(long long number);
+// What the other process does; returns its exit code.
+int give_handles();
+
 const char* image();  // the kernels, as PTX
+// Ends the capture of a stream, and says whether it still stood and how many nodes it has made.
+void end_capture(CUstream stream, Line& line);
+// The device of an advice, as either version of the call has it.
+template <typename Args>
+void set_device(Args& args, int device) {
+  if constexpr (requires { args.location; }) {
+    args.location.id = device;
+  } else {
+    args.device = device;
+  }
+}
+// Calls a function of the driver by the name of its symbol.
+template <typename... Args>
+CUresult call(const char* name, Args... args) {
+  const auto function = entry<CUresult (*)(Args...)>(name);
+  return function == nullptr ? CUDA_ERROR_NOT_FOUND : function(args...);
+}
+// The same for what a case needs: it says so when there is an error.
+bool succeeded(const char* name, CUresult result);
+template <typename... Args>
+bool need(const char* name, Args... args) {
+  return succeeded(name, call(name, args...));
+}
 void show_pointer_attribute(CUpointer_attribute attribute, const void* data, Line& line);
 
 std::string case_name(const char* name, long long value);

@@ -3,8 +3,9 @@
     answers.py compare BUILD [direct|shm|tcp]...   # the test
     answers.py record FIRST SECOND HEAD            # makes h200-580.txt from two native runs
     answers.py captures FIRST SECOND HEAD          # makes captures-h200-580.txt, likewise
-    answers.py add FIRST SECOND CAPTURES           # two native runs of some functions, and one of
+    answers.py add FIRST SECOND CAPTURES HEAD      # two native runs of some functions, and one of
                                                    # `--captures`: these functions' lines, anew
+    answers.py crashes                             # for --leave-out: what no driver survives
     answers.py classes                             # the test of `capture` in the description
     answers.py captured BUILD [direct|shm|tcp]...  # the test of calls during captures
 
@@ -26,7 +27,10 @@ ORACLE = HERE / "h200-580.txt"
 CAPTURES = HERE / "captures-h200-580.txt"
 UNASKED = HERE / "unasked.txt"
 DIFFERENCES = HERE / "differences.yml"
+NATIVELY = HERE.parent / "natively.yml"
 PLACES = ("direct", "shm", "tcp")
+FAILURES = ("CRASHED", "HUNG")
+LEFT_OUT = "# left out, not always the same: "
 NUMBERED = re.compile(r"^(.*?[= ])(0x[0-9a-f]+|-?\d+)(.*)$")
 
 
@@ -96,7 +100,7 @@ def record(first, second, head):
     same = {case: answer for case, answer in runs[0].items() if runs[1].get(case) == answer}
     text = ["# Answers of a real driver; made by answers.py record, not edited."]
     text += [f"# {line}" for line in pathlib.Path(head).read_text().splitlines() if line.strip()]
-    text += [f"# left out, not always the same: {case}" for case in runs[0] if case not in same]
+    text += [LEFT_OUT + case for case in runs[0] if case not in same]
     lines = pack(same)
     assert read_answers(unpack(lines)) == same
     ORACLE.write_text("\n".join(text + lines) + "\n")
@@ -107,20 +111,39 @@ def without(functions, lines):
     return [line for line in lines if line.startswith("#") or line.split()[0] not in functions]
 
 
-def add(first, second, captures):
+def add(first, second, captures, head):
     """For new functions, of the driver that the files are of: `answers FUNCTION...` is enough."""
     runs = [read_answers(pathlib.Path(p).read_text().splitlines()) for p in (first, second)]
-    if runs[0] != runs[1]:
-        raise SystemExit("the two runs differ")
-    functions = {case.split()[0] for case in runs[0]}
-    lines = without(functions, ORACLE.read_text().splitlines()) + pack(runs[0])
-    ORACLE.write_text("\n".join(lines) + "\n")
+    functions = {case.split()[0] for case in runs[0]} & {case.split()[0] for case in runs[1]}
+    same, other = {}, []
+    for case, answer in runs[0].items():
+        if case.split()[0] in functions and runs[1].get(case) == answer:
+            same[case] = answer
+        elif case.split()[0] in functions:
+            other.append(case)
+    lines = without(functions, ORACLE.read_text().splitlines())
+    lines = [x for x in lines if not any(x.startswith(LEFT_OUT + f + " ") for f in functions)]
+    heads = [x for x in pathlib.Path(head).read_text().splitlines() if x.strip()]
+    lines += [f"# {', '.join(heads)}:"] + [LEFT_OUT + case for case in other] + pack(same)
+    ORACLE.write_text("\n".join(without_empty_heads(lines)) + "\n")
     found = read_answers(pathlib.Path(captures).read_text().splitlines())
-    lines = without(functions, CAPTURES.read_text().splitlines()) + capture_lines(found)
+    asked = {case.split()[0] for case in found}
+    lines = without(asked, CAPTURES.read_text().splitlines()) + capture_lines(found)
     CAPTURES.write_text("\n".join(lines) + "\n")
+    functions |= asked
     lines = [x for x in UNASKED.read_text().splitlines() if x.partition(":")[0] not in functions]
     UNASKED.write_text("\n".join(lines) + "\n")
     return 0
+
+
+def without_empty_heads(lines):
+    """A head of lines that have all been replaced since goes, too."""
+    ends = [*lines[1:], "# :"]
+    return [x for x, y in zip(lines, ends, strict=True) if not (is_head(x) and is_head(y))]
+
+
+def is_head(line):
+    return line.startswith("# ") and line.endswith(":")
 
 
 def read_unasked():
@@ -130,12 +153,14 @@ def read_unasked():
 
 class Differences:
     """differences.yml: groups of `why` with `cases` (patterns of fnmatch; [ has no meaning there),
-    perhaps `where` (places, all by default), `ours` (the answer there) and `may_agree` (the answer
-    is a matter of time)."""
+    perhaps `where` (places, all by default), `ours` (the answer there), `may_agree` (the answer
+    is a matter of time) and `simulated` (it is the simulated GPU that differs)."""
 
-    def __init__(self):
+    def __init__(self, simulated=True):
         self.entries = []
         for group in yaml.safe_load(DIFFERENCES.read_text()):
+            if group.get("simulated") and not simulated:
+                continue
             where = group.get("where", PLACES)
             for pattern in group["cases"]:
                 check = re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
@@ -188,27 +213,53 @@ def run_program(folder, place, *arguments):
     return read_answers(done.stdout.splitlines())
 
 
+def differing(native, ours):
+    """(case, what the driver answered, what ours did) of the answers that are not alike."""
+    for case, expected in native.items():
+        answer = ours.get(case, "not called")
+        # Where the driver itself crashes, any answer is right that is no crash.
+        crashes = expected.startswith(FAILURES) and not answer.startswith(FAILURES)
+        if answer != expected and not crashes:
+            yield case, expected, answer
+
+
+def differing_programs(program):
+    """The arguments with which a conformance program prints something else natively."""
+    known = [group["program"].partition(" ") for group in yaml.safe_load(NATIVELY.read_text())]
+    return tuple(argument for name, _, argument in known if name == program)
+
+
+def crashes():
+    """The cases that a real driver does not survive: its answers to others are wanted."""
+    native = read_answers(unpack(ORACLE.read_text().splitlines()))
+    return [case for case, answer in native.items() if answer.startswith(FAILURES)]
+
+
+def beside(native, ours, place):
+    """What fargpu on a real GPU answers otherwise than the driver does there, of two outputs of
+    `answers`, without what differences.yml explains: a line each."""
+    differences = Differences(simulated=False)
+    place = place if place in PLACES else "tcp"  # the transports to another machine are alike
+    return [
+        f"{case}: the driver {expected}, ours {answer}"
+        for case, expected, answer in differing(read_answers(native), read_answers(ours))
+        if not differences.explain(place, case, answer)
+    ]
+
+
 def compare(build, places):
     native = read_answers(unpack(ORACLE.read_text().splitlines()))
     differences = Differences()
     wrong = 0
     for place in places:
         ours = run_program(build, place)
-        differing = []
-        for case, expected in native.items():
-            answer = ours.get(case, "not called")
-            # Where the driver itself crashes, any answer is right that is no crash.
-            if answer == expected or (
-                expected.startswith("CRASHED") and not answer.startswith(("CRASHED", "HUNG"))
-            ):
-                continue
-            differing.append((case, expected, answer))
-        unlisted = [d for d in differing if not differences.explain(place, d[0], d[2])]
+        found = list(differing(native, ours))
+        unlisted = [d for d in found if not differences.explain(place, d[0], d[2])]
         for case, expected, answer in unlisted:
             print(f"{place}: {case}: the driver {expected}, ours {answer}")
         print(
-            f"{place}: of {len(native)} answers {len(native) - len(differing)} agree,"
-            f" {len(differing) - len(unlisted)} differ as listed, {len(unlisted)} otherwise"
+            f"{place}: of {len(native)} answers {len(native) - len(found)} agree,"
+            f" {len(found) - len(unlisted)} differ as listed, {len(unlisted)} otherwise"
         )
         wrong += len(unlisted)
     for line in differences.unused(places):
@@ -275,7 +326,7 @@ def class_of(strict, relaxed):
     relaxed = strict[0] if relaxed.startswith("CRASHED") else relaxed
     if len(set(strict)) != 1:
         return f"{strict[0]} in one mode, {strict[1]} in the other"
-    result, _, values = strict[0].partition(" ")
+    result, _, values = strict[0].partition(", then ")[0].partition(" ")
     broken = 'capture="invalidated"' in values
     if result == "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT" and broken:
         return "implicit"
@@ -288,14 +339,28 @@ def class_of(strict, relaxed):
     return "captured" if "nodes=" in values and not values.endswith("nodes=0") else "free"
 
 
-def check_classes():
-    """Compares `capture` of every function with what a real driver did."""
+def supported_functions():
     sys.path.insert(0, str(HERE.parents[2] / "schema"))
     from apigen import describe
 
-    measured, unasked = read_captures(), read_unasked()
     api = describe.load(HERE.parents[2] / "schema")
-    functions = [f for f in api.functions if not f.internal and f.exported and f.supported]
+    return [f for f in api.functions if not f.internal and f.exported and f.supported]
+
+
+def chapters():
+    """Chapter of the description -> its functions."""
+    found = {}
+    for f in supported_functions():
+        found.setdefault(f.chapter, []).append(f.name)
+    return found
+
+
+def check_classes():
+    """Compares `capture` of every function with what a real driver did."""
+    functions = supported_functions()
+    from apigen import describe
+
+    measured, unasked = read_captures(), read_unasked()
     stale = sorted(unasked - ({f.name for f in functions} - measured.keys()))
     for name in stale:
         print(f"{UNASKED.name}: {name} is not supported, or has been asked about")
@@ -315,6 +380,8 @@ def check_classes():
         )
         if f.name in UNCOUNTED:
             seen = (UNCOUNTED[f.name], seen[1])
+        if f.name in JUDGED_ELSEWHERE:
+            seen = expected
         if seen != expected:
             print(f"{f.where}: {f.name}: capture: {f.capture}, but the driver: {' / '.join(seen)}")
             wrong += 1
@@ -323,6 +390,8 @@ def check_classes():
 
 # They answer otherwise (differences.yml); what becomes of the capture is compared all the same.
 OTHERWISE = {
+    "cuArrayGetMemoryRequirements",
+    "cuArrayGetPlane",
     "cuCtxEnablePeerAccess",
     "cuCtxGetExecAffinity",
     "cuDeviceGetHostAtomicCapabilities",
@@ -331,6 +400,7 @@ OTHERWISE = {
     "cuLaunch",
     "cuLaunchGrid",
     "cuLaunchGridAsync",
+    "cuMipmappedArrayGetMemoryRequirements",
     "cuTensorMapEncodeIm2col",
     "cuTensorMapEncodeIm2colWide",
     "cuTensorMapEncodeTiled",
@@ -350,7 +420,8 @@ def check_captures(build, places):
         for function, answers in read_captures().items():
             for kind, native in zip(KINDS, answers, strict=True):
                 answer = ours.get(f"{function} {kind}", "not called")
-                if function in OTHERWISE:
+                of_the_client = place == "direct" and function.startswith(("cuLogs", "cuCoredump"))
+                if function in OTHERWISE or of_the_client:
                     native, answer = native.partition(" ")[2], answer.partition(" ")[2]
                 if function in LASTS and place != "direct":
                     answer = answer.partition(", then ")[0]
@@ -369,6 +440,12 @@ UNCOUNTED = {
 }
 
 
+JUDGED_ELSEWHERE = {
+    "cuIpcOpenMemHandle",  # opens memory once, so the calls behind the first one fail
+    "cuLaunchCooperativeKernelMultiDevice",  # its streams are no arguments: client/manual looks
+}
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "record":
         sys.exit(record(*sys.argv[2:]))
@@ -378,6 +455,9 @@ if __name__ == "__main__":
         sys.exit(add(*sys.argv[2:]))
     if sys.argv[1] == "captured":
         sys.exit(check_captures(sys.argv[2], sys.argv[3:] or PLACES))
+    if sys.argv[1] == "crashes":
+        print("\n".join(crashes()))
+        sys.exit()
     if sys.argv[1] == "classes":
         sys.exit(check_classes())
     sys.exit(compare(sys.argv[2], sys.argv[3:] or PLACES))

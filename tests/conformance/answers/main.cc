@@ -238,9 +238,10 @@ int main(int argc, char** argv) {
   Options options;
   std::set<std::string> wanted;
   std::string left_out;
-  bool list = false, captures = false;
+  bool list = false, captures = false, give = false;
   CLI::App app("Calls every supported function rightly and wrongly.", "answers");
   app.add_flag("--list", list, "print the functions' names instead");
+  app.add_flag("--give", give)->group("");  // started by this program itself
   app.add_flag("--captures", captures,
                "instead of these cases: each function called rightly while a stream is captured");
   app.add_option("--jobs", options.jobs, "functions at a time")->check(CLI::Range(1, 256));
@@ -254,6 +255,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  if (give) return give_handles();
   if (list) {
     for (size_t f = 0; f < kFunctionCount; ++f) std::printf("%s\n", kFunctions[f].name);
     return 0;

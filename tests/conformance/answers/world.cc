@@ -1,5 +1,4 @@
 #include <dlfcn.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -8,30 +7,11 @@
 #include <thread>
 
 #include "tests/conformance/answers/answers.h"
+#include "tests/conformance/answers/made.h"
 #include "tests/conformance/kernels.h"
 
 namespace answers {
 namespace {
-
-constexpr size_t kHostBytes = 64 << 10;
-constexpr size_t kMappedBytes = 2 << 20;
-
-// A function of the driver, by the name of its symbol.
-template <typename... Args>
-CUresult call(const char* name, Args... args) {
-  const auto function = entry<CUresult (*)(Args...)>(name);
-  return function == nullptr ? CUDA_ERROR_NOT_FOUND : function(args...);
-}
-
-// The same for what a case needs: it says so when there is an error.
-template <typename... Args>
-bool need(const char* name, Args... args) {
-  const CUresult result = call(name, args...);
-  if (result != CUDA_SUCCESS) {
-    std::fprintf(stderr, "answers: %s: %s\n", name, result_name(result));
-  }
-  return result == CUDA_SUCCESS;
-}
 
 CUcontext make_context() {
   CUcontext context = nullptr;
@@ -166,32 +146,16 @@ CUmemoryPool make_pool() {
   return pool;
 }
 
-CUmemGenericAllocationHandle make_physical() {
-  CUmemAllocationProp prop{};
-  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  CUmemGenericAllocationHandle handle = 0;
-  need("cuMemCreate", &handle, kMappedBytes, static_cast<const CUmemAllocationProp*>(&prop), 0ull);
-  return handle;
-}
-
-CUdeviceptr make_reserved() {
-  CUdeviceptr address = 0;
-  need("cuMemAddressReserve", &address, kMappedBytes, size_t{0}, CUdeviceptr{0}, 0ull);
-  return address;
-}
-
-void* make_pages() {
-  void* pages =
-      mmap(nullptr, kHostBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (pages == MAP_FAILED) std::abort();
-  std::memset(pages, 0, kHostBytes);
-  return pages;
-}
-
 }  // namespace
 
 const char* image() { return kKernels; }
+
+bool succeeded(const char* name, CUresult result) {
+  if (result != CUDA_SUCCESS) {
+    std::fprintf(stderr, "answers: %s: %s\n", name, result_name(result));
+  }
+  return result == CUDA_SUCCESS;
+}
 
 void* symbol(const char* name) {
   static void* const library = [] {
@@ -232,6 +196,12 @@ void World::leave() {
 CUresult World::synchronise() {
   if (!can()) return CUDA_SUCCESS;
   call("cuCtxSetCurrent", context_);
+  release_busy();
+  if (const auto capturing = reinterpret_cast<CUstream>(slot("capturing"))) {
+    Line unseen;
+    answers::end_capture(capturing, unseen);
+    slot("capturing") = 0;
+  }
   const CUresult result = call("cuCtxSynchronize");
   // A case may have destroyed it.
   return result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED
@@ -258,15 +228,15 @@ void World::begin_capture(const Capture& capture) {
   need("cuStreamBeginCapture_v2", captured_, capture.mode);
 }
 
-void World::end_capture(Line& line) {
+void end_capture(CUstream stream, Line& line) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUresult asked = call("cuStreamIsCapturing", captured_, &status);
+  const CUresult asked = call("cuStreamIsCapturing", stream, &status);
   const char* name = status == CU_STREAM_CAPTURE_STATUS_ACTIVE        ? "active"
                      : status == CU_STREAM_CAPTURE_STATUS_INVALIDATED ? "invalidated"
                                                                       : "none";
   line.text("capture", asked == CUDA_SUCCESS ? name : result_name(asked));
   CUgraph graph = nullptr;
-  const CUresult ended = call("cuStreamEndCapture", captured_, &graph);
+  const CUresult ended = call("cuStreamEndCapture", stream, &graph);
   if (ended != CUDA_SUCCESS) line.text("end", result_name(ended));
   if (graph == nullptr) return;
   size_t nodes = 0;
@@ -274,6 +244,8 @@ void World::end_capture(Line& line) {
     line.number("nodes", static_cast<long long>(nodes));
   call("cuGraphDestroy", graph);
 }
+
+void World::end_capture(Line& line) { answers::end_capture(captured_, line); }
 
 CUresult on_another_thread(const std::function<CUresult()>& call_it) {
   CUcontext context = nullptr;
@@ -285,13 +257,6 @@ CUresult on_another_thread(const std::function<CUresult()>& call_it) {
   }).join();
   return result;
 }
-
-// Each object is made once, by the expression, and kept under its name.
-#define MADE(Type, name, expression)                         \
-  if (!can()) return Type{};                                 \
-  uint64_t& kept = slot(name);                               \
-  if (kept == 0) kept = (uint64_t)(expression); /* NOLINT */ \
-  return (Type)kept                             /* NOLINT */
 
 CUcontext World::context() { return can() ? context_ : nullptr; }
 CUstream World::stream() { MADE(CUstream, "stream", make_stream()); }
@@ -311,11 +276,6 @@ CUgraphNode World::node() { MADE(CUgraphNode, "node", make_node(graph())); }
 CUgraphExec World::exec() { MADE(CUgraphExec, "exec", make_exec(graph())); }
 CUuserObject World::user_object() { MADE(CUuserObject, "user object", make_user_object()); }
 CUmemoryPool World::pool() { MADE(CUmemoryPool, "pool", make_pool()); }
-CUmemGenericAllocationHandle World::physical() {
-  MADE(CUmemGenericAllocationHandle, "physical", make_physical());
-}
-CUdeviceptr World::reserved() { MADE(CUdeviceptr, "reserved", make_reserved()); }
-#undef MADE
 
 CUmemoryPool World::default_pool() {
   CUmemoryPool pool = nullptr;
@@ -323,84 +283,14 @@ CUmemoryPool World::default_pool() {
   return pool;
 }
 
-CUdeviceptr World::memory() {
-  if (!can()) return 0;
-  uint64_t& kept = slot("memory");
-  if (kept == 0) {
-    CUdeviceptr address = 0;
-    need("cuMemAlloc_v2", &address, size_t{1} << 20);
-    need("cuMemsetD8_v2", address, static_cast<unsigned char>(1), size_t{1} << 20);
-    kept = address;
-  }
-  return kept;
-}
-
-CUdeviceptr World::pool_memory() {
-  if (!can()) return 0;
-  uint64_t& kept = slot("pool_memory");
-  if (kept == 0) {
-    CUdeviceptr address = 0;
-    need("cuMemAllocAsync", &address, size_t{4096}, CUstream{});
-    need("cuCtxSynchronize");
-    kept = address;
-  }
-  return kept;
-}
-
-CUdeviceptr World::mapped() {
-  if (!can()) return 0;
-  uint64_t& kept = slot("mapped");
-  if (kept == 0) {
-    const CUdeviceptr address = make_reserved();
-    CUmemAccessDesc access{};
-    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    need("cuMemMap", address, kMappedBytes, size_t{0}, make_physical(), 0ull);
-    need("cuMemSetAccess", address, kMappedBytes, static_cast<const CUmemAccessDesc*>(&access),
-         size_t{1});
-    kept = address;
-  }
-  return kept;
-}
-
-void* World::pageable() {
-  uint64_t& kept = slot("pageable");
-  if (kept == 0) kept = reinterpret_cast<uint64_t>(make_pages());
-  return reinterpret_cast<void*>(kept);
-}
-
-void* World::pinned() {
-  if (!can()) return pageable();
-  uint64_t& kept = slot("pinned");
-  if (kept == 0) {
-    void* memory = nullptr;
-    if (need("cuMemHostAlloc", &memory, kHostBytes,
-             static_cast<unsigned>(CU_MEMHOSTALLOC_DEVICEMAP)))
-      std::memset(memory, 0, kHostBytes);
-    kept = reinterpret_cast<uint64_t>(memory);
-  }
-  return reinterpret_cast<void*>(kept);
-}
-
-void* World::registered() {
-  if (!can()) return pageable();
-  uint64_t& kept = slot("registered");
-  if (kept == 0) {
-    void* memory = make_pages();
-    need("cuMemHostRegister_v2", memory, kHostBytes,
-         static_cast<unsigned>(CU_MEMHOSTREGISTER_DEVICEMAP));
-    kept = reinterpret_cast<uint64_t>(memory);
-  }
-  return reinterpret_cast<void*>(kept);
-}
-
 const char* World::file() {
-  if (file_.empty()) {
-    file_ = "/tmp/fargpu-answers-" + std::to_string(getpid()) + ".ptx";
+  if (file_.empty()) file_ = "/tmp/fargpu-answers-" + std::to_string(getpid()) + ".ptx";
+  if (!file_written_) {
     if (FILE* file = std::fopen(file_.c_str(), "w")) {
       std::fputs(kKernels, file);
       std::fclose(file);
     }
+    file_written_ = true;
   }
   return file_.c_str();
 }
@@ -511,12 +401,6 @@ CUmemoryPool World::destroyed(CUmemoryPool) {
   return made;
 }
 
-CUmemGenericAllocationHandle World::destroyed(CUmemGenericAllocationHandle) {
-  const CUmemGenericAllocationHandle made = make_physical();
-  need("cuMemRelease", made);
-  return made;
-}
-
 void* World::scratch() {
   // In turn, so that several arguments of one call have memory of their own.
   constexpr size_t kBytes = 4096;
@@ -526,55 +410,6 @@ void* World::scratch() {
   char* place = places[next++ % kPlaces];
   std::memset(place, 0, kBytes);
   return place;
-}
-
-void show_pointer_attribute(CUpointer_attribute attribute, const void* data, Line& line) {
-  uint64_t wide = 0;
-  int narrow = 0;
-  std::memcpy(&wide, data, sizeof wide);
-  std::memcpy(&narrow, data, sizeof narrow);
-  switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-      line.number("data", narrow);
-      return;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      line.number("data", static_cast<long long>(wide));
-      return;
-    default:
-      line.presence("data", wide != 0);
-  }
-}
-
-std::string case_name(const char* name, long long value) {
-  std::string text(name);
-  const size_t place = text.find("%ll");
-  if (place == std::string::npos) return text;
-  char number[32];
-  std::snprintf(number, sizeof number, text[place + 3] == 'x' ? "%llx" : "%lld", value);
-  return text.replace(place, 4, number);
-}
-
-void Line::number(const char* name, long long value) {
-  values_ += std::string(" ") + name + "=" + std::to_string(value);
-}
-
-void Line::text(const char* name, const char* value) {
-  values_ += std::string(" ") + name + "=" +
-             (value == nullptr ? "null" : "\"" + std::string(value) + "\"");
-}
-
-void Line::presence(const char* name, bool there) {
-  values_ += std::string(" ") + name + (there ? "=set" : "=null");
 }
 
 }  // namespace answers
