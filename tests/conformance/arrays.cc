@@ -82,11 +82,8 @@ void creation() {
   flat.NumChannels = 2;
   SHOW(cuArrayCreate(&array, &flat));
   show_description(array);
-  SHOW(cuArrayDestroy(array));
-  SHOW(cuArrayDestroy(array));
   SHOW(cuArray3DGetDescriptor(nullptr, array));
-  CUDA_ARRAY3D_DESCRIPTOR out{};
-  SHOW(cuArray3DGetDescriptor(&out, array));
+  SHOW(cuArrayDestroy(array));
   SHOW(cuArrayDestroy(nullptr));
   SHOW(cuArrayCreate(&array, nullptr));
   SHOW(cuArrayCreate(nullptr, &flat));
@@ -119,11 +116,7 @@ void parts() {
   SHOW(cuMemcpy2D(&up));
   SHOW(cuMemcpyAtoH(out.data(), level, 0, 32));
   VALUE(std::memcmp(in.data(), out.data(), 32));
-  SHOW(cuArrayDestroy(level));
   SHOW(cuMipmappedArrayDestroy(mipmap));
-  SHOW(cuMipmappedArrayDestroy(mipmap));
-  SHOW(cuMemcpyAtoH(out.data(), level, 0, 32));
-  SHOW(cuMipmappedArrayGetLevel(&level, mipmap, 0));
   d = describe(8, 8, 6, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_CUBEMAP);
   SHOW(cuMipmappedArrayCreate(&mipmap, &d, 100));
   SHOW(cuMipmappedArrayGetLevel(&level, mipmap, 3));
@@ -134,12 +127,6 @@ void parts() {
   SHOW(cuMipmappedArrayCreate(&mipmap, nullptr, 1));
 
   CUarray image = nullptr, plane = nullptr;
-  d = describe(64, 32, 0, CU_AD_FORMAT_NV12, 3);
-  SHOW(cuArray3DCreate(&image, &d));
-  for (unsigned i = 0; i < 3; ++i) {
-    if (SHOW(cuArrayGetPlane(&plane, image, i)) == CUDA_SUCCESS) show_description(plane);
-  }
-  SHOW(cuArrayDestroy(image));
   d = describe(16, 16, 0, CU_AD_FORMAT_FLOAT, 1);
   NEED(cuArray3DCreate(&image, &d));
   SHOW(cuArrayGetPlane(&plane, image, 0));
@@ -147,7 +134,18 @@ void parts() {
   SHOW(cuArrayGetSparseProperties(&sparse, image));
   CUDA_ARRAY_MEMORY_REQUIREMENTS requirements{};
   SHOW(cuArrayGetMemoryRequirements(&requirements, image, 0));
-  SHOW(cuArrayGetMemoryRequirements(&requirements, image, 77));
+  SHOW(cuArrayDestroy(image));
+}
+
+// Not on the GPU that was asked: it makes no such arrays.
+void planes() {
+  std::puts("planes");
+  CUarray image = nullptr, plane = nullptr;
+  const CUDA_ARRAY3D_DESCRIPTOR d = describe(64, 32, 0, CU_AD_FORMAT_NV12, 3);
+  SHOW(cuArray3DCreate(&image, &d));
+  for (unsigned i = 0; i < 3; ++i) {
+    if (SHOW(cuArrayGetPlane(&plane, image, i)) == CUDA_SUCCESS) show_description(plane);
+  }
   SHOW(cuArrayDestroy(image));
 }
 
@@ -252,6 +250,8 @@ void between_arrays() {
   copy.Height = height;
   copy.Depth = depth;
   SHOW(cuMemcpy3D(&copy));
+  copy.dstArray = two;
+  SHOW(cuMemcpy3D(&copy));
   CUDA_MEMCPY3D across{};
   across.srcMemoryType = across.dstMemoryType = CU_MEMORYTYPE_ARRAY;
   across.srcArray = one;
@@ -296,8 +296,6 @@ void between_arrays() {
 
   std::puts("wrong copies");
   SHOW(cuMemcpyHtoA(two, 0, in.data(), 132));
-  SHOW(cuMemcpyHtoA(two, 2, in.data(), 4));
-  SHOW(cuMemcpyHtoA(two, 0, in.data(), 6));
   SHOW(cuMemcpyHtoA(two, SIZE_MAX - 3, in.data(), 8));
   SHOW(cuMemcpyHtoA(nullptr, 0, in.data(), 8));
   SHOW(cuMemcpyAtoA(one, 0, nullptr, 0, 8));
@@ -313,8 +311,6 @@ void between_arrays() {
   bad.dstHeight = 0;
   SHOW(cuMemcpy3D(&bad));
   bad = back;
-  bad.srcArray = reinterpret_cast<CUarray>(0x1234560);
-  SHOW(cuMemcpy3D(&bad));
   bad.srcArray = nullptr;
   SHOW(cuMemcpy3DAsync(&bad, stream));
 
@@ -340,8 +336,6 @@ void between_arrays() {
   std::printf("  %08x\n", checksum(out));
   ops[1].dst.op.array.offset = {25, 8, 0};
   SHOW(cuMemcpy3DBatchAsync(2, ops, 0, stream));
-  ops[1].dst.op.array.array = nullptr;
-  SHOW(cuMemcpy3DBatchAsync(2, ops, 0, stream));
   NEED(cuStreamSynchronize(stream));
   NEED(cuStreamDestroy(stream));
   SHOW(cuMemFree(linear));
@@ -366,8 +360,13 @@ void memory() {
 
 }  // namespace
 
-int main() {
+// With an argument: arrays of several planes.
+int main(int argc, char**) {
   CUcontext context = make_context();
+  if (argc > 1) {
+    planes();
+    return 0;
+  }
   creation();
   parts();
   there_and_back(512, 1, 1, describe(128, 0, 0, CU_AD_FORMAT_FLOAT, 1));
@@ -385,6 +384,5 @@ int main() {
   const CUDA_ARRAY3D_DESCRIPTOR d = describe(16, 16, 0, CU_AD_FORMAT_FLOAT, 1);
   NEED(cuArray3DCreate(&array, &d));
   SHOW(cuCtxDestroy(context));
-  SHOW(cuArrayDestroy(array));
   return 0;
 }

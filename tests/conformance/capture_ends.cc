@@ -55,11 +55,9 @@ void in_a_child() {
   std::fflush(stdout);
   const pid_t child = fork();
   if (child == 0) {
-    CUstreamCaptureStatus status{};
-    SHOW(cuStreamIsCapturing(stream, &status));
-    SHOW(cuMemsetD32Async(memory, 4, 16, stream));
-    SHOW(cuStreamEndCapture(stream, &graph));
-    std::fflush(stdout);
+    // What a driver answers in such a child is its own affair.
+    (void)cuMemsetD32Async(memory, 4, 16, stream);
+    (void)cuStreamEndCapture(stream, &graph);
     _exit(0);
   }
   int ended = 0;

@@ -1,4 +1,7 @@
-// Attributes of core dumps, which a program may set and read back but not enable.
+// Attributes of core dumps, which a program may set and read back. With the argument `enabling`:
+// that no dump can be enabled, which natively it can.
+#include <string_view>
+
 #include "tests/conformance/conformance.h"
 
 namespace {
@@ -20,13 +23,20 @@ void read_all(Get get) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  const bool enabling = argc > 1 && std::string_view(argv[1]) == "enabling";
   size_t size = sizeof(bool);
   bool yes = true, no = false;
   SHOW(cuCoredumpGetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &no, &size));
   NEED(cuInit(0));
   SHOW(cuCoredumpGetAttribute(CU_COREDUMP_ENABLE_ON_EXCEPTION, &no, &size));
   make_context();
+  if (enabling) {
+    SHOW(cuCoredumpSetAttribute(CU_COREDUMP_ENABLE_ON_EXCEPTION, &yes, &size));
+    SHOW(cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &yes, &size));
+    SHOW(cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_USER_TRIGGER, &yes, &size));
+    return 0;
+  }
   read_all(cuCoredumpGetAttribute);
   read_all(cuCoredumpGetAttributeGlobal);
 
@@ -34,9 +44,6 @@ int main() {
   SHOW(cuCoredumpSetAttribute(CU_COREDUMP_TRIGGER_HOST, &no, &size));
   SHOW(cuCoredumpSetAttribute(CU_COREDUMP_ENABLE_USER_TRIGGER, &yes, &size));
   SHOW(cuCoredumpSetAttribute(CU_COREDUMP_ENABLE_ON_EXCEPTION, &no, &size));
-  SHOW(cuCoredumpSetAttribute(CU_COREDUMP_ENABLE_ON_EXCEPTION, &yes, &size));
-  SHOW(cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &yes, &size));
-  SHOW(cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_USER_TRIGGER, &yes, &size));
   char file[] = "/tmp/core_x";
   size = sizeof(file);
   SHOW(cuCoredumpSetAttribute(CU_COREDUMP_FILE, file, &size));

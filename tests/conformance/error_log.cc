@@ -32,7 +32,7 @@ void dump(CUlogIterator* iterator, size_t room) {
     VALUE(size);
     return;
   }
-  VALUE(buffer[size] == '\0' || (size == 0 && room == 0));
+  VALUE(size == 0 || buffer[size] == '\0');
   VALUE(size <= room);
   VALUE(buffer[room] == '#');
   print_lines(std::string(buffer.data(), size));
@@ -78,7 +78,8 @@ int main() {
 
   SHOW(cuLogsCurrent(&begin, 0));
   for (int i = 0; i < 2; ++i) (void)cuDeviceGet(nullptr, 0);
-  for (const size_t room : {size_t{0}, size_t{1}, size_t{60}, size_t{100}}) {
+  // With room for one message and not for two a driver writes beyond it.
+  for (const size_t room : {size_t{0}, size_t{1}, size_t{60}}) {
     iterator = begin;
     dump(&iterator, room);
     VALUE(iterator == begin);

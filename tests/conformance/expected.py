@@ -1,4 +1,4 @@
-"""expected.py BUILD PROGRAM TEXT [direct|shm|tcp]...
+"""expected.py BUILD "PROGRAM [ARGUMENT]..." TEXT [direct|shm|tcp]...
 
 Runs one conformance program, on the simulated driver directly or through fargpu, and compares what
 it printed with a committed text of a real driver. compare.py does without one."""
@@ -15,16 +15,17 @@ GPUS = 2
 
 def main():
     build, expected = testing.Build(sys.argv[1]), pathlib.Path(sys.argv[3])
-    program = build.folder / "tests" / "conformance" / sys.argv[2]
+    name, *arguments = sys.argv[2].split()
+    program = [build.folder / "tests" / "conformance" / name, *arguments]
     return max(compare(build, program, expected, place) for place in sys.argv[4:] or ("direct",))
 
 
 def run(build, program, place):
     if place == "direct":
         environment = {"LD_LIBRARY_PATH": build.sim_libraries, "FARGPU_SIM_GPUS": GPUS}
-        return testing.run([program], env=testing.clean_environment(**environment))
+        return testing.run(program, env=testing.clean_environment(**environment))
     wrapper = [build.fargpu, "run", "--sim", "--sim-gpus", GPUS, "--transport", place, "--"]
-    return testing.run([*wrapper, program], env=testing.clean_environment())
+    return testing.run([*wrapper, *program], env=testing.clean_environment())
 
 
 def compare(build, program, expected, place):

@@ -328,7 +328,6 @@ void asking_for_parameters() {
   value = {};
   SHOW(cuGraphKernelNodeGetAttribute(second, CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE, &value));
   VALUE(value.cooperative);
-  SHOW(cuGraphKernelNodeSetAttribute(node, CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE, nullptr));
 
   auto memset = memset_params(a, 5, kWords);
   NEED(cuGraphAddMemsetNode(&node, graph, nullptr, 0, &memset, context));

@@ -53,12 +53,10 @@ void wrong_calls(CUdevice device, CUdevResource* groups) {
   CUdevResource none{};
   SHOW(cuDevResourceGenerateDesc(nullptr, groups, 1));
   SHOW(cuDevResourceGenerateDesc(&description, nullptr, 1));
-  SHOW(cuDevResourceGenerateDesc(&description, groups, 0));
   SHOW(cuDevResourceGenerateDesc(&description, &none, 1));
   SHOW(cuDevResourceGenerateDesc(&description, groups, 1));
   SHOW(cuGreenCtxCreate(nullptr, description, device, CU_GREEN_CTX_DEFAULT_STREAM));
   SHOW(cuGreenCtxCreate(&green, nullptr, device, CU_GREEN_CTX_DEFAULT_STREAM));
-  SHOW(cuGreenCtxDestroy(green));
   SHOW(cuGreenCtxDestroy(green));
   SHOW(cuGreenCtxCreate(&green, description, 99, CU_GREEN_CTX_DEFAULT_STREAM));
   SHOW(cuGreenCtxCreate(&green, description, device, 0));

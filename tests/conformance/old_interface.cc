@@ -1,20 +1,8 @@
 // Functions of the old interface, with 32-bit addresses and sizes, by their plain names: drivers of
 // today have no context for them. And others that every driver answers without doing anything.
-#include <dlfcn.h>
-
-#include "tests/conformance/conformance.h"
+#include "tests/conformance/by_name.h"
 
 namespace {
-
-template <typename... Arguments>
-CUresult call(const char* name, Arguments... arguments) {
-  void* const found = ::dlsym(RTLD_DEFAULT, name);
-  if (found == nullptr) {
-    std::printf("%s is missing\n", name);
-    return CUDA_ERROR_NOT_FOUND;
-  }
-  return reinterpret_cast<CUresult (*)(Arguments...)>(found)(arguments...);
-}
 
 // What is written beyond 32 bits would show.
 constexpr uint64_t kUntouched = 0x1111111111111111;
@@ -32,15 +20,12 @@ void old_functions() {
   void* host = bytes;
   SHOW(call("cuMemAllocHost", &host, 64u));
   VALUE(host == nullptr);
-  SHOW(call("cuMemFree", 4096u));
   SHOW(call("cuMemcpyHtoD", 4096u, static_cast<const void*>(bytes), 16u));
   SHOW(call("cuMemcpyDtoH", static_cast<void*>(bytes), 4096u, 16u));
   SHOW(call("cuMemsetD8", 4096u, static_cast<unsigned char>(1), 16u));
   SHOW(call("cuMemcpy2D", static_cast<void*>(bytes)));
   SHOW(call("cuArrayCreate", static_cast<void*>(&host), static_cast<void*>(bytes)));
   first = kUntouched;
-  SHOW(call("cuModuleGetGlobal", &first, &second, CUmodule{}, "name"));
-  VALUE(first == (kUntouched & ~uint64_t{UINT32_MAX}));
 }
 
 void CUDA_CB notified(CUasyncNotificationInfo*, void*, CUasyncCallbackHandle) {}
@@ -64,7 +49,6 @@ void others() {
   SHOW(cuDeviceRegisterAsyncNotification(99, notified, nullptr, &handle));
   SHOW(cuDeviceUnregisterAsyncNotification(0, nullptr));
   SHOW(cuDeviceUnregisterAsyncNotification(99, handle));
-  SHOW(cuDeviceUnregisterAsyncNotification(0, handle));
   SHOW(cuDeviceUnregisterAsyncNotification(0, handle));
 }
 

@@ -42,11 +42,22 @@ void copy_and_release(const char* text, const void* source, const std::function<
 
 }  // namespace
 
+// Work that a driver prepares, and waits for, when it is wanted for the first time.
+void warm_up() {
+  unsigned value = 0;
+  NEED(cuMemsetD32Async(memory, 7, 1, working));
+  NEED(cuMemcpyDtoHAsync(&value, memory, sizeof value, working));
+  NEED(cuMemcpyHtoD(memory + 64, &value, 4));
+  NEED(cuStreamWriteValue32(working, word, 1, 0));
+  NEED(cuCtxSynchronize());
+}
+
 int main() {
   context = make_context();
   NEED(cuStreamCreate(&working, CU_STREAM_NON_BLOCKING));
   NEED(cuMemAlloc(&word, 4));
   NEED(cuMemAlloc(&memory, 128));
+  warm_up();
   void* pinned = nullptr;
   NEED(cuMemHostAlloc(&pinned, 4096, 0));
   alignas(4096) static unsigned registered[1024];

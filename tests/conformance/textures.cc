@@ -84,7 +84,11 @@ template <typename In>
 CUresult run(const char* name, unsigned long long object, const std::vector<In>& in,
              bool print = true) {
   CUfunction function;
-  NEED(cuModuleGetFunction(&function, module_, name));
+  // A driver may leave out a kernel that asks for the sizes of a texture.
+  if (const CUresult found = cuModuleGetFunction(&function, module_, name); found != CUDA_SUCCESS) {
+    std::printf("%s: no such kernel: %s\n", name, error_name(found));
+    return found;
+  }
   const size_t bytes = in.size() * 16;
   CUdeviceptr from, to;
   NEED(cuMemAlloc(&from, bytes));
@@ -395,9 +399,6 @@ void wrong() {
   CUDA_RESOURCE_DESC bad = resource;
   bad.res.array.hArray = nullptr;
   SHOW(cuTexObjectCreate(&object, &bad, &texture, nullptr));
-  bad.res.array.hArray = reinterpret_cast<CUarray>(0x123450);
-  SHOW(cuTexObjectCreate(&object, &bad, &texture, nullptr));
-  SHOW(cuSurfObjectCreate(&surface, &bad));
   bad = resource;
   bad.resType = static_cast<CUresourcetype>(9);
   SHOW(cuTexObjectCreate(&object, &bad, &texture, nullptr));
@@ -408,9 +409,7 @@ void wrong() {
   odd.flags = 0x8000;
   SHOW(cuTexObjectCreate(&object, &resource, &odd, nullptr));
   SHOW(cuTexObjectDestroy(0));
-  SHOW(cuTexObjectDestroy(0x7777));
   CUDA_RESOURCE_DESC read{};
-  SHOW(cuTexObjectGetResourceDesc(&read, 0x7777));
 
   SHOW(cuTexObjectCreate(&object, &resource, &texture, nullptr));
   SHOW(cuTexObjectGetResourceDesc(&read, object));
@@ -433,7 +432,6 @@ void wrong() {
 #endif
   NEED(cuCtxDestroy(other));
   NEED(cuCtxSetCurrent(mine));
-  SHOW(cuTexObjectDestroy(object));
   SHOW(cuTexObjectDestroy(object));
   SHOW(cuArrayDestroy(array));
   // The last one: it ends the context.

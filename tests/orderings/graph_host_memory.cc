@@ -3,7 +3,9 @@
 // host nodes behind them. That is so for pinned and registered memory. When a driver reads or
 // writes ordinary memory beside host nodes is its own affair; what is there before the first
 // launch, and after the last one, is not.
+#include <algorithm>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "tests/orderings/check.h"
@@ -95,7 +97,14 @@ void check(const char* name, unsigned* source, unsigned* result, CUcontext conte
 // A graph with one copy to the host, which is disabled, changed and enabled again.
 void changes(CUcontext context) {
   step("a copy that is disabled and changed");
-  std::vector<unsigned> first(kWords, 7), second(kWords, 7);
+  // Pinned: a driver's launch waits for copies to ordinary memory.
+  void *first_memory, *second_memory;
+  CU(cuMemHostAlloc(&first_memory, kWords * sizeof(unsigned), 0));
+  CU(cuMemHostAlloc(&second_memory, kWords * sizeof(unsigned), 0));
+  const std::span first(static_cast<unsigned*>(first_memory), kWords);
+  const std::span second(static_cast<unsigned*>(second_memory), kWords);
+  std::fill(first.begin(), first.end(), 7);
+  std::fill(second.begin(), second.end(), 7);
   const CUdeviceptr memory = device_memory(kWords * sizeof(unsigned));
   CU(cuMemsetD32(memory, 3, kWords));
   CU(cuCtxSynchronize());
