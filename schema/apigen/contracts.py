@@ -68,6 +68,8 @@ def coverage(api):
         "",
         f"**{supported} of {total}** exported symbols are supported; the others log their name "
         "once and return `CUDA_ERROR_NOT_SUPPORTED`.",
+        "What each answers, and where that differs from the real driver: "
+        "[conformance](conformance.md).",
         "",
         "| class | meaning | symbols |",
         "|---|---|---|",
