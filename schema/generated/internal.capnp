@@ -326,6 +326,23 @@ struct FgPagesFetchResults {
   runsBytes @2 :UInt64;  # size_t*
 }
 
+struct FgPagesOnDemandParams {
+  address @0 :UInt64;  # unsigned long long
+  onDemand @1 :Int32;  # int
+}
+
+struct FgPagesFetchPartParams {
+  address @0 :UInt64;  # unsigned long long
+  bytes @1 :UInt64;  # size_t
+  maxBytes @2 :UInt64;  # size_t
+}
+
+struct FgPagesFetchPartResults {
+  next @0 :UInt64;  # unsigned long long*
+  pushes @1 :UInt64;  # unsigned long long*
+  runsBytes @2 :UInt64;  # size_t*
+}
+
 struct FgHostShareParams {
   address @0 :UInt64;  # unsigned long long
   bytes @1 :UInt64;  # size_t

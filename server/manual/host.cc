@@ -168,6 +168,39 @@ Status manual_fgPagesFetch(Worker& worker, const Request& request) {
   });
 }
 
+Status manual_fgPagesOnDemand(Worker& worker, const Request& request) {
+  return decoded("fgPagesOnDemand", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgPagesOnDemandParams>();
+    return answer(
+        worker, request,
+        worker.parts().host_pages.set_on_demand(params.getAddress(), params.getOnDemand() != 0));
+  });
+}
+
+Status manual_fgPagesFetchPart(Worker& worker, const Request& request) {
+  return decoded("fgPagesFetchPart", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgPagesFetchPartParams>();
+    const uint64_t most = params.getMaxBytes();
+    if (most < pages::RunWriter::kSmallestLimit || most > worker.parts().max_bulk_bytes)
+      return malformed("fgPagesFetchPart",
+                       "more bytes are asked for than one frame may bring, or none");
+    HostPages& host_pages = worker.parts().host_pages;
+    pages::RunWriter runs(most);
+    const auto next = host_pages.fetch_part(params.getAddress(), params.getBytes(), runs);
+    if (!next) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
+    rpc::Responder::Frame frame(worker.responder(), request.header,
+                                schema::fixed_bytes<schema::FgPagesFetchPartResults>());
+    auto results = frame.init<schema::FgPagesFetchPartResults>();
+    results.setNext(*next);
+    results.setPushes(host_pages.pushes());
+    results.setRunsBytes(runs.bytes().size());
+    const std::span<const std::byte> bulk[] = {runs.bytes()};
+    return frame.send(CUDA_SUCCESS, bulk);
+  });
+}
+
 Status manual_fgHostShare(Worker& worker, const Request& request) {
   return decode_fgHostShare(worker, request, [&](const auto& given) -> Status {
     SharedHost& shared = worker.parts().shared_host;

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
@@ -243,6 +244,7 @@ std::vector<uint64_t> HostPages::take_context(uint16_t context) {
   for (auto& [address, region] : regions_) {
     if (!region.agreement || region.context != context) continue;
     region.agreement.reset();
+    region.on_demand = false;
     leaving_.emplace(address, Leaving{region.bytes, false});
     taken.push_back(address);
   }
@@ -281,7 +283,7 @@ uint64_t HostPages::fetch(uint64_t from, pages::RunWriter& runs) {
   if (region != regions_.begin()) --region;
   for (; region != regions_.end(); ++region) {
     const auto& [address, here] = *region;
-    if (!here.agreement) continue;
+    if (!here.agreement || here.on_demand) continue;
     const size_t begin = from > address ? std::min(from - address, here.bytes) : 0;
     if (begin == here.bytes) continue;
     if (scan == 0) return address + begin;
@@ -289,6 +291,30 @@ uint64_t HostPages::fetch(uint64_t from, pages::RunWriter& runs) {
     const size_t end = region->second.agreement->collect(pointer(address), begin, until, runs);
     if (end < here.bytes) return address + end;
     scan -= end - begin;
+  }
+  return 0;
+}
+
+CUresult HostPages::set_on_demand(uint64_t address, bool on_demand) {
+  const auto found = regions_.find(address);
+  if (found == regions_.end() || !found->second.agreement) return CUDA_ERROR_NOT_MAPPED;
+  found->second.on_demand = on_demand;
+  return CUDA_SUCCESS;
+}
+
+std::optional<uint64_t> HostPages::fetch_part(uint64_t address, uint64_t bytes,
+                                              pages::RunWriter& runs) {
+  if (bytes == 0 || bytes > kScanBytes) return std::nullopt;
+  const auto region = region_at(address, bytes);
+  if (region == regions_.end()) return std::nullopt;
+  const size_t begin = address - region->first, until = begin + bytes;
+  for (int look = 0; look < kMostLooks; ++look) {
+    const size_t before = runs.bytes().size();
+    const size_t end =
+        region->second.agreement->collect(pointer(region->first), begin, until, runs);
+    if (end < until) return region->first + end;
+    if (runs.bytes().size() == before) break;
+    std::atomic_thread_fence(std::memory_order_acquire);
   }
   return 0;
 }

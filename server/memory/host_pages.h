@@ -69,6 +69,14 @@ class HostPages {
   // Writes runs of the bytes that device code has changed, from the address `from` on. Returns the
   // address at which to continue, or 0 at the end.
   uint64_t fetch(uint64_t from, pages::RunWriter& runs);
+  // fetch() leaves out the mapped region that begins there, or no longer. CUDA_ERROR_NOT_MAPPED:
+  // there is none.
+  CUresult set_on_demand(uint64_t address, bool on_demand);
+  // fetch() of [address, address + bytes), at most kScanBytes of one mapped region, which is looked
+  // at until it stays the same for a look, but no more than kMostLooks times. nullopt: no such
+  // part.
+  std::optional<uint64_t> fetch_part(uint64_t address, uint64_t bytes, pages::RunWriter& runs);
+  static constexpr int kMostLooks = 8;
 
  private:
   // Pages that were taken together, for the first region that needed them.
@@ -81,6 +89,7 @@ class HostPages {
     uint64_t bytes = 0;
     uint16_t context = 0;                         // mapped: in this one
     std::optional<pages::Agreement> agreement{};  // mapped
+    bool on_demand = false;
   };
   // A registration that is being withdrawn.
   struct Leaving {

@@ -247,5 +247,44 @@ TEST_F(HostPagesTest, ADestroyedContextLeavesReservedPages) {
   EXPECT_EQ(at(address_), std::byte{0});
 }
 
+TEST_F(HostPagesTest, PartsOnDemand) {
+  ASSERT_EQ(map(address_, 4 * kPage), CUDA_SUCCESS);
+  ASSERT_EQ(map(address_ + 8 * kPage, kPage), CUDA_SUCCESS);
+  EXPECT_EQ(pages_.set_on_demand(address_ + kPage, true), CUDA_ERROR_NOT_MAPPED);
+  ASSERT_EQ(pages_.set_on_demand(address_, true), CUDA_SUCCESS);
+  auto* const memory = reinterpret_cast<unsigned char*>(address_);
+  memory[5] = memory[2 * kPage + 5] = memory[8 * kPage] = 7;
+  pages::RunWriter others(1000);
+  EXPECT_EQ(pages_.fetch(0, others), 0u);
+  pages::RunReader other(others.bytes());
+  EXPECT_EQ(other.next()->address, address_ + 8 * kPage);
+  EXPECT_FALSE(other.next());
+  pages::RunWriter part(1000);
+  EXPECT_EQ(pages_.fetch_part(address_ + 2 * kPage, kPage, part), 0u);
+  pages::RunReader run(part.bytes());
+  EXPECT_EQ(run.next()->address, address_ + 2 * kPage + 5);
+  EXPECT_FALSE(run.next());
+  EXPECT_FALSE(pages_.fetch_part(address_ + 3 * kPage, 2 * kPage, part));
+  EXPECT_FALSE(pages_.fetch_part(address_ + 6 * kPage, kPage, part));
+  EXPECT_FALSE(pages_.fetch_part(address_, 0, part));
+  EXPECT_FALSE(pages_.fetch_part(address_, HostPages::kScanBytes + 1, part));
+  ASSERT_EQ(pages_.set_on_demand(address_, false), CUDA_SUCCESS);
+  pages::RunWriter rest(1000);
+  EXPECT_EQ(pages_.fetch(0, rest), 0u);
+  pages::RunReader last(rest.bytes());
+  EXPECT_EQ(last.next()->address, address_ + 5);
+}
+
+TEST_F(HostPagesTest, APartThatDoesNotFitGoesOn) {
+  ASSERT_EQ(map(address_, kPage), CUDA_SUCCESS);
+  auto* const memory = reinterpret_cast<unsigned char*>(address_);
+  for (size_t i = 0; i < kPage; ++i) memory[i] = 7;
+  pages::RunWriter part(100);
+  const auto next = pages_.fetch_part(address_, kPage, part);
+  ASSERT_TRUE(next);
+  EXPECT_GT(*next, address_);
+  EXPECT_LT(*next, address_ + 100);
+}
+
 }  // namespace
 }  // namespace fargpu::server
