@@ -1,9 +1,9 @@
 // Input: bytes of the application that a message is built from.
 //
-// An access to managed memory may wait until its contents are fetched. That needs the connection,
-// which is taken while a message is built. So they are copied before, while there is managed
-// memory; otherwise this costs a relaxed load. Lives on the stack of the calling thread until the
-// message was sent.
+// An access to managed or mapped memory may wait until its contents are fetched. That needs the
+// connection, which is taken while a message is built. So they are copied before, while there is
+// such memory; otherwise this costs a relaxed load. Lives on the stack of the calling thread until
+// the message was sent.
 #pragma once
 
 #include <array>
@@ -14,14 +14,14 @@
 
 namespace fargpu::client {
 
-// Allocations of managed memory in all sessions.
-inline std::atomic<size_t> managed_allocations{0};
+// Allocations in all sessions of memory whose accesses may have to wait.
+inline std::atomic<size_t> faulting_allocations{0};
 
 class Input {
  public:
   // nullptr: there are none.
   Input(const void* from, size_t bytes) : from_(from) {
-    if (managed_allocations.load(std::memory_order_relaxed) == 0 || from == nullptr) [[likely]]
+    if (faulting_allocations.load(std::memory_order_relaxed) == 0 || from == nullptr) [[likely]]
       return;
     std::byte* copy = small_.data();
     if (bytes > small_.size()) {

@@ -96,7 +96,7 @@ class ManagedMemory {
   bool has_wire();
 
   bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
-  static bool any_in_process() { return managed_allocations.load(std::memory_order_relaxed) != 0; }
+  static bool any_in_process() { return in_process_.load(std::memory_order_relaxed) != 0; }
   // Some block is not away, or will not be soon.
   bool any_here() const { return any_here_.load(std::memory_order_relaxed); }
 
@@ -168,6 +168,8 @@ class ManagedMemory {
   bool serve(Blocks& blocks, size_t at, bool is_write);
   bool idle() const;
   void bring_all();
+
+  static inline std::atomic<size_t> in_process_{0};  // allocations in all sessions
 
   std::unique_ptr<Wire> wire_;
   std::atomic<bool> is_eager_{false};

@@ -1,0 +1,30 @@
+// PageGate: memory of the application whose accesses can be made to wait until its contents are
+// there. Parts of it are open or closed; an access to a closed part waits, also one of the system
+// in a call like read(2), and whoever serves it is told its address.
+//
+// Offsets and sizes are whole pages; the last part may end inside a page. One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace fargpu::client {
+
+class PageGate {
+ public:
+  virtual ~PageGate() = default;
+  // The same memory elsewhere, always accessible for fargpu.
+  virtual std::byte* local() const = 0;
+  // From the first close() on it must stay open or be served. False: the system refuses, and
+  // everything is open as before.
+  virtual bool watch() = 0;
+  virtual void close(size_t offset, size_t bytes) = 0;
+  // Accesses that wait go on.
+  virtual void open(size_t offset, size_t bytes) = 0;
+  // An access ends the program: SIGSEGV, and EFAULT in system calls.
+  virtual void fail(size_t offset, size_t bytes) = 0;
+  // What is closed is opened, and nothing is watched any more.
+  virtual void unwatch() = 0;
+};
+
+}  // namespace fargpu::client

@@ -1,0 +1,137 @@
+#include "client/memory/user_faults.h"
+
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <thread>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/signals_blocked.h"
+
+namespace fargpu::client {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+
+uint64_t whole_pages(uint64_t bytes) { return (bytes + kPage - 1) & ~(kPage - 1); }
+
+}  // namespace
+
+Result<Fd> UserFaults::open_descriptor() {
+  constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
+  Fd made;
+  // Whoever may open the device may have faults of system calls served. The system call of the same
+  // name wants a privilege for that.
+  const Fd device(::open("/dev/userfaultfd", O_RDWR | O_CLOEXEC));
+#ifdef USERFAULTFD_IOC_NEW
+  if (device.valid()) made = Fd(::ioctl(device.get(), USERFAULTFD_IOC_NEW, kFlags));
+#endif
+  if (!made.valid()) made = Fd(static_cast<int>(::syscall(SYS_userfaultfd, kFlags)));
+  if (!made.valid()) return system_error("userfaultfd", errno);
+  struct uffdio_api wanted = {};
+  wanted.api = UFFD_API;
+  wanted.features = UFFD_FEATURE_MINOR_SHMEM;
+  if (::ioctl(made.get(), UFFDIO_API, &wanted) != 0)
+    return system_error("userfaultfd of memory files", errno);
+  return made;
+}
+
+Status UserFaults::probe() { return open_descriptor().status(); }
+
+bool UserFaults::start(Service service) {
+  std::lock_guard lock(mutex_);
+  if (started_) return true;
+  auto descriptor = open_descriptor();
+  auto wake = EventFd::create();
+  if (!descriptor.ok() || !wake.ok()) return false;
+  faults_ = std::move(*descriptor);
+  wake_ = std::move(*wake);
+  service_ = std::move(service);
+  const SignalsBlocked blocked;
+  std::thread([this] { run(); }).detach();
+  started_ = true;
+  return true;
+}
+
+void UserFaults::wake() { wake_->signal(); }
+
+void UserFaults::run() {
+  std::array<struct pollfd, 2> waits = {{{faults_.get(), POLLIN, 0}, {wake_->get(), POLLIN, 0}}};
+  for (;;) {
+    int patience = -1;
+    if (const auto due = service_.look()) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*due - Clock::now()).count();
+      patience = static_cast<int>(std::clamp<int64_t>(left, 0, 1000));
+    }
+    if (::poll(waits.data(), waits.size(), patience) < 0) continue;
+    (void)wake_->drain();
+    serve_all();
+  }
+}
+
+void UserFaults::serve_all() {
+  std::array<struct uffd_msg, 16> messages;
+  const ssize_t got = ::read(faults_.get(), messages.data(), sizeof messages);
+  if (got <= 0) return;
+  for (size_t i = 0; i < static_cast<size_t>(got) / sizeof(messages[0]); ++i) {
+    if (messages[i].event == UFFD_EVENT_PAGEFAULT)
+      service_.serve(messages[i].arg.pagefault.address);
+  }
+}
+
+bool UserFaults::watch(uint64_t address, size_t bytes) const {
+  struct uffdio_register range = {};
+  range.range = {address, whole_pages(bytes)};
+  range.mode = UFFDIO_REGISTER_MODE_MINOR;
+  return ::ioctl(faults_.get(), UFFDIO_REGISTER, &range) == 0;
+}
+
+void UserFaults::unwatch(uint64_t address, size_t bytes) const {
+  struct uffdio_range range = {address, whole_pages(bytes)};
+  (void)::ioctl(faults_.get(), UFFDIO_UNREGISTER, &range);
+  retry(address, bytes);
+}
+
+void UserFaults::close(uint64_t address, size_t bytes) {
+  // The memory stays in its file; the next access to each page faults.
+  auto* const pages = reinterpret_cast<void*>(address);
+  if (::madvise(pages, whole_pages(bytes), MADV_DONTNEED) == 0) return;
+  // The application may have locked it (mlockall).
+  ::munlock(pages, whole_pages(bytes));
+  // What stays accessible would be read when it is old.
+  FARGPU_CHECK(::madvise(pages, whole_pages(bytes), MADV_DONTNEED) == 0);
+}
+
+void UserFaults::open(uint64_t address, size_t bytes) const {
+  const uint64_t end = address + whole_pages(bytes);
+  for (uint64_t at = address; at < end;) {
+    struct uffdio_continue pages = {};
+    pages.range = {at, end - at};
+    if (::ioctl(faults_.get(), UFFDIO_CONTINUE, &pages) == 0) return;
+    if (pages.mapped > 0) {
+      at += static_cast<uint64_t>(pages.mapped);
+    } else if (errno == EEXIST || errno == EFAULT) {
+      // Open already, and nobody is woken; or without memory, which is made when it is touched.
+      at += kPage;
+    } else if (errno != EAGAIN) {
+      break;
+    }
+  }
+  retry(address, bytes);
+}
+
+void UserFaults::retry(uint64_t address, size_t bytes) const {
+  struct uffdio_range range = {address, whole_pages(bytes)};
+  (void)::ioctl(faults_.get(), UFFDIO_WAKE, &range);
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,62 @@
+// UserFaults: faults of this process that a thread of ours serves (userfaultfd of Linux).
+//
+// Memory that is watched and whose pages are not mapped makes the thread that touches it wait, in a
+// system call, too, until the pages are opened. For memory of a file in memory (memfd) only: its
+// contents stay while pages are closed. A forked child has nothing of it.
+//
+// One per session. The thread is started with the first memory and lives as long as the process; it
+// needs no lock that a thread may hold which touches watched memory. Any thread.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+
+#include "common/base/fd.h"
+#include "common/base/status.h"
+
+namespace fargpu::client {
+
+class UserFaults {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // OK: the system lets this process serve its faults, also those of system calls. Otherwise why
+  // not.
+  static Status probe();
+
+  // What the thread does. `serve`: the access at this address waits, until its page is open.
+  // `look`: what is due, and when to be called again.
+  struct Service {
+    std::function<void(uint64_t address)> serve;
+    std::function<std::optional<Clock::time_point>()> look;
+  };
+  // The first call counts. False: the system refuses.
+  bool start(Service service);
+  // The thread is to look().
+  void wake();
+
+  // Whole pages, all of which have memory.
+  bool watch(uint64_t address, size_t bytes) const;
+  void unwatch(uint64_t address, size_t bytes) const;
+  static void close(uint64_t address, size_t bytes);
+  // Also what is open already.
+  void open(uint64_t address, size_t bytes) const;
+  // Accesses that wait are tried again.
+  void retry(uint64_t address, size_t bytes) const;
+
+ private:
+  static Result<Fd> open_descriptor();
+  void run();
+  void serve_all();
+
+  std::mutex mutex_;      // of start()
+  bool started_ = false;  // guarded by mutex_
+  Service service_;
+  Fd faults_;
+  std::optional<EventFd> wake_;
+};
+
+}  // namespace fargpu::client

@@ -1,0 +1,160 @@
+// Pinned memory whose faults this process serves: what the system does with it.
+#include "client/memory/touched_host.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "client/memory/reserve.h"
+
+namespace fargpu::client {
+namespace {
+
+constexpr size_t kPage = 4096, kBytes = 64 * kPage - 100;
+
+class TouchedHostTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const Status status = UserFaults::probe(); !status.ok())
+      GTEST_SKIP() << "the system does not let this process serve faults: " << status.message();
+    // The thread lives as long as the process.
+    host_ = new TouchedHost;
+    memory_ = static_cast<std::byte*>(host_->allocate(
+        kBytes, {[this](uint64_t address) { serve(address); },
+                 []() -> std::optional<UserFaults::Clock::time_point> { return std::nullopt; }}));
+    ASSERT_NE(memory_, nullptr);
+    gate_ = host_->gate(address());
+    ASSERT_NE(gate_, nullptr);
+    ASSERT_TRUE(gate_->watch());
+  }
+  void TearDown() override {
+    if (memory_ == nullptr) return;
+    gate_->unwatch();
+    host_->free(address());
+    free_host(memory_, kBytes);
+  }
+  uint64_t address() const { return reinterpret_cast<uint64_t>(memory_); }
+  std::byte& at(size_t offset) {
+    touch_ = memory_ + offset;
+    return *touch_;
+  }
+  void serve(uint64_t at) {
+    ++faults_;
+    const size_t offset = (at - address()) / kPage * kPage;
+    if (fails_) return gate_->fail(offset, kPage);
+    gate_->local()[offset] = std::byte{9};
+    gate_->open(offset, kPage);
+  }
+
+  TouchedHost* host_ = nullptr;
+  std::byte* memory_ = nullptr;
+  std::byte* volatile touch_ = nullptr;
+  std::shared_ptr<PageGate> gate_;
+  std::atomic<int> faults_{0};
+  std::atomic<bool> fails_{false};
+};
+
+TEST_F(TouchedHostTest, WhatIsClosedIsServedAndKeepsItsContents) {
+  at(3 * kPage) = std::byte{1};
+  at(3 * kPage + 1) = std::byte{2};
+  EXPECT_EQ(faults_, 0);
+  gate_->close(0, kBytes);
+  EXPECT_EQ(at(3 * kPage), std::byte{9});
+  EXPECT_EQ(at(3 * kPage + 1), std::byte{2});
+  EXPECT_EQ(faults_, 1);
+  EXPECT_EQ(at(kBytes - 1), std::byte{0});
+  EXPECT_EQ(faults_, 2);
+}
+
+TEST_F(TouchedHostTest, SystemCallsWaitLikeEverybodyElse) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  gate_->close(0, kBytes);
+  ASSERT_EQ(::write(ends[1], memory_ + 5 * kPage, 1), 1);
+  ASSERT_EQ(::read(ends[0], memory_ + 7 * kPage + 1, 1), 1);
+  EXPECT_EQ(faults_, 2);
+  EXPECT_EQ(at(7 * kPage), std::byte{9});
+  EXPECT_EQ(at(7 * kPage + 1), std::byte{9});
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST_F(TouchedHostTest, ManyPagesAreOpenedAtOnceAlsoWhereSomeAreOpen) {
+  gate_->close(0, kBytes);
+  EXPECT_EQ(at(10 * kPage), std::byte{9});
+  gate_->open(0, kBytes);
+  for (size_t page = 0; page < 64; ++page)
+    EXPECT_EQ(at(page * kPage), std::byte{page == 10 ? uint8_t{9} : uint8_t{0}});
+  EXPECT_EQ(faults_, 1);
+}
+
+TEST_F(TouchedHostTest, APageThatWasGivenUpKeepsNoOtherClosed) {
+  ASSERT_EQ(::madvise(memory_ + 3 * kPage, kPage, MADV_REMOVE), 0);
+  gate_->close(0, kBytes);
+  gate_->open(0, kBytes);
+  EXPECT_EQ(at(3 * kPage), std::byte{0});
+  EXPECT_EQ(at(4 * kPage), std::byte{0});
+  EXPECT_EQ(faults_, 0);
+}
+
+TEST_F(TouchedHostTest, WhatFailsEndsTheProgramAndNoSystemCall) {
+  gate_->close(0, kBytes);
+  fails_ = true;
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  EXPECT_EQ(::write(ends[1], memory_, 1), -1);
+  EXPECT_EQ(errno, EFAULT);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST_F(TouchedHostTest, LockedMemoryIsClosedLikeAnyOther) {
+  if (::mlock(memory_, kPage) != 0) GTEST_SKIP() << "this process may lock nothing";
+  gate_->close(0, kBytes);
+  EXPECT_EQ(at(0), std::byte{9});
+  EXPECT_EQ(faults_, 1);
+}
+
+TEST_F(TouchedHostTest, AForkedChildFaults) {
+  at(0) = std::byte{5};
+  const pid_t child = ::fork();
+  if (child == 0) _exit(at(0) == std::byte{5} ? 1 : 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGSEGV);
+  EXPECT_EQ(at(0), std::byte{5});
+}
+
+TEST_F(TouchedHostTest, SoManyThatTheProcessKeepsMappings) {
+  const auto allocate = [&] { return host_->allocate(1, {}); };
+  std::vector<void*> more;
+  for (size_t i = 1; i < TouchedHost::kMostMemories; ++i) more.push_back(allocate());
+  EXPECT_NE(more.back(), nullptr);
+  EXPECT_EQ(allocate(), nullptr);
+  for (void* const memory : more) {
+    host_->free(reinterpret_cast<uint64_t>(memory));
+    free_host(memory, 1);
+  }
+  void* const again = allocate();
+  EXPECT_NE(again, nullptr);
+  host_->free(reinterpret_cast<uint64_t>(again));
+  free_host(again, 1);
+}
+
+TEST_F(TouchedHostTest, KeptMemoryHasNoGate) {
+  EXPECT_TRUE(host_->keep(address()));
+  EXPECT_EQ(host_->gate(address()), nullptr);
+  EXPECT_TRUE(host_->keep(address())) << "another thread may be about to open it";
+  host_->kept(address());
+  EXPECT_FALSE(host_->keep(address()));
+  EXPECT_FALSE(host_->keep(address() + 1)) << "none of this";
+}
+
+}  // namespace
+}  // namespace fargpu::client
