@@ -16,6 +16,7 @@
 #include "client/settings/job.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/ordered_copy.h"
+#include "client/transfer/touches.h"
 #include "common/base/id_text.h"
 #include "common/base/log.h"
 #include "common/bootstrap/open_session.h"
@@ -91,7 +92,8 @@ void look_at_values(Session& session) {
 constexpr SessionHooks kHooks{.wire_of_copies = wire_of_ordered_copies,
                               .before_host_function = before_host_function,
                               .host_function_returned = host_function_returned,
-                              .look_at_values = look_at_values};
+                              .look_at_values = look_at_values,
+                              .before_exit = before_exit};
 
 // What becomes a session when the devices of all servers are known.
 struct Opened {

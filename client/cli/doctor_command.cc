@@ -18,7 +18,9 @@
 #include "client/cli/layout.h"
 #include "client/cli/program_file.h"
 #include "client/cli/server_query.h"
+#include "client/memory/user_faults.h"
 #include "client/settings/managed_mode.h"
+#include "client/settings/mapped_mode.h"
 #include "common/base/fd.h"
 #include "common/transport/rdma/rdma.h"
 
@@ -200,6 +202,30 @@ int examine_managed_memory() {
   return kSuccess;
 }
 
+// How mapped pinned memory comes over tcp and rdma.
+int examine_mapped_memory() {
+  const auto mode = client::read_mapped_mode();
+  if (!mode.ok()) {
+    line(false, "mapped", mode.status().message());
+    return exit_code(mode.status());
+  }
+  if (*mode == client::MappedMode::kEager) {
+    line(true, "mapped", "memory comes with every synchronisation (FARGPU_MAPPED=eager)");
+    return kSuccess;
+  }
+  if (!client::wants_touched(*mode)) {
+    line(true, "mapped",
+         "memory comes with every synchronisation: programs can register it with an adapter of "
+         "this host (FARGPU_MAPPED=touched for those that do not)");
+    return kSuccess;
+  }
+  const Status faults = client::UserFaults::probe();
+  line(true, "mapped",
+       faults.ok() ? "memory comes when it is touched (userfaultfd)"
+                   : "memory comes with every synchronisation (" + faults.message() + ")");
+  return kSuccess;
+}
+
 int examine_servers(const DoctorOptions& options) {
   auto targets = targets_from_environment();
   if (!targets) {
@@ -216,8 +242,12 @@ int doctor(const DoctorOptions& options) {
   std::fflush(stdout);
   const int library = examine_library(options);
   const int managed = examine_managed_memory();
+  const int mapped = examine_mapped_memory();
   const int server = examine_servers(options);
-  const int wrong = library != kSuccess ? library : managed != kSuccess ? managed : server;
+  const int wrong = library != kSuccess   ? library
+                    : managed != kSuccess ? managed
+                    : mapped != kSuccess  ? mapped
+                                          : server;
   std::printf("%s\n", wrong == kSuccess ? "all is well" : "something is wrong, see above");
   return wrong;
 }

@@ -105,7 +105,7 @@ CUresult set(CUcoredumpSettings attribute, const void* value, size_t size, Attri
       break;
     case CU_COREDUMP_LIGHTWEIGHT:
       own.lightweight = flag();
-      own.flags = flag() ? unsigned{CU_COREDUMP_LIGHTWEIGHT_FLAGS} : CU_COREDUMP_DEFAULT_FLAGS;
+      own.flags = flag() ? unsigned{CU_COREDUMP_LIGHTWEIGHT_FLAGS} : 0;
       break;
     case CU_COREDUMP_FILE:
       own.file = text();

@@ -14,18 +14,32 @@ std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(addre
 
 }  // namespace
 
+std::byte* Pages::Region::memory() const {
+  return gate != nullptr ? gate->local() : pointer(address());
+}
+
 CUresult Pages::add(uint64_t address, size_t bytes, uint16_t context,
                     const std::function<CUresult(CUdeviceptr* device_pointer)>& map,
-                    const std::function<bool()>& ended) {
+                    const std::function<bool()>& ended,
+                    const std::function<std::shared_ptr<PageGate>()>& gate) {
   // No pull may be under way that could bring old bytes of these addresses.
   std::lock_guard no_pull(pulling_);
   if (device_pointer(address)) return CUDA_SUCCESS;
   try {
     Region region{.agreement = pages::Agreement(address, bytes), .context = context};
     if (const CUresult result = map(&region.device_pointer); result != CUDA_SUCCESS) return result;
+    region.gate = gate();
     // Under the lock: if it has not ended yet, forget_context() is still to come.
     std::lock_guard lock(state_);
-    if (ended()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (ended()) {
+      if (region.gate != nullptr) region.gate->unwatch();
+      return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
+    if (region.gate != nullptr) {
+      region.blocks = BlockStates(bytes);
+      region.number = next_number_++;
+      ++gated_;
+    }
     regions_.emplace(address, std::move(region));
     any_.store(true, std::memory_order_relaxed);
   } catch (const std::bad_alloc&) {
@@ -38,10 +52,7 @@ bool Pages::remove(uint64_t address) {
   std::lock_guard lock(state_);
   const auto region = regions_.find(address);
   const bool found = region != regions_.end();
-  if (found) {
-    forget_words(address, region->second.agreement.bytes());
-    regions_.erase(region);
-  }
+  if (found) forget(region);
   any_.store(!regions_.empty(), std::memory_order_relaxed);
   return found;
 }
@@ -49,14 +60,24 @@ bool Pages::remove(uint64_t address) {
 std::vector<uint64_t> Pages::forget_context(uint16_t context) {
   std::lock_guard lock(state_);
   std::vector<uint64_t> gone;
-  for (const auto& [address, region] : regions_) {
-    if (region.context != context) continue;
-    gone.push_back(address);
-    forget_words(address, region.agreement.bytes());
+  for (auto next = regions_.begin(); next != regions_.end();) {
+    const auto region = next++;
+    if (region->second.context != context) continue;
+    gone.push_back(region->first);
+    if (region->second.gate != nullptr) fail_closed(region->second);
+    forget(region);
   }
-  for (const uint64_t address : gone) regions_.erase(address);
   any_.store(!regions_.empty(), std::memory_order_relaxed);
   return gone;
+}
+
+void Pages::forget(std::map<uint64_t, Region>::iterator region) {
+  forget_words(region->first, region->second.agreement.bytes());
+  if (region->second.gate != nullptr) {
+    --gated_;
+    region->second.gate->unwatch();
+  }
+  regions_.erase(region);
 }
 
 std::optional<uint64_t> Pages::device_pointer(uint64_t address) const {
@@ -99,11 +120,12 @@ void Pages::read_words() {
   for (const auto& [address, bytes] : watched_) {
     Word word{find(address, bytes), address, bytes, {}};
     if (word.region == nullptr) continue;
+    std::byte* const at = word.region->memory() + (address - word.region->address());
     if (bytes == sizeof(uint32_t)) {
-      const uint32_t now = __atomic_load_n(reinterpret_cast<uint32_t*>(address), __ATOMIC_ACQUIRE);
+      const uint32_t now = __atomic_load_n(reinterpret_cast<uint32_t*>(at), __ATOMIC_ACQUIRE);
       std::memcpy(word.now.data(), &now, sizeof now);
     } else {
-      const uint64_t now = __atomic_load_n(reinterpret_cast<uint64_t*>(address), __ATOMIC_ACQUIRE);
+      const uint64_t now = __atomic_load_n(reinterpret_cast<uint64_t*>(at), __ATOMIC_ACQUIRE);
       std::memcpy(word.now.data(), &now, sizeof now);
     }
     words_.push_back(word);
@@ -114,8 +136,8 @@ bool Pages::any_word_changed() {
   std::lock_guard lock(state_);
   read_words();
   return std::any_of(words_.begin(), words_.end(), [](const Word& word) {
-    return word.region->differs(word.address - word.region->address(),
-                                std::span(word.now).first(word.bytes));
+    return word.region->agreement.differs(word.address - word.region->address(),
+                                          std::span(word.now).first(word.bytes));
   });
 }
 
@@ -129,30 +151,49 @@ CUresult Pages::push(Wire& wire, const pages::Agreement::Visit& visit,
 }
 
 CUresult Pages::push_others(Wire& wire, const pages::Agreement::Visit& visit) {
+  const bool old = gated_ != 0 && Clock::now() - aged_ >= longest_read_;
+  if (old) aged_ = Clock::now();
   for (auto& [address, region] : regions_) {
-    pages::Agreement& agreement = region.agreement;
-    auto word = watched_.lower_bound(address);
-    size_t at = 0;
-    while (at < agreement.bytes()) {
-      const bool none = word == watched_.end() || word->first - address >= agreement.bytes();
-      const size_t until = none ? agreement.bytes() : word->first - address;
-      at = agreement.collect(pointer(address), at, until, *runs_, visit);
-      if (at < until) {
-        if (const CUresult result = send(wire); result != CUDA_SUCCESS) return result;
-      } else if (!none) {
-        at += word->second;
-        ++word;
-      }
+    if (region.gate == nullptr) {
+      const CUresult result = push_part(wire, region, 0, region.agreement.bytes(), visit);
+      if (result != CUDA_SUCCESS) return result;
+      continue;
+    }
+    BlockStates& blocks = region.blocks;
+    for (BlockStates::Run run = blocks.next_suspect(0); !run.empty();
+         run = blocks.next_suspect(run.end)) {
+      const size_t from = blocks.offset(run);
+      const CUresult result = push_part(wire, region, from, from + blocks.bytes(run), visit);
+      if (result != CUDA_SUCCESS) return result;
+      blocks.compared(run, old);
     }
   }
   return send(wire);
+}
+
+CUresult Pages::push_part(Wire& wire, Region& region, size_t from, size_t until,
+                          const pages::Agreement::Visit& visit) {
+  const uint64_t address = region.address();
+  auto word = watched_.lower_bound(address + from);
+  for (size_t at = from; at < until;) {
+    const bool none = word == watched_.end() || word->first - address >= until;
+    const size_t stop = none ? until : word->first - address;
+    at = region.agreement.collect(region.memory(), at, stop, *runs_, visit);
+    if (at < stop) {
+      if (const CUresult result = send(wire); result != CUDA_SUCCESS) return result;
+    } else if (!none) {
+      at += word->second;
+      ++word;
+    }
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult Pages::push_words(Wire& wire) {
   for (const Word& word : words_) {
     const size_t offset = word.address - word.region->address();
     const auto now = std::span(word.now).first(word.bytes);
-    while (!word.region->collect_word(offset, now, *runs_)) {
+    while (!word.region->agreement.collect_word(offset, now, *runs_)) {
       if (const CUresult result = send(wire); result != CUDA_SUCCESS) return result;
     }
   }
@@ -180,6 +221,10 @@ void Pages::begin_work() {
 void Pages::end_work() {
   std::lock_guard lock(state_);
   ++sent_;
+  if (gated_ != 0 && !due_ && any_open()) {
+    interval_ = kShortest;
+    look_later();
+  }
 }
 
 std::optional<uint64_t> Pages::mark() const {
@@ -192,8 +237,10 @@ std::optional<uint64_t> Pages::mark() const {
 CUresult Pages::pull(Wire& wire, std::optional<uint64_t> done) {
   const uint64_t ticket = wanted_.fetch_add(1, std::memory_order_acq_rel) + 1;
   std::lock_guard no_other(pulling_);
+  SmallRegions small;
   if (covered_ < ticket) {
     const uint64_t covers = wanted_.load(std::memory_order_acquire);
+    close_all(&small);
     if (const CUresult result = fetch_all(wire); result != CUDA_SUCCESS) return result;
     covered_ = covers;
   }
@@ -201,13 +248,13 @@ CUresult Pages::pull(Wire& wire, std::optional<uint64_t> done) {
     std::lock_guard lock(state_);
     clean_ = std::max(clean_, *done);
   }
-  return CUDA_SUCCESS;
+  return bring_small(wire, small);
 }
 
 CUresult Pages::fetch_all(Wire& wire) {
   {
     std::lock_guard lock(state_);
-    if (regions_.empty() || clean_ == begun_) return CUDA_SUCCESS;
+    if (regions_.size() == gated_ || !is_running()) return CUDA_SUCCESS;
     fetching_ = true;
   }
   CUresult result = CUDA_SUCCESS;
@@ -244,34 +291,35 @@ CUresult Pages::merge(std::span<const std::byte> runs, uint64_t pushes) {
   pages::RunReader reader(runs);
   while (const auto run = reader.next()) {
     // The region may have ended meanwhile.
-    if (pages::Agreement* const region = find(run->address, run->data.size()))
-      merge_one(*region, *run);
+    if (Region* const region = find(run->address, run->data.size()))
+      merge_one(newer_, *region, *run);
   }
   if (!reader.malformed()) return CUDA_SUCCESS;
   log::error("the server's changes of mapped memory make no sense");
   return CUDA_ERROR_UNKNOWN;
 }
 
-void Pages::merge_one(pages::Agreement& region, pages::ByteRun run) {
-  std::byte* const memory = pointer(region.address());
+void Pages::merge_one(const std::vector<Range>& newer_ranges, Region& region, pages::ByteRun run) {
+  std::byte* const memory = region.memory();
+  pages::Agreement& agreement = region.agreement;
   // Skips bytes for which newer ones are on their way: those also replace the worker's.
   const uint64_t end = run.address + run.data.size();
-  auto newer = std::partition_point(newer_.begin(), newer_.end(),
+  auto newer = std::partition_point(newer_ranges.begin(), newer_ranges.end(),
                                     [&](const Range& range) { return range.end <= run.address; });
-  for (; newer != newer_.end() && newer->begin < end && !run.data.empty(); ++newer) {
+  for (; newer != newer_ranges.end() && newer->begin < end && !run.data.empty(); ++newer) {
     if (run.address < newer->begin)
-      region.merge({run.address, run.data.first(newer->begin - run.address)}, memory);
+      agreement.merge({run.address, run.data.first(newer->begin - run.address)}, memory);
     const uint64_t on = std::min(end, newer->end);
     run = {on, run.data.last(end - on)};
   }
-  if (!run.data.empty()) region.merge(run, memory);
+  if (!run.data.empty()) agreement.merge(run, memory);
 }
 
-pages::Agreement* Pages::find(uint64_t address, size_t bytes) {
+Pages::Region* Pages::find(uint64_t address, size_t bytes) {
   const auto after = regions_.upper_bound(address);
   if (after == regions_.begin()) return nullptr;
-  pages::Agreement& agreement = std::prev(after)->second.agreement;
-  return agreement.holds(address, bytes) ? &agreement : nullptr;
+  Region& region = std::prev(after)->second;
+  return region.agreement.holds(address, bytes) ? &region : nullptr;
 }
 
 }  // namespace fargpu::client

@@ -4,28 +4,40 @@
 //
 // Both ends keep an Agreement (common/pages) for each region. So only changed bytes travel, and a
 // byte that one end did not change is never written at the other. Where both ends changed a byte
-// without an order between them, the client's value stays. Managed memory is meant to be kept here,
-// too.
+// without an order between them, the client's value stays.
+//
+// A region with a gate (page_gate.h) comes when it is touched: a pull only closes its blocks, and
+// bring() fetches those that the application then touches; regions of one block that were open come
+// with the pull. Only blocks that were open a short while ago are compared. While work may be
+// running, what is open is closed again after a millisecond or more, so that a host that polls sees
+// what a kernel writes, until somebody has found that all work is done (Helpers::settle). When a
+// fetch brings something new meanwhile, everything else is closed before that is shown: so nothing
+// is seen before what was written ahead of it.
 //
 // Any thread. Pushes are sent in the order in which they were collected. One thread at a time
 // pulls; others wait for it, and are done once a pull that began after they came has ended. No lock
-// is held across the wait of a pull, except the one that admits a single puller. any() is one
-// relaxed load.
+// is held across the wait of a pull, except the one that admits a single puller. No lock is held
+// while memory of a gate is touched by its own address. any() is one relaxed load.
 #pragma once
 
 #include <cuda.h>
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "client/memory/block_states.h"
+#include "client/memory/page_gate.h"
 #include "common/pages/agreement.h"
 
 namespace fargpu::client {
@@ -47,18 +59,31 @@ class Pages {
     };
     // Fetches what device code changed, from the address `from` on.
     virtual CUresult fetch(uint64_t from, std::span<std::byte> buffer, Fetched* fetched) = 0;
+    // Of regions with a gate, which fetch() leaves out: what was changed in
+    // [address, address + bytes).
+    virtual CUresult fetch_part(uint64_t address, uint64_t bytes, std::span<std::byte> buffer,
+                                Fetched* fetched) = 0;
+    // fetch() brings the region that begins there, too, from now on.
+    virtual CUresult fetch_always(uint64_t address) = 0;
   };
+  using Clock = std::chrono::steady_clock;
 
+  // The system may read files into memory behind the application's mapping (O_DIRECT). For
+  // `longest_read` at least, what was closed meanwhile is compared, too.
+  explicit Pages(Clock::duration longest_read = std::chrono::seconds(1))
+      : longest_read_(longest_read) {}
   bool any() const { return any_.load(std::memory_order_relaxed); }
   // Gives the region [address, address + bytes) a mirror. `map` asks the worker for it; device code
   // then sees the region at *device_pointer. Its contents are sent with the next push. Regions do
   // not overlap. Does nothing if the region has a mirror. `context`: the id of the context in which
   // the mirror is made, and with which it ends. `ended`: whether that has happened meanwhile; then
-  // there is no mirror, CUDA_ERROR_CONTEXT_IS_DESTROYED.
+  // there is no mirror, CUDA_ERROR_CONTEXT_IS_DESTROYED. `gate`: called when it is mapped, for a
+  // gate that is watched, if the region shall come when it is touched.
   CUresult add(
       uint64_t address, size_t bytes, uint16_t context,
       const std::function<CUresult(CUdeviceptr* device_pointer)>& map,
-      const std::function<bool()>& ended = [] { return false; });
+      const std::function<bool()>& ended = [] { return false; },
+      const std::function<std::shared_ptr<PageGate>()>& gate = [] { return nullptr; });
   // To be called before the worker is asked to end the mirror. False: there is none.
   bool remove(uint64_t address);
   // The context was destroyed. Returns the addresses of the regions whose mirrors ended with it.
@@ -89,32 +114,92 @@ class Pages {
   // left to fetch until more work is sent.
   CUresult pull(Wire& wire, std::optional<uint64_t> done);
 
+  // For regions with a gate; once, before the first one. Neither may wait, and both may be called
+  // with locks held.
+  struct Helpers {
+    std::function<void()> wake;    // look() is to be called
+    std::function<void()> settle;  // somebody is to find out when all work is done
+  };
+  void set_helpers(Helpers helpers);
+  // What Helpers::settle began has ended: after a pull() with the mark, if work is done.
+  void settled();
+  // The application's access to this address waits. CUDA_ERROR_NOT_MAPPED: it is in no such region,
+  // any more; it should be tried again.
+  CUresult bring(Wire& wire, uint64_t address);
+  // Closes what has been open for long enough. Returns when to look again.
+  std::optional<Clock::time_point> look();
+  // The region that begins there, if any, comes with every pull from now on.
+  CUresult keep_open(Wire& wire, uint64_t address);
+  // All regions; `context`: those that end with it.
+  CUresult keep_all_open(Wire& wire, std::optional<uint16_t> context = std::nullopt);
+  bool any_gated() const;
+
  private:
+  // Between two closings while work may be running.
+  static constexpr Clock::duration kShortest = std::chrono::milliseconds(1);
+  static constexpr Clock::duration kLongest = std::chrono::milliseconds(16);
+
+  struct Range {
+    uint64_t begin, end;
+  };
   struct Overtaken {  // a push that a pull under way may not know
     uint64_t number, address, bytes;
   };
+  struct Region {
+    std::byte* memory() const;  // as fargpu accesses it
+    uint64_t address() const { return agreement.address(); }
+
+    pages::Agreement agreement;
+    uint16_t context = 0;
+    CUdeviceptr device_pointer = 0;
+    std::shared_ptr<PageGate> gate{};  // the rest is for regions with one
+    BlockStates blocks{};
+    uint64_t number = 0;         // no other region has had it
+    size_t next = 0, ahead = 1;  // where sequential touches go on, and how many blocks come
+  };
   struct Word {
-    pages::Agreement* region;
+    Region* region;
     uint64_t address;
     size_t bytes;
     std::array<std::byte, sizeof(uint64_t)> now;
   };
   void read_words();                                                 // needs state_
   CUresult push_others(Wire& wire, const pages::Agreement::Visit&);  // needs state_
+  CUresult push_part(Wire& wire, Region& region, size_t from, size_t until,
+                     const pages::Agreement::Visit& visit);          // needs state_
   CUresult push_words(Wire& wire);                                   // needs state_
   void forget_words(uint64_t address, uint64_t bytes);               // needs state_
   CUresult send(Wire& wire);                                         // needs state_
   CUresult fetch_all(Wire& wire);                                    // needs pulling_
   CUresult merge(std::span<const std::byte> runs, uint64_t pushes);  // needs pulling_
-  void merge_one(pages::Agreement& region, pages::ByteRun run);      // needs state_
-  pages::Agreement* find(uint64_t address, size_t bytes);            // needs state_
-
-  struct Region {
-    pages::Agreement agreement;
-    uint16_t context = 0;
-    CUdeviceptr device_pointer = 0;
+  static void merge_one(const std::vector<Range>& newer, Region& region, pages::ByteRun run);
+  static void fail_closed(Region& region);
+  Region* find(uint64_t address, size_t bytes);         // needs state_
+  const Region* find_gated(uint64_t address) const;     // by its begin; needs state_
+  void forget(std::map<uint64_t, Region>::iterator);    // needs state_
+  bool is_running() const { return clean_ != begun_; }  // needs state_
+  bool any_open() const;                                // needs state_
+  void close_open();                                    // needs pulling_ and state_
+  void look_later();                                    // needs state_
+  void settle();                                        // needs state_
+  // All of these need pulling_.
+  CUresult fetch_part(Wire& wire, uint64_t address, size_t bytes, bool* news);
+  void open_brought(uint64_t number, uint64_t address, BlockStates::Run run, CUresult result);
+  CUresult bring_closed(Wire& wire, uint64_t address);
+  CUresult stop_closing(Wire& wire, uint64_t address);
+  void make_way(Wire& wire);
+  // `is_awaited`: by an access.
+  CUresult bring_run(Wire& wire, uint64_t address, uint64_t number, BlockStates::Run run,
+                     bool is_awaited);
+  // Regions of one block that were open.
+  struct SmallRegions {
+    std::array<std::pair<uint64_t, uint64_t>, 4> regions{};  // address and number
+    size_t count = 0;
   };
+  void close_all(SmallRegions* small);
+  CUresult bring_small(Wire& wire, const SmallRegions& small);
 
+  const Clock::duration longest_read_;
   std::atomic<bool> any_{false};
   std::atomic<uint64_t> wanted_{0};  // pulls asked for
   std::mutex pulling_;               // lock order: pulling_ before state_
@@ -129,12 +214,20 @@ class Pages {
   uint64_t pushes_ = 0;
   bool fetching_ = false;
   std::vector<Overtaken> overtaken_;
-  struct Range {
-    uint64_t begin, end;
-  };
   std::vector<Range> newer_;       // of a merge
   uint64_t begun_ = 0, sent_ = 0;  // work
   uint64_t clean_ = 0;             // up to this one its writes are here
+  // Of regions with a gate.
+  size_t gated_ = 0;
+  uint64_t next_number_ = 1;
+  Helpers helpers_;
+  bool settling_ = false;
+  std::optional<Clock::time_point> due_{};        // when what is open is closed
+  std::optional<Clock::time_point> next_look_{};  // when look() is called at the latest
+  Clock::duration interval_{};
+  bool news_ = false;          // since that was done the last time
+  Clock::time_point shown_{};  // when something was opened the last time
+  Clock::time_point aged_{};   // when what was closed became older
 };
 
 }  // namespace fargpu::client

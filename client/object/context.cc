@@ -122,6 +122,19 @@ std::vector<Context*> ContextTable::greens_of(const Context& home) const {
   return found;
 }
 
+std::vector<Context*> ContextTable::active_of(unsigned session) const {
+  std::vector<Context*> found;
+  const auto look_at = [&](const std::atomic<Context*>& each) {
+    Context* const context = each.load(std::memory_order_acquire);
+    if (context != nullptr && context->home == nullptr && context->usable() &&
+        rpc::handle_session(context->id) == session)
+      found.push_back(context);
+  };
+  for (const auto& context : primaries_) look_at(context);
+  for (const auto& context : by_wire_) look_at(context);
+  return found;
+}
+
 void ContextTable::lose(unsigned session) {
   std::lock_guard lock(mutex_);
   lost_.set(session);

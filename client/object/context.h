@@ -98,6 +98,7 @@ class ContextTable {
   Context* create(int device, int worker_ordinal, unsigned flags, const Owner& owner = {},
                   Context* home = nullptr);
   std::vector<Context*> greens_of(const Context& home) const;  // the active ones
+  std::vector<Context*> active_of(unsigned session) const;     // without green ones
   Context* find(const void* handle) const;                     // any state; nullptr: never made
   // nullptr: `session` has no such context. Of a green one: its home.
   Context* find_wire(uint16_t wire_id, unsigned session = 0) const;

@@ -193,6 +193,9 @@ void Process::session_lost(Session& session, const Status& why) {
 }
 
 void Process::on_exit() {
+  if (state() == ProcessState::kReady) {
+    for_each_session([](Session& each) { each.before_exit(each); });
+  }
   const ProcessState before = state_.exchange(ProcessState::kExiting, std::memory_order_acq_rel);
   if (before == ProcessState::kForked) {
     state_.store(ProcessState::kForked, std::memory_order_release);

@@ -48,6 +48,7 @@ Session::Session(const SessionIdentity& identity, Settings given_settings, Snaps
                  const SessionHooks& hooks)
     : number(identity.number),
       first_device(first_of(given_snapshot, identity.first_device)),
+      before_exit(hooks.before_exit),
       settings(std::move(given_settings)),
       snapshot(numbered(std::move(given_snapshot), first_device)),
       tables(identity.tables),

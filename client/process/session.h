@@ -22,6 +22,7 @@
 #include "client/memory/remote_host.h"
 #include "client/memory/shared_host.h"
 #include "client/memory/staging_ring.h"
+#include "client/memory/touched_host.h"
 #include "client/memory/value_waits.h"
 #include "client/object/device.h"
 #include "client/process/tables.h"
@@ -60,6 +61,8 @@ struct SessionHooks {
   // Sends values that streams may be waiting for, if the application has stored one: on the thread
   // of ValueWaits.
   void (*look_at_values)(Session& session);
+  // When the process ends, before the connection does.
+  void (*before_exit)(Session& session);
 };
 
 // Which session of the process it is. Given by the process.
@@ -79,6 +82,7 @@ class Session final : public rpc::NoticeSink {
 
   const unsigned number;
   const int first_device;
+  void (*const before_exit)(Session& session);
   const Settings settings;
   const Snapshot snapshot;
   // Of the process; the references name some of them. They also hold entries of other sessions.
@@ -91,6 +95,7 @@ class Session final : public rpc::NoticeSink {
   Output& output;
   Pages pages;
   HiddenMemory hidden_memory;
+  TouchedHost touched_host;
   Exposures exposures;
   const std::unique_ptr<ManagedState> managed_state;
   ManagedMemory& managed;  // of it

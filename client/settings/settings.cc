@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "client/settings/managed_mode.h"
+#include "client/settings/mapped_mode.h"
 #include "common/base/env.h"
 #include "common/transport/spin.h"
 
@@ -110,6 +111,7 @@ Result<Settings> read_settings() {
   const auto blocking = env_text("CUDA_LAUNCH_BLOCKING");
   settings.launch_blocking = blocking && *blocking != "0";
   if (const auto mode = read_managed_mode(); !mode.ok()) return mode.status();
+  if (const auto mode = read_mapped_mode(); !mode.ok()) return mode.status();
   return settings;
 }
 

@@ -7,6 +7,7 @@
 #include "client/transfer/exposure.h"
 #include "client/transfer/managed.h"
 #include "client/transfer/routes.h"
+#include "client/transfer/touches.h"
 
 namespace fargpu::client {
 namespace {
@@ -25,7 +26,17 @@ CUresult carry(Transfer& transfer, const Route& route) {
   return result;
 }
 
+// Other routes than the mirror's read and write the host's end by its own address, perhaps when
+// this call has returned.
+CUresult make_accessible(Transfer& transfer) {
+  if (!transfer.host.region || !transfer.session.touched_host.any()) [[likely]]
+    return CUDA_SUCCESS;
+  if (transfer.pinned && kMirrorRoute.fits(transfer)) return CUDA_SUCCESS;
+  return keep_open(transfer.session, *transfer.host.region);
+}
+
 CUresult carry(Transfer& transfer) {
+  if (const CUresult result = make_accessible(transfer); result != CUDA_SUCCESS) return result;
   const std::span routes(transfer.to_device ? kToDevice : kToHost);
   for (const Route* const route : routes.subspan(transfer.pinned ? 0 : kOfPinned))
     if (route->fits(transfer)) return carry(transfer, *route);

@@ -56,12 +56,21 @@ CUresult expose(Session& session, const Region& region, uint64_t* device_pointer
     if (context->usable()) forget_mirror(session, *context, region);
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   };
+  const auto gate = [&]() -> std::shared_ptr<PageGate> {
+    auto found = session.touched_host.gate(region.base);
+    if (found == nullptr || !found->watch()) return nullptr;
+    if (call_fgPagesOnDemand(session, context->wire_id, region.base, 1) == CUDA_SUCCESS)
+      return found;
+    found->unwatch();
+    return nullptr;
+  };
   // NOT_READY: an earlier registration in one of these pages is still being ended.
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  CUresult result = session.pages.add(region.base, region.bytes, context->wire_id, map, ended);
+  CUresult result =
+      session.pages.add(region.base, region.bytes, context->wire_id, map, ended, gate);
   while (result == CUDA_ERROR_NOT_READY && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    result = session.pages.add(region.base, region.bytes, context->wire_id, map, ended);
+    result = session.pages.add(region.base, region.bytes, context->wire_id, map, ended, gate);
   }
   if (result == CUDA_ERROR_ALREADY_MAPPED) {
     say_occupied(region);

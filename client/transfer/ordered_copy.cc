@@ -151,10 +151,10 @@ CUresult deliver_piece(const Transfer& transfer, const copy::Piece& piece, uint1
 CUresult carry_delivery(Transfer& transfer) {
   Session& session = transfer.session;
   const copy::Rows& host = transfer.host.rows;
-  // The stream waits for the bytes in two cases: the GPU writes memory of the application directly,
-  // so a program could see there that the stream has passed the copy; or device code reads the
-  // memory, so work behind the copy must find the bytes.
-  const bool acknowledge = SharedSegment::possible(session) ||
+  // The stream waits for the bytes in two cases: the application sees what the GPU writes to its
+  // memory while it works, so a program could see there that the stream has passed the copy; or
+  // device code reads the memory, so work behind the copy must find the bytes.
+  const bool acknowledge = SharedSegment::possible(session) || session.touched_host.any() ||
                            session.pages.touches(host.address, span_of(transfer.shape, host));
   const uint16_t held_device = device_key(context_of(transfer.stream));
   (void)find_registered(transfer);  // if so, the adapter writes the bytes

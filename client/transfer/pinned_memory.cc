@@ -3,9 +3,12 @@
 #include "client/entry/call_target.h"
 #include "client/memory/reserve.h"
 #include "client/process/process.h"
+#include "client/settings/mapped_mode.h"
 #include "client/transfer/exposure.h"
 #include "client/transfer/ordered_copy.h"
+#include "client/transfer/touches.h"
 #include "common/base/log.h"
+#include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
 namespace {
@@ -23,7 +26,28 @@ void elsewhere(const Region& region, Visit&& visit) {
   });
 }
 
+// Memory that other sessions mirror, too, comes with every synchronisation.
+bool comes_when_touched(const Session& session) {
+  const auto mode = read_mapped_mode();
+  return mode.ok() && wants_touched(*mode) && Process::get().session(1) == nullptr &&
+         session.snapshot.known.contains(schema::op_fgPagesOnDemand) &&
+         session.snapshot.known.contains(schema::op_fgPagesFetchPart);
+}
+
+void* allocate_here(Session& session, size_t bytes, unsigned flags) {
+  if ((flags & CU_MEMHOSTALLOC_DEVICEMAP) != 0 && comes_when_touched(session)) {
+    void* const memory = session.touched_host.allocate(bytes, service_of_touches(session));
+    if (memory != nullptr) return memory;
+  }
+  return allocate_host(bytes);
+}
+
 }  // namespace
+
+void free_pinned(Session& session, void* memory, size_t bytes) {
+  session.touched_host.free(reinterpret_cast<uint64_t>(memory));
+  free_host(memory, bytes);
+}
 
 void enter_elsewhere(const Region& region) {
   elsewhere(region, [](Session& session, const Region& own) { (void)enter(session, own); });
@@ -45,7 +69,7 @@ CUresult allocate_pinned(size_t bytes, unsigned flags, void** result) {
   Session& session = *current_context()->session;
   const ContextEpoch epoch(*current_context());
   const auto shared = session.shared_host.allocate(session, *current_context(), bytes);
-  void* memory = shared ? shared->memory : allocate_host(bytes);
+  void* memory = shared ? shared->memory : allocate_here(session, bytes, flags);
   if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   const Region region{.base = reinterpret_cast<uint64_t>(memory),
                       .bytes = bytes,
@@ -63,7 +87,7 @@ CUresult allocate_pinned(size_t bytes, unsigned flags, void** result) {
     if (shared) {
       session.shared_host.free(session, region.base);
     } else {
-      free_host(memory, bytes);
+      free_pinned(session, memory, bytes);
     }
     return inserted ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_OUT_OF_MEMORY;
   }

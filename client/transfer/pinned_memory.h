@@ -11,8 +11,12 @@
 
 namespace fargpu::client {
 
+class Session;
+
 // `bytes`: not 0. `flags`: CU_MEMHOSTALLOC_*. The memory is of the current context.
 CUresult allocate_pinned(size_t bytes, unsigned flags, void** memory);
+// What is not shared, when the session does not use it any more.
+void free_pinned(Session& session, void* memory, size_t bytes);
 
 // The other servers' sessions learn of memory of one session, and that it ends. A server that has
 // something else at its addresses says so in the log; copies work all the same.

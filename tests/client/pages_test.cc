@@ -40,7 +40,28 @@ class FakeWire final : public Pages::Wire {
     return result;
   }
 
+  CUresult fetch_part(uint64_t address, uint64_t bytes, std::span<std::byte> buffer,
+                      Fetched* fetched) override {
+    {
+      std::lock_guard lock(mutex_);
+      parts.push_back({address - agreed_.address(), bytes});
+      const size_t begin = address - agreed_.address();
+      pages::RunWriter runs(buffer.size());
+      const size_t end = agreed_.collect(memory.data(), begin, begin + bytes, runs);
+      std::copy(runs.bytes().begin(), runs.bytes().end(), buffer.begin());
+      *fetched = {runs.bytes().size(), end < begin + bytes ? agreed_.address() + end : 0, pushes_};
+    }
+    if (before_reply) before_reply();
+    return result;
+  }
+  CUresult fetch_always(uint64_t) override {
+    is_always_fetched = true;
+    return result;
+  }
+
   std::vector<std::byte> memory;
+  std::vector<std::pair<uint64_t, uint64_t>> parts;  // fetched: offsets and sizes
+  bool is_always_fetched = false;
   size_t pushed = 0, fetches = 0;
   CUresult result = CUDA_SUCCESS;
   std::function<void()> before_reply;  // the worker has answered, the answer is on its way

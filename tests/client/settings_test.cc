@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "client/settings/identities.h"
+#include "client/settings/mapped_mode.h"
 
 namespace fargpu::client {
 namespace {
@@ -120,6 +122,26 @@ TEST_F(Environment, MissingTokenFile) {
   const auto settings = read_settings();
   ASSERT_FALSE(settings.ok());
   EXPECT_NE(settings.status().message().find("/nonexistent/token"), std::string::npos);
+}
+
+TEST(MappedMode, IsEagerBesideAnAdapterUnlessAsked) {
+  const std::filesystem::path devices = testing::TempDir() + "devices";
+  std::filesystem::create_directories(devices / "infiniband");
+  std::filesystem::create_directories(devices / "vfio");
+  const auto make = [&](const char* name) { EXPECT_TRUE(std::ofstream(devices / name)) << name; };
+  make("infiniband/rdma_cm");
+  make("vfio/vfio");
+  EXPECT_FALSE(has_adapter(devices));
+  for (const char* name : {"infiniband/uverbs0", "hfi1_0", "cxi0", "vfio/12"}) {
+    make(name);
+    EXPECT_TRUE(has_adapter(devices)) << name;
+    std::filesystem::remove(devices / name);
+  }
+  EXPECT_FALSE(has_adapter(devices));
+  EXPECT_EQ(wants_touched(MappedMode::kAuto), !has_adapter());
+  EXPECT_TRUE(wants_touched(MappedMode::kTouched));
+  EXPECT_FALSE(wants_touched(MappedMode::kEager));
+  std::filesystem::remove_all(devices);
 }
 
 }  // namespace

@@ -225,7 +225,8 @@ class Cli(unittest.TestCase):
 
     def test_doctor(self):
         with testing.Daemon() as daemon:
-            done = fargpu("doctor", "--server", daemon.server, "--pings", "5")
+            settings = {"FARGPU_MAPPED": "touched"}  # also beside an adapter
+            done = fargpu("doctor", "--server", daemon.server, "--pings", "5", **settings)
             self.assertEqual(done.returncode, 0, done.stdout)
             self.assertIn(str(testing.BUILD.client_libraries / "libcuda.so.1"), done.stdout)
             for word in (
@@ -236,12 +237,19 @@ class Cli(unittest.TestCase):
                 "round trip",
                 "us (median of 5)",
                 "FARGPU_MANAGED=eager",
+                "mapped",
+                "userfaultfd",
                 "all is well",
             ):
                 self.assertIn(word, done.stdout)
             done = fargpu("doctor", "--server", daemon.server, FARGPU_MANAGED="eagre")
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("FARGPU_MANAGED: 'eagre'", done.stdout)
+            done = fargpu("doctor", "--server", daemon.server, FARGPU_MAPPED="eager")
+            self.assertIn("FARGPU_MAPPED=eager", done.stdout)
+            done = fargpu("doctor", "--server", daemon.server, FARGPU_MAPPED="eagre")
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("FARGPU_MAPPED: 'eagre'", done.stdout)
         done = fargpu("doctor", "--server", "127.0.0.1:1")
         self.assertEqual(done.returncode, UNREACHABLE)
         self.assertRegex(done.stdout, "FAIL  server +cannot connect to 127.0.0.1:1: ")

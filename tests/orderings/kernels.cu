@@ -60,3 +60,22 @@ extern "C" __global__ void load_when_told(const volatile int* told, int* to,
   __threadfence_system();
   *to = *from;
 }
+
+// to[i * stride] = value + i.
+extern "C" __global__ void store_strided(int* to, unsigned count, unsigned stride, int value) {
+  for (unsigned i = threadIdx.x; i < count; i += blockDim.x) to[i * stride] = value + i;
+}
+
+// Round by round stores its number into all words and then, behind them, into the flag.
+extern "C" __global__ void publish(volatile int* data, unsigned count, unsigned stride,
+                                   volatile int* flag, int rounds, unsigned microseconds) {
+  for (int round = 1; round <= rounds; ++round) {
+    for (unsigned i = 0; i < count; ++i) data[i * stride] = round;
+    __threadfence_system();
+    *flag = round;
+    unsigned long long begin, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+    do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    while (now - begin < microseconds * 1000ull);
+  }
+}

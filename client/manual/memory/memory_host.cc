@@ -50,7 +50,7 @@ CUresult manual_cuMemFreeHost(void* p) {
   const CUresult result = finished != CUDA_SUCCESS ? finished : withdrawn;
   const CUresult removed = session.remote_host.remove(session, *region);
   if (result != CUDA_SUCCESS || removed != CUDA_SUCCESS) retire_addresses(p);
-  if (session.host_memory.erase(region->base)) free_host(p, region->bytes);
+  if (session.host_memory.erase(region->base)) free_pinned(session, p, region->bytes);
   return result != CUDA_SUCCESS ? result : removed;
 }
 

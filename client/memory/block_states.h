@@ -1,0 +1,52 @@
+// BlockStates: which blocks of a region the application can access (open), and which it may have
+// changed since they were last compared (suspect). What is open is always suspect, and what was
+// closed stays so until it was compared twice more as old: a read that the system began while it
+// was open may still bring bytes. All begin open. Pure; no threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace fargpu::client {
+
+class BlockStates {
+ public:
+  static constexpr size_t kBlock = size_t{64} << 10;
+
+  struct Run {
+    size_t first = 0, end = 0;
+    bool empty() const { return first == end; }
+  };
+
+  BlockStates() = default;
+  explicit BlockStates(size_t bytes);
+
+  size_t count() const { return states_.size(); }
+  bool any_open() const { return open_ != 0; }
+  bool is_open(size_t block) const { return (states_[block] & kOpen) != 0; }
+  // The first run from `at` on of such blocks, at most so many; empty: there is none.
+  Run next_open(size_t at) const { return next(at, kOpen, kOpen, states_.size()); }
+  Run next_closed(size_t at, size_t most) const { return next(at, kOpen, 0, most); }
+  Run next_suspect(size_t at) const { return next(at, kSuspect, kSuspect, states_.size()); }
+
+  void open(Run run);
+  void close(Run run);
+  // It was compared; `old`: not so soon after it was the last time.
+  void compared(Run run, bool old);
+
+  // Where the run lies in the region.
+  size_t offset(Run run) const { return run.first * kBlock; }
+  size_t bytes(Run run) const;
+
+ private:
+  enum : uint8_t { kOpen = 1, kSuspect = 2, kRecent = 4 };
+  Run next(size_t at, uint8_t mask, uint8_t value, size_t most) const;
+
+  size_t bytes_ = 0;
+  std::vector<uint8_t> states_;
+  size_t open_ = 0;
+  size_t begin_ = 0, end_ = 0;  // what is suspect lies in between
+};
+
+}  // namespace fargpu::client

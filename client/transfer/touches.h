@@ -1,0 +1,22 @@
+// Mapped memory that comes when it is touched: who fetches it, who finds out that no work is left
+// that may write it, and when it must stay as it is. Any thread.
+#pragma once
+
+#include <cuda.h>
+
+#include "client/memory/address_map.h"
+#include "client/memory/user_faults.h"
+
+namespace fargpu::client {
+
+class Session;
+
+// For the first such memory of a session.
+UserFaults::Service service_of_touches(Session& session);
+// Before bytes of pinned memory are read or written here by its own address, or by an adapter: it
+// comes with every synchronisation from now on.
+CUresult keep_open(Session& session, const Region& region);
+// Before the session is closed at the end of the process, which may still read its memory.
+void before_exit(Session& session);
+
+}  // namespace fargpu::client
