@@ -65,7 +65,7 @@ void choose_visible(DevicesOfServers servers, const std::optional<std::string>& 
   std::vector<std::string> uuids;
   for (const Device& device : all) {
     uuids.push_back(uuid_text(device.uuid));
-    if (schema::is_instance(device.name)) uuids.back().replace(0, 3, "MIG");
+    if (schema::is_instance(device.name)) uuids.back() = "MIG" + uuids.back().substr(3);
   }
   int ordinal = 0;
   for (const int chosen : visible_ordinals(variable, uuids)) {

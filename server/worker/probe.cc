@@ -37,7 +37,7 @@ Result<Unit> ask(const DriverTable& driver, int ordinal) {
   }
   const auto* raw = reinterpret_cast<const unsigned char(*)[16]>(uuid.bytes);
   Unit unit{uuid_text(*raw), name, bytes, {}};
-  if (schema::is_instance(unit.name)) unit.uuid.replace(0, 3, "MIG");
+  if (schema::is_instance(unit.name)) unit.uuid = "MIG" + unit.uuid.substr(3);
   ask_priorities(driver, device, &unit.priorities);
   return unit;
 }
