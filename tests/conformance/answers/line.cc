@@ -47,8 +47,8 @@ void Line::number(const char* name, long long value) {
 }
 
 void Line::text(const char* name, const char* value) {
-  values_ += std::string(" ") + name + "=" +
-             (value == nullptr ? "null" : "\"" + std::string(value) + "\"");
+  values_ += std::string(" ") + name + "=";
+  values_ += value == nullptr ? "null" : std::string("\"") + value + "\"";
 }
 
 void Line::presence(const char* name, bool there) {
