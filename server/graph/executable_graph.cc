@@ -10,6 +10,16 @@ ExecutableGraph::~ExecutableGraph() {
   if (graph_ != nullptr) (void)driver.cuGraphDestroy(graph_);
 }
 
+void ExecutableGraph::note_memory() {
+  frees_ = places_.freed;
+  const auto note = [&](const GraphBase& base) {
+    for (const CUdeviceptr address : base.addresses())
+      if (std::erase(frees_, address) == 0) leaves_.push_back(address);
+  };
+  if (base_ != nullptr) note(*base_);
+  for (const auto& child : places_.moved) note(*child);
+}
+
 ExecutableGraph::Outcome ExecutableGraph::instantiate(schema::graph::Nodes::Reader description,
                                                       std::span<const std::byte> bytes,
                                                       std::shared_ptr<GraphBase> base,
@@ -32,6 +42,7 @@ ExecutableGraph::Outcome ExecutableGraph::instantiate(schema::graph::Nodes::Read
     outcome.error_place = static_cast<uint32_t>(places_.nodes.size());
     return outcome;
   }
+  note_memory();
   if (driver.cuGraphInstantiateWithParams == nullptr) {
     outcome.result = driver.cuGraphInstantiateWithFlags(&exec_, graph, flags);
     if (outcome.result != CUDA_SUCCESS) outcome.found = CUDA_GRAPH_INSTANTIATE_ERROR;

@@ -38,13 +38,19 @@ class ExecutableGraph {
   CUgraphExec get() const { return exec_; }
   const GraphPlaces& places() const { return places_; }
   const GraphParts& parts() const { return parts_; }
+  // Memory that a launch allocates and does not free, and memory of other graphs that it frees.
+  const std::vector<CUdeviceptr>& leaves() const { return leaves_; }
+  const std::vector<CUdeviceptr>& frees() const { return frees_; }
 
  private:
+  void note_memory();
+
   const GraphParts parts_;
   std::shared_ptr<GraphBase> base_;  // has the graph, if there is one
   CUgraph graph_ = nullptr;          // else
   CUgraphExec exec_ = nullptr;
   GraphPlaces places_;
+  std::vector<CUdeviceptr> leaves_, frees_;
 };
 
 }  // namespace fargpu::server

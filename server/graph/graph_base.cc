@@ -29,6 +29,7 @@ CUresult GraphBase::allocate(const CUmemPoolProps& pool, std::span<const CUmemAc
   *address = params.dptr;
   *number = static_cast<unsigned>(allocations_.size());
   allocations_.push_back(node);
+  addresses_.push_back(params.dptr);
   return CUDA_SUCCESS;
 }
 

@@ -28,7 +28,7 @@ class GraphBase {
   CUgraph get() const { return graph_; }
   // `kept` lives as long as the memory of the graph may be used.
   void keep(std::shared_ptr<void> kept) { kept_.push_back(std::move(kept)); }
-  const std::vector<CUgraphNode>& allocations() const { return allocations_; }
+  const std::vector<CUdeviceptr>& addresses() const { return addresses_; }  // of allocations
 
   // The first time it adds the described nodes. Nodes of such graphs cannot be taken away again:
   // later the description must be the same, else CUDA_ERROR_NOT_SUPPORTED. So it is for a graph
@@ -46,6 +46,7 @@ class GraphBase {
   const GraphParts parts_;
   CUgraph graph_ = nullptr;
   std::vector<CUgraphNode> allocations_;
+  std::vector<CUdeviceptr> addresses_;
   std::vector<std::shared_ptr<void>> kept_;
   bool built_ = false;
   std::vector<std::byte> description_;

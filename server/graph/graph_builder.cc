@@ -277,6 +277,7 @@ class Builder {
       }
       case Node::FREE:
         if (driver().cuGraphAddMemFreeNode == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+        places_.freed.push_back(node.getFree());
         return driver().cuGraphAddMemFreeNode(made, graph, before, count, node.getFree());
       case Node::CONDITIONAL:
         return add_conditional(node.getConditional(), graph, before, count, context, made, depth);

@@ -33,6 +33,7 @@ struct GraphPlaces {
   bool waits = false;                                       // for values in memory
   std::vector<CUgraphNode> allocations;                     // that the graph has already
   std::vector<std::shared_ptr<GraphBase>> moved;            // that are graphs inside of it now
+  std::vector<CUdeviceptr> freed;                           // by its nodes
 
   static constexpr uint32_t kNone = 0xffffffff;
   uint32_t place_of(CUgraphNode node) const;  // kNone: it is no node of the graph

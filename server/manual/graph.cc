@@ -90,16 +90,18 @@ CUresult base_of(Worker& worker, uint64_t id, std::shared_ptr<GraphBase>* base) 
 // What a graph's memory takes of the job's limit.
 class Charge {
  public:
-  Charge(SessionParts& parts, size_t device, uint64_t bytes)
+  Charge(SessionParts& parts, CUdevice device, uint64_t bytes)
       : parts_(parts), device_(device), bytes_(bytes) {}
-  ~Charge() { parts_.memory.refund(device_, bytes_); }
+  ~Charge() { parts_.memory.end_graph_memory(address_, bytes_, device_); }
   Charge(const Charge&) = delete;
   Charge& operator=(const Charge&) = delete;
+  void is_at(CUdeviceptr address) { address_ = address; }
 
  private:
   SessionParts& parts_;
-  const size_t device_;
+  const CUdevice device_;
   const uint64_t bytes_;
+  CUdeviceptr address_ = 0;  // 0: there was none
 };
 
 // Graphs need a context of the driver's, whatever they consist of.
@@ -212,8 +214,11 @@ Status manual_fgGraphLaunch(Worker& worker, const Request& request) {
     const CUresult result = worker.driver().cuGraphLaunch(graph->get(), stream.handle);
     if (result != CUDA_SUCCESS) {
       for (const uint64_t id : given.hostCalls) parts.host_gate.not_launched(id, result);
-    } else if (graph->places().waits) {
-      parts.completion.keep(UntilPassed{stream.context, stream.handle}, parts.copy_fences.hold());
+    } else {
+      if (graph->places().waits)
+        parts.completion.keep(UntilPassed{stream.context, stream.handle}, parts.copy_fences.hold());
+      for (const CUdeviceptr address : graph->leaves()) parts.memory.left_by_graph(address);
+      for (const CUdeviceptr address : graph->frees()) parts.memory.forget(address);
     }
     return answer(worker, request, result);
   });
@@ -239,13 +244,13 @@ Status manual_fgGraphAllocate(Worker& worker, const Request& request) {
       return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
     std::shared_ptr<GraphBase> base;
     FARGPU_ANSWER_UNLESS_SUCCESS(base_of(worker, given.graph, &base));
-    const auto device = static_cast<size_t>(location.id);
     FARGPU_ANSWER_UNLESS_SUCCESS(parts.memory.charge(location.id, given.bytes));
-    auto charge = std::make_shared<Charge>(parts, device, given.bytes);
+    auto charge = std::make_shared<Charge>(parts, location.id, given.bytes);
     CUdeviceptr address = 0;
     unsigned number = 0;
     FARGPU_ANSWER_UNLESS_SUCCESS(
         base->allocate(*given.pool, given.access, given.bytes, &address, &number));
+    charge->is_at(address);
     base->keep(std::move(charge));
     using Results = schema::FgGraphAllocateResults;
     rpc::Responder::Frame frame(worker.responder(), request.header, schema::fixed_bytes<Results>());

@@ -69,6 +69,23 @@ void MemoryAccount::forget(CUdeviceptr pointer) {
   publish();
 }
 
+bool MemoryAccount::begins_at(CUdeviceptr pointer) const {
+  const auto allocation = ledger_.find(pointer, 0);
+  return allocation && allocation->base == pointer;
+}
+
+// Of no bytes: the graph has them.
+void MemoryAccount::left_by_graph(CUdeviceptr pointer) {
+  if (!begins_at(pointer)) remember(pointer, 0, 0, 0);
+}
+
+void MemoryAccount::end_graph_memory(CUdeviceptr pointer, uint64_t bytes, CUdevice device) {
+  if (begins_at(pointer))
+    remember_pool_memory(pointer, bytes, device);
+  else
+    refund(static_cast<size_t>(device), bytes);
+}
+
 MemoryAccount::Free MemoryAccount::begin_free(CUdeviceptr pointer) {
   Free free;
   if (const auto allocation = ledger_.find(pointer, 1))

@@ -43,6 +43,10 @@ class MemoryAccount {
   void remember_pool_memory(CUdeviceptr pointer, uint64_t bytes, CUdevice device);
   // It was freed.
   void forget(CUdeviceptr pointer);
+  // Memory of a graph is charged as long as the graph lives. What a launch has left allocated, and
+  // nobody has freed by then, outlives it and stays charged.
+  void left_by_graph(CUdeviceptr pointer);
+  void end_graph_memory(CUdeviceptr pointer, uint64_t bytes, CUdevice device);
   // A free that another thread executes: `registered` is to be let go of before.
   struct Free {
     Ledger::FreeId id = 0;
@@ -101,6 +105,7 @@ class MemoryAccount {
   const std::vector<uint64_t>& used_on_devices() const { return ledger_.used_on_devices(); }
 
  private:
+  bool begins_at(CUdeviceptr pointer) const;
   void refund(const PhysicalMemory::Refunds& refunds);
   void remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context);
   void tell_limit(size_t device, uint64_t bytes) const;

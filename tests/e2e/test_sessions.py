@@ -115,6 +115,17 @@ class Sessions(unittest.TestCase):
                 self.assertIn(word, line)
             self.assertEqual(daemon.run(program, "1000").stderr, "")
 
+    def test_memory_that_graphs_leave_counts_until_it_is_freed(self):
+        program = testing.BUILD.program("left_memory")
+        with testing.Daemon() as daemon:
+            for how, made in (
+                ("left", 4),
+                *((how, 12) for how in ("node", "before", "after", "other")),
+            ):
+                with self.subTest(how):
+                    done = daemon.run(program, how, flags=("--memory", "256M"))
+                    self.assertEqual(done.stdout.split(), [str(made)], done.stderr)
+
     def test_wanted_devices(self):
         program = testing.BUILD.program("memory_report")
         with testing.Daemon(gpus=3) as daemon:
