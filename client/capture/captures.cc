@@ -212,7 +212,9 @@ CUresult add(CUstream handle, NodeParams params, bool programmatic, CUgraphNode*
   before.erase_if([](CUgraphNode node) { return find_node(node) == nullptr; });
   if (programmatic) make_programmatic(before);
   GraphNode* node = nullptr;
-  CUresult result = add_node(*graph, before.nodes, before.edges.data(), std::move(params), &node);
+  CUresult result = fits_in_bodies(*graph, params);
+  if (result == CUDA_SUCCESS)
+    result = add_node(*graph, before.nodes, before.edges.data(), std::move(params), &node);
   if (result != CUDA_SUCCESS) return result;
   if (node->params.type() == CU_GRAPH_NODE_TYPE_MEM_ALLOC) result = allocate(*node);
   if (node->params.type() == CU_GRAPH_NODE_TYPE_MEM_FREE) result = release(*node);

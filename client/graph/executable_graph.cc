@@ -73,7 +73,7 @@ bool leaves_memory(const Graph& graph) {
 }
 
 void refer_to_user_objects(const Graph& graph, GraphUses& uses) {
-  for (const auto& [object, count] : graph.user_objects) uses.add(*object, count);
+  for (const auto& [object, count] : graph.user_objects) uses.add(object, count);
   for (const GraphNode* const node : graph.nodes)
     for (const Graph* const inside : node->inside) refer_to_user_objects(*inside, uses);
 }
@@ -182,6 +182,7 @@ CUresult send_in_turn(GraphExec& exec, const CallTarget& target, CUstream stream
   Context* const green = green_of(stream);
   Context* const context = green != nullptr ? green : context_of(stream);
   std::lock_guard lock(exec.mutex);
+  if (exec.is_ending()) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = exec.has_host_calls() ? send_launch(exec, target, stream)
                                                 : send_plain_launch(exec, target, stream);
   if (result == CUDA_SUCCESS) exec.last = {resolved.id, context};
@@ -198,9 +199,9 @@ wire::PreparedBody prepare_launch(uint64_t exec) {
 
 }  // namespace
 
-void GraphUses::add(UserObject& object, unsigned count) {
+void GraphUses::add(CUuserObject object, unsigned count) {
   retain(object, count);
-  objects_.emplace_back(&object, count);
+  objects_.emplace_back(object, count);
 }
 
 void GraphUses::add(std::shared_ptr<GraphUses> others) { others_.push_back(std::move(others)); }
@@ -210,7 +211,7 @@ GraphUses::~GraphUses() {
   // Destructors are functions of the application: they may wait for what this thread has to do.
   const SignalsBlocked blocked;
   std::thread([objects = std::move(objects_)] {
-    for (const auto& [object, count] : objects) release(*object, count);
+    for (const auto& [object, count] : objects) release(object, count);
   }).detach();
 }
 
@@ -294,6 +295,7 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   refer_to_user_objects(graph, *references);
   lock.unlock();
   std::lock_guard exec_lock(exec.mutex);
+  if (exec.is_ending()) return CUDA_ERROR_INVALID_VALUE;
   int result = CUDA_SUCCESS;
   unsigned place = 0, from_place = 0;
   const uint16_t context = frame_context(session);
@@ -348,6 +350,14 @@ CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params) {
     const auto known = std::find(exec.awaited.begin(), exec.awaited.end(), address);
     if (known == exec.awaited.end()) exec.awaited.push_back(address);
     exec.in_turn = true;
+  }
+  if (params.type() == CU_GRAPH_NODE_TYPE_GRAPH) {
+    auto references = std::make_shared<GraphUses>();
+    refer_to_user_objects(*find_graph(params.get().graph.graph), *references);
+    if (references->any()) {
+      exec.uses->add(std::move(references));
+      exec.in_turn = true;
+    }
   }
   if (!description.host_calls.empty()) {
     description.host_calls[0].node = node;

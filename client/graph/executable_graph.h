@@ -25,13 +25,13 @@ namespace fargpu::client {
 // They are given up on a thread of their own.
 class GraphUses {
  public:
-  void add(UserObject& object, unsigned count);
+  void add(CUuserObject object, unsigned count);
   void add(std::shared_ptr<GraphUses> others);
   bool any() const { return !objects_.empty() || !others_.empty(); }
   ~GraphUses();
 
  private:
-  std::vector<std::pair<UserObject*, unsigned>> objects_;
+  std::vector<std::pair<CUuserObject, unsigned>> objects_;
   std::vector<std::shared_ptr<GraphUses>> others_;
 };
 
@@ -57,6 +57,8 @@ struct GraphExec final : Object {
   std::shared_ptr<GraphUses> uses;
   LastLaunch last;  // of those in turn
 
+  // Another thread destroys it: the server may have it still.
+  bool is_ending() const { return uses == nullptr; }
   bool has_host_calls() const { return !host_calls.empty() || !awaited.empty(); }
 
   void ended() override {

@@ -51,11 +51,11 @@ void GraphLock::unlock() {
   if (!lock_.owns_lock()) return;
   held = nullptr;
   lock_.unlock();
-  for (const auto& [object, count] : released_) release(*object, count);
+  for (const auto& [object, count] : released_) release(object, count);
 }
 
-void GraphLock::release_later(UserObject& object, unsigned count) {
-  held->released_.emplace_back(&object, count);
+void GraphLock::release_later(CUuserObject object, unsigned count) {
+  held->released_.emplace_back(object, count);
 }
 
 Graph* find_graph(CUgraph graph) { return find<Graph>(rpc::HandleKind::kGraph, graph); }
@@ -67,7 +67,11 @@ CUresult make_graph(Graph** graph) { return make(rpc::HandleKind::kGraph, graph)
 
 CUresult clone_graph(const Graph& original, Graph** clone) {
   // The copy would need memory and conditions of its own.
-  if (original.base != nullptr || original.has_memory) return CUDA_ERROR_NOT_SUPPORTED;
+  const bool has_condition = std::any_of(
+      original.nodes.begin(), original.nodes.end(),
+      [](const GraphNode* node) { return node->params.type() == CU_GRAPH_NODE_TYPE_CONDITIONAL; });
+  if (original.base != nullptr || original.has_memory || has_condition)
+    return CUDA_ERROR_NOT_SUPPORTED;
   Graph* made = nullptr;
   if (const CUresult result = make_graph(&made); result != CUDA_SUCCESS) return result;
   made->clone_of = original.id;
@@ -94,7 +98,7 @@ CUresult clone_graph(const Graph& original, Graph** clone) {
       copy->after.push_back({twin.at(edge.node), edge.data});
   }
   for (const auto& [object, count] : original.user_objects) {
-    retain(*object, count);
+    retain(object, count);
     made->user_objects[object] = count;
   }
   *clone = made;
@@ -109,7 +113,7 @@ void end_graph(Graph& graph) {
     node_ends(last);
     handles().erase(last.id);
   }
-  for (const auto& [object, count] : graph.user_objects) GraphLock::release_later(*object, count);
+  for (const auto& [object, count] : graph.user_objects) GraphLock::release_later(object, count);
   graph.user_objects.clear();
   if (graph.base != nullptr && !graph.base->lost.load())
     (void)call_fgGraphEnd(*graph.base, 0, graph.id);
@@ -146,11 +150,15 @@ void end_node(GraphNode& node) {
 CUresult give_child(GraphNode& node, const Graph& graph) {
   Graph* child = nullptr;
   if (const CUresult result = clone_graph(graph, &child); result != CUDA_SUCCESS) return result;
-  for (Graph* const inside : node.inside) end_graph(*inside);
-  node.inside = {child};
-  child->owner = &node;
-  node.params.set_child(child->handle());
+  put_child(node, *child);
   return CUDA_SUCCESS;
+}
+
+void put_child(GraphNode& node, Graph& child) {
+  for (Graph* const inside : node.inside) end_graph(*inside);
+  node.inside = {&child};
+  child.owner = &node;
+  node.params.set_child(child.handle());
 }
 
 }  // namespace fargpu::client

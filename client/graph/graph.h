@@ -22,7 +22,6 @@ namespace fargpu::client {
 
 struct Graph;
 struct GraphNode;
-struct UserObject;
 
 class GraphLock {
  public:
@@ -35,11 +34,11 @@ class GraphLock {
   void unlock();
   GraphLock(const GraphLock&) = delete;
   GraphLock& operator=(const GraphLock&) = delete;
-  static void release_later(UserObject& object, unsigned count);
+  static void release_later(CUuserObject object, unsigned count);
 
  private:
   std::unique_lock<std::mutex> lock_;
-  std::vector<std::pair<UserObject*, unsigned>> released_;
+  std::vector<std::pair<CUuserObject, unsigned>> released_;
 };
 
 struct GraphEdge {
@@ -61,9 +60,9 @@ struct Graph final : Object {
   std::vector<GraphNode*> nodes;  // as they were added
   GraphNode* owner = nullptr;     // the node that it is inside of
   uint64_t clone_of = 0;
-  std::map<UserObject*, unsigned> user_objects;  // references
-  Session* base = nullptr;                       // where it has a half already (fgGraphAllocate)
-  bool has_memory = false;                       // nodes that allocate or free: none may go
+  std::map<CUuserObject, unsigned> user_objects;  // references
+  Session* base = nullptr;                        // where it has a half already (fgGraphAllocate)
+  bool has_memory = false;                        // nodes that allocate or free: none may go
   std::vector<CUgraphConditionalHandle> conditions;  // that no node uses yet
 
   CUgraph handle() const { return reinterpret_cast<CUgraph>(id); }
@@ -87,6 +86,8 @@ CUresult add_node(Graph& graph, std::span<const CUgraphNode> before, const CUgra
 void end_node(GraphNode& node);
 // A child gets a copy of `graph`.
 CUresult give_child(GraphNode& node, const Graph& graph);
+// A child becomes `child`, which nobody else has.
+void put_child(GraphNode& node, Graph& child);
 
 // Whether it is the graph of a conditional node.
 bool is_body(const Graph& graph);

@@ -28,16 +28,20 @@ UserObject* find_user_object(CUuserObject object) {
       rpc::HandleKind::kUserObject, reinterpret_cast<uint64_t>(object)));
 }
 
-void retain(UserObject& object, unsigned count) { object.references += count; }
+void retain(CUuserObject object, unsigned count) {
+  if (UserObject* const found = find_user_object(object)) found->references += count;
+}
 
-void release(UserObject& object, unsigned count) {
-  uint64_t had = object.references.load();
-  while (!object.references.compare_exchange_weak(had, had - std::min<uint64_t>(had, count))) {
+void release(CUuserObject object, unsigned count) {
+  UserObject* const found = find_user_object(object);
+  if (found == nullptr) return;
+  uint64_t had = found->references.load();
+  while (!found->references.compare_exchange_weak(had, had - std::min<uint64_t>(had, count))) {
   }
   if (had == 0 || had > count) return;
-  const CUhostFn destroy = object.destroy;
-  void* const data = object.data;
-  Process::get().tables()->handles.erase(object.id);
+  const CUhostFn destroy = found->destroy;
+  void* const data = found->data;
+  Process::get().tables()->handles.erase(found->id);
   destroy(data);
 }
 

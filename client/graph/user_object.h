@@ -22,7 +22,9 @@ struct UserObject final : Object {
 // CUDA_ERROR_OUT_OF_MEMORY: the program has as many objects as there may be.
 CUresult make_user_object(void* data, CUhostFn destroy, unsigned references, UserObject** object);
 UserObject* find_user_object(CUuserObject object);  // nullptr: there is none
-void retain(UserObject& object, unsigned count);
-void release(UserObject& object, unsigned count);  // of those that there are
+// What has references knows the object by its handle: an application may give up those of others,
+// and the object ends early. Then these do nothing.
+void retain(CUuserObject object, unsigned count);
+void release(CUuserObject object, unsigned count);  // of those that there are
 
 }  // namespace fargpu::client

@@ -268,7 +268,8 @@ class Builder {
       }
       case Node::ALLOCATION: {
         // It is there; what it depends on is new.
-        require(node.getAllocation() < places_.allocations.size(), "an unknown allocation");
+        // The client may have ended the graph meanwhile: then it has none.
+        if (node.getAllocation() >= places_.allocations.size()) return CUDA_ERROR_INVALID_HANDLE;
         *made = std::exchange(places_.allocations[node.getAllocation()], nullptr);
         require(*made != nullptr, "an allocation stands there twice");
         if (count == 0) return CUDA_SUCCESS;

@@ -280,9 +280,10 @@ Status manual_fgGraphConditional(Worker& worker, const Request& request) {
 
 Status manual_fgGraphEnd(Worker& worker, const Request& request) {
   return decode_fgGraphEnd(worker, request, [&](const auto& given) {
+    // A graph has no half yet when nothing came of the first question for it, and when its only
+    // memory is that of a child and it was not instantiated.
     std::shared_ptr<GraphBase> base;
-    FARGPU_ANSWER_UNLESS_SUCCESS(find_base(worker, given.graph, &base));
-    worker.remove(given.graph);
+    if (find_base(worker, given.graph, &base) == CUDA_SUCCESS) worker.remove(given.graph);
     return answer(worker, request, CUDA_SUCCESS);
   });
 }

@@ -15,7 +15,7 @@ TaskQueue& destructors() {
 }  // namespace
 
 void UserObject::release(uint64_t count) {
-  if (references_.fetch_sub(count) != count) return;
+  if (references_.fetch_sub(count) != count || ended_.exchange(true)) return;
   Driver::get().registry().remove<UserObject>(handle_);
   const auto run = [self = shared_from_this()] {
     const HostFunctionScope scope;

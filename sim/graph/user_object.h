@@ -30,6 +30,7 @@ class UserObject : public std::enable_shared_from_this<UserObject> {
   const CUhostFn destroy_;
   uint64_t handle_ = 0;
   std::atomic<uint64_t> references_;
+  std::atomic<bool> ended_{false};  // references that come later change nothing
 };
 
 // References of a graph. A copy has references of its own.

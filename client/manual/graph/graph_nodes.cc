@@ -8,16 +8,24 @@
 namespace fargpu::client {
 namespace {
 
-// What a node needs besides its parameters.
-CUresult complete(GraphNode& node) {
+// The copy that a child node gets; *copy stays null for other nodes, and for what is moved.
+CUresult copy_child(const Graph& graph, const NodeParams& params, Graph** copy) {
+  if (params.type() != CU_GRAPH_NODE_TYPE_GRAPH) return CUDA_SUCCESS;
+  const CUDA_CHILD_GRAPH_NODE_PARAMS& given = params.get().graph;
+  const Graph* const child = find_graph(given.graph);
+  if (child == nullptr || child == &graph) return CUDA_ERROR_INVALID_VALUE;
+  if (given.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) return clone_graph(*child, copy);
+  return given.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE ? CUDA_SUCCESS
+                                                                : CUDA_ERROR_INVALID_VALUE;
+}
+
+// What a node needs besides its parameters. `copy`: of a child; null: it is moved.
+CUresult complete(GraphNode& node, Graph* copy) {
   switch (node.params.type()) {
     case CU_GRAPH_NODE_TYPE_GRAPH: {
-      const CUDA_CHILD_GRAPH_NODE_PARAMS given = node.params.get().graph;
-      Graph* const child = find_graph(given.graph);
-      if (child == nullptr || child == node.graph) return CUDA_ERROR_INVALID_VALUE;
-      if (given.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) return give_child(node, *child);
-      return given.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE ? move_child(node, *child)
-                                                                    : CUDA_ERROR_INVALID_VALUE;
+      if (copy == nullptr) return move_child(node, *find_graph(node.params.get().graph.graph));
+      put_child(node, *copy);
+      return CUDA_SUCCESS;
     }
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
       return allocate(node);
@@ -49,10 +57,17 @@ CUresult add(CUgraphNode* out, CUgraph handle, const CUgraphNode* dependencies,
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   GraphNode* node = nullptr;
   CUresult result = fits_in_bodies(*graph, params);
-  if (result == CUDA_SUCCESS)
-    result = add_node(*graph, {dependencies, count}, edges, std::move(params), &node);
   if (result != CUDA_SUCCESS) return result;
-  result = complete(*node);
+  // Before the node is there: the graph may be inside of the one that is copied.
+  Graph* copy = nullptr;
+  result = copy_child(*graph, params, &copy);
+  if (result != CUDA_SUCCESS) return result;
+  result = add_node(*graph, {dependencies, count}, edges, std::move(params), &node);
+  if (result != CUDA_SUCCESS) {
+    if (copy != nullptr) end_graph(*copy);
+    return result;
+  }
+  result = complete(*node, copy);
   if (result != CUDA_SUCCESS) {
     end_node(*node);
     return result;

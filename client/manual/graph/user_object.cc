@@ -28,16 +28,14 @@ CUresult manual_cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn
 }
 
 CUresult manual_cuUserObjectRetain(CUuserObject object, unsigned int count) {
-  UserObject* const found = find_user_object(object);
-  if (found == nullptr || !is_possible(count)) return CUDA_ERROR_INVALID_VALUE;
-  retain(*found, count);
+  if (find_user_object(object) == nullptr || !is_possible(count)) return CUDA_ERROR_INVALID_VALUE;
+  retain(object, count);
   return CUDA_SUCCESS;
 }
 
 CUresult manual_cuUserObjectRelease(CUuserObject object, unsigned int count) {
-  UserObject* const found = find_user_object(object);
-  if (found == nullptr || !is_possible(count)) return CUDA_ERROR_INVALID_VALUE;
-  release(*found, count);
+  if (find_user_object(object) == nullptr || !is_possible(count)) return CUDA_ERROR_INVALID_VALUE;
+  release(object, count);
   return CUDA_SUCCESS;
 }
 
@@ -45,27 +43,26 @@ CUresult manual_cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsi
                                         unsigned int flags) {
   const GraphLock lock;
   Graph* const in = find_graph(graph);
-  UserObject* const found = find_user_object(object);
-  if (in == nullptr || found == nullptr || !is_possible(count) ||
+  if (in == nullptr || find_user_object(object) == nullptr || !is_possible(count) ||
       (flags & ~static_cast<unsigned>(CU_GRAPH_USER_OBJECT_MOVE)) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   // Moved references were the caller's.
-  if ((flags & CU_GRAPH_USER_OBJECT_MOVE) == 0) retain(*found, count);
-  in->user_objects[found] += count;
+  if ((flags & CU_GRAPH_USER_OBJECT_MOVE) == 0) retain(object, count);
+  in->user_objects[object] += count;
   return CUDA_SUCCESS;
 }
 
 CUresult manual_cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count) {
   const GraphLock lock;
   Graph* const in = find_graph(graph);
-  UserObject* const found = find_user_object(object);
-  if (in == nullptr || found == nullptr || !is_possible(count)) return CUDA_ERROR_INVALID_VALUE;
+  if (in == nullptr || find_user_object(object) == nullptr || !is_possible(count))
+    return CUDA_ERROR_INVALID_VALUE;
   // A driver says nothing of references that the graph does not have, and gives up none.
-  const auto held = in->user_objects.find(found);
+  const auto held = in->user_objects.find(object);
   if (held == in->user_objects.end() || held->second < count) return CUDA_SUCCESS;
   held->second -= count;
   if (held->second == 0) in->user_objects.erase(held);
-  GraphLock::release_later(*found, count);
+  GraphLock::release_later(object, count);
   return CUDA_SUCCESS;
 }
 
