@@ -218,7 +218,7 @@ Status manual_fgGraphLaunch(Worker& worker, const Request& request) {
       if (graph->places().waits)
         parts.completion.keep(UntilPassed{stream.context, stream.handle}, parts.copy_fences.hold());
       for (const CUdeviceptr address : graph->leaves()) parts.memory.left_by_graph(address);
-      for (const CUdeviceptr address : graph->frees()) parts.memory.forget(address);
+      for (const CUdeviceptr address : graph->frees()) parts.memory.freed_by_graph(address);
     }
     return answer(worker, request, result);
   });

@@ -52,6 +52,7 @@ void MemoryAccount::take_over(uint64_t shared, size_t device, uint64_t bytes) {
 void MemoryAccount::remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context) {
   direct_.forget(pointer, bytes);  // what was there may have gone without our notice
   ledger_.remember(pointer, bytes, device, context);
+  left_.erase(pointer);
   publish();
 }
 
@@ -66,6 +67,7 @@ void MemoryAccount::remember_pool_memory(CUdeviceptr pointer, uint64_t bytes, CU
 void MemoryAccount::forget(CUdeviceptr pointer) {
   if (const auto gone = ledger_.find(pointer, 1)) direct_.forget(gone->base, gone->bytes);
   ledger_.forget(pointer);
+  left_.erase(pointer);
   publish();
 }
 
@@ -77,13 +79,20 @@ bool MemoryAccount::begins_at(CUdeviceptr pointer) const {
 // Of no bytes: the graph has them.
 void MemoryAccount::left_by_graph(CUdeviceptr pointer) {
   if (!begins_at(pointer)) remember(pointer, 0, 0, 0);
+  left_.insert(pointer);
+}
+
+void MemoryAccount::freed_by_graph(CUdeviceptr pointer) {
+  if (left_.contains(pointer)) forget(pointer);
 }
 
 void MemoryAccount::end_graph_memory(CUdeviceptr pointer, uint64_t bytes, CUdevice device) {
-  if (begins_at(pointer))
-    remember_pool_memory(pointer, bytes, device);
-  else
+  if (!begins_at(pointer)) {
     refund(static_cast<size_t>(device), bytes);
+    return;
+  }
+  remember_pool_memory(pointer, bytes, device);
+  left_.insert(pointer);
 }
 
 MemoryAccount::Free MemoryAccount::begin_free(CUdeviceptr pointer) {
@@ -91,6 +100,7 @@ MemoryAccount::Free MemoryAccount::begin_free(CUdeviceptr pointer) {
   if (const auto allocation = ledger_.find(pointer, 1))
     free.registered = direct_.take(allocation->base, allocation->bytes);
   free.id = ledger_.begin_free(pointer);
+  left_.erase(pointer);
   return free;
 }
 

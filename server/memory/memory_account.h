@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -46,6 +47,7 @@ class MemoryAccount {
   // Memory of a graph is charged as long as the graph lives. What a launch has left allocated, and
   // nobody has freed by then, outlives it and stays charged.
   void left_by_graph(CUdeviceptr pointer);
+  void freed_by_graph(CUdeviceptr pointer);  // nothing, for memory that no graph has left
   void end_graph_memory(CUdeviceptr pointer, uint64_t bytes, CUdevice device);
   // A free that another thread executes: `registered` is to be let go of before.
   struct Free {
@@ -119,6 +121,7 @@ class MemoryAccount {
   Ledger ledger_;
   bool told_limit_ = false;
   std::unordered_map<uint64_t, Held> arrays_;  // by id
+  std::set<CUdeviceptr> left_;                 // by graphs, and not freed
   PhysicalMemory physical_;
   ArrayMappings array_mappings_{physical_};
   SharedEnded shared_ended_;
