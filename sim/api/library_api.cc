@@ -167,13 +167,18 @@ CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary 
   });
 }
 
-// PTX for the simulated GPU has no managed variables: the engine places none.
 CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary handle,
                                      const char* name) {
   return with_driver([&](Driver& driver) -> CUresult {
-    if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-    return driver.registry().find<Library>(handle) ? CUDA_ERROR_NOT_FOUND
-                                                   : CUDA_ERROR_INVALID_HANDLE;
+    if (name == nullptr || *name == '\0' || (dptr == nullptr && bytes == nullptr))
+      return CUDA_ERROR_INVALID_VALUE;
+    const auto library = driver.registry().find<Library>(handle);
+    if (!library) return CUDA_ERROR_INVALID_HANDLE;
+    const auto found = library->managed->find(name);
+    if (!found) return CUDA_ERROR_NOT_FOUND;
+    if (dptr != nullptr) *dptr = found->address;
+    if (bytes != nullptr) *bytes = found->bytes;
+    return CUDA_SUCCESS;
   });
 }
 

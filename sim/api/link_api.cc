@@ -135,7 +135,7 @@ CUresult CUDAAPI cuLinkComplete(CUlinkState state, void** cubinOut, size_t* size
     std::string problem;
     std::shared_ptr<Module> trial;
     const auto texts = std::make_shared<const std::vector<std::string>>(link.texts);
-    const CUresult result = load_texts(context, texts, &trial, &problem);
+    const CUresult result = load_texts(context, texts, nullptr, &trial, &problem);
     link.options.report(problem);
     if (result != CUDA_SUCCESS) {
       fargpu::log::error("cannot link: {}", problem);

@@ -19,7 +19,7 @@ CUresult load_module(Context& context, CUmodule* handle, const void* image, JitO
   std::string problem;
   std::shared_ptr<Module> module;
   CUresult result = texts_of_image(image, context.device().compute_capability(), &texts, &problem);
-  if (result == CUDA_SUCCESS) result = load_texts(context, texts, &module, &problem);
+  if (result == CUDA_SUCCESS) result = load_texts(context, texts, nullptr, &module, &problem);
   options.report(problem);
   if (result != CUDA_SUCCESS) {
     fargpu::log::error("cannot load a module: {}", problem);

@@ -13,9 +13,9 @@
 // process one of them: the first one, or that which CUDA_VISIBLE_DEVICES names.
 //
 // The slot says where device memory lies, so that programs can use GPUs of several daemons: device
-// memory begins at (1 + slot) TiB, reserved addresses at (33 + slot / 4) TiB. Up to 16 GPUs of 32
-// GiB stay within their slot. A fargpud gives its workers a slot that no other one on its host has
-// (--sim-slot).
+// memory begins at (1 + slot) TiB, reserved addresses at (33 + slot / 4) TiB, managed variables
+// at 41 TiB + slot * 4 GiB. Up to 16 GPUs of 32 GiB stay within their slot. A fargpud gives its
+// workers a slot that no other one on its host has (--sim-slot).
 #pragma once
 
 #include <array>
@@ -42,6 +42,9 @@ constexpr uint64_t reservations_begin(int slot) {
 constexpr int unit_of(int gpu, int instance) { return gpu + kMaxGpus * (instance + 1); }
 constexpr int gpu_of(int unit) { return unit % kMaxGpus; }
 constexpr int instance_of(int unit) { return unit / kMaxGpus - 1; }  // -1: the GPU as a whole
+constexpr uint64_t managed_variables_begin(int slot) {
+  return (uint64_t{41} << 40) + (static_cast<uint64_t>(slot) << 32);
+}
 using Uuid = std::array<unsigned char, 16>;
 
 struct Settings {

@@ -126,7 +126,8 @@ CUresult check_before_linking(const Context& context, const std::vector<std::str
   return CUDA_SUCCESS;
 }
 
-CUresult load_texts(Context& context, const ImageTexts& texts, std::shared_ptr<Module>* module,
+CUresult load_texts(Context& context, const ImageTexts& texts,
+                    std::shared_ptr<ManagedVariables> managed, std::shared_ptr<Module>* module,
                     std::string* problem) {
   if (const CUresult result = check_versions(*texts, problem); result != CUDA_SUCCESS)
     return result;
@@ -136,7 +137,10 @@ CUresult load_texts(Context& context, const ImageTexts& texts, std::shared_ptr<M
   made->context = context.weak_from_this();
   made->context_id = context.id();
   made->memory = context.shared_memory();
-  LoadResult result = load(*texts, *made->memory, context.device().engine_options(heap));
+  made->managed = managed != nullptr ? std::move(managed) : std::make_shared<ManagedVariables>();
+  EngineOptions options = context.device().engine_options(heap);
+  options.managed = made->managed.get();
+  LoadResult result = load(*texts, *made->memory, options);
   if (!result.program) {
     *problem = result.error.message;
     return to_result(result.error.kind);
@@ -169,7 +173,7 @@ CUresult load_contents(const std::shared_ptr<Library>& library, const void* imag
   if (result != CUDA_SUCCESS) return result;
   if (context != nullptr) {
     std::shared_ptr<Module> module;
-    result = load_texts(*context, library->texts, &module, &library->problem);
+    result = load_texts(*context, library->texts, library->managed, &module, &library->problem);
     if (result != CUDA_SUCCESS) return result;
     module->library = library;
     add_kernels(library, *module->program);
@@ -177,7 +181,9 @@ CUresult load_contents(const std::shared_ptr<Library>& library, const void* imag
     return CUDA_SUCCESS;
   }
   ScratchMemory scratch;
-  LoadResult loaded = load(*library->texts, scratch, device->engine_options(size_t{1} << 20));
+  EngineOptions options = device->engine_options(size_t{1} << 20);
+  options.managed = library->managed.get();
+  LoadResult loaded = load(*library->texts, scratch, options);
   if (!loaded.program) {
     library->problem = loaded.error.message;
     return to_result(loaded.error.kind);
@@ -215,7 +221,7 @@ CUresult library_module(Library& library, Context& context, std::shared_ptr<Modu
   if (!known) {
     std::string problem;
     std::shared_ptr<Module> made;
-    if (CUresult result = load_texts(context, library.texts, &made, &problem);
+    if (CUresult result = load_texts(context, library.texts, library.managed, &made, &problem);
         result != CUDA_SUCCESS) {
       log::error("cannot load a library into context {}: {}", context.id(), problem);
       library.modules.erase(context.id());

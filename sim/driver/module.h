@@ -14,6 +14,7 @@
 
 #include "sim/base/registry.h"
 #include "sim/base/settings.h"
+#include "sim/driver/managed_variables.h"
 #include "sim/exec/engine.h"
 
 namespace fargpu::sim {
@@ -54,7 +55,8 @@ struct Module {
   static constexpr ObjectKind kKind = ObjectKind::kModule;
   std::weak_ptr<Context> context;
   uint64_t context_id = 0;
-  std::shared_ptr<ContextMemory> memory;  // outlives program
+  std::shared_ptr<ContextMemory> memory;      // outlives program
+  std::shared_ptr<ManagedVariables> managed;  // a library's modules have the library's
   std::unique_ptr<Program> program;
   std::weak_ptr<Library> library;  // empty: loaded by cuModuleLoad*
   uint64_t handle = 0;
@@ -76,6 +78,7 @@ struct Library {
   ImageTexts texts;
   uint64_t handle = 0;
   std::map<std::string, uint64_t, std::less<>> kernels;  // handles; complete after loading
+  std::shared_ptr<ManagedVariables> managed = std::make_shared<ManagedVariables>();
   // Why nothing in it can be used. Loading succeeds all the same, as the driver loads lazily.
   CUresult error = CUDA_SUCCESS;
   std::string problem;
@@ -101,7 +104,9 @@ CUresult parameter_info(const KernelInfo& info, size_t index, size_t* offset, si
 CUresult find_global(const Module& module, const char* name, CUdeviceptr* address, size_t* bytes);
 
 // --- loading; `problem` receives one line when the result is not CUDA_SUCCESS
-CUresult load_texts(Context& context, const ImageTexts& texts, std::shared_ptr<Module>* module,
+// `managed`: those of the library; null: the module has its own.
+CUresult load_texts(Context& context, const ImageTexts& texts,
+                    std::shared_ptr<ManagedVariables> managed, std::shared_ptr<Module>* module,
                     std::string* problem);
 // Never fails for the contents of the image: see Library::error.
 std::shared_ptr<Library> load_library(const void* image, Context* context);

@@ -54,6 +54,19 @@ struct GlobalInfo {
   uint64_t address = 0;  // in device memory
   size_t bytes = 0;
   bool is_constant = false;
+  bool is_managed = false;
+};
+
+// Where variables with .attribute(.managed) lie, instead of in the module's own memory.
+class ManagedPlaces {
+ public:
+  virtual ~ManagedPlaces() = default;
+  struct Place {
+    uint64_t address = 0;  // 0: out of memory
+    bool is_new = false;   // zeroed, and without its initial value
+  };
+  // The variable `name`; the same one by each load of the library.
+  virtual Place place(const std::string& name, size_t bytes, size_t align) = 0;
 };
 
 // Device memory as the engine sees it: host memory at the same address, checked. Implemented by the
@@ -112,6 +125,7 @@ struct EngineOptions {
   int worker_threads = 0;       // 0: the machine's cores
   size_t malloc_heap_bytes = 8u << 20;
   uint32_t sm_count = 16;
+  ManagedPlaces* managed = nullptr;  // null: managed variables are like others
 };
 
 class Program {

@@ -35,6 +35,7 @@ struct Allocation {
   std::optional<bool> sync_memops{};              // as set; device memory has it from the start
   bool freeing = false;                           // a stream will free it
   std::shared_ptr<advice::RangeAdvice> advice{};  // managed memory; changed under the map's lock
+  bool is_variable = false;                       // managed memory of a module (ManagedVariables)
   bool opened = false;                            // memory of another process (Interprocess)
   bool graph = false;  // of an allocation node (GraphMemory): absent while nobody may read it
 

@@ -36,6 +36,7 @@ struct Variable {
   uint64_t align = 1;
   uint64_t bytes = 0;
   bool unsized = false;  // name[]: extern shared memory, or sized by the initialiser
+  bool is_managed = false;
   std::vector<InitialValue> initial;
   int line = 0;
 };

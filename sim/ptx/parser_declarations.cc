@@ -90,6 +90,7 @@ bool Parser::parse_variable(Space space, Linkage linkage, std::vector<Variable>&
       if (!expect('(')) return false;
       while (!accept(')')) {
         if (peek().kind == TokenKind::kEnd) return fail("expected ')'");
+        model.is_managed |= peek().text == "managed";
         take();
       }
     } else if (const Type type = type_from_name(word.text); type != Type::kNone) {

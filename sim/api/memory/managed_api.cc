@@ -21,6 +21,9 @@ CUresult in_range(Driver& driver, CUdeviceptr address, size_t bytes, Use&& use) 
   driver.allocations().for_range(address, 1, [&](Allocation& allocation) {
     if (allocation.kind != Allocation::Kind::kManaged || bytes > allocation.end() - address)
       return false;
+    // A variable's comes with its first use.
+    if (allocation.advice == nullptr)
+      allocation.advice = std::make_shared<fargpu::advice::RangeAdvice>();
     const uint64_t from = address - allocation.base;
     result = use(*allocation.advice, from, from + bytes);
     return true;

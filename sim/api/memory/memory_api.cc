@@ -65,7 +65,8 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr) {
     AllocationMap& allocations = Driver::get().allocations();
     const auto found = allocations.find(dptr);
     const bool freeable =
-        found && found->base == dptr && (!found->opened || found->pool != 0) &&
+        found && found->base == dptr && !found->is_variable &&
+        (!found->opened || found->pool != 0) &&
         (found->kind == Allocation::Kind::kDevice || found->kind == Allocation::Kind::kManaged);
     if (!freeable) return CUDA_ERROR_INVALID_VALUE;
     if (found->freeing) return CUDA_ERROR_INVALID_VALUE;

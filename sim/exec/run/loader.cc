@@ -69,6 +69,11 @@ class Loader {
 
   bool parse(std::span<const std::string_view> texts);
   bool add_functions();
+  bool is_placed_apart(const ptx::Variable& variable) const {
+    return variable.is_managed && options_.managed != nullptr && variable.space == Space::kGlobal &&
+           variable.linkage != Linkage::kExtern;
+  }
+  bool add_managed_variables();
   bool add_variables();
   bool place_shared();
   bool initialize();
@@ -97,6 +102,7 @@ class Loader {
   std::vector<uint64_t> shared_base_;
   uint64_t common_shared_ = 0;
   uint64_t constant_bytes_ = 0;
+  std::unordered_set<const ptx::Variable*> initialized_;  // by an earlier load
   ConstantPool constants_;
 };
 
@@ -211,7 +217,29 @@ bool Loader::add_functions() {
   return true;
 }
 
+bool Loader::add_managed_variables() {
+  for (size_t u = 0; u < units_.size(); ++u) {
+    for (const ptx::Variable& v : units_[u]->module.variables) {
+      if (!is_placed_apart(v)) continue;
+      const bool is_local = v.linkage == Linkage::kLocal;
+      const auto place = options_.managed->place(
+          is_local ? fmt::format("{}#{}", v.name, u) : std::string(v.name), v.bytes, v.align);
+      if (place.address == 0)
+        return fail(LoadError::Kind::kInvalidPtx, fmt::format("no managed memory for '{}'", v.name),
+                    v.line);
+      Symbol symbol{.kind = Symbol::Kind::kMemory, .value = place.address, .space = Space::kGlobal};
+      bool fresh = true;
+      if (!is_local && !define(v.name, v.linkage, symbol, v.line, fresh)) return false;
+      units_[u]->symbols[v.name] = symbol;
+      if (!place.is_new) initialized_.insert(&v);
+      if (fresh) globals_.push_back({std::string(v.name), place.address, v.bytes, false, true});
+    }
+  }
+  return true;
+}
+
 bool Loader::add_variables() {
+  if (!add_managed_variables()) return false;
   // Definitions first: all .global variables in one allocation, all .const ones in another.
   for (const Space space : {Space::kGlobal, Space::kConst}) {
     struct Placed {
@@ -223,7 +251,7 @@ bool Loader::add_variables() {
     uint64_t bytes = 0;
     for (auto& unit : units_) {
       for (const ptx::Variable& v : unit->module.variables) {
-        if (v.space != space || v.linkage == Linkage::kExtern) continue;
+        if (v.space != space || v.linkage == Linkage::kExtern || is_placed_apart(v)) continue;
         bytes = align_up(bytes, v.align);
         placed.push_back({unit.get(), &v, bytes});
         bytes += v.bytes;
@@ -344,7 +372,7 @@ bool Loader::place_shared() {
 bool Loader::initialize() {
   for (auto& unit : units_) {
     for (const ptx::Variable& v : unit->module.variables) {
-      if (v.initial.empty()) continue;
+      if (v.initial.empty() || initialized_.contains(&v)) continue;
       auto* base = reinterpret_cast<uint8_t*>(unit->symbols.at(v.name).value);
       for (const ptx::InitialValue& initial : v.initial) {
         uint64_t value = initial.value;
