@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "client/image/linked.h"
+#include "client/managed/managed_state.h"
 #include "client/memory/reserve.h"
 #include "client/process/process.h"
 #include "client/process/session.h"
@@ -39,8 +40,11 @@ class MemoryEnds {
  private:
   void forget_globals(uint64_t image) {
     erase_if([image](const Region& region) {
-      return region.kind == MemoryKind::kGlobal && region.owner == image;
+      const bool is_variable =
+          region.kind == MemoryKind::kGlobal || region.kind == MemoryKind::kManaged;
+      return is_variable && region.owner == image;
     });
+    if (session_.managed.any()) session_.managed_state->variables.end_of(image);
   }
   template <typename Gone>
   void erase_if(Gone gone) {

@@ -105,10 +105,13 @@ std::optional<LocalChunk> LocalChunk::make_with(uint64_t bytes, Map&& map) {
   if (!place) return std::nullopt;
   const int file = all.file.get();
   const auto offset = static_cast<off_t>(*place);
-  void* const local = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kFlags, file, offset);
-  const uint64_t address = local == MAP_FAILED ? 0 : map(all, file, offset);
-  if (address == 0) {
-    if (local != MAP_FAILED) ::munmap(local, bytes);
+  // Before the other mapping, which may lie anywhere, so also here.
+  const uint64_t address = map(all, file, offset);
+  void* const local = address == 0
+                          ? MAP_FAILED
+                          : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kFlags, file, offset);
+  if (local == MAP_FAILED) {
+    if (address != 0) ::munmap(pointer(address), bytes);
     give_back_place(all, *place, bytes);
     return std::nullopt;
   }

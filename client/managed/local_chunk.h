@@ -18,7 +18,7 @@ class LocalChunk {
 
   // `bytes`: a multiple of kGranule. nullopt: there is no memory, or no address is free.
   static std::optional<LocalChunk> make(uint64_t bytes);
-  // The same at `address`, a multiple of kGranule. nullopt also where something lies there already.
+  // The same at `address`, in whole pages. nullopt also where something lies there already.
   static std::optional<LocalChunk> make_at(uint64_t address, uint64_t bytes);
   LocalChunk(LocalChunk&& other) noexcept { swap(other); }
   LocalChunk& operator=(LocalChunk&& other) noexcept {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 #include "common/base/log.h"
@@ -48,7 +49,7 @@ bool ManagedMemory::has_wire() {
 }
 
 CUresult ManagedMemory::add(const Allocation& allocation) {
-  {
+  if (allocation.extents.empty()) {
     const OwnWork own;
     const CUresult result = wire_->clear(*allocation.context, allocation.address, allocation.bytes);
     if (result != CUDA_SUCCESS) return result;
@@ -59,14 +60,44 @@ CUresult ManagedMemory::add(const Allocation& allocation) {
   blocks.block = block_bytes(allocation.bytes);
   const size_t count = (allocation.bytes + blocks.block - 1) / blocks.block;
   blocks.states.assign(count, State::kAway);
+  if (!allocation.extents.empty())
+    blocks.known = std::make_unique_for_overwrite<std::byte[]>(allocation.bytes);
   Blocks& added = allocations_.emplace(allocation.address, std::move(blocks)).first->second;
   // System calls may use it, too.
-  (void)set(added, {0, count}, State::kFresh);
+  if (allocation.extents.empty()) (void)set(added, {0, count}, State::kFresh);
   ++pushes_[allocation.context].allocations;
   count_.fetch_add(1, std::memory_order_relaxed);
   in_process_.fetch_add(1, std::memory_order_relaxed);
   faulting_allocations.fetch_add(1, std::memory_order_relaxed);
   return CUDA_SUCCESS;
+}
+
+CUresult ManagedMemory::add_extent(uint64_t address, Extent extent) {
+  std::unique_lock lock(mutex_);
+  const auto found = allocations_.find(address);
+  if (found == allocations_.end()) return CUDA_ERROR_INVALID_VALUE;
+  Blocks& blocks = found->second;
+  fetched_.wait(lock, [&] { return fetching_ != &blocks; });
+  if (blocks.begin != blocks.end) {
+    const OwnWork own;
+    if (const CUresult result = give_one(blocks); result != CUDA_SUCCESS) return result;
+    note_away(blocks);
+  }
+  blocks.memory.extents.push_back(extent);
+  return CUDA_SUCCESS;
+}
+
+bool ManagedMemory::remove_extent(uint64_t address, Extent extent) {
+  std::unique_lock lock(mutex_);
+  const auto found = allocations_.find(address);
+  if (found == allocations_.end()) return false;
+  fetched_.wait(lock, [&] { return fetching_ != &found->second; });
+  std::vector<Extent>& extents = found->second.memory.extents;
+  const auto at = std::find(extents.begin(), extents.end(), extent);
+  if (at == extents.end()) return true;
+  if (extents.size() == 1) return false;
+  extents.erase(at);
+  return true;
 }
 
 bool ManagedMemory::remove(uint64_t address) {
@@ -96,7 +127,7 @@ bool ManagedMemory::with(uint64_t address, const std::function<void(Allocation&)
 uint64_t ManagedMemory::first_of(const Context& context) {
   std::lock_guard lock(mutex_);
   for (const auto& [address, blocks] : allocations_) {
-    if (blocks.memory.context == &context) return address;
+    if (blocks.memory.context == &context && blocks.memory.extents.empty()) return address;
   }
   return 0;
 }
@@ -165,7 +196,9 @@ void ManagedMemory::bring_all() {
       const Run run = run_of(blocks, at, blocks.states[at], most);
       at = run.end;
       if (blocks.states[run.first] != State::kAway) continue;
-      if (!idle() || wire_->fetch(piece_of(blocks, run)) != CUDA_SUCCESS) return;
+      const Piece piece = piece_of(blocks, run);
+      if (!idle() || wire_->fetch(piece) != CUDA_SUCCESS) return;
+      note_known(blocks, piece);
       if (!set(blocks, run, State::kChanged)) return;
     }
   }
@@ -222,6 +255,7 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write) {
       continue;
     blocks->early |= !idle();
     blocks->next = run.end;
+    note_known(*blocks, piece);
     if (set(*blocks, run, State::kSame)) continue;
     if (const CUresult gave = give_all(0); gave != CUDA_SUCCESS) return gave;
   }
@@ -286,8 +320,32 @@ ManagedMemory::Run ManagedMemory::run_of(const Blocks& blocks, size_t first, Sta
 ManagedMemory::Piece ManagedMemory::piece_of(const Blocks& blocks, Run run) const {
   const uint64_t begin = run.first * blocks.block;
   const uint64_t end = std::min(run.end * blocks.block, blocks.memory.bytes);
-  return {blocks.memory.address + begin, blocks.memory.local + begin, end - begin,
-          *blocks.memory.context};
+  Piece piece{blocks.memory.address + begin, blocks.memory.local + begin, end - begin,
+              *blocks.memory.context};
+  if (blocks.memory.extents.empty()) piece.parts.push_back({piece.address, piece.bytes});
+  for (const Extent& extent : blocks.memory.extents) {
+    const uint64_t from = std::max(extent.address, piece.address);
+    const uint64_t until = std::min(extent.address + extent.bytes, piece.address + piece.bytes);
+    if (from < until) piece.parts.push_back({from, until - from});
+  }
+  return piece;
+}
+
+// The extents of a piece have just come or been sent.
+void ManagedMemory::note_known(Blocks& blocks, const Piece& piece) {
+  if (blocks.known == nullptr) return;
+  for (const auto& [address, bytes] : piece.parts)
+    std::memcpy(blocks.known.get() + (address - blocks.memory.address),
+                piece.local + (address - piece.address), bytes);
+}
+
+// What the application has not written is the device's: another module's kernels may change it.
+void ManagedMemory::leave_out_known(const Blocks& blocks, Piece& piece) {
+  if (blocks.known == nullptr) return;
+  std::erase_if(piece.parts, [&](const Extent& part) {
+    return std::memcmp(blocks.known.get() + (part.address - blocks.memory.address),
+                       piece.local + (part.address - piece.address), part.bytes) == 0;
+  });
 }
 
 // Fresh blocks that were touched have changed, the others are still zeros.
@@ -346,12 +404,15 @@ CUresult ManagedMemory::give_one(Blocks& blocks) {
       continue;
     }
     const Run run = run_of(blocks, at, State::kChanged, blocks.end);
+    Piece piece = piece_of(blocks, run);
+    leave_out_known(blocks, piece);
     pushes_[blocks.memory.context].unfinished = true;
-    const CUresult result = wire_->push(piece_of(blocks, run));
+    const CUresult result = wire_->push(piece);
     if (result != CUDA_SUCCESS) {
       make_writable(blocks);
       return result;
     }
+    note_known(blocks, piece);
     std::fill(blocks.states.begin() + static_cast<ptrdiff_t>(run.first),
               blocks.states.begin() + static_cast<ptrdiff_t>(run.end), State::kSame);
     at = run.end;

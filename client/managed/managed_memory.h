@@ -42,6 +42,11 @@ class ManagedMemory {
 
   // Which work may use an allocation, and so takes it from this process.
   enum class Attachment : uint8_t { kGlobal, kHost, kStream };
+  struct Extent {
+    uint64_t address = 0;
+    uint64_t bytes = 0;
+    bool operator==(const Extent&) const = default;
+  };
   struct Allocation {
     uint64_t address = 0;
     uint64_t bytes = 0;          // whole pages
@@ -52,6 +57,8 @@ class ManagedMemory {
     Attachment attachment = Attachment::kGlobal;
     uint64_t stream = 0;  // kStream: its id on the wire
     advice::RangeAdvice advice{};
+    // What of it the worker has, and may be asked for; empty: all of it.
+    std::vector<Extent> extents{};
   };
   // A part of an allocation, on its way between the ends.
   struct Piece {
@@ -59,6 +66,7 @@ class ManagedMemory {
     std::byte* local;
     uint64_t bytes;
     Context& context;
+    std::vector<Extent> parts{};  // of these bytes, those that travel
   };
   // How contents travel; replaced in tests.
   class Wire {
@@ -100,13 +108,17 @@ class ManagedMemory {
   // Some block is not away, or will not be soon.
   bool any_here() const { return any_here_.load(std::memory_order_relaxed); }
 
-  // Its contents become zeros.
+  // Its contents become zeros. With extents they stay what they are in the worker.
   CUresult add(const Allocation& allocation);
+  // Of the allocation with extents that begins at `address`: one more. What is here is given first.
+  CUresult add_extent(uint64_t address, Extent extent);
+  // One less. False: the last one, which it keeps, or there is no such allocation.
+  bool remove_extent(uint64_t address, Extent extent);
   // False: none begins there. Afterwards the application's access faults for good.
   bool remove(uint64_t address);
   // The allocation that this address lies in, under the lock. False: none.
   bool with(uint64_t address, const std::function<void(Allocation&)>& use);
-  // The first allocation that was made in the context; 0: none.
+  // The first allocation without extents that was made in the context; 0: none.
   uint64_t first_of(const Context& context);
 
   // Work is about to be submitted to the stream with this id on the wire; 0: to any. Takes from
@@ -134,6 +146,7 @@ class ManagedMemory {
     Allocation memory;
     uint64_t block = 0;  // bytes of one
     std::vector<State> states;
+    std::unique_ptr<std::byte[]> known;      // with extents: as they came; here alone it counts
     size_t begin = 0, end = 0;               // what is not away lies in between
     uint64_t given = 0;                      // how often it went away
     bool early = false;                      // work was running when contents were fetched
@@ -159,6 +172,8 @@ class ManagedMemory {
   void note_any_here();
   static Run run_of(const Blocks& blocks, size_t first, State state, size_t most);
   Piece piece_of(const Blocks& blocks, Run run) const;
+  static void note_known(Blocks& blocks, const Piece& piece);
+  static void leave_out_known(const Blocks& blocks, Piece& piece);
   static void find_written(Blocks& blocks);
   static bool make_read_only(const Blocks& blocks);
   static void make_writable(const Blocks& blocks);

@@ -4,6 +4,7 @@
 #include "client/managed/arenas.h"
 #include "client/managed/fault_service.h"
 #include "client/managed/managed_memory.h"
+#include "client/managed/managed_variables.h"
 
 namespace fargpu::client {
 
@@ -11,6 +12,7 @@ struct ManagedState {
   ManagedMemory memory;
   Arenas arenas;
   FaultService faults;
+  ManagedVariables variables{memory, faults};
 };
 
 }  // namespace fargpu::client

@@ -2,10 +2,17 @@
 
 #include <utility>
 
+#include "client/image/records.h"
 #include "client/manual/apart.h"
 #include "client/memory/reserve.h"
+#include "client/transfer/managed.h"
+#include "common/base/log.h"
+#include "generated/client/internal_calls.h"
+#include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
+
+namespace {
 
 CUresult remember_global(Session& session, const char* name, CUdeviceptr address, size_t bytes,
                          uint64_t owner) {
@@ -24,6 +31,55 @@ CUresult remember_global(Session& session, const char* name, CUdeviceptr address
                       .owner = owner};
   if (!session.device_memory.insert(region) && region.reserved) release_reserved(address, bytes);
   return CUDA_SUCCESS;
+}
+
+// From a server that does not tell where the driver keeps it.
+CUresult ask_for_variable(const CallTarget& target, const Object& image, const char* name,
+                          CUdeviceptr* address, size_t* bytes) {
+  return image.kind() == rpc::HandleKind::kLibrary
+             ? call_cuLibraryGetGlobal(target.session, target.context, address, bytes,
+                                       reinterpret_cast<CUlibrary>(image.id), name)
+             : call_cuModuleGetGlobal_v2(target.session, target.context, address, bytes,
+                                         reinterpret_cast<CUmodule>(image.id), name);
+}
+
+}  // namespace
+
+CUresult find_variable(const CallTarget& target, const char* function, const Object& image,
+                       const char* name, CUdeviceptr* address, size_t* bytes) {
+  const bool is_library = image.kind() == rpc::HandleKind::kLibrary;
+  int managed = 0;
+  const CUresult result =
+      server_knows(target.session, schema::op_fgImageVariable)
+          ? call_fgImageVariable(target.session, target.context, image.id, is_library ? 1 : 0, name,
+                                 address, bytes, &managed)
+          : ask_for_variable(target, image, name, address, bytes);
+  if (result != CUDA_SUCCESS) return result;
+  return managed != 0 ? remember_managed(target.session, function, image, *address, *bytes)
+                      : remember_global(target.session, function, *address, *bytes, image.id);
+}
+
+CUresult remember_managed(Session& session, const char* function, const Object& image,
+                          CUdeviceptr address, size_t bytes) {
+  // A library's modules share its variables.
+  const uint64_t owner = image.parent != 0 ? image.parent : image.id;
+  const auto* const library =
+      static_cast<const ImageRecord*>(session.find(rpc::HandleKind::kLibrary, owner));
+  if (library != nullptr && !library->twins.empty()) {
+    log::warn("{}: a __managed__ variable of a library cannot be on several servers: refused",
+              function);
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (taken_by_other(session, address, bytes)) return refuse_address(session, function, address);
+  Context* context = image.context;
+  if (context == nullptr) {
+    Context* const current = current_context();
+    context = current != nullptr && current->session == &session
+                  ? current
+                  : session.contexts.primary(session.first_device);
+  }
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return add_managed_variable(session, function, {address, bytes, owner, context});
 }
 
 namespace {

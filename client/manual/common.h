@@ -16,10 +16,15 @@
 
 namespace fargpu::client {
 
-// A variable of module or library `owner` that `name` has asked for; CUDA_ERROR_OUT_OF_MEMORY when
-// another server has memory at its address (apart.h).
-CUresult remember_global(Session& session, const char* name, CUdeviceptr address, size_t bytes,
-                         uint64_t owner);
+// The variable `name` of a live module or library, for `function` of the application; it is
+// remembered as device memory or managed memory. CUDA_ERROR_OUT_OF_MEMORY: another server has
+// memory at its address (apart.h).
+CUresult find_variable(const CallTarget& target, const char* function, const Object& image,
+                       const char* name, CUdeviceptr* address, size_t* bytes);
+// The same for one that is known to be in managed memory. CUDA_ERROR_NOT_SUPPORTED, with a line in
+// the log: the host cannot have it.
+CUresult remember_managed(Session& session, const char* function, const Object& image,
+                          CUdeviceptr address, size_t bytes);
 
 // Runs work(here), which puts something into the stream for device memory at `address`, or for host
 // memory there and device memory at `other`.

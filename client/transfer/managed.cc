@@ -1,6 +1,7 @@
 #include "client/transfer/managed.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "client/transfer/copy.h"
 #include "client/transfer/held_streams.h"
 #include "common/base/log.h"
+#include "common/rpc/handle_kind.h"
 
 namespace fargpu::client {
 namespace {
@@ -23,16 +25,17 @@ class ChannelWire final : public ManagedMemory::Wire {
   CUresult push(const ManagedMemory::Piece& piece) override {
     return carry(piece, [&](const CallTarget& target, CUstream stream, const Endpoint& device,
                             const Endpoint& local) {
-      return copy_to_device(target, device, local, {piece.bytes}, stream, true);
+      return copy_to_device(target, device, local, {device.known}, stream, true);
     });
   }
   CUresult fetch(const ManagedMemory::Piece& piece) override {
     return carry(piece, [&](const CallTarget& target, CUstream stream, const Endpoint& device,
                             const Endpoint& local) {
-      return copy_to_host(target, local, device, {piece.bytes}, stream, true);
+      return copy_to_host(target, local, device, {device.known}, stream, true);
     });
   }
-  CUresult finish_pushes(Context& context) override {
+  CUresult finish_pushes(Context& of) override {
+    Context& context = context_for(of);
     const ContextScope scope(&context);
     CUstream stream = nullptr;
     const CUresult result = lane_.stream_in(context, Lane::Use::kWork, &stream);
@@ -50,7 +53,7 @@ class ChannelWire final : public ManagedMemory::Wire {
   }
   void await_idle(Context& context) override {
     if (session_.host_calls.outstanding() || session_.memory_waits.load() != 0) return;
-    (void)call_cuCtxSynchronize(session_, context.wire_id);
+    (void)call_cuCtxSynchronize(session_, context_for(context).wire_id);
   }
   bool is_live_stream(uint64_t id) override {
     return session_.find(rpc::HandleKind::kStream, id) != nullptr;
@@ -61,22 +64,36 @@ class ChannelWire final : public ManagedMemory::Wire {
   template <typename Copy>
   CUresult carry(const ManagedMemory::Piece& piece, Copy&& copy) {
     return without_exception([&]() -> CUresult {
+      if (piece.parts.empty()) return CUDA_SUCCESS;
       const ManagedMemory::OwnWork own;
-      const ContextScope scope(&piece.context);
+      Context& context = context_for(piece.context);
+      const ContextScope scope(&context);
       CUstream stream = nullptr;
-      const CUresult result = lane_.stream_in(piece.context, Lane::Use::kWork, &stream);
-      if (result != CUDA_SUCCESS) return result;
+      CUresult result = lane_.stream_in(context, Lane::Use::kWork, &stream);
       const CallTarget target = CallTarget::of_current();
-      const Endpoint device{.device = true,
-                            .rows = {piece.address},
-                            .region = Region{.base = piece.address,
-                                             .bytes = piece.bytes,
-                                             .kind = MemoryKind::kManaged,
-                                             .session = &session_},
-                            .known = piece.bytes};
-      const Endpoint local = host_end(session_, {reinterpret_cast<uint64_t>(piece.local)});
-      return copy(target, stream, device, local);
+      const auto carry_part = [&](uint64_t address, uint64_t bytes) {
+        if (result != CUDA_SUCCESS) return;
+        const Endpoint device{.device = true,
+                              .rows = {address},
+                              .region = Region{.base = address,
+                                               .bytes = bytes,
+                                               .kind = MemoryKind::kManaged,
+                                               .session = &session_},
+                              .known = bytes};
+        const std::byte* const here = piece.local + (address - piece.address);
+        const Endpoint local = host_end(session_, {reinterpret_cast<uint64_t>(here)});
+        result = copy(target, stream, device, local);
+      };
+      for (const auto& [address, bytes] : piece.parts) carry_part(address, bytes);
+      return result;
     });
+  }
+
+  // Variables outlive the context that they were found in.
+  Context& context_for(Context& wanted) {
+    if (wanted.usable()) return wanted;
+    const std::vector<Context*> others = session_.contexts.active_of(session_.number);
+    return others.empty() ? wanted : *others.front();
   }
 
   Session& session_;
@@ -247,7 +264,8 @@ CUresult allocate_managed(Context& context, uint64_t bytes, ManagedMemory::Attac
 
 CUresult free_managed(Session& session, uint64_t address) {
   const auto region = session.device_memory.find(address);
-  if (!region || region->base != address || region->kind != MemoryKind::kManaged)
+  if (!region || region->base != address || region->kind != MemoryKind::kManaged ||
+      region->owner != 0)
     return CUDA_ERROR_INVALID_VALUE;
   // Of two threads that free it at once one does.
   if (!session.device_memory.erase(address)) return CUDA_ERROR_INVALID_VALUE;
@@ -263,6 +281,50 @@ void free_managed_of(Context& context) {
   if (!session.managed.any()) return;
   while (const uint64_t address = session.managed.first_of(context))
     if (free_managed(session, address) == CUDA_ERROR_INVALID_VALUE) break;
+}
+
+CUresult add_managed_variable(Session& session, const char* function,
+                              const ManagedVariables::Variable& variable) {
+  start(session, *variable.context);
+  const CUresult result = session.managed_state->variables.add(variable);
+  if (result != CUDA_SUCCESS) {
+    log::warn(
+        "{}: the server's driver has a __managed__ variable of {} bytes at {:#x}, where this "
+        "process has something else or gets no memory: refused",
+        function, variable.bytes, variable.address);
+    return result;
+  }
+  // Whose variable is known already has the region, too.
+  (void)session.device_memory.insert({.base = variable.address,
+                                      .bytes = variable.bytes,
+                                      .kind = MemoryKind::kManaged,
+                                      .session = &session,
+                                      .device = variable.context->device,
+                                      .buffer_id = session.next_buffer_id(),
+                                      .owner = variable.owner});
+  return CUDA_SUCCESS;
+}
+
+CUresult unload_with_variables(Session& session, uint64_t owner,
+                               const std::function<CUresult()>& unload) {
+  if (!session.managed.any()) return unload();
+  // They may have to come back.
+  (void)session.managed.give(0);
+  const auto ended = session.managed_state->variables.end_of(owner);
+  const CUresult result = unload();
+  if (result == CUDA_SUCCESS) return result;
+  for (const ManagedVariables::Variable& variable : ended)
+    (void)session.managed_state->variables.add(variable);
+  return result;
+}
+
+void end_variables_of(const Context& context) {
+  const Session& session = *context.session;
+  if (!session.managed.any()) return;
+  session.managed_state->variables.end([&](const ManagedVariables::Variable& variable) {
+    return variable.context == &context &&
+           rpc::handle_kind(variable.owner) == rpc::HandleKind::kModule;
+  });
 }
 
 ManagedUse::ManagedUse(Session& session, CUstream stream, const Endpoint& dst,

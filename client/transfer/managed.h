@@ -8,8 +8,10 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <functional>
 
 #include "client/managed/managed_memory.h"
+#include "client/managed/managed_variables.h"
 #include "client/transfer/endpoint.h"
 
 namespace fargpu::client {
@@ -22,6 +24,17 @@ CUresult allocate_managed(Context& context, uint64_t bytes, ManagedMemory::Attac
                           CUdeviceptr* address);
 // Waits for the device. CUDA_ERROR_INVALID_VALUE: no managed memory begins there.
 CUresult free_managed(Session& session, uint64_t address);
+// A variable that the server's driver keeps in managed memory, and `function` has found, is the
+// application's, too, as long as its owner lives. CUDA_ERROR_NOT_SUPPORTED, with a line in the log:
+// its addresses are not free here.
+CUresult add_managed_variable(Session& session, const char* function,
+                              const ManagedVariables::Variable& variable);
+// Runs unload(), which ends the module or library `owner` in the worker. Its variables end before,
+// and come back when that fails.
+CUresult unload_with_variables(Session& session, uint64_t owner,
+                               const std::function<CUresult()>& unload);
+// A context is about to end; so do the variables of its modules, but not those of libraries.
+void end_variables_of(const Context& context);
 // A context is about to end, and what was allocated in it ends, too.
 void free_managed_of(Context& context);
 

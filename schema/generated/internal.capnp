@@ -140,6 +140,18 @@ struct FgImageNamesResults {
   namesBytes @1 :UInt64;  # size_t*
 }
 
+struct FgImageVariableParams {
+  image @0 :UInt64;  # unsigned long long
+  ofLibrary @1 :Int32;  # int
+  name @2 :Text;
+}
+
+struct FgImageVariableResults {
+  address @0 :UInt64;  # CUdeviceptr*
+  bytes @1 :UInt64;  # size_t*
+  managed @2 :Int32;  # int*
+}
+
 struct FgIpcOpenMemoryParams {
   handle @0 :Data;  # const CUipcMemHandle*
   flags @1 :UInt32;  # unsigned int

@@ -28,6 +28,16 @@ struct CuLibraryGetGlobalResults {
   bytes @1 :UInt64;  # size_t*
 }
 
+struct CuLibraryGetManagedParams {
+  library @0 :UInt64;  # CUlibrary
+  name @1 :Text;
+}
+
+struct CuLibraryGetManagedResults {
+  dptr @0 :UInt64;  # CUdeviceptr*
+  bytes @1 :UInt64;  # size_t*
+}
+
 struct CuKernelSetAttributeParams {
   attrib @0 :Int32;  # CUfunction_attribute
   val @1 :Int32;  # int

@@ -331,6 +331,40 @@ Status manual_fgLibraryKernel(Worker& worker, const Request& request) {
   });
 }
 
+Status manual_fgImageVariable(Worker& worker, const Request& request) {
+  return decode_fgImageVariable(worker, request, [&](const auto& given) -> Status {
+    const DriverTable& driver = worker.driver();
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+    if (given.ofLibrary != 0) {
+      FARGPU_NEEDS_DRIVER(cuLibraryGetGlobal);
+      CUlibrary library = nullptr;
+      FARGPU_ANSWER_UNLESS_SUCCESS(
+          find_handle(worker, rpc::HandleKind::kLibrary, given.image, &library));
+      FARGPU_ANSWER_UNLESS_SUCCESS(
+          driver.cuLibraryGetGlobal(&address, &bytes, library, given.name));
+    } else {
+      CUmodule module = nullptr;
+      FARGPU_ANSWER_UNLESS_SUCCESS(
+          find_handle(worker, rpc::HandleKind::kModule, given.image, &module));
+      FARGPU_ANSWER_UNLESS_SUCCESS(
+          driver.cuModuleGetGlobal_v2(&address, &bytes, module, given.name));
+    }
+    // Of a size 0 there is no address.
+    unsigned managed = 0;
+    if (driver.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) !=
+        CUDA_SUCCESS)
+      managed = 0;
+    using Results = schema::FgImageVariableResults;
+    rpc::Responder::Frame frame(worker.responder(), request.header, schema::fixed_bytes<Results>());
+    auto results = frame.init<Results>();
+    results.setAddress(address);
+    results.setBytes(bytes);
+    results.setManaged(managed != 0 ? 1 : 0);
+    return frame.send(CUDA_SUCCESS);
+  });
+}
+
 Status manual_fgImageNames(Worker& worker, const Request& request) {
   return decode_fgImageNames(worker, request, [&](const auto& given) -> Status {
     const DriverTable& driver = worker.driver();

@@ -13,8 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "client/managed/fault_service.h"
 #include "client/managed/local_chunk.h"
+#include "client/managed/managed_variables.h"
 #include "client/object/context.h"
+#include "common/base/map_exactly.h"
 
 namespace fargpu::client {
 namespace {
@@ -37,15 +40,20 @@ class ManagedMemoryTest : public testing::Test {
     explicit FakeWire(ManagedMemoryTest& test) : test_(test) {}
     CUresult push(const ManagedMemory::Piece& piece) override {
       if (test_.before_push_) std::exchange(test_.before_push_, nullptr)();
-      test_.pushed_.push_back({piece.address - test_.base(), piece.bytes});
-      std::memcpy(test_.at_worker(piece.address), piece.local, piece.bytes);
+      for (const auto& [address, bytes] : piece.parts) {
+        test_.pushed_.push_back({address - test_.base(), bytes});
+        std::memcpy(test_.at_worker(address), piece.local + (address - piece.address), bytes);
+      }
       return test_.result_;
     }
     CUresult fetch(const ManagedMemory::Piece& piece) override {
-      test_.fetched_.push_back({piece.address - test_.base(), piece.bytes});
+      for (const auto& [address, bytes] : piece.parts)
+        test_.fetched_.push_back({address - test_.base(), bytes});
       if (test_.before_fetch_) std::exchange(test_.before_fetch_, nullptr)();
-      if (piece.address - test_.base() < test_.worker_.size())
-        std::memcpy(piece.local, test_.at_worker(piece.address), piece.bytes);
+      for (const auto& [address, bytes] : piece.parts) {
+        if (address - test_.base() < test_.worker_.size())
+          std::memcpy(piece.local + (address - piece.address), test_.at_worker(address), bytes);
+      }
       if (test_.during_fetch_) std::exchange(test_.during_fetch_, nullptr)();
       return test_.result_;
     }
@@ -137,6 +145,154 @@ TEST_F(ManagedMemoryTest, OnlyWrittenBlocksAreSent) {
   write(11 * kBlock, 1);
   work();
   EXPECT_EQ(pushed_, (std::vector<Travelled>{{11 * kBlock, kBlock}}));
+}
+
+TEST_F(ManagedMemoryTest, OnlyExtentsTravel) {
+  constexpr uint64_t kAt = uint64_t{12} << 20;
+  std::memset(worker_.data() + kAt, 9, 4096);
+  const ManagedMemory::Extent first{base() + kAt + 16, 8}, second{base() + kAt + 64, 4};
+  ASSERT_EQ(memory_.add({.address = base() + kAt,
+                         .bytes = 4096,
+                         .local = chunk_->local(base() + kAt),
+                         .file = chunk_->file(),
+                         .offset = chunk_->offset(base() + kAt),
+                         .context = &context_,
+                         .extents = {first}}),
+            CUDA_SUCCESS);
+  EXPECT_EQ(memory_.first_of(context_), base());
+  EXPECT_EQ(read(kAt + 16), 9);
+  EXPECT_EQ(read(kAt + 15), 0);
+  EXPECT_EQ(fetched_, (std::vector<Travelled>{{kAt + 16, 8}}));
+  write(kAt + 16, 1);
+  write(kAt + 15, 2);
+  work();
+  EXPECT_EQ(pushed_, (std::vector<Travelled>{{kAt + 16, 8}}));
+  EXPECT_EQ(worker_[kAt + 16], std::byte{1});
+  EXPECT_EQ(worker_[kAt + 15], std::byte{9});
+  finish();
+
+  // One more while the page is here: what was written is sent, and both come.
+  write(kAt + 16, 3);
+  fetched_.clear(), pushed_.clear();
+  EXPECT_EQ(memory_.add_extent(base() + kAt, second), CUDA_SUCCESS);
+  EXPECT_EQ(pushed_, (std::vector<Travelled>{{kAt + 16, 8}}));
+  EXPECT_EQ(read(kAt + 64), 9);
+  EXPECT_EQ(read(kAt + 16), 3);
+  EXPECT_EQ(fetched_, (std::vector<Travelled>{{kAt + 16, 8}, {kAt + 64, 4}}));
+  write(kAt + 64, 4);
+  pushed_.clear();
+  EXPECT_TRUE(memory_.remove_extent(base() + kAt, first));
+  work();
+  EXPECT_EQ(pushed_, (std::vector<Travelled>{{kAt + 64, 4}}));
+  EXPECT_FALSE(memory_.remove_extent(base() + kAt, second));
+  EXPECT_TRUE(memory_.remove(base() + kAt));
+}
+
+// Of a block what the host has not written is not sent: the device may have changed it meanwhile.
+TEST_F(ManagedMemoryTest, ExtentsThatWereOnlyReadAreNotSent) {
+  constexpr uint64_t kAt = uint64_t{12} << 20;
+  const ManagedMemory::Extent first{base() + kAt, 8}, second{base() + kAt + 8, 8};
+  ASSERT_EQ(memory_.add({.address = base() + kAt,
+                         .bytes = 3 * kBlock,
+                         .local = chunk_->local(base() + kAt),
+                         .file = chunk_->file(),
+                         .offset = chunk_->offset(base() + kAt),
+                         .context = &context_,
+                         .extents = {first}}),
+            CUDA_SUCCESS);
+  ASSERT_EQ(memory_.add_extent(base() + kAt, second), CUDA_SUCCESS);
+  write(kAt, 1);
+  worker_[kAt + 8] = std::byte{7};
+  work();
+  EXPECT_EQ(pushed_, (std::vector<Travelled>{{kAt, 8}}));
+  EXPECT_EQ(worker_[kAt + 8], std::byte{7});
+  finish();
+  // Written back to what it was before the host's last write, which was sent.
+  write(kAt, 2);
+  work();
+  finish();
+  write(kAt, 1);
+  work();
+  EXPECT_EQ(worker_[kAt], std::byte{1});
+  finish();
+
+  // Blocks that no extent is left in: the worker may have anything there.
+  const ManagedMemory::Extent far{base() + kAt + 2 * kBlock, 8};
+  ASSERT_EQ(memory_.add_extent(base() + kAt, far), CUDA_SUCCESS);
+  write(kAt + 2 * kBlock, 5);
+  ASSERT_TRUE(memory_.remove_extent(base() + kAt, far));
+  worker_[kAt + 2 * kBlock] = std::byte{8};
+  fetched_.clear(), pushed_.clear();
+  work();
+  finish();
+  read(kAt + 2 * kBlock);
+  EXPECT_TRUE(fetched_.empty());
+  EXPECT_TRUE(pushed_.empty());
+  EXPECT_EQ(worker_[kAt + 2 * kBlock], std::byte{8});
+  // Another one there comes as the worker has it.
+  ASSERT_EQ(memory_.add_extent(base() + kAt, far), CUDA_SUCCESS);
+  EXPECT_EQ(read(kAt + 2 * kBlock), 8);
+  EXPECT_TRUE(memory_.remove(base() + kAt));
+}
+
+// Pages that nothing lies in, and that nobody takes meanwhile.
+class ManagedVariablesTest : public ManagedMemoryTest {
+ protected:
+  static constexpr uint64_t kPage = ManagedMemory::kPage;
+  void SetUp() override {
+    ManagedMemoryTest::SetUp();
+    const auto chunk = LocalChunk::make(LocalChunk::kGranule);
+    ASSERT_TRUE(chunk);
+    pages_ = chunk->address();
+  }
+  bool is_free(uint64_t page) {
+    void* const at = reinterpret_cast<void*>(pages_ + page * kPage);
+    const bool free = map_exactly(at, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (free) ::munmap(at, kPage);
+    return free;
+  }
+  ManagedVariables::Variable variable(uint64_t offset, uint64_t bytes, uint64_t owner) {
+    return {pages_ + offset, bytes, owner, &context_};
+  }
+  void end(uint64_t owner) { variables_.end_of(owner); }
+
+  uint64_t pages_ = 0;
+  FaultService faults_;
+  ManagedVariables variables_{memory_, faults_};
+};
+
+TEST_F(ManagedVariablesTest, SharePagesAndEndOneByOne) {
+  EXPECT_EQ(variables_.add(variable(0, 16, 1)), CUDA_SUCCESS);
+  EXPECT_EQ(variables_.add(variable(64, 4, 2)), CUDA_SUCCESS);
+  EXPECT_EQ(variables_.add(variable(64, 4, 2)), CUDA_SUCCESS);  // known
+  EXPECT_EQ(variables_.add(variable(4 * kPage + 8, 8, 3)), CUDA_SUCCESS);
+  // From the first page, over free ones, into the last one.
+  EXPECT_EQ(variables_.add(variable(4000, 4 * kPage, 4)), CUDA_SUCCESS);
+  for (uint64_t page = 0; page < 5; ++page) EXPECT_FALSE(is_free(page)) << page;
+  EXPECT_TRUE(is_free(5));
+  end(1);
+  EXPECT_FALSE(is_free(0));
+  end(4);
+  EXPECT_FALSE(is_free(0));
+  EXPECT_TRUE(is_free(1) && is_free(2));
+  EXPECT_FALSE(is_free(4));
+  end(2);
+  EXPECT_TRUE(is_free(0));
+  end(3);
+  EXPECT_TRUE(is_free(4));
+}
+
+TEST_F(ManagedVariablesTest, AreRefusedWhereSomethingLies) {
+  void* const taken = reinterpret_cast<void*>(pages_ + 2 * kPage);
+  ASSERT_TRUE(map_exactly(taken, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  EXPECT_EQ(variables_.add(variable(100, 16, 1)), CUDA_SUCCESS);
+  EXPECT_EQ(variables_.add(variable(200, 3 * kPage, 2)), CUDA_ERROR_NOT_SUPPORTED);
+  // Nothing of it is left; the other one is.
+  EXPECT_TRUE(is_free(1));
+  EXPECT_FALSE(is_free(0));
+  end(1);
+  EXPECT_TRUE(is_free(0));
+  ::munmap(taken, kPage);
 }
 
 TEST_F(ManagedMemoryTest, SystemCallsMayUseFreshMemory) {

@@ -32,6 +32,7 @@ OTHERS = [
     "held_launches",
     "pinned_copies",
     "device_reset",
+    "managed_variables",
 ]
 
 
@@ -81,8 +82,27 @@ class Programs(unittest.TestCase):
     def test_clusters_and_bulk_copies(self):
         self.check_right("clusters_of_tiles")
 
+    def test_managed_variables_where_addresses_are_taken(self):
+        done = self.daemon.run(testing.BUILD.program("managed_variables_taken"))
+        self.assertEqual(done.stdout, "managed_variables_taken: right\n", done.stderr)
+        self.assertRegex(
+            done.stderr, r"cuModuleGetGlobal: .* __managed__ variable of 4 bytes at 0x.*: refused"
+        )
+
+    def test_managed_variables_of_several_sessions_of_a_job(self):
+        """Each has its own, at whatever addresses."""
+        program = str(testing.BUILD.program("managed_variables"))
+        done = self.daemon.run(
+            *("sh", "-c", 'for i in 1 2 3 4; do "$0" & done; wait', program),
+            flags=("--gpus", "2"),
+        )
+        self.assertEqual(done.stdout, "managed_variables: right\n" * 4, done.stderr)
+
+    def test_managed_variables_that_come_as_a_whole(self):
+        self.check_right("managed_variables", env=testing.clean_environment(FARGPU_MANAGED="eager"))
+
     def test_every_call_waiting_gives_the_same(self):
-        for name in ["streams_events", "callbacks", "many_threads"]:
+        for name in ["streams_events", "callbacks", "many_threads", "managed_variables"]:
             with self.subTest(name):
                 self.check_right(name, env=testing.clean_environment(FARGPU_SYNC=1))
 

@@ -7,6 +7,7 @@
 #include "client/manual/common.h"
 #include "client/process/process.h"
 #include "client/transfer/held_work.h"
+#include "client/transfer/managed.h"
 
 namespace fargpu::client {
 namespace {
@@ -70,7 +71,9 @@ CUresult manual_cuLibraryUnload(CUlibrary library) {
                                reinterpret_cast<CUlibrary>(twin));
   }
   HeldWork::finish_with_variables_of(record->id);
-  return call_cuLibraryUnload(target.session, target.context, library);
+  return unload_with_variables(target.session, record->id, [&] {
+    return call_cuLibraryUnload(target.session, target.context, library);
+  });
 }
 
 CUresult manual_cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
@@ -177,13 +180,32 @@ CUresult manual_cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary l
     return CUDA_ERROR_INVALID_VALUE;
   library = of_current_session(library);
   const CallTarget target = CallTarget::of(library);
+  ImageRecord* record = nullptr;
+  if (const CUresult result = find(target, library, &record); result != CUDA_SUCCESS) return result;
+  CUdeviceptr address = 0;
+  size_t size = 0;
+  const CUresult result =
+      find_variable(target, "cuLibraryGetGlobal", *record, name, &address, &size);
+  if (result != CUDA_SUCCESS) return result;
+  if (dptr != nullptr) *dptr = address;
+  if (bytes != nullptr) *bytes = size;
+  return CUDA_SUCCESS;
+}
+
+// The runtime asks when it has loaded the library, before there is a context.
+CUresult manual_cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
+                                    const char* name) {
+  if (name == nullptr || *name == '\0' || (dptr == nullptr && bytes == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
+  const CallTarget target = CallTarget::of(library);
+  ImageRecord* record = nullptr;
+  if (const CUresult result = find(target, library, &record); result != CUDA_SUCCESS) return result;
   CUdeviceptr address = 0;
   size_t size = 0;
   CUresult result =
-      call_cuLibraryGetGlobal(target.session, target.context, &address, &size, library, name);
-  if (result != CUDA_SUCCESS) return result;
-  result = remember_global(target.session, "cuLibraryGetGlobal", address, size,
-                           reinterpret_cast<uint64_t>(library));
+      call_cuLibraryGetManaged(target.session, target.context, &address, &size, library, name);
+  if (result == CUDA_SUCCESS)
+    result = remember_managed(target.session, "cuLibraryGetManaged", *record, address, size);
   if (result != CUDA_SUCCESS) return result;
   if (dptr != nullptr) *dptr = address;
   if (bytes != nullptr) *bytes = size;

@@ -4,6 +4,7 @@
 #include "client/image/load.h"
 #include "client/manual/common.h"
 #include "client/transfer/held_work.h"
+#include "client/transfer/managed.h"
 
 namespace fargpu::client {
 namespace {
@@ -44,7 +45,9 @@ CUresult manual_cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
 CUresult manual_cuModuleUnload(CUmodule hmod) {
   const CallTarget target = CallTarget::of(hmod);
   HeldWork::finish_with_variables_of(reinterpret_cast<uint64_t>(hmod));
-  return call_cuModuleUnload(target.session, target.context, hmod);
+  return unload_with_variables(target.session, reinterpret_cast<uint64_t>(hmod), [&] {
+    return call_cuModuleUnload(target.session, target.context, hmod);
+  });
 }
 
 CUresult manual_cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
@@ -101,13 +104,12 @@ CUresult manual_cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule 
   if (name == nullptr || *name == '\0' || (dptr == nullptr && bytes == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
   const CallTarget target = CallTarget::of(hmod);
+  ImageRecord* record = nullptr;
+  if (const CUresult result = find(target, hmod, &record); result != CUDA_SUCCESS) return result;
   CUdeviceptr address = 0;
   size_t size = 0;
-  CUresult result =
-      call_cuModuleGetGlobal_v2(target.session, target.context, &address, &size, hmod, name);
-  if (result != CUDA_SUCCESS) return result;
-  result = remember_global(target.session, "cuModuleGetGlobal", address, size,
-                           reinterpret_cast<uint64_t>(hmod));
+  const CUresult result =
+      find_variable(target, "cuModuleGetGlobal", *record, name, &address, &size);
   if (result != CUDA_SUCCESS) return result;
   if (dptr != nullptr) *dptr = address;
   if (bytes != nullptr) *bytes = size;

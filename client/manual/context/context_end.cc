@@ -16,6 +16,7 @@ struct HeldWorkBefore {
 
 struct MappedMemoryBefore {
   static void context_ends(Context& context) {
+    end_variables_of(context);
     if (context.usable()) free_managed_of(context);
     if (context.usable()) before_context_ends(*context.session, context);
   }

@@ -84,6 +84,8 @@ CUresult manual_cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_
     return CUDA_ERROR_INVALID_VALUE;
   }
   target.session.managed.with(dptr, [&](Allocation& memory) {
+    // Variables share pages, so these stay everybody's.
+    if (!memory.extents.empty()) return;
     memory.attachment = flags == CU_MEM_ATTACH_SINGLE ? Attachment::kStream
                         : flags == CU_MEM_ATTACH_HOST ? Attachment::kHost
                                                       : Attachment::kGlobal;
