@@ -75,9 +75,9 @@ std::string uuid_text(const Uuid& uuid) {
 }
 
 std::string device_name(const Settings& settings) {
-  const std::string name = fmt::format("fargpu simulated GPU (sm_{})", settings.compute_capability);
-  if (settings.instances == 0) return name;
-  return fmt::format("{} MIG 1g.{}gb", name, settings.unit_bytes() >> 30);
+  std::string name = fmt::format("fargpu simulated GPU (sm_{})", settings.compute_capability);
+  if (settings.instances != 0) name += fmt::format(" MIG 1g.{}gb", settings.unit_bytes() >> 30);
+  return name;
 }
 
 std::vector<int> parse_visible_devices(std::string_view text, int compute_capability, int gpus,
