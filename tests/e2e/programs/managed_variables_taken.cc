@@ -7,12 +7,12 @@
 
 #include "driver_check.h"
 
-#define EXPECT(condition)                                                              \
-  do {                                                                                 \
-    if (!(condition)) {                                                                \
-      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);   \
-      return 1;                                                                        \
-    }                                                                                  \
+#define EXPECT(condition)                                                            \
+  do {                                                                               \
+    if (!(condition)) {                                                              \
+      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+      return 1;                                                                      \
+    }                                                                                \
   } while (0)
 
 namespace {
