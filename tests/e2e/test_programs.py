@@ -32,11 +32,10 @@ OTHERS = [
     "held_launches",
     "pinned_copies",
     "device_reset",
-    "managed_variables",
 ]
 
 
-class Programs(unittest.TestCase):
+class OnOneDaemon(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.daemon = testing.Daemon(gpus=2).__enter__()
@@ -56,6 +55,8 @@ class Programs(unittest.TestCase):
             done.stdout + done.stderr,
         )
 
+
+class Programs(OnOneDaemon):
     def test_examples_with_static_cudart(self):
         for name in EXAMPLES:
             with self.subTest(name):
@@ -78,31 +79,12 @@ class Programs(unittest.TestCase):
             with self.subTest(name):
                 self.check_right(name)
 
-    @unittest.skipIf("FARGPU_TEST_OLD" in os.environ, "an older simulated GPU has no clusters")
+    @testing.not_with_an_older_release("its simulated GPU has no clusters")
     def test_clusters_and_bulk_copies(self):
         self.check_right("clusters_of_tiles")
 
-    def test_managed_variables_where_addresses_are_taken(self):
-        done = self.daemon.run(testing.BUILD.program("managed_variables_taken"))
-        self.assertEqual(done.stdout, "managed_variables_taken: right\n", done.stderr)
-        self.assertRegex(
-            done.stderr, r"cuModuleGetGlobal: .* __managed__ variable of 4 bytes at 0x.*: refused"
-        )
-
-    def test_managed_variables_of_several_sessions_of_a_job(self):
-        """Each has its own, at whatever addresses."""
-        program = str(testing.BUILD.program("managed_variables"))
-        done = self.daemon.run(
-            *("sh", "-c", 'for i in 1 2 3 4; do "$0" & done; wait', program),
-            flags=("--gpus", "2"),
-        )
-        self.assertEqual(done.stdout, "managed_variables: right\n" * 4, done.stderr)
-
-    def test_managed_variables_that_come_as_a_whole(self):
-        self.check_right("managed_variables", env=testing.clean_environment(FARGPU_MANAGED="eager"))
-
     def test_every_call_waiting_gives_the_same(self):
-        for name in ["streams_events", "callbacks", "many_threads", "managed_variables"]:
+        for name in ["streams_events", "callbacks", "many_threads"]:
             with self.subTest(name):
                 self.check_right(name, env=testing.clean_environment(FARGPU_SYNC=1))
 
@@ -198,6 +180,34 @@ class Programs(unittest.TestCase):
                 env=testing.clean_environment(CUDA_VISIBLE_DEVICES=visible),
             )
             self.assertEqual(done.stdout.splitlines()[:1], [line], done.stderr)
+
+
+@testing.not_with_an_older_release("it does not know these variables")
+class ManagedVariables(OnOneDaemon):
+    def test_a_program(self):
+        self.check_right("managed_variables")
+
+    def test_every_call_waiting_gives_the_same(self):
+        self.check_right("managed_variables", env=testing.clean_environment(FARGPU_SYNC=1))
+
+    def test_they_come_as_a_whole(self):
+        self.check_right("managed_variables", env=testing.clean_environment(FARGPU_MANAGED="eager"))
+
+    def test_several_sessions_of_a_job(self):
+        """Each has its own, at whatever addresses."""
+        program = str(testing.BUILD.program("managed_variables"))
+        done = self.daemon.run(
+            *("sh", "-c", 'for i in 1 2 3 4; do "$0" & done; wait', program),
+            flags=("--gpus", "2"),
+        )
+        self.assertEqual(done.stdout, "managed_variables: right\n" * 4, done.stderr)
+
+    def test_where_addresses_are_taken(self):
+        done = self.daemon.run(testing.BUILD.program("managed_variables_taken"))
+        self.assertEqual(done.stdout, "managed_variables_taken: right\n", done.stderr)
+        self.assertRegex(
+            done.stderr, r"cuModuleGetGlobal: .* __managed__ variable of 4 bytes at 0x.*: refused"
+        )
 
 
 if __name__ == "__main__":

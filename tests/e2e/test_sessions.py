@@ -105,6 +105,7 @@ class Sessions(unittest.TestCase):
                     done.stderr,
                 )
 
+    @testing.not_with_an_older_release("it does not say why there is no memory")
     def test_the_limit_is_told_from_a_full_gpu(self):
         """Once, with what it is; a GPU without room says nothing more than natively."""
         program = testing.BUILD.program("memory_report")
@@ -115,6 +116,7 @@ class Sessions(unittest.TestCase):
                 self.assertIn(word, line)
             self.assertEqual(daemon.run(program, "1000").stderr, "")
 
+    @testing.not_with_an_older_release("its limit does not hold there")
     def test_memory_that_graphs_leave_counts_until_it_is_freed(self):
         program = testing.BUILD.program("left_memory")
         with testing.Daemon() as daemon:

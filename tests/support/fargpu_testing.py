@@ -79,6 +79,11 @@ class Build:
 BUILD = None  # set by main()
 
 
+def not_with_an_older_release(why):
+    """Of a test or a class: skipped where one end is of the previous release (tests/skew)."""
+    return unittest.skipIf("FARGPU_TEST_OLD" in os.environ, f"an older release: {why}")
+
+
 def clean_environment(**more):
     """The environment without anything that points at a server or a driver, plus `more`; a value
     None removes a variable.
