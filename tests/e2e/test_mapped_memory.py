@@ -54,6 +54,8 @@ class MappedMemory(unittest.TestCase):
                 stdin=subprocess.PIPE,
             )
             self.assertEqual(process.stdout.readline(), "ready\n")
+            # That of doctor may take its time to end.
+            testing.wait_until(lambda: len(daemon.workers()) == 1, "one worker is left")
             (worker,) = daemon.workers()
             os.kill(worker, signal.SIGKILL)
             testing.wait_until(lambda: not daemon.workers(), "the worker is gone")
