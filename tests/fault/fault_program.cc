@@ -18,7 +18,9 @@
 // good, by a thread of the parent: there it is not to look for leaks.
 bool is_child = false;
 // NOLINTNEXTLINE(bugprone-reserved-identifier): the sanitizer's name
-extern "C" int __lsan_is_turned_off() { return is_child ? 1 : 0; }
+extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off() {
+  return is_child ? 1 : 0;
+}
 
 namespace {
 
