@@ -5,13 +5,17 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <future>
+#include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "common/base/log.h"
 #include "common/base/signals_blocked.h"
