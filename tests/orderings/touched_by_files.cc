@@ -26,7 +26,7 @@ int* mapped(CUdeviceptr* device) {
 int open_direct() {
   char name[] = "./touched_by_files.XXXXXX";
   const int plain = ::mkstemp(name);
-  HOLDS(plain >= 0);
+  if (plain < 0) return plain;  // this folder is read only
   const int file = ::open(name, O_RDWR | O_DIRECT);
   ::unlink(name);
   ::close(plain);
