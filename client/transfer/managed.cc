@@ -71,8 +71,8 @@ class ChannelWire final : public ManagedMemory::Wire {
       CUstream stream = nullptr;
       CUresult result = lane_.stream_in(context, Lane::Use::kWork, &stream);
       const CallTarget target = CallTarget::of_current();
-      const auto carry_part = [&](uint64_t address, uint64_t bytes) {
-        if (result != CUDA_SUCCESS) return;
+      for (const auto& [address, bytes] : piece.parts) {
+        if (result != CUDA_SUCCESS) break;
         const Endpoint device{.device = true,
                               .rows = {address},
                               .region = Region{.base = address,
@@ -83,8 +83,7 @@ class ChannelWire final : public ManagedMemory::Wire {
         const std::byte* const here = piece.local + (address - piece.address);
         const Endpoint local = host_end(session_, {reinterpret_cast<uint64_t>(here)});
         result = copy(target, stream, device, local);
-      };
-      for (const auto& [address, bytes] : piece.parts) carry_part(address, bytes);
+      }
       return result;
     });
   }

@@ -7,21 +7,7 @@
 
 namespace {
 
-CUcontext context;
-CUstream stream;
-CUfunction add_kernel, fill_kernel;
-CUdeviceptr a, b, c;
-
-void set_up() {
-  const World world;
-  context = world.context;
-  stream = world.stream;
-  add_kernel = world.add;
-  fill_kernel = world.fill;
-  a = world.a;
-  b = world.b;
-  c = world.c;
-}
+using namespace in_world;
 
 void build_and_launch() {
   std::printf("-- build and launch\n");

@@ -33,6 +33,27 @@ inline World::World() : context(make_context()) {
   NEED(cuCtxSynchronize());
 }
 
+// The parts of a World by names of their own, for programs of many functions.
+namespace in_world {
+
+inline CUcontext context;
+inline CUstream stream;
+inline CUfunction add_kernel, fill_kernel;
+inline CUdeviceptr a, b, c;
+
+inline void set_up() {
+  const World world;
+  context = world.context;
+  stream = world.stream;
+  add_kernel = world.add;
+  fill_kernel = world.fill;
+  a = world.a;
+  b = world.b;
+  c = world.c;
+}
+
+}  // namespace in_world
+
 inline void show_first(const char* text, CUdeviceptr p) {
   uint32_t value = 0;
   NEED(cuMemcpyDtoH(&value, p, sizeof(value)));

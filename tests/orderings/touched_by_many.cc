@@ -34,23 +34,6 @@ struct Function {
   int expected, seen, value;
 };
 
-void wait_somehow(unsigned how, CUstream stream, CUevent event) {
-  switch (how) {
-    case 0:
-      CU(cuCtxSynchronize());
-      break;
-    case 1:
-      CU(cuStreamSynchronize(stream));
-      break;
-    case 2:
-      CU(cuEventRecord(event, stream));
-      CU(cuEventSynchronize(event));
-      break;
-    default:
-      while (cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) usleep(200);
-  }
-}
-
 void use(unsigned thread) {
   CU(cuCtxSetCurrent(context));
   std::minstd_rand random(thread + 1);

@@ -47,20 +47,7 @@ void some_pages() {
   const CUevent event = make_event();
   for (int round = 1; round <= 30; ++round) {
     write_pages(memory, stream, round * 10'000);
-    switch (round % 4) {
-      case 0:
-        CU(cuCtxSynchronize());
-        break;
-      case 1:
-        CU(cuStreamSynchronize(stream));
-        break;
-      case 2:
-        CU(cuEventRecord(event, stream));
-        CU(cuEventSynchronize(event));
-        break;
-      default:
-        while (cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) usleep(100);
-    }
+    wait_somehow(static_cast<unsigned>(round) % 4, stream, event);
     for (unsigned i = 0; i < 20; ++i) {
       const unsigned page = (static_cast<unsigned>(round) * 7919 + i * i * 31) % kPages;
       const int expected = round * 10'000 + static_cast<int>(page);
