@@ -57,6 +57,36 @@ size_t first_equal(const std::byte* a, const std::byte* b, size_t at, size_t end
   return at;
 }
 
+// The end of a run that begins at `at` and may have gaps: behind the last changed byte before a word
+// without any, the words counted from `at` on.
+size_t end_with_gaps(const std::byte* a, const std::byte* b, size_t at, size_t end) {
+  size_t next = at;
+  while (next + sizeof(uint64_t) <= end && difference(a + next, b + next) != 0)
+    next += sizeof(uint64_t);
+  if (next + sizeof(uint64_t) > end) next = end;
+  while (a[next - 1] == b[next - 1]) --next;
+  return next;
+}
+
+// The bytes of `theirs` that differ from the agreed ones replace those here that do not.
+void merge_changed(std::byte* here, const std::byte* agreed, const std::byte* theirs,
+                   size_t bytes) {
+  const auto one = [&](size_t i) {
+    if (theirs[i] != agreed[i] && here[i] == agreed[i]) here[i] = theirs[i];
+  };
+  size_t at = 0;
+  for (; at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
+    const uint64_t changed = difference(theirs + at, agreed + at);
+    if (changed == 0) continue;
+    if (!has_zero_byte(changed) && difference(here + at, agreed + at) == 0) {
+      std::memcpy(here + at, theirs + at, sizeof(uint64_t));
+      continue;
+    }
+    for (size_t i = at; i < at + sizeof(uint64_t); ++i) one(i);
+  }
+  for (; at < bytes; ++at) one(at);
+}
+
 }  // namespace
 
 Agreement::Agreement(uint64_t address, size_t bytes) : address_(address), bytes_(bytes) {
@@ -78,7 +108,7 @@ void Agreement::swap(Agreement& other) noexcept {
 }
 
 size_t Agreement::collect(const std::byte* memory, size_t from, size_t until, RunWriter& runs,
-                          const Visit& visit) {
+                          const Visit& visit, Gaps gaps) {
   std::array<std::byte, kPage> now;
   while (from < until) {
     const size_t to_boundary = kPage - (address_ + from) % kPage;
@@ -92,7 +122,8 @@ size_t Agreement::collect(const std::byte* memory, size_t from, size_t until, Ru
     if (visit) visit(address_ + from, std::span(now).first(bytes));
     for (size_t at = first_changed(now.data(), agreed, 0, bytes); at < bytes;
          at = first_changed(now.data(), agreed, at, bytes)) {
-      const size_t end = first_equal(now.data(), agreed, at, bytes);
+      const size_t end = gaps == Gaps::kInside ? end_with_gaps(now.data(), agreed, at, bytes)
+                                               : first_equal(now.data(), agreed, at, bytes);
       const size_t taken = runs.add(address_ + from + at, std::span(now).subspan(at, end - at));
       std::memcpy(agreed + at, now.data() + at, taken);
       if (taken < end - at) return from + at + taken;
@@ -129,13 +160,7 @@ void Agreement::merge(const ByteRun& run, std::byte* memory) {
     std::byte* const here = memory + offset + at;
     std::byte* const agreed = agreed_ + offset + at;
     const std::byte* const theirs = run.data.data() + at;
-    if (is_unchanged(here, agreed, n)) {
-      std::memcpy(here, theirs, n);
-    } else {
-      for (size_t i = 0; i < n; ++i) {
-        if (here[i] == agreed[i]) here[i] = theirs[i];
-      }
-    }
+    merge_changed(here, agreed, theirs, n);
     std::memcpy(agreed, theirs, n);
   }
 }

@@ -44,11 +44,14 @@ class Agreement {
 
   // What a changed piece is now: called with its address and its bytes, at most kPage of them.
   using Visit = std::function<void(uint64_t address, std::span<const std::byte>)>;
+  // Whether a run may hold bytes that were not changed between others that were: words of which a
+  // byte each was changed are one run then. Only for an end that takes them by merge().
+  enum class Gaps { kNone, kInside };
   // Writes what `memory` (the region's first byte, at this end) has in [from, until), offsets in
   // the region, and the agreement has not; from then on it is agreed. Returns the offset where it
   // stopped: `until`, or less when there was no room left.
   size_t collect(const std::byte* memory, size_t from, size_t until, RunWriter& runs,
-                 const Visit& visit = {});
+                 const Visit& visit = {}, Gaps gaps = Gaps::kNone);
 
   // Whether `now`, which is at that offset, is not what was agreed on.
   bool differs(size_t offset, std::span<const std::byte> now) const;
@@ -58,7 +61,8 @@ class Agreement {
 
   // Runs of the other end, each inside the region. adopt(): they replace what is in `memory`.
   void adopt(const ByteRun& run, std::byte* memory);
-  // merge(): the same, but what was changed here stays as it is.
+  // merge(): the same, but what was changed here stays as it is, and only bytes that the other end
+  // changed are written.
   void merge(const ByteRun& run, std::byte* memory);
 
  private:

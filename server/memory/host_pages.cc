@@ -310,8 +310,8 @@ std::optional<uint64_t> HostPages::fetch_part(uint64_t address, uint64_t bytes,
   const size_t begin = address - region->first, until = begin + bytes;
   for (int look = 0; look < kMostLooks; ++look) {
     const size_t before = runs.bytes().size();
-    const size_t end =
-        region->second.agreement->collect(pointer(region->first), begin, until, runs);
+    const size_t end = region->second.agreement->collect(pointer(region->first), begin, until, runs,
+                                                         {}, pages::Agreement::Gaps::kInside);
     if (end < until) return region->first + end;
     if (runs.bytes().size() == before) break;
     std::atomic_thread_fence(std::memory_order_acquire);

@@ -75,25 +75,29 @@ class AgreementTest : public testing::Test {
     return carry(host_agreed_, host_, limit,
                  [&](const ByteRun& run) { worker_agreed_.adopt(run, worker_.data()); });
   }
-  size_t pull(size_t limit = 1u << 20) {
-    return carry(worker_agreed_, worker_, limit,
-                 [&](const ByteRun& run) { host_agreed_.merge(run, host_.data()); });
+  size_t pull(size_t limit = 1u << 20, Agreement::Gaps gaps = Agreement::Gaps::kNone) {
+    return carry(
+        worker_agreed_, worker_, limit,
+        [&](const ByteRun& run) { host_agreed_.merge(run, host_.data()); }, gaps);
   }
   template <typename Take>
-  size_t carry(Agreement& from, std::vector<std::byte>& memory, size_t limit, Take&& take) {
+  size_t carry(Agreement& from, std::vector<std::byte>& memory, size_t limit, Take&& take,
+               Agreement::Gaps gaps = Agreement::Gaps::kNone) {
     size_t changed = 0;
     for (size_t at = 0; at < kBytes;) {
       RunWriter runs(limit);
-      at = from.collect(memory.data(), at, kBytes, runs);
+      at = from.collect(memory.data(), at, kBytes, runs, {}, gaps);
       RunReader reader(runs.bytes());
       while (const auto run = reader.next()) {
         EXPECT_TRUE(from.holds(run->address, run->data.size()));
         changed += run->data.size();
+        ++runs_;
         take(*run);
       }
     }
     return changed;
   }
+  size_t runs_ = 0;  // carried so far
   std::vector<std::byte> host_ = std::vector<std::byte>(kBytes);
   std::vector<std::byte> worker_ = std::vector<std::byte>(kBytes);
   Agreement host_agreed_{kAddress, kBytes}, worker_agreed_{kAddress, kBytes};
@@ -119,6 +123,28 @@ TEST_F(AgreementTest, AlternateBytesOfBothEndsMeet) {
   EXPECT_EQ(pull(), kBytes - kBytes / 2);
   EXPECT_EQ(worker_, host_);
   for (size_t i = 0; i < kBytes; ++i) ASSERT_EQ(host_[i], static_cast<std::byte>(i | 1)) << i;
+}
+
+TEST_F(AgreementTest, WordsThatDifferInAByteAreOneRunWhereGapsMayBe) {
+  for (size_t i = 0; i < kBytes; i += 4) worker_[i] = std::byte{1};
+  for (size_t i = 1; i < kBytes; i += 4) host_[i] = std::byte{2};  // stays, and is not sent
+  EXPECT_GE(pull(1u << 20, Agreement::Gaps::kInside), kBytes - 4 * 3);  // but what ends a page
+  EXPECT_LE(runs_, 4u);  // one for each page
+  for (size_t i = 0; i < kBytes; ++i) {
+    const auto expected = std::byte(i % 4 == 0 ? 1 : i % 4 == 1 ? 2 : 0);
+    ASSERT_EQ(host_[i], expected) << i;
+    ASSERT_EQ(worker_[i], std::byte(i % 4 == 0 ? 1 : 0)) << i;
+  }
+  EXPECT_EQ(pull(), 0u);
+  EXPECT_EQ(push(), kBytes / 4);
+  EXPECT_EQ(worker_, host_);
+}
+
+TEST_F(AgreementTest, AGapOfAWordEndsARun) {
+  worker_[0] = worker_[7] = worker_[16] = worker_[kBytes - 1] = std::byte{1};
+  EXPECT_EQ(pull(1u << 20, Agreement::Gaps::kInside), 10u);
+  EXPECT_EQ(runs_, 3u);
+  EXPECT_EQ(host_, worker_);
 }
 
 TEST_F(AgreementTest, AByteThatBothChangedStaysTheHosts) {
@@ -148,7 +174,8 @@ TEST_F(AgreementTest, RandomChangesOfDisjointBytesAllArrive) {
         memory[i] = expected[i] = static_cast<std::byte>(random());
       }
     }
-    (round % 3 ? push(200) : pull(300));
+    const auto gaps = round % 2 ? Agreement::Gaps::kInside : Agreement::Gaps::kNone;
+    (round % 3 ? push(200) : pull(300, gaps));
   }
   push();
   pull();
