@@ -3,13 +3,14 @@
 # and client are on this host; the client's GPU is hidden. Prints every line of the program with
 # where it ran.
 #   bench/beside_native.sh [--build-dir DIR] [--other DIR] [--rounds N] [--programs "NAME…"]
-#                          [--scripts "NAME…"] [--transports "NAME…"]
+#                          [--scripts "NAME…"] [--transports "NAME…"] [--gpu N]
 #   --build-dir DIR     the build to measure (build/portable)
 #   --other DIR         a second build, measured in turn with the first, as shm-other and tcp-other
 #   --rounds N          rounds, in turn (5)
 #   --programs NAMES    programs of this folder ("calls graph_launch managed_add")
 #   --scripts NAMES     Python programs of tests/apps ("")
 #   --transports NAMES  ("shm tcp")
+#   --gpu N             the machine's GPU that is used (0)
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
@@ -20,7 +21,8 @@ rounds=5
 programs="calls graph_launch managed_add"
 scripts=
 transports="shm tcp"
-parse_options build_dir other rounds programs scripts transports -- "$@"
+gpu=0
+parse_options build_dir other rounds programs scripts transports gpu -- "$@"
 scratch=$(mktemp -d)
 daemons=()
 # shellcheck disable=SC2329  # called by the trap
@@ -45,7 +47,8 @@ add_build() {
   local build port=$scratch/port$2
   build=$(realpath -- "$1")
   [ -x "$build/bin/fargpu" ] || die "$build/bin/fargpu is not there: build it first"
-  "$build/bin/fargpud" --listen 127.0.0.1:0 --port-file "$port" >"$scratch/log$2" 2>&1 &
+  CUDA_VISIBLE_DEVICES=$gpu "$build/bin/fargpud" --listen 127.0.0.1:0 --port-file "$port" \
+    >"$scratch/log$2" 2>&1 &
   daemons+=($!)
   for _ in $(seq 300); do
     [ -s "$port" ] && break
@@ -74,7 +77,7 @@ for round in $(seq "$rounds"); do
   for command in "${commands[@]}"; do
     name=$(basename "${command##* }")
     # shellcheck disable=SC2086  # a command with its argument
-    labelled "$round native $name" $command
+    labelled "$round native $name" env CUDA_VISIBLE_DEVICES="$gpu" $command
     for way in "${ways[@]}"; do
       # shellcheck disable=SC2086
       labelled "$round $way $name" unshare -m bash -c "$hidden" hide \

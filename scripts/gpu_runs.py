@@ -87,9 +87,10 @@ def last_lines(text):
 class Daemon:
     """A daemon of this build that listens on a port of loopback."""
 
-    def __init__(self, build, work, driver=None):
-        """driver: the library that it shall use, None: it finds the driver."""
-        self.build, self.work, self.driver = build, work, driver
+    def __init__(self, build, work, driver=None, gpus=None):
+        """driver: the library that it shall use, None: it finds the driver. gpus: the numbers of
+        those that it lends, separated by commas, None: all."""
+        self.build, self.work, self.driver, self.gpus = build, work, driver, gpus
         self.process = None
         self.server = None
 
@@ -104,8 +105,13 @@ class Daemon:
         ]
         if self.driver:
             command += ["--driver", self.driver]
+        chosen = {"CUDA_VISIBLE_DEVICES": self.gpus} if self.gpus else {}
         self.process = subprocess.Popen(
-            [str(part) for part in command], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            [str(part) for part in command],
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            env=os.environ | chosen,
         )
         end = time.monotonic() + 60
         while not (port_file.exists() and port_file.read_text().strip()):

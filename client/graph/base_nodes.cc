@@ -43,6 +43,15 @@ bool is_body(const Graph& graph) {
   return graph.owner != nullptr && graph.owner->params.type() == CU_GRAPH_NODE_TYPE_CONDITIONAL;
 }
 
+CUresult stands_alone(const Graph& graph) {
+  if (graph.owner == nullptr) return CUDA_SUCCESS;
+  const NodeParams& node = graph.owner->params;
+  return node.type() == CU_GRAPH_NODE_TYPE_GRAPH &&
+                 node.get().graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE
+             ? CUDA_ERROR_NOT_SUPPORTED
+             : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult fits_in_bodies(const Graph& graph, const NodeParams& params) {
   const Graph* around = &graph;
   while (around->owner != nullptr && !is_body(*around)) around = around->owner->graph;
@@ -69,7 +78,7 @@ CUresult fits_in_bodies(const Graph& graph, const NodeParams& params) {
 }
 
 CUresult move_child(GraphNode& node, Graph& child) {
-  if (child.owner != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = stands_alone(child); result != CUDA_SUCCESS) return result;
   for (const Graph* around = node.graph; around->owner != nullptr;) {
     around = around->owner->graph;
     if (around == &child) return CUDA_ERROR_INVALID_VALUE;
@@ -95,7 +104,7 @@ CUresult move_child(GraphNode& node, Graph& child) {
 
 CUresult allocate(GraphNode& node) {
   Graph& graph = *node.graph;
-  if (graph.owner != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = stands_alone(graph); result != CUDA_SUCCESS) return result;
   const CUDA_MEM_ALLOC_NODE_PARAMS_v2& given = node.params.get().alloc;
   const int device = given.poolProps.location.id;
   Session& session = *Process::get().session_of_device(device);
@@ -120,7 +129,7 @@ CUresult allocate(GraphNode& node) {
 }
 
 CUresult release(GraphNode& node) {
-  if (node.graph->owner != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = stands_alone(*node.graph); result != CUDA_SUCCESS) return result;
   const CUdeviceptr address = node.params.get().free.dptr;
   const auto region = Process::get().tables()->device_memory.find(address);
   if (!region || !region->of_graph || region->base != address) return CUDA_ERROR_INVALID_VALUE;

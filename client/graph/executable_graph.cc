@@ -264,8 +264,9 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   made->id = id;
   made->session = session;
   made->context = context;
-  // The flag to upload says nothing of the graph.
-  made->flags = flags & ~cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD};
+  // What a driver names when it is asked for them.
+  made->flags = flags & ~cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+                                    CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY};
   made->launch = prepare_launch(id);
   made->interprocess = description.interprocess;
   made->nodes = std::move(description.nodes);

@@ -70,7 +70,7 @@ CUresult clone_graph(const Graph& original, Graph** clone) {
   const bool has_condition = std::any_of(
       original.nodes.begin(), original.nodes.end(),
       [](const GraphNode* node) { return node->params.type() == CU_GRAPH_NODE_TYPE_CONDITIONAL; });
-  if (original.base != nullptr || original.has_memory || has_condition)
+  if (original.base != nullptr || original.has_memory || has_condition || is_body(original))
     return CUDA_ERROR_NOT_SUPPORTED;
   Graph* made = nullptr;
   if (const CUresult result = make_graph(&made); result != CUDA_SUCCESS) return result;

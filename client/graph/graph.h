@@ -74,7 +74,7 @@ GraphNode* find_node(CUgraphNode node);
 
 // CUDA_ERROR_OUT_OF_MEMORY: the program has as many objects as there may be.
 CUresult make_graph(Graph** graph);
-// CUDA_ERROR_NOT_SUPPORTED: the graph has memory nodes or conditions.
+// CUDA_ERROR_NOT_SUPPORTED: the graph has memory nodes or conditions, or is a body.
 CUresult clone_graph(const Graph& original, Graph** clone);
 // With what is inside of it.
 void end_graph(Graph& graph);
@@ -91,6 +91,9 @@ void put_child(GraphNode& node, Graph& child);
 
 // Whether it is the graph of a conditional node.
 bool is_body(const Graph& graph);
+// What calls get that are not for a graph inside of another one: CUDA_ERROR_NOT_SUPPORTED when it was
+// moved there, CUDA_ERROR_INVALID_VALUE when it is the graph of its node; else CUDA_SUCCESS.
+CUresult stands_alone(const Graph& graph);
 // CUDA_ERROR_NOT_SUPPORTED: the graph is inside of a body, which cannot have such a node.
 CUresult fits_in_bodies(const Graph& graph, const NodeParams& params);
 // A child becomes `graph` itself. CUDA_ERROR_NOT_SUPPORTED: it has conditional nodes.

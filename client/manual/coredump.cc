@@ -15,13 +15,14 @@ namespace {
 constexpr size_t kTextBytes = 1024;
 
 struct Attributes {
-  std::optional<bool> trigger_host, lightweight;
+  std::optional<bool> lightweight;
   std::optional<std::string> file, pipe;
   std::optional<unsigned> flags;
 };
 
 std::mutex mutex;  // guards what follows
 Attributes global;
+bool trigger_host = true;  // also where it is set for a context
 std::map<uint64_t, Attributes> of_contexts;  // by the context's id, which is never used again
 
 bool is_flag(CUcoredumpSettings attribute) {
@@ -67,7 +68,7 @@ CUresult get(CUcoredumpSettings attribute, void* value, size_t* size, const Attr
   };
   switch (attribute) {
     case CU_COREDUMP_TRIGGER_HOST:
-      put(value_of(own.trigger_host, global.trigger_host, true));
+      put(trigger_host);
       break;
     case CU_COREDUMP_LIGHTWEIGHT:
       put(value_of(own.lightweight, global.lightweight, false));
@@ -101,7 +102,7 @@ CUresult set(CUcoredumpSettings attribute, const void* value, size_t size, Attri
   };
   switch (attribute) {
     case CU_COREDUMP_TRIGGER_HOST:
-      own.trigger_host = flag();
+      trigger_host = flag();
       break;
     case CU_COREDUMP_LIGHTWEIGHT:
       own.lightweight = flag();

@@ -57,8 +57,8 @@ size_t first_equal(const std::byte* a, const std::byte* b, size_t at, size_t end
   return at;
 }
 
-// The end of a run that begins at `at` and may have gaps: behind the last changed byte before a word
-// without any, the words counted from `at` on.
+// The end of a run that begins at `at` and may have gaps: behind the last changed byte before a
+// word without any. Words are counted from `at` on.
 size_t end_with_gaps(const std::byte* a, const std::byte* b, size_t at, size_t end) {
   size_t next = at;
   while (next + sizeof(uint64_t) <= end && difference(a + next, b + next) != 0)

@@ -77,12 +77,13 @@ size_t Conditional::chosen() const {
 
 CUresult make_child(CUDA_CHILD_GRAPH_NODE_PARAMS& params, Graph& graph, OperationPtr* operation) {
   const auto child = find_graph(params.graph);
+  if (child && child->moved) return CUDA_ERROR_NOT_SUPPORTED;
   if (!child || child.get() == &graph || child->embedded || child->capturing)
     return CUDA_ERROR_INVALID_VALUE;
   if (has_type(*child, CU_GRAPH_NODE_TYPE_CONDITIONAL)) return CUDA_ERROR_NOT_SUPPORTED;
   if (params.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) {
     if (graph.conditional_body && has_memory_nodes(*child)) return CUDA_ERROR_NOT_SUPPORTED;
-    child->embedded = true;
+    child->embedded = child->moved = true;
     *operation = std::make_shared<ChildGraph>(child, params.ownership);
     return CUDA_SUCCESS;
   }

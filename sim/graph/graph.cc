@@ -144,9 +144,9 @@ CUresult add_edge(Node& from, Node& to, const CUgraphEdgeData& data) {
   return CUDA_SUCCESS;
 }
 
-CUresult remove_edge(Node& from, Node& to, const CUgraphEdgeData& data) {
+CUresult remove_edge(Node& from, Node& to, const CUgraphEdgeData* data) {
   const Dependency* found = find(&to.dependencies, &from);
-  if (found == nullptr || (!plain(found->data) && !same(found->data, data)))
+  if (found == nullptr || (data != nullptr && !plain(found->data) && !same(found->data, *data)))
     return CUDA_ERROR_INVALID_VALUE;
   erase(&to.dependencies, &from);
   erase(&from.dependents, &to);

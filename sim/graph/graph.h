@@ -39,6 +39,7 @@ struct Graph {
   uint64_t handle = 0;
   uint64_t original = 0;                     // the handle of the graph that it was copied from
   bool embedded = false;                     // belongs to a node of another graph
+  bool moved = false;                        // into it, as a child
   bool conditional_body = false;             // likewise: of a conditional node
   bool capturing = false;                    // a capture adds nodes to it
   uint64_t executable = 0;                   // the handle of the last one, if there may only be one
@@ -70,7 +71,8 @@ std::shared_ptr<Node> add_node(Graph& graph, OperationPtr operation,
                                std::vector<Dependency> dependencies);
 // CUDA_ERROR_INVALID_VALUE: see resolve_dependencies(), or the edge exists.
 CUresult add_edge(Node& from, Node& to, const CUgraphEdgeData& data);
-CUresult remove_edge(Node& from, Node& to, const CUgraphEdgeData& data);
+// data: nullptr removes any edge.
+CUresult remove_edge(Node& from, Node& to, const CUgraphEdgeData* data);
 void remove_node(Node& node);
 
 // The nodes in an order in which they could run. False: there is a cycle, through `*cycle`.

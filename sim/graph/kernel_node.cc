@@ -172,8 +172,10 @@ CUresult make_kernel(const CUDA_KERNEL_NODE_PARAMS_v3& params, OperationPtr* ope
                       params.kernelParams,
                       params.extra};
   KernelWork work;
-  if (CUresult result = prepare_kernel(*context, target, launch, &work); result != CUDA_SUCCESS)
-    return result;
+  const CUresult result = prepare_kernel(*context, target, launch, &work);
+  // A buffer of parameters that is too long.
+  if (result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES) return CUDA_ERROR_INVALID_VALUE;
+  if (result != CUDA_SUCCESS) return result;
   *operation = std::make_shared<KernelOperation>(std::move(context), std::move(work), params.func,
                                                  params.func != nullptr ? nullptr : params.kern,
                                                  params.extra != nullptr, KernelAttributes{});

@@ -88,7 +88,7 @@ CUresult read_access(const CUDA_MEM_ALLOC_NODE_PARAMS_v2& params, uint32_t* mask
 }  // namespace
 
 CUresult make_alloc(CUDA_MEM_ALLOC_NODE_PARAMS_v2& params, Graph& graph, OperationPtr* operation) {
-  if (graph.conditional_body) return CUDA_ERROR_NOT_SUPPORTED;
+  if (graph.conditional_body || graph.moved) return CUDA_ERROR_NOT_SUPPORTED;
   if (graph.embedded) return CUDA_ERROR_INVALID_VALUE;
   uint32_t access = 0;
   if (CUresult result = read_access(params, &access); result != CUDA_SUCCESS) return result;
@@ -104,7 +104,7 @@ CUresult make_alloc(CUDA_MEM_ALLOC_NODE_PARAMS_v2& params, Graph& graph, Operati
 }
 
 CUresult make_free(CUdeviceptr address, Graph& graph, OperationPtr* operation) {
-  if (graph.conditional_body) return CUDA_ERROR_NOT_SUPPORTED;
+  if (graph.conditional_body || graph.moved) return CUDA_ERROR_NOT_SUPPORTED;
   if (graph.embedded) return CUDA_ERROR_INVALID_VALUE;
   const auto found = Driver::get().allocations().find(address);
   if (!found || !found->graph || found->base != address) return CUDA_ERROR_INVALID_VALUE;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -520,7 +521,10 @@ void conditions_inside() {
     NEED(cuGraphExecDestroy(exec));
     NEED(cuGraphDestroy(graph));
   }
+}
 
+// What a driver refuses when the graph is instantiated, and fargpu at once.
+void refused_in_bodies() {
   std::printf("-- what a body cannot hold\n");
   CUgraph graph, child;
   CUgraphConditionalHandle handle;
@@ -553,10 +557,51 @@ void conditions_inside() {
   NEED(cuGraphDestroy(graph));
 }
 
+// A buffer with more than the kernel's parameters.
+struct LongParameters {
+  FillParams fill{a, 1, 1};
+  size_t size = offsetof(FillParams, pointers) + 1;
+  void* extra[5] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &fill, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                    CU_LAUNCH_PARAM_END};
+  CUresult launch() {
+    return cuLaunchKernel(fill_kernel, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, extra);
+  }
+};
+
+void long_parameters() {
+  std::printf("-- long parameters\n");
+  LongParameters wrong;
+  CUDA_KERNEL_NODE_PARAMS params = wrong.fill.node(fill_kernel);
+  params.kernelParams = nullptr;
+  params.extra = wrong.extra;
+  CUgraph graph;
+  CUgraphNode node;
+  NEED(cuGraphCreate(&graph, 0));
+  SHOW(cuGraphAddKernelNode(&node, graph, nullptr, 0, &params));
+  SHOW(wrong.launch());
+  NEED(cuGraphDestroy(graph));
+}
+
+// A driver goes on capturing behind this wrong launch; others end the capture there, too.
+void captured_long_parameters() {
+  std::printf("-- long parameters of a captured launch\n");
+  LongParameters wrong;
+  CUgraph graph = nullptr;
+  NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  SHOW(wrong.launch());
+  SHOW(cuStreamEndCapture(stream, &graph));
+}
+
 }  // namespace
 
-int main() {
+// With an argument: what a driver answers otherwise.
+int main(int argc, char**) {
   set_up();
+  if (argc > 1) {
+    refused_in_bodies();
+    captured_long_parameters();
+    return 0;
+  }
   general_calls();
   fills();
   edges_with_data();
@@ -564,5 +609,6 @@ int main() {
   printed();
   memory_inside();
   conditions_inside();
+  long_parameters();
   return 0;
 }

@@ -14,8 +14,8 @@ constexpr cuuint64_t kFlags =
 CUresult make(CUgraphExec* exec, CUgraph handle, cuuint64_t flags, GraphOutcome* outcome) {
   GraphLock lock;
   const Graph* const graph = find_graph(handle);
-  if (exec == nullptr || graph == nullptr || graph->owner != nullptr || (flags & ~kFlags) != 0)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (exec == nullptr || graph == nullptr || (flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = stands_alone(*graph); result != CUDA_SUCCESS) return result;
   const bool by_device = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
   if (by_device && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0)
     return CUDA_ERROR_INVALID_VALUE;
@@ -104,6 +104,9 @@ CUresult manual_cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
                                   CUgraphExecUpdateResult* updateResult_out) {
   CUgraphExecUpdateResultInfo info{};
   const CUresult result = manual_cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);
+  // As natively: the result for another shape is that of newer versions.
+  if (info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED)
+    info.result = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
   if (updateResult_out != nullptr) *updateResult_out = info.result;
   if (hErrorNode_out != nullptr) *hErrorNode_out = info.errorNode;
   return result;

@@ -41,6 +41,7 @@ CUresult check_device_launch(const Graph& graph, Outcome* outcome) {
 CUresult instantiate(CUgraphExec* out, Graph& graph, uint64_t flags, Outcome* outcome) {
   constexpr uint64_t kAutoFree = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
   constexpr uint64_t kDevice = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
+  if (graph.moved) return CUDA_ERROR_NOT_SUPPORTED;
   if (out == nullptr || (flags & ~kFlags) != 0 || graph.embedded || graph.capturing ||
       ((flags & kAutoFree) != 0 && (flags & kDevice) != 0)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -149,7 +150,7 @@ CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec) {
 CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) {
   return with_exec(hGraphExec, [&](Exec& exec) -> CUresult {
     if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *flags = exec.flags();
+    *flags = exec.flags() & ~uint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY};
     return CUDA_SUCCESS;
   });
 }
@@ -195,6 +196,9 @@ CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
   info.result = CU_GRAPH_EXEC_UPDATE_ERROR;
   const CUresult result = cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);
   if (hErrorNode_out != nullptr) *hErrorNode_out = info.errorNode;
+  // As a driver does: this name of it knows no other shape of a graph.
+  if (info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED)
+    info.result = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
   if (updateResult_out != nullptr) *updateResult_out = info.result;
   return result;
 }

@@ -80,7 +80,8 @@ CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph) {
 CUresult CUDAAPI cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
   return with_graph(originalGraph, [&](Graph& graph) -> CUresult {
     if (phGraphClone == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (has_memory_nodes(graph) || has_type(graph, CU_GRAPH_NODE_TYPE_CONDITIONAL))
+    if (has_memory_nodes(graph) || has_type(graph, CU_GRAPH_NODE_TYPE_CONDITIONAL) ||
+        graph.conditional_body)
       return CUDA_ERROR_NOT_SUPPORTED;
     *phGraphClone = handle_of(*copy_graph(graph, true));
     return CUDA_SUCCESS;
@@ -181,9 +182,9 @@ CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode*
                                               const CUgraphEdgeData* edgeData,
                                               size_t numDependencies) {
   return change_edges(hGraph, from, to, edgeData, numDependencies,
-                      [](Node& first, Node& second, const CUgraphEdgeData& data) -> CUresult {
+                      [&](Node& first, Node& second, const CUgraphEdgeData& data) -> CUresult {
                         if (has_memory_nodes(*first.graph)) return CUDA_ERROR_NOT_SUPPORTED;
-                        return remove_edge(first, second, data);
+                        return remove_edge(first, second, edgeData != nullptr ? &data : nullptr);
                       });
 }
 

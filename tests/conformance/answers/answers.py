@@ -224,9 +224,13 @@ def differing(native, ours):
 
 
 def differing_programs(program):
-    """The arguments with which a conformance program prints something else natively."""
-    known = [group["program"].partition(" ") for group in yaml.safe_load(NATIVELY.read_text())]
-    return tuple(argument for name, _, argument in known if name == program)
+    """The arguments with which a conformance program prints something else natively, and whether it
+    does so only on the simulated GPU."""
+    known = [
+        (*group["program"].partition(" "), group.get("simulated", False))
+        for group in yaml.safe_load(NATIVELY.read_text())
+    ]
+    return {argument: simulated for name, _, argument, simulated in known if name == program}
 
 
 def crashes():
