@@ -220,7 +220,7 @@ CUresult NodeParams::take_kernel() {
   packed_.resize(function->parameter_bytes);
   std::span<const std::byte> packed;
   result = pack_parameters(*function, kernel.kernelParams, kernel.extra, packed_.data(), &packed);
-  // A buffer that is longer than the parameters: a launch has an error of its own for it, a node not.
+  // A buffer that is too long: a launch has an error of its own for that, a node has not.
   if (result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES) return CUDA_ERROR_INVALID_VALUE;
   if (result != CUDA_SUCCESS) return result;
   if (packed.data() != packed_.data() && !packed.empty())

@@ -22,7 +22,7 @@ struct Attributes {
 
 std::mutex mutex;  // guards what follows
 Attributes global;
-bool trigger_host = true;  // also where it is set for a context
+bool trigger_host = true;                    // also where it is set for a context
 std::map<uint64_t, Attributes> of_contexts;  // by the context's id, which is never used again
 
 bool is_flag(CUcoredumpSettings attribute) {

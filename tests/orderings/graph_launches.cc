@@ -67,9 +67,9 @@ int read(CUdeviceptr word) {
   return value;
 }
 
-// The copy is of ordinary and of pinned memory, which change as soon as it has returned. A driver may
-// return before the last bytes of ordinary memory are on the device: they are there for streams that
-// wait for the default stream.
+// The copy is of ordinary and of pinned memory, which change as soon as it has returned. A driver
+// may return before the last bytes of ordinary memory are on the device: they are there for streams
+// that wait for the default stream.
 void see_copies() {
   step("a graph behind synchronous copies");
   const CUdeviceptr from = device_memory(1 << 20), to = device_memory(sizeof(int));

@@ -14,7 +14,8 @@ constexpr cuuint64_t kFlags =
 CUresult make(CUgraphExec* exec, CUgraph handle, cuuint64_t flags, GraphOutcome* outcome) {
   GraphLock lock;
   const Graph* const graph = find_graph(handle);
-  if (exec == nullptr || graph == nullptr || (flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (exec == nullptr || graph == nullptr || (flags & ~kFlags) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = stands_alone(*graph); result != CUDA_SUCCESS) return result;
   const bool by_device = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
   if (by_device && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0)
