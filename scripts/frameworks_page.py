@@ -18,8 +18,9 @@ agree, else no farther outside them than they lie apart. A number: within this p
 run's. *Equal*: to those of one native run. *shm* and *tcp* are [transports](transports.md) between
 a client and a server on one host. A time is that of the program's timed work, or else of the whole
 process, and how many times native that is in the same run; rows without were measured beside
-others. What a program of your own needs and fargpu lacks, `fargpu scan` says before it runs
-([tools](tools.md)).
+others. With two GPUs in the machine, two programs ran at once, each with a GPU and half of the
+processors for itself. What a program of your own needs and fargpu lacks, `fargpu scan` says before
+it runs ([tools](tools.md)).
 
 This page is made by `scripts/frameworks_page.py` from the results that `scripts/gpu-suite
 --frameworks --results` enters into [a file](data/frameworks.json); do not edit it.
