@@ -127,9 +127,9 @@ TEST_F(AgreementTest, AlternateBytesOfBothEndsMeet) {
 
 TEST_F(AgreementTest, WordsThatDifferInAByteAreOneRunWhereGapsMayBe) {
   for (size_t i = 0; i < kBytes; i += 4) worker_[i] = std::byte{1};
-  for (size_t i = 1; i < kBytes; i += 4) host_[i] = std::byte{2};  // stays, and is not sent
+  for (size_t i = 1; i < kBytes; i += 4) host_[i] = std::byte{2};       // stays, and is not sent
   EXPECT_GE(pull(1u << 20, Agreement::Gaps::kInside), kBytes - 4 * 3);  // but what ends a page
-  EXPECT_LE(runs_, 4u);  // one for each page
+  EXPECT_LE(runs_, 4u);                                                 // one for each page
   for (size_t i = 0; i < kBytes; ++i) {
     const auto expected = std::byte(i % 4 == 0 ? 1 : i % 4 == 1 ? 2 : 0);
     ASSERT_EQ(host_[i], expected) << i;
