@@ -1,6 +1,5 @@
 #include "client/managed/managed_memory.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +13,6 @@ namespace fargpu::client {
 namespace {
 
 constexpr uint64_t kSmallestBlock = uint64_t{64} << 10;
-constexpr uint64_t kMostBlocks = 4096;  // of an allocation
 constexpr uint64_t kMostFetched = uint64_t{8} << 20;
 constexpr uint64_t kMostWritten = uint64_t{2} << 20;
 constexpr int kMostTries = 16;
@@ -23,8 +21,8 @@ thread_local bool own_work = false;
 // This thread waits for work, which ends in bring_all() again.
 thread_local bool awaiting_idle = false;
 
-uint64_t block_bytes(uint64_t bytes) {
-  return std::max(kSmallestBlock, std::bit_ceil((bytes + kMostBlocks - 1) / kMostBlocks));
+uint64_t block_bytes(uint64_t bytes, uint64_t most_blocks) {
+  return std::max(kSmallestBlock, std::bit_ceil((bytes + most_blocks - 1) / most_blocks));
 }
 
 size_t in_blocks(uint64_t bytes, uint64_t block) { return std::max<uint64_t>(1, bytes / block); }
@@ -36,16 +34,23 @@ ManagedMemory::OwnWork::~OwnWork() { own_work = before_; }
 
 bool ManagedMemory::is_own_work() { return own_work; }
 
-void ManagedMemory::set_wire(std::unique_ptr<Wire> wire, bool is_eager) {
+void ManagedMemory::set_wire(std::unique_ptr<Wire> wire, std::unique_ptr<PageAccess> access,
+                             bool is_eager) {
   std::lock_guard lock(mutex_);
   if (wire_ != nullptr) return;
   wire_ = std::move(wire);
+  access_ = std::move(access);
   is_eager_.store(is_eager, std::memory_order_relaxed);
 }
 
 bool ManagedMemory::has_wire() {
   std::lock_guard lock(mutex_);
   return wire_ != nullptr;
+}
+
+bool ManagedMemory::by_signals() {
+  std::lock_guard lock(mutex_);
+  return access_->by_signals();
 }
 
 CUresult ManagedMemory::add(const Allocation& allocation) {
@@ -57,19 +62,35 @@ CUresult ManagedMemory::add(const Allocation& allocation) {
   std::lock_guard lock(mutex_);
   Blocks blocks{};
   blocks.memory = allocation;
-  blocks.block = block_bytes(allocation.bytes);
+  blocks.block = block_bytes(allocation.bytes, access_->most_blocks());
   const size_t count = (allocation.bytes + blocks.block - 1) / blocks.block;
   blocks.states.assign(count, State::kAway);
   if (!allocation.extents.empty())
     blocks.known = std::make_unique_for_overwrite<std::byte[]>(allocation.bytes);
   Blocks& added = allocations_.emplace(allocation.address, std::move(blocks)).first->second;
-  // System calls may use it, too.
-  if (allocation.extents.empty()) (void)set(added, {0, count}, State::kFresh);
+  if (!begin(added)) {
+    allocations_.erase(allocation.address);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   ++pushes_[allocation.context].allocations;
   count_.fetch_add(1, std::memory_order_relaxed);
   in_process_.fetch_add(1, std::memory_order_relaxed);
   faulting_allocations.fetch_add(1, std::memory_order_relaxed);
   return CUDA_SUCCESS;
+}
+
+// New memory without extents is open: system calls may use it, too.
+bool ManagedMemory::begin(Blocks& blocks) {
+  const bool is_fresh = blocks.memory.extents.empty();
+  if (!access_->begin(all_of(blocks), is_fresh)) {
+    // The system allows no more mappings: whole allocations need fewer.
+    if (give_all(0) != CUDA_SUCCESS || !access_->begin(all_of(blocks), is_fresh)) return false;
+  }
+  if (!is_fresh) return true;
+  const Run all{0, blocks.states.size()};
+  note(blocks, all, State::kFresh);
+  note_here(blocks, all);
+  return true;
 }
 
 CUresult ManagedMemory::add_extent(uint64_t address, Extent extent) {
@@ -105,7 +126,8 @@ bool ManagedMemory::remove(uint64_t address) {
   const auto found = allocations_.find(address);
   if (found == allocations_.end()) return false;
   fetched_.wait(lock, [&] { return fetching_ != &found->second; });
-  (void)protect(found->second, {0, found->second.states.size()}, PROT_NONE);
+  access_->end(all_of(found->second));
+  failed_ -= found->second.failed ? 1 : 0;
   note_away(found->second);
   const auto pushes = pushes_.find(found->second.memory.context);
   if (--pushes->second.allocations == 0) pushes_.erase(pushes);
@@ -256,10 +278,31 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write) {
     blocks->early |= !idle();
     blocks->next = run.end;
     note_known(*blocks, piece);
-    if (set(*blocks, run, State::kSame)) continue;
+    if (set(*blocks, run, State::kSame)) {
+      if (is_write) continue;
+      return CUDA_SUCCESS;
+    }
     if (const CUresult gave = give_all(0); gave != CUDA_SUCCESS) return gave;
   }
   return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void ManagedMemory::fail(uint64_t address) {
+  std::lock_guard lock(mutex_);
+  Blocks* const blocks = find(address);
+  if (blocks == nullptr) return;
+  const size_t at = (address - blocks->memory.address) / blocks->block;
+  access_->fail(pages_of(*blocks, {at, at + 1}));
+  failed_ += std::exchange(blocks->failed, true) ? 0 : 1;
+  note_any_here();
+}
+
+void ManagedMemory::revive_failed() {
+  for (auto& [address, blocks] : allocations_) {
+    if (std::exchange(blocks.failed, false)) access_->revive(all_of(blocks));
+  }
+  failed_ = 0;
+  note_any_here();
 }
 
 ManagedMemory::Blocks* ManagedMemory::find(uint64_t address) {
@@ -269,19 +312,28 @@ ManagedMemory::Blocks* ManagedMemory::find(uint64_t address) {
   return address - blocks.memory.address < blocks.memory.bytes ? &blocks : nullptr;
 }
 
-bool ManagedMemory::protect(const Blocks& blocks, Run run, int protection) {
+PageAccess::Pages ManagedMemory::pages_of(const Blocks& blocks, Run run) {
   const uint64_t begin = run.first * blocks.block;
   const uint64_t end = std::min(run.end * blocks.block, blocks.memory.bytes);
-  return ::mprotect(reinterpret_cast<void*>(blocks.memory.address + begin), end - begin,
-                    protection) == 0;
+  return {blocks.memory.address + begin, blocks.memory.local + begin, end - begin};
 }
 
-// Blocks that are here, in another state than before. False: the system has refused.
-bool ManagedMemory::set(Blocks& blocks, Run run, State state) {
-  const int protection = state == State::kSame ? PROT_READ : PROT_READ | PROT_WRITE;
-  if (!protect(blocks, run, protection)) return false;
+PageAccess::Pages ManagedMemory::all_of(const Blocks& blocks) {
+  return pages_of(blocks, {0, blocks.states.size()});
+}
+
+void ManagedMemory::note(Blocks& blocks, Run run, State state) {
   std::fill(blocks.states.begin() + static_cast<ptrdiff_t>(run.first),
             blocks.states.begin() + static_cast<ptrdiff_t>(run.end), state);
+}
+
+// Blocks that were away, or are to be writable from now on. False: the system has refused.
+bool ManagedMemory::set(Blocks& blocks, Run run, State state) {
+  const PageAccess::Pages pages = pages_of(blocks, run);
+  const bool is_open = blocks.states[run.first] == State::kSame && state == State::kChanged;
+  if (!(is_open ? access_->let_write(pages) : access_->open(pages, state != State::kSame)))
+    return false;
+  note(blocks, run, state);
   note_here(blocks, run);
   return true;
 }
@@ -306,7 +358,8 @@ void ManagedMemory::note_away(Blocks& blocks) {
 }
 
 void ManagedMemory::note_any_here() {
-  any_here_.store(!here_.empty() || fetching_ != nullptr, std::memory_order_relaxed);
+  any_here_.store(!here_.empty() || fetching_ != nullptr || failed_ != 0,
+                  std::memory_order_relaxed);
 }
 
 ManagedMemory::Run ManagedMemory::run_of(const Blocks& blocks, size_t first, State state,
@@ -318,10 +371,8 @@ ManagedMemory::Run ManagedMemory::run_of(const Blocks& blocks, size_t first, Sta
 }
 
 ManagedMemory::Piece ManagedMemory::piece_of(const Blocks& blocks, Run run) const {
-  const uint64_t begin = run.first * blocks.block;
-  const uint64_t end = std::min(run.end * blocks.block, blocks.memory.bytes);
-  Piece piece{blocks.memory.address + begin, blocks.memory.local + begin, end - begin,
-              *blocks.memory.context};
+  const PageAccess::Pages pages = pages_of(blocks, run);
+  Piece piece{pages.address, pages.local, pages.bytes, *blocks.memory.context};
   if (blocks.memory.extents.empty()) piece.parts.push_back({piece.address, piece.bytes});
   for (const Extent& extent : blocks.memory.extents) {
     const uint64_t from = std::max(extent.address, piece.address);
@@ -355,8 +406,7 @@ void ManagedMemory::find_written(Blocks& blocks) {
     const Run run = run_of(blocks, at, blocks.states[at], blocks.end);
     at = run.end;
     if (blocks.states[run.first] != State::kFresh) continue;
-    std::fill(blocks.states.begin() + static_cast<ptrdiff_t>(run.first),
-              blocks.states.begin() + static_cast<ptrdiff_t>(run.end), State::kSame);
+    note(blocks, run, State::kSame);
     const auto begin = static_cast<off_t>(memory.offset + run.first * blocks.block);
     const auto end = static_cast<off_t>(memory.offset + run.end * blocks.block);
     off_t written = ::lseek(memory.file, begin, SEEK_DATA);
@@ -369,34 +419,10 @@ void ManagedMemory::find_written(Blocks& blocks) {
   }
 }
 
-// From now on a thread that writes it waits for the lock. False: the system has refused.
-bool ManagedMemory::make_read_only(const Blocks& blocks) {
-  for (size_t at = blocks.begin; at < blocks.end;) {
-    const size_t first = at++;
-    if (blocks.states[first] == State::kAway) continue;
-    while (at < blocks.end && blocks.states[at] != State::kAway) ++at;
-    if (!protect(blocks, {first, at}, PROT_READ)) return false;
-  }
-  return true;
-}
-
-// After make_read_only(), if it stays here.
-void ManagedMemory::make_writable(const Blocks& blocks) {
-  for (size_t at = blocks.begin; at < blocks.end;) {
-    const State state = blocks.states[at];
-    const Run run = run_of(blocks, at, state, blocks.end);
-    // What the system refuses serve() does at the next write.
-    if (state == State::kChanged || state == State::kFresh)
-      (void)protect(blocks, run, PROT_READ | PROT_WRITE);
-    at = run.end;
-  }
-}
-
 CUresult ManagedMemory::give_one(Blocks& blocks) {
-  if (!make_read_only(blocks)) {
-    make_writable(blocks);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  // From now on a thread that uses it waits for the lock. If it stays here, that is found out then.
+  const Run here{blocks.begin, blocks.end};
+  if (!access_->close(pages_of(blocks, here))) return CUDA_ERROR_OUT_OF_MEMORY;
   find_written(blocks);
   for (size_t at = blocks.begin; at < blocks.end;) {
     if (blocks.states[at] != State::kChanged) {
@@ -408,19 +434,12 @@ CUresult ManagedMemory::give_one(Blocks& blocks) {
     leave_out_known(blocks, piece);
     pushes_[blocks.memory.context].unfinished = true;
     const CUresult result = wire_->push(piece);
-    if (result != CUDA_SUCCESS) {
-      make_writable(blocks);
-      return result;
-    }
+    if (result != CUDA_SUCCESS) return result;
     note_known(blocks, piece);
-    std::fill(blocks.states.begin() + static_cast<ptrdiff_t>(run.first),
-              blocks.states.begin() + static_cast<ptrdiff_t>(run.end), State::kSame);
+    note(blocks, run, State::kSame);
     at = run.end;
   }
-  const Run run{blocks.begin, blocks.end};
-  if (!protect(blocks, run, PROT_NONE)) return CUDA_ERROR_OUT_OF_MEMORY;
-  std::fill(blocks.states.begin() + static_cast<ptrdiff_t>(run.first),
-            blocks.states.begin() + static_cast<ptrdiff_t>(run.end), State::kAway);
+  note(blocks, here, State::kAway);
   ++blocks.given;
   return CUDA_SUCCESS;
 }
@@ -428,6 +447,7 @@ CUresult ManagedMemory::give_one(Blocks& blocks) {
 CUresult ManagedMemory::give_all(uint64_t stream) {
   const OwnWork own;
   if (fetching_ != nullptr) ++fetching_->given;
+  if (failed_ != 0) revive_failed();
   const std::vector<Blocks*> here = here_;
   for (Blocks* const blocks : here) {
     const Allocation& memory = blocks->memory;
@@ -446,10 +466,8 @@ void ManagedMemory::forget_unchanged(Blocks& blocks) {
     const State state = blocks.states[at];
     const Run run = run_of(blocks, at, state, blocks.end);
     changed |= state == State::kChanged || state == State::kFresh;
-    if (state == State::kSame && protect(blocks, run, PROT_NONE)) {
-      std::fill(blocks.states.begin() + static_cast<ptrdiff_t>(run.first),
-                blocks.states.begin() + static_cast<ptrdiff_t>(run.end), State::kAway);
-    }
+    if (state == State::kSame && access_->close(pages_of(blocks, run)))
+      note(blocks, run, State::kAway);
     at = run.end;
   }
   ++blocks.given;
@@ -460,8 +478,7 @@ void ManagedMemory::forget_unchanged(Blocks& blocks) {
 bool ManagedMemory::serve(Blocks& blocks, size_t at, bool is_write) {
   const bool is_writable = blocks.states[at] != State::kSame;
   // Another thread's access has brought it, or the system has refused to protect it.
-  if (!is_write || is_writable)
-    return protect(blocks, {at, at + 1}, is_writable ? PROT_READ | PROT_WRITE : PROT_READ);
+  if (!is_write || is_writable) return access_->open(pages_of(blocks, {at, at + 1}), is_writable);
   blocks.write_ahead = at == blocks.next_write
                            ? std::min(blocks.write_ahead * 2, in_blocks(kMostWritten, blocks.block))
                            : 1;

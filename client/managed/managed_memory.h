@@ -3,14 +3,14 @@
 // Managed memory is device memory of the worker and memory of this process at the same addresses.
 // At each time one of the two has a block: the device, from the moment when work is submitted that
 // may use it, until the application touches it. A block is in one of these states:
-//   away     the worker has it; the application's access faults
+//   away     the worker has it; the application's access waits
 //   same     here, too, readable
 //   fresh    zeros in the worker; the application may have written it
 //   changed  the application may have written it; the worker's contents are old
 // give() sends what was changed and makes blocks go away; bring() fetches them. Blocks are whole
 // pages of one allocation, and grow with it, so that the system's limit of mappings is kept.
 //
-// Any thread. touch() is called in a signal handler, on a thread that was not in this class. The
+// Any thread. touch() may be called in a signal handler, on a thread that was not in this class. The
 // lock is held while give() sends, so that work of another thread is not submitted before what it
 // needs; it is not held while bring() waits. any(), any_here() and any_in_process() are relaxed
 // loads.
@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "client/call/input.h"
+#include "client/managed/page_access.h"
 #include "common/advice/range_advice.h"
 
 namespace fargpu::client {
@@ -100,8 +101,11 @@ class ManagedMemory {
 
   // Once, before the first allocation. `is_eager`: all of it comes with a synchronisation after
   // which no work is left, and may then be used in system calls. The worker gets all of it back.
-  void set_wire(std::unique_ptr<Wire> wire, bool is_eager = false);
+  void set_wire(std::unique_ptr<Wire> wire, std::unique_ptr<PageAccess> access,
+                bool is_eager = false);
   bool has_wire();
+  // With a wire: faults are signals.
+  bool by_signals();
 
   bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
   static bool any_in_process() { return in_process_.load(std::memory_order_relaxed) != 0; }
@@ -135,10 +139,12 @@ class ManagedMemory {
   void work_is_done(std::optional<uint64_t> mark);
 
   enum class Touched : uint8_t { kUnknown, kServed, kNeedsService };
-  // The application's access to this address has faulted.
+  // The application's access to this address waits.
   Touched touch(uint64_t address, bool is_write);
   // What touch() could not do without waiting.
   CUresult bring(uint64_t address, bool is_write);
+  // It could not be brought. Accesses that wait for it fail; so do later ones, until work is given.
+  void fail(uint64_t address);
 
  private:
   enum class State : uint8_t { kAway, kSame, kFresh, kChanged };
@@ -148,6 +154,7 @@ class ManagedMemory {
     std::vector<State> states;
     std::unique_ptr<std::byte[]> known;      // with extents: as they came; here alone it counts
     size_t begin = 0, end = 0;               // what is not away lies in between
+    bool failed = false;                     // some of it
     uint64_t given = 0;                      // how often it went away
     bool early = false;                      // work was running when contents were fetched
     size_t next = 0, ahead = 1;              // where sequential fetches go on, and how many blocks
@@ -165,7 +172,10 @@ class ManagedMemory {
 
   // All of these need mutex_.
   Blocks* find(uint64_t address);
-  static bool protect(const Blocks& blocks, Run run, int protection);
+  static PageAccess::Pages pages_of(const Blocks& blocks, Run run);
+  static PageAccess::Pages all_of(const Blocks& blocks);
+  static void note(Blocks& blocks, Run run, State state);
+  bool begin(Blocks& blocks);
   bool set(Blocks& blocks, Run run, State state);
   void note_here(Blocks& blocks, Run run);
   void note_away(Blocks& blocks);
@@ -175,18 +185,18 @@ class ManagedMemory {
   static void note_known(Blocks& blocks, const Piece& piece);
   static void leave_out_known(const Blocks& blocks, Piece& piece);
   static void find_written(Blocks& blocks);
-  static bool make_read_only(const Blocks& blocks);
-  static void make_writable(const Blocks& blocks);
   CUresult give_one(Blocks& blocks);
   CUresult give_all(uint64_t stream);
   void forget_unchanged(Blocks& blocks);
   bool serve(Blocks& blocks, size_t at, bool is_write);
   bool idle() const;
   void bring_all();
+  void revive_failed();
 
   static inline std::atomic<size_t> in_process_{0};  // allocations in all sessions
 
   std::unique_ptr<Wire> wire_;
+  std::unique_ptr<PageAccess> access_;
   std::atomic<bool> is_eager_{false};
   std::atomic<size_t> count_{0};
   std::atomic<bool> any_here_{false};
@@ -197,6 +207,7 @@ class ManagedMemory {
   std::map<Context*, Pushes> pushes_;
   std::vector<Blocks*> here_;   // those with blocks that are not away
   Blocks* fetching_ = nullptr;  // what bring() waits for
+  size_t failed_ = 0;           // allocations of which some has
 };
 
 }  // namespace fargpu::client
