@@ -278,10 +278,7 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write) {
     blocks->early |= !idle();
     blocks->next = run.end;
     note_known(*blocks, piece);
-    if (set(*blocks, run, State::kSame)) {
-      if (is_write) continue;
-      return CUDA_SUCCESS;
-    }
+    if (show(*blocks, run, is_write)) return CUDA_SUCCESS;
     if (const CUresult gave = give_all(0); gave != CUDA_SUCCESS) return gave;
   }
   return CUDA_ERROR_OUT_OF_MEMORY;
@@ -292,6 +289,8 @@ void ManagedMemory::fail(uint64_t address) {
   Blocks* const blocks = find(address);
   if (blocks == nullptr) return;
   const size_t at = (address - blocks->memory.address) / blocks->block;
+  // Another access may have brought it.
+  if (blocks->states[at] != State::kAway && serve(*blocks, at, false)) return;
   access_->fail(pages_of(*blocks, {at, at + 1}));
   failed_ += std::exchange(blocks->failed, true) ? 0 : 1;
   note_any_here();
@@ -479,12 +478,27 @@ bool ManagedMemory::serve(Blocks& blocks, size_t at, bool is_write) {
   const bool is_writable = blocks.states[at] != State::kSame;
   // Another thread's access has brought it, or the system has refused to protect it.
   if (!is_write || is_writable) return access_->open(pages_of(blocks, {at, at + 1}), is_writable);
+  return set(blocks, run_to_write(blocks, at, blocks.states.size()), State::kChanged);
+}
+
+// Blocks like that at `at`, which is written, as far as writes are likely to go on.
+ManagedMemory::Run ManagedMemory::run_to_write(Blocks& blocks, size_t at, size_t end) {
   blocks.write_ahead = at == blocks.next_write
                            ? std::min(blocks.write_ahead * 2, in_blocks(kMostWritten, blocks.block))
                            : 1;
-  const Run run = run_of(blocks, at, State::kSame, blocks.write_ahead);
+  const Run run = run_of(blocks, at, blocks.states[at], std::min(blocks.write_ahead, end - at));
   blocks.next_write = run.end;
-  return set(blocks, run, State::kChanged);
+  return run;
+}
+
+// A run that has been fetched, of which the first block is touched.
+bool ManagedMemory::show(Blocks& blocks, Run run, bool is_write) {
+  if (is_write) {
+    const Run written = run_to_write(blocks, run.first, run.end);
+    if (!set(blocks, written, State::kChanged)) return false;
+    run.first = written.end;
+  }
+  return run.first == run.end || set(blocks, run, State::kSame);
 }
 
 bool ManagedMemory::idle() const {

@@ -10,9 +10,9 @@
 // give() sends what was changed and makes blocks go away; bring() fetches them. Blocks are whole
 // pages of one allocation, and grow with it, so that the system's limit of mappings is kept.
 //
-// Any thread. touch() may be called in a signal handler, on a thread that was not in this class. The
-// lock is held while give() sends, so that work of another thread is not submitted before what it
-// needs; it is not held while bring() waits. any(), any_here() and any_in_process() are relaxed
+// Any thread. touch() may be called in a signal handler, on a thread that was not in this class.
+// The lock is held while give() sends, so that work of another thread is not submitted before what
+// it needs; it is not held while bring() waits. any(), any_here() and any_in_process() are relaxed
 // loads.
 #pragma once
 
@@ -189,6 +189,8 @@ class ManagedMemory {
   CUresult give_all(uint64_t stream);
   void forget_unchanged(Blocks& blocks);
   bool serve(Blocks& blocks, size_t at, bool is_write);
+  static Run run_to_write(Blocks& blocks, size_t at, size_t end);
+  bool show(Blocks& blocks, Run run, bool is_write);
   bool idle() const;
   void bring_all();
   void revive_failed();

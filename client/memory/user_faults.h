@@ -5,8 +5,8 @@
 // contents stay while pages are closed. A forked child has nothing of it. With kWrites pages may be
 // opened for reading alone, and pages that have no memory wait, too.
 //
-// One per session and purpose. The thread is started with the first memory and lives as long as the process; it
-// needs no lock that a thread may hold which touches watched memory. Any thread.
+// One per session and purpose. The thread is started with the first memory and lives as long as the
+// process; it needs no lock that a thread may hold which touches watched memory. Any thread.
 #pragma once
 
 #include <chrono>

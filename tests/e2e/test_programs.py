@@ -191,7 +191,8 @@ class ManagedVariables(OnOneDaemon):
         self.check_right("managed_variables", env=testing.clean_environment(FARGPU_SYNC=1))
 
     def test_by_signals(self):
-        self.check_right("managed_variables", env=testing.clean_environment(FARGPU_MANAGED="signal"))
+        env = testing.clean_environment(FARGPU_MANAGED="signal")
+        self.check_right("managed_variables", env=env)
 
     def test_they_come_as_a_whole(self):
         self.check_right("managed_variables", env=testing.clean_environment(FARGPU_MANAGED="eager"))
