@@ -1,5 +1,6 @@
 // What it costs the host to touch managed memory that the device has, one page after the other:
-// reads, writes, and small random reads; beside a copy of as many bytes to and from pageable memory.
+// reads, writes, and reads here and there; beside copies of as many bytes to and from pageable
+// memory.
 //
 // usage: managed_touch [MIB]; FARGPU_MANAGED chooses how accesses wait.
 #include <cuda.h>

@@ -1,6 +1,6 @@
 // The process's handler of SIGSEGV, which lets accesses to managed memory go on where they are
-// known by their protection (page_access.h). Where they are not, it is not installed; a forked child
-// gets it, if it has no other one, for the line.
+// known by their protection (page_access.h). Where they are not, it is not installed; a forked
+// child gets it, if it has no other one, for the line.
 //
 // A fault outside of managed memory goes to the handler that was installed before, or ends the
 // process as it would without this one. So does an access to the parent's managed memory in a

@@ -88,8 +88,7 @@ bool ManagedMemory::begin(Blocks& blocks) {
   }
   if (!is_fresh) return true;
   const Run all{0, blocks.states.size()};
-  note(blocks, all, State::kFresh);
-  note_here(blocks, all);
+  note_here(blocks, all, State::kFresh);
   return true;
 }
 
@@ -221,7 +220,8 @@ void ManagedMemory::bring_all() {
       const Piece piece = piece_of(blocks, run);
       if (!idle() || wire_->fetch(piece) != CUDA_SUCCESS) return;
       note_known(blocks, piece);
-      if (!set(blocks, run, State::kChanged)) return;
+      note_here(blocks, run);
+      if (!let_write(blocks, run, false)) return;
     }
   }
 }
@@ -278,7 +278,10 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write) {
     blocks->early |= !idle();
     blocks->next = run.end;
     note_known(*blocks, piece);
-    if (show(*blocks, run, is_write)) return CUDA_SUCCESS;
+    // What is not touched now is shown when it is, for reading or for writing.
+    note_here(*blocks, run);
+    blocks->hidden = run;
+    if (serve(*blocks, at, is_write)) return CUDA_SUCCESS;
     if (const CUresult gave = give_all(0); gave != CUDA_SUCCESS) return gave;
   }
   return CUDA_ERROR_OUT_OF_MEMORY;
@@ -291,9 +294,9 @@ void ManagedMemory::fail(uint64_t address) {
   const size_t at = (address - blocks->memory.address) / blocks->block;
   // Another access may have brought it.
   if (blocks->states[at] != State::kAway && serve(*blocks, at, false)) return;
-  access_->fail(pages_of(*blocks, {at, at + 1}));
   failed_ += std::exchange(blocks->failed, true) ? 0 : 1;
   note_any_here();
+  access_->fail(pages_of(*blocks, {at, at + 1}));
 }
 
 void ManagedMemory::revive_failed() {
@@ -326,18 +329,9 @@ void ManagedMemory::note(Blocks& blocks, Run run, State state) {
             blocks.states.begin() + static_cast<ptrdiff_t>(run.end), state);
 }
 
-// Blocks that were away, or are to be writable from now on. False: the system has refused.
-bool ManagedMemory::set(Blocks& blocks, Run run, State state) {
-  const PageAccess::Pages pages = pages_of(blocks, run);
-  const bool is_open = blocks.states[run.first] == State::kSame && state == State::kChanged;
-  if (!(is_open ? access_->let_write(pages) : access_->open(pages, state != State::kSame)))
-    return false;
+// It was away.
+void ManagedMemory::note_here(Blocks& blocks, Run run, State state) {
   note(blocks, run, state);
-  note_here(blocks, run);
-  return true;
-}
-
-void ManagedMemory::note_here(Blocks& blocks, Run run) {
   if (blocks.begin == blocks.end) {
     here_.push_back(&blocks);
     blocks.begin = run.first;
@@ -351,6 +345,7 @@ void ManagedMemory::note_here(Blocks& blocks, Run run) {
 
 void ManagedMemory::note_away(Blocks& blocks) {
   blocks.begin = blocks.end = 0;
+  blocks.hidden = {0, 0};
   blocks.early = false;
   std::erase(here_, &blocks);
   note_any_here();
@@ -475,10 +470,18 @@ void ManagedMemory::forget_unchanged(Blocks& blocks) {
 }
 
 bool ManagedMemory::serve(Blocks& blocks, size_t at, bool is_write) {
-  const bool is_writable = blocks.states[at] != State::kSame;
-  // Another thread's access has brought it, or the system has refused to protect it.
-  if (!is_write || is_writable) return access_->open(pages_of(blocks, {at, at + 1}), is_writable);
-  return set(blocks, run_to_write(blocks, at, blocks.states.size()), State::kChanged);
+  const State state = blocks.states[at];
+  Run& hidden = blocks.hidden;
+  const bool is_hidden = hidden.first <= at && at < hidden.end;
+  if (is_write && state == State::kSame) {
+    const Run run = run_to_write(blocks, at, is_hidden ? hidden.end : blocks.states.size());
+    if (is_hidden) hidden.first = run.end;
+    return let_write(blocks, run, !is_hidden);
+  }
+  // Outside of it another access has brought the block, or the system has refused or forgotten it.
+  const Run run = run_of(blocks, at, state, is_hidden ? hidden.end - at : 1);
+  if (is_hidden) hidden.end = at;
+  return access_->open(pages_of(blocks, run), state != State::kSame);
 }
 
 // Blocks like that at `at`, which is written, as far as writes are likely to go on.
@@ -491,14 +494,12 @@ ManagedMemory::Run ManagedMemory::run_to_write(Blocks& blocks, size_t at, size_t
   return run;
 }
 
-// A run that has been fetched, of which the first block is touched.
-bool ManagedMemory::show(Blocks& blocks, Run run, bool is_write) {
-  if (is_write) {
-    const Run written = run_to_write(blocks, run.first, run.end);
-    if (!set(blocks, written, State::kChanged)) return false;
-    run.first = written.end;
-  }
-  return run.first == run.end || set(blocks, run, State::kSame);
+// `is_shown`: it can be read already. False: the system has refused.
+bool ManagedMemory::let_write(Blocks& blocks, Run run, bool is_shown) {
+  const PageAccess::Pages pages = pages_of(blocks, run);
+  if (!(is_shown ? access_->let_write(pages) : access_->open(pages, true))) return false;
+  note(blocks, run, State::kChanged);
+  return true;
 }
 
 bool ManagedMemory::idle() const {

@@ -148,6 +148,9 @@ class ManagedMemory {
 
  private:
   enum class State : uint8_t { kAway, kSame, kFresh, kChanged };
+  struct Run {
+    size_t first, end;
+  };
   struct Blocks {
     Allocation memory;
     uint64_t block = 0;  // bytes of one
@@ -155,13 +158,11 @@ class ManagedMemory {
     std::unique_ptr<std::byte[]> known;      // with extents: as they came; here alone it counts
     size_t begin = 0, end = 0;               // what is not away lies in between
     bool failed = false;                     // some of it
+    Run hidden{0, 0};                        // what is here, and was not shown; only a hint
     uint64_t given = 0;                      // how often it went away
     bool early = false;                      // work was running when contents were fetched
     size_t next = 0, ahead = 1;              // where sequential fetches go on, and how many blocks
     size_t next_write = 0, write_ahead = 1;  // the same of writes
-  };
-  struct Run {
-    size_t first, end;
   };
   using BlockMap = std::map<uint64_t, Blocks>;
   // To memory of a context.
@@ -176,8 +177,8 @@ class ManagedMemory {
   static PageAccess::Pages all_of(const Blocks& blocks);
   static void note(Blocks& blocks, Run run, State state);
   bool begin(Blocks& blocks);
-  bool set(Blocks& blocks, Run run, State state);
-  void note_here(Blocks& blocks, Run run);
+  bool let_write(Blocks& blocks, Run run, bool is_shown);
+  void note_here(Blocks& blocks, Run run, State state = State::kSame);
   void note_away(Blocks& blocks);
   void note_any_here();
   static Run run_of(const Blocks& blocks, size_t first, State state, size_t most);
@@ -190,7 +191,6 @@ class ManagedMemory {
   void forget_unchanged(Blocks& blocks);
   bool serve(Blocks& blocks, size_t at, bool is_write);
   static Run run_to_write(Blocks& blocks, size_t at, size_t end);
-  bool show(Blocks& blocks, Run run, bool is_write);
   bool idle() const;
   void bring_all();
   void revive_failed();

@@ -58,7 +58,9 @@ class ByMessages final : public PageAccess {
     return faults_.open_as(pages.address, pages.bytes, writable, pages.local);
   }
   bool let_write(const Pages& pages) override {
-    return faults_.let_write(pages.address, pages.bytes);
+    // Otherwise each page would fault once more, in the system.
+    UserFaults::close(pages.address, pages.bytes);
+    return open(pages, true);
   }
   void fail(const Pages& pages) override {
     (void)protect(pages, PROT_NONE);
