@@ -15,6 +15,8 @@ namespace {
 constexpr uint64_t kSmallestBlock = uint64_t{64} << 10;
 constexpr uint64_t kMostFetched = uint64_t{8} << 20;
 constexpr uint64_t kMostWritten = uint64_t{2} << 20;
+// What is fetched in turn before the next run is fetched unasked.
+constexpr uint64_t kLeastInTurn = uint64_t{512} << 10;
 constexpr int kMostTries = 16;
 
 thread_local bool own_work = false;
@@ -35,11 +37,12 @@ ManagedMemory::OwnWork::~OwnWork() { own_work = before_; }
 bool ManagedMemory::is_own_work() { return own_work; }
 
 void ManagedMemory::set_wire(std::unique_ptr<Wire> wire, std::unique_ptr<PageAccess> access,
-                             bool is_eager) {
+                             bool is_eager, AskAhead ask_ahead) {
   std::lock_guard lock(mutex_);
   if (wire_ != nullptr) return;
   wire_ = std::move(wire);
   access_ = std::move(access);
+  ask_ahead_ = std::move(ask_ahead);
   is_eager_.store(is_eager, std::memory_order_relaxed);
 }
 
@@ -125,6 +128,7 @@ bool ManagedMemory::remove(uint64_t address) {
   const auto found = allocations_.find(address);
   if (found == allocations_.end()) return false;
   fetched_.wait(lock, [&] { return fetching_ != &found->second; });
+  gives_.fetch_add(1, std::memory_order_acq_rel);
   access_->end(all_of(found->second));
   failed_ -= found->second.failed ? 1 : 0;
   note_away(found->second);
@@ -226,16 +230,17 @@ void ManagedMemory::bring_all() {
   }
 }
 
-ManagedMemory::Touched ManagedMemory::touch(uint64_t address, bool is_write) {
+ManagedMemory::Touched ManagedMemory::touch(uint64_t address, bool is_write, Heard heard) {
   std::lock_guard lock(mutex_);
   Blocks* const blocks = find(address);
   if (blocks == nullptr) return Touched::kUnknown;
   const size_t at = (address - blocks->memory.address) / blocks->block;
   if (blocks->states[at] == State::kAway) return Touched::kNeedsService;
-  return serve(*blocks, at, is_write) ? Touched::kServed : Touched::kNeedsService;
+  return serve(*blocks, at, is_write && !is_over(heard)) ? Touched::kServed
+                                                         : Touched::kNeedsService;
 }
 
-CUresult ManagedMemory::bring(uint64_t address, bool is_write) {
+CUresult ManagedMemory::bring(uint64_t address, bool is_write, Heard heard) {
   std::unique_lock lock(mutex_);
   bool awaited = false;
   for (int attempt = 0; attempt < 2 * kMostTries; ++attempt) {
@@ -243,48 +248,88 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write) {
     if (blocks == nullptr) return CUDA_ERROR_NOT_MAPPED;
     const size_t at = (address - blocks->memory.address) / blocks->block;
     if (blocks->states[at] != State::kAway) {
-      if (serve(*blocks, at, is_write)) return CUDA_SUCCESS;
+      if (serve(*blocks, at, is_write && !is_over(heard))) return CUDA_SUCCESS;
       // The system allows no more mappings: whole allocations need fewer.
       if (const CUresult result = give_all(0); result != CUDA_SUCCESS) return result;
       continue;
     }
     const bool waits = !awaited && !idle() && blocks->memory.attachment == Attachment::kGlobal;
-    blocks->ahead = at == blocks->next
-                        ? std::min(blocks->ahead * 2, in_blocks(kMostFetched, blocks->block))
-                        : 1;
+    blocks->ahead = at == blocks->next ? more_ahead(*blocks) : 1;
     const Run run = run_of(*blocks, at, State::kAway, blocks->ahead);
-    const Piece piece = piece_of(*blocks, run);
     const uint64_t given = blocks->given;
-    fetching_ = blocks;
-    note_any_here();
-    lock.unlock();
-    if (waits) {
-      const bool before = std::exchange(awaiting_idle, true);
-      wire_->await_idle(piece.context);
-      awaiting_idle = before;
-    }
+    if (const CUresult result = fetch(lock, *blocks, run, waits); result != CUDA_SUCCESS)
+      return result;
     awaited = true;
-    const CUresult result = wire_->fetch(piece);
-    lock.lock();
-    fetching_ = nullptr;
-    note_any_here();
-    fetched_.notify_all();
-    if (result != CUDA_SUCCESS) return result;
     // Work was submitted meanwhile, which may write it.
     if (blocks->given != given && attempt < kMostTries) continue;
-    if (run_of(*blocks, run.first, State::kAway, blocks->states.size()).end < run.end ||
-        blocks->states[run.first] != State::kAway)
-      continue;
-    blocks->early |= !idle();
-    blocks->next = run.end;
-    note_known(*blocks, piece);
-    // What is not touched now is shown when it is, for reading or for writing.
-    note_here(*blocks, run);
-    blocks->hidden = run;
-    if (serve(*blocks, at, is_write)) return CUDA_SUCCESS;
+    if (!take(*blocks, run)) continue;
+    if (serve(*blocks, at, is_write && !is_over(heard))) return CUDA_SUCCESS;
     if (const CUresult gave = give_all(0); gave != CUDA_SUCCESS) return gave;
   }
   return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void ManagedMemory::bring_ahead(uint64_t address) {
+  std::unique_lock lock(mutex_);
+  Blocks* const blocks = find(address);
+  if (blocks == nullptr || !idle()) return;
+  const size_t at = (address - blocks->memory.address) / blocks->block;
+  if (at != blocks->next || blocks->states[at] != State::kAway) return;
+  blocks->ahead = more_ahead(*blocks);
+  const Run run = run_of(*blocks, at, State::kAway, blocks->ahead);
+  const uint64_t given = blocks->given;
+  if (fetch(lock, *blocks, run, false) != CUDA_SUCCESS) return;  // an access will find out
+  if (blocks->given == given && idle()) (void)take(*blocks, run);
+}
+
+size_t ManagedMemory::more_ahead(const Blocks& blocks) {
+  return std::min(blocks.ahead * 2, in_blocks(kMostFetched, blocks.block));
+}
+
+// The allocation stays; the lock is not held meanwhile.
+CUresult ManagedMemory::fetch(std::unique_lock<std::mutex>& lock, Blocks& blocks, Run run,
+                              bool waits) {
+  const Piece piece = piece_of(blocks, run);
+  fetching_ = &blocks;
+  note_any_here();
+  lock.unlock();
+  if (waits) {
+    const bool before = std::exchange(awaiting_idle, true);
+    wire_->await_idle(piece.context);
+    awaiting_idle = before;
+  }
+  const CUresult result = wire_->fetch(piece);
+  lock.lock();
+  fetching_ = nullptr;
+  note_any_here();
+  fetched_.notify_all();
+  return result;
+}
+
+// A run that has been fetched is here. What is not touched now is shown when it is, for reading or
+// for writing. False: some of it is here already.
+bool ManagedMemory::take(Blocks& blocks, Run run) {
+  if (run_of(blocks, run.first, State::kAway, blocks.states.size()).end < run.end ||
+      blocks.states[run.first] != State::kAway)
+    return false;
+  blocks.early |= !idle();
+  blocks.next = run.end;
+  note_known(blocks, piece_of(blocks, run));
+  note_here(blocks, run);
+  const bool goes_on = blocks.hidden.end == run.first && blocks.hidden.first < run.first;
+  blocks.hidden = {goes_on ? blocks.hidden.first : run.first, run.end};
+  return true;
+}
+
+// The application uses what was fetched in turn, and is about to want more.
+void ManagedMemory::look_ahead(const Blocks& blocks) {
+  if (!ask_ahead_ || blocks.ahead == 1 || blocks.ahead * blocks.block < kLeastInTurn || !idle())
+    return;
+  const size_t left = blocks.hidden.end - blocks.hidden.first;
+  const bool is_away =
+      blocks.next < blocks.states.size() && blocks.states[blocks.next] == State::kAway;
+  if (is_away && left <= blocks.ahead / 2)
+    ask_ahead_(blocks.memory.address + blocks.next * blocks.block);
 }
 
 void ManagedMemory::fail(uint64_t address) {
@@ -414,6 +459,7 @@ void ManagedMemory::find_written(Blocks& blocks) {
 }
 
 CUresult ManagedMemory::give_one(Blocks& blocks) {
+  gives_.fetch_add(1, std::memory_order_acq_rel);
   // From now on a thread that uses it waits for the lock. If it stays here, that is found out then.
   const Run here{blocks.begin, blocks.end};
   if (!access_->close(pages_of(blocks, here))) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -476,11 +522,13 @@ bool ManagedMemory::serve(Blocks& blocks, size_t at, bool is_write) {
   if (is_write && state == State::kSame) {
     const Run run = run_to_write(blocks, at, is_hidden ? hidden.end : blocks.states.size());
     if (is_hidden) hidden.first = run.end;
+    if (is_hidden) look_ahead(blocks);
     return let_write(blocks, run, !is_hidden);
   }
   // Outside of it another access has brought the block, or the system has refused or forgotten it.
   const Run run = run_of(blocks, at, state, is_hidden ? hidden.end - at : 1);
-  if (is_hidden) hidden.end = at;
+  if (is_hidden) hidden = {run.end, hidden.end};
+  if (is_hidden) look_ahead(blocks);
   return access_->open(pages_of(blocks, run), state != State::kSame);
 }
 

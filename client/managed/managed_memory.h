@@ -101,8 +101,10 @@ class ManagedMemory {
 
   // Once, before the first allocation. `is_eager`: all of it comes with a synchronisation after
   // which no work is left, and may then be used in system calls. The worker gets all of it back.
+  // `ask_ahead`, if there is one: another thread is to call bring_ahead(). It comes under the lock.
+  using AskAhead = std::function<void(uint64_t address)>;
   void set_wire(std::unique_ptr<Wire> wire, std::unique_ptr<PageAccess> access,
-                bool is_eager = false);
+                bool is_eager = false, AskAhead ask_ahead = nullptr);
   bool has_wire();
   // With a wire: faults are signals.
   bool by_signals();
@@ -139,10 +141,17 @@ class ManagedMemory {
   void work_is_done(std::optional<uint64_t> mark);
 
   enum class Touched : uint8_t { kUnknown, kServed, kNeedsService };
-  // The application's access to this address waits.
-  Touched touch(uint64_t address, bool is_write);
+  // The application's access to this address waits. Or it did when it was heard of, `heard` being
+  // gives() before that: if memory was given since, it may be long over. Then it stands for a read
+  // that changes nothing, and who still waits is heard of again.
+  using Heard = std::optional<uint64_t>;
+  Touched touch(uint64_t address, bool is_write, Heard heard = std::nullopt);
   // What touch() could not do without waiting.
-  CUresult bring(uint64_t address, bool is_write);
+  CUresult bring(uint64_t address, bool is_write, Heard heard = std::nullopt);
+  // How often memory was given.
+  uint64_t gives() const { return gives_.load(std::memory_order_acquire); }
+  // What will be touched next, if that is still so. bring() and this are one thread's.
+  void bring_ahead(uint64_t address);
   // It could not be brought. Accesses that wait for it fail; so do later ones, until work is given.
   void fail(uint64_t address);
 
@@ -190,8 +199,13 @@ class ManagedMemory {
   CUresult give_all(uint64_t stream);
   void forget_unchanged(Blocks& blocks);
   bool serve(Blocks& blocks, size_t at, bool is_write);
+  static size_t more_ahead(const Blocks& blocks);
+  CUresult fetch(std::unique_lock<std::mutex>& lock, Blocks& blocks, Run run, bool waits);
+  bool take(Blocks& blocks, Run run);
+  void look_ahead(const Blocks& blocks);
   static Run run_to_write(Blocks& blocks, size_t at, size_t end);
   bool idle() const;
+  bool is_over(Heard heard) const { return heard && *heard != gives(); }
   void bring_all();
   void revive_failed();
 
@@ -199,10 +213,11 @@ class ManagedMemory {
 
   std::unique_ptr<Wire> wire_;
   std::unique_ptr<PageAccess> access_;
+  AskAhead ask_ahead_;
   std::atomic<bool> is_eager_{false};
   std::atomic<size_t> count_{0};
   std::atomic<bool> any_here_{false};
-  std::atomic<uint64_t> begun_{0}, sent_{0}, done_{0};
+  std::atomic<uint64_t> begun_{0}, sent_{0}, done_{0}, gives_{0};
   std::mutex mutex_;
   std::condition_variable fetched_;
   BlockMap allocations_;  // by address

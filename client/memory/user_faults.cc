@@ -114,6 +114,7 @@ void UserFaults::run() {
 
 void UserFaults::serve_all() {
   std::array<struct uffd_msg, 16> messages;
+  if (service_.listen) service_.listen();
   const ssize_t got = ::read(faults_.get(), messages.data(), sizeof messages);
   if (got <= 0) return;
   for (size_t i = 0; i < static_cast<size_t>(got) / sizeof(messages[0]); ++i) {

@@ -30,11 +30,13 @@ class UserFaults {
   // not.
   static Status probe(Kind kind = Kind::kAccesses);
 
-  // What the thread does. `serve`: the access at this address waits, until its page is open.
-  // `look`, if there is one: what is due, and when to be called again.
+  // What the thread does. `serve`: the access at this address waits, until its page is open; or did
+  // so when the thread heard of it. `look`, if there is one: what is due, and when to be called
+  // again. `listen`, if there is one: before the thread hears of accesses.
   struct Service {
     std::function<void(uint64_t address, bool is_write)> serve;
-    std::function<std::optional<Clock::time_point>()> look;
+    std::function<std::optional<Clock::time_point>()> look = nullptr;
+    std::function<void()> listen = nullptr;
   };
   // The first call counts. False: the system refuses.
   bool start(Service service);

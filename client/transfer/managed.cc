@@ -203,16 +203,16 @@ CUresult make_chunk(Session& session, const Context& context, uint64_t bytes,
 }
 
 // An access that waits in the system.
-void serve(Session& session, uint64_t address, bool is_write) {
+void serve(Session& session, uint64_t address, bool is_write, uint64_t heard) {
   constexpr uint64_t kPage = ManagedMemory::kPage;
-  switch (session.managed.touch(address, is_write)) {
+  switch (session.managed.touch(address, is_write, heard)) {
     case ManagedMemory::Touched::kServed:
       return;
     case ManagedMemory::Touched::kUnknown:
       // It has ended meanwhile; now it faults.
       return session.managed_state->user_faults.retry(address / kPage * kPage, kPage);
     case ManagedMemory::Touched::kNeedsService:
-      return session.managed_state->faults.post(address, is_write);
+      return session.managed_state->faults.post(address, is_write, heard);
   }
 }
 
@@ -237,23 +237,31 @@ void fail(Session& session, uint64_t address, CUresult why) {
   session.managed.fail(address);
 }
 
+UserFaults::Service service_of_managed(Session& session) {
+  const auto heard = std::make_shared<uint64_t>(0);  // the thread's
+  return {.serve = [&session, heard](uint64_t address,
+                                     bool is_write) { serve(session, address, is_write, *heard); },
+          .listen = [&session, heard] { *heard = session.managed.gives(); }};
+}
+
 void start(Session& session, Context& context) {
   ManagedState& state = *session.managed_state;
-  state.faults.start([&session](uint64_t address,
-                                bool is_write) { return session.managed.bring(address, is_write); },
-                     [&session](uint64_t address, CUresult why) { fail(session, address, why); });
+  state.faults.start(
+      [&session](uint64_t address, bool is_write, ManagedMemory::Heard heard) {
+        return session.managed.bring(address, is_write, heard);
+      },
+      [&session](uint64_t address, CUresult why) { fail(session, address, why); },
+      [&session](uint64_t address) { session.managed.bring_ahead(address); });
   if (!session.managed.has_wire()) {
     // What is wrong was an error when the process connected.
     const auto chosen = choose_managed_way();
     const ManagedWay way = chosen.ok() ? *chosen : ManagedWay{};
     const bool by_messages =
-        way.by_messages && state.user_faults.start({[&session](uint64_t address, bool is_write) {
-                                                      serve(session, address, is_write);
-                                                    },
-                                                    nullptr});
+        way.by_messages && state.user_faults.start(service_of_managed(session));
     session.managed.set_wire(
         std::make_unique<ChannelWire>(session, context),
-        by_messages ? access_by_messages(state.user_faults) : access_by_protection(), way.is_eager);
+        by_messages ? access_by_messages(state.user_faults) : access_by_protection(), way.is_eager,
+        [&state](uint64_t address) { state.faults.post_ahead(address); });
   }
   if (session.managed.by_signals()) install_fault_handler();
 }

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <thread>
 
@@ -228,6 +229,60 @@ TEST_P(ManagedMemoryTest, SequentialTouchesFetchMoreAndMore) {
   uint64_t bytes = 0;
   for (const Travelled& each : fetched_) bytes += each.bytes;
   EXPECT_EQ(bytes, uint64_t{8} << 20);
+}
+
+TEST_P(ManagedMemoryTest, WhatIsTouchedInTurnIsFetchedAhead) {
+  work();
+  finish();
+  std::fill(worker_.begin(), worker_.end(), std::byte{7});
+  uint64_t at = 0;
+  for (; wanted_.empty(); at += 4096) ASSERT_EQ(read(at), 7);
+  ASSERT_EQ(wanted_.size(), 1u);
+  const uint64_t ahead = wanted_[0];
+  fetched_.clear();
+  memory_.bring_ahead(base() + ahead);
+  ASSERT_EQ(fetched_.size(), 1u);
+  EXPECT_EQ(fetched_[0].offset, ahead);
+  const uint64_t end = ahead + fetched_[0].bytes;
+  for (; at < end; at += 4096) ASSERT_EQ(read(at), 7);
+  EXPECT_EQ(fetched_.size(), 1u);
+  EXPECT_EQ(wanted_.back(), end);
+  // Work has been submitted since: it is not wanted any more.
+  memory_.begin_work();
+  memory_.bring_ahead(base() + end);
+  memory_.end_work();
+  EXPECT_EQ(fetched_.size(), 1u);
+  work();
+  EXPECT_TRUE(pushed_.empty());
+  finish();
+  // It is overtaken by work while it comes.
+  fetched_.clear(), wanted_.clear();
+  for (at = 0; wanted_.empty(); at += 4096) ASSERT_EQ(read(at), 7);
+  during_fetch_ = [this] {
+    work();
+    std::fill(worker_.begin(), worker_.end(), std::byte{8});
+    finish();
+  };
+  memory_.bring_ahead(base() + wanted_[0]);
+  EXPECT_EQ(read(wanted_[0]), 8);
+}
+
+TEST_P(ManagedMemoryTest, WhatCameAheadMayBeWritten) {
+  work();
+  finish();
+  uint64_t at = 0;
+  for (; wanted_.empty(); at += 4096) write(at, 1);
+  memory_.bring_ahead(base() + wanted_[0]);
+  const uint64_t end = wanted_[0] + fetched_.back().bytes;
+  const size_t fetches = fetched_.size();
+  for (; at < end; at += 4096) write(at, 1);
+  EXPECT_EQ(fetched_.size(), fetches);
+  work();
+  for (at = 0; at < end; at += 4096) ASSERT_EQ(worker_[at], std::byte{1}) << at;
+  // What was not written was not sent.
+  uint64_t sent = 0;
+  for (const Travelled& each : pushed_) sent += each.bytes;
+  EXPECT_LE(sent, end);
 }
 
 TEST_P(ManagedMemoryTest, WorkThatIsSubmittedDuringAFetchIsNotMissed) {

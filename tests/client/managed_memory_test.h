@@ -80,7 +80,8 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
     chunk_ = LocalChunk::make(uint64_t{16} << 20);
     ASSERT_TRUE(chunk_);
     worker_.resize(chunk_->bytes());
-    memory_.set_wire(std::make_unique<FakeWire>(*this), access(), is_eager_);
+    memory_.set_wire(std::make_unique<FakeWire>(*this), access(), is_eager_,
+                     [this](uint64_t address) { wanted_.push_back(address - base()); });
     ASSERT_EQ(add(0, uint64_t{8} << 20), CUDA_SUCCESS);
   }
   void TearDown() override {
@@ -93,20 +94,21 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
     static auto& faults = *new UserFaults(UserFaults::Kind::kWrites);
     static std::atomic<ManagedMemoryTest*> now;
     now = this;
-    EXPECT_TRUE(faults.start(
-        {[](uint64_t address, bool is_write) { now.load()->serve(faults, address, is_write); },
-         nullptr}));
+    EXPECT_TRUE(
+        faults.start({.serve = [](uint64_t address,
+                                  bool is_write) { now.load()->serve(faults, address, is_write); },
+                      .listen = [] { now.load()->heard_ = now.load()->memory_.gives(); }}));
     return access_by_messages(faults);
   }
   void serve(const UserFaults& faults, uint64_t address, bool is_write) {
     ++served_;
-    switch (memory_.touch(address, is_write)) {
+    switch (memory_.touch(address, is_write, heard_)) {
       case Touched::kServed:
         return;
       case Touched::kUnknown:
         return faults.retry(address / 4096 * 4096, 4096);
       case Touched::kNeedsService:
-        if (memory_.bring(address, is_write) != CUDA_SUCCESS) memory_.fail(address);
+        if (memory_.bring(address, is_write, heard_) != CUDA_SUCCESS) memory_.fail(address);
     }
   }
   CUresult add(uint64_t offset, uint64_t bytes) {
@@ -151,7 +153,9 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
   std::function<void()> during_fetch_, before_fetch_, before_push_;
   bool is_eager_ = false;
   std::atomic<int> served_{0};
+  uint64_t heard_ = 0;  // the serving thread's
   std::vector<uint64_t> added_;
+  std::vector<uint64_t> wanted_;  // ahead
 };
 
 inline const auto kWays = testing::Values(Way::kSignals, Way::kMessages);

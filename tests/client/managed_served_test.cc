@@ -166,9 +166,12 @@ TEST_P(ServedMemoryTest, PagesWithoutContentsAreServed) {
 
 TEST_P(ServedMemoryTest, ThreadsAtOnceSeeWhatTheWorkerHas) {
   for (int round = 1; round <= 20; ++round) {
-    work();
-    finish();
+    // While work runs a message of an access that is long over may still come.
+    memory_.begin_work();
+    ASSERT_EQ(memory_.give(0), CUDA_SUCCESS);
     std::fill(worker_.begin(), worker_.begin() + (8 << 20), std::byte(round));
+    memory_.end_work();
+    finish();
     std::vector<std::thread> threads;
     std::atomic<int> wrong{0};
     for (uint64_t number = 0; number < 4; ++number) {
@@ -186,6 +189,26 @@ TEST_P(ServedMemoryTest, ThreadsAtOnceSeeWhatTheWorkerHas) {
       ASSERT_EQ(worker_[offset + 1], std::byte(round + 100)) << offset;
     finish();
   }
+}
+
+// An access may have been served together with another one, and be over when its turn comes.
+TEST_P(ServedMemoryTest, AWriteThatIsLongOverChangesNothing) {
+  work();
+  finish();
+  at(0) = 1;
+  const uint64_t heard = memory_.gives();
+  memory_.begin_work();
+  ASSERT_EQ(memory_.give(0), CUDA_SUCCESS);
+  memory_.end_work();
+  ASSERT_EQ(memory_.touch(base(), true, heard), Touched::kNeedsService);
+  ASSERT_EQ(memory_.bring(base(), true, heard), CUDA_SUCCESS);
+  ASSERT_EQ(memory_.touch(base(), true, heard), Touched::kServed);
+  worker_[0] = std::byte{2};
+  finish();
+  EXPECT_EQ(at(0), 2);
+  pushed_.clear();
+  work();
+  EXPECT_TRUE(pushed_.empty());
 }
 
 TEST_P(ServedMemoryTest, AForkedChildFaults) {
