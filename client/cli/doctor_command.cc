@@ -198,8 +198,7 @@ int examine_managed_memory() {
   const char* const comes =
       way->by_messages ? "memory comes when it is touched, also by system calls"
       : way->is_eager  ? "memory comes with every synchronisation"
-                       : "memory comes when it is touched, but not by system calls "
-                         "(for those FARGPU_MANAGED=eager)";
+                       : "memory comes when it is touched, but not by system calls";
   line(true, "managed", comes + (" (" + way->why + ")"));
   return kSuccess;
 }

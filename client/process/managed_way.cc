@@ -2,7 +2,6 @@
 
 #include "client/memory/user_faults.h"
 #include "client/settings/managed_mode.h"
-#include "client/settings/mapped_mode.h"
 
 namespace fargpu::client {
 
@@ -14,20 +13,16 @@ Result<ManagedWay> choose_managed_way() {
     way.why = way.is_eager ? "FARGPU_MANAGED=eager" : "FARGPU_MANAGED=signal";
     return way;
   }
-  if (mode == ManagedMode::kAuto && has_adapter()) {
-    way.why =
-        "programs can register it with an adapter of this host; FARGPU_MANAGED=touched for those "
-        "that do not";
-    return way;
-  }
   const Status faults = UserFaults::probe(UserFaults::Kind::kWrites);
   if (!faults.ok() && mode == ManagedMode::kUserfaultfd)
     return Status(StatusCode::kUnsupported,
                   "FARGPU_MANAGED=userfaultfd: the system does not let this process serve its "
                   "faults: " +
                       faults.message());
-  way.by_messages = faults.ok();
-  way.why = faults.ok() ? "userfaultfd" : faults.message();
+  way.by_messages = faults.ok() && mode != ManagedMode::kAuto;
+  way.why = way.by_messages ? "userfaultfd"
+            : faults.ok()   ? "FARGPU_MANAGED=touched if they use it"
+                            : "FARGPU_MANAGED=eager if they use it; " + faults.message();
   return way;
 }
 

@@ -8,8 +8,8 @@
 namespace fargpu::client {
 
 enum class ManagedMode {
-  kAuto,         // as kTouched; on a host with an adapter (mapped_mode.h) as kSignal
-  kTouched,      // a block when it is touched: by kUserfaultfd where the system allows it
+  kAuto,         // as kSignal, which costs less
+  kTouched,      // as kUserfaultfd where the system allows it, otherwise as kSignal
   kUserfaultfd,  // system calls wait, too
   kSignal,       // system calls fail
   kEager,        // as kSignal, and all of it with a synchronisation: then system calls can use it

@@ -67,6 +67,7 @@ class ManagedMemory(unittest.TestCase):
             self.assertIn(words, managed_line(self.daemon, mode))
         if self.is_served:
             self.assertIn("(userfaultfd)", managed_line(self.daemon, "userfaultfd"))
+            self.assertIn("(FARGPU_MANAGED=touched if they use it)", managed_line(self.daemon, ""))
 
     def test_what_the_system_refuses(self):
         """Whoever wants it hears why; by default programs go on without it."""
