@@ -19,7 +19,7 @@
 #include "client/cli/program_file.h"
 #include "client/cli/server_query.h"
 #include "client/memory/user_faults.h"
-#include "client/settings/managed_mode.h"
+#include "client/process/managed_way.h"
 #include "client/settings/mapped_mode.h"
 #include "common/base/fd.h"
 #include "common/transport/rdma/rdma.h"
@@ -190,15 +190,16 @@ int examine_server(const Target& target, const DoctorOptions& options) {
 
 // How system calls can use managed memory.
 int examine_managed_memory() {
-  const auto mode = client::read_managed_mode();
-  if (!mode.ok()) {
-    line(false, "managed", mode.status().message());
-    return exit_code(mode.status());
+  const auto way = client::choose_managed_way();
+  if (!way.ok()) {
+    line(false, "managed", way.status().message());
+    return exit_code(way.status());
   }
-  line(true, "managed",
-       *mode == client::ManagedMode::kEager
-           ? "memory comes with every synchronisation"
-           : "memory comes when it is touched, except by system calls (FARGPU_MANAGED=eager)");
+  const char* const comes =
+      way->by_messages ? "memory comes when it is touched, also by system calls"
+      : way->is_eager  ? "memory comes with every synchronisation"
+                       : "memory comes when it is touched, but not by system calls";
+  line(true, "managed", comes + (" (" + way->why + ")"));
   return kSuccess;
 }
 

@@ -35,12 +35,14 @@ struct Watch {
   bool forked = false;                 // the ranges are the parent's
 };
 Watch& watch();
+void install_in_child();
 
 void after_fork() {
   Watch& all = watch();
   // It knows its owner by a thread id that the child does not have.
   new (&all.mutex) std::shared_mutex;
   all.forked = true;
+  if (!all.ranges.empty()) install_in_child();
 }
 
 // Never destroyed: faults come until the very end of the process. A fork waits for the lock, so
@@ -168,13 +170,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   errno = error;
 }
 
-}  // namespace
-
-void install_fault_handler() {
-  std::lock_guard lock(install_mutex);
-  struct sigaction now = {};
-  if (::sigaction(SIGSEGV, nullptr, &now) != 0) return;
-  if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_fault) return;
+void install_before(const struct sigaction& now) {
   before = now;
   was_passed.store(false);
   struct sigaction ours = {};
@@ -184,6 +180,22 @@ void install_fault_handler() {
   ::sigfillset(&ours.sa_mask);
   for (const int number : {SIGINT, SIGTERM, SIGQUIT, SIGHUP}) ::sigdelset(&ours.sa_mask, number);
   ::sigaction(SIGSEGV, &ours, nullptr);
+}
+
+// Without install_mutex, which another thread may have held.
+void install_in_child() {
+  struct sigaction now = {};
+  if (::sigaction(SIGSEGV, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) install_before(now);
+}
+
+}  // namespace
+
+void install_fault_handler() {
+  std::lock_guard lock(install_mutex);
+  struct sigaction now = {};
+  if (::sigaction(SIGSEGV, nullptr, &now) != 0) return;
+  if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_fault) return;
+  install_before(now);
 }
 
 void watch_faults(uint64_t address, uint64_t bytes, ManagedMemory& memory, FaultService& service) {

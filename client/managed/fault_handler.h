@@ -1,4 +1,6 @@
-// The process's handler of SIGSEGV, which lets accesses to managed memory go on.
+// The process's handler of SIGSEGV, which lets accesses to managed memory go on where they are
+// known by their protection (page_access.h). Where they are not, it is not installed; a forked
+// child gets it, if it has no other one, for the line.
 //
 // A fault outside of managed memory goes to the handler that was installed before, or ends the
 // process as it would without this one. So does an access to the parent's managed memory in a
@@ -19,7 +21,7 @@ class ManagedMemory;
 // called for other faults.
 void install_fault_handler();
 
-// Accesses in [address, address + bytes) are `memory`'s from now on, until they are not watched.
+// Faults in [address, address + bytes) are `memory`'s from now on, until they are not watched.
 void watch_faults(uint64_t address, uint64_t bytes, ManagedMemory& memory, FaultService& service);
 void unwatch_faults(uint64_t address);
 

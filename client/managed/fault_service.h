@@ -1,5 +1,6 @@
 // FaultService: a thread that fetches managed memory for threads of the application whose access
-// has faulted. Those are in a signal handler, on whatever stack they have, so they only ask.
+// waits. Those are in a signal handler, on whatever stack they have, so they only ask; or in the
+// system, and the thread that hears of it (UserFaults) has to hear of others meanwhile.
 //
 // One per session; the thread is started with the first managed memory and lives as long as the
 // process. Any thread may ask.
@@ -12,31 +13,49 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 
 namespace fargpu::client {
 
 class FaultService {
  public:
-  using Bring = std::function<CUresult(uint64_t address, bool is_write)>;
+  // `heard`: of what was posted.
+  using Bring =
+      std::function<CUresult(uint64_t address, bool is_write, std::optional<uint64_t> heard)>;
+  // Tells of what was posted and could not be brought.
+  using Fail = std::function<void(uint64_t address, CUresult why)>;
+  // What is wanted when nobody waits.
+  using Ahead = std::function<void(uint64_t address)>;
   // The first call counts.
-  void start(Bring bring);
+  void start(Bring bring, Fail fail, Ahead ahead);
   // Returns when it has been done.
   CUresult ask(uint64_t address, bool is_write);
+  // Returns at once. What is still to be begun is not done twice.
+  void post(uint64_t address, bool is_write, uint64_t heard);
+  void post_ahead(uint64_t address);
 
  private:
   struct Request {
     uint64_t address;
     bool is_write;
+    std::optional<uint64_t> heard = std::nullopt;
     bool done = false;
     CUresult result = CUDA_SUCCESS;
   };
   void run();
+  void run_posted(std::unique_lock<std::mutex>& lock);
+  void run_ahead(std::unique_lock<std::mutex>& lock);
 
   Bring bring_;
+  Fail fail_;
+  Ahead ahead_;
   std::mutex mutex_;
   std::condition_variable more_, done_;
-  std::deque<Request*> requests_;  // guarded by mutex_
-  bool started_ = false;           // guarded by mutex_
+  // Guarded by mutex_.
+  std::deque<Request*> requests_;
+  std::deque<Request> posted_;
+  std::deque<uint64_t> wanted_;
+  bool started_ = false;
 };
 
 }  // namespace fargpu::client

@@ -1,6 +1,5 @@
 #include "client/managed/managed_memory.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,17 +13,18 @@ namespace fargpu::client {
 namespace {
 
 constexpr uint64_t kSmallestBlock = uint64_t{64} << 10;
-constexpr uint64_t kMostBlocks = 4096;  // of an allocation
 constexpr uint64_t kMostFetched = uint64_t{8} << 20;
 constexpr uint64_t kMostWritten = uint64_t{2} << 20;
+// What is fetched in turn before the next run is fetched unasked.
+constexpr uint64_t kLeastInTurn = uint64_t{512} << 10;
 constexpr int kMostTries = 16;
 
 thread_local bool own_work = false;
 // This thread waits for work, which ends in bring_all() again.
 thread_local bool awaiting_idle = false;
 
-uint64_t block_bytes(uint64_t bytes) {
-  return std::max(kSmallestBlock, std::bit_ceil((bytes + kMostBlocks - 1) / kMostBlocks));
+uint64_t block_bytes(uint64_t bytes, uint64_t most_blocks) {
+  return std::max(kSmallestBlock, std::bit_ceil((bytes + most_blocks - 1) / most_blocks));
 }
 
 size_t in_blocks(uint64_t bytes, uint64_t block) { return std::max<uint64_t>(1, bytes / block); }
@@ -36,16 +36,24 @@ ManagedMemory::OwnWork::~OwnWork() { own_work = before_; }
 
 bool ManagedMemory::is_own_work() { return own_work; }
 
-void ManagedMemory::set_wire(std::unique_ptr<Wire> wire, bool is_eager) {
+void ManagedMemory::set_wire(std::unique_ptr<Wire> wire, std::unique_ptr<PageAccess> access,
+                             bool is_eager, AskAhead ask_ahead) {
   std::lock_guard lock(mutex_);
   if (wire_ != nullptr) return;
   wire_ = std::move(wire);
+  access_ = std::move(access);
+  ask_ahead_ = std::move(ask_ahead);
   is_eager_.store(is_eager, std::memory_order_relaxed);
 }
 
 bool ManagedMemory::has_wire() {
   std::lock_guard lock(mutex_);
   return wire_ != nullptr;
+}
+
+bool ManagedMemory::by_signals() {
+  std::lock_guard lock(mutex_);
+  return access_->by_signals();
 }
 
 CUresult ManagedMemory::add(const Allocation& allocation) {
@@ -57,19 +65,34 @@ CUresult ManagedMemory::add(const Allocation& allocation) {
   std::lock_guard lock(mutex_);
   Blocks blocks{};
   blocks.memory = allocation;
-  blocks.block = block_bytes(allocation.bytes);
+  blocks.block = block_bytes(allocation.bytes, access_->most_blocks());
   const size_t count = (allocation.bytes + blocks.block - 1) / blocks.block;
   blocks.states.assign(count, State::kAway);
   if (!allocation.extents.empty())
     blocks.known = std::make_unique_for_overwrite<std::byte[]>(allocation.bytes);
   Blocks& added = allocations_.emplace(allocation.address, std::move(blocks)).first->second;
-  // System calls may use it, too.
-  if (allocation.extents.empty()) (void)set(added, {0, count}, State::kFresh);
+  if (!begin(added)) {
+    allocations_.erase(allocation.address);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   ++pushes_[allocation.context].allocations;
   count_.fetch_add(1, std::memory_order_relaxed);
   in_process_.fetch_add(1, std::memory_order_relaxed);
   faulting_allocations.fetch_add(1, std::memory_order_relaxed);
   return CUDA_SUCCESS;
+}
+
+// New memory without extents is open: system calls may use it, too.
+bool ManagedMemory::begin(Blocks& blocks) {
+  const bool is_fresh = blocks.memory.extents.empty();
+  if (!access_->begin(all_of(blocks), is_fresh)) {
+    // The system allows no more mappings: whole allocations need fewer.
+    if (give_all(0) != CUDA_SUCCESS || !access_->begin(all_of(blocks), is_fresh)) return false;
+  }
+  if (!is_fresh) return true;
+  const Run all{0, blocks.states.size()};
+  note_here(blocks, all, State::kFresh);
+  return true;
 }
 
 CUresult ManagedMemory::add_extent(uint64_t address, Extent extent) {
@@ -105,7 +128,9 @@ bool ManagedMemory::remove(uint64_t address) {
   const auto found = allocations_.find(address);
   if (found == allocations_.end()) return false;
   fetched_.wait(lock, [&] { return fetching_ != &found->second; });
-  (void)protect(found->second, {0, found->second.states.size()}, PROT_NONE);
+  gives_.fetch_add(1, std::memory_order_acq_rel);
+  access_->end(all_of(found->second));
+  failed_ -= found->second.failed ? 1 : 0;
   note_away(found->second);
   const auto pushes = pushes_.find(found->second.memory.context);
   if (--pushes->second.allocations == 0) pushes_.erase(pushes);
@@ -199,21 +224,23 @@ void ManagedMemory::bring_all() {
       const Piece piece = piece_of(blocks, run);
       if (!idle() || wire_->fetch(piece) != CUDA_SUCCESS) return;
       note_known(blocks, piece);
-      if (!set(blocks, run, State::kChanged)) return;
+      note_here(blocks, run);
+      if (!let_write(blocks, run, false)) return;
     }
   }
 }
 
-ManagedMemory::Touched ManagedMemory::touch(uint64_t address, bool is_write) {
+ManagedMemory::Touched ManagedMemory::touch(uint64_t address, bool is_write, Heard heard) {
   std::lock_guard lock(mutex_);
   Blocks* const blocks = find(address);
   if (blocks == nullptr) return Touched::kUnknown;
   const size_t at = (address - blocks->memory.address) / blocks->block;
   if (blocks->states[at] == State::kAway) return Touched::kNeedsService;
-  return serve(*blocks, at, is_write) ? Touched::kServed : Touched::kNeedsService;
+  return serve(*blocks, at, is_write && !is_over(heard)) ? Touched::kServed
+                                                         : Touched::kNeedsService;
 }
 
-CUresult ManagedMemory::bring(uint64_t address, bool is_write) {
+CUresult ManagedMemory::bring(uint64_t address, bool is_write, Heard heard) {
   std::unique_lock lock(mutex_);
   bool awaited = false;
   for (int attempt = 0; attempt < 2 * kMostTries; ++attempt) {
@@ -221,45 +248,108 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write) {
     if (blocks == nullptr) return CUDA_ERROR_NOT_MAPPED;
     const size_t at = (address - blocks->memory.address) / blocks->block;
     if (blocks->states[at] != State::kAway) {
-      if (serve(*blocks, at, is_write)) return CUDA_SUCCESS;
+      if (serve(*blocks, at, is_write && !is_over(heard))) return CUDA_SUCCESS;
       // The system allows no more mappings: whole allocations need fewer.
       if (const CUresult result = give_all(0); result != CUDA_SUCCESS) return result;
       continue;
     }
     const bool waits = !awaited && !idle() && blocks->memory.attachment == Attachment::kGlobal;
-    blocks->ahead = at == blocks->next
-                        ? std::min(blocks->ahead * 2, in_blocks(kMostFetched, blocks->block))
-                        : 1;
+    blocks->ahead = at == blocks->next ? more_ahead(*blocks) : 1;
     const Run run = run_of(*blocks, at, State::kAway, blocks->ahead);
-    const Piece piece = piece_of(*blocks, run);
     const uint64_t given = blocks->given;
-    fetching_ = blocks;
-    note_any_here();
-    lock.unlock();
-    if (waits) {
-      const bool before = std::exchange(awaiting_idle, true);
-      wire_->await_idle(piece.context);
-      awaiting_idle = before;
-    }
+    if (const CUresult result = fetch(lock, *blocks, run, waits); result != CUDA_SUCCESS)
+      return result;
     awaited = true;
-    const CUresult result = wire_->fetch(piece);
-    lock.lock();
-    fetching_ = nullptr;
-    note_any_here();
-    fetched_.notify_all();
-    if (result != CUDA_SUCCESS) return result;
     // Work was submitted meanwhile, which may write it.
     if (blocks->given != given && attempt < kMostTries) continue;
-    if (run_of(*blocks, run.first, State::kAway, blocks->states.size()).end < run.end ||
-        blocks->states[run.first] != State::kAway)
-      continue;
-    blocks->early |= !idle();
-    blocks->next = run.end;
-    note_known(*blocks, piece);
-    if (set(*blocks, run, State::kSame)) continue;
+    if (!take(*blocks, run)) continue;
+    if (serve(*blocks, at, is_write && !is_over(heard))) return CUDA_SUCCESS;
     if (const CUresult gave = give_all(0); gave != CUDA_SUCCESS) return gave;
   }
   return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void ManagedMemory::bring_ahead(uint64_t address) {
+  std::unique_lock lock(mutex_);
+  Blocks* const blocks = find(address);
+  if (blocks == nullptr || !idle()) return;
+  const size_t at = (address - blocks->memory.address) / blocks->block;
+  if (at != blocks->next || blocks->states[at] != State::kAway) return;
+  blocks->ahead = more_ahead(*blocks);
+  const Run run = run_of(*blocks, at, State::kAway, blocks->ahead);
+  const uint64_t given = blocks->given;
+  if (fetch(lock, *blocks, run, false) != CUDA_SUCCESS) return;  // an access will find out
+  if (blocks->given == given && idle()) (void)take(*blocks, run);
+}
+
+size_t ManagedMemory::more_ahead(const Blocks& blocks) {
+  return std::min(blocks.ahead * 2, in_blocks(kMostFetched, blocks.block));
+}
+
+// The allocation stays; the lock is not held meanwhile.
+CUresult ManagedMemory::fetch(std::unique_lock<std::mutex>& lock, Blocks& blocks, Run run,
+                              bool waits) {
+  const Piece piece = piece_of(blocks, run);
+  fetching_ = &blocks;
+  note_any_here();
+  lock.unlock();
+  if (waits) {
+    const bool before = std::exchange(awaiting_idle, true);
+    wire_->await_idle(piece.context);
+    awaiting_idle = before;
+  }
+  const CUresult result = wire_->fetch(piece);
+  lock.lock();
+  fetching_ = nullptr;
+  note_any_here();
+  fetched_.notify_all();
+  return result;
+}
+
+// A run that has been fetched is here. What is not touched now is shown when it is, for reading or
+// for writing. False: some of it is here already.
+bool ManagedMemory::take(Blocks& blocks, Run run) {
+  if (run_of(blocks, run.first, State::kAway, blocks.states.size()).end < run.end ||
+      blocks.states[run.first] != State::kAway)
+    return false;
+  blocks.early |= !idle();
+  blocks.next = run.end;
+  note_known(blocks, piece_of(blocks, run));
+  note_here(blocks, run);
+  const bool goes_on = blocks.hidden.end == run.first && blocks.hidden.first < run.first;
+  blocks.hidden = {goes_on ? blocks.hidden.first : run.first, run.end};
+  return true;
+}
+
+// The application uses what was fetched in turn, and is about to want more.
+void ManagedMemory::look_ahead(const Blocks& blocks) {
+  if (!ask_ahead_ || blocks.ahead == 1 || blocks.ahead * blocks.block < kLeastInTurn || !idle())
+    return;
+  const size_t left = blocks.hidden.end - blocks.hidden.first;
+  const bool is_away =
+      blocks.next < blocks.states.size() && blocks.states[blocks.next] == State::kAway;
+  if (is_away && left <= blocks.ahead / 2)
+    ask_ahead_(blocks.memory.address + blocks.next * blocks.block);
+}
+
+void ManagedMemory::fail(uint64_t address) {
+  std::lock_guard lock(mutex_);
+  Blocks* const blocks = find(address);
+  if (blocks == nullptr) return;
+  const size_t at = (address - blocks->memory.address) / blocks->block;
+  // Another access may have brought it.
+  if (blocks->states[at] != State::kAway && serve(*blocks, at, false)) return;
+  failed_ += std::exchange(blocks->failed, true) ? 0 : 1;
+  note_any_here();
+  access_->fail(pages_of(*blocks, {at, at + 1}));
+}
+
+void ManagedMemory::revive_failed() {
+  for (auto& [address, blocks] : allocations_) {
+    if (std::exchange(blocks.failed, false)) access_->revive(all_of(blocks));
+  }
+  failed_ = 0;
+  note_any_here();
 }
 
 ManagedMemory::Blocks* ManagedMemory::find(uint64_t address) {
@@ -269,24 +359,24 @@ ManagedMemory::Blocks* ManagedMemory::find(uint64_t address) {
   return address - blocks.memory.address < blocks.memory.bytes ? &blocks : nullptr;
 }
 
-bool ManagedMemory::protect(const Blocks& blocks, Run run, int protection) {
+PageAccess::Pages ManagedMemory::pages_of(const Blocks& blocks, Run run) {
   const uint64_t begin = run.first * blocks.block;
   const uint64_t end = std::min(run.end * blocks.block, blocks.memory.bytes);
-  return ::mprotect(reinterpret_cast<void*>(blocks.memory.address + begin), end - begin,
-                    protection) == 0;
+  return {blocks.memory.address + begin, blocks.memory.local + begin, end - begin};
 }
 
-// Blocks that are here, in another state than before. False: the system has refused.
-bool ManagedMemory::set(Blocks& blocks, Run run, State state) {
-  const int protection = state == State::kSame ? PROT_READ : PROT_READ | PROT_WRITE;
-  if (!protect(blocks, run, protection)) return false;
+PageAccess::Pages ManagedMemory::all_of(const Blocks& blocks) {
+  return pages_of(blocks, {0, blocks.states.size()});
+}
+
+void ManagedMemory::note(Blocks& blocks, Run run, State state) {
   std::fill(blocks.states.begin() + static_cast<ptrdiff_t>(run.first),
             blocks.states.begin() + static_cast<ptrdiff_t>(run.end), state);
-  note_here(blocks, run);
-  return true;
 }
 
-void ManagedMemory::note_here(Blocks& blocks, Run run) {
+// It was away.
+void ManagedMemory::note_here(Blocks& blocks, Run run, State state) {
+  note(blocks, run, state);
   if (blocks.begin == blocks.end) {
     here_.push_back(&blocks);
     blocks.begin = run.first;
@@ -300,13 +390,15 @@ void ManagedMemory::note_here(Blocks& blocks, Run run) {
 
 void ManagedMemory::note_away(Blocks& blocks) {
   blocks.begin = blocks.end = 0;
+  blocks.hidden = {0, 0};
   blocks.early = false;
   std::erase(here_, &blocks);
   note_any_here();
 }
 
 void ManagedMemory::note_any_here() {
-  any_here_.store(!here_.empty() || fetching_ != nullptr, std::memory_order_relaxed);
+  any_here_.store(!here_.empty() || fetching_ != nullptr || failed_ != 0,
+                  std::memory_order_relaxed);
 }
 
 ManagedMemory::Run ManagedMemory::run_of(const Blocks& blocks, size_t first, State state,
@@ -318,10 +410,8 @@ ManagedMemory::Run ManagedMemory::run_of(const Blocks& blocks, size_t first, Sta
 }
 
 ManagedMemory::Piece ManagedMemory::piece_of(const Blocks& blocks, Run run) const {
-  const uint64_t begin = run.first * blocks.block;
-  const uint64_t end = std::min(run.end * blocks.block, blocks.memory.bytes);
-  Piece piece{blocks.memory.address + begin, blocks.memory.local + begin, end - begin,
-              *blocks.memory.context};
+  const PageAccess::Pages pages = pages_of(blocks, run);
+  Piece piece{pages.address, pages.local, pages.bytes, *blocks.memory.context};
   if (blocks.memory.extents.empty()) piece.parts.push_back({piece.address, piece.bytes});
   for (const Extent& extent : blocks.memory.extents) {
     const uint64_t from = std::max(extent.address, piece.address);
@@ -355,8 +445,7 @@ void ManagedMemory::find_written(Blocks& blocks) {
     const Run run = run_of(blocks, at, blocks.states[at], blocks.end);
     at = run.end;
     if (blocks.states[run.first] != State::kFresh) continue;
-    std::fill(blocks.states.begin() + static_cast<ptrdiff_t>(run.first),
-              blocks.states.begin() + static_cast<ptrdiff_t>(run.end), State::kSame);
+    note(blocks, run, State::kSame);
     const auto begin = static_cast<off_t>(memory.offset + run.first * blocks.block);
     const auto end = static_cast<off_t>(memory.offset + run.end * blocks.block);
     off_t written = ::lseek(memory.file, begin, SEEK_DATA);
@@ -369,34 +458,11 @@ void ManagedMemory::find_written(Blocks& blocks) {
   }
 }
 
-// From now on a thread that writes it waits for the lock. False: the system has refused.
-bool ManagedMemory::make_read_only(const Blocks& blocks) {
-  for (size_t at = blocks.begin; at < blocks.end;) {
-    const size_t first = at++;
-    if (blocks.states[first] == State::kAway) continue;
-    while (at < blocks.end && blocks.states[at] != State::kAway) ++at;
-    if (!protect(blocks, {first, at}, PROT_READ)) return false;
-  }
-  return true;
-}
-
-// After make_read_only(), if it stays here.
-void ManagedMemory::make_writable(const Blocks& blocks) {
-  for (size_t at = blocks.begin; at < blocks.end;) {
-    const State state = blocks.states[at];
-    const Run run = run_of(blocks, at, state, blocks.end);
-    // What the system refuses serve() does at the next write.
-    if (state == State::kChanged || state == State::kFresh)
-      (void)protect(blocks, run, PROT_READ | PROT_WRITE);
-    at = run.end;
-  }
-}
-
 CUresult ManagedMemory::give_one(Blocks& blocks) {
-  if (!make_read_only(blocks)) {
-    make_writable(blocks);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  gives_.fetch_add(1, std::memory_order_acq_rel);
+  // From now on a thread that uses it waits for the lock. If it stays here, that is found out then.
+  const Run here{blocks.begin, blocks.end};
+  if (!access_->close(pages_of(blocks, here))) return CUDA_ERROR_OUT_OF_MEMORY;
   find_written(blocks);
   for (size_t at = blocks.begin; at < blocks.end;) {
     if (blocks.states[at] != State::kChanged) {
@@ -408,19 +474,12 @@ CUresult ManagedMemory::give_one(Blocks& blocks) {
     leave_out_known(blocks, piece);
     pushes_[blocks.memory.context].unfinished = true;
     const CUresult result = wire_->push(piece);
-    if (result != CUDA_SUCCESS) {
-      make_writable(blocks);
-      return result;
-    }
+    if (result != CUDA_SUCCESS) return result;
     note_known(blocks, piece);
-    std::fill(blocks.states.begin() + static_cast<ptrdiff_t>(run.first),
-              blocks.states.begin() + static_cast<ptrdiff_t>(run.end), State::kSame);
+    note(blocks, run, State::kSame);
     at = run.end;
   }
-  const Run run{blocks.begin, blocks.end};
-  if (!protect(blocks, run, PROT_NONE)) return CUDA_ERROR_OUT_OF_MEMORY;
-  std::fill(blocks.states.begin() + static_cast<ptrdiff_t>(run.first),
-            blocks.states.begin() + static_cast<ptrdiff_t>(run.end), State::kAway);
+  note(blocks, here, State::kAway);
   ++blocks.given;
   return CUDA_SUCCESS;
 }
@@ -428,6 +487,7 @@ CUresult ManagedMemory::give_one(Blocks& blocks) {
 CUresult ManagedMemory::give_all(uint64_t stream) {
   const OwnWork own;
   if (fetching_ != nullptr) ++fetching_->given;
+  if (failed_ != 0) revive_failed();
   const std::vector<Blocks*> here = here_;
   for (Blocks* const blocks : here) {
     const Allocation& memory = blocks->memory;
@@ -446,10 +506,8 @@ void ManagedMemory::forget_unchanged(Blocks& blocks) {
     const State state = blocks.states[at];
     const Run run = run_of(blocks, at, state, blocks.end);
     changed |= state == State::kChanged || state == State::kFresh;
-    if (state == State::kSame && protect(blocks, run, PROT_NONE)) {
-      std::fill(blocks.states.begin() + static_cast<ptrdiff_t>(run.first),
-                blocks.states.begin() + static_cast<ptrdiff_t>(run.end), State::kAway);
-    }
+    if (state == State::kSame && access_->close(pages_of(blocks, run)))
+      note(blocks, run, State::kAway);
     at = run.end;
   }
   ++blocks.given;
@@ -458,16 +516,38 @@ void ManagedMemory::forget_unchanged(Blocks& blocks) {
 }
 
 bool ManagedMemory::serve(Blocks& blocks, size_t at, bool is_write) {
-  const bool is_writable = blocks.states[at] != State::kSame;
-  // Another thread's access has brought it, or the system has refused to protect it.
-  if (!is_write || is_writable)
-    return protect(blocks, {at, at + 1}, is_writable ? PROT_READ | PROT_WRITE : PROT_READ);
+  const State state = blocks.states[at];
+  Run& hidden = blocks.hidden;
+  const bool is_hidden = hidden.first <= at && at < hidden.end;
+  if (is_write && state == State::kSame) {
+    const Run run = run_to_write(blocks, at, is_hidden ? hidden.end : blocks.states.size());
+    if (is_hidden) hidden.first = run.end;
+    if (is_hidden) look_ahead(blocks);
+    return let_write(blocks, run, !is_hidden);
+  }
+  // Outside of it another access has brought the block, or the system has refused or forgotten it.
+  const Run run = run_of(blocks, at, state, is_hidden ? hidden.end - at : 1);
+  if (is_hidden) hidden = {run.end, hidden.end};
+  if (is_hidden) look_ahead(blocks);
+  return access_->open(pages_of(blocks, run), state != State::kSame);
+}
+
+// Blocks like that at `at`, which is written, as far as writes are likely to go on.
+ManagedMemory::Run ManagedMemory::run_to_write(Blocks& blocks, size_t at, size_t end) {
   blocks.write_ahead = at == blocks.next_write
                            ? std::min(blocks.write_ahead * 2, in_blocks(kMostWritten, blocks.block))
                            : 1;
-  const Run run = run_of(blocks, at, State::kSame, blocks.write_ahead);
+  const Run run = run_of(blocks, at, blocks.states[at], std::min(blocks.write_ahead, end - at));
   blocks.next_write = run.end;
-  return set(blocks, run, State::kChanged);
+  return run;
+}
+
+// `is_shown`: it can be read already. False: the system has refused.
+bool ManagedMemory::let_write(Blocks& blocks, Run run, bool is_shown) {
+  const PageAccess::Pages pages = pages_of(blocks, run);
+  if (!(is_shown ? access_->let_write(pages) : access_->open(pages, true))) return false;
+  note(blocks, run, State::kChanged);
+  return true;
 }
 
 bool ManagedMemory::idle() const {

@@ -3,16 +3,16 @@
 // Managed memory is device memory of the worker and memory of this process at the same addresses.
 // At each time one of the two has a block: the device, from the moment when work is submitted that
 // may use it, until the application touches it. A block is in one of these states:
-//   away     the worker has it; the application's access faults
+//   away     the worker has it; the application's access waits
 //   same     here, too, readable
 //   fresh    zeros in the worker; the application may have written it
 //   changed  the application may have written it; the worker's contents are old
 // give() sends what was changed and makes blocks go away; bring() fetches them. Blocks are whole
 // pages of one allocation, and grow with it, so that the system's limit of mappings is kept.
 //
-// Any thread. touch() is called in a signal handler, on a thread that was not in this class. The
-// lock is held while give() sends, so that work of another thread is not submitted before what it
-// needs; it is not held while bring() waits. any(), any_here() and any_in_process() are relaxed
+// Any thread. touch() may be called in a signal handler, on a thread that was not in this class.
+// The lock is held while give() sends, so that work of another thread is not submitted before what
+// it needs; it is not held while bring() waits. any(), any_here() and any_in_process() are relaxed
 // loads.
 #pragma once
 
@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "client/call/input.h"
+#include "client/managed/page_access.h"
 #include "common/advice/range_advice.h"
 
 namespace fargpu::client {
@@ -100,8 +101,13 @@ class ManagedMemory {
 
   // Once, before the first allocation. `is_eager`: all of it comes with a synchronisation after
   // which no work is left, and may then be used in system calls. The worker gets all of it back.
-  void set_wire(std::unique_ptr<Wire> wire, bool is_eager = false);
+  // `ask_ahead`, if there is one: another thread is to call bring_ahead(). It comes under the lock.
+  using AskAhead = std::function<void(uint64_t address)>;
+  void set_wire(std::unique_ptr<Wire> wire, std::unique_ptr<PageAccess> access,
+                bool is_eager = false, AskAhead ask_ahead = nullptr);
   bool has_wire();
+  // With a wire: faults are signals.
+  bool by_signals();
 
   bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
   static bool any_in_process() { return in_process_.load(std::memory_order_relaxed) != 0; }
@@ -135,26 +141,37 @@ class ManagedMemory {
   void work_is_done(std::optional<uint64_t> mark);
 
   enum class Touched : uint8_t { kUnknown, kServed, kNeedsService };
-  // The application's access to this address has faulted.
-  Touched touch(uint64_t address, bool is_write);
+  // The application's access to this address waits. Or it did when it was heard of, `heard` being
+  // gives() before that: if memory was given since, it may be long over. Then it stands for a read
+  // that changes nothing, and who still waits is heard of again.
+  using Heard = std::optional<uint64_t>;
+  Touched touch(uint64_t address, bool is_write, Heard heard = std::nullopt);
   // What touch() could not do without waiting.
-  CUresult bring(uint64_t address, bool is_write);
+  CUresult bring(uint64_t address, bool is_write, Heard heard = std::nullopt);
+  // How often memory was given.
+  uint64_t gives() const { return gives_.load(std::memory_order_acquire); }
+  // What will be touched next, if that is still so. bring() and this are one thread's.
+  void bring_ahead(uint64_t address);
+  // It could not be brought. Accesses that wait for it fail; so do later ones, until work is given.
+  void fail(uint64_t address);
 
  private:
   enum class State : uint8_t { kAway, kSame, kFresh, kChanged };
+  struct Run {
+    size_t first, end;
+  };
   struct Blocks {
     Allocation memory;
     uint64_t block = 0;  // bytes of one
     std::vector<State> states;
     std::unique_ptr<std::byte[]> known;      // with extents: as they came; here alone it counts
     size_t begin = 0, end = 0;               // what is not away lies in between
+    bool failed = false;                     // some of it
+    Run hidden{0, 0};                        // what is here, and was not shown; only a hint
     uint64_t given = 0;                      // how often it went away
     bool early = false;                      // work was running when contents were fetched
     size_t next = 0, ahead = 1;              // where sequential fetches go on, and how many blocks
     size_t next_write = 0, write_ahead = 1;  // the same of writes
-  };
-  struct Run {
-    size_t first, end;
   };
   using BlockMap = std::map<uint64_t, Blocks>;
   // To memory of a context.
@@ -165,9 +182,12 @@ class ManagedMemory {
 
   // All of these need mutex_.
   Blocks* find(uint64_t address);
-  static bool protect(const Blocks& blocks, Run run, int protection);
-  bool set(Blocks& blocks, Run run, State state);
-  void note_here(Blocks& blocks, Run run);
+  static PageAccess::Pages pages_of(const Blocks& blocks, Run run);
+  static PageAccess::Pages all_of(const Blocks& blocks);
+  static void note(Blocks& blocks, Run run, State state);
+  bool begin(Blocks& blocks);
+  bool let_write(Blocks& blocks, Run run, bool is_shown);
+  void note_here(Blocks& blocks, Run run, State state = State::kSame);
   void note_away(Blocks& blocks);
   void note_any_here();
   static Run run_of(const Blocks& blocks, size_t first, State state, size_t most);
@@ -175,28 +195,36 @@ class ManagedMemory {
   static void note_known(Blocks& blocks, const Piece& piece);
   static void leave_out_known(const Blocks& blocks, Piece& piece);
   static void find_written(Blocks& blocks);
-  static bool make_read_only(const Blocks& blocks);
-  static void make_writable(const Blocks& blocks);
   CUresult give_one(Blocks& blocks);
   CUresult give_all(uint64_t stream);
   void forget_unchanged(Blocks& blocks);
   bool serve(Blocks& blocks, size_t at, bool is_write);
+  static size_t more_ahead(const Blocks& blocks);
+  CUresult fetch(std::unique_lock<std::mutex>& lock, Blocks& blocks, Run run, bool waits);
+  bool take(Blocks& blocks, Run run);
+  void look_ahead(const Blocks& blocks);
+  static Run run_to_write(Blocks& blocks, size_t at, size_t end);
   bool idle() const;
+  bool is_over(Heard heard) const { return heard && *heard != gives(); }
   void bring_all();
+  void revive_failed();
 
   static inline std::atomic<size_t> in_process_{0};  // allocations in all sessions
 
   std::unique_ptr<Wire> wire_;
+  std::unique_ptr<PageAccess> access_;
+  AskAhead ask_ahead_;
   std::atomic<bool> is_eager_{false};
   std::atomic<size_t> count_{0};
   std::atomic<bool> any_here_{false};
-  std::atomic<uint64_t> begun_{0}, sent_{0}, done_{0};
+  std::atomic<uint64_t> begun_{0}, sent_{0}, done_{0}, gives_{0};
   std::mutex mutex_;
   std::condition_variable fetched_;
   BlockMap allocations_;  // by address
   std::map<Context*, Pushes> pushes_;
   std::vector<Blocks*> here_;   // those with blocks that are not away
   Blocks* fetching_ = nullptr;  // what bring() waits for
+  size_t failed_ = 0;           // allocations of which some has
 };
 
 }  // namespace fargpu::client

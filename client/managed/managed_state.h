@@ -5,6 +5,7 @@
 #include "client/managed/fault_service.h"
 #include "client/managed/managed_memory.h"
 #include "client/managed/managed_variables.h"
+#include "client/memory/user_faults.h"
 
 namespace fargpu::client {
 
@@ -12,6 +13,7 @@ struct ManagedState {
   ManagedMemory memory;
   Arenas arenas;
   FaultService faults;
+  UserFaults user_faults{UserFaults::Kind::kWrites};
   ManagedVariables variables{memory, faults};
 };
 

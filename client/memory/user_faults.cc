@@ -22,11 +22,43 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
+// Older headers lack these.
+constexpr uint64_t kProtectsFiles = uint64_t{1} << 12;  // UFFD_FEATURE_WP_HUGETLBFS_SHMEM
+constexpr uint64_t kReadOnly = uint64_t{1} << 1;        // UFFDIO_CONTINUE_MODE_WP
+
 uint64_t whole_pages(uint64_t bytes) { return (bytes + kPage - 1) & ~(kPage - 1); }
+
+bool register_pages(int faults, uint64_t address, uint64_t bytes, UserFaults::Kind kind) {
+  struct uffdio_register range = {};
+  range.range = {address, bytes};
+  range.mode = UFFDIO_REGISTER_MODE_MINOR;
+  if (kind == UserFaults::Kind::kWrites)
+    range.mode |= UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP;
+  return ::ioctl(faults, UFFDIO_REGISTER, &range) == 0;
+}
+
+// Whether pages can be opened for reading alone is no feature that can be asked for.
+Status try_read_only(int faults) {
+  void* const page =
+      ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return system_error("mmap", errno);
+  const auto address = reinterpret_cast<uint64_t>(page);
+  Status status;
+  if (!register_pages(faults, address, kPage, UserFaults::Kind::kWrites))
+    status = system_error("userfaultfd of writes to memory files", errno);
+  struct uffdio_continue pages = {};
+  pages.range = {address, kPage};
+  pages.mode = kReadOnly;
+  // The page has no memory: EFAULT.
+  if (status.ok() && ::ioctl(faults, UFFDIO_CONTINUE, &pages) != 0 && errno == EINVAL)
+    status = system_error("userfaultfd of writes (Linux 6.4)", errno);
+  ::munmap(page, kPage);
+  return status;
+}
 
 }  // namespace
 
-Result<Fd> UserFaults::open_descriptor() {
+Result<Fd> UserFaults::open_descriptor(Kind kind) {
   constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
   Fd made;
   // Whoever may open the device may have faults of system calls served. The system call of the same
@@ -40,17 +72,19 @@ Result<Fd> UserFaults::open_descriptor() {
   struct uffdio_api wanted = {};
   wanted.api = UFFD_API;
   wanted.features = UFFD_FEATURE_MINOR_SHMEM;
+  if (kind == Kind::kWrites) wanted.features |= UFFD_FEATURE_PAGEFAULT_FLAG_WP | kProtectsFiles;
   if (::ioctl(made.get(), UFFDIO_API, &wanted) != 0)
     return system_error("userfaultfd of memory files", errno);
+  if (kind == Kind::kWrites) FARGPU_RETURN_IF_ERROR(try_read_only(made.get()));
   return made;
 }
 
-Status UserFaults::probe() { return open_descriptor().status(); }
+Status UserFaults::probe(Kind kind) { return open_descriptor(kind).status(); }
 
 bool UserFaults::start(Service service) {
   std::lock_guard lock(mutex_);
   if (started_) return true;
-  auto descriptor = open_descriptor();
+  auto descriptor = open_descriptor(kind_);
   auto wake = EventFd::create();
   if (!descriptor.ok() || !wake.ok()) return false;
   faults_ = std::move(*descriptor);
@@ -68,7 +102,7 @@ void UserFaults::run() {
   std::array<struct pollfd, 2> waits = {{{faults_.get(), POLLIN, 0}, {wake_->get(), POLLIN, 0}}};
   for (;;) {
     int patience = -1;
-    if (const auto due = service_.look()) {
+    if (const auto due = service_.look ? service_.look() : std::nullopt) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(*due - Clock::now()).count();
       patience = static_cast<int>(std::clamp<int64_t>(left, 0, 1000));
     }
@@ -80,19 +114,18 @@ void UserFaults::run() {
 
 void UserFaults::serve_all() {
   std::array<struct uffd_msg, 16> messages;
+  if (service_.listen) service_.listen();
   const ssize_t got = ::read(faults_.get(), messages.data(), sizeof messages);
   if (got <= 0) return;
   for (size_t i = 0; i < static_cast<size_t>(got) / sizeof(messages[0]); ++i) {
-    if (messages[i].event == UFFD_EVENT_PAGEFAULT)
-      service_.serve(messages[i].arg.pagefault.address);
+    if (messages[i].event != UFFD_EVENT_PAGEFAULT) continue;
+    const auto& fault = messages[i].arg.pagefault;
+    service_.serve(fault.address, (fault.flags & UFFD_PAGEFAULT_FLAG_WRITE) != 0);
   }
 }
 
 bool UserFaults::watch(uint64_t address, size_t bytes) const {
-  struct uffdio_register range = {};
-  range.range = {address, whole_pages(bytes)};
-  range.mode = UFFDIO_REGISTER_MODE_MINOR;
-  return ::ioctl(faults_.get(), UFFDIO_REGISTER, &range) == 0;
+  return register_pages(faults_.get(), address, whole_pages(bytes), kind_);
 }
 
 void UserFaults::unwatch(uint64_t address, size_t bytes) const {
@@ -127,6 +160,37 @@ void UserFaults::open(uint64_t address, size_t bytes) const {
     }
   }
   retry(address, bytes);
+}
+
+bool UserFaults::open_as(uint64_t address, size_t bytes, bool writable, std::byte* local) const {
+  const uint64_t end = address + whole_pages(bytes);
+  bool was_open = false, is_populated = false;
+  for (uint64_t at = address; at < end;) {
+    struct uffdio_continue pages = {};
+    pages.range = {at, end - at};
+    pages.mode = writable ? 0 : kReadOnly;
+    if (::ioctl(faults_.get(), UFFDIO_CONTINUE, &pages) == 0) break;
+    if (pages.mapped > 0) {
+      at += static_cast<uint64_t>(pages.mapped);
+    } else if (errno == EEXIST) {
+      was_open = true;
+      at += kPage;
+    } else if (errno == EFAULT && !std::exchange(is_populated, true)) {
+      if (::madvise(local + (at - address), end - at, MADV_POPULATE_WRITE) != 0) return false;
+    } else if (errno != EAGAIN) {
+      return errno == ENOENT;  // it is not watched any more, so nobody waits
+    }
+  }
+  // Nobody was woken who waits for what was open.
+  if (was_open && writable) return let_write(address, bytes);
+  if (was_open) retry(address, bytes);
+  return true;
+}
+
+bool UserFaults::let_write(uint64_t address, size_t bytes) const {
+  struct uffdio_writeprotect range = {};
+  range.range = {address, whole_pages(bytes)};
+  return ::ioctl(faults_.get(), UFFDIO_WRITEPROTECT, &range) == 0;
 }
 
 void UserFaults::retry(uint64_t address, size_t bytes) const {

@@ -13,6 +13,7 @@
 #include "client/call/call.h"
 #include "client/object/context.h"
 #include "client/process/gpu_tools.h"
+#include "client/process/managed_way.h"
 #include "client/process/session.h"
 #include "client/process/watchdog.h"
 #include "common/base/check.h"
@@ -99,7 +100,8 @@ CUresult Process::connect_locked() {
   log::configure("client", log::Level::kWarn);
   Result<Settings> settings = read_settings();
   Status status = settings.status();
-  if (settings.ok()) {
+  if (status.ok()) status = check_managed_way();
+  if (status.ok()) {
     auto tables = std::make_unique<Tables>();
     auto made = connect(*tables, *settings);
     status = made.status();

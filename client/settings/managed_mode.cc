@@ -8,10 +8,14 @@ namespace fargpu::client {
 Result<ManagedMode> read_managed_mode() {
   const char* const variable = std::getenv("FARGPU_MANAGED");
   const std::string text = variable == nullptr ? "" : variable;
-  if (text.empty() || text == "touched") return ManagedMode::kTouched;
+  if (text.empty() || text == "auto") return ManagedMode::kAuto;
+  if (text == "touched") return ManagedMode::kTouched;
+  if (text == "userfaultfd") return ManagedMode::kUserfaultfd;
+  if (text == "signal") return ManagedMode::kSignal;
   if (text == "eager") return ManagedMode::kEager;
   return Status(StatusCode::kInvalidArgument,
-                "FARGPU_MANAGED: '" + text + "' is neither touched nor eager");
+                "FARGPU_MANAGED: '" + text +
+                    "' is neither auto nor touched nor userfaultfd nor signal nor eager");
 }
 
 }  // namespace fargpu::client

@@ -1,6 +1,6 @@
 // When the contents of managed memory come to this process.
 //
-//   FARGPU_MANAGED   touched (default) or eager
+//   FARGPU_MANAGED   auto (default), touched, userfaultfd, signal or eager
 #pragma once
 
 #include "common/base/status.h"
@@ -8,8 +8,11 @@
 namespace fargpu::client {
 
 enum class ManagedMode {
-  kTouched,  // a block when it is touched
-  kEager,    // also all of it with a synchronisation: then system calls can use it
+  kAuto,         // as kSignal, which costs less
+  kTouched,      // as kUserfaultfd where the system allows it, otherwise as kSignal
+  kUserfaultfd,  // system calls wait, too
+  kSignal,       // system calls fail
+  kEager,        // as kSignal, and all of it with a synchronisation: then system calls can use it
 };
 
 // A malformed value is an error that names the variable.

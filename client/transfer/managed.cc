@@ -1,22 +1,28 @@
 #include "client/transfer/managed.h"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
+#include <future>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "client/entry/call_target.h"
 #include "client/managed/fault_handler.h"
 #include "client/managed/managed_state.h"
-#include "client/settings/managed_mode.h"
+#include "client/process/managed_way.h"
 #include "client/transfer/copy.h"
 #include "client/transfer/held_streams.h"
 #include "common/base/log.h"
+#include "common/base/signals_blocked.h"
 #include "common/rpc/handle_kind.h"
 
 namespace fargpu::client {
 namespace {
+
+constexpr auto kEndOfProcess = std::chrono::seconds(5);
 
 class ChannelWire final : public ManagedMemory::Wire {
  public:
@@ -196,17 +202,68 @@ CUresult make_chunk(Session& session, const Context& context, uint64_t bytes,
   return result;
 }
 
-void start(Session& session, Context& context) {
-  if (!session.managed.has_wire()) {
-    // A malformed value was an error when the process connected.
-    const auto mode = read_managed_mode();
-    session.managed.set_wire(std::make_unique<ChannelWire>(session, context),
-                             mode.ok() && *mode == ManagedMode::kEager);
+// An access that waits in the system.
+void serve(Session& session, uint64_t address, bool is_write, uint64_t heard) {
+  constexpr uint64_t kPage = ManagedMemory::kPage;
+  switch (session.managed.touch(address, is_write, heard)) {
+    case ManagedMemory::Touched::kServed:
+      return;
+    case ManagedMemory::Touched::kUnknown:
+      // It has ended meanwhile; now it faults.
+      return session.managed_state->user_faults.retry(address / kPage * kPage, kPage);
+    case ManagedMemory::Touched::kNeedsService:
+      return session.managed_state->faults.post(address, is_write, heard);
   }
-  session.managed_state->faults.start([&session](uint64_t address, bool is_write) {
-    return session.managed.bring(address, is_write);
-  });
-  install_fault_handler();
+}
+
+// Before the program may end by it. A thread of its own does: who waits may be writing to the file
+// of the log, and holds it.
+void say_why(uint64_t address, CUresult why) {
+  auto said = std::make_shared<std::promise<void>>();
+  auto done = said->get_future();
+  const SignalsBlocked blocked;
+  std::thread([address, why, said] {
+    log::error("managed memory at 0x{:x} cannot be fetched: error {}", address,
+               static_cast<int>(why));
+    said->set_value();
+  }).detach();
+  (void)done.wait_for(std::chrono::seconds(1));
+}
+
+void fail(Session& session, uint64_t address, CUresult why) {
+  // Another thread ends the process, which must not end by this access instead.
+  if (why == CUDA_ERROR_DEINITIALIZED) std::this_thread::sleep_for(kEndOfProcess);
+  if (why != CUDA_ERROR_NOT_MAPPED) say_why(address, why);
+  session.managed.fail(address);
+}
+
+UserFaults::Service service_of_managed(Session& session) {
+  const auto heard = std::make_shared<uint64_t>(0);  // the thread's
+  return {.serve = [&session, heard](uint64_t address,
+                                     bool is_write) { serve(session, address, is_write, *heard); },
+          .listen = [&session, heard] { *heard = session.managed.gives(); }};
+}
+
+void start(Session& session, Context& context) {
+  ManagedState& state = *session.managed_state;
+  state.faults.start(
+      [&session](uint64_t address, bool is_write, ManagedMemory::Heard heard) {
+        return session.managed.bring(address, is_write, heard);
+      },
+      [&session](uint64_t address, CUresult why) { fail(session, address, why); },
+      [&session](uint64_t address) { session.managed.bring_ahead(address); });
+  if (!session.managed.has_wire()) {
+    // What is wrong was an error when the process connected.
+    const auto chosen = choose_managed_way();
+    const ManagedWay way = chosen.ok() ? *chosen : ManagedWay{};
+    const bool by_messages =
+        way.by_messages && state.user_faults.start(service_of_managed(session));
+    session.managed.set_wire(
+        std::make_unique<ChannelWire>(session, context),
+        by_messages ? access_by_messages(state.user_faults) : access_by_protection(), way.is_eager,
+        [&state](uint64_t address) { state.faults.post_ahead(address); });
+  }
+  if (session.managed.by_signals()) install_fault_handler();
 }
 
 void give_back(Session& session, uint16_t context, uint64_t address, uint64_t bytes) {

@@ -74,7 +74,7 @@ UserFaults::Service service_of_touches(Session& session) {
                                                   [&] { lazy->watch = new IdleWatch(session); });
                                    lazy->watch->ask();
                                  }});
-  return {[&session](uint64_t address) {
+  return {[&session](uint64_t address, bool) {
             PagesWire wire(session);
             if (session.pages.bring(wire, address) == CUDA_ERROR_NOT_MAPPED)
               session.touched_host.faults().retry(address / kPage * kPage, kPage);

@@ -1,136 +1,36 @@
-#include "client/managed/managed_memory.h"
+#include "tests/client/managed_memory_test.h"
 
-#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <cstring>
+#include <algorithm>
 #include <filesystem>
-#include <set>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "client/managed/fault_service.h"
-#include "client/managed/local_chunk.h"
 #include "client/managed/managed_variables.h"
-#include "client/object/context.h"
 #include "common/base/map_exactly.h"
 
 namespace fargpu::client {
 namespace {
-
-using Touched = ManagedMemory::Touched;
-
-constexpr uint64_t kBlock = 64 << 10;
-
-// The worker's memory, and what travels. What a test reads and writes does not fault: it says what
-// it touches, as the handler would.
-class ManagedMemoryTest : public testing::Test {
- protected:
-  struct Travelled {
-    uint64_t offset, bytes;
-    bool operator==(const Travelled&) const = default;
-  };
-
-  class FakeWire final : public ManagedMemory::Wire {
-   public:
-    explicit FakeWire(ManagedMemoryTest& test) : test_(test) {}
-    CUresult push(const ManagedMemory::Piece& piece) override {
-      if (test_.before_push_) std::exchange(test_.before_push_, nullptr)();
-      for (const auto& [address, bytes] : piece.parts) {
-        test_.pushed_.push_back({address - test_.base(), bytes});
-        std::memcpy(test_.at_worker(address), piece.local + (address - piece.address), bytes);
-      }
-      return test_.result_;
-    }
-    CUresult fetch(const ManagedMemory::Piece& piece) override {
-      for (const auto& [address, bytes] : piece.parts)
-        test_.fetched_.push_back({address - test_.base(), bytes});
-      if (test_.before_fetch_) std::exchange(test_.before_fetch_, nullptr)();
-      for (const auto& [address, bytes] : piece.parts) {
-        if (address - test_.base() < test_.worker_.size())
-          std::memcpy(piece.local + (address - piece.address), test_.at_worker(address), bytes);
-      }
-      if (test_.during_fetch_) std::exchange(test_.during_fetch_, nullptr)();
-      return test_.result_;
-    }
-    CUresult finish_pushes(Context&) override {
-      ++test_.finished_;
-      return CUDA_SUCCESS;
-    }
-    CUresult clear(Context&, uint64_t, uint64_t) override { return CUDA_SUCCESS; }
-    void await_idle(Context&) override { ++test_.awaited_; }
-    bool is_live_stream(uint64_t id) override { return test_.streams_.count(id) != 0; }
-
-   private:
-    ManagedMemoryTest& test_;
-  };
-
-  void SetUp() override {
-    chunk_ = LocalChunk::make(uint64_t{16} << 20);
-    ASSERT_TRUE(chunk_);
-    worker_.resize(chunk_->bytes());
-    memory_.set_wire(std::make_unique<FakeWire>(*this), is_eager_);
-    ASSERT_EQ(add(0, uint64_t{8} << 20), CUDA_SUCCESS);
-  }
-  CUresult add(uint64_t offset, uint64_t bytes) {
-    return memory_.add({.address = base() + offset,
-                        .bytes = bytes,
-                        .local = chunk_->local(base() + offset),
-                        .file = chunk_->file(),
-                        .offset = chunk_->offset(base() + offset),
-                        .context = &context_});
-  }
-  uint64_t base() const { return chunk_->address(); }
-  std::byte* at_worker(uint64_t address) { return worker_.data() + (address - base()); }
-  // What the handler and the service do together.
-  void touch(uint64_t offset, bool is_write) {
-    if (memory_.touch(base() + offset, is_write) != Touched::kNeedsService) return;
-    ASSERT_EQ(memory_.bring(base() + offset, is_write), CUDA_SUCCESS);
-  }
-  char read(uint64_t offset) {
-    touch(offset, false);
-    return *reinterpret_cast<volatile char*>(base() + offset);
-  }
-  void write(uint64_t offset, char value) {
-    touch(offset, true);
-    *reinterpret_cast<volatile char*>(base() + offset) = value;
-  }
-  void work(uint64_t stream = 0) {
-    memory_.begin_work();
-    ASSERT_EQ(memory_.give(stream), CUDA_SUCCESS);
-    memory_.end_work();
-  }
-  void finish() { memory_.work_is_done(memory_.mark()); }
-
-  std::optional<LocalChunk> chunk_;
-  std::vector<std::byte> worker_;
-  Context context_;
-  ManagedMemory memory_;
-  CUresult result_ = CUDA_SUCCESS;
-  std::vector<Travelled> pushed_, fetched_;
-  std::set<uint64_t> streams_;
-  int awaited_ = 0, finished_ = 0;
-  std::function<void()> during_fetch_, before_fetch_, before_push_;
-  bool is_eager_ = false;
-};
 
 class EagerManagedMemoryTest : public ManagedMemoryTest {
  protected:
   EagerManagedMemoryTest() { is_eager_ = true; }
 };
 
-TEST_F(ManagedMemoryTest, FreshMemoryIsZeroAndCostsNothing) {
+INSTANTIATE_TEST_SUITE_P(Both, ManagedMemoryTest, kWays, name_of);
+INSTANTIATE_TEST_SUITE_P(Both, EagerManagedMemoryTest, kWays, name_of);
+
+TEST_P(ManagedMemoryTest, FreshMemoryIsZeroAndCostsNothing) {
   EXPECT_EQ(read(12345), 0);
   write(100, 1);
   EXPECT_EQ(read(99), 0);
   EXPECT_TRUE(fetched_.empty());
 }
 
-TEST_F(ManagedMemoryTest, OnlyWrittenBlocksAreSent) {
+TEST_P(ManagedMemoryTest, OnlyWrittenBlocksAreSent) {
   write(10 * kBlock + 5, 7);
   write(90 * kBlock, 0);
   work();
@@ -147,7 +47,7 @@ TEST_F(ManagedMemoryTest, OnlyWrittenBlocksAreSent) {
   EXPECT_EQ(pushed_, (std::vector<Travelled>{{11 * kBlock, kBlock}}));
 }
 
-TEST_F(ManagedMemoryTest, OnlyExtentsTravel) {
+TEST_P(ManagedMemoryTest, OnlyExtentsTravel) {
   constexpr uint64_t kAt = uint64_t{12} << 20;
   std::memset(worker_.data() + kAt, 9, 4096);
   const ManagedMemory::Extent first{base() + kAt + 16, 8}, second{base() + kAt + 64, 4};
@@ -189,7 +89,7 @@ TEST_F(ManagedMemoryTest, OnlyExtentsTravel) {
 }
 
 // Of a block what the host has not written is not sent: the device may have changed it meanwhile.
-TEST_F(ManagedMemoryTest, ExtentsThatWereOnlyReadAreNotSent) {
+TEST_P(ManagedMemoryTest, ExtentsThatWereOnlyReadAreNotSent) {
   constexpr uint64_t kAt = uint64_t{12} << 20;
   const ManagedMemory::Extent first{base() + kAt, 8}, second{base() + kAt + 8, 8};
   ASSERT_EQ(memory_.add({.address = base() + kAt,
@@ -261,7 +161,9 @@ class ManagedVariablesTest : public ManagedMemoryTest {
   ManagedVariables variables_{memory_, faults_};
 };
 
-TEST_F(ManagedVariablesTest, SharePagesAndEndOneByOne) {
+INSTANTIATE_TEST_SUITE_P(Both, ManagedVariablesTest, kWays, name_of);
+
+TEST_P(ManagedVariablesTest, SharePagesAndEndOneByOne) {
   EXPECT_EQ(variables_.add(variable(0, 16, 1)), CUDA_SUCCESS);
   EXPECT_EQ(variables_.add(variable(64, 4, 2)), CUDA_SUCCESS);
   EXPECT_EQ(variables_.add(variable(64, 4, 2)), CUDA_SUCCESS);  // known
@@ -282,7 +184,7 @@ TEST_F(ManagedVariablesTest, SharePagesAndEndOneByOne) {
   EXPECT_TRUE(is_free(4));
 }
 
-TEST_F(ManagedVariablesTest, AreRefusedWhereSomethingLies) {
+TEST_P(ManagedVariablesTest, AreRefusedWhereSomethingLies) {
   void* const taken = reinterpret_cast<void*>(pages_ + 2 * kPage);
   ASSERT_TRUE(map_exactly(taken, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   EXPECT_EQ(variables_.add(variable(100, 16, 1)), CUDA_SUCCESS);
@@ -295,7 +197,7 @@ TEST_F(ManagedVariablesTest, AreRefusedWhereSomethingLies) {
   ::munmap(taken, kPage);
 }
 
-TEST_F(ManagedMemoryTest, SystemCallsMayUseFreshMemory) {
+TEST_P(ManagedMemoryTest, SystemCallsMayUseFreshMemory) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   ASSERT_EQ(::write(ends[1], "abc", 3), 3);
@@ -307,7 +209,7 @@ TEST_F(ManagedMemoryTest, SystemCallsMayUseFreshMemory) {
   EXPECT_EQ(worker_[5 * kBlock + 2], std::byte{'c'});
 }
 
-TEST_F(ManagedMemoryTest, OnlyTouchedBlocksAreFetched) {
+TEST_P(ManagedMemoryTest, OnlyTouchedBlocksAreFetched) {
   work();
   finish();
   worker_[3 * kBlock] = std::byte{9};
@@ -319,7 +221,7 @@ TEST_F(ManagedMemoryTest, OnlyTouchedBlocksAreFetched) {
   EXPECT_TRUE(pushed_.empty());
 }
 
-TEST_F(ManagedMemoryTest, SequentialTouchesFetchMoreAndMore) {
+TEST_P(ManagedMemoryTest, SequentialTouchesFetchMoreAndMore) {
   work();
   finish();
   for (uint64_t at = 0; at < uint64_t{8} << 20; at += 4096) (void)read(at);
@@ -329,7 +231,61 @@ TEST_F(ManagedMemoryTest, SequentialTouchesFetchMoreAndMore) {
   EXPECT_EQ(bytes, uint64_t{8} << 20);
 }
 
-TEST_F(ManagedMemoryTest, WorkThatIsSubmittedDuringAFetchIsNotMissed) {
+TEST_P(ManagedMemoryTest, WhatIsTouchedInTurnIsFetchedAhead) {
+  work();
+  finish();
+  std::fill(worker_.begin(), worker_.end(), std::byte{7});
+  uint64_t at = 0;
+  for (; wanted_.empty(); at += 4096) ASSERT_EQ(read(at), 7);
+  ASSERT_EQ(wanted_.size(), 1u);
+  const uint64_t ahead = wanted_[0];
+  fetched_.clear();
+  memory_.bring_ahead(base() + ahead);
+  ASSERT_EQ(fetched_.size(), 1u);
+  EXPECT_EQ(fetched_[0].offset, ahead);
+  const uint64_t end = ahead + fetched_[0].bytes;
+  for (; at < end; at += 4096) ASSERT_EQ(read(at), 7);
+  EXPECT_EQ(fetched_.size(), 1u);
+  EXPECT_EQ(wanted_.back(), end);
+  // Work has been submitted since: it is not wanted any more.
+  memory_.begin_work();
+  memory_.bring_ahead(base() + end);
+  memory_.end_work();
+  EXPECT_EQ(fetched_.size(), 1u);
+  work();
+  EXPECT_TRUE(pushed_.empty());
+  finish();
+  // It is overtaken by work while it comes.
+  fetched_.clear(), wanted_.clear();
+  for (at = 0; wanted_.empty(); at += 4096) ASSERT_EQ(read(at), 7);
+  during_fetch_ = [this] {
+    work();
+    std::fill(worker_.begin(), worker_.end(), std::byte{8});
+    finish();
+  };
+  memory_.bring_ahead(base() + wanted_[0]);
+  EXPECT_EQ(read(wanted_[0]), 8);
+}
+
+TEST_P(ManagedMemoryTest, WhatCameAheadMayBeWritten) {
+  work();
+  finish();
+  uint64_t at = 0;
+  for (; wanted_.empty(); at += 4096) write(at, 1);
+  memory_.bring_ahead(base() + wanted_[0]);
+  const uint64_t end = wanted_[0] + fetched_.back().bytes;
+  const size_t fetches = fetched_.size();
+  for (; at < end; at += 4096) write(at, 1);
+  EXPECT_EQ(fetched_.size(), fetches);
+  work();
+  for (at = 0; at < end; at += 4096) ASSERT_EQ(worker_[at], std::byte{1}) << at;
+  // What was not written was not sent.
+  uint64_t sent = 0;
+  for (const Travelled& each : pushed_) sent += each.bytes;
+  EXPECT_LE(sent, end);
+}
+
+TEST_P(ManagedMemoryTest, WorkThatIsSubmittedDuringAFetchIsNotMissed) {
   work();
   finish();
   during_fetch_ = [this] {
@@ -340,7 +296,7 @@ TEST_F(ManagedMemoryTest, WorkThatIsSubmittedDuringAFetchIsNotMissed) {
   EXPECT_EQ(fetched_.size(), 2u);
 }
 
-TEST_F(ManagedMemoryTest, WhatIsFetchedBesideRunningWorkIsFetchedAgain) {
+TEST_P(ManagedMemoryTest, WhatIsFetchedBesideRunningWorkIsFetchedAgain) {
   work();
   EXPECT_EQ(read(0), 0);
   EXPECT_EQ(awaited_, 1);
@@ -356,7 +312,7 @@ TEST_F(ManagedMemoryTest, WhatIsFetchedBesideRunningWorkIsFetchedAgain) {
   EXPECT_EQ(read(0), 4);
 }
 
-TEST_F(ManagedMemoryTest, MemoryOfAStreamIsLeftToTheHostWhileOthersWork) {
+TEST_P(ManagedMemoryTest, MemoryOfAStreamIsLeftToTheHostWhileOthersWork) {
   streams_ = {7, 8};
   memory_.with(base(), [](ManagedMemory::Allocation& memory) {
     memory.attachment = ManagedMemory::Attachment::kStream;
@@ -376,7 +332,7 @@ TEST_F(ManagedMemoryTest, MemoryOfAStreamIsLeftToTheHostWhileOthersWork) {
   EXPECT_EQ(pushed_.size(), 2u);
 }
 
-TEST_F(ManagedMemoryTest, AFailedPushKeepsWhatWasWritten) {
+TEST_P(ManagedMemoryTest, AFailedPushKeepsWhatWasWritten) {
   write(0, 6);
   result_ = CUDA_ERROR_DEVICE_UNAVAILABLE;
   memory_.begin_work();
@@ -389,7 +345,7 @@ TEST_F(ManagedMemoryTest, AFailedPushKeepsWhatWasWritten) {
 }
 
 // What a host function wrote may have been taken by another thread's work.
-TEST_F(ManagedMemoryTest, PushesOfOtherWorkAreFinishedBehindHostFunctions) {
+TEST_P(ManagedMemoryTest, PushesOfOtherWorkAreFinishedBehindHostFunctions) {
   write(0, 1);
   work();
   EXPECT_FALSE(memory_.any_here());
@@ -400,7 +356,8 @@ TEST_F(ManagedMemoryTest, PushesOfOtherWorkAreFinishedBehindHostFunctions) {
 }
 
 // A system call stands for a thread that writes: it fails where a thread would fault.
-TEST_F(ManagedMemoryTest, FreshMemoryCannotBeWrittenWhileItIsGiven) {
+TEST_P(ManagedMemoryTest, FreshMemoryCannotBeWrittenWhileItIsGiven) {
+  if (GetParam() == Way::kMessages) GTEST_SKIP() << "it waits";
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   ASSERT_EQ(::write(ends[1], "abc", 3), 3);
@@ -413,7 +370,7 @@ TEST_F(ManagedMemoryTest, FreshMemoryCannotBeWrittenWhileItIsGiven) {
   ::close(ends[1]);
 }
 
-TEST_F(EagerManagedMemoryTest, AllOfItComesWithASynchronisation) {
+TEST_P(EagerManagedMemoryTest, AllOfItComesWithASynchronisation) {
   work();
   worker_[5 * kBlock] = std::byte{9};
   finish();
@@ -422,7 +379,7 @@ TEST_F(EagerManagedMemoryTest, AllOfItComesWithASynchronisation) {
 }
 
 // What a fault brings must not replace what another thread has written since a synchronisation.
-TEST_F(EagerManagedMemoryTest, AFaultAndASynchronisationDoNotOvertakeEachOther) {
+TEST_P(EagerManagedMemoryTest, AFaultAndASynchronisationDoNotOvertakeEachOther) {
   work();
   std::thread other;
   std::atomic<bool> wrote{false};
@@ -442,7 +399,7 @@ TEST_F(EagerManagedMemoryTest, AFaultAndASynchronisationDoNotOvertakeEachOther) 
   EXPECT_EQ(worker_[0], std::byte{4});
 }
 
-TEST_F(ManagedMemoryTest, NeighboursAreApart) {
+TEST_P(ManagedMemoryTest, NeighboursAreApart) {
   ASSERT_EQ(add(uint64_t{8} << 20, 4096), CUDA_SUCCESS);
   write((uint64_t{8} << 20) - 1, 1);
   write(uint64_t{8} << 20, 2);
@@ -455,7 +412,8 @@ TEST_F(ManagedMemoryTest, NeighboursAreApart) {
   EXPECT_EQ(memory_.touch(base(), false), Touched::kUnknown);
 }
 
-TEST_F(ManagedMemoryTest, MoreBlocksInTurnThanThereAreMappings) {
+TEST_P(ManagedMemoryTest, MoreBlocksInTurnThanThereAreMappings) {
+  if (GetParam() == Way::kMessages) GTEST_SKIP() << "no mapping is split";
   // Every second block of many allocations: more states than the system has mappings.
   std::vector<LocalChunk> chunks;
   for (int i = 0; i < 24; ++i) {

@@ -26,7 +26,7 @@ class TouchedHostTest : public testing::Test {
     // The thread lives as long as the process.
     host_ = new TouchedHost;
     memory_ = static_cast<std::byte*>(host_->allocate(
-        kBytes, {[this](uint64_t address) { serve(address); },
+        kBytes, {[this](uint64_t address, bool) { serve(address); },
                  []() -> std::optional<UserFaults::Clock::time_point> { return std::nullopt; }}));
     ASSERT_NE(memory_, nullptr);
     gate_ = host_->gate(address());

@@ -236,7 +236,7 @@ class Cli(unittest.TestCase):
                 "shm",
                 "round trip",
                 "us (median of 5)",
-                "FARGPU_MANAGED=eager",
+                "managed",
                 "mapped",
                 "userfaultfd",
                 "all is well",

@@ -3,8 +3,9 @@
 // A program calls begin() first and right() last. Its last line is then "PROGRAM: right" and its
 // exit code 0; a promise that does not hold, a CUDA error, a crash or a hang ends it with 1 and a
 // line that says where. Options for `fargpu run` stand in the first lines of a source, as
-// "// run: --memory 1G", and settings of the simulated GPU, as "// sim: NAME=VALUE". Every program
-// must pass on a real driver, with one GPU and with two.
+// "// run: --memory 1G", settings of the simulated GPU, as "// sim: NAME=VALUE", and settings of
+// fargpu with which it runs once more, as "// again: NAME=VALUE". Every program must pass on a real
+// driver, with one GPU and with two.
 #pragma once
 
 #include <cuda.h>

@@ -5,6 +5,7 @@
 Each run must end with 0 and the line "NAME: right". FARGPU_TEST_TRANSPORT or the arguments name
 the transports (default: shm and tcp)."""
 
+import itertools
 import os
 import pathlib
 import sys
@@ -29,6 +30,12 @@ def simulation_of(source):
     return dict(line.removeprefix("// sim: ").split("=", 1) for line in lines)
 
 
+def again_of(source):
+    """Settings of fargpu with which it runs once more, from lines "// again: NAME=VALUE"."""
+    lines = [line for line in source.read_text().splitlines()[:12] if line.startswith("// again: ")]
+    return [dict([line.removeprefix("// again: ").split("=", 1)]) for line in lines]
+
+
 def is_right(name, where, done):
     if done.returncode == 0 and done.stdout.splitlines()[-1:] == [f"{name}: right"]:
         print(f"{where}: right")
@@ -51,16 +58,17 @@ def main():
         ),
     )
     results = [is_right(name, "the driver itself", direct)]
-    for transport in transports:
+    settings = [{}, *again_of(source)]
+    for transport, each in itertools.product(transports, settings):
         remote = testing.run(
             [
                 *(build.fargpu, "run", "--sim", "--sim-gpus", GPUS, "--transport", transport),
                 *options_of(source),
                 *("--", program),
             ],
-            env=testing.clean_environment(**simulation),
+            env=testing.clean_environment(**simulation, **each),
         )
-        results.append(is_right(name, transport, remote))
+        results.append(is_right(name, " ".join([transport, *map("=".join, each.items())]), remote))
     return 0 if all(results) else 1
 
 
