@@ -11,6 +11,7 @@ struct LaunchAttributes {
   bool cooperative = false;
   std::array<unsigned, 3> cluster = {0, 0, 0};  // 0: not given
   CUevent after = nullptr;                      // recorded when the grid is done
+  bool device_updatable = false;                // possible for nodes of graphs alone
 };
 
 // Those of `config` that change something here; the others only steer a real GPU, but their values
