@@ -20,8 +20,6 @@ CUresult make(CUgraphExec* exec, CUgraph handle, cuuint64_t flags, GraphOutcome*
   if (by_device && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   if (!has_current_context()) return CUDA_ERROR_INVALID_CONTEXT;
-  // Kernels would launch it, behind the back of everybody here.
-  if (by_device) return CUDA_ERROR_NOT_SUPPORTED;
   return instantiate(lock, *graph, flags, exec, outcome);
 }
 
