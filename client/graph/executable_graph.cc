@@ -107,8 +107,8 @@ CUresult take_value(GraphExec& exec, uint16_t frame) {
   return CUDA_SUCCESS;
 }
 
-// A copy with an end in ordinary memory, which a host node carries out: the id of its node; 0: there
-// is none.
+// The node of a copy with an end in ordinary memory, which a host node carries out: its id. 0:
+// there is none.
 uint64_t host_copy_in(const Description& description) {
   const auto& calls = description.host_calls;
   const auto found = std::find_if(calls.begin(), calls.end(),
@@ -397,8 +397,8 @@ CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params) {
   note_waits(*exec.session, description.awaited);
   if (placed.copy != NodeCopy::Way::kHost) {
     const CUresult result =
-        call_fgGraphSetNode(*exec.session, frame_context(*exec.session), exec.by_id(),
-                            placed.place, description.bytes.data(), description.bytes.size());
+        call_fgGraphSetNode(*exec.session, frame_context(*exec.session), exec.by_id(), placed.place,
+                            description.bytes.data(), description.bytes.size());
     if (result != CUDA_SUCCESS) return result;
   }
   if (description.interprocess) exec.interprocess = true;

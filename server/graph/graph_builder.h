@@ -47,9 +47,9 @@ inline constexpr size_t kMaxGraphNodes = 1u << 20;
 CUresult add_kernel(const GraphParts& parts, schema::graph::Node::Reader description, CUgraph graph,
                     CUgraphNode* node);
 
-// Adds the described nodes to `graph`, which has nothing but allocations and updatable nodes. *places: all of them, or
-// those that were added before one was refused, which is the place behind them. Throws
-// kj::Exception for a description that no client makes.
+// Adds the described nodes to `graph`, which has nothing but allocations and nodes that kernels
+// update. *places: all of them, or those that were added before one was refused, which is the place
+// behind them. Throws kj::Exception for a description that no client makes.
 CUresult build_graph(const GraphParts& parts, schema::graph::Nodes::Reader description,
                      CUgraph graph, GraphPlaces* places);
 

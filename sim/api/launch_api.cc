@@ -103,8 +103,7 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, vo
                         attributes.cooperative,
                         attributes.cluster};
   const Launch launch{grid, kernelParams, extra};
-  return launch_kernel(f, config->hStream, launch, attributes,
-                       {config->attrs, config->numAttrs});
+  return launch_kernel(f, config->hStream, launch, attributes, {config->attrs, config->numAttrs});
 }
 
 CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList,

@@ -59,8 +59,8 @@ int Environment::launch_behind(std::shared_ptr<Exec> exec) {
   std::lock_guard lock(mutex_);
   if (tails_.size() == kMostTails) return kInvalidValue;
   // Its own is launched once, while it runs; others do not run.
-  const bool possible = exec == exec_ ? std::ranges::find(tails_, exec) == tails_.end()
-                                      : exec->begin();
+  const bool possible =
+      exec == exec_ ? std::ranges::find(tails_, exec) == tails_.end() : exec->begin();
   if (!possible) return kInvalidValue;
   tails_.push_back(std::move(exec));
   return kSuccess;

@@ -1,8 +1,8 @@
 // What a launch of a graph consists of: its nodes, and the graphs that its kernels launch. Those
 // launched with fire-and-forget run beside it, and it is not done before they are. Those launched
-// as a tail run behind all of that, one after the other; what a tail launches as a tail comes before
-// the tails that stand there already. A sibling belongs to the environment around. That around a
-// graph which the host launched is the launch in its stream, which has no graph.
+// as a tail run behind all of that, one after the other; what a tail launches as a tail comes
+// before the tails that stand there already. A sibling belongs to the environment around. That
+// around a graph which the host launched is the launch in its stream, which has no graph.
 //
 // Kernels call it from any thread; the rest belongs to the thread that runs the graph.
 #pragma once
@@ -22,7 +22,7 @@ class Environment final : public DeviceGraphs {
   // As many as CUDA allows at once, of each.
   static constexpr size_t kMostBeside = 120, kMostTails = 255;
 
-  // `exec`: null: that of a stream, or of kernels that are in no graph. `around`: outlives this one.
+  // `exec`: null: that of a stream, or of kernels that are in no graph. `around` outlives this one.
   explicit Environment(std::shared_ptr<Exec> exec, Environment* around = nullptr)
       : exec_(std::move(exec)), around_(around) {}
 

@@ -120,8 +120,8 @@ CUresult KernelOperation::attribute(int id, CUlaunchAttributeValue* value) const
     return CUDA_ERROR_INVALID_VALUE;
   if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE && device_node_ != nullptr) {
     *value = {};
-    value->deviceUpdatableKernelNode = {1,
-                                        reinterpret_cast<CUgraphDeviceNode>(device_node_->handle())};
+    value->deviceUpdatableKernelNode = {
+        1, reinterpret_cast<CUgraphDeviceNode>(device_node_->handle())};
     return CUDA_SUCCESS;
   }
   const auto found = attributes_.find(id);
@@ -141,8 +141,8 @@ CUresult KernelOperation::with_attribute(int id, const CUlaunchAttributeValue& v
     // There is no way back.
     if (wanted == 0 && device_node_ != nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (wanted == 0 || device_node_ != nullptr) return with_attributes(attributes_, out);
-    *out = std::make_shared<KernelOperation>(context_, work_, func_, kernel_, as_extra_, attributes_,
-                                             DeviceNode::make());
+    *out = std::make_shared<KernelOperation>(context_, work_, func_, kernel_, as_extra_,
+                                             attributes_, DeviceNode::make());
     return CUDA_SUCCESS;
   }
   KernelAttributes attributes = attributes_;

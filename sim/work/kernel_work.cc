@@ -99,8 +99,7 @@ std::atomic<DeviceGraphs*> graphs_outside{nullptr};
 
 }  // namespace
 
-GraphScope::GraphScope(DeviceGraphs* graphs)
-    : before_(std::exchange(graphs_of_thread, graphs)) {}
+GraphScope::GraphScope(DeviceGraphs* graphs) : before_(std::exchange(graphs_of_thread, graphs)) {}
 GraphScope::~GraphScope() { graphs_of_thread = before_; }
 void GraphScope::set_outside(DeviceGraphs& graphs) { graphs_outside = &graphs; }
 

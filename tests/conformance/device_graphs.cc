@@ -90,7 +90,9 @@ void show_instantiation(const char* text, CUgraph graph, CUgraphNode node,
   params.hUploadStream = stream;
   std::printf("%s: %s", text, error_name(cuGraphInstantiateWithParams(&exec, graph, &params)));
   std::printf(" %d %s\n", params.result_out,
-              params.hErrNode_out == nullptr ? "-" : params.hErrNode_out == node ? "node" : "other");
+              params.hErrNode_out == nullptr ? "-"
+              : params.hErrNode_out == node  ? "node"
+                                             : "other");
   if (exec != nullptr) NEED(cuGraphExecDestroy(exec));
   NEED(cuGraphDestroy(graph));
 }

@@ -16,10 +16,14 @@ inline const char* kGraphKernels = R"ptx(
 .address_size 64
 
 .extern .func (.param .b32 result) cudaGraphLaunch(.param .b64 exec, .param .b64 stream);
-.extern .func (.param .b32 result) cudaGraphKernelNodeSetParam(.param .b64 node, .param .b64 offset, .param .b64 value, .param .b64 size);
-.extern .func (.param .b32 result) cudaGraphKernelNodeSetEnabled(.param .b64 node, .param .b32 enable);
-.extern .func (.param .b32 result) cudaGraphKernelNodeSetGridDim(.param .b64 node, .param .align 4 .b8 dim[12]);
-.extern .func (.param .b32 result) cudaGraphKernelNodeUpdatesApply(.param .b64 updates, .param .b64 count);
+.extern .func (.param .b32 result) cudaGraphKernelNodeSetParam(
+    .param .b64 node, .param .b64 offset, .param .b64 value, .param .b64 size);
+.extern .func (.param .b32 result) cudaGraphKernelNodeSetEnabled(
+    .param .b64 node, .param .b32 enable);
+.extern .func (.param .b32 result) cudaGraphKernelNodeSetGridDim(
+    .param .b64 node, .param .align 4 .b8 dim[12]);
+.extern .func (.param .b32 result) cudaGraphKernelNodeUpdatesApply(
+    .param .b64 updates, .param .b64 count);
 
 .func note(.param .b64 log, .param .b32 value)
 {
@@ -170,7 +174,8 @@ done:
   ret;
 }
 
-.visible .entry update(.param .u64 log, .param .u64 node, .param .u64 offset, .param .u32 value, .param .u32 what)
+.visible .entry update(.param .u64 log, .param .u64 node, .param .u64 offset, .param .u32 value,
+                       .param .u32 what)
 {
   .local .align 8 .b8 room[8];
   .reg .pred %p<3>;
@@ -236,7 +241,8 @@ done:
   ret;
 }
 
-.visible .entry update_all(.param .u64 log, .param .u64 node, .param .u64 offset, .param .u32 value)
+.visible .entry update_all(.param .u64 log, .param .u64 node, .param .u64 offset,
+                           .param .u32 value)
 {
   .local .align 8 .b8 updates[128];
   .reg .b32 %r<5>;

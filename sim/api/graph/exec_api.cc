@@ -116,8 +116,8 @@ CUresult instantiate(CUgraphExec* out, Graph& graph, uint64_t flags, Outcome* ou
     *outcome = {CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, to_handle<CUgraphNode>(cycle->original)};
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const auto exec = std::make_shared<Exec>(
-      std::move(shape), std::move(plan), flags & ~uint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD});
+  const auto exec = std::make_shared<Exec>(std::move(shape), std::move(plan),
+                                           flags & ~uint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD});
   graph.executable = registry.add(exec, 0);
   exec->set_handle(graph.executable);
   *out = to_handle<CUgraphExec>(graph.executable);

@@ -30,8 +30,7 @@ CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAt
                                                const CUkernelNodeAttrValue* value) {
   return with_kernel(hNode, [&](Node& node, const KernelOperation& kernel) -> CUresult {
     if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const CUresult result =
-        kernel.with_attribute(static_cast<int>(attr), *value, &node.operation);
+    const CUresult result = kernel.with_attribute(static_cast<int>(attr), *value, &node.operation);
     if (result == CUDA_SUCCESS) tell_device_node(*node.operation, attr, value);
     return result;
   });
