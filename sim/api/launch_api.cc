@@ -54,7 +54,7 @@ CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& 
           const bool record = *captured == CUDA_SUCCESS && after != nullptr;
           return record ? cuEventRecord(after, stream_handle) : *captured;
         }
-        if (read.device_updatable) return CUDA_ERROR_NOT_SUPPORTED;
+        if (read.of_node) return CUDA_ERROR_NOT_SUPPORTED;
         load_at_first_use(context, *target.function->settings);
         KernelWork work;
         if (CUresult result = prepare_kernel(context, target, launch, &work);
@@ -95,6 +95,7 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, vo
                                   void** extra) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   LaunchAttributes attributes;
+  attributes.may_be_of_node = true;  // the stream may be captured
   if (CUresult result = read_attributes(*config, &attributes); result != CUDA_SUCCESS)
     return result;
   const GridConfig grid{{config->gridDimX, config->gridDimY, config->gridDimZ},
