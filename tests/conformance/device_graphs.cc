@@ -3,6 +3,9 @@
 #include "tests/conformance/device_graphs.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "tests/conformance/graphs.h"
 
@@ -324,6 +327,30 @@ void ends() {
   show_notes("twenty of them", true);
 }
 
+// What a graph refers to lives as long as launches of it, also by kernels.
+void user_objects() {
+  std::printf("-- user objects\n");
+  static std::atomic<int> destroyed{0};
+  CUgraph graph = marks(10);
+  CUuserObject object;
+  NEED(cuUserObjectCreate(
+      &object, &destroyed, [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, 1,
+      CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  NEED(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+  CUgraphExec inner = uploaded(graph);
+  CUgraphExec outer = instantiated(launches(inner, kTail, 20), 0);
+  NEED(cuGraphLaunch(outer, stream));
+  VALUE(destroyed);
+  NEED(cuStreamSynchronize(stream));
+  NEED(cuGraphExecDestroy(outer));
+  VALUE(destroyed);
+  NEED(cuGraphExecDestroy(inner));
+  for (int i = 0; i < 1000 && destroyed == 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  VALUE(destroyed);
+  show_notes("notes");
+}
+
 }  // namespace
 
 int main() {
@@ -341,5 +368,6 @@ int main() {
   updates();
   copies();
   ends();
+  user_objects();
   NEED(cuCtxDestroy(context));
 }
