@@ -107,6 +107,18 @@ CUresult take_value(GraphExec& exec, uint16_t frame) {
   return CUDA_SUCCESS;
 }
 
+// `of()`: the context whose server's driver gave the value, if several did.
+template <typename ContextOf>
+GraphExec* find(CUgraphExec exec, ContextOf&& of) {
+  auto id = reinterpret_cast<uint64_t>(exec);
+  Tables& tables = *Process::get().tables();
+  if (ValueTable::is_distinct(id)) {
+    const Context* const context = of();
+    id = tables.graphs_for_kernels.find(id, context != nullptr ? context->session : nullptr);
+  }
+  return static_cast<GraphExec*>(tables.handles.find(rpc::HandleKind::kGraphExec, id));
+}
+
 // The node of a copy with an end in ordinary memory, which a host node carries out: its id. 0:
 // there is none.
 uint64_t host_copy_in(const Description& description) {
@@ -253,14 +265,10 @@ void GraphExec::ended() {
   nodes.clear();
 }
 
-GraphExec* find_exec(CUgraphExec exec) {
-  auto id = reinterpret_cast<uint64_t>(exec);
-  Tables& tables = *Process::get().tables();
-  if (ValueTable::is_distinct(id)) {
-    const Context* const context = current_context();
-    id = tables.graphs_for_kernels.find(id, context != nullptr ? context->session : nullptr);
-  }
-  return static_cast<GraphExec*>(tables.handles.find(rpc::HandleKind::kGraphExec, id));
+GraphExec* find_exec(CUgraphExec exec) { return find(exec, current_context); }
+
+GraphExec* find_exec(CUgraphExec exec, CUstream stream) {
+  return find(exec, [stream] { return context_of(stream); });
 }
 
 CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgraphExec* exec,

@@ -71,8 +71,10 @@ struct GraphExec final : Object {
   CUgraphExec by_id() const { return reinterpret_cast<CUgraphExec>(id); }
 };
 
-// nullptr: there is none. A value of several servers' drivers is that of the current context's.
+// nullptr: there is none. What several servers' drivers gave is of that of the current context, or
+// of the stream's.
 GraphExec* find_exec(CUgraphExec exec);
+GraphExec* find_exec(CUgraphExec exec, CUstream stream);
 
 // What came of an instantiation or an update.
 struct GraphOutcome {

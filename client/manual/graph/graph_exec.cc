@@ -181,12 +181,12 @@ CUresult manual_cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
 }
 
 CUresult manual_cuGraphUpload(CUgraphExec hGraph, CUstream hStream) {
-  GraphExec* const exec = find_exec(hGraph);
+  GraphExec* const exec = find_exec(hGraph, hStream);
   return exec == nullptr ? CUDA_ERROR_INVALID_VALUE : upload(*exec, hStream);
 }
 
 CUresult manual_cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
-  GraphExec* const exec = find_exec(hGraph);
+  GraphExec* const exec = find_exec(hGraph, hStream);
   return exec == nullptr ? CUDA_ERROR_INVALID_VALUE : launch(*exec, hStream);
 }
 
