@@ -106,6 +106,14 @@ cudaGraphNode_t add(cudaGraph_t graph, void* kernel, void** arguments) {
   return node;
 }
 
+void depend(cudaGraph_t graph, cudaGraphNode_t first, cudaGraphNode_t second) {
+#if CUDART_VERSION >= 13000
+  CHECK(cudaGraphAddDependencies(graph, &first, &second, nullptr, 1));
+#else
+  CHECK(cudaGraphAddDependencies(graph, &first, &second, 1));
+#endif
+}
+
 cudaGraphExec_t made(void* kernel, void** arguments, unsigned long long flags) {
   cudaGraph_t graph;
   CHECK(cudaGraphCreate(&graph, 0));
@@ -174,6 +182,24 @@ void nested() {
   for (cudaGraphExec_t exec : {inner, middle, outer}) CHECK(cudaGraphExecDestroy(exec));
 }
 
+// What a tail launches as a tail comes before the tails that stand there already.
+void order_of_tails() {
+  cudaGraphExec_t inner = marking(30), last = marking(40);
+  cudaGraphExec_t middle = launching(inner, kBehind, 20, kForDevice);
+  cudaGraph_t graph;
+  CHECK(cudaGraphCreate(&graph, 0));
+  int how = kBehind, one = 1, two = 2;
+  void* first[] = {&notes, &middle, &how, &one};
+  void* second[] = {&notes, &last, &how, &two};
+  cudaGraphNode_t begin = add(graph, KERNEL(launch), first);
+  depend(graph, begin, add(graph, KERNEL(launch), second));
+  cudaGraphExec_t outer;
+  CHECK(cudaGraphInstantiate(&outer, graph, 0));
+  CHECK(cudaGraphDestroy(graph));
+  run(outer, {1, 2, 20, 30, 40});
+  for (cudaGraphExec_t exec : {inner, last, middle, outer}) CHECK(cudaGraphExecDestroy(exec));
+}
+
 void loop() {
   int* left;
   CHECK(cudaMalloc(&left, sizeof(int)));
@@ -229,11 +255,7 @@ void change_node(int what, int value, const std::vector<int>& expected) {
   EXPECT(attribute.deviceUpdatableKernelNode.devNode != nullptr);
   void* arguments[] = {&notes, &attribute.deviceUpdatableKernelNode.devNode, &what, &value};
   cudaGraphNode_t changing = add(graph, KERNEL(change), arguments);
-#if CUDART_VERSION >= 13000
-  CHECK(cudaGraphAddDependencies(graph, &changing, &node, nullptr, 1));
-#else
-  CHECK(cudaGraphAddDependencies(graph, &changing, &node, 1));
-#endif
+  depend(graph, changing, node);
   cudaGraphExec_t exec;
   CHECK(cudaGraphInstantiate(&exec, graph, 0));
   CHECK(cudaGraphUpload(exec, stream));
@@ -258,6 +280,7 @@ int main(int argc, char** argv) {
   const double seconds = timed([] {
     launches();
     nested();
+    order_of_tails();
     loop();
     updated_by_host();
     change_node(kValue, 500, {500});

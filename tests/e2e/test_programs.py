@@ -124,7 +124,7 @@ class Programs(OnOneDaemon):
             testing.BUILD.program("graph_launches_by_kernels.ptx"),
         )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual(json.loads(done.stdout)["values"], [8260])
+        self.assertEqual(json.loads(done.stdout)["values"], [8353])
 
     def test_nvrtc(self):
         libraries = os.pathsep.join(
