@@ -26,6 +26,7 @@ struct Node {
     free @13 :UInt64;             # address
     conditional @14 :Conditional;
     movedChild @15 :MovedChild;
+    updatable @16 :Updatable;
   }
 }
 
@@ -39,6 +40,12 @@ struct Kernel {
 }
 
 struct Operations { flags @0 :UInt32; operations @1 :Data; }  # CUstreamBatchMemOpParams
+
+# A kernel node that kernels update.
+struct Updatable {
+  number @0 :UInt32;              # that fgGraphUpdatable gave it
+  kernel @1 :Kernel;
+}
 
 # A child that allocates or frees memory, which only the graph itself can do, not a copy of it.
 struct MovedChild {

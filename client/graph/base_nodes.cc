@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "client/call/call.h"
+#include "client/graph/describe.h"
 #include "client/graph/graph.h"
 #include "client/process/process.h"
 #include "client/process/session.h"
@@ -87,7 +88,10 @@ CUresult move_child(GraphNode& node, Graph& child) {
       std::any_of(child.nodes.begin(), child.nodes.end(), [](const GraphNode* inside) {
         return inside->params.type() == CU_GRAPH_NODE_TYPE_CONDITIONAL;
       });
-  if (has_condition || !child.conditions.empty()) return CUDA_ERROR_NOT_SUPPORTED;
+  const bool is_updatable =
+      std::any_of(child.nodes.begin(), child.nodes.end(),
+                  [](const GraphNode* inside) { return inside->params.device_node() != 0; });
+  if (has_condition || !child.conditions.empty() || is_updatable) return CUDA_ERROR_NOT_SUPPORTED;
   if (child.has_memory) {
     // No memory is added to a graph that is inside of another one already.
     if (node.graph->owner != nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -160,6 +164,28 @@ CUresult take_condition(GraphNode& node) {
   }
   node.params.set_bodies(std::move(bodies));
   return CUDA_SUCCESS;
+}
+
+CUresult make_updatable(GraphNode& node) {
+  Graph& graph = *node.graph;
+  if (node.params.device_node() != 0) return CUDA_SUCCESS;
+  if (graph.owner != nullptr) {
+    log::warn("nodes that kernels update, in a graph inside of another one, are not supported");
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (node.params.context_has_ended()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  const Context& context = *node.params.context();
+  Session& session = *context.session;
+  Description description;
+  CUresult result = describe_node(session, node.params, {.type = node.params.type()}, &description);
+  if (result == CUDA_SUCCESS) result = use_base(graph, session);
+  if (result != CUDA_SUCCESS) return result;
+  unsigned long long device_node = 0;
+  unsigned number = 0;
+  result = call_fgGraphUpdatable(session, context.wire_id, graph.id, description.bytes.data(),
+                                 description.bytes.size(), &device_node, &number);
+  if (result == CUDA_SUCCESS) node.params.set_device_node(device_node, number);
+  return result;
 }
 
 CUresult make_condition(Graph& inside, Context& context, unsigned initial, unsigned flags,

@@ -216,7 +216,9 @@ class Describer {
     if (params.context() != nullptr) builder.setContext(params.context()->wire_id);
     switch (params.type()) {
       case CU_GRAPH_NODE_TYPE_KERNEL:
-        return put_kernel(params, builder.initKernel());
+        if (params.device_node() == 0) return put_kernel(params, builder.initKernel());
+        builder.initUpdatable().setNumber(params.updatable());
+        return put_kernel(params, builder.getUpdatable().initKernel());
       case CU_GRAPH_NODE_TYPE_MEMCPY:
         builder.setCopy(as_data(&plan.driver, sizeof plan.driver));
         return CUDA_SUCCESS;

@@ -20,8 +20,9 @@
 namespace fargpu::client {
 namespace {
 
-constexpr cuuint64_t kForwarded =
-    CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+constexpr cuuint64_t kForwarded = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
+                                  CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
+                                  CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
 uint16_t frame_context(const Session& session) {
   const Context* const context = current_context();
@@ -91,6 +92,52 @@ bool can_be_disabled(const Placed& placed) {
          placed.type == CU_GRAPH_NODE_TYPE_MEMSET;
 }
 
+// The application knows it by the driver's value from now on.
+CUresult take_value(GraphExec& exec, uint16_t frame) {
+  unsigned long long value = 0;
+  const CUresult result = call_fgGraphValue(*exec.session, frame, exec.by_id(), &value);
+  if (result != CUDA_SUCCESS) return result;
+  if (!ValueTable::is_distinct(value)) {
+    log::error("an executable graph of server {} looks like one of ours: {:#x}",
+               exec.session->settings.server, value);
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  exec.value = value;
+  Process::get().tables()->graphs_for_kernels.add(value, exec.session, exec.id);
+  return CUDA_SUCCESS;
+}
+
+// `of()`: the context whose server's driver gave the value, if several did.
+template <typename ContextOf>
+GraphExec* find(CUgraphExec exec, ContextOf&& of) {
+  auto id = reinterpret_cast<uint64_t>(exec);
+  Tables& tables = *Process::get().tables();
+  if (ValueTable::is_distinct(id)) {
+    const Context* const context = of();
+    id = tables.graphs_for_kernels.find(id, context != nullptr ? context->session : nullptr);
+  }
+  return static_cast<GraphExec*>(tables.handles.find(rpc::HandleKind::kGraphExec, id));
+}
+
+// The node of a copy with an end in ordinary memory, which a host node carries out: its id. 0:
+// there is none.
+uint64_t host_copy_in(const Description& description) {
+  const auto& calls = description.host_calls;
+  const auto found = std::find_if(calls.begin(), calls.end(),
+                                  [](const HostCall& call) { return call.keeps != nullptr; });
+  return found == calls.end() ? 0 : found->node;
+}
+
+// `keeps` lives until everything that was given to the context has ended.
+void keep_until_idle(Session& session, Context* context, std::shared_ptr<void> keeps) {
+  const SignalsBlocked blocked;
+  std::thread([&session, context, keeps = std::move(keeps)]() mutable {
+    const ContextScope in(context);
+    (void)call_cuCtxSynchronize(session, context->wire_id);
+    keeps.reset();
+  }).detach();
+}
+
 // `keeps` lives until the launch that was made in `last` has ended.
 void keep_until_launched(Session& session, const LastLaunch& last, std::shared_ptr<void> keeps) {
   Context* const context = last.context;
@@ -104,12 +151,7 @@ void keep_until_launched(Session& session, const LastLaunch& last, std::shared_p
   }
   if (result == CUDA_SUCCESS || session.lost.load()) return;
   // The stream is gone, what it was given goes on.
-  const SignalsBlocked blocked;
-  std::thread([&session, context, keeps = std::move(keeps)]() mutable {
-    const ContextScope in(context);
-    (void)call_cuCtxSynchronize(session, context->wire_id);
-    keeps.reset();
-  }).detach();
+  keep_until_idle(session, context, std::move(keeps));
 }
 
 // The graph calls other functions from the next launch on.
@@ -143,7 +185,7 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream)
   const auto ids = session.host_calls.add_all(std::move(functions));
   if (!ids.empty()) session.channel().await_notices();
   const CUresult result =
-      call_fgGraphLaunch(session, target.context, exec.handle(), stream,
+      call_fgGraphLaunch(session, target.context, exec.by_id(), stream,
                          static_cast<unsigned>(ids.size()), ids.empty() ? nullptr : ids.data());
   if (result != CUDA_SUCCESS)
     for (const uint64_t id : ids) session.host_calls.cancel(id);
@@ -215,9 +257,18 @@ GraphUses::~GraphUses() {
   }).detach();
 }
 
-GraphExec* find_exec(CUgraphExec exec) {
-  return static_cast<GraphExec*>(Process::get().tables()->handles.find(
-      rpc::HandleKind::kGraphExec, reinterpret_cast<uint64_t>(exec)));
+void GraphExec::ended() {
+  if (value != 0) Process::get().tables()->graphs_for_kernels.erase(value, session, id);
+  const std::lock_guard lock(mutex);
+  uses.reset();
+  host_calls.clear();
+  nodes.clear();
+}
+
+GraphExec* find_exec(CUgraphExec exec) { return find(exec, current_context); }
+
+GraphExec* find_exec(CUgraphExec exec, CUstream stream) {
+  return find(exec, [stream] { return context_of(stream); });
 }
 
 CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgraphExec* exec,
@@ -231,6 +282,12 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
       result != CUDA_SUCCESS) {
     if (has_cycle) outcome->found = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
     return result;
+  }
+  const bool by_device = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
+  if (const uint64_t node = by_device ? host_copy_in(description) : 0; node != 0) {
+    outcome->error = reinterpret_cast<CUgraphNode>(node);
+    outcome->found = CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED;  // as natively
+    return CUDA_ERROR_INVALID_VALUE;
   }
   note_waits(*session, description.awaited);
   // It ends with the context of its nodes.
@@ -275,8 +332,15 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   made->uses = std::move(uses);
   made->may_be_refused = may_be_refused;
   made->in_turn = made->has_host_calls() || made->uses->any();
-  *exec = made->handle();
-  session->handles.publish(std::move(made));
+  auto* const record = static_cast<GraphExec*>(session->handles.publish(std::move(made)));
+  if (by_device) {
+    if (sent = take_value(*record, frame); sent != CUDA_SUCCESS) {
+      outcome->found = CUDA_GRAPH_INSTANTIATE_ERROR;
+      (void)call_fgGraphExecDestroy(*session, frame, record->by_id());
+      return sent;
+    }
+  }
+  *exec = record->handle();
   return CUDA_SUCCESS;
 }
 
@@ -303,7 +367,7 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   std::span<const std::byte> last;
   CUresult sent = send_ahead(session, context, exec.id, description, &last);
   if (sent == CUDA_SUCCESS) {
-    sent = call_fgGraphUpdate(session, context, exec.handle(), last.data(), last.size(), &result,
+    sent = call_fgGraphUpdate(session, context, exec.by_id(), last.data(), last.size(), &result,
                               &outcome->found, &place, &from_place);
   }
   if (sent == CUDA_SUCCESS) sent = static_cast<CUresult>(result);
@@ -342,8 +406,8 @@ CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params) {
   note_waits(*exec.session, description.awaited);
   if (placed.copy != NodeCopy::Way::kHost) {
     const CUresult result =
-        call_fgGraphSetNode(*exec.session, frame_context(*exec.session), exec.handle(),
-                            placed.place, description.bytes.data(), description.bytes.size());
+        call_fgGraphSetNode(*exec.session, frame_context(*exec.session), exec.by_id(), placed.place,
+                            description.bytes.data(), description.bytes.size());
     if (result != CUDA_SUCCESS) return result;
   }
   if (description.interprocess) exec.interprocess = true;
@@ -377,7 +441,7 @@ CUresult enable_node(GraphExec& exec, uint64_t node, bool enabled) {
   if (!can_be_disabled(placed)) return CUDA_ERROR_INVALID_VALUE;
   if (placed.copy != NodeCopy::Way::kHost) {
     const CUresult result = call_fgGraphEnableNode(*exec.session, frame_context(*exec.session),
-                                                   exec.handle(), placed.place, enabled ? 1 : 0);
+                                                   exec.by_id(), placed.place, enabled ? 1 : 0);
     if (result != CUDA_SUCCESS) return result;
   }
   std::erase(exec.disabled, node);
@@ -412,7 +476,7 @@ CUresult launch(GraphExec& exec, CUstream stream) {
 CUresult upload(GraphExec& exec, CUstream stream) {
   const CallTarget target = CallTarget::of(stream);
   if (exec.session != &target.session) return CUDA_ERROR_INVALID_HANDLE;
-  return call_fgGraphUpload(target.session, target.context, exec.handle(), stream);
+  return call_fgGraphUpload(target.session, target.context, exec.by_id(), stream);
 }
 
 CUresult destroy(GraphExec& exec) {
@@ -435,8 +499,12 @@ CUresult destroy(GraphExec& exec) {
                    std::any_of(uses->calls.begin(), uses->calls.end(),
                                [](const HostCall& call) { return call.keeps != nullptr; });
   // Ends the record, too.
-  const CUresult result = call_fgGraphExecDestroy(session, frame_context(session), exec.handle());
-  if (any) keep_until_launched(session, last, std::move(uses));
+  const CUresult result = call_fgGraphExecDestroy(session, frame_context(session), exec.by_id());
+  // Kernels may have launched it after that.
+  if (any && exec.value != 0 && exec.context != nullptr)
+    keep_until_idle(session, exec.context, std::move(uses));
+  else if (any)
+    keep_until_launched(session, last, std::move(uses));
   return result;
 }
 

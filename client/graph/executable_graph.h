@@ -43,6 +43,8 @@ struct LastLaunch {
 
 struct GraphExec final : Object {
   cuuint64_t flags = 0;
+  // Of one that kernels launch: the driver's, by which the application knows it. Else 0.
+  uint64_t value = 0;
   bool may_be_refused = false;  // a launch waits for the driver's answer
   // A launch records an event of other processes, or waits for one, or did so before an update.
   std::atomic<bool> interprocess{false};
@@ -61,17 +63,18 @@ struct GraphExec final : Object {
   bool is_ending() const { return uses == nullptr; }
   bool has_host_calls() const { return !host_calls.empty() || !awaited.empty(); }
 
-  void ended() override {
-    const std::lock_guard lock(mutex);
-    uses.reset();
-    host_calls.clear();
-    nodes.clear();
-  }
+  void ended() override;
 
-  CUgraphExec handle() const { return reinterpret_cast<CUgraphExec>(id); }
+  // The application's.
+  CUgraphExec handle() const { return reinterpret_cast<CUgraphExec>(value != 0 ? value : id); }
+  // For calls about it.
+  CUgraphExec by_id() const { return reinterpret_cast<CUgraphExec>(id); }
 };
 
-GraphExec* find_exec(CUgraphExec exec);  // nullptr: there is none
+// nullptr: there is none. What several servers' drivers gave is of that of the current context, or
+// of the stream's.
+GraphExec* find_exec(CUgraphExec exec);
+GraphExec* find_exec(CUgraphExec exec, CUstream stream);
 
 // What came of an instantiation or an update.
 struct GraphOutcome {

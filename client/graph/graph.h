@@ -107,6 +107,9 @@ CUresult allocate(GraphNode& node);
 CUresult release(GraphNode& node);  // of memory of a graph; one node of all graphs does it
 void node_ends(const GraphNode& node);
 CUresult take_condition(GraphNode& node);
+// Kernels may update the kernel node from now on, by the handle that its parameters have then.
+// CUDA_ERROR_NOT_SUPPORTED: the graph is inside of another one.
+CUresult make_updatable(GraphNode& node);
 CUresult make_condition(Graph& graph, Context& context, unsigned initial, unsigned flags,
                         CUgraphConditionalHandle* handle);
 

@@ -63,10 +63,9 @@ CUresult check_attribute(CUlaunchAttributeID id, const CUlaunchAttributeValue& v
                       CU_SHAREDMEM_CARVEOUT_MAX_SHARED);
     case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
       return in_range(value.nvlinkUtilCentricScheduling, 0, 1);
-    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: {
-      const int wanted = value.deviceUpdatableKernelNode.deviceUpdatable;
-      return wanted == 1 ? CUDA_ERROR_NOT_SUPPORTED : in_range(wanted, 0, 0);
-    }
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+      // 1 is for make_updatable().
+      return in_range(value.deviceUpdatableKernelNode.deviceUpdatable, 0, 0);
     default:
       return CUDA_SUCCESS;
   }

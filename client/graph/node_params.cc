@@ -82,6 +82,8 @@ NodeParams& NodeParams::operator=(const NodeParams& other) {
   access_ = other.access_;
   allocation_ = other.allocation_;
   bodies_ = other.bodies_;
+  device_node_ = other.device_node_;
+  updatable_ = other.updatable_;
   point();
   return *this;
 }
@@ -318,6 +320,8 @@ CUresult NodeParams::get_attribute(CUlaunchAttributeID id, CUlaunchAttributeValu
   if (id == CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING || !can_have(id))
     return CUDA_ERROR_INVALID_VALUE;
   *value = {};
+  if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE && device_node_ != 0)
+    value->deviceUpdatableKernelNode = {1, reinterpret_cast<CUgraphDeviceNode>(device_node_)};
   const auto found = std::find_if(attributes_.begin(), attributes_.end(),
                                   [&](const auto& attribute) { return attribute.id == id; });
   if (found != attributes_.end()) *value = found->value;
@@ -326,6 +330,9 @@ CUresult NodeParams::get_attribute(CUlaunchAttributeID id, CUlaunchAttributeValu
 
 CUresult NodeParams::set_attribute(CUlaunchAttributeID id, const CUlaunchAttributeValue& value) {
   if (!is_attribute_of_nodes(id) || !can_have(id)) return CUDA_ERROR_INVALID_VALUE;
+  // Nobody takes it back.
+  if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE && device_node_ != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = check_attribute(id, value, given_.kernel);
   if (result != CUDA_SUCCESS || is_without_effect(id)) return result;
   const auto found = std::find_if(attributes_.begin(), attributes_.end(),

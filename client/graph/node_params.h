@@ -38,7 +38,20 @@ class NodeParams {
   const std::vector<CUlaunchAttribute>& attributes() const { return attributes_; }
   CUresult get_attribute(CUlaunchAttributeID id, CUlaunchAttributeValue* value) const;
   CUresult set_attribute(CUlaunchAttributeID id, const CUlaunchAttributeValue& value);
-  void copy_attributes(const NodeParams& other) { attributes_ = other.attributes_; }
+  // Also the handle below.
+  void copy_attributes(const NodeParams& other) {
+    attributes_ = other.attributes_;
+    device_node_ = other.device_node_;
+    updatable_ = other.updatable_;
+  }
+  // Of a node that kernels update: the driver's handle, and its number in the graph's half at the
+  // server. 0: they do not.
+  uint64_t device_node() const { return device_node_; }
+  unsigned updatable() const { return updatable_; }
+  void set_device_node(uint64_t device_node, unsigned number) {
+    device_node_ = device_node;
+    updatable_ = number;
+  }
   // The graphs that a child or a conditional node owns.
   void set_child(CUgraph graph) { given_.graph.graph = graph; }
   void set_bodies(std::vector<CUgraph> bodies);
@@ -69,6 +82,8 @@ class NodeParams {
   std::vector<CUmemAccessDesc> access_;
   unsigned allocation_ = 0;  // its number in the graph's half at the server
   std::vector<CUgraph> bodies_;
+  uint64_t device_node_ = 0;
+  unsigned updatable_ = 0;
 };
 
 }  // namespace fargpu::client

@@ -12,6 +12,7 @@
 #include "client/object/context.h"
 #include "client/object/handle_table.h"
 #include "client/object/texture_table.h"
+#include "client/object/value_table.h"
 #include "client/process/output.h"
 
 namespace fargpu::client {
@@ -22,6 +23,7 @@ struct Tables {
   AddressMap device_memory;
   AddressMap host_memory;
   TextureTable textures;
+  ValueTable graphs_for_kernels;
   AddressMap reservations;  // of cuMemAddressReserve, with memory or without
   Output output;
   std::atomic<uint64_t> next_buffer_id{1};

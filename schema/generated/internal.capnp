@@ -433,6 +433,14 @@ struct FgGraphInstantiateResults {
   errorPlace @2 :UInt32;  # unsigned int*
 }
 
+struct FgGraphValueParams {
+  exec @0 :UInt64;  # CUgraphExec
+}
+
+struct FgGraphValueResults {
+  value @0 :UInt64;  # unsigned long long*
+}
+
 struct FgGraphUpdateParams {
   exec @0 :UInt64;  # CUgraphExec
   graphBytes @1 :UInt64;  # size_t
@@ -494,6 +502,16 @@ struct FgGraphConditionalParams {
 
 struct FgGraphConditionalResults {
   handle @0 :UInt64;  # unsigned long long*
+}
+
+struct FgGraphUpdatableParams {
+  graph @0 :UInt64;  # unsigned long long
+  nodeBytes @1 :UInt64;  # size_t
+}
+
+struct FgGraphUpdatableResults {
+  deviceNode @0 :UInt64;  # unsigned long long*
+  number @1 :UInt32;  # unsigned int*
 }
 
 struct FgGraphEndParams {

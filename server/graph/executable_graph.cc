@@ -43,6 +43,7 @@ ExecutableGraph::Outcome ExecutableGraph::instantiate(schema::graph::Nodes::Read
     return outcome;
   }
   note_memory();
+  for_kernels_ = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
   if (driver.cuGraphInstantiateWithParams == nullptr) {
     outcome.result = driver.cuGraphInstantiateWithFlags(&exec_, graph, flags);
     if (outcome.result != CUDA_SUCCESS) outcome.found = CUDA_GRAPH_INSTANTIATE_ERROR;

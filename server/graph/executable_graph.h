@@ -36,6 +36,8 @@ class ExecutableGraph {
   Outcome update(schema::graph::Nodes::Reader description);
 
   CUgraphExec get() const { return exec_; }
+  // Kernels may launch it; they know it by the driver's value.
+  bool is_for_kernels() const { return for_kernels_; }
   const GraphPlaces& places() const { return places_; }
   const GraphParts& parts() const { return parts_; }
   // Memory that a launch allocates and does not free, and memory of other graphs that it frees.
@@ -49,6 +51,7 @@ class ExecutableGraph {
   std::shared_ptr<GraphBase> base_;  // has the graph, if there is one
   CUgraph graph_ = nullptr;          // else
   CUgraphExec exec_ = nullptr;
+  bool for_kernels_ = false;
   GraphPlaces places_;
   std::vector<CUdeviceptr> leaves_, frees_;
 };

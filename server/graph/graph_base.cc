@@ -33,6 +33,31 @@ CUresult GraphBase::allocate(const CUmemPoolProps& pool, std::span<const CUmemAc
   return CUDA_SUCCESS;
 }
 
+CUresult GraphBase::add_updatable(schema::graph::Node::Reader description,
+                                  CUgraphDeviceNode* handle, unsigned* number) {
+  constexpr auto kUpdatable = CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
+  const DriverTable& driver = parts_.core.driver;
+  if (driver.cuGraphKernelNodeSetAttribute == nullptr ||
+      driver.cuGraphKernelNodeGetAttribute == nullptr || built_)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  CUgraphNode node = nullptr;
+  CUresult result = add_kernel(parts_, description, graph_, &node);
+  if (result != CUDA_SUCCESS) return result;
+  CUlaunchAttributeValue value{};
+  value.deviceUpdatableKernelNode.deviceUpdatable = 1;
+  result = driver.cuGraphKernelNodeSetAttribute(node, kUpdatable, &value);
+  if (result == CUDA_SUCCESS && value.deviceUpdatableKernelNode.devNode == nullptr)
+    result = driver.cuGraphKernelNodeGetAttribute(node, kUpdatable, &value);
+  if (result != CUDA_SUCCESS) {
+    (void)driver.cuGraphDestroyNode(node);
+    return result;
+  }
+  *handle = value.deviceUpdatableKernelNode.devNode;
+  *number = static_cast<unsigned>(updatable_.size());
+  updatable_.push_back(node);
+  return CUDA_SUCCESS;
+}
+
 CUresult GraphBase::build(schema::graph::Nodes::Reader description,
                           std::span<const std::byte> bytes, GraphPlaces** places) {
   *places = &places_;
@@ -44,6 +69,7 @@ CUresult GraphBase::build(schema::graph::Nodes::Reader description,
   }
   built_ = true;
   places_.allocations = allocations_;
+  places_.updatable = updatable_;
   const CUresult result = build_graph(parts_, description, graph_, &places_);
   if (result == CUDA_SUCCESS) description_.assign(bytes.begin(), bytes.end());
   return result;

@@ -25,6 +25,9 @@ class GraphBase {
 
   CUresult allocate(const CUmemPoolProps& pool, std::span<const CUmemAccessDesc> access,
                     size_t bytes, CUdeviceptr* address, unsigned* number);
+  // A kernel node that kernels update.
+  CUresult add_updatable(schema::graph::Node::Reader description, CUgraphDeviceNode* handle,
+                         unsigned* number);
   CUgraph get() const { return graph_; }
   // `kept` lives as long as the memory of the graph may be used.
   void keep(std::shared_ptr<void> kept) { kept_.push_back(std::move(kept)); }
@@ -45,7 +48,7 @@ class GraphBase {
 
   const GraphParts parts_;
   CUgraph graph_ = nullptr;
-  std::vector<CUgraphNode> allocations_;
+  std::vector<CUgraphNode> allocations_, updatable_;
   std::vector<CUdeviceptr> addresses_;
   std::vector<std::shared_ptr<void>> kept_;
   bool built_ = false;

@@ -163,6 +163,10 @@ class Builder {
     return CUDA_SUCCESS;
   }
 
+  CUresult add_alone(Node::Reader node, CUgraph graph, CUgraphNode* made) {
+    return add(node, graph, {}, made, 0);
+  }
+
  private:
   const DriverTable& driver() const { return parts_.core.driver; }
 
@@ -215,13 +219,20 @@ class Builder {
                 driver().cuGraphAddKernelNode_v2(made, graph, before, count, params.get());
             result != CUDA_SUCCESS)
           return result;
-        for (const CUlaunchAttribute& attribute : attributes_of(node.getKernel())) {
-          if (driver().cuGraphKernelNodeSetAttribute == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-          const CUresult result =
-              driver().cuGraphKernelNodeSetAttribute(*made, attribute.id, &attribute.value);
-          if (result != CUDA_SUCCESS) return result;
-        }
-        return CUDA_SUCCESS;
+        return set_attributes(*made, node.getKernel());
+      }
+      case Node::UPDATABLE: {
+        // It is there, with parameters that may have changed.
+        const auto updatable = node.getUpdatable();
+        if (updatable.getNumber() >= places_.updatable.size()) return CUDA_ERROR_INVALID_HANDLE;
+        *made = std::exchange(places_.updatable[updatable.getNumber()], nullptr);
+        require(*made != nullptr, "a node stands there twice");
+        KernelParams params;
+        CUresult result = params.take(parts_, context, updatable.getKernel());
+        if (result == CUDA_SUCCESS)
+          result = driver().cuGraphKernelNodeSetParams_v2(*made, params.get());
+        if (result == CUDA_SUCCESS) result = set_attributes(*made, updatable.getKernel());
+        return result == CUDA_SUCCESS ? depend(graph, before, count, *made) : result;
       }
       case Node::COPY: {
         CUDA_MEMCPY3D copy;
@@ -272,9 +283,7 @@ class Builder {
         if (node.getAllocation() >= places_.allocations.size()) return CUDA_ERROR_INVALID_HANDLE;
         *made = std::exchange(places_.allocations[node.getAllocation()], nullptr);
         require(*made != nullptr, "an allocation stands there twice");
-        if (count == 0) return CUDA_SUCCESS;
-        const std::vector<CUgraphNode> to(count, *made);
-        return add_edges(graph, before, to.data(), nullptr, count);
+        return depend(graph, before, count, *made);
       }
       case Node::FREE:
         if (driver().cuGraphAddMemFreeNode == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
@@ -303,6 +312,23 @@ class Builder {
     for (unsigned i = 0; i < params.conditional.size && result == CUDA_SUCCESS; ++i)
       result = build(node.getBodies()[i], params.conditional.phGraph_out[i], depth + 1);
     return result;
+  }
+
+  CUresult set_attributes(CUgraphNode made, schema::graph::Kernel::Reader kernel) {
+    for (const CUlaunchAttribute& attribute : attributes_of(kernel)) {
+      if (driver().cuGraphKernelNodeSetAttribute == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+      const CUresult result =
+          driver().cuGraphKernelNodeSetAttribute(made, attribute.id, &attribute.value);
+      if (result != CUDA_SUCCESS) return result;
+    }
+    return CUDA_SUCCESS;
+  }
+
+  // Of a node that was there before the others.
+  CUresult depend(CUgraph graph, const CUgraphNode* before, size_t count, CUgraphNode node) {
+    if (count == 0) return CUDA_SUCCESS;
+    const std::vector<CUgraphNode> to(count, node);
+    return add_edges(graph, before, to.data(), nullptr, count);
   }
 
   CUresult add_edges(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
@@ -389,6 +415,14 @@ uint32_t GraphPlaces::place_of(CUgraphNode node) const {
   const auto found = std::find(nodes.begin(), nodes.end(), node);
   return node == nullptr || found == nodes.end() ? kNone
                                                  : static_cast<uint32_t>(found - nodes.begin());
+}
+
+CUresult add_kernel(const GraphParts& parts, Node::Reader description, CUgraph graph,
+                    CUgraphNode* node) {
+  require(description.isKernel() && description.getDependencies().size() == 0,
+          "not a kernel node alone");
+  GraphPlaces places;
+  return Builder(parts, places).add_alone(description, graph, node);
 }
 
 CUresult build_graph(const GraphParts& parts, Nodes::Reader description, CUgraph graph,

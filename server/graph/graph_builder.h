@@ -32,6 +32,7 @@ struct GraphPlaces {
   std::vector<std::shared_ptr<HostGate::Node>> host_nodes;  // in the order of their places
   bool waits = false;                                       // for values in memory
   std::vector<CUgraphNode> allocations;                     // that the graph has already
+  std::vector<CUgraphNode> updatable;                       // likewise: that kernels update
   std::vector<std::shared_ptr<GraphBase>> moved;            // that are graphs inside of it now
   std::vector<CUdeviceptr> freed;                           // by its nodes
 
@@ -42,9 +43,13 @@ struct GraphPlaces {
 // More nodes than these in one description are refused.
 inline constexpr size_t kMaxGraphNodes = 1u << 20;
 
-// Adds the described nodes to `graph`, which has nothing but allocations. *places: all of them, or
-// those that were added before one was refused, which is the place behind them. Throws
-// kj::Exception for a description that no client makes.
+// Adds the described kernel node, without edges, to `graph`.
+CUresult add_kernel(const GraphParts& parts, schema::graph::Node::Reader description, CUgraph graph,
+                    CUgraphNode* node);
+
+// Adds the described nodes to `graph`, which has nothing but allocations and nodes that kernels
+// update. *places: all of them, or those that were added before one was refused, which is the place
+// behind them. Throws kj::Exception for a description that no client makes.
 CUresult build_graph(const GraphParts& parts, schema::graph::Nodes::Reader description,
                      CUgraph graph, GraphPlaces* places);
 

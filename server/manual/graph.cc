@@ -148,6 +148,18 @@ Status manual_fgGraphInstantiate(Worker& worker, const Request& request) {
   });
 }
 
+Status manual_fgGraphValue(Worker& worker, const Request& request) {
+  return decode_fgGraphValue(worker, request, [&](const auto& given) -> Status {
+    const ExecutableGraph* const graph = find_graph(worker, given.exec_id);
+    if (graph == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
+    if (!graph->is_for_kernels()) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
+    using Results = schema::FgGraphValueResults;
+    rpc::Responder::Frame frame(worker.responder(), request.header, schema::fixed_bytes<Results>());
+    frame.init<Results>().setValue(reinterpret_cast<uint64_t>(graph->get()));
+    return frame.send(CUDA_SUCCESS);
+  });
+}
+
 Status manual_fgGraphUpdate(Worker& worker, const Request& request) {
   return decoded("fgGraphUpdate", [&]() -> Status {
     wire::SegmentReader reader(request.body);
@@ -274,6 +286,26 @@ Status manual_fgGraphConditional(Worker& worker, const Request& request) {
     using Results = schema::FgGraphConditionalResults;
     rpc::Responder::Frame frame(worker.responder(), request.header, schema::fixed_bytes<Results>());
     frame.init<Results>().setHandle(handle);
+    return frame.send(CUDA_SUCCESS);
+  });
+}
+
+Status manual_fgGraphUpdatable(Worker& worker, const Request& request) {
+  return decode_fgGraphUpdatable(worker, request, [&](const auto& given) -> Status {
+    FARGPU_ANSWER_UNLESS_SUCCESS(enter_any(worker, request.header.context));
+    Description description(given.node);
+    const auto nodes = description.nodes().getNodes();
+    if (nodes.size() != 1) return malformed("fgGraphUpdatable", "not one node");
+    std::shared_ptr<GraphBase> base;
+    FARGPU_ANSWER_UNLESS_SUCCESS(base_of(worker, given.graph, &base));
+    CUgraphDeviceNode handle = nullptr;
+    unsigned number = 0;
+    FARGPU_ANSWER_UNLESS_SUCCESS(base->add_updatable(nodes[0], &handle, &number));
+    using Results = schema::FgGraphUpdatableResults;
+    rpc::Responder::Frame frame(worker.responder(), request.header, schema::fixed_bytes<Results>());
+    auto results = frame.init<Results>();
+    results.setDeviceNode(reinterpret_cast<uint64_t>(handle));
+    results.setNumber(number);
     return frame.send(CUDA_SUCCESS);
   });
 }

@@ -29,8 +29,9 @@ CUDA_KERNEL_NODE_PARAMS_v3 node_params(CUfunction function, const Launch& launch
 }
 
 CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& launch,
-                       CUevent after = nullptr,
+                       const LaunchAttributes& read = {},
                        std::span<const CUlaunchAttribute> attributes = {}) {
+  CUevent const after = read.after;
   return with_stream(
       stream_handle, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
         LaunchTarget target;
@@ -53,6 +54,7 @@ CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& 
           const bool record = *captured == CUDA_SUCCESS && after != nullptr;
           return record ? cuEventRecord(after, stream_handle) : *captured;
         }
+        if (read.of_node) return CUDA_ERROR_NOT_SUPPORTED;
         load_at_first_use(context, *target.function->settings);
         KernelWork work;
         if (CUresult result = prepare_kernel(context, target, launch, &work);
@@ -86,13 +88,14 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
   CUlaunchAttribute cooperative{};
   cooperative.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
   cooperative.value.cooperative = 1;
-  return launch_kernel(f, hStream, Launch{grid, kernelParams, nullptr}, nullptr, {&cooperative, 1});
+  return launch_kernel(f, hStream, Launch{grid, kernelParams, nullptr}, {}, {&cooperative, 1});
 }
 
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
                                   void** extra) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   LaunchAttributes attributes;
+  attributes.may_be_of_node = true;  // the stream may be captured
   if (CUresult result = read_attributes(*config, &attributes); result != CUDA_SUCCESS)
     return result;
   const GridConfig grid{{config->gridDimX, config->gridDimY, config->gridDimZ},
@@ -101,8 +104,7 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, vo
                         attributes.cooperative,
                         attributes.cluster};
   const Launch launch{grid, kernelParams, extra};
-  return launch_kernel(f, config->hStream, launch, attributes.after,
-                       {config->attrs, config->numAttrs});
+  return launch_kernel(f, config->hStream, launch, attributes, {config->attrs, config->numAttrs});
 }
 
 CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList,

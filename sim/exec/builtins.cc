@@ -2,7 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <array>
 #include <cstring>
+#include <optional>
+#include <vector>
 
 #include "sim/exec/memory.h"
 
@@ -13,6 +16,11 @@ Builtin builtin_from_name(std::string_view name) {
   if (name == "__assertfail") return Builtin::kAssertFail;
   if (name == "malloc") return Builtin::kMalloc;
   if (name == "free") return Builtin::kFree;
+  if (name == "cudaGraphLaunch") return Builtin::kGraphLaunch;
+  if (name == "cudaGraphKernelNodeSetParam") return Builtin::kNodeSetParam;
+  if (name == "cudaGraphKernelNodeSetEnabled") return Builtin::kNodeSetEnabled;
+  if (name == "cudaGraphKernelNodeSetGridDim") return Builtin::kNodeSetGridDim;
+  if (name == "cudaGraphKernelNodeUpdatesApply") return Builtin::kNodeUpdatesApply;
   return Builtin::kNone;
 }
 
@@ -161,6 +169,94 @@ void assert_failed(Exec& x, const Instr& in, const CallSite& site, uint32_t mask
   }
 }
 
+constexpr int kInvalidValue = 1;  // cudaErrorInvalidValue
+
+// The bytes at a generic address; nothing after a fault.
+std::vector<std::byte> read_bytes(Exec& x, const Instr& in, uint64_t address, size_t bytes,
+                                  uint32_t lane) {
+  const uint8_t* const place = resolve_range(x, in, ptx::Space::kGeneric, address,
+                                             static_cast<unsigned>(bytes), 1, false, lane);
+  if (place == nullptr) return {};
+  const auto* const first = reinterpret_cast<const std::byte*>(place);
+  return {first, first + bytes};
+}
+
+// nullopt: a fault.
+std::optional<int> set_param(Exec& x, const Instr& in, uint64_t node, uint64_t offset,
+                             uint64_t address, uint64_t bytes, uint32_t lane) {
+  constexpr uint64_t kMostParameters = 32764;
+  if (bytes == 0 || bytes > kMostParameters) return kInvalidValue;
+  const auto value = read_bytes(x, in, address, bytes, lane);
+  if (value.empty()) return std::nullopt;
+  return x.grid->config.graphs->set_parameter(node, offset, value);
+}
+
+// cudaGraphKernelNodeUpdate.
+struct NodeUpdate {
+  enum Field : uint32_t { kGridDim = 1, kParam, kEnabled };
+  uint64_t node;
+  uint32_t field;
+  uint32_t unused;
+  union {
+    std::array<uint32_t, 3> grid;
+    struct {
+      uint64_t value, offset, bytes;
+    } param;
+    uint32_t enabled;
+  };
+};
+static_assert(sizeof(NodeUpdate) == 40);
+
+std::optional<int> apply_update(Exec& x, const Instr& in, uint64_t address, uint32_t lane) {
+  const auto bytes = read_bytes(x, in, address, sizeof(NodeUpdate), lane);
+  if (bytes.empty()) return std::nullopt;
+  NodeUpdate update;
+  std::memcpy(&update, bytes.data(), sizeof update);
+  DeviceGraphs& graphs = *x.grid->config.graphs;
+  switch (update.field) {
+    case NodeUpdate::kGridDim:
+      return graphs.set_grid(update.node, update.grid);
+    case NodeUpdate::kParam:
+      return set_param(x, in, update.node, update.param.offset, update.param.value,
+                       update.param.bytes, lane);
+    case NodeUpdate::kEnabled:
+      return graphs.set_enabled(update.node, update.enabled != 0);
+    default:
+      return kInvalidValue;
+  }
+}
+
+std::optional<int> apply_updates(Exec& x, const Instr& in, uint64_t address, uint64_t count,
+                                 uint32_t lane) {
+  for (uint64_t i = 0; i < count; ++i) {
+    const auto result = apply_update(x, in, address + i * sizeof(NodeUpdate), lane);
+    if (result != 0) return result;
+  }
+  return 0;
+}
+
+// A function about graphs: its result; nullopt: a fault.
+std::optional<int> call_graphs(Exec& x, const Instr& in, Builtin builtin, const CallSite& site,
+                               uint32_t lane) {
+  DeviceGraphs* const graphs = x.grid->config.graphs;
+  if (graphs == nullptr) return kInvalidValue;
+  const auto first = argument<uint64_t>(x, site, 0, lane);
+  switch (builtin) {
+    case Builtin::kGraphLaunch:
+      return graphs->launch(first, argument<uint64_t>(x, site, 1, lane));
+    case Builtin::kNodeSetParam:
+      return set_param(x, in, first, argument<uint64_t>(x, site, 1, lane),
+                       argument<uint64_t>(x, site, 2, lane), argument<uint64_t>(x, site, 3, lane),
+                       lane);
+    case Builtin::kNodeSetEnabled:
+      return graphs->set_enabled(first, argument<uint8_t>(x, site, 1, lane) != 0);
+    case Builtin::kNodeSetGridDim:
+      return graphs->set_grid(first, argument<std::array<uint32_t, 3>>(x, site, 1, lane));
+    default:
+      return apply_updates(x, in, first, argument<uint64_t>(x, site, 1, lane), lane);
+  }
+}
+
 }  // namespace
 
 void call_builtin(Exec& x, const Instr& in, const FunctionCode& function, const CallSite& site,
@@ -182,6 +278,16 @@ void call_builtin(Exec& x, const Instr& in, const FunctionCode& function, const 
           return raise_fault(x, in, Fault::Kind::kIllegalAddress, l, address, 0,
                              "free of what malloc did not give");
         }
+        break;
+      }
+      case Builtin::kGraphLaunch:
+      case Builtin::kNodeSetParam:
+      case Builtin::kNodeSetEnabled:
+      case Builtin::kNodeSetGridDim:
+      case Builtin::kNodeUpdatesApply: {
+        const auto result = call_graphs(x, in, function.builtin, site, l);
+        if (!result) return;
+        give_back<int32_t>(x, site, l, *result);
         break;
       }
       case Builtin::kNone:

@@ -1,5 +1,6 @@
 // Functions of the device runtime that programs call and the engine provides: vprintf,
-// __assertfail, malloc, free.
+// __assertfail, malloc, free, and those about graphs that kernels launch and nodes that they
+// update.
 #pragma once
 
 #include <cstdint>

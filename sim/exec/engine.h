@@ -113,11 +113,26 @@ struct Fault {
   std::string messages{};
 };
 
+// What device code may do with graphs. Implemented by the driver; thread safe. The results are
+// cudaError_t, as the device code gets them.
+class DeviceGraphs {
+ public:
+  virtual ~DeviceGraphs() = default;
+  // %current_graph_exec: the executable graph that the kernel runs in, if kernels may launch it.
+  virtual uint64_t current() const = 0;
+  virtual int launch(uint64_t exec, uint64_t stream) = 0;
+  // Of a kernel node that kernels update.
+  virtual int set_parameter(uint64_t node, size_t offset, std::span<const std::byte> value) = 0;
+  virtual int set_enabled(uint64_t node, bool enabled) = 0;
+  virtual int set_grid(uint64_t node, const std::array<uint32_t, 3>& grid) = 0;
+};
+
 struct GridConfig {
   std::array<uint32_t, 3> grid = {1, 1, 1}, block = {1, 1, 1};
   size_t dynamic_shared_bytes = 0;
   bool cooperative = false;  // all blocks must be able to wait for each other (grid.sync)
   std::array<uint32_t, 3> cluster = {0, 0, 0};  // 0: not given, which is a block on its own
+  DeviceGraphs* graphs = nullptr;               // null: every call about graphs is refused
 };
 
 struct EngineOptions {

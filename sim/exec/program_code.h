@@ -13,7 +13,18 @@
 namespace fargpu::sim {
 
 // Functions of the device runtime that the engine provides.
-enum class Builtin : uint8_t { kNone, kPrintf, kAssertFail, kMalloc, kFree };
+enum class Builtin : uint8_t {
+  kNone,
+  kPrintf,
+  kAssertFail,
+  kMalloc,
+  kFree,
+  kGraphLaunch,
+  kNodeSetParam,
+  kNodeSetEnabled,
+  kNodeSetGridDim,
+  kNodeUpdatesApply,
+};
 
 struct FunctionCode {
   std::string name;
@@ -80,6 +91,8 @@ enum BlockValue : uint32_t {
   kClusterRank,
   kClusterBlocks,
   kExplicitCluster,  // a predicate
+  kCurrentGraph,     // 64 bits, two places
+  kCurrentGraphHigh,
   kBlockValueCount
 };
 inline constexpr uint32_t kValueBytes = kLanes * 4;

@@ -1,6 +1,7 @@
 #include "sim/graph/body_nodes.h"
 
 #include "sim/driver/api.h"
+#include "sim/graph/kernel_node.h"
 
 namespace fargpu::sim {
 namespace {
@@ -88,7 +89,7 @@ CUresult make_child(CUDA_CHILD_GRAPH_NODE_PARAMS& params, Graph& graph, Operatio
     return CUDA_SUCCESS;
   }
   if (params.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) return CUDA_ERROR_INVALID_VALUE;
-  if (has_memory_nodes(*child)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (has_memory_nodes(*child) || has_device_nodes(*child)) return CUDA_ERROR_NOT_SUPPORTED;
   auto copy = copy_graph(*child, true);
   copy->embedded = true;
   params.graph = handle_of(*copy);

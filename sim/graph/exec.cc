@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "sim/graph/api.h"
+#include "sim/graph/environment.h"
+#include "sim/graph/kernel_node.h"
 #include "sim/graph/update.h"
 
 namespace fargpu::sim {
@@ -15,6 +17,7 @@ struct Exec::Memory {
 // One launch.
 struct Exec::Run {
   void lane(uint32_t number) {
+    const GraphScope scope(environment);
     for (size_t i = 0; i < plan->steps.size(); ++i) {
       const Step& step = plan->steps[i];
       if (step.lane != number) continue;
@@ -33,6 +36,7 @@ struct Exec::Run {
   Fence before;
   Fence start = std::make_shared<Completion>();
   std::vector<Fence> lanes;
+  Environment* environment = nullptr;  // while it runs
 };
 
 Exec::Exec(std::shared_ptr<Graph> shape, std::shared_ptr<const Plan> plan, uint64_t flags)
@@ -80,6 +84,10 @@ void Exec::set_enabled(Node& node, bool enabled) {
 }
 
 CUresult Exec::update(const Graph& graph, CUgraphExecUpdateResultInfo* info) {
+  if (has_device_nodes(*shape_) || has_device_nodes(graph)) {
+    info->result = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  }
   *info = compare(*shape_, graph);
   if (info->result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   take_operations(*shape_, graph);
@@ -152,13 +160,30 @@ std::shared_ptr<Exec::Run> Exec::prepare(std::shared_ptr<const Plan> plan, Memor
   return run;
 }
 
-CUresult Exec::launch(Context& context, const std::shared_ptr<Stream>& stream) {
+std::unique_lock<std::mutex> Exec::lock_with_plan() {
   std::unique_lock lock(mutex_);
   while (!plan_) {
     lock.unlock();
     plan_again();
     lock.lock();
   }
+  return lock;
+}
+
+std::shared_ptr<const Plan> Exec::on_device() const {
+  std::lock_guard lock(device_mutex_);
+  return on_device_;
+}
+
+void Exec::put_on_device(std::shared_ptr<const Plan> plan) {
+  std::lock_guard lock(device_mutex_);
+  if (on_device_ == plan) return;
+  reset_device_nodes(*plan);
+  on_device_ = std::move(plan);
+}
+
+CUresult Exec::launch(Context& context, const std::shared_ptr<Stream>& stream) {
+  const auto lock = lock_with_plan();
   Memory memory;
   if (CUresult result = take_memory(*plan_, &memory); result != CUDA_SUCCESS) return result;
   auto run = prepare(plan_, std::move(memory));
@@ -171,19 +196,27 @@ CUresult Exec::launch(Context& context, const std::shared_ptr<Stream>& stream) {
     if (run->before) run->before->wait();
     for (const auto& block : run->memory.ends) block->owner.end(*block);
     begin_conditionals(*run->plan);
+    run->exec->put_on_device(run->plan);
+    (void)run->exec->begin();
+    Environment stream_part(nullptr);
+    Environment own(run->exec, &stream_part);
+    run->environment = &own;
     run->start->complete();
     run->lane(0);
     for (const Fence& lane : run->lanes) lane->wait();
+    own.finish();
+    stream_part.finish();
   });
   return CUDA_SUCCESS;
 }
 
 void Exec::upload(Context& context, const std::shared_ptr<Stream>& stream) {
-  std::lock_guard lock(mutex_);
+  const auto lock = lock_with_plan();
   std::vector<Fence> earlier;
   if (pending(last_)) earlier.push_back(last_);
   last_ = context.submit(
-      stream, [] {}, std::move(earlier));
+      stream, [self = shared_from_this(), plan = plan_] { self->put_on_device(plan); },
+      std::move(earlier));
 }
 
 }  // namespace fargpu::sim

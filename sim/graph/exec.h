@@ -7,6 +7,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -25,6 +26,17 @@ class Exec : public std::enable_shared_from_this<Exec> {
   Exec(std::shared_ptr<Graph> shape, std::shared_ptr<const Plan> plan, uint64_t flags);
 
   uint64_t flags() const { return flags_; }
+  uint64_t handle() const { return handle_; }
+  void set_handle(uint64_t handle) { handle_ = handle; }  // once
+
+  // --- for kernels that launch it; from any thread
+  bool for_device() const { return (flags_ & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0; }
+  // As it was uploaded or launched by the host last; nullptr: never.
+  std::shared_ptr<const Plan> on_device() const;
+  // A launch begins, or has ended, with everything but its tails. False: it runs already.
+  bool begin() { return !runs_.exchange(true); }
+  void end() { runs_ = false; }
+
   // --- guarded by the mutex of all graphs
   // nullptr: the node is of another graph.
   Node* find(uint64_t original) const;
@@ -47,6 +59,8 @@ class Exec : public std::enable_shared_from_this<Exec> {
   void index(const Graph& graph);
   void changed();
   void plan_again();
+  std::unique_lock<std::mutex> lock_with_plan();
+  void put_on_device(std::shared_ptr<const Plan> plan);
   CUresult take_memory(const Plan& plan, Memory* memory);
   std::shared_ptr<Run> prepare(std::shared_ptr<const Plan> plan, Memory memory);
 
@@ -58,6 +72,11 @@ class Exec : public std::enable_shared_from_this<Exec> {
   std::shared_ptr<const Plan> plan_;               // nullptr: to be made again by the next launch
   std::vector<std::shared_ptr<TaskQueue>> lanes_;  // of lane 1 and so on
   Fence last_;
+
+  uint64_t handle_ = 0;
+  std::atomic<bool> runs_{false};
+  mutable std::mutex device_mutex_;
+  std::shared_ptr<const Plan> on_device_;  // guarded by device_mutex_
 };
 
 }  // namespace fargpu::sim

@@ -1,6 +1,9 @@
 #include "sim/graph/kernel_node.h"
 
+#include <algorithm>
+
 #include "sim/driver/api.h"
+#include "sim/graph/graph.h"
 #include "sim/work/launch_attributes.h"
 
 namespace fargpu::sim {
@@ -45,7 +48,8 @@ CUresult find_target(const CUDA_KERNEL_NODE_PARAMS_v3& params, std::shared_ptr<C
 }  // namespace
 
 KernelOperation::KernelOperation(std::shared_ptr<Context> context, KernelWork work, CUfunction func,
-                                 CUkernel kernel, bool as_extra, KernelAttributes attributes)
+                                 CUkernel kernel, bool as_extra, KernelAttributes attributes,
+                                 std::shared_ptr<DeviceNode> device_node)
     : Operation(CU_GRAPH_NODE_TYPE_KERNEL),
       context_(std::move(context)),
       work_(std::move(work)),
@@ -53,6 +57,7 @@ KernelOperation::KernelOperation(std::shared_ptr<Context> context, KernelWork wo
       kernel_(kernel),
       as_extra_(as_extra),
       attributes_(std::move(attributes)),
+      device_node_(std::move(device_node)),
       bytes_(work_.parameters.size()) {
   auto* block = const_cast<std::byte*>(work_.parameters.data());
   if (as_extra_) {
@@ -87,7 +92,11 @@ void KernelOperation::params(CUgraphNodeParams* out) const {
 }
 
 std::function<void()> KernelOperation::prepare(const Fence&) const {
-  return [this] { run_kernel(*context_, work_); };
+  if (device_node_ == nullptr) return [this] { run_kernel(*context_, work_); };
+  return [this] {
+    KernelWork work = work_;
+    if (device_node_->apply(&work)) run_kernel(*context_, work);
+  };
 }
 
 CUgraphExecUpdateResult KernelOperation::accepts(const Operation& next) const {
@@ -109,6 +118,12 @@ CUresult KernelOperation::attribute(int id, CUlaunchAttributeValue* value) const
     return CUDA_ERROR_INVALID_VALUE;
   if (id == CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION && !has_preferred_clusters())
     return CUDA_ERROR_INVALID_VALUE;
+  if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE && device_node_ != nullptr) {
+    *value = {};
+    value->deviceUpdatableKernelNode = {
+        1, reinterpret_cast<CUgraphDeviceNode>(device_node_->handle())};
+    return CUDA_SUCCESS;
+  }
   const auto found = attributes_.find(id);
   *value = found != attributes_.end() ? found->second : CUlaunchAttributeValue{};
   return CUDA_SUCCESS;
@@ -121,8 +136,14 @@ CUresult KernelOperation::with_attribute(int id, const CUlaunchAttributeValue& v
     return CUDA_ERROR_INVALID_VALUE;
   if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) {
     const int wanted = value.deviceUpdatableKernelNode.deviceUpdatable;
-    if (wanted != 0) return wanted == 1 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
-    return with_attributes(attributes_, out);
+    if ((wanted != 0 && wanted != 1) || value.deviceUpdatableKernelNode.devNode != nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    // There is no way back.
+    if (wanted == 0 && device_node_ != nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (wanted == 0 || device_node_ != nullptr) return with_attributes(attributes_, out);
+    *out = std::make_shared<KernelOperation>(context_, work_, func_, kernel_, as_extra_,
+                                             attributes_, DeviceNode::make());
+    return CUDA_SUCCESS;
   }
   KernelAttributes attributes = attributes_;
   attributes[id] = value;
@@ -156,8 +177,37 @@ CUresult KernelOperation::with_attributes(const KernelAttributes& attributes,
     if (result != CUDA_SUCCESS) return result;
   }
   *out = std::make_shared<KernelOperation>(context_, std::move(work), func_, kernel_, as_extra_,
-                                           attributes);
+                                           attributes, device_node_);
   return CUDA_SUCCESS;
+}
+
+CUresult KernelOperation::with_settings_of(const KernelOperation& other, OperationPtr* out) const {
+  const auto made = std::make_shared<KernelOperation>(context_, work_, func_, kernel_, as_extra_,
+                                                      attributes_, other.device_node_);
+  return made->with_attributes(other.attributes_, out);
+}
+
+DeviceNode* device_node(const Operation& operation) {
+  return operation.type() != CU_GRAPH_NODE_TYPE_KERNEL
+             ? nullptr
+             : static_cast<const KernelOperation&>(operation).device_node().get();
+}
+
+void tell_device_node(const Operation& operation, CUlaunchAttributeID id,
+                      const CUlaunchAttributeValue* value) {
+  const DeviceNode* const node = device_node(operation);
+  if (id != CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE || node == nullptr) return;
+  // The caller's, and an output of the call for all its type.
+  auto* const out = const_cast<CUlaunchAttributeValue*>(value);
+  out->deviceUpdatableKernelNode.devNode = reinterpret_cast<CUgraphDeviceNode>(node->handle());
+}
+
+bool has_device_nodes(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const auto& node) {
+    return device_node(*node->operation) != nullptr ||
+           std::ranges::any_of(node->operation->bodies(),
+                               [](const auto& body) { return has_device_nodes(*body); });
+  });
 }
 
 CUresult make_kernel(const CUDA_KERNEL_NODE_PARAMS_v3& params, OperationPtr* operation) {

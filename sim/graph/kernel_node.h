@@ -2,9 +2,11 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "sim/driver/context.h"
+#include "sim/graph/device_node.h"
 #include "sim/graph/operation.h"
 #include "sim/work/kernel_work.h"
 
@@ -15,18 +17,24 @@ using KernelAttributes = std::map<int, CUlaunchAttributeValue>;
 class KernelOperation final : public Operation {
  public:
   // `as_extra`: the parameters were given as one block. `func` or `kernel` is what was given.
+  // `device_node`: null: kernels do not update it.
   KernelOperation(std::shared_ptr<Context> context, KernelWork work, CUfunction func,
-                  CUkernel kernel, bool as_extra, KernelAttributes attributes);
+                  CUkernel kernel, bool as_extra, KernelAttributes attributes,
+                  std::shared_ptr<DeviceNode> device_node = nullptr);
   void params(CUgraphNodeParams* out) const override;
   std::function<void()> prepare(const Fence& done) const override;
   CUgraphExecUpdateResult accepts(const Operation& next) const override;
 
   const std::shared_ptr<Context>& context() const { return context_; }
+  const KernelWork& work() const { return work_; }
+  const std::shared_ptr<DeviceNode>& device_node() const { return device_node_; }
   const KernelAttributes& attributes() const { return attributes_; }
   // CUDA_ERROR_INVALID_VALUE: not an attribute of kernel nodes, or a wrong value.
   CUresult attribute(int id, CUlaunchAttributeValue* value) const;
   CUresult with_attribute(int id, const CUlaunchAttributeValue& value, OperationPtr* out) const;
   CUresult with_attributes(const KernelAttributes& attributes, OperationPtr* out) const;
+  // Of another node that it takes the place of.
+  CUresult with_settings_of(const KernelOperation& other, OperationPtr* out) const;
 
  private:
   bool has_preferred_clusters() const;
@@ -37,9 +45,18 @@ class KernelOperation final : public Operation {
   const CUkernel kernel_;
   const bool as_extra_;
   const KernelAttributes attributes_;
+  const std::shared_ptr<DeviceNode> device_node_;
   // What params() points to.
   std::vector<void*> pointers_;
   size_t bytes_ = 0;
 };
+
+// Of a kernel node that kernels update; nullptr: of all others.
+DeviceNode* device_node(const Operation& operation);
+// What CUDA writes into the attribute that made it one.
+void tell_device_node(const Operation& operation, CUlaunchAttributeID id,
+                      const CUlaunchAttributeValue* value);
+// Whether the graph has such a node, or one inside of it has.
+bool has_device_nodes(const Graph& graph);
 
 }  // namespace fargpu::sim

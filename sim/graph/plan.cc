@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "sim/graph/kernel_node.h"
+
 namespace fargpu::sim {
 namespace {
 
@@ -46,8 +48,9 @@ class Planner {
       }
     }
     const uint32_t lane = choose_lane(after);
-    plan_.steps.push_back(
-        {node.enabled ? node.operation : nullptr, std::move(after), lane, std::move(bodies)});
+    const bool stays = node.enabled || device_node(operation) != nullptr;
+    plan_.steps.push_back({stays ? node.operation : nullptr, node.enabled, std::move(after), lane,
+                           std::move(bodies)});
     ends_[lane] = last();
     return true;
   }
@@ -71,7 +74,9 @@ class Planner {
   Node* cycle_ = nullptr;
 };
 
-void run(const Plan& plan) {
+}  // namespace
+
+void run_plan(const Plan& plan) {
   for (const Step& step : plan.steps) {
     if (!step.operation) continue;
     if (step.operation->type() == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
@@ -82,7 +87,14 @@ void run(const Plan& plan) {
   }
 }
 
-}  // namespace
+void reset_device_nodes(const Plan& plan) {
+  for (const Step& step : plan.steps) {
+    DeviceNode* const node = step.operation ? device_node(*step.operation) : nullptr;
+    if (node != nullptr)
+      node->reset(static_cast<const KernelOperation&>(*step.operation).work(), step.enabled);
+    for (const auto& body : step.bodies) reset_device_nodes(*body);
+  }
+}
 
 std::shared_ptr<const Plan> make_plan(const Graph& graph, Node** cycle) {
   Planner planner;
@@ -97,7 +109,7 @@ void run_conditional(const Conditional& conditional, const Step& step) {
   do {
     const size_t body = conditional.chosen();
     if (body == SIZE_MAX || !context.alive() || context.error() != CUDA_SUCCESS) return;
-    run(*step.bodies[body]);
+    run_plan(*step.bodies[body]);
   } while (conditional.kind() == CU_GRAPH_COND_TYPE_WHILE);
 }
 

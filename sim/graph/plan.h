@@ -16,6 +16,7 @@ struct Plan;
 
 struct Step {
   OperationPtr operation;  // nullptr: nothing happens here, as in a disabled node
+  bool enabled = true;     // false, with an operation: kernels may enable it
   std::vector<uint32_t> after;
   uint32_t lane = 0;
   std::vector<std::shared_ptr<const Plan>> bodies;  // of a conditional node
@@ -28,6 +29,10 @@ struct Plan {
 
 // nullptr: there is a cycle, through `*cycle`.
 std::shared_ptr<const Plan> make_plan(const Graph& graph, Node** cycle);
+// All of it on the calling thread.
+void run_plan(const Plan& plan);
+// The nodes that kernels update are as the plan says.
+void reset_device_nodes(const Plan& plan);
 // The step of a conditional node: its bodies run on the calling thread.
 void run_conditional(const Conditional& conditional, const Step& step);
 // The value of each conditional node gets its default.

@@ -18,6 +18,7 @@ CUresult set_attributes(std::span<const CUlaunchAttribute> attributes, Operation
     if (kernel.attribute(id, &unused) != CUDA_SUCCESS) continue;  // not one of nodes
     const CUresult result = kernel.with_attribute(id, attribute.value, operation);
     if (result != CUDA_SUCCESS) return result;
+    tell_device_node(**operation, attribute.id, &attribute.value);
   }
   return CUDA_SUCCESS;
 }

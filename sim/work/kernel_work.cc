@@ -1,7 +1,9 @@
 #include "sim/work/kernel_work.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "sim/driver/context.h"
 #include "sim/driver/device.h"
@@ -92,7 +94,14 @@ CUresult to_result(Fault::Kind kind) {
   return CUDA_ERROR_LAUNCH_FAILED;
 }
 
+thread_local DeviceGraphs* graphs_of_thread = nullptr;
+std::atomic<DeviceGraphs*> graphs_outside{nullptr};
+
 }  // namespace
+
+GraphScope::GraphScope(DeviceGraphs* graphs) : before_(std::exchange(graphs_of_thread, graphs)) {}
+GraphScope::~GraphScope() { graphs_of_thread = before_; }
+void GraphScope::set_outside(DeviceGraphs& graphs) { graphs_outside = &graphs; }
 
 CUresult check_cooperative(const Device& device, const KernelInfo& info, const GridConfig& grid) {
   const auto threads = static_cast<int>(grid.block[0] * grid.block[1] * grid.block[2]);
@@ -136,8 +145,10 @@ void run_kernel(Context& context, const KernelWork& work) {
   if (context.error() != CUDA_SUCCESS) return;
   const auto output = [&context](std::string_view text) { context.output().append(text); };
   const LaunchTarget& target = work.target;
+  GridConfig grid = work.grid;
+  grid.graphs = graphs_of_thread != nullptr ? graphs_of_thread : graphs_outside.load();
   const auto fault =
-      target.module->program->run(target.function->info->name, work.grid, work.parameters, output);
+      target.module->program->run(target.function->info->name, grid, work.parameters, output);
   if (!fault) return;
   // As the driver does: on stderr, and before any call returns the error.
   std::fwrite(fault->messages.data(), 1, fault->messages.size(), stderr);

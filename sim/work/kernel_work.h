@@ -30,6 +30,20 @@ CUresult check_cluster(const KernelInfo& info, const GridConfig& grid);
 // CUDA_ERROR_INVALID_VALUE: the shape, the shared memory or the parameters are wrong.
 CUresult prepare_kernel(Context& context, const LaunchTarget& target, const Launch& launch,
                         KernelWork* work);
+// What kernels that the calling thread runs may do with graphs; until the scope ends.
+class GraphScope {
+ public:
+  explicit GraphScope(DeviceGraphs* graphs);
+  ~GraphScope();
+  GraphScope(const GraphScope&) = delete;
+  GraphScope& operator=(const GraphScope&) = delete;
+  // Of kernels that are in no graph; lives for ever.
+  static void set_outside(DeviceGraphs& graphs);
+
+ private:
+  DeviceGraphs* const before_;
+};
+
 // Runs the whole grid, unless the context failed before. A fault becomes the context's error.
 void run_kernel(Context& context, const KernelWork& work);
 

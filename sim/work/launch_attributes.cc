@@ -72,7 +72,8 @@ CUresult read_attribute(const CUlaunchConfig& config, const CUlaunchAttribute& a
       return value.programmaticEvent.event != nullptr ? CUDA_ERROR_NOT_SUPPORTED
                                                       : CUDA_ERROR_INVALID_HANDLE;
     case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
-      return CUDA_ERROR_NOT_SUPPORTED;
+      out->of_node = true;
+      return out->may_be_of_node ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }

@@ -11,6 +11,8 @@ struct LaunchAttributes {
   bool cooperative = false;
   std::array<unsigned, 3> cluster = {0, 0, 0};  // 0: not given
   CUevent after = nullptr;                      // recorded when the grid is done
+  bool may_be_of_node = false;                  // given: those of nodes alone are no error
+  bool of_node = false;                         // there is one of these
 };
 
 // Those of `config` that change something here; the others only steer a real GPU, but their values

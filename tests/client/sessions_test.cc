@@ -470,13 +470,13 @@ TEST(Sessions, OneThatIsLostTakesOnlyItsOwnAlong) {
   });
 }
 
-CUgraphExec empty_graph() {
+CUgraphExec empty_graph(unsigned flags = 0, CUresult expected = CUDA_SUCCESS) {
   CUgraph graph = nullptr;
   CUgraphNode node = nullptr;
   CUgraphExec exec = nullptr;
   EXPECT_EQ(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
   EXPECT_EQ(cuGraphAddEmptyNode(&node, graph, nullptr, 0), CUDA_SUCCESS);
-  EXPECT_EQ(cuGraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphInstantiate(&exec, graph, flags), expected);
   EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
   return exec;
 }
@@ -530,6 +530,34 @@ TEST(Sessions, ALaunchThatTheServerDoesNotKnowIsRefused) {
     EXPECT_TRUE(program.a->contexts_of(schema::op_fgGraphLaunch).empty());
   });
   Program::unknown = 0;
+}
+
+// Kernels get the driver's value; two drivers may give the same one.
+TEST(Sessions, AGraphThatKernelsLaunchHasTheValueOfItsServer) {
+  in_process([](Program& program) {
+    constexpr unsigned kDevice = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
+    ASSERT_EQ(cuCtxSetCurrent(program.contexts[0]), CUDA_SUCCESS);
+    CUgraphExec const exec = empty_graph(kDevice);
+    EXPECT_EQ(reinterpret_cast<uint64_t>(exec), program.a->graph_value.load());
+    ASSERT_EQ(cuCtxSetCurrent(program.contexts[1]), CUDA_SUCCESS);
+    EXPECT_EQ(empty_graph(kDevice), exec);
+    EXPECT_EQ(cuGraphLaunch(exec, program.streams[0]), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphLaunch(exec, program.streams[1]), CUDA_SUCCESS);
+    for (CUstream const stream : program.streams)
+      EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    for (const auto& server : {program.a, program.b})
+      EXPECT_EQ(server->contexts_of(schema::op_fgGraphLaunch).size(), 1u);
+    EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);  // that of the current context's server
+    EXPECT_EQ(cuGraphLaunch(exec, program.streams[1]), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_EQ(cuGraphLaunch(exec, program.streams[0]), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphLaunch(exec, program.streams[0]), CUDA_ERROR_INVALID_VALUE);
+    // One that could be an id of ours is never given out.
+    program.b->graph_value = rpc::make_handle(rpc::HandleKind::kGraphExec, 1);
+    EXPECT_EQ(empty_graph(kDevice, CUDA_ERROR_NOT_SUPPORTED), nullptr);
+    EXPECT_EQ(cuStreamSynchronize(program.streams[1]), CUDA_SUCCESS);
+    EXPECT_EQ(program.b->contexts_of(schema::op_fgGraphExecDestroy).size(), 2u);
+  });
 }
 
 // What needs no context goes to a server that there is.

@@ -75,6 +75,11 @@ Status FakeWorker::answer(rpc::Responder& responder, const wire::FrameHeader& he
       reply.init<schema::FgGraphInstantiateResults>();
       return reply.send(0);
     }
+    case schema::op_fgGraphValue: {
+      rpc::Responder::Frame reply(responder, header, kBytes);
+      reply.init<schema::FgGraphValueResults>().setValue(graph_value.load());
+      return reply.send(0);
+    }
     default:
       return responder.reply(
           header, header.opcode == failing_opcode.load() ? CUDA_ERROR_ILLEGAL_ADDRESS : 0);

@@ -31,7 +31,8 @@ class FakeWorker {
   void answer_the_silent();
 
   std::atomic<uint16_t> failing_opcode{0};
-  std::atomic<uint16_t> silent_opcode{0};  // not answered
+  std::atomic<uint64_t> graph_value{0x7f0000001000};  // of executable graphs that kernels launch
+  std::atomic<uint16_t> silent_opcode{0};             // not answered
   std::atomic<CUdeviceptr> memory;
   std::atomic<CUdeviceptr> step{0};  // from one allocation to the next
 

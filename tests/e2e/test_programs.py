@@ -1,6 +1,7 @@
 """Unmodified programs through one daemon with two simulated GPUs: each checks its own results; here
 exit code and output are checked."""
 
+import json
 import os
 import re
 import unittest
@@ -114,6 +115,16 @@ class Programs(OnOneDaemon):
         for image in ["triple.fatbin", "triple.ptx"]:
             with self.subTest(image):
                 self.check_right("driver_fatbin", testing.BUILD.program(image))
+
+    @testing.not_with_an_older_release("its simulated GPU launches no graphs from kernels")
+    def test_graphs_that_kernels_launch(self):
+        """What nvcc makes of device code of the CUDA runtime; the driver links it."""
+        done = self.daemon.run(
+            testing.BUILD.program("graph_launches_by_kernels"),
+            testing.BUILD.program("graph_launches_by_kernels.ptx"),
+        )
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(json.loads(done.stdout)["values"], [8353])
 
     def test_nvrtc(self):
         libraries = os.pathsep.join(

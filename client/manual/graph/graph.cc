@@ -200,7 +200,7 @@ CUresult manual_cuGraphDestroyNode(CUgraphNode hNode) {
   const GraphLock lock;
   GraphNode* const node = find_node(hNode);
   if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (node->graph->has_memory) return CUDA_ERROR_NOT_SUPPORTED;
+  if (node->graph->has_memory || node->params.device_node() != 0) return CUDA_ERROR_NOT_SUPPORTED;
   end_node(*node);
   return CUDA_SUCCESS;
 }

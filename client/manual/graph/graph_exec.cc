@@ -21,8 +21,6 @@ CUresult make(CUgraphExec* exec, CUgraph handle, cuuint64_t flags, GraphOutcome*
   if (by_device && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   if (!has_current_context()) return CUDA_ERROR_INVALID_CONTEXT;
-  // Kernels would launch it, behind the back of everybody here.
-  if (by_device) return CUDA_ERROR_NOT_SUPPORTED;
   return instantiate(lock, *graph, flags, exec, outcome);
 }
 
@@ -187,12 +185,12 @@ CUresult manual_cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
 }
 
 CUresult manual_cuGraphUpload(CUgraphExec hGraph, CUstream hStream) {
-  GraphExec* const exec = find_exec(hGraph);
+  GraphExec* const exec = find_exec(hGraph, hStream);
   return exec == nullptr ? CUDA_ERROR_INVALID_VALUE : upload(*exec, hStream);
 }
 
 CUresult manual_cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
-  GraphExec* const exec = find_exec(hGraph);
+  GraphExec* const exec = find_exec(hGraph, hStream);
   return exec == nullptr ? CUDA_ERROR_INVALID_VALUE : launch(*exec, hStream);
 }
 

@@ -407,7 +407,16 @@ CUresult manual_cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAtt
   GraphNode* const node = find_node(hNode);
   if (node == nullptr || value == nullptr || node->params.type() != CU_GRAPH_NODE_TYPE_KERNEL)
     return CUDA_ERROR_INVALID_VALUE;
-  return node->params.set_attribute(attr, *value);
+  if (attr != CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
+    return node->params.set_attribute(attr, *value);
+  if (value->deviceUpdatableKernelNode.devNode != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (value->deviceUpdatableKernelNode.deviceUpdatable != 1)
+    return node->params.set_attribute(attr, *value);
+  const CUresult result = make_updatable(*node);
+  // An output, for all its type.
+  if (result == CUDA_SUCCESS)
+    (void)node->params.get_attribute(attr, const_cast<CUkernelNodeAttrValue*>(value));
+  return result;
 }
 
 CUresult manual_cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src) {
@@ -417,6 +426,8 @@ CUresult manual_cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src
   if (to == nullptr || from == nullptr || to->params.type() != CU_GRAPH_NODE_TYPE_KERNEL ||
       from->params.type() != CU_GRAPH_NODE_TYPE_KERNEL)
     return CUDA_ERROR_INVALID_VALUE;
+  if (to->params.device_node() != 0 || from->params.device_node() != 0)
+    return CUDA_ERROR_NOT_SUPPORTED;
   to->params.copy_attributes(from->params);
   return CUDA_SUCCESS;
 }

@@ -40,6 +40,7 @@ CUresult capture_launch(const CUDA_KERNEL_NODE_PARAMS_v3& kernel, CUstream strea
   bool programmatic = false;
   const ContextScope scope(context_of(stream));  // of a kernel that has none of its own
   CUresult result = NodeParams::take(given, &params);
+  const CUlaunchAttribute* updatable = nullptr;
   CUevent event = nullptr;
   unsigned char port = CU_GRAPH_KERNEL_NODE_PORT_DEFAULT;
   for (const CUlaunchAttribute& attribute : attributes) {
@@ -59,7 +60,10 @@ CUresult capture_launch(const CUDA_KERNEL_NODE_PARAMS_v3& kernel, CUstream strea
         port = CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER;
         break;
       case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
-        result = CUDA_ERROR_NOT_SUPPORTED;
+        if (attribute.value.deviceUpdatableKernelNode.deviceUpdatable == 1)
+          updatable = &attribute;
+        else
+          result = params.set_attribute(attribute.id, attribute.value);
         break;
       default:
         result = params.set_attribute(attribute.id, attribute.value);
@@ -69,6 +73,8 @@ CUresult capture_launch(const CUDA_KERNEL_NODE_PARAMS_v3& kernel, CUstream strea
     result = CUDA_ERROR_INVALID_HANDLE;
   CUgraphNode node = nullptr;
   if (result == CUDA_SUCCESS) result = capture::add(stream, std::move(params), programmatic, &node);
+  if (result == CUDA_SUCCESS && updatable != nullptr)
+    result = manual_cuGraphKernelNodeSetAttribute(node, updatable->id, &updatable->value);
   if (result == CUDA_SUCCESS && event != nullptr)
     result = record_by_kernel(event, stream, node, port);
   // As natively: a wrong launch ends the capture, other wrong calls do not.

@@ -1,6 +1,7 @@
 // Executable graphs: instantiation, launches, updates.
 #include "sim/graph/api.h"
 #include "sim/graph/conditional_value.h"
+#include "sim/graph/kernel_node.h"
 #include "sim/graph/stream_capture.h"
 
 using namespace fargpu::sim;
@@ -24,19 +25,67 @@ bool unused_handle(const Graph& graph) {
   return false;
 }
 
-// What a graph that device code launches may not hold. The simulator launches none from there.
-CUresult check_device_launch(const Graph& graph, Outcome* outcome) {
-  bool works = false;
-  for (const auto& node : graph.nodes) {
-    const CUgraphNodeType type = node->operation->type();
-    works |= type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_MEMCPY ||
-             type == CU_GRAPH_NODE_TYPE_MEMSET || type == CU_GRAPH_NODE_TYPE_GRAPH;
-    if (works && type <= CU_GRAPH_NODE_TYPE_GRAPH && type != CU_GRAPH_NODE_TYPE_HOST) continue;
-    *outcome = {CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED, handle_of(*node)};
-    return CUDA_ERROR_INVALID_VALUE;
+// What a graph that kernels launch may not hold.
+class DeviceLaunchCheck {
+ public:
+  CUresult check(const Graph& graph, Outcome* outcome) {
+    if (const CUresult result = visit(graph, outcome); result != CUDA_SUCCESS) return result;
+    return context_ != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
-  return works ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
+
+ private:
+  CUresult visit(const Graph& graph, Outcome* outcome) {
+    for (const auto& node : graph.nodes) {
+      const Operation& operation = *node->operation;
+      for (const auto& body : operation.bodies())
+        if (const CUresult result = visit(*body, outcome); result != CUDA_SUCCESS) return result;
+      CUgraphNodeParams params;
+      operation.params(&params);
+      const CUgraphInstantiateResult result = look_at(params);
+      if (result == CUDA_GRAPH_INSTANTIATE_SUCCESS) continue;
+      *outcome = {result, handle_of(*node)};
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+  }
+
+  CUgraphInstantiateResult look_at(const CUgraphNodeParams& params) {
+    switch (params.type) {
+      case CU_GRAPH_NODE_TYPE_KERNEL:
+        return in(params.kernel.ctx);
+      case CU_GRAPH_NODE_TYPE_MEMCPY: {
+        const CUDA_MEMCPY3D& copy = params.memcpy.copyParams;
+        if (copy.srcMemoryType == CU_MEMORYTYPE_ARRAY || copy.dstMemoryType == CU_MEMORYTYPE_ARRAY)
+          return CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
+        const bool reachable = is_known(copy.srcMemoryType, copy.srcHost, copy.srcDevice) &&
+                               is_known(copy.dstMemoryType, copy.dstHost, copy.dstDevice);
+        return reachable ? in(params.memcpy.copyCtx)
+                         : CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED;
+      }
+      case CU_GRAPH_NODE_TYPE_MEMSET:
+        return in(params.memset.ctx);
+      case CU_GRAPH_NODE_TYPE_GRAPH:
+        return CUDA_GRAPH_INSTANTIATE_SUCCESS;
+      default:
+        return CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
+    }
+  }
+
+  CUgraphInstantiateResult in(CUcontext context) {
+    if (context_ == nullptr) context_ = context;
+    return context_ == context ? CUDA_GRAPH_INSTANTIATE_SUCCESS
+                               : CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED;
+  }
+
+  // Memory of a device or pinned memory.
+  static bool is_known(CUmemorytype type, const void* host, CUdeviceptr device) {
+    const uint64_t address =
+        type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(host) : uint64_t{device};
+    return Driver::get().allocations().find(address).has_value();
+  }
+
+  CUcontext context_ = nullptr;  // of the nodes so far
+};
 
 CUresult instantiate(CUgraphExec* out, Graph& graph, uint64_t flags, Outcome* outcome) {
   constexpr uint64_t kAutoFree = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
@@ -50,14 +99,15 @@ CUresult instantiate(CUgraphExec* out, Graph& graph, uint64_t flags, Outcome* ou
   if (CUresult result = current_context(Driver::get(), &context); result != CUDA_SUCCESS)
     return result;
   Registry& registry = Driver::get().registry();
-  const bool single = has_memory_nodes(graph) || has_type(graph, CU_GRAPH_NODE_TYPE_CONDITIONAL);
+  const bool single = has_memory_nodes(graph) || has_type(graph, CU_GRAPH_NODE_TYPE_CONDITIONAL) ||
+                      has_device_nodes(graph);
   if (single && registry.find<Exec>(graph.executable) != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   if (unused_handle(graph)) {
     outcome->result = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
     return CUDA_ERROR_INVALID_VALUE;
   }
   if ((flags & kDevice) != 0) {
-    if (CUresult result = check_device_launch(graph, outcome); result != CUDA_SUCCESS)
+    if (CUresult result = DeviceLaunchCheck().check(graph, outcome); result != CUDA_SUCCESS)
       return result;
   }
   Node* cycle = nullptr;
@@ -67,10 +117,10 @@ CUresult instantiate(CUgraphExec* out, Graph& graph, uint64_t flags, Outcome* ou
     *outcome = {CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, to_handle<CUgraphNode>(cycle->original)};
     return CUDA_ERROR_INVALID_VALUE;
   }
-  graph.executable =
-      registry.add(std::make_shared<Exec>(std::move(shape), std::move(plan),
-                                          flags & ~uint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD}),
-                   0);
+  const auto exec = std::make_shared<Exec>(std::move(shape), std::move(plan),
+                                           flags & ~uint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD});
+  graph.executable = registry.add(exec, 0);
+  exec->set_handle(graph.executable);
   *out = to_handle<CUgraphExec>(graph.executable);
   outcome->result = CUDA_GRAPH_INSTANTIATE_SUCCESS;
   return CUDA_SUCCESS;

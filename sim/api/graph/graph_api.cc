@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "sim/graph/api.h"
+#include "sim/graph/kernel_node.h"
 
 using namespace fargpu::sim;
 
@@ -81,7 +82,7 @@ CUresult CUDAAPI cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
   return with_graph(originalGraph, [&](Graph& graph) -> CUresult {
     if (phGraphClone == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (has_memory_nodes(graph) || has_type(graph, CU_GRAPH_NODE_TYPE_CONDITIONAL) ||
-        graph.conditional_body)
+        graph.conditional_body || has_device_nodes(graph))
       return CUDA_ERROR_NOT_SUPPORTED;
     *phGraphClone = handle_of(*copy_graph(graph, true));
     return CUDA_SUCCESS;
@@ -195,7 +196,8 @@ CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode* fr
 
 CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode) {
   return with_node(hNode, [](Node& node) -> CUresult {
-    if (has_memory_nodes(*node.graph)) return CUDA_ERROR_NOT_SUPPORTED;
+    if (has_memory_nodes(*node.graph) || device_node(*node.operation) != nullptr)
+      return CUDA_ERROR_NOT_SUPPORTED;
     if (node.graph->capturing) return CUDA_ERROR_INVALID_VALUE;
     remove_node(node);
     return CUDA_SUCCESS;

@@ -30,7 +30,9 @@ CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAt
                                                const CUkernelNodeAttrValue* value) {
   return with_kernel(hNode, [&](Node& node, const KernelOperation& kernel) -> CUresult {
     if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    return kernel.with_attribute(static_cast<int>(attr), *value, &node.operation);
+    const CUresult result = kernel.with_attribute(static_cast<int>(attr), *value, &node.operation);
+    if (result == CUDA_SUCCESS) tell_device_node(*node.operation, attr, value);
+    return result;
   });
 }
 
@@ -40,6 +42,8 @@ CUresult CUDAAPI cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode sr
     if (!from || from->operation->type() != CU_GRAPH_NODE_TYPE_KERNEL)
       return CUDA_ERROR_INVALID_VALUE;
     const auto& source = static_cast<const KernelOperation&>(*from->operation);
+    if (source.device_node() != nullptr || kernel.device_node() != nullptr)
+      return CUDA_ERROR_NOT_SUPPORTED;
     if (source.context() != kernel.context()) return CUDA_ERROR_INVALID_CONTEXT;
     return kernel.with_attributes(source.attributes(), &node.operation);
   });

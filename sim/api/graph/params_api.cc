@@ -35,10 +35,10 @@ CUresult make_next(const Node& node, CUgraphNodeParams& params, OperationPtr* ne
 // A kernel node keeps its attributes.
 CUresult keep_attributes(const Operation& was, OperationPtr* next) {
   if (was.type() != CU_GRAPH_NODE_TYPE_KERNEL) return CUDA_SUCCESS;
-  const auto& attributes = static_cast<const KernelOperation&>(was).attributes();
-  if (attributes.empty()) return CUDA_SUCCESS;
+  const auto& kernel = static_cast<const KernelOperation&>(was);
+  if (kernel.attributes().empty() && kernel.device_node() == nullptr) return CUDA_SUCCESS;
   const OperationPtr made = *next;
-  return static_cast<const KernelOperation&>(*made).with_attributes(attributes, next);
+  return static_cast<const KernelOperation&>(*made).with_settings_of(kernel, next);
 }
 
 CUresult set(CUgraphNode handle, CUgraphNodeParams* params) {

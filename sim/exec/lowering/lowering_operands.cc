@@ -226,6 +226,8 @@ OperandRef Lowering::special(std::string_view name, Type type) {
   if (name == "%is_explicit_cluster") {
     return operand_ref(kBlockArea, kExplicitCluster * kValueBytes);
   }
+  if (name == "%current_graph_exec")
+    return resize(operand_ref(kBlockArea, kCurrentGraph * kValueBytes), 8, bytes, false);
   if (ref == kNoOperand && name.starts_with("%envreg")) ref = constant(0);
   if (ref == kNoOperand && name.starts_with("%pm")) ref = constant(0);
   if (name.starts_with("%lanemask_")) {
@@ -261,7 +263,6 @@ OperandRef Lowering::special(std::string_view name, Type type) {
                                      : "globaltimer.hi.32",
          ref);
   }
-  if (name == "%current_graph_exec") ref = constant(0);
   if (ref == kNoOperand) {
     refuse(fmt::format("unknown register '{}'", name));
     return operand_ref(kConstArea, 0);

@@ -61,6 +61,9 @@ std::unique_ptr<Block> make_block(const Grid& grid) {
   fill(area, kEnvreg2, static_cast<uint32_t>(grid.workspace));
   fill(area, kClusterBlocks, grid.cluster_blocks);
   fill(area, kExplicitCluster, grid.explicit_cluster ? kAllLanes : 0);
+  auto* current = reinterpret_cast<uint64_t*>(area.data() + size_t{kCurrentGraph} * kValueBytes);
+  std::fill(current, current + kLanes,
+            grid.config.graphs != nullptr ? grid.config.graphs->current() : 0);
   fill(area, kDynamicBase,
        grid.shared_bytes - static_cast<uint32_t>(grid.config.dynamic_shared_bytes));
   return block;

@@ -193,7 +193,7 @@ bool Loader::add_functions() {
       }
       const Builtin builtin = builtin_from_name(function->name);
       if (builtin == Builtin::kNone) continue;  // unresolved: an error where it is used
-      const size_t arguments[] = {0, 2, 5, 1, 1};
+      const size_t arguments[] = {0, 2, 5, 1, 1, 2, 4, 2, 2, 2};
       if (function->params.size() != arguments[static_cast<size_t>(builtin)]) {
         return fail(LoadError::Kind::kInvalidPtx,
                     fmt::format("'{}' is declared with other parameters than the runtime's",
