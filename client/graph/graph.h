@@ -91,8 +91,8 @@ void put_child(GraphNode& node, Graph& child);
 
 // Whether it is the graph of a conditional node.
 bool is_body(const Graph& graph);
-// What calls get that are not for a graph inside of another one: CUDA_ERROR_NOT_SUPPORTED when it was
-// moved there, CUDA_ERROR_INVALID_VALUE when it is the graph of its node; else CUDA_SUCCESS.
+// For calls that need a graph of its own. CUDA_ERROR_NOT_SUPPORTED: it was moved into another one;
+// CUDA_ERROR_INVALID_VALUE: it is inside of another one otherwise.
 CUresult stands_alone(const Graph& graph);
 // CUDA_ERROR_NOT_SUPPORTED: the graph is inside of a body, which cannot have such a node.
 CUresult fits_in_bodies(const Graph& graph, const NodeParams& params);
