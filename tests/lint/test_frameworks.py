@@ -98,15 +98,26 @@ class Suite(unittest.TestCase):
         outcomes = list(outcomes)
         suite = types.SimpleNamespace(
             transports=["shm", "tcp"],
-            options=types.SimpleNamespace(gpus=1),
+            options=types.SimpleNamespace(gpus=2, first_gpu=1),
             remote=lambda workload, transport: [],
         )
         workload = SUITE.Workload("x", [], 1, 0.0)
-        run, SUITE.run = SUITE.run, lambda *_: outcomes.pop(0)
+        self.gpus = []
+
+        def next_outcome(_command, _limit, environment):
+            self.gpus.append(environment["CUDA_VISIBLE_DEVICES"])
+            return outcomes.pop(0)
+
+        run, SUITE.run = SUITE.run, next_outcome
         try:
             return SUITE.Suite.measure(suite, workload)
         finally:
             SUITE.run = run
+
+    def test_only_native_runs_choose_among_the_machines_gpus(self):
+        """The daemon lends those, and a job's GPUs have numbers from 0."""
+        self.measure(outcome(), outcome(), outcome())
+        self.assertEqual(self.gpus, ["1,2", "0,1", "0,1"])
 
     def test_a_row_has_what_ran(self):
         row = self.measure(outcome(), outcome(values=(2.0,)), outcome()).row("m")
