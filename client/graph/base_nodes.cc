@@ -32,6 +32,18 @@ CUresult use_base(Graph& graph, Session& session) {
   return CUDA_SUCCESS;
 }
 
+// Asks the session for a node or a handle of the graph's half there. What is refused leaves the
+// graph as it was: one without a half can be copied, and changed after it was instantiated.
+template <typename Ask>
+CUresult ask_base(Graph& graph, Session& session, Ask&& ask) {
+  const bool is_first = graph.base == nullptr;
+  CUresult result = use_base(graph, session);
+  if (result != CUDA_SUCCESS) return result;
+  result = ask();
+  if (result != CUDA_SUCCESS && is_first) end_base(graph);
+  return result;
+}
+
 // Memory of graphs and the node, of any graph, that frees it. Guarded by the GraphLock.
 std::map<CUdeviceptr, uint64_t>& freed_by() {
   static auto& nodes = *new std::map<CUdeviceptr, uint64_t>;
@@ -39,6 +51,12 @@ std::map<CUdeviceptr, uint64_t>& freed_by() {
 }
 
 }  // namespace
+
+void end_base(Graph& graph) {
+  if (graph.base != nullptr && !graph.base->lost.load())
+    (void)call_fgGraphEnd(*graph.base, 0, graph.id);
+  graph.base = nullptr;
+}
 
 bool is_body(const Graph& graph) {
   return graph.owner != nullptr && graph.owner->params.type() == CU_GRAPH_NODE_TYPE_CONDITIONAL;
@@ -112,13 +130,13 @@ CUresult allocate(GraphNode& node) {
   const CUDA_MEM_ALLOC_NODE_PARAMS_v2& given = node.params.get().alloc;
   const int device = given.poolProps.location.id;
   Session& session = *Process::get().session_of_device(device);
-  if (const CUresult result = use_base(graph, session); result != CUDA_SUCCESS) return result;
   CUdeviceptr address = 0;
   unsigned number = 0;
-  const CUresult result =
-      call_fgGraphAllocate(session, 0, graph.id, &given.poolProps,
-                           given.accessDescCount == 0 ? nullptr : given.accessDescs,
-                           given.accessDescCount, given.bytesize, &address, &number);
+  const CUresult result = ask_base(graph, session, [&] {
+    return call_fgGraphAllocate(session, 0, graph.id, &given.poolProps,
+                                given.accessDescCount == 0 ? nullptr : given.accessDescs,
+                                given.accessDescCount, given.bytesize, &address, &number);
+  });
   if (result != CUDA_SUCCESS) return result;
   node.params.set_allocation(address, number);
   graph.has_memory = true;
@@ -178,12 +196,13 @@ CUresult make_updatable(GraphNode& node) {
   Session& session = *context.session;
   Description description;
   CUresult result = describe_node(session, node.params, {.type = node.params.type()}, &description);
-  if (result == CUDA_SUCCESS) result = use_base(graph, session);
   if (result != CUDA_SUCCESS) return result;
   unsigned long long device_node = 0;
   unsigned number = 0;
-  result = call_fgGraphUpdatable(session, context.wire_id, graph.id, description.bytes.data(),
+  result = ask_base(graph, session, [&] {
+    return call_fgGraphUpdatable(session, context.wire_id, graph.id, description.bytes.data(),
                                  description.bytes.size(), &device_node, &number);
+  });
   if (result == CUDA_SUCCESS) node.params.set_device_node(device_node, number);
   return result;
 }
@@ -195,11 +214,11 @@ CUresult make_condition(Graph& inside, Context& context, unsigned initial, unsig
     log::warn("conditions in the graph of a child node are not supported");
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  if (const CUresult result = use_base(graph, *context.session); result != CUDA_SUCCESS)
-    return result;
+  Session& session = *context.session;
   unsigned long long made = 0;
-  const CUresult result =
-      call_fgGraphConditional(*context.session, context.wire_id, graph.id, initial, flags, &made);
+  const CUresult result = ask_base(graph, session, [&] {
+    return call_fgGraphConditional(session, context.wire_id, graph.id, initial, flags, &made);
+  });
   if (result != CUDA_SUCCESS) return result;
   graph.conditions.push_back(made);
   *handle = made;

@@ -498,11 +498,13 @@ CUresult destroy(GraphExec& exec) {
   const bool any = (uses->objects != nullptr && uses->objects->any()) ||
                    std::any_of(uses->calls.begin(), uses->calls.end(),
                                [](const HostCall& call) { return call.keeps != nullptr; });
+  Context* const context = exec.context;
+  const bool by_kernels = exec.value != 0;
   // Ends the record, too.
   const CUresult result = call_fgGraphExecDestroy(session, frame_context(session), exec.by_id());
   // Kernels may have launched it after that.
-  if (any && exec.value != 0 && exec.context != nullptr)
-    keep_until_idle(session, exec.context, std::move(uses));
+  if (any && by_kernels && context != nullptr)
+    keep_until_idle(session, context, std::move(uses));
   else if (any)
     keep_until_launched(session, last, std::move(uses));
   return result;

@@ -115,8 +115,7 @@ void end_graph(Graph& graph) {
   }
   for (const auto& [object, count] : graph.user_objects) GraphLock::release_later(object, count);
   graph.user_objects.clear();
-  if (graph.base != nullptr && !graph.base->lost.load())
-    (void)call_fgGraphEnd(*graph.base, 0, graph.id);
+  end_base(graph);
   handles().erase(graph.id);
 }
 

@@ -104,6 +104,7 @@ CUresult move_child(GraphNode& node, Graph& graph);
 // CUDA_ERROR_INVALID_VALUE of the first two: the graph is inside of another one.
 // CUDA_ERROR_NOT_SUPPORTED: conditions in a child, or the graph has a half at another server.
 CUresult allocate(GraphNode& node);
+void end_base(Graph& graph);        // its half at the server, if it has one
 CUresult release(GraphNode& node);  // of memory of a graph; one node of all graphs does it
 void node_ends(const GraphNode& node);
 CUresult take_condition(GraphNode& node);

@@ -42,14 +42,15 @@ CUresult GraphBase::add_updatable(schema::graph::Node::Reader description,
     return CUDA_ERROR_NOT_SUPPORTED;
   CUgraphNode node = nullptr;
   CUresult result = add_kernel(parts_, description, graph_, &node);
-  if (result != CUDA_SUCCESS) return result;
   CUlaunchAttributeValue value{};
   value.deviceUpdatableKernelNode.deviceUpdatable = 1;
-  result = driver.cuGraphKernelNodeSetAttribute(node, kUpdatable, &value);
+  if (result == CUDA_SUCCESS)
+    result = driver.cuGraphKernelNodeSetAttribute(node, kUpdatable, &value);
   if (result == CUDA_SUCCESS && value.deviceUpdatableKernelNode.devNode == nullptr)
     result = driver.cuGraphKernelNodeGetAttribute(node, kUpdatable, &value);
   if (result != CUDA_SUCCESS) {
-    (void)driver.cuGraphDestroyNode(node);
+    // It may be there without an attribute that was refused: the client adds it once more.
+    if (node != nullptr) (void)driver.cuGraphDestroyNode(node);
     return result;
   }
   *handle = value.deviceUpdatableKernelNode.devNode;

@@ -229,8 +229,10 @@ class Builder {
         require(*made != nullptr, "a node stands there twice");
         KernelParams params;
         CUresult result = params.take(parts_, context, updatable.getKernel());
-        if (result == CUDA_SUCCESS)
+        if (result == CUDA_SUCCESS) {
+          forget_clusters(*made, updatable.getKernel());
           result = driver().cuGraphKernelNodeSetParams_v2(*made, params.get());
+        }
         if (result == CUDA_SUCCESS) result = set_attributes(*made, updatable.getKernel());
         return result == CUDA_SUCCESS ? depend(graph, before, count, *made) : result;
       }
@@ -322,6 +324,17 @@ class Builder {
       if (result != CUDA_SUCCESS) return result;
     }
     return CUDA_SUCCESS;
+  }
+
+  // The clusters that a node had before its grid changed need not fit into the new one.
+  void forget_clusters(CUgraphNode node, schema::graph::Kernel::Reader kernel) {
+    for (const CUlaunchAttribute& attribute : attributes_of(kernel)) {
+      if (attribute.id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
+      CUlaunchAttributeValue one{};
+      one.clusterDim = {1, 1, 1};
+      if (driver().cuGraphKernelNodeSetAttribute != nullptr)
+        (void)driver().cuGraphKernelNodeSetAttribute(node, attribute.id, &one);
+    }
   }
 
   // Of a node that was there before the others.

@@ -43,7 +43,7 @@ struct GraphPlaces {
 // More nodes than these in one description are refused.
 inline constexpr size_t kMaxGraphNodes = 1u << 20;
 
-// Adds the described kernel node, without edges, to `graph`.
+// Adds the described kernel node, without edges, to `graph`. *node: it may be there after an error.
 CUresult add_kernel(const GraphParts& parts, schema::graph::Node::Reader description, CUgraph graph,
                     CUgraphNode* node);
 

@@ -54,7 +54,9 @@ void DeviceNode::reset(const KernelWork& work, bool enabled) {
 bool DeviceNode::apply(KernelWork* work) const {
   std::lock_guard lock(mutex_);
   if (grid_) work->grid.grid = *grid_;
-  for (const auto& [offset, byte] : changed_) work->parameters[offset] = byte;
+  // A launch that began before the host gave the node another kernel has other parameters.
+  for (const auto& [offset, byte] : changed_)
+    if (offset < work->parameters.size()) work->parameters[offset] = byte;
   return enabled_;
 }
 

@@ -113,6 +113,67 @@ void attributes() {
   NEED(cuGraphDestroy(graph));
 }
 
+CUresult set_clusters(CUgraphNode node, unsigned blocks) {
+  CUlaunchAttributeValue attribute{};
+  attribute.clusterDim = {blocks, 1, 1};
+  return cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &attribute);
+}
+CUgraphNode add_blocks(CUgraph graph, unsigned blocks) {
+  Arguments arguments{{notes, 1}};
+  auto params = node_params("mark", arguments);
+  params.gridDimX = blocks;
+  CUgraphNode node;
+  NEED(cuGraphAddKernelNode(&node, graph, nullptr, 0, &params));
+  return node;
+}
+
+// GPUs differ in when they refuse clusters that are too large, or any; the blocks run once.
+// `beside`: of another node that kernels update.
+void refused(bool beside) {
+  std::printf("-- refused, and right later\n");
+  CUgraph graph, clone;
+  NEED(cuGraphCreate(&graph, 0));
+  if (beside) NEED(set_updatable(add_blocks(graph, 1), 1));
+  CUgraphNode node = add_blocks(graph, 32);
+  (void)set_clusters(node, 32);
+  const bool is_refused = set_updatable(node, 1) != CUDA_SUCCESS;
+  (void)set_clusters(node, 1);
+  if (is_refused && !beside) {
+    NEED(cuGraphClone(&clone, graph));  // it is as it was
+    NEED(cuGraphDestroy(clone));
+  }
+  CUgraphExec exec;
+  SHOW(cuGraphInstantiate(&exec, graph, 0));
+  run("once", exec);
+  NEED(cuGraphExecDestroy(exec));
+  if (is_refused && !beside) NEED(set_updatable(node, 1));
+  SHOW(cuGraphInstantiate(&exec, graph, 0));
+  run("once more", exec);
+  NEED(cuGraphExecDestroy(exec));
+  NEED(cuGraphDestroy(graph));
+}
+
+// The grid and its clusters change after the node was made updatable.
+void other_clusters() {
+  std::printf("-- other clusters\n");
+  CUgraph graph;
+  NEED(cuGraphCreate(&graph, 0));
+  CUgraphNode node = add_blocks(graph, 4);
+  (void)set_clusters(node, 4);
+  NEED(set_updatable(node, 1));
+  (void)set_clusters(node, 1);
+  Arguments arguments{{notes, 1}};
+  auto params = node_params("mark", arguments);
+  params.gridDimX = 3;
+  SHOW(cuGraphKernelNodeSetParams(node, &params));
+  (void)set_clusters(node, 3);
+  CUgraphExec exec;
+  SHOW(cuGraphInstantiate(&exec, graph, 0));
+  run("three blocks", exec);
+  NEED(cuGraphExecDestroy(exec));
+  NEED(cuGraphDestroy(graph));
+}
+
 // A graph in which `update` changes the node behind it.
 struct Pair {
   Pair(const char* name, uint64_t offset, uint64_t value, uint64_t what, uint64_t mark = 10) {
@@ -223,6 +284,9 @@ int main() {
   NEED(cuMemsetD32(notes, 0, 64));
   NEED(cuCtxSynchronize());
   attributes();
+  refused(false);
+  refused(true);
+  other_clusters();
   updates();
   from_elsewhere();
   captured();

@@ -56,7 +56,7 @@ CUresult manual_cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph h
                                       : static_cast<CUgraphInstantiateResult>(outcome.found);
   if (result == CUDA_SUCCESS &&
       (instantiateParams->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0)
-    result = upload(*find_exec(*phGraphExec), instantiateParams->hUploadStream);
+    result = manual_cuGraphUpload(*phGraphExec, instantiateParams->hUploadStream);
   return result;
 }
 
