@@ -272,6 +272,8 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write, Heard heard) {
 void ManagedMemory::bring_ahead(uint64_t address) {
   std::unique_lock lock(mutex_);
   Blocks* const blocks = find(address);
+  // Who submits work meanwhile may have found nothing here, and what was fetched is old.
+  const uint64_t begun = begun_.load(std::memory_order_acquire);
   if (blocks == nullptr || !idle()) return;
   const size_t at = (address - blocks->memory.address) / blocks->block;
   if (at != blocks->next || blocks->states[at] != State::kAway) return;
@@ -279,7 +281,8 @@ void ManagedMemory::bring_ahead(uint64_t address) {
   const Run run = run_of(*blocks, at, State::kAway, blocks->ahead);
   const uint64_t given = blocks->given;
   if (fetch(lock, *blocks, run, false) != CUDA_SUCCESS) return;  // an access will find out
-  if (blocks->given == given && idle()) (void)take(*blocks, run);
+  if (blocks->given == given && begun == begun_.load(std::memory_order_acquire))
+    (void)take(*blocks, run);
 }
 
 size_t ManagedMemory::more_ahead(const Blocks& blocks) {
