@@ -158,7 +158,10 @@ uint64_t ManagedMemory::first_of(const Context& context) {
 }
 
 CUresult ManagedMemory::give(uint64_t stream) {
-  if (!any_here() || own_work) return CUDA_SUCCESS;
+  if (own_work) return CUDA_SUCCESS;
+  // What was heard of before may be over, also where nothing is here yet.
+  gives_.fetch_add(1, std::memory_order_acq_rel);
+  if (!any_here()) return CUDA_SUCCESS;
   std::lock_guard lock(mutex_);
   return give_all(stream);
 }
@@ -256,14 +259,20 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write, Heard heard) {
     const bool waits = !awaited && !idle() && blocks->memory.attachment == Attachment::kGlobal;
     blocks->ahead = at == blocks->next ? more_ahead(*blocks) : 1;
     const Run run = run_of(*blocks, at, State::kAway, blocks->ahead);
-    const uint64_t given = blocks->given;
+    const uint64_t given = blocks->given, begun = begun_.load(std::memory_order_acquire);
+    const bool was_idle = idle();
     if (const CUresult result = fetch(lock, *blocks, run, waits); result != CUDA_SUCCESS)
       return result;
     awaited = true;
     // Work was submitted meanwhile, which may write it.
-    if (blocks->given != given && attempt < kMostTries) continue;
+    const bool is_old = blocks->given != given || begun != begun_.load(std::memory_order_acquire);
+    if (is_old && attempt < kMostTries) continue;
     if (!take(*blocks, run)) continue;
-    if (serve(*blocks, at, is_write && !is_over(heard))) return CUDA_SUCCESS;
+    blocks->early |= !was_idle || is_old;
+    // Who waited may have left by a jump and submitted that work. What came is not to replace what
+    // the work writes.
+    const bool may_be_over = heard && (is_over(heard) || is_old || !was_idle);
+    if (serve(*blocks, at, is_write && !may_be_over)) return CUDA_SUCCESS;
     if (const CUresult gave = give_all(0); gave != CUDA_SUCCESS) return gave;
   }
   return CUDA_ERROR_OUT_OF_MEMORY;
@@ -272,6 +281,8 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write, Heard heard) {
 void ManagedMemory::bring_ahead(uint64_t address) {
   std::unique_lock lock(mutex_);
   Blocks* const blocks = find(address);
+  // Who submits work meanwhile may have found nothing here, and what was fetched is old.
+  const uint64_t begun = begun_.load(std::memory_order_acquire);
   if (blocks == nullptr || !idle()) return;
   const size_t at = (address - blocks->memory.address) / blocks->block;
   if (at != blocks->next || blocks->states[at] != State::kAway) return;
@@ -279,14 +290,17 @@ void ManagedMemory::bring_ahead(uint64_t address) {
   const Run run = run_of(*blocks, at, State::kAway, blocks->ahead);
   const uint64_t given = blocks->given;
   if (fetch(lock, *blocks, run, false) != CUDA_SUCCESS) return;  // an access will find out
-  if (blocks->given == given && idle()) (void)take(*blocks, run);
+  if (blocks->given == given && begun == begun_.load(std::memory_order_acquire))
+    (void)take(*blocks, run);
+  note_any_here();
 }
 
 size_t ManagedMemory::more_ahead(const Blocks& blocks) {
   return std::min(blocks.ahead * 2, in_blocks(kMostFetched, blocks.block));
 }
 
-// The allocation stays; the lock is not held meanwhile.
+// The allocation stays; the lock is not held meanwhile. any_here() is true until what came has been
+// taken: who submits work asks without the lock.
 CUresult ManagedMemory::fetch(std::unique_lock<std::mutex>& lock, Blocks& blocks, Run run,
                               bool waits) {
   const Piece piece = piece_of(blocks, run);
@@ -301,7 +315,7 @@ CUresult ManagedMemory::fetch(std::unique_lock<std::mutex>& lock, Blocks& blocks
   const CUresult result = wire_->fetch(piece);
   lock.lock();
   fetching_ = nullptr;
-  note_any_here();
+  if (result != CUDA_SUCCESS) note_any_here();
   fetched_.notify_all();
   return result;
 }

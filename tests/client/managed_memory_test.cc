@@ -267,6 +267,22 @@ TEST_P(ManagedMemoryTest, WhatIsTouchedInTurnIsFetchedAhead) {
   EXPECT_EQ(read(wanted_[0]), 8);
 }
 
+// Another thread's work found nothing here when it was submitted, a moment before the fetch began,
+// and is done when it ends.
+TEST_P(ManagedMemoryTest, WhatCameAheadBesideShortWorkIsNotShown) {
+  work();
+  finish();
+  for (uint64_t at = 0; wanted_.empty(); at += 4096) (void)read(at);
+  during_fetch_ = [this] {
+    memory_.begin_work();
+    std::fill(worker_.begin(), worker_.end(), std::byte{8});
+    memory_.end_work();
+    finish();
+  };
+  memory_.bring_ahead(base() + wanted_[0]);
+  EXPECT_EQ(read(wanted_[0]), 8);
+}
+
 TEST_P(ManagedMemoryTest, WhatCameAheadMayBeWritten) {
   work();
   finish();

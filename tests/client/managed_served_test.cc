@@ -211,6 +211,21 @@ TEST_P(ServedMemoryTest, AWriteThatIsLongOverChangesNothing) {
   EXPECT_TRUE(pushed_.empty());
 }
 
+// It was left by a jump; then its thread submitted work, while it was being served.
+TEST_P(ServedMemoryTest, AWriteThatWasLeftDoesNotReplaceWhatWorkWrites) {
+  work();
+  finish();
+  const uint64_t heard = memory_.gives();
+  during_fetch_ = [this] { work(); };
+  ASSERT_EQ(memory_.bring(base(), true, heard), CUDA_SUCCESS);
+  worker_[0] = std::byte{2};
+  finish();
+  work();
+  EXPECT_TRUE(pushed_.empty());
+  finish();
+  EXPECT_EQ(at(0), 2);
+}
+
 TEST_P(ServedMemoryTest, AForkedChildFaults) {
   work();
   finish();
