@@ -19,6 +19,12 @@ def managed_line(daemon, mode, **options):
     return line
 
 
+def is_for_everybody(program):
+    """Whether each user may start it."""
+    program = program.resolve()
+    return all(path.stat().st_mode & 0o001 for path in (program, *program.parents))
+
+
 @testing.not_with_an_older_release("it does not know these values of FARGPU_MANAGED")
 class ManagedMemory(unittest.TestCase):
     def setUp(self):
@@ -77,6 +83,9 @@ class ManagedMemory(unittest.TestCase):
                 self.skipTest("nobody here may not serve faults")
             if read("/proc/sys/vm/unprivileged_userfaultfd") != "0":
                 self.skipTest("every user may serve faults")
+            programs = [testing.BUILD.fargpu, testing.BUILD.program("managed_memory_ends")]
+            if not all(is_for_everybody(program) for program in programs):
+                self.skipTest("another user cannot start what was built")
             user = {"user": 65534, "extra_groups": []}
         self.assertRegex(
             managed_line(self.daemon, "userfaultfd", **user),

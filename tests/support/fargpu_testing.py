@@ -60,6 +60,7 @@ class Build:
         """An installation of the client's parts of one build and the daemon of the other: `fargpu
         run --sim` finds its daemon beside it."""
         prefix = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-prefix-")).resolve()
+        prefix.chmod(0o755)  # some tests run it as another user
         atexit.register(shutil.rmtree, prefix, ignore_errors=True)
         (prefix / "bin").mkdir()
         shutil.copy2(client / "bin" / "fargpu", prefix / "bin")
