@@ -17,28 +17,9 @@ constexpr unsigned long long kDevice = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
 constexpr uint64_t kTail = uint64_t{1} << 56, kBeside = uint64_t{2} << 56,
                    kSibling = uint64_t{3} << 56;
 
-CUmodule module;
-CUdeviceptr notes;  // the log
-
-CUfunction kernel(const char* name) {
-  CUfunction function;
-  NEED(cuModuleGetFunction(&function, module, name));
-  return function;
-}
-
-// Every parameter of the kernels, in 8 bytes each.
-struct Arguments {
-  uint64_t values[5];
-  void* pointers[5] = {&values[0], &values[1], &values[2], &values[3], &values[4]};
-};
-
 CUgraphNode add(CUgraph graph, const char* name, Arguments arguments,
                 const std::vector<CUgraphNode>& before = {}) {
-  CUDA_KERNEL_NODE_PARAMS params{};
-  params.func = kernel(name);
-  params.gridDimX = params.gridDimY = params.gridDimZ = 1;
-  params.blockDimX = params.blockDimY = params.blockDimZ = 1;
-  params.kernelParams = arguments.pointers;
+  const auto params = node_params(name, arguments);
   CUgraphNode node;
   NEED(cuGraphAddKernelNode(&node, graph, before.data(), before.size(), &params));
   return node;

@@ -1,6 +1,12 @@
 // Kernels that launch graphs and update nodes, for conformance programs.
 #pragma once
 
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "tests/conformance/conformance.h"
+
 // Each has a log as its first parameter: a count, then the values that were noted.
 // mark(log, value): each block notes value + its number.
 // launch(log, exec, stream, value): notes value and 1000 + what cudaGraphLaunch returned.
@@ -291,3 +297,28 @@ done:
   ret;
 }
 )ptx";
+
+inline CUmodule module;    // of kGraphKernels
+inline CUdeviceptr notes;  // the log
+
+inline CUfunction kernel(const char* name) {
+  CUfunction function;
+  NEED(cuModuleGetFunction(&function, module, name));
+  return function;
+}
+
+// Every parameter of the kernels, in 8 bytes each.
+struct Arguments {
+  uint64_t values[5];
+  void* pointers[5] = {&values[0], &values[1], &values[2], &values[3], &values[4]};
+};
+
+// One thread.
+inline CUDA_KERNEL_NODE_PARAMS node_params(const char* name, Arguments& arguments) {
+  CUDA_KERNEL_NODE_PARAMS params{};
+  params.func = kernel(name);
+  params.gridDimX = params.gridDimY = params.gridDimZ = 1;
+  params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+  params.kernelParams = arguments.pointers;
+  return params;
+}

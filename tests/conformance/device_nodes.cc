@@ -11,30 +11,6 @@ using namespace in_world;
 constexpr auto kUpdatable = CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
 enum What : uint64_t { kParam, kEnable, kGrid };
 
-CUmodule module;
-CUdeviceptr notes;  // the log
-
-CUfunction kernel(const char* name) {
-  CUfunction function;
-  NEED(cuModuleGetFunction(&function, module, name));
-  return function;
-}
-
-// Every parameter of the kernels, in 8 bytes each.
-struct Arguments {
-  uint64_t values[5];
-  void* pointers[5] = {&values[0], &values[1], &values[2], &values[3], &values[4]};
-};
-
-CUDA_KERNEL_NODE_PARAMS node_params(const char* name, Arguments& arguments) {
-  CUDA_KERNEL_NODE_PARAMS params{};
-  params.func = kernel(name);
-  params.gridDimX = params.gridDimY = params.gridDimZ = 1;
-  params.blockDimX = params.blockDimY = params.blockDimZ = 1;
-  params.kernelParams = arguments.pointers;
-  return params;
-}
-
 CUgraphNode add(CUgraph graph, const char* name, Arguments arguments) {
   const auto params = node_params(name, arguments);
   CUgraphNode node;
