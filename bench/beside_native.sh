@@ -3,11 +3,13 @@
 # and client are on this host; the client's GPU is hidden. Prints every line of the program with
 # where it ran.
 #   bench/beside_native.sh [--build-dir DIR] [--other DIR] [--rounds N] [--programs "NAME…"]
-#                          [--scripts "NAME…"] [--transports "NAME…"] [--gpu N]
+#                          [--arguments "ARGUMENT…"] [--scripts "NAME…"]
+#                          [--transports "NAME…"] [--gpu N]
 #   --build-dir DIR     the build to measure (build/portable)
 #   --other DIR         a second build, measured in turn with the first, as shm-other and tcp-other
 #   --rounds N          rounds, in turn (5)
 #   --programs NAMES    programs of this folder ("calls graph_launch managed_add")
+#   --arguments ARGS    what these programs are given ("")
 #   --scripts NAMES     Python programs of tests/apps ("")
 #   --transports NAMES  ("shm tcp")
 #   --gpu N             the machine's GPU that is used (0)
@@ -19,10 +21,11 @@ build_dir=$ROOT/build/portable
 other=
 rounds=5
 programs="calls graph_launch managed_add"
+arguments=
 scripts=
 transports="shm tcp"
 gpu=0
-parse_options build_dir other rounds programs scripts transports gpu -- "$@"
+parse_options build_dir other rounds programs arguments scripts transports gpu -- "$@"
 scratch=$(mktemp -d)
 daemons=()
 # shellcheck disable=SC2329  # called by the trap
@@ -36,7 +39,7 @@ commands=()
 if [ -n "$programs" ]; then nvcc=$(find_cuda)/bin/nvcc; fi
 for program in $programs; do
   "$nvcc" -O2 -o "$scratch/$program" "$ROOT/bench/$program.cu"
-  commands+=("$scratch/$program")
+  commands+=("$scratch/$program $arguments")
 done
 for program in $scripts; do commands+=("python3 $ROOT/tests/apps/$program.py"); done
 
@@ -75,8 +78,10 @@ labelled() {
 }
 for round in $(seq "$rounds"); do
   for command in "${commands[@]}"; do
-    name=$(basename "${command##* }")
-    # shellcheck disable=SC2086  # a command with its argument
+    name=${command%% *}
+    if [ "$name" = python3 ]; then name=${command##* }; fi
+    name=$(basename "$name")
+    # shellcheck disable=SC2086  # a command with its arguments
     labelled "$round native $name" env CUDA_VISIBLE_DEVICES="$gpu" $command
     for way in "${ways[@]}"; do
       # shellcheck disable=SC2086

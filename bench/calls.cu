@@ -1,5 +1,6 @@
 // What single calls cost their caller: median and 90th percentile in microseconds, one line for
 // each kind of call. The device is idle before each measured call.
+//   calls [TEXT]   only the kinds whose name contains TEXT
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -24,10 +25,13 @@ void require(cudaError_t result, const char* what) {
 
 __global__ void nothing() {}
 
+const char* only = "";
+
 // `work` is called `count` times after count / 10 + 1 that do not count; `settle` after each, out
 // of the measured time.
 template <typename Work, typename Settle>
 void measure(const char* name, int count, const Work& work, const Settle& settle) {
+  if (std::strstr(name, only) == nullptr) return;
   std::vector<double> us;
   for (int i = -(count / 10 + 1); i < count; ++i) {
     const Clock::time_point begin = Clock::now();
@@ -42,7 +46,8 @@ void measure(const char* name, int count, const Work& work, const Settle& settle
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc > 1) only = argv[1];
   cudaStream_t stream;
   cudaEvent_t event;
   NEED(cudaStreamCreate(&stream));
