@@ -67,7 +67,9 @@ Result<SharedFile> SharedFile::open(int descriptor) {
 int SharedFile::duplicate() const { return fcntl(file_.get(), F_DUPFD_CLOEXEC, 0); }
 
 CUresult no_export(int descriptor) {
-  return ::fcntl(descriptor, F_GETFD) < 0 ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_INVALID_VALUE;
+  struct stat about {};
+  const bool file = ::fstat(descriptor, &about) == 0 && S_ISREG(about.st_mode);
+  return file ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_UNKNOWN;
 }
 
 }  // namespace fargpu::sim

@@ -285,6 +285,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (argc > 1) {
+    ancestors();
     references_of_others();
     used_while_destroyed();
     return 0;
@@ -293,6 +294,5 @@ int main(int argc, char** argv) {
   never_instantiated();
   into_bodies({1});
   user_objects();
-  ancestors();
   return 0;
 }

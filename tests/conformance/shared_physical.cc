@@ -92,6 +92,7 @@ void first(const Peer& peer) {
   int descriptor = -1;
   SHOW(cuMemExportToShareableHandle(&descriptor, handle, kDescriptor, 0));
   VALUE(descriptor >= 0);
+  VALUE(::fcntl(descriptor, F_GETFD));
   peer.give_descriptor(descriptor);
   peer.await();
   SHOW(cuMemcpyHtoD(address + 65536, small.data(), small.size()));

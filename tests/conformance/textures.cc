@@ -316,10 +316,13 @@ void levels() {
   view.firstMipmapLevel = 1;
   view.lastMipmapLevel = 3;
   SHOW(cuTexObjectCreate(&object, &resource, &texture, &view));
+  view.format = CU_RES_VIEW_FORMAT_FLOAT_1X32;
+  NEED(cuTexObjectCreate(&object, &resource, &texture, &view));
   run("level", object, at);
   CUDA_RESOURCE_VIEW_DESC read{};
   SHOW(cuTexObjectGetResourceViewDesc(&read, object));
-  VALUE(read.width == view.width && read.firstMipmapLevel == 1 && read.lastMipmapLevel == 3);
+  VALUE(read.format == view.format && read.width == view.width && read.firstMipmapLevel == 1 &&
+        read.lastMipmapLevel == 3);
   NEED(cuTexObjectDestroy(object));
   NEED(cuMipmappedArrayDestroy(mipmap));
 }

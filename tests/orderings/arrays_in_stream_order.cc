@@ -133,6 +133,8 @@ void synchronous_copies(const Memory& m, unsigned* pageable) {
     const CUDA_MEMCPY2D up = to_array(x, source);
     CU(cuMemcpy2D(&up));
     fill(source, 0);
+    // Of pageable memory it may return before the array has the bytes.
+    if (source == pageable) CU(cuStreamSynchronize(CU_STREAM_LEGACY));
     put(to_host(m.b, x), second);
     CU(cuStreamSynchronize(second));
     HOLDS(holds(m.b, 1000 + round));

@@ -17,8 +17,8 @@ using TicketBytes = std::array<std::byte, 64>;
 // kSystem: the process may have no more descriptors.
 Result<Fd> make_ticket_file(const TicketBytes& ticket);
 
-// The descriptor stays the program's. CUDA_ERROR_INVALID_VALUE: it is something else;
-// CUDA_ERROR_UNKNOWN: there is none.
+// The descriptor stays the program's. CUDA_ERROR_INVALID_VALUE: it is another file;
+// CUDA_ERROR_UNKNOWN: it is no file, or there is none.
 CUresult read_ticket_file(int descriptor, TicketBytes* ticket);
 
 }  // namespace fargpu::client
