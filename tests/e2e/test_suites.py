@@ -130,6 +130,37 @@ class Suites(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("| 2 | 0 | 2 | 0 | 0 | 2 | 2 | 0 | 0.00 % |", table)
 
+    def test_a_known_native_side_stands(self):
+        tests = (
+            "import os\nimport pytest\n\nREMOTE = 'FARGPU_SERVER' in os.environ\n\n"
+            "@pytest.mark.parametrize('number', range(4))\ndef test_some(number):\n"
+            "    assert REMOTE, 'not natively again'\n"
+        )
+        before = self.folder / "before.json"
+        outcomes = ("passed", "passed", "failed", "passed")
+        names = [f"cuda/tests/test_all.py::test_some[{number}]" for number in range(4)]
+        lost = {"outcome": "failed", "seconds": 1, "text": "E over another", "alone": ""}
+        before.write_text(
+            json.dumps(
+                {
+                    "cuda-python": {
+                        name: {"native": lost | {"outcome": outcome}, "fargpu": lost}
+                        for name, outcome in zip(names, outcomes, strict=True)
+                    }
+                }
+            )
+        )
+        done, table, found = self.suites(tests, "--native", before, "--transport", "tcp")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("| 4 | 0 | 3 | 1 | 0 | 3 | 3 | 0 | 0.00 % |", table)
+        self.assertIn("over `tcp`", table)
+        self.assertEqual(found["test_some[0]"]["fargpu"]["outcome"], "passed")
+        self.assertNotIn("fargpu", found["test_some[2]"])
+        done, table, found = self.suites(tests, "--native", before, "--every", "3")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("| 2 | 0 | 2 | 0 | 0 | 2 | 2 | 0 | 0.00 % |", table)
+        self.assertEqual(set(found), {"test_some[0]", "test_some[3]"})
+
 
 if __name__ == "__main__":
     testing.main()
