@@ -62,13 +62,14 @@ bool is_body(const Graph& graph) {
   return graph.owner != nullptr && graph.owner->params.type() == CU_GRAPH_NODE_TYPE_CONDITIONAL;
 }
 
+bool has_moved_child(const GraphNode& node) {
+  return node.params.type() == CU_GRAPH_NODE_TYPE_GRAPH &&
+         node.params.get().graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+}
+
 CUresult stands_alone(const Graph& graph) {
   if (graph.owner == nullptr) return CUDA_SUCCESS;
-  const NodeParams& node = graph.owner->params;
-  return node.type() == CU_GRAPH_NODE_TYPE_GRAPH &&
-                 node.get().graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE
-             ? CUDA_ERROR_NOT_SUPPORTED
-             : CUDA_ERROR_INVALID_VALUE;
+  return has_moved_child(*graph.owner) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult fits_in_bodies(const Graph& graph, const NodeParams& params) {

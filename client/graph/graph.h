@@ -91,6 +91,8 @@ void put_child(GraphNode& node, Graph& child);
 
 // Whether it is the graph of a conditional node.
 bool is_body(const Graph& graph);
+// Whether it is a child node whose graph was moved into it.
+bool has_moved_child(const GraphNode& node);
 // For calls that need a graph of its own. CUDA_ERROR_NOT_SUPPORTED: it was moved into another one;
 // CUDA_ERROR_INVALID_VALUE: it is inside of another one otherwise.
 CUresult stands_alone(const Graph& graph);

@@ -30,6 +30,6 @@ Result<SharedPool> SharedPool::open(int descriptor) {
   return SharedPool(std::move(*page));
 }
 
-int SharedPool::duplicate() const { return ::fcntl(page_.descriptor(), F_DUPFD_CLOEXEC, 0); }
+int SharedPool::duplicate() const { return ::fcntl(page_.descriptor(), F_DUPFD, 0); }
 
 }  // namespace fargpu::sim

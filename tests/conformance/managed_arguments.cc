@@ -230,6 +230,19 @@ void no_mapped_memory() {
   VALUE(*reinterpret_cast<unsigned*>(p));
 }
 
+void synchronous_operations() {
+  const auto p = reinterpret_cast<CUdeviceptr>(managed<char>(4096));
+  auto sync = CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+  for (const unsigned value : {1u, 0u}) {
+    unsigned alone = 9, listed = 9;
+    void* const places[] = {&listed};
+    SHOW(cuPointerSetAttribute(&value, sync, p));
+    SHOW(cuPointerGetAttribute(&alone, sync, p));
+    SHOW(cuPointerGetAttributes(1, &sync, const_cast<void**>(places), p));
+    std::printf("  %u %u\n", alone, listed);
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -243,5 +256,6 @@ int main() {
   answers();
   structures();
   no_mapped_memory();
+  synchronous_operations();
   return 0;
 }

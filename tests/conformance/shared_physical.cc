@@ -89,6 +89,7 @@ void first(const Peer& peer) {
   const std::vector<unsigned char> large(kBytes, 0x31), small(4096, 0x32);
   SHOW(cuMemcpyHtoD(address, large.data(), large.size()));
   SHOW(cuMemcpyHtoD(address + 8192, small.data(), small.size()));
+  SHOW(cuCtxSynchronize());
   int descriptor = -1;
   SHOW(cuMemExportToShareableHandle(&descriptor, handle, kDescriptor, 0));
   VALUE(descriptor >= 0);
@@ -96,6 +97,7 @@ void first(const Peer& peer) {
   peer.give_descriptor(descriptor);
   peer.await();
   SHOW(cuMemcpyHtoD(address + 65536, small.data(), small.size()));
+  SHOW(cuCtxSynchronize());
   peer.turn();
   peer.await();
   VALUE(read_all(address));  // the other one has written

@@ -363,8 +363,6 @@ void surfaces() {
   SHOW(cuSurfObjectGetResourceDesc(&read, surface));
   VALUE(read.resType == CU_RESOURCE_TYPE_ARRAY && read.res.array.hArray == array);
   SHOW(cuSurfObjectDestroy(surface));
-  SHOW(cuSurfObjectDestroy(surface));
-  SHOW(cuSurfObjectGetResourceDesc(&read, surface));
   NEED(cuArrayDestroy(array));
   for (const bool deep : {false, true}) {
     array = make_array(4, 4, 3, CU_AD_FORMAT_UNSIGNED_INT32, 1, 4,
@@ -422,7 +420,8 @@ void wrong() {
   CUDA_TEXTURE_DESC described{};
   SHOW(cuTexObjectGetTextureDesc(&described, object));
   VALUE(described.filterMode == texture.filterMode && described.flags == texture.flags);
-  VALUE(described.addressMode[2] == texture.addressMode[2] && described.borderColor[3] == 2);
+  VALUE(described.addressMode[2] == texture.addressMode[2]);
+  VALUE(described.borderColor[3] == 2);
   CUDA_RESOURCE_VIEW_DESC view{};
   SHOW(cuTexObjectGetResourceViewDesc(&view, object));
   SHOW(cuTexObjectGetResourceDesc(nullptr, object));

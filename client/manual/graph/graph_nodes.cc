@@ -124,7 +124,7 @@ CUresult write(CUgraphNode handle, const CUgraphNodeParams& given) {
     const GraphLock lock;
     const GraphNode* const node = find_node(handle);
     if (node == nullptr || node->params.type() != given.type) return CUDA_ERROR_INVALID_VALUE;
-    if (is_made_once(given.type)) return CUDA_ERROR_NOT_SUPPORTED;
+    if (is_made_once(given.type) || has_moved_child(*node)) return CUDA_ERROR_NOT_SUPPORTED;
   }
   NodeParams params;
   if (const CUresult result = NodeParams::take(given, &params); result != CUDA_SUCCESS)

@@ -208,6 +208,12 @@ CUresult manual_cuPointerSetAttribute(const void* value, CUpointer_attribute att
   const auto remember = [on](Region& region) { region.sync_memops = on != 0; };
   // Host memory is this process's: there is nothing to tell the worker.
   if (target.session.host_memory.change(ptr, remember)) return CUDA_SUCCESS;
+  // Managed memory is mapped at the server, where a driver does not take the attribute.
+  const auto region = target.session.device_memory.find(ptr);
+  if (region && region->kind == MemoryKind::kManaged) {
+    target.session.device_memory.change(ptr, remember);
+    return CUDA_SUCCESS;
+  }
   const CUresult result =
       call_cuPointerSetAttribute(target.session, target.context, value, attribute, ptr);
   if (result == CUDA_SUCCESS) target.session.device_memory.change(ptr, remember);

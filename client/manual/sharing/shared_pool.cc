@@ -72,7 +72,7 @@ CUresult manual_cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool 
   const CUresult result = call_cuMemPoolExportToShareableHandle(
       target.session, target.context, ticket.data(), pool, handleType, flags);
   if (result != CUDA_SUCCESS) return result;
-  return give_ticket_file("cuMemPoolExportToShareableHandle", ticket,
+  return give_ticket_file("cuMemPoolExportToShareableHandle", ticket, /*inherited=*/true,
                           static_cast<int*>(handle_out));
 }
 

@@ -72,8 +72,9 @@ CUresult refuse_hidden_device(const char* name) {
   return CUDA_ERROR_INVALID_DEVICE;
 }
 
-CUresult give_ticket_file(const char* name, const TicketBytes& ticket, int* descriptor) {
-  auto file = make_ticket_file(ticket);
+CUresult give_ticket_file(const char* name, const TicketBytes& ticket, bool inherited,
+                          int* descriptor) {
+  auto file = make_ticket_file(ticket, inherited);
   if (!file.ok()) {
     log::error("{}: {}", name, file.status().message());
     return CUDA_ERROR_OPERATING_SYSTEM;
@@ -119,7 +120,7 @@ CUresult manual_cuMemExportToShareableHandle(void* shareableHandle,
                                              handleType, flags);
   });
   if (result != CUDA_SUCCESS) return result;
-  return give_ticket_file("cuMemExportToShareableHandle", ticket,
+  return give_ticket_file("cuMemExportToShareableHandle", ticket, /*inherited=*/false,
                           static_cast<int*>(shareableHandle));
 }
 

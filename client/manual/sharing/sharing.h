@@ -13,8 +13,10 @@ namespace fargpu::client {
 // `share` fails.
 CUresult sharing(Session& session, const std::function<CUresult()>& share);
 
-// A descriptor for the program with the ticket, for call `name`.
-CUresult give_ticket_file(const char* name, const TicketBytes& ticket, int* descriptor);
+// A descriptor for the program with the ticket, for call `name`. A driver lets programs that are
+// started by exec have those of pools (`inherited`), and not those of memory.
+CUresult give_ticket_file(const char* name, const TicketBytes& ticket, bool inherited,
+                          int* descriptor);
 
 // A driver that is not told of a device has no memory of it: says that, for call `name`.
 CUresult refuse_hidden_device(const char* name);

@@ -21,11 +21,12 @@ struct Content {
 
 }  // namespace
 
-Result<Fd> make_ticket_file(const TicketBytes& ticket) {
+Result<Fd> make_ticket_file(const TicketBytes& ticket, bool inherited) {
   Content content{};
   std::memcpy(content.magic, kMagic, sizeof kMagic);
   content.ticket = ticket;
-  Fd file(::memfd_create("fargpu-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const unsigned flags = MFD_ALLOW_SEALING | (inherited ? 0 : MFD_CLOEXEC);
+  Fd file(::memfd_create("fargpu-shared", flags));
   if (!file.valid() || ::write(file.get(), &content, sizeof content) != sizeof content ||
       ::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) {
     return system_error("a file for shared memory", errno);

@@ -14,8 +14,9 @@ namespace fargpu::client {
 
 using TicketBytes = std::array<std::byte, 64>;
 
-// kSystem: the process may have no more descriptors.
-Result<Fd> make_ticket_file(const TicketBytes& ticket);
+// `inherited`: programs that the process starts by exec have it, too. kSystem: the process may have
+// no more descriptors.
+Result<Fd> make_ticket_file(const TicketBytes& ticket, bool inherited);
 
 // The descriptor stays the program's. CUDA_ERROR_INVALID_VALUE: it is another file;
 // CUDA_ERROR_UNKNOWN: it is no file, or there is none.

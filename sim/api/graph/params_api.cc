@@ -28,8 +28,12 @@ bool is_made_once(CUgraphNodeType type) {
 // The operation of the same type that `params` describe.
 CUresult make_next(const Node& node, CUgraphNodeParams& params, OperationPtr* next) {
   if (params.type != node.operation->type()) return CUDA_ERROR_INVALID_VALUE;
-  return is_made_once(params.type) ? CUDA_ERROR_NOT_SUPPORTED
-                                   : make_operation(params, *node.graph, next);
+  CUgraphNodeParams had{};
+  node.operation->params(&had);
+  const bool moved = params.type == CU_GRAPH_NODE_TYPE_GRAPH &&
+                     had.graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+  return is_made_once(params.type) || moved ? CUDA_ERROR_NOT_SUPPORTED
+                                            : make_operation(params, *node.graph, next);
 }
 
 // A kernel node keeps its attributes.
