@@ -54,6 +54,11 @@ void one_dimension() {
                 100));  // host to host
   VALUE(std::memcmp(out.data(), in.data(), 100));
 
+  SHOW(cuMemcpy(0, a, 100));
+  SHOW(cuMemcpy(b, 0, 100));
+  SHOW(cuMemcpyPeer(b, nullptr, 0, nullptr, 100));
+  SHOW(cuMemcpyPeer(b, nullptr, a, nullptr, 100));
+
   CUstream stream;
   NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   std::vector<unsigned char> source(in);

@@ -32,6 +32,7 @@ CUresult between_ends(const CallTarget& target, const Endpoint& dst, const Endpo
 CUresult copy_any(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream, bool wait,
                   SourceAccess access = SourceAccess::kInStream) {
   if (bytes == 0) return CUDA_SUCCESS;
+  if (dst == 0 || src == 0) return CUDA_ERROR_INVALID_VALUE;
   return at_memory(stream, dst, src, [&](const CallTarget& target) {
     return between_ends(target, unified_end(target.session, {dst}),
                         unified_end(target.session, {src}), bytes, stream, wait, access);
@@ -142,6 +143,7 @@ CUresult manual_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
                                   CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
                                   CUstream hStream) {
   if (ByteCount == 0) return CUDA_SUCCESS;
+  if (dstDevice == 0 || srcDevice == 0) return CUDA_ERROR_INVALID_VALUE;
   dstContext = named_context(dstContext, hStream);
   srcContext = named_context(srcContext, hStream);
   return at_memory(hStream, dstDevice, srcDevice, [&](const CallTarget& target) -> CUresult {
