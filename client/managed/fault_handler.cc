@@ -37,7 +37,21 @@ struct Watch {
 Watch& watch();
 void install_in_child();
 
+// The process that this thread is about to fork from, while it has the lock for that; else 0.
+thread_local pid_t forked_from = 0;
+
+void before_fork() {
+  watch().mutex.lock();
+  forked_from = ::getpid();
+}
+
+void after_fork_in_parent() {
+  forked_from = 0;
+  watch().mutex.unlock();
+}
+
 void after_fork() {
+  forked_from = 0;
   Watch& all = watch();
   // It knows its owner by a thread id that the child does not have.
   new (&all.mutex) std::shared_mutex;
@@ -50,7 +64,7 @@ void after_fork() {
 Watch& watch() {
   static auto& made = *[] {
     auto* const all = new Watch;
-    ::pthread_atfork([] { watch().mutex.lock(); }, [] { watch().mutex.unlock(); }, after_fork);
+    ::pthread_atfork(before_fork, after_fork_in_parent, after_fork);
     return all;
   }();
   return made;
@@ -89,12 +103,14 @@ bool serve(uint64_t address, bool write) {
   Watched found{};
   {
     Watch& all = watch();
-    std::shared_lock lock(all.mutex);
+    // A handler of the application's for forks runs while its thread has the lock.
+    std::shared_lock lock(all.mutex, std::defer_lock);
+    if (forked_from == 0) lock.lock();
     const auto after = all.ranges.upper_bound(address);
     if (after == all.ranges.begin()) return false;
     const auto& [base, watched] = *std::prev(after);
     if (address - base >= watched.bytes) return false;
-    if (all.forked) {
+    if (all.forked || (forked_from != 0 && forked_from != ::getpid())) {
       say("is the parent's: a forked process has none of it", address);
       return false;
     }

@@ -77,7 +77,6 @@ CUresult ManagedMemory::add(const Allocation& allocation) {
   }
   ++pushes_[allocation.context].allocations;
   count_.fetch_add(1, std::memory_order_relaxed);
-  in_process_.fetch_add(1, std::memory_order_relaxed);
   faulting_allocations.fetch_add(1, std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }
@@ -136,7 +135,6 @@ bool ManagedMemory::remove(uint64_t address) {
   if (--pushes->second.allocations == 0) pushes_.erase(pushes);
   allocations_.erase(found);
   count_.fetch_sub(1, std::memory_order_relaxed);
-  in_process_.fetch_sub(1, std::memory_order_relaxed);
   faulting_allocations.fetch_sub(1, std::memory_order_relaxed);
   return true;
 }

@@ -12,8 +12,7 @@
 //
 // Any thread. touch() may be called in a signal handler, on a thread that was not in this class.
 // The lock is held while give() sends, so that work of another thread is not submitted before what
-// it needs; it is not held while bring() waits. any(), any_here() and any_in_process() are relaxed
-// loads.
+// it needs; it is not held while bring() waits. any() and any_here() are relaxed loads.
 #pragma once
 
 #include <cuda.h>
@@ -110,7 +109,6 @@ class ManagedMemory {
   bool by_signals();
 
   bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
-  static bool any_in_process() { return in_process_.load(std::memory_order_relaxed) != 0; }
   // Some block is not away, or will not be soon.
   bool any_here() const { return any_here_.load(std::memory_order_relaxed); }
 
@@ -208,8 +206,6 @@ class ManagedMemory {
   bool is_over(Heard heard) const { return heard && *heard != gives(); }
   void bring_all();
   void revive_failed();
-
-  static inline std::atomic<size_t> in_process_{0};  // allocations in all sessions
 
   std::unique_ptr<Wire> wire_;
   std::unique_ptr<PageAccess> access_;

@@ -1,5 +1,6 @@
 #include "client/memory/address_map.h"
 
+#include <algorithm>
 #include <mutex>
 
 namespace fargpu::client {
@@ -18,11 +19,16 @@ bool AddressMap::insert(const Region& region) {
   if (after != regions_.end() && after->second.base < region.base + region.bytes) return false;
   if (locate(region.base) != regions_.end()) return false;
   regions_.emplace(region.base, region);
+  lowest_.store(std::min(lowest_.load(), region.base), std::memory_order_release);
+  end_.store(std::max(end_.load(), region.base + region.bytes), std::memory_order_release);
   count_.store(regions_.size(), std::memory_order_release);
   return true;
 }
 
 std::optional<Region> AddressMap::find(uint64_t address) const {
+  if (address < lowest_.load(std::memory_order_acquire) ||
+      address >= end_.load(std::memory_order_acquire))
+    return std::nullopt;
   std::shared_lock lock(mutex_);
   auto found = locate(address);
   if (found == regions_.end()) return std::nullopt;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "client/entry/call_target.h"
-#include "client/managed/managed_memory.h"
 #include "client/memory/reserve.h"
 #include "schema/support/array_size.h"
 
@@ -16,19 +15,7 @@ uint64_t rest(const std::optional<Region>& region, uint64_t address) {
   return region ? region->base + region->bytes - address : 0;
 }
 
-}  // namespace
-
-Endpoint device_end(Session& session, const copy::Rows& rows) {
-  Endpoint end{.device = true, .rows = rows, .region = session.device_memory.find(rows.address)};
-  end.known = rest(end.region, rows.address);
-  return end;
-}
-
-Endpoint host_end(Session& session, const copy::Rows& rows) {
-  if (ManagedMemory::any_in_process()) [[unlikely]] {
-    Endpoint device = device_end(session, rows);
-    if (device.region && device.region->kind == MemoryKind::kManaged) return device;
-  }
+Endpoint known_host_end(Session& session, const copy::Rows& rows) {
   if (session.host_memory.empty()) [[likely]]
     return {.rows = rows};
   Endpoint end{.rows = rows, .region = session.host_memory.find(rows.address)};
@@ -38,12 +25,28 @@ Endpoint host_end(Session& session, const copy::Rows& rows) {
   return end;
 }
 
+}  // namespace
+
+Endpoint device_end(Session& session, const copy::Rows& rows) {
+  Endpoint end{.device = true, .rows = rows, .region = session.device_memory.find(rows.address)};
+  end.known = rest(end.region, rows.address);
+  return end;
+}
+
+Endpoint host_end(Session& session, const copy::Rows& rows) {
+  Endpoint device = device_end(session, rows);
+  // Host memory may lie at addresses that could not be kept free.
+  const bool is_device =
+      device.region && (device.region->reserved || device.region->kind == MemoryKind::kManaged);
+  return is_device ? device : known_host_end(session, rows);
+}
+
 Endpoint unified_end(Session& session, const copy::Rows& rows) {
   Endpoint device = device_end(session, rows);
   if (device.region) return device;
   // Neither is known: a variable on the application's stack or heap, or an address that only device
   // code has made.
-  const Endpoint host = host_end(session, rows);
+  const Endpoint host = known_host_end(session, rows);
   const bool is_host = host.region || session.host_memory.find(rows.address) ||
                        readable(reinterpret_cast<const void*>(rows.address));
   return is_host ? host : device;

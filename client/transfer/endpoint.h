@@ -37,7 +37,7 @@ struct Endpoint {
 
 // Of an address that the application says is of the device, or of the host.
 Endpoint device_end(Session& session, const copy::Rows& rows);
-// Managed memory is a device end in any case.
+// Addresses are unified: known device memory, managed memory too, is a device end in any case.
 Endpoint host_end(Session& session, const copy::Rows& rows);
 // Of an array of the session. CUDA_ERROR_INVALID_VALUE: NULL; CUDA_ERROR_INVALID_HANDLE: none.
 CUresult array_end(Session& session, CUarray array, uint64_t x, uint64_t y, uint64_t z,

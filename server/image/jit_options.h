@@ -13,8 +13,8 @@ namespace fargpu::server {
 inline constexpr unsigned kMaxJitOptions = 64;
 inline constexpr unsigned kMaxLogBytes = 64 << 10;
 
-// JIT options whose value is a plain number. The others carry pointers and are left out: logs are
-// handled here, the rest does not change results.
+// JIT options whose value is a plain number. The others are left out: logs are handled here, an
+// elapsed time is the client's to tell, counts belong to arrays of pointers, which it refuses.
 inline bool is_jit_scalar(int option) {
   switch (option) {
     case CU_JIT_MAX_REGISTERS:
@@ -27,10 +27,19 @@ inline bool is_jit_scalar(int option) {
     case CU_JIT_LOG_VERBOSE:
     case CU_JIT_GENERATE_LINE_INFO:
     case CU_JIT_CACHE_MODE:
+    case CU_JIT_NEW_SM3X_OPT:
+    case CU_JIT_FAST_COMPILE:
+    case CU_JIT_LTO:
+    case CU_JIT_FTZ:
+    case CU_JIT_PREC_DIV:
+    case CU_JIT_PREC_SQRT:
+    case CU_JIT_FMA:
+    case CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES:
     case CU_JIT_POSITION_INDEPENDENT_CODE:
     case CU_JIT_MIN_CTA_PER_SM:
     case CU_JIT_MAX_THREADS_PER_BLOCK:
     case CU_JIT_OVERRIDE_DIRECTIVE_VALUES:
+    case CU_JIT_SPLIT_COMPILE:
       return true;
     default:
       return false;

@@ -54,6 +54,11 @@ void one_dimension() {
                 100));  // host to host
   VALUE(std::memcmp(out.data(), in.data(), 100));
 
+  SHOW(cuMemcpy(0, a, 100));
+  SHOW(cuMemcpy(b, 0, 100));
+  SHOW(cuMemcpyPeer(b, nullptr, 0, nullptr, 100));
+  SHOW(cuMemcpyPeer(b, nullptr, a, nullptr, 100));
+
   CUstream stream;
   NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   std::vector<unsigned char> source(in);
@@ -299,6 +304,67 @@ void batches_of_boxes() {
   SHOW(cuMemFree(b));
 }
 
+// Addresses are unified: what is called host memory may be the device's.
+void device_memory_called_host_memory() {
+  constexpr size_t kBytes = 8192;
+  std::vector<unsigned char> in(kBytes), out(kBytes);
+  for (size_t i = 0; i < kBytes; ++i) in[i] = static_cast<unsigned char>(i * 13 + (i >> 8));
+  CUdeviceptr a, b;
+  CUstream stream;
+  NEED(cuMemAlloc(&a, kBytes));
+  NEED(cuMemAlloc(&b, kBytes));
+  NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  NEED(cuMemcpyHtoD(a, in.data(), kBytes));
+  void *const at_a = reinterpret_cast<void*>(a), *const at_b = reinterpret_cast<void*>(b);
+  const auto show_b = [&](const char* text) {
+    NEED(cuCtxSynchronize());
+    NEED(cuMemcpyDtoH(out.data(), b, kBytes));
+    std::printf("  %s %08x\n", text, checksum(out));
+    NEED(cuMemsetD8(b, 0, kBytes));
+    NEED(cuCtxSynchronize());
+  };
+  NEED(cuMemsetD8(b, 0, kBytes));
+  SHOW(cuMemcpyHtoD(b, at_a, kBytes - 8));
+  show_b("to the device");
+  SHOW(cuMemcpyHtoDAsync(b + 16, static_cast<char*>(at_a) + 1, kBytes - 16, stream));
+  show_b("to the device, in a stream");
+  SHOW(cuMemcpyDtoH(at_b, a, kBytes - 24));
+  show_b("to the host");
+  SHOW(cuMemcpyDtoHAsync(static_cast<char*>(at_b) + 8, a, kBytes - 8, stream));
+  show_b("to the host, in a stream");
+  const CUDA_MEMCPY2D up = host_to_device(at_a, 128, b, 64, 48, 60);
+  SHOW(cuMemcpy2D(&up));
+  show_b("rows to the device");
+  const CUDA_MEMCPY2D down = device_to_host(a, 64, at_b, 128, 48, 60);
+  SHOW(cuMemcpy2DAsync(&down, stream));
+  show_b("rows to the host");
+  SHOW(cuMemcpyHtoD(b, at_a, kBytes + 1));
+  SHOW(cuMemcpyDtoH(at_b, a, kBytes + 1));
+
+  CUgraph graph;
+  CUgraphExec exec;
+  NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  SHOW(cuMemcpyHtoDAsync(b, at_a, 1000, stream));
+  SHOW(cuMemcpyDtoHAsync(static_cast<char*>(at_b) + 4000, a + 8, 1000, stream));
+  NEED(cuStreamEndCapture(stream, &graph));
+  SHOW(cuGraphInstantiate(&exec, graph, 0));
+  SHOW(cuGraphLaunch(exec, stream));
+  show_b("in a graph");
+  NEED(cuGraphExecDestroy(exec));
+  NEED(cuGraphDestroy(graph));
+
+  CUDA_ARRAY_DESCRIPTOR shape{kBytes / 4, 0, CU_AD_FORMAT_UNSIGNED_INT32, 1};
+  CUarray array;
+  NEED(cuArrayCreate(&array, &shape));
+  SHOW(cuMemcpyHtoA(array, 0, at_a, kBytes));
+  SHOW(cuMemcpyAtoH(at_b, array, 16, kBytes - 16));
+  show_b("by way of an array");
+  NEED(cuArrayDestroy(array));
+  NEED(cuStreamDestroy(stream));
+  NEED(cuMemFree(a));
+  NEED(cuMemFree(b));
+}
+
 }  // namespace
 
 int main() {
@@ -308,6 +374,7 @@ int main() {
   three_dimensions();
   overlapping_slices();
   batches_of_boxes();
+  device_memory_called_host_memory();
   SHOW(cuCtxSynchronize());
   return 0;
 }

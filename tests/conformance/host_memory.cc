@@ -27,6 +27,11 @@ int main() {
   SHOW(cuMemHostAlloc(&host, 4096, CU_MEMHOSTALLOC_PORTABLE));
   SHOW(cuMemHostGetFlags(&flags, host));
   VALUE(flags & CU_MEMHOSTALLOC_PORTABLE);
+  CUdeviceptr base = 0;
+  size_t bytes = 0;
+  SHOW(cuMemGetAddressRange(&base, &bytes, reinterpret_cast<CUdeviceptr>(host) + 100));
+  VALUE(base == reinterpret_cast<CUdeviceptr>(host));
+  VALUE(bytes);
   SHOW(cuMemFreeHost(host));
   SHOW(cuMemHostAlloc(&host, 4096, 0xff00));
 
@@ -34,6 +39,8 @@ int main() {
   SHOW(cuMemHostGetFlags(&flags, area));
   SHOW(cuMemHostRegister(area, sizeof(area), 0));
   SHOW(cuMemHostRegister(area, sizeof(area), 0));
+  SHOW(cuMemHostGetFlags(&flags, area + 5));
+  VALUE(flags);
   SHOW(cuMemcpyHtoDAsync(device, area, sizeof(area), stream));
   SHOW(cuStreamSynchronize(stream));
   SHOW(cuMemHostUnregister(area + 4096));

@@ -1,7 +1,9 @@
 // Memory and events that two processes have, by CUDA's IPC handles.
 #include <atomic>
+#include <barrier>
 #include <thread>
 
+#include "tests/conformance/by_name.h"
 #include "tests/conformance/two_processes.h"
 
 namespace {
@@ -128,10 +130,37 @@ void open_and_close(const CUipcMemHandle& handle) {
   VALUE(failures.load());
 }
 
+// Threads open by the first version, which opens once: one of them has it.
+void open_once(const CUipcMemHandle& handle) {
+  CUcontext context = nullptr;
+  NEED(cuCtxGetCurrent(&context));
+  constexpr int kThreads = 8, kRounds = 300;
+  std::barrier all(kThreads);
+  std::atomic<int> opened{0}, refused{0};
+  const auto work = [&] {
+    cuCtxSetCurrent(context);
+    for (int round = 0; round < kRounds; ++round) {
+      CUdeviceptr address = 0;
+      all.arrive_and_wait();
+      const CUresult result = call("cuIpcOpenMemHandle", &address, handle, kLazy);
+      all.arrive_and_wait();
+      if (result == CUDA_ERROR_ALREADY_MAPPED) ++refused;
+      if (result == CUDA_SUCCESS && cuIpcCloseMemHandle(address) == CUDA_SUCCESS) ++opened;
+    }
+  };
+  std::vector<std::thread> others;
+  for (int i = 1; i < kThreads; ++i) others.emplace_back(work);
+  work();
+  for (std::thread& other : others) other.join();
+  VALUE(opened == kRounds);
+  VALUE(refused == (kThreads - 1) * kRounds);
+}
+
 void memory_of_second(const Peer& peer) {
   const auto small_handle = peer.get<CUipcMemHandle>(), large_handle = peer.get<CUipcMemHandle>();
   CUdeviceptr small = 0, large = 0, again = 0;
   open_and_close(large_handle);
+  open_once(large_handle);
   SHOW(cuIpcOpenMemHandle(&small, small_handle, 0));
   SHOW(cuIpcOpenMemHandle(&small, small_handle, kLazy));
   SHOW(cuIpcOpenMemHandle(&large, large_handle, kLazy));

@@ -175,6 +175,26 @@ void exit_beside_accesses() {
   ::usleep(100'000);
 }
 
+// Handlers for forks that were there before the first allocation, so that they run inside of the
+// library's.
+const unsigned* beside_forks = nullptr;
+volatile unsigned seen_before = 0, seen_after = 0;
+
+void handlers_of_forks() {
+  ::pthread_atfork([] { seen_before = beside_forks[0]; }, [] { seen_after = beside_forks[2048]; },
+                   nullptr);
+  unsigned* const words = begin();
+  fill(words, 4, 4096);
+  beside_forks = words;
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  VALUE(status);
+  VALUE(seen_before);
+  VALUE(seen_after);
+}
+
 // Children that are made while other threads allocate have none of the memory, and end all the
 // same.
 void forks_beside_allocations() {
@@ -220,5 +240,6 @@ int main() {
   in_child("handlers of other signals", other_handlers);
   in_child("exit beside accesses", exit_beside_accesses);
   in_child("forks beside allocations", forks_beside_allocations);
+  in_child("handlers of forks", handlers_of_forks);
   return 0;
 }

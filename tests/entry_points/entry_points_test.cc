@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -88,6 +90,42 @@ TEST_F(Library, ChoosesTheVariantByVersionAndFlags) {
     void* address = nullptr;
     EXPECT_EQ(lookup(c.name, &address, c.version, c.flags, nullptr), CUDA_SUCCESS) << c.name;
     EXPECT_EQ(address, dlsym(library, c.symbol)) << c.name << " " << c.version << " " << c.flags;
+  }
+}
+
+// NVIDIA's header has a type for each form of each function, with the version from which on it is
+// given.
+TEST_F(Library, GivesEachFormFromItsVersionOn) {
+  std::ifstream file(TYPEDEFS);
+  if (!file) GTEST_SKIP() << "the CUDA toolkit has no " << TYPEDEFS;
+  const std::regex form(R"(\*PFN_(cu\w+?)_v(\d+)(_ptsz|_ptds)?\)\()");
+  std::map<std::pair<std::string, bool>, std::set<int>> versions;
+  std::smatch found;
+  for (std::string line; std::getline(file, line);) {
+    if (std::regex_search(line, found, form))
+      versions[{found[1], found[3].matched}].insert(std::stoi(found[2]));
+  }
+  EXPECT_GT(versions.size(), 500u);
+  const auto ask = [](const std::string& name, int version, bool per_thread) {
+    void* address = nullptr;
+    EXPECT_EQ(lookup(name.c_str(), &address, version, per_thread ? 2 : 0, nullptr), CUDA_SUCCESS);
+    return address;
+  };
+  for (const auto& [function, all] : versions) {
+    const auto& [name, per_thread] = function;
+    void* before = ask(name, *all.begin() - 1, per_thread);
+    // Forms that are older than those of the header are not in it.
+    if (before != nullptr) {
+      EXPECT_LE(*all.begin(), 7000) << name;
+    }
+    for (const int version : all) {
+      EXPECT_EQ(ask(name, version - 1, per_thread), before) << name << " before " << version;
+      void* const now = ask(name, version, per_thread);
+      EXPECT_NE(now, nullptr) << name << " " << version;
+      EXPECT_NE(now, before) << name << " " << version;
+      before = now;
+    }
+    EXPECT_EQ(ask(name, CUDA_VERSION, per_thread), before) << name;
   }
 }
 

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "generated/server/driver_table.h"
 #include "server/image/image_cache.h"
@@ -18,7 +20,13 @@ struct FakeState {
   int alive = 0;
   unsigned inputs = 0;
   char* errors = nullptr;
+  std::map<int, uint64_t> options;  // of the link and of its inputs
 } fake;
+
+void note(unsigned count, const CUjit_option* options, void* const* values) {
+  for (unsigned i = 0; i < count; ++i)
+    fake.options[options[i]] = reinterpret_cast<uint64_t>(values[i]);
+}
 
 DriverTable fake_driver() {
   DriverTable driver;
@@ -27,13 +35,16 @@ DriverTable fake_driver() {
     for (unsigned i = 0; i < count; ++i) {
       if (options[i] == CU_JIT_ERROR_LOG_BUFFER) fake.errors = static_cast<char*>(values[i]);
     }
+    note(count, options, values);
     ++fake.alive;
     *state = reinterpret_cast<CUlinkState>(&fake);
     return CUDA_SUCCESS;
   };
   driver.cuLinkAddData_v2 = [](CUlinkState, CUjitInputType, void* data, size_t size,
-                               const char* name, unsigned, CUjit_option*, void**) {
+                               const char* name, unsigned count, CUjit_option* options,
+                               void** values) {
     ++fake.inputs;
+    note(count, options, values);
     if (size != 3 || std::memcmp(data, "bad", 3) != 0) return CUDA_SUCCESS;
     std::strcpy(fake.errors, name);
     return CUDA_ERROR_INVALID_PTX;
@@ -80,6 +91,35 @@ TEST_F(LinkTest, ErrorsAndLogsComeWithTheInputThatIsWrong) {
   EXPECT_EQ(done.result, CUDA_SUCCESS);
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(done.image.data()), done.image.size()),
             "linked");
+}
+
+// Those of link-time optimisation decide about results, too.
+TEST_F(LinkTest, EveryOptionThatIsANumberReachesTheDriver) {
+  std::vector<int> ids;
+  std::vector<unsigned long long> values;
+  for (int id = 0; id < CU_JIT_NUM_OPTIONS; ++id) {
+    ids.push_back(id);
+    values.push_back(100 + static_cast<unsigned>(id));
+  }
+  std::map<int, uint64_t> expected;
+  for (const int id : ids) expected[id] = values[static_cast<size_t>(id)];
+  for (const int other :
+       {CU_JIT_WALL_TIME, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+        CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_GLOBAL_SYMBOL_NAMES,
+        CU_JIT_GLOBAL_SYMBOL_ADDRESSES, CU_JIT_GLOBAL_SYMBOL_COUNT, CU_JIT_REFERENCED_KERNEL_NAMES,
+        CU_JIT_REFERENCED_KERNEL_COUNT, CU_JIT_REFERENCED_VARIABLE_NAMES,
+        CU_JIT_REFERENCED_VARIABLE_COUNT})
+    expected.erase(other);
+  JitOptions options;
+  ASSERT_TRUE(options.read(ids, values));
+  Link of_link(driver_, 1, options, 0, 0);
+  ASSERT_EQ(of_link.create(), CUDA_SUCCESS);
+  EXPECT_EQ(fake.options, expected);
+  fake.options.clear();
+  (void)link()->add(CU_JIT_INPUT_PTX, image_of("good"), "", options);
+  fake.options.erase(CU_JIT_ERROR_LOG_BUFFER);
+  fake.options.erase(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+  EXPECT_EQ(fake.options, expected);
 }
 
 TEST_F(LinkTest, TheStateGoesWithTheLinkUnlessItsContextHas) {

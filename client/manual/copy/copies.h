@@ -12,16 +12,14 @@ namespace fargpu::client {
 
 inline uint64_t address_of(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
-// Memory of a host pointer that is managed, so that the copy is one inside the device.
-inline bool is_managed(const void* pointer) {
-  if (!ManagedMemory::any_in_process()) [[likely]]
-    return false;
-  const auto region = Process::get().tables()->device_memory.find(address_of(pointer));
-  return region && region->kind == MemoryKind::kManaged;
-}
-
 // In copies.cc. Waits for both contexts; null: none.
 CUresult wait_for_both(Session& session, const Context* dst, const Context* src);
+// One that a copy between contexts leaves open: addresses say where the memory is.
+inline CUcontext named_context(CUcontext context, CUstream stream) {
+  if (context != nullptr) return context;
+  Context* const own = context_of(stream);
+  return own == nullptr ? nullptr : own->handle();
+}
 // The context of the memory; null: not known.
 const Context* owner_of(const Session& session, const Endpoint& end);
 // Two device ends, one of which is an array. In a default stream it is ordered behind the contexts

@@ -1,6 +1,7 @@
 // Copies of bytes: the direction is found out here, host data travels as bulk, copies inside the
 // device are told to the worker.
 #include <algorithm>
+#include <functional>
 
 #include "client/manual/copy/copies.h"
 
@@ -20,15 +21,21 @@ CUresult device_to_device(Session& session, const Endpoint& dst, const Endpoint&
   return result == CUDA_SUCCESS ? await_managed(session, stream, dst, src) : result;
 }
 
+CUresult between_ends(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
+                      uint64_t bytes, CUstream stream, bool wait,
+                      SourceAccess access = SourceAccess::kInStream) {
+  return copy_between(target, dst, src, {bytes}, stream, wait, access,
+                      [&] { return device_to_device(target.session, dst, src, bytes, stream); });
+}
+
 // Unified addresses: both sides may be anything.
 CUresult copy_any(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream, bool wait,
                   SourceAccess access = SourceAccess::kInStream) {
   if (bytes == 0) return CUDA_SUCCESS;
+  if (dst == 0 || src == 0) return CUDA_ERROR_INVALID_VALUE;
   return at_memory(stream, dst, src, [&](const CallTarget& target) {
-    const Endpoint to = unified_end(target.session, {dst}),
-                   from = unified_end(target.session, {src});
-    return copy_between(target, to, from, {bytes}, stream, wait, access,
-                        [&] { return device_to_device(target.session, to, from, bytes, stream); });
+    return between_ends(target, unified_end(target.session, {dst}),
+                        unified_end(target.session, {src}), bytes, stream, wait, access);
   });
 }
 
@@ -36,22 +43,22 @@ CUresult host_to_device(CUdeviceptr dst, const void* src, size_t bytes, CUstream
                         bool wait) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (src == nullptr || dst == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (is_managed(src)) [[unlikely]]
-    return copy_any(dst, address_of(src), bytes, stream, wait);
-  return at_memory(stream, dst, 0, [&](const CallTarget& target) {
-    return copy_to_device(target, device_end(target.session, {dst}),
-                          host_end(target.session, {address_of(src)}), {bytes}, stream, wait);
+  return at_memory(stream, dst, address_of(src), [&](const CallTarget& target) {
+    const Endpoint from = host_end(target.session, {address_of(src)});
+    if (from.device) [[unlikely]]
+      return between_ends(target, unified_end(target.session, {dst}), from, bytes, stream, wait);
+    return copy_to_device(target, device_end(target.session, {dst}), from, {bytes}, stream, wait);
   });
 }
 
 CUresult device_to_host(void* dst, CUdeviceptr src, size_t bytes, CUstream stream, bool wait) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (dst == nullptr || src == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (is_managed(dst)) [[unlikely]]
-    return copy_any(address_of(dst), src, bytes, stream, wait);
-  return at_memory(stream, src, 0, [&](const CallTarget& target) {
-    return copy_to_host(target, host_end(target.session, {address_of(dst)}),
-                        device_end(target.session, {src}), {bytes}, stream, wait);
+  return at_memory(stream, src, address_of(dst), [&](const CallTarget& target) {
+    const Endpoint to = host_end(target.session, {address_of(dst)});
+    if (to.device) [[unlikely]]
+      return between_ends(target, to, unified_end(target.session, {src}), bytes, stream, wait);
+    return copy_to_host(target, to, device_end(target.session, {src}), {bytes}, stream, wait);
   });
 }
 
@@ -62,11 +69,24 @@ struct BatchAttributes {
   const size_t* firsts;  // attributes[i] are those of the copies from firsts[i] on
   size_t count;
 
+  // Each run of copies has some, the first one from the first copy on.
+  bool are_of(size_t copies) const {
+    if (attributes == nullptr || firsts == nullptr || count == 0 || count > copies) return false;
+    if (firsts[0] != 0 || firsts[count - 1] >= copies) return false;
+    return std::adjacent_find(firsts, firsts + count, std::greater_equal()) == firsts + count &&
+           std::all_of(attributes, attributes + count, is_known);
+  }
+  // Of one of the copies.
   SourceAccess access_of(size_t copy) const {
-    if (attributes == nullptr || firsts == nullptr) return SourceAccess::kInStream;
     const auto end = std::upper_bound(firsts, firsts + count, copy);
-    if (end == firsts) return SourceAccess::kInStream;
     return access_by(attributes[end - firsts - 1].srcAccessOrder);
+  }
+
+ private:
+  static bool is_known(const CUmemcpyAttributes& each) {
+    return each.srcAccessOrder >= CU_MEMCPY_SRC_ACCESS_ORDER_STREAM &&
+           each.srcAccessOrder <= CU_MEMCPY_SRC_ACCESS_ORDER_ANY &&
+           (each.flags & ~static_cast<unsigned>(CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE)) == 0;
   }
 };
 
@@ -74,7 +94,8 @@ CUresult copy_batch(const CUdeviceptr* dsts, const CUdeviceptr* srcs, const size
                     size_t count, const BatchAttributes& attributes, size_t* failed,
                     CUstream stream) {
   if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 ||
-      !takes_batches(stream)) {
+      !attributes.are_of(count) || !takes_batches(stream) ||
+      std::find(sizes, sizes + count, 0) != sizes + count) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   for (size_t i = 0; i < count; ++i) {
@@ -122,6 +143,9 @@ CUresult manual_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
                                   CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
                                   CUstream hStream) {
   if (ByteCount == 0) return CUDA_SUCCESS;
+  if (dstDevice == 0 || srcDevice == 0) return CUDA_ERROR_INVALID_VALUE;
+  dstContext = named_context(dstContext, hStream);
+  srcContext = named_context(srcContext, hStream);
   return at_memory(hStream, dstDevice, srcDevice, [&](const CallTarget& target) -> CUresult {
     const Endpoint to = device_end(target.session, {dstDevice});
     const Endpoint from = device_end(target.session, {srcDevice});

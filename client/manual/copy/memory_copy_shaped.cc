@@ -158,6 +158,7 @@ CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER* copy, CUstream stream, bool wait
         // Contexts travel as their ids.
         for (size_t i = 0; i < 2; ++i) {
           CUcontext& context = i == 0 ? inside.dstContext : inside.srcContext;
+          context = named_context(context, stream);
           uint64_t id = 0;
           const CUresult result = handle_to_wire(session, rpc::HandleKind::kContext, context, &id);
           if (result != CUDA_SUCCESS) return result;

@@ -76,8 +76,9 @@ CUresult manual_cuMemHostGetFlags(unsigned int* pFlags, void* p) {
     return CUDA_SUCCESS;
   }
   const auto region = session.host_memory.find(address);
-  if (!region || region->kind != MemoryKind::kHost) return CUDA_ERROR_INVALID_VALUE;
-  // With unified addressing all host memory of the driver is mapped.
+  if (!region) return CUDA_ERROR_INVALID_VALUE;
+  // With unified addressing all host memory of the driver is mapped, registered memory too, whose
+  // flags have the same bits.
   *pFlags = region->flags | CU_MEMHOSTALLOC_DEVICEMAP;
   return CUDA_SUCCESS;
 }

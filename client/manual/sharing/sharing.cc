@@ -15,27 +15,27 @@
 namespace fargpu::client {
 namespace {
 
-// Memory of another process is open once more.
-void enter_opened(Session& session, Region opened) {
+// Memory of another process is open once more. Returns how often it is open then.
+unsigned enter_opened(Session& session, Region opened) {
+  unsigned times = 0;
   const auto again = [&] {
-    bool is_open = false;
     session.device_memory.change(opened.base, [&](Region& region) {
-      is_open = region.session == &session && region.opened != 0;
-      if (is_open) ++region.opened;
+      if (region.session == &session && region.opened != 0) times = ++region.opened;
     });
-    return is_open;
+    return times != 0;
   };
-  if (again()) return;
+  if (again()) return times;
   opened.opened = 1;
   opened.buffer_id = session.next_buffer_id();
   opened.reserved = reserve_addresses(opened.base, opened.bytes);
   // Another thread may be about to take it out, or has entered it.
   for (int attempt = 0; attempt < 1000; ++attempt) {
-    if (session.device_memory.insert(opened)) return;
+    if (session.device_memory.insert(opened)) return opened.opened;
     if (again()) break;
     std::this_thread::yield();
   }
   if (opened.reserved) release_reserved(opened.base, opened.bytes);
+  return times;
 }
 
 // Memory that is open once less; `is_last`: it has left the table.
@@ -169,8 +169,11 @@ CUresult manual_cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
   });
 }
 
-CUresult manual_cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle,
-                                      unsigned int Flags) {
+namespace {
+
+// `times`: how often the memory has been open since this call opened it.
+CUresult open_memory(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags,
+                     unsigned* times) {
   if (pdptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Flags &= CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;  // what else stands there does not count
   constexpr const char* kName = "cuIpcOpenMemHandle";
@@ -191,7 +194,7 @@ CUresult manual_cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle,
       (void)call_fgIpcCloseMemory(session, context, address);
       return is_hidden ? refuse_hidden_device(kName) : refuse_address(session, kName, region.base);
     }
-    enter_opened(session, region);
+    *times = enter_opened(session, region);
     *pdptr = address;
     return CUDA_SUCCESS;
   };
@@ -202,12 +205,19 @@ CUresult manual_cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle,
   });
 }
 
+}  // namespace
+
+CUresult manual_cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle,
+                                      unsigned int Flags) {
+  unsigned times = 0;
+  return open_memory(pdptr, handle, Flags, &times);
+}
+
 // The first version opens memory once.
 CUresult manual_cuIpcOpenMemHandle(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
-  const CUresult result = manual_cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
-  if (result != CUDA_SUCCESS) return result;
-  const auto region = CallTarget::of_memory(*pdptr).session.device_memory.find(*pdptr);
-  if (!region || region->opened <= 1) return CUDA_SUCCESS;
+  unsigned times = 0;
+  const CUresult result = open_memory(pdptr, handle, Flags, &times);
+  if (result != CUDA_SUCCESS || times <= 1) return result;
   (void)manual_cuIpcCloseMemHandle(*pdptr);
   return CUDA_ERROR_ALREADY_MAPPED;
 }

@@ -1,4 +1,6 @@
 // Handles of memory and events for other processes.
+#include <mutex>
+
 #include "sim/driver/api.h"
 #include "sim/driver/event.h"
 #include "sim/driver/interprocess.h"
@@ -24,8 +26,10 @@ CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle
   });
 }
 
-// The first version opens memory once.
+// The first version opens memory once: of two threads one has it.
 CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
   const CUresult result = cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
   if (result != CUDA_SUCCESS || Driver::get().interprocess().times_open(*pdptr) == 1) return result;
   (void)cuIpcCloseMemHandle(*pdptr);

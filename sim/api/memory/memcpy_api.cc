@@ -1,4 +1,6 @@
 // Copies in one dimension.
+#include <algorithm>
+
 #include "sim/driver/api.h"
 #include "sim/work/copy.h"
 
@@ -31,6 +33,13 @@ bool valid_runs(const size_t* starts, size_t runs, size_t copies) {
   return true;
 }
 
+bool is_known(const CUmemcpyAttributes& attributes) {
+  return attributes.srcAccessOrder >= CU_MEMCPY_SRC_ACCESS_ORDER_STREAM &&
+         attributes.srcAccessOrder <= CU_MEMCPY_SRC_ACCESS_ORDER_ANY &&
+         (attributes.flags & ~static_cast<unsigned>(CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE)) ==
+             0;
+}
+
 // One copy after the other, which is an order that a batch allows. `failed` receives the index of a
 // copy that was refused.
 CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
@@ -40,6 +49,9 @@ CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t co
   if (to == nullptr || from == nullptr || sizes == nullptr || count == 0 || attributes == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
   if (!valid_runs(starts, runs, count) || stream == nullptr || stream == CU_STREAM_LEGACY)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (std::find(sizes, sizes + count, 0) != sizes + count ||
+      !std::all_of(attributes, attributes + runs, is_known))
     return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0, run = 0; i < count; ++i) {
     while (run + 1 < runs && starts[run + 1] <= i) ++run;
@@ -54,12 +66,13 @@ CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t co
   return CUDA_SUCCESS;
 }
 
-// The contexts of a peer copy must exist; addresses say the rest.
+// The contexts of a peer copy must exist, if they are named; addresses say the rest.
 CUresult check_peers(CUcontext to, CUcontext from) {
   if (!Driver::initialized()) return CUDA_ERROR_NOT_INITIALIZED;
-  Driver& driver = Driver::get();
-  return driver.find_context(to) && driver.find_context(from) ? CUDA_SUCCESS
-                                                              : CUDA_ERROR_INVALID_CONTEXT;
+  const auto is_possible = [](CUcontext context) {
+    return context == nullptr || Driver::get().find_context(context);
+  };
+  return is_possible(to) && is_possible(from) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 }  // namespace
