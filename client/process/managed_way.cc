@@ -2,6 +2,7 @@
 
 #include "client/memory/user_faults.h"
 #include "client/settings/managed_mode.h"
+#include "client/settings/mapped_mode.h"
 
 namespace fargpu::client {
 
@@ -19,9 +20,9 @@ Result<ManagedWay> choose_managed_way() {
                   "FARGPU_MANAGED=userfaultfd: the system does not let this process serve its "
                   "faults: " +
                       faults.message());
-  way.by_messages = faults.ok() && mode != ManagedMode::kAuto;
+  way.by_messages = faults.ok() && (mode != ManagedMode::kAuto || !has_adapter());
   way.why = way.by_messages ? "userfaultfd"
-            : faults.ok()   ? "FARGPU_MANAGED=touched if they use it"
+            : faults.ok()   ? "this host has an adapter; FARGPU_MANAGED=touched if they use it"
                             : "FARGPU_MANAGED=eager if they use it; " + faults.message();
   return way;
 }

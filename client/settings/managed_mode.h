@@ -8,7 +8,7 @@
 namespace fargpu::client {
 
 enum class ManagedMode {
-  kAuto,         // as kSignal, which costs less
+  kAuto,         // as kTouched, but as kSignal beside an adapter
   kTouched,      // as kUserfaultfd where the system allows it, otherwise as kSignal
   kUserfaultfd,  // system calls wait, too
   kSignal,       // system calls fail

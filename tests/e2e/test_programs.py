@@ -201,8 +201,8 @@ class ManagedVariables(OnOneDaemon):
     def test_every_call_waiting_gives_the_same(self):
         self.check_right("managed_variables", env=testing.clean_environment(FARGPU_SYNC=1))
 
-    def test_without_signals(self):
-        env = testing.clean_environment(FARGPU_MANAGED="touched")
+    def test_by_signals(self):
+        env = testing.clean_environment(FARGPU_MANAGED="signal")
         self.check_right("managed_variables", env=env)
 
     def test_they_come_as_a_whole(self):
