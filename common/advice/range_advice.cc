@@ -18,6 +18,11 @@ CUresult put(void* data, size_t bytes, int value) {
   return CUDA_SUCCESS;
 }
 
+bool needs_location(CUmem_advise advice) {
+  return advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ||
+         advice == CU_MEM_ADVISE_SET_ACCESSED_BY || advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+}
+
 bool is_known(CUmemLocationType type) {
   return type == CU_MEM_LOCATION_TYPE_DEVICE || type == CU_MEM_LOCATION_TYPE_HOST ||
          type == CU_MEM_LOCATION_TYPE_HOST_NUMA || type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
@@ -88,16 +93,18 @@ int RangeAdvice::device_of(const Location& location) {
   }
 }
 
+CUresult RangeAdvice::advise(uint64_t from, uint64_t until, CUmem_advise advice, CUdevice device,
+                             int devices) {
+  const CUmemLocation location = location_of(device);
+  if (needs_location(advice) && check_location(location, devices) != CUDA_SUCCESS)
+    return CUDA_ERROR_INVALID_DEVICE;
+  return advise(from, until, advice, location, devices);
+}
+
 CUresult RangeAdvice::advise(uint64_t from, uint64_t until, CUmem_advise advice,
                              const CUmemLocation& location, int devices) {
-  const bool needs_location = advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ||
-                              advice == CU_MEM_ADVISE_SET_ACCESSED_BY ||
-                              advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
-  if (needs_location) {
-    const CUresult result = check_location(location, devices);
-    if (result != CUDA_SUCCESS) {
-      return advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ? result : CUDA_ERROR_INVALID_VALUE;
-    }
+  if (needs_location(advice)) {
+    if (check_location(location, devices) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   } else if (!is_known(location.type)) {
     return CUDA_ERROR_INVALID_VALUE;  // it counts for nothing, but a driver looks at it
   }

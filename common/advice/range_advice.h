@@ -34,8 +34,11 @@ struct Prefetches {
 class RangeAdvice {
  public:
   // For the pages that [from, until), offsets in the allocation, touches.
+  // CUDA_ERROR_INVALID_VALUE: no such advice or location.
   CUresult advise(uint64_t from, uint64_t until, CUmem_advise advice, const CUmemLocation& location,
                   int devices);
+  // The same of CUDA's first interface. CUDA_ERROR_INVALID_DEVICE: no such device.
+  CUresult advise(uint64_t from, uint64_t until, CUmem_advise advice, CUdevice device, int devices);
   // `as_given`: by a batch, after which the host has the number that the batch said.
   void prefetched(uint64_t from, uint64_t until, const CUmemLocation& location,
                   bool as_given = false);

@@ -71,9 +71,10 @@ TEST(RangeAdvice, AccessedByListsWhatAllPagesHave) {
 TEST(RangeAdvice, RefusesWhatIsNone) {
   RangeAdvice advice;
   const CUmemLocation gpu = place(CU_MEM_LOCATION_TYPE_DEVICE, 2);
-  EXPECT_EQ(advice.advise(0, 1, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, gpu, 2),
-            CUDA_ERROR_INVALID_DEVICE);
-  EXPECT_EQ(advice.advise(0, 1, CU_MEM_ADVISE_SET_ACCESSED_BY, gpu, 2), CUDA_ERROR_INVALID_VALUE);
+  for (const auto what : {CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_MEM_ADVISE_SET_ACCESSED_BY}) {
+    EXPECT_EQ(advice.advise(0, 1, what, gpu, 2), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(advice.advise(0, 1, what, 2, 2), CUDA_ERROR_INVALID_DEVICE);
+  }
   // No place is needed to take one away.
   EXPECT_EQ(advice.advise(0, 1, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, gpu, 2), CUDA_SUCCESS);
   EXPECT_EQ(advice.advise(0, 1, static_cast<CUmem_advise>(7), gpu, 3), CUDA_ERROR_INVALID_VALUE);

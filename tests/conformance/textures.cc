@@ -421,7 +421,6 @@ void wrong() {
   SHOW(cuTexObjectGetTextureDesc(&described, object));
   VALUE(described.filterMode == texture.filterMode && described.flags == texture.flags);
   VALUE(described.addressMode[2] == texture.addressMode[2]);
-  VALUE(described.borderColor[3] == 2);
   CUDA_RESOURCE_VIEW_DESC view{};
   SHOW(cuTexObjectGetResourceViewDesc(&view, object));
   SHOW(cuTexObjectGetResourceDesc(nullptr, object));
@@ -442,10 +441,31 @@ void wrong() {
   run("load_trap", 0x1234, std::vector<Int4>(1));
 }
 
+void border_colors() {
+  const CUarray array = make_array(4, 4, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1, 1);
+  const CUDA_RESOURCE_DESC resource = of(array);
+  for (const auto mode : {CU_TR_ADDRESS_MODE_CLAMP, CU_TR_ADDRESS_MODE_BORDER}) {
+    const CUDA_TEXTURE_DESC texture = sampler(mode, CU_TR_FILTER_MODE_POINT, 0);
+    CUDA_TEXTURE_DESC described{};
+    CUtexObject object = 0;
+    NEED(cuTexObjectCreate(&object, &resource, &texture, nullptr));
+    SHOW(cuTexObjectGetTextureDesc(&described, object));
+    for (const float color : described.borderColor) std::printf("  %g\n", color);
+    NEED(cuTexObjectDestroy(object));
+  }
+  NEED(cuArrayDestroy(array));
+}
+
 }  // namespace
 
-int main() {
+// `border`: what a driver answers otherwise.
+int main(int argc, char**) {
   CUcontext context = make_context();
+  if (argc > 1) {
+    border_colors();
+    SHOW(cuCtxDestroy(context));
+    return 0;
+  }
   const std::string text = module_text();
   if (SHOW(cuModuleLoadData(&module_, text.c_str())) != CUDA_SUCCESS) return 1;
   all_modes();

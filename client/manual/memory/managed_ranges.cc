@@ -64,6 +64,14 @@ CUresult prefetch(CUdeviceptr address, size_t bytes, const CUmemLocation& locati
   });
 }
 
+// `place`: a CUmemLocation, or the CUdevice of CUDA's first interface.
+template <typename Place>
+CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise advice, const Place& place) {
+  return in_range(address, bytes, [&](Allocation& memory, uint64_t from, uint64_t until) {
+    return memory.advice.advise(from, until, advice, place, device_count());
+  });
+}
+
 }  // namespace
 
 CUresult manual_cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length,
@@ -96,14 +104,12 @@ CUresult manual_cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_
 
 CUresult manual_cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
                                CUmemLocation location) {
-  return in_range(devPtr, count, [&](Allocation& memory, uint64_t from, uint64_t until) {
-    return memory.advice.advise(from, until, advice, location, device_count());
-  });
+  return advise(devPtr, count, advice, location);
 }
 
 CUresult manual_cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
                             CUdevice device) {
-  return manual_cuMemAdvise_v2(devPtr, count, advice, advice::location_of(device));
+  return advise(devPtr, count, advice, device);
 }
 
 CUresult manual_cuMemRangeGetAttribute(void* data, size_t dataSize, CUmem_range_attribute attribute,

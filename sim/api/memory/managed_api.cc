@@ -69,6 +69,18 @@ CUresult get_attribute(Driver& driver, void* data, size_t size, CUmem_range_attr
                   });
 }
 
+// `place`: a CUmemLocation, or the CUdevice of CUDA's first interface.
+template <typename Place>
+CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise advice, const Place& place) {
+  return with_context([&](Context&) {
+    Driver& driver = Driver::get();
+    return in_range(driver, address, bytes,
+                    [&](fargpu::advice::RangeAdvice& kept, uint64_t from, uint64_t until) {
+                      return kept.advise(from, until, advice, place, device_count(driver));
+                    });
+  });
+}
+
 }  // namespace
 
 CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flags) {
@@ -113,18 +125,12 @@ CUresult CUDAAPI cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size
 
 CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
                                 CUmemLocation location) {
-  return with_context([&](Context&) {
-    Driver& driver = Driver::get();
-    return in_range(driver, devPtr, count,
-                    [&](fargpu::advice::RangeAdvice& kept, uint64_t from, uint64_t until) {
-                      return kept.advise(from, until, advice, location, device_count(driver));
-                    });
-  });
+  return advise(devPtr, count, advice, location);
 }
 
 CUresult CUDAAPI cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
                              CUdevice device) {
-  return cuMemAdvise_v2(devPtr, count, advice, fargpu::advice::location_of(device));
+  return advise(devPtr, count, advice, device);
 }
 
 CUresult CUDAAPI cuMemRangeGetAttribute(void* data, size_t dataSize,
