@@ -37,12 +37,13 @@ Result<Fd> make_ticket_file(const TicketBytes& ticket, bool inherited) {
 CUresult read_ticket_file(int descriptor, TicketBytes* ticket) {
   struct stat about {};
   Content content{};
-  if (::fstat(descriptor, &about) != 0) return CUDA_ERROR_UNKNOWN;
-  if (!S_ISREG(about.st_mode)) return CUDA_ERROR_UNKNOWN;  // reading could wait, of a pipe
-  if (about.st_size != sizeof content ||
+  if (descriptor == 0) return CUDA_ERROR_INVALID_VALUE;
+  // Reading could wait, of a pipe.
+  if (::fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode) ||
+      about.st_size != sizeof content ||
       ::pread(descriptor, &content, sizeof content, 0) != sizeof content ||
       std::memcmp(content.magic, kMagic, sizeof kMagic) != 0) {
-    return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_ERROR_UNKNOWN;
   }
   *ticket = content.ticket;
   return CUDA_SUCCESS;

@@ -18,8 +18,8 @@ using TicketBytes = std::array<std::byte, 64>;
 // no more descriptors.
 Result<Fd> make_ticket_file(const TicketBytes& ticket, bool inherited);
 
-// The descriptor stays the program's. CUDA_ERROR_INVALID_VALUE: it is another file;
-// CUDA_ERROR_UNKNOWN: it is no file, or there is none.
+// The descriptor stays the program's. CUDA_ERROR_INVALID_VALUE: it is 0, which
+// a driver takes for no handle; CUDA_ERROR_UNKNOWN: it is something else, or there is none.
 CUresult read_ticket_file(int descriptor, TicketBytes* ticket);
 
 }  // namespace fargpu::client
