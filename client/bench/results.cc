@@ -109,9 +109,13 @@ Status write_results(const std::string& path, const Json& json) {
 Result<Json> read_results(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return system_error("cannot read '" + path + "'", errno);
-  std::string text(kLargestFile + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
+  std::string text;
+  std::vector<char> part(64 << 10);
+  while (text.size() <= kLargestFile) {
+    file.read(part.data(), static_cast<std::streamsize>(part.size()));
+    if (file.gcount() <= 0) break;
+    text.append(part.data(), static_cast<size_t>(file.gcount()));
+  }
   if (file.bad()) return system_error("cannot read '" + path + "'", errno);
   const auto wrong = [&](const std::string& what) {
     return Status(StatusCode::kInvalidArgument, "'" + path + "': " + what);

@@ -13,7 +13,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kAnswerLimit = std::chrono::seconds(100);        // beyond what was asked for
 constexpr double kLongestSlice = 0.25, kShortestSlice = 0.002;  // seconds of one measurement
-constexpr double kSessionsSlice = 0.5;
+constexpr double kLongestSessions = 0.5, kShortestSessions = 0.05;
 constexpr double kStartsPart = 0.25, kSessionsPart = 0.25;  // of the whole time, at most
 
 double seconds_until(Clock::time_point end) {
@@ -68,10 +68,11 @@ class Suite {
         const double left = static_cast<double>((most - round) * steps.size() - i) *
                             static_cast<double>(ways_.size());
         slice_ = std::clamp(seconds_until(end) / left * 0.8, kShortestSlice, kLongestSlice);
-        if (phase == Phase::kSessions && !has_time_for(step)) continue;
-        const Clock::time_point begin = Clock::now();
-        measure(step, round);
-        last_step_seconds_ = -seconds_until(begin);
+        if (phase == Phase::kSessions) {
+          measure_sessions(step, left);
+        } else {
+          measure(step, round);
+        }
       }
     }
   }
@@ -92,7 +93,7 @@ class Suite {
 
   void measure_way(const Step& step, const Way& way) {
     Question question = step.question;
-    question.seconds = step.phase == Phase::kSessions ? kSessionsSlice : slice_;
+    question.seconds = slice_;
     const auto answer = ask(way, question, case_name(step.records.front(), question), step.phase);
     if (!answer) return;
     for (const Record& record : answer->records) {
@@ -171,14 +172,20 @@ class Suite {
     figure.shares = record.shares;
   }
 
-  // Four times the sessions take at most about four times as long to start.
-  bool has_time_for(const Step& step) {
-    const double expected = step.question.count == 1 ? 0 : last_step_seconds_ * 4;
-    if (seconds_until(budget_.end) > expected) return true;
-    for (const Way& way : ways_)
-      if (way.kind != Way::Kind::kBare)
-        skip(case_name(step.records.front(), step.question), way.name, "no time left");
-    return false;
+  // Half of the time is for starting them. Four times the sessions take at most about four times
+  // as long to start.
+  void measure_sessions(const Step& step, double left) {
+    slice_ = std::clamp(seconds_until(budget_.end) / left / 2, kShortestSessions, kLongestSessions);
+    const double measuring = slice_ * static_cast<double>(ways_.size());
+    if (seconds_until(budget_.end) < 4 * last_start_seconds_ + measuring) {
+      for (const Way& way : ways_)
+        if (way.kind != Way::Kind::kBare)
+          skip(case_name(step.records.front(), step.question), way.name, "no time left");
+      return;
+    }
+    const Clock::time_point begin = Clock::now();
+    measure(step, 0);
+    last_start_seconds_ = std::max(0.0, -seconds_until(begin) - measuring);
   }
 
   void report(const Step& step, const Way& way) {
@@ -199,7 +206,7 @@ class Suite {
   std::set<std::pair<std::string, std::string>> skipped_;
   std::set<std::string> lost_;
   double slice_ = kLongestSlice;
-  double last_step_seconds_ = 0;
+  double last_start_seconds_ = 0;
 };
 
 }  // namespace

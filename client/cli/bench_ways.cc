@@ -7,6 +7,8 @@
 #include <regex>
 #include <variant>
 
+#include "common/transport/rdma/rdma.h"
+
 extern "C" char** environ;
 
 namespace fargpu::cli {
@@ -37,6 +39,11 @@ std::optional<std::array<std::string, 3>> parse_route(const std::string& route) 
   std::smatch found;
   if (!std::regex_match(route, found, kRoute)) return std::nullopt;
   return std::array<std::string, 3>{found[1], found[2], found[3]};
+}
+
+bool has_rdma_port() {
+  const auto ports = transport::list_rdma_ports();
+  return ports.ok() && !ports->empty();
 }
 
 Way remote_way(const std::string& transport, const std::string& program) {
@@ -75,6 +82,10 @@ struct Finder {
   }
 
   Status add(const std::string& transport) {
+    if (transport == "rdma" && !has_rdma_port()) {
+      skip(transport, "no RDMA device on this host");
+      return Status(StatusCode::kNotFound, "rdma: no RDMA device on this host");
+    }
     Target one = target;
     FARGPU_ASSIGN_OR_RETURN(one.link.transport, bootstrap::parse_wish(transport));
     const auto probe = probe_session(one, kPings, transport::Clock::now() + kProbeLimit);
