@@ -127,6 +127,8 @@ class Suite {
     if (!answer.ok()) {
       const Status& why = answer.status();
       skip(name, way.name, why.message());
+      // Some errors stay, so the next case gets another process.
+      programs_.erase({way.name, starts_anew(way, phase)});
       if (why.code() != StatusCode::kDriver) lose(way, why.message());
       return std::nullopt;
     }
@@ -137,9 +139,13 @@ class Suite {
     return std::move(*answer);
   }
 
+  static bool starts_anew(const Way& way, Phase phase) {
+    return phase != Phase::kCalls && !way.starts.empty();
+  }
+
   // Started when it is first asked. Null: it could not be, and the way is lost.
   Program* program_of(const Way& way, Phase phase) {
-    const bool starts = phase != Phase::kCalls && !way.starts.empty();
+    const bool starts = starts_anew(way, phase);
     const auto key = std::pair(way.name, starts);
     if (const auto found = programs_.find(key); found != programs_.end()) return &found->second;
     auto started = Program::start(starts ? way.starts : way.calls, way.environment,

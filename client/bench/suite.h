@@ -36,8 +36,8 @@ struct Progress {
 };
 
 // Adds figures and skips to `results`, and what each way says about itself to its "ways". What
-// cannot be measured is a skip with its reason; a way that is lost stays lost. Ends soon after the
-// budget's end; every case is measured once if at all possible. One thread.
+// cannot be measured is a skip with its reason; a way whose program dies stays lost. Ends soon
+// after the budget's end; every case is measured once if at all possible. One thread.
 void run_suite(const std::vector<Step>& plan, const std::vector<Way>& ways, unsigned rounds,
                const Budget& budget, const std::function<void(const Progress&)>& progress,
                Results& results);

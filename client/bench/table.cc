@@ -69,6 +69,10 @@ std::string cells(const View& view, const Row& row, const std::string& way) {
   return text;
 }
 
+std::string without_blanks_at_end(const std::string& line) {
+  return line.substr(0, line.find_last_not_of(' ') + 1);
+}
+
 std::string heading(const View& view, size_t width) {
   std::string above = fmt::format("{:<{}}", "", width), below = above;
   for (const std::string& way : view.ways) {
@@ -77,11 +81,7 @@ std::string heading(const View& view, size_t width) {
     below += fmt::format("  {:>9} {:>10}", "median", "p99, rate");
     if (!native) below += fmt::format(" {:>6} {:>6}", "native", "bare");
   }
-  return above + "\n" + below + "\n";
-}
-
-std::string without_blanks_at_end(const std::string& line) {
-  return line.substr(0, line.find_last_not_of(' ') + 1);
+  return without_blanks_at_end(above) + "\n" + below + "\n";
 }
 
 }  // namespace

@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -123,6 +126,19 @@ Result<steady_clock::duration> time_of(const BenchOptions& options) {
   return steady_clock::duration(*time);
 }
 
+// An error when nothing could be measured over fargpu.
+Status anything(const bench::Results& results, const std::vector<bench::Way>& ways) {
+  const auto is_remote = [&](const bench::Figure& figure) {
+    return std::any_of(ways.begin(), ways.end(), [&](const bench::Way& way) {
+      return way.kind == bench::Way::Kind::kRemote && way.name == figure.way;
+    });
+  };
+  if (std::any_of(results.figures.begin(), results.figures.end(), is_remote)) return {};
+  std::string why = "nothing could be measured";
+  for (const bench::Skip& skip : results.skips) why += "; " + skip.way + ": " + skip.why;
+  return Status(StatusCode::kLost, why);
+}
+
 // In the environment of `fargpu run`. `here`: that of a native program.
 Result<Json> measure_server(const BenchOptions& options, const std::regex& only,
                             const std::string& program, const bench::Program::Environment& here) {
@@ -158,6 +174,7 @@ Result<Json> measure_server(const BenchOptions& options, const std::regex& only,
         plan, ways.ways, bench::rounds_of(scale), {begin, begin + time},
         [&line](const bench::Progress& progress) { line.show(progress); }, results);
   }
+  FARGPU_RETURN_IF_ERROR(anything(results, ways.ways));
   results.about["seconds"] = std::chrono::duration<double>(steady_clock::now() - begin).count();
   results.about["gpu"] = gpu_of(results.about["ways"]);
   return bench::to_json(results);
@@ -223,7 +240,10 @@ int bench_command(const BenchOptions& options) {
   if (options.be_peer) return be_peer(options);
   const auto only = parse_only(options.only);
   if (!only.ok()) return fail(only.status());
-  if (options.list) return list(bench::make_plan({options.quick, kLargestCopy}, *only));
+  const auto plan = bench::make_plan({options.quick, kLargestCopy}, *only);
+  if (plan.empty())
+    return fail(kUsage, "--only '" + options.only + "' fits no case; see fargpu bench --list");
+  if (options.list) return list(plan);
   if (options.sim && !options.server.server.empty())
     return fail(kUsage, "--sim and --server exclude each other");
   std::optional<Json> before;

@@ -2,13 +2,16 @@
 fast anything is, is not tested."""
 
 import json
+import os
 import pathlib
+import signal
 import tempfile
+import time
 import unittest
 
 import fargpu_testing as testing
 
-SLOWER, USAGE, BAD_FILE = 1, 2, 78
+SLOWER, USAGE, UNREACHABLE, BAD_FILE = 1, 2, 69, 78
 FIVE_ROUNDS = 5
 
 
@@ -212,6 +215,7 @@ class Usage(unittest.TestCase):
     def test_wrong_usage(self):
         for arguments, word in (
             (("--only", "("), "--only"),
+            (("--only", "no such case", "--sim"), "--list"),
             (("--sim", "--server", "localhost"), "exclude"),
             (("--json", "/nowhere/file", "--sim"), "--json"),
             (("--time", "soon", "--sim"), "--time"),
@@ -238,6 +242,56 @@ class Usage(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("not measured: bare-tcp", done.stdout)
         self.assertIn("call_sync", done.stdout)
+
+
+class Losses(unittest.TestCase):
+    def start(self, daemon):
+        """A run that has begun to measure."""
+        process = testing.subprocess.Popen(
+            [testing.BUILD.fargpu, "bench", "--server", daemon.server, "--no-native", "--quick"]
+            + ["--time", "6s", "--transport", "tcp", "--only", "^call_|^launch"],
+            stdout=testing.subprocess.PIPE,
+            stderr=testing.subprocess.PIPE,
+            text=True,
+            env=testing.clean_environment(),
+        )
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+
+        def measures():
+            return any(
+                pathlib.Path(f"/proc/{child}/comm").read_text() == "fargpu-measure\n"
+                for child in children.read_text().split()
+            )
+
+        testing.wait_until(measures, "a program that measures")
+        testing.wait_until(daemon.workers, "its session")
+        time.sleep(1)  # it is past its start
+        return process
+
+    def test_a_worker_that_dies_costs_one_case(self):
+        with testing.Daemon() as daemon:
+            process = self.start(daemon)
+            (worker,) = daemon.workers()
+            os.kill(worker, signal.SIGKILL)
+            out, err = process.communicate(timeout=testing.LIMIT)
+        self.assertEqual(process.returncode, 0, out + err)
+        (said,) = [line for line in out.splitlines() if line.startswith("not measured: tcp ")]
+        self.assertIn("CUDA_ERROR_DEVICE_UNAVAILABLE", said)
+        rows = {line.split()[0] for line in out.splitlines() if " us" in line}
+        self.assertGreaterEqual(len({"call_sync", "launch_synchronize"} & rows), 1, out)
+
+    def test_a_server_that_goes(self):
+        with testing.Daemon() as daemon:
+            process = self.start(daemon)
+            workers = daemon.workers()
+            daemon.process.kill()
+            for worker in workers:
+                os.kill(worker, signal.SIGKILL)
+            out, err = process.communicate(timeout=testing.LIMIT)
+        self.assertIn(process.returncode, (0, UNREACHABLE), out + err)
+        self.assertIn("CUDA_ERROR_", out + err)
 
 
 class Peer(unittest.TestCase):
