@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "client/bench/compare.h"
+#include "client/bench/figures/perftest_report.h"
 #include "client/bench/plan.h"
 #include "client/bench/results.h"
 #include "client/bench/table.h"
@@ -103,6 +104,18 @@ TEST(Exchange, RefusesWhatIsNoQuestion) {
         R"({"name":"a","memory":"","bytes":1000000000000000000,"count":0,"seconds":1})"}) {
     EXPECT_FALSE(read_question(*parse_json(line, "test")).ok()) << line;
   }
+}
+
+TEST(PerftestReport, ItsLastLineHasTheFigures) {
+  const std::string report =
+      " GID: 00:00:00:00:00:00:00:00:00:00:255:255:10:00:00:01\n"
+      " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n"
+      " 65536      100              62.45              55.85  \t\t   0.000894\n"
+      "-----------------------------------------------------\n";
+  EXPECT_DOUBLE_EQ(figure_of_report(report, 65536, 3), 55.85);
+  EXPECT_LT(figure_of_report(report, 4096, 3), 0);
+  EXPECT_LT(figure_of_report(report, 65536, 9), 0);
+  EXPECT_LT(figure_of_report("Couldn't connect to 10.0.0.1:18515\n", 65536, 3), 0);
 }
 
 std::vector<std::string> names(const std::vector<Step>& plan) {

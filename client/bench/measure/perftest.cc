@@ -13,6 +13,7 @@
 #include <sstream>
 #include <vector>
 
+#include "client/bench/figures/perftest_report.h"
 #include "client/bench/measure/driver.h"
 #include "client/bench/measure/timing.h"
 #include "common/base/fd.h"
@@ -107,19 +108,6 @@ void look_for_perftest() {
   for (const char* program : {kLatency, kBandwidth})
     if (!is_in_path(program))
       throw Failed(std::string(program) + " is not installed here (package perftest)");
-}
-
-double figure_of_report(const std::string& report, uint64_t bytes, size_t column) {
-  double figure = -1;
-  std::istringstream lines(report);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::vector<std::string> all;
-    for (std::string word; words >> word;) all.push_back(word);
-    if (all.size() > column && all[0] == std::to_string(bytes))
-      figure = std::strtod(all[column].c_str(), nullptr);
-  }
-  return figure;
 }
 
 Answer measure_perftest(const PerftestPort& where, const Question& question) {

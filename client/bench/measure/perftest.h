@@ -22,8 +22,4 @@ void look_for_perftest();
 // time. Throws Failed.
 Answer measure_perftest(const PerftestPort& where, const Question& question);
 
-// The figure in `column` (from 0) of the last line of a report that begins with the number of
-// bytes; negative: there is none.
-double figure_of_report(const std::string& report, uint64_t bytes, size_t column);
-
 }  // namespace fargpu::bench
