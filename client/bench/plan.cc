@@ -1,6 +1,7 @@
 #include "client/bench/plan.h"
 
 #include <map>
+#include <string_view>
 
 namespace fargpu::bench {
 
@@ -61,11 +62,13 @@ class Plan {
   }
   void copies() {
     for (const char* memory : {"pinned", "registered", "pageable"}) {
+      if (scale_.quick && memory == std::string_view("registered")) continue;
       copy_sizes("host_to_device_memcpy_ce", memory, 0, "to_server");
       copy_sizes("device_to_host_memcpy_ce", memory, 0, "to_client");
     }
-    copy_sizes("host_to_device_bidirectional_memcpy_ce", "pinned", kMiB, "to_server");
-    copy_sizes("device_to_host_bidirectional_memcpy_ce", "pinned", kMiB, "to_client");
+    const uint64_t both_from = scale_.quick ? 2 * kMiB : kMiB;
+    copy_sizes("host_to_device_bidirectional_memcpy_ce", "pinned", both_from, "to_server");
+    copy_sizes("device_to_host_bidirectional_memcpy_ce", "pinned", both_from, "to_client");
     copy_sizes("device_local_copy", "", 0, "");
   }
   void sessions() {

@@ -43,7 +43,7 @@ class Measured(unittest.TestCase):
                 "8s",
                 "--only",
                 "call_(sync|async)|^launch|graph_launch$|event|threads.*/4|start|first|image|"
-                "pageable/4KiB|pinned/(64KiB|1MiB)|registered/4B|local_copy/4KiB|sessions.*/4",
+                "pageable/4KiB|pinned/(64KiB|1MiB|32MiB)|local_copy/4KiB|sessions.*/4",
                 "--json",
                 cls.file,
                 *native,
@@ -83,8 +83,8 @@ class Measured(unittest.TestCase):
                 "threads_launch_synchronize/4",
                 "host_to_device_memcpy_ce/pinned/1MiB",
                 "device_to_host_memcpy_ce/pageable/4KiB",
-                "host_to_device_memcpy_ce/registered/4B",
-                "device_to_host_bidirectional_memcpy_ce/pinned/1MiB",
+                "host_to_device_memcpy_ce/pinned/64KiB",
+                "device_to_host_bidirectional_memcpy_ce/pinned/32MiB",
                 "device_local_copy/4KiB",
                 "sessions_call_sync/4",
             ):
@@ -232,6 +232,12 @@ class Usage(unittest.TestCase):
         done = bench("--sim", "--quick", "--transport", "rdma", "--only", "call_sync")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("rdma", done.stderr)
+
+    def test_what_only_long_runs_have(self):
+        done = bench(*"--sim --time 3s --transport shm --only registered/(4B|1MiB)$".split())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for case in ("host_to_device_memcpy_ce/registered/1MiB", "memcpy_ce/registered/4B"):
+            self.assertIn(case, done.stdout)
 
     def test_another_end_for_bare_tcp(self):
         """It is at the address that was given: nobody there is a reason for each bare figure."""
