@@ -93,6 +93,12 @@ uint64_t largest_copy(const ServerStatus& server, size_t ways) {
   return std::max(kSmallestLargest, most);
 }
 
+uint64_t largest_of(const std::vector<bench::Step>& plan) {
+  uint64_t largest = kSmallestLargest;
+  for (const bench::Step& step : plan) largest = std::max(largest, step.question.bytes);
+  return largest;
+}
+
 Json about_server(const Target& target, const ServerStatus& server) {
   return {{"address", target.address.to_string()},
           {"version", server.version},
@@ -149,14 +155,14 @@ Result<Json> measure_server(const BenchOptions& options, const std::regex& only,
                           query_status(target, transport::Clock::now() + kServerLimit));
   FARGPU_ASSIGN_OR_RETURN(Ways ways, find_ways(target, options.ways, here, program));
   const bench::Scale scale{options.quick, largest_copy(server, ways.ways.size())};
-  set_largest(ways.ways, scale.largest);
   const auto plan = bench::make_plan(scale, only);
+  set_largest(ways.ways, largest_of(plan));
 
   bench::Results results;
   results.about = {{"version", FARGPU_VERSION},
                    {"date", bench::date_now()},
                    {"quick", options.quick},
-                   {"largest_copy_bytes", scale.largest},
+                   {"largest_copy_bytes", largest_of(plan)},
                    {"machine", bench::about_machine()},
                    {"server", about_server(target, server)},
                    {"gpu", nullptr},

@@ -31,7 +31,7 @@ class BareSockets final {
 Answer measure_rings(const Question& question);
 
 // The other end of the sockets. It reads and answers as each connection's first bytes say, keeps
-// nothing, and never allocates more than 4 MiB for a connection. Ends a connection that says
+// nothing, and has at most 1 MiB of a connection's bytes each way. Ends a connection that says
 // anything else.
 class Peer final {
  public:

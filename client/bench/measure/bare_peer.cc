@@ -17,7 +17,7 @@ namespace fargpu::bench {
 
 namespace {
 
-constexpr size_t kBuffer = 4 << 20, kMostConnections = 1024;
+constexpr size_t kBuffer = 1 << 20, kMostConnections = 512;
 
 void converse(int socket) {
   Setup setup;

@@ -12,7 +12,8 @@ namespace fargpu::bench {
 
 namespace {
 
-constexpr uint64_t kRing = 4 << 20;  // as that of a session
+constexpr unsigned kPausesBeforeYield = 2000;  // some tens of microseconds
+constexpr uint64_t kRing = 4 << 20;            // as that of a session
 
 // One end of the two rings. Spins; where there are few cores it lets others run.
 class End {
@@ -48,8 +49,8 @@ class End {
   }
 
  private:
-  bool pause() const {
-    if (bare_ends_spin()) {
+  bool pause() {
+    if (bare_ends_spin() || ++pauses_ % kPausesBeforeYield != 0) {
       __builtin_ia32_pause();
     } else {
       std::this_thread::yield();
@@ -59,6 +60,7 @@ class End {
   transport::RingProducer out_;
   transport::RingConsumer in_;
   const std::atomic<bool>& stop_;
+  unsigned pauses_ = 0;
 };
 
 }  // namespace

@@ -67,7 +67,7 @@ Answer against(Gpu& gpu, const Question& question, const Copy& copy, const Oppos
     times.add(since(begin));
     NEED(cuStreamSynchronize(other.get()));
   } while (Clock::now() < end);
-  return one_record(question.name, std::move(times));
+  return one_record(question.name, times);
 }
 
 // Both at once: the two measurements differ in which of them is timed.

@@ -125,7 +125,7 @@ Answer measure_perftest(const PerftestPort& where, const Question& question) {
     const double rate = run_both(kBandwidth, where, question.bytes, iterations, kBandwidthColumn);
     times.add(static_cast<uint64_t>(static_cast<double>(question.bytes) / rate / 1048576 * 1e9));
   }
-  return one_record(question.name, std::move(times));
+  return one_record(question.name, times);
 }
 
 }  // namespace fargpu::bench

@@ -73,7 +73,7 @@ Answer call_while_told(Board& board) try {
     call();
     times.add(since(begin));
   }
-  return one_record("session", std::move(times));
+  return one_record("session", times);
 } catch (const Failed&) {
   board.failed.fetch_add(1);
   throw;

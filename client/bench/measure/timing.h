@@ -24,8 +24,8 @@ inline Clock::time_point after(double seconds) {
          std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-inline Answer one_record(const std::string& name, Histogram times) {
-  return {{{name, std::move(times), {}}}, ""};
+inline Answer one_record(const std::string& name, const Histogram& times) {
+  return {{{name, times, {}}}, ""};
 }
 
 // Calls `work` again and again until `end`, at least once. One call of `work` does `batch` equal
@@ -69,8 +69,7 @@ Answer bursts(const Question& question, unsigned length, const Work& work, const
     caller.add(call, length);
     done.add(all, length);
   } while (Clock::now() < end);
-  return {{{question.name, std::move(caller), {}}, {question.name + "_done", std::move(done), {}}},
-          ""};
+  return {{{question.name, caller, {}}, {question.name + "_done", done, {}}}, ""};
 }
 
 }  // namespace fargpu::bench
