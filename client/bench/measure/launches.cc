@@ -116,7 +116,7 @@ Answer streams_launch(Gpu& gpu, const Question& question) {
       [&] { streams.synchronize(); });
 }
 
-// What one thread does: launch and synchronise in a stream of its own, from 1 in `go` to 2.
+// What one thread does: launch and synchronise in a stream of its own, from 1 in `go` to 2, at least once.
 void work_in_thread(const Gpu& gpu, CUcontext context, CUstream stream, std::atomic<int>& go,
                     Histogram& times, std::string& error) try {
   NEED(cuCtxSetCurrent(context));
@@ -126,11 +126,11 @@ void work_in_thread(const Gpu& gpu, CUcontext context, CUstream stream, std::ato
   };
   work();
   while (go.load(std::memory_order_acquire) == 0) std::this_thread::yield();
-  while (go.load(std::memory_order_relaxed) == 1) {
+  do {
     const Clock::time_point begin = Clock::now();
     work();
     times.add(since(begin));
-  }
+  } while (go.load(std::memory_order_relaxed) == 1);
 } catch (const Failed& failure) {
   error = failure.what();
 }
