@@ -116,7 +116,8 @@ Answer streams_launch(Gpu& gpu, const Question& question) {
       [&] { streams.synchronize(); });
 }
 
-// What one thread does: launch and synchronise in a stream of its own, from 1 in `go` to 2, at least once.
+// What one thread does, from 1 in `go` to 2, at least once: launch and synchronise in a stream of
+// its own.
 void work_in_thread(const Gpu& gpu, CUcontext context, CUstream stream, std::atomic<int>& go,
                     Histogram& times, std::string& error) try {
   NEED(cuCtxSetCurrent(context));

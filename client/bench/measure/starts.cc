@@ -59,7 +59,8 @@ struct Board {
   alignas(64) std::atomic<int> go{0};
 };
 
-// One session: the times of a call that waits for the server, while the board says so, at least once.
+// One session: the times of a call that waits for the server, at least one, while the board says
+// so.
 Answer call_while_told(Board& board) try {
   load_or_fail();
   enter_context();
