@@ -1,5 +1,5 @@
 # What is installed, in four components:
-#   client  fargpu, its libcuda.so.1, libnvidia-ml.so.1 and libnvcuvid.so.1
+#   client  fargpu, fargpu-measure, its libcuda.so.1, libnvidia-ml.so.1 and libnvcuvid.so.1
 #   server  fargpud and the programs that it starts, its systemd unit and configuration
 #   sim     the simulated driver (`fargpud --driver sim`, `fargpu run --sim`)
 #   docs    README, docs/, examples/
@@ -7,7 +7,7 @@
 # Programs find what they need relative to themselves, so that a prefix can be moved.
 set(libraries "${CMAKE_INSTALL_LIBDIR}/fargpu")
 
-install(TARGETS fargpu RUNTIME COMPONENT client)
+install(TARGETS fargpu fargpu-measure RUNTIME COMPONENT client)
 install(TARGETS fargpu-client fargpu-nvml fargpu-nvcuvid LIBRARY DESTINATION "${libraries}" COMPONENT client)
 install(FILES "${FARGPU_CLIENT_LIBDIR}/libcuda.so" DESTINATION "${libraries}" COMPONENT client)
 if(FARGPU_STATIC_DEPS)

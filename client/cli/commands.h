@@ -21,6 +21,7 @@ void add_ps(CLI::App& app, Command& command);
 void add_scan(CLI::App& app, Command& command);
 void add_smi(CLI::App& app, Command& command);
 void add_doctor(CLI::App& app, Command& command);
+void add_bench(CLI::App& app, Command& command);
 // Hidden: what doctor starts in the environment of `fargpu run`, to see which libcuda is loaded
 // there.
 void add_load_probe(CLI::App& app, Command& command);

@@ -10,6 +10,7 @@ namespace fargpu::cli {
 enum ExitCode : int {
   kSuccess = 0,
   kNotSupported = 1,    // fargpu scan: something is not supported
+  kSlower = 1,          // fargpu bench --compare: something is slower than before
   kUsage = 2,           // flag, argument or environment variable is wrong
   kUnreachable = 69,    // no server answers, or the session was lost
   kInternal = 70,       // ours: please report

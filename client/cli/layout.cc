@@ -51,6 +51,17 @@ Result<std::string> daemon_path() {
   return path.string();
 }
 
+Result<std::string> measure_path() {
+  FARGPU_ASSIGN_OR_RETURN(const std::string self, own_path());
+  const fs::path path = fs::path(self).parent_path() / "fargpu-measure";
+  if (::access(path.c_str(), X_OK) != 0) {
+    return Status(StatusCode::kNotFound,
+                  "`fargpu bench` needs fargpu-measure, but there is no executable " +
+                      path.string() + "; repair the installation");
+  }
+  return path.string();
+}
+
 Result<std::string> find_program(const std::string& command) {
   if (command.find('/') != std::string::npos) {
     if (::access(command.c_str(), F_OK) == 0) return command;

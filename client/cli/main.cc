@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
   add_scan(app, command);
   add_smi(app, command);
   add_doctor(app, command);
+  add_bench(app, command);
   add_load_probe(app, command);
   try {
     app.parse(argc, argv);

@@ -63,7 +63,9 @@ class Build:
         prefix.chmod(0o755)  # some tests run it as another user
         atexit.register(shutil.rmtree, prefix, ignore_errors=True)
         (prefix / "bin").mkdir()
-        shutil.copy2(client / "bin" / "fargpu", prefix / "bin")
+        for program in ("fargpu", "fargpu-measure"):
+            if (client / "bin" / program).exists():  # an older release lacks the second
+                shutil.copy2(client / "bin" / program, prefix / "bin")
         (prefix / "bin" / "fargpud").symlink_to(self.folder / "bin" / "fargpud")
         shutil.copytree(client / "lib" / "fargpu", prefix / "lib" / "fargpu", symlinks=True)
         return prefix

@@ -1,0 +1,110 @@
+// Copies: the time from the call to the end of the copy, as the caller sees it.
+#include "client/bench/measure/cases.h"
+#include "client/bench/measure/timing.h"
+
+namespace fargpu::bench {
+
+namespace {
+
+constexpr uint64_t kLarge = 16 << 20;  // one copy warms up as much as any other
+
+template <typename Copy>
+Answer copied(const Question& question, const Copy& copy) {
+  if (question.bytes < kLarge) return timed(question, 1, copy);
+  return one_record(question.name, repeat(after(question.seconds), 1, copy));
+}
+
+Answer to_device(Gpu& gpu, const Question& question) {
+  char* const from = gpu.host(question.memory);
+  const CUdeviceptr to = gpu.device();
+  return copied(question, [&] {
+    NEED(cuMemcpyHtoDAsync(to, from, question.bytes, gpu.stream()));
+    gpu.synchronize();
+  });
+}
+
+Answer to_host(Gpu& gpu, const Question& question) {
+  char* const to = gpu.host(question.memory);
+  const CUdeviceptr from = gpu.device();
+  return copied(question, [&] {
+    NEED(cuMemcpyDtoHAsync(to, from, question.bytes, gpu.stream()));
+    gpu.synchronize();
+  });
+}
+
+Answer on_device(Gpu& gpu, const Question& question) {
+  const CUdeviceptr from = gpu.device(0), to = gpu.device(1);
+  return copied(question, [&] {
+    NEED(cuMemcpyDtoDAsync(to, from, question.bytes, gpu.stream()));
+    gpu.synchronize();
+  });
+}
+
+class OtherStream {
+ public:
+  OtherStream() { NEED(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING)); }
+  OtherStream(const OtherStream&) = delete;
+  OtherStream& operator=(const OtherStream&) = delete;
+  ~OtherStream() { (void)driver.cuStreamDestroy(stream_); }
+  CUstream get() const { return stream_; }
+
+ private:
+  CUstream stream_ = nullptr;
+};
+
+// A copy in one direction while two of the same size go in the other one.
+template <typename Copy, typename Opposite>
+Answer against(Gpu& gpu, const Question& question, const Copy& copy, const Opposite& opposite) {
+  const OtherStream other;
+  Histogram times;
+  const Clock::time_point end = after(question.seconds);
+  do {
+    opposite(other.get());
+    opposite(other.get());
+    const Clock::time_point begin = Clock::now();
+    copy(gpu.stream());
+    gpu.synchronize();
+    times.add(since(begin));
+    NEED(cuStreamSynchronize(other.get()));
+  } while (Clock::now() < end);
+  return one_record(question.name, times);
+}
+
+// Both at once: the two measurements differ in which of them is timed.
+template <typename Measure>
+Answer both_ways(Gpu& gpu, const Question& question, const Measure& measure) {
+  char* const out = gpu.host(question.memory, 0);
+  char* const in = gpu.host(question.memory, 1);
+  const CUdeviceptr there = gpu.device(0), from_there = gpu.device(1);
+  const auto to_device = [=](CUstream stream) {
+    NEED(cuMemcpyHtoDAsync(there, out, question.bytes, stream));
+  };
+  const auto to_host = [=](CUstream stream) {
+    NEED(cuMemcpyDtoHAsync(in, from_there, question.bytes, stream));
+  };
+  return measure(to_device, to_host);
+}
+
+Answer to_device_against(Gpu& gpu, const Question& question) {
+  return both_ways(gpu, question, [&](const auto& to_device, const auto& to_host) {
+    return against(gpu, question, to_device, to_host);
+  });
+}
+
+Answer to_host_against(Gpu& gpu, const Question& question) {
+  return both_ways(gpu, question, [&](const auto& to_device, const auto& to_host) {
+    return against(gpu, question, to_host, to_device);
+  });
+}
+
+}  // namespace
+
+void add_copies(Cases& cases) {
+  cases["host_to_device_memcpy_ce"] = to_device;
+  cases["device_to_host_memcpy_ce"] = to_host;
+  cases["device_local_copy"] = on_device;
+  cases["host_to_device_bidirectional_memcpy_ce"] = to_device_against;
+  cases["device_to_host_bidirectional_memcpy_ce"] = to_host_against;
+}
+
+}  // namespace fargpu::bench
