@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <set>
 
 #include "client/bench/table.h"
 
@@ -12,6 +14,7 @@ namespace fargpu::bench {
 namespace {
 
 constexpr double kLeastChange = 1.05;
+constexpr double kClockStep = 1.5;  // ns; medians are whole nanoseconds
 constexpr uint64_t kLeastRounds = 5;
 
 struct Measured {
@@ -52,6 +55,7 @@ Result<std::map<Key, Measured>> read_all(const Json& results, const char* which)
 
 Change::Kind judge(const Measured& before, const Measured& now) {
   if (std::min(before.rounds, now.rounds) < kLeastRounds) return Change::Kind::kUnknown;
+  if (std::abs(now.median - before.median) < kClockStep) return Change::Kind::kSame;
   if (now.low > before.high && now.median > before.median * kLeastChange)
     return Change::Kind::kSlower;
   if (now.high < before.low && now.median * kLeastChange < before.median)
@@ -61,10 +65,26 @@ Change::Kind judge(const Measured& before, const Measured& now) {
 
 void add_caution(const Json& before, const Json& now, const char* part, const char* name,
                  std::vector<std::string>& cautions) {
-  const std::string was = text_or(member(before, part), name, "");
-  const std::string is = text_or(member(now, part), name, "");
+  const bool is_whole = *part == '\0';
+  const std::string was = text_or(is_whole ? before : member(before, part), name, "");
+  const std::string is = text_or(is_whole ? now : member(now, part), name, "");
   if (was != is)
-    cautions.push_back(fmt::format("{} {}: '{}' before, '{}' now", part, name, was, is));
+    cautions.push_back(
+        fmt::format("{}{}{}: '{}' before, '{}' now", part, is_whole ? "" : " ", name, was, is));
+}
+
+// Ways of `now` through fargpu that failed, of those that were measured before.
+template <typename Measurements>
+std::vector<std::string> lost_ways(const Measurements& before, const Json& now) {
+  std::set<std::string> measured, lost;
+  for (const auto& [key, value] : before) measured.insert(key.second);
+  for (const Json& skip : member(now, "skipped")) {
+    const std::string way = text_or(skip, "way", "");
+    if (text_or(skip, "case", "").empty() && measured.contains(way) && way != "native" &&
+        !way.starts_with("bare-"))
+      lost.insert(way);
+  }
+  return {lost.begin(), lost.end()};
 }
 
 const char* to_string(Change::Kind kind) {
@@ -74,8 +94,9 @@ const char* to_string(Change::Kind kind) {
 }  // namespace
 
 bool Comparison::slower() const {
-  return std::any_of(changes.begin(), changes.end(),
-                     [](const Change& change) { return change.kind == Change::Kind::kSlower; });
+  return !lost.empty() || std::any_of(changes.begin(), changes.end(), [](const Change& change) {
+    return change.kind == Change::Kind::kSlower;
+  });
 }
 
 Result<Comparison> compare(const Json& before, const Json& now) {
@@ -87,7 +108,9 @@ Result<Comparison> compare(const Json& before, const Json& now) {
                                    {"machine", "governor"},
                                    {"machine", "clock"},
                                    {"gpu", "name"},
-                                   {"gpu", "driver"}})
+                                   {"gpu", "driver"},
+                                   {"server", "address"},
+                                   {"", "link"}})
     add_caution(before, now, part, name, comparison.cautions);
   for (const auto& [key, is] : new_ones) {
     const auto was = old_ones.find(key);
@@ -98,6 +121,7 @@ Result<Comparison> compare(const Json& before, const Json& now) {
     comparison.changes.push_back(
         {key.first, key.second, was->second.median, is.median, judge(was->second, is)});
   }
+  comparison.lost = lost_ways(old_ones, now);
   comparison.only_before = old_ones.size() - comparison.changes.size();
   return comparison;
 }
@@ -105,7 +129,9 @@ Result<Comparison> compare(const Json& before, const Json& now) {
 std::string to_text(const Comparison& comparison) {
   std::string text;
   for (const std::string& caution : comparison.cautions)
-    text += fmt::format("not the same machine: {}\n", caution);
+    text += fmt::format("not the same: {}\n", caution);
+  for (const std::string& way : comparison.lost)
+    text += fmt::format("lost    {}: it was measured before, and failed now\n", way);
   size_t same = 0, unknown = 0, slower = 0, faster = 0;
   for (const Change& change : comparison.changes) {
     if (change.kind == Change::Kind::kSame) {

@@ -20,12 +20,14 @@ struct Comparison {
   std::vector<Change> changes;        // of every case that both have
   std::vector<std::string> cautions;  // why the two may differ for another reason
   size_t only_before = 0, only_now = 0;
+  std::vector<std::string> lost;  // ways that were measured before, and have failed now
   bool slower() const;
 };
 
 // A case is slower when its whole interval of medians lies above the one before, and its median is
-// more than 5 % larger; faster in the same way. Both need five rounds: their intervals then hold
-// the true median with 94 %, and two of an unchanged thing lie apart once in 126 times.
+// more than 5 %, and more than the clock's nanosecond, larger; faster in the same way. Both need
+// five rounds: their intervals then hold the true median with 94 %, and two of an unchanged thing
+// lie apart once in 126 times.
 // kInvalidArgument: a file has a result without the members that are needed.
 Result<Comparison> compare(const Json& before, const Json& now);
 

@@ -107,13 +107,16 @@ Json about_server(const Target& target, const ServerStatus& server) {
           {"sessions_before", server.sessions.size()}};
 }
 
-// The first that a way has seen.
+// The server's; without one that of this host.
 Json gpu_of(const Json& ways) {
+  Json found = Json::object();
   for (const auto& [name, way] : ways.items()) {
     const Json& gpu = bench::member(bench::member(way, "about"), "gpu");
-    if (gpu.is_object()) return gpu;
+    if (!gpu.is_object()) continue;
+    if (name != "native") return gpu;
+    found = gpu;
   }
-  return Json::object();
+  return found;
 }
 
 Result<Target> only_target() {
@@ -143,6 +146,17 @@ Status anything(const bench::Results& results, const std::vector<bench::Way>& wa
   std::string why = "nothing could be measured";
   for (const bench::Skip& skip : results.skips) why += "; " + skip.way + ": " + skip.why;
   return Status(StatusCode::kLost, why);
+}
+
+// An error when a way through fargpu was lost on the way.
+Status nothing_lost(const Json& results) {
+  for (const Json& skip : bench::member(results, "skipped")) {
+    const std::string way = bench::text_or(skip, "way", "");
+    const Json& about = bench::member(bench::member(results, "ways"), way.c_str());
+    if (bench::text_or(skip, "case", "").empty() && bench::text_or(about, "kind", "") == "fargpu")
+      return Status(StatusCode::kLost, way + " was lost: " + bench::text_or(skip, "why", ""));
+  }
+  return {};
 }
 
 // In the environment of `fargpu run`. `here`: that of a native program.
@@ -235,6 +249,11 @@ int be_peer(const BenchOptions& options) {
 // Files are looked at before anything is measured: five minutes later would be a pity.
 Status check_writable(const std::string& path) {
   if (path.empty()) return {};
+  std::error_code none;
+  if (std::filesystem::is_directory(path, none))
+    return Status(StatusCode::kInvalidArgument, "--json: '" + path + "' is a folder");
+  if (std::filesystem::exists(path, none) && ::access(path.c_str(), W_OK) != 0)
+    return system_error("--json: cannot write '" + path + "'", errno);
   const std::string folder = std::filesystem::path(path).parent_path().string();
   if (::access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
     return system_error("--json: cannot write into '" + (folder.empty() ? "." : folder) + "'",
@@ -262,12 +281,15 @@ int bench_command(const BenchOptions& options) {
   auto results = options.from.empty() ? measure(options, *only) : bench::read_results(options.from);
   if (!results.ok())
     return options.from.empty() ? fail(results.status()) : fail_file(results.status());
+  show(*results);
+  std::fflush(stdout);
   if (!options.json.empty()) {
     if (const Status status = bench::write_results(options.json, *results); !status.ok())
       return fail(status);
   }
-  show(*results);
-  return before ? show_changes(*before, *results) : kSuccess;
+  const int changes = before ? show_changes(*before, *results) : kSuccess;
+  const Status lost = options.from.empty() ? nothing_lost(*results) : Status();
+  return lost.ok() ? changes : fail(lost);
 }
 
 void add_files(CLI::App& app, BenchOptions& options) {
@@ -325,7 +347,7 @@ void add_bench(CLI::App& app, Command& command) {
       "all\nways, one right after the other. docs/bench.md says how to read the table and the "
       "file.\n"
       "Exit codes: 0 measured (with --compare: nothing slower), 1 something is slower than "
-      "before,\n"
+      "before, or\nfailed now, 69 a transport was lost meanwhile,\n"
       "78 a file is wrong; others: docs/errors.md.");
   bench_app->callback([options, &command] {
     options->ways.transport = options->server.transport;

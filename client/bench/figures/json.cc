@@ -8,6 +8,15 @@ namespace {
 
 constexpr int kDeepest = 32;  // ours has 6; writing it recurses
 
+// For terminals and tables: without control characters.
+std::string printable(std::string text) {
+  for (char& one : text) {
+    const auto code = static_cast<unsigned char>(one);
+    if (code < 0x20 || code == 0x7f) one = ' ';
+  }
+  return text;
+}
+
 Status wrong(const char* name, const char* wanted) {
   return Status(StatusCode::kInvalidArgument, std::string("'") + name + "' is not " + wanted);
 }
@@ -36,7 +45,7 @@ const Json& member(const Json& object, const char* name) {
 Result<std::string> read_text(const Json& object, const char* name) {
   const Json& text = member(object, name);
   if (!text.is_string()) return wrong(name, "a text");
-  return text.get<std::string>();
+  return printable(text.get<std::string>());
 }
 
 Result<uint64_t> read_count(const Json& object, const char* name, uint64_t limit) {
@@ -57,7 +66,7 @@ Result<double> read_number(const Json& object, const char* name) {
 
 std::string text_or(const Json& object, const char* name, const std::string& otherwise) {
   const Json& text = member(object, name);
-  return text.is_string() ? text.get<std::string>() : otherwise;
+  return text.is_string() ? printable(text.get<std::string>()) : otherwise;
 }
 
 std::string to_line(const Json& json) {

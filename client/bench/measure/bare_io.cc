@@ -15,10 +15,12 @@ namespace {
 
 // After so long without a byte an end sleeps, spinning or not.
 constexpr auto kSpin = std::chrono::milliseconds(2);
+// After so long without a byte the other end counts as gone.
+constexpr int kLongestWaitMs = 60'000;
 
-void wait_for(int socket, short events) {
+bool wait_for(int socket, short events) {
   pollfd wait{socket, events, 0};
-  ::poll(&wait, 1, -1);
+  return ::poll(&wait, 1, kLongestWaitMs) != 0;
 }
 
 // Waits as bare_ends_spin() says: `step` moves some bytes and does not wait.
@@ -38,7 +40,7 @@ bool move_all(int socket, short events, size_t bytes, const Step& step) {
     if (errno != EAGAIN && errno != EWOULDBLOCK) return false;
     const Clock::time_point now = Clock::now();
     if (idle_since == Clock::time_point{}) idle_since = now;
-    if (!spins || now - idle_since > kSpin) wait_for(socket, events);
+    if ((!spins || now - idle_since > kSpin) && !wait_for(socket, events)) return false;
   }
   return true;
 }

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <mutex>
+#include <new>
 #include <thread>
 
 #include "client/bench/measure/bare.h"
@@ -18,8 +21,9 @@ namespace fargpu::bench {
 namespace {
 
 constexpr size_t kBuffer = 1 << 20, kMostConnections = 512;
+constexpr auto kPause = std::chrono::milliseconds(50);
 
-void converse(int socket) {
+void converse(int socket) try {
   Setup setup;
   char first[sizeof setup];
   if (!receive_all(socket, first)) return;
@@ -31,6 +35,7 @@ void converse(int socket) {
   std::vector<char> in(std::min<uint64_t>(setup.there, kBuffer));
   while (receive_total(socket, setup.there, in) && send_total(socket, setup.back, out)) {
   }
+} catch (const std::bad_alloc&) {  // this conversation ends, the others go on
 }
 
 }  // namespace
@@ -50,11 +55,9 @@ struct Peer::Impl {
     accepting = std::thread([this] {
       for (;;) {
         auto socket = listener.accept(transport::kNoDeadline);
-        if (socket.ok()) {
-          add(std::move(*socket));
-        } else if (socket.status().code() == StatusCode::kLost) {
-          return;
-        }
+        if (!socket.ok() && socket.status().code() == StatusCode::kLost) return;
+        // Out of descriptors or threads: later there may be some.
+        if (!socket.ok() || !added(std::move(*socket))) std::this_thread::sleep_for(kPause);
       }
     });
   }
@@ -67,7 +70,14 @@ struct Peer::Impl {
     ::shutdown(connection.socket.get(), SHUT_RDWR);
     connection.thread.join();
   }
-  // One more than there may be is closed at once.
+  bool added(Fd socket) try {
+    add(std::move(socket));
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+  // One more than there may be is closed at once. Throws when the process may have no more threads
+  // or memory.
   void add(Fd socket) {
     const std::lock_guard guard(lock);
     std::erase_if(connections, [](auto& connection) {
@@ -76,13 +86,16 @@ struct Peer::Impl {
       return true;
     });
     if (connections.size() >= kMostConnections) return;
-    auto& made = *connections.emplace_back(std::make_unique<Connection>());
+    auto own = std::make_unique<Connection>();
+    Connection& made = *own;
     made.socket = std::move(socket);
+    connections.reserve(connections.size() + 1);
     made.thread = std::thread([&made] {
       converse(made.socket.get());
       ::shutdown(made.socket.get(), SHUT_RDWR);
       made.over.store(true);
     });
+    connections.push_back(std::move(own));
   }
 
   transport::TcpListener listener;

@@ -14,7 +14,7 @@ inline uint64_t address_of(const void* pointer) { return reinterpret_cast<uint64
 
 // In copies.cc. Waits for both contexts; null: none.
 CUresult wait_for_both(Session& session, const Context* dst, const Context* src);
-// One that a copy between contexts leaves open: addresses say where the memory is.
+// One that a copy between contexts leaves open: that of its stream.
 inline CUcontext named_context(CUcontext context, CUstream stream) {
   if (context != nullptr) return context;
   Context* const own = context_of(stream);

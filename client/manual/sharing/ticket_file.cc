@@ -31,6 +31,12 @@ Result<Fd> make_ticket_file(const TicketBytes& ticket, bool inherited) {
       ::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) {
     return system_error("a file for shared memory", errno);
   }
+  // A driver takes 0 for no descriptor.
+  if (file.get() == 0) {
+    Fd other(::fcntl(file.get(), inherited ? F_DUPFD : F_DUPFD_CLOEXEC, 1));
+    if (!other.valid()) return system_error("a file for shared memory", errno);
+    return other;
+  }
   return file;
 }
 
