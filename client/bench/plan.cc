@@ -95,7 +95,8 @@ class Plan {
   }
   static Question named(const std::string& name) { return {name, "", 0, 0, 0}; }
   static Question with_count(const char* name, unsigned count) { return {name, "", 0, count, 0}; }
-  std::vector<unsigned> counts(std::vector<unsigned> quick, std::vector<unsigned> whole) const {
+  std::vector<unsigned> counts(const std::vector<unsigned>& quick,
+                               const std::vector<unsigned>& whole) const {
     return scale_.quick ? quick : whole;
   }
 
