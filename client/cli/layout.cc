@@ -17,6 +17,16 @@ namespace {
 
 constexpr const char* kBuildFolder = "../lib/fargpu";
 
+// A program that lies in the folder of this one. `needs`, `advice`: what the error says around it.
+Result<std::string> executable_beside(const char* name, const std::string& needs,
+                                      const std::string& advice = "") {
+  FARGPU_ASSIGN_OR_RETURN(const std::string self, own_path());
+  const fs::path path = fs::path(self).parent_path() / name;
+  if (::access(path.c_str(), X_OK) == 0) return path.string();
+  return Status(StatusCode::kNotFound,
+                needs + ", but there is no executable " + path.string() + advice);
+}
+
 }  // namespace
 
 Result<std::string> own_path() {
@@ -41,25 +51,11 @@ Result<std::string> client_library_folder() {
                     "; build the target fargpu-client or repair the installation");
 }
 
-Result<std::string> daemon_path() {
-  FARGPU_ASSIGN_OR_RETURN(std::string self, own_path());
-  fs::path path = fs::path(self).parent_path() / "fargpud";
-  if (::access(path.c_str(), X_OK) != 0) {
-    return Status(StatusCode::kNotFound,
-                  "--sim needs the daemon, but there is no executable " + path.string());
-  }
-  return path.string();
-}
+Result<std::string> daemon_path() { return executable_beside("fargpud", "--sim needs the daemon"); }
 
 Result<std::string> measure_path() {
-  FARGPU_ASSIGN_OR_RETURN(const std::string self, own_path());
-  const fs::path path = fs::path(self).parent_path() / "fargpu-measure";
-  if (::access(path.c_str(), X_OK) != 0) {
-    return Status(StatusCode::kNotFound,
-                  "`fargpu bench` needs fargpu-measure, but there is no executable " +
-                      path.string() + "; repair the installation");
-  }
-  return path.string();
+  return executable_beside("fargpu-measure", "`fargpu bench` needs fargpu-measure",
+                           "; repair the installation");
 }
 
 Result<std::string> find_program(const std::string& command) {

@@ -34,17 +34,11 @@ class Nvml {
   bool works_ = false;
 };
 
-void add_number(Json& about, const char* key, const Nvml& nvml, const char* name,
-                nvmlDevice_t device) {
+// What the call says of `where`.
+template <typename... Where>
+void add_number(Json& about, const char* key, const Nvml& nvml, const char* name, Where... where) {
   unsigned int value = 0;
-  if (nvml.call(name, device, &value) == NVML_SUCCESS) about[key] = value;
-}
-
-void add_clock(Json& about, const char* key, const Nvml& nvml, nvmlDevice_t device,
-               nvmlClockType_t clock) {
-  unsigned int value = 0;
-  if (nvml.call("nvmlDeviceGetClockInfo", device, clock, &value) == NVML_SUCCESS)
-    about[key] = value;
+  if (nvml.call(name, where..., &value) == NVML_SUCCESS) about[key] = value;
 }
 
 }  // namespace
@@ -70,8 +64,8 @@ Json about_gpu() {
   add_number(about, "power_state", nvml, "nvmlDeviceGetPerformanceState", handle);
   add_number(about, "power_milliwatts", nvml, "nvmlDeviceGetPowerUsage", handle);
   add_number(about, "power_limit_milliwatts", nvml, "nvmlDeviceGetEnforcedPowerLimit", handle);
-  add_clock(about, "clock_mhz", nvml, handle, NVML_CLOCK_SM);
-  add_clock(about, "memory_clock_mhz", nvml, handle, NVML_CLOCK_MEM);
+  add_number(about, "clock_mhz", nvml, "nvmlDeviceGetClockInfo", handle, NVML_CLOCK_SM);
+  add_number(about, "memory_clock_mhz", nvml, "nvmlDeviceGetClockInfo", handle, NVML_CLOCK_MEM);
   return about;
 }
 

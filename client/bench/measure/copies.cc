@@ -1,5 +1,6 @@
 // Copies: the time from the call to the end of the copy, as the caller sees it.
 #include "client/bench/measure/cases.h"
+#include "client/bench/measure/streams.h"
 #include "client/bench/measure/timing.h"
 
 namespace fargpu::bench {
@@ -40,32 +41,21 @@ Answer on_device(Gpu& gpu, const Question& question) {
   });
 }
 
-class OtherStream {
- public:
-  OtherStream() { NEED(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING)); }
-  OtherStream(const OtherStream&) = delete;
-  OtherStream& operator=(const OtherStream&) = delete;
-  ~OtherStream() { (void)driver.cuStreamDestroy(stream_); }
-  CUstream get() const { return stream_; }
-
- private:
-  CUstream stream_ = nullptr;
-};
-
 // A copy in one direction while two of the same size go in the other one.
 template <typename Copy, typename Opposite>
 Answer against(Gpu& gpu, const Question& question, const Copy& copy, const Opposite& opposite) {
-  const OtherStream other;
+  const Streams others(1);
+  const CUstream other = others[0];
   Histogram times;
   const Clock::time_point end = after(question.seconds);
   do {
-    opposite(other.get());
-    opposite(other.get());
+    opposite(other);
+    opposite(other);
     const Clock::time_point begin = Clock::now();
     copy(gpu.stream());
     gpu.synchronize();
     times.add(since(begin));
-    NEED(cuStreamSynchronize(other.get()));
+    NEED(cuStreamSynchronize(other));
   } while (Clock::now() < end);
   return one_record(question.name, times);
 }

@@ -4,6 +4,7 @@
 
 #include "client/bench/measure/cases.h"
 #include "client/bench/measure/participants.h"
+#include "client/bench/measure/streams.h"
 #include "client/bench/measure/timing.h"
 
 namespace fargpu::bench {
@@ -88,25 +89,6 @@ Answer graph_launch_synchronize(Gpu& gpu, const Question& question) {
     gpu.synchronize();
   });
 }
-
-class Streams {
- public:
-  explicit Streams(unsigned count) : streams_(count) {
-    for (CUstream& stream : streams_) NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  }
-  Streams(const Streams&) = delete;
-  Streams& operator=(const Streams&) = delete;
-  ~Streams() {
-    for (CUstream stream : streams_) (void)driver.cuStreamDestroy(stream);
-  }
-  CUstream operator[](size_t index) const { return streams_[index % streams_.size()]; }
-  void synchronize() const {
-    for (CUstream stream : streams_) NEED(cuStreamSynchronize(stream));
-  }
-
- private:
-  std::vector<CUstream> streams_;
-};
 
 // One thread, launches in all streams in turn.
 Answer streams_launch(Gpu& gpu, const Question& question) {
