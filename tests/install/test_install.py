@@ -88,6 +88,7 @@ class Install(unittest.TestCase):
             names - travelling,
             {
                 "fargpu",
+                "fargpu-measure",
                 "libcuda.so",
                 "libcuda.so.1",
                 "libnvcuvid.so.1",
