@@ -4,6 +4,7 @@
 #include <span>
 
 #include "client/entry/call_target.h"
+#include "client/transfer/coherence.h"
 #include "client/transfer/exposure.h"
 #include "client/transfer/managed.h"
 #include "client/transfer/routes.h"
@@ -69,10 +70,21 @@ CUresult flush_device(const Transfer& transfer) {
 
 }  // namespace
 
+bool is_on_host(const Session& session, const Endpoint& dst, const Endpoint& src,
+                const copy::Shape& shape) {
+  const auto is_one = [&](const Endpoint& end) {
+    return lies_on_host(session, end, span_of(shape, end.rows)) && is_possible(shape, end.rows);
+  };
+  // One of them is device memory, as a rule.
+  return dst.device ? is_one(dst) && is_one(src) : is_one(src) && is_one(dst);
+}
+
 CUresult copy_to_device(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
                         const copy::Shape& shape, CUstream stream, bool wait, SourceAccess access) {
   if (shape.empty()) return CUDA_SUCCESS;
   Session& session = target.session;
+  if (is_on_host(session, dst, src, shape)) [[unlikely]]
+    return copy_on_host(target, dst.rows, src.rows, shape, stream);
   Transfer transfer{session,
                     target.context,
                     true,
@@ -100,6 +112,8 @@ CUresult copy_to_host(const CallTarget& target, const Endpoint& dst, const Endpo
                       const copy::Shape& shape, CUstream stream, bool wait) {
   if (shape.empty()) return CUDA_SUCCESS;
   Session& session = target.session;
+  if (is_on_host(session, dst, src, shape)) [[unlikely]]
+    return copy_on_host(target, dst.rows, src.rows, shape, stream);
   Transfer transfer{session, target.context, false, src, dst, shape, stream, wait};
   CUresult result = check(transfer);
   if (result != CUDA_SUCCESS) return result;
@@ -156,7 +170,8 @@ CUresult copy_on_host(const CallTarget& target, const copy::Rows& dst, const cop
                    reinterpret_cast<const void*>(src.at(0, y, z).address), shape.width);
     }
   }
-  return CUDA_SUCCESS;
+  // Work that runs already may be waiting for these bytes.
+  return before_wait(target.session);
 }
 
 }  // namespace fargpu::client

@@ -30,7 +30,12 @@ CUresult copy_to_host(const CallTarget& target, const Endpoint& dst, const Endpo
 // Between two device ends, at least one of which is an array.
 CUresult copy_inside(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
                      const copy::Shape& shape, CUstream stream);
-// Between two host ends: in stream order, then at once.
+// Whether the copy is between host memory, and of a possible shape. CUDA documents that such a copy
+// is over when its call returns, in whatever form. A driver waits for the stream inside the call,
+// so the worker must never make it: what the stream waits for may have to come from there.
+bool is_on_host(const Session& session, const Endpoint& dst, const Endpoint& src,
+                const copy::Shape& shape);
+// That copy: behind what is in the stream, by this thread.
 CUresult copy_on_host(const CallTarget& target, const copy::Rows& dst, const copy::Rows& src,
                       const copy::Shape& shape, CUstream stream);
 

@@ -75,6 +75,14 @@ CUresult check_array(const Endpoint& end, const copy::Shape& shape) {
   return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+bool lies_on_host(const Session& session, const Endpoint& end, uint64_t bytes) {
+  if (!end.device) return true;
+  if (end.region || end.array != nullptr || session.host_memory.empty()) [[likely]]
+    return false;
+  const auto region = session.host_memory.find(end.rows.address);
+  return region && bytes <= rest(region, end.rows.address);
+}
+
 CUresult check_range(const Session& session, const Endpoint& device, uint64_t bytes) {
   if (!device.region) return CUDA_SUCCESS;
   if (device.session() != &session) return CUDA_ERROR_INVALID_VALUE;

@@ -45,6 +45,10 @@ CUresult array_end(Session& session, CUarray array, uint64_t x, uint64_t y, uint
 // Of a unified address. What is not known and can be read here is host memory.
 Endpoint unified_end(Session& session, const copy::Rows& rows);
 
+// Whether so many bytes from the end on are host memory: also pinned or registered memory by its
+// device address.
+bool lies_on_host(const Session& session, const Endpoint& end, uint64_t bytes);
+
 // CUDA_ERROR_INVALID_VALUE: so many bytes from the address on begin in known device memory and run
 // out of it, or that memory is one of another session. Memory that is not known is the driver's to
 // judge.

@@ -53,6 +53,16 @@ CUdevice Contexts::device_of(uint16_t id) const {
   return found == entries_.end() ? 0 : found->second.device;
 }
 
+void Contexts::use_per_thread_stream() {
+  if (const auto found = entries_.find(current_); found != entries_.end())
+    found->second.per_thread_stream = true;
+}
+
+bool Contexts::uses_per_thread_stream(uint16_t id) const {
+  const auto found = entries_.find(id);
+  return found != entries_.end() && found->second.per_thread_stream;
+}
+
 CUgreenCtx Contexts::green(uint16_t id) const {
   const auto found = entries_.find(id);
   return found == entries_.end() ? nullptr : found->second.green;

@@ -53,6 +53,10 @@ class Contexts {
   CUgreenCtx green(uint16_t id) const;    // nullptr: it is no green context
   std::vector<uint16_t> greens_of(uint16_t primary) const;
   std::vector<uint16_t> ids() const;
+  // The per-thread default stream of the current context was named. A driver makes it, and takes
+  // device memory for it, when it hears of it for the first time.
+  void use_per_thread_stream();
+  bool uses_per_thread_stream(uint16_t id) const;
   uint16_t current() const { return current_; }  // 0: that is not known
   size_t current_device() const { return current_device_; }
   int device_count() const { return static_cast<int>(devices_); }
@@ -69,6 +73,7 @@ class Contexts {
     CUdevice device = 0;
     uint64_t number = 0;
     CUgreenCtx green = nullptr;
+    bool per_thread_stream = false;
   };
   CUresult make_current(uint16_t id);
   uint64_t number_of(uint16_t id) const;  // 0: unknown id

@@ -27,7 +27,8 @@ struct Core {
 
   // A stream of the frame whose context is current. INVALID_HANDLE: there is none with this id.
   CUresult find_stream(uint64_t id, FrameStream* stream) const {
-    if (id <= 2) {
+    if (id <= kPerThreadStreamId) {
+      if (id == kPerThreadStreamId) contexts.use_per_thread_stream();
       *stream = {id, contexts.current(), reinterpret_cast<CUstream>(id)};
       return CUDA_SUCCESS;
     }

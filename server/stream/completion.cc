@@ -57,8 +57,9 @@ CUresult Completion::ask(uint16_t context) {
   const DriverTable& driver = core_.driver;
   CUresult result = core_.contexts.enter(context);
   if (result == CUDA_SUCCESS) result = driver.cuStreamQuery(CU_STREAM_LEGACY);
-  // A green context has no such stream.
-  if (result == CUDA_SUCCESS && core_.contexts.green(context) == nullptr)
+  // It would be made by the question. A green context has no such stream.
+  if (result == CUDA_SUCCESS && core_.contexts.uses_per_thread_stream(context) &&
+      core_.contexts.green(context) == nullptr)
     result = driver.cuStreamQuery(CU_STREAM_PER_THREAD);
   for (void* const stream : core_.handles.streams(context)) {
     if (result != CUDA_SUCCESS) break;

@@ -9,12 +9,11 @@ namespace fargpu::server {
 namespace {
 
 constexpr uint64_t kLegacy = 1;
-constexpr uint64_t kLastDefault = 2;  // CU_STREAM_PER_THREAD
 
 }  // namespace
 
 CopyFences::Key CopyFences::key_of(const Stream& stream) {
-  if (stream.id > kLastDefault) return {stream.id, 0};
+  if (stream.id > kPerThreadStreamId) return {stream.id, 0};
   return {stream.id == 0 ? kLegacy : stream.id, stream.context};
 }
 
@@ -73,7 +72,8 @@ bool CopyFences::comes_after(const Stream& stream, const Key& key, const Fence& 
 }
 
 bool CopyFences::is_blocking(const Stream& stream, const Key& key) {
-  if (stream.id <= kLastDefault || stream.handle == nullptr || driver_.cuStreamGetFlags == nullptr)
+  if (stream.id <= kPerThreadStreamId || stream.handle == nullptr ||
+      driver_.cuStreamGetFlags == nullptr)
     return false;
   Seen::Blocking& known = seen_[key].blocking;
   if (known == Seen::Blocking::kUnknown) {

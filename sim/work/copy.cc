@@ -31,6 +31,13 @@ bool known(const CopySide& side, uint64_t bytes, When when) {
          (when == When::kLater && allocations.covered_later(side.base, bytes));
 }
 
+// Host memory that CUDA knows.
+bool is_known_host(const CopySide& side) {
+  if (side.where == CopySide::Where::kArray) return false;
+  const auto found = Driver::get().allocations().find(side.base);
+  return found && found->is_host();
+}
+
 // One row, of which a sparse array may have only parts.
 void copy_row(const Copy& copy, uint64_t to, uint64_t from) {
   for (uint64_t done = 0; done < copy.width;) {
@@ -218,7 +225,9 @@ CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Co
   if (CUresult result = check_side(copy.to, copy, &to_pageable); result != CUDA_SUCCESS)
     return result;
   const bool touches_host = !copy.from.on_device() || !copy.to.on_device();
-  if (to_pageable || (synchronous && touches_host)) {
+  const bool from_host = from_pageable || is_known_host(copy.from);
+  const bool between_host = from_host && is_known_host(copy.to);
+  if (to_pageable || between_host || (synchronous && touches_host)) {
     context.submit_and_wait(stream, [&context, &copy] {
       if (context.error() == CUDA_SUCCESS) copy_rows(copy);
     });
@@ -226,8 +235,6 @@ CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Co
     return context.error();
   }
   std::shared_ptr<std::vector<std::byte>> staged;
-  const auto source = Driver::get().allocations().find(copy.from.base);
-  const bool from_host = from_pageable || (source && source->is_host());
   if (from_pageable || (copy.take_source && from_host)) staged = stage(&copy);
   context.submit_to_device(stream, [owner = context.shared_from_this(), copy, staged] {
     if (owner->error() == CUDA_SUCCESS) copy_rows(copy);

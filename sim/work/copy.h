@@ -2,8 +2,9 @@
 // known memory, and its way through a stream.
 //
 // Host memory that CUDA does not know is pageable: an asynchronous copy from it takes the bytes
-// before it returns, one into it returns when the bytes are there. Everything else is in stream
-// order.
+// before it returns, one into it returns when the bytes are there. A copy between host memory,
+// known or not, is over when the call returns, also when it is named as device memory: CUDA
+// documents that for all forms. Everything else is in stream order.
 #pragma once
 
 #include <cuda.h>

@@ -29,6 +29,10 @@ size_t word(unsigned thread, unsigned page, unsigned which) {
 }
 CUdeviceptr at(size_t word) { return device + word * sizeof(int); }
 
+// As wait_somehow() counts them.
+constexpr const char* kWaits[] = {"cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize",
+                                  "cuStreamQuery"};
+
 struct Function {
   unsigned thread, page;
   int expected, seen, value;
@@ -43,6 +47,8 @@ void use(unsigned thread) {
   std::vector<int> mine(kPages, 0);  // what the host wrote last
   int last = 0;                      // what the kernel wrote last
   for (int round = 1; !over; ++round) {
+    const auto begin_step = [thread, round](const char* name) { step(thread, name, round); };
+    begin_step("the strided kernel");
     const int value = round * 1000;
     CUdeviceptr to = at(word(thread, 0, kKernel));
     unsigned count = kPages, stride = kStride;
@@ -50,6 +56,7 @@ void use(unsigned thread) {
     void* parameters[] = {&to, &count, &stride, &first};
     CU(cuLaunchKernel(store_strided, 1, 1, 1, 64, 1, 1, 0, stream, parameters, nullptr));
     // While it may run: the host's own words.
+    begin_step("words of the host");
     for (unsigned i = 0; i < 6; ++i) {
       const unsigned page = static_cast<unsigned>(random()) % kPages;
       int& here = host[word(thread, page, kHost)];
@@ -61,6 +68,7 @@ void use(unsigned thread) {
     const unsigned page = static_cast<unsigned>(random()) % kPages;
     Function function{thread, page, value + static_cast<int>(page), 0, -round};
     if (round % 3 == 0) {
+      begin_step("the host function");
       CU(cuLaunchHostFunc(
           stream,
           [](void* data) {
@@ -71,10 +79,15 @@ void use(unsigned thread) {
           &function));
       CU(launch(load, stream, seen, at(word(thread, page, kFunction))));
     }
+    begin_step("the kernel that loads");
     CU(launch(load, stream, seen + sizeof(int), at(word(thread, page, kHost))));
+    begin_step("the copy of a word");
     CU(cuMemcpyDtoDAsync(at(word(thread, page, kCopied)), at(word(thread, page, kKernel)),
                          sizeof(int), stream));
-    wait_somehow(static_cast<unsigned>(random()) % 4, stream, event);
+    const auto how = static_cast<unsigned>(random()) % 4;
+    begin_step(kWaits[how]);
+    wait_somehow(how, stream, event);
+    begin_step("words of the kernel");
     last = value;
     if (round % 3 == 0 && function.seen != function.expected)
       wrong("thread %u, round %d: the function saw %d", thread, round, function.seen);
@@ -88,6 +101,7 @@ void use(unsigned thread) {
     if (host[word(thread, page, kCopied)] != last + static_cast<int>(page))
       wrong("thread %u, round %d: the copied word is %d", thread, round,
             host[word(thread, page, kCopied)]);
+    begin_step("what the kernels have loaded");
     int values[2] = {};
     CU(cuMemcpyDtoHAsync(values, seen, sizeof values, stream));
     CU(cuStreamSynchronize(stream));
@@ -98,6 +112,7 @@ void use(unsigned thread) {
             values[1], mine[page]);
     ++rounds_done;
   }
+  step(thread, nullptr);
 }
 
 // A kernel publishes all the time, and this thread polls.
@@ -107,7 +122,8 @@ void watch() {
   const size_t flag_at = word(kThreads, 5, 0), data_at = word(kThreads, 90, 0);
   volatile int* const flag = host + flag_at;
   volatile int* const data = host + data_at;
-  while (!over) {
+  for (int round = 1; !over; ++round) {
+    step(kThreads, "words of the publishing kernel", round);
     CUdeviceptr to = at(data_at), told = at(flag_at);
     unsigned count = 5, stride = 20 * kStride, pause = 2000;
     int rounds = 20;
@@ -115,24 +131,28 @@ void watch() {
     *flag = 0;
     for (unsigned i = 0; i < count; ++i) data[i * stride] = 0;
     CU(cuLaunchKernel(publish, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr));
+    step(kThreads, "the flag", round);
     for (int now = 0; now != rounds;) {
       now = *flag;
+      places[kThreads].seen = now;
       std::atomic_thread_fence(std::memory_order_acquire);
       for (unsigned i = 0; i < count; ++i) {
         const int word = data[i * stride];
         if (word < now) wrong("the flag says %d, word %u is %d", now, i, word);
       }
     }
+    step(kThreads, "the end of the publishing kernel", round);
     CU(cuStreamSynchronize(stream));
     ++rounds_done;
   }
+  step(kThreads, nullptr);
 }
 
 }  // namespace
 
 int main() {
   setenv("FARGPU_MAPPED", "touched", 0);  // also beside an adapter
-  begin(120);
+  begin(80);                              // scripts/gpu-suite stops it after 90
   context = use_primary();
   const CUmodule module = load_kernels();
   store = kernel_of(module, "store");

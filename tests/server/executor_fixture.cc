@@ -138,6 +138,7 @@ DriverTable FakeDriver::table() {
   // Streams are busy as long as a wait for the context would be.
   t.cuStreamQuery = [](CUstream stream) {
     FakeDriver& driver = FakeDriver::get();
+    if (stream == CU_STREAM_PER_THREAD) driver.note("cuStreamQuery of the per-thread stream");
     const bool created = stream == handle<CUstream>(kFakeStream);
     return driver.is_shut("cuCtxSynchronize") || (created && driver.is_shut("created stream"))
                ? CUDA_ERROR_NOT_READY

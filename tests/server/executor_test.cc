@@ -439,6 +439,24 @@ TEST_F(Executing, ASynchronisedContextHoldsUpNobody) {
   expect_answer(waiting, CUDA_SUCCESS);
 }
 
+// A driver makes it, and takes memory for it, when somebody asks.
+TEST_F(Executing, ThePerThreadStreamIsAskedOnceItIsUsed) {
+  constexpr auto kQuestion = "cuStreamQuery of the per-thread stream";
+  start();
+  enter();
+  expect_answer(synchronise_context(), CUDA_SUCCESS);
+  EXPECT_FALSE(driver().saw(kQuestion));
+  expect_answer(send<schema::CuMemsetD8AsyncParams>(schema::op_cuMemsetD8Async,
+                                                    [](auto p) {
+                                                      p.setDstDevice(0x7000);
+                                                      p.setN(1);
+                                                      p.setHStream(2);
+                                                    }),
+                CUDA_SUCCESS);
+  expect_answer(synchronise_context(), CUDA_SUCCESS);
+  EXPECT_TRUE(driver().saw(kQuestion));
+}
+
 TEST_F(Executing, AWaitForAnEventIsForWhatItHeldAtTheCall) {
   start();
   enter();

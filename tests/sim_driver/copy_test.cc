@@ -1,5 +1,9 @@
+#include <chrono>
 #include <cstring>
+#include <functional>
+#include <iterator>
 #include <numeric>
+#include <thread>
 
 #include "tests/sim_driver/support.h"
 
@@ -61,6 +65,33 @@ TEST_F(ContextTest, PageableSourceMayBeOverwrittenAtOnce) {
   OK(cuMemcpyDtoHAsync(out.data(), a, out.size(), stream));
   OK(cuStreamSynchronize(stream));
   EXPECT_EQ(out, before);
+}
+
+// Whatever it is named as, a copy between host memory is over when the call returns.
+TEST_F(ContextTest, ACopyBetweenHostMemoryWaitsForItsStream) {
+  PinnedWords gate(1), source(1), target(1);
+  CUstream stream = nullptr;
+  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  const auto from = reinterpret_cast<CUdeviceptr>(source.data());
+  const auto to = reinterpret_cast<CUdeviceptr>(target.data());
+  const std::function<CUresult()> forms[] = {
+      [&] { return cuMemcpyDtoDAsync(to, from, sizeof(uint32_t), stream); },
+      [&] { return cuMemcpyHtoDAsync(to, source.data(), sizeof(uint32_t), stream); },
+      [&] { return cuMemcpyDtoHAsync(target.data(), from, sizeof(uint32_t), stream); },
+      [&] { return cuMemcpyAsync(to, from, sizeof(uint32_t), stream); }};
+  for (uint32_t form = 1; form <= std::size(forms); ++form) {
+    gate.store(0, 0);
+    source.store(0, 0);
+    OK(cuStreamWaitValue32(stream, gate.device(), 1, CU_STREAM_WAIT_VALUE_EQ));
+    std::thread opener([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      source.store(0, form);
+      gate.store(0, 1);
+    });
+    OK(forms[form - 1]());
+    EXPECT_EQ(target.load(0), form);
+    opener.join();
+  }
 }
 
 // A pinned source is read when the stream gets there.

@@ -39,10 +39,13 @@ CUresult between_contexts(Session& session, const Context* dst, const Context* s
   return call_cuStreamSynchronize(session, stream_context_id(stream), stream);
 }
 
-// Around send(), which enqueues a copy between two device ends.
+// Around send(), which enqueues a copy between two device ends, unless both are host memory.
 template <typename Send>
-CUresult inside_device(Session& session, const Endpoint& dst, const Endpoint& src,
-                       const copy::Shape& shape, Send&& send) {
+CUresult inside_device(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
+                       const copy::Shape& shape, CUstream stream, Send&& send) {
+  Session& session = target.session;
+  if (is_on_host(session, dst, src, shape)) [[unlikely]]
+    return copy_on_host(target, dst.rows, src.rows, shape, stream);
   for (const Endpoint* end : {&dst, &src}) {
     const uint64_t span = span_of(shape, end->rows);
     if (span == 0) return CUDA_ERROR_INVALID_VALUE;

@@ -8,11 +8,12 @@
 namespace fargpu::client {
 namespace {
 
-CUresult device_to_device(Session& session, const Endpoint& dst, const Endpoint& src,
+CUresult device_to_device(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
                           uint64_t bytes, CUstream stream) {
+  Session& session = target.session;
   if (are_of_two_servers(dst, src)) [[unlikely]]
     return copy_between_servers(dst, src, {bytes}, stream);
-  const CUresult result = inside_device(session, dst, src, {bytes}, [&] {
+  const CUresult result = inside_device(target, dst, src, {bytes}, stream, [&] {
     return between_contexts(session, owner_of(session, dst), owner_of(session, src), stream, [&] {
       return call_cuMemcpyDtoDAsync_v2(session, stream_context_id(stream), dst.rows.address,
                                        src.rows.address, bytes, stream);
@@ -25,7 +26,7 @@ CUresult between_ends(const CallTarget& target, const Endpoint& dst, const Endpo
                       uint64_t bytes, CUstream stream, bool wait,
                       SourceAccess access = SourceAccess::kInStream) {
   return copy_between(target, dst, src, {bytes}, stream, wait, access,
-                      [&] { return device_to_device(target.session, dst, src, bytes, stream); });
+                      [&] { return device_to_device(target, dst, src, bytes, stream); });
 }
 
 // Unified addresses: both sides may be anything.
@@ -134,7 +135,7 @@ CUresult manual_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevic
   if (ByteCount == 0) return CUDA_SUCCESS;
   if (dstDevice == 0 || srcDevice == 0) return CUDA_ERROR_INVALID_VALUE;
   return at_memory(hStream, dstDevice, srcDevice, [&](const CallTarget& target) {
-    return device_to_device(target.session, device_end(target.session, {dstDevice}),
+    return device_to_device(target, device_end(target.session, {dstDevice}),
                             device_end(target.session, {srcDevice}), ByteCount, hStream);
   });
 }
@@ -163,7 +164,7 @@ CUresult manual_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
       return context != nullptr && context->session == &target.session ? context : nullptr;
     };
     const Context *const dst = find(dstContext), *const src = find(srcContext);
-    return inside_device(target.session, to, from, {ByteCount}, [&] {
+    return inside_device(target, to, from, {ByteCount}, hStream, [&] {
       return between_contexts(target.session, dst, src, hStream, [&] {
         return call_cuMemcpyPeerAsync(target.session, target.context, dstDevice, dstContext,
                                       srcDevice, srcContext, ByteCount, hStream);

@@ -102,7 +102,7 @@ CUresult copy_described(const Copy* copy, CUstream stream, bool wait, SourceAcce
         return copy_between_servers(dst, src, shape, stream);
       if (dst.array != nullptr || src.array != nullptr)
         return copy_arrays(target, dst, src, shape, stream);
-      return inside_device(target.session, dst, src, shape, [&] {
+      return inside_device(target, dst, src, shape, stream, [&] {
         Copy described = *copy;
         described.dstMemoryType = described.srcMemoryType = CU_MEMORYTYPE_DEVICE;
         described.dstHost = nullptr;
