@@ -16,8 +16,9 @@ file(RELATIVE_PATH FARGPU_LIBRARY_FOLDER "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # what it asks for where headers are precompiled (FargpuPrelude)
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros "${CCACHE_PROGRAM}")
   set(CMAKE_C_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
 endif()
 
 add_library(fargpu_options INTERFACE)

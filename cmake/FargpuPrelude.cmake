@@ -1,7 +1,7 @@
 # Precompiled headers: nearly every source includes the same headers of the standard library, and
 # reading them is a third of the time that a build takes. They are headers that never change with
-# this project; every source still includes what it uses (a build without them shows what is
-# missing: -DFARGPU_PRELUDE=OFF, and the presets dev and clang).
+# this project; every source still includes what it uses (clang-tidy and the preset clang read the
+# sources without them, and find what is missing; so does -DFARGPU_PRELUDE=OFF).
 #
 # A precompiled header serves only sources that are compiled with its own options. There are three:
 # of libraries, of programs (not the same code model), and of tests (GoogleTest besides). What has

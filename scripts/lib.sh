@@ -10,7 +10,7 @@ CUDA_RELEASE=13.0        # the toolkit whose cuda.h the description is checked a
 CUDA_VERSION_MACRO=13000
 
 # Clones in different folders share what ccache knows.
-export CCACHE_BASEDIR="$ROOT" CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
+export CCACHE_BASEDIR="$ROOT" CCACHE_NOHASHDIR=1
 
 say() { printf '%s\n' "==> $*"; }
 warn() { printf '%s\n' "warning: $*" >&2; }
