@@ -124,6 +124,7 @@ class Measured(Case):
         for part in ("Host to device, pinned host memory: bandwidth", "call_sync: ", "fairness"):
             self.assertIn(part, titles)
         self.assertIn("This GPU is simulated", page.shown)
+        self.assertIn(f": {self.results['gpu']['name']}; ", page.text.split("</title>")[0])
         self.assertNotRegex(page.markup(), r"NaN|undefined|Infinity|\bnull\b")
         self.assertEqual([each for each in page.fetched if not each.startswith("#")], [])
 
@@ -193,7 +194,7 @@ class Hostile(Case):
         self.assertEqual(page.tags["script"], 2)
         self.assertNotIn("img", page.tags)
         self.assertEqual(page.handlers, [])
-        self.assertIn("<title>fargpu bench</title>", page.text)
+        self.assertIn("<title>fargpu bench: ", page.text)
         self.assertIn(HOSTILE[0], page.shown)
         self.assertIn("could not be read and are left out", page.shown)
         self.assertNotRegex(page.markup(), r"NaN|Infinity")

@@ -73,8 +73,10 @@ function notices(results) {
 
 function showAbout(results) {
   const over = waysOf(results.all).filter(way => !isBare(way));
-  document.getElementById("about").textContent =
+  const about =
     [results.gpu(), over.join(", "), text(results.json.date)].filter(one => one !== "").join("; ");
+  document.getElementById("about").textContent = about;
+  document.title += ": " + about;
   section("machine", "What was measured", "", ...notices(results),
           table("Times are a caller's, by its own clock.", ["what", "value"],
                 facts(results.json).map(([name, known]) => [name, { long: known }]), "facts"));

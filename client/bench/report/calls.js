@@ -86,6 +86,17 @@ function showPart(value) {
   return value < 0 ? "less than 0" : showTime(value);
 }
 
+// The pieces of calls that are measured by themselves.
+function endsFigure(results) {
+  const made = dotFigure(
+    results, ["call_local", "call_async", "call_async_done", kBareCall], "The ends by themselves",
+    "call_local is entering fargpu and being answered there; call_async adds encoding and the " +
+    "queue, in the caller's thread; call_async_done is the time for each until all of a burst " +
+    "are done, the slower end's: where it is longer than call_async, that is the worker, which " +
+    "decodes and calls the driver.");
+  return made === null ? [] : [made];
+}
+
 function showParts(results) {
   const rows = kWaiting
     .flatMap(name => results.all.filter(one => one.name === name && one.way !== "native"))
@@ -103,8 +114,8 @@ function showParts(results) {
           "bytes without fargpu. The driver is the same call natively. The rest is the median " +
           "minus both: what fargpu does at both ends (encoding, queues, waking up, decoding). " +
           "Where there is no native figure, it has the driver's part, too. It is less than 0 " +
-          "where the parts overlap.",
+          "where the parts overlap, or where the machine was busy while one was measured.",
           figure(title, "The parts of a call stand in the order of the legend, and the thick line " +
-                 "is the whole call: where it is not at their end, the parts overlap.",
-                 partsLegend(), bars(title, rows), made));
+                 "is the whole call; where it is not at their end, the rest is less than 0.",
+                 partsLegend(), bars(title, rows), made), ...endsFigure(results));
 }
