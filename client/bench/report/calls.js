@@ -115,7 +115,7 @@ function showParts(results) {
           "minus both: what fargpu does at both ends (encoding, queues, waking up, decoding). " +
           "Where there is no native figure, it has the driver's part, too. It is less than 0 " +
           "where the parts overlap, or where the machine was busy while one was measured.",
-          figure(title, "The parts of a call stand in the order of the legend, and the thick line " +
-                 "is the whole call; where it is not at their end, the rest is less than 0.",
+          figure(title, "The parts of a call stand in the order of the legend, and the thick " +
+                 "line is the whole call; where it is not at their end, the rest is less than 0.",
                  partsLegend(), bars(title, rows), made), ...endsFigure(results));
 }

@@ -119,8 +119,8 @@ function partsLegend() {
               ...kParts.map(([name, words]) => html("li", {}, sample(name), words)));
 }
 
-// `rows`: [{name, whole, parts: {link, driver, rest}}], ns; a part that is not known, or below 0, is
-// not drawn.
+// `rows`: [{name, whole, parts: {link, driver, rest}}], ns; a part that is not known, or below 0,
+// is not drawn.
 function bars(name, rows) {
   const step = 26, left = 232, bottom = kTop + rows.length * step;
   const time = (row, part) => Math.max(row.parts[part] ?? 0, 0);
