@@ -363,8 +363,8 @@ void add_bench(CLI::App& app, Command& command) {
       ->check(CLI::ExistingDirectory);
   bench_app->footer(
       "Without --transport: each transport that the server gives. Every round measures a case in "
-      "all\nways, one right after the other. docs/bench.md says how to read the table and the "
-      "file.\n"
+      "all\nways, one right after the other. docs/bench.md says how to read the table, the page "
+      "and the\nfile.\n"
       "Exit codes: 0 measured (with --compare: nothing slower), 1 something is slower than "
       "before, or\nfailed now, 69 a transport was lost meanwhile,\n"
       "78 a file is wrong; others: docs/errors.md.");
