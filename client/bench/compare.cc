@@ -126,6 +126,19 @@ Result<Comparison> compare(const Json& before, const Json& now) {
   return comparison;
 }
 
+Json to_json(const Comparison& comparison) {
+  Json changes = Json::array();
+  for (const Change& change : comparison.changes) {
+    if (change.kind != Change::Kind::kSlower && change.kind != Change::Kind::kFaster) continue;
+    changes.push_back({{"case", change.name},
+                       {"way", change.way},
+                       {"before", change.before},
+                       {"now", change.now},
+                       {"kind", to_string(change.kind)}});
+  }
+  return {{"changes", changes}, {"cautions", comparison.cautions}, {"lost", comparison.lost}};
+}
+
 std::string to_text(const Comparison& comparison) {
   std::string text;
   for (const std::string& caution : comparison.cautions)

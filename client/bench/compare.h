@@ -31,6 +31,10 @@ struct Comparison {
 // kInvalidArgument: a file has a result without the members that are needed.
 Result<Comparison> compare(const Json& before, const Json& now);
 
+// {"changes": [{"case", "way", "before", "now", "kind"}] of what is slower or faster, "cautions",
+// "lost"}.
+Json to_json(const Comparison& comparison);
+
 // For people: what changed, and how many did not.
 std::string to_text(const Comparison& comparison);
 

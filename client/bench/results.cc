@@ -97,14 +97,16 @@ Json to_json(const Results& results) {
 }
 
 Status write_results(const std::string& path, const Json& json) {
-  // A file that was there stays until the new one is whole.
+  return write_whole(path, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+Status write_whole(const std::string& path, const std::string& text) {
   std::error_code none;
   const bool is_special =
       std::filesystem::exists(path, none) && !std::filesystem::is_regular_file(path, none);
   const std::string part = is_special ? path : path + ".part";
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(part.c_str(), "w"), &std::fclose);
   if (file == nullptr) return system_error("cannot write '" + part + "'", errno);
-  const std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
   const bool wrote = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
   if (std::fclose(file.release()) != 0 || !wrote ||
       (!is_special && std::rename(part.c_str(), path.c_str()) != 0)) {

@@ -54,6 +54,8 @@ inline constexpr unsigned kFormat = 1;  // of the file
 
 Json to_json(const Results& results);
 Status write_results(const std::string& path, const Json& json);
+// A file that was there stays until the new one is whole. kSystem with the file's name.
+Status write_whole(const std::string& path, const std::string& text);
 // A file of at most 64 MiB, of this format. kInvalidArgument with the file's name; kNotFound,
 // kSystem.
 Result<Json> read_results(const std::string& path);

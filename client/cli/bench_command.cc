@@ -15,6 +15,7 @@
 
 #include "client/bench/compare.h"
 #include "client/bench/machine.h"
+#include "client/bench/report/page.h"
 #include "client/bench/suite.h"
 #include "client/bench/table.h"
 #include "client/cli/bench_ways.h"
@@ -41,7 +42,7 @@ struct BenchOptions {
   ServerOptions server;
   WayWishes ways;
   bool sim = false, quick = false, list = false, no_native = false, be_peer = false;
-  std::string only, json, compare, from, time;
+  std::string only, json, compare, from, report, time;
   std::string listen = kPeerAddress;
 };
 
@@ -229,11 +230,27 @@ void show(const Json& results) {
 // The code of a file that is wrong or cannot be read.
 int fail_file(const Status& status) { return fail(kBadConfig, status.message()); }
 
-int show_changes(const Json& before, const Json& now) {
-  const auto comparison = bench::compare(before, now);
-  if (!comparison.ok()) return fail_file(comparison.status());
-  std::printf("\n%s", bench::to_text(*comparison).c_str());
-  return comparison->slower() ? kSlower : kSuccess;
+// The results as a table, and as the files that were wished for. The exit code.
+int tell(const BenchOptions& options, const Json& results, const std::optional<Json>& before) {
+  show(results);
+  std::fflush(stdout);
+  if (!options.json.empty()) {
+    if (const Status status = bench::write_results(options.json, results); !status.ok())
+      return fail(status);
+  }
+  std::optional<bench::Comparison> comparison;
+  if (before) {
+    auto compared = bench::compare(*before, results);
+    if (!compared.ok()) return fail_file(compared.status());
+    comparison.emplace(std::move(*compared));
+    std::printf("\n%s", bench::to_text(*comparison).c_str());
+  }
+  if (!options.report.empty()) {
+    const Json changes = comparison ? bench::to_json(*comparison) : Json();
+    const Status status = bench::write_whole(options.report, bench::make_page(results, changes));
+    if (!status.ok()) return fail(status);
+  }
+  return comparison && comparison->slower() ? kSlower : kSuccess;
 }
 
 int be_peer(const BenchOptions& options) {
@@ -247,16 +264,16 @@ int be_peer(const BenchOptions& options) {
 }
 
 // Files are looked at before anything is measured: five minutes later would be a pity.
-Status check_writable(const std::string& path) {
+Status check_writable(const std::string& option, const std::string& path) {
   if (path.empty()) return {};
   std::error_code none;
   if (std::filesystem::is_directory(path, none))
-    return Status(StatusCode::kInvalidArgument, "--json: '" + path + "' is a folder");
+    return Status(StatusCode::kInvalidArgument, option + ": '" + path + "' is a folder");
   if (std::filesystem::exists(path, none) && ::access(path.c_str(), W_OK) != 0)
-    return system_error("--json: cannot write '" + path + "'", errno);
+    return system_error(option + ": cannot write '" + path + "'", errno);
   const std::string folder = std::filesystem::path(path).parent_path().string();
   if (::access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
-    return system_error("--json: cannot write into '" + (folder.empty() ? "." : folder) + "'",
+    return system_error(option + ": cannot write into '" + (folder.empty() ? "." : folder) + "'",
                         errno);
   return {};
 }
@@ -277,19 +294,15 @@ int bench_command(const BenchOptions& options) {
     if (!read.ok()) return fail_file(read.status());
     before.emplace(std::move(*read));
   }
-  if (const Status status = check_writable(options.json); !status.ok()) return fail(status);
+  for (const auto& [option, path] :
+       {std::pair("--json", options.json), {"--report", options.report}})
+    if (const Status status = check_writable(option, path); !status.ok()) return fail(status);
   auto results = options.from.empty() ? measure(options, *only) : bench::read_results(options.from);
   if (!results.ok())
     return options.from.empty() ? fail(results.status()) : fail_file(results.status());
-  show(*results);
-  std::fflush(stdout);
-  if (!options.json.empty()) {
-    if (const Status status = bench::write_results(options.json, *results); !status.ok())
-      return fail(status);
-  }
-  const int changes = before ? show_changes(*before, *results) : kSuccess;
+  const int told = tell(options, *results, before);
   const Status lost = options.from.empty() ? nothing_lost(*results) : Status();
-  return lost.ok() ? changes : fail(lost);
+  return lost.ok() ? told : fail(lost);
 }
 
 void add_files(CLI::App& app, BenchOptions& options) {
@@ -298,7 +311,13 @@ void add_files(CLI::App& app, BenchOptions& options) {
   app.add_option("--compare", options.compare,
                  "Say what is slower or faster than in this file of --json, beyond the noise")
       ->type_name("FILE");
-  app.add_option("--from", options.from, "Do not measure: show, and compare, this file of --json")
+  app.add_option(
+         "--report", options.report,
+         "Write a page with charts of the results, and of --compare's changes, to this HTML "
+         "file, which needs no other file and no network")
+      ->type_name("FILE");
+  app.add_option("--from", options.from,
+                 "Do not measure: show, compare and report this file of --json")
       ->type_name("FILE");
 }
 
@@ -344,8 +363,8 @@ void add_bench(CLI::App& app, Command& command) {
       ->check(CLI::ExistingDirectory);
   bench_app->footer(
       "Without --transport: each transport that the server gives. Every round measures a case in "
-      "all\nways, one right after the other. docs/bench.md says how to read the table and the "
-      "file.\n"
+      "all\nways, one right after the other. docs/bench.md says how to read the table, the page "
+      "and the\nfile.\n"
       "Exit codes: 0 measured (with --compare: nothing slower), 1 something is slower than "
       "before, or\nfailed now, 69 a transport was lost meanwhile,\n"
       "78 a file is wrong; others: docs/errors.md.");

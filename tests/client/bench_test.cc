@@ -9,6 +9,7 @@
 #include "client/bench/compare.h"
 #include "client/bench/figures/perftest_report.h"
 #include "client/bench/plan.h"
+#include "client/bench/report/page.h"
 #include "client/bench/results.h"
 #include "client/bench/table.h"
 
@@ -225,6 +226,37 @@ TEST(Table, RatiosToNativeAndToTheBareLink) {
   EXPECT_THAT(table, HasSubstr("30.00 us"));
   EXPECT_THAT(table, HasSubstr(" 15.00   1.50\n"));
   EXPECT_LT(table.find("native"), table.find("tcp"));
+}
+
+// What stands in the page's element of results.
+std::string data_of(const std::string& page) {
+  const std::string begin = R"(<script type="application/json" id="results">)";
+  const size_t from = page.find(begin) + begin.size();
+  return page.substr(from, page.find("</script>", from) - from);
+}
+
+TEST(Page, TextsOfAFileCannotBecomeMarkup) {
+  Json results = file_of({1});
+  results["date"] = "</script><!--<script>\u2028\xff";
+  const std::string data = data_of(make_page(results, Json()));
+  EXPECT_EQ(data.find('<'), std::string::npos);
+  EXPECT_TRUE(std::all_of(data.begin(), data.end(), [](char one) { return one >= ' '; }));
+  const auto read = parse_json(data, "test");
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ((*read)["results"]["results"], results["results"]);
+  EXPECT_THAT(text_or((*read)["results"], "date", ""), HasSubstr("</script><!--<script>"));
+  EXPECT_FALSE(read->contains("changes"));
+}
+
+TEST(Page, HasTheChanges) {
+  const Json before = file_of({10, 10, 10, 10, 10}), now = file_of({20, 20, 20, 20, 20});
+  const auto comparison = compare(before, now);
+  ASSERT_TRUE(comparison.ok());
+  const auto read = parse_json(data_of(make_page(now, to_json(*comparison))), "test");
+  ASSERT_TRUE(read.ok());
+  const Json& change = (*read)["changes"]["changes"].at(0);
+  EXPECT_EQ(change["kind"], "slower");
+  EXPECT_EQ(change["now"], 20);
 }
 
 class ResultsFile : public ::testing::Test {
