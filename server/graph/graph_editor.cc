@@ -114,6 +114,7 @@ void CUDA_CB do_nothing(void*) {}
 CUresult GraphEditor::edit(Nodes::Reader description, MadeGraph& made, const EarlyNodes& early,
                            unsigned depth) {
   require(depth < schema::kMaxGraphDepth, "graphs too deep inside each other");
+  require(open_.insert(&made).second, "a graph inside of itself");
   const auto nodes = description.getNodes();
   const std::vector<Key> keys = keys_of(description);
   CUresult result = forget_others(keys, made);
@@ -131,6 +132,7 @@ CUresult GraphEditor::edit(Nodes::Reader description, MadeGraph& made, const Ear
     earlier.push_back(node);
   }
   places_.retired.insert(places_.retired.end(), made.retired.begin(), made.retired.end());
+  open_.erase(&made);
   return result;
 }
 

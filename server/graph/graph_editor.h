@@ -84,6 +84,7 @@ class GraphEditor {
   const GraphParts& parts_;
   GraphPlaces& places_;
   std::set<CUgraphNode>& gone_;
+  std::set<const MadeGraph*> open_;  // that are being edited, one inside of the other
 };
 
 }  // namespace fargpu::server
