@@ -19,8 +19,6 @@ bool same(const CUgraphEdgeData& a, const CUgraphEdgeData& b) {
   return std::memcmp(&a, &b, sizeof a) == 0;
 }
 
-bool is_plain(const CUgraphEdgeData& data) { return same(data, CUgraphEdgeData{}); }
-
 // A client of an earlier release names no ids: its nodes are known by their numbers.
 std::vector<Key> keys_of(Nodes::Reader description) {
   const auto nodes = description.getNodes();
