@@ -25,6 +25,9 @@ function(fargpu_make_prelude name type)
   endif()
   target_link_libraries(${name} PRIVATE fargpu_options ${ARGN})
   target_precompile_headers(${name} PRIVATE ${standard_headers})
+  # Sources wait for targets of this kind, but not for what the compiler makes of other sources.
+  add_custom_target(${name}_made)
+  add_dependencies(${name}_made ${name})
 endfunction()
 
 # fargpu_targets(RESULT FOLDER): every target of FOLDER and below.
@@ -43,7 +46,7 @@ endfunction()
 function(fargpu_use_prelude target prelude)
   set(header "${CMAKE_BINARY_DIR}/CMakeFiles/${prelude}.dir/cmake_pch.hxx")
   target_compile_options(${target} BEFORE PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Winvalid-pch -include \"${header}\">")
-  add_dependencies(${target} ${prelude})
+  add_dependencies(${target} ${prelude}_made)
 endfunction()
 
 # fargpu_use_preludes(): gives every target the prelude that fits. Call it when all targets are there.
