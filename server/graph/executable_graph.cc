@@ -81,8 +81,7 @@ ExecutableGraph::Outcome ExecutableGraph::update(schema::graph::Nodes::Reader de
   if (outcome.result != CUDA_SUCCESS) {
     outcome.found = CU_GRAPH_EXEC_UPDATE_ERROR;
     outcome.error_place = static_cast<uint32_t>(places.nodes.size());
-  } else if (base != base_ && !places.retired.empty()) {
-    // Its nodes that do nothing are not paired with such of this one.
+  } else if (!has_the_same_left_over(places)) {
     outcome.result = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     outcome.found = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
   } else {
@@ -103,6 +102,11 @@ ExecutableGraph::Outcome ExecutableGraph::update(schema::graph::Nodes::Reader de
   }
   if (own != nullptr) (void)driver.cuGraphDestroy(own);
   return outcome;
+}
+
+// A driver pairs the nodes of which nothing is left with whatever this one has in their places.
+bool ExecutableGraph::has_the_same_left_over(const GraphPlaces& other) const {
+  return other.retired == places_.retired && other.idle == places_.idle;
 }
 
 bool ExecutableGraph::has_node(uint32_t place) const {

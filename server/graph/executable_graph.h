@@ -49,6 +49,7 @@ class ExecutableGraph {
  private:
   void note_memory(const GraphPlaces& places, const GraphBase* base);
   CUresult make(CUgraph graph, unsigned long long flags, Outcome* outcome);
+  bool has_the_same_left_over(const GraphPlaces& other) const;
   bool has_node(uint32_t place) const;
 
   const GraphParts parts_;

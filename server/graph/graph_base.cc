@@ -57,7 +57,8 @@ CUresult GraphBase::add_updatable(schema::graph::Node::Reader description,
     result = driver.cuGraphKernelNodeGetAttribute(node, kUpdatable, &value);
   if (result != CUDA_SUCCESS) {
     // It may be there without an attribute that was refused: the client adds it once more.
-    if (node != nullptr) (void)driver.cuGraphDestroyNode(node);
+    if (node != nullptr && driver.cuGraphDestroyNode(node) != CUDA_SUCCESS)
+      made_.retired.push_back(node);  // of a graph with memory
     return result;
   }
   *handle = value.deviceUpdatableKernelNode.devNode;

@@ -34,6 +34,7 @@ struct GraphPlaces {
   bool waits = false;                                       // for values in memory
   std::vector<std::shared_ptr<GraphBase>> moved;            // that are graphs inside of it now
   std::vector<CUgraphNode> retired;                         // that are to be disabled
+  std::vector<CUgraphNode> idle;                            // host nodes that call nothing
   std::vector<CUdeviceptr> freed;                           // by its nodes
 
   static constexpr uint32_t kNone = 0xffffffff;

@@ -130,6 +130,7 @@ CUresult GraphEditor::edit(Nodes::Reader description, MadeGraph& made, const Ear
     earlier.push_back(node);
   }
   places_.retired.insert(places_.retired.end(), made.retired.begin(), made.retired.end());
+  places_.idle.insert(places_.idle.end(), made.idle.begin(), made.idle.end());
   open_.erase(&made);
   return result;
 }
@@ -159,6 +160,7 @@ CUresult GraphEditor::take_away(const Key& key, const MadeNode& node, MadeGraph&
   switch (key.second) {
     case Node::HOST: {
       const CUDA_HOST_NODE_PARAMS nothing{do_nothing, nullptr};
+      made.idle.push_back(node.node);
       return driver().cuGraphHostNodeSetParams(node.node, &nothing);
     }
     case Node::KERNEL:
@@ -202,20 +204,24 @@ CUresult GraphEditor::put(Node::Reader node, const Key& key,
     if (data.empty() && !node.isAllocation() && !node.isUpdatable())
       for (const auto& [from, edge] : before) at_once.push_back(from);
     result = add(node, made.graph, at_once, context, early, depth, &fresh);
-    if (result != CUDA_SUCCESS) return result;
+    // A driver that refuses an attribute has the node all the same.
+    if (fresh.node == nullptr) return result;
     for (CUgraphNode const from : at_once) fresh.before[from] = {};
     gone_.erase(fresh.node);
     found = made.nodes.emplace(key, std::move(fresh)).first;
   }
   MadeNode& known = found->second;
+  const auto attributes = attribute_ids(node);
+  const bool changed = parameters != known.parameters;
+  // Until all of it is done: which parameters it has then is not known, nor which attributes.
+  if (changed) known.parameters.clear();
+  known.attributes.insert(attributes.begin(), attributes.end());
   // A node that was there before it was described has parameters of that time.
-  if (!is_new || node.isUpdatable()) {
-    result = change_leaf(parts_, places_, node, context, parameters != known.parameters,
-                         known.attributes, known.node);
-    if (result != CUDA_SUCCESS) return result;
-  }
+  if (result == CUDA_SUCCESS && (!is_new || node.isUpdatable()))
+    result = change_leaf(parts_, places_, node, context, changed, known.attributes, known.node);
+  if (result != CUDA_SUCCESS) return result;
   known.parameters = std::move(parameters);
-  known.attributes = attribute_ids(node);
+  known.attributes = attributes;
   *out = known.node;
   result = connect(made.graph, before, known);
   if (result != CUDA_SUCCESS) return result;

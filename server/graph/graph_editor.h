@@ -24,8 +24,8 @@ struct MadeGraph;
 // A node as it was made.
 struct MadeNode {
   CUgraphNode node = nullptr;
-  std::vector<std::byte> parameters;              // as they were described
-  std::vector<CUlaunchAttributeID> attributes;    // of a kernel node
+  std::vector<std::byte> parameters;              // as they were described; empty: not known
+  std::set<CUlaunchAttributeID> attributes;       // that a kernel node may have
   std::map<CUgraphNode, CUgraphEdgeData> before;  // edges to it
   std::vector<MadeGraph> inside;                  // of a child or a conditional node
   std::shared_ptr<GraphBase> moved;               // the child's, which was moved into it
@@ -38,8 +38,9 @@ struct MadeGraph {
 
   CUgraph graph = nullptr;
   std::map<Key, MadeNode> nodes;
-  // Nodes of which nothing is left, in graphs that cannot lose any: executable graphs disable them.
-  std::vector<CUgraphNode> retired;
+  // Nodes of which nothing is left, in graphs that cannot lose any: those that executable graphs
+  // disable, and host nodes that call nothing.
+  std::vector<CUgraphNode> retired, idle;
 };
 
 // What a graph has before it is described: by its number, an allocation and a node that kernels

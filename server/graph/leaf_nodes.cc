@@ -13,10 +13,6 @@ using Node = schema::graph::Node;
 
 constexpr auto kClusters = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
 
-bool contains(const std::vector<CUlaunchAttributeID>& ids, CUlaunchAttributeID id) {
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
-}
-
 // Of a kernel node or of one that kernels update.
 schema::graph::Kernel::Reader kernel_of(Node::Reader node) {
   return node.isKernel() ? node.getKernel() : node.getUpdatable().getKernel();
@@ -51,13 +47,13 @@ CUresult copy_attributes(const GraphParts& parts, Node::Reader node, CUcontext c
 }
 
 CUresult change_kernel(const GraphParts& parts, Node::Reader node, CUcontext context,
-                       const std::vector<CUlaunchAttributeID>& had, CUgraphNode made) {
+                       const std::set<CUlaunchAttributeID>& had, CUgraphNode made) {
   const DriverTable& driver = parts.core.driver;
   KernelParams params;
   CUresult result = params.take(parts, context, kernel_of(node));
   if (result != CUDA_SUCCESS) return result;
   const auto has = attribute_ids(node);
-  if ((contains(had, kClusters) || contains(has, kClusters)) &&
+  if ((had.contains(kClusters) || has.contains(kClusters)) &&
       driver.cuGraphKernelNodeSetAttribute != nullptr) {
     // Those for the grid up to now need not fit into the new one.
     CUlaunchAttributeValue one{};
@@ -66,8 +62,7 @@ CUresult change_kernel(const GraphParts& parts, Node::Reader node, CUcontext con
   }
   result = driver.cuGraphKernelNodeSetParams_v2(made, params.get());
   if (result != CUDA_SUCCESS) return result;
-  const bool all_stay =
-      std::all_of(had.begin(), had.end(), [&](auto id) { return contains(has, id); });
+  const bool all_stay = std::includes(has.begin(), has.end(), had.begin(), had.end());
   return all_stay ? set_attributes(parts, kernel_of(node), made)
                   : copy_attributes(parts, node, context, made);
 }
@@ -171,7 +166,7 @@ CUresult add_leaf(const GraphParts& parts, GraphPlaces& places, Node::Reader nod
 }
 
 CUresult change_leaf(const GraphParts& parts, GraphPlaces& places, Node::Reader node,
-                     CUcontext context, bool changed, const std::vector<CUlaunchAttributeID>& had,
+                     CUcontext context, bool changed, const std::set<CUlaunchAttributeID>& had,
                      CUgraphNode made) {
   const DriverTable& driver = parts.core.driver;
   switch (node.which()) {
@@ -209,11 +204,11 @@ CUresult change_leaf(const GraphParts& parts, GraphPlaces& places, Node::Reader 
   }
 }
 
-std::vector<CUlaunchAttributeID> attribute_ids(Node::Reader node) {
-  std::vector<CUlaunchAttributeID> ids;
+std::set<CUlaunchAttributeID> attribute_ids(Node::Reader node) {
+  std::set<CUlaunchAttributeID> ids;
   if (!node.isKernel() && !node.isUpdatable()) return ids;
   for (const CUlaunchAttribute& attribute : attributes_of(kernel_of(node)))
-    ids.push_back(attribute.id);
+    ids.insert(attribute.id);
   return ids;
 }
 

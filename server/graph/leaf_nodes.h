@@ -5,7 +5,7 @@
 #include <cuda.h>
 
 #include <cstddef>
-#include <vector>
+#include <set>
 
 #include "generated/schema/graph_nodes.capnp.h"
 #include "server/graph/graph_builder.h"
@@ -17,18 +17,18 @@ CUresult enter_context(const GraphParts& parts, schema::graph::Node::Reader node
                        CUcontext* context);
 
 // The node behind `count` others. What a launch has to know of it goes into `places`; the last of
-// these is its own.
+// these is its own. *made: also a kernel node of which the driver refuses an attribute.
 CUresult add_leaf(const GraphParts& parts, GraphPlaces& places, schema::graph::Node::Reader node,
                   CUgraph graph, const CUgraphNode* before, size_t count, CUcontext context,
                   CUgraphNode* made);
 
 // The node `made` is to be as it is described now. `changed`: its parameters have. `had`: which
-// attributes a kernel node has. CUDA_ERROR_NOT_SUPPORTED: it cannot change.
+// attributes a kernel node may have. CUDA_ERROR_NOT_SUPPORTED: it cannot change.
 CUresult change_leaf(const GraphParts& parts, GraphPlaces& places, schema::graph::Node::Reader node,
-                     CUcontext context, bool changed, const std::vector<CUlaunchAttributeID>& had,
+                     CUcontext context, bool changed, const std::set<CUlaunchAttributeID>& had,
                      CUgraphNode made);
 
-std::vector<CUlaunchAttributeID> attribute_ids(schema::graph::Node::Reader node);
+std::set<CUlaunchAttributeID> attribute_ids(schema::graph::Node::Reader node);
 
 CUresult add_edges(const DriverTable& driver, CUgraph graph, const CUgraphNode* from,
                    const CUgraphNode* to, const CUgraphEdgeData* data, size_t count);

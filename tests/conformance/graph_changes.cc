@@ -291,6 +291,74 @@ void copies() {
   NEED(cuMemFreeHost(pinned));
 }
 
+// As programs do: where the update is refused, a new executable graph. Then a launch.
+void change(CUgraphExec* exec, CUgraph graph) {
+  CUgraphExecUpdateResultInfo info{};
+  if (cuGraphExecUpdate(*exec, graph, &info) != CUDA_SUCCESS) {
+    NEED(cuGraphExecDestroy(*exec));
+    SHOW(cuGraphInstantiate(exec, graph, 0));
+  }
+  launch(*exec);
+}
+
+// Updates when such a copy has nodes neither before nor behind it.
+void updated_copies() {
+  std::printf("-- updated copies\n");
+  std::vector<uint32_t> here(kWords, 90), there(kWords, 0);
+  uint32_t* pinned = nullptr;
+  NEED(cuMemHostAlloc(reinterpret_cast<void**>(&pinned), kWords * 4, 0));
+  pinned[0] = 91;
+  CUgraph graph = new_graph();
+  CUdeviceptr p;
+  CUDA_MEMCPY3D from_host = row(4);
+  from_host.srcMemoryType = CU_MEMORYTYPE_HOST;
+  from_host.srcHost = here.data();
+  from_host.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  from_host.dstDevice = a;
+  CUgraphNode copy = add_copy(graph, {}, from_host), call;
+  CUgraphNode alloc = add_memory(graph, {}, &p);
+  auto host = host_params(1);
+  NEED(cuGraphAddHostNode(&call, graph, &alloc, 1, &host));
+  add_free(graph, {call}, p);
+  CUgraphExec exec;
+  SHOW(cuGraphInstantiate(&exec, graph, 0));
+  launch(exec);
+  show_first("a", a);
+
+  std::printf("from pinned memory\n");
+  from_host.srcHost = pinned;
+  SHOW(cuGraphMemcpyNodeSetParams(copy, &from_host));
+  change(&exec, graph);
+  show_first("a", a);
+  host = host_params(2);
+  SHOW(cuGraphExecHostNodeSetParams(exec, call, &host));
+  launch(exec);
+  VALUE(last_call);
+  SHOW(cuGraphNodeSetEnabled(exec, copy, 0));
+  last_call = 0;
+  launch(exec);
+  VALUE(last_call);
+
+  std::printf("from host to host\n");
+  from_host.srcHost = here.data();
+  SHOW(cuGraphMemcpyNodeSetParams(copy, &from_host));
+  NEED(cuGraphExecDestroy(exec));
+  SHOW(cuGraphInstantiate(&exec, graph, 0));
+  launch(exec);
+  show_first("a", a);
+  from_host.dstMemoryType = CU_MEMORYTYPE_HOST;
+  from_host.dstHost = there.data();
+  SHOW(cuGraphMemcpyNodeSetParams(copy, &from_host));
+  NEED(cuMemsetD32(a, 92, 1));
+  NEED(cuCtxSynchronize());
+  change(&exec, graph);
+  show_first("a", a);
+  VALUE(there[0]);
+  NEED(cuGraphExecDestroy(exec));
+  SHOW(cuGraphDestroy(graph));
+  NEED(cuMemFreeHost(pinned));
+}
+
 // A child of a graph with memory, and one that was moved into it.
 void children() {
   std::printf("-- children\n");
@@ -500,6 +568,60 @@ void attributes() {
   NEED(cuGraphDestroy(graph));
 }
 
+// Clusters that no device has, given to a node and taken back. A driver may refuse them at once or
+// when the graph is instantiated; nothing is left of them.
+void refused_attributes(bool with_memory) {
+  std::printf("-- refused attributes\n");
+  constexpr auto kClusters = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  CUgraph graph = new_graph();
+  CUdeviceptr p;
+  if (with_memory) {
+    CUgraphNode alloc = add_memory(graph, {}, &p);
+    add_free(graph, {alloc}, p);
+  } else {
+    Condition(graph, CU_GRAPH_COND_TYPE_IF, 0);
+  }
+  const auto is_refused = [graph](CUgraphNode node) {
+    CUlaunchAttributeValue value{};
+    value.clusterDim = {64, 1, 1};
+    CUgraphExec exec;
+    if (cuGraphKernelNodeSetAttribute(node, kClusters, &value) != CUDA_SUCCESS) return true;
+    if (cuGraphInstantiate(&exec, graph, 0) != CUDA_SUCCESS) return true;
+    NEED(cuGraphExecDestroy(exec));
+    return false;
+  };
+  const auto take_back = [](CUgraphNode node) {
+    CUlaunchAttributeValue value{};
+    value.clusterDim = {1, 1, 1};
+    SHOW(cuGraphKernelNodeSetAttribute(node, kClusters, &value));
+  };
+  FillParams values{b, 93, kWords};
+  auto kernel = values.node(fill_kernel);
+  kernel.gridDimX = 64;
+  CUgraphNode node;
+  NEED(cuMemsetD32(b, 0, 1));
+  NEED(cuCtxSynchronize());
+  NEED(cuGraphAddKernelNode(&node, graph, nullptr, 0, &kernel));
+  VALUE(is_refused(node));
+  take_back(node);
+  values.p = a;
+  SHOW(cuGraphKernelNodeSetParams(node, &kernel));
+  run_once(graph);
+  show_first("a", a);
+  show_first("b", b);
+
+  std::printf("of a node that was there\n");
+  values.value = 94;
+  SHOW(cuGraphKernelNodeSetParams(node, &kernel));
+  VALUE(is_refused(node));
+  take_back(node);
+  values.value = 93;
+  SHOW(cuGraphKernelNodeSetParams(node, &kernel));
+  run_once(graph);
+  show_first("a", a);
+  NEED(cuGraphDestroy(graph));
+}
+
 }  // namespace
 
 int main() {
@@ -512,11 +634,14 @@ int main() {
   loops();
   memory();
   copies();
+  updated_copies();
   children();
   calls_of_children();
   updates();
   updatable();
   attributes();
+  refused_attributes(/*with_memory=*/false);
+  refused_attributes(/*with_memory=*/true);
   NEED(cuCtxDestroy(context));
   return 0;
 }
