@@ -13,7 +13,8 @@ set(standard_headers
     <thread> <unordered_map> <utility> <vector> <unistd.h> <fcntl.h> <signal.h> <sys/mman.h>
     <sys/socket.h> <sys/wait.h>)
 
-# fargpu_make_prelude(NAME TYPE [library...]): the headers, for targets of TYPE (OBJECT, EXECUTABLE).
+# fargpu_make_prelude(NAME TYPE [library...]): the headers, for targets of TYPE (OBJECT or
+# EXECUTABLE).
 function(fargpu_make_prelude name type)
   set(source "${CMAKE_BINARY_DIR}/prelude/${name}.cc")
   file(CONFIGURE OUTPUT "${source}" CONTENT "int main() { return 0; }\n")
@@ -41,15 +42,17 @@ function(fargpu_targets result folder)
   set(${result} ${targets} PARENT_SCOPE)
 endfunction()
 
-# fargpu_use_prelude(TARGET PRELUDE). The compiler takes a precompiled header only before all else that
-# a command includes, so this is no REUSE_FROM: that would come after the include of fargpu_sim_abi.
+# fargpu_use_prelude(TARGET PRELUDE). The compiler takes a precompiled header only before all else
+# that a command includes, so this is no REUSE_FROM: that would come after the include of
+# fargpu_sim_abi.
 function(fargpu_use_prelude target prelude)
   set(header "${CMAKE_BINARY_DIR}/CMakeFiles/${prelude}.dir/cmake_pch.hxx")
   target_compile_options(${target} BEFORE PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Winvalid-pch -include \"${header}\">")
   add_dependencies(${target} ${prelude}_made)
 endfunction()
 
-# fargpu_use_preludes(): gives every target the prelude that fits. Call it when all targets are there.
+# fargpu_use_preludes(): gives every target the prelude that fits. Call it when all targets are
+# there.
 function(fargpu_use_preludes)
   fargpu_targets(targets "${CMAKE_SOURCE_DIR}")
   fargpu_make_prelude(fargpu_prelude_of_libraries OBJECT)
