@@ -47,7 +47,8 @@ endfunction()
 # fargpu_sim_abi.
 function(fargpu_use_prelude target prelude)
   set(header "${CMAKE_BINARY_DIR}/CMakeFiles/${prelude}.dir/cmake_pch.hxx")
-  target_compile_options(${target} BEFORE PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Winvalid-pch -include \"${header}\">")
+  set(options "-Winvalid-pch -include \"${header}\"")
+  target_compile_options(${target} BEFORE PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:${options}>")
   add_dependencies(${target} ${prelude}_made)
 endfunction()
 
