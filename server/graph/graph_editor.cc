@@ -27,8 +27,10 @@ std::vector<Key> keys_of(Nodes::Reader description) {
   std::vector<Key> keys;
   std::set<Key> all;
   for (unsigned i = 0; i < nodes.size(); ++i) {
-    keys.emplace_back(ids.size() == 0 ? i : ids[i], nodes[i].which());
-    require(all.insert(keys.back()).second, "a node stands there twice");
+    Key key{ids.size() == 0 ? i : ids[i], nodes[i].which()};
+    key.is_behind = key.kind == Node::HOST && all.contains({key.id, Node::COPY});
+    require(all.insert(key).second, "a node stands there twice");
+    keys.push_back(key);
   }
   return keys;
 }
@@ -157,7 +159,7 @@ CUresult GraphEditor::take_away(const Key& key, const MadeNode& node, MadeGraph&
   }
   // A graph with memory keeps its nodes, and an application takes none away. But a copy that comes
   // to use other memory may need other nodes.
-  switch (key.second) {
+  switch (key.kind) {
     case Node::HOST: {
       const CUDA_HOST_NODE_PARAMS nothing{do_nothing, nullptr};
       made.idle.push_back(node.node);

@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -33,8 +34,14 @@ struct MadeNode {
 
 // A graph and what was made in it.
 struct MadeGraph {
-  // The client's id; the kind, since some of its nodes are two of the driver's.
-  using Key = std::pair<uint64_t, schema::graph::Node::Which>;
+  // Some nodes of the client are two of the driver's: a copy, and a host call before or behind it.
+  // Which of the two it is cannot change: an edge may have to stay.
+  struct Key {
+    uint64_t id = 0;  // the client's
+    schema::graph::Node::Which kind = schema::graph::Node::EMPTY;
+    bool is_behind = false;  // of a host call
+    auto operator<=>(const Key&) const = default;
+  };
 
   CUgraph graph = nullptr;
   std::map<Key, MadeNode> nodes;

@@ -568,6 +568,39 @@ void attributes() {
   NEED(cuGraphDestroy(graph));
 }
 
+// A copy that goes the other way: its half on the host stands before it then, not behind it.
+void turned_copies() {
+  std::printf("-- turned copies\n");
+  std::vector<uint32_t> here(kWords, 80);
+  NEED(cuMemsetD32(a, 81, kWords));
+  NEED(cuCtxSynchronize());
+  CUgraph graph = new_graph();
+  CUdeviceptr p;
+  const CUgraphNode alloc = add_memory(graph, {}, &p);
+  CUDA_MEMCPY3D to_host = row(4), to_device = row(4);
+  to_host.srcMemoryType = to_device.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  to_host.srcDevice = to_device.dstDevice = a;
+  to_host.dstMemoryType = to_device.srcMemoryType = CU_MEMORYTYPE_HOST;
+  to_host.dstHost = here.data();
+  to_device.srcHost = here.data();
+  const CUgraphNode copy = add_copy(graph, {alloc}, to_host);
+  add_free(graph, {copy}, p);
+  run_once(graph);
+  VALUE(here[0]);
+  for (uint32_t value = 82; value < 84; ++value) {
+    here[0] = value;
+    SHOW(cuGraphMemcpyNodeSetParams(copy, &to_device));
+    run_once(graph);
+    show_first("a", a);
+    NEED(cuMemsetD32(a, 10 * value, 1));
+    NEED(cuCtxSynchronize());
+    SHOW(cuGraphMemcpyNodeSetParams(copy, &to_host));
+    run_once(graph);
+    VALUE(here[0]);
+  }
+  NEED(cuGraphDestroy(graph));
+}
+
 // Clusters that no device has, given to a node and taken back. A driver may refuse them at once or
 // when the graph is instantiated; nothing is left of them.
 void refused_attributes(bool with_memory) {
@@ -635,6 +668,7 @@ int main() {
   memory();
   copies();
   updated_copies();
+  turned_copies();
   children();
   calls_of_children();
   updates();
