@@ -66,8 +66,9 @@ void count_memory(const Graph& graph, MemoryNodes* nodes) {
 }
 
 // Whether a launch leaves memory allocated: the next one is refused while it is.
-bool leaves_memory(const Graph& graph) {
-  if (!graph.has_memory) return false;
+bool launch_may_be_refused(const Graph& graph, cuuint64_t flags) {
+  if (!graph.has_memory || (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0)
+    return false;
   MemoryNodes nodes;
   count_memory(graph, &nodes);
   return nodes.allocations != nodes.frees;
@@ -298,8 +299,7 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   if (id == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   auto uses = std::make_shared<GraphUses>();
   refer_to_user_objects(graph, *uses);
-  const bool may_be_refused =
-      leaves_memory(graph) && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) == 0;
+  const bool may_be_refused = launch_may_be_refused(graph, flags);
   const uint64_t base = graph.base != nullptr ? graph.id : 0;
   lock.unlock();
   int result = CUDA_SUCCESS;
@@ -359,7 +359,7 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   note_waits(session, description.awaited);
   auto references = std::make_shared<GraphUses>();
   refer_to_user_objects(graph, *references);
-  const bool leaves = leaves_memory(graph);
+  const bool may_be_refused = launch_may_be_refused(graph, exec.flags);
   const uint64_t base = graph.base != nullptr ? graph.id : 0;
   lock.unlock();
   std::lock_guard exec_lock(exec.mutex);
@@ -388,8 +388,7 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   take_host_calls(exec, std::move(description.host_calls));
   exec.awaited = std::move(description.awaited);
   if (description.interprocess) exec.interprocess = true;
-  exec.may_be_refused =
-      leaves && (exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) == 0;
+  exec.may_be_refused = may_be_refused;
   if (references->any()) exec.uses->add(std::move(references));
   exec.in_turn = exec.has_host_calls() || exec.uses->any();
   return CUDA_SUCCESS;
