@@ -104,7 +104,7 @@ class BenchApp(unittest.TestCase):
         more = slow["longest"] - second["longest"]
         self.assertGreaterEqual(more, COPIES * (8 << 20))
         self.assertIn(f"round trips     {round(waits)}: ", out)
-        self.assertRegex(out, rf"\d+ waits in {COPY_TO_HOST}, \d+ .*each: \d+ % of the time")
+        self.assertRegex(out, rf"\d+ waits in {COPY_TO_HOST}, \S+ \w+ each: \d+ % of the time")
         for bandwidth in (10, 25, 100, 200, 400):
             self.assertIn(f"{bandwidth} Gb/s", out)
 
