@@ -54,13 +54,15 @@ done
 FARGPU_SERVER=127.0.0.1:$(cat "$scratch/port")
 export FARGPU_SERVER
 
-# Nanoseconds of a run over the link $1.
+# A member of the file: nanoseconds of the run, or of the link at a place of the list.
+member() { python3 -c 'import json, sys
+file = json.load(open(sys.argv[1]))
+print(round((file["links"][int(sys.argv[2])] if sys.argv[2:] else file)["nanoseconds"]))' "$@"; }
+# Nanoseconds of a run over the link $1, by the same clock as those of the run that predicts.
 time_over() {
-  local begin end
-  begin=$(date +%s%N)
-  FARGPU_LINK=$1 "$build_dir/bin/fargpu" run -- "$program" "${values[@]}" >"$scratch/out"
-  end=$(date +%s%N)
-  echo $((end - begin))
+  FARGPU_LINK=$1 "$build_dir/bin/fargpu" bench app --json "$scratch/measured.json" -- \
+    "$program" "${values[@]}" >"$scratch/out"
+  member "$scratch/measured.json"
 }
 median() { sort -n "$1" | sed -n "$((($(wc -l <"$1") + 1) / 2))p"; }
 
@@ -78,9 +80,7 @@ for name in $programs; do
     place=0
     for link in $links; do
       # The links that were asked for come first.
-      python3 -c 'import json, sys
-print(round(json.load(open(sys.argv[1]))["links"][int(sys.argv[2])]["nanoseconds"]))' \
-        "$scratch/predicted.json" $place >>"$scratch/$link.predicted"
+      member "$scratch/predicted.json" $place >>"$scratch/$link.predicted"
       time_over "$link" >>"$scratch/$link.measured"
       place=$((place + 1))
     done
