@@ -13,7 +13,8 @@ set(standard_headers
     <thread> <unordered_map> <utility> <vector> <unistd.h> <fcntl.h> <signal.h> <sys/mman.h>
     <sys/socket.h> <sys/wait.h>)
 
-# fargpu_make_prelude(NAME TYPE [library...]): the headers, for targets of TYPE (OBJECT, EXECUTABLE).
+# fargpu_make_prelude(NAME TYPE [library...]): the headers, for targets of TYPE (OBJECT or
+# EXECUTABLE).
 function(fargpu_make_prelude name type)
   set(source "${CMAKE_BINARY_DIR}/prelude/${name}.cc")
   file(CONFIGURE OUTPUT "${source}" CONTENT "int main() { return 0; }\n")
@@ -25,6 +26,9 @@ function(fargpu_make_prelude name type)
   endif()
   target_link_libraries(${name} PRIVATE fargpu_options ${ARGN})
   target_precompile_headers(${name} PRIVATE ${standard_headers})
+  # Sources wait for targets of this kind, but not for what the compiler makes of other sources.
+  add_custom_target(${name}_made)
+  add_dependencies(${name}_made ${name})
 endfunction()
 
 # fargpu_targets(RESULT FOLDER): every target of FOLDER and below.
@@ -38,15 +42,18 @@ function(fargpu_targets result folder)
   set(${result} ${targets} PARENT_SCOPE)
 endfunction()
 
-# fargpu_use_prelude(TARGET PRELUDE). The compiler takes a precompiled header only before all else that
-# a command includes, so this is no REUSE_FROM: that would come after the include of fargpu_sim_abi.
+# fargpu_use_prelude(TARGET PRELUDE). The compiler takes a precompiled header only before all else
+# that a command includes, so this is no REUSE_FROM: that would come after the include of
+# fargpu_sim_abi.
 function(fargpu_use_prelude target prelude)
   set(header "${CMAKE_BINARY_DIR}/CMakeFiles/${prelude}.dir/cmake_pch.hxx")
-  target_compile_options(${target} BEFORE PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Winvalid-pch -include \"${header}\">")
-  add_dependencies(${target} ${prelude})
+  set(options "-Winvalid-pch -include \"${header}\"")
+  target_compile_options(${target} BEFORE PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:${options}>")
+  add_dependencies(${target} ${prelude}_made)
 endfunction()
 
-# fargpu_use_preludes(): gives every target the prelude that fits. Call it when all targets are there.
+# fargpu_use_preludes(): gives every target the prelude that fits. Call it when all targets are
+# there.
 function(fargpu_use_preludes)
   fargpu_targets(targets "${CMAKE_SOURCE_DIR}")
   fargpu_make_prelude(fargpu_prelude_of_libraries OBJECT)
@@ -59,7 +66,7 @@ function(fargpu_use_preludes)
     get_target_property(type ${target} TYPE)
     get_target_property(libraries ${target} LINK_LIBRARIES)
     get_target_property(options ${target} COMPILE_OPTIONS)
-    if(options MATCHES "-(O|m|f)" OR NOT libraries MATCHES "fargpu")
+    if(options MATCHES "-(O|m|f)" OR NOT libraries MATCHES "fargpu_options")
       continue()
     elseif(type MATCHES "^(STATIC|SHARED|OBJECT|MODULE)_LIBRARY$")
       fargpu_use_prelude(${target} fargpu_prelude_of_libraries)

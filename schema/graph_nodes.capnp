@@ -6,7 +6,12 @@
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("fargpu::schema::graph");
 
-struct Nodes { nodes @0 :List(Node); }
+struct Nodes {
+  nodes @0 :List(Node);
+  # Of a graph that the worker has before it is described (fgGraphAllocate): the client's id of each
+  # node, by which the worker knows it again. A copy with a host call is two nodes with one id.
+  ids @1 :List(UInt64);
+}
 
 struct Node {
   dependencies @0 :List(UInt32);  # by their number in this list, all smaller than this node's

@@ -33,7 +33,7 @@ CUresult use_base(Graph& graph, Session& session) {
 }
 
 // Asks the session for a node or a handle of the graph's half there. What is refused leaves the
-// graph as it was: one without a half can be copied, and changed after it was instantiated.
+// graph as it was: one without a half can be copied.
 template <typename Ask>
 CUresult ask_base(Graph& graph, Session& session, Ask&& ask) {
   const bool is_first = graph.base == nullptr;
@@ -156,7 +156,11 @@ CUresult release(GraphNode& node) {
   const CUdeviceptr address = node.params.get().free.dptr;
   const auto region = Process::get().tables()->device_memory.find(address);
   if (!region || !region->of_graph || region->base != address) return CUDA_ERROR_INVALID_VALUE;
-  if (!freed_by().emplace(address, node.id).second) return CUDA_ERROR_INVALID_VALUE;
+  if (freed_by().contains(address)) return CUDA_ERROR_INVALID_VALUE;
+  // One node of all the driver's graphs frees it, too: this graph is made there once.
+  Session& session = *Process::get().session_of_device(region->device);
+  if (const CUresult result = use_base(*node.graph, session); result != CUDA_SUCCESS) return result;
+  freed_by().emplace(address, node.id);
   node.graph->has_memory = true;
   return CUDA_SUCCESS;
 }

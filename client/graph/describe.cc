@@ -48,8 +48,9 @@ bool in_order(const Graph& graph, std::vector<const GraphNode*>* order) {
 
 class Describer {
  public:
-  Describer(Session& session, Description& description)
-      : session_(session), description_(description) {}
+  // `with_ids`: the worker has the graph already.
+  Describer(Session& session, Description& description, bool with_ids)
+      : session_(session), description_(description), with_ids_(with_ids) {}
 
   CUresult describe(const Graph& graph, schema::graph::Nodes::Builder out) {
     const Deeper level(depth_);
@@ -80,6 +81,7 @@ class Describer {
       count += parts(plans[i]);
     }
     auto nodes = out.initNodes(count);
+    if (with_ids_) put_ids(order, plans, out.initIds(count));
     std::unordered_map<const GraphNode*, unsigned> last;  // by which others depend on the node
     unsigned next = 0;
     for (size_t i = 0; i < order.size(); ++i) {
@@ -117,11 +119,8 @@ class Describer {
       if (child->base != nullptr || child->has_memory) return CUDA_ERROR_NOT_SUPPORTED;
       inside.push_back(child);
     }
-    const CUresult result =
-        put(0, params, inside, copy, [&](unsigned part) { return part == own ? nodes[0] : other; });
-    if (result != CUDA_SUCCESS || inside.empty()) return result;
-    // The host nodes inside would be those of the first child.
-    return description_.host_calls.empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    return put(0, params, inside, copy,
+               [&](unsigned part) { return part == own ? nodes[0] : other; });
   }
 
   CUgraphNode error = nullptr;
@@ -145,6 +144,13 @@ class Describer {
     if (params.type() != CU_GRAPH_NODE_TYPE_MEMCPY) return CUDA_SUCCESS;
     const ContextScope scope(params.context());
     return plan_copy(session_, params.get().memcpy.copyParams, plan);
+  }
+
+  static void put_ids(const std::vector<const GraphNode*>& order,
+                      const std::vector<NodeCopy>& plans, capnp::List<uint64_t>::Builder ids) {
+    unsigned next = 0;
+    for (size_t i = 0; i < order.size(); ++i)
+      for (unsigned part = 0; part < parts(plans[i]); ++part) ids.set(next++, order[i]->id);
   }
 
   static void put_edges(const GraphNode& node,
@@ -239,6 +245,7 @@ class Describer {
         return CUDA_SUCCESS;
       case CU_GRAPH_NODE_TYPE_GRAPH: {
         const Graph& child = *inside[0];
+        placed->host_call = description_.host_calls.size();
         if (!child.has_memory) return describe(child, builder.initChild());
         auto moved = builder.initMovedChild();
         moved.setGraph(child.base != nullptr ? child.id : 0);
@@ -328,6 +335,7 @@ class Describer {
 
   Session& session_;
   Description& description_;
+  const bool with_ids_;
   unsigned parts_ = 1;  // of the last node
   unsigned depth_ = 0;
 };
@@ -377,7 +385,7 @@ CUresult session_of(const Graph& graph, Session** session) {
 CUresult describe(Session& session, const Graph& graph, Description* description,
                   CUgraphNode* error, bool* has_cycle) {
   capnp::MallocMessageBuilder message;
-  Describer describer(session, *description);
+  Describer describer(session, *description, graph.base != nullptr);
   const CUresult result = describer.describe(graph, message.initRoot<schema::graph::Nodes>());
   *error = describer.error;
   *has_cycle = describer.has_cycle;
@@ -388,7 +396,7 @@ CUresult describe(Session& session, const Graph& graph, Description* description
 CUresult describe_node(Session& session, const NodeParams& params, const Placed& placed,
                        Description* description) {
   capnp::MallocMessageBuilder message;
-  Describer describer(session, *description);
+  Describer describer(session, *description, /*with_ids=*/false);
   const CUresult result =
       describer.describe(params, placed, message.initRoot<schema::graph::Nodes>());
   if (result == CUDA_SUCCESS) take_bytes(message, description);

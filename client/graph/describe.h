@@ -37,7 +37,7 @@ struct Placed {
   uint32_t place = 0;  // on the server
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   NodeCopy::Way copy = NodeCopy::Way::kDriver;
-  size_t host_call = 0;  // of a host node or a copy that has one: its index
+  size_t host_call = 0;  // of a host node or a copy that has one, and of a child's first: its index
 };
 
 struct Description {

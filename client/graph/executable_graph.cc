@@ -66,8 +66,9 @@ void count_memory(const Graph& graph, MemoryNodes* nodes) {
 }
 
 // Whether a launch leaves memory allocated: the next one is refused while it is.
-bool leaves_memory(const Graph& graph) {
-  if (!graph.has_memory) return false;
+bool launch_may_be_refused(const Graph& graph, cuuint64_t flags) {
+  if (!graph.has_memory || (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0)
+    return false;
   MemoryNodes nodes;
   count_memory(graph, &nodes);
   return nodes.allocations != nodes.frees;
@@ -298,8 +299,7 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   if (id == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   auto uses = std::make_shared<GraphUses>();
   refer_to_user_objects(graph, *uses);
-  const bool may_be_refused =
-      leaves_memory(graph) && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) == 0;
+  const bool may_be_refused = launch_may_be_refused(graph, flags);
   const uint64_t base = graph.base != nullptr ? graph.id : 0;
   lock.unlock();
   int result = CUDA_SUCCESS;
@@ -345,11 +345,12 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
 }
 
 CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutcome* outcome) {
-  outcome->found = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
-  // The other graph has memory or conditions of its own.
-  if (graph.base != nullptr || graph.has_memory) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   outcome->found = CU_GRAPH_EXEC_UPDATE_ERROR;
   Session& session = *exec.session;
+  if (graph.base != nullptr && graph.base != &session) {
+    log::warn("an executable graph is not updated from a graph on the GPUs of another server");
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   Description description;
   bool has_cycle = false;
   if (const CUresult result = describe(session, graph, &description, &outcome->error, &has_cycle);
@@ -358,6 +359,8 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   note_waits(session, description.awaited);
   auto references = std::make_shared<GraphUses>();
   refer_to_user_objects(graph, *references);
+  const bool may_be_refused = launch_may_be_refused(graph, exec.flags);
+  const uint64_t base = graph.base != nullptr ? graph.id : 0;
   lock.unlock();
   std::lock_guard exec_lock(exec.mutex);
   if (exec.is_ending()) return CUDA_ERROR_INVALID_VALUE;
@@ -366,9 +369,12 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   const uint16_t context = frame_context(session);
   std::span<const std::byte> last;
   CUresult sent = send_ahead(session, context, exec.id, description, &last);
-  if (sent == CUDA_SUCCESS) {
+  if (sent == CUDA_SUCCESS && base == 0) {
     sent = call_fgGraphUpdate(session, context, exec.by_id(), last.data(), last.size(), &result,
                               &outcome->found, &place, &from_place);
+  } else if (sent == CUDA_SUCCESS) {
+    sent = call_fgGraphUpdateFrom(session, context, exec.by_id(), base, last.data(), last.size(),
+                                  &result, &outcome->found, &place, &from_place);
   }
   if (sent == CUDA_SUCCESS) sent = static_cast<CUresult>(result);
   if (sent != CUDA_SUCCESS) {
@@ -382,9 +388,16 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   take_host_calls(exec, std::move(description.host_calls));
   exec.awaited = std::move(description.awaited);
   if (description.interprocess) exec.interprocess = true;
+  exec.may_be_refused = may_be_refused;
   if (references->any()) exec.uses->add(std::move(references));
   exec.in_turn = exec.has_host_calls() || exec.uses->any();
   return CUDA_SUCCESS;
+}
+
+bool has_node(GraphExec& exec, uint64_t node, CUgraphNodeType type) {
+  std::lock_guard lock(exec.mutex);
+  const auto found = exec.nodes.find(node);
+  return found != exec.nodes.end() && found->second.type == type;
 }
 
 CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params) {
@@ -425,9 +438,14 @@ CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params) {
     }
   }
   if (!description.host_calls.empty()) {
-    description.host_calls[0].node = node;
+    // Of a child as many as it had, for the driver has compared them.
     std::vector<HostCall> calls = exec.host_calls;
-    calls[placed.host_call] = std::move(description.host_calls[0]);
+    auto next = calls.begin() + static_cast<ptrdiff_t>(placed.host_call);
+    for (HostCall& call : description.host_calls) {
+      if (next == calls.end()) break;
+      call.node = next->node;
+      *next++ = std::move(call);
+    }
     take_host_calls(exec, std::move(calls));
   }
   return CUDA_SUCCESS;
@@ -464,8 +482,8 @@ CUresult launch(GraphExec& exec, CUstream stream) {
   CUresult result = exec.in_turn.load(std::memory_order_acquire)
                         ? send_in_turn(exec, target, stream)
                         : send_plain_launch(exec, target, stream);
-  if (result == CUDA_SUCCESS &&
-      (exec.may_be_refused || exec.interprocess.load(std::memory_order_relaxed)))
+  if (result == CUDA_SUCCESS && (exec.may_be_refused.load(std::memory_order_relaxed) ||
+                                 exec.interprocess.load(std::memory_order_relaxed)))
     result = flush(target.session);
   if (result != CUDA_SUCCESS) return result;
   return target.session.settings.launch_blocking

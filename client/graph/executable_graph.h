@@ -45,7 +45,7 @@ struct GraphExec final : Object {
   cuuint64_t flags = 0;
   // Of one that kernels launch: the driver's, by which the application knows it. Else 0.
   uint64_t value = 0;
-  bool may_be_refused = false;  // a launch waits for the driver's answer
+  std::atomic<bool> may_be_refused{false};  // a launch waits for the driver's answer
   // A launch records an event of other processes, or waits for one, or did so before an update.
   std::atomic<bool> interprocess{false};
   wire::PreparedBody launch;  // the message of a launch without host calls, but for the stream
@@ -86,6 +86,8 @@ struct GraphOutcome {
 CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgraphExec* exec,
                      GraphOutcome* outcome);
 CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutcome* outcome);
+// Whether it was made with such a node of this type.
+bool has_node(GraphExec& exec, uint64_t node, CUgraphNodeType type);
 // Needs the lock, as describe() does.
 CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params);
 CUresult enable_node(GraphExec& exec, uint64_t node, bool enabled);

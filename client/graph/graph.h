@@ -60,9 +60,9 @@ struct Graph final : Object {
   std::vector<GraphNode*> nodes;  // as they were added
   GraphNode* owner = nullptr;     // the node that it is inside of
   uint64_t clone_of = 0;
-  std::map<CUuserObject, unsigned> user_objects;  // references
-  Session* base = nullptr;                        // where it has a half already (fgGraphAllocate)
-  bool has_memory = false;                        // nodes that allocate or free: none may go
+  std::map<CUuserObject, unsigned> user_objects;     // references
+  Session* base = nullptr;                           // where its half stays (fgGraphAllocate)
+  bool has_memory = false;                           // nodes that allocate or free: none may go
   std::vector<CUgraphConditionalHandle> conditions;  // that no node uses yet
 
   CUgraph handle() const { return reinterpret_cast<CUgraph>(id); }

@@ -453,6 +453,19 @@ struct FgGraphUpdateResults {
   errorFromPlace @3 :UInt32;  # unsigned int*
 }
 
+struct FgGraphUpdateFromParams {
+  exec @0 :UInt64;  # CUgraphExec
+  base @1 :UInt64;  # unsigned long long
+  graphBytes @2 :UInt64;  # size_t
+}
+
+struct FgGraphUpdateFromResults {
+  outcome @0 :Int32;  # int*
+  found @1 :Int32;  # int*
+  errorPlace @2 :UInt32;  # unsigned int*
+  errorFromPlace @3 :UInt32;  # unsigned int*
+}
+
 struct FgGraphSetNodeParams {
   exec @0 :UInt64;  # CUgraphExec
   place @1 :UInt32;  # unsigned int

@@ -1,5 +1,6 @@
 #include "server/graph/executable_graph.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace fargpu::server {
@@ -10,78 +11,131 @@ ExecutableGraph::~ExecutableGraph() {
   if (graph_ != nullptr) (void)driver.cuGraphDestroy(graph_);
 }
 
-void ExecutableGraph::note_memory() {
-  frees_ = places_.freed;
-  const auto note = [&](const GraphBase& base) {
-    for (const CUdeviceptr address : base.addresses())
+void ExecutableGraph::note_memory(const GraphPlaces& places, const GraphBase* base) {
+  leaves_.clear();
+  frees_ = places.freed;
+  const auto note = [&](const GraphBase& one) {
+    for (const CUdeviceptr address : one.addresses())
       if (std::erase(frees_, address) == 0) leaves_.push_back(address);
   };
-  if (base_ != nullptr) note(*base_);
-  for (const auto& child : places_.moved) note(*child);
+  if (base != nullptr) note(*base);
+  for (const auto& child : places.moved) note(*child);
+}
+
+CUresult ExecutableGraph::make(CUgraph graph, unsigned long long flags, Outcome* outcome) {
+  const DriverTable& driver = parts_.core.driver;
+  if (driver.cuGraphInstantiateWithParams == nullptr) {
+    const CUresult result = driver.cuGraphInstantiateWithFlags(&exec_, graph, flags);
+    if (result != CUDA_SUCCESS) outcome->found = CUDA_GRAPH_INSTANTIATE_ERROR;
+    return result;
+  }
+  CUDA_GRAPH_INSTANTIATE_PARAMS params{};
+  params.flags = flags;
+  const CUresult result = driver.cuGraphInstantiateWithParams(&exec_, graph, &params);
+  outcome->found = params.result_out;
+  outcome->error_place = places_.place_of(params.hErrNode_out);
+  return result;
 }
 
 ExecutableGraph::Outcome ExecutableGraph::instantiate(schema::graph::Nodes::Reader description,
-                                                      std::span<const std::byte> bytes,
                                                       std::shared_ptr<GraphBase> base,
                                                       unsigned long long flags) {
   const DriverTable& driver = parts_.core.driver;
   Outcome outcome;
-  if (base != nullptr) {
-    GraphPlaces* places = nullptr;
-    outcome.result = base->build(description, bytes, &places);
-    places_ = *places;
-    base_ = std::move(base);
+  base_ = std::move(base);
+  if (base_ != nullptr) {
+    outcome.result = base_->edit(description, &places_);
   } else {
     outcome.result = driver.cuGraphCreate(&graph_, 0);
     if (outcome.result != CUDA_SUCCESS) return outcome;
     outcome.result = build_graph(parts_, description, graph_, &places_);
   }
-  CUgraph const graph = base_ != nullptr ? base_->get() : graph_;
   if (outcome.result != CUDA_SUCCESS) {
     outcome.found = CUDA_GRAPH_INSTANTIATE_ERROR;
     outcome.error_place = static_cast<uint32_t>(places_.nodes.size());
     return outcome;
   }
-  note_memory();
+  note_memory(places_, base_.get());
   for_kernels_ = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
-  if (driver.cuGraphInstantiateWithParams == nullptr) {
-    outcome.result = driver.cuGraphInstantiateWithFlags(&exec_, graph, flags);
-    if (outcome.result != CUDA_SUCCESS) outcome.found = CUDA_GRAPH_INSTANTIATE_ERROR;
-    return outcome;
+  outcome.result = make(base_ != nullptr ? base_->get() : graph_, flags, &outcome);
+  for (CUgraphNode const node : places_.retired) {
+    if (outcome.result == CUDA_SUCCESS)
+      outcome.result = driver.cuGraphNodeSetEnabled(exec_, node, 0);
   }
-  CUDA_GRAPH_INSTANTIATE_PARAMS params{};
-  params.flags = flags;
-  outcome.result = driver.cuGraphInstantiateWithParams(&exec_, graph, &params);
-  outcome.found = params.result_out;
-  outcome.error_place = places_.place_of(params.hErrNode_out);
   return outcome;
 }
 
-ExecutableGraph::Outcome ExecutableGraph::update(schema::graph::Nodes::Reader description) {
+ExecutableGraph::Outcome ExecutableGraph::update(schema::graph::Nodes::Reader description,
+                                                 std::shared_ptr<GraphBase> base) {
   const DriverTable& driver = parts_.core.driver;
   Outcome outcome;
-  CUgraph graph = nullptr;
-  outcome.result = driver.cuGraphCreate(&graph, 0);
-  if (outcome.result != CUDA_SUCCESS) return outcome;
+  CUgraph own = nullptr;
   GraphPlaces places;
-  outcome.result = build_graph(parts_, description, graph, &places);
+  if (base != nullptr) {
+    outcome.result = base->edit(description, &places);
+  } else {
+    outcome.result = driver.cuGraphCreate(&own, 0);
+    if (outcome.result != CUDA_SUCCESS) return outcome;
+    outcome.result = build_graph(parts_, description, own, &places);
+  }
   if (outcome.result != CUDA_SUCCESS) {
     outcome.found = CU_GRAPH_EXEC_UPDATE_ERROR;
     outcome.error_place = static_cast<uint32_t>(places.nodes.size());
+  } else if (!has_the_same_left_over(places)) {
+    outcome.result = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    outcome.found = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
   } else {
     CUgraphExecUpdateResultInfo info{};
-    outcome.result = driver.cuGraphExecUpdate_v2(exec_, graph, &info);
+    outcome.result = driver.cuGraphExecUpdate_v2(exec_, base != nullptr ? base->get() : own, &info);
     outcome.found = info.result;
     outcome.error_place = places.place_of(info.errorNode);
     outcome.error_from_place = places.place_of(info.errorFromNode);
   }
   if (outcome.result == CUDA_SUCCESS) {
-    // The driver has taken over whom host nodes call; the rest is still that of the first graph.
+    // The driver has taken over whom host nodes call, and which memory is allocated; the rest is
+    // still that of the first graph.
+    note_memory(places, base.get());
     places_.host_nodes = std::move(places.host_nodes);
     places_.waits = places.waits;
+    updated_with_ = std::move(places.moved);
+    if (base != nullptr) updated_with_.push_back(std::move(base));
   }
-  (void)driver.cuGraphDestroy(graph);
+  if (own != nullptr) (void)driver.cuGraphDestroy(own);
   return outcome;
+}
+
+// A driver pairs the nodes of which nothing is left with whatever this one has in their places.
+bool ExecutableGraph::has_the_same_left_over(const GraphPlaces& other) const {
+  return other.retired == places_.retired && other.idle == places_.idle;
+}
+
+bool ExecutableGraph::has_node(uint32_t place) const {
+  if (place >= places_.nodes.size()) return false;
+  return base_ == nullptr || !base_->is_gone(places_.nodes[place]);
+}
+
+CUresult ExecutableGraph::set_node(uint32_t place, schema::graph::Node::Reader description) {
+  if (!has_node(place)) return CUDA_ERROR_INVALID_VALUE;
+  GraphPlaces child;
+  const CUresult result =
+      server::set_node(parts_, exec_, places_.nodes[place], description, &child);
+  if (result != CUDA_SUCCESS) return result;
+  // The driver has found as many host nodes as there were in the child.
+  places_.waits = places_.waits || child.waits;
+  auto next = std::lower_bound(places_.host_places.begin(), places_.host_places.end(), place) -
+              places_.host_places.begin();
+  for (auto& host : child.host_nodes) {
+    if (static_cast<size_t>(next) == places_.host_nodes.size()) break;
+    places_.host_nodes[static_cast<size_t>(next++)] = std::move(host);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult ExecutableGraph::enable_node(uint32_t place, bool enabled) {
+  const DriverTable& driver = parts_.core.driver;
+  if (driver.cuGraphNodeSetEnabled == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!has_node(place)) return CUDA_ERROR_INVALID_VALUE;
+  return driver.cuGraphNodeSetEnabled(exec_, places_.nodes[place], enabled ? 1 : 0);
 }
 
 }  // namespace fargpu::server

@@ -30,22 +30,27 @@ class ExecutableGraph {
   ExecutableGraph& operator=(const ExecutableGraph&) = delete;
 
   // Once, before everything else. Like build_graph(), these two may throw.
-  // `base`: null: a graph of its own. `bytes`: the description's.
-  Outcome instantiate(schema::graph::Nodes::Reader description, std::span<const std::byte> bytes,
-                      std::shared_ptr<GraphBase> base, unsigned long long flags);
-  Outcome update(schema::graph::Nodes::Reader description);
+  // `base`: of the described graph; null: it has none.
+  Outcome instantiate(schema::graph::Nodes::Reader description, std::shared_ptr<GraphBase> base,
+                      unsigned long long flags);
+  Outcome update(schema::graph::Nodes::Reader description, std::shared_ptr<GraphBase> base);
+  // CUDA_ERROR_INVALID_VALUE, of both: there is no such node, or not any more.
+  CUresult set_node(uint32_t place, schema::graph::Node::Reader description);
+  CUresult enable_node(uint32_t place, bool enabled);
 
   CUgraphExec get() const { return exec_; }
   // Kernels may launch it; they know it by the driver's value.
   bool is_for_kernels() const { return for_kernels_; }
   const GraphPlaces& places() const { return places_; }
-  const GraphParts& parts() const { return parts_; }
   // Memory that a launch allocates and does not free, and memory of other graphs that it frees.
   const std::vector<CUdeviceptr>& leaves() const { return leaves_; }
   const std::vector<CUdeviceptr>& frees() const { return frees_; }
 
  private:
-  void note_memory();
+  void note_memory(const GraphPlaces& places, const GraphBase* base);
+  CUresult make(CUgraph graph, unsigned long long flags, Outcome* outcome);
+  bool has_the_same_left_over(const GraphPlaces& other) const;
+  bool has_node(uint32_t place) const;
 
   const GraphParts parts_;
   std::shared_ptr<GraphBase> base_;  // has the graph, if there is one
@@ -54,6 +59,7 @@ class ExecutableGraph {
   bool for_kernels_ = false;
   GraphPlaces places_;
   std::vector<CUdeviceptr> leaves_, frees_;
+  std::vector<std::shared_ptr<GraphBase>> updated_with_;  // whose memory it uses
 };
 
 }  // namespace fargpu::server

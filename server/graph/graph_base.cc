@@ -1,30 +1,31 @@
 #include "server/graph/graph_base.h"
 
-#include <algorithm>
+#include "server/graph/leaf_nodes.h"
+#include "server/graph/node_params.h"
 
 namespace fargpu::server {
 
 std::shared_ptr<GraphBase> GraphBase::make(const GraphParts& parts) {
   std::shared_ptr<GraphBase> base(new GraphBase(parts));
-  return parts.core.driver.cuGraphCreate(&base->graph_, 0) == CUDA_SUCCESS ? base : nullptr;
+  return parts.core.driver.cuGraphCreate(&base->made_.graph, 0) == CUDA_SUCCESS ? base : nullptr;
 }
 
 GraphBase::~GraphBase() {
-  if (graph_ != nullptr) (void)parts_.core.driver.cuGraphDestroy(graph_);
+  if (made_.graph != nullptr) (void)parts_.core.driver.cuGraphDestroy(made_.graph);
 }
 
 CUresult GraphBase::allocate(const CUmemPoolProps& pool, std::span<const CUmemAccessDesc> access,
                              size_t bytes, CUdeviceptr* address, unsigned* number) {
   const DriverTable& driver = parts_.core.driver;
   if (driver.cuGraphAddMemAllocNode == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  if (built_) return CUDA_ERROR_NOT_SUPPORTED;
+  if (get() == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUDA_MEM_ALLOC_NODE_PARAMS params{};
   params.poolProps = pool;
   params.accessDescs = access.empty() ? nullptr : access.data();
   params.accessDescCount = access.size();
   params.bytesize = bytes;
   CUgraphNode node = nullptr;
-  const CUresult result = driver.cuGraphAddMemAllocNode(&node, graph_, nullptr, 0, &params);
+  const CUresult result = driver.cuGraphAddMemAllocNode(&node, get(), nullptr, 0, &params);
   if (result != CUDA_SUCCESS) return result;
   *address = params.dptr;
   *number = static_cast<unsigned>(allocations_.size());
@@ -38,10 +39,16 @@ CUresult GraphBase::add_updatable(schema::graph::Node::Reader description,
   constexpr auto kUpdatable = CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
   const DriverTable& driver = parts_.core.driver;
   if (driver.cuGraphKernelNodeSetAttribute == nullptr ||
-      driver.cuGraphKernelNodeGetAttribute == nullptr || built_)
+      driver.cuGraphKernelNodeGetAttribute == nullptr || get() == nullptr)
     return CUDA_ERROR_NOT_SUPPORTED;
+  require(description.isKernel() && description.getDependencies().size() == 0,
+          "not a kernel node alone");
+  CUcontext context = nullptr;
+  CUresult result = enter_context(parts_, description, &context);
+  if (result != CUDA_SUCCESS) return result;
+  GraphPlaces unused;
   CUgraphNode node = nullptr;
-  CUresult result = add_kernel(parts_, description, graph_, &node);
+  result = add_leaf(parts_, unused, description, get(), nullptr, 0, context, &node);
   CUlaunchAttributeValue value{};
   value.deviceUpdatableKernelNode.deviceUpdatable = 1;
   if (result == CUDA_SUCCESS)
@@ -50,7 +57,8 @@ CUresult GraphBase::add_updatable(schema::graph::Node::Reader description,
     result = driver.cuGraphKernelNodeGetAttribute(node, kUpdatable, &value);
   if (result != CUDA_SUCCESS) {
     // It may be there without an attribute that was refused: the client adds it once more.
-    if (node != nullptr) (void)driver.cuGraphDestroyNode(node);
+    if (node != nullptr && driver.cuGraphDestroyNode(node) != CUDA_SUCCESS)
+      made_.retired.push_back(node);  // of a graph with memory
     return result;
   }
   *handle = value.deviceUpdatableKernelNode.devNode;
@@ -59,27 +67,9 @@ CUresult GraphBase::add_updatable(schema::graph::Node::Reader description,
   return CUDA_SUCCESS;
 }
 
-CUresult GraphBase::build(schema::graph::Nodes::Reader description,
-                          std::span<const std::byte> bytes, GraphPlaces** places) {
-  *places = &places_;
-  if (built_) {
-    return places_.host_nodes.empty() &&
-                   std::equal(bytes.begin(), bytes.end(), description_.begin(), description_.end())
-               ? CUDA_SUCCESS
-               : CUDA_ERROR_NOT_SUPPORTED;
-  }
-  built_ = true;
-  places_.allocations = allocations_;
-  places_.updatable = updatable_;
-  const CUresult result = build_graph(parts_, description, graph_, &places_);
-  if (result == CUDA_SUCCESS) description_.assign(bytes.begin(), bytes.end());
-  return result;
-}
-
-bool GraphBase::begin_move(std::vector<CUgraphNode>* allocations) {
-  if (std::exchange(built_, true)) return false;
-  *allocations = allocations_;
-  return true;
+CUresult GraphBase::edit(schema::graph::Nodes::Reader description, GraphPlaces* places) {
+  if (get() == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return GraphEditor(parts_, *places, gone_).edit(description, made_, early());
 }
 
 }  // namespace fargpu::server

@@ -7,11 +7,13 @@
 
 #include <cstddef>
 #include <memory>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "server/graph/graph_builder.h"
+#include "server/graph/graph_editor.h"
 
 namespace fargpu::server {
 
@@ -28,32 +30,31 @@ class GraphBase {
   // A kernel node that kernels update.
   CUresult add_updatable(schema::graph::Node::Reader description, CUgraphDeviceNode* handle,
                          unsigned* number);
-  CUgraph get() const { return graph_; }
+  // nullptr: it was moved into another graph.
+  CUgraph get() const { return made_.graph; }
   // `kept` lives as long as the memory of the graph may be used.
   void keep(std::shared_ptr<void> kept) { kept_.push_back(std::move(kept)); }
   const std::vector<CUdeviceptr>& addresses() const { return addresses_; }  // of allocations
 
-  // The first time it adds the described nodes. Nodes of such graphs cannot be taken away again:
-  // later the description must be the same, else CUDA_ERROR_NOT_SUPPORTED. So it is for a graph
-  // with host nodes, which cannot know whose launch calls them.
-  CUresult build(schema::graph::Nodes::Reader description, std::span<const std::byte> bytes,
-                 GraphPlaces** places);
-  // Instead of build(), by whoever adds the nodes: the graph is about to go into another one, whose
-  // it is after moved(). Once; false: it was built already.
-  bool begin_move(std::vector<CUgraphNode>* allocations);
-  void moved() { graph_ = nullptr; }
+  // Makes the graph what is described; as GraphEditor::edit(). Host nodes are new ones each time:
+  // they belong to the executable graph that is made or updated next.
+  CUresult edit(schema::graph::Nodes::Reader description, GraphPlaces* places);
+  // Whether a node of the graph, which an executable graph was made with, is not there any more.
+  bool is_gone(CUgraphNode node) const { return gone_.contains(node); }
+
+  // For GraphEditor, which moves the graph into another one.
+  MadeGraph& made() { return made_; }
+  EarlyNodes early() const { return {allocations_, updatable_}; }
 
  private:
   explicit GraphBase(const GraphParts& parts) : parts_(parts) {}
 
   const GraphParts parts_;
-  CUgraph graph_ = nullptr;
+  MadeGraph made_;
   std::vector<CUgraphNode> allocations_, updatable_;
   std::vector<CUdeviceptr> addresses_;
   std::vector<std::shared_ptr<void>> kept_;
-  bool built_ = false;
-  std::vector<std::byte> description_;
-  GraphPlaces places_;
+  std::set<CUgraphNode> gone_;
 };
 
 // What the handle table has for a graph: the part that keeps it shares it.

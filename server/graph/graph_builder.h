@@ -30,10 +30,11 @@ struct GraphParts {
 struct GraphPlaces {
   std::vector<CUgraphNode> nodes;
   std::vector<std::shared_ptr<HostGate::Node>> host_nodes;  // in the order of their places
+  std::vector<uint32_t> host_places;                        // these
   bool waits = false;                                       // for values in memory
-  std::vector<CUgraphNode> allocations;                     // that the graph has already
-  std::vector<CUgraphNode> updatable;                       // likewise: that kernels update
   std::vector<std::shared_ptr<GraphBase>> moved;            // that are graphs inside of it now
+  std::vector<CUgraphNode> retired;                         // that are to be disabled
+  std::vector<CUgraphNode> idle;                            // host nodes that call nothing
   std::vector<CUdeviceptr> freed;                           // by its nodes
 
   static constexpr uint32_t kNone = 0xffffffff;
@@ -43,18 +44,15 @@ struct GraphPlaces {
 // More nodes than these in one description are refused.
 inline constexpr size_t kMaxGraphNodes = 1u << 20;
 
-// Adds the described kernel node, without edges, to `graph`. *node: it may be there after an error.
-CUresult add_kernel(const GraphParts& parts, schema::graph::Node::Reader description, CUgraph graph,
-                    CUgraphNode* node);
-
-// Adds the described nodes to `graph`, which has nothing but allocations and nodes that kernels
-// update. *places: all of them, or those that were added before one was refused, which is the place
-// behind them. Throws kj::Exception for a description that no client makes.
+// Adds the described nodes to `graph`, which is empty. *places: all of them, or those that were
+// added before one was refused, which is the place behind them. Throws kj::Exception for a
+// description that no client makes.
 CUresult build_graph(const GraphParts& parts, schema::graph::Nodes::Reader description,
                      CUgraph graph, GraphPlaces* places);
 
-// Gives the node at `place` of `exec`, made from the graph of `places`, other parameters.
-CUresult set_node(const GraphParts& parts, CUgraphExec exec, const GraphPlaces& places,
-                  uint32_t place, schema::graph::Node::Reader description);
+// Gives what `exec` has of the node, of the graph that it was made from, other parameters. *child:
+// of a child, what is known of its new nodes.
+CUresult set_node(const GraphParts& parts, CUgraphExec exec, CUgraphNode node,
+                  schema::graph::Node::Reader description, GraphPlaces* child);
 
 }  // namespace fargpu::server

@@ -109,6 +109,27 @@ CUresult enter_any(Worker& worker, uint16_t context) {
   return context != 0 ? worker.enter_context(context) : worker.parts().contexts.borrow();
 }
 
+// `base_id`: of the graph whose description the bulk bytes are; 0: it has no half.
+template <typename Results>
+Status update(Worker& worker, const Request& request, uint64_t exec, uint64_t base_id) {
+  const Gathered gathered(worker, exec, request.bulk);
+  FARGPU_ANSWER_UNLESS_SUCCESS(enter_any(worker, request.header.context));
+  ExecutableGraph* const graph = find_graph(worker, exec);
+  if (graph == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
+  FARGPU_NEEDS_DRIVER(cuGraphExecUpdate_v2);
+  std::shared_ptr<GraphBase> base;
+  if (base_id != 0) FARGPU_ANSWER_UNLESS_SUCCESS(base_of(worker, base_id, &base));
+  Description description(gathered.bytes());
+  const auto outcome = graph->update(description.nodes(), std::move(base));
+  rpc::Responder::Frame frame(worker.responder(), request.header, schema::fixed_bytes<Results>());
+  auto results = frame.init<Results>();
+  results.setOutcome(outcome.result);
+  results.setFound(outcome.found);
+  results.setErrorPlace(outcome.error_place);
+  results.setErrorFromPlace(outcome.error_from_place);
+  return frame.send(CUDA_SUCCESS);
+}
+
 }  // namespace
 
 Status manual_fgGraphPiece(Worker& worker, const Request& request) {
@@ -131,7 +152,7 @@ Status manual_fgGraphInstantiate(Worker& worker, const Request& request) {
       // A graph may have nothing of its own there but a child that was moved into it.
       FARGPU_ANSWER_UNLESS_SUCCESS(base_of(worker, given.base, &base));
     }
-    auto outcome = graph->instantiate(description.nodes(), gathered.bytes(), base, given.flags);
+    auto outcome = graph->instantiate(description.nodes(), std::move(base), given.flags);
     if (outcome.result == CUDA_SUCCESS) {
       const CUresult added =
           worker.add(rpc::HandleKind::kGraphExec, id, graph.get(), request.header.context);
@@ -164,21 +185,16 @@ Status manual_fgGraphUpdate(Worker& worker, const Request& request) {
   return decoded("fgGraphUpdate", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgGraphUpdateParams>();
-    const Gathered gathered(worker, params.getExec(), request.bulk);
-    FARGPU_ANSWER_UNLESS_SUCCESS(enter_any(worker, request.header.context));
-    ExecutableGraph* const graph = find_graph(worker, params.getExec());
-    if (graph == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
-    FARGPU_NEEDS_DRIVER(cuGraphExecUpdate_v2);
-    Description description(gathered.bytes());
-    const auto outcome = graph->update(description.nodes());
-    using Results = schema::FgGraphUpdateResults;
-    rpc::Responder::Frame frame(worker.responder(), request.header, schema::fixed_bytes<Results>());
-    auto results = frame.init<Results>();
-    results.setOutcome(outcome.result);
-    results.setFound(outcome.found);
-    results.setErrorPlace(outcome.error_place);
-    results.setErrorFromPlace(outcome.error_from_place);
-    return frame.send(CUDA_SUCCESS);
+    return update<schema::FgGraphUpdateResults>(worker, request, params.getExec(), 0);
+  });
+}
+
+Status manual_fgGraphUpdateFrom(Worker& worker, const Request& request) {
+  return decoded("fgGraphUpdateFrom", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgGraphUpdateFromParams>();
+    return update<schema::FgGraphUpdateFromResults>(worker, request, params.getExec(),
+                                                    params.getBase());
   });
 }
 
@@ -190,8 +206,7 @@ Status manual_fgGraphSetNode(Worker& worker, const Request& request) {
     Description description(given.graph);
     const auto nodes = description.nodes().getNodes();
     if (nodes.size() != 1) return malformed("fgGraphSetNode", "not one node");
-    return answer(worker, request,
-                  set_node(graph->parts(), graph->get(), graph->places(), given.place, nodes[0]));
+    return answer(worker, request, graph->set_node(given.place, nodes[0]));
   });
 }
 
@@ -199,12 +214,7 @@ Status manual_fgGraphEnableNode(Worker& worker, const Request& request) {
   return decode_fgGraphEnableNode(worker, request, [&](const auto& given) {
     ExecutableGraph* const graph = find_graph(worker, given.exec_id);
     if (graph == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
-    FARGPU_NEEDS_DRIVER(cuGraphNodeSetEnabled);
-    const auto& nodes = graph->places().nodes;
-    if (given.place >= nodes.size()) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
-    return answer(
-        worker, request,
-        worker.driver().cuGraphNodeSetEnabled(graph->get(), nodes[given.place], given.enabled));
+    return answer(worker, request, graph->enable_node(given.place, given.enabled != 0));
   });
 }
 

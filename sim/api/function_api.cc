@@ -76,7 +76,7 @@ CUresult CUDAAPI cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig confi
 }
 
 CUresult CUDAAPI cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
-  if (hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (hfunc == nullptr && Driver::initialized()) return CUDA_ERROR_INVALID_VALUE;
   return with_function(hfunc, [&](Context&, const LaunchTarget& target) -> CUresult {
     if (hmod == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *hmod = to_handle<CUmodule>(target.module->handle);

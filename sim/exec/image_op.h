@@ -30,8 +30,8 @@ constexpr bool is_layered(Geometry geometry) {
 
 enum class LevelBy : uint8_t { kBase, kLevel, kSteps };
 
-// Operands in the list: four destinations, the layer, the coordinates, the level or the steps along
-// x and y, the offsets.
+// Operands in the list: four destinations, or two for pairs of halves, the layer, the coordinates,
+// the level or the steps along x and y, the offsets.
 struct TextureOp {
   Geometry geometry = Geometry::k2D;
   bool whole = false;  // coordinates and level are integers
@@ -39,7 +39,10 @@ struct TextureOp {
   bool offsets = false;
   bool gathers = false;
   uint8_t channel = 0;  // that it gathers
-  uint16_t reserved = 0;
+  bool halves = false;  // a destination takes two values, as f16
+  uint8_t reserved = 0;
+
+  unsigned destinations() const { return halves ? 2 : 4; }
 };
 
 enum class Outside : uint8_t { kTrap, kClamp, kZero };

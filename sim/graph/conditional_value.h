@@ -27,11 +27,6 @@ class ConditionalValue {
     if (assign_ && context->alive()) word().store(first_);
   }
   unsigned value() const { return word().load(); }
-  // Of a graph that an executable one is updated with.
-  void take_default(const ConditionalValue& other) {
-    first_ = other.first_.load();
-    assign_ = other.assign_.load();
-  }
 
   const std::shared_ptr<Context> context;
   const uint64_t handle;
@@ -43,8 +38,8 @@ class ConditionalValue {
   }
 
   const std::shared_ptr<ContextMemory> memory_;
-  std::atomic<unsigned> first_;
-  std::atomic<bool> assign_;
+  const unsigned first_;
+  const bool assign_;
 };
 
 }  // namespace fargpu::sim

@@ -3,7 +3,6 @@
 #include <unordered_map>
 
 #include "sim/driver/api.h"
-#include "sim/graph/body_nodes.h"
 
 namespace fargpu::sim {
 namespace {
@@ -67,12 +66,11 @@ void take_operations(Graph& own, const Graph& graph) {
     const OperationPtr& next = graph.nodes[i]->operation;
     const auto bodies = node.operation->bodies();
     for (size_t k = 0; k < bodies.size(); ++k) take_operations(*bodies[k], *next->bodies()[k]);
-    if (next->type() == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
-      const auto& value = static_cast<const Conditional&>(*node.operation).value();
-      const_cast<ConditionalValue&>(value).take_default(
-          static_cast<const Conditional&>(*next).value());
-    }
-    if (bodies.empty()) node.operation = next;
+    // The condition is the other graph's, whose handle its kernels have.
+    if (next->type() == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+      node.operation = next->with_bodies({bodies.begin(), bodies.end()});
+    else if (bodies.empty())
+      node.operation = next;
   }
 }
 

@@ -1,8 +1,11 @@
 """Runs one conformance program on the simulated driver directly and through fargpu, and compares
-what it printed and how it ended."""
+what it printed and how it ended. FARGPU_TEST_TRANSPORT=tls: through a daemon that takes encrypted
+connections, else through private ones over each transport."""
 
 import difflib
+import os
 import pathlib
+import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
@@ -12,7 +15,7 @@ GPUS = 2
 
 
 def main():
-    build = testing.Build(sys.argv[1])
+    build = testing.BUILD = testing.Build(sys.argv[1])
     # A word with "=" is a variable for the simulated GPU, the others are the program's arguments.
     settings = dict(word.split("=", 1) for word in sys.argv[3:] if "=" in word)
     arguments = [word for word in sys.argv[3:] if "=" not in word]
@@ -23,11 +26,16 @@ def main():
             LD_LIBRARY_PATH=build.sim_libraries, FARGPU_SIM_GPUS=GPUS, **settings
         ),
     )
-    return max(compare(build, program, settings, direct, transport) for transport in ("tcp", "shm"))
+    if os.environ.get("FARGPU_TEST_TRANSPORT") == "tls":
+        return compare(direct, run_encrypted(program, settings), "tls")
+    return max(
+        compare(direct, run_privately(build, program, settings, transport), transport)
+        for transport in ("tcp", "shm")
+    )
 
 
-def compare(build, program, settings, direct, transport):
-    remote = testing.run(
+def run_privately(build, program, settings, transport):
+    return testing.run(
         [
             build.fargpu,
             *("run", "--sim", "--sim-gpus", GPUS, "--transport", transport, "--"),
@@ -36,6 +44,16 @@ def compare(build, program, settings, direct, transport):
         env=testing.clean_environment(**settings),
     )
 
+
+def run_encrypted(program, settings):
+    with testing.Daemon(gpus=GPUS, environment=settings) as daemon:
+        remote = daemon.run(*program, env=testing.clean_environment(**settings))
+        sessions = re.findall(r'transport="(\w+)', daemon.log_text())
+    assert sessions and set(sessions) == {"tls"}, f"sessions over {sessions}"
+    return remote
+
+
+def compare(direct, remote, transport):
     differences = list(
         difflib.unified_diff(
             direct.stdout.splitlines(),

@@ -1,83 +1,42 @@
 // Texture and surface objects over every kind of resource: their descriptions, and what kernels
 // fetch, load and store through them.
-#include "tests/conformance/conformance.h"
+#include "tests/conformance/textures.h"
 
 namespace {
 
-// A kernel that gives each thread four words of `in` as %c1 .. %c4 and takes %o1 .. %o4.
-std::string kernel(const std::string& name, const std::string& body) {
-  return ".visible .entry " + name + R"ptx((
-  .param .u64 object, .param .u64 in, .param .u64 out, .param .u32 n)
-{
-  .reg .pred %p;
-  .reg .b16 %h<5>;
-  .reg .b32 %i, %n, %t, %c<5>, %o<5>;
-  .reg .b64 %x, %in, %out, %at;
-  mov.u32 %i, %ctaid.x;
-  mov.u32 %t, %ntid.x;
-  mov.u32 %n, %tid.x;
-  mad.lo.u32 %i, %i, %t, %n;
-  ld.param.u32 %n, [n];
-  setp.ge.u32 %p, %i, %n;
-  @%p bra DONE;
-  ld.param.u64 %x, [object];
-  ld.param.u64 %in, [in];
-  ld.param.u64 %out, [out];
-  mul.wide.u32 %at, %i, 16;
-  add.u64 %in, %in, %at;
-  add.u64 %out, %out, %at;
-  ld.global.v4.u32 {%c1, %c2, %c3, %c4}, [%in];
-  mov.u32 %o1, 0;
-  mov.u32 %o2, 0;
-  mov.u32 %o3, 0;
-  mov.u32 %o4, 0;
-)ptx" + body +
-         R"ptx(
-  st.global.v4.u32 [%out], {%o1, %o2, %o3, %o4};
-DONE:
-  ret;
-}
-)ptx";
-}
-
 std::string module_text() {
   const std::string four = " {%o1, %o2, %o3, %o4}, ";
-  std::string text = ".version 7.5\n.target sm_75\n.address_size 64\n";
-  text += kernel("linear", "tex.1d.v4.f32.s32" + four + "[%x, {%c1}];");
-  text += kernel("linear_u", "tex.1d.v4.u32.s32" + four + "[%x, {%c1}];");
-  text += kernel("one", "tex.1d.v4.f32.f32" + four + "[%x, {%c1}];");
-  text += kernel("two", "tex.2d.v4.f32.f32" + four + "[%x, {%c1, %c2}];");
-  text += kernel("two_u", "tex.2d.v4.u32.f32" + four + "[%x, {%c1, %c2}];");
-  text += kernel("three", "tex.3d.v4.f32.f32" + four + "[%x, {%c1, %c2, %c3, %c4}];");
-  text += kernel("layers", "tex.a2d.v4.f32.f32" + four + "[%x, {%c4, %c1, %c2, %c2}];");
-  text += kernel("cube", "tex.cube.v4.f32.f32" + four + "[%x, {%c1, %c2, %c3, %c4}];");
-  text += kernel("level", "tex.level.2d.v4.f32.f32" + four + "[%x, {%c1, %c2}], %c3;");
-  text += kernel("steps",
-                 "tex.grad.2d.v4.f32.f32" + four + "[%x, {%c1, %c2}], {%c3, %c3}, {%c4, %c4};");
-  text += kernel("gather", "tld4.r.2d.v4.f32.f32" + four + "[%x, {%c1, %c2}];");
-  text += kernel("sizes",
-                 "txq.width.b32 %o1, [%x]; txq.height.b32 %o2, [%x];\n"
-                 "txq.depth.b32 %o3, [%x]; txq.num_mipmap_levels.b32 %o4, [%x];");
-  text += kernel("load_clamp", "suld.b.2d.v4.b32.clamp" + four + "[%x, {%c1, %c2}];");
-  text += kernel("load_zero", "suld.b.2d.b32.zero %o1, [%x, {%c1, %c2}];");
-  text += kernel("load_trap", "suld.b.2d.b32.trap %o1, [%x, {%c1, %c2}];");
-  text += kernel("load_byte", "suld.b.2d.b8.trap %h1, [%x, {%c1, %c2}]; cvt.u32.u16 %o1, %h1;");
-  text += kernel("store", "sust.b.2d.b32.zero [%x, {%c1, %c2}], %c3;");
-  text += kernel("store_byte", "cvt.u16.u32 %h1, %c3; sust.b.2d.b8.zero [%x, {%c1, %c2}], %h1;");
-  text += kernel("store_layer", "sust.b.a2d.b32.zero [%x, {%c4, %c1, %c2, %c2}], %c3;");
-  text += kernel("store_deep", "sust.b.3d.b32.zero [%x, {%c1, %c2, %c4, %c4}], %c3;");
-  text += kernel("add_up", "sured.b.add.2d.u32.zero [%x, {%c1, %c2}], %c3;");
+  std::string text = kImageModule;
+  text += image_kernel("linear", "tex.1d.v4.f32.s32" + four + "[%x, {%c1}];");
+  text += image_kernel("linear_u", "tex.1d.v4.u32.s32" + four + "[%x, {%c1}];");
+  text += image_kernel("one", "tex.1d.v4.f32.f32" + four + "[%x, {%c1}];");
+  text += image_kernel("two", "tex.2d.v4.f32.f32" + four + "[%x, {%c1, %c2}];");
+  text += image_kernel("two_u", "tex.2d.v4.u32.f32" + four + "[%x, {%c1, %c2}];");
+  text += image_kernel("three", "tex.3d.v4.f32.f32" + four + "[%x, {%c1, %c2, %c3, %c4}];");
+  text += image_kernel("layers", "tex.a2d.v4.f32.f32" + four + "[%x, {%c4, %c1, %c2, %c2}];");
+  text += image_kernel("cube", "tex.cube.v4.f32.f32" + four + "[%x, {%c1, %c2, %c3, %c4}];");
+  text += image_kernel("level", "tex.level.2d.v4.f32.f32" + four + "[%x, {%c1, %c2}], %c3;");
+  text += image_kernel(
+      "steps", "tex.grad.2d.v4.f32.f32" + four + "[%x, {%c1, %c2}], {%c3, %c3}, {%c4, %c4};");
+  text += image_kernel("gather", "tld4.r.2d.v4.f32.f32" + four + "[%x, {%c1, %c2}];");
+  text += image_kernel("sizes",
+                       "txq.width.b32 %o1, [%x]; txq.height.b32 %o2, [%x];\n"
+                       "txq.depth.b32 %o3, [%x]; txq.num_mipmap_levels.b32 %o4, [%x];");
+  text += image_kernel("load_clamp", "suld.b.2d.v4.b32.clamp" + four + "[%x, {%c1, %c2}];");
+  text += image_kernel("load_zero", "suld.b.2d.b32.zero %o1, [%x, {%c1, %c2}];");
+  text += image_kernel("load_trap", "suld.b.2d.b32.trap %o1, [%x, {%c1, %c2}];");
+  text +=
+      image_kernel("load_byte", "suld.b.2d.b8.trap %h1, [%x, {%c1, %c2}]; cvt.u32.u16 %o1, %h1;");
+  text += image_kernel("store", "sust.b.2d.b32.zero [%x, {%c1, %c2}], %c3;");
+  text +=
+      image_kernel("store_byte", "cvt.u16.u32 %h1, %c3; sust.b.2d.b8.zero [%x, {%c1, %c2}], %h1;");
+  text += image_kernel("store_layer", "sust.b.a2d.b32.zero [%x, {%c4, %c1, %c2, %c2}], %c3;");
+  text += image_kernel("store_deep", "sust.b.3d.b32.zero [%x, {%c1, %c2, %c4, %c4}], %c3;");
+  text += image_kernel("add_up", "sured.b.add.2d.u32.zero [%x, {%c1, %c2}], %c3;");
   return text;
 }
 
 CUmodule module_;
-
-struct Word4 {
-  float x = 0, y = 0, z = 0, w = 0;
-};
-struct Int4 {
-  int x = 0, y = 0, z = 0, w = 0;
-};
 
 // Prints what the kernel makes of each of the inputs.
 template <typename In>
@@ -89,17 +48,8 @@ CUresult run(const char* name, unsigned long long object, const std::vector<In>&
     std::printf("%s: no such kernel: %s\n", name, error_name(found));
     return found;
   }
-  const size_t bytes = in.size() * 16;
-  CUdeviceptr from, to;
-  NEED(cuMemAlloc(&from, bytes));
-  NEED(cuMemAlloc(&to, bytes));
-  NEED(cuMemcpyHtoD(from, in.data(), bytes));
-  auto n = static_cast<unsigned>(in.size());
-  void* parameters[] = {&object, &from, &to, &n};
-  CUresult result =
-      cuLaunchKernel(function, (n + 63) / 64, 1, 1, 64, 1, 1, 0, nullptr, parameters, nullptr);
-  std::vector<uint32_t> out(in.size() * 4);
-  if (result == CUDA_SUCCESS) result = cuMemcpyDtoH(out.data(), to, bytes);
+  std::vector<uint32_t> out;
+  const CUresult result = run_kernel(function, object, in, &out);
   std::printf("%s: %s\n", name, error_name(result));
   if (result != CUDA_SUCCESS) return result;
   if (print && in.size() <= 64) {
@@ -108,8 +58,6 @@ CUresult run(const char* name, unsigned long long object, const std::vector<In>&
   } else if (print) {
     std::printf("  %08x\n", checksum(out));
   }
-  NEED(cuMemFree(from));
-  NEED(cuMemFree(to));
   return result;
 }
 
@@ -134,35 +82,9 @@ CUarray make_array(size_t width, size_t height, size_t depth, CUarray_format for
       std::memcpy(&host[4 * i], &value, 4);
     }
   }
-  CUDA_MEMCPY3D copy{};
-  copy.srcMemoryType = CU_MEMORYTYPE_HOST;
-  copy.srcHost = host.data();
-  copy.srcPitch = row;
-  copy.srcHeight = rows;
-  copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
-  copy.dstArray = array;
-  copy.WidthInBytes = row;
-  copy.Height = rows;
-  copy.Depth = slices;
+  const CUDA_MEMCPY3D copy = whole_copy(array, host.data(), row, true);
   NEED(cuMemcpy3D(&copy));
   return array;
-}
-
-CUDA_RESOURCE_DESC of(CUarray array) {
-  CUDA_RESOURCE_DESC resource{};
-  resource.resType = CU_RESOURCE_TYPE_ARRAY;
-  resource.res.array.hArray = array;
-  return resource;
-}
-
-CUDA_TEXTURE_DESC sampler(CUaddress_mode mode, CUfilter_mode filter, unsigned flags) {
-  CUDA_TEXTURE_DESC texture{};
-  for (auto& each : texture.addressMode) each = mode;
-  texture.filterMode = filter;
-  texture.flags = flags;
-  texture.borderColor[0] = 0.5f;
-  texture.borderColor[3] = 2;
-  return texture;
 }
 
 std::vector<Word4> coordinates(float scale) {

@@ -205,6 +205,22 @@ class Between(TwoServers):
         self.assertIn("calls for its GPUs now fail", errors)
 
 
+class ByTheDriver(TwoServers):
+    """Copies of the driver API, of which both ends may be at the server that is not current."""
+
+    PROGRAM = "servers_by_driver"
+    GPUS = 1
+    RIGHT = "servers_by_driver: right\n"
+
+    def test_copies(self):
+        self.assertEqual(self.right(self.run_program()), self.RIGHT)
+
+    def test_one_server_with_two_gpus_gives_the_same(self):
+        with testing.Daemon(gpus=2) as daemon:
+            done = daemon.run(testing.BUILD.program(self.PROGRAM), flags=("--gpus", "2"))
+            self.assertEqual(self.right(done), self.RIGHT)
+
+
 class Order(TwoServers):
     """Default streams, and what ends while work between the servers is under way."""
 

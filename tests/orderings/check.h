@@ -55,30 +55,30 @@ inline void step(const char* name) { current_step = name; }
 
 // The same for a thread of several, with a number of its own: what it does, in which round, and
 // what it has seen of that which it waits for.
-struct Place {
+struct ThreadStep {
   const char* volatile doing = nullptr;  // null: nothing any more
   volatile long round = 0, seen = 0;
 };
-inline Place places[16];
+inline ThreadStep thread_steps[16];
 inline void step(unsigned thread, const char* name, long round = 0) {
-  places[thread].round = round;
-  places[thread].seen = 0;
-  places[thread].doing = name;
+  thread_steps[thread].round = round;
+  thread_steps[thread].seen = 0;
+  thread_steps[thread].doing = name;
 }
 
-inline void show_places() {
-  for (const Place& place : places) {
-    if (place.doing == nullptr) continue;
+inline void show_thread_steps() {
+  for (const ThreadStep& one : thread_steps) {
+    if (one.doing == nullptr) continue;
     char line[400];
     const int length =
         std::snprintf(line, sizeof line, "thread %d, round %ld: %.300s, seen %ld\n",
-                      static_cast<int>(&place - places), place.round, place.doing, place.seen);
+                      static_cast<int>(&one - thread_steps), one.round, one.doing, one.seen);
     (void)!write(STDOUT_FILENO, line, static_cast<size_t>(length));
   }
 }
 
 inline void on_end_by_signal(int number) {
-  show_places();
+  show_thread_steps();
   char line[400] = PROGRAM ": wrong: ";
   std::strcat(line, number == SIGALRM ? "no end in time at: " : "crashed at: ");
   std::strncat(line, current_step, 300);

@@ -134,7 +134,7 @@ void watch() {
     step(kThreads, "the flag", round);
     for (int now = 0; now != rounds;) {
       now = *flag;
-      places[kThreads].seen = now;
+      thread_steps[kThreads].seen = now;
       std::atomic_thread_fence(std::memory_order_acquire);
       for (unsigned i = 0; i < count; ++i) {
         const int word = data[i * stride];

@@ -102,6 +102,7 @@ std::string operands(const std::vector<std::string>& words) {
     return has(words, "red") ? " %pa, 0, %pb" : " 0";
   }
   if (op == "nanosleep") return " 10";
+  if (op == "setmaxnreg") return " 40";
   if (op == "mbarrier") {
     if (words[1] == "init" || words[1] == "expect_tx") return " [%r32a], 16";
     if (words[1] == "inval") return " [%r32a]";

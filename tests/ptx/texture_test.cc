@@ -294,6 +294,28 @@ TEST_F(TextureTest, IntegersAndSharesOfThem) {
   EXPECT_EQ(number(light.w), 1) << "the fourth channel is linear as it is";
 }
 
+TEST_F(TextureTest, PairsOfHalves) {
+  const float values[] = {1.5f, -65504, 0x1p-24f, 1e6f};
+  Image image;
+  image.shape = Image::Shape::k1D;
+  image.format = {PixelFormat::Kind::kFloat, 4, 4};
+  image.levels = {{reinterpret_cast<uint64_t>(values), 1, 1, 1, 16, 16}};
+  memory_.made_texture = std::make_shared<Texture>(Texture{image, {}});
+  const std::string fetched = "tex.1d.v2.f16x2.f32 {%o1, %o2}, [%x, {%c1}];";
+  EXPECT_EQ(fetch(fetched, {{bits(0.5f)}})[0], (Four{0xfbff3e00, 0x7c000001, 0, 0}));
+  EXPECT_EQ(fetch("tex.level.1d.v2.f16x2.s32 {%o3, %o4}, [%x, {%c1}], %c2;", {{0}})[0],
+            (Four{0, 0, 0xfbff3e00, 0x7c000001}));
+  for (const char* wrong : {"tex.1d.v4.f16x2.f32 {%o1, %o2, %o3, %o4}, [%x, {%c1}];",
+                            "tex.1d.v2.f32.f32 {%o1, %o2}, [%x, {%c1}];",
+                            "tex.1d.v2.f16x2.f32 {%o1, %o2, %o3, %o4}, [%x, {%c1}];"}) {
+    const LoadResult loaded = load_ptx(
+        module_text(std::string(".visible .entry k() { .reg .b32 %o<5>, %c1; .reg .b64 %x;") +
+                    wrong + " ret; }"),
+        memory_, {});
+    EXPECT_EQ(loaded.program, nullptr) << wrong;
+  }
+}
+
 TEST_F(TextureTest, LinearMemoryIsCheckedAndZeroOutside) {
   const uint64_t address = memory_.allocate(16);
   ASSERT_NE(address, 0u);

@@ -253,6 +253,29 @@ END: st.global.u32 [%rd2], %r5;)",
   for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(r[i], (i & 1) ? 42u : 1u);
 }
 
+// Values stay in registers that a warp gives up and takes, and warps do so on their own.
+TEST_F(WarpTest, NumbersOfRegisters) {
+  const auto r = values(kernel(R"(
+  mad.lo.u32 %r3, %r1, 3, 1; mul.lo.u32 %r4, %r1, %r1; setp.lt.u32 %p1, %r1, 32; @%p1 bra FEWER;
+  setmaxnreg.inc.sync.aligned.u32 256; add.u32 %r5, %r3, %r4; bra END;
+FEWER: setmaxnreg.dec.sync.aligned.u32 24; sub.u32 %r5, %r3, %r4;
+END: bar.sync 0; st.global.u32 [%rd2], %r5;)"),
+                        64);
+  for (uint32_t i = 0; i < 64; ++i)
+    EXPECT_EQ(r[i], i < 32 ? i * 3 + 1 - i * i : i * 3 + 1 + i * i) << i;
+}
+
+TEST_F(WarpTest, NumbersOfRegistersThatCannotBe) {
+  for (const char* count : {"16", "264", "25", "0", "-8", "%r1"}) {
+    const LoadError error =
+        load_error(kernel(std::string("setmaxnreg.inc.sync.aligned.u32 ") + count + ";"));
+    EXPECT_NE(error.message.find("multiple of 8"), std::string::npos) << count << error.message;
+  }
+  for (const char* form : {"setmaxnreg.inc.aligned.u32", "setmaxnreg.inc.sync.u32",
+                           "setmaxnreg.sync.aligned.u32", "setmaxnreg.dec.sync.aligned.s32"})
+    EXPECT_NE(load_error(kernel(std::string(form) + " 40;")).message, "") << form;
+}
+
 TEST_F(WarpTest, DeadlockIsAFault) {
   load(kernel("  setp.lt.u32 %p1, %r1, 32; @%p1 bar.sync 1, 96; st.global.u32 [%rd2], 1;"));
   const uint64_t out = buffer(std::vector<uint32_t>(64));

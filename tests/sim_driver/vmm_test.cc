@@ -144,7 +144,7 @@ TEST_F(VmmTest, BadArguments) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemMap(range, kChunk, 0, 4711, 0));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(range, kChunk, &access_, 1));
   access_.location.id = 9;
-  EXPECT_CU(CUDA_ERROR_INVALID_DEVICE, cuMemSetAccess(range, kChunk, &access_, 1));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(range, kChunk, &access_, 1));
   properties_.location.id = 9;
   CUmemGenericAllocationHandle none = 0;
   EXPECT_CU(CUDA_ERROR_INVALID_DEVICE, cuMemCreate(&none, kChunk, &properties_, 0));

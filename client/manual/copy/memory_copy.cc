@@ -145,9 +145,9 @@ CUresult manual_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
                                   CUstream hStream) {
   if (ByteCount == 0) return CUDA_SUCCESS;
   if (dstDevice == 0 || srcDevice == 0) return CUDA_ERROR_INVALID_VALUE;
-  dstContext = named_context(dstContext, hStream);
-  srcContext = named_context(srcContext, hStream);
   return at_memory(hStream, dstDevice, srcDevice, [&](const CallTarget& target) -> CUresult {
+    dstContext = named_context(dstContext, hStream);
+    srcContext = named_context(srcContext, hStream);
     const Endpoint to = device_end(target.session, {dstDevice});
     const Endpoint from = device_end(target.session, {srcDevice});
     if (are_of_two_servers(to, from)) [[unlikely]] {

@@ -16,7 +16,8 @@ struct End {
     *end = on_device ? device_end(session, {at}) : host_end(session, {at});
     return at == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   }
-  CUdeviceptr address() const { return array == nullptr && on_device ? at : 0; }
+  // Host memory may be device memory: addresses are unified.
+  CUdeviceptr address() const { return array == nullptr ? at : 0; }
 };
 
 End on_device(CUdeviceptr address) { return {nullptr, address, true}; }

@@ -6,9 +6,11 @@
 namespace fargpu::client {
 namespace {
 
-// A device address of a described copy; 0: that side is none.
-CUdeviceptr device_address(CUmemorytype type, CUdeviceptr address) {
-  return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED ? address : 0;
+// The address of one side of a described copy; 0: it is an array. That of host memory may be one of
+// device memory: addresses are unified.
+CUdeviceptr address_of_side(CUmemorytype type, CUdeviceptr device, const void* host) {
+  if (type == CU_MEMORYTYPE_ARRAY) return 0;
+  return type == CU_MEMORYTYPE_HOST ? address_of(host) : device;
 }
 
 // One side of a described copy.
@@ -124,8 +126,8 @@ CUresult copy_described(const Copy* copy, CUstream stream, bool wait, SourceAcce
   };
   return at_arrays(stream, array_of(copy->dstMemoryType, copy->dstArray),
                    array_of(copy->srcMemoryType, copy->srcArray),
-                   device_address(copy->dstMemoryType, copy->dstDevice),
-                   device_address(copy->srcMemoryType, copy->srcDevice), carry);
+                   address_of_side(copy->dstMemoryType, copy->dstDevice, copy->dstHost),
+                   address_of_side(copy->srcMemoryType, copy->srcDevice, copy->srcHost), carry);
 }
 
 CUresult copy_2d(const CUDA_MEMCPY2D* copy, CUstream stream, bool wait) {

@@ -25,7 +25,17 @@ CUresult make(CUgraphExec* exec, CUgraph handle, cuuint64_t flags, GraphOutcome*
 }
 
 CUresult set(CUgraphExec handle, CUgraphNode node, const CUgraphNodeParams& given) {
-  if (is_made_once(given.type)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (is_made_once(given.type)) {
+    const GraphLock lock;
+    const GraphNode* const found = find_node(node);
+    return found != nullptr && found->params.type() == given.type ? CUDA_ERROR_NOT_SUPPORTED
+                                                                  : CUDA_ERROR_INVALID_VALUE;
+  }
+  {
+    GraphExec* const exec = find_exec(handle);
+    if (exec == nullptr || !has_node(*exec, reinterpret_cast<uint64_t>(node), given.type))
+      return CUDA_ERROR_INVALID_VALUE;
+  }
   NodeParams params;
   if (const CUresult result = NodeParams::take(given, &params); result != CUDA_SUCCESS)
     return result;

@@ -204,6 +204,7 @@ CUresult CUDAAPI cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode
 }
 
 CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  if (!Driver::initialized()) return CUDA_ERROR_NOT_INITIALIZED;
   if (mode == nullptr || !valid_mode(*mode)) return CUDA_ERROR_INVALID_VALUE;
   std::swap(thread_capture_mode(), *mode);
   return CUDA_SUCCESS;

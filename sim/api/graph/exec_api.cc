@@ -235,7 +235,16 @@ CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
     info.result = CU_GRAPH_EXEC_UPDATE_ERROR;
     const auto graph = find_graph(hGraph);
     if (!graph || graph->embedded) return CUDA_ERROR_INVALID_VALUE;
-    return exec.update(*graph, &info);
+    const bool has_memory = has_memory_nodes(*graph);
+    // Memory belongs to one executable graph at a time.
+    if (has_memory && graph->executable != exec.handle() &&
+        Driver::get().registry().find<Exec>(graph->executable) != nullptr) {
+      info.result = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+      return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    }
+    const CUresult result = exec.update(*graph, &info);
+    if (result == CUDA_SUCCESS && has_memory) graph->executable = exec.handle();
+    return result;
   });
 }
 

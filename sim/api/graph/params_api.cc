@@ -57,9 +57,14 @@ CUresult set(CUgraphNode handle, CUgraphNodeParams* params) {
 }
 
 CUresult set_in_exec(CUgraphExec exec_handle, CUgraphNode handle, CUgraphNodeParams* params) {
+  if (params != nullptr && is_made_once(params->type)) {
+    return with_node(handle, [params](Node& node) -> CUresult {
+      return node.operation->type() == params->type ? CUDA_ERROR_NOT_SUPPORTED
+                                                    : CUDA_ERROR_INVALID_VALUE;
+    });
+  }
   return with_exec_node(exec_handle, handle, [&](Exec& exec, Node& own, Node&) -> CUresult {
     if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (is_made_once(params->type)) return CUDA_ERROR_NOT_SUPPORTED;
     if (params->type != own.operation->type()) return CUDA_ERROR_INVALID_VALUE;
     if (params->type == CU_GRAPH_NODE_TYPE_GRAPH) {
       const auto child = find_graph(params->graph.graph);

@@ -111,6 +111,7 @@ CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned 
 
 CUresult CUDAAPI cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length,
                                         unsigned int flags) {
+  if (!Driver::initialized()) return CUDA_ERROR_NOT_INITIALIZED;
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE)
     return CUDA_ERROR_INVALID_VALUE;
   if (dptr == 0 || (flags == CU_MEM_ATTACH_SINGLE && hStream == nullptr))

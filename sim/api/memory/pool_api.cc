@@ -175,10 +175,11 @@ CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute 
 CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* map, size_t count) {
   return with_driver([&](Driver& driver) -> CUresult {
     auto pool = find_pool(driver, handle);
-    if (!pool || map == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (!pool || map == nullptr) return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; ++i) {
-      if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+      if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
       if (driver.device(map[i].location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+      if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ) return CUDA_ERROR_NOT_SUPPORTED;
       if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
           map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -199,10 +200,13 @@ CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPo
                                     CUmemLocation* location) {
   return with_driver([&](Driver& driver) -> CUresult {
     auto pool = find_pool(driver, memPool);
-    if (!pool || flags == nullptr || location == nullptr ||
-        location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
-      return CUDA_ERROR_INVALID_VALUE;
+    if (!pool || flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (location->type == CU_MEM_LOCATION_TYPE_HOST ||
+        location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA) {
+      *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+      return CUDA_SUCCESS;
     }
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
     if (driver.device(location->id) == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *flags = pool->access(location->id);
     return CUDA_SUCCESS;

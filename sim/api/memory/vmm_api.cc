@@ -118,10 +118,13 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessD
   return with_driver([&](Driver& driver) -> CUresult {
     if (desc == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; ++i) {
-      if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !valid_access(desc[i].flags)) {
+      const CUmemLocation& location = desc[i].location;
+      if (location.type == CU_MEM_LOCATION_TYPE_HOST ||
+          location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
+        return CUDA_ERROR_NOT_SUPPORTED;
+      if (location.type != CU_MEM_LOCATION_TYPE_DEVICE || !valid_access(desc[i].flags) ||
+          driver.device(location.id) == nullptr)
         return CUDA_ERROR_INVALID_VALUE;
-      }
-      if (driver.device(desc[i].location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     }
     for (size_t i = 0; i < count; ++i) {
       const CUresult result =
@@ -135,10 +138,9 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessD
 CUresult CUDAAPI cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
                                 CUdeviceptr ptr) {
   return with_driver([&](Driver& driver) -> CUresult {
-    if (flags == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (driver.device(location->id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || driver.device(location->id) == nullptr)
+      return CUDA_ERROR_INVALID_DEVICE;
     if (const auto found = driver.allocations().find(ptr);
         found && found->kind == Allocation::Kind::kManaged) {
       *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;

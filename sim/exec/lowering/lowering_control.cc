@@ -202,13 +202,17 @@ void Lowering::lower_bar(Modifiers& mods) {
 
 // Registers are not scarce here.
 void Lowering::lower_setmaxnreg(Modifiers& mods) {
-  const bool action = !mods.take_one("inc dec").empty(), sync = mods.take("sync");
-  mods.take("aligned");
+  constexpr uint64_t kFewest = 24, kMost = 256, kStep = 8;
+  const bool action = !mods.take_one("inc dec").empty(), sync = mods.take("sync"),
+             aligned = mods.take("aligned");
   const Type type = mods.take_type();
   done(mods);
-  if (!action || !sync || type != Type::kU32) return refuse("no such form");
+  if (!action || !sync || !aligned || type != Type::kU32) return refuse("no such form");
   expect_operands(1, 1);
-  source(0, type);
+  if (failed()) return;
+  const uint64_t count = dry_ ? kFewest : constant_of(operand(0)).value_or(0);
+  if (count < kFewest || count > kMost || count % kStep != 0)
+    return fail("expected a number of registers: a multiple of 8 from 24 to 256");
   emit("nop");
 }
 

@@ -71,13 +71,14 @@ void Lowering::lower_tex(Modifiers& mods) {
   if (mods.take("grad")) op.level_by = LevelBy::kSteps;
   mods.take("base");
   const std::optional<Geometry> geometry = take_geometry(mods);
-  const bool four = mods.take("v4");
+  const std::string_view vector = mods.take_one("v2 v4");
   const Type result = mods.take_type(), coordinates = mods.take_type();
   done(mods);
-  if (!geometry || !four) return refuse("no such geometry or vector");
+  op.halves = result == Type::kF16x2;
+  if (!geometry || vector != (op.halves ? "v2" : "v4")) return refuse("no such geometry or vector");
   op.geometry = *geometry;
   op.whole = coordinates == Type::kS32;
-  if (result != Type::kU32 && result != Type::kS32 && result != Type::kF32)
+  if (result != Type::kU32 && result != Type::kS32 && result != Type::kF32 && !op.halves)
     return refuse("no such result");
   if (!op.whole && coordinates != Type::kF32) return refuse("no such coordinates");
   if (op.whole && (dimensions(op.geometry) == 3 && op.geometry != Geometry::k3D))
@@ -88,8 +89,9 @@ void Lowering::lower_tex(Modifiers& mods) {
   op.offsets = !dry_ && operand_count() == 3 + extra;
   const OperandRef object = image_value(operand(1));
   std::vector<OperandRef> refs;
-  if (!dry_ && operand(0).parts.size() != 4) return fail("expected a vector of 4 registers");
-  for (unsigned i = 0; i < 4 && !dry_; ++i)
+  if (!dry_ && operand(0).parts.size() != op.destinations())
+    return fail(fmt::format("expected a vector of {} registers", op.destinations()));
+  for (unsigned i = 0; i < op.destinations() && !dry_; ++i)
     refs.push_back(destination(operand(0).parts[i], Type::kB32));
   const unsigned count = dimensions(op.geometry);
   for (const OperandRef ref :

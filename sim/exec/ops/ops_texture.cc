@@ -6,6 +6,7 @@
 #include "sim/exec/machine.h"
 #include "sim/exec/ops/ops.h"
 #include "sim/exec/program_code.h"
+#include "sim/image/half_math.h"
 #include "sim/image/sampling.h"
 
 namespace fargpu::sim {
@@ -74,6 +75,14 @@ Fetch read_fetch(const TextureOp& op, const Texture& texture, Reader& reader) {
   return fetch;
 }
 
+// Two values as f16, the first one below.
+uint32_t pair_of_halves(uint32_t low, uint32_t high) {
+  const auto half = [](uint32_t bits) -> uint32_t {
+    return double_to_half<F16>(std::bit_cast<float>(bits), HalfRounding::kNearest);
+  };
+  return half(low) | half(high) << 16;
+}
+
 void fetch_texture(Exec& x, const Instr& in) {
   const auto op = unpacked<TextureOp>(in.imm);
   const OperandRef* const list = operand_list(x, in);
@@ -83,16 +92,17 @@ void fetch_texture(Exec& x, const Instr& in) {
     if ((x.mask >> l & 1u) == 0) continue;
     const Texture* const texture = find(x, in, x.at<uint64_t>(in.a)[l], l);
     if (texture == nullptr) return;
-    Reader reader(x, list + 4, l);
+    Reader reader(x, list + op.destinations(), l);
     const Fetch fetch = read_fetch(op, *texture, reader);
     memory.of_lane(l);
     Texel texel{};
     const bool done = op.gathers ? gather(*texture, fetch, op.channel, memory, &texel)
                                  : sample(*texture, fetch, memory, &texel);
     if (!done) return;
-    for (unsigned c = 0; c < 4; ++c) results[c][l] = texel[c];
+    if (op.halves) texel = {pair_of_halves(texel[0], texel[1]), pair_of_halves(texel[2], texel[3])};
+    for (unsigned c = 0; c < op.destinations(); ++c) results[c][l] = texel[c];
   }
-  for (unsigned c = 0; c < 4; ++c) {
+  for (unsigned c = 0; c < op.destinations(); ++c) {
     uint32_t* const d = x.at<uint32_t>(list[c]);
     for (uint32_t l = 0; l < kLanes; ++l)
       if ((x.mask >> l & 1u) != 0) d[l] = results[c][l];

@@ -153,7 +153,7 @@ def read_unasked():
 
 class Differences:
     """differences.yml: groups of `why` with `cases` (patterns of fnmatch; [ has no meaning there),
-    perhaps `where` (places, all by default), `ours` (the answer there), `may_agree` (the answer
+    perhaps `where` (places, all by default), `ours` (the result there), `may_agree` (the answer
     is a matter of time) and `simulated` (it is the simulated GPU that differs)."""
 
     def __init__(self, simulated=True):
@@ -179,7 +179,7 @@ class Differences:
         explained = False
         for entry in self.entries:
             if place in entry["where"] and entry["check"].match(case):
-                if entry["ours"] in (None, ours.split(",")[0]):
+                if entry["ours"] in (None, re.split("[ ,]", ours)[0]):
                     entry["used"] = True
                     explained = True
         return explained

@@ -1,0 +1,111 @@
+#include "server/graph/node_params.h"
+
+#include <algorithm>
+
+#include "schema/support/cuda_rules.h"
+
+namespace fargpu::server {
+namespace {
+
+constexpr size_t kMaxAttributes = 32, kMaxOperations = 256;
+
+}  // namespace
+
+void require(bool holds, const char* what) {
+  if (holds) return;
+  kj::throwFatalException(
+      kj::Exception(kj::Exception::Type::FAILED, __FILE__, __LINE__, kj::heapString(what)));
+}
+
+CUresult KernelParams::take(const GraphParts& parts, CUcontext context,
+                            schema::graph::Kernel::Reader kernel) {
+  const uint64_t id = kernel.getFunction();
+  const auto packed = kernel.getParameters();
+  require(packed.size() <= schema::kMaxParameterBytes, "too many bytes of parameters");
+  bytes_.resize(packed.size());
+  if (packed.size() > 0) std::memcpy(bytes_.data(), packed.begin(), packed.size());
+  CUresult result = CUDA_SUCCESS;
+  if (rpc::handle_kind(id) == rpc::HandleKind::kKernel) {
+    result = find(parts, rpc::HandleKind::kKernel, id, &params_.kern);
+    params_.ctx = context;
+  } else {
+    result = find(parts, rpc::HandleKind::kFunction, id, &params_.func);
+  }
+  params_.gridDimX = kernel.getGridX();
+  params_.gridDimY = kernel.getGridY();
+  params_.gridDimZ = kernel.getGridZ();
+  params_.blockDimX = kernel.getBlockX();
+  params_.blockDimY = kernel.getBlockY();
+  params_.blockDimZ = kernel.getBlockZ();
+  params_.sharedMemBytes = kernel.getSharedBytes();
+  if (bytes_.empty()) return result;
+  const ParameterLayout* const layout = parts.parameter_layouts.find(id);
+  if (layout == nullptr) {
+    extra_ = {CU_LAUNCH_PARAM_BUFFER_POINTER, bytes_.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &size_,
+              CU_LAUNCH_PARAM_END};
+    size_ = bytes_.size();
+    params_.extra = extra_.data();
+    return result;
+  }
+  for (size_t i = 0; i < layout->offsets.size(); ++i) {
+    require(layout->offsets[i] + layout->sizes[i] <= bytes_.size(),
+            "the kernel has more parameters than came");
+    each_.push_back(bytes_.data() + layout->offsets[i]);
+  }
+  params_.kernelParams = each_.data();
+  return result;
+}
+
+std::vector<CUlaunchAttribute> attributes_of(schema::graph::Kernel::Reader kernel) {
+  auto attributes =
+      read_all<CUlaunchAttribute>(kernel.getAttributes(), kMaxAttributes, "wrong attributes");
+  for (const CUlaunchAttribute& attribute : attributes) {
+    require(attribute.id != CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE &&
+                attribute.id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT &&
+                attribute.id != CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT,
+            "an attribute that no node has");
+  }
+  return attributes;
+}
+
+CUresult read_copy(const GraphParts& parts, capnp::Data::Reader data, CUDA_MEMCPY3D* copy) {
+  *copy = read<CUDA_MEMCPY3D>(data, "a copy has the wrong size");
+  const auto resolve = [&](CUmemorytype type, const void** host, CUarray* array) {
+    // A driver would take an address that it does not know for memory of this process.
+    require(type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_ARRAY,
+            "a copy names other memory than the device's");
+    *host = nullptr;
+    const auto id = reinterpret_cast<uint64_t>(*array);
+    *array = nullptr;
+    return type == CU_MEMORYTYPE_ARRAY ? find(parts, rpc::HandleKind::kArray, id, array)
+                                       : CUDA_SUCCESS;
+  };
+  copy->reserved0 = copy->reserved1 = nullptr;
+  const void* host = nullptr;
+  const CUresult result = resolve(copy->srcMemoryType, &copy->srcHost, &copy->srcArray);
+  const CUresult other = resolve(copy->dstMemoryType, &host, &copy->dstArray);
+  copy->dstHost = nullptr;
+  return result == CUDA_SUCCESS ? other : result;
+}
+
+OperationParams::OperationParams(schema::graph::Operations::Reader given, CUcontext context)
+    : operations(read_all<CUstreamBatchMemOpParams>(given.getOperations(), kMaxOperations,
+                                                    "wrong operations")) {
+  params.ctx = context;
+  params.count = static_cast<unsigned>(operations.size());
+  params.paramArray = operations.data();
+  params.flags = given.getFlags();
+}
+
+bool OperationParams::waits() const {
+  return std::any_of(operations.begin(), operations.end(), schema::is_wait);
+}
+
+CUresult event_of(const GraphParts& parts, schema::graph::Node::Reader node, CUevent* event) {
+  const uint64_t id = node.isRecordEvent() ? node.getRecordEvent() : node.getWaitEvent();
+  const CUresult result = find(parts, rpc::HandleKind::kEvent, id, event);
+  if (result == CUDA_SUCCESS) parts.event_waits.never_replaced(id);
+  return result;
+}
+
+}  // namespace fargpu::server
