@@ -9,6 +9,7 @@
 
 #include "client/call/report_counts.h"
 #include "client/call/report_text.h"
+#include "common/rpc/link_times.h"
 
 namespace fargpu::client::report {
 namespace {
@@ -24,6 +25,8 @@ struct Block {
 alignas(std::mutex) constinit std::mutex mutex;
 constinit Block* first = nullptr;  // guarded by the mutex; never freed: calls come until the end
 constinit thread_local Block* mine = nullptr;
+// What the thread had sent and received when its last call ended.
+constinit thread_local rpc::link_times::ThreadBytes bytes_before{};
 
 struct GiveBack {
   ~GiveBack() {
@@ -57,6 +60,8 @@ void forget_after_fork() {
   new (&mutex) std::mutex;
   first = nullptr;
   mine = nullptr;
+  rpc::link_times::forget_after_fork();
+  bytes_before = {};
   begin_anew();
 }
 
@@ -87,6 +92,12 @@ void count_call(uint16_t opcode, const rpc::ThreadCalls& before, uint64_t nanose
   } else {
     of.local.add(1);
   }
+  of.inside.add(nanoseconds);
+  const rpc::link_times::ThreadBytes bytes = rpc::link_times::thread_bytes;
+  of.round_trips.add(bytes.round_trips - bytes_before.round_trips);
+  of.bytes_sent.add(bytes.sent - bytes_before.sent);
+  of.bytes_received.add(bytes.received - bytes_before.received);
+  bytes_before = bytes;
   if (result == CUDA_ERROR_NOT_SUPPORTED) of.not_supported.add(1);
 }
 
@@ -115,6 +126,10 @@ void add_up(Counts& sum) {
       add(sum.functions[i].sent, more.functions[i].sent);
       add(sum.functions[i].waited, more.functions[i].waited);
       add(sum.functions[i].nanoseconds, more.functions[i].nanoseconds);
+      add(sum.functions[i].inside, more.functions[i].inside);
+      add(sum.functions[i].round_trips, more.functions[i].round_trips);
+      add(sum.functions[i].bytes_sent, more.functions[i].bytes_sent);
+      add(sum.functions[i].bytes_received, more.functions[i].bytes_received);
       add(sum.functions[i].not_supported, more.functions[i].not_supported);
     }
     for (size_t direction = 0; direction < 2; ++direction) {

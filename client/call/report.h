@@ -1,5 +1,6 @@
 // What the process did with its GPUs, told once at its end: FARGPU_REPORT=1 (`fargpu run --report`)
-// prints it on stderr, FARGPU_REPORT=/a/path appends it to a file. A process that made no call
+// prints it on stderr, FARGPU_REPORT=/a/path appends it to a file, as a line of JSON
+// (report_json.h) where the path ends in .json. A process that made no call
 // prints nothing, nor does one that ends by a signal or _exit(). A forked child counts anew.
 //
 // Off: a relaxed load for each copy, image, wait, and frame without a reply; entries ask nothing

@@ -25,8 +25,10 @@ class Counter {
 };
 
 struct OfFunction {
-  Counter local, sent, waited;  // how its calls were answered
-  Counter nanoseconds;          // of those that waited
+  Counter local, sent, waited;                      // how its calls were answered
+  Counter nanoseconds;                              // of those that waited
+  Counter inside;                                   // nanoseconds of all
+  Counter round_trips, bytes_sent, bytes_received;  // of its frames
   Counter not_supported;
 };
 struct OfRoute {
@@ -41,8 +43,10 @@ inline size_t place_of(uint16_t opcode) {
   return known ? opcode - schema::kFirstOpcode : kWithoutOpcode;
 }
 
+using PerFunction = std::array<OfFunction, kWithoutOpcode + 1>;
+
 struct Counts {
-  std::array<OfFunction, kWithoutOpcode + 1> functions;
+  PerFunction functions;
   std::array<std::array<OfRoute, kRoutes>, 2> copies;  // to the host, to the device
   Counter images_found, images_sent, image_bytes, image_bytes_sent;
 };

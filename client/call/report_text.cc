@@ -12,11 +12,14 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "client/call/report_json.h"
 #include "common/base/fd.h"
 #include "common/base/log.h"
+#include "common/rpc/link_times.h"
 
 namespace fargpu::client::report {
 namespace {
@@ -24,9 +27,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostNames = 6;
-constexpr const char* kRouteNames[kRoutes] = {"mirror", "shared", "fetch", "deliver",
-                                              "remote", "staged", "frames"};
-
 // Written before anything is counted, then only in forked children.
 Clock::time_point began;
 const char* since_what = "its first call";
@@ -50,7 +50,7 @@ std::string copies(const std::array<OfRoute, kRoutes>& routes) {
     if (here == 0) continue;
     count += here;
     bytes += routes[i].bytes.get();
-    parts += fmt::format("{} {} {} ({} bytes)", parts.empty() ? ":" : ",", kRouteNames[i], here,
+    parts += fmt::format("{} {} {} ({} bytes)", parts.empty() ? ":" : ",", name_of_route(i), here,
                          routes[i].bytes.get());
   }
   return fmt::format("{} bytes in {} copies{}", bytes, count, parts);
@@ -103,6 +103,18 @@ bool is_asked() {
   return path != nullptr;
 }
 
+const char* name_of(size_t place) {
+  return place == kWithoutOpcode
+             ? "functions of graphics libraries"
+             : schema::opcode_name(static_cast<uint16_t>(schema::kFirstOpcode + place));
+}
+
+const char* name_of_route(size_t route) {
+  constexpr const char* kNames[kRoutes] = {"mirror", "shared", "fetch", "deliver",
+                                           "remote", "staged", "frames"};
+  return kNames[route];
+}
+
 void begin_anew() {
   began = Clock::now();
   since_what = "its fork";
@@ -115,9 +127,7 @@ std::string text(const Counts& counts, const std::string& process, double second
   std::string not_supported;
   for (size_t i = 0; i < counts.functions.size(); ++i) {
     const OfFunction& of = counts.functions[i];
-    const char* const name =
-        i == kWithoutOpcode ? "functions of graphics libraries"
-                            : schema::opcode_name(static_cast<uint16_t>(schema::kFirstOpcode + i));
+    const char* const name = name_of(i);
     local += of.local.get();
     sent += of.sent.get();
     waited += of.waited.get();
@@ -150,7 +160,12 @@ void print(const Counts& counts) {
   const std::string process =
       fmt::format("{} (process {})", program_invocation_short_name, ::getpid());
   const std::chrono::duration<double> age = Clock::now() - began;
-  const std::string lines = text(counts, process, age.count(), since_what);
+  const bool as_json = path != nullptr && std::string_view(path).ends_with(".json");
+  const std::string lines =
+      as_json ? json(counts, rpc::link_times::so_far(),
+                     {program_invocation_short_name, ::getpid(), began.time_since_epoch().count(),
+                      (Clock::now() - began).count()})
+              : text(counts, process, age.count(), since_what);
   if (lines.empty()) return;
   Fd file;
   if (path != nullptr) {

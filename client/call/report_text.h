@@ -16,6 +16,10 @@ void begin_anew();
 // program may close descriptors that are not its own, and use their numbers.
 void print(const Counts& counts);
 
+// As reports name it: a function by its place (report_counts.h), a route.
+const char* name_of(size_t place);
+const char* name_of_route(size_t route);
+
 // Each line begins with "fargpu: ". Empty without any call. `since`: what the seconds begin with.
 std::string text(const Counts& counts, const std::string& process, double seconds,
                  const char* since);

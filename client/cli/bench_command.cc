@@ -18,6 +18,7 @@
 #include "client/bench/report/page.h"
 #include "client/bench/suite.h"
 #include "client/bench/table.h"
+#include "client/cli/bench_app.h"
 #include "client/cli/bench_ways.h"
 #include "client/cli/commands.h"
 #include "client/cli/exit_codes.h"
@@ -368,7 +369,9 @@ void add_bench(CLI::App& app, Command& command) {
       "Exit codes: 0 measured (with --compare: nothing slower), 1 something is slower than "
       "before, or\nfailed now, 69 a transport was lost meanwhile,\n"
       "78 a file is wrong; others: docs/errors.md.");
-  bench_app->callback([options, &command] {
+  add_bench_app(*bench_app, command);
+  bench_app->callback([options, bench_app, &command] {
+    if (!bench_app->get_subcommands().empty()) return;
     options->ways.transport = options->server.transport;
     options->ways.native =
         !options->no_native && (!options->sim || !options->ways.native_library.empty());

@@ -90,7 +90,7 @@ Status export_session(const SessionOptions& options) {
     for (const std::string& device : options.devices) list += (list.empty() ? "" : ",") + device;
     FARGPU_RETURN_IF_ERROR(set("FARGPU_DEVICES", list));
   }
-  if (options.report) FARGPU_RETURN_IF_ERROR(set("FARGPU_REPORT", "1"));
+  if (!options.report.empty()) FARGPU_RETURN_IF_ERROR(set("FARGPU_REPORT", options.report));
   return {};
 }
 

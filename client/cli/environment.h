@@ -22,7 +22,7 @@ struct SessionOptions {
   std::string gpus;                  // how many, of each server
   std::string memory;                // per GPU, "8G"
   std::vector<std::string> devices;  // wanted GPUs by UUID or index
-  bool report = false;               // at its end, on stderr
+  std::string report;                // at its end: "1" on stderr, or a file
 };
 
 // When to put our libraries into LD_PRELOAD besides LD_LIBRARY_PATH. Automatic: libcuda only for

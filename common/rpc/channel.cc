@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/signals_blocked.h"
 #include "common/rpc/channel_impl.h"
+#include "common/rpc/link_times.h"
 #include "common/rpc/thread_calls.h"
 #include "common/wire/control.h"
 
@@ -82,7 +83,11 @@ Result<std::span<std::byte>> Channel::Impl::bulk_buffer(const wire::FrameHeader&
 
 Status Channel::Impl::on_frame(const wire::FrameHeader& header, Bytes body,
                                std::span<std::byte> bulk) {
-  if ((header.flags & wire::kNotice) != 0) return sink.on_notice(header, body, bulk);
+  if ((header.flags & wire::kNotice) != 0) {
+    if (link_times::counted())
+      link_times::noticed(link_use, sizeof header + body.size() + bulk.size());
+    return sink.on_notice(header, body, bulk);
+  }
   if ((header.flags & wire::kReply) == 0) {
     return Status(StatusCode::kProtocol,
                   fmt::format("the server sent opcode {} as a request", header.opcode));
@@ -376,6 +381,8 @@ bool Channel::read_until(const std::function<bool()>& seen, Deadline deadline) {
   std::unique_lock lock(impl_->wait_mutex, std::defer_lock);
   impl_->begin_wait();
   bool there = seen();
+  const bool counted = !there && link_times::counted();
+  const uint64_t begun = counted ? link_times::begin_wait() : 0;
   if (!there) count_wait();
   while (!there && !lost() && Clock::now() < deadline) {
     if (impl_->try_lease(Impl::Reader::kCaller)) {
@@ -393,6 +400,7 @@ bool Channel::read_until(const std::function<bool()>& seen, Deadline deadline) {
     }
     there = seen();
   }
+  if (counted && there) link_times::saw_notice(impl_->link_use, begun);
   lock.lock();
   impl_->hand_over();
   return there;

@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/channel_impl.h"
+#include "common/rpc/link_times.h"
 #include "common/rpc/thread_calls.h"
 #include "common/transport/descriptor_passing.h"
 #include "common/transport/poll.h"
@@ -21,6 +22,7 @@ namespace {
 constexpr size_t kHeaderBytes = sizeof(wire::FrameHeader);
 constexpr size_t kFlushBytes = 32 << 10;  // this much unflushed goes out at once
 constexpr size_t kMostBytesAlone = 2 << 10;
+constexpr int32_t kNotReady = 600;  // CUDA_ERROR_NOT_READY
 
 size_t round_up_8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
 
@@ -76,6 +78,8 @@ Result<std::span<std::byte>> Channel::Impl::reserve(size_t bytes) {
 }
 
 Status Channel::Impl::commit(size_t bytes, std::span<const Bytes> bulk) {
+  if (link_times::counted()) [[unlikely]]
+    link_times::sent(link_use, bytes, total(bulk));
   if (bulk.empty() && bytes <= kMostBytesAlone) return transport->commit(bytes, bulk, kNoDeadline);
   const WaitingSender waits(*this);
   const uint64_t before = transport::room_waits;
@@ -118,6 +122,11 @@ struct Channel::Call::State {
   Status commit(uint16_t flags, std::span<const Bytes> bulk);
   Status submit_and_wait(Reply& reply, std::span<const Bytes> bulk, std::span<std::byte> bulk_out,
                          Deadline deadline);
+  Status wait(Impl::Waiter& waiter, bool alone, Deadline deadline) {
+    return alone ? impl.wait_alone(waiter, deadline) : impl.wait(waiter, deadline);
+  }
+  // The same while calls are counted, with the lock, which it gives back.
+  Status wait_counted(Impl::Waiter& waiter, bool alone, Deadline deadline);
 
   Impl& impl;
   std::unique_lock<std::mutex> lock;  // on send_mutex, until the frame is committed
@@ -237,6 +246,18 @@ Status Channel::send_body(uint16_t opcode, uint16_t context, Bytes body, int32_t
   return impl_->sent(lock, impl_->commit(frame_bytes, {}), frame_bytes);
 }
 
+Status Channel::Call::State::wait_counted(Impl::Waiter& waiter, bool alone, Deadline deadline) {
+  const LinkMark mark = impl.link_use.last;
+  lock.unlock();
+  Status status = wait(waiter, alone, deadline);
+  const Reply& reply = waiter.reply;
+  if (status.ok()) {
+    link_times::answered(impl.link_use, mark, kHeaderBytes + reply.body().size(), reply.bulk_bytes,
+                         reply.result == kNotReady);
+  }
+  return status;
+}
+
 Status Channel::Call::State::submit_and_wait(Reply& reply, std::span<const Bytes> bulk,
                                              std::span<std::byte> bulk_out, Deadline deadline) {
   frame_bytes = finish(wire::kWantReply, total(bulk));
@@ -258,9 +279,11 @@ Status Channel::Call::State::submit_and_wait(Reply& reply, std::span<const Bytes
     }
     if (!impl.visible_at_commit) impl.last_flush = Clock::now();
   }
+  if (sent.ok() && link_times::counted()) [[unlikely]]
+    return wait_counted(waiter, alone, deadline);
   lock.unlock();
   if (sent.ok() || (committed && sent.code() == StatusCode::kTimeout))
-    return alone ? impl.wait_alone(waiter, deadline) : impl.wait(waiter, deadline);
+    return wait(waiter, alone, deadline);
   if (sent.code() == StatusCode::kLost) impl.declare_lost(sent);
   if (alone) impl.no_longer_alone(nullptr);
   if (alone || impl.try_remove(waiter)) return sent;

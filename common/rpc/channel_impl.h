@@ -44,6 +44,7 @@
 
 #include "common/base/fd.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/link_estimate.h"
 #include "common/rpc/liveness.h"
 
 namespace fargpu::rpc {
@@ -189,6 +190,8 @@ struct Channel::Impl final : transport::FrameHandler {
   // pairs with flush_armed (table at the top).
   std::atomic<int64_t> unflushed_since{0};
   std::atomic<bool> flush_armed{false};  // the service thread's timer ends within kFlushDelay
+
+  LinkUse link_use;  // while calls are counted; guarded by the lock of link_times.cc
 
   std::mutex wait_mutex;
   // Shared by the waiters, so that no call has to construct and destroy one.

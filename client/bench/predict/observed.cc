@@ -1,0 +1,139 @@
+#include "client/bench/predict/observed.h"
+
+#include <map>
+#include <sstream>
+
+namespace fargpu::bench {
+
+namespace {
+
+constexpr uint64_t kFormat = 1;
+constexpr size_t kMostProcesses = 4096;
+
+struct Wanted {
+  const char* name;
+  uint64_t& value;
+};
+
+Status read_counts(const Json& json, std::initializer_list<Wanted> wanted) {
+  for (const Wanted& one : wanted) {
+    FARGPU_ASSIGN_OR_RETURN(one.value, read_count(json, one.name));
+  }
+  return {};
+}
+
+Result<FunctionCalls> read_function(const Json& json) {
+  FunctionCalls of;
+  FARGPU_ASSIGN_OR_RETURN(of.name, read_text(json, "name"));
+  FARGPU_RETURN_IF_ERROR(read_counts(json, {{"local", of.local},
+                                            {"sent", of.sent},
+                                            {"waited", of.waited},
+                                            {"waited_ns", of.waited_ns},
+                                            {"inside_ns", of.inside_ns},
+                                            {"round_trips", of.round_trips},
+                                            {"bytes_sent", of.bytes_sent},
+                                            {"bytes_received", of.bytes_received}}));
+  return of;
+}
+
+Result<RouteCopies> read_copies(const Json& json) {
+  RouteCopies of;
+  of.to_device = member(json, "to_device") == Json(true);
+  FARGPU_ASSIGN_OR_RETURN(of.route, read_text(json, "route"));
+  FARGPU_RETURN_IF_ERROR(read_counts(json, {{"copies", of.copies}, {"bytes", of.bytes}}));
+  return of;
+}
+
+Result<RateLag> read_rate(const Json& json) {
+  RateLag of;
+  FARGPU_ASSIGN_OR_RETURN(of.bits_per_second, read_number(json, "bits_per_second"));
+  FARGPU_ASSIGN_OR_RETURN(of.in_order_ns, read_number(json, "in_order_ns"));
+  FARGPU_ASSIGN_OR_RETURN(of.overlapped_ns, read_number(json, "overlapped_ns"));
+  return of;
+}
+
+template <typename T>
+Status read_list(const Json& json, const char* name, Result<T> (*read)(const Json&),
+                 std::vector<T>& to) {
+  const Json& list = member(json, name);
+  if (!list.is_array())
+    return Status(StatusCode::kInvalidArgument, std::string("'") + name + "' is not a list");
+  for (const Json& one : list) {
+    FARGPU_ASSIGN_OR_RETURN(T value, read(one));
+    to.push_back(std::move(value));
+  }
+  return {};
+}
+
+Status check_rates(const std::vector<RateLag>& rates) {
+  double before = 0;
+  for (const RateLag& one : rates) {
+    if (one.bits_per_second <= before)
+      return Status(StatusCode::kInvalidArgument, "'rates' is not in order");
+    before = one.bits_per_second;
+  }
+  if (rates.empty()) return Status(StatusCode::kInvalidArgument, "'rates' is empty");
+  return {};
+}
+
+Result<ProcessReport> read_process(const std::string& line) {
+  FARGPU_ASSIGN_OR_RETURN(const Json json, parse_json(line, "report"));
+  FARGPU_ASSIGN_OR_RETURN(const uint64_t format, read_count(json, "fargpu_report"));
+  if (format != kFormat) return Status(StatusCode::kInvalidArgument, "a report of another release");
+  ProcessReport of;
+  FARGPU_ASSIGN_OR_RETURN(of.name, read_text(json, "process"));
+  FARGPU_RETURN_IF_ERROR(
+      read_counts(json, {{"begin_ns", of.begin_ns}, {"nanoseconds", of.nanoseconds}}));
+  FARGPU_RETURN_IF_ERROR(read_list(json, "functions", read_function, of.functions));
+  FARGPU_RETURN_IF_ERROR(read_list(json, "copies", read_copies, of.copies));
+  FARGPU_RETURN_IF_ERROR(read_counts(
+      member(json, "images"),
+      {{"sent", of.images_sent}, {"bytes_sent", of.image_bytes_sent}, {"found", of.images_found}}));
+  const Json& link = member(json, "link");
+  FARGPU_RETURN_IF_ERROR(read_counts(link, {{"round_trips", of.round_trips},
+                                            {"in_a_row", of.in_a_row},
+                                            {"most_of_a_thread", of.most_of_a_thread}}));
+  FARGPU_RETURN_IF_ERROR(read_list(link, "rates", read_rate, of.rates));
+  FARGPU_RETURN_IF_ERROR(check_rates(of.rates));
+  return of;
+}
+
+}  // namespace
+
+Result<std::vector<ProcessReport>> read_reports(const std::string& text) {
+  std::vector<ProcessReport> all;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    auto process = read_process(line);
+    const std::string where = "line " + std::to_string(all.size() + 1) + ": ";
+    if (!process.ok())
+      return Status(StatusCode::kInvalidArgument, where + process.status().message());
+    if (all.size() == kMostProcesses)
+      return Status(StatusCode::kInvalidArgument, where + "more than 4096 processes");
+    all.push_back(std::move(*process));
+  }
+  return all;
+}
+
+std::vector<FunctionCalls> functions_of(const std::vector<ProcessReport>& processes) {
+  std::map<std::string, FunctionCalls> sums;
+  for (const ProcessReport& process : processes) {
+    for (const FunctionCalls& of : process.functions) {
+      FunctionCalls& sum = sums[of.name];
+      sum.name = of.name;
+      sum.local += of.local;
+      sum.sent += of.sent;
+      sum.waited += of.waited;
+      sum.waited_ns += of.waited_ns;
+      sum.inside_ns += of.inside_ns;
+      sum.round_trips += of.round_trips;
+      sum.bytes_sent += of.bytes_sent;
+      sum.bytes_received += of.bytes_received;
+    }
+  }
+  std::vector<FunctionCalls> all;
+  for (auto& [name, sum] : sums) all.push_back(std::move(sum));
+  return all;
+}
+
+}  // namespace fargpu::bench

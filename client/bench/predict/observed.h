@@ -1,0 +1,47 @@
+// The reports of a program's processes (FARGPU_REPORT=FILE.json, docs/tools.md), read.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "client/bench/figures/json.h"
+
+namespace fargpu::bench {
+
+struct FunctionCalls {
+  std::string name;
+  uint64_t local = 0, sent = 0, waited = 0;
+  uint64_t waited_ns = 0, inside_ns = 0;  // of the calls that waited; of all
+  uint64_t round_trips = 0;
+  uint64_t bytes_sent = 0, bytes_received = 0;  // data of copies and images
+};
+
+struct RouteCopies {
+  bool to_device = false;
+  std::string route;
+  uint64_t copies = 0, bytes = 0;
+};
+
+// The lag of a process over a link of that rate (common/rpc/link_estimate.h).
+struct RateLag {
+  double bits_per_second = 0, in_order_ns = 0, overlapped_ns = 0;
+};
+
+struct ProcessReport {
+  std::string name;
+  uint64_t begin_ns = 0, nanoseconds = 0;  // of one clock for all processes
+  std::vector<FunctionCalls> functions;
+  std::vector<RouteCopies> copies;
+  uint64_t images_sent = 0, image_bytes_sent = 0, images_found = 0;
+  uint64_t round_trips = 0, in_a_row = 0, most_of_a_thread = 0;
+  std::vector<RateLag> rates;  // slowest first
+};
+
+// One report on each line. kInvalidArgument names the line and what is wrong with it.
+Result<std::vector<ProcessReport>> read_reports(const std::string& text);
+
+// The same functions of all processes, added up.
+std::vector<FunctionCalls> functions_of(const std::vector<ProcessReport>& processes);
+
+}  // namespace fargpu::bench

@@ -1,0 +1,33 @@
+// What `fargpu bench app` prints, and its file. All but write_prediction() are pure functions.
+#pragma once
+
+#include <string>
+
+#include "client/bench/predict/predict.h"
+
+namespace fargpu::bench {
+
+// Where the time of the run went: calls, waits by function, bytes by route, images.
+std::string describe_run(const Run& run, const std::string& program);
+// A line for each round trip, a column for each bandwidth.
+std::string describe_links(const Run& run, const std::vector<double>& rtts_ns,
+                           const std::vector<double>& bits_per_second, const Shares& shares);
+// "rtt 200 us, 10 Gb/s: 1.25 s", with the range where its ends differ by more than 5 %.
+std::string describe_link(const Run& run, const Link& link, const Shares& shares);
+// The calls that would help most to change.
+std::string describe_advice(const Run& run, const Link& link, const Shares& shares);
+
+// "200 us, 10 Gb/s".
+std::string show_link(const Link& link);
+
+// A run over an emulated link, for fitting.
+struct FitRun {
+  Link link;
+  double nanoseconds = 0;
+};
+// docs/bench.md lists the members.
+Status write_prediction(const std::string& path, const Json& prediction);
+Json to_json(const Run& run, const std::string& program, const std::vector<Link>& links,
+             const Shares& shares, const std::vector<FitRun>& fits);
+
+}  // namespace fargpu::bench
