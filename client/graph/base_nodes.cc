@@ -156,13 +156,21 @@ CUresult release(GraphNode& node) {
   const CUdeviceptr address = node.params.get().free.dptr;
   const auto region = Process::get().tables()->device_memory.find(address);
   if (!region || !region->of_graph || region->base != address) return CUDA_ERROR_INVALID_VALUE;
-  if (freed_by().contains(address)) return CUDA_ERROR_INVALID_VALUE;
+  if (freed_by().contains(address) || node.graph->instantiated.contains(address))
+    return CUDA_ERROR_INVALID_VALUE;
   // One node of all the driver's graphs frees it, too: this graph is made there once.
   Session& session = *Process::get().session_of_device(region->device);
   if (const CUresult result = use_base(*node.graph, session); result != CUDA_SUCCESS) return result;
   freed_by().emplace(address, node.id);
   node.graph->has_memory = true;
   return CUDA_SUCCESS;
+}
+
+void memory_instantiated(Graph& graph) {
+  if (!graph.has_memory) return;
+  for (const GraphNode* const node : graph.nodes)
+    if (node->params.type() == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+      graph.instantiated.insert(node->params.get().alloc.dptr);
 }
 
 void node_ends(const GraphNode& node) {

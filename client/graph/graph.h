@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -63,6 +64,7 @@ struct Graph final : Object {
   std::map<CUuserObject, unsigned> user_objects;     // references
   Session* base = nullptr;                           // where its half stays (fgGraphAllocate)
   bool has_memory = false;                           // nodes that allocate or free: none may go
+  std::set<CUdeviceptr> instantiated;                // memory of its nodes that it cannot free
   std::vector<CUgraphConditionalHandle> conditions;  // that no node uses yet
 
   CUgraph handle() const { return reinterpret_cast<CUgraph>(id); }
@@ -108,6 +110,8 @@ CUresult move_child(GraphNode& node, Graph& graph);
 CUresult allocate(GraphNode& node);
 void end_base(Graph& graph);        // its half at the server, if it has one
 CUresult release(GraphNode& node);  // of memory of a graph; one node of all graphs does it
+// It was made executable. What its nodes have allocated by now, no later node of it can free.
+void memory_instantiated(Graph& graph);
 void node_ends(const GraphNode& node);
 CUresult take_condition(GraphNode& node);
 // Kernels may update the kernel node from now on, by the handle that its parameters have then.

@@ -36,6 +36,7 @@ struct GraphBlock {
   // Guarded by the mutex of all graphs: the graph of its node, and where free nodes are.
   uint64_t home = 0;
   bool freed_at_home = false, freed_abroad = false;
+  bool instantiated = false;  // with its graph: no later node of that one frees it
 };
 
 class GraphMemory {

@@ -114,7 +114,7 @@ CUresult make_free(CUdeviceptr address, Graph& graph, OperationPtr* operation) {
            node->operation->block() == block;
   });
   const bool at_home = block->home == graph.handle;
-  if (twice || (at_home ? block->freed_abroad : block->freed_at_home))
+  if (twice || (at_home ? block->freed_abroad || block->instantiated : block->freed_at_home))
     return CUDA_ERROR_INVALID_VALUE;
   (at_home ? block->freed_at_home : block->freed_abroad) = true;
   *operation = std::make_shared<Free>(std::move(block));

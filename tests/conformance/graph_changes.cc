@@ -237,12 +237,21 @@ void memory() {
     SHOW(cuStreamSynchronize(stream));
     NEED(cuGraphExecDestroy(exec));
   }
-  std::printf("freed at home\n");
-  add_free(graph, {call}, p);
+  // The graph was made executable without a node that frees it: one comes too late there.
+  CUgraphNode node;
+  SHOW(cuGraphAddMemFreeNode(&node, graph, &call, 1, p));
+  std::printf("freed by another graph\n");
   SHOW(cuGraphInstantiate(&exec, graph, 0));
-  launch(exec);
-  launch(exec);
+  CUgraph abroad = new_graph();
+  add_free(abroad, {}, p);
+  SHOW(cuGraphInstantiate(&second, abroad, 0));
+  for (int i = 0; i < 2; ++i) {
+    launch(exec);
+    launch(second);
+  }
   NEED(cuGraphExecDestroy(exec));
+  NEED(cuGraphExecDestroy(second));
+  SHOW(cuGraphDestroy(abroad));
   SHOW(cuGraphDestroy(graph));
 }
 

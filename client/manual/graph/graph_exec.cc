@@ -11,7 +11,8 @@ constexpr cuuint64_t kFlags =
     CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
     CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
-CUresult make(CUgraphExec* exec, CUgraph handle, cuuint64_t flags, GraphOutcome* outcome) {
+CUresult make_executable(CUgraphExec* exec, CUgraph handle, cuuint64_t flags,
+                         GraphOutcome* outcome) {
   GraphLock lock;
   const Graph* const graph = find_graph(handle);
   if (exec == nullptr || graph == nullptr || (flags & ~kFlags) != 0)
@@ -22,6 +23,14 @@ CUresult make(CUgraphExec* exec, CUgraph handle, cuuint64_t flags, GraphOutcome*
     return CUDA_ERROR_INVALID_VALUE;
   if (!has_current_context()) return CUDA_ERROR_INVALID_CONTEXT;
   return instantiate(lock, *graph, flags, exec, outcome);
+}
+
+CUresult make(CUgraphExec* exec, CUgraph handle, cuuint64_t flags, GraphOutcome* outcome) {
+  const CUresult result = make_executable(exec, handle, flags, outcome);
+  if (result != CUDA_SUCCESS) return result;
+  const GraphLock lock;
+  if (Graph* const graph = find_graph(handle)) memory_instantiated(*graph);
+  return CUDA_SUCCESS;
 }
 
 CUresult set(CUgraphExec handle, CUgraphNode node, const CUgraphNodeParams& given) {

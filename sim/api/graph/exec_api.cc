@@ -119,6 +119,9 @@ CUresult instantiate(CUgraphExec* out, Graph& graph, uint64_t flags, Outcome* ou
   }
   const auto exec = std::make_shared<Exec>(std::move(shape), std::move(plan),
                                            flags & ~uint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD});
+  for (const auto& node : graph.nodes)
+    if (node->operation->type() == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+      node->operation->block()->instantiated = true;
   graph.executable = registry.add(exec, 0);
   exec->set_handle(graph.executable);
   *out = to_handle<CUgraphExec>(graph.executable);
