@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 from lint_files import ROOT, tracked
 
@@ -105,7 +106,8 @@ def source_problems(lists):
 
 
 def graph(table, files):
-    """Lines "room -> rooms": what includes use, without what follows from other arrows."""
+    """Lines "room -> rooms": what includes use, without what follows from other arrows. A long line
+    goes on in the next one."""
     used = {room: set() for room in table}
     for _, room, _, other in edges(files):
         if room in used and other in used and room != other:
@@ -114,7 +116,8 @@ def graph(table, files):
     lines = []
     for room, names in used.items():
         direct = [n for n in sorted(names) if not any(n in below[m] for m in names if m != n)]
-        lines.append(f"{room} -> {' '.join(direct)}" if direct else room)
+        line = f"{room} -> {' '.join(direct)}" if direct else room
+        lines += textwrap.wrap(line, 96, subsequent_indent="    ", break_on_hyphens=False)
     return lines
 
 

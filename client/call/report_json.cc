@@ -4,6 +4,7 @@
 
 #include <iterator>
 
+#include "client/call/json_text.h"
 #include "client/call/report_text.h"
 
 namespace fargpu::client::report {
@@ -11,16 +12,9 @@ namespace {
 
 // A name of a process may be anything.
 std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char one : text) {
-    const auto code = static_cast<unsigned char>(one);
-    if (code < 0x20 || code >= 0x7f || one == '"' || one == '\\') {
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}", code);
-    } else {
-      out += one;
-    }
-  }
-  return out + '"';
+  std::string out;
+  append_json_text(out, text);
+  return out;
 }
 
 std::string functions(const PerFunction& all) {

@@ -159,13 +159,13 @@ std::string text(const Counts& counts, const std::string& process, double second
 void print(const Counts& counts) {
   const std::string process =
       fmt::format("{} (process {})", program_invocation_short_name, ::getpid());
-  const std::chrono::duration<double> age = Clock::now() - began;
+  const Clock::duration age = Clock::now() - began;
   const bool as_json = path != nullptr && std::string_view(path).ends_with(".json");
   const std::string lines =
       as_json ? json(counts, rpc::link_times::so_far(),
                      {program_invocation_short_name, ::getpid(), began.time_since_epoch().count(),
-                      (Clock::now() - began).count()})
-              : text(counts, process, age.count(), since_what);
+                      age.count()})
+              : text(counts, process, std::chrono::duration<double>(age).count(), since_what);
   if (lines.empty()) return;
   Fd file;
   if (path != nullptr) {

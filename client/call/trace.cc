@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "client/call/json_text.h"
 #include "client/call/report.h"
 #include "common/base/log.h"
 #include "generated/schema/result_names.h"
@@ -82,22 +83,6 @@ namespace {
 
 using Buffer = fmt::basic_memory_buffer<char, 1024>;
 
-void append_text(Buffer& out, const char* text) {
-  out.push_back('"');
-  for (size_t i = 0; text[i] != '\0' && i < kMaxText; ++i) {
-    const unsigned char c = static_cast<unsigned char>(text[i]);
-    if (c == '"' || c == '\\') {
-      out.push_back('\\');
-      out.push_back(text[i]);
-    } else if (c < 0x20 || c >= 0x7f) {
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}", c);
-    } else {
-      out.push_back(text[i]);
-    }
-  }
-  out.push_back('"');
-}
-
 void append_value(Buffer& out, const Value& value, bool json) {
   auto to = std::back_inserter(out);
   switch (value.kind) {
@@ -115,7 +100,7 @@ void append_value(Buffer& out, const Value& value, bool json) {
       fmt::format_to(to, fmt::runtime(json ? "\"{:#x}\"" : "{:#x}"), value.bits);
       break;
     case Value::Kind::kText:
-      append_text(out, value.text);
+      append_json_text(out, {value.text, strnlen(value.text, kMaxText)});
       break;
     case Value::Kind::kAbsent:
       fmt::format_to(to, "{}", json ? "\"...\"" : "...");

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "client/bench/predict/show.h"
+#include "client/bench/results.h"
 #include "client/cli/bench_app.h"
 #include "client/cli/exit_codes.h"
 #include "client/cli/job.h"
@@ -205,7 +206,7 @@ int tell(const AppOptions& options, const Wishes& wishes, const Studied& studied
   for (const double rtt : kRtts)
     for (const double rate : kBandwidths) links.push_back({rtt, rate});
   const Status written =
-      bench::write_prediction(options.json, bench::to_json(run, program, links, shares, fits));
+      bench::write_results(options.json, bench::to_json(run, program, links, shares, fits));
   return written.ok() ? kSuccess : fail(written);
 }
 

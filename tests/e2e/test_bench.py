@@ -4,6 +4,7 @@ fast anything is, is not tested."""
 import json
 import os
 import pathlib
+import re
 import signal
 import tempfile
 import time
@@ -264,7 +265,7 @@ class Usage(unittest.TestCase):
 
 class Losses(unittest.TestCase):
     def start(self, daemon):
-        """A run that has begun to measure."""
+        """A run that has begun to measure, and the worker of its session."""
         process = testing.subprocess.Popen(
             [testing.BUILD.fargpu, "bench", "--server", daemon.server, "--no-native", "--quick"]
             + ["--time", "6s", "--transport", "tcp", "--only", "^call_|^launch"],
@@ -283,15 +284,18 @@ class Losses(unittest.TestCase):
                 for child in children.read_text().split()
             )
 
+        # fargpu itself asks the server, too, and a session more asks for the clocks of its GPUs.
+        session = re.compile(
+            r'session-begin .*kind=cuda .*client="\S+ fargpu-measure" worker=(\d+)'
+        )
         testing.wait_until(measures, "a program that measures")
-        testing.wait_until(daemon.workers, "its session")
+        found = testing.wait_until(lambda: session.search(daemon.log_text()), "its session")
         time.sleep(1)  # it is past its start
-        return process
+        return process, int(found[1])
 
     def test_a_worker_that_dies_costs_one_case(self):
         with testing.Daemon() as daemon:
-            process = self.start(daemon)
-            (worker,) = daemon.workers()
+            process, worker = self.start(daemon)
             os.kill(worker, signal.SIGKILL)
             out, err = process.communicate(timeout=testing.LIMIT)
         self.assertEqual(process.returncode, 0, out + err)
@@ -302,7 +306,7 @@ class Losses(unittest.TestCase):
 
     def test_a_server_that_goes(self):
         with testing.Daemon() as daemon:
-            process = self.start(daemon)
+            process, _ = self.start(daemon)
             workers = daemon.workers()
             daemon.process.kill()
             for worker in workers:

@@ -115,20 +115,25 @@ Result<std::vector<ProcessReport>> read_reports(const std::string& text) {
   return all;
 }
 
+FunctionCalls& FunctionCalls::operator+=(const FunctionCalls& more) {
+  local += more.local;
+  sent += more.sent;
+  waited += more.waited;
+  waited_ns += more.waited_ns;
+  inside_ns += more.inside_ns;
+  round_trips += more.round_trips;
+  bytes_sent += more.bytes_sent;
+  bytes_received += more.bytes_received;
+  return *this;
+}
+
 std::vector<FunctionCalls> functions_of(const std::vector<ProcessReport>& processes) {
   std::map<std::string, FunctionCalls> sums;
   for (const ProcessReport& process : processes) {
     for (const FunctionCalls& of : process.functions) {
       FunctionCalls& sum = sums[of.name];
       sum.name = of.name;
-      sum.local += of.local;
-      sum.sent += of.sent;
-      sum.waited += of.waited;
-      sum.waited_ns += of.waited_ns;
-      sum.inside_ns += of.inside_ns;
-      sum.round_trips += of.round_trips;
-      sum.bytes_sent += of.bytes_sent;
-      sum.bytes_received += of.bytes_received;
+      sum += of;
     }
   }
   std::vector<FunctionCalls> all;

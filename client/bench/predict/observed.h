@@ -15,6 +15,9 @@ struct FunctionCalls {
   uint64_t waited_ns = 0, inside_ns = 0;  // of the calls that waited; of all
   uint64_t round_trips = 0;
   uint64_t bytes_sent = 0, bytes_received = 0;  // data of copies and images
+
+  // Adds the counts; the name stays.
+  FunctionCalls& operator+=(const FunctionCalls& more);
 };
 
 struct RouteCopies {

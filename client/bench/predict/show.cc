@@ -7,7 +7,6 @@
 #include <map>
 
 #include "client/bench/predict/advice.h"
-#include "client/bench/results.h"
 #include "common/base/parse.h"
 
 namespace fargpu::bench {
@@ -79,18 +78,6 @@ std::string waits(std::vector<FunctionCalls> functions) {
   return out;
 }
 
-FunctionCalls sum_of(const std::vector<FunctionCalls>& functions) {
-  FunctionCalls sum;
-  for (const FunctionCalls& of : functions) {
-    sum.local += of.local;
-    sum.sent += of.sent;
-    sum.waited += of.waited;
-    sum.waited_ns += of.waited_ns;
-    sum.inside_ns += of.inside_ns;
-  }
-  return sum;
-}
-
 bool is_wide(const Prediction& one) {
   return one.longest - one.nanoseconds > kWorthSaying * one.nanoseconds ||
          one.nanoseconds - one.shortest > kWorthSaying * one.nanoseconds;
@@ -113,7 +100,8 @@ std::string show_link(const Link& link) {
 
 std::string describe_run(const Run& run, const std::string& program) {
   const std::vector<FunctionCalls> functions = functions_of(run.processes);
-  const FunctionCalls sum = sum_of(functions);
+  FunctionCalls sum;
+  for (const FunctionCalls& of : functions) sum += of;
   uint64_t round_trips = 0, row = 0, most = 0, sent = 0, bytes = 0, found = 0;
   for (const ProcessReport& process : run.processes) {
     round_trips += process.round_trips;
@@ -178,10 +166,6 @@ std::string describe_advice(const Run& run, const Link& link, const Shares& shar
   }
   if (all.empty()) out += "  nothing: no function has 1 % of the time\n";
   return out;
-}
-
-Status write_prediction(const std::string& path, const Json& prediction) {
-  return write_results(path, prediction);
 }
 
 Json to_json(const Run& run, const std::string& program, const std::vector<Link>& links,

@@ -1,4 +1,4 @@
-// What `fargpu bench app` prints, and its file. All but write_prediction() are pure functions.
+// What `fargpu bench app` prints, and its file. Pure functions.
 #pragma once
 
 #include <string>
@@ -26,7 +26,6 @@ struct FitRun {
   double nanoseconds = 0;
 };
 // docs/bench.md lists the members.
-Status write_prediction(const std::string& path, const Json& prediction);
 Json to_json(const Run& run, const std::string& program, const std::vector<Link>& links,
              const Shares& shares, const std::vector<FitRun>& fits);
 
