@@ -14,6 +14,7 @@
 #include "client/process/process.h"
 #include "client/process/session.h"
 #include "client/settings/job.h"
+#include "client/timeline/session_timeline.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/ordered_copy.h"
 #include "client/transfer/touches.h"
@@ -22,6 +23,7 @@
 #include "common/bootstrap/open_session.h"
 #include "common/wire/control.h"
 #include "common/wire/slot_message.h"
+#include "generated/client/internal_calls.h"
 #include "generated/schema/control.capnp.h"
 #include "generated/schema/opcodes.h"
 
@@ -89,11 +91,14 @@ void look_at_values(Session& session) {
   if (before_wait(session) == CUDA_SUCCESS) (void)session.channel().flush();
 }
 
+constexpr timeline::Calls kTimelineCalls{call_fgTimelineStart, call_fgTimelineClock,
+                                         call_fgTimelineTake};
 constexpr SessionHooks kHooks{.wire_of_copies = wire_of_ordered_copies,
                               .before_host_function = before_host_function,
                               .host_function_returned = host_function_returned,
                               .look_at_values = look_at_values,
-                              .before_exit = before_exit};
+                              .before_exit = before_exit,
+                              .timeline_calls = &kTimelineCalls};
 
 // What becomes a session when the devices of all servers are known.
 struct Opened {

@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -24,6 +26,21 @@ constexpr size_t kMaxText = 200;  // of a text argument
 
 std::mutex open_mutex;
 int descriptor = -1;  // written before `state` leaves kUnknown (release), read after (acquire)
+
+// Frames are counted and observed from now on; the list is closed at the end of this process, not
+// of a forked child, which writes on.
+void begin_chrome() {
+  pthread_atfork(nullptr, nullptr, rpc::link_times::forget_after_fork);
+  rpc::counting_calls.store(true, std::memory_order_relaxed);
+  static const pid_t opened_by = ::getpid();
+  std::atexit([] {
+    if (::getpid() != opened_by) return;
+    state.store(report::enabled() ? State::kCounted : State::kOff, std::memory_order_relaxed);
+    write_events(fmt::format(
+        "{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":{},\"args\":{{\"name\":{}}}}}\n]\n",
+        opened_by, quoted(program_invocation_short_name)));
+  });
+}
 
 }  // namespace
 
@@ -50,8 +67,11 @@ State open_output() {
         next = chrome ? State::kChrome : State::kLines;
         // The closing bracket may be missing in this format, so a trace is readable however the
         // process ends.
-        if (chrome && ::write(descriptor, "[\n", 2) != 2)
+        if (chrome && ::write(descriptor, "[\n", 2) != 2) {
           next = report::enabled() ? State::kCounted : State::kOff;
+        } else if (chrome) {
+          begin_chrome();
+        }
       }
     }
   }
@@ -97,6 +117,12 @@ void append_result(Buffer& out, CUresult result) {
   }
 }
 
+// How the call was answered (report.h).
+const char* way(const rpc::ThreadCalls& before) {
+  if (rpc::thread_calls.waited != before.waited) return "waited";
+  return rpc::thread_calls.sent != before.sent ? "sent" : "local";
+}
+
 uint64_t now_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -107,13 +133,17 @@ uint64_t now_ns() {
 
 void Scope::begin() {
   before_ = rpc::thread_calls;
+  bytes_before_ = rpc::link_times::thread_bytes;
   begin_ns_ = now_ns();
 }
 
 void Scope::record(CUresult result, std::initializer_list<Argument> arguments) const {
   const uint64_t ns = now_ns() - begin_ns_;
   if (report::enabled()) report::count_call(opcode_, before_, ns, result);
-  if (state.load(std::memory_order_relaxed) != State::kCounted) write(result, arguments, ns);
+  const State now = state.load(std::memory_order_acquire);
+  if (now == State::kLines || now == State::kChrome) write(result, arguments, ns);
+  if (rpc::thread_calls.waited == before_.waited) return;
+  if (const auto then = after_wait.load(std::memory_order_acquire)) then();
 }
 
 void Scope::write(CUresult result, std::initializer_list<Argument> arguments, uint64_t ns) const {
@@ -129,7 +159,10 @@ void Scope::write(CUresult result, std::initializer_list<Argument> arguments, ui
         R"("args":{{"result":")",
         name_, ::getpid(), thread, static_cast<double>(begin_ns_) / 1000.0, micros);
     append_result(out, result);
-    out.push_back('"');
+    const rpc::link_times::ThreadBytes bytes = rpc::link_times::thread_bytes;
+    fmt::format_to(
+        to, R"(","fargpu":{{"opcode":{},"way":"{}","bytes_sent":{},"bytes_received":{}}})", opcode_,
+        way(before_), bytes.sent - bytes_before_.sent, bytes.received - bytes_before_.received);
   } else {
     fmt::format_to(to, "[{}] {}(", thread, name_);
   }
@@ -146,9 +179,19 @@ void Scope::write(CUresult result, std::initializer_list<Argument> arguments, ui
     append_result(out, result);
     fmt::format_to(to, " ({:.1f} us)\n", micros);
   }
-  // One write per line on an O_APPEND descriptor: lines of threads and processes do not mix. A full
-  // disk loses lines, not the program.
-  [[maybe_unused]] const ssize_t written = ::write(descriptor, out.data(), out.size());
+  write_events({out.data(), out.size()});
+}
+
+// One write on an O_APPEND descriptor: lines of threads and processes do not mix. A full disk loses
+// lines, not the program.
+void write_events(std::string_view lines) {
+  [[maybe_unused]] const ssize_t written = ::write(descriptor, lines.data(), lines.size());
+}
+
+std::string quoted(const std::string& text) {
+  Buffer out;
+  append_text(out, text.c_str());
+  return fmt::to_string(out);
 }
 
 }  // namespace fargpu::client::trace

@@ -2,9 +2,10 @@
 // it took.
 //
 // FARGPU_TRACE=1 writes lines to stderr, FARGPU_TRACE=/a/path appends them to a file; a path that
-// ends in .json is written as a Chrome trace (chrome://tracing, Perfetto). The report (report.h)
-// counts calls by the same means. Both off: one relaxed load per call. Thread safe; a line is
-// written whole. Used by generated entries.
+// ends in .json is written as a Chrome trace (chrome://tracing, Perfetto), to which client/timeline
+// adds what happened on the wire and in the workers. The report (report.h) counts calls by the same
+// means. Both off: one relaxed load per call. Thread safe; a line is written whole. Used by
+// generated entries.
 #pragma once
 
 #include <cuda.h>
@@ -12,8 +13,11 @@
 #include <atomic>
 #include <cstdint>
 #include <initializer_list>
+#include <string>
+#include <string_view>
 #include <type_traits>
 
+#include "common/rpc/link_times.h"
 #include "common/rpc/thread_calls.h"
 
 namespace fargpu::client::trace {
@@ -74,6 +78,17 @@ inline bool enabled() {
   return now != State::kUnknown || open_output() != State::kOff;
 }
 
+// Whether a Chrome trace is written, and so frames are to be observed.
+inline bool chrome() {
+  return enabled() && state.load(std::memory_order_acquire) == State::kChrome;
+}
+// Writes events of that format, each with a comma and the end of its line behind it.
+void write_events(std::string_view lines);
+// `text` as a string of JSON, with its quotes.
+std::string quoted(const std::string& text);
+// Called after each traced call that waited, on its thread.
+inline constinit std::atomic<void (*)()> after_wait{nullptr};
+
 // Around one call, on the stack of its thread.
 class Scope {
  public:
@@ -91,8 +106,9 @@ class Scope {
   const uint16_t opcode_;
   const bool on_;
   const char* const name_;
-  uint64_t begin_ns_;        // set by begin(), and read only if it is on
-  rpc::ThreadCalls before_;  // the same
+  uint64_t begin_ns_;                          // set by begin(), and read only if it is on
+  rpc::ThreadCalls before_;                    // the same
+  rpc::link_times::ThreadBytes bytes_before_;  // the same
 };
 
 }  // namespace fargpu::client::trace

@@ -29,6 +29,7 @@ namespace {
 constexpr auto kOpenLimit = std::chrono::seconds(10);
 constexpr const char* kLinkVariable = "FARGPU_LINK";
 constexpr const char* kReportVariable = "FARGPU_REPORT";
+constexpr const char* kTraceVariable = "FARGPU_TRACE";
 // Bytes travel in frames, as over a network, also where client and server are on one host.
 constexpr const char* kNoTime = "rtt=0us";
 constexpr bench::Link kFitWaits{200e3, 0}, kFitBytes{0, 5e9};
@@ -41,6 +42,7 @@ struct AppOptions {
   bool sim = false, fit = false;
   unsigned sim_gpus = 1;
   std::string measured_rtt = "0us", at = "rtt=200us,bandwidth=10Gbps", json;
+  std::string timeline;
   std::vector<std::string> links;
   std::vector<std::string> arguments;
 };
@@ -121,6 +123,7 @@ bool is_open(const bench::Run& run, const bench::Link& link, bench::Shares low) 
 Status fit(const std::string& program, const AppOptions& options, const bench::Link& base,
            Studied& studied) {
   ::unsetenv(kReportVariable);
+  if (!options.timeline.empty()) ::unsetenv(kTraceVariable);
   const auto run_over = [&](bench::Link link) -> Result<double> {
     link.rtt_ns += base.rtt_ns;
     FARGPU_ASSIGN_OR_RETURN(const Measured measured,
@@ -147,6 +150,7 @@ Status fit(const std::string& program, const AppOptions& options, const bench::L
 Result<Studied> study(const AppOptions& options, const std::string& program) {
   FARGPU_ASSIGN_OR_RETURN(const ScratchFile file, ScratchFile::make());
   ::setenv(kReportVariable, file.path().c_str(), 1);
+  if (!options.timeline.empty()) ::setenv(kTraceVariable, options.timeline.c_str(), 1);
   const char* const given = std::getenv(kLinkVariable);
   const std::string setting = given != nullptr && *given != '\0' ? given : kNoTime;
   FARGPU_ASSIGN_OR_RETURN(const bench::Link base, link_of(setting, kLinkVariable));
@@ -193,6 +197,8 @@ int tell(const AppOptions& options, const Wishes& wishes, const Studied& studied
   for (const bench::Link& link : wishes.links)
     out += bench::describe_link(run, link, shares) + "\n";
   out += bench::describe_advice(run, wishes.at, shares);
+  if (!options.timeline.empty())
+    out += "timeline: " + options.timeline + ", to be opened in Perfetto or chrome://tracing\n";
   std::printf("%s", out.c_str());
   std::fflush(stdout);
   if (options.json.empty()) return kSuccess;
@@ -205,6 +211,8 @@ int tell(const AppOptions& options, const Wishes& wishes, const Studied& studied
 }
 
 int bench_app(const AppOptions& options) {
+  if (!options.timeline.empty() && !options.timeline.ends_with(".json"))
+    return fail(kUsage, "--timeline: the file's name must end with .json");
   if (options.sim && !options.server.server.empty())
     return fail(kUsage, "--sim and --server exclude each other");
   const auto wishes = wishes_of(options);
@@ -259,6 +267,10 @@ void add_options(CLI::App& app, AppOptions& options) {
       ->capture_default_str();
   app.add_option("--json", options.json, "Write the predictions to this file (docs/bench.md)")
       ->type_name("FILE");
+  app.add_option("--timeline", options.timeline,
+                 "Write what client, wire and workers did to this file, for Perfetto or "
+                 "chrome://tracing; it makes the run somewhat longer (docs/tools.md)")
+      ->type_name("FILE.json");
   app.add_option("command", options.arguments, "The program and its arguments, after --")
       ->required();
   app.positionals_at_end();

@@ -11,11 +11,13 @@
 #include <string>
 
 #include "client/call/call.h"
+#include "client/call/trace.h"
 #include "client/object/context.h"
 #include "client/process/gpu_tools.h"
 #include "client/process/managed_way.h"
 #include "client/process/session.h"
 #include "client/process/watchdog.h"
+#include "client/timeline/session_timeline.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
 
@@ -37,6 +39,20 @@ void report(const Status& status) {
   if (std::string_view(line) == reported) return;
   std::snprintf(reported, sizeof reported, "%s", line);
   std::fprintf(stderr, "%s\n", line);
+}
+
+// Nothing, unless a trace is written that has them.
+void start_timelines() {
+  if (!trace::chrome()) return;
+  Process::get().for_each_session([](const Session& each) {
+    if (each.lanes != nullptr) each.lanes->start();
+  });
+  const auto fetch = [] {
+    Process::get().for_each_session([](const Session& each) {
+      if (each.lanes != nullptr) each.lanes->fetch_if_half_full();
+    });
+  };
+  trace::after_wait.store(fetch, std::memory_order_release);
 }
 
 }  // namespace
@@ -109,6 +125,7 @@ CUresult Process::connect_locked() {
       const auto limit = settings->watchdog;
       for (auto& session : *made) add(std::move(session));
       (void)tables.release();
+      start_timelines();
       if (limit.count() > 0) watchdog::start(limit);
       if (const std::string tool = gpu_tool_of_environment(); !tool.empty())
         log::warn("{}", refusal_of_gpu_tool(tool));
@@ -203,9 +220,13 @@ void Process::on_exit() {
     state_.store(ProcessState::kForked, std::memory_order_release);
     return;
   }
+  constexpr auto kPatience = std::chrono::milliseconds(500);
+  for_each_session([&](Session& each) {
+    if (each.lanes != nullptr)
+      each.lanes->finish(each.channel(), transport::Clock::now() + kPatience);
+  });
   if (tables() == nullptr || before == ProcessState::kLost) return;
   tables()->output.drain();
-  constexpr auto kPatience = std::chrono::milliseconds(500);
   const auto deadline = transport::Clock::now() + kPatience;
   for_each_session([deadline](Session& each) {
     if (!each.lost.load()) each.channel().close(deadline);

@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <string>
 
+#include "client/call/trace.h"
 #include "client/managed/managed_state.h"
 #include "client/process/process.h"
+#include "client/timeline/session_timeline.h"
 #include "common/base/log.h"
 #include "common/transport/link/emulated_link.h"
 #include "common/wire/control.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
+#include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
 
@@ -42,6 +45,12 @@ int first_of(const Snapshot& snapshot, int otherwise) {
   return devices.empty() || devices.front().ordinal < 0 ? otherwise : devices.front().ordinal;
 }
 
+bool makes_timelines(const Snapshot& snapshot) {
+  return snapshot.known.contains(schema::op_fgTimelineStart) &&
+         snapshot.known.contains(schema::op_fgTimelineClock) &&
+         snapshot.known.contains(schema::op_fgTimelineTake);
+}
+
 }  // namespace
 
 Session::Session(const SessionIdentity& identity, Settings given_settings, Snapshot given_snapshot,
@@ -49,6 +58,7 @@ Session::Session(const SessionIdentity& identity, Settings given_settings, Snaps
     : number(identity.number),
       first_device(first_of(given_snapshot, identity.first_device)),
       before_exit(hooks.before_exit),
+      timeline_calls(hooks.timeline_calls),
       settings(std::move(given_settings)),
       snapshot(numbered(std::move(given_snapshot), first_device)),
       tables(identity.tables),
@@ -84,6 +94,12 @@ void Session::attach(std::unique_ptr<transport::Transport> transport, rpc::Chann
   packs_images_ = settings.compression == wire::Compression::kZstd ||
                   (settings.compression == wire::Compression::kAuto &&
                    transport->capabilities().crosses_network);
+  if (timeline_calls != nullptr && trace::chrome()) {
+    lanes = std::make_unique<timeline::SessionTimeline>(*this, *timeline_calls, number,
+                                                        settings.server, makes_timelines(snapshot),
+                                                        settings.trace_records);
+    options.frames = lanes->observer();
+  }
   channel_ = std::make_unique<rpc::Channel>(std::move(transport), *this, options);
 }
 

@@ -38,6 +38,10 @@ namespace fargpu::client {
 
 class ManagedMemory;  // client/managed/managed_memory.h
 struct ManagedState;  // client/managed/managed_state.h
+namespace timeline {
+struct Calls;
+class SessionTimeline;  // client/timeline/session_timeline.h
+}  // namespace timeline
 
 // What the worker said in its Welcome.
 struct Snapshot {
@@ -63,6 +67,8 @@ struct SessionHooks {
   void (*look_at_values)(Session& session);
   // When the process ends, before the connection does.
   void (*before_exit)(Session& session);
+  // Null: no timeline is made.
+  const timeline::Calls* timeline_calls = nullptr;
 };
 
 // Which session of the process it is. Given by the process.
@@ -77,12 +83,14 @@ class Session final : public rpc::NoticeSink {
   Session(const SessionIdentity& identity, Settings settings, Snapshot snapshot,
           const SessionHooks& hooks);
   ~Session() override;
-  // The connection, after the hello. Once, before anything is called.
+  // The connection, after the hello. Once, before anything is called. A timeline begins to observe
+  // it if one is wanted.
   void attach(std::unique_ptr<transport::Transport> transport, rpc::ChannelOptions options);
 
   const unsigned number;
   const int first_device;
   void (*const before_exit)(Session& session);
+  const timeline::Calls* const timeline_calls;
   const Settings settings;
   const Snapshot snapshot;
   // Of the process; the references name some of them. They also hold entries of other sessions.
@@ -112,6 +120,8 @@ class Session final : public rpc::NoticeSink {
   QueueMarks queue_marks;
   // How often memory of this session was given to other processes, or theirs to it.
   std::atomic<unsigned> shares_memory{0};
+
+  std::unique_ptr<timeline::SessionTimeline> lanes;  // of a trace; null: none are made
 
   rpc::Channel& channel() { return *channel_; }
   bool has_channel() const { return channel_ != nullptr; }

@@ -88,6 +88,10 @@ Result<Settings> read_settings() {
                           env_duration("FARGPU_CONNECT_TIMEOUT", settings.connect_timeout));
   FARGPU_ASSIGN_OR_RETURN(settings.watchdog,
                           env_duration("FARGPU_WATCHDOG", std::chrono::microseconds(0)));
+  FARGPU_ASSIGN_OR_RETURN(settings.trace_records,
+                          env_integer("FARGPU_TRACE_RECORDS", wire::kMostTimelineRecords));
+  if (settings.trace_records == 0 || settings.trace_records > wire::kMostTimelineRecords)
+    return Status(StatusCode::kInvalidArgument, "FARGPU_TRACE_RECORDS: 1 to 1048576 is possible");
   auto wish = bootstrap::parse_wish(env_text("FARGPU_TRANSPORT").value_or(""));
   if (!wish.ok())
     return Status(wish.status().code(), "FARGPU_TRANSPORT: " + wish.status().message());

@@ -21,6 +21,8 @@
 //   FARGPU_ZERO_COPY         0: pinned memory is never shared with a worker on the same host
 //   FARGPU_COPY_THREADS      how many threads copy large pageable memory (copy_team.h)
 //   FARGPU_WATCHDOG          a time, like 10s: calls that take longer are reported on stderr
+//   FARGPU_TRACE_RECORDS     how much of a timeline a worker keeps until it is fetched: 1 to
+//                            1048576 (default) records of 24 bytes
 //   CUDA_VISIBLE_DEVICES     which of the GPUs of all servers the application sees, as NVIDIA
 //                            documents it
 //   CUDA_LAUNCH_BLOCKING     1: kernel launches wait
@@ -39,6 +41,7 @@
 #include "common/bootstrap/transport_choice.h"
 #include "common/transport/link/link_settings.h"
 #include "common/wire/image_piece.h"
+#include "common/wire/timeline_record.h"
 
 namespace fargpu::client {
 
@@ -56,6 +59,7 @@ struct Settings {
   wire::Compression compression = wire::Compression::kAuto;
   bool sync_all = false;
   std::chrono::microseconds watchdog{0};  // 0: off
+  uint64_t trace_records = wire::kMostTimelineRecords;
   bool zero_copy = true;
   std::optional<std::string> visible_devices;  // set but empty: no device is visible
   bool launch_blocking = false;

@@ -24,6 +24,7 @@
 #include <optional>
 #include <span>
 
+#include "common/rpc/frame_observer.h"
 #include "common/transport/transport.h"
 #include "common/wire/slot_message.h"
 
@@ -59,6 +60,8 @@ struct ChannelOptions {
   std::chrono::milliseconds keepalive{5000};
   bool sync_all = false;        // FARGPU_SYNC=1: every call waits (async errors surface at once)
   uint32_t first_sequence = 1;  // for tests of the wrap
+  // Told of frames while calls are counted (thread_calls.h); outlives the channel. Null: nobody.
+  FrameObserver* frames = nullptr;
 };
 
 // The answer to one call. It lives on the waiting thread's stack; small bodies need no heap.

@@ -77,9 +77,12 @@ Result<std::span<std::byte>> Channel::Impl::reserve(size_t bytes) {
   return transport->reserve(bytes, kNoDeadline);
 }
 
-Status Channel::Impl::commit(size_t bytes, std::span<const Bytes> bulk) {
-  if (link_times::counted()) [[unlikely]]
+Status Channel::Impl::commit(const wire::FrameHeader& header, size_t bytes,
+                             std::span<const Bytes> bulk) {
+  if (link_times::counted()) [[unlikely]] {
     link_times::sent(link_use, bytes, total(bulk));
+    if (options.frames != nullptr) options.frames->sends(header);
+  }
   if (bulk.empty() && bytes <= kMostBytesAlone) return transport->commit(bytes, bulk, kNoDeadline);
   const WaitingSender waits(*this);
   const uint64_t before = transport::room_waits;
@@ -197,7 +200,7 @@ size_t Channel::Call::State::finish(uint16_t flags, uint64_t bulk_bytes) {
 
 Status Channel::Call::State::commit(uint16_t flags, std::span<const Bytes> bulk) {
   frame_bytes = finish(flags, total(bulk));
-  return impl.commit(frame_bytes, bulk);
+  return impl.commit(header, frame_bytes, bulk);
 }
 
 Status Channel::Call::send(std::span<const Bytes> bulk, int32_t* result) {
@@ -243,7 +246,7 @@ Status Channel::send_body(uint16_t opcode, uint16_t context, Bytes body, int32_t
   header.body_bytes = static_cast<uint32_t>(body.size());
   std::memcpy(slot->data(), &header, kHeaderBytes);
   std::memcpy(slot->data() + kHeaderBytes, body.data(), body.size());
-  return impl_->sent(lock, impl_->commit(frame_bytes, {}), frame_bytes);
+  return impl_->sent(lock, impl_->commit(header, frame_bytes, {}), frame_bytes);
 }
 
 Status Channel::Call::State::wait_counted(Impl::Waiter& waiter, bool alone, Deadline deadline) {
@@ -252,6 +255,7 @@ Status Channel::Call::State::wait_counted(Impl::Waiter& waiter, bool alone, Dead
   Status status = wait(waiter, alone, deadline);
   const Reply& reply = waiter.reply;
   if (status.ok()) {
+    if (impl.options.frames != nullptr) impl.options.frames->receives(header);
     link_times::answered(impl.link_use, mark, kHeaderBytes + reply.body().size(), reply.bulk_bytes,
                          reply.result == kNotReady);
   }
@@ -267,7 +271,7 @@ Status Channel::Call::State::submit_and_wait(Reply& reply, std::span<const Bytes
   bool alone = frame_bytes <= kMostBytesAlone && bulk.empty() && bulk_out.empty() &&
                impl.try_lease(Impl::Reader::kCaller);
   if (!alone) impl.add(waiter);
-  Status sent = impl.commit(frame_bytes, bulk);
+  Status sent = impl.commit(header, frame_bytes, bulk);
   const bool committed = sent.ok();
   if (committed) {
     // The lease is not kept across a wait.

@@ -152,7 +152,7 @@ struct Channel::Impl final : transport::FrameHandler {
 
   // channel_call.cc: sending. All with send_mutex held.
   Result<std::span<std::byte>> reserve(size_t bytes);
-  Status commit(size_t bytes, std::span<const Bytes> bulk);
+  Status commit(const wire::FrameHeader& header, size_t bytes, std::span<const Bytes> bulk);
   // The end of a send that does not wait; gives the lock back.
   Status sent(std::unique_lock<std::mutex>& lock, Status committed, size_t frame_bytes);
   uint32_t take_sequence();

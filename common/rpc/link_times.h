@@ -13,7 +13,7 @@ struct ThreadBytes {
 };
 inline constinit thread_local ThreadBytes thread_bytes{};
 
-inline bool counted() { return counting_calls.load(std::memory_order_relaxed); }
+using rpc::counted;
 
 // The channel's send lock is held: the mark in link.last is this frame's.
 void sent(LinkUse& link, uint64_t bytes, uint64_t data);

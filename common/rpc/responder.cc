@@ -82,6 +82,8 @@ Status Responder::Frame::send(int32_t result, std::span<const std::span<const st
   header_.bulk_bytes = 0;
   for (const auto& piece : bulk) header_.bulk_bytes += piece.size();
   std::memcpy(slot_.data(), &header_, kHeaderBytes);
+  if (responder_.observer_ != nullptr && (header_.flags & wire::kReply) != 0) [[unlikely]]
+    responder_.observer_->sends(header_);
   return responder_.transport_.commit(kHeaderBytes + header_.body_bytes, bulk,
                                       transport::kNoDeadline);
 }
@@ -92,6 +94,8 @@ Status Responder::reply(const wire::FrameHeader& request, int32_t result) {
   header.result = result;
   prepared();
   std::lock_guard lock(sending_);
+  if (observer_ != nullptr) [[unlikely]]
+    observer_->sends(header);
   return commit_bare(transport_, header, transport::kNoDeadline);
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "common/base/try_lock.h"
+#include "common/rpc/frame_observer.h"
 #include "common/transport/transport.h"
 #include "common/wire/slot_message.h"
 
@@ -29,6 +30,9 @@ class Responder {
   // Opcodes of notices that the client knows, bit n for opcode n; all unless told otherwise. Other
   // notices are not sent. Called before the first one.
   void client_knows(uint64_t notices) { notices_ = notices; }
+
+  // Told of the replies from now on; outlives this.
+  void tell(FrameObserver& observer) { observer_ = &observer; }
 
   // One outgoing frame: a reply to `request`, or a notice.
   class Frame {
@@ -79,6 +83,7 @@ class Responder {
 
   transport::Transport& transport_;
   std::function<void()> before_;
+  FrameObserver* observer_ = nullptr;
   uint64_t notices_ = ~uint64_t{0};
   // Held by whoever sends. The executor's thread may hold it for long; nobody waits for it then,
   // since try_notice() only tries.

@@ -16,12 +16,24 @@ struct ThreadCalls {
 inline constinit std::atomic<bool> counting_calls{false};
 inline constinit thread_local ThreadCalls thread_calls{};
 
+inline constinit thread_local bool not_counted{false};
+
+// What the calling thread does meanwhile is none of the application's calls. It is not nested.
+class NotCounted {
+ public:
+  NotCounted() { not_counted = true; }
+  ~NotCounted() { not_counted = false; }
+  NotCounted(const NotCounted&) = delete;
+  NotCounted& operator=(const NotCounted&) = delete;
+};
+
+inline bool counted() { return counting_calls.load(std::memory_order_relaxed) && !not_counted; }
 inline void count_sent() {
-  if (counting_calls.load(std::memory_order_relaxed)) [[unlikely]]
+  if (counted()) [[unlikely]]
     ++thread_calls.sent;
 }
 inline void count_wait() {
-  if (counting_calls.load(std::memory_order_relaxed)) [[unlikely]]
+  if (counted()) [[unlikely]]
     ++thread_calls.waited;
 }
 

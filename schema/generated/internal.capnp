@@ -530,3 +530,22 @@ struct FgGraphUpdatableResults {
 struct FgGraphEndParams {
   graph @0 :UInt64;  # unsigned long long
 }
+
+struct FgTimelineStartParams {
+  records @0 :UInt64;  # unsigned long long
+}
+
+struct FgTimelineClockParams {}
+
+struct FgTimelineClockResults {
+  nanoseconds @0 :UInt64;  # unsigned long long*
+}
+
+struct FgTimelineTakeParams {
+  mostBytes @0 :UInt64;  # size_t
+}
+
+struct FgTimelineTakeResults {
+  bytes @0 :UInt64;  # size_t*
+  dropped @1 :UInt64;  # unsigned long long*
+}

@@ -14,6 +14,7 @@
 #include "common/transport/transport.h"
 #include "common/wire/frame.h"
 #include "server/core/core.h"
+#include "server/core/timeline.h"
 #include "server/graph/graph_pieces.h"
 #include "server/image/image_cache.h"
 #include "server/image/parameter_layouts.h"
@@ -71,6 +72,7 @@ struct SessionParts {
 
   transport::Transport& transport;
   const uint64_t max_bulk_bytes;  // of one frame to the client
+  Timeline timeline;
   rpc::Responder responder;
   Output output;
   Contexts contexts;

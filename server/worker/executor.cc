@@ -64,7 +64,11 @@ Deadline Executor::next_look() {
 
 Status Executor::between_frames() {
   activity_.begin();
-  if (worker_.poll() > 0) last_progress_ = Clock::now();
+  const uint64_t begin = timeline_.on() ? Timeline::now() : 0;
+  if (worker_.poll() > 0) {
+    last_progress_ = Clock::now();
+    if (begin != 0) timeline_.posted(begin);
+  }
   activity_.end();
   return worker_.responder().flush();
 }
@@ -104,12 +108,17 @@ Status Executor::on_frame(const wire::FrameHeader& header, std::span<const std::
   if ((header.flags & ~wire::kWantReply) != 0) {
     return {StatusCode::kProtocol, fmt::format("the client sent flags {:#x}", header.flags)};
   }
+  const bool noted = timeline_.on();
+  if (noted) [[unlikely]]
+    timeline_.begin_frame(header);
   activity_.begin(header.opcode);
   worker_.begin_frame(header.opcode);
   const Status status = header.opcode < wire::kFirstApiOpcode ? on_control(header, body)
                                                               : on_call({header, body, bulk});
   activity_.end();
   worker_.drop_bulk();
+  if (noted) [[unlikely]]
+    timeline_.end_frame();
   FARGPU_RETURN_IF_ERROR(status);
   if (worker_.has_work() && ++frames_since_look_ >= kFramesPerLook)
     FARGPU_RETURN_IF_ERROR(keep_budget());

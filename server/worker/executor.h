@@ -25,6 +25,7 @@ class Executor final : public transport::FrameHandler {
       : worker_(worker),
         transport_(transport),
         statistics_(statistics),
+        timeline_(worker.timeline()),
         spin_(spin),
         commands_(daemon, worker, statistics, activity_) {}
 
@@ -55,6 +56,7 @@ class Executor final : public transport::FrameHandler {
   SessionWorker& worker_;
   transport::Transport& transport_;
   SessionStatistics& statistics_;
+  Timeline& timeline_;
   static constexpr std::chrono::microseconds kBudget{200};
   // The clock is read once per so many frames.
   static constexpr unsigned kFramesPerLook = 4;

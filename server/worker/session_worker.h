@@ -58,6 +58,7 @@ class SessionWorker final : public Worker {
   Result<std::span<std::byte>> receive_bulk(uint64_t bytes, uint16_t context);
   // The same for bytes that a copy has asked for; `body` is that of fgFetched.
   Result<std::span<std::byte>> receive_fetched(std::span<const std::byte> body, uint64_t bytes);
+  Timeline& timeline() { return parts_.timeline; }
   // A frame is about to be executed.
   void begin_frame(uint16_t opcode) { parts_.pending.begin_frame(opcode); }
   // Replies with the unfinished work (Inspection of control.capnp).

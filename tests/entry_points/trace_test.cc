@@ -82,15 +82,17 @@ TEST(Trace, ChromeJson) {
   const std::string path = temporary("trace.json");
   const std::string text = traced(path.c_str(), path);
   EXPECT_TRUE(text.starts_with("1\n[\n{\"name\":\"cuMemAlloc_v2\"")) << text;
-  EXPECT_NE(
-      text.find("\"args\":{\"result\":\"CUDA_SUCCESS\",\"dptr\":\"0x7f0012345000\",\"bytesize\":"
-                "4096}},\n"),
-      std::string::npos)
+  const std::string way = "\"way\":\"local\",\"bytes_sent\":0,\"bytes_received\":0}";
+  EXPECT_NE(text.find("\"args\":{\"result\":\"CUDA_SUCCESS\",\"fargpu\":{\"opcode\":" +
+                      std::to_string(schema::op_cuMemAlloc_v2) + "," + way +
+                      ",\"dptr\":\"0x7f0012345000\",\"bytesize\":4096}},\n"),
+            std::string::npos)
       << text;
   EXPECT_NE(text.find("\"name\":\"a\\\"b\\u000a\",\"ratio\":\"0.5\",\"flag\":0,\"count\":-3"),
             std::string::npos)
       << text;
-  EXPECT_NE(text.find("\"result\":\"CUresult 4711\"}}"), std::string::npos) << text;
+  EXPECT_NE(text.find("\"result\":\"CUresult 4711\",\"fargpu\":"), std::string::npos) << text;
+  EXPECT_TRUE(text.ends_with(way + "}},\n")) << text;
   std::filesystem::remove(path);
 }
 

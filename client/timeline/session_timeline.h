@@ -1,0 +1,70 @@
+// The part of a Chrome trace (client/call/trace.h) that is not the program's calls: what becomes of
+// the frames of one session on the wire and in its worker, by this process' monotonic clock.
+//
+// The worker notes what it does (server/core/timeline.h); its notes are fetched when half of their
+// room may be used, and at the end. Any thread, but start() and finish(): once each.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "client/timeline/clock_relation.h"
+#include "client/timeline/frames.h"
+#include "common/rpc/channel.h"
+
+namespace fargpu::client {
+class Session;
+}
+
+namespace fargpu::client::timeline {
+
+// The generated calls for it, which the rooms above make.
+struct Calls {
+  CUresult (*start)(Session&, uint16_t context, unsigned long long records);
+  CUresult (*clock)(Session&, uint16_t context, unsigned long long* nanoseconds);
+  CUresult (*take)(Session&, uint16_t context, size_t most_bytes, size_t* bytes,
+                   unsigned long long* dropped, void* records);
+};
+
+class SessionTimeline {
+ public:
+  // `known`: whether the server knows the calls. `records`: the room in the worker.
+  SessionTimeline(Session& session, const Calls& calls, unsigned number, std::string server,
+                  bool known, uint64_t records);
+
+  // For the channel; null: nobody is to be told.
+  rpc::FrameObserver* observer() { return known_ ? &frames_ : nullptr; }
+  // When the session is connected: relates the clocks, and asks for the worker's notes. What fails
+  // here or later stands in the trace.
+  void start();
+  // After a call that waited. Does nothing while another thread fetches.
+  void fetch_if_half_full();
+  // Fetches the rest, unless the worker does not answer by the deadline.
+  void finish(rpc::Channel& channel, transport::Deadline deadline);
+
+ private:
+  // With mutex_ held.
+  CUresult relate_clocks(Exchange* exchange);
+  CUresult take(std::vector<wire::TimelineRecord>& records);
+  void fetch();
+  // In the trace and in the log, with the lock or without it.
+  void tell(const std::string& why, const std::string& arguments = "");
+
+  Session& session_;
+  const Calls calls_;
+  const uint64_t process_;
+  const std::string server_;
+  const bool known_;
+  const uint64_t records_;
+  Frames frames_;
+  std::mutex mutex_;  // what follows; held while the worker is asked
+  bool on_ = false;
+  Exchange last_;
+  uint64_t dropped_ = 0;
+};
+
+}  // namespace fargpu::client::timeline
