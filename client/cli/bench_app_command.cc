@@ -193,6 +193,7 @@ int tell(const AppOptions& options, const Wishes& wishes, const Studied& studied
   for (const bench::FitRun& one : fits)
     out += "run again over " + bench::show_link(one.link) + ": " +
            std::to_string(one.nanoseconds / 1e9) + " s\n";
+  out += bench::describe_places(run);
   out += bench::describe_links(run, kRtts, kBandwidths, shares);
   for (const bench::Link& link : wishes.links)
     out += bench::describe_link(run, link, shares) + "\n";
@@ -265,6 +266,10 @@ void add_options(CLI::App& app, AppOptions& options) {
   app.add_option("--at", options.at, "The link for which calls to change are named")
       ->type_name("LINK")
       ->capture_default_str();
+  app.add_flag(
+      "--where", options.session.where,
+      "Say where in the program the calls are made, lines of Python or functions; it makes "
+      "the run somewhat longer (docs/tools.md)");
   app.add_option("--json", options.json, "Write the predictions to this file (docs/bench.md)")
       ->type_name("FILE");
   app.add_option("--timeline", options.timeline,

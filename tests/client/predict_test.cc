@@ -186,6 +186,29 @@ TEST(Advice, NamesTheWaitsThatCostMost) {
   EXPECT_EQ(instead_of("cuInit"), "");
 }
 
+TEST(Advice, NamesWhereTheWaitsWereMade) {
+  const auto place = [](const char* function, const char* name, uint64_t round_trips) {
+    PlaceCalls of;
+    of.function = function;
+    of.place = name;
+    of.round_trips = of.waited = round_trips;
+    return of;
+  };
+  ProcessReport one = process(0, 90, 600), two = process(0, 90, 600);
+  one.functions = {function("cuMemcpyDtoH_v2", 512, 2048)};
+  one.places = {place("cuMemcpyDtoH_v2", "a.py:1 in f", 12),
+                place("cuMemcpyDtoH_v2", "b.py:2 in g", 300), place("cuCtxSynchronize", "c", 900),
+                place("cuMemcpyDtoH_v2", "d.py:2 in g", 0)};
+  one.places[1].library = "torch/_tensor.py:3 in item";
+  two.places = {place("cuMemcpyDtoH_v2", "a.py:1 in f", 200)};
+  const auto all = advise(run_of({one, two}), {200 * kUs, 10e9}, {}, 5);
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_THAT(places_to_text(all[0], 5),
+              ::testing::ElementsAre("from b.py:2 in g: 300 by torch/_tensor.py:3 in item",
+                                     "from a.py:1 in f: 212"));
+  EXPECT_EQ(places_to_text(all[0], 1).size(), 1U);
+}
+
 constexpr const char* kReport =
     R"({"fargpu_report":1,"process":"app","id":7,"begin_ns":5,"nanoseconds":1000,)"
     R"("functions":[{"name":"cuInit","local":1,"sent":0,"waited":2,"waited_ns":30,)"
@@ -203,6 +226,25 @@ TEST(Reports, AreReadLineByLine) {
   EXPECT_TRUE((*all)[1].copies[0].to_device);
   EXPECT_EQ(functions_of(*all)[0].waited, 4U);
   EXPECT_THAT(describe_run(run_of(*all), "app"), HasSubstr("24 bytes in 2 copies: frames 2"));
+}
+
+TEST(Reports, HavePlacesWhereTheyWereAskedFor) {
+  std::string text = kReport;
+  const std::string before = R"("link":)";
+  text.insert(text.find(before),
+              R"("looking_ns":9,"places":[{"function":"cuInit","place":"a.py:1 in f",)"
+              R"("library":"b.py:2 in g","waited":2,"waited_ns":30,"round_trips":2,)"
+              R"("bytes_sent":1,"bytes_received":4}],)");
+  const auto all = read_reports(text + "\n" + kReport + "\n" + text);
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  const auto places = places_of(*all);
+  ASSERT_EQ(places.size(), 1U);
+  EXPECT_EQ(places[0].waited, 4U);
+  EXPECT_EQ(places[0].bytes_received, 8U);
+  EXPECT_THAT(describe_places(run_of(*all)), HasSubstr("a.py:1 in f (cuInit, by b.py:2 in g)"));
+  EXPECT_EQ(describe_places(run_of({(*all)[1]})), "");
+  text.replace(text.find("\"library\""), 9, "\"nothing\"");
+  EXPECT_FALSE(read_reports(text).ok());
 }
 
 TEST(Reports, ThatAreWrongAreRefusedByLine) {

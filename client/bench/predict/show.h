@@ -9,6 +9,8 @@ namespace fargpu::bench {
 
 // Where the time of the run went: calls, waits by function, bytes by route, images.
 std::string describe_run(const Run& run, const std::string& program);
+// Where in the program calls waited; empty where it was not asked for.
+std::string describe_places(const Run& run);
 // A line for each round trip, a column for each bandwidth.
 std::string describe_links(const Run& run, const std::vector<double>& rtts_ns,
                            const std::vector<double>& bits_per_second, const Shares& shares);
