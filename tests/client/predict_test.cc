@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "client/bench/predict/advice.h"
+#include "client/bench/predict/prediction_json.h"
 #include "client/bench/predict/show.h"
 #include "common/rpc/link_estimate.h"
 
@@ -217,6 +218,28 @@ constexpr const char* kReport =
     R"("images":{"sent":1,"bytes":9,"bytes_sent":8,"found":0},)"
     R"("link":{"round_trips":2,"in_a_row":2,"most_of_a_thread":2,)"
     R"("rates":[{"bits_per_second":1000,"in_order_ns":3,"overlapped_ns":1}]}})";
+
+TEST(File, HasWhatALinkAddsAndWhatToChange) {
+  ProcessReport one = process(0, 90, 600);
+  one.functions = {function("cuMemcpyDtoH_v2", 512, 2048), function("cuCtxSynchronize", 88, 0)};
+  one.functions[1].waited_ns = 5;
+  one.looking_ns = 3;
+  const Study study{"app", run_of({one}), {}, {{{200 * kUs, 0}, 150 * kMs}}};
+  const Json json = to_json(study, {{{1 * kMs, 10e9}}, {0, 200 * kUs}, {10e9}, {200 * kUs, 10e9}});
+  ASSERT_EQ(json["links"].size(), 3U);
+  const Json& given = json["links"][0];
+  EXPECT_TRUE(given["given"]);
+  EXPECT_FALSE(json["links"][1]["given"]);
+  EXPECT_NEAR(given["waits_ns"].get<double>(), 600 * kMs, 1);
+  EXPECT_NEAR(given["bytes_ns"].get<double>(), 8 * kMs, 1);
+  EXPECT_NEAR(given["nanoseconds"].get<double>(), 708 * kMs, 1);
+  EXPECT_EQ(json["fits"][0]["nanoseconds"], 150 * kMs);
+  EXPECT_EQ(json["calls"]["waited"], 600);
+  EXPECT_EQ(json["functions"][0]["name"], "cuCtxSynchronize");
+  EXPECT_EQ(json["looking_ns"], 3);
+  EXPECT_EQ(json["advice"][0]["function"], "cuMemcpyDtoH_v2");
+  EXPECT_EQ(json["at"]["rtt_ns"], 200 * kUs);
+}
 
 TEST(Reports, AreReadLineByLine) {
   const auto all = read_reports(std::string(kReport) + "\n" + kReport + "\n");

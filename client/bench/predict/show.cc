@@ -83,15 +83,6 @@ bool is_wide(const Prediction& one) {
          one.nanoseconds - one.shortest > kWorthSaying * one.nanoseconds;
 }
 
-Json one_link(const Run& run, const Link& link, const Shares& shares) {
-  const Prediction one = predict(run, link, shares);
-  return {{"rtt_ns", link.rtt_ns},
-          {"bits_per_second", link.bits_per_second},
-          {"nanoseconds", one.nanoseconds},
-          {"shortest", one.shortest},
-          {"longest", one.longest}};
-}
-
 }  // namespace
 
 std::string show_link(const Link& link) {
@@ -186,24 +177,6 @@ std::string describe_advice(const Run& run, const Link& link, const Shares& shar
   }
   if (all.empty()) out += "  nothing: no function has 1 % of the time\n";
   return out;
-}
-
-Json to_json(const Run& run, const std::string& program, const std::vector<Link>& links,
-             const Shares& shares, const std::vector<FitRun>& fits) {
-  Json json{{"fargpu_prediction", 1},
-            {"program", program},
-            {"nanoseconds", run.nanoseconds},
-            {"rtt_ns", run.rtt_ns},
-            {"shares", {{"waits", shares.waits}, {"bytes", shares.bytes}}},
-            {"fits", Json::array()},
-            {"links", Json::array()}};
-  for (const FitRun& fit : fits) {
-    json["fits"].push_back({{"rtt_ns", fit.link.rtt_ns},
-                            {"bits_per_second", fit.link.bits_per_second},
-                            {"nanoseconds", fit.nanoseconds}});
-  }
-  for (const Link& link : links) json["links"].push_back(one_link(run, link, shares));
-  return json;
 }
 
 }  // namespace fargpu::bench
