@@ -16,8 +16,8 @@ struct AboutProcess {
   int64_t begin_ns, nanoseconds;  // steady clock
 };
 
-// One object on one line, with the line's end. Empty without any call. `places`: null where they were
-// not asked for.
+// One object on one line, with the line's end. Empty without any call. `places`: null where they
+// were not asked for.
 std::string json(const Counts& counts, const rpc::LinkTimes& link, const AboutProcess& process,
                  const places::Found* places);
 

@@ -14,8 +14,8 @@ struct Frame {
   std::string function;
 };
 
-// What faulthandler writes of a thread, the innermost frame first. Lines that are no frames, or that
-// were cut, are left out.
+// What faulthandler writes of a thread, the innermost frame first. Lines that are no frames, or
+// that were cut, are left out.
 std::vector<Frame> parse_traceback(std::string_view text);
 
 // A file of Python itself or of an installed package, as its path says.

@@ -1,4 +1,5 @@
-"""`--where`: reports name the lines and functions from which calls waited, whoever holds the GIL."""
+"""`--where`: reports name the lines and functions from which calls waited, with and without the
+GIL."""
 
 import json
 import os
@@ -79,6 +80,18 @@ if child == 0:
         copy()
     sys.exit(0)
 sys.exit(os.waitpid(child, 0)[1])
+"""
+# A KeyError is under way while the driver is called.
+WITH_EXCEPTION = """
+load("PyDLL")
+begin()
+library = ctypes.PyDLL(sys.argv[1])
+for _ in range(20):
+    try:
+        library.copy_with_exception(ctypes.byref(word), memory)  # exception
+        sys.exit("no exception")
+    except KeyError as error:
+        assert error.args == ("kept",)
 """
 # It takes the numbers of descriptors that are not its own.
 CLOSES = """
@@ -215,6 +228,16 @@ class Where(unittest.TestCase):
                     each["place"]: each for each in child["places"] if each["function"] == COPY
                 }
                 self.assertEqual(found[place]["waited"], COUNT)
+
+    def test_an_exception_stays_under_way(self):
+        text = BEGIN + WITH_EXCEPTION
+        program = self.write("exception.py", text)
+        library = testing.BUILD.program("pending_exception.so")
+        for python in pythons():
+            with self.subTest(python=python):
+                found = self.places(python, program, library)
+                place = f"{program}:{line_of(text, 'exception')} in <module>"
+                self.assertEqual(found[COPY, place]["waited"], COUNT)
 
     def test_a_file_of_the_program_is_left_alone(self):
         text = BEGIN + CLOSES + PLAIN

@@ -5,8 +5,8 @@ function nameBeside(x, y, name) {
 }
 
 // Lines over a size or a number. `series`: [{way, points: [{x, y, low, high, words, name}]}]; low,
-// high and the name, which stands beside the mark, may be missing. `x`, `y`: {title, show}; x.ticks: else at each x; y.linear: from 0 to y.least at least, else
-// logarithmic. `apart`: what has the same x stands side by side.
+// high and the name, which stands beside the mark, may be missing. `x`, `y`: {title, show}; x.ticks:
+// where they are not at each x; y.linear: from 0 to y.least at least, else logarithmic. `apart`: what has the same x stands side by side.
 function curves(name, series, x, y, apart = false) {
   const points = series.flatMap(one => one.points), bottom = kHeight - kBottom;
   const xs = unique(points.map(point => point.x)).sort((a, b) => a - b);
