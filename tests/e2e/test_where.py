@@ -69,17 +69,20 @@ gpu.load(sys.argv[1])
 gpu.begin()
 steps()
 """
-# The child has a session, the parent had a call before.
+# Parent and child have sessions of their own, at the same time; the parent had a call before.
 FORKS = """
+def in_parent():
+    check(driver.cuMemcpyDtoH_v2(ctypes.byref(word), memory, ctypes.c_size_t(4)))  # parent
+def in_child():
+    check(driver.cuMemcpyDtoH_v2(ctypes.byref(word), memory, ctypes.c_size_t(4)))  # child
 load(sys.argv[1])
 driver.cuDriverGetVersion(ctypes.byref(word))
 child = os.fork()
-if child == 0:
-    begin()
-    for _ in range(20):
-        copy()
-    sys.exit(0)
-sys.exit(os.waitpid(child, 0)[1])
+begin()
+for _ in range(500):
+    in_child() if child == 0 else in_parent()
+if child != 0:
+    sys.exit(os.waitpid(child, 0)[1])
 """
 # A KeyError is under way while the driver is called.
 WITH_EXCEPTION = """
@@ -219,15 +222,13 @@ class Where(unittest.TestCase):
     def test_a_forked_child(self):
         text = BEGIN + FORKS
         program = self.write("forks.py", text)
-        place = f"{program}:{line_of(text, 'copy')} in copy"
         for python, kind in each_way():
             with self.subTest(python=python, kind=kind):
-                child, parent = self.reports(python, program, kind)
-                self.assertEqual(parent["places"], [])
-                found = {
-                    each["place"]: each for each in child["places"] if each["function"] == COPY
-                }
-                self.assertEqual(found[place]["waited"], COUNT)
+                reports = self.reports(python, program, kind)  # the child ends first
+                for name, report in zip(("child", "parent"), reports, strict=True):
+                    place = f"{program}:{line_of(text, name)} in in_{name}"
+                    (found,) = [one for one in report["places"] if one["function"] == COPY]
+                    self.assertEqual((found["place"], found["waited"]), (place, 500))
 
     def test_an_exception_stays_under_way(self):
         text = BEGIN + WITH_EXCEPTION
