@@ -56,7 +56,7 @@ void start_if_asked() {
   is_on.store(true, std::memory_order_relaxed);
 }
 
-void count(size_t function, const OfPlace& call) {
+void count(size_t function, const OfPlace& call) noexcept try {
   const Clock::time_point begin = Clock::now();
   const where::Place place = where::here();
   const Clock::duration took = Clock::now() - begin;
@@ -64,6 +64,8 @@ void count(size_t function, const OfPlace& call) {
   if (all == nullptr) all = new Places;
   all->add(function, place.text, place.library, call);
   looking_ns += static_cast<uint64_t>(std::chrono::nanoseconds(took).count());
+} catch (const std::bad_alloc&) {
+  // The report lacks a call; the program goes on.
 }
 
 Found so_far() {

@@ -50,8 +50,8 @@ inline bool enabled() { return is_on.load(std::memory_order_relaxed); }
 
 // Reads FARGPU_REPORT_WHERE. Once, while the report is started.
 void start_if_asked();
-// A call that waited, from its own thread.
-void count(size_t function, const OfPlace& call);
+// A call that waited, from its own thread. It is lost where memory runs out.
+void count(size_t function, const OfPlace& call) noexcept;
 struct Found {
   std::vector<Places::Entry> places;
   uint64_t looking_ns = 0;  // what looking took, of all threads

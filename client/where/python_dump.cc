@@ -66,6 +66,7 @@ bool registered(const PythonApi& api, int signal, int descriptor) {
 
 // By Python's first thread, with the GIL. What fails leaves the places native.
 int set_up(void*) {
+  if (stage.load(std::memory_order_relaxed) != Stage::kAsked) return 0;  // asked before a fork, too
   const PythonApi* const api = python_api();
   const std::optional<int> signal = signal_to_use();
   if (api == nullptr || !signal) return 0;
