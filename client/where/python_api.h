@@ -2,13 +2,10 @@
 // process: nothing of Python is linked.
 #pragma once
 
-struct _object;
-struct _ts;
-
 namespace fargpu::client::where {
 
-using PyObject = ::_object;
-using PyThreadState = ::_ts;
+struct PyObject;
+struct PyThreadState;
 
 struct PythonApi {
   int (*is_initialized)();
