@@ -20,7 +20,6 @@
 namespace fargpu::client {
 namespace {
 
-using report::OfPlace;
 using report::Places;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -94,7 +93,7 @@ TEST(Symbols, OfFilesThatAreDamaged) {
   const std::string path =
       (std::filesystem::temp_directory_path() / ("fargpu-symbols-" + std::to_string(::getpid())))
           .string();
-  const auto ask = [&](std::string content) {
+  const auto ask = [&](const std::string& content) {
     std::ofstream(path, std::ios::binary) << content;
     return where::function_in_file(path, 0x1000);
   };
