@@ -1,5 +1,7 @@
 #include "client/bench/results.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -114,6 +116,20 @@ Status write_whole(const std::string& path, const std::string& text) {
     if (!is_special) (void)std::remove(part.c_str());
     return system_error("cannot write '" + path + "'", why);
   }
+  return {};
+}
+
+Status check_writable(const std::string& option, const std::string& path) {
+  if (path.empty()) return {};
+  std::error_code none;
+  if (std::filesystem::is_directory(path, none))
+    return Status(StatusCode::kInvalidArgument, option + ": '" + path + "' is a folder");
+  if (std::filesystem::exists(path, none) && ::access(path.c_str(), W_OK) != 0)
+    return system_error(option + ": cannot write '" + path + "'", errno);
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  if (::access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
+    return system_error(option + ": cannot write into '" + (folder.empty() ? "." : folder) + "'",
+                        errno);
   return {};
 }
 

@@ -56,6 +56,9 @@ Json to_json(const Results& results);
 Status write_results(const std::string& path, const Json& json);
 // A file that was there stays until the new one is whole. kSystem with the file's name.
 Status write_whole(const std::string& path, const std::string& text);
+// Whether a file can be written there, asked before anything is measured: five minutes later would
+// be a pity. The error begins with `option`. An empty path is right.
+Status check_writable(const std::string& option, const std::string& path);
 // A file of at most 64 MiB, of this format. kInvalidArgument with the file's name; kNotFound,
 // kSystem.
 Result<Json> read_results(const std::string& path);

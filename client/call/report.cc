@@ -8,6 +8,7 @@
 #include <new>
 
 #include "client/call/report_counts.h"
+#include "client/call/report_places.h"
 #include "client/call/report_text.h"
 #include "common/rpc/link_times.h"
 
@@ -62,6 +63,7 @@ void forget_after_fork() {
   mine = nullptr;
   rpc::link_times::forget_after_fork();
   bytes_before = {};
+  places::forget_after_fork();
   begin_anew();
 }
 
@@ -76,6 +78,7 @@ void start_if_asked() {
     add_up(*sum);
     print(*sum);
   });
+  places::start_if_asked();
   rpc::counting_calls.store(true, std::memory_order_relaxed);
   is_on.store(true, std::memory_order_relaxed);
 }
@@ -84,7 +87,8 @@ void count_call(uint16_t opcode, const rpc::ThreadCalls& before, uint64_t nanose
                 CUresult result) {
   if (!enabled()) return;
   OfFunction& of = counts().functions[place_of(opcode)];
-  if (rpc::thread_calls.waited != before.waited) {
+  const bool waited = rpc::thread_calls.waited != before.waited;
+  if (waited) {
     of.waited.add(1);
     of.nanoseconds.add(nanoseconds);
   } else if (rpc::thread_calls.sent != before.sent) {
@@ -94,10 +98,15 @@ void count_call(uint16_t opcode, const rpc::ThreadCalls& before, uint64_t nanose
   }
   of.inside.add(nanoseconds);
   const rpc::link_times::ThreadBytes bytes = rpc::link_times::thread_bytes;
-  of.round_trips.add(bytes.round_trips - bytes_before.round_trips);
-  of.bytes_sent.add(bytes.sent - bytes_before.sent);
-  of.bytes_received.add(bytes.received - bytes_before.received);
+  const rpc::link_times::ThreadBytes more{bytes.round_trips - bytes_before.round_trips,
+                                          bytes.sent - bytes_before.sent,
+                                          bytes.received - bytes_before.received};
+  of.round_trips.add(more.round_trips);
+  of.bytes_sent.add(more.sent);
+  of.bytes_received.add(more.received);
   bytes_before = bytes;
+  if (waited && places::enabled())
+    places::count(place_of(opcode), {1, nanoseconds, more.round_trips, more.sent, more.received});
   if (result == CUDA_ERROR_NOT_SUPPORTED) of.not_supported.add(1);
 }
 

@@ -59,21 +59,36 @@ std::string rates(const rpc::LinkTimes& link) {
   return out;
 }
 
+std::string places_of(const places::Found* found) {
+  if (found == nullptr) return {};
+  std::string out;
+  for (const Places::Entry& of : found->places) {
+    fmt::format_to(std::back_inserter(out),
+                   R"({}{{"function":"{}","place":{},"library":{},"waited":{},"waited_ns":{},)"
+                   R"("round_trips":{},"bytes_sent":{},"bytes_received":{}}})",
+                   out.empty() ? "" : ",", name_of(of.function), quoted(of.place),
+                   quoted(of.library), of.counts.waited, of.counts.nanoseconds,
+                   of.counts.round_trips, of.counts.bytes_sent, of.counts.bytes_received);
+  }
+  return fmt::format(R"("looking_ns":{},"places":[{}],)", found->looking_ns, out);
+}
+
 }  // namespace
 
-std::string json(const Counts& counts, const rpc::LinkTimes& link, const AboutProcess& process) {
+std::string json(const Counts& counts, const rpc::LinkTimes& link, const AboutProcess& process,
+                 const places::Found* places) {
   const std::string of_functions = functions(counts.functions);
   if (of_functions.empty()) return {};
   return fmt::format(
       R"({{"fargpu_report":1,"process":{},"id":{},"begin_ns":{},"nanoseconds":{},)"
       R"("functions":[{}],"copies":[{}],"images":{{"sent":{},"bytes":{},"bytes_sent":{},)"
-      R"("found":{}}},"link":{{"round_trips":{},"in_a_row":{},"most_of_a_thread":{},)"
+      R"("found":{}}},{}"link":{{"round_trips":{},"in_a_row":{},"most_of_a_thread":{},)"
       R"("rates":[{}]}}}})"
       "\n",
       quoted(process.name), process.id, process.begin_ns, process.nanoseconds, of_functions,
       copies(counts), counts.images_sent.get(), counts.image_bytes.get(),
-      counts.image_bytes_sent.get(), counts.images_found.get(), link.round_trips, link.in_a_row,
-      link.most_of_a_thread, rates(link));
+      counts.image_bytes_sent.get(), counts.images_found.get(), places_of(places), link.round_trips,
+      link.in_a_row, link.most_of_a_thread, rates(link));
 }
 
 }  // namespace fargpu::client::report

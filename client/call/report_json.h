@@ -5,6 +5,7 @@
 #include <string>
 
 #include "client/call/report_counts.h"
+#include "client/call/report_places.h"
 #include "common/rpc/link_estimate.h"
 
 namespace fargpu::client::report {
@@ -15,7 +16,9 @@ struct AboutProcess {
   int64_t begin_ns, nanoseconds;  // steady clock
 };
 
-// One object on one line, with the line's end. Empty without any call.
-std::string json(const Counts& counts, const rpc::LinkTimes& link, const AboutProcess& process);
+// One object on one line, with the line's end. Empty without any call. `places`: null where they
+// were not asked for.
+std::string json(const Counts& counts, const rpc::LinkTimes& link, const AboutProcess& process,
+                 const places::Found* places);
 
 }  // namespace fargpu::client::report

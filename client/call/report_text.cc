@@ -26,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostNames = 6;
+constexpr size_t kMostNames = 6, kMostPlaces = 10;
 // Written before anything is counted, then only in forked children.
 Clock::time_point began;
 const char* since_what = "its first call";
@@ -156,16 +156,44 @@ std::string text(const Counts& counts, const std::string& process, double second
   return out;
 }
 
-void print(const Counts& counts) {
+std::string text(const places::Found& found) {
+  std::string out;
+  for (size_t i = 0; i < found.places.size() && i < kMostPlaces; ++i) {
+    const Places::Entry& of = found.places[i];
+    append_line(out, i == 0 ? "waited at" : "",
+                fmt::format("{} ({} {}, {:.3f} s{}{})", of.place, name_of(of.function),
+                            of.counts.waited, static_cast<double>(of.counts.nanoseconds) / 1e9,
+                            of.library.empty() ? "" : ", by ", of.library));
+  }
+  if (found.places.size() > kMostPlaces)
+    append_line(out, "", fmt::format("and {} more", found.places.size() - kMostPlaces));
+  return out;
+}
+
+namespace {
+
+bool is_json_wanted() { return path != nullptr && std::string_view(path).ends_with(".json"); }
+
+std::string lines_of(const Counts& counts) {
+  const Clock::duration age = Clock::now() - began;
+  const bool has_places = places::enabled();
+  const places::Found found = has_places ? places::so_far() : places::Found{};
+  if (is_json_wanted())
+    return json(
+        counts, rpc::link_times::so_far(),
+        {program_invocation_short_name, ::getpid(), began.time_since_epoch().count(), age.count()},
+        has_places ? &found : nullptr);
   const std::string process =
       fmt::format("{} (process {})", program_invocation_short_name, ::getpid());
-  const Clock::duration age = Clock::now() - began;
-  const bool as_json = path != nullptr && std::string_view(path).ends_with(".json");
   const std::string lines =
-      as_json ? json(counts, rpc::link_times::so_far(),
-                     {program_invocation_short_name, ::getpid(), began.time_since_epoch().count(),
-                      age.count()})
-              : text(counts, process, std::chrono::duration<double>(age).count(), since_what);
+      text(counts, process, std::chrono::duration<double>(age).count(), since_what);
+  return lines.empty() ? lines : lines + text(found);
+}
+
+}  // namespace
+
+void print(const Counts& counts) {
+  const std::string lines = lines_of(counts);
   if (lines.empty()) return;
   Fd file;
   if (path != nullptr) {

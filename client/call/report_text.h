@@ -4,6 +4,7 @@
 #include <string>
 
 #include "client/call/report_counts.h"
+#include "client/call/report_places.h"
 
 namespace fargpu::client::report {
 
@@ -23,5 +24,7 @@ const char* name_of_route(size_t route);
 // Each line begins with "fargpu: ". Empty without any call. `since`: what the seconds begin with.
 std::string text(const Counts& counts, const std::string& process, double seconds,
                  const char* since);
+// The same: a line for each of the places that waited longest.
+std::string text(const places::Found& found);
 
 }  // namespace fargpu::client::report

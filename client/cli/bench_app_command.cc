@@ -12,6 +12,8 @@
 #include <memory>
 #include <optional>
 
+#include "client/bench/predict/page/page.h"
+#include "client/bench/predict/prediction_json.h"
 #include "client/bench/predict/show.h"
 #include "client/bench/results.h"
 #include "client/cli/bench_app.h"
@@ -42,7 +44,7 @@ struct AppOptions {
   bool sim = false, fit = false;
   unsigned sim_gpus = 1;
   std::string measured_rtt = "0us", at = "rtt=200us,bandwidth=10Gbps", json;
-  std::string timeline;
+  std::string report, timeline;
   std::vector<std::string> links;
   std::vector<std::string> arguments;
 };
@@ -107,11 +109,8 @@ Result<Measured> run_once(const std::string& program, const std::vector<std::str
 
 bool went_well(const ChildEnd& end) { return end.signal == 0 && end.exit_code == 0; }
 
-struct Studied {
+struct Studied : bench::Study {
   ChildEnd end;  // of the run that did not end well, or the last one
-  bench::Run run;
-  bench::Shares shares;
-  std::vector<bench::FitRun> fits;
 };
 
 // What the two assumptions of a share make differs enough to be worth a run.
@@ -158,6 +157,7 @@ Result<Studied> study(const AppOptions& options, const std::string& program) {
                           link_of("rtt=" + options.measured_rtt, "--measured-rtt"));
   FARGPU_ASSIGN_OR_RETURN(const Measured measured, run_once(program, options.arguments, setting));
   Studied studied;
+  studied.program = options.arguments.front();
   studied.end = measured.end;
   studied.run.nanoseconds = measured.nanoseconds;
   studied.run.rtt_ns = base.rtt_ns + own.rtt_ns;
@@ -171,43 +171,47 @@ Result<Studied> study(const AppOptions& options, const std::string& program) {
   return studied;
 }
 
-struct Wishes {
-  std::vector<bench::Link> links;
-  bench::Link at;
-};
-
-Result<Wishes> wishes_of(const AppOptions& options) {
-  Wishes wishes;
+Result<bench::Wanted> wishes_of(const AppOptions& options) {
+  bench::Wanted wishes{{}, kRtts, kBandwidths, {}};
   for (const std::string& text : options.links) {
     FARGPU_ASSIGN_OR_RETURN(const bench::Link link, link_of(text, "--link"));
-    wishes.links.push_back(link);
+    wishes.given.push_back(link);
   }
   FARGPU_ASSIGN_OR_RETURN(wishes.at, link_of(options.at, "--at"));
   return wishes;
 }
 
-int tell(const AppOptions& options, const Wishes& wishes, const Studied& studied) {
-  const auto& [end, run, shares, fits] = studied;
-  const std::string& program = options.arguments.front();
-  std::string out = bench::describe_run(run, program);
-  for (const bench::FitRun& one : fits)
+std::string describe(const AppOptions& options, const bench::Wanted& wishes,
+                     const Studied& studied) {
+  const bench::Run& run = studied.run;
+  std::string out = bench::describe_run(run, studied.program);
+  for (const bench::FitRun& one : studied.fits)
     out += "run again over " + bench::show_link(one.link) + ": " +
            std::to_string(one.nanoseconds / 1e9) + " s\n";
-  out += bench::describe_links(run, kRtts, kBandwidths, shares);
-  for (const bench::Link& link : wishes.links)
-    out += bench::describe_link(run, link, shares) + "\n";
-  out += bench::describe_advice(run, wishes.at, shares);
+  out += bench::describe_places(run);
+  out += bench::describe_links(run, kRtts, kBandwidths, studied.shares);
+  for (const bench::Link& link : wishes.given)
+    out += bench::describe_link(run, link, studied.shares) + "\n";
+  out += bench::describe_advice(run, wishes.at, studied.shares);
   if (!options.timeline.empty())
     out += "timeline: " + options.timeline + ", to be opened in Perfetto or chrome://tracing\n";
-  std::printf("%s", out.c_str());
+  return out;
+}
+
+int tell(const AppOptions& options, const bench::Wanted& wishes, const Studied& studied) {
+  std::printf("%s", describe(options, wishes, studied).c_str());
   std::fflush(stdout);
-  if (options.json.empty()) return kSuccess;
-  std::vector<bench::Link> links = wishes.links;
-  for (const double rtt : kRtts)
-    for (const double rate : kBandwidths) links.push_back({rtt, rate});
-  const Status written =
-      bench::write_results(options.json, bench::to_json(run, program, links, shares, fits));
-  return written.ok() ? kSuccess : fail(written);
+  const bench::Json json = bench::to_json(studied, wishes);
+  if (!options.json.empty()) {
+    if (const Status status = bench::write_results(options.json, json); !status.ok())
+      return fail(status);
+  }
+  if (!options.report.empty()) {
+    const std::string page = bench::make_prediction_page(json);
+    if (const Status status = bench::write_whole(options.report, page); !status.ok())
+      return fail(status);
+  }
+  return kSuccess;
 }
 
 int bench_app(const AppOptions& options) {
@@ -215,6 +219,10 @@ int bench_app(const AppOptions& options) {
     return fail(kUsage, "--timeline: the file's name must end with .json");
   if (options.sim && !options.server.server.empty())
     return fail(kUsage, "--sim and --server exclude each other");
+  for (const auto& [option, path] :
+       {std::pair("--json", options.json), {"--report", options.report}})
+    if (const Status status = bench::check_writable(option, path); !status.ok())
+      return fail(status);
   const auto wishes = wishes_of(options);
   if (!wishes.ok()) return fail(kUsage, wishes.status().message());
   const auto program = find_program(options.arguments.front());
@@ -265,7 +273,16 @@ void add_options(CLI::App& app, AppOptions& options) {
   app.add_option("--at", options.at, "The link for which calls to change are named")
       ->type_name("LINK")
       ->capture_default_str();
+  app.add_flag(
+      "--where", options.session.where,
+      "Say where in the program the calls are made, lines of Python or functions; it makes "
+      "the run somewhat longer (docs/tools.md)");
   app.add_option("--json", options.json, "Write the predictions to this file (docs/bench.md)")
+      ->type_name("FILE");
+  app.add_option(
+         "--report", options.report,
+         "Write a page with the predictions as charts and tables to this HTML file, which needs no "
+         "other file and no network")
       ->type_name("FILE");
   app.add_option("--timeline", options.timeline,
                  "Write what client, wire and workers did to this file, for Perfetto or "

@@ -1,14 +1,12 @@
 // fargpu bench: what calls and copies cost over a server's transports, beside native and beside the
 // bare links, measured in turn. The measuring itself is done by fargpu-measure, which runs as
 // `fargpu run` would start it.
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <regex>
@@ -264,21 +262,6 @@ int be_peer(const BenchOptions& options) {
   return fail(execute(*program, {*program, "peer", options.listen}));
 }
 
-// Files are looked at before anything is measured: five minutes later would be a pity.
-Status check_writable(const std::string& option, const std::string& path) {
-  if (path.empty()) return {};
-  std::error_code none;
-  if (std::filesystem::is_directory(path, none))
-    return Status(StatusCode::kInvalidArgument, option + ": '" + path + "' is a folder");
-  if (std::filesystem::exists(path, none) && ::access(path.c_str(), W_OK) != 0)
-    return system_error(option + ": cannot write '" + path + "'", errno);
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  if (::access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
-    return system_error(option + ": cannot write into '" + (folder.empty() ? "." : folder) + "'",
-                        errno);
-  return {};
-}
-
 int bench_command(const BenchOptions& options) {
   if (options.be_peer) return be_peer(options);
   const auto only = parse_only(options.only);
@@ -297,7 +280,8 @@ int bench_command(const BenchOptions& options) {
   }
   for (const auto& [option, path] :
        {std::pair("--json", options.json), {"--report", options.report}})
-    if (const Status status = check_writable(option, path); !status.ok()) return fail(status);
+    if (const Status status = bench::check_writable(option, path); !status.ok())
+      return fail(status);
   auto results = options.from.empty() ? measure(options, *only) : bench::read_results(options.from);
   if (!results.ok())
     return options.from.empty() ? fail(results.status()) : fail_file(results.status());

@@ -91,6 +91,7 @@ Status export_session(const SessionOptions& options) {
     FARGPU_RETURN_IF_ERROR(set("FARGPU_DEVICES", list));
   }
   if (!options.report.empty()) FARGPU_RETURN_IF_ERROR(set("FARGPU_REPORT", options.report));
+  if (options.where) FARGPU_RETURN_IF_ERROR(set("FARGPU_REPORT_WHERE", "1"));
   return {};
 }
 

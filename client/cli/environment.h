@@ -23,6 +23,7 @@ struct SessionOptions {
   std::string memory;                // per GPU, "8G"
   std::vector<std::string> devices;  // wanted GPUs by UUID or index
   std::string report;                // at its end: "1" on stderr, or a file
+  bool where = false;                // the report says where calls waited
 };
 
 // When to put our libraries into LD_PRELOAD besides LD_LIBRARY_PATH. Automatic: libcuda only for

@@ -156,12 +156,18 @@ void add_run(CLI::App& app, Command& command) {
           "When to use LD_PRELOAD too (auto: for programs with an RPATH)")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->type_name("WHEN");
+  CLI::Option* const report =
+      run_app
+          ->add_flag("--report{1}", options->session.report,
+                     "At the end of each process, print on stderr what it did: calls by how they "
+                     "were answered, waits, bytes by route, images, what is not supported. "
+                     "--report=FILE appends it to FILE, as JSON where that ends in .json")
+          ->type_name("[=FILE]");
   run_app
-      ->add_flag("--report{1}", options->session.report,
-                 "At the end of each process, print on stderr what it did: calls by how they "
-                 "were answered, waits, bytes by route, images, what is not supported. "
-                 "--report=FILE appends it to FILE, as JSON where that ends in .json")
-      ->type_name("[=FILE]");
+      ->add_flag("--where", options->session.where,
+                 "With --report: say where in the program calls waited, lines of Python or "
+                 "functions; each call that waits takes some microseconds longer for it")
+      ->needs(report);
   run_app->add_option("command", options->arguments, "The program and its arguments, after --")
       ->required();
   run_app->positionals_at_end();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "client/bench/predict/advice.h"
+#include "client/bench/predict/prediction_json.h"
 #include "client/bench/predict/show.h"
 #include "common/rpc/link_estimate.h"
 
@@ -186,6 +187,29 @@ TEST(Advice, NamesTheWaitsThatCostMost) {
   EXPECT_EQ(instead_of("cuInit"), "");
 }
 
+TEST(Advice, NamesWhereTheWaitsWereMade) {
+  const auto place = [](const char* function, const char* name, uint64_t round_trips) {
+    PlaceCalls of;
+    of.function = function;
+    of.place = name;
+    of.round_trips = of.waited = round_trips;
+    return of;
+  };
+  ProcessReport one = process(0, 90, 600), two = process(0, 90, 600);
+  one.functions = {function("cuMemcpyDtoH_v2", 512, 2048)};
+  one.places = {place("cuMemcpyDtoH_v2", "a.py:1 in f", 12),
+                place("cuMemcpyDtoH_v2", "b.py:2 in g", 300), place("cuCtxSynchronize", "c", 900),
+                place("cuMemcpyDtoH_v2", "d.py:2 in g", 0)};
+  one.places[1].library = "torch/_tensor.py:3 in item";
+  two.places = {place("cuMemcpyDtoH_v2", "a.py:1 in f", 200)};
+  const auto all = advise(run_of({one, two}), {200 * kUs, 10e9}, {}, 5);
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_THAT(places_to_text(all[0], 5),
+              ::testing::ElementsAre("from b.py:2 in g: 300 by torch/_tensor.py:3 in item",
+                                     "from a.py:1 in f: 212"));
+  EXPECT_EQ(places_to_text(all[0], 1).size(), 1U);
+}
+
 constexpr const char* kReport =
     R"({"fargpu_report":1,"process":"app","id":7,"begin_ns":5,"nanoseconds":1000,)"
     R"("functions":[{"name":"cuInit","local":1,"sent":0,"waited":2,"waited_ns":30,)"
@@ -195,6 +219,28 @@ constexpr const char* kReport =
     R"("link":{"round_trips":2,"in_a_row":2,"most_of_a_thread":2,)"
     R"("rates":[{"bits_per_second":1000,"in_order_ns":3,"overlapped_ns":1}]}})";
 
+TEST(File, HasWhatALinkAddsAndWhatToChange) {
+  ProcessReport one = process(0, 90, 600);
+  one.functions = {function("cuMemcpyDtoH_v2", 512, 2048), function("cuCtxSynchronize", 88, 0)};
+  one.functions[1].waited_ns = 5;
+  one.looking_ns = 3;
+  const Study study{"app", run_of({one}), {}, {{{200 * kUs, 0}, 150 * kMs}}};
+  const Json json = to_json(study, {{{1 * kMs, 10e9}}, {0, 200 * kUs}, {10e9}, {200 * kUs, 10e9}});
+  ASSERT_EQ(json["links"].size(), 3U);
+  const Json& given = json["links"][0];
+  EXPECT_TRUE(given["given"]);
+  EXPECT_FALSE(json["links"][1]["given"]);
+  EXPECT_NEAR(given["waits_ns"].get<double>(), 600 * kMs, 1);
+  EXPECT_NEAR(given["bytes_ns"].get<double>(), 8 * kMs, 1);
+  EXPECT_NEAR(given["nanoseconds"].get<double>(), 708 * kMs, 1);
+  EXPECT_EQ(json["fits"][0]["nanoseconds"], 150 * kMs);
+  EXPECT_EQ(json["calls"]["waited"], 600);
+  EXPECT_EQ(json["functions"][0]["name"], "cuCtxSynchronize");
+  EXPECT_EQ(json["looking_ns"], 3);
+  EXPECT_EQ(json["advice"][0]["function"], "cuMemcpyDtoH_v2");
+  EXPECT_EQ(json["at"]["rtt_ns"], 200 * kUs);
+}
+
 TEST(Reports, AreReadLineByLine) {
   const auto all = read_reports(std::string(kReport) + "\n" + kReport + "\n");
   ASSERT_TRUE(all.ok()) << all.status().message();
@@ -203,6 +249,25 @@ TEST(Reports, AreReadLineByLine) {
   EXPECT_TRUE((*all)[1].copies[0].to_device);
   EXPECT_EQ(functions_of(*all)[0].waited, 4U);
   EXPECT_THAT(describe_run(run_of(*all), "app"), HasSubstr("24 bytes in 2 copies: frames 2"));
+}
+
+TEST(Reports, HavePlacesWhereTheyWereAskedFor) {
+  std::string text = kReport;
+  const std::string before = R"("link":)";
+  text.insert(text.find(before),
+              R"("looking_ns":9,"places":[{"function":"cuInit","place":"a.py:1 in f",)"
+              R"("library":"b.py:2 in g","waited":2,"waited_ns":30,"round_trips":2,)"
+              R"("bytes_sent":1,"bytes_received":4}],)");
+  const auto all = read_reports(text + "\n" + kReport + "\n" + text);
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  const auto places = places_of(*all);
+  ASSERT_EQ(places.size(), 1U);
+  EXPECT_EQ(places[0].waited, 4U);
+  EXPECT_EQ(places[0].bytes_received, 8U);
+  EXPECT_THAT(describe_places(run_of(*all)), HasSubstr("a.py:1 in f (cuInit, by b.py:2 in g)"));
+  EXPECT_EQ(describe_places(run_of({(*all)[1]})), "");
+  text.replace(text.find("\"library\""), 9, "\"nothing\"");
+  EXPECT_FALSE(read_reports(text).ok());
 }
 
 TEST(Reports, ThatAreWrongAreRefusedByLine) {

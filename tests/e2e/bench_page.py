@@ -1,4 +1,5 @@
-"""What a page of `fargpu bench --report` is: read as text, and as a browser shows it."""
+"""What a page of `--report` of `fargpu bench` or `fargpu bench app` is: read as text, and as a
+browser shows it."""
 
 import json
 import os
@@ -76,6 +77,22 @@ class Page(HTMLParser):
     def markup(self):
         """Without scripts."""
         return re.sub(r"<script.*?</script>", "", self.text, flags=re.DOTALL)
+
+
+class Case(unittest.TestCase):
+    def is_whole_by_itself(self, page):
+        """A page as it was written: nothing to fetch, one script and one text of results."""
+        self.assertEqual(page.fetched, [])
+        self.assertEqual(page.handlers, [])
+        self.assertEqual(set(page.scripts), {"", "results"})
+        self.assertEqual(page.tags["script"], 2)
+        for tag in ("link", "img", "iframe", "object", "embed", "base", "form"):
+            self.assertNotIn(tag, page.tags)
+        for address in ("http://", "https://", "url(//", "@import"):
+            self.assertNotIn(address, page.text.replace("http://www.w3.org/2000/svg", ""))
+        self.assertNotIn("<", page.scripts["results"])
+        self.assertTrue(page.scripts["results"].isascii())
+        self.assertIn("default-src 'none'", page.text)
 
 
 def browser():

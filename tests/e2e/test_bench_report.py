@@ -5,7 +5,6 @@ import copy
 import json
 import pathlib
 import tempfile
-import unittest
 
 import bench_page
 import fargpu_testing as testing
@@ -26,25 +25,11 @@ def bench(*arguments):
     return testing.run([testing.BUILD.fargpu, "bench", *arguments], env=testing.clean_environment())
 
 
-class Case(unittest.TestCase):
+class Case(bench_page.Case):
     @classmethod
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-report-"))
         cls.addClassCleanup(testing.shutil.rmtree, cls.folder, ignore_errors=True)
-
-    def is_whole_by_itself(self, page):
-        """A page as it was written: nothing to fetch, one script and one text of results."""
-        self.assertEqual(page.fetched, [])
-        self.assertEqual(page.handlers, [])
-        self.assertEqual(set(page.scripts), {"", "results"})
-        self.assertEqual(page.tags["script"], 2)
-        for tag in ("link", "img", "iframe", "object", "embed", "base", "form"):
-            self.assertNotIn(tag, page.tags)
-        for address in ("http://", "https://", "url(//", "@import"):
-            self.assertNotIn(address, page.text.replace("http://www.w3.org/2000/svg", ""))
-        self.assertNotIn("<", page.scripts["results"])
-        self.assertTrue(page.scripts["results"].isascii())
-        self.assertIn("default-src 'none'", page.text)
 
 
 class Measured(Case):

@@ -41,6 +41,16 @@ constexpr Instead kInstead[] = {
     {"Library", "load once; a server keeps the image for the next run"},
 };
 
+std::vector<PlaceCalls> places_of(const Run& run, const std::string& function) {
+  std::vector<PlaceCalls> all = bench::places_of(run.processes);
+  std::erase_if(
+      all, [&](const PlaceCalls& of) { return of.function != function || of.round_trips == 0; });
+  std::stable_sort(all.begin(), all.end(), [](const PlaceCalls& a, const PlaceCalls& b) {
+    return a.round_trips > b.round_trips;
+  });
+  return all;
+}
+
 }  // namespace
 
 std::vector<Advice> advise(const Run& run, const Link& link, const Shares& shares, size_t most) {
@@ -60,6 +70,7 @@ std::vector<Advice> advise(const Run& run, const Link& link, const Shares& share
   std::stable_sort(all.begin(), all.end(),
                    [](const Advice& a, const Advice& b) { return a.share > b.share; });
   if (all.size() > most) all.resize(most);
+  for (Advice& one : all) one.places = places_of(run, one.function.name);
   return all;
 }
 
@@ -77,6 +88,16 @@ std::string to_text(const Advice& advice) {
     what = fmt::format("{} in {}", format_bytes(bytes), of.name);
   }
   return fmt::format("{}: {:.0f} % of the time", what, advice.share * 100);
+}
+
+std::vector<std::string> places_to_text(const Advice& advice, size_t most) {
+  std::vector<std::string> lines;
+  for (const PlaceCalls& of : advice.places) {
+    if (lines.size() == most) break;
+    lines.push_back(fmt::format("from {}: {}{}{}", of.place, of.round_trips,
+                                of.library.empty() ? "" : " by ", of.library));
+  }
+  return lines;
 }
 
 std::string instead_of(const std::string& function) {

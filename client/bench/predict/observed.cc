@@ -1,7 +1,9 @@
 #include "client/bench/predict/observed.h"
 
+#include <algorithm>
 #include <map>
 #include <sstream>
+#include <tuple>
 
 namespace fargpu::bench {
 
@@ -30,6 +32,19 @@ Result<FunctionCalls> read_function(const Json& json) {
                                             {"waited", of.waited},
                                             {"waited_ns", of.waited_ns},
                                             {"inside_ns", of.inside_ns},
+                                            {"round_trips", of.round_trips},
+                                            {"bytes_sent", of.bytes_sent},
+                                            {"bytes_received", of.bytes_received}}));
+  return of;
+}
+
+Result<PlaceCalls> read_place(const Json& json) {
+  PlaceCalls of;
+  FARGPU_ASSIGN_OR_RETURN(of.function, read_text(json, "function"));
+  FARGPU_ASSIGN_OR_RETURN(of.place, read_text(json, "place"));
+  FARGPU_ASSIGN_OR_RETURN(of.library, read_text(json, "library"));
+  FARGPU_RETURN_IF_ERROR(read_counts(json, {{"waited", of.waited},
+                                            {"waited_ns", of.waited_ns},
                                             {"round_trips", of.round_trips},
                                             {"bytes_sent", of.bytes_sent},
                                             {"bytes_received", of.bytes_received}}));
@@ -89,6 +104,10 @@ Result<ProcessReport> read_process(const std::string& line) {
   FARGPU_RETURN_IF_ERROR(read_counts(
       member(json, "images"),
       {{"sent", of.images_sent}, {"bytes_sent", of.image_bytes_sent}, {"found", of.images_found}}));
+  if (!member(json, "places").is_null()) {
+    FARGPU_RETURN_IF_ERROR(read_counts(json, {{"looking_ns", of.looking_ns}}));
+    FARGPU_RETURN_IF_ERROR(read_list(json, "places", read_place, of.places));
+  }
   const Json& link = member(json, "link");
   FARGPU_RETURN_IF_ERROR(read_counts(link, {{"round_trips", of.round_trips},
                                             {"in_a_row", of.in_a_row},
@@ -125,6 +144,31 @@ FunctionCalls& FunctionCalls::operator+=(const FunctionCalls& more) {
   bytes_sent += more.bytes_sent;
   bytes_received += more.bytes_received;
   return *this;
+}
+
+PlaceCalls& PlaceCalls::operator+=(const PlaceCalls& more) {
+  waited += more.waited;
+  waited_ns += more.waited_ns;
+  round_trips += more.round_trips;
+  bytes_sent += more.bytes_sent;
+  bytes_received += more.bytes_received;
+  return *this;
+}
+
+std::vector<PlaceCalls> places_of(const std::vector<ProcessReport>& processes) {
+  std::map<std::tuple<std::string, std::string, std::string>, PlaceCalls> sums;
+  for (const ProcessReport& process : processes) {
+    for (const PlaceCalls& of : process.places) {
+      const auto [at, is_new] = sums.try_emplace({of.function, of.place, of.library}, of);
+      if (!is_new) at->second += of;
+    }
+  }
+  std::vector<PlaceCalls> all;
+  for (auto& [key, sum] : sums) all.push_back(std::move(sum));
+  std::stable_sort(all.begin(), all.end(), [](const PlaceCalls& a, const PlaceCalls& b) {
+    return a.waited_ns > b.waited_ns;
+  });
+  return all;
 }
 
 std::vector<FunctionCalls> functions_of(const std::vector<ProcessReport>& processes) {

@@ -20,6 +20,16 @@ struct FunctionCalls {
   FunctionCalls& operator+=(const FunctionCalls& more);
 };
 
+// Calls of a function that waited, by where in the program they were made.
+struct PlaceCalls {
+  std::string function, place;
+  std::string library;  // the innermost line of Python where the place is not that; else empty
+  uint64_t waited = 0, waited_ns = 0, round_trips = 0, bytes_sent = 0, bytes_received = 0;
+
+  // Adds the counts; the names stay.
+  PlaceCalls& operator+=(const PlaceCalls& more);
+};
+
 struct RouteCopies {
   bool to_device = false;
   std::string route;
@@ -39,11 +49,16 @@ struct ProcessReport {
   uint64_t images_sent = 0, image_bytes_sent = 0, images_found = 0;
   uint64_t round_trips = 0, in_a_row = 0, most_of_a_thread = 0;
   std::vector<RateLag> rates;  // slowest first
+  // Where they were asked for: the longest waits first, and what looking took, of all threads.
+  std::vector<PlaceCalls> places;
+  uint64_t looking_ns = 0;
 };
 
 // One report on each line. kInvalidArgument names the line and what is wrong with it.
 Result<std::vector<ProcessReport>> read_reports(const std::string& text);
 
+// The same places of all processes, added up, the longest waits first.
+std::vector<PlaceCalls> places_of(const std::vector<ProcessReport>& processes);
 // The same functions of all processes, added up.
 std::vector<FunctionCalls> functions_of(const std::vector<ProcessReport>& processes);
 

@@ -13,7 +13,7 @@ namespace fargpu::bench {
 
 namespace {
 
-constexpr size_t kMostFunctions = 8, kMostAdvice = 5;
+constexpr size_t kMostFunctions = 8, kMostAdvice = 5, kMostPlaces = 10, kMostPlacesOfAdvice = 3;
 constexpr double kWorthSaying = 0.05;  // how far a range is from its value
 
 std::string seconds(double nanoseconds) {
@@ -83,15 +83,6 @@ bool is_wide(const Prediction& one) {
          one.nanoseconds - one.shortest > kWorthSaying * one.nanoseconds;
 }
 
-Json one_link(const Run& run, const Link& link, const Shares& shares) {
-  const Prediction one = predict(run, link, shares);
-  return {{"rtt_ns", link.rtt_ns},
-          {"bits_per_second", link.bits_per_second},
-          {"nanoseconds", one.nanoseconds},
-          {"shortest", one.shortest},
-          {"longest", one.longest}};
-}
-
 }  // namespace
 
 std::string show_link(const Link& link) {
@@ -123,6 +114,24 @@ std::string describe_run(const Run& run, const std::string& program) {
   line(out, "device to host", "{}", copies(run, false));
   line(out, "images", "{} sent as {} bytes, {} found at the server", sent, bytes, found);
   return out + waits(functions);
+}
+
+std::string describe_places(const Run& run) {
+  const std::vector<PlaceCalls> places = places_of(run.processes);
+  if (places.empty()) return {};
+  uint64_t looking = 0;
+  for (const ProcessReport& process : run.processes) looking += process.looking_ns;
+  std::string out = fmt::format("\n{:>9}{:>12}  {} (looking took {} of the run)\n", "calls", "time",
+                                "waited at", seconds(static_cast<double>(looking)));
+  for (size_t i = 0; i < places.size() && i < kMostPlaces; ++i) {
+    const PlaceCalls& of = places[i];
+    fmt::format_to(std::back_inserter(out), "{:>9}{:>12}  {} ({}{}{})\n", of.waited,
+                   seconds(static_cast<double>(of.waited_ns)), of.place, of.function,
+                   of.library.empty() ? "" : ", by ", of.library);
+  }
+  if (places.size() > kMostPlaces)
+    fmt::format_to(std::back_inserter(out), "and {} more\n", places.size() - kMostPlaces);
+  return out;
 }
 
 std::string describe_link(const Run& run, const Link& link, const Shares& shares) {
@@ -161,29 +170,13 @@ std::string describe_advice(const Run& run, const Link& link, const Shares& shar
   const std::vector<Advice> all = advise(run, link, shares, kMostAdvice);
   for (const Advice& one : all) {
     out += "  " + to_text(one) + "\n";
+    for (const std::string& place : places_to_text(one, kMostPlacesOfAdvice))
+      out += "      " + place + "\n";
     if (const std::string what = instead_of(one.function.name); !what.empty())
       out += "      " + what + "\n";
   }
   if (all.empty()) out += "  nothing: no function has 1 % of the time\n";
   return out;
-}
-
-Json to_json(const Run& run, const std::string& program, const std::vector<Link>& links,
-             const Shares& shares, const std::vector<FitRun>& fits) {
-  Json json{{"fargpu_prediction", 1},
-            {"program", program},
-            {"nanoseconds", run.nanoseconds},
-            {"rtt_ns", run.rtt_ns},
-            {"shares", {{"waits", shares.waits}, {"bytes", shares.bytes}}},
-            {"fits", Json::array()},
-            {"links", Json::array()}};
-  for (const FitRun& fit : fits) {
-    json["fits"].push_back({{"rtt_ns", fit.link.rtt_ns},
-                            {"bits_per_second", fit.link.bits_per_second},
-                            {"nanoseconds", fit.nanoseconds}});
-  }
-  for (const Link& link : links) json["links"].push_back(one_link(run, link, shares));
-  return json;
 }
 
 }  // namespace fargpu::bench

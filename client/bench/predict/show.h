@@ -1,4 +1,4 @@
-// What `fargpu bench app` prints, and its file. Pure functions.
+// What `fargpu bench app` prints. Pure functions.
 #pragma once
 
 #include <string>
@@ -9,6 +9,8 @@ namespace fargpu::bench {
 
 // Where the time of the run went: calls, waits by function, bytes by route, images.
 std::string describe_run(const Run& run, const std::string& program);
+// Where in the program calls waited; empty where it was not asked for.
+std::string describe_places(const Run& run);
 // A line for each round trip, a column for each bandwidth.
 std::string describe_links(const Run& run, const std::vector<double>& rtts_ns,
                            const std::vector<double>& bits_per_second, const Shares& shares);
@@ -19,14 +21,5 @@ std::string describe_advice(const Run& run, const Link& link, const Shares& shar
 
 // "200 us, 10 Gb/s".
 std::string show_link(const Link& link);
-
-// A run over an emulated link, for fitting.
-struct FitRun {
-  Link link;
-  double nanoseconds = 0;
-};
-// docs/bench.md lists the members.
-Json to_json(const Run& run, const std::string& program, const std::vector<Link>& links,
-             const Shares& shares, const std::vector<FitRun>& fits);
 
 }  // namespace fargpu::bench

@@ -74,6 +74,10 @@ function showHistograms(results) {
           ...Object.keys(kCalls).flatMap(name => histogramFigure(results, name)));
 }
 
+const kParts = [["link", "the bare link", "plain"],
+                ["driver", "the driver, natively", "striped"],
+                ["rest", "the rest: fargpu itself, and what is not measured", "dotted"]];
+
 // What a waiting call consists of, by differences of medians; null where nothing can be told apart.
 function partsOf(results, one) {
   const link = results.bareOf(one)?.median ?? null;
@@ -117,5 +121,5 @@ function showParts(results) {
           "where the parts overlap, or where the machine was busy while one was measured.",
           figure(title, "The parts of a call stand in the order of the legend, and the thick " +
                  "line is the whole call; where it is not at their end, the rest is less than 0.",
-                 partsLegend(), bars(title, rows), made), ...endsFigure(results));
+                 partsLegend(kParts), bars(title, rows, kParts, "time of a call"), made), ...endsFigure(results));
 }

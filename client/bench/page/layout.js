@@ -4,9 +4,9 @@
 // {long: text} for one that may wrap.
 function table(caption, columns, rows, kind = "") {
   const cell = (value, index) => {
-    if (index === 0) return html("th", { scope: "row" }, value);
-    if (typeof value === "string") return html("td", {}, value);
-    return html("td", { class: "text long" }, value.long);
+    const [name, attributes] = index === 0 ? ["th", { scope: "row" }] : ["td", {}];
+    if (typeof value === "string") return html(name, attributes, value);
+    return html(name, { ...attributes, class: "text long" }, value.long);
   };
   const heads = columns.map((name, index) =>
     html("th", { scope: "col", ...(index === 0 ? { class: "text" } : {}) }, name));

@@ -1,4 +1,5 @@
-// What charts are made of: elements, scales, axes, marks. Sizes are in units of a viewBox.
+// What charts are made of: elements, scales, axes, marks. Sizes are in units of a viewBox. A page says
+// of what it compares ("ways") what each looks like and is called: lookOf(), isBare(), wayName().
 
 const kWidth = 640, kLeft = 72, kRight = 28, kTop = 10, kBottom = 46, kHeight = 320;
 const kLeastLabelGap = 52;
@@ -23,7 +24,7 @@ function label(x, y, anchor, words, kind = "") {
   return svg("text", { x, y, "text-anchor": anchor, class: kind }, words);
 }
 function ofWay(way, ...children) {
-  return svg("g", { class: `way way-${lookOf(way)}${isBare(way) ? " bare" : ""}` }, ...children);
+  return svg("g", { class: `way look-${lookOf(way)}${isBare(way) ? " bare" : ""}` }, ...children);
 }
 
 // What can be shown on a logarithmic axis: a nanosecond at least.
@@ -57,12 +58,13 @@ function roundTicks(highest) {
 }
 
 const kShapes = {
-  native: (x, y, r) => `M${x - r} ${y}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0Z`,
-  shm: (x, y, r) => `M${x - r} ${y - r}h${2 * r}v${2 * r}h${-2 * r}Z`,
-  rdma: (x, y, r) => `M${x} ${y - 1.4 * r}l${1.4 * r} ${1.4 * r}l${-1.4 * r} ${1.4 * r}` +
+  circle: (x, y, r) => `M${x - r} ${y}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0Z`,
+  square: (x, y, r) => `M${x - r} ${y - r}h${2 * r}v${2 * r}h${-2 * r}Z`,
+  diamond: (x, y, r) => `M${x} ${y - 1.4 * r}l${1.4 * r} ${1.4 * r}l${-1.4 * r} ${1.4 * r}` +
                      `l${-1.4 * r} ${-1.4 * r}Z`,
-  tcp: (x, y, r) => `M${x} ${y - 1.2 * r}l${1.2 * r} ${2.2 * r}h${-2.4 * r}Z`,
-  other: (x, y, r) => `M${x} ${y + 1.2 * r}l${1.2 * r} ${-2.2 * r}h${-2.4 * r}Z`,
+  triangle: (x, y, r) => `M${x} ${y - 1.2 * r}l${1.2 * r} ${2.2 * r}h${-2.4 * r}Z`,
+  wedge: (x, y, r) => `M${x} ${y + 1.2 * r}l${1.2 * r} ${-2.2 * r}h${-2.4 * r}Z`,
+  cross: (x, y, r) => `M${x - r} ${y - r}l${2 * r} ${2 * r}m0 ${-2 * r}l${-2 * r} ${2 * r}`,
 };
 function mark(way, x, y, words) {
   return svg("path", { class: "mark", d: kShapes[lookOf(way)](x, y, 4.5) },

@@ -1,0 +1,84 @@
+#include "client/call/report_places.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+
+#include "client/where/where.h"
+
+namespace fargpu::client::report {
+
+void Places::add(size_t function, const std::string& place, const std::string& library,
+                 const OfPlace& more) {
+  Key key{function, place, library};
+  auto found = places_.find(key);
+  if (found == places_.end()) {
+    if (places_.size() >= kMost) key = {function, kElsewhere, {}};
+    found = places_.try_emplace(std::move(key)).first;
+  }
+  OfPlace& sum = found->second;
+  sum.waited += more.waited;
+  sum.nanoseconds += more.nanoseconds;
+  sum.round_trips += more.round_trips;
+  sum.bytes_sent += more.bytes_sent;
+  sum.bytes_received += more.bytes_received;
+}
+
+std::vector<Places::Entry> Places::sorted() const {
+  std::vector<Entry> all;
+  for (const auto& [key, counts] : places_)
+    all.push_back({key.function, key.place, key.library, counts});
+  std::stable_sort(all.begin(), all.end(), [](const Entry& a, const Entry& b) {
+    return a.counts.nanoseconds > b.counts.nanoseconds;
+  });
+  return all;
+}
+
+namespace places {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Constructed again in a forked child, where its owner may not exist.
+alignas(std::mutex) constinit std::mutex mutex;
+constinit Places* all = nullptr;    // guarded by the mutex; never freed: calls come until the end
+constinit uint64_t looking_ns = 0;  // the same
+
+}  // namespace
+
+void start_if_asked() {
+  const char* const setting = std::getenv("FARGPU_REPORT_WHERE");
+  if (setting == nullptr || *setting == '\0' || std::strcmp(setting, "0") == 0) return;
+  where::start();
+  is_on.store(true, std::memory_order_relaxed);
+}
+
+void count(size_t function, const OfPlace& call) noexcept try {
+  const Clock::time_point begin = Clock::now();
+  const where::Place place = where::here();
+  const Clock::duration took = Clock::now() - begin;
+  const std::lock_guard lock(mutex);
+  if (all == nullptr) all = new Places;
+  all->add(function, place.text, place.library, call);
+  looking_ns += static_cast<uint64_t>(std::chrono::nanoseconds(took).count());
+} catch (const std::bad_alloc&) {
+  // The report lacks a call; the program goes on.
+}
+
+Found so_far() {
+  const std::lock_guard lock(mutex);
+  return all == nullptr ? Found{} : Found{all->sorted(), looking_ns};
+}
+
+void forget_after_fork() {
+  new (&mutex) std::mutex;
+  all = nullptr;
+  looking_ns = 0;
+  where::forget_after_fork();
+}
+
+}  // namespace places
+}  // namespace fargpu::client::report
