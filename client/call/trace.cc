@@ -190,7 +190,7 @@ void write_events(std::string_view lines) {
 
 std::string quoted(const std::string& text) {
   Buffer out;
-  append_text(out, text.c_str());
+  append_json_text(out, text);
   return fmt::to_string(out);
 }
 
