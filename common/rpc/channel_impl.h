@@ -54,6 +54,8 @@ using transport::Deadline;
 using transport::kNoDeadline;
 
 inline constexpr auto kFlushDelay = std::chrono::microseconds(100);
+// A frame of this size or less, without bulk, leaves in one step.
+inline constexpr size_t kMostBytesAlone = 2 << 10;
 
 struct Channel::Impl final : transport::FrameHandler {
   static constexpr size_t kWakes = 16;
@@ -151,10 +153,26 @@ struct Channel::Impl final : transport::FrameHandler {
   Status send_bye(Deadline deadline);
 
   // channel_call.cc: sending. All with send_mutex held.
+  using SendLock = std::unique_lock<std::mutex>;
+  // A small frame without bulk. kTimeout: there is no room, and post_late() waits for it.
+  Status try_post(const wire::FrameHeader& header, Bytes body);
+  Status post_late(const wire::FrameHeader& header, Bytes body);
+  // Sends what `commit` commits and waits for the answer; gives the lock back. commit(false) may
+  // return kTimeout for want of room, commit(true) waits for it. `small`: so is the frame, and
+  // neither it nor the answer has bulk.
+  template <typename Commit>
+  Status exchange(SendLock& lock, const wire::FrameHeader& header, bool small, Reply& reply,
+                  std::span<std::byte> bulk_out, Deadline deadline, Commit commit);
+  Status wait_for(Waiter& waiter, bool alone, Deadline deadline) {
+    return alone ? wait_alone(waiter, deadline) : wait(waiter, deadline);
+  }
+  // The same while calls are counted, with the lock, which it gives back.
+  Status wait_counted(SendLock& lock, const wire::FrameHeader& header, Waiter& waiter, bool alone,
+                      Deadline deadline);
   Result<std::span<std::byte>> reserve(size_t bytes);
   Status commit(const wire::FrameHeader& header, size_t bytes, std::span<const Bytes> bulk);
   // The end of a send that does not wait; gives the lock back.
-  Status sent(std::unique_lock<std::mutex>& lock, Status committed, size_t frame_bytes);
+  Status sent(SendLock& lock, Status committed, size_t frame_bytes);
   uint32_t take_sequence();
   Status flush_now(Deadline deadline);
   void flush_or_postpone(size_t frame_bytes);
@@ -176,6 +194,7 @@ struct Channel::Impl final : transport::FrameHandler {
   const bool has_descriptor;  // the service thread can wait for the transport without receiving
   // Of the transport's Capabilities: a flush is rarely needed, and cheap when not.
   const bool visible_at_commit;
+  const size_t most_posted;  // bytes of a body that post() takes
   EventFd kick_event;
 
   std::mutex send_mutex;
