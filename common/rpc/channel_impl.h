@@ -43,6 +43,7 @@
 #include <vector>
 
 #include "common/base/fd.h"
+#include "common/base/quick_mutex.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/link_estimate.h"
 #include "common/rpc/liveness.h"
@@ -153,7 +154,7 @@ struct Channel::Impl final : transport::FrameHandler {
   Status send_bye(Deadline deadline);
 
   // channel_call.cc: sending. All with send_mutex held.
-  using SendLock = std::unique_lock<std::mutex>;
+  using SendLock = std::unique_lock<QuickMutex>;
   // A small frame without bulk. kTimeout: there is no room, and post_late() waits for it.
   Status try_post(const wire::FrameHeader& header, Bytes body);
   Status post_late(const wire::FrameHeader& header, Bytes body);
@@ -197,7 +198,7 @@ struct Channel::Impl final : transport::FrameHandler {
   const size_t most_posted;  // bytes of a body that post() takes
   EventFd kick_event;
 
-  std::mutex send_mutex;
+  QuickMutex send_mutex;
   // Written under send_mutex. A sender takes its number with release; a thread whose wait has ended
   // loads it with acquire. So everything that happened before a frame was sent happens-before the
   // end of a wait whose answer may depend on that frame. The real order goes through the server,
