@@ -68,10 +68,6 @@ PerThreadDefaultStream::~PerThreadDefaultStream() { per_thread_mode = before_; }
 
 bool per_thread_default_stream() { return per_thread_mode; }
 
-bool is_default_stream(CUstream stream) {
-  return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
-}
-
 CUresult resolve_stream(Session& session, CUstream stream, ResolvedStream* resolved) {
   if (watchdog::enabled()) [[unlikely]]
     watchdog::note_stream(stream);
