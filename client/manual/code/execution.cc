@@ -78,7 +78,8 @@ CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchK
   }
   if (const CUresult result = check_launch(shape, device, *known); result != CUDA_SUCCESS)
     return result;
-  if (is_cooperative(kind, attributes)) {
+  const bool plain = kind == LaunchKind::kPlain && attributes.empty();
+  if (!plain && is_cooperative(kind, attributes)) {
     if (const CUresult result = check_cooperative(shape, f); result != CUDA_SUCCESS) return result;
   }
 
