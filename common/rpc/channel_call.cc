@@ -51,9 +51,7 @@ Status Channel::Impl::flush_now(Deadline deadline) {
 
 // The first frame after a pause is flushed at once: the server is probably idle. Frames that follow
 // closely are batched.
-void Channel::Impl::flush_or_postpone(size_t frame_bytes) {
-  if (visible_at_commit && transport->seen_without_flush())
-    return;  // the usual case, without reading the clock
+void Channel::Impl::flush_by_clock(size_t frame_bytes) {
   const auto now = Clock::now();
   unflushed_bytes += frame_bytes;
   if (now - last_flush >= kFlushDelay || unflushed_bytes >= kFlushBytes) {
@@ -253,19 +251,15 @@ Status Channel::send_body(uint16_t opcode, uint16_t context, Bytes body, int32_t
   header.opcode = opcode;
   header.context = context;
   header.body_bytes = static_cast<uint32_t>(body.size());
-  Status posted;
-  {
-    const std::lock_guard lock(impl.send_mutex);
-    header.sequence = impl.take_sequence();
-    posted = impl.try_post(header, body);
-    if (posted.code() == StatusCode::kTimeout) [[unlikely]]
-      posted = impl.post_late(header, body);
-    count_sent();
-    if (posted.ok()) [[likely]]
-      impl.flush_or_postpone(kHeaderBytes + body.size());
+  std::unique_lock lock(impl.send_mutex);
+  header.sequence = impl.take_sequence();
+  Status posted = impl.try_post(header, body);
+  if (!posted.ok()) [[unlikely]] {
+    if (posted.code() == StatusCode::kTimeout) posted = impl.post_late(header, body);
+    return impl.sent(lock, std::move(posted), kHeaderBytes + body.size());
   }
-  if (posted.code() == StatusCode::kLost) [[unlikely]]
-    impl.declare_lost(posted);
+  count_sent();
+  impl.flush_or_postpone(kHeaderBytes + body.size());
   return posted;
 }
 

@@ -176,7 +176,11 @@ struct Channel::Impl final : transport::FrameHandler {
   Status sent(SendLock& lock, Status committed, size_t frame_bytes);
   uint32_t take_sequence();
   Status flush_now(Deadline deadline);
-  void flush_or_postpone(size_t frame_bytes);
+  // In the usual case nothing is to be done, and the clock is not read.
+  void flush_or_postpone(size_t frame_bytes) {
+    if (!visible_at_commit || !transport->seen_without_flush()) flush_by_clock(frame_bytes);
+  }
+  void flush_by_clock(size_t frame_bytes);
 
   // channel_service.cc.
   void serve();
