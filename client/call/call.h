@@ -21,10 +21,11 @@
 
 namespace fargpu::client {
 
-class ContextScope;  // context.h
-struct Context;      // context.h
-class RemoteHost;    // remote_host.h
-class Session;       // session.h: a connection, its snapshot of devices, what is bound to it
+class ContextScope;      // context.h
+struct Context;          // context.h
+struct CurrentContexts;  // context.h
+class RemoteHost;        // remote_host.h
+class Session;           // session.h: a connection, its snapshot of devices, what is bound to it
 
 // What must hold before a call may run; otherwise the entry returns NOT_INITIALIZED, DEINITIALIZED,
 // INVALID_CONTEXT, the session-lost error or the context's sticky error by itself.
@@ -39,7 +40,12 @@ class CallScope {
  public:
   // kHandle: as kContext, but when no context is current, the context of `handle` is for this call.
   CallScope(uint16_t opcode, const char* name, Needs needs, const void* handle = nullptr);
-  ~CallScope();
+  ~CallScope() {
+    if (watched_ != nullptr || borrowed_ != nullptr) [[unlikely]]
+      leave();
+  }
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
   CUresult status() const { return status_; }  // not CUDA_SUCCESS: return it at once
   // The result that the application sees: `result`, or a kept error of an earlier async call when
   // `result` is success. Tracing is not done here: the generated entry prints the arguments after
@@ -47,12 +53,13 @@ class CallScope {
   CUresult finish(CUresult result);
 
  private:
-  uint16_t opcode_;
-  const char* name_;
-  Needs needs_;
-  CUresult status_;
+  void leave();
+
+  const Needs needs_;
+  CUresult status_ = CUDA_SUCCESS;
   watchdog::Slot* watched_ = nullptr;
-  std::unique_ptr<ContextScope> borrowed_;
+  ContextScope* borrowed_ = nullptr;
+  const CurrentContexts* contexts_ = nullptr;  // of this thread
 };
 
 // Where a call goes: the session that an operand of it names, and the context for its frame.

@@ -18,6 +18,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/handle_kind.h"
 #include "common/wire/data.h"
+#include "common/wire/fixed_message.h"
 #include "schema/support/sizes.h"
 #include "schema/support/small_buffer.h"
 

@@ -47,11 +47,11 @@ struct Records {
   using TextureRecord = client::TextureRecord;
 };
 
-CUresult check_context() {
-  Context* context = current_context();
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (!named_current()->usable()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  return static_cast<CUresult>(context->sticky.load(std::memory_order_relaxed));
+CUresult check_context(const CurrentContexts& current) {
+  if (current.top == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  const Context* const named = current.green != nullptr ? current.green : current.top;
+  if (!named->usable()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return static_cast<CUresult>(current.top->sticky.load(std::memory_order_relaxed));
 }
 
 // Once per process and name.
@@ -71,27 +71,32 @@ CUresult take(std::atomic<int>& kept) {
 
 }  // namespace
 
-CallScope::CallScope(uint16_t opcode, const char* name, Needs needs, const void* handle)
-    : opcode_(opcode), name_(name), needs_(needs), status_(CUDA_SUCCESS) {
+CallScope::CallScope(uint16_t, const char* name, Needs needs, const void* handle) : needs_(needs) {
   if (needs == Needs::kNothing) return;
   if (watchdog::enabled()) [[unlikely]]
     watched_ = watchdog::enter(name);
+  contexts_ = &current_contexts;
   status_ = Process::get().check();
   if (status_ != CUDA_SUCCESS || needs == Needs::kInit) return;
   if (HostCalls::on_this_thread()) {
     status_ = CUDA_ERROR_NOT_PERMITTED;
     return;
   }
-  if (handle != nullptr && !has_current_context()) [[unlikely]] {
-    if (Context* context = context_of_handle(handle))
-      borrowed_ = std::make_unique<ContextScope>(context);
+  status_ = check_context(*contexts_);
+  // No current context, or one that is no more.
+  const bool none =
+      status_ == CUDA_ERROR_INVALID_CONTEXT || status_ == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (handle == nullptr || !none) [[likely]]
+    return;
+  if (Context* context = context_of_handle(handle)) {
+    borrowed_ = new ContextScope(context);
+    status_ = check_context(*contexts_);
   }
-  status_ = check_context();
 }
 
-CallScope::~CallScope() {
-  if (watched_ != nullptr) [[unlikely]]
-    watchdog::leave(watched_);
+void CallScope::leave() {
+  if (watched_ != nullptr) watchdog::leave(watched_);
+  delete borrowed_;
 }
 
 CUresult CallScope::finish(CUresult result) {
@@ -99,7 +104,7 @@ CUresult CallScope::finish(CUresult result) {
   Tables* tables = Process::get().tables();
   if (tables == nullptr) return result;
   tables->output.drain();
-  Context* context = current_context();
+  Context* const context = contexts_->top;
   if (context == nullptr) return result;
   if (result == CUDA_SUCCESS) {
     if (needs_ == Needs::kInit) return result;

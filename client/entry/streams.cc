@@ -59,6 +59,15 @@ class HiddenStreams {
   std::vector<Entry> entries_;
 };
 
+// Of this thread and the current context. Apart from resolve_stream(), so that that needs no more
+// than its registers.
+[[gnu::noinline]] CUresult find_hidden_stream(const Session& session, uint64_t* id) {
+  if (current_green() != nullptr) return CUDA_ERROR_INVALID_HANDLE;  // it has no such stream
+  Context* context = current_context();
+  if (context == nullptr || context->session != &session) return CUDA_ERROR_INVALID_CONTEXT;
+  return LateThreadLocal<HiddenStreams>::get().get(*context, id);
+}
+
 }  // namespace
 
 PerThreadDefaultStream::PerThreadDefaultStream() : before_(per_thread_mode) {
@@ -67,10 +76,6 @@ PerThreadDefaultStream::PerThreadDefaultStream() : before_(per_thread_mode) {
 PerThreadDefaultStream::~PerThreadDefaultStream() { per_thread_mode = before_; }
 
 bool per_thread_default_stream() { return per_thread_mode; }
-
-bool is_default_stream(CUstream stream) {
-  return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
-}
 
 CUresult resolve_stream(Session& session, CUstream stream, ResolvedStream* resolved) {
   if (watchdog::enabled()) [[unlikely]]
@@ -82,11 +87,8 @@ CUresult resolve_stream(Session& session, CUstream stream, ResolvedStream* resol
   }
   uint64_t id = reinterpret_cast<uint64_t>(stream);
   if (stream == nullptr || stream == CU_STREAM_PER_THREAD) {
-    if (current_green() != nullptr) return CUDA_ERROR_INVALID_HANDLE;  // it has no such stream
-    Context* context = current_context();
-    if (context == nullptr || context->session != &session) return CUDA_ERROR_INVALID_CONTEXT;
-    const CUresult result = LateThreadLocal<HiddenStreams>::get().get(*context, &id);
-    if (result != CUDA_SUCCESS) return result;
+    if (const CUresult result = find_hidden_stream(session, &id); result != CUDA_SUCCESS)
+      return result;
   }
   const Object* found = session.find(rpc::HandleKind::kStream, id);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;

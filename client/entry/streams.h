@@ -55,7 +55,9 @@ void take_place(Session& session, uint16_t context, CUstream stream,
 bool per_thread_default_stream();
 
 // True for NULL and the two special handles.
-bool is_default_stream(CUstream stream);
+inline bool is_default_stream(CUstream stream) {
+  return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
 
 // The context in which `stream` lives: the current one for default streams; nullptr for an invalid
 // handle. It is no green one.

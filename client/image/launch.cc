@@ -11,6 +11,17 @@ constexpr uint64_t block_registers(uint64_t threads, uint64_t registers_of_threa
   return warps * ((registers_of_thread * 32 + 255) / 256 * 256);
 }
 
+// Most parameters are pointers and numbers.
+void copy_parameter(std::byte* to, const void* from, size_t bytes) {
+  if (bytes == sizeof(uint64_t)) {
+    std::memcpy(to, from, sizeof(uint64_t));
+  } else if (bytes == sizeof(uint32_t)) {
+    std::memcpy(to, from, sizeof(uint32_t));
+  } else {
+    std::memcpy(to, from, bytes);
+  }
+}
+
 }  // namespace
 
 CUresult check_launch(const LaunchShape& shape, const Device& device,
@@ -89,12 +100,12 @@ CUresult pack_parameters(const Function& function, void** kernel_params, void** 
   if (function.parameters.empty()) return CUDA_SUCCESS;
   if (kernel_params == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint32_t end = 0;
-  for (size_t i = 0; i < function.parameters.size(); ++i) {
-    const Parameter& parameter = function.parameters[i];
-    if (kernel_params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (const Parameter& parameter : function.parameters) {
+    const void* const value = *kernel_params++;
+    if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
     // Gaps of alignment must not carry old stack contents over the network.
     if (parameter.offset > end) std::memset(buffer + end, 0, parameter.offset - end);
-    std::memcpy(buffer + parameter.offset, kernel_params[i], parameter.size);
+    copy_parameter(buffer + parameter.offset, value, parameter.size);
     end = parameter.offset + parameter.size;
   }
   *packed = {buffer, function.parameter_bytes};

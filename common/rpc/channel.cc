@@ -38,6 +38,8 @@ Channel::Impl::Impl(std::unique_ptr<transport::Transport> made, NoticeSink& noti
       transport(std::move(made)),
       has_descriptor(transport->poll_descriptor() >= 0),
       visible_at_commit(transport->capabilities().visible_at_commit),
+      most_posted(std::min(kMostBytesAlone, transport->capabilities().max_slot_bytes) -
+                  sizeof(wire::FrameHeader)),
       kick_event(std::move(event)),
       next_sequence(channel_options.first_sequence),
       liveness(channel_options.keepalive, Clock::now()) {

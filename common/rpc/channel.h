@@ -125,8 +125,9 @@ class Channel {
     alignas(16) std::byte storage_[640];  // holds State: lock, slot, builder
   };
 
-  // Call::send() of a body that is there already; whole words.
+  // Call::send() and Call::call() of a body that is there already; whole words.
   Status send_body(uint16_t opcode, uint16_t context, Bytes body, int32_t* result = nullptr);
+  Status call_body(uint16_t opcode, uint16_t context, Bytes body, Reply& reply);
   // Sends the buffered frames of asynchronous calls now, instead of within 0.1 ms.
   Status flush();
   // Passes a descriptor to the server; later calls refer to it by `number` (descriptor_passing.h).
@@ -157,6 +158,7 @@ class Channel {
 
  private:
   friend class Call;
+  Status send_built(uint16_t opcode, uint16_t context, Bytes body, int32_t* result);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

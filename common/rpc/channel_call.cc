@@ -5,6 +5,7 @@
 #include <new>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/rpc/channel.h"
@@ -21,8 +22,7 @@ namespace {
 
 constexpr size_t kHeaderBytes = sizeof(wire::FrameHeader);
 constexpr size_t kFlushBytes = 32 << 10;  // this much unflushed goes out at once
-constexpr size_t kMostBytesAlone = 2 << 10;
-constexpr int32_t kNotReady = 600;  // CUDA_ERROR_NOT_READY
+constexpr int32_t kNotReady = 600;        // CUDA_ERROR_NOT_READY
 
 size_t round_up_8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
 
@@ -51,9 +51,7 @@ Status Channel::Impl::flush_now(Deadline deadline) {
 
 // The first frame after a pause is flushed at once: the server is probably idle. Frames that follow
 // closely are batched.
-void Channel::Impl::flush_or_postpone(size_t frame_bytes) {
-  if (visible_at_commit && transport->seen_without_flush())
-    return;  // the usual case, without reading the clock
+void Channel::Impl::flush_by_clock(size_t frame_bytes) {
   const auto now = Clock::now();
   unflushed_bytes += frame_bytes;
   if (now - last_flush >= kFlushDelay || unflushed_bytes >= kFlushBytes) {
@@ -91,8 +89,7 @@ Status Channel::Impl::commit(const wire::FrameHeader& header, size_t bytes,
   return status;
 }
 
-Status Channel::Impl::sent(std::unique_lock<std::mutex>& lock, Status committed,
-                           size_t frame_bytes) {
+Status Channel::Impl::sent(SendLock& lock, Status committed, size_t frame_bytes) {
   count_sent();
   if (committed.ok()) flush_or_postpone(frame_bytes);
   lock.unlock();
@@ -123,16 +120,17 @@ struct Channel::Call::State {
   // Writes the header into the slot and returns the frame's size.
   size_t finish(uint16_t flags, uint64_t bulk_bytes);
   Status commit(uint16_t flags, std::span<const Bytes> bulk);
+  // A body instead of what a builder makes.
+  void put(Bytes body) {
+    if (body.empty() || slot.empty()) return;
+    std::memcpy(slot.data() + kHeaderBytes, body.data(), body.size());
+    prepared_bytes = body.size();
+  }
   Status submit_and_wait(Reply& reply, std::span<const Bytes> bulk, std::span<std::byte> bulk_out,
                          Deadline deadline);
-  Status wait(Impl::Waiter& waiter, bool alone, Deadline deadline) {
-    return alone ? impl.wait_alone(waiter, deadline) : impl.wait(waiter, deadline);
-  }
-  // The same while calls are counted, with the lock, which it gives back.
-  Status wait_counted(Impl::Waiter& waiter, bool alone, Deadline deadline);
 
   Impl& impl;
-  std::unique_lock<std::mutex> lock;  // on send_mutex, until the frame is committed
+  Impl::SendLock lock;  // on send_mutex, until the frame is committed
   Status status;
   wire::FrameHeader header;
   std::span<std::byte> slot;
@@ -224,74 +222,128 @@ Status Channel::Call::send(std::span<const Bytes> bulk, int32_t* result) {
   return call.impl.sent(call.lock, std::move(status), call.frame_bytes);
 }
 
+Status Channel::Impl::try_post(const wire::FrameHeader& header, Bytes body) {
+  if (link_times::counted()) [[unlikely]] {
+    link_times::sent(link_use, kHeaderBytes + body.size(), 0);
+    if (options.frames != nullptr) options.frames->sends(header);
+  }
+  return transport->post(header, body);
+}
+
+// Liveness is watched while it waits.
+Status Channel::Impl::post_late(const wire::FrameHeader& header, Bytes body) {
+  const WaitingSender waits(*this);
+  count_wait();
+  const size_t bytes = kHeaderBytes + body.size();
+  FARGPU_ASSIGN_OR_RETURN(const auto slot, transport->reserve(bytes, kNoDeadline));
+  std::memcpy(slot.data(), &header, kHeaderBytes);
+  if (!body.empty()) std::memcpy(slot.data() + kHeaderBytes, body.data(), body.size());
+  return transport->commit(bytes, {}, kNoDeadline);
+}
+
 // What Call does in two steps, without what only builders and answers need.
 Status Channel::send_body(uint16_t opcode, uint16_t context, Bytes body, int32_t* result) {
-  if (impl_->options.sync_all || lost()) [[unlikely]] {
-    Call call(*this, opcode, context, body.size());
-    if (!body.empty() && !call.state().slot.empty()) {
-      std::memcpy(call.state().slot.data() + kHeaderBytes, body.data(), body.size());
-      call.state().prepared_bytes = body.size();
-    }
-    return call.send({}, result);
-  }
+  Impl& impl = *impl_;
+  if (impl.options.sync_all || lost() || body.size() > impl.most_posted) [[unlikely]]
+    return send_built(opcode, context, body, result);
   if (result != nullptr) *result = 0;
-  const size_t frame_bytes = kHeaderBytes + body.size();
-  std::unique_lock lock(impl_->send_mutex);
-  auto slot = impl_->reserve(frame_bytes);
-  if (!slot.ok()) return impl_->sent(lock, slot.status(), 0);
   wire::FrameHeader header;
   header.opcode = opcode;
   header.context = context;
-  header.sequence = impl_->take_sequence();
   header.body_bytes = static_cast<uint32_t>(body.size());
-  std::memcpy(slot->data(), &header, kHeaderBytes);
-  std::memcpy(slot->data() + kHeaderBytes, body.data(), body.size());
-  return impl_->sent(lock, impl_->commit(header, frame_bytes, {}), frame_bytes);
+  std::unique_lock lock(impl.send_mutex);
+  header.sequence = impl.take_sequence();
+  Status posted = impl.try_post(header, body);
+  if (!posted.ok()) [[unlikely]] {
+    if (posted.code() == StatusCode::kTimeout) posted = impl.post_late(header, body);
+    return impl.sent(lock, std::move(posted), kHeaderBytes + body.size());
+  }
+  count_sent();
+  impl.flush_or_postpone(kHeaderBytes + body.size());
+  return posted;
 }
 
-Status Channel::Call::State::wait_counted(Impl::Waiter& waiter, bool alone, Deadline deadline) {
-  const LinkMark mark = impl.link_use.last;
+Status Channel::send_built(uint16_t opcode, uint16_t context, Bytes body, int32_t* result) {
+  Call call(*this, opcode, context, body.size());
+  call.state().put(body);
+  return call.send({}, result);
+}
+
+Status Channel::call_body(uint16_t opcode, uint16_t context, Bytes body, Reply& reply) {
+  Impl& impl = *impl_;
+  if (lost() || body.size() > impl.most_posted) [[unlikely]] {
+    Call call(*this, opcode, context, body.size());
+    call.state().put(body);
+    return call.call(reply);
+  }
+  wire::FrameHeader header;
+  header.opcode = opcode;
+  header.context = context;
+  header.flags = wire::kWantReply;
+  header.body_bytes = static_cast<uint32_t>(body.size());
+  std::unique_lock lock(impl.send_mutex);
+  header.sequence = impl.take_sequence();
+  return impl.exchange(lock, header, true, reply, {}, kNoDeadline, [&](bool wait) {
+    return wait ? impl.post_late(header, body) : impl.try_post(header, body);
+  });
+}
+
+Status Channel::Impl::wait_counted(SendLock& lock, const wire::FrameHeader& header, Waiter& waiter,
+                                   bool alone, Deadline deadline) {
+  const LinkMark mark = link_use.last;
   lock.unlock();
-  Status status = wait(waiter, alone, deadline);
+  Status status = wait_for(waiter, alone, deadline);
   const Reply& reply = waiter.reply;
   if (status.ok()) {
-    if (impl.options.frames != nullptr) impl.options.frames->receives(header);
-    link_times::answered(impl.link_use, mark, kHeaderBytes + reply.body().size(), reply.bulk_bytes,
+    if (options.frames != nullptr) options.frames->receives(header);
+    link_times::answered(link_use, mark, kHeaderBytes + reply.body().size(), reply.bulk_bytes,
                          reply.result == kNotReady);
   }
   return status;
 }
 
-Status Channel::Call::State::submit_and_wait(Reply& reply, std::span<const Bytes> bulk,
-                                             std::span<std::byte> bulk_out, Deadline deadline) {
-  frame_bytes = finish(wire::kWantReply, total(bulk));
+template <typename Commit>
+Status Channel::Impl::exchange(SendLock& lock, const wire::FrameHeader& header, bool small,
+                               Reply& reply, std::span<std::byte> bulk_out, Deadline deadline,
+                               Commit commit) {
   count_wait();
-  Impl::Waiter waiter(impl, header, reply, bulk_out);
+  Waiter waiter(*this, header, reply, bulk_out);
   // The reply may come as soon as the frame leaves: the lease holder must find the waiter then.
-  bool alone = frame_bytes <= kMostBytesAlone && bulk.empty() && bulk_out.empty() &&
-               impl.try_lease(Impl::Reader::kCaller);
-  if (!alone) impl.add(waiter);
-  Status sent = impl.commit(header, frame_bytes, bulk);
+  bool alone = small && try_lease(Reader::kCaller);
+  if (!alone) add(waiter);
+  Status sent = commit(false);
+  if (sent.code() == StatusCode::kTimeout) [[unlikely]] {
+    if (std::exchange(alone, false)) no_longer_alone(&waiter);  // as below
+    sent = commit(true);
+  }
   const bool committed = sent.ok();
   if (committed) {
     // The lease is not kept across a wait.
-    sent = impl.flush_now(alone ? Deadline() : deadline);
+    sent = flush_now(alone ? Deadline() : deadline);
     if (alone && sent.code() == StatusCode::kTimeout) {
-      impl.no_longer_alone(&waiter);
+      no_longer_alone(&waiter);
       alone = false;
-      sent = impl.flush_now(deadline);
+      sent = flush_now(deadline);
     }
-    if (!impl.visible_at_commit) impl.last_flush = Clock::now();
+    if (!visible_at_commit) last_flush = Clock::now();
   }
   if (sent.ok() && link_times::counted()) [[unlikely]]
-    return wait_counted(waiter, alone, deadline);
+    return wait_counted(lock, header, waiter, alone, deadline);
   lock.unlock();
   if (sent.ok() || (committed && sent.code() == StatusCode::kTimeout))
-    return wait(waiter, alone, deadline);
-  if (sent.code() == StatusCode::kLost) impl.declare_lost(sent);
-  if (alone) impl.no_longer_alone(nullptr);
-  if (alone || impl.try_remove(waiter)) return sent;
-  return impl.wait(waiter, kNoDeadline);
+    return wait_for(waiter, alone, deadline);
+  if (sent.code() == StatusCode::kLost) declare_lost(sent);
+  if (alone) no_longer_alone(nullptr);
+  if (alone || try_remove(waiter)) return sent;
+  return wait(waiter, kNoDeadline);
+}
+
+Status Channel::Call::State::submit_and_wait(Reply& reply, std::span<const Bytes> bulk,
+                                             std::span<std::byte> bulk_out, Deadline deadline) {
+  frame_bytes = finish(wire::kWantReply, total(bulk));
+  const bool small = frame_bytes <= kMostBytesAlone && bulk.empty() && bulk_out.empty();
+  return impl.exchange(lock, header, small, reply, bulk_out, deadline,
+                       [&](bool) { return impl.commit(header, frame_bytes, bulk); });
 }
 
 Status Channel::Call::call(Reply& reply, std::span<const Bytes> bulk,

@@ -43,6 +43,7 @@
 #include <vector>
 
 #include "common/base/fd.h"
+#include "common/base/quick_mutex.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/link_estimate.h"
 #include "common/rpc/liveness.h"
@@ -54,6 +55,8 @@ using transport::Deadline;
 using transport::kNoDeadline;
 
 inline constexpr auto kFlushDelay = std::chrono::microseconds(100);
+// A frame of this size or less, without bulk, leaves in one step.
+inline constexpr size_t kMostBytesAlone = 2 << 10;
 
 struct Channel::Impl final : transport::FrameHandler {
   static constexpr size_t kWakes = 16;
@@ -151,13 +154,33 @@ struct Channel::Impl final : transport::FrameHandler {
   Status send_bye(Deadline deadline);
 
   // channel_call.cc: sending. All with send_mutex held.
+  using SendLock = std::unique_lock<QuickMutex>;
+  // A small frame without bulk. kTimeout: there is no room, and post_late() waits for it.
+  Status try_post(const wire::FrameHeader& header, Bytes body);
+  Status post_late(const wire::FrameHeader& header, Bytes body);
+  // Sends what `commit` commits and waits for the answer; gives the lock back. commit(false) may
+  // return kTimeout for want of room, commit(true) waits for it. `small`: so is the frame, and
+  // neither it nor the answer has bulk.
+  template <typename Commit>
+  Status exchange(SendLock& lock, const wire::FrameHeader& header, bool small, Reply& reply,
+                  std::span<std::byte> bulk_out, Deadline deadline, Commit commit);
+  Status wait_for(Waiter& waiter, bool alone, Deadline deadline) {
+    return alone ? wait_alone(waiter, deadline) : wait(waiter, deadline);
+  }
+  // The same while calls are counted, with the lock, which it gives back.
+  Status wait_counted(SendLock& lock, const wire::FrameHeader& header, Waiter& waiter, bool alone,
+                      Deadline deadline);
   Result<std::span<std::byte>> reserve(size_t bytes);
   Status commit(const wire::FrameHeader& header, size_t bytes, std::span<const Bytes> bulk);
   // The end of a send that does not wait; gives the lock back.
-  Status sent(std::unique_lock<std::mutex>& lock, Status committed, size_t frame_bytes);
+  Status sent(SendLock& lock, Status committed, size_t frame_bytes);
   uint32_t take_sequence();
   Status flush_now(Deadline deadline);
-  void flush_or_postpone(size_t frame_bytes);
+  // In the usual case nothing is to be done, and the clock is not read.
+  void flush_or_postpone(size_t frame_bytes) {
+    if (!visible_at_commit || !transport->seen_without_flush()) flush_by_clock(frame_bytes);
+  }
+  void flush_by_clock(size_t frame_bytes);
 
   // channel_service.cc.
   void serve();
@@ -176,9 +199,10 @@ struct Channel::Impl final : transport::FrameHandler {
   const bool has_descriptor;  // the service thread can wait for the transport without receiving
   // Of the transport's Capabilities: a flush is rarely needed, and cheap when not.
   const bool visible_at_commit;
+  const size_t most_posted;  // bytes of a body that post() takes
   EventFd kick_event;
 
-  std::mutex send_mutex;
+  QuickMutex send_mutex;
   // Written under send_mutex. A sender takes its number with release; a thread whose wait has ended
   // loads it with acquire. So everything that happened before a frame was sent happens-before the
   // end of a wait whose answer may depend on that frame. The real order goes through the server,

@@ -75,6 +75,9 @@ class Transport {
   // that passes while bulk is on its way ends the session: half a frame cannot be taken back.
   virtual Status commit(size_t bytes, std::span<const std::span<const std::byte>> bulk,
                         Deadline deadline) = 0;
+  // reserve() and commit() in one step, for a frame below 2 KiB without bulk that is there already.
+  // Never waits: kTimeout means that there is no room now, and that nothing was sent.
+  virtual Status post(const wire::FrameHeader& header, std::span<const std::byte> body);
   // Hands everything that was committed to the system or to the peer. With a deadline in the past
   // it hands over what it can without waiting; kTimeout then means that something is left for a
   // later flush. Nothing is lost.

@@ -312,8 +312,14 @@ def _finish(f, types, out):
             out.append(f"handle_destroyed(session_, {a.name}_id);")
 
 
+def _is_fixed(f):
+    """Whether the request is a few numbers: those need no builder and no slot of their own."""
+    return not (f.bulk_in or f.bulk_out or any(_variable_bytes(a) for a in f.request_fields))
+
+
 def _exchange(f, types, out):
     bulk_in, bulk_out = f.bulk_in, f.bulk_out
+    body = f"channel(session_).{{}}_body(schema::op_{f.name}, context_, message_.bytes(), "
     bulk = ""
     if bulk_in:
         pieces = [
@@ -323,7 +329,8 @@ def _exchange(f, types, out):
         bulk = "bulk_"
     if f.wire != "sync":
         out.append("int32_t result_ = 0;")
-        out.append(f"const Status status_ = call_.send({bulk or '{}'}, &result_);")
+        send = body.format("send") if _is_fixed(f) else f"call_.send({bulk or '{}'}, "
+        out.append(f"const Status status_ = {send}&result_);")
         out.append(_or_return("sent(status_, result_)"))
         return
     out.append("rpc::Reply reply_;")
@@ -334,7 +341,8 @@ def _exchange(f, types, out):
         arguments += [bulk or "{}", target]
     elif bulk:
         arguments.append(bulk)
-    call = f"call_.call({', '.join(arguments)})"
+    call = body.format("call") if _is_fixed(f) else "call_.call("
+    call += f"{', '.join(arguments)})"
     out.append(f"if (Status status_ = {call}; !status_.ok()) return from_status(status_);")
     out.append("if (reply_.result != CUDA_SUCCESS) return static_cast<CUresult>(reply_.result);")
     if f.reply_fields:
@@ -367,16 +375,25 @@ def body(f, types):
         out.append(f"if (!({condition})) return {result};")
     _copies(f, out)
     _scopes(f, out)
-    bound = [f"schema::fixed_bytes<schema::{f.params_type}>()"]
-    bound += [piece for piece in (_variable_bytes(a) for a in f.request_fields) if piece]
-    out.append(f"rpc::Channel::Call call_(channel(session_), schema::op_{f.name}, context_,")
-    out.append("                        " + " + ".join(bound) + ");")
-    out.append(
-        f"{'auto params_ = ' if f.request_fields else ''}call_.init<schema::{f.params_type}>();"
-    )
+    _message(f, out)
     for a in f.request_fields:
         _set(a, out)
     _exchange(f, types, out)
     _finish(f, types, out)
     out.append("return done_.finish();" if f.synchronises else "return CUDA_SUCCESS;")
     return out
+
+
+def _message(f, out):
+    """What the arguments are put into."""
+    params = "auto params_ = " if f.request_fields else ""
+    if _is_fixed(f):
+        out.append(f"wire::FixedMessage<schema::{f.params_type}> message_;")
+        if params:
+            out.append(f"{params}message_.root();")
+        return
+    bound = [f"schema::fixed_bytes<schema::{f.params_type}>()"]
+    bound += [piece for piece in (_variable_bytes(a) for a in f.request_fields) if piece]
+    out.append(f"rpc::Channel::Call call_(channel(session_), schema::op_{f.name}, context_,")
+    out.append("                        " + " + ".join(bound) + ");")
+    out.append(f"{params}call_.init<schema::{f.params_type}>();")

@@ -21,6 +21,7 @@
 #include "common/base/late_thread_local.h"
 #include "common/base/log.h"
 #include "common/base/map_exactly.h"
+#include "common/base/quick_mutex.h"
 #include "common/base/signals_blocked.h"
 #include "common/base/status.h"
 #include "common/base/try_lock.h"
@@ -322,6 +323,28 @@ TEST(SignalsBlocked, ForTheThreadThatIsStartedMeanwhile) {
   EXPECT_FALSE(blocked_here(SIGTERM));
   EXPECT_TRUE(blocked_here(SIGUSR2));
   ::pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+}
+
+TEST(QuickMutex, OneAtATime) {
+  QuickMutex mutex;
+  EXPECT_TRUE(mutex.try_lock());
+  EXPECT_FALSE(mutex.try_lock());
+  mutex.unlock();
+  constexpr int kThreads = 4, kRounds = 20'000;
+  int count = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kRounds; ++i) {
+        const std::lock_guard lock(mutex);
+        // Held for long now and then, so that the others sleep.
+        if (++count % 4000 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(count, kThreads * kRounds);
+  EXPECT_TRUE(mutex.try_lock());
 }
 
 TEST(TryLock, OneAtATime) {

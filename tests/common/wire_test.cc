@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/wire/control.h"
+#include "common/wire/fixed_message.h"
 #include "common/wire/frame.h"
 #include "common/wire/prepared_body.h"
 #include "common/wire/slot_message.h"
@@ -16,8 +17,10 @@ namespace fargpu::wire {
 namespace {
 
 using test::Blob;
+using test::Nothing;
 using test::Number;
 using test::Order;
+using test::Pair;
 using test::Tree;
 
 std::vector<uint8_t> bytes_of(const FrameHeader& header) {
@@ -156,6 +159,43 @@ TEST(SlotMessage, SlotIsNotTouchedAfterwards) {
   }
   SegmentReader reader{std::span(slot).first(16)};
   EXPECT_EQ(reader.getRoot<Number>().getValue(), 42u);
+}
+
+TEST(FixedMessage, IsWhatABuilderMakes) {
+  alignas(8) std::array<std::byte, 128> slot;
+  const auto expect_same = [&](SlotMessageBuilder& builder, std::span<const std::byte> bytes) {
+    ASSERT_EQ(bytes.size(), builder.used_bytes());
+    EXPECT_EQ(std::memcmp(bytes.data(), slot.data(), bytes.size()), 0);
+  };
+  FixedMessage<Number> number;
+  number.root().setValue(0x0123456789abcdef);
+  SlotMessageBuilder of_number(slot);
+  of_number.initRoot<Number>().setValue(0x0123456789abcdef);
+  expect_same(of_number, number.bytes());
+  const FixedMessage<Nothing> nothing;
+  SlotMessageBuilder of_nothing(slot);
+  of_nothing.initRoot<Nothing>();
+  expect_same(of_nothing, nothing.bytes());
+  // A number and two fields behind it, of which one is there.
+  for (const size_t index : {0u, 1u}) {
+    for (const size_t size : {1u, 8u, 13u, 40u}) {
+      const std::vector<std::byte> data(size, std::byte{0x5a});
+      const capnp::Data::Reader bytes(reinterpret_cast<const kj::byte*>(data.data()), size);
+      FixedMessage<Pair, 40> pair;
+      pair.root().setValue(7);
+      std::memcpy(pair.data(), data.data(), size);
+      pair.set_data(index, size);
+      SlotMessageBuilder builder(slot);
+      auto built = builder.initRoot<Pair>();
+      built.setValue(7);
+      index == 0 ? built.setFirst(bytes) : built.setSecond(bytes);
+      expect_same(builder, pair.bytes());
+    }
+  }
+  FixedMessage<Pair, 40> empty;
+  SlotMessageBuilder builder(slot);
+  builder.initRoot<Pair>();
+  expect_same(builder, empty.bytes());
 }
 
 TEST(PreparedBody, IsWhatABuilderMakes) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "common/wire/prepared_body.h"
 #include "tests/transport/channel_testing.h"
 
 namespace {
@@ -83,6 +84,20 @@ TEST_P(AllocationTest, SyncCallsTakeNone) {
   EXPECT_EQ(counted_calls([&](int i) {
               rpc::Reply reply;
               EXPECT_TRUE(call_with(*f.channel, kEcho, static_cast<uint64_t>(i), reply).ok());
+              EXPECT_EQ(value_of(reply), static_cast<uint64_t>(i));
+            }),
+            0u);
+}
+
+TEST_P(AllocationTest, BodiesThatWereBuiltBeforeTakeNone) {
+  ChannelFixture f(GetParam());
+  const auto prepared = wire::PreparedBody::make<Number>(
+      [](Number::Builder number, uint64_t value) { number.setValue(value); });
+  EXPECT_EQ(counted_calls([&](int i) {
+              const auto body = prepared.with(static_cast<uint64_t>(i));
+              EXPECT_TRUE(f.channel->send_body(kCount, 7, body.bytes()).ok());
+              rpc::Reply reply;
+              EXPECT_TRUE(f.channel->call_body(kEcho, 7, body.bytes(), reply).ok());
               EXPECT_EQ(value_of(reply), static_cast<uint64_t>(i));
             }),
             0u);

@@ -169,6 +169,43 @@ TEST_P(ChannelTest, SendsBodiesThatWereBuiltBefore) {
   }
 }
 
+TEST_P(ChannelTest, CallsWithBodiesThatWereBuiltBefore) {
+  ChannelFixture f(GetParam());
+  const auto prepared = wire::PreparedBody::make<Number>(
+      [](Number::Builder number, uint64_t value) { number.setValue(value); });
+  uint64_t sum = 0;
+  // By turns with calls that do not wait; some of these leave no room in a ring.
+  for (uint64_t i = 1; i <= 300; ++i) {
+    const uint64_t burst = i % 50 == 0 ? 20'000 : i % 3;
+    for (uint64_t sent = 0; sent < burst; ++sent, ++sum)
+      ASSERT_TRUE(f.channel->send_body(kCount, 7, prepared.with(1).bytes()).ok());
+    Reply reply;
+    ASSERT_TRUE(f.channel->call_body(kSum, 7, prepared.with(0).bytes(), reply).ok());
+    ASSERT_EQ(value_of(reply), sum);
+  }
+  Reply failed;
+  ASSERT_TRUE(f.channel->call_body(kFail, 7, prepared.with(719).bytes(), failed).ok());
+  EXPECT_EQ(failed.result, 719);
+  // From several threads at once.
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint64_t i = 0; i < 500; ++i) {
+        Reply reply;
+        ASSERT_TRUE(f.channel->call_body(kEcho, 7, prepared.with(t << 32 | i).bytes(), reply).ok());
+        ASSERT_EQ(value_of(reply), t << 32 | i);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  f.server->stop();
+  EXPECT_TRUE(eventually([&] {
+    Reply reply;
+    return f.channel->call_body(kSum, 7, prepared.with(0).bytes(), reply).code() ==
+           StatusCode::kLost;
+  }));
+}
+
 TEST_P(ChannelTest, NoticesComeBeforeTheReplyThatFollowsThem) {
   ChannelFixture f(GetParam());
   for (uint32_t i = 0; i < 20; ++i) {

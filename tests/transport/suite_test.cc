@@ -30,6 +30,12 @@ class TransportSuite : public ::testing::TestWithParam<TransportKind> {
     return Status();
   }
 
+  Status post_frame(uint32_t sequence, size_t body_bytes) {
+    wire::FrameHeader header = header_of(static_cast<uint32_t>(body_bytes), 0);
+    header.sequence = sequence;
+    return client_.post(header, pattern(body_bytes, sequence));
+  }
+
   // What `send` sends on a thread of its own arrives at the server whole and in order.
   template <typename Send>
   void expect_in_order(uint32_t count, CheckingHandler& handler, Send send) {
@@ -59,6 +65,45 @@ TEST_P(TransportSuite, DeliversInOrder) {
     EXPECT_TRUE(client_.flush(kNoDeadline).ok());
   });
   EXPECT_EQ(handler.unaligned, 0);
+}
+
+// By turns with frames that are built in slots, and more of them than a ring or a buffer holds.
+TEST_P(TransportSuite, PostsFramesThatAreThereAlready) {
+  constexpr uint32_t kFrames = 20'000;
+  CheckingHandler handler;
+  expect_in_order(kFrames, handler, [&] {
+    for (uint32_t i = 1; i <= kFrames; ++i) {
+      const size_t body_bytes = 8 * (i % 250);
+      const Status posted =
+          i % 5 == 0 ? Status(StatusCode::kTimeout, "") : post_frame(i, body_bytes);
+      if (posted.ok()) continue;
+      EXPECT_EQ(posted.code(), StatusCode::kTimeout) << posted.message();
+      EXPECT_TRUE(send_frame(client_, i, body_bytes, 0).ok());
+    }
+    EXPECT_TRUE(client_.flush(kNoDeadline).ok());
+  });
+  EXPECT_EQ(client_.statistics().frames_sent, kFrames);
+}
+
+TEST_P(TransportSuite, APostNeverWaits) {
+  Status status;
+  uint32_t posted = 0;
+  while (status.ok() && posted < 10'000'000) {
+    status = post_frame(posted + 1, 1024);
+    if (status.ok()) ++posted;
+  }
+  ASSERT_EQ(status.code(), StatusCode::kTimeout) << status.message();
+  CheckingHandler handler;
+  std::thread flusher([&] { EXPECT_TRUE(client_.flush(Clock::now() + 20s).ok()); });
+  EXPECT_TRUE(receive_frames(server_, handler, posted).ok());
+  flusher.join();
+  EXPECT_EQ(handler.wrong, 0);
+  EXPECT_TRUE(post_frame(posted + 1, 1024).ok());
+  // Also of a frame that is refused, or goes nowhere.
+  EXPECT_EQ(client_.post(header_of(16, 0), pattern(8, 1)).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(client_.post(header_of(8, 8), pattern(8, 1)).code(), StatusCode::kInvalidArgument);
+  client_.close();
+  EXPECT_EQ(post_frame(1, 8).code(), StatusCode::kLost);
 }
 
 TEST_P(TransportSuite, CarriesEverySize) {

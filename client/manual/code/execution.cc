@@ -11,6 +11,10 @@
 #include "client/image/twins.h"
 #include "client/manual/common.h"
 #include "client/transfer/exposure.h"
+#include "common/wire/fixed_message.h"
+#include "generated/client/internal_calls.h"
+#include "generated/schema/internal.capnp.h"
+#include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
 namespace {
@@ -21,6 +25,41 @@ bool is_cooperative(LaunchKind kind, std::span<const CUlaunchAttribute> attribut
            return attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE &&
                   attribute.value.cooperative != 0;
          });
+}
+
+// Most kernels have few parameters: those are packed where the message has them.
+constexpr size_t kFewBytes = 4096;
+using Message = wire::FixedMessage<schema::FgLaunchParams, kFewBytes>;
+
+// What call_fgLaunch() does for a launch without attributes whose parameters are in the message.
+CUresult send_plain_launch(const CallTarget& target, uint64_t function, const LaunchShape& shape,
+                           CUstream stream, LaunchKind kind, size_t parameter_bytes,
+                           Message& message) {
+  if (!server_knows(target.session, schema::op_fgLaunch)) [[unlikely]]
+    return unknown_to_server(target.session, "fgLaunch");
+  return without_exception([&]() -> CUresult {
+    const Submission work(target.session, target.context, stream,
+                          Submission::kHostMemory | Submission::kQueuePlace);
+    if (work.result() != CUDA_SUCCESS) return work.result();
+    auto params = message.root();
+    params.setFunction(function);
+    params.setGridX(shape.grid[0]);
+    params.setGridY(shape.grid[1]);
+    params.setGridZ(shape.grid[2]);
+    params.setBlockX(shape.block[0]);
+    params.setBlockY(shape.block[1]);
+    params.setBlockZ(shape.block[2]);
+    params.setSharedBytes(shape.shared_bytes);
+    params.setStream(work.stream());
+    params.setKind(static_cast<int>(kind));
+    params.setParameterBytes(static_cast<uint32_t>(parameter_bytes));
+    constexpr size_t kParameters = 1;  // behind the attributes
+    if (parameter_bytes > 0) message.set_data(kParameters, parameter_bytes);
+    int32_t result = CUDA_SUCCESS;
+    const Status sent = target.session.channel().send_body(schema::op_fgLaunch, target.context,
+                                                           message.bytes(), &result);
+    return sent.ok() ? static_cast<CUresult>(result) : from_status(sent);
+  });
 }
 
 CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchKind kind,
@@ -39,16 +78,15 @@ CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchK
   }
   if (const CUresult result = check_launch(shape, device, *known); result != CUDA_SUCCESS)
     return result;
-  if (is_cooperative(kind, attributes)) {
+  const bool plain = kind == LaunchKind::kPlain && attributes.empty();
+  if (!plain && is_cooperative(kind, attributes)) {
     if (const CUresult result = check_cooperative(shape, f); result != CUDA_SUCCESS) return result;
   }
 
-  // Most kernels have few parameters: those are packed on the stack.
-  constexpr size_t kInline = 4096;
-  alignas(16) std::byte inline_buffer[kInline];
+  Message message;
   std::unique_ptr<std::byte[]> heap_buffer;
-  std::byte* buffer = inline_buffer;
-  if (function->parameter_bytes > kInline) {
+  std::byte* buffer = message.data();
+  if (function->parameter_bytes > kFewBytes) [[unlikely]] {
     heap_buffer = std::make_unique<std::byte[]>(function->parameter_bytes);
     buffer = heap_buffer.get();
   }
@@ -61,12 +99,15 @@ CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchK
       result != CUDA_SUCCESS) {
     return result;
   }
-  const CUresult result = call_fgLaunch(
-      target.session, target.context, function->id, shape.grid[0], shape.grid[1], shape.grid[2],
-      shape.block[0], shape.block[1], shape.block[2], shape.shared_bytes, stream,
-      static_cast<int>(kind), static_cast<unsigned>(attributes.size()),
-      attributes.empty() ? nullptr : attributes.data(), static_cast<unsigned>(packed.size()),
-      packed.empty() ? nullptr : packed.data());
+  const CUresult result =
+      attributes.empty() && heap_buffer == nullptr
+          ? send_plain_launch(target, function->id, shape, stream, kind, packed.size(), message)
+          : call_fgLaunch(
+                target.session, target.context, function->id, shape.grid[0], shape.grid[1],
+                shape.grid[2], shape.block[0], shape.block[1], shape.block[2], shape.shared_bytes,
+                stream, static_cast<int>(kind), static_cast<unsigned>(attributes.size()),
+                attributes.empty() ? nullptr : attributes.data(),
+                static_cast<unsigned>(packed.size()), packed.empty() ? nullptr : packed.data());
   if (result != CUDA_SUCCESS) return result;
   if (!attributes.empty()) {
     const uint64_t key = attributes_key(attributes, shape, context->device);

@@ -102,10 +102,16 @@ CUresult at_its_server(const char* name,
 
 CUresult flush_interprocess(Session& session, CUevent event, CUresult result) {
   if (result != CUDA_SUCCESS) return result;
-  const auto* const found =
-      static_cast<Event*>(session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(event)));
-  const bool told = found != nullptr && found->interprocess.load(std::memory_order_relaxed);
-  return told ? flush(session) : CUDA_SUCCESS;
+  return flush_interprocess(
+      session,
+      static_cast<Event*>(session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(event))),
+      result);
+}
+
+CUresult flush_interprocess(Session& session, const Event* event, CUresult result) {
+  const bool told = result == CUDA_SUCCESS && event != nullptr &&
+                    event->interprocess.load(std::memory_order_relaxed);
+  return told ? flush(session) : result;
 }
 
 CUresult manual_cuMemExportToShareableHandle(void* shareableHandle,

@@ -29,5 +29,6 @@ CUresult at_its_server(const char* name,
 // The end of a call with `event`: when other processes have the event, the worker has executed the
 // call before it returns, because they may be told.
 CUresult flush_interprocess(Session& session, CUevent event, CUresult result);
+CUresult flush_interprocess(Session& session, const Event* event, CUresult result);  // null: none
 
 }  // namespace fargpu::client

@@ -17,13 +17,14 @@ Event* find_event(Session& session, CUevent event) {
       session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(event)));
 }
 
-// It is recorded where nothing is captured.
-void note_record(Session& session, CUevent event) {
+// It is recorded where nothing is captured. Null: there is no such event.
+const Event* note_record(Session& session, CUevent event) {
   auto* const found = find_event(session, event);
-  if (found == nullptr) return;
+  if (found == nullptr) return nullptr;
   if (!found->recorded.load(std::memory_order_relaxed)) found->recorded = true;
   if (capture::any_event()) [[unlikely]]
     capture::forget_place(event);
+  return found;
 }
 
 }  // namespace
@@ -63,8 +64,8 @@ CUresult manual_cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
 
 CUresult manual_cuEventRecord(CUevent hEvent, CUstream hStream) {
   const CallTarget target = CallTarget::of(hStream);
-  note_record(target.session, hEvent);
-  return flush_interprocess(target.session, hEvent,
+  const Event* const event = note_record(target.session, hEvent);
+  return flush_interprocess(target.session, event,
                             call_cuEventRecord(target.session, target.context, hEvent, hStream));
 }
 

@@ -39,6 +39,18 @@ size_t RingProducer::write(std::span<const std::byte> bytes) {
   return count;
 }
 
+void RingProducer::write(const wire::FrameHeader& header, std::span<const std::byte> body) {
+  const size_t place = static_cast<size_t>(written_) & (ring_.capacity - 1);
+  if (ring_.capacity - place < sizeof header + body.size()) [[unlikely]] {
+    write(std::as_bytes(std::span(&header, 1)));
+    write(body);
+    return;
+  }
+  std::memcpy(ring_.data + place, &header, sizeof header);
+  if (!body.empty()) std::memcpy(ring_.data + place + sizeof header, body.data(), body.size());
+  written_ += sizeof header + body.size();
+}
+
 bool RingProducer::consumer_sleeps() const {
   full_fence();
   return ring_.control->consumer_sleeps.load(std::memory_order_relaxed) != 0;

@@ -31,6 +31,8 @@
 #include <cstdint>
 #include <span>
 
+#include "common/wire/frame.h"
+
 namespace fargpu::transport {
 
 // Each word has lines of its own (two, because processors fetch them in pairs): the ends would
@@ -62,6 +64,8 @@ class RingProducer {
   bool refresh();
   // Copies what fits of `bytes`; how much that was. Not visible before publish().
   size_t write(std::span<const std::byte> bytes);
+  // Both, one behind the other; they must fit (free()). Not visible before publish().
+  void write(const wire::FrameHeader& header, std::span<const std::byte> body);
   void publish() { ring_.control->tail.store(written_, std::memory_order_release); }
   uint64_t written() const { return written_; }
   // After publish(). True: the consumer sleeps, and this caller is the one to ring.

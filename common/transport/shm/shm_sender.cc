@@ -66,6 +66,20 @@ Status ShmSender::commit(size_t bytes, std::span<const Bytes> bulk, Deadline dea
   return Status();
 }
 
+bool ShmSender::try_post(const wire::FrameHeader& header, Bytes body) {
+  const size_t bytes = sizeof header + body.size();
+  if (bytes > ring_.free() || bytes > max_slot_bytes_ || header.body_bytes != body.size() ||
+      header.bulk_bytes != 0)
+    return false;
+  slot_bytes_ = 0;
+  frames.add(1);
+  ring_.write(header, body);
+  note_written(bytes);
+  ring_.publish();
+  if (unrung_bytes_ >= kRingAfterBytes) flush();
+  return true;
+}
+
 Status ShmSender::write(Bytes data, Deadline deadline) {
   const size_t piece_bytes = std::min(kPieceBytes, ring_.capacity() / 8);
   while (!data.empty()) {

@@ -21,6 +21,8 @@ class ShmSender {
 
   Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline);
   Status commit(size_t bytes, std::span<const Bytes> bulk, Deadline deadline);
+  // As Transport::post(). False: reserve() and commit() find out why.
+  bool try_post(const wire::FrameHeader& header, Bytes body);
   void flush() {
     if (ring_.must_ring()) socket_.ring_consumer();
     unrung_bytes_ = 0;

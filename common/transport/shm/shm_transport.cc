@@ -66,6 +66,12 @@ class ShmTransport final : public Transport, public DescriptorPassing {
     return status.ok() || harmless(status) ? status : lose(std::move(status));
   }
 
+  Status post(const wire::FrameHeader& header, Bytes body) override {
+    if (!loss_.happened() && sender_.try_post(header, body)) [[likely]]
+      return Status();
+    return Transport::post(header, body);
+  }
+
   Status flush(Deadline) override {
     if (loss_.happened()) return loss_.status();
     sender_.flush();

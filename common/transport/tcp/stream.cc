@@ -89,6 +89,13 @@ class StreamTransport final : public Transport {
     return lose(std::move(status));
   }
 
+  Status post(const wire::FrameHeader& header, Bytes body) override {
+    const bool fits = body.size() <= options_.max_send_body_bytes;
+    if (!loss_.happened() && fits && sender_.try_post(header, body)) [[likely]]
+      return Status();
+    return Transport::post(header, body);
+  }
+
   Status flush(Deadline deadline) override {
     if (loss_.happened()) return loss_.status();
     Status status = sender_.flush(deadline);

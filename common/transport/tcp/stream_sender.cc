@@ -72,6 +72,21 @@ Status StreamSender::commit(size_t bytes, std::span<const Bytes> bulk, Deadline 
   return Status();
 }
 
+bool StreamSender::try_post(const wire::FrameHeader& header, Bytes body) {
+  const size_t frame_bytes = sizeof header + body.size();
+  if (capacity_ - end_ < frame_bytes || pending_end_ == kMaxPending ||
+      header.body_bytes != body.size() || header.bulk_bytes != 0)
+    return false;
+  slot_bytes_ = 0;
+  frames.add(1);
+  std::byte* const place = buffer_.get() + end_;
+  std::memcpy(place, &header, sizeof header);
+  if (!body.empty()) std::memcpy(place + sizeof header, body.data(), body.size());
+  append_pending(end_, frame_bytes);
+  end_ = std::min(end_ + round_up_8(frame_bytes), capacity_);
+  return true;
+}
+
 void StreamSender::consume_pending(size_t& bytes) {
   while (bytes > 0 && pending_begin_ < pending_end_) {
     iovec& first = pending_[pending_begin_];

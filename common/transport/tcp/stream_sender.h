@@ -28,6 +28,8 @@ class StreamSender {
   // transport closes it.
   Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline);
   Status commit(size_t bytes, std::span<const Bytes> bulk, Deadline deadline);
+  // As Transport::post(). False: reserve() and commit() find out why.
+  bool try_post(const wire::FrameHeader& header, Bytes body);
   Status flush(Deadline deadline) { return write_out({}, 0, deadline); }
 
   Counter frames, bytes, system_calls;
