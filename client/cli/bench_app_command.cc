@@ -149,7 +149,9 @@ Status fit(const std::string& program, const AppOptions& options, const bench::L
 Result<Studied> study(const AppOptions& options, const std::string& program) {
   FARGPU_ASSIGN_OR_RETURN(const ScratchFile file, ScratchFile::make());
   ::setenv(kReportVariable, file.path().c_str(), 1);
-  if (!options.timeline.empty()) ::setenv(kTraceVariable, options.timeline.c_str(), 1);
+  // The program may go to another folder before it writes.
+  if (!options.timeline.empty())
+    ::setenv(kTraceVariable, std::filesystem::absolute(options.timeline).c_str(), 1);
   const char* const given = std::getenv(kLinkVariable);
   const std::string setting = given != nullptr && *given != '\0' ? given : kNoTime;
   FARGPU_ASSIGN_OR_RETURN(const bench::Link base, link_of(setting, kLinkVariable));
@@ -219,8 +221,9 @@ int bench_app(const AppOptions& options) {
     return fail(kUsage, "--timeline: the file's name must end with .json");
   if (options.sim && !options.server.server.empty())
     return fail(kUsage, "--sim and --server exclude each other");
-  for (const auto& [option, path] :
-       {std::pair("--json", options.json), {"--report", options.report}})
+  for (const auto& [option, path] : {std::pair("--json", options.json),
+                                     {"--report", options.report},
+                                     {"--timeline", options.timeline}})
     if (const Status status = bench::check_writable(option, path); !status.ok())
       return fail(status);
   const auto wishes = wishes_of(options);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <new>
 
 namespace fargpu::client::timeline {
 
@@ -22,8 +23,12 @@ void Frames::sends(const wire::FrameHeader& header) {
     ++dropped_;
     return;
   }
-  frames_.push_back(
-      {.sequence = header.sequence, .opcode = header.opcode, .asks = asks, .sent = now()});
+  try {
+    frames_.push_back(
+        {.sequence = header.sequence, .opcode = header.opcode, .asks = asks, .sent = now()});
+  } catch (const std::bad_alloc&) {
+    ++dropped_;  // the channel is in the middle of a call
+  }
 }
 
 void Frames::receives(const wire::FrameHeader& request) {

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -17,6 +19,7 @@ namespace fargpu::client::timeline {
 namespace {
 
 constexpr size_t kRecordsAtOnce = (1u << 20) / sizeof(wire::TimelineRecord);
+constexpr size_t kSlicesAtOnce = 4096;  // half a gigabyte of text may have come together
 
 }  // namespace
 
@@ -83,7 +86,7 @@ CUresult SessionTimeline::take(std::vector<wire::TimelineRecord>& records) {
   return CUDA_SUCCESS;
 }
 
-void SessionTimeline::fetch() {
+void SessionTimeline::fetch() try {
   Exchange now;
   std::vector<wire::TimelineRecord> records;
   CUresult result = relate_clocks(&now);
@@ -92,7 +95,13 @@ void SessionTimeline::fetch() {
   if (!on_) return tell(fmt::format("its end is missing: error {}", static_cast<int>(result)));
   const auto slices = frames_.match(records, ClockRelation(last_, now));
   last_ = now;
-  trace::write_events(describe(process_, slices));
+  for (std::span<const Slice> rest = slices; !rest.empty();) {
+    const size_t count = std::min(rest.size(), kSlicesAtOnce);
+    trace::write_events(describe(process_, rest.first(count)));
+    rest = rest.subspan(count);
+  }
+} catch (const std::bad_alloc&) {
+  on_ = false;  // its end is missing; the program's call goes on
 }
 
 void SessionTimeline::fetch_if_half_full() {

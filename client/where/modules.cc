@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <climits>
+#include <cstring>
 
 namespace fargpu::client::where {
 namespace {
@@ -55,6 +56,15 @@ uint64_t modules_loaded() {
       },
       &count);
   return count;
+}
+
+bool is_loaded(const char* part_of_path) {
+  return ::dl_iterate_phdr(
+             [](dl_phdr_info* info, size_t, void* part) {
+               return std::strstr(info->dlpi_name, static_cast<const char*>(part)) != nullptr ? 1
+                                                                                              : 0;
+             },
+             const_cast<char*>(part_of_path)) != 0;
 }
 
 }  // namespace fargpu::client::where

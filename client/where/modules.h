@@ -16,5 +16,7 @@ Module module_of(const void* address);
 
 // How many were ever loaded.
 uint64_t modules_loaded();
+// Whether there is one whose path has this in it.
+bool is_loaded(const char* part_of_path);
 
 }  // namespace fargpu::client::where

@@ -28,6 +28,8 @@ bool find_all(PythonApi& api) {
                       find(api.back, "PyFrame_GetBack") && find(api.code, "PyFrame_GetCode") &&
                       find(api.line, "PyFrame_GetLineNumber");
   if (!frames) api.frame_of = nullptr;
+  if (!find(api.stop_collector, "PyGC_Disable") || !find(api.start_collector, "PyGC_Enable"))
+    api.stop_collector = nullptr;
   return find(api.is_finalizing, "Py_IsFinalizing", "_Py_IsFinalizing") &&
          find(api.current, "PyThreadState_GetUnchecked", "_PyThreadState_UncheckedGet") &&
          find(api.of_this_thread, "PyGILState_GetThisThreadState") &&
@@ -48,9 +50,12 @@ std::atomic<uint64_t> looked_at{0};  // modules that were loaded when it was loo
 
 const PythonApi* python_api() {
   if (found.load(std::memory_order_acquire)) return &api;
-  // Only when something was loaded since: the loader's lock may be held by who waits for this call.
+  // The loader's lock may be held by who waits for this call: a library whose initialisation waits
+  // for a thread. So only when something was loaded since and, after the first look, which sees the
+  // program itself, only when it may be Python.
   const uint64_t loaded = modules_loaded();
-  if (looked_at.exchange(loaded, std::memory_order_acq_rel) == loaded) return nullptr;
+  const uint64_t before = looked_at.exchange(loaded, std::memory_order_acq_rel);
+  if (before == loaded || (before != 0 && !is_loaded("libpython"))) return nullptr;
   PythonApi all{};
   if (!find_all(all)) return nullptr;
   static std::once_flag once;

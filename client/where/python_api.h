@@ -27,6 +27,9 @@ struct PythonApi {
   PyObject* (*back)(PyObject*);
   PyObject* (*code)(PyObject*);
   int (*line)(PyObject*);
+  // The same; null before Python 3.10. Whether the collector was on.
+  int (*stop_collector)();
+  int (*start_collector)();
 
   // Whether a thread may be looked at: Python has begun, and has not begun to end.
   bool runs() const { return is_initialized() != 0 && is_finalizing() == 0; }

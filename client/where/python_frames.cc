@@ -26,6 +26,23 @@ class Owned {
   PyObject* object_;
 };
 
+// Python 3.11 makes objects of frames as they are asked for, and its collector runs wherever an
+// object is made: finalizers of the program would run inside of this call, and give the GIL away.
+class NoCollector {
+ public:
+  explicit NoCollector(const PythonApi& api)
+      : api_(api), was_on_(api.stop_collector != nullptr && api.stop_collector() != 0) {}
+  ~NoCollector() {
+    if (was_on_) api_.start_collector();
+  }
+  NoCollector(const NoCollector&) = delete;
+  NoCollector& operator=(const NoCollector&) = delete;
+
+ private:
+  const PythonApi& api_;
+  const bool was_on_;
+};
+
 // As faulthandler writes it: one place has one name.
 std::string text_of(const PythonApi& api, PyObject* object, const char* name) {
   const Owned value(api, api.attribute(object, name));
@@ -46,6 +63,7 @@ Frame read(const PythonApi& api, PyObject* frame) {
 
 std::optional<std::vector<Frame>> frames_with_gil(const PythonApi& api) {
   if (api.frame_of == nullptr || api.error() != nullptr) return std::nullopt;
+  const NoCollector quiet(api);
   std::vector<Frame> frames;
   Owned frame(api, api.frame_of(api.current()));
   while (frame.get() != nullptr && frames.size() < kDeepest) {

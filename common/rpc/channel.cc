@@ -250,7 +250,10 @@ Status Channel::Impl::wait_alone(Waiter& waiter, Deadline deadline) {
 
 void Channel::Impl::no_longer_alone(Waiter* waiter) {
   std::lock_guard lock(wait_mutex);
-  if (waiter != nullptr) link(*waiter);
+  if (waiter != nullptr) {
+    link(*waiter);
+    begin_wait();  // the service thread may doze, and would not watch liveness
+  }
   give_back();
   // This thread will not poll, so it wakes every thread that could.
   for (Waiter* other = first; other != nullptr; other = other->next) other->notify();
@@ -335,11 +338,6 @@ Channel::~Channel() {
   // A forked child has no service thread to join and no claim on the locks: it leaves the memory
   // alone.
   if (impl_ && impl_->abandoned) (void)impl_.release();
-}
-
-Status Channel::ask(uint16_t control_opcode, Reply& reply, Deadline deadline) {
-  Call call(*this, control_opcode, 0, 0);
-  return call.call_until(reply, deadline);
 }
 
 Status Channel::ping(Deadline deadline) {

@@ -1,6 +1,7 @@
 // The sending side of Channel: one call from its slot to its reply.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <optional>
@@ -97,15 +98,21 @@ Status Channel::Impl::sent(SendLock& lock, Status committed, size_t frame_bytes)
   return committed;
 }
 
-Status Channel::Impl::send_bye(Deadline deadline) {
-  constexpr auto kLookAgain = std::chrono::milliseconds(1);
-  std::unique_lock lock(send_mutex, std::try_to_lock);
-  while (!lock.owns_lock()) {
-    // Its owner may be waiting for a server that takes nothing.
-    if (lost || Clock::now() >= deadline) return transport::peer_is_busy();
-    std::this_thread::sleep_for(kLookAgain);
-    (void)lock.try_lock();
+// The owner of send_mutex may be waiting for a server that takes nothing.
+Status Channel::Impl::lock_by(SendLock& lock, Deadline deadline) {
+  constexpr auto kLookAgain = std::chrono::microseconds(20),
+                 kLongest = std::chrono::microseconds(1000);
+  for (auto pause = kLookAgain; !lock.try_lock(); pause = std::min(2 * pause, kLongest)) {
+    if (lost) return lost_status();
+    if (Clock::now() >= deadline) return transport::peer_is_busy();
+    std::this_thread::sleep_for(pause);
   }
+  return Status();
+}
+
+Status Channel::Impl::send_bye(Deadline deadline) {
+  SendLock lock(send_mutex, std::defer_lock);
+  FARGPU_RETURN_IF_ERROR(lock_by(lock, deadline));
   FARGPU_ASSIGN_OR_RETURN(const auto slot, transport->reserve(kHeaderBytes, deadline));
   wire::FrameHeader header;
   header.opcode = wire::kBye;
@@ -231,11 +238,11 @@ Status Channel::Impl::try_post(const wire::FrameHeader& header, Bytes body) {
 }
 
 // Liveness is watched while it waits.
-Status Channel::Impl::post_late(const wire::FrameHeader& header, Bytes body) {
+Status Channel::Impl::post_late(const wire::FrameHeader& header, Bytes body, Deadline deadline) {
   const WaitingSender waits(*this);
   count_wait();
   const size_t bytes = kHeaderBytes + body.size();
-  FARGPU_ASSIGN_OR_RETURN(const auto slot, transport->reserve(bytes, kNoDeadline));
+  FARGPU_ASSIGN_OR_RETURN(const auto slot, transport->reserve(bytes, deadline));
   std::memcpy(slot.data(), &header, kHeaderBytes);
   if (!body.empty()) std::memcpy(slot.data() + kHeaderBytes, body.data(), body.size());
   return transport->commit(bytes, {}, kNoDeadline);
@@ -255,7 +262,7 @@ Status Channel::send_body(uint16_t opcode, uint16_t context, Bytes body, int32_t
   header.sequence = impl.take_sequence();
   Status posted = impl.try_post(header, body);
   if (!posted.ok()) [[unlikely]] {
-    if (posted.code() == StatusCode::kTimeout) posted = impl.post_late(header, body);
+    if (posted.code() == StatusCode::kTimeout) posted = impl.post_late(header, body, kNoDeadline);
     return impl.sent(lock, std::move(posted), kHeaderBytes + body.size());
   }
   count_sent();
@@ -284,7 +291,7 @@ Status Channel::call_body(uint16_t opcode, uint16_t context, Bytes body, Reply& 
   std::unique_lock lock(impl.send_mutex);
   header.sequence = impl.take_sequence();
   return impl.exchange(lock, header, true, reply, {}, kNoDeadline, [&](bool wait) {
-    return wait ? impl.post_late(header, body) : impl.try_post(header, body);
+    return wait ? impl.post_late(header, body, kNoDeadline) : impl.try_post(header, body);
   });
 }
 
@@ -357,6 +364,20 @@ Status Channel::Call::call_until(Reply& reply, Deadline deadline) {
   State& call = state();
   if (!call.status.ok()) return call.status;
   return call.submit_and_wait(reply, {}, {}, deadline);
+}
+
+Status Channel::ask(uint16_t control_opcode, Reply& reply, Deadline deadline) {
+  Impl& impl = *impl_;
+  if (lost()) return impl.lost_status();
+  wire::FrameHeader header;
+  header.opcode = control_opcode;
+  header.flags = wire::kWantReply;
+  Impl::SendLock lock(impl.send_mutex, std::defer_lock);
+  FARGPU_RETURN_IF_ERROR(impl.lock_by(lock, deadline));
+  header.sequence = impl.take_sequence();
+  return impl.exchange(lock, header, true, reply, {}, deadline, [&](bool wait) {
+    return wait ? impl.post_late(header, {}, deadline) : impl.try_post(header, {});
+  });
 }
 
 Status Channel::flush() {

@@ -85,6 +85,7 @@ struct Channel::Impl final : transport::FrameHandler {
     Waiter* next = nullptr;
   };
 
+  using SendLock = std::unique_lock<QuickMutex>;
   enum class Reader { kNobody, kCaller, kService };
   // How the service thread sleeps. kDoze has no timer, the others do. While calls are frequent it
   // naps, and no call wakes it. kLongNap: a single call takes long.
@@ -150,14 +151,15 @@ struct Channel::Impl final : transport::FrameHandler {
    private:
     Impl& impl_;
   };
+  // Takes send_mutex if that is free before the deadline.
+  Status lock_by(SendLock& lock, Deadline deadline);
   // Sends the Bye if it can get send_mutex and room before the deadline.
   Status send_bye(Deadline deadline);
 
   // channel_call.cc: sending. All with send_mutex held.
-  using SendLock = std::unique_lock<QuickMutex>;
   // A small frame without bulk. kTimeout: there is no room, and post_late() waits for it.
   Status try_post(const wire::FrameHeader& header, Bytes body);
-  Status post_late(const wire::FrameHeader& header, Bytes body);
+  Status post_late(const wire::FrameHeader& header, Bytes body, Deadline deadline);
   // Sends what `commit` commits and waits for the answer; gives the lock back. commit(false) may
   // return kTimeout for want of room, commit(true) waits for it. `small`: so is the frame, and
   // neither it nor the answer has bulk.

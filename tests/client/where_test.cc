@@ -76,6 +76,12 @@ TEST(Native, TheTestIsPartOfWhatLooks) {
   EXPECT_THAT(place_of_a_function(), Not(HasSubstr("place_of_a_function")));
 }
 
+TEST(Modules, AreFoundByTheirPaths) {
+  EXPECT_GT(where::modules_loaded(), 0u);
+  EXPECT_TRUE(where::is_loaded("libc.so"));
+  EXPECT_FALSE(where::is_loaded("libpython"));
+}
+
 TEST(Symbols, NameTheFunctionOfAnAddress) {
   const auto address = reinterpret_cast<const void*>(&place_of_a_function);
   const where::Module own = where::module_of(address);

@@ -196,6 +196,20 @@ class Timeline(Timelines):
         self.is_sound(lanes)
         self.assertGreaterEqual(len(lanes.waited), COUNT)
 
+    def test_bench_app_makes_it_where_it_was_started(self):
+        program = [testing.BUILD.program("waits"), str(COUNT), "0", "1", "0"]
+        elsewhere = ["sh", "-c", 'cd / && exec "$0" "$@"', *program]
+        with testing.Daemon() as daemon:
+            command = [testing.BUILD.fargpu, "bench", "app", "--server", daemon.server]
+            done = testing.run(
+                [*command, "--timeline", self.file.name, "--", *elsewhere], cwd=self.file.parent
+            )
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            missing = self.file.parent / "missing" / "calls.json"
+            refused = testing.run([*command, "--timeline", missing, "--", *program])
+            self.assertNotEqual(refused.returncode, 0)
+        self.assertGreaterEqual(len(Lanes(self.file.read_text()).waited), COUNT)
+
 
 if __name__ == "__main__":
     testing.main()

@@ -96,6 +96,27 @@ for _ in range(20):
     except KeyError as error:
         assert error.args == ("kept",)
 """
+# The collector has something to do wherever an object is made.
+WITH_GARBAGE = """
+import gc
+load("PyDLL")
+begin()
+library = ctypes.PyDLL(sys.argv[1])
+inside, met = ctypes.c_int.in_dll(library, "in_copy"), []
+class Kept:
+    pass
+def step():
+    check(library.copy_and_say(ctypes.byref(word), memory))  # garbage
+gc.callbacks.append(lambda phase, _: met.append(phase) if inside.value else None)
+gc.set_threshold(10)
+kept = []
+for number in range(300):
+    for _ in range(number % 13):
+        kept.append(Kept())
+    step()
+assert not met, met
+assert gc.isenabled()
+"""
 # It takes the numbers of descriptors that are not its own.
 CLOSES = """
 load(sys.argv[1])
@@ -239,6 +260,16 @@ class Where(unittest.TestCase):
                 found = self.places(python, program, library)
                 place = f"{program}:{line_of(text, 'exception')} in <module>"
                 self.assertEqual(found[COPY, place]["waited"], COUNT)
+
+    def test_no_code_of_the_program_runs_inside_of_a_call(self):
+        text = BEGIN + WITH_GARBAGE
+        program = self.write("garbage.py", text)
+        library = testing.BUILD.program("pending_exception.so")
+        for python in pythons():
+            with self.subTest(python=python):
+                found = self.places(python, program, library)
+                place = f"{program}:{line_of(text, 'garbage')} in step"
+                self.assertEqual(found[COPY, place]["waited"], 300)
 
     def test_a_file_of_the_program_is_left_alone(self):
         text = BEGIN + CLOSES + PLAIN

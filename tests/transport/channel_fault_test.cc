@@ -174,6 +174,18 @@ TEST_P(FullChannel, IsClosedByTheDeadline) {
   EXPECT_EQ(sink.get(&RecordingSink::losses), 0);
 }
 
+TEST_P(FullChannel, APingKeepsItsDeadline) {
+  RecordingSink sink;
+  Channel channel(std::move(pair_.client), sink, {});
+  std::thread sender([&] { fill(channel); });
+  ASSERT_TRUE(is_full());
+  const auto begin = Clock::now();
+  EXPECT_EQ(channel.ping(begin + 100ms).code(), StatusCode::kTimeout);
+  EXPECT_LT(Clock::now() - begin, 5s);
+  far_->close();
+  sender.join();
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, FullChannel, ::testing::ValuesIn(transport_kinds()),
                          [](const auto& info) { return info.param.name; });
 
