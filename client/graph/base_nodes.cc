@@ -166,11 +166,13 @@ CUresult release(GraphNode& node) {
   return CUDA_SUCCESS;
 }
 
-void memory_instantiated(Graph& graph) {
-  if (!graph.has_memory) return;
+std::vector<CUdeviceptr> memory_of_nodes(const Graph& graph) {
+  std::vector<CUdeviceptr> memory;
+  if (!graph.has_memory) return memory;
   for (const GraphNode* const node : graph.nodes)
     if (node->params.type() == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-      graph.instantiated.insert(node->params.get().alloc.dptr);
+      memory.push_back(node->params.get().alloc.dptr);
+  return memory;
 }
 
 void node_ends(const GraphNode& node) {

@@ -110,8 +110,8 @@ CUresult move_child(GraphNode& node, Graph& graph);
 CUresult allocate(GraphNode& node);
 void end_base(Graph& graph);        // its half at the server, if it has one
 CUresult release(GraphNode& node);  // of memory of a graph; one node of all graphs does it
-// It was made executable. What its nodes have allocated by now, no later node of it can free.
-void memory_instantiated(Graph& graph);
+// What they allocate. Once the graph was made executable, no later node of it can free that.
+std::vector<CUdeviceptr> memory_of_nodes(const Graph& graph);
 void node_ends(const GraphNode& node);
 CUresult take_condition(GraphNode& node);
 // Kernels may update the kernel node from now on, by the handle that its parameters have then.

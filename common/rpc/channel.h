@@ -143,8 +143,7 @@ class Channel {
   // threads did before sending a frame that the server had received by then happens-before the
   // return of this function.
   void see_sent() const;
-  // A control request without body. kTimeout at the deadline, also while another sender waits for
-  // room; the answer may still come.
+  // A control request without body. kTimeout: at the deadline; its answer may still come.
   Status ask(uint16_t control_opcode, Reply& reply, transport::Deadline deadline);
   // Round trip of an empty control frame, for doctor and liveness.
   Status ping(transport::Deadline deadline);

@@ -1,4 +1,6 @@
 // Executable graphs.
+#include <vector>
+
 #include "client/call/call.h"
 #include "client/graph/executable_graph.h"
 #include "client/graph/typed_params.h"
@@ -11,8 +13,9 @@ constexpr cuuint64_t kFlags =
     CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
     CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
-CUresult make_executable(CUgraphExec* exec, CUgraph handle, cuuint64_t flags,
-                         GraphOutcome* outcome) {
+// `memory`: what its nodes allocate.
+CUresult make_executable(CUgraphExec* exec, CUgraph handle, cuuint64_t flags, GraphOutcome* outcome,
+                         std::vector<CUdeviceptr>* memory) {
   GraphLock lock;
   const Graph* const graph = find_graph(handle);
   if (exec == nullptr || graph == nullptr || (flags & ~kFlags) != 0)
@@ -22,14 +25,17 @@ CUresult make_executable(CUgraphExec* exec, CUgraph handle, cuuint64_t flags,
   if (by_device && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   if (!has_current_context()) return CUDA_ERROR_INVALID_CONTEXT;
+  *memory = memory_of_nodes(*graph);
   return instantiate(lock, *graph, flags, exec, outcome);
 }
 
 CUresult make(CUgraphExec* exec, CUgraph handle, cuuint64_t flags, GraphOutcome* outcome) {
-  const CUresult result = make_executable(exec, handle, flags, outcome);
-  if (result != CUDA_SUCCESS) return result;
+  std::vector<CUdeviceptr> memory;
+  const CUresult result = make_executable(exec, handle, flags, outcome, &memory);
+  if (result != CUDA_SUCCESS || memory.empty()) return result;
   const GraphLock lock;
-  if (Graph* const graph = find_graph(handle)) memory_instantiated(*graph);
+  Graph* const graph = find_graph(handle);
+  if (graph != nullptr) graph->instantiated.insert(memory.begin(), memory.end());
   return CUDA_SUCCESS;
 }
 
