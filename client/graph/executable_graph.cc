@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "client/call/submission.h"
-#include "client/entry/call_target.h"
+#include "client/entry/send_work.h"
 #include "client/entry/streams.h"
 #include "client/graph/user_object.h"
 #include "client/process/process.h"
@@ -201,18 +201,8 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream)
 // What call_fgGraphLaunch() does without host calls, and nothing else: the graph was looked up, and
 // the message is there.
 CUresult send_plain_launch(const GraphExec& exec, const CallTarget& target, CUstream stream) {
-  if (!server_knows(target.session, schema::op_fgGraphLaunch)) [[unlikely]]
-    return unknown_to_server(target.session, "fgGraphLaunch");
-  return without_exception([&]() -> CUresult {
-    const Submission work(target.session, target.context, stream,
-                          Submission::kHostMemory | Submission::kQueuePlace);
-    if (work.result() != CUDA_SUCCESS) return work.result();
-    const auto body = exec.launch.with(work.stream());
-    int32_t result = CUDA_SUCCESS;
-    const Status sent = target.session.channel().send_body(schema::op_fgGraphLaunch, target.context,
-                                                           body.bytes(), &result);
-    return sent.ok() ? static_cast<CUresult>(result) : from_status(sent);
-  });
+  return send_work(target, schema::op_fgGraphLaunch, stream,
+                   [&](uint64_t id) { return exec.launch.with(id); });
 }
 
 // A launch that keeps to an order with others: a host node gets its calls in the order of launches,

@@ -24,17 +24,20 @@ Status read_counts(const Json& json, std::initializer_list<Wanted> wanted) {
   return {};
 }
 
+Status read_waits(const Json& json, WaitCounts& of) {
+  return read_counts(json, {{"waited", of.waited},
+                            {"waited_ns", of.waited_ns},
+                            {"round_trips", of.round_trips},
+                            {"bytes_sent", of.bytes_sent},
+                            {"bytes_received", of.bytes_received}});
+}
+
 Result<FunctionCalls> read_function(const Json& json) {
   FunctionCalls of;
   FARGPU_ASSIGN_OR_RETURN(of.name, read_text(json, "name"));
-  FARGPU_RETURN_IF_ERROR(read_counts(json, {{"local", of.local},
-                                            {"sent", of.sent},
-                                            {"waited", of.waited},
-                                            {"waited_ns", of.waited_ns},
-                                            {"inside_ns", of.inside_ns},
-                                            {"round_trips", of.round_trips},
-                                            {"bytes_sent", of.bytes_sent},
-                                            {"bytes_received", of.bytes_received}}));
+  FARGPU_RETURN_IF_ERROR(
+      read_counts(json, {{"local", of.local}, {"sent", of.sent}, {"inside_ns", of.inside_ns}}));
+  FARGPU_RETURN_IF_ERROR(read_waits(json, of));
   return of;
 }
 
@@ -43,11 +46,7 @@ Result<PlaceCalls> read_place(const Json& json) {
   FARGPU_ASSIGN_OR_RETURN(of.function, read_text(json, "function"));
   FARGPU_ASSIGN_OR_RETURN(of.place, read_text(json, "place"));
   FARGPU_ASSIGN_OR_RETURN(of.library, read_text(json, "library"));
-  FARGPU_RETURN_IF_ERROR(read_counts(json, {{"waited", of.waited},
-                                            {"waited_ns", of.waited_ns},
-                                            {"round_trips", of.round_trips},
-                                            {"bytes_sent", of.bytes_sent},
-                                            {"bytes_received", of.bytes_received}}));
+  FARGPU_RETURN_IF_ERROR(read_waits(json, of));
   return of;
 }
 
@@ -135,18 +134,14 @@ Result<std::vector<ProcessReport>> read_reports(const std::string& text) {
 }
 
 FunctionCalls& FunctionCalls::operator+=(const FunctionCalls& more) {
+  WaitCounts::operator+=(more);
   local += more.local;
   sent += more.sent;
-  waited += more.waited;
-  waited_ns += more.waited_ns;
   inside_ns += more.inside_ns;
-  round_trips += more.round_trips;
-  bytes_sent += more.bytes_sent;
-  bytes_received += more.bytes_received;
   return *this;
 }
 
-PlaceCalls& PlaceCalls::operator+=(const PlaceCalls& more) {
+WaitCounts& WaitCounts::operator+=(const WaitCounts& more) {
   waited += more.waited;
   waited_ns += more.waited_ns;
   round_trips += more.round_trips;

@@ -9,25 +9,27 @@
 
 namespace fargpu::bench {
 
-struct FunctionCalls {
-  std::string name;
-  uint64_t local = 0, sent = 0, waited = 0;
-  uint64_t waited_ns = 0, inside_ns = 0;  // of the calls that waited; of all
+struct WaitCounts {
+  uint64_t waited = 0, waited_ns = 0;  // calls that waited, and how long
   uint64_t round_trips = 0;
   uint64_t bytes_sent = 0, bytes_received = 0;  // data of copies and images
+
+  WaitCounts& operator+=(const WaitCounts& more);
+};
+
+struct FunctionCalls : WaitCounts {
+  std::string name;
+  uint64_t local = 0, sent = 0;
+  uint64_t inside_ns = 0;  // of all calls
 
   // Adds the counts; the name stays.
   FunctionCalls& operator+=(const FunctionCalls& more);
 };
 
 // Calls of a function that waited, by where in the program they were made.
-struct PlaceCalls {
+struct PlaceCalls : WaitCounts {
   std::string function, place;
   std::string library;  // the innermost line of Python where the place is not that; else empty
-  uint64_t waited = 0, waited_ns = 0, round_trips = 0, bytes_sent = 0, bytes_received = 0;
-
-  // Adds the counts; the names stay.
-  PlaceCalls& operator+=(const PlaceCalls& more);
 };
 
 struct RouteCopies {

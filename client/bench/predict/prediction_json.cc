@@ -53,8 +53,7 @@ Json calls(const Run& run) {
           {"bytes_received", sum.bytes_received}};
 }
 
-template <typename Calls>
-Json waits(const Calls& of) {
+Json waits(const WaitCounts& of) {
   return {{"waited", of.waited},
           {"waited_ns", of.waited_ns},
           {"round_trips", of.round_trips},

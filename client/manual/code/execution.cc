@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "client/capture/captures.h"
+#include "client/entry/send_work.h"
 #include "client/image/launch.h"
 #include "client/image/launch_attributes.h"
 #include "client/image/load.h"
@@ -35,12 +36,7 @@ using Message = wire::FixedMessage<schema::FgLaunchParams, kFewBytes>;
 CUresult send_plain_launch(const CallTarget& target, uint64_t function, const LaunchShape& shape,
                            CUstream stream, LaunchKind kind, size_t parameter_bytes,
                            Message& message) {
-  if (!server_knows(target.session, schema::op_fgLaunch)) [[unlikely]]
-    return unknown_to_server(target.session, "fgLaunch");
-  return without_exception([&]() -> CUresult {
-    const Submission work(target.session, target.context, stream,
-                          Submission::kHostMemory | Submission::kQueuePlace);
-    if (work.result() != CUDA_SUCCESS) return work.result();
+  return send_work(target, schema::op_fgLaunch, stream, [&](uint64_t id) -> const Message& {
     auto params = message.root();
     params.setFunction(function);
     params.setGridX(shape.grid[0]);
@@ -50,15 +46,12 @@ CUresult send_plain_launch(const CallTarget& target, uint64_t function, const La
     params.setBlockY(shape.block[1]);
     params.setBlockZ(shape.block[2]);
     params.setSharedBytes(shape.shared_bytes);
-    params.setStream(work.stream());
+    params.setStream(id);
     params.setKind(static_cast<int>(kind));
     params.setParameterBytes(static_cast<uint32_t>(parameter_bytes));
     constexpr size_t kParameters = 1;  // behind the attributes
     if (parameter_bytes > 0) message.set_data(kParameters, parameter_bytes);
-    int32_t result = CUDA_SUCCESS;
-    const Status sent = target.session.channel().send_body(schema::op_fgLaunch, target.context,
-                                                           message.bytes(), &result);
-    return sent.ok() ? static_cast<CUresult>(result) : from_status(sent);
+    return message;
   });
 }
 
