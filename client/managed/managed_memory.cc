@@ -13,7 +13,6 @@ namespace fargpu::client {
 namespace {
 
 constexpr uint64_t kSmallestBlock = uint64_t{64} << 10;
-constexpr uint64_t kMostFetched = uint64_t{8} << 20;
 constexpr uint64_t kMostWritten = uint64_t{2} << 20;
 // What is fetched in turn before the next run is fetched unasked.
 constexpr uint64_t kLeastInTurn = uint64_t{512} << 10;
@@ -218,7 +217,7 @@ void ManagedMemory::bring_all() {
   const OwnWork own;
   for (auto& [address, blocks] : allocations_) {
     for (size_t at = 0; at < blocks.states.size();) {
-      const size_t most = in_blocks(kMostFetched, blocks.block);
+      const size_t most = in_blocks(wire_->most_fetched(), blocks.block);
       const Run run = run_of(blocks, at, blocks.states[at], most);
       at = run.end;
       if (blocks.states[run.first] != State::kAway) continue;
@@ -293,8 +292,8 @@ void ManagedMemory::bring_ahead(uint64_t address) {
   note_any_here();
 }
 
-size_t ManagedMemory::more_ahead(const Blocks& blocks) {
-  return std::min(blocks.ahead * 2, in_blocks(kMostFetched, blocks.block));
+size_t ManagedMemory::more_ahead(const Blocks& blocks) const {
+  return std::min(blocks.ahead * 2, in_blocks(wire_->most_fetched(), blocks.block));
 }
 
 // The allocation stays; the lock is not held meanwhile. any_here() is true until what came has been

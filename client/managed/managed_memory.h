@@ -83,6 +83,8 @@ class ManagedMemory {
     // Waits for work that runs in the context, if that may not wait for the application.
     virtual void await_idle(Context& context) = 0;
     virtual bool is_live_stream(uint64_t id) = 0;
+    // So many bytes are fetched at once, at most, when the application goes on sequentially.
+    virtual uint64_t most_fetched() = 0;
   };
 
   // While it lives, what this thread submits is fargpu's own: nothing is given for it.
@@ -197,7 +199,7 @@ class ManagedMemory {
   CUresult give_all(uint64_t stream);
   void forget_unchanged(Blocks& blocks);
   bool serve(Blocks& blocks, size_t at, bool is_write);
-  static size_t more_ahead(const Blocks& blocks);
+  size_t more_ahead(const Blocks& blocks) const;
   CUresult fetch(std::unique_lock<std::mutex>& lock, Blocks& blocks, Run run, bool waits);
   bool take(Blocks& blocks, Run run);
   void look_ahead(const Blocks& blocks);

@@ -231,6 +231,23 @@ TEST_P(ManagedMemoryTest, SequentialTouchesFetchMoreAndMore) {
   EXPECT_EQ(bytes, uint64_t{8} << 20);
 }
 
+TEST_P(ManagedMemoryTest, AsMuchIsFetchedAtOnceAsTheWireAllows) {
+  for (const uint64_t most : {uint64_t{256} << 10, uint64_t{2} << 20}) {
+    most_fetched_ = most;
+    worker_[0] = std::byte{0};
+    work();
+    fetched_.clear();
+    for (uint64_t offset = 0; offset < uint64_t{8} << 20; offset += 4096) (void)read(offset);
+    uint64_t largest = 0, all = 0;
+    for (const auto& [offset, bytes] : fetched_) {
+      largest = std::max(largest, bytes);
+      all += bytes;
+    }
+    EXPECT_EQ(largest, most);
+    EXPECT_EQ(all, uint64_t{8} << 20);
+  }
+}
+
 TEST_P(ManagedMemoryTest, WhatIsTouchedInTurnIsFetchedAhead) {
   work();
   finish();

@@ -67,6 +67,7 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
     CUresult clear(Context&, uint64_t, uint64_t) override { return CUDA_SUCCESS; }
     void await_idle(Context&) override { ++test_.awaited_; }
     bool is_live_stream(uint64_t id) override { return test_.streams_.count(id) != 0; }
+    uint64_t most_fetched() override { return test_.most_fetched_; }
 
    private:
     ManagedMemoryTest& test_;
@@ -148,6 +149,7 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
   ManagedMemory memory_;
   CUresult result_ = CUDA_SUCCESS;
   std::vector<Travelled> pushed_, fetched_;
+  uint64_t most_fetched_ = uint64_t{8} << 20;
   std::set<uint64_t> streams_;
   int awaited_ = 0, finished_ = 0;
   std::function<void()> during_fetch_, before_fetch_, before_push_;
