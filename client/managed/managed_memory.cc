@@ -269,6 +269,11 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write, Heard heard) {
     // Who waited may have left by a jump and submitted that work. What came is not to replace what
     // the work writes.
     const bool may_be_over = heard && (is_over(heard) || is_old || !was_idle);
+    // The access is repeated, and shows the run by itself while the next one comes.
+    if (!heard && goes_on(*blocks)) {
+      ask_ahead_(blocks->memory.address + blocks->next * blocks->block);
+      return CUDA_SUCCESS;
+    }
     if (serve(*blocks, at, is_write && !may_be_over)) return CUDA_SUCCESS;
     if (const CUresult gave = give_all(0); gave != CUDA_SUCCESS) return gave;
   }
@@ -332,14 +337,16 @@ bool ManagedMemory::take(Blocks& blocks, Run run) {
   return true;
 }
 
+// What is fetched in turn is large, and there is more of it to be had.
+bool ManagedMemory::goes_on(const Blocks& blocks) const {
+  return ask_ahead_ && blocks.ahead != 1 && blocks.ahead * blocks.block >= kLeastInTurn && idle() &&
+         blocks.next < blocks.states.size() && blocks.states[blocks.next] == State::kAway;
+}
+
 // The application uses what was fetched in turn, and is about to want more.
 void ManagedMemory::look_ahead(const Blocks& blocks) {
-  if (!ask_ahead_ || blocks.ahead == 1 || blocks.ahead * blocks.block < kLeastInTurn || !idle())
-    return;
   const size_t left = blocks.hidden.end - blocks.hidden.first;
-  const bool is_away =
-      blocks.next < blocks.states.size() && blocks.states[blocks.next] == State::kAway;
-  if (is_away && left <= blocks.ahead / 2)
+  if (left <= blocks.ahead / 2 && goes_on(blocks))
     ask_ahead_(blocks.memory.address + blocks.next * blocks.block);
 }
 

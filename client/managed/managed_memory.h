@@ -146,7 +146,8 @@ class ManagedMemory {
   // that changes nothing, and who still waits is heard of again.
   using Heard = std::optional<uint64_t>;
   Touched touch(uint64_t address, bool is_write, Heard heard = std::nullopt);
-  // What touch() could not do without waiting.
+  // What touch() could not do without waiting. Afterwards the access is repeated; not heard, it may
+  // have to be touched again.
   CUresult bring(uint64_t address, bool is_write, Heard heard = std::nullopt);
   // How often memory was given.
   uint64_t gives() const { return gives_.load(std::memory_order_acquire); }
@@ -202,6 +203,7 @@ class ManagedMemory {
   size_t more_ahead(const Blocks& blocks) const;
   CUresult fetch(std::unique_lock<std::mutex>& lock, Blocks& blocks, Run run, bool waits);
   bool take(Blocks& blocks, Run run);
+  bool goes_on(const Blocks& blocks) const;
   void look_ahead(const Blocks& blocks);
   static Run run_to_write(Blocks& blocks, size_t at, size_t end);
   bool idle() const;

@@ -254,7 +254,7 @@ TEST_P(ManagedMemoryTest, WhatIsTouchedInTurnIsFetchedAhead) {
   std::fill(worker_.begin(), worker_.end(), std::byte{7});
   uint64_t at = 0;
   for (; wanted_.empty(); at += 4096) ASSERT_EQ(read(at), 7);
-  ASSERT_EQ(wanted_.size(), 1u);
+  ASSERT_EQ(std::set<uint64_t>(wanted_.begin(), wanted_.end()).size(), 1u);
   const uint64_t ahead = wanted_[0];
   fetched_.clear();
   memory_.bring_ahead(base() + ahead);

@@ -125,8 +125,8 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
   std::byte* at_worker(uint64_t address) { return worker_.data() + (address - base()); }
   // What the handler and the service do together.
   void touch(uint64_t offset, bool is_write) {
-    if (memory_.touch(base() + offset, is_write) != Touched::kNeedsService) return;
-    ASSERT_EQ(memory_.bring(base() + offset, is_write), CUDA_SUCCESS);
+    while (memory_.touch(base() + offset, is_write) == Touched::kNeedsService)
+      ASSERT_EQ(memory_.bring(base() + offset, is_write), CUDA_SUCCESS);
   }
   char read(uint64_t offset) {
     touch(offset, false);
