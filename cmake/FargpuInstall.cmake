@@ -1,5 +1,6 @@
 # What is installed, in four components:
-#   client  fargpu, fargpu-measure, its libcuda.so.1, libnvidia-ml.so.1 and libnvcuvid.so.1
+#   client  fargpu, fargpu-measure, its libcuda.so.1, libnvidia-ml.so.1 and libnvcuvid.so.1, a rule
+#           of udev
 #   server  fargpud and the programs that it starts, its systemd unit and configuration
 #   sim     the simulated driver (`fargpud --driver sim`, `fargpu run --sim`)
 #   docs    README, docs/, examples/
@@ -16,6 +17,9 @@ if(FARGPU_STATIC_DEPS)
     install(PROGRAMS "${real}" DESTINATION "${libraries}" COMPONENT client)
   endforeach()
 endif()
+
+# Below lib, whatever the libraries' folder is: that is where udev looks.
+install(FILES client/memory/70-fargpu.rules DESTINATION lib/udev/rules.d COMPONENT client)
 
 install(TARGETS fargpud fargpu-worker fargpu-tls-relay RUNTIME COMPONENT server)
 # The unit names its files by their whole paths, which are known when it is installed. An operator's

@@ -31,6 +31,12 @@ Session& any_session() {
   return *first;
 }
 
+// For the frame of a call. None for a primary context that nobody retains, or one that has ended:
+// what needs a context was refused before, and everything else works beside such a one.
+uint16_t wire_id(const Context& current) {
+  return current.usable() ? current.wire_id : uint16_t{0};
+}
+
 }  // namespace
 
 Context* context_of_handle(const void* handle) {
@@ -41,7 +47,7 @@ Context* context_of_handle(const void* handle) {
 CallTarget CallTarget::of_current() {
   const Context* const current = current_context();
   if (current != nullptr) [[likely]]
-    return {*current->session, current->wire_id};
+    return {*current->session, wire_id(*current)};
   return {any_session(), 0};
 }
 
@@ -53,7 +59,7 @@ CallTarget CallTarget::of(const void* handle) {
     return {*current->session, named_current()->wire_id};
   // A wrong handle is refused by who looks it up.
   if (rpc::handle_session(id) == rpc::handle_session(current->id)) [[likely]]
-    return {*current->session, current->wire_id};
+    return {*current->session, wire_id(*current)};
   return of_foreign(id);
 }
 
@@ -66,7 +72,7 @@ CallTarget CallTarget::of_session(Session& session, Context* own) {
   const Context* const current = current_context();
   // Without a current context a call has none: who needs one has borrowed the handle's already.
   if (current == nullptr) return {session, 0};
-  if (current->session == &session) return {session, current->wire_id};
+  if (current->session == &session) return {session, wire_id(*current)};
   const uint16_t id = own == nullptr ? uint16_t{0} : own->wire_id;
   return {session, id, new ContextScope(own)};
 }

@@ -170,9 +170,17 @@ class Reference {
 template <typename Function>
 Function* driver_function(const char* name) {
   void* found = nullptr;
+#if CUDART_VERSION >= 12000
   cudaDriverEntryPointQueryResult result;
+#endif
+#if CUDART_VERSION >= 12050
   CHECK(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result));
-  EXPECT(result == cudaDriverEntryPointSuccess && found != nullptr);
+#elif CUDART_VERSION >= 12000
+  CHECK(cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result));
+#else
+  CHECK(cudaGetDriverEntryPoint(name, &found, cudaEnableDefault));
+#endif
+  EXPECT(found != nullptr);
   return reinterpret_cast<Function*>(found);
 }
 #define DRIVER(name) driver_function<decltype(name)>(#name)
@@ -296,7 +304,7 @@ class Rank {
       CHECK(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
       work(rows);
       CHECK(cudaStreamEndCapture(stream_, &graph));
-      CHECK(cudaGraphInstantiate(&graphs_[rows], graph, 0));
+      CHECK(cudaGraphInstantiateWithFlags(&graphs_[rows], graph, 0));
       CHECK(cudaGraphDestroy(graph));
     }
   }

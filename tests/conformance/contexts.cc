@@ -61,6 +61,13 @@ int main() {
   SHOW(cuDevicePrimaryCtxRelease(device));
   SHOW(cuDevicePrimaryCtxGetState(device, &primary_flags, &active));
   VALUE(active);
+  // What needs no context works while one that nobody retains is current: runtimes before CUDA 12
+  // ask about devices so.
+  int can = 9;
+  CUmemoryPool pool = nullptr;
+  SHOW(cuDeviceCanAccessPeer(&can, device, device));
+  VALUE(can);
+  SHOW(cuDeviceGetDefaultMemPool(&pool, device));
   SHOW(cuDevicePrimaryCtxRetain(&primary, 42));
 
   // A reset empties the context; its references stay.

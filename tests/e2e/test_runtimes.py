@@ -7,6 +7,7 @@ import fargpu_testing as testing
 FOLDER = testing.ROOT / ".deps" / "runtimes"
 LIBRARIES = sorted(FOLDER.glob("*/nvidia/cuda_runtime/lib/libcudart.so.*"))
 RIGHT = [
+    "questions before any work: right",
     "a kernel: right",
     "a stream and a variable: right",
     "a cooperative kernel: right",
@@ -26,8 +27,8 @@ class Runtimes(unittest.TestCase):
         lines = done.stdout.splitlines()
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(lines[0], f"runtime {1000 * int(major) + 10 * int(minor)}, 1 device(s)")
-        self.assertEqual(lines[1:7], RIGHT)
-        self.assertIn("fargpu simulated GPU", lines[7])
+        self.assertEqual(lines[1:8], RIGHT)
+        self.assertIn("fargpu simulated GPU", lines[8])
 
     def test_a_program_of_each(self):
         if not LIBRARIES:

@@ -72,7 +72,8 @@ class Install(unittest.TestCase):
             self.assertRegex(doctor.stdout, rf"{client}/.*/libcuda\.so\.1")
         for prefix in (client, server):
             for file in files_of(prefix):
-                if file.startswith(("bin/", "lib")) and not file.endswith(".service"):
+                texts = (".service", ".rules")
+                if file.startswith(("bin/", "lib")) and not file.endswith(texts):
                     self.assertIn(search_paths(prefix / file), ([], ["$ORIGIN"]), file)
 
     def test_a_run_on_a_private_daemon(self):
@@ -87,6 +88,7 @@ class Install(unittest.TestCase):
         self.assertEqual(
             names - travelling,
             {
+                "70-fargpu.rules",
                 "fargpu",
                 "fargpu-measure",
                 "libcuda.so",
@@ -107,6 +109,12 @@ class Install(unittest.TestCase):
         configuration.write_text("job-grace = 1\n")
         install(prefix, "server")
         self.assertEqual(configuration.read_text(), "job-grace = 1\n")
+
+    def test_the_rule_of_udev(self):
+        install("/usr", "client", destdir=self.folder)
+        rule = self.folder / "usr" / "lib" / "udev" / "rules.d" / "70-fargpu.rules"
+        lines = [line for line in rule.read_text().splitlines() if not line.startswith("#")]
+        self.assertEqual(lines, ['KERNEL=="userfaultfd", GROUP="users", MODE="0660"'])
 
     def test_a_package(self):
         install("/usr", "server", destdir=self.folder)

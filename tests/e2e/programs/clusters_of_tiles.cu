@@ -67,8 +67,12 @@ __global__ void multiply(const __grid_constant__ CUtensorMap a,
 CUtensorMap map_of(half* matrix) {
   void* encode = nullptr;
   cudaDriverEntryPointQueryResult found{};
+#if CUDART_VERSION >= 12050
   CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000,
                                          cudaEnableDefault, &found));
+#else
+  CHECK(cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &encode, cudaEnableDefault, &found));
+#endif
   EXPECT(found == cudaDriverEntryPointSuccess);
   CUtensorMap map{};
   const cuuint64_t size[] = {kSize, kSize}, stride[] = {kSize * sizeof(half)};

@@ -78,6 +78,19 @@ void launch(const char* name, int* numbers, int factor, Stream stream) {
        static_cast<void**>(arguments), size_t{0}, stream);
 }
 
+// Until CUDA 12 the runtime asks while a primary context is current that nobody retains yet.
+void ask_before_any_work() {
+  int can = -1;
+  Handle pool = nullptr;
+  char address[64] = "";
+  call("cudaSetDevice", 0);
+  call("cudaDeviceCanAccessPeer", &can, 0, 0);
+  call("cudaDeviceGetDefaultMemPool", &pool, 0);
+  call("cudaDeviceGetPCIBusId", static_cast<char*>(address), 64, 0);
+  const bool right = can == 0 && pool != nullptr && address[0] != 0;
+  std::printf("questions before any work: %s\n", right ? "right" : "wrong");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -96,6 +109,7 @@ int main(int argc, char** argv) {
   call("cudaRuntimeGetVersion", &version);
   call("cudaGetDeviceCount", &devices);
   std::printf("runtime %d, %d device(s)\n", version, devices);
+  ask_before_any_work();
   std::vector<int> in(kCount), out(kCount);
   for (int i = 0; i < kCount; ++i) in[i] = i;
   int* numbers = nullptr;
