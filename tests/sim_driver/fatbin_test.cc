@@ -1,4 +1,4 @@
-#include "common/fatbin/fatbin.h"
+#include "common/fatbin/contents/contents.h"
 
 #include <gtest/gtest.h>
 
