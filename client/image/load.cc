@@ -12,6 +12,7 @@
 #include "client/call/report.h"
 #include "client/image/linked.h"
 #include "client/image/twins.h"
+#include "client/image/usable_part.h"
 #include "client/object/context.h"
 #include "client/process/session.h"
 #include "common/base/log.h"
@@ -67,7 +68,35 @@ void tell_size(const char* text, unsigned bytes, void** slot) {
   *slot = reinterpret_cast<void*>(used);
 }
 
-CUresult load_module_bytes(Session& session, std::span<const std::byte> bytes,
+// Options by which it is not the GPU alone that decides what is taken from an image.
+bool names_target(const JitOptions& jit) {
+  return std::any_of(jit.options.begin(), jit.options.end(), [](int option) {
+    return option == CU_JIT_TARGET || option == CU_JIT_FALLBACK_STRATEGY;
+  });
+}
+
+std::vector<std::byte> part_for(const Session& session, std::span<const std::byte> image,
+                                const JitOptions& jit) {
+  if (names_target(jit)) return {};
+  std::vector<int> capabilities;
+  for (const Device& device : session.snapshot.devices) {
+    capabilities.push_back(device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
+                           device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  }
+  return usable_part(image, capabilities);
+}
+
+// Runs `load` with what the server's GPUs can use of the image. What fails is tried with the whole
+// image, so that errors are always those of the application's.
+template <typename Load>
+CUresult load_usable(Session& session, std::span<const std::byte> image, const JitOptions& jit,
+                     Load&& load) {
+  const std::vector<std::byte> part = part_for(session, image, jit);
+  if (!part.empty() && load(std::span<const std::byte>(part)) == CUDA_SUCCESS) return CUDA_SUCCESS;
+  return load(image);
+}
+
+CUresult load_module_image(Session& session, std::span<const std::byte> bytes,
                            const JitOptions& jit, CUmodule* module) {
   const JitLogs logs(jit);
   logs.prepare();
@@ -88,6 +117,13 @@ CUresult load_module_bytes(Session& session, std::span<const std::byte> bytes,
   }
   *module = made;
   return CUDA_SUCCESS;
+}
+
+CUresult load_module_bytes(Session& session, std::span<const std::byte> bytes,
+                           const JitOptions& jit, CUmodule* module) {
+  return load_usable(session, bytes, jit, [&](std::span<const std::byte> image) {
+    return load_module_image(session, image, jit, module);
+  });
 }
 
 // What one fgModuleFunction or fgLibraryKernel brings. On the heap: 32 KiB are much for a thread's
@@ -214,10 +250,12 @@ CUresult read_jit_options(unsigned count, const CUjit_option* options, void** va
 
 CUresult load_library_bytes(Session& session, std::span<const std::byte> bytes,
                             const JitOptions& jit, CUlibrary* library) {
-  return load_by_hash(session, bytes, [&](const unsigned char* hash) {
-    return call_fgLibraryLoad(session, current_context_id(), hash,
-                              static_cast<unsigned>(jit.options.size()), jit.options.data(),
-                              jit.values.data(), 0, nullptr, nullptr, library);
+  return load_usable(session, bytes, jit, [&](std::span<const std::byte> image) {
+    return load_by_hash(session, image, [&](const unsigned char* hash) {
+      return call_fgLibraryLoad(session, current_context_id(), hash,
+                                static_cast<unsigned>(jit.options.size()), jit.options.data(),
+                                jit.values.data(), 0, nullptr, nullptr, library);
+    });
   });
 }
 
