@@ -29,10 +29,22 @@ bool can_use(int capability, const FatbinEntry& entry) {
   return !is_of(entry, EntryKind::kPtx) || entry.arch <= static_cast<uint32_t>(capability);
 }
 
+bool is_used(const FatbinEntry& entry, std::span<const int> capabilities) {
+  return std::any_of(capabilities.begin(), capabilities.end(),
+                     [&](int capability) { return can_use(capability, entry); });
+}
+
+// Entries that follow each other become one piece.
+void append(std::vector<std::span<const std::byte>>& pieces, std::span<const std::byte> next) {
+  if (pieces.empty() || pieces.back().data() + pieces.back().size() != next.data())
+    pieces.push_back(next);
+  else
+    pieces.back() = {pieces.back().data(), pieces.back().size() + next.size()};
+}
+
 }  // namespace
 
-std::vector<std::byte> usable_part(std::span<const std::byte> container,
-                                   std::span<const int> capabilities) {
+UsablePart usable_part(std::span<const std::byte> container, std::span<const int> capabilities) {
   const auto entries = read_fatbin(container);
   if (!entries.ok() || capabilities.empty()) return {};
   for (const int capability : capabilities) {
@@ -41,18 +53,23 @@ std::vector<std::byte> usable_part(std::span<const std::byte> container,
     });
     if (!has_code) return {};
   }
-  std::vector<FatbinEntry> used;
+  std::vector<std::span<const std::byte>> used;
+  size_t used_bytes = 0;
   size_t left_out = 0;
   for (const FatbinEntry& entry : *entries) {
-    const bool is_used = std::any_of(capabilities.begin(), capabilities.end(),
-                                     [&](int capability) { return can_use(capability, entry); });
-    if (is_used)
-      used.push_back(entry);
-    else
+    if (is_used(entry, capabilities)) {
+      append(used, entry.whole);
+      used_bytes += entry.whole.size();
+    } else {
       left_out += entry.whole.size();
+    }
   }
   if (left_out < kLeastLeftOut) return {};
-  return fatbin_of(container, used);
+  UsablePart part;
+  part.header = fatbin_header(container, used_bytes);
+  part.bytes.emplace_back(part.header);
+  part.bytes.insert(part.bytes.end(), used.begin(), used.end());
+  return part;
 }
 
 }  // namespace fargpu::client

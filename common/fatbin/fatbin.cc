@@ -78,17 +78,10 @@ Result<std::vector<FatbinEntry>> read_fatbin(std::span<const std::byte> containe
   return entries;
 }
 
-std::vector<std::byte> fatbin_of(std::span<const std::byte> container,
-                                 std::span<const FatbinEntry> entries) {
+std::vector<std::byte> fatbin_header(std::span<const std::byte> container, uint64_t body_bytes) {
   const auto header = container.first(load<uint16_t>(container, kHeaderSizeAt));
-  uint64_t body = 0;
-  for (const FatbinEntry& entry : entries) body += entry.whole.size();
-  std::vector<std::byte> made;
-  made.reserve(header.size() + body);
-  made.insert(made.end(), header.begin(), header.end());
-  std::memcpy(made.data() + kBodySizeAt, &body, sizeof body);
-  for (const FatbinEntry& entry : entries)
-    made.insert(made.end(), entry.whole.begin(), entry.whole.end());
+  std::vector<std::byte> made(header.begin(), header.end());
+  std::memcpy(made.data() + kBodySizeAt, &body_bytes, sizeof body_bytes);
   return made;
 }
 

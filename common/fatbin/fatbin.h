@@ -35,9 +35,7 @@ Result<size_t> fatbin_size(std::span<const std::byte> header);
 // All entries of a container. Bytes after its end are ignored.
 Result<std::vector<FatbinEntry>> read_fatbin(std::span<const std::byte> container);
 
-// A container of these entries of `container`, which has been read, in this order and under its
-// header.
-std::vector<std::byte> fatbin_of(std::span<const std::byte> container,
-                                 std::span<const FatbinEntry> entries);
+// The header of `container`, which has been read, for so many bytes of entries.
+std::vector<std::byte> fatbin_header(std::span<const std::byte> container, uint64_t body_bytes);
 
 }  // namespace fargpu

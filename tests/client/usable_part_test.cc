@@ -25,6 +25,12 @@ sim::FatbinBuilder library() {
   return builder.add(kPtx, 80, code('p')).add(kPtx, 120, code('q'));
 }
 
+std::vector<std::byte> joined(const UsablePart& part) {
+  std::vector<std::byte> whole;
+  for (const auto& piece : part.bytes) whole.insert(whole.end(), piece.begin(), piece.end());
+  return whole;
+}
+
 // The first letter of each entry's contents.
 std::string entries_of(const std::vector<std::byte>& container) {
   const auto entries = read_fatbin(container);
@@ -36,7 +42,8 @@ std::string entries_of(const std::vector<std::byte>& container) {
 }
 
 std::string usable_by(const std::vector<int>& capabilities, const sim::FatbinBuilder& image) {
-  return entries_of(usable_part(image.container(), capabilities));
+  const auto container = image.container();
+  return entries_of(joined(usable_part(container, capabilities)));
 }
 
 TEST(UsablePart, CodeOfTheGpusMajorVersionUpToItsMinorAndPtxUpToIt) {
@@ -62,7 +69,7 @@ TEST(UsablePart, WhatIsForLinkersStays) {
 
 TEST(UsablePart, EntriesStayAsTheyAreUnderTheSameHeader) {
   const auto whole = library().container();
-  const auto part = usable_part(whole, std::vector<int>{100});
+  const auto part = joined(usable_part(whole, std::vector<int>{100}));
   const auto of_whole = read_fatbin(whole), of_part = read_fatbin(part);
   ASSERT_TRUE(of_whole.ok() && of_part.ok());
   ASSERT_EQ(of_part->size(), 2u);
@@ -75,28 +82,29 @@ TEST(UsablePart, EntriesStayAsTheyAreUnderTheSameHeader) {
 // How the driver refuses, or what it compiles, is for it to say of the whole image.
 TEST(UsablePart, NothingIsLeftOutWhereAGpuHasNoMachineCode) {
   const auto whole = library().container();
-  EXPECT_TRUE(usable_part(whole, std::vector<int>{110}).empty());
-  EXPECT_TRUE(usable_part(whole, std::vector<int>{90, 110}).empty());
-  EXPECT_TRUE(usable_part(whole, std::vector<int>{70}).empty()) << "below the minor version";
-  EXPECT_TRUE(usable_part(whole, std::vector<int>{}).empty());
-  EXPECT_TRUE(usable_part(whole, std::vector<int>{0}).empty()) << "a server that does not say";
+  EXPECT_TRUE(usable_part(whole, std::vector<int>{110}).bytes.empty());
+  EXPECT_TRUE(usable_part(whole, std::vector<int>{90, 110}).bytes.empty());
+  EXPECT_TRUE(usable_part(whole, std::vector<int>{70}).bytes.empty()) << "below the minor version";
+  EXPECT_TRUE(usable_part(whole, std::vector<int>{}).bytes.empty());
+  EXPECT_TRUE(usable_part(whole, std::vector<int>{0}).bytes.empty())
+      << "a server that does not say";
 }
 
 TEST(UsablePart, NothingIsLeftOutWhereItWouldGainNothing) {
   EXPECT_TRUE(
       usable_part(sim::FatbinBuilder().add(kCubin, 90, code('a')).container(), std::vector<int>{90})
-          .empty());
+          .bytes.empty());
   const auto small = sim::FatbinBuilder().add(kCubin, 90, code('a')).add(kCubin, 80, "b");
-  EXPECT_TRUE(usable_part(small.container(), std::vector<int>{90}).empty());
+  EXPECT_TRUE(usable_part(small.container(), std::vector<int>{90}).bytes.empty());
 }
 
 TEST(UsablePart, WhatIsNoContainerOrADamagedOneIsLeftAlone) {
   const std::string ptx = ".version 7.5\n.target sm_80\n" + code('\n');
-  EXPECT_TRUE(usable_part(std::as_bytes(std::span(ptx)), std::vector<int>{90}).empty());
+  EXPECT_TRUE(usable_part(std::as_bytes(std::span(ptx)), std::vector<int>{90}).bytes.empty());
   auto cut = library().container();
   cut.resize(cut.size() - kLarge);
-  EXPECT_TRUE(usable_part(cut, std::vector<int>{90}).empty());
-  EXPECT_TRUE(usable_part({}, std::vector<int>{90}).empty());
+  EXPECT_TRUE(usable_part(cut, std::vector<int>{90}).bytes.empty());
+  EXPECT_TRUE(usable_part({}, std::vector<int>{90}).bytes.empty());
 }
 
 }  // namespace
