@@ -3,8 +3,9 @@
 // PTX, and for the largest fat binaries in the given files: libraries, or fat binaries themselves.
 //   image_load --largest 2 libcurand.so.10            natively
 //   fargpu run --sim -- image_load libcurand.so.10    on a daemon of its own
-// Each fat binary gets one more entry, PTX that is new in each run: so it is cold, and the simulated
-// GPU, which cannot run machine code, loads it too. A driver takes the machine code for its GPU.
+// Each fat binary gets one more entry, PTX that is new in each run: so it is cold, and the
+// simulated GPU, which cannot run machine code, loads it too. A driver takes the machine code for
+// its GPU.
 // Loads libcuda.so.1 when it runs. A load that the driver refuses is timed too.
 #include <cuda.h>
 #include <dlfcn.h>
