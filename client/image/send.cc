@@ -16,6 +16,9 @@ namespace fargpu::client {
 namespace {
 
 constexpr size_t kLeastPackedBytes = 4 << 10;  // below, a packet more or less
+// The server verifies and writes a piece while the next one is on its way, and its other calls wait
+// for one piece at most.
+constexpr uint64_t kMostPieceBytes = 1 << 20;
 
 // One image on its way to the server, piece by piece.
 class ImageSender {
@@ -26,8 +29,9 @@ class ImageSender {
   }
   // What follows what was sent before.
   CUresult send(std::span<const std::byte> bytes) {
+    const uint64_t most = std::min(session_.piece_bytes(), kMostPieceBytes);
     while (!bytes.empty()) {
-      const auto piece = bytes.first(std::min<uint64_t>(session_.piece_bytes(), bytes.size()));
+      const auto piece = bytes.first(std::min<uint64_t>(most, bytes.size()));
       if (const CUresult result = send_piece(piece); result != CUDA_SUCCESS) return result;
       bytes = bytes.subspan(piece.size());
     }
