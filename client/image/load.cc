@@ -5,18 +5,17 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <optional>
 
 #include "client/call/call.h"
-#include "client/call/input.h"
 #include "client/call/report.h"
 #include "client/image/linked.h"
+#include "client/image/send.h"
 #include "client/image/twins.h"
+#include "client/image/usable_part.h"
 #include "client/object/context.h"
 #include "client/process/session.h"
 #include "common/base/log.h"
 #include "common/base/sha256.h"
-#include "common/wire/image_piece.h"
 #include "generated/client/internal_calls.h"
 
 namespace fargpu::client {
@@ -25,7 +24,6 @@ namespace {
 constexpr unsigned kMaxLogBytes = 64 << 10;
 constexpr unsigned kMaxParameters = 4096;
 constexpr size_t kMaxNamesBytes = 1 << 20;
-constexpr size_t kLeastPackedBytes = 4 << 10;  // below, a packet more or less
 
 CUresult image_error(const Status& status) {
   log::warn("{}", status.message());
@@ -35,40 +33,42 @@ CUresult image_error(const Status& status) {
 // Of one image by one call. An image goes again only when others need its room in the cache.
 constexpr int kMaxUploads = 3;
 
-CUresult send_image(Session& session, const Sha256Digest& hash, std::span<const std::byte> bytes,
-                    uint64_t upload) {
-  const uint64_t piece = session.piece_bytes();
-  std::optional<wire::PiecePacker> packer;
-  if (bytes.size() >= kLeastPackedBytes && session.packs_images()) packer.emplace();
-  uint64_t sent = 0;
-  for (uint64_t offset = 0; offset < bytes.size(); offset += piece) {
-    const auto part = bytes.subspan(offset, std::min<uint64_t>(piece, bytes.size() - offset));
-    const auto frame = packer ? packer->pack(part) : std::span<const std::byte>();
-    // What does not shrink was packed before (nvcc does so): the rest of it will not shrink either.
-    if (frame.empty()) packer.reset();
-    const Input plain(frame.empty() ? part.data() : nullptr, part.size());
-    const CUresult result =
-        frame.empty()
-            ? call_fgImagePut(session, current_context_id(), hash.data(), bytes.size(), offset,
-                              plain.data(), part.size(), upload)
-            : call_fgImagePutPacked(session, current_context_id(), hash.data(), bytes.size(),
-                                    offset, part.size(), frame.data(), frame.size(), upload);
-    if (result != CUDA_SUCCESS) return result;
-    sent += frame.empty() ? part.size() : frame.size();
-  }
-  if (report::enabled()) report::count_image_sent(bytes.size(), sent);
-  log::debug("image {} of {} bytes sent as {}", to_hex(hash), bytes.size(), sent);
-  return CUDA_SUCCESS;
-}
-
 void tell_size(const char* text, unsigned bytes, void** slot) {
   if (slot == nullptr) return;
   const size_t used = text == nullptr ? 0 : strnlen(text, bytes);
   *slot = reinterpret_cast<void*>(used);
 }
 
-CUresult load_module_bytes(Session& session, std::span<const std::byte> bytes,
-                           const JitOptions& jit, CUmodule* module) {
+// Options by which it is not the GPU alone that decides what is taken from an image.
+bool names_target(const JitOptions& jit) {
+  return std::any_of(jit.options.begin(), jit.options.end(), [](int option) {
+    return option == CU_JIT_TARGET || option == CU_JIT_FALLBACK_STRATEGY;
+  });
+}
+
+UsablePart part_for(const Session& session, std::span<const std::byte> image,
+                    const JitOptions& jit) {
+  if (names_target(jit)) return {};
+  std::vector<int> capabilities;
+  for (const Device& device : session.snapshot.devices) {
+    capabilities.push_back(device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
+                           device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  }
+  return usable_part(image, capabilities);
+}
+
+// Runs `load` with what the server's GPUs can use of the image. What fails is tried with the whole
+// image, so that errors are always those of the application's.
+template <typename Load>
+CUresult load_usable(Session& session, std::span<const std::byte> image, const JitOptions& jit,
+                     Load&& load) {
+  const UsablePart part = part_for(session, image, jit);
+  if (!part.bytes.empty() && load(ImageBytes(part.bytes)) == CUDA_SUCCESS) return CUDA_SUCCESS;
+  return load(ImageBytes(&image, 1));
+}
+
+CUresult load_module_image(Session& session, ImageBytes bytes, const JitOptions& jit,
+                           CUmodule* module) {
   const JitLogs logs(jit);
   logs.prepare();
   CUmodule made = nullptr;
@@ -88,6 +88,13 @@ CUresult load_module_bytes(Session& session, std::span<const std::byte> bytes,
   }
   *module = made;
   return CUDA_SUCCESS;
+}
+
+CUresult load_module_bytes(Session& session, std::span<const std::byte> bytes,
+                           const JitOptions& jit, CUmodule* module) {
+  return load_usable(session, bytes, jit, [&](ImageBytes image) {
+    return load_module_image(session, image, jit, module);
+  });
 }
 
 // What one fgModuleFunction or fgLibraryKernel brings. On the heap: 32 KiB are much for a thread's
@@ -132,10 +139,11 @@ bool fill(Function& function, const char* name, const Answer& answer) {
 
 }  // namespace
 
-CUresult load_by_hash(Session& session, std::span<const std::byte> bytes,
+CUresult load_by_hash(Session& session, ImageBytes bytes,
                       const std::function<CUresult(const unsigned char* hash)>& load) {
-  if (bytes.empty()) return CUDA_ERROR_INVALID_IMAGE;
-  const Sha256Digest hash = sha256(bytes);
+  const uint64_t size = size_of(bytes);
+  if (size == 0) return CUDA_ERROR_INVALID_IMAGE;
+  const Sha256Digest hash = hash_of(bytes);
   uint64_t upload = 0;  // the last one of this call; 0: another thread's, or none
   for (int uploads = 0;;) {
     CUresult result = load(hash.data());
@@ -145,7 +153,7 @@ CUresult load_by_hash(Session& session, std::span<const std::byte> bytes,
     if (upload != 0 && result != CUDA_SUCCESS) return result;
     if (uploads == kMaxUploads) {
       log::warn("image {} of {} bytes does not stay in the server's image cache", to_hex(hash),
-                bytes.size());
+                size);
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
     result = session.image_uploads.bring(
@@ -214,10 +222,12 @@ CUresult read_jit_options(unsigned count, const CUjit_option* options, void** va
 
 CUresult load_library_bytes(Session& session, std::span<const std::byte> bytes,
                             const JitOptions& jit, CUlibrary* library) {
-  return load_by_hash(session, bytes, [&](const unsigned char* hash) {
-    return call_fgLibraryLoad(session, current_context_id(), hash,
-                              static_cast<unsigned>(jit.options.size()), jit.options.data(),
-                              jit.values.data(), 0, nullptr, nullptr, library);
+  return load_usable(session, bytes, jit, [&](ImageBytes image) {
+    return load_by_hash(session, image, [&](const unsigned char* hash) {
+      return call_fgLibraryLoad(session, current_context_id(), hash,
+                                static_cast<unsigned>(jit.options.size()), jit.options.data(),
+                                jit.values.data(), 0, nullptr, nullptr, library);
+    });
   });
 }
 

@@ -14,7 +14,7 @@
 
 #include "client/image/image.h"
 #include "client/image/records.h"
-#include "common/base/sha256.h"
+#include "client/image/send.h"
 
 namespace fargpu::client {
 
@@ -48,7 +48,7 @@ class JitLogs {
 
 // Runs `load`, which names an image by its hash, until the server knows the image: when it answers
 // CUDA_ERROR_NOT_FOUND, the image is sent. A failed upload is this call's error and no other's.
-CUresult load_by_hash(Session& session, std::span<const std::byte> bytes,
+CUresult load_by_hash(Session& session, ImageBytes bytes,
                       const std::function<CUresult(const unsigned char* hash)>& load);
 
 // CUDA_ERROR_INVALID_VALUE for missing arrays and options that cuda.h does not have;

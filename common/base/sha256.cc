@@ -1,38 +1,27 @@
+// OpenSSL's functions of SHA-256 itself, which it calls deprecated, and not its EVP: that sets up
+// the whole library at the first hash of a process, a millisecond in every program and worker that
+// loads an image. They need nothing of it: no settings of the application's are read, and nothing
+// is left for its end, when our threads may still run.
+#define OPENSSL_SUPPRESS_DEPRECATED  // NOLINT(bugprone-reserved-identifier)
 #include "common/base/sha256.h"
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
+#include <openssl/sha.h>
 
 #include "common/base/check.h"
 
 namespace fargpu {
-namespace {
 
-const EVP_MD* algorithm() {
-  static const EVP_MD* const found = [] {
-    // In an application's process: nothing of its OpenSSL settings, and nothing at its end, when
-    // our threads may still run (as in common/tls).
-    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT | OPENSSL_INIT_NO_LOAD_CONFIG, nullptr);
-    return EVP_MD_fetch(nullptr, "SHA256", nullptr);
-  }();
-  return found;
-}
+void Sha256::Free::operator()(SHA256state_st* state) const { delete state; }
 
-}  // namespace
-
-void Sha256::Free::operator()(evp_md_ctx_st* state) const { EVP_MD_CTX_free(state); }
-
-Sha256::Sha256() : state_(EVP_MD_CTX_new()) {
-  FARGPU_CHECK(EVP_DigestInit_ex2(state_.get(), algorithm(), nullptr) == 1);
-}
+Sha256::Sha256() : state_(new SHA256_CTX) { FARGPU_CHECK(SHA256_Init(state_.get()) == 1); }
 
 void Sha256::update(std::span<const std::byte> data) {
-  FARGPU_CHECK(EVP_DigestUpdate(state_.get(), data.data(), data.size()) == 1);
+  FARGPU_CHECK(SHA256_Update(state_.get(), data.data(), data.size()) == 1);
 }
 
 Sha256Digest Sha256::finish() {
   Sha256Digest digest;
-  FARGPU_CHECK(EVP_DigestFinal_ex(state_.get(), digest.data(), nullptr) == 1);
+  FARGPU_CHECK(SHA256_Final(digest.data(), state_.get()) == 1);
   return digest;
 }
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-struct evp_md_ctx_st;
+struct SHA256state_st;
 
 namespace fargpu {
 
@@ -23,9 +23,9 @@ class Sha256 {
 
  private:
   struct Free {
-    void operator()(evp_md_ctx_st* state) const;
+    void operator()(SHA256state_st* state) const;
   };
-  std::unique_ptr<evp_md_ctx_st, Free> state_;
+  std::unique_ptr<SHA256state_st, Free> state_;
 };
 
 Sha256Digest sha256(std::span<const std::byte> data);

@@ -2,10 +2,7 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <cstring>
-
-#include "common/fatbin/decompress.h"
 
 namespace fargpu {
 namespace {
@@ -15,10 +12,8 @@ constexpr size_t kHeaderSizeAt = 6, kBodySizeAt = 8;
 constexpr size_t kEntryHeaderSizeAt = 4, kPayloadSizeAt = 8, kCompressedSizeAt = 16, kArchAt = 28,
                  kFlagsAt = 40, kUncompressedSizeAt = 56;
 constexpr size_t kMinEntryHeader = 64;
-constexpr uint64_t kFlagLz4 = 0x2000, kFlagZstd = 0x8000;
-// A larger container or text is an attack or damage, not a program.
+// A larger container is an attack or damage, not a program.
 constexpr uint64_t kMaxContainer = uint64_t{4} << 30;
-constexpr uint64_t kMaxText = uint64_t{1} << 30;
 
 Status damaged(const std::string& what) {
   return Status(StatusCode::kInvalidArgument, "damaged fat binary: " + what);
@@ -69,54 +64,25 @@ Result<std::vector<FatbinEntry>> read_fatbin(std::span<const std::byte> containe
     entry.flags = load<uint64_t>(rest, kFlagsAt);
     entry.uncompressed_bytes = load<uint64_t>(rest, kUncompressedSizeAt);
     entry.payload = rest.subspan(header_bytes, static_cast<size_t>(payload_bytes));
-    if ((entry.flags & (kFlagLz4 | kFlagZstd)) != 0) {
+    if ((entry.flags & (kFatbinLz4 | kFatbinZstd)) != 0) {
       // The payload is padded; this is what the compressor wrote.
       const uint32_t compressed = load<uint32_t>(rest, kCompressedSizeAt);
       if (compressed > payload_bytes)
         return damaged(fmt::format("{} compressed bytes in {}", compressed, payload_bytes));
       entry.payload = entry.payload.first(compressed);
     }
+    entry.whole = rest.first(header_bytes + static_cast<size_t>(payload_bytes));
     entries.push_back(entry);
-    rest = rest.subspan(header_bytes + static_cast<size_t>(payload_bytes));
+    rest = rest.subspan(entry.whole.size());
   }
   return entries;
 }
 
-Result<std::string> entry_contents(const FatbinEntry& entry) {
-  if ((entry.flags & (kFlagLz4 | kFlagZstd)) == 0) {
-    return std::string(reinterpret_cast<const char*>(entry.payload.data()), entry.payload.size());
-  }
-  if (entry.uncompressed_bytes > kMaxText) {
-    return damaged(fmt::format("entry of {} bytes uncompressed", entry.uncompressed_bytes));
-  }
-  const auto size = static_cast<size_t>(entry.uncompressed_bytes);
-  return (entry.flags & kFlagZstd) != 0 ? decompress_zstd(entry.payload, size)
-                                        : decompress_lz4(entry.payload, size);
-}
-
-Result<std::string> select_ptx(std::span<const FatbinEntry> entries, int compute_capability) {
-  const FatbinEntry* best = nullptr;
-  std::string present;
-  for (const FatbinEntry& entry : entries) {
-    const bool is_ptx = entry.kind == static_cast<uint16_t>(EntryKind::kPtx);
-    const char* name = is_ptx                                                   ? "PTX"
-                       : entry.kind == static_cast<uint16_t>(EntryKind::kCubin) ? "cubin"
-                                                                                : "entry";
-    present += fmt::format("{}{} sm_{}", present.empty() ? "" : ", ", name, entry.arch);
-    if (!is_ptx || entry.arch > static_cast<uint32_t>(compute_capability)) continue;
-    if (!best || entry.arch > best->arch) best = &entry;
-  }
-  if (!best) {
-    return Status(StatusCode::kNotFound,
-                  fmt::format("no PTX for sm_{} in the image (it has: {}); the simulated GPU runs "
-                              "PTX only, compile with "
-                              "-gencode arch=compute_XX,code=compute_XX",
-                              compute_capability, present.empty() ? "nothing" : present));
-  }
-  FARGPU_ASSIGN_OR_RETURN(std::string text, entry_contents(*best));
-  // The text is a C string in its entry; what follows its end is padding.
-  if (const size_t end = text.find('\0'); end != std::string::npos) text.resize(end);
-  return text;
+std::vector<std::byte> fatbin_header(std::span<const std::byte> container, uint64_t body_bytes) {
+  const auto header = container.first(load<uint16_t>(container, kHeaderSizeAt));
+  std::vector<std::byte> made(header.begin(), header.end());
+  std::memcpy(made.data() + kBodySizeAt, &body_bytes, sizeof body_bytes);
+  return made;
 }
 
 }  // namespace fargpu

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "common/base/status.h"
@@ -16,6 +15,8 @@ namespace fargpu {
 constexpr uint32_t kFatbinMagic = 0xBA55ED50;
 constexpr uint32_t kWrapperMagic = 0x466243B1;
 
+constexpr uint64_t kFatbinLz4 = 0x2000, kFatbinZstd = 0x8000;  // flags of an entry
+
 enum class EntryKind : uint16_t { kPtx = 1, kCubin = 2 };
 
 struct FatbinEntry {
@@ -23,6 +24,7 @@ struct FatbinEntry {
   uint32_t arch = 0;  // 75 for sm_75
   uint64_t flags = 0;
   std::span<const std::byte> payload;  // still compressed when flags say so
+  std::span<const std::byte> whole;    // with its header and padding
   uint64_t uncompressed_bytes = 0;
 };
 
@@ -33,11 +35,7 @@ Result<size_t> fatbin_size(std::span<const std::byte> header);
 // All entries of a container. Bytes after its end are ignored.
 Result<std::vector<FatbinEntry>> read_fatbin(std::span<const std::byte> container);
 
-// The payload as it was before compression (zstd, LZ4 block or none).
-Result<std::string> entry_contents(const FatbinEntry& entry);
-
-// The PTX text that suits a device best: the highest arch not above its capability. kNotFound when
-// there is none; the message lists what is there.
-Result<std::string> select_ptx(std::span<const FatbinEntry> entries, int compute_capability);
+// The header of `container`, which has been read, for so many bytes of entries.
+std::vector<std::byte> fatbin_header(std::span<const std::byte> container, uint64_t body_bytes);
 
 }  // namespace fargpu

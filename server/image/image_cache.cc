@@ -9,7 +9,10 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 #include <vector>
+
+#include "common/base/log.h"
 
 namespace fargpu::server {
 namespace {
@@ -26,14 +29,32 @@ Status write_all(int descriptor, std::span<const std::byte> data) {
   return Status();
 }
 
-bool read_all(int descriptor, std::span<std::byte> room) {
-  while (!room.empty()) {
-    const ssize_t got = ::read(descriptor, room.data(), room.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    room = room.subspan(static_cast<size_t>(got));
-  }
-  return true;
+// Of a file that was verified and has not been written since: mode and time of modification. When
+// it was last used is its time of access.
+constexpr mode_t kSealedMode = 0400;
+constexpr timespec kSealedTime{0, 0};
+constexpr timespec kNow{0, UTIME_NOW}, kLeftAlone{0, UTIME_OMIT};
+
+Status seal(int descriptor) {
+  const timespec times[2] = {kNow, kSealedTime};
+  if (::fchmod(descriptor, kSealedMode) != 0 || ::futimens(descriptor, times) != 0)
+    return system_error("cannot seal an image", errno);
+  return Status();
+}
+
+bool is_sealed(const struct stat& about) {
+  return S_ISREG(about.st_mode) && (about.st_mode & 07777) == kSealedMode &&
+         about.st_uid == ::geteuid() && about.st_mtim.tv_sec == kSealedTime.tv_sec &&
+         about.st_mtim.tv_nsec == kSealedTime.tv_nsec && about.st_size > 0;
+}
+
+void is_used_now(int descriptor) {
+  const timespec times[2] = {kNow, kLeftAlone};
+  ::futimens(descriptor, times);
+}
+
+bool less(const timespec& a, const timespec& b) {
+  return std::pair(a.tv_sec, a.tv_nsec) < std::pair(b.tv_sec, b.tv_nsec);
 }
 
 // A file of this cache that is whole, by its name: nothing else is ever removed.
@@ -122,6 +143,7 @@ Status ImageCache::finish(Upload& upload) {
   const Sha256Digest real = upload.hash.finish();
   if (real != upload.expected)
     return broken(upload.expected, "the bytes have the hash " + to_hex(real));
+  FARGPU_RETURN_IF_ERROR(seal(upload.file.get()));
   make_room(upload.total);
   if (::rename(upload.path.c_str(), path_of(upload.expected).c_str()) != 0)
     return system_error("cannot keep image " + to_hex(upload.expected), errno);
@@ -162,24 +184,26 @@ Status ImageCache::result_of(uint64_t number) {
 
 std::optional<Image> ImageCache::get(const Sha256Digest& hash) {
   const std::string path = path_of(hash);
-  Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   struct stat about {};
-  if (!file.valid() || ::fstat(file.get(), &about) != 0 || about.st_size <= 0) return std::nullopt;
-  const size_t size = static_cast<size_t>(about.st_size);
-  auto bytes = std::make_unique_for_overwrite<std::byte[]>(size + 1);
-  const std::span room(bytes.get(), size);
-  if (!read_all(file.get(), room) || sha256(room) != hash) {
+  if (!file.valid() || ::fstat(file.get(), &about) != 0) return std::nullopt;
+  if (!is_sealed(about)) {
+    log::warn("image {} is not as it was kept: removed", to_hex(hash));
     ::unlink(path.c_str());
     return std::nullopt;
   }
-  bytes[size] = std::byte{0};
-  ::futimens(file.get(), nullptr);  // used just now: make_room takes the oldest first
-  return Image(std::move(bytes), size);
+  Result<Image> image = Image::map(file.get(), static_cast<size_t>(about.st_size));
+  if (!image.ok()) {
+    log::warn("image {}: {}", to_hex(hash), image.status().message());
+    return std::nullopt;
+  }
+  is_used_now(file.get());
+  return std::move(*image);
 }
 
 void ImageCache::make_room(uint64_t bytes) {
   struct File {
-    fs::file_time_type used;
+    timespec used;
     uint64_t size;
     fs::path path;
   };
@@ -189,14 +213,13 @@ void ImageCache::make_room(uint64_t bytes) {
   for (fs::directory_iterator entry(folder_, error), end; !error && entry != end;
        entry.increment(error)) {
     if (!is_image(entry->path().filename().string())) continue;
-    std::error_code gone;
-    File file{entry->last_write_time(gone), entry->file_size(gone), entry->path()};
-    if (gone) continue;
-    total += file.size;
-    files.push_back(std::move(file));
+    struct stat about {};
+    if (::lstat(entry->path().c_str(), &about) != 0) continue;
+    files.push_back({about.st_atim, static_cast<uint64_t>(about.st_size), entry->path()});
+    total += files.back().size;
   }
   std::sort(files.begin(), files.end(),
-            [](const File& a, const File& b) { return a.used < b.used; });
+            [](const File& a, const File& b) { return less(a.used, b.used); });
   for (size_t i = 0; total > cap_ && i < files.size(); ++i) {
     if (fs::remove(files[i].path, error)) total -= files[i].size;
   }

@@ -3,7 +3,9 @@
 //
 // An image is announced by its hash and total size and arrives in pieces. It is kept only when its
 // hash is right, so no session can store anything under another hash. Files appear by rename, so
-// readers see a whole image or none. Uploads are independent of each other, also those of the same
+// readers see a whole image or none. A file that is kept is sealed: it is the daemon's, nobody may
+// write it, and its time of modification is the beginning of time, which any write would change.
+// So a load need not read it again. Uploads are independent of each other, also those of the same
 // image: the last one to finish replaces the others, which makes no difference. The folder's size
 // is limited; the least recently used images go first. Each worker has its own object over the same
 // folder; one thread each.
@@ -11,7 +13,6 @@
 
 #include <deque>
 #include <map>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,20 +21,9 @@
 #include "common/base/fd.h"
 #include "common/base/sha256.h"
 #include "common/base/status.h"
+#include "server/image/mapped_image.h"
 
 namespace fargpu::server {
-
-// The bytes of one image, followed by a NUL (PTX text needs one). Freed with the object.
-class Image {
- public:
-  Image(std::unique_ptr<std::byte[]> bytes, size_t size) : bytes_(std::move(bytes)), size_(size) {}
-  const void* data() const { return bytes_.get(); }
-  size_t size() const { return size_; }
-
- private:
-  std::unique_ptr<std::byte[]> bytes_;
-  size_t size_;
-};
 
 class ImageCache {
  public:
@@ -55,8 +45,7 @@ class ImageCache {
   Status put(const Sha256Digest& hash, std::span<const std::byte> bytes);
   // Why an upload has failed, asked once; OK for every other number. The upload is at its end.
   Status result_of(uint64_t upload);
-  // nullopt: not there. The file's hash is checked again: a damaged file is removed and counts as
-  // not there.
+  // nullopt: not there. A file that is not sealed any more is removed and counts as not there.
   std::optional<Image> get(const Sha256Digest& hash);
   // The same for a hash of a request. kNotFound: the client must bring the image first.
   Result<Image> find(std::span<const std::byte> hash);

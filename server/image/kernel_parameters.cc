@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string>
 
-#include "common/fatbin/fatbin.h"
+#include "common/fatbin/contents/contents.h"
 
 namespace fargpu::server {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "common/fatbin/fatbin.h"
+#include "common/fatbin/contents/contents.h"
 #include "sim/fatbin/linked_image.h"
 
 namespace fargpu::sim {

@@ -1,6 +1,8 @@
 #include "server/image/image_cache.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -22,17 +24,20 @@ std::vector<std::byte> image_of(size_t size, int seed) {
 
 class ImageCacheTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "/fargpu-images-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
+  ~ImageCacheTest() override { fs::remove_all(folder_); }
   size_t files() const {
     return static_cast<size_t>(
         std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
   }
-  std::string folder_;
+  void used_at(std::span<const std::byte> bytes, time_t when) const {
+    const timespec times[2] = {{when, 0}, {0, UTIME_OMIT}};
+    const std::string path = folder_ + "/" + to_hex(sha256(bytes));
+    ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  }
+  const std::string folder_ = [] {
+    std::string pattern = ::testing::TempDir() + "/fargpu-images-XXXXXX";
+    return std::string(::mkdtemp(pattern.data()));
+  }();
 };
 
 Status put_whole(ImageCache& cache, std::span<const std::byte> bytes) {
@@ -41,15 +46,17 @@ Status put_whole(ImageCache& cache, std::span<const std::byte> bytes) {
 
 TEST_F(ImageCacheTest, GivesBackWhatWasPutWithANulBehindIt) {
   ImageCache cache(folder_, 1 << 20);
-  const auto bytes = image_of(5000, 1);
-  const auto hash = sha256(bytes);
-  EXPECT_FALSE(cache.get(hash).has_value());
-  ASSERT_TRUE(put_whole(cache, bytes).ok());
-  const auto image = cache.get(hash);
-  ASSERT_TRUE(image.has_value());
-  ASSERT_EQ(image->size(), bytes.size());
-  EXPECT_EQ(std::memcmp(image->data(), bytes.data(), bytes.size()), 0);
-  EXPECT_EQ(static_cast<const char*>(image->data())[bytes.size()], '\0');
+  for (const size_t size : {1u, 4095u, 4096u, 4097u, 8192u}) {  // also where a page ends
+    const auto bytes = image_of(size, 1);
+    const auto hash = sha256(bytes);
+    EXPECT_FALSE(cache.get(hash).has_value());
+    ASSERT_TRUE(put_whole(cache, bytes).ok());
+    const auto image = cache.get(hash);
+    ASSERT_TRUE(image.has_value());
+    ASSERT_EQ(image->size(), bytes.size());
+    EXPECT_EQ(std::memcmp(image->data(), bytes.data(), bytes.size()), 0);
+    EXPECT_EQ(static_cast<const char*>(image->data())[bytes.size()], '\0');
+  }
 }
 
 TEST_F(ImageCacheTest, PiecesMakeAnImageThatOtherSessionsSee) {
@@ -143,9 +150,8 @@ TEST_F(ImageCacheTest, TheLeastRecentlyUsedGoesWhenTheCapIsReached) {
   ASSERT_TRUE(put_whole(cache, first).ok());
   ASSERT_TRUE(put_whole(cache, second).ok());
   // Used in this order, whatever the clock of the file system resolves.
-  const auto now = fs::file_time_type::clock::now();
-  fs::last_write_time(folder_ + "/" + to_hex(sha256(first)), now - std::chrono::hours(1));
-  fs::last_write_time(folder_ + "/" + to_hex(sha256(second)), now - std::chrono::hours(2));
+  used_at(first, 2000);
+  used_at(second, 1000);
   ASSERT_TRUE(put_whole(cache, third).ok());
   EXPECT_TRUE(cache.get(sha256(first)).has_value());
   EXPECT_FALSE(cache.get(sha256(second)).has_value());
@@ -196,15 +202,87 @@ TEST_F(ImageCacheTest, SoManyFailuresAreRemembered) {
   EXPECT_FALSE(cache.result_of(2).ok());
 }
 
-TEST_F(ImageCacheTest, ADamagedFileCountsAsNotThere) {
-  ImageCache cache(folder_, 1 << 20);
-  const auto bytes = image_of(1000, 11);
-  ASSERT_TRUE(put_whole(cache, bytes).ok());
-  std::ofstream(folder_ + "/" + to_hex(sha256(bytes)), std::ios::trunc) << "damaged";
-  EXPECT_FALSE(cache.get(sha256(bytes)).has_value());
-  EXPECT_EQ(files(), 0u);
-  ASSERT_TRUE(put_whole(cache, bytes).ok());
-  EXPECT_TRUE(cache.get(sha256(bytes)).has_value());
+// A file that is not as it was kept counts as not there, and the image can come again.
+class NotAsItWasKept : public ImageCacheTest {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(put_whole(cache_, bytes_).ok());
+    path_ = folder_ + "/" + to_hex(hash_);
+    ASSERT_TRUE(cache_.get(hash_).has_value());
+  }
+  void expect_not_there() {
+    EXPECT_FALSE(cache_.get(hash_).has_value());
+    EXPECT_EQ(files(), 0u);
+    ASSERT_TRUE(put_whole(cache_, bytes_).ok());
+    EXPECT_TRUE(cache_.get(hash_).has_value());
+  }
+  // As by somebody who may write it.
+  void write(const std::string& text) {
+    const Fd file(::open(path_.c_str(), O_RDONLY));
+    ASSERT_EQ(::fchmod(file.get(), 0600), 0);
+    std::fstream(path_, std::ios::in | std::ios::out) << text;
+    ASSERT_EQ(::fchmod(file.get(), 0400), 0);
+  }
+
+  ImageCache cache_{folder_, 1 << 20};
+  const std::vector<std::byte> bytes_ = image_of(1000, 11);
+  const Sha256Digest hash_ = sha256(bytes_);
+  std::string path_;
+};
+
+TEST_F(NotAsItWasKept, Shorter) {
+  ASSERT_EQ(::truncate(path_.c_str(), 999), 0);
+  expect_not_there();
+}
+
+TEST_F(NotAsItWasKept, Longer) {
+  ASSERT_EQ(::truncate(path_.c_str(), 1001), 0);
+  expect_not_there();
+}
+
+TEST_F(NotAsItWasKept, WithOtherContents) {
+  write("damaged");
+  expect_not_there();
+}
+
+TEST_F(NotAsItWasKept, WritableByItsOwner) {
+  ASSERT_EQ(::chmod(path_.c_str(), 0600), 0);
+  expect_not_there();
+}
+
+TEST_F(NotAsItWasKept, ReadableByOthers) {
+  ASSERT_EQ(::chmod(path_.c_str(), 0444), 0);
+  expect_not_there();
+}
+
+TEST_F(NotAsItWasKept, OfAnotherUser) {
+  constexpr uid_t kNobody = 65534;
+  if (::chown(path_.c_str(), kNobody, gid_t(-1)) != 0)
+    GTEST_SKIP() << "only root may give a file away";
+  expect_not_there();
+}
+
+// Not followed: what it leads to may be somebody's trap. A new image takes its place.
+TEST_F(NotAsItWasKept, ALink) {
+  const std::string elsewhere = folder_ + "/elsewhere";
+  fs::rename(path_, elsewhere);
+  fs::create_symlink(elsewhere, path_);
+  EXPECT_FALSE(cache_.get(hash_).has_value());
+  ASSERT_TRUE(put_whole(cache_, bytes_).ok());
+  EXPECT_TRUE(cache_.get(hash_).has_value());
+  EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(path_)));
+}
+
+// A load goes on with the image that it has.
+TEST_F(ImageCacheTest, AnImageInUseStaysWhenItsFileGoes) {
+  ImageCache cache(folder_, 1500);
+  const auto first = image_of(1000, 12), second = image_of(1000, 13);
+  ASSERT_TRUE(put_whole(cache, first).ok());
+  const auto image = cache.get(sha256(first));
+  ASSERT_TRUE(image.has_value());
+  ASSERT_TRUE(put_whole(cache, second).ok());
+  EXPECT_FALSE(cache.get(sha256(first)).has_value());
+  EXPECT_EQ(std::memcmp(image->data(), first.data(), first.size()), 0);
 }
 
 }  // namespace

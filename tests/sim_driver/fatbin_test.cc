@@ -1,11 +1,10 @@
-#include "common/fatbin/fatbin.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <memory>
 #include <random>
 
+#include "common/fatbin/contents/contents.h"
 #include "sim/fatbin/image.h"
 #include "sim/fatbin/linked_image.h"
 #include "tests/sim_driver/fatbin_builder.h"

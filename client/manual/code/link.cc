@@ -44,7 +44,7 @@ CUresult add(CUlinkState state, CUjitInputType type, std::span<const std::byte> 
   const JitOptions& jit = record->jit;
   const JitLogs logs(jit);
   int outcome = CUDA_SUCCESS;
-  const CUresult result = load_by_hash(target.session, bytes, [&](const unsigned char* hash) {
+  const CUresult result = load_by_hash(target.session, {&bytes, 1}, [&](const unsigned char* hash) {
     return call_fgLinkAdd(target.session, target.context, state, type, hash,
                           name == nullptr ? "" : name, static_cast<unsigned>(input.options.size()),
                           input.options.data(), input.values.data(), jit.info_log_bytes,

@@ -1,4 +1,4 @@
-#include "common/fatbin/decompress.h"
+#include "common/fatbin/contents/decompress.h"
 
 #include <fmt/core.h>
 #include <lz4.h>

@@ -1,0 +1,20 @@
+// What the entries of a container hold, and which text suits a device. Pure functions over memory
+// that the caller owns; a damaged entry is a Status.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "common/base/status.h"
+#include "common/fatbin/fatbin.h"
+
+namespace fargpu {
+
+// The payload as it was before compression (zstd, LZ4 block or none).
+Result<std::string> entry_contents(const FatbinEntry& entry);
+
+// The PTX text that suits a device best: the highest arch not above its capability. kNotFound when
+// there is none; the message lists what is there.
+Result<std::string> select_ptx(std::span<const FatbinEntry> entries, int compute_capability);
+
+}  // namespace fargpu

@@ -1,0 +1,31 @@
+// An image of the cache as a driver gets it: the bytes of a file, mapped, with a NUL behind them
+// (PTX text needs one). The file may lose its name meanwhile, but must not be written to. Any
+// thread, one at a time; unmapped with the object.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "common/base/status.h"
+
+namespace fargpu::server {
+
+class Image {
+ public:
+  // The first `size` bytes of the file, which has as many; more than 0. kSystem.
+  static Result<Image> map(int descriptor, size_t size);
+  Image(Image&& other) noexcept
+      : memory_(std::exchange(other.memory_, nullptr)), size_(other.size_) {}
+  Image& operator=(Image&&) = delete;
+  ~Image();
+
+  const void* data() const { return memory_; }
+  size_t size() const { return size_; }
+
+ private:
+  Image(void* memory, size_t size) : memory_(memory), size_(size) {}
+  void* memory_;
+  size_t size_;
+};
+
+}  // namespace fargpu::server
