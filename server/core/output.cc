@@ -9,20 +9,24 @@
 
 namespace fargpu::server {
 
-Output::Output(rpc::Responder& responder, CapturedOutput& captured, uint64_t max_bulk_bytes)
+Output::Output(rpc::Responder& responder, CapturedOutput& captured, const PrintingCode& code,
+               uint64_t max_bulk_bytes)
     : responder_(responder),
       captured_(captured),
+      code_(code),
       piece_bytes_(std::min<uint64_t>(max_bulk_bytes, 1u << 20)) {}
 
-// Asking whether there is anything costs a system call, and hardly anything ever comes to stderr
-// but what goes with an error: in between it is enough to look now and then.
+// Asking whether there is anything costs a system call. What does not come from device code is in
+// no hurry, and hardly anything ever comes to stderr but what goes with an error: in between it is
+// enough to look now and then.
 Status Output::flush() {
   constexpr auto kNowAndThen = std::chrono::milliseconds(100);
   if (copies_) copies_();
-  FARGPU_RETURN_IF_ERROR(send(captured_.out, wire::kOutput));
   const auto now = transport::Clock::now();
-  if (now - errors_looked_at_ < kNowAndThen) return Status();
-  errors_looked_at_ = now;
+  const bool looks = now - looked_at_ >= kNowAndThen;
+  if (looks || may_come()) FARGPU_RETURN_IF_ERROR(send(captured_.out, wire::kOutput));
+  if (!looks) return Status();
+  looked_at_ = now;
   return send(captured_.err, wire::kErrorOutput);
 }
 

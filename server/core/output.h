@@ -9,16 +9,20 @@
 #include "common/rpc/responder.h"
 #include "common/transport/transport.h"
 #include "server/core/output_capture.h"
+#include "server/core/printing_code.h"
 
 namespace fargpu::server {
 
 class Output {
  public:
   // All outlive this. `max_bulk_bytes`: most that one frame to the client may carry.
-  Output(rpc::Responder& responder, CapturedOutput& captured, uint64_t max_bulk_bytes);
+  Output(rpc::Responder& responder, CapturedOutput& captured, const PrintingCode& code,
+         uint64_t max_bulk_bytes);
   // `copies` sends the bytes of copies that are done.
   void flush_first(std::function<void()> copies) { copies_ = std::move(copies); }
 
+  // Whether the driver has to be asked to write out what device code printed.
+  bool may_come() const { return code_.may_print(); }
   // Sends it: before the reply of a synchronising call.
   Status flush();
   // Before an error is answered: what the driver wrote about it goes to the client first.
@@ -34,10 +38,11 @@ class Output {
 
   rpc::Responder& responder_;
   CapturedOutput& captured_;
+  const PrintingCode& code_;
   const uint64_t piece_bytes_;
   std::function<void()> copies_;
   uint32_t notices_ = 0;
-  transport::Clock::time_point errors_looked_at_{};
+  transport::Clock::time_point looked_at_{};
 };
 
 }  // namespace fargpu::server

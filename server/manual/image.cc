@@ -83,14 +83,21 @@ struct Load {
   JitOptions options;
   uint64_t id;  // client-made
   // For a driver that does not tell it.
-  void learn_layouts() {
-    layouts = layouts_in_image({static_cast<const std::byte*>(image.data()), image.size()});
+  void learn_layouts() { layouts = layouts_in_image(bytes()); }
+  std::span<const std::byte> bytes() const {
+    return {static_cast<const std::byte*>(image.data()), image.size()};
   }
 
   std::vector<char> info, errors;
   Handle loaded = nullptr;
   KernelLayouts layouts;
 };
+
+// Before the driver has it.
+template <typename Handle>
+void look_for_printing(Worker& worker, const std::shared_ptr<Load<Handle>>& load) {
+  worker.parts().printing_code.loads(load->bytes(), load);
+}
 
 void module_loaded(const LaterReply& later, Load<CUmodule>& load, CUresult result) {
   Worker& worker = later.worker();
@@ -224,6 +231,7 @@ Status manual_fgModuleLoad(Worker& worker, const Request& request) {
     auto load =
         std::make_shared<Load<CUmodule>>(std::move(*image), std::move(options), given.module_id);
     load->add_logs(given.infoLogBytes, given.errorLogBytes);
+    look_for_printing(worker, load);
     const LaterReply later(worker, request);
     worker.parts().completion.off_thread_exclusive(
         request.header.context, worker.parts().contexts.device_of(request.header.context),
@@ -251,6 +259,7 @@ Status manual_fgLibraryLoad(Worker& worker, const Request& request) {
     if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
     auto load =
         std::make_shared<Load<CUlibrary>>(std::move(*image), std::move(options), given.library_id);
+    look_for_printing(worker, load);
     const LaterReply later(worker, request);
     worker.parts().completion.off_thread(
         request.header.context,

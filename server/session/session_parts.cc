@@ -12,7 +12,7 @@ SessionParts::SessionParts(const DriverTable& driver, transport::Transport& tran
     : transport(transport),
       max_bulk_bytes(setup.client_limits.max_bulk_bytes),
       responder(transport),
-      output(responder, captured, max_bulk_bytes),
+      output(responder, captured, printing_code, max_bulk_bytes),
       contexts(driver, setup.devices),
       images(setup.image_folder, setup.image_cache_bytes),
       remote_staging(transport.remote_memory()),

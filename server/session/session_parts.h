@@ -74,6 +74,7 @@ struct SessionParts {
   const uint64_t max_bulk_bytes;  // of one frame to the client
   Timeline timeline;
   rpc::Responder responder;
+  PrintingCode printing_code;
   Output output;
   Contexts contexts;
   HandleTable handles;

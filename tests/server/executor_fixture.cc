@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <span>
+#include <string_view>
 
 #include "common/wire/control.h"
 #include "generated/schema/internal.capnp.h"
@@ -215,7 +217,7 @@ DriverTable FakeDriver::table() {
                ? CUDA_ERROR_NOT_READY
                : driver.result_of("cuEventQuery");
   };
-  t.cuEventSynchronize = [](CUevent) { return CUDA_SUCCESS; };
+  t.cuEventSynchronize = [](CUevent) { return noted("cuEventSynchronize"); };
   t.cuStreamWaitEvent = [](CUstream stream, CUevent event, unsigned) {
     return noted(std::to_string(reinterpret_cast<uint64_t>(stream)) + " waits for " +
                  name_of(event));
@@ -309,6 +311,8 @@ void ExecutorTest::start(bool with_output, uint64_t memory_bytes) {
   setup.memory_bytes = memory_bytes;
   worker_ = std::make_unique<SessionWorker>(table_, *server_, statistics_, capture_, setup);
   worker_->responder().client_knows(client_control_);
+  constexpr std::string_view kPrints = "vprintf";
+  if (with_output) worker_->parts().printing_code.loads(std::as_bytes(std::span(kPrints)), nullptr);
   thread_ = std::thread([this] {
     Executor executor(*worker_, *server_, statistics_, std::chrono::microseconds(0), daemon_);
     std::unique_ptr<SessionWatch> watch;

@@ -78,7 +78,8 @@ struct Answer {
 
 class ExecutorTest : public ::testing::Test, private transport::FrameHandler {
  protected:
-  // With output: what is written to `output_` is captured as if device code had printed it.
+  // With output: what is written to `output_` is captured as if device code had printed it, and
+  // there is code that may.
   void start(bool with_output = false, uint64_t memory_bytes = 0);
   void TearDown() override;
 

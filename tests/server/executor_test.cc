@@ -360,6 +360,20 @@ TEST_F(Executing, PrintedTextComesBeforeTheReplyThatWaitedForIt) {
   EXPECT_TRUE(end().ok());
 }
 
+TEST_F(Executing, TheDriverIsNotAskedToWriteOutWhereNoCodePrints) {
+  start();
+  enter();
+  expect_answer(synchronise_stream(), CUDA_SUCCESS);
+  EXPECT_FALSE(driver().saw("cuEventSynchronize"));
+}
+
+TEST_F(Executing, TheDriverIsAskedToWriteOutWhereCodeMayPrint) {
+  start(true);
+  enter();
+  expect_answer(synchronise_stream(), CUDA_SUCCESS);
+  EXPECT_TRUE(driver().saw("cuEventSynchronize"));
+}
+
 TEST_F(Executing, WhatTheDriverWritesToStderrComesBeforeTheErrorThatItExplains) {
   start(true);
   enter();
