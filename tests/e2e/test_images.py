@@ -137,6 +137,25 @@ class CacheOfTheServer(Case):
             self.check_loads(daemon, 1)
             self.check_loads(daemon, 0)
 
+    def test_sessions_that_store_one_image_at_once(self):
+        with self.daemon("--max-bulk", "64K") as daemon, tempfile.NamedTemporaryFile() as file:
+            file.write(self.image)
+            file.flush()
+            program = testing.BUILD.program("driver_fatbin")
+            environment = testing.clean_environment(
+                FARGPU_LINK="bandwidth=100Mbps", FARGPU_COMPRESS="none"
+            )
+            programs = [daemon.start(program, file.name, env=environment) for _ in range(3)]
+            testing.wait_until(
+                lambda: sum(name.startswith("upload-") for name in self.files()) > 1,
+                "more than one stores the image",
+            )
+            for one in programs:
+                out, errors = one.communicate(timeout=testing.LIMIT)
+                self.assertEqual(out, "driver_fatbin: right\n", errors)
+            self.assertEqual([len(name) for name in self.files()], [64], "one image, by its hash")
+            self.check_loads(daemon, 0)
+
     def test_an_image_that_was_written_to_is_not_loaded(self):
         def cut(path):
             os.truncate(path, 1000)
