@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 
 #include "common/base/fd.h"
@@ -39,8 +40,17 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   // Sends Start, before the worker is started, so that the message is there when it looks. After an
   // error no worker may be started.
   Status send_start(const WorkerOptions& options);
-  // Reads from now on. `on_broken` is called at most once; nothing is read afterwards.
-  void start(OnBroken on_broken, OnConnectPeer on_connect_peer = nullptr);
+  // The same for a worker that was started ahead, with the descriptors of its session (kSessionFds),
+  // which stay the caller's. After an error it does not serve the session.
+  Status send_start(const WorkerOptions& options, std::span<const int> descriptors);
+  // For a worker that is started ahead: sends Prepare, before it is started; `on_prepared` is called
+  // with its answer, at most once.
+  Status send_prepare(const PrepareOptions& options,
+                      std::function<void(const Status&)> on_prepared);
+  // Reads from now on. `on_broken` is called at most once; nothing is read afterwards. Called once
+  // more when a worker that was started ahead gets a session.
+  void start(OnBroken on_broken, OnConnectPeer on_connect_peer = nullptr,
+             std::function<void()> on_settled = nullptr);
   // Sends kReport, kStop, kResume or kDrain. `on_answer` is called once, from the loop: with the
   // report, kTimeout after `limit` (of kDrain: and a little), kUnsupported (an older worker), kLost
   // (the worker has ended), or kNoCapacity (it does not take what was sent before).
@@ -61,6 +71,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   // Takes at most so many messages. Not ok: it is broken, or nothing comes any more (kLost).
   Status take(size_t most);
   Status take_one(const ReceivedMessage& message);
+  Status take_prepared(const ReceivedMessage& message);
   Status take_connect_peer(const ReceivedMessage& message);
   void answer(uint32_t sequence, const Result<WorkerReport>& report);
   void post(OnAnswer on_answer, Result<WorkerReport> report);
@@ -69,11 +80,13 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   boost::asio::posix::stream_descriptor socket_;
   OnBroken on_broken_;
   OnConnectPeer on_connect_peer_;
+  std::function<void(const Status&)> on_prepared_;
+  std::function<void()> on_settled_;
   std::map<uint32_t, Question> questions_;  // by sequence
   uint32_t sequence_ = 0;
   size_t unasked_ = 0;
   std::set<uint64_t> peers_;  // sessions to which the worker has asked for a socket and got one
-  bool started_ = false;
+  bool started_ = false, reading_ = false, preparing_ = false;
   uint16_t version_ = 0;  // the worker's
   std::string last_words_;
 };
