@@ -29,8 +29,7 @@ Status WorkerLink::send_start(const WorkerOptions& options, std::span<const int>
   return send_message(socket_.native_handle(), encode_start(options), descriptors, Clock::now());
 }
 
-Status WorkerLink::send_prepare(const PrepareOptions& options,
-                                std::function<void(const Status&)> on_prepared) {
+Status WorkerLink::send_prepare(const PrepareOptions& options, OnPrepared on_prepared) {
   on_prepared_ = std::move(on_prepared);
   preparing_ = true;
   return send_message(socket_.native_handle(), encode_prepare(options), Clock::now());

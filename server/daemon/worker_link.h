@@ -27,6 +27,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
  public:
   using OnAnswer = std::function<void(const Result<WorkerReport>&)>;
   using OnBroken = std::function<void(const Status&)>;
+  using OnPrepared = std::function<void(const Status&)>;
   // The worker asks for a socket to the worker of that session. Returns the socket that it gets;
   // invalid: it gets none.
   using OnConnectPeer = std::function<Fd(uint64_t session)>;
@@ -40,13 +41,12 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   // Sends Start, before the worker is started, so that the message is there when it looks. After an
   // error no worker may be started.
   Status send_start(const WorkerOptions& options);
-  // The same for a worker that was started ahead, with the descriptors of its session (kSessionFds),
+  // The same for a worker that was started ahead, with its session's descriptors (kSessionFds),
   // which stay the caller's. After an error it does not serve the session.
   Status send_start(const WorkerOptions& options, std::span<const int> descriptors);
-  // For a worker that is started ahead: sends Prepare, before it is started; `on_prepared` is called
-  // with its answer, at most once.
-  Status send_prepare(const PrepareOptions& options,
-                      std::function<void(const Status&)> on_prepared);
+  // For a worker that is started ahead: sends Prepare, before it is started. `on_prepared` is
+  // called with its answer, at most once.
+  Status send_prepare(const PrepareOptions& options, OnPrepared on_prepared);
   // Reads from now on. `on_broken` is called at most once; nothing is read afterwards. Called once
   // more when a worker that was started ahead gets a session.
   void start(OnBroken on_broken, OnConnectPeer on_connect_peer = nullptr,
@@ -60,6 +60,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   bool send_peer(uint64_t session, const Fd& socket);
   // The worker's process has ended: reads what it has sent, and answers open commands with kLost.
   void close();
+  // Of the worker's protocol; 0: it has not said anything yet.
+  uint16_t version() const { return version_; }
   const std::string& last_words() const { return last_words_; }
 
  private:
@@ -80,7 +82,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   boost::asio::posix::stream_descriptor socket_;
   OnBroken on_broken_;
   OnConnectPeer on_connect_peer_;
-  std::function<void(const Status&)> on_prepared_;
+  OnPrepared on_prepared_;
   std::function<void()> on_settled_;
   std::map<uint32_t, Question> questions_;  // by sequence
   uint32_t sequence_ = 0;

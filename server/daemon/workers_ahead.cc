@@ -71,6 +71,8 @@ std::optional<WorkersAhead::Worker> WorkersAhead::give(const Grant::Environment&
     for (auto next = waiting_.begin(); next != waiting_.end();) {
       const Entry entry = next++;
       if (entry->prepared != prepared || grants_[entry->grant] != granted) continue;
+      // A program that does not know `prepare` would take the session with it.
+      if (entry->worker.link->version() < kAheadProtocol) continue;
       Worker worker = entry->worker;
       if (!worker.link->send_start(options, descriptors).ok()) {
         dismiss(entry);  // it has died and was not reaped yet
@@ -99,18 +101,15 @@ void WorkersAhead::look_at_files() {
 }
 
 void WorkersAhead::drop_outdated() {
+  if (waiting_.empty()) return;
+  const FileIdentity program(rules_.program), driver(rules_.prepare.driver);
   for (auto next = waiting_.begin(); next != waiting_.end();) {
     const Entry entry = next++;
-    if (is_current(*entry)) continue;
+    if (entry->program == program && entry->driver == driver) continue;
     log::info("event=worker-ahead-replaced worker={} why=\"its program or driver was replaced\"",
               entry->worker.pid);
     dismiss(entry);
   }
-}
-
-bool WorkersAhead::is_current(const Waiting& entry) const {
-  return entry.program == FileIdentity(rules_.program) &&
-         entry.driver == FileIdentity(rules_.prepare.driver);
 }
 
 void WorkersAhead::reap() {

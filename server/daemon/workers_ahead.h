@@ -97,8 +97,8 @@ class WorkersAhead {
   Status start_one(size_t grant);
   void prepared(pid_t worker, const Status& status);
   Entry find(pid_t worker);
+  // Ends those whose files have changed.
   void drop_outdated();
-  bool is_current(const Waiting& entry) const;
   // Ends it; the entry is gone.
   void dismiss(Entry entry);
   // Counts a death, which puts the next start off.

@@ -112,8 +112,7 @@ class WorkersAhead(unittest.TestCase):
             self.assertEqual(sorted(ready(daemon, 2)), sorted(waiting))
             # Each of the two has one of the GPUs.
             for gpu in ("0", "1"):
-                environment = testing.clean_environment(CUDA_VISIBLE_DEVICES=gpu)
-                done = daemon.run(testing.BUILD.program("vector_add"), env=environment)
+                done = daemon.run(testing.BUILD.program("vector_add"), flags=("--device", gpu))
                 self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(daemon.log_text().count(" ahead=yes"), 2)
 

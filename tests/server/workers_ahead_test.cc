@@ -26,7 +26,7 @@ using ::testing::UnorderedElementsAre;
 using transport::Clock;
 
 constexpr auto kLimit = seconds(60);
-// Notes its start, says that its driver is open, and takes what it is told until it is told no more.
+// Notes its start, says that its driver is open, and takes what it is told until the socket ends.
 constexpr const char* kWorker =
     "#!/bin/sh\n"
     "exec 2>/dev/null\necho \"$CUDA_VISIBLE_DEVICES\" >>\"${0%/*}/starts\"\n"
@@ -176,7 +176,16 @@ TEST_F(WorkersAheadTest, OneThatIsStillOpeningItsDriverIsTaken) {
   write("prepared", {});  // it does not say that it is ready
   start(1);
   ASSERT_TRUE(has(1));
-  EXPECT_GT(give(grant({1, 0, {}})), 0);
+  EXPECT_TRUE(eventually([this] { return give(grant({1, 0, {}})) > 0; }));
+}
+
+TEST_F(WorkersAheadTest, AnOlderProgramGetsNoSession) {
+  write("started", {});  // nor does it say which it is
+  write("prepared", {});
+  start(1);
+  ASSERT_TRUE(has(1));
+  run_for(milliseconds(200));
+  EXPECT_EQ(give(grant({1, 0, {}})), -1);
 }
 
 TEST_F(WorkersAheadTest, OneThatHasDiedIsNotTaken) {
