@@ -122,6 +122,7 @@ class WorkersAhead(unittest.TestCase):
             os.kill(waiting, signal.SIGKILL)
             done = daemon.run(testing.BUILD.program("vector_add"))
             self.assertEqual(done.returncode, 0, done.stderr)
+            testing.wait_until(lambda: not daemon.workers(), "its session has ended")
             (other,) = ready(daemon, 1)
             self.assertNotEqual(other, waiting)
             program = Program(daemon)
