@@ -22,13 +22,19 @@
 #                 the job
 #   11 peerConnected  daemon to worker; body Peer; no reply. Attached is a socket to the worker of
 #                 that session of the same job, which has asked for it
+#   12 prepare    daemon to worker, its first; body Prepare: the worker is started ahead. It opens the
+#                 driver; reply: Prepared; it then waits for start, without a limit. To that start
+#                 are attached the descriptors that another worker inherits: the client's connection,
+#                 statistics, the job's memory, orders and, where the session may have further
+#                 connections, the socket for them
+#   13 settled    worker to daemon; no body; once: the session has a context
 #
 # Daemon and worker may be of different releases, as while a host is being updated:
 #   - Fields are added at the end, and one that the sender does not know reads as 0 or empty.
 #   - A kind never gets another meaning. A worker answers a kind that it does not know with a reply
 #     without body, result 1. A daemon ignores a few such messages; a worker sends no kind that came
 #     after the version of Start.
-#   - `version` of Start, Probe and Started is the sender's. Each end takes every version from the
+#   - `version` of Start, Prepare, Probe and Started is the sender's. Each end takes every version from the
 #     oldest on that it knows, also those that are newer than its own.
 #
 # The daemon believes nothing that a worker says beyond its own session: what breaks these rules ends
@@ -72,6 +78,19 @@ struct Start {
   units @26 :List(Text);          # the job's by UUID, in its order
   clientHost @27 :UInt64;         # SlotOwner::host of the client
 }
+
+# What of a Start is known before there is a session.
+struct Prepare {
+  version @0 :UInt16;
+  release @1 :Text;
+  daemonPid @2 :Int32;
+  driver @3 :Text;
+  openFiles @4 :UInt32;
+  oomScore @5 :UInt32;
+  coreDumps @6 :Bool;
+}
+
+struct Prepared { error @0 :Text; } # not empty: the driver could not be opened
 
 struct Probe {
   version @0 :UInt16;

@@ -62,7 +62,13 @@ struct Daemon::Impl {
         keeper(loop, placement, ids,
                {{config.placement.max_sessions, config.job_grace}, config.memory_per_session},
                [this](uint64_t job) { sessions.end_management(job); }),
-        sessions({config, worker_program, folder, inventory, loop}, ids,
+        ahead(loop,
+              {config.workers_ahead,
+               worker_program,
+               {::getpid(), inventory.driver_path, config.worker},
+               driver_environment(config)},
+              likely_grants(placement)),
+        sessions({config, worker_program, folder, inventory, loop, &ahead}, ids,
                  [this](const SessionRecord& session) {
                    session.management ? keeper.look_away(session.seat.job)
                                       : keeper.leave(session.seat);
@@ -96,6 +102,7 @@ struct Daemon::Impl {
   IdSequence ids;
   HostPlacement placement;
   JobKeeper keeper;
+  WorkersAhead ahead;
   Sessions sessions;
   Listeners listeners;
   asio::signal_set signals;
@@ -147,6 +154,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(DaemonConfig config, std::string w
 
 void Daemon::run() {
   log::info("event=ready version={}", FARGPU_VERSION);
+  impl_->ahead.start();
   impl_->loop.run();
   log::info("event=stopped");
 }
@@ -297,9 +305,11 @@ void Daemon::Impl::on_signal(int number) {
   if (number == SIGCHLD) {
     relays.reap();
     sessions.reap();
+    ahead.reap();
     return finish_when_drained();
   }
   if (number == SIGHUP) {
+    ahead.look_at_files();
     if (config.token_file.empty()) return;
     auto token = read_token_file(config.token_file);
     if (token.ok()) {
@@ -318,6 +328,7 @@ void Daemon::Impl::on_signal(int number) {
 
 void Daemon::Impl::drain() {
   draining = true;
+  ahead.stop();
   log::info("event=draining sessions={} seconds={}", sessions.all().size(), config.drain.count());
   drain_timer.expires_after(config.drain);
   drain_timer.async_wait([this](const error_code& error) {

@@ -148,6 +148,10 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
       ->check(CLI::Range(0, 1000));
   app.add_flag("--worker-core-dumps", c.worker.core_dumps,
                "let a worker that crashes leave a core dump");
+  app.add_option("--workers-ahead", c.workers_ahead,
+                 "workers that wait for a session with their driver open, for each GPU; they hold "
+                 "no memory of it. 0: a worker is started when its session comes")
+      ->check(CLI::Range(0, 64));
   app.add_option("--max-handshakes", c.max_handshakes, "connections that have not said hello yet");
   duration("--hello-deadline", c.hello_deadline, "for a connection to say hello, e.g. 5s");
   duration("--drain-seconds,--drain", c.drain, "that sessions may go on after SIGTERM");

@@ -50,42 +50,46 @@ Status Sessions::start(const NewSession& session) {
                        session.job.grant.units,
                        session.job.grant.memory_bytes,
                        -1,
+                       false,
                        std::chrono::steady_clock::now(),
                        std::move(page),
                        std::move(orders),
                        nullptr,
                        ConnectionJoiner()};
-  auto pid = start_worker(record, session);
-  if (!pid.ok()) {
+  if (const Status started = start_worker(record, session); !started.ok()) {
     log::error("event=worker-failed session={} job={} why=\"{}\"", id_text(record.id),
-               id_text(session.job.id), pid.status().message());
-    return pid.status();
+               id_text(session.job.id), started.message());
+    return started;
   }
-  record.pid = *pid;
+  const pid_t pid = record.pid;
   record.statistics.close_descriptor();
   record.orders.close_descriptor();
   log::info(
       "event=session-begin session={} job={} kind={} peer={} client=\"{}\" worker={} gpus={} "
-      "memory={}",
+      "memory={} ahead={}",
       id_text(record.id), id_text(session.job.id), record.management ? "management" : "cuda",
       record.peer, record.client, record.pid,
-      fmt::join(uuids_of(host_.inventory.units, record.units), ","), record.memory_bytes);
+      fmt::join(uuids_of(host_.inventory.units, record.units), ","), record.memory_bytes,
+      record.ahead ? "yes" : "no");
   record.link->start(
-      [pid = *pid, id = record.id](const Status& why) {
+      [pid, id = record.id](const Status& why) {
         log::error("event=worker-broke-protocol session={} worker={} why=\"{}\"", id_text(id), pid,
                    why.message());
         ::kill(pid, SIGKILL);
       },
-      [this, id = record.id](uint64_t other) { return connect_peers(id, other); });
-  sessions_.emplace(*pid, std::move(record));
+      [this, id = record.id](uint64_t other) { return connect_peers(id, other); },
+      [this, pid] {
+        if (host_.ahead != nullptr) host_.ahead->session_settled(pid);
+      });
+  const bool management = record.management;
+  sessions_.emplace(pid, std::move(record));
+  if (host_.ahead != nullptr && !management) host_.ahead->session_starts(pid);
   return Status();
 }
 
-Result<pid_t> Sessions::start_worker(SessionRecord& record, const NewSession& session) {
+Status Sessions::start_worker(SessionRecord& record, const NewSession& session) {
   const DaemonConfig& config = host_.config;
   const HelloRequest& hello = session.hello;
-  FARGPU_ASSIGN_OR_RETURN(auto control, make_control_sockets());
-  record.link = std::make_shared<WorkerLink>(host_.loop, std::move(control.first));
 
   WorkerOptions options;
   options.session = record.id;
@@ -127,19 +131,33 @@ Result<pid_t> Sessions::start_worker(SessionRecord& record, const NewSession& se
   for (const size_t unit : record.units)
     options.priorities.push_back(host_.inventory.units[unit].priorities);
 
+  // In the order of kSessionFds.
+  std::vector<int> descriptors = {session.socket, record.statistics.descriptor(),
+                                  session.job.memory->descriptor(), record.orders.descriptor()};
+  if (join_end.valid()) descriptors.push_back(join_end.get());
+
+  const Grant::Environment& granted = session.job.grant.environment;
+  // Those ahead have a driver, which a management session must not open.
+  if (host_.ahead != nullptr && !session.management) {
+    if (auto worker = host_.ahead->give(granted, options, descriptors)) {
+      record.ahead = true;
+      record.pid = worker->pid;
+      record.link = std::move(worker->link);
+      return Status();
+    }
+  }
+  FARGPU_ASSIGN_OR_RETURN(auto control, make_control_sockets());
+  record.link = std::make_shared<WorkerLink>(host_.loop, std::move(control.first));
+  FARGPU_RETURN_IF_ERROR(record.link->send_start(options));
   ChildSetup setup;
   setup.program = host_.worker_program;
   setup.environment = driver_environment(config);
-  const Grant::Environment& granted = session.job.grant.environment;
   setup.environment.insert(setup.environment.end(), granted.begin(), granted.end());
-  setup.descriptors = {{session.socket, kSocketFd},
-                       {control.second.get(), kControlFd},
-                       {record.statistics.descriptor(), kStatisticsFd},
-                       {session.job.memory->descriptor(), kJobFd},
-                       {record.orders.descriptor(), kOrdersFd}};
-  if (join_end.valid()) setup.descriptors.emplace_back(join_end.get(), kJoinFd);
-  FARGPU_RETURN_IF_ERROR(record.link->send_start(options));
-  return start_child(setup);
+  setup.descriptors = {{control.second.get(), kControlFd}};
+  for (size_t i = 0; i < descriptors.size(); ++i)
+    setup.descriptors.emplace_back(descriptors[i], kSessionFds[i]);
+  FARGPU_ASSIGN_OR_RETURN(record.pid, start_child(setup));
+  return Status();
 }
 
 SessionRecord* Sessions::find(uint64_t session) {
@@ -237,6 +255,7 @@ void Sessions::end(std::map<pid_t, SessionRecord>::iterator entry, int wait_stat
       reason.empty() ? "the worker gave no reason" : reason);
   host_.folder.remove_uploads_of(session.pid);
   const auto ended = sessions_.extract(entry);
+  if (host_.ahead != nullptr) host_.ahead->session_settled(ended.mapped().pid);
   on_end_(ended.mapped());
 }
 

@@ -18,6 +18,7 @@
 #include "server/daemon/config.h"
 #include "server/daemon/runtime_folder.h"
 #include "server/daemon/worker_link.h"
+#include "server/daemon/workers_ahead.h"
 #include "server/handover/hello.h"
 #include "server/handover/inventory.h"
 #include "server/handover/joined_connections.h"
@@ -36,6 +37,7 @@ struct SessionRecord {
   std::vector<size_t> units;  // the job's
   uint64_t memory_bytes = 0;  // per unit, the job's; 0: no limit
   pid_t pid = -1;
+  bool ahead = false;  // the worker was started ahead
   std::chrono::steady_clock::time_point since;
   StatisticsPage statistics;
   OrdersPage orders;
@@ -67,6 +69,7 @@ class Sessions {
     const RuntimeFolder& folder;
     const Inventory& inventory;
     boost::asio::io_context& loop;
+    WorkersAhead* ahead = nullptr;  // none: each session has a fresh worker
   };
   using OnEnd = std::function<void(const SessionRecord&)>;
   // `on_end`: the worker's process is gone.
@@ -102,7 +105,8 @@ class Sessions {
   const std::map<pid_t, SessionRecord>& all() const { return sessions_; }
 
  private:
-  Result<pid_t> start_worker(SessionRecord& record, const NewSession& session);
+  // Sets pid, ahead, link and joiner.
+  Status start_worker(SessionRecord& record, const NewSession& session);
   SessionRecord* find(uint64_t session);
   // The worker of `session` asks for a socket to the one of `other`: makes it if both are of one
   // job. The asking worker's end; invalid: there is none.

@@ -22,14 +22,25 @@ constexpr auto kAnswerTime = std::chrono::seconds(1);
 WorkerLink::WorkerLink(asio::io_context& loop, Fd socket)
     : loop_(loop), socket_(loop, socket.release()) {}
 
-Status WorkerLink::send_start(const WorkerOptions& options) {
-  return send_message(socket_.native_handle(), encode_start(options), Clock::now());
+Status WorkerLink::send_start(const WorkerOptions& options) { return send_start(options, {}); }
+
+Status WorkerLink::send_start(const WorkerOptions& options, std::span<const int> descriptors) {
+  on_prepared_ = nullptr;
+  return send_message(socket_.native_handle(), encode_start(options), descriptors, Clock::now());
 }
 
-void WorkerLink::start(OnBroken on_broken, OnConnectPeer on_connect_peer) {
+Status WorkerLink::send_prepare(const PrepareOptions& options, OnPrepared on_prepared) {
+  on_prepared_ = std::move(on_prepared);
+  preparing_ = true;
+  return send_message(socket_.native_handle(), encode_prepare(options), Clock::now());
+}
+
+void WorkerLink::start(OnBroken on_broken, OnConnectPeer on_connect_peer,
+                       std::function<void()> on_settled) {
   on_broken_ = std::move(on_broken);
   on_connect_peer_ = std::move(on_connect_peer);
-  wait();
+  on_settled_ = std::move(on_settled);
+  if (!std::exchange(reading_, true)) wait();
 }
 
 void WorkerLink::wait() {
@@ -69,16 +80,29 @@ Status WorkerLink::take_one(const ReceivedMessage& message) {
       answer(message.header.sequence, report);
       return broken ? report.status() : Status();
     }
+    if (kind_of(message) == WorkerMessage::kPrepare && std::exchange(preparing_, false))
+      return take_prepared(message);
   } else if (kind_of(message) == WorkerMessage::kLastWords) {
     FARGPU_ASSIGN_OR_RETURN(last_words_, parse_last_words(message.body()));
     return Status();
   } else if (kind_of(message) == WorkerMessage::kConnectPeer) {
     return take_connect_peer(message);
+  } else if (kind_of(message) == WorkerMessage::kSettled && on_settled_) {
+    std::exchange(on_settled_, nullptr)();
+    return Status();
   }
   if (++unasked_ <= kMostUnasked) return Status();
   return {StatusCode::kProtocol,
           fmt::format("{} messages that nobody asked for, the last of kind {}", unasked_,
                       message.header.opcode)};
+}
+
+// Nobody waits for it where the session has come first.
+Status WorkerLink::take_prepared(const ReceivedMessage& message) {
+  const Status prepared = parse_prepared(message.body());
+  if (prepared.code() == StatusCode::kProtocol) return prepared;
+  if (const auto tell = std::exchange(on_prepared_, nullptr)) tell(prepared);
+  return Status();
 }
 
 // The answer is dropped if the worker does not read its socket.
@@ -152,6 +176,8 @@ void WorkerLink::close() {
   socket_.close(ignored);
   on_broken_ = nullptr;
   on_connect_peer_ = nullptr;
+  on_prepared_ = nullptr;
+  on_settled_ = nullptr;
   for (auto& [sequence, question] : std::exchange(questions_, {})) {
     if (question.on_answer)
       post(std::move(question.on_answer), Status(StatusCode::kLost, "the worker has ended"));

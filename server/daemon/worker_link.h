@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 
 #include "common/base/fd.h"
@@ -26,6 +27,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
  public:
   using OnAnswer = std::function<void(const Result<WorkerReport>&)>;
   using OnBroken = std::function<void(const Status&)>;
+  using OnPrepared = std::function<void(const Status&)>;
   // The worker asks for a socket to the worker of that session. Returns the socket that it gets;
   // invalid: it gets none.
   using OnConnectPeer = std::function<Fd(uint64_t session)>;
@@ -39,8 +41,16 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   // Sends Start, before the worker is started, so that the message is there when it looks. After an
   // error no worker may be started.
   Status send_start(const WorkerOptions& options);
-  // Reads from now on. `on_broken` is called at most once; nothing is read afterwards.
-  void start(OnBroken on_broken, OnConnectPeer on_connect_peer = nullptr);
+  // The same for a worker that was started ahead, with its session's descriptors (kSessionFds),
+  // which stay the caller's. After an error it does not serve the session.
+  Status send_start(const WorkerOptions& options, std::span<const int> descriptors);
+  // For a worker that is started ahead: sends Prepare, before it is started. `on_prepared` is
+  // called with its answer, at most once.
+  Status send_prepare(const PrepareOptions& options, OnPrepared on_prepared);
+  // Reads from now on. `on_broken` is called at most once; nothing is read afterwards. Called once
+  // more when a worker that was started ahead gets a session.
+  void start(OnBroken on_broken, OnConnectPeer on_connect_peer = nullptr,
+             std::function<void()> on_settled = nullptr);
   // Sends kReport, kStop, kResume or kDrain. `on_answer` is called once, from the loop: with the
   // report, kTimeout after `limit` (of kDrain: and a little), kUnsupported (an older worker), kLost
   // (the worker has ended), or kNoCapacity (it does not take what was sent before).
@@ -50,6 +60,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   bool send_peer(uint64_t session, const Fd& socket);
   // The worker's process has ended: reads what it has sent, and answers open commands with kLost.
   void close();
+  // Of the worker's protocol; 0: it has not said anything yet.
+  uint16_t version() const { return version_; }
   const std::string& last_words() const { return last_words_; }
 
  private:
@@ -61,6 +73,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   // Takes at most so many messages. Not ok: it is broken, or nothing comes any more (kLost).
   Status take(size_t most);
   Status take_one(const ReceivedMessage& message);
+  Status take_prepared(const ReceivedMessage& message);
   Status take_connect_peer(const ReceivedMessage& message);
   void answer(uint32_t sequence, const Result<WorkerReport>& report);
   void post(OnAnswer on_answer, Result<WorkerReport> report);
@@ -69,11 +82,13 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   boost::asio::posix::stream_descriptor socket_;
   OnBroken on_broken_;
   OnConnectPeer on_connect_peer_;
+  OnPrepared on_prepared_;
+  std::function<void()> on_settled_;
   std::map<uint32_t, Question> questions_;  // by sequence
   uint32_t sequence_ = 0;
   size_t unasked_ = 0;
   std::set<uint64_t> peers_;  // sessions to which the worker has asked for a socket and got one
-  bool started_ = false;
+  bool started_ = false, reading_ = false, preparing_ = false;
   uint16_t version_ = 0;  // the worker's
   std::string last_words_;
 };

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/base/check.h"
 #include "common/transport/poll.h"
 
 namespace fargpu::server {
@@ -15,26 +16,24 @@ namespace {
 // was closed with unread data.
 bool is_passing(int error) { return error == EINTR || error == ECONNRESET; }
 
-// For one descriptor beside a message.
+// For descriptors beside a message.
 struct DescriptorRoom {
-  alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
+  alignas(cmsghdr) char bytes[CMSG_SPACE(kMostDescriptors * sizeof(int))];
 };
 
-// The first one. There may be more than one, since the room is rounded up: they are closed.
-Fd attached_descriptor(msghdr* message) {
+std::vector<Fd> attached_descriptors(msghdr* message) {
+  std::vector<Fd> all;
   const cmsghdr* const attached = CMSG_FIRSTHDR(message);
   if (attached == nullptr || attached->cmsg_level != SOL_SOCKET ||
       attached->cmsg_type != SCM_RIGHTS) {
-    return Fd();
+    return all;
   }
-  Fd first;
   for (size_t at = 0; CMSG_LEN((at + 1) * sizeof(int)) <= attached->cmsg_len; ++at) {
     int descriptor = -1;
     std::memcpy(&descriptor, CMSG_DATA(attached) + at * sizeof(int), sizeof descriptor);
-    Fd each(descriptor);
-    if (at == 0) first = std::move(each);
+    all.emplace_back(descriptor);
   }
-  return first;
+  return all;
 }
 
 // Waits for `events`. kTimeout.
@@ -54,24 +53,30 @@ Result<std::pair<Fd, Fd>> make_control_sockets() {
 }
 
 Status send_message(int socket, const MessageBytes& message, transport::Deadline deadline) {
-  return send_message(socket, message, -1, deadline);
+  return send_message(socket, message, std::span<const int>(), deadline);
 }
 
 Status send_message(int socket, const MessageBytes& message, int descriptor,
+                    transport::Deadline deadline) {
+  return send_message(socket, message, std::span(&descriptor, descriptor >= 0 ? 1 : 0), deadline);
+}
+
+Status send_message(int socket, const MessageBytes& message, std::span<const int> descriptors,
                     transport::Deadline deadline) {
   iovec piece{const_cast<std::byte*>(message.data()), message.size()};
   msghdr whole{};
   whole.msg_iov = &piece;
   whole.msg_iovlen = 1;
   DescriptorRoom room{};
-  if (descriptor >= 0) {
+  if (!descriptors.empty()) {
+    FARGPU_CHECK(descriptors.size() <= kMostDescriptors);
     whole.msg_control = room.bytes;
-    whole.msg_controllen = sizeof room.bytes;
+    whole.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
     cmsghdr* const attached = CMSG_FIRSTHDR(&whole);
     attached->cmsg_level = SOL_SOCKET;
     attached->cmsg_type = SCM_RIGHTS;
-    attached->cmsg_len = CMSG_LEN(sizeof descriptor);
-    std::memcpy(CMSG_DATA(attached), &descriptor, sizeof descriptor);
+    attached->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(attached), descriptors.data(), descriptors.size_bytes());
   }
   for (;;) {
     const ssize_t sent = ::sendmsg(socket, &whole, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -86,6 +91,16 @@ Status send_message(int socket, const MessageBytes& message, int descriptor,
 }
 
 Result<ReceivedMessage> receive_message(int socket, transport::Deadline deadline, Fd* descriptor) {
+  if (descriptor == nullptr)
+    return receive_message(socket, deadline, static_cast<std::vector<Fd>*>(nullptr));
+  std::vector<Fd> all;
+  auto message = receive_message(socket, deadline, &all);
+  if (!all.empty()) *descriptor = std::move(all.front());
+  return message;
+}
+
+Result<ReceivedMessage> receive_message(int socket, transport::Deadline deadline,
+                                        std::vector<Fd>* descriptors) {
   ReceivedMessage message;
   // Only what a message needs is kept: first its size is asked for.
   ssize_t bytes = 0;
@@ -112,11 +127,11 @@ Result<ReceivedMessage> receive_message(int socket, transport::Deadline deadline
   DescriptorRoom room{};
   ssize_t taken = 0;
   do {
-    whole.msg_control = descriptor != nullptr ? room.bytes : nullptr;
-    whole.msg_controllen = descriptor != nullptr ? sizeof room.bytes : 0;
+    whole.msg_control = descriptors != nullptr ? room.bytes : nullptr;
+    whole.msg_controllen = descriptors != nullptr ? sizeof room.bytes : 0;
     taken = ::recvmsg(socket, &whole, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (taken < 0 && is_passing(errno));
-  if (taken >= 0 && descriptor != nullptr) *descriptor = attached_descriptor(&whole);
+  if (taken >= 0 && descriptors != nullptr) *descriptors = attached_descriptors(&whole);
   if (taken != bytes) return Status(StatusCode::kLost, "a message has gone");
   constexpr wire::FrameLimits kLimits{kMostMessageBytes, 0};
   FARGPU_RETURN_IF_ERROR(wire::check_header(message.header, kLimits));

@@ -16,6 +16,7 @@
 namespace fargpu::server {
 
 inline constexpr size_t kMostMessageBytes = 64u << 10;
+inline constexpr size_t kMostDescriptors = 8;
 
 // A whole message, as it is sent.
 using MessageBytes = std::vector<std::byte>;
@@ -33,13 +34,18 @@ Result<std::pair<Fd, Fd>> make_control_sockets();
 
 // kTimeout: no room until the deadline; nothing was sent. kLost: the other end is closed.
 Status send_message(int socket, const MessageBytes& message, transport::Deadline deadline);
-// The same with a descriptor, which stays the caller's.
+// The same with a descriptor, or with at most kMostDescriptors, which stay the caller's.
 Status send_message(int socket, const MessageBytes& message, int descriptor,
+                    transport::Deadline deadline);
+Status send_message(int socket, const MessageBytes& message, std::span<const int> descriptors,
                     transport::Deadline deadline);
 // kTimeout: none arrived; a deadline in the past polls once. kLost: the other end is closed.
 // kProtocol: malformed.
-// A descriptor that is attached goes into *descriptor; the system closes what is not taken.
+// A descriptor that is attached goes into *descriptor, or all into *descriptors; what is not taken
+// is closed.
 Result<ReceivedMessage> receive_message(int socket, transport::Deadline deadline,
                                         Fd* descriptor = nullptr);
+Result<ReceivedMessage> receive_message(int socket, transport::Deadline deadline,
+                                        std::vector<Fd>* descriptors);
 
 }  // namespace fargpu::server

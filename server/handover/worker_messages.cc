@@ -202,6 +202,49 @@ Result<WorkerOptions> parse_start(std::span<const std::byte> body) {
       });
 }
 
+MessageBytes encode_prepare(const PrepareOptions& options) {
+  return encode<schema::Prepare>(header_of(WorkerMessage::kPrepare, wire::kWantReply, 1),
+                                 [&options](schema::Prepare::Builder prepare) {
+                                   prepare.setVersion(kWorkerProtocol);
+                                   prepare.setRelease(FARGPU_VERSION);
+                                   prepare.setDaemonPid(options.parent);
+                                   prepare.setDriver(options.driver.substr(0, kMostText));
+                                   prepare.setOpenFiles(options.host_limits.open_files);
+                                   prepare.setOomScore(options.host_limits.oom_score);
+                                   prepare.setCoreDumps(options.host_limits.core_dumps);
+                                 });
+}
+
+Result<PrepareOptions> parse_prepare(std::span<const std::byte> body) {
+  return parse<schema::Prepare, PrepareOptions>(
+      body, "prepare", [](schema::Prepare::Reader prepare) -> Result<PrepareOptions> {
+        FARGPU_RETURN_IF_ERROR(check_version(prepare.getVersion(), "daemon"));
+        return PrepareOptions{
+            prepare.getDaemonPid(),
+            prepare.getDriver().cStr(),
+            {prepare.getOpenFiles(), prepare.getOomScore(), prepare.getCoreDumps()}};
+      });
+}
+
+MessageBytes encode_prepared(const Status& status) {
+  return encode<schema::Prepared>(header_of(WorkerMessage::kPrepare, wire::kReply, 1),
+                                  [&status](schema::Prepared::Builder prepared) {
+                                    if (!status.ok())
+                                      prepared.setError(status.message().substr(0, kMostReason));
+                                  });
+}
+
+Status parse_prepared(std::span<const std::byte> body) {
+  const auto error =
+      parse<schema::Prepared, std::string>(body, "prepared", [](schema::Prepared::Reader prepared) {
+        return Result<std::string>(printable(prepared.getError().cStr(), kMostReason));
+      });
+  if (!error.ok()) return error.status();
+  return error->empty() ? Status() : Status(StatusCode::kDriver, *error);
+}
+
+MessageBytes encode_settled() { return without_body(header_of(WorkerMessage::kSettled)); }
+
 MessageBytes encode_probe(const std::string& driver) {
   return encode<schema::Probe>(header_of(WorkerMessage::kProbe, wire::kWantReply, 1),
                                [&driver](schema::Probe::Builder probe) {

@@ -16,9 +16,9 @@
 
 namespace fargpu::server {
 
-// The field `version` of Start, Probe and Started: what this release sends, and the oldest that it
-// accepts.
-inline constexpr uint16_t kWorkerProtocol = 2, kOldestWorkerProtocol = 1;
+// The field `version` of Start, Prepare, Probe and Started: what this release sends, and the oldest
+// that it accepts.
+inline constexpr uint16_t kWorkerProtocol = 3, kOldestWorkerProtocol = 1;
 
 enum class WorkerMessage : uint16_t {
   kStart = 1,
@@ -32,11 +32,15 @@ enum class WorkerMessage : uint16_t {
   kManage = 9,
   kConnectPeer = 10,
   kPeerConnected = 11,
+  kPrepare = 12,
+  kSettled = 13,
 };
 // Results of a reply.
 inline constexpr int32_t kUnknownMessage = 1, kNoSuchSession = 2;
 // Workers are connected to each other from this version on.
 inline constexpr uint16_t kPeerProtocol = 2;
+// A worker says that its session has settled from this version of its daemon on.
+inline constexpr uint16_t kAheadProtocol = 3;
 inline WorkerMessage kind_of(const ReceivedMessage& message) {
   return static_cast<WorkerMessage>(message.header.opcode);
 }
@@ -56,6 +60,13 @@ struct WorkerReport {
 // Start, or manage (WorkerOptions::management).
 MessageBytes encode_start(const WorkerOptions& options);
 Result<WorkerOptions> parse_start(std::span<const std::byte> body);
+MessageBytes encode_prepare(const PrepareOptions& options);
+Result<PrepareOptions> parse_prepare(std::span<const std::byte> body);
+// Whether the driver is open. An error arrives at the daemon as kDriver with its text.
+MessageBytes encode_prepared(const Status& status);
+Status parse_prepared(std::span<const std::byte> body);
+// Without a body.
+MessageBytes encode_settled();
 MessageBytes encode_probe(const std::string& driver);
 Result<std::string> parse_probe(std::span<const std::byte> body);
 MessageBytes encode_started();

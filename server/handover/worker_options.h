@@ -2,6 +2,7 @@
 // inherited descriptors. No secrets.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,7 +14,8 @@
 
 namespace fargpu::server {
 
-// Descriptors that a worker inherits, by number. A probe has kControlFd alone.
+// Descriptors that a worker inherits, by number. A probe has kControlFd alone, and so has at first
+// a worker that is started ahead.
 inline constexpr int kSocketFd = 3;      // the client's connection, just after its hello
 inline constexpr int kControlFd = 4;     // to the daemon: worker_messages.h
 inline constexpr int kStatisticsFd = 5;  // memfd with SessionStatistics
@@ -21,6 +23,11 @@ inline constexpr int kStatisticsFd = 5;  // memfd with SessionStatistics
 inline constexpr int kJoinFd = 6;
 inline constexpr int kJobFd = 7;     // memfd with the job's memory (job_memory.h)
 inline constexpr int kOrdersFd = 8;  // memfd with SessionOrders
+// Of a worker that is started ahead, until it has a session: for people who list processes.
+inline constexpr const char* kAheadArgument = "--ahead";
+// Those of a session, as they are attached to the Start of a worker that was started ahead; kJoinFd
+// only where there is one.
+inline constexpr std::array kSessionFds = {kSocketFd, kStatisticsFd, kJobFd, kOrdersFd, kJoinFd};
 
 struct WorkerOptions {
   uint16_t daemon_version = 0;  // of the protocol of worker_messages.h; read, never sent
@@ -49,6 +56,13 @@ struct WorkerOptions {
   bool management = false;
   std::vector<std::string> units;  // the job's by UUID, in its order
   uint64_t client_host = 0;        // SlotOwner::host of the client
+};
+
+// What a worker is given that is started ahead: the message Prepare.
+struct PrepareOptions {
+  int parent = 0;      // as above
+  std::string driver;  // resolved path
+  WorkerLimits host_limits;
 };
 
 }  // namespace fargpu::server

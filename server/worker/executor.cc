@@ -120,6 +120,10 @@ Status Executor::on_frame(const wire::FrameHeader& header, std::span<const std::
   if (noted) [[unlikely]]
     timeline_.end_frame();
   FARGPU_RETURN_IF_ERROR(status);
+  if (!settled_ && worker_.parts().contexts.current() != 0) [[unlikely]] {
+    settled_ = true;
+    commands_.say_settled();
+  }
   if (worker_.has_work() && ++frames_since_look_ >= kFramesPerLook)
     FARGPU_RETURN_IF_ERROR(keep_budget());
   return (header.flags & wire::kWantReply) != 0 ? worker_.responder().flush() : Status();

@@ -68,6 +68,7 @@ class Executor final : public transport::FrameHandler {
   transport::Clock::time_point last_poll_{};
   transport::Clock::time_point last_progress_{};
   bool bye_ = false;
+  bool settled_ = false;     // the session has its first context, and the daemon knows
   wire::OpcodeSet refused_;  // logged already
   unsigned refused_count_ = 0;
 };

@@ -73,6 +73,11 @@ void SessionCommands::answer(const Command& command, const WorkerReport& report)
   (void)send_message(source_.socket, encode_report(command.header, report), Clock::now());
 }
 
+void SessionCommands::say_settled() {
+  if (source_.socket >= 0 && source_.version >= kAheadProtocol)
+    (void)send_message(source_.socket, encode_settled(), Clock::now());
+}
+
 bool SessionCommands::can_answer(const Command& command, bool standing) {
   switch (static_cast<WorkerMessage>(command.header.opcode)) {
     // The daemon may have reversed the order meanwhile; the report then says so.

@@ -26,6 +26,7 @@ class SessionCommands {
     int socket = -1;
     const SessionOrders* orders = &kNoOrders;
     PeerLinks* links = nullptr;  // that get what the daemon says about other sessions
+    uint16_t version = 0;        // of the daemon's protocol
   };
   // All of it outlives the commands.
   SessionCommands(const Source& source, SessionWorker& worker, SessionStatistics& statistics,
@@ -39,6 +40,8 @@ class SessionCommands {
 
   // The daemon has asked to take no more frames. One relaxed load.
   bool stopped() const { return source_.orders->stopped.load(std::memory_order_relaxed) != 0; }
+  // Tells the daemon, once, that the session has settled. Does not wait.
+  void say_settled();
   // Commands wait for their answer.
   bool waiting() const { return !open_.empty(); }
   // Answers what can be answered now. `standing`: no frames are taken.

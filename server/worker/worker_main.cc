@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "common/base/env.h"
 #include "common/base/id_text.h"
@@ -27,6 +28,7 @@
 #include "server/worker/driver_library.h"
 #include "server/worker/executor.h"
 #include "server/worker/probe.h"
+#include "server/worker/session_descriptors.h"
 #include "server/worker/session_watch.h"
 #include "server/worker/welcome.h"
 
@@ -45,6 +47,13 @@ using namespace fargpu;
 using namespace fargpu::server;
 
 constexpr int kExitDaemon = 1, kExitClient = 3, kExitDriver = 4;
+
+// The argument kAheadArgument, which lists of processes show until there is a session.
+char* shown_as_ahead = nullptr;
+
+void show_as_taken() {
+  if (shown_as_ahead != nullptr) std::memset(shown_as_ahead, 0, std::strlen(shown_as_ahead));
+}
 
 // _exit() skips the leak check that exit() would do.
 void look_for_leaks() {
@@ -88,6 +97,18 @@ DirectMemory::Options direct_options() {
   return {};
 }
 
+// The driver, and what it and device code print, which is taken before the driver is opened.
+struct OpenDriver {
+  CapturedOutput output;
+  DriverLibrary driver;
+};
+
+Result<OpenDriver> open_driver(const std::string& path) {
+  FARGPU_ASSIGN_OR_RETURN(CapturedOutput output, capture_output());
+  FARGPU_ASSIGN_OR_RETURN(DriverLibrary driver, DriverLibrary::open(path));
+  return OpenDriver{std::move(output), std::move(driver)};
+}
+
 // Tells the client what it got, and lets it choose how frames shall travel.
 Result<std::unique_ptr<transport::Transport>> open_transport(const DriverLibrary& driver,
                                                              const WorkerOptions& options,
@@ -121,7 +142,7 @@ Result<std::unique_ptr<transport::Transport>> open_transport(const DriverLibrary
   return std::move(made.transport);
 }
 
-int run_session(const WorkerOptions& options) {
+int run_session(const WorkerOptions& options, Result<OpenDriver> opened) {
   const auto refuse = [&options](const Status& status) {
     const auto frame = encode_refusal(wire::kHello, options.hello_sequence, status, false);
     [[maybe_unused]] const ssize_t written = ::write(kSocketFd, frame.data(), frame.size());
@@ -137,12 +158,10 @@ int run_session(const WorkerOptions& options) {
       {static_cast<uint32_t>(options.priorities.size()), options.job_slots, options.memory_bytes},
       options.job_slot);
   if (!job_memory.ok()) return refuse(job_memory.status());
-  auto output = capture_output();
-  if (!output.ok()) return refuse(output.status());
-  auto driver = DriverLibrary::open(options.driver);
-  if (!driver.ok()) return refuse(driver.status());
+  if (!opened.ok()) return refuse(opened.status());
+  auto& [output, driver] = *opened;
 
-  auto transport = open_transport(*driver, options, **page);
+  auto transport = open_transport(driver, options, **page);
   if (!transport.ok()) {
     return transport.status().code() == StatusCode::kDriver
                ? refuse(transport.status())
@@ -151,7 +170,7 @@ int run_session(const WorkerOptions& options) {
   auto links = PeerLinks::create(kControlFd, options.daemon_version);
   if (!links.ok()) return end(links.status(), "", kExitDaemon);
   int devices = 0;
-  driver->table().cuDeviceGetCount(&devices);
+  driver.table().cuDeviceGetCount(&devices);
   SessionSetup setup{static_cast<size_t>(devices),
                      options.memory_bytes,
                      options.image_folder,
@@ -160,10 +179,10 @@ int run_session(const WorkerOptions& options) {
                      direct_options(),
                      &*job_memory,
                      {links->get(), {options.daemon, options.job, options.session}}};
-  SessionWorker worker(driver->table(), **transport, **page, *output, setup);
+  SessionWorker worker(driver.table(), **transport, **page, output, setup);
   worker.responder().client_knows(options.client_control);
   Executor executor(worker, **transport, **page, spin_time(),
-                    {kControlFd, &**orders, links->get()});
+                    {kControlFd, &**orders, links->get(), options.daemon_version});
   const auto watch = SessionWatch::start(
       (*transport)->peer_socket(), executor.activity(),
       [&worker, &executor] {
@@ -200,17 +219,57 @@ int manage(const WorkerOptions& options) {
   return end(status, "the client said bye", polite ? 0 : kExitClient);
 }
 
-int start_session(const WorkerOptions& options) {
+// False: the daemon is gone.
+bool live_with(int daemon) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != options.parent) return 1;  // it died before the line above
-  ::prctl(PR_SET_TIMERSLACK, 1000UL);           // short waits for the GPU are to be short
-  for (const int descriptor : {kSocketFd, kControlFd, kStatisticsFd, kJobFd, kOrdersFd})
-    ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
-  if (options.connections > 1) ::fcntl(kJoinFd, F_SETFD, FD_CLOEXEC);
+  if (::getppid() != daemon) return false;  // it died before the line above
+  ::prctl(PR_SET_TIMERSLACK, 1000UL);       // short waits for the GPU are to be short
+  return true;
+}
+
+// Names the session in the log, and takes its limits.
+void begin(const WorkerOptions& options) {
   log::configure(fmt::format("worker {} job {}", id_text(options.session), id_text(options.job)),
                  log::Level::kInfo);
   apply(options.host_limits);
-  return options.management ? manage(options) : run_session(options);
+}
+
+int start_session(const WorkerOptions& options) {
+  if (!live_with(options.parent)) return kExitDaemon;
+  for (const int descriptor : {kSocketFd, kControlFd, kStatisticsFd, kJobFd, kOrdersFd})
+    ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  if (options.connections > 1) ::fcntl(kJoinFd, F_SETFD, FD_CLOEXEC);
+  begin(options);
+  return options.management ? manage(options) : run_session(options, open_driver(options.driver));
+}
+
+// Started ahead: all that can be done before the session is known, then a sleep until it comes.
+int wait_for_session(const PrepareOptions& prepare) {
+  if (!live_with(prepare.parent)) return kExitDaemon;
+  ::fcntl(kControlFd, F_SETFD, FD_CLOEXEC);
+  log::configure("worker ahead", log::Level::kInfo);
+  apply(prepare.host_limits);
+  if (const Status kept = reserve_session_descriptors(); !kept.ok())
+    return end(kept, "", kExitDaemon);
+  auto opened = open_driver(prepare.driver);
+  constexpr auto kPatience = std::chrono::seconds(10);
+  (void)send_message(kControlFd, encode_prepared(opened.status()),
+                     transport::Clock::now() + kPatience);
+  // Also after an error: a session may be on its way, and is told why it cannot be.
+  std::vector<Fd> descriptors;
+  const auto first = receive_message(kControlFd, transport::kNoDeadline, &descriptors);
+  if (first.status().code() == StatusCode::kLost) return end(opened.status(), "not needed", 0);
+  if (!first.ok() || kind_of(*first) != WorkerMessage::kStart) {
+    return end(first.ok() ? Status(StatusCode::kProtocol, "another message than start came")
+                          : first.status(),
+               "", kExitDaemon);
+  }
+  const auto options = parse_start(first->body());
+  if (!options.ok()) return end(options.status(), "", kExitDaemon);
+  show_as_taken();
+  begin(*options);
+  const Status placed = place_session_descriptors(std::move(descriptors), options->connections > 1);
+  return placed.ok() ? run_session(*options, std::move(opened)) : end(placed, "", kExitDaemon);
 }
 
 // The daemon has sent its first message before it started us.
@@ -227,6 +286,10 @@ int obey(const ReceivedMessage& first) {
     return driver.ok() ? run_probe(driver->empty() ? "auto" : *driver)
                        : end(driver.status(), "", kExitDaemon);
   }
+  if (kind_of(first) == WorkerMessage::kPrepare) {
+    const auto prepare = parse_prepare(first.body());
+    return prepare.ok() ? wait_for_session(*prepare) : end(prepare.status(), "", kExitDaemon);
+  }
   if (kind_of(first) != WorkerMessage::kStart && kind_of(first) != WorkerMessage::kManage) {
     const auto why = fmt::format("the daemon's first message has kind {}", first.header.opcode);
     return end({StatusCode::kProtocol, why}, "", kExitDaemon);
@@ -241,7 +304,10 @@ int obey(const ReceivedMessage& first) {
 int main(int argc, char** argv) {
   CLI::App app{"fargpu-worker: executes one session; started by fargpud, not by hand."};
   app.set_version_flag("--version", "fargpu-worker " FARGPU_VERSION);
+  bool ahead = false;
+  app.add_flag(kAheadArgument, ahead, "shows that it is started ahead of its session");
   CLI11_PARSE(app, argc, argv);
+  if (ahead) shown_as_ahead = argv[argc - 1];
   ::signal(SIGPIPE, SIG_IGN);
   if (!is_started_by_a_daemon()) {
     std::fprintf(stderr, "fargpu-worker is started by fargpud; by hand it is of no use\n");

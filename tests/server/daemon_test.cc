@@ -79,7 +79,9 @@ class DaemonTest : public ::testing::Test {
   void start(std::vector<std::string> more = {}) {
     ChildSetup setup{FARGPU_DAEMON,
                      {"--worker", folder_ + "/worker", "--listen", "127.0.0.1:0", "--port-file",
-                      folder_ + "/port", "--runtime-dir", folder_},
+                      folder_ + "/port", "--runtime-dir", folder_,
+                      // the script serves only sessions that it is started with
+                      "--workers-ahead", "0"},
                      {{"FARGPU_LOG", "error"}},
                      {}};
     setup.arguments.insert(setup.arguments.end(), more.begin(), more.end());

@@ -64,6 +64,7 @@ class WorkerLinkTest : public ::testing::Test {
   Fd worker_;
   std::shared_ptr<WorkerLink> link_;
   Status broken_;
+  const int given_descriptor_ = 0;
   uint64_t asked_for_ = 0;  // the session to which the worker wants a socket, and what it is given
   Fd given_;
   std::vector<Result<WorkerReport>> answers_;
@@ -83,6 +84,41 @@ TEST_F(WorkerLinkTest, AnswersFindTheirQuestions) {
   EXPECT_EQ(answers_[0]->calls, 2u);
   EXPECT_EQ(answers_[1]->calls, 1u);
   EXPECT_TRUE(broken_.ok());
+}
+
+TEST_F(WorkerLinkTest, AWorkerThatIsStartedAheadSaysOnceThatItIsReady) {
+  int ready = 0, settled = 0;
+  ASSERT_TRUE(link_->send_prepare({}, [&](const Status& status) { ready += status.ok(); }).ok());
+  EXPECT_EQ(kind_of(heard()), WorkerMessage::kPrepare);
+  say(encode_started());
+  say(encode_prepared(Status()));
+  say(encode_prepared(Status()));
+  say(encode_settled());
+  turn();
+  EXPECT_EQ(ready, 1);
+
+  Fd one;
+  ASSERT_TRUE(link_->send_start(WorkerOptions{}, std::span(&given_descriptor_, 1)).ok());
+  ASSERT_TRUE(receive_message(worker_.get(), Clock::now(), &one).ok());
+  EXPECT_TRUE(one.valid());
+  link_->start([this](const Status& why) { broken_ = why; }, nullptr, [&] { ++settled; });
+  say(encode_settled());
+  say(encode_settled());
+  turn();
+  EXPECT_EQ(settled, 1);
+  EXPECT_TRUE(broken_.ok());
+}
+
+TEST_F(WorkerLinkTest, AnAnswerOfAWorkerAheadThatIsNoneBreaksIt) {
+  ASSERT_TRUE(link_->send_prepare({}, nullptr).ok());
+  say(encode_started());
+  wire::FrameHeader header = heard().header;
+  header.flags = wire::kReply;
+  header.body_bytes = 0;
+  const auto bytes = std::as_bytes(std::span(&header, 1));
+  say({bytes.begin(), bytes.end()});
+  turn();
+  EXPECT_EQ(broken_.code(), StatusCode::kProtocol);
 }
 
 TEST_F(WorkerLinkTest, AWorkerThatDoesNotAnswerIsNotWaitedFor) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <thread>
@@ -84,6 +85,50 @@ TEST(WorkerMessages, AStartReadsBack) {
   EXPECT_EQ(read->host_limits.open_files, 512u);
   EXPECT_EQ(read->host_limits.oom_score, 300u);
   EXPECT_TRUE(read->host_limits.core_dumps);
+}
+
+TEST(WorkerMessages, APrepareAndItsAnswerReadBack) {
+  const ReceivedMessage message =
+      received(encode_prepare({4711, "/usr/lib/libcuda.so.1", {512, 300, true}}));
+  EXPECT_EQ(kind_of(message), WorkerMessage::kPrepare);
+  const auto read = parse_prepare(message.body());
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->parent, 4711);
+  EXPECT_EQ(read->driver, "/usr/lib/libcuda.so.1");
+  EXPECT_EQ(read->host_limits.open_files, 512u);
+  EXPECT_EQ(read->host_limits.oom_score, 300u);
+  EXPECT_TRUE(read->host_limits.core_dumps);
+
+  const ReceivedMessage done = received(encode_prepared(Status()));
+  EXPECT_TRUE(done.is_reply());
+  EXPECT_TRUE(parse_prepared(done.body()).ok());
+  const Status failed = parse_prepared(
+      received(encode_prepared({StatusCode::kInvalidArgument, "no \"GPU\"\n"})).body());
+  EXPECT_EQ(failed.code(), StatusCode::kDriver);
+  EXPECT_EQ(failed.message(), "no ?GPU??");
+}
+
+TEST(WorkerMessages, DescriptorsComeInTheirOrder) {
+  auto sockets = make_control_sockets();
+  ASSERT_TRUE(sockets.ok());
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const Fd reading(ends[0]), writing(ends[1]);
+  const std::vector<int> sent = {writing.get(), reading.get(), sockets->first.get()};
+  ASSERT_TRUE(send_message(sockets->first.get(), encode_start({}), sent, Clock::now()).ok());
+  std::vector<Fd> got;
+  const auto message = receive_message(sockets->second.get(), Clock::now(), &got);
+  ASSERT_TRUE(message.ok()) << message.status().message();
+  ASSERT_EQ(got.size(), 3u);
+  ASSERT_EQ(::write(got[0].get(), "x", 1), 1);
+  char byte = 0;
+  EXPECT_EQ(::read(got[1].get(), &byte, 1), 1);
+  EXPECT_EQ(byte, 'x');
+  // Who wants one closes the others.
+  ASSERT_TRUE(send_message(sockets->first.get(), encode_start({}), sent, Clock::now()).ok());
+  Fd first;
+  ASSERT_TRUE(receive_message(sockets->second.get(), Clock::now(), &first).ok());
+  EXPECT_TRUE(first.valid());
 }
 
 TEST(WorkerMessages, AnInventoryReadsBack) {

@@ -164,6 +164,14 @@ def is_running(pid):
         return False
 
 
+def waits_for_a_session(pid):
+    """Of a worker: started ahead, and without a session."""
+    try:
+        return b"--ahead" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
 class Certificates:
     """Made by the openssl program: ca.pem signed server.pem (for localhost and 127.0.0.1) and
     elsewhere.pem (for another host); other.pem is another authority. Each with its .key. They live
@@ -341,8 +349,12 @@ class Daemon:
         )
 
     def workers(self):
-        """Process ids of the living workers of this daemon."""
-        return self.children("fargpu-worker")
+        """Process ids of the living workers of this daemon's sessions."""
+        return [pid for pid in self.children("fargpu-worker") if not waits_for_a_session(pid)]
+
+    def workers_ahead(self):
+        """Process ids of its workers that wait for a session."""
+        return [pid for pid in self.children("fargpu-worker") if waits_for_a_session(pid)]
 
     def children(self, program):
         """Process ids of its living children whose name begins so."""

@@ -66,17 +66,19 @@ Result<Fd> tcp_connect(const Endpoint& endpoint, Deadline deadline) try {
   tcp::resolver resolver(context);
   tcp::socket socket(context);
   std::optional<error_code> result;
-  resolver.async_resolve(
-      endpoint.host, std::to_string(endpoint.port),
-      [&](const error_code& error, const tcp::resolver::results_type& addresses) {
-        if (error) {
-          result = error;
-          return;
-        }
-        asio::async_connect(
-            socket, addresses,
-            [&](const error_code& connected, const tcp::endpoint&) { result = connected; });
-      });
+  const auto connected = [&](const error_code& error, auto&&...) { result = error; };
+  // The resolver starts a thread, which an address has no use for.
+  error_code is_a_name;
+  const auto address = asio::ip::make_address(endpoint.host, is_a_name);
+  if (is_a_name) {
+    resolver.async_resolve(
+        endpoint.host, std::to_string(endpoint.port),
+        [&](const error_code& error, const tcp::resolver::results_type& addresses) {
+          error ? connected(error) : asio::async_connect(socket, addresses, connected);
+        });
+  } else {
+    socket.async_connect({address, endpoint.port}, connected);
+  }
   if (deadline == kNoDeadline) {
     context.run();
   } else {

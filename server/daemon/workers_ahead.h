@@ -1,0 +1,120 @@
+// WorkersAhead: workers that wait for their session: started, and their driver opened for GPUs that
+// a job is likely to get, so that a session begins without that. On the daemon's event loop.
+//
+// For each likely grant there are so many; they hold no memory of a GPU, and sleep. A worker gets
+// one session and ends with it. A session with another grant gets a fresh worker, and so does one
+// for which there is none left: that is never waited for.
+//
+// Workers are started one after the other, and not while a session is starting. After one has died
+// the next comes later each time. One whose program or driver was replaced on disk is not used any
+// more.
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "server/daemon/worker_link.h"
+#include "server/placement/placement.h"
+
+namespace fargpu::server {
+
+// Which file a path leads to, and in which state.
+class FileIdentity {
+ public:
+  explicit FileIdentity(const std::string& path);
+  bool operator==(const FileIdentity& other) const;
+
+ private:
+  struct stat about_ {};
+};
+
+// A grant of each unit alone: what a job that asks for one GPU gets.
+std::vector<Grant::Environment> likely_grants(const Placement& placement);
+
+class WorkersAhead {
+ public:
+  struct Rules {
+    uint32_t count = 0;        // for each likely grant; 0: none
+    std::string program;       // path of fargpu-worker
+    PrepareOptions prepare;    // what each gets
+    Grant::Environment usual;  // environment besides the grant's
+  };
+  struct Worker {
+    pid_t pid = -1;
+    std::shared_ptr<WorkerLink> link;
+  };
+
+  WorkersAhead(boost::asio::io_context& loop, Rules rules, std::vector<Grant::Environment> grants);
+  ~WorkersAhead();
+
+  // Starts them. Before, and after stop(), there are none.
+  void start();
+  // Ends those that wait.
+  void stop();
+  // Gives the session to a worker with this grant, with its descriptors (kSessionFds); the worker
+  // and its end are the caller's then. None: a fresh one has to be started.
+  std::optional<Worker> give(const Grant::Environment& granted, const WorkerOptions& options,
+                             std::span<const int> descriptors);
+  // Sessions that are starting, by their worker's process: until they settle, or end, or have taken
+  // a second, no worker is started.
+  void session_starts(pid_t worker);
+  void session_settled(pid_t worker);
+  // Replaces those whose files on disk have changed.
+  void look_at_files();
+  // Reaps those that have ended.
+  void reap();
+
+  // How many there are, also those that are still opening their driver.
+  size_t size() const { return waiting_.size(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Waiting {
+    Worker worker;
+    size_t grant = 0;  // of grants_
+    FileIdentity program, driver;
+    Clock::time_point since;
+    bool prepared = false;
+  };
+  using Entry = std::list<Waiting>::iterator;
+
+  // Starts the next one that is wanted, if it is time for that.
+  void look();
+  std::optional<size_t> wanted_grant() const;
+  Status start_one(size_t grant);
+  void prepared(pid_t worker, const Status& status);
+  Entry find(pid_t worker);
+  // Ends those whose files have changed.
+  void drop_outdated();
+  // Ends it; the entry is gone.
+  void dismiss(Entry entry);
+  // Counts a death, which puts the next start off.
+  void died(Clock::time_point since);
+  void look_at(Clock::time_point time);
+
+  boost::asio::io_context& loop_;
+  const Rules rules_;
+  const std::vector<Grant::Environment> grants_;
+  boost::asio::steady_timer timer_;
+  std::list<Waiting> waiting_;                   // the oldest first
+  std::set<pid_t> ending_;                       // dismissed, to be reaped
+  std::map<pid_t, Clock::time_point> starting_;  // sessions, with the time until which they count
+  unsigned deaths_ = 0;                          // since one of them was used, or lived for long
+  Clock::time_point not_before_{};
+  bool running_ = false;
+};
+
+}  // namespace fargpu::server

@@ -1,0 +1,270 @@
+// Workers that are started ahead, with a shell script for a worker: how many there are, who gets
+// them, and what becomes of those that die, fail or are out of date.
+#include "server/daemon/workers_ahead.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+
+#include "server/placement/host_placement.h"
+
+namespace fargpu::server {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::Each;
+using ::testing::UnorderedElementsAre;
+using transport::Clock;
+
+constexpr auto kLimit = seconds(60);
+// Notes its start, says that its driver is open, and takes what it is told until the socket ends.
+constexpr const char* kWorker =
+    "#!/bin/sh\n"
+    "exec 2>/dev/null\necho \"$CUDA_VISIBLE_DEVICES\" >>\"${0%/*}/starts\"\n"
+    "cat \"${0%/*}/started\" >&4\ncat \"${0%/*}/prepared\" >&4\nexec cat <&4 >/dev/null\n";
+
+class WorkersAheadTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/fargpu-ahead-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    write_program();
+    write("started", encode_started());
+    write("prepared", encode_prepared(Status()));
+  }
+  void TearDown() override {
+    ahead_.reset();
+    for (const pid_t pid : given_) {
+      ::kill(pid, SIGKILL);
+      ::waitpid(pid, nullptr, 0);
+    }
+    std::filesystem::remove_all(folder_);
+  }
+
+  void write(const std::string& name, const MessageBytes& bytes) {
+    std::ofstream(folder_ + "/" + name)
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+  }
+  // As an update does it: another file takes the name.
+  void write_program() {
+    std::ofstream(folder_ + "/new") << kWorker;
+    ASSERT_EQ(::chmod((folder_ + "/new").c_str(), 0755), 0);
+    std::filesystem::rename(folder_ + "/new", program());
+  }
+  std::string program() const { return folder_ + "/worker"; }
+  void start(uint32_t count, size_t gpus = 1) {
+    std::vector<Unit> units;
+    for (size_t i = 0; i < gpus; ++i) units.push_back({gpu(i), "GPU", 1000, {}});
+    placement_.emplace(units, PlacementLimits{});
+    ahead_.emplace(loop_,
+                   WorkersAhead::Rules{count, program(), {::getpid(), folder_ + "/driver", {}}, {}},
+                   likely_grants(*placement_));
+    ahead_->start();
+  }
+  static std::string gpu(size_t index) { return "GPU-0000000" + std::to_string(index); }
+  Grant::Environment grant(const PlacementRequest& request) const {
+    return placement_->preview(request)->environment;
+  }
+  // Runs the loop until it is so.
+  bool eventually(const std::function<bool()>& condition) {
+    for (const auto end = Clock::now() + kLimit; Clock::now() < end;) {
+      loop_.restart();
+      loop_.run_for(milliseconds(5));
+      ahead_->reap();
+      if (condition()) return true;
+    }
+    return condition();
+  }
+  void run_for(milliseconds time) {
+    const auto until = Clock::now() + time;
+    eventually([until] { return Clock::now() >= until; });
+  }
+  std::vector<std::string> starts() const {
+    std::ifstream file(folder_ + "/starts");
+    return {std::istream_iterator<std::string>(file), {}};
+  }
+  bool has(size_t count) {
+    return eventually([&] { return ahead_->size() == count && starts().size() >= count; });
+  }
+  // The process that got a session; -1: none.
+  pid_t give(const Grant::Environment& granted) {
+    const auto worker = ahead_->give(granted, WorkerOptions{}, {});
+    if (!worker) return -1;
+    given_.push_back(worker->pid);
+    links_.push_back(worker->link);
+    ahead_->session_starts(worker->pid);
+    return worker->pid;
+  }
+  // The same, once one has said that it knows how to be given one.
+  pid_t take(const Grant::Environment& granted) {
+    pid_t worker = -1;
+    EXPECT_TRUE(eventually([&] { return (worker = give(granted)) > 0; }));
+    return worker;
+  }
+
+  std::string folder_;
+  boost::asio::io_context loop_;
+  std::optional<HostPlacement> placement_;
+  std::optional<WorkersAhead> ahead_;
+  std::vector<pid_t> given_;
+  std::vector<std::shared_ptr<WorkerLink>> links_;
+};
+
+TEST_F(WorkersAheadTest, ThereAreSoManyForEachGpu) {
+  start(2, 2);
+  ASSERT_TRUE(has(4));
+  run_for(milliseconds(300));
+  EXPECT_EQ(ahead_->size(), 4u);
+  EXPECT_THAT(starts(), UnorderedElementsAre(gpu(0), gpu(0), gpu(1), gpu(1)));
+}
+
+TEST_F(WorkersAheadTest, ThereAreNoneWhereNoneAreWanted) {
+  start(0);
+  run_for(milliseconds(200));
+  EXPECT_EQ(ahead_->size(), 0u);
+  EXPECT_EQ(give(grant({1, 0, {}})), -1);
+  EXPECT_TRUE(starts().empty());
+}
+
+TEST_F(WorkersAheadTest, EachServesOneSession) {
+  start(1);
+  ASSERT_TRUE(has(1));
+  const pid_t first = take(grant({1, 0, {}}));
+  ASSERT_GT(first, 0);
+  EXPECT_EQ(give(grant({1, 0, {}})), -1);
+  ahead_->session_settled(first);
+  ASSERT_TRUE(has(1));
+  const pid_t second = take(grant({1, 0, {}}));
+  EXPECT_GT(second, 0);
+  EXPECT_NE(second, first);
+}
+
+TEST_F(WorkersAheadTest, ASessionThatStartsIsNotDisturbed) {
+  start(1);
+  ASSERT_TRUE(has(1));
+  const pid_t first = take(grant({1, 0, {}}));
+  run_for(milliseconds(300));
+  EXPECT_EQ(ahead_->size(), 0u);
+  ahead_->session_settled(first);
+  EXPECT_EQ(ahead_->size(), 1u);
+}
+
+TEST_F(WorkersAheadTest, ASessionThatNeverSettlesHoldsTheNextUpForAWhile) {
+  start(1);
+  ASSERT_TRUE(has(1));
+  ASSERT_GT(take(grant({1, 0, {}})), 0);
+  EXPECT_TRUE(has(1));
+}
+
+TEST_F(WorkersAheadTest, AnotherGrantGetsNone) {
+  start(1, 2);
+  ASSERT_TRUE(has(2));
+  EXPECT_EQ(give(grant({2, 0, {}})), -1);
+  EXPECT_EQ(give(grant({0, 0, {"1", "0"}})), -1);
+  EXPECT_EQ(ahead_->size(), 2u);
+  EXPECT_GT(take(grant({0, 0, {"1"}})), 0);
+  EXPECT_EQ(give(grant({0, 0, {"1"}})), -1);
+  EXPECT_GT(take(grant({0, 0, {"0"}})), 0);
+}
+
+TEST_F(WorkersAheadTest, OneThatIsStillOpeningItsDriverIsTaken) {
+  write("prepared", {});  // it does not say that it is ready
+  start(1);
+  ASSERT_TRUE(has(1));
+  EXPECT_TRUE(eventually([this] { return give(grant({1, 0, {}})) > 0; }));
+}
+
+TEST_F(WorkersAheadTest, AnOlderProgramGetsNoSession) {
+  write("started", {});  // nor does it say which it is
+  write("prepared", {});
+  start(1);
+  ASSERT_TRUE(has(1));
+  run_for(milliseconds(200));
+  EXPECT_EQ(give(grant({1, 0, {}})), -1);
+}
+
+TEST_F(WorkersAheadTest, OneThatHasDiedIsNotTaken) {
+  start(2);
+  ASSERT_TRUE(has(2));
+  run_for(milliseconds(100));
+  const pid_t first = take(grant({1, 0, {}}));
+  ahead_->session_settled(first);
+  ASSERT_TRUE(has(2));
+  // Nobody has noticed it yet: not reaped, the loop does not run.
+  const std::string children = "/proc/self/task/" + std::to_string(::getpid()) + "/children";
+  std::ifstream file(children);
+  for (pid_t pid = 0; file >> pid;) {
+    if (pid == first) continue;
+    ::kill(pid, SIGKILL);
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT);
+  }
+  EXPECT_EQ(give(grant({1, 0, {}})), -1);
+  EXPECT_TRUE(has(2));  // others
+  EXPECT_GT(take(grant({1, 0, {}})), 0);
+}
+
+TEST_F(WorkersAheadTest, ADriverThatFailsIsTriedMoreAndMoreSeldom) {
+  write("prepared", encode_prepared({StatusCode::kDriver, "cuInit: no"}));
+  start(1);
+  run_for(milliseconds(1200));
+  // At 0, 100, 300, 700 ms and some.
+  EXPECT_GE(starts().size(), 2u);
+  EXPECT_LE(starts().size(), 5u);
+  EXPECT_EQ(give(grant({1, 0, {}})), -1);
+  write("prepared", encode_prepared(Status()));
+  EXPECT_TRUE(has(1));
+}
+
+TEST_F(WorkersAheadTest, OneThatDiesAtOnceIsTriedMoreAndMoreSeldom) {
+  std::ofstream(program()) << "#!/bin/sh\necho x >>\"${0%/*}/starts\"\nexit 1\n";
+  start(1);
+  run_for(milliseconds(1200));
+  EXPECT_GE(starts().size(), 2u);
+  EXPECT_LE(starts().size(), 5u);
+}
+
+TEST_F(WorkersAheadTest, OfAProgramThatWasReplacedNoneIsTaken) {
+  start(2);
+  ASSERT_TRUE(has(2));
+  write_program();
+  EXPECT_EQ(give(grant({1, 0, {}})), -1);
+  EXPECT_EQ(ahead_->size(), 0u);
+  ahead_->look_at_files();
+  ASSERT_TRUE(has(2));
+  EXPECT_GT(take(grant({1, 0, {}})), 0);
+}
+
+TEST_F(WorkersAheadTest, ADriverThatWasReplacedMakesNewOnes) {
+  start(1);
+  ASSERT_TRUE(has(1));
+  run_for(milliseconds(100));
+  write("driver", encode_started());
+  ahead_->look_at_files();
+  EXPECT_TRUE(eventually([this] { return starts().size() == 2; }));
+  EXPECT_EQ(ahead_->size(), 1u);
+}
+
+TEST_F(WorkersAheadTest, TheyEndWhenTheyAreNotWantedAnyMore) {
+  start(2);
+  ASSERT_TRUE(has(2));
+  ahead_->stop();
+  EXPECT_EQ(ahead_->size(), 0u);
+  EXPECT_TRUE(eventually([] { return ::waitpid(-1, nullptr, WNOHANG) < 0; }));  // no child is left
+  run_for(milliseconds(200));
+  EXPECT_EQ(starts().size(), 2u);
+}
+
+}  // namespace
+}  // namespace fargpu::server
