@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -12,14 +13,18 @@
 namespace fargpu::server {
 namespace {
 
-// An entry that is larger is not unpacked.
-constexpr uint64_t kMostUnpacked = uint64_t{1} << 30;
+// An entry that is larger is not unpacked. The largest of CUDA's libraries for one GPU has 105 MB.
+constexpr uint64_t kMostUnpacked = 256 << 20;
 constexpr std::string_view kElfMagic =
     "\x7f"
     "ELF";
 constexpr std::string_view kPtxVersion = ".version";
 
-bool names_vprintf(std::string_view code) { return code.find("vprintf") != code.npos; }
+// Of a cubin or PTX text.
+bool may_print(std::string_view code) {
+  const bool is_known = code.starts_with(kElfMagic) || code.find(kPtxVersion) != code.npos;
+  return !is_known || code.find("vprintf") != code.npos;
+}
 
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -28,23 +33,20 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 bool may_print(const FatbinEntry& entry) {
   const auto kind = static_cast<EntryKind>(entry.kind);
   if (kind != EntryKind::kPtx && kind != EntryKind::kCubin) return true;
-  if ((entry.flags & (kFatbinLz4 | kFatbinZstd)) == 0) return names_vprintf(text_of(entry.payload));
+  if ((entry.flags & (kFatbinLz4 | kFatbinZstd)) == 0) return may_print(text_of(entry.payload));
   if (entry.uncompressed_bytes > kMostUnpacked) return true;
   const auto code = entry_contents(entry);
-  return !code.ok() || names_vprintf(*code);
+  return !code.ok() || may_print(std::string_view(*code));
 }
 
 }  // namespace
 
 bool may_print(std::span<const std::byte> image, const std::atomic<bool>& stop) {
   const auto size = fatbin_size(image.first(std::min(image.size(), kFatbinHeaderBytes)));
-  if (!size.ok()) {
-    const std::string_view code = text_of(image);
-    const bool is_known = code.starts_with(kElfMagic) || code.find(kPtxVersion) != code.npos;
-    return !is_known || names_vprintf(code);
-  }
+  if (!size.ok()) return may_print(text_of(image));
   const auto entries = read_fatbin(image);
-  if (!entries.ok() || names_vprintf(text_of(image.subspan(*size)))) return true;
+  if (!entries.ok() || text_of(image.subspan(*size)).find_first_not_of('\0') != std::string::npos)
+    return true;
   return std::any_of(entries->begin(), entries->end(), [&stop](const FatbinEntry& entry) {
     return stop.load(std::memory_order_relaxed) || may_print(entry);
   });
@@ -61,12 +63,22 @@ PrintingCode::~PrintingCode() {
 
 void PrintingCode::loads(std::span<const std::byte> image, std::shared_ptr<const void> owner) {
   suspects_.fetch_add(1, std::memory_order_relaxed);
+  if (prints_.load(std::memory_order_relaxed)) return;
   {
     std::lock_guard lock(mutex_);
     images_.push_back({image, std::move(owner)});
   }
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   more_.notify_one();
+}
+
+// Without memory to unpack it nobody knows.
+bool PrintingCode::looks_quiet(std::span<const std::byte> image) const {
+  try {
+    return !prints_.load(std::memory_order_relaxed) && !server::may_print(image, stopping_);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 }
 
 void PrintingCode::run() {
@@ -80,8 +92,11 @@ void PrintingCode::run() {
     Image image = std::move(images_.front());
     images_.pop_front();
     lock.unlock();
-    if (!server::may_print(image.bytes, stopping_))
+    if (looks_quiet(image.bytes)) {
       suspects_.fetch_sub(1, std::memory_order_relaxed);
+    } else {
+      prints_.store(true, std::memory_order_relaxed);
+    }
     image.owner.reset();
     lock.lock();
   }

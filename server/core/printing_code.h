@@ -4,7 +4,7 @@
 // much as half of what the wait takes beside it. Where no code prints it can be left out. Code that
 // prints names the function vprintf, so images are looked through for it, by a thread of this
 // object, one after the other. An image counts as one that prints until it has been looked through,
-// and for good where it cannot be.
+// and for good where it cannot be. Behind the first one that prints no other is looked through.
 //
 // loads() and may_print() on one thread (the executor's).
 #pragma once
@@ -42,10 +42,12 @@ class PrintingCode {
     std::span<const std::byte> bytes;
     std::shared_ptr<const void> owner;
   };
+  bool looks_quiet(std::span<const std::byte> image) const;
   void run();
 
-  // Images that print, or that were not looked through yet.
+  // Images that print, or that were not looked through (yet).
   std::atomic<size_t> suspects_{0};
+  std::atomic<bool> prints_{false};  // one of them does
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
   std::condition_variable more_;

@@ -2,6 +2,8 @@
 #include "server/image/link.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <map>
@@ -64,9 +66,11 @@ DriverTable fake_driver() {
 
 Image image_of(const char* text) {
   const size_t bytes = std::strlen(text);
-  auto copy = std::make_unique<std::byte[]>(bytes + 1);
-  std::memcpy(copy.get(), text, bytes);
-  return {std::move(copy), bytes};
+  const Fd file(::memfd_create("image", MFD_CLOEXEC));
+  EXPECT_EQ(::write(file.get(), text, bytes), static_cast<ssize_t>(bytes));
+  auto image = Image::map(file.get(), bytes);
+  EXPECT_TRUE(image.ok());
+  return std::move(*image);
 }
 
 class LinkTest : public ::testing::Test {

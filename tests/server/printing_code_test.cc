@@ -61,6 +61,7 @@ TEST(MayPrint, WhatCannotBeRead) {
   auto cut = packed.container();
   cut.resize(cut.size() - 8);
   EXPECT_TRUE(prints(cut));
+  EXPECT_TRUE(prints(FatbinBuilder().add(kPtx, 90, "neither text nor cubin").container()));
   auto vast = packed.container();
   FatbinBuilder::put(vast, 16 + 56, uint64_t{1} << 40);
   EXPECT_TRUE(prints(vast));
