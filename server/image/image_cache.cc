@@ -133,10 +133,23 @@ Status ImageCache::add(Upload& upload, uint64_t total_bytes, uint64_t offset,
     return broken(upload.expected, fmt::format("{} bytes at {} of {}, after {} of {}", piece.size(),
                                                offset, total_bytes, upload.received, upload.total));
   }
-  FARGPU_RETURN_IF_ERROR(write_all(upload.file.get(), piece));
-  upload.hash.update(piece);
-  upload.received += piece.size();
+  while (!piece.empty()) {
+    const std::span<const std::byte> part = own_copy(piece);
+    upload.hash.update(part);
+    FARGPU_RETURN_IF_ERROR(write_all(upload.file.get(), part));
+    upload.received += part.size();
+    piece = piece.subspan(part.size());
+  }
   return Status();
+}
+
+// The one read of the client's bytes: its kernels may write to the memory where they lie, also now.
+std::span<const std::byte> ImageCache::own_copy(std::span<const std::byte> piece) {
+  constexpr size_t kBytes = 128 << 10;
+  if (own_.empty()) own_.resize(kBytes);
+  const size_t bytes = std::min(piece.size(), kBytes);
+  std::memcpy(own_.data(), piece.data(), bytes);
+  return {own_.data(), bytes};
 }
 
 Status ImageCache::finish(Upload& upload) {
