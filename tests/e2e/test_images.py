@@ -158,7 +158,9 @@ class CacheOfTheServer(Case):
 
     def test_an_image_that_was_written_to_is_not_loaded(self):
         def cut(path):
+            path.chmod(0o600)
             os.truncate(path, 1000)
+            path.chmod(0o400)
 
         def change(path):
             path.chmod(0o600)
@@ -172,7 +174,6 @@ class CacheOfTheServer(Case):
             for damage in (cut, change):
                 with self.subTest(damage.__name__):
                     (path,) = self.files().values()
-                    path.chmod(0o600)
                     damage(path)
                     self.check_loads(daemon, 1)
                     self.check_loads(daemon, 0)
