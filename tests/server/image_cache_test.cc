@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/server/keeps_no_modes.h"
+
 namespace fargpu::server {
 namespace {
 
@@ -177,6 +179,17 @@ TEST_F(ImageCacheTest, AnImageLargerThanTheCapIsRefusedBeforeItsBytes) {
   EXPECT_EQ(files(), 0u);
 }
 
+TEST_F(ImageCacheTest, NothingIsKeptWhereTheFileSystemKeepsNoModes) {
+  ImageCache cache(folder_, 1 << 20);
+  const auto bytes = image_of(1000, 7);
+  const KeepsNoModes file_system;
+  const Status status = cache.put(1, sha256(bytes), bytes.size(), 0, bytes);
+  EXPECT_EQ(status.code(), StatusCode::kSystem);
+  EXPECT_NE(status.message().find(folder_ + " does not keep the mode 0400"), std::string::npos)
+      << status.message();
+  EXPECT_EQ(files(), 0u);
+}
+
 // Uploads that nobody goes on with give way to new ones.
 TEST_F(ImageCacheTest, AbandonedUploadsAreGivenUpAndUnfinishedOnesGoWithTheSession) {
   {
@@ -291,7 +304,6 @@ class NotAsItWasKept : public ImageCacheTest {
     std::fstream(path_, std::ios::in | std::ios::out) << text;
     ASSERT_EQ(::fchmod(file.get(), 0400), 0);
   }
-
   void resize(off_t bytes) {
     ASSERT_EQ(::chmod(path_.c_str(), 0600), 0);
     ASSERT_EQ(::truncate(path_.c_str(), bytes), 0);
