@@ -66,6 +66,7 @@ Snapshot read_welcome(schema::Welcome::Reader welcome) {
   for (const auto reader : welcome.getDevices()) {
     const auto ordinal = static_cast<int>(snapshot.devices.size());
     snapshot.devices.push_back(read_device(reader, ordinal));
+    snapshot.capabilities.push_back(snapshot.devices.back().compute_capability());
   }
   return snapshot;
 }

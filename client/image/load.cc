@@ -46,19 +46,16 @@ bool names_target(const JitOptions& jit) {
   });
 }
 
+// Of all devices of the session: the worker uses them, whatever the application sees of them.
 UsablePart part_for(const Session& session, std::span<const std::byte> image,
                     const JitOptions& jit) {
   if (names_target(jit)) return {};
-  std::vector<int> capabilities;
-  for (const Device& device : session.snapshot.devices) {
-    capabilities.push_back(device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
-                           device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
-  }
-  return usable_part(image, capabilities);
+  return usable_part(image, session.snapshot.capabilities);
 }
 
-// Runs `load` with what the server's GPUs can use of the image. What fails is tried with the whole
-// image, so that errors are always those of the application's.
+// Runs `load` with what the server's GPUs can use of the image. A load that fails is made again
+// with the whole image, so that its errors are those of the application's. (Where the driver loads
+// lazily, errors of the part come later, when a kernel is asked for.)
 template <typename Load>
 CUresult load_usable(Session& session, std::span<const std::byte> image, const JitOptions& jit,
                      Load&& load) {

@@ -10,8 +10,12 @@
 namespace fargpu::client {
 
 // A fat binary that lies in several places, read one after the other. Its entries are where they
-// were.
+// were. Moves, does not copy: the first of `bytes` is its own `header`.
 struct UsablePart {
+  UsablePart() = default;
+  UsablePart(UsablePart&&) = default;
+  UsablePart& operator=(UsablePart&&) = default;
+
   std::vector<std::byte> header;                  // the first of `bytes`
   std::vector<std::span<const std::byte>> bytes;  // empty: there is no part
 };

@@ -32,6 +32,11 @@ struct Device {
     const auto index = static_cast<size_t>(id);
     return index < kAttributes ? attributes[index] : 0;
   }
+  // 90 for 9.0
+  int compute_capability() const {
+    return 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+           attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  }
   void set(int id, int value) {
     if (id < 0 || static_cast<size_t>(id) >= kAttributes) return;
     attributes[static_cast<size_t>(id)] = value;

@@ -49,9 +49,10 @@ struct Snapshot {
   std::string server_version;
   int driver_version = 0;
   std::string driver_name;
-  std::vector<Device> devices;  // its visible ones, in the application's order
-  wire::OpcodeSet known;        // what the server has a message for
-  wire::OpcodeSet unavailable;  // what its driver lacks
+  std::vector<Device> devices;    // its visible ones, in the application's order
+  std::vector<int> capabilities;  // 90 for 9.0: of all its devices, also those that are not visible
+  wire::OpcodeSet known;          // what the server has a message for
+  wire::OpcodeSet unavailable;    // what its driver lacks
   uint64_t max_bulk_bytes = 0;
   uint32_t max_body_bytes = 0;
 };

@@ -24,7 +24,7 @@ struct DaemonConfig {
   std::string driver = "auto";         // "auto", "sim" or a path
   uint32_t sim_gpus = 0;               // 0: FARGPU_SIM_GPUS or the simulator's default
   std::string sim_memory;              // "8G"; empty: the simulator's default
-  std::string sim_compute_capability;  // "9.0"; empty: the simulator's default
+  std::string sim_compute_capability;  // "9.0", "8.0,9.0"; empty: the simulator's default
   // where the simulator's device memory lies (sim_slot.h); empty: a slot of its own
   std::optional<uint32_t> sim_slot;
   std::string token_file;  // empty: no token is asked for

@@ -97,7 +97,8 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
   app.add_option("--sim-memory", c.sim_memory, "memory of each simulated GPU, e.g. 8G")
       ->type_name("SIZE");
   app.add_option("--sim-compute-capability", c.sim_compute_capability,
-                 "of the simulated GPUs, e.g. 9.0");
+                 "of the simulated GPUs, e.g. 9.0, or a list with one for each of them, e.g. "
+                 "8.0,9.0; the last one is also that of the GPUs that follow");
   app.add_option("--sim-slot", c.sim_slot,
                  "which range of addresses the simulated GPUs' memory has, so that one program can "
                  "use several daemons. Default: one that no other daemon of this host has")

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "common/base/sealed_file.h"
 
 namespace fargpu::server {
 namespace fs = std::filesystem;
@@ -63,6 +64,11 @@ Result<RuntimeFolder> RuntimeFolder::create(const std::string& parent) {
   FARGPU_ASSIGN_OR_RETURN(folder.lock_, make_lock(folder.path_));
   if (::mkdir(folder.images().c_str(), 0700) != 0)
     return system_error("cannot make " + folder.images(), errno);
+  if (const Status sealed = try_to_seal_in(folder.images()); !sealed.ok()) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        fmt::format("no images can be kept in {} (--runtime-dir): {}", base, sealed.message()));
+  }
   return folder;
 }
 

@@ -14,7 +14,8 @@ namespace fargpu::server {
 class RuntimeFolder {
  public:
   // A new folder in `parent`, or, when that is empty, in RUNTIME_DIRECTORY, XDG_RUNTIME_DIR or
-  // /tmp. Removes abandoned ones there.
+  // /tmp. Removes abandoned ones there. kInvalidArgument: no image can be kept there, because the
+  // file system does not keep what seals a file.
   static Result<RuntimeFolder> create(const std::string& parent);
   RuntimeFolder(RuntimeFolder&& other) noexcept
       : path_(std::exchange(other.path_, {})), lock_(std::move(other.lock_)) {}

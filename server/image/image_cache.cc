@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "common/base/sealed_file.h"
 
 namespace fargpu::server {
 namespace {
@@ -29,24 +30,8 @@ Status write_all(int descriptor, std::span<const std::byte> data) {
   return Status();
 }
 
-// Of a file that was verified and has not been written since: mode and time of modification. When
-// it was last used is its time of access.
-constexpr mode_t kSealedMode = 0400;
-constexpr timespec kSealedTime{0, 0};
+// When a file was last used is its time of access.
 constexpr timespec kNow{0, UTIME_NOW}, kLeftAlone{0, UTIME_OMIT};
-
-Status seal(int descriptor) {
-  const timespec times[2] = {kNow, kSealedTime};
-  if (::fchmod(descriptor, kSealedMode) != 0 || ::futimens(descriptor, times) != 0)
-    return system_error("cannot seal an image", errno);
-  return Status();
-}
-
-bool is_sealed(const struct stat& about) {
-  return S_ISREG(about.st_mode) && (about.st_mode & 07777) == kSealedMode &&
-         about.st_uid == ::geteuid() && about.st_mtim.tv_sec == kSealedTime.tv_sec &&
-         about.st_mtim.tv_nsec == kSealedTime.tv_nsec && about.st_size > 0;
-}
 
 void is_used_now(int descriptor) {
   const timespec times[2] = {kNow, kLeftAlone};
@@ -133,17 +118,30 @@ Status ImageCache::add(Upload& upload, uint64_t total_bytes, uint64_t offset,
     return broken(upload.expected, fmt::format("{} bytes at {} of {}, after {} of {}", piece.size(),
                                                offset, total_bytes, upload.received, upload.total));
   }
-  FARGPU_RETURN_IF_ERROR(write_all(upload.file.get(), piece));
-  upload.hash.update(piece);
-  upload.received += piece.size();
+  while (!piece.empty()) {
+    const std::span<const std::byte> part = own_copy(piece);
+    upload.hash.update(part);
+    FARGPU_RETURN_IF_ERROR(write_all(upload.file.get(), part));
+    upload.received += part.size();
+    piece = piece.subspan(part.size());
+  }
   return Status();
+}
+
+// The one read of the client's bytes: its kernels may write to the memory where they lie, also now.
+std::span<const std::byte> ImageCache::own_copy(std::span<const std::byte> piece) {
+  constexpr size_t kBytes = 128 << 10;
+  if (own_.empty()) own_.resize(kBytes);
+  const size_t bytes = std::min(piece.size(), kBytes);
+  std::memcpy(own_.data(), piece.data(), bytes);
+  return {own_.data(), bytes};
 }
 
 Status ImageCache::finish(Upload& upload) {
   const Sha256Digest real = upload.hash.finish();
   if (real != upload.expected)
     return broken(upload.expected, "the bytes have the hash " + to_hex(real));
-  FARGPU_RETURN_IF_ERROR(seal(upload.file.get()));
+  FARGPU_RETURN_IF_ERROR(seal_file(upload.file.get(), folder_));
   make_room(upload.total);
   if (::rename(upload.path.c_str(), path_of(upload.expected).c_str()) != 0)
     return system_error("cannot keep image " + to_hex(upload.expected), errno);

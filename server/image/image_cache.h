@@ -2,10 +2,10 @@
 // daemon share.
 //
 // An image is announced by its hash and total size and arrives in pieces. It is kept only when its
-// hash is right, so no session can store anything under another hash. Files appear by rename, so
-// readers see a whole image or none. A file that is kept is sealed: it is the daemon's, nobody may
-// write it, and its time of modification is the beginning of time, which any write would change.
-// So a load need not read it again. Uploads are independent of each other, also those of the same
+// hash is right, so no session can store anything under another hash: what is written is what was
+// hashed, a copy of ours, for the piece may change while it is read. Files appear by rename, so
+// readers see a whole image or none. A file that is kept is sealed (common/base/sealed_file.h), so
+// that a load need not read it again. Uploads are independent of each other, also those of the same
 // image: the last one to finish replaces the others, which makes no difference. The folder's size
 // is limited; the least recently used images go first. Each worker has its own object over the same
 // folder; one thread each.
@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/base/fd.h"
 #include "common/base/sha256.h"
@@ -63,6 +64,7 @@ class ImageCache {
   Result<Upload> begin(const Sha256Digest& hash, uint64_t total_bytes);
   Status add(Upload& upload, uint64_t total_bytes, uint64_t offset,
              std::span<const std::byte> piece);
+  std::span<const std::byte> own_copy(std::span<const std::byte> piece);  // until the next one
   Status finish(Upload& upload);
   Status fail(uint64_t upload, Status why);
   void give_up_one();
@@ -74,6 +76,7 @@ class ImageCache {
   uint64_t next_file_ = 1;
   uint64_t pieces_ = 0;  // that have come
   Uploads uploads_;
+  std::vector<std::byte> own_;
   std::deque<std::pair<uint64_t, Status>> failures_;  // oldest first
 };
 

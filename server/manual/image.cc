@@ -26,19 +26,29 @@ constexpr size_t kMaxNamesBytes = 1 << 20;
 // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK .. the last one of CUDA 13.0
 constexpr int kAttributeCount = 17;
 
+// Drivers tell an index past the last parameter by this error, which has other reasons, too: of a
+// kernel without parameters they cannot be told apart. A driver that lacks the call says nothing of
+// any parameter.
+bool may_be_past_the_last(CUresult result) {
+  return result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_SUPPORTED;
+}
+
 // What the client caches about one kernel.
 struct KernelFacts {
   ParameterLayout layout;
   std::array<int, kAttributeCount> attributes{};
 
-  // `from_image`: what is known without the driver; null: nothing.
+  // `from_image`: what is known without the driver; null: nothing. An error of the first parameter,
+  // other than that there is none, is the result: the driver cannot load the kernel, for example.
   template <typename ParamInfo, typename Attribute>
-  void learn(ParamInfo param_info, Attribute attribute, const ParameterLayout* from_image) {
+  CUresult learn(ParamInfo param_info, Attribute attribute, const ParameterLayout* from_image) {
     if (from_image != nullptr) layout = *from_image;
     for (unsigned i = 0; from_image == nullptr && i < kMaxParameters; ++i) {
       size_t offset = 0;
       size_t size = 0;
-      if (param_info(i, &offset, &size) != CUDA_SUCCESS) break;
+      const CUresult result = param_info(i, &offset, &size);
+      if (i == 0 && result != CUDA_SUCCESS && !may_be_past_the_last(result)) return result;
+      if (result != CUDA_SUCCESS) break;
       layout.offsets.push_back(static_cast<unsigned>(offset));
       layout.sizes.push_back(static_cast<unsigned>(size));
     }
@@ -46,6 +56,7 @@ struct KernelFacts {
       if (attribute(&attributes[i], static_cast<CUfunction_attribute>(i)) != CUDA_SUCCESS)
         attributes[i] = -1;
     }
+    return CUDA_SUCCESS;
   }
 
   template <typename Results>
@@ -289,14 +300,8 @@ Status manual_fgModuleFunction(Worker& worker, const Request& request) {
     const DriverTable& driver = worker.driver();
     CUfunction function = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuModuleGetFunction(&function, given.module, given.name));
-    if (const CUresult added =
-            worker.parts().handles.add(rpc::HandleKind::kFunction, given.function_id,
-                                       {function, given.module_id, request.header.context});
-        added != CUDA_SUCCESS) {
-      return refused_id(worker, request, "fgModuleFunction", added);
-    }
     KernelFacts facts;
-    facts.learn(
+    FARGPU_ANSWER_UNLESS_SUCCESS(facts.learn(
         [&](unsigned i, size_t* offset, size_t* size) {
           return driver.cuFuncGetParamInfo ? driver.cuFuncGetParamInfo(function, i, offset, size)
                                            : CUDA_ERROR_NOT_SUPPORTED;
@@ -304,7 +309,13 @@ Status manual_fgModuleFunction(Worker& worker, const Request& request) {
         [&](int* value, CUfunction_attribute attribute) {
           return driver.cuFuncGetAttribute(value, attribute, function);
         },
-        layout_of(worker, given.module_id, given.name));
+        layout_of(worker, given.module_id, given.name)));
+    if (const CUresult added =
+            worker.parts().handles.add(rpc::HandleKind::kFunction, given.function_id,
+                                       {function, given.module_id, request.header.context});
+        added != CUDA_SUCCESS) {
+      return refused_id(worker, request, "fgModuleFunction", added);
+    }
     return facts.send<schema::FgModuleFunctionResults>(worker, request, given.function_id);
   });
 }
@@ -315,11 +326,6 @@ Status manual_fgLibraryKernel(Worker& worker, const Request& request) {
     const DriverTable& driver = worker.driver();
     CUkernel kernel = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuLibraryGetKernel(&kernel, given.library, given.name));
-    if (const CUresult added = worker.parts().handles.add(rpc::HandleKind::kKernel, given.kernel_id,
-                                                          {kernel, given.library_id});
-        added != CUDA_SUCCESS) {
-      return refused_id(worker, request, "fgLibraryKernel", added);
-    }
     // The runtime asks for its first kernel before it has a context, and the driver tells the
     // parameters only inside one.
     CUdevice device = 0;
@@ -327,7 +333,7 @@ Status manual_fgLibraryKernel(Worker& worker, const Request& request) {
       FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().contexts.borrow());
     }
     KernelFacts facts;
-    facts.learn(
+    FARGPU_ANSWER_UNLESS_SUCCESS(facts.learn(
         [&](unsigned i, size_t* offset, size_t* size) {
           return driver.cuKernelGetParamInfo ? driver.cuKernelGetParamInfo(kernel, i, offset, size)
                                              : CUDA_ERROR_NOT_SUPPORTED;
@@ -335,7 +341,12 @@ Status manual_fgLibraryKernel(Worker& worker, const Request& request) {
         [&](int* value, CUfunction_attribute attribute) {
           return driver.cuKernelGetAttribute(value, attribute, kernel, device);
         },
-        layout_of(worker, given.library_id, given.name));
+        layout_of(worker, given.library_id, given.name)));
+    if (const CUresult added = worker.parts().handles.add(rpc::HandleKind::kKernel, given.kernel_id,
+                                                          {kernel, given.library_id});
+        added != CUDA_SUCCESS) {
+      return refused_id(worker, request, "fgLibraryKernel", added);
+    }
     return facts.send<schema::FgLibraryKernelResults>(worker, request, given.kernel_id);
   });
 }

@@ -33,12 +33,13 @@ Status bad_value(const char* name, std::string_view value, const char* expected)
 }
 
 // The unit that a UUID prefix names; -1: none or several.
-int unit_of_uuid(std::string_view prefix, int compute_capability, int gpus, int instances) {
+int unit_of_uuid(std::string_view prefix, const Settings& settings) {
   int found = -1;
-  for (int gpu = 0; gpu < gpus; ++gpu) {
-    for (int instance = -1; instance < instances; ++instance) {
+  for (int gpu = 0; gpu < settings.gpus; ++gpu) {
+    for (int instance = -1; instance < settings.instances; ++instance) {
       const int unit = unit_of(gpu, instance);
-      if (!uuid_text(device_uuid(compute_capability, unit)).starts_with(prefix)) continue;
+      const Uuid uuid = device_uuid(settings.compute_capability(gpu), unit);
+      if (!uuid_text(uuid).starts_with(prefix)) continue;
       if (found >= 0) return -1;
       found = unit;
     }
@@ -46,7 +47,35 @@ int unit_of_uuid(std::string_view prefix, int compute_capability, int gpus, int 
   return found;
 }
 
+// 90 for "9.0"; 0: none that is simulated.
+int parse_capability(std::string_view text) {
+  const size_t dot = text.find('.');
+  uint64_t major = 0, minor = 0;
+  if (dot == std::string_view::npos || !parse_number(text.substr(0, dot), &major) ||
+      !parse_number(text.substr(dot + 1), &minor) || major < 7 || major > 12 || minor > 9 ||
+      (major == 7 && minor < 5))
+    return 0;
+  return static_cast<int>(10 * major + minor);
+}
+
+// Empty: not a list of 1 to `gpus` capabilities.
+std::vector<int> parse_capabilities(std::string_view text, int gpus) {
+  std::vector<int> all;
+  while (true) {
+    const size_t comma = text.find(',');
+    const int capability = parse_capability(trim(text.substr(0, comma)));
+    if (capability == 0 || all.size() == static_cast<size_t>(gpus)) return {};
+    all.push_back(capability);
+    if (comma == std::string_view::npos) return all;
+    text.remove_prefix(comma + 1);
+  }
+}
+
 }  // namespace
+
+int Settings::compute_capability(int gpu) const {
+  return compute_capabilities[std::min(static_cast<size_t>(gpu), compute_capabilities.size() - 1)];
+}
 
 size_t Settings::unit_bytes() const {
   constexpr size_t kStep = size_t{2} << 20;
@@ -74,23 +103,23 @@ std::string uuid_text(const Uuid& uuid) {
   return text;
 }
 
-std::string device_name(const Settings& settings) {
-  std::string name = fmt::format("fargpu simulated GPU (sm_{})", settings.compute_capability);
+std::string device_name(const Settings& settings, int gpu) {
+  std::string name = fmt::format("fargpu simulated GPU (sm_{})", settings.compute_capability(gpu));
   if (settings.instances != 0) name += fmt::format(" MIG 1g.{}gb", settings.unit_bytes() >> 30);
   return name;
 }
 
-std::vector<int> parse_visible_devices(std::string_view text, int compute_capability, int gpus,
-                                       int instances) {
+std::vector<int> parse_visible_devices(std::string_view text, const Settings& settings) {
+  const int instances = settings.instances;
   std::vector<int> visible;
   while (true) {
     const size_t comma = text.find(',');
     const std::string_view entry = trim(text.substr(0, comma));
     int unit = -1;
     if (entry.starts_with("GPU-") || entry.starts_with("MIG-")) {
-      unit = unit_of_uuid(entry, compute_capability, gpus, instances);
+      unit = unit_of_uuid(entry, settings);
     } else if (uint64_t number = 0;
-               parse_number(entry, &number) && number < static_cast<uint64_t>(gpus)) {
+               parse_number(entry, &number) && number < static_cast<uint64_t>(settings.gpus)) {
       unit = static_cast<int>(number);
     }
     if (unit < 0) break;
@@ -121,16 +150,12 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& ge
     settings.memory_bytes = *size & ~((size_t{2} << 20) - 1);
   }
   if (const char* text = get("FARGPU_SIM_COMPUTE_CAPABILITY")) {
-    const std::string_view view = trim(text);
-    const size_t dot = view.find('.');
-    uint64_t major = 0, minor = 0;
-    if (dot == std::string_view::npos || !parse_number(view.substr(0, dot), &major) ||
-        !parse_number(view.substr(dot + 1), &minor) || major < 7 || major > 12 || minor > 9 ||
-        (major == 7 && minor < 5)) {
+    settings.compute_capabilities = parse_capabilities(text, settings.gpus);
+    if (settings.compute_capabilities.empty()) {
       return bad_value("FARGPU_SIM_COMPUTE_CAPABILITY", text,
-                       "a capability from 7.5 to 12.9, like 9.0");
+                       "a capability from 7.5 to 12.9, like 9.0, or a list of at most one for "
+                       "each GPU");
     }
-    settings.compute_capability = static_cast<int>(10 * major + minor);
   }
   if (const char* text = get("FARGPU_SIM_MIG")) {
     uint64_t value = 0;
@@ -204,8 +229,7 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& ge
     settings.slot = static_cast<int>(value);
   }
   if (const char* text = get("CUDA_VISIBLE_DEVICES")) {
-    settings.visible =
-        parse_visible_devices(text, settings.compute_capability, settings.gpus, settings.instances);
+    settings.visible = parse_visible_devices(text, settings);
   } else if (settings.instances > 0) {
     settings.visible.push_back(unit_of(0, 0));
   } else {

@@ -1,9 +1,10 @@
 // What the environment says about the simulated GPUs. Read once, by cuInit.
 //
 // FARGPU_SIM_GPUS (1 .. 16), FARGPU_SIM_MEMORY (bytes per GPU, suffix K, M, G or T),
-// FARGPU_SIM_COMPUTE_CAPABILITY ("9.0"), FARGPU_SIM_THREADS (worker threads of the engine, 0: one
-// per core), FARGPU_SIM_LAZY_LOADING (0 or 1), FARGPU_SIM_COMPUTE_MODE ("default" or "prohibited":
-// no context can be made), FARGPU_SIM_JITTER (microseconds), FARGPU_SIM_QUEUE (1 .. 1021),
+// FARGPU_SIM_COMPUTE_CAPABILITY ("9.0", or one for each GPU, like "8.0,9.0"; the last one is also
+// that of the GPUs that follow), FARGPU_SIM_THREADS (worker threads of the engine, 0: one per
+// core), FARGPU_SIM_LAZY_LOADING (0 or 1), FARGPU_SIM_COMPUTE_MODE ("default" or "prohibited": no
+// context can be made), FARGPU_SIM_JITTER (microseconds), FARGPU_SIM_QUEUE (1 .. 1021),
 // FARGPU_SIM_LOCKED_WAITS (0 or 1), FARGPU_SIM_WANTED_ADDRESSES (0 or 1), FARGPU_SIM_STREAM_WAITS
 // (0 or 1), FARGPU_SIM_NVML_HANG ("init" or "utilization": a call that never returns, of the
 // management library), FARGPU_SIM_SLOT (0 .. 31), FARGPU_SIM_MIG (2 .. 7) and CUDA_VISIBLE_DEVICES
@@ -50,8 +51,8 @@ using Uuid = std::array<unsigned char, 16>;
 struct Settings {
   int gpus = 1;
   size_t memory_bytes = size_t{4} << 30;
-  int instances = 0;            // of each GPU; 0: GPUs as a whole
-  int compute_capability = 90;  // 10 * major + minor
+  int instances = 0;                          // of each GPU; 0: GPUs as a whole
+  std::vector<int> compute_capabilities{90};  // 10 * major + minor; the last one of all that follow
   int threads = 0;
   // a function's first use waits for the context, as a driver that loads it then
   bool lazy_loading = false;
@@ -73,6 +74,7 @@ struct Settings {
   std::vector<int> visible;  // units in the order of the CUDA ordinals
 
   size_t unit_bytes() const;  // of memory
+  int compute_capability(int gpu) const;
 };
 
 // The same for every process: depends on the capability and the unit only.
@@ -80,14 +82,13 @@ Uuid device_uuid(int compute_capability, int unit);
 // "GPU-66617267-7075-2d73-696d-000000005a00", "MIG-..." of an instance.
 std::string uuid_text(const Uuid& uuid);
 // "fargpu simulated GPU (sm_90)", "fargpu simulated GPU (sm_90) MIG 1g.2gb".
-std::string device_name(const Settings& settings);
+std::string device_name(const Settings& settings, int gpu);
 // Domain, device and function are 0.
 constexpr int pci_bus(int index) { return 0x10 + index; }
 
 // The rules of CUDA: the list ends at its first invalid entry, and an entry given twice leaves no
 // device at all. Of GPUs that are divided one instance is left; a GPU stands for its first one.
-std::vector<int> parse_visible_devices(std::string_view text, int compute_capability, int gpus,
-                                       int instances = 0);
+std::vector<int> parse_visible_devices(std::string_view text, const Settings& settings);
 
 // `get` returns the value of a variable or nullptr.
 Result<Settings> read_settings(const std::function<const char*(const char*)>& get);

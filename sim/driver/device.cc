@@ -12,10 +12,10 @@ Device::Device(const Settings& settings, int ordinal, int unit)
     : ordinal_(ordinal),
       unit_(unit),
       instances_(settings.instances),
-      compute_capability_(settings.compute_capability),
+      compute_capability_(settings.compute_capability(gpu_of(unit))),
       threads_(settings.threads),
       prohibited_(settings.prohibited),
-      name_(device_name(settings)),
+      name_(device_name(settings, gpu_of(unit))),
       memory_(gpu_of(unit), settings.unit_bytes(), settings.slot),
       physical_store_(settings.unit_bytes()),
       primary_handle_(reinterpret_cast<CUcontext>(Driver::get().registry().add(

@@ -33,13 +33,14 @@ nvmlReturn_t make_gpus() {
   }
   g_hang.store(settings->nvml_hang);
   hang_if_told(Settings::Hang::kInit);
-  const int capability = settings->compute_capability, instances = settings->instances;
+  const int instances = settings->instances;
   auto* units = new Units;
   const auto add = [&](int gpu, int instance) {
+    const int capability = settings->compute_capability(gpu);
     Settings whole = *settings;
     if (instance < 0) whole.instances = 0;
     units->all.push_back({gpu, instance, instances, capability, whole.unit_bytes(),
-                          settings->prohibited, device_name(whole),
+                          settings->prohibited, device_name(whole, gpu),
                           uuid_text(device_uuid(capability, unit_of(gpu, instance)))});
   };
   for (int gpu = 0; gpu < settings->gpus; ++gpu) add(gpu, -1);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "common/fatbin/fatbin.h"
@@ -54,6 +56,20 @@ TEST(UsablePart, CodeOfTheGpusMajorVersionUpToItsMinorAndPtxUpToIt) {
   EXPECT_EQ(usable_by({90}, library()), "dp");
   EXPECT_EQ(usable_by({103}, library()), "ep");
   EXPECT_EQ(usable_by({121}, library()), "fpq");
+}
+
+TEST(UsablePart, MovesWithItsHeaderAndIsNotCopied) {
+  static_assert(!std::is_copy_constructible_v<UsablePart> &&
+                !std::is_copy_assignable_v<UsablePart>);
+  const auto container = library().container();
+  const std::vector<int> capabilities{90};
+  UsablePart part = usable_part(container, capabilities);
+  const auto whole = joined(part);
+  UsablePart moved(std::move(part));
+  UsablePart assigned;
+  assigned = std::move(moved);
+  EXPECT_EQ(assigned.bytes.front().data(), assigned.header.data());
+  EXPECT_EQ(joined(assigned), whole);
 }
 
 TEST(UsablePart, OfAllTheGpusOfAServer) {

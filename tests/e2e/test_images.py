@@ -68,7 +68,18 @@ class UsableParts(Case):
             self.assertEqual(done.stdout, "driver_fatbin: right\n", done.stderr)
             self.assertEqual(sent, [], "the server has the part")
 
-    def test_of_all_gpus_of_the_server(self):
+    def test_of_all_gpus_of_the_session(self):
+        """Also of those that the program does not see: the server has contexts on them."""
+        image = fat_binary(code(75), code(80), code(90), self.triple)
+        part = 16 + 2 * (64 + CODE_BYTES) + len(self.triple)
+        capabilities = ("--sim-compute-capability", "8.0,9.0")
+        for visible in ("0,1", "1"):
+            with self.subTest(visible), testing.Daemon(*capabilities, gpus=2) as daemon:
+                done, sent = self.load(daemon, image, FARGPU_GPUS="2", CUDA_VISIBLE_DEVICES=visible)
+                self.assertEqual(done.stdout, "driver_fatbin: right\n", done.stderr)
+                self.assertEqual(sent, [part])
+
+    def test_of_a_gpu_of_a_later_minor_version(self):
         image = fat_binary(code(75), code(80), code(90), self.triple)
         with testing.Daemon(environment={"FARGPU_SIM_COMPUTE_CAPABILITY": "8.6"}) as daemon:
             done, sent = self.load(daemon, image)
@@ -158,7 +169,9 @@ class CacheOfTheServer(Case):
 
     def test_an_image_that_was_written_to_is_not_loaded(self):
         def cut(path):
+            path.chmod(0o600)
             os.truncate(path, 1000)
+            path.chmod(0o400)
 
         def change(path):
             path.chmod(0o600)
@@ -172,7 +185,6 @@ class CacheOfTheServer(Case):
             for damage in (cut, change):
                 with self.subTest(damage.__name__):
                     (path,) = self.files().values()
-                    path.chmod(0o600)
                     damage(path)
                     self.check_loads(daemon, 1)
                     self.check_loads(daemon, 0)

@@ -2,13 +2,18 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 #include <vector>
+
+#include "tests/server/keeps_no_modes.h"
 
 namespace fargpu::server {
 namespace {
@@ -174,6 +179,17 @@ TEST_F(ImageCacheTest, AnImageLargerThanTheCapIsRefusedBeforeItsBytes) {
   EXPECT_EQ(files(), 0u);
 }
 
+TEST_F(ImageCacheTest, NothingIsKeptWhereTheFileSystemKeepsNoModes) {
+  ImageCache cache(folder_, 1 << 20);
+  const auto bytes = image_of(1000, 7);
+  const KeepsNoModes file_system;
+  const Status status = cache.put(1, sha256(bytes), bytes.size(), 0, bytes);
+  EXPECT_EQ(status.code(), StatusCode::kSystem);
+  EXPECT_NE(status.message().find(folder_ + " does not keep the mode 0400"), std::string::npos)
+      << status.message();
+  EXPECT_EQ(files(), 0u);
+}
+
 // Uploads that nobody goes on with give way to new ones.
 TEST_F(ImageCacheTest, AbandonedUploadsAreGivenUpAndUnfinishedOnesGoWithTheSession) {
   {
@@ -202,6 +218,71 @@ TEST_F(ImageCacheTest, SoManyFailuresAreRemembered) {
   EXPECT_FALSE(cache.result_of(2).ok());
 }
 
+// Memory of a client that is mapped twice, as for its GPU: what is written here is seen there.
+class TwoMappings {
+ public:
+  explicit TwoMappings(std::span<const std::byte> bytes) : size_(bytes.size()) {
+    const Fd file(::memfd_create("piece", MFD_CLOEXEC));
+    EXPECT_EQ(::ftruncate(file.get(), static_cast<off_t>(size_)), 0);
+    here_ = map(file);
+    there_ = map(file);
+    std::memcpy(here_, bytes.data(), size_);
+  }
+  TwoMappings(const TwoMappings&) = delete;
+  TwoMappings& operator=(const TwoMappings&) = delete;
+  ~TwoMappings() {
+    ::munmap(here_, size_);
+    ::munmap(there_, size_);
+  }
+  std::byte* here() const { return here_; }
+  std::span<const std::byte> there() const { return {there_, size_}; }
+
+ private:
+  std::byte* map(const Fd& file) const {
+    void* const at = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    EXPECT_NE(at, MAP_FAILED);
+    return static_cast<std::byte*>(at);
+  }
+  const size_t size_;
+  std::byte *here_ = nullptr, *there_ = nullptr;
+};
+
+// A byte is right and wrong by turns, as a kernel that runs meanwhile may write it.
+void flip(std::byte* at, const std::stop_token& end) {
+  auto* const byte = reinterpret_cast<volatile std::byte*>(at);
+  const std::byte right = *byte;
+  while (!end.stop_requested()) {
+    for (const std::byte next : {~right, right}) {
+      *byte = next;
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+}
+
+TEST_F(ImageCacheTest, WhatIsKeptHasItsHashWhenThePieceChangesMeanwhile) {
+  ImageCache cache(folder_, 8 << 20);
+  const auto bytes = image_of(1 << 20, 14);
+  const auto hash = sha256(bytes);
+  const TwoMappings memory(bytes);
+  const std::jthread kernel(
+      [&](const std::stop_token& end) { flip(memory.here() + bytes.size() / 2, end); });
+  int kept = 0, refused = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  for (uint64_t upload = 1; std::chrono::steady_clock::now() < end; ++upload) {
+    if (!cache.put(upload, hash, bytes.size(), 0, memory.there()).ok()) {
+      ++refused;
+      continue;
+    }
+    ++kept;
+    const auto image = cache.get(hash);
+    ASSERT_TRUE(image.has_value());
+    ASSERT_EQ(std::memcmp(image->data(), bytes.data(), bytes.size()), 0)
+        << "after " << kept << " that are right";
+  }
+  EXPECT_GT(kept, 0);
+  EXPECT_GT(refused, 0) << "it has not changed meanwhile";
+}
+
 // A file that is not as it was kept counts as not there, and the image can come again.
 class NotAsItWasKept : public ImageCacheTest {
  protected:
@@ -223,6 +304,11 @@ class NotAsItWasKept : public ImageCacheTest {
     std::fstream(path_, std::ios::in | std::ios::out) << text;
     ASSERT_EQ(::fchmod(file.get(), 0400), 0);
   }
+  void resize(off_t bytes) {
+    ASSERT_EQ(::chmod(path_.c_str(), 0600), 0);
+    ASSERT_EQ(::truncate(path_.c_str(), bytes), 0);
+    ASSERT_EQ(::chmod(path_.c_str(), 0400), 0);
+  }
 
   ImageCache cache_{folder_, 1 << 20};
   const std::vector<std::byte> bytes_ = image_of(1000, 11);
@@ -231,12 +317,12 @@ class NotAsItWasKept : public ImageCacheTest {
 };
 
 TEST_F(NotAsItWasKept, Shorter) {
-  ASSERT_EQ(::truncate(path_.c_str(), 999), 0);
+  resize(999);
   expect_not_there();
 }
 
 TEST_F(NotAsItWasKept, Longer) {
-  ASSERT_EQ(::truncate(path_.c_str(), 1001), 0);
+  resize(1001);
   expect_not_there();
 }
 
@@ -257,7 +343,8 @@ TEST_F(NotAsItWasKept, ReadableByOthers) {
 
 TEST_F(NotAsItWasKept, OfAnotherUser) {
   constexpr uid_t kNobody = 65534;
-  if (::chown(path_.c_str(), kNobody, gid_t(-1)) != 0)
+  const uid_t another = ::geteuid() == kNobody ? kNobody - 1 : kNobody;
+  if (::chown(path_.c_str(), another, gid_t(-1)) != 0)
     GTEST_SKIP() << "only root may give a file away";
   expect_not_there();
 }

@@ -14,12 +14,18 @@ Result<Settings> read(const std::map<std::string, const char*>& environment) {
   });
 }
 
+Settings gpus(int count) {
+  Settings settings;
+  settings.gpus = count;
+  return settings;
+}
+
 TEST(SettingsTest, DefaultsAreOneGpuOf4GiBAndCapability90) {
   auto settings = read({});
   ASSERT_TRUE(settings.ok());
   EXPECT_EQ(settings->gpus, 1);
   EXPECT_EQ(settings->memory_bytes, size_t{4} << 30);
-  EXPECT_EQ(settings->compute_capability, 90);
+  EXPECT_EQ(settings->compute_capabilities, std::vector<int>{90});
   EXPECT_EQ(settings->visible, std::vector<int>{0});
 }
 
@@ -41,7 +47,7 @@ TEST(SettingsTest, ReadsEveryVariable) {
   ASSERT_TRUE(settings.ok());
   EXPECT_EQ(settings->gpus, 3);
   EXPECT_EQ(settings->memory_bytes, size_t{512} << 20);
-  EXPECT_EQ(settings->compute_capability, 86);
+  EXPECT_EQ(settings->compute_capabilities, std::vector<int>{86});
   EXPECT_EQ(settings->threads, 2);
   EXPECT_TRUE(settings->lazy_loading);
   EXPECT_TRUE(settings->prohibited);
@@ -81,8 +87,22 @@ TEST(SettingsTest, BadValuesNameTheVariable) {
   EXPECT_FALSE(read({{"FARGPU_SIM_COMPUTE_CAPABILITY", "7.0"}}).ok());
 }
 
+TEST(SettingsTest, ACapabilityForEachGpu) {
+  const auto capabilities = [](const char* text) {
+    const auto settings = read({{"FARGPU_SIM_GPUS", "3"}, {"FARGPU_SIM_COMPUTE_CAPABILITY", text}});
+    std::vector<int> all;
+    for (int gpu = 0; settings.ok() && gpu < 3; ++gpu)
+      all.push_back(settings->compute_capability(gpu));
+    return all;
+  };
+  EXPECT_EQ(capabilities("8.0,9.0, 12.1"), (std::vector<int>{80, 90, 121}));
+  EXPECT_EQ(capabilities("8.0,9.0"), (std::vector<int>{80, 90, 90}));
+  for (const char* wrong : {"", ",", "8.0,", "8.0,9", "8.0,9.0,9.0,9.0", "8.0 9.0"})
+    EXPECT_EQ(capabilities(wrong), std::vector<int>{}) << wrong;
+}
+
 TEST(SettingsTest, VisibleDevicesFollowTheRulesOfCuda) {
-  const auto visible = [](const char* text) { return parse_visible_devices(text, 90, 4); };
+  const auto visible = [](const char* text) { return parse_visible_devices(text, gpus(4)); };
   EXPECT_EQ(visible("3,1"), (std::vector<int>{3, 1}));
   EXPECT_EQ(visible("0,9,1"), (std::vector<int>{0}));  // ends at the first invalid one
   EXPECT_EQ(visible("-1"), std::vector<int>{});
@@ -94,11 +114,14 @@ TEST(SettingsTest, VisibleDevicesFollowTheRulesOfCuda) {
 TEST(SettingsTest, VisibleDevicesByUuid) {
   const std::string second = uuid_text(device_uuid(90, 2));
   EXPECT_EQ(second, "GPU-66617267-7075-2d73-696d-000000005a02");
-  EXPECT_EQ(parse_visible_devices(second, 90, 4), std::vector<int>{2});
-  EXPECT_EQ(parse_visible_devices("GPU-6661", 90, 1),
+  EXPECT_EQ(parse_visible_devices(second, gpus(4)), std::vector<int>{2});
+  EXPECT_EQ(parse_visible_devices("GPU-6661", gpus(1)),
             std::vector<int>{0});  // a prefix, when it is unique
-  EXPECT_EQ(parse_visible_devices("GPU-6661", 90, 2), std::vector<int>{});
-  EXPECT_EQ(parse_visible_devices(second, 80, 4), std::vector<int>{});
+  EXPECT_EQ(parse_visible_devices("GPU-6661", gpus(2)), std::vector<int>{});
+  Settings others = gpus(4);
+  others.compute_capabilities = {90, 80};
+  EXPECT_EQ(parse_visible_devices(second, others), std::vector<int>{});
+  EXPECT_EQ(parse_visible_devices(uuid_text(device_uuid(80, 2)), others), std::vector<int>{2});
 }
 
 TEST(SettingsTest, OneInstanceOfDividedGpusIsVisible) {
@@ -108,21 +131,21 @@ TEST(SettingsTest, OneInstanceOfDividedGpusIsVisible) {
   ASSERT_TRUE(settings.ok());
   EXPECT_EQ(settings->visible, std::vector<int>{unit_of(0, 0)});
   EXPECT_EQ(settings->unit_bytes(), size_t{2730} << 20);
-  EXPECT_EQ(device_name(*settings), "fargpu simulated GPU (sm_90) MIG 1g.2gb");
+  EXPECT_EQ(device_name(*settings, 0), "fargpu simulated GPU (sm_90) MIG 1g.2gb");
   EXPECT_EQ(gpu_of(unit_of(1, 2)), 1);
   EXPECT_EQ(instance_of(unit_of(1, 2)), 2);
   EXPECT_EQ(instance_of(1), -1);
   const std::string last = uuid_text(device_uuid(90, unit_of(1, 2)));
   EXPECT_EQ(last, "MIG-66617267-7075-2d73-696d-000000035a01");
   const auto visible = [](const std::string& text) {
-    return parse_visible_devices(text, 90, 2, 3);
+    return parse_visible_devices(text, *settings);
   };
   EXPECT_EQ(visible(last), std::vector<int>{unit_of(1, 2)});
   EXPECT_EQ(visible(last + ",0"), std::vector<int>{unit_of(1, 2)});
   EXPECT_EQ(visible("1,0"), std::vector<int>{unit_of(1, 0)});
   EXPECT_EQ(visible(uuid_text(device_uuid(90, 1))), std::vector<int>{unit_of(1, 0)});
   EXPECT_EQ(visible("MIG-6661"), std::vector<int>{});  // of several
-  EXPECT_EQ(parse_visible_devices(last, 90, 2), std::vector<int>{});
+  EXPECT_EQ(parse_visible_devices(last, gpus(2)), std::vector<int>{});
 }
 
 }  // namespace
