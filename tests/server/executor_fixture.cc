@@ -258,6 +258,18 @@ DriverTable FakeDriver::table() {
     *module = handle<CUmodule>(0x3000);
     return noted("cuModuleLoadDataEx " + std::string(static_cast<const char*>(image)));
   };
+  t.cuModuleGetFunction = [](CUfunction* function, CUmodule, const char*) {
+    *function = handle<CUfunction>(0x5000);
+    return noted("cuModuleGetFunction");
+  };
+  // Functions have no parameters, and attributes of 0.
+  t.cuFuncGetParamInfo = [](CUfunction, size_t, size_t*, size_t*) {
+    return FakeDriver::get().result_of("cuFuncGetParamInfo", CUDA_ERROR_INVALID_VALUE);
+  };
+  t.cuFuncGetAttribute = [](int* value, CUfunction_attribute, CUfunction) {
+    *value = 0;
+    return noted("cuFuncGetAttribute");
+  };
   t.cuModuleUnload = [](CUmodule) { return noted("cuModuleUnload"); };
   t.cuLinkCreate_v2 = [](unsigned, CUjit_option*, void**, CUlinkState* state) {
     *state = handle<CUlinkState>(0x4000);

@@ -45,6 +45,13 @@ class Loading : public ExecutorTest {
     return send<schema::CuModuleUnloadParams>(schema::op_cuModuleUnload,
                                               [](auto p) { p.setHmod(kId); });
   }
+  uint32_t function() {
+    return send<schema::FgModuleFunctionParams>(schema::op_fgModuleFunction, [](auto p) {
+      p.setModule(kId);
+      p.setName("kernel");
+      p.setFunction(rpc::make_handle(rpc::HandleKind::kFunction, 1));
+    });
+  }
   static constexpr auto kDriverLoad = "cuModuleLoadDataEx image";
 
  private:
@@ -76,6 +83,19 @@ TEST_F(Loading, LoadsAndUnloadsHoldUpNobody) {
   driver().open("cuModuleUnload");
   expect_answer(unloading, CUDA_SUCCESS);
   expect_answer(unload(), CUDA_ERROR_INVALID_HANDLE);
+}
+
+// As with a function that the driver loads only now, and cannot.
+TEST_F(Loading, AnErrorOfTheFirstParameterIsNoFunctionWithoutParameters) {
+  start();
+  enter();
+  put_image();
+  load();
+  ASSERT_EQ(outcome(), CUDA_SUCCESS);
+  driver().fail("cuFuncGetParamInfo", CUDA_ERROR_NO_BINARY_FOR_GPU);
+  expect_answer(function(), CUDA_ERROR_NO_BINARY_FOR_GPU);
+  driver().fail("cuFuncGetParamInfo", CUDA_ERROR_INVALID_VALUE);
+  expect_answer(function(), CUDA_SUCCESS);  // the id is still free
 }
 
 // The primary context has the same id when it is retained again.

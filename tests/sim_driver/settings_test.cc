@@ -137,7 +137,7 @@ TEST(SettingsTest, OneInstanceOfDividedGpusIsVisible) {
   EXPECT_EQ(instance_of(1), -1);
   const std::string last = uuid_text(device_uuid(90, unit_of(1, 2)));
   EXPECT_EQ(last, "MIG-66617267-7075-2d73-696d-000000035a01");
-  const auto visible = [](const std::string& text) {
+  const auto visible = [&](const std::string& text) {
     return parse_visible_devices(text, *settings);
   };
   EXPECT_EQ(visible(last), std::vector<int>{unit_of(1, 2)});
