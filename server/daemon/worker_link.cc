@@ -73,15 +73,16 @@ Status WorkerLink::take_one(const ReceivedMessage& message) {
     started_ = true;
     return Status();
   }
-  if (message.is_reply()) {
+  if (message.is_reply() && kind_of(message) == WorkerMessage::kPrepare) {
+    // First: its sequence may be that of a command.
+    if (std::exchange(preparing_, false)) return take_prepared(message);
+  } else if (message.is_reply()) {
     if (const auto asked = questions_.find(message.header.sequence); asked != questions_.end()) {
       auto report = parse_report(message);
       const bool broken = !report.ok() && report.status().code() == StatusCode::kProtocol;
       answer(message.header.sequence, report);
       return broken ? report.status() : Status();
     }
-    if (kind_of(message) == WorkerMessage::kPrepare && std::exchange(preparing_, false))
-      return take_prepared(message);
   } else if (kind_of(message) == WorkerMessage::kLastWords) {
     FARGPU_ASSIGN_OR_RETURN(last_words_, parse_last_words(message.body()));
     return Status();

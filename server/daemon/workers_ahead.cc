@@ -47,7 +47,9 @@ std::vector<Grant::Environment> likely_grants(const Placement& placement) {
 
 WorkersAhead::WorkersAhead(boost::asio::io_context& loop, Rules rules,
                            std::vector<Grant::Environment> grants)
-    : loop_(loop), rules_(std::move(rules)), grants_(std::move(grants)), timer_(loop) {}
+    : loop_(loop), rules_(std::move(rules)), timer_(loop) {
+  for (Grant::Environment& granted : grants) grants_.push_back({std::move(granted)});
+}
 
 WorkersAhead::~WorkersAhead() { stop(); }
 
@@ -70,16 +72,17 @@ std::optional<WorkersAhead::Worker> WorkersAhead::give(const Grant::Environment&
   for (const bool prepared : {true, false}) {
     for (auto next = waiting_.begin(); next != waiting_.end();) {
       const Entry entry = next++;
-      if (entry->prepared != prepared || grants_[entry->grant] != granted) continue;
+      if (entry->prepared != prepared || grants_[entry->grant].granted != granted) continue;
       // A program that does not know `prepare` would take the session with it.
       if (entry->worker.link->version() < kAheadProtocol) continue;
+      Likely& grant = grants_[entry->grant];
       Worker worker = entry->worker;
       if (!worker.link->send_start(options, descriptors).ok()) {
         dismiss(entry);  // it has died and was not reaped yet
         continue;
       }
       waiting_.erase(entry);
-      if (prepared) deaths_ = 0;
+      if (prepared) grant.deaths = 0;
       return worker;
     }
   }
@@ -122,37 +125,40 @@ void WorkersAhead::reap() {
     waiting_.erase(entry);
     ended.worker.link->close();
     const std::string& reason = ended.worker.link->last_words();
-    died(ended.since);
+    died(ended.grant, ended.since);
+    const auto pause = grants_[ended.grant].not_before - Clock::now();
     log::warn("event=worker-ahead-died worker={} how=\"{}\" why=\"{}\" next-in={}ms",
               ended.worker.pid, describe_wait_status(wait_status),
               reason.empty() ? "the worker gave no reason" : reason,
-              std::chrono::duration_cast<milliseconds>(not_before_ - Clock::now()).count());
+              std::chrono::duration_cast<milliseconds>(pause).count());
   }
   look();
 }
 
-void WorkersAhead::died(Clock::time_point since) {
+void WorkersAhead::died(size_t grant, Clock::time_point since) {
+  Likely& likely = grants_[grant];
   const auto now = Clock::now();
-  if (now - since >= kLongLife) deaths_ = 0;
-  const auto pause = kShortestPause * (1 << std::min(deaths_, 10u));
-  not_before_ = now + std::min<Clock::duration>(pause, kLongestPause);
-  ++deaths_;
+  if (now - since >= kLongLife) likely.deaths = 0;
+  const auto pause = kShortestPause * (1 << std::min(likely.deaths, 10u));
+  likely.not_before = now + std::min<Clock::duration>(pause, kLongestPause);
+  ++likely.deaths;
 }
 
 void WorkersAhead::look() {
   if (!running_) return;
-  const auto grant = wanted_grant();
-  if (!grant) return;
   const auto now = Clock::now();
-  auto earliest = not_before_;
+  if (const Entry slow = opening(); slow != waiting_.end()) {
+    // It looks again when that one is ready.
+    if (now < slow->since + rules_.limit) return look_at(slow->since + rules_.limit);
+    fail(slow, fmt::format("its driver was not open after {} ms", rules_.limit.count()));
+  }
+  const auto grant = wanted_grant(now);
+  if (!grant) return;
+  auto earliest = grants_[*grant].not_before;
   std::erase_if(starting_, [now](const auto& session) { return session.second <= now; });
   for (const auto& [pid, until] : starting_) earliest = std::max(earliest, until);
   if (earliest > now) return look_at(earliest);
-  if (const Status started = start_one(*grant); !started.ok()) {
-    died(now);
-    log::warn("event=worker-ahead-failed why=\"{}\"", started.message());
-    look_at(not_before_);
-  }
+  start_for(*grant);
 }
 
 void WorkersAhead::look_at(Clock::time_point time) {
@@ -162,16 +168,34 @@ void WorkersAhead::look_at(Clock::time_point time) {
   });
 }
 
-// The one with the fewest workers. None while a worker opens its driver: it looks again then.
-std::optional<size_t> WorkersAhead::wanted_grant() const {
+WorkersAhead::Entry WorkersAhead::opening() {
+  return std::find_if(waiting_.begin(), waiting_.end(),
+                      [](const Waiting& entry) { return !entry.prepared; });
+}
+
+std::optional<size_t> WorkersAhead::wanted_grant(Clock::time_point now) const {
   std::vector<uint32_t> counts(grants_.size());
-  for (const Waiting& entry : waiting_) {
-    if (!entry.prepared) return std::nullopt;
-    ++counts[entry.grant];
+  for (const Waiting& entry : waiting_) ++counts[entry.grant];
+  std::optional<size_t> best;
+  std::pair<Clock::time_point, uint32_t> best_rank;
+  for (size_t grant = 0; grant < grants_.size(); ++grant) {
+    if (counts[grant] >= rules_.count) continue;
+    const std::pair rank(std::max(grants_[grant].not_before, now), counts[grant]);
+    if (best && rank >= best_rank) continue;
+    best = grant;
+    best_rank = rank;
   }
-  const auto fewest = std::min_element(counts.begin(), counts.end());
-  if (fewest == counts.end() || *fewest >= rules_.count) return std::nullopt;
-  return static_cast<size_t>(fewest - counts.begin());
+  return best;
+}
+
+void WorkersAhead::start_for(size_t grant) {
+  const auto now = Clock::now();
+  if (const Status started = start_one(grant); !started.ok()) {
+    died(grant, now);
+    log::warn("event=worker-ahead-failed why=\"{}\"", started.message());
+    return look_at(now);
+  }
+  look_at(now + rules_.limit);
 }
 
 Status WorkersAhead::start_one(size_t grant) {
@@ -190,14 +214,12 @@ Status WorkersAhead::start_one(size_t grant) {
   setup.program = rules_.program;
   setup.arguments = {kAheadArgument};
   setup.environment = rules_.usual;
-  setup.environment.insert(setup.environment.end(), grants_[grant].begin(), grants_[grant].end());
+  const Grant::Environment& granted = grants_[grant].granted;
+  setup.environment.insert(setup.environment.end(), granted.begin(), granted.end());
   setup.descriptors = {{control.second.get(), kControlFd}};
   FARGPU_ASSIGN_OR_RETURN(*pid, start_child(setup));
   entry.worker.pid = *pid;
-  link->start([pid = *pid](const Status& why) {
-    log::error("event=worker-broke-protocol worker={} why=\"{}\"", pid, why.message());
-    ::kill(pid, SIGKILL);
-  });
+  link->start([this, pid = *pid](const Status& why) { broke(pid, why); });
   waiting_.push_back(std::move(entry));
   return Status();
 }
@@ -206,16 +228,29 @@ void WorkersAhead::prepared(pid_t worker, const Status& status) {
   const Entry entry = find(worker);
   if (entry == waiting_.end()) return;
   if (status.ok()) {
+    const Grant::Environment& granted = grants_[entry->grant].granted;
     entry->prepared = true;
     log::info("event=worker-ahead worker={} grant=\"{}\" milliseconds={}", worker,
-              grants_[entry->grant].empty() ? "" : grants_[entry->grant].front().second,
+              granted.empty() ? "" : granted.front().second,
               std::chrono::duration_cast<milliseconds>(Clock::now() - entry->since).count());
   } else {
-    died(entry->since);
-    log::warn("event=worker-ahead-failed worker={} why=\"{}\"", worker, status.message());
-    dismiss(entry);
+    fail(entry, status.message());
   }
   look();
+}
+
+void WorkersAhead::broke(pid_t worker, const Status& why) {
+  const Entry entry = find(worker);
+  if (entry == waiting_.end()) return;
+  log::error("event=worker-broke-protocol worker={} why=\"{}\"", worker, why.message());
+  fail(entry, "it broke the protocol");
+  look();
+}
+
+void WorkersAhead::fail(Entry entry, const std::string& why) {
+  died(entry->grant, entry->since);
+  log::warn("event=worker-ahead-failed worker={} why=\"{}\"", entry->worker.pid, why);
+  dismiss(entry);
 }
 
 WorkersAhead::Entry WorkersAhead::find(pid_t worker) {
@@ -223,12 +258,12 @@ WorkersAhead::Entry WorkersAhead::find(pid_t worker) {
                       [worker](const Waiting& entry) { return entry.worker.pid == worker; });
 }
 
-// By a signal, too: it may be in the driver for long.
+// By a signal, too: it may be in the driver for long, or stopped. It has nothing to save.
 void WorkersAhead::dismiss(Entry entry) {
   const Waiting dismissed = std::move(*entry);
   waiting_.erase(entry);
   dismissed.worker.link->close();
-  ::kill(dismissed.worker.pid, SIGTERM);
+  ::kill(dismissed.worker.pid, SIGKILL);
   ending_.insert(dismissed.worker.pid);
 }
 

@@ -6,8 +6,8 @@
 // for which there is none left: that is never waited for.
 //
 // Workers are started one after the other, and not while a session is starting. After one has died
-// the next comes later each time. One whose program or driver was replaced on disk is not used any
-// more.
+// the next for its grant comes later each time. One that is not ready in time is killed. One whose
+// program or driver was replaced on disk is not used any more.
 #pragma once
 
 #include <sys/stat.h>
@@ -51,6 +51,8 @@ class WorkersAhead {
     std::string program;       // path of fargpu-worker
     PrepareOptions prepare;    // what each gets
     Grant::Environment usual;  // environment besides the grant's
+    // One whose driver is not open by then is killed.
+    std::chrono::milliseconds limit = std::chrono::seconds(30);
   };
   struct Worker {
     pid_t pid = -1;
@@ -82,6 +84,11 @@ class WorkersAhead {
 
  private:
   using Clock = std::chrono::steady_clock;
+  struct Likely {
+    Grant::Environment granted;
+    unsigned deaths = 0;  // since one of them was used, or lived for long
+    Clock::time_point not_before{};
+  };
   struct Waiting {
     Worker worker;
     size_t grant = 0;  // of grants_
@@ -93,27 +100,32 @@ class WorkersAhead {
 
   // Starts the next one that is wanted, if it is time for that.
   void look();
-  std::optional<size_t> wanted_grant() const;
+  Entry opening();
+  // Of those with too few workers the one that may have one soonest, then with the fewest.
+  std::optional<size_t> wanted_grant(Clock::time_point now) const;
+  // Starts one, or has it tried later.
+  void start_for(size_t grant);
   Status start_one(size_t grant);
   void prepared(pid_t worker, const Status& status);
+  void broke(pid_t worker, const Status& why);
   Entry find(pid_t worker);
   // Ends those whose files have changed.
   void drop_outdated();
+  // Ends one that is of no use: counts as a death.
+  void fail(Entry entry, const std::string& why);
   // Ends it; the entry is gone.
   void dismiss(Entry entry);
-  // Counts a death, which puts the next start off.
-  void died(Clock::time_point since);
+  // Counts a death, which puts the next start for this grant off.
+  void died(size_t grant, Clock::time_point since);
   void look_at(Clock::time_point time);
 
   boost::asio::io_context& loop_;
   const Rules rules_;
-  const std::vector<Grant::Environment> grants_;
+  std::vector<Likely> grants_;
   boost::asio::steady_timer timer_;
   std::list<Waiting> waiting_;                   // the oldest first
   std::set<pid_t> ending_;                       // dismissed, to be reaped
   std::map<pid_t, Clock::time_point> starting_;  // sessions, with the time until which they count
-  unsigned deaths_ = 0;                          // since one of them was used, or lived for long
-  Clock::time_point not_before_{};
   bool running_ = false;
 };
 

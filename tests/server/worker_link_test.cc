@@ -109,6 +109,26 @@ TEST_F(WorkerLinkTest, AWorkerThatIsStartedAheadSaysOnceThatItIsReady) {
   EXPECT_TRUE(broken_.ok());
 }
 
+TEST_F(WorkerLinkTest, AWorkerThatBecomesReadyAfterACommandDoesNotAnswerThat) {
+  ASSERT_TRUE(link_->send_prepare({}, nullptr).ok());
+  EXPECT_EQ(kind_of(heard()), WorkerMessage::kPrepare);
+  say(encode_started());
+  ASSERT_TRUE(link_->send_start(WorkerOptions{}, std::span(&given_descriptor_, 1)).ok());
+  Fd one;
+  ASSERT_TRUE(receive_message(worker_.get(), Clock::now(), &one).ok());
+  link_->ask(WorkerMessage::kReport, seconds(60), keep());
+  const ReceivedMessage report = heard();
+  say(encode_prepared(Status()));
+  turn();
+  EXPECT_TRUE(answers_.empty());
+  EXPECT_TRUE(broken_.ok()) << broken_.message();
+  say(encode_report(report.header, {.calls = 5}));
+  turn();
+  ASSERT_EQ(answers_.size(), 1u);
+  ASSERT_TRUE(answers_[0].ok());
+  EXPECT_EQ(answers_[0]->calls, 5u);
+}
+
 TEST_F(WorkerLinkTest, AnAnswerOfAWorkerAheadThatIsNoneBreaksIt) {
   ASSERT_TRUE(link_->send_prepare({}, nullptr).ok());
   say(encode_started());

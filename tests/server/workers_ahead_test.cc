@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -27,10 +28,14 @@ using transport::Clock;
 
 constexpr auto kLimit = seconds(60);
 // Notes its start, says that its driver is open, and takes what it is told until the socket ends.
+// Where there is a file of that name it dies at once (of this GPU), hangs, or says something more.
 constexpr const char* kWorker =
     "#!/bin/sh\n"
-    "exec 2>/dev/null\necho \"$CUDA_VISIBLE_DEVICES\" >>\"${0%/*}/starts\"\n"
-    "cat \"${0%/*}/started\" >&4\ncat \"${0%/*}/prepared\" >&4\nexec cat <&4 >/dev/null\n";
+    "exec 2>/dev/null\ncd \"${0%/*}\"\necho \"$CUDA_VISIBLE_DEVICES\" >>starts\n"
+    "[ -e \"dies-$CUDA_VISIBLE_DEVICES\" ] && exit 1\n"
+    "cat started >&4\n"
+    "[ -e hangs ] && trap '' TERM && exec sleep 600\n"
+    "cat prepared >&4\n[ -e more ] && cat more >&4\nexec cat <&4 >/dev/null\n";
 
 class WorkersAheadTest : public ::testing::Test {
  protected:
@@ -63,13 +68,14 @@ class WorkersAheadTest : public ::testing::Test {
     std::filesystem::rename(folder_ + "/new", program());
   }
   std::string program() const { return folder_ + "/worker"; }
-  void start(uint32_t count, size_t gpus = 1) {
+  void start(uint32_t count, size_t gpus = 1, milliseconds limit = kLimit) {
     std::vector<Unit> units;
     for (size_t i = 0; i < gpus; ++i) units.push_back({gpu(i), "GPU", 1000, {}});
     placement_.emplace(units, PlacementLimits{});
-    ahead_.emplace(loop_,
-                   WorkersAhead::Rules{count, program(), {::getpid(), folder_ + "/driver", {}}, {}},
-                   likely_grants(*placement_));
+    ahead_.emplace(
+        loop_,
+        WorkersAhead::Rules{count, program(), {::getpid(), folder_ + "/driver", {}}, {}, limit},
+        likely_grants(*placement_));
     ahead_->start();
   }
   static std::string gpu(size_t index) { return "GPU-0000000" + std::to_string(index); }
@@ -93,6 +99,10 @@ class WorkersAheadTest : public ::testing::Test {
   std::vector<std::string> starts() const {
     std::ifstream file(folder_ + "/starts");
     return {std::istream_iterator<std::string>(file), {}};
+  }
+  size_t starts_of(size_t index) const {
+    const auto all = starts();
+    return static_cast<size_t>(std::count(all.begin(), all.end(), gpu(index)));
   }
   bool has(size_t count) {
     return eventually([&] { return ahead_->size() == count && starts().size() >= count; });
@@ -233,6 +243,62 @@ TEST_F(WorkersAheadTest, OneThatDiesAtOnceIsTriedMoreAndMoreSeldom) {
   run_for(milliseconds(1200));
   EXPECT_GE(starts().size(), 2u);
   EXPECT_LE(starts().size(), 5u);
+}
+
+TEST_F(WorkersAheadTest, AGpuWhoseWorkersDieTakesNoneFromTheOthers) {
+  write("dies-" + gpu(0), {});
+  start(2, 3);
+  EXPECT_TRUE(eventually([this] { return starts_of(1) == 2 && starts_of(2) == 2; }));
+  run_for(milliseconds(1200));
+  EXPECT_EQ(ahead_->size(), 4u);
+  // At 0, 100, 300, 700 ms and some.
+  EXPECT_GE(starts_of(0), 2u);
+  EXPECT_LE(starts_of(0), 5u);
+  // Nor does it have the others wait: its own pause is about a second by now.
+  const pid_t taken = take(grant({0, 0, {"1"}}));
+  const auto before = Clock::now();
+  ahead_->session_settled(taken);
+  EXPECT_TRUE(eventually([this] { return starts_of(1) == 3; }));
+  EXPECT_LT(Clock::now() - before, milliseconds(700));
+}
+
+TEST_F(WorkersAheadTest, OneThatHangsIsKilledAndDoesNotStopTheOthers) {
+  write("hangs", {});
+  start(1, 2, milliseconds(200));
+  EXPECT_TRUE(eventually([this] { return starts_of(0) >= 1 && starts_of(1) >= 1; }));
+  // Each is one more death.
+  run_for(milliseconds(2000));
+  EXPECT_GE(starts().size(), 3u);
+  EXPECT_LE(starts().size(), 8u);
+  EXPECT_LE(ahead_->size(), 1u);
+  std::filesystem::remove(folder_ + "/hangs");
+  EXPECT_TRUE(has(2));
+  ahead_->stop();
+  EXPECT_TRUE(eventually([] { return ::waitpid(-1, nullptr, WNOHANG) < 0; }));  // no child is left
+}
+
+TEST_F(WorkersAheadTest, OneThatHangsEndsWhenItIsNotWantedAnyMore) {
+  write("hangs", {});
+  start(1);
+  ASSERT_TRUE(has(1));
+  run_for(milliseconds(100));
+  ahead_->stop();
+  EXPECT_TRUE(eventually([] { return ::waitpid(-1, nullptr, WNOHANG) < 0; }));  // no child is left
+}
+
+TEST_F(WorkersAheadTest, OneThatBreaksTheProtocolIsNoneAtOnce) {
+  write("more", MessageBytes(64, std::byte{0xff}));
+  start(1);
+  ASSERT_EQ(ahead_->size(), 1u);
+  // Its end is not noticed: nobody reaps.
+  for (const auto end = Clock::now() + kLimit; ahead_->size() > 0 && Clock::now() < end;) {
+    loop_.restart();
+    loop_.run_for(milliseconds(5));
+  }
+  EXPECT_EQ(ahead_->size(), 0u);
+  std::filesystem::remove(folder_ + "/more");
+  EXPECT_TRUE(has(1));
+  EXPECT_GT(take(grant({1, 0, {}})), 0);
 }
 
 TEST_F(WorkersAheadTest, OfAProgramThatWasReplacedNoneIsTaken) {
