@@ -4,6 +4,7 @@ when there are none."""
 import os
 import pathlib
 import signal
+import tempfile
 import unittest
 
 import fargpu_testing as testing
@@ -40,6 +41,12 @@ def ready(daemon, count):
 def session_worker(daemon):
     (worker,) = testing.wait_until(daemon.workers, "a session has begun")
     return worker
+
+
+def begun_with(daemon):
+    """The worker of the last session that has begun; none: 0. It may not have read that yet."""
+    *_, last = daemon.log_text().split("event=session-begin")
+    return int(last.split("worker=")[1].split()[0]) if "kind=cuda" in last else 0
 
 
 @testing.not_with_an_older_release("its workers are not started ahead")
@@ -147,8 +154,8 @@ class WorkersAhead(unittest.TestCase):
             self.assertEqual(daemon.workers_ahead(), [])
             self.assertIn(" ahead=no", daemon.log_text())
 
-    def test_limits_and_output(self):
-        """A session has what its daemon's configuration says, and the program's output."""
+    def test_limits(self):
+        """A session has what its daemon's configuration says."""
         flags = ("--workers-ahead", "1", "--worker-open-files", "300", "--worker-oom-score", "700")
         with testing.Daemon(*flags) as daemon:
             (waiting,) = ready(daemon, 1)
@@ -157,10 +164,60 @@ class WorkersAhead(unittest.TestCase):
             self.assertEqual(files, "300")
             score = pathlib.Path(f"/proc/{waiting}/oom_score_adj").read_text().strip()
             self.assertEqual(score, "700")
-            done = daemon.run(testing.BUILD.program("device_printf"))
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertNotEqual(done.stdout, "")
-            self.assertIn(f"worker={waiting} ", daemon.log_text().split("session-begin")[1])
+
+    def test_what_kernels_print(self):
+        """It is what a session with a fresh worker prints, whole and in order."""
+        texts = {"device_printf": "thread 1 says hello 0.50\n", "printf_order": "device "}
+        with testing.Daemon("--workers-ahead", "0") as fresh, testing.Daemon() as daemon:
+            for name, printed in texts.items():
+                program = testing.BUILD.program(name)
+                expected = fresh.run(program)
+                self.assertIn(printed, expected.stdout, expected.stderr)
+                # The second one has a worker that was started beside a session.
+                for _ in range(2):
+                    taken = ready(daemon, 2)
+                    with self.subTest(name):
+                        done = daemon.run(program)
+                        self.assertEqual(done.returncode, expected.returncode, done.stderr)
+                        self.assertEqual(done.stdout, expected.stdout)
+                        self.assertIn(begun_with(daemon), taken)
+
+    def test_a_driver_that_fails_when_its_session_has_come(self):
+        """The client is told the reason, as it is by a fresh worker."""
+        with tempfile.TemporaryDirectory() as folder:
+            hold, fail = pathlib.Path(folder, "hold"), pathlib.Path(folder, "fail")
+
+            def start(count):
+                return testing.Daemon(
+                    "--workers-ahead",
+                    count,
+                    environment={"FARGPU_TEST_DRIVER_FOLDER": folder},
+                    driver=testing.BUILD.folder / "tests" / "programs" / "slow_driver.so",
+                )
+
+            def opening(daemon):
+                called = [
+                    pid for pid in daemon.workers_ahead() if (hold.parent / str(pid)).exists()
+                ]
+                return called if len(called) == 1 else None
+
+            with start(0) as fresh, start(1) as daemon:
+                (first,) = ready(daemon, 1)
+                hold.touch()
+                program = Program(daemon)
+                self.assertEqual(session_worker(daemon), first)
+                (second,) = testing.wait_until(lambda: opening(daemon), "the next one opens")
+                refused = daemon.start(testing.BUILD.program("vector_add"))
+                testing.wait_until(
+                    lambda: begun_with(daemon) == second, "it has been given the session"
+                )
+                fail.touch()
+                hold.unlink()
+                _, told = refused.communicate(timeout=testing.LIMIT)
+                program.end()
+                expected = fresh.run(testing.BUILD.program("vector_add"))
+                self.assertIn("CUDA_ERROR_SYSTEM_NOT_READY", expected.stderr)
+                self.assertEqual((refused.returncode, told), (expected.returncode, expected.stderr))
 
 
 if __name__ == "__main__":
