@@ -37,6 +37,18 @@ constexpr const char* kWorker =
     "[ -e hangs ] && trap '' TERM && exec sleep 600\n"
     "cat prepared >&4\n[ -e more ] && cat more >&4\nexec cat <&4 >/dev/null\n";
 
+std::vector<pid_t> children() {
+  std::ifstream file("/proc/self/task/" + std::to_string(::getpid()) + "/children");
+  return {std::istream_iterator<pid_t>(file), {}};
+}
+
+std::string name_of(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/comm");
+  std::string name;
+  file >> name;
+  return name;
+}
+
 class WorkersAheadTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -211,10 +223,13 @@ TEST_F(WorkersAheadTest, OneThatHasDiedIsNotTaken) {
   const pid_t first = take(grant({1, 0, {}}));
   ahead_->session_settled(first);
   ASSERT_TRUE(has(2));
+  // Their script has come to its end: none has a child which keeps the socket open.
+  ASSERT_TRUE(eventually([] {
+    const auto pids = children();
+    return std::all_of(pids.begin(), pids.end(), [](pid_t pid) { return name_of(pid) == "cat"; });
+  }));
   // Nobody has noticed it yet: not reaped, the loop does not run.
-  const std::string children = "/proc/self/task/" + std::to_string(::getpid()) + "/children";
-  std::ifstream file(children);
-  for (pid_t pid = 0; file >> pid;) {
+  for (const pid_t pid : children()) {
     if (pid == first) continue;
     ::kill(pid, SIGKILL);
     siginfo_t info{};
