@@ -56,7 +56,7 @@ Status Sessions::start(const NewSession& session) {
                        std::move(orders),
                        nullptr,
                        ConnectionJoiner()};
-  if (const Status started = start_worker(record, session); !started.ok()) {
+  if (Status started = start_worker(record, session); !started.ok()) {
     log::error("event=worker-failed session={} job={} why=\"{}\"", id_text(record.id),
                id_text(session.job.id), started.message());
     return started;

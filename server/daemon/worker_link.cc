@@ -100,7 +100,7 @@ Status WorkerLink::take_one(const ReceivedMessage& message) {
 
 // Nobody waits for it where the session has come first.
 Status WorkerLink::take_prepared(const ReceivedMessage& message) {
-  const Status prepared = parse_prepared(message.body());
+  Status prepared = parse_prepared(message.body());
   if (prepared.code() == StatusCode::kProtocol) return prepared;
   if (const auto tell = std::exchange(on_prepared_, nullptr)) tell(prepared);
   return Status();
