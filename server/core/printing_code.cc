@@ -15,9 +15,6 @@ namespace {
 
 // An entry that is larger is not unpacked. The largest of CUDA's libraries for one GPU has 105 MB.
 constexpr uint64_t kMostUnpacked = 256 << 20;
-constexpr std::string_view kElfMagic =
-    "\x7f"
-    "ELF";
 constexpr std::string_view kPtxVersion = ".version";
 
 // Of a cubin or PTX text.

@@ -26,10 +26,6 @@ std::optional<T> load(std::string_view bytes, uint64_t at) {
 
 // --- cubins
 
-constexpr std::string_view kElfMagic =
-    "\x7f"
-    "ELF";
-
 struct Section {
   uint32_t name = 0, type = 0;
   uint64_t flags = 0, address = 0, offset = 0, bytes = 0;
