@@ -17,6 +17,7 @@
 #include <tuple>
 #include <vector>
 
+#include "client/image/dynamic_shared_limit.h"
 #include "client/object/object.h"
 
 namespace fargpu::client {
@@ -62,6 +63,8 @@ struct Function final : Object {
   std::map<std::tuple<int, int, size_t, unsigned>, int> occupancy;
 
   LegacyLaunch legacy;  // guarded by mutex
+
+  DynamicSharedLimit dynamic_shared;
 
   // Keys of launch_attributes.h, the latest ones; 0: none. Guarded by mutex.
   std::array<uint64_t, 16> admitted{};

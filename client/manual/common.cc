@@ -1,5 +1,6 @@
 #include "client/manual/common.h"
 
+#include <optional>
 #include <utility>
 
 #include "client/image/records.h"
@@ -121,6 +122,8 @@ CUresult parameter_info(const Function& function, size_t index, size_t* offset, 
   return CUDA_SUCCESS;
 }
 
+namespace {
+
 void attribute_was_set(Function& function, int device, CUfunction_attribute attribute, int value) {
   if (FunctionAttributes* attributes = function.on_device(device);
       attributes != nullptr && static_cast<size_t>(attribute) < kFunctionAttributes) {
@@ -128,6 +131,23 @@ void attribute_was_set(Function& function, int device, CUfunction_attribute attr
   }
   std::lock_guard lock(function.mutex);
   function.occupancy.clear();
+}
+
+}  // namespace
+
+CUresult set_attribute(Function& function, int device, CUfunction_attribute attribute, int value,
+                       const std::function<CUresult()>& send) {
+  const Context* const context = current_context();
+  std::optional<DynamicSharedLimit::Setting> setting;
+  if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && context != nullptr) {
+    if (function.dynamic_shared.is(*context, device, value)) return CUDA_SUCCESS;
+    setting.emplace(function.dynamic_shared, *context, device);
+  }
+  const CUresult result = send();
+  if (result != CUDA_SUCCESS) return result;
+  if (setting) setting->succeeded(value);
+  attribute_was_set(function, device, attribute, value);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace fargpu::client

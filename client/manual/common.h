@@ -47,6 +47,8 @@ CUresult at_memory(CUstream stream, CUdeviceptr address, CUdeviceptr other, Work
 
 // Answers about functions, alike for CUfunction and CUkernel.
 CUresult parameter_info(const Function& function, size_t index, size_t* offset, size_t* size);
-void attribute_was_set(Function& function, int device, CUfunction_attribute attribute, int value);
+// `send` asks the server; it is left out where the driver is known to have the value.
+CUresult set_attribute(Function& function, int device, CUfunction_attribute attribute, int value,
+                       const std::function<CUresult()>& send);
 
 }  // namespace fargpu::client

@@ -38,7 +38,10 @@ int main() {
   SHOW(cuFuncSetAttribute(sum, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60000));
   SHOW(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, sum));
   VALUE(value);
+  SHOW(cuFuncSetAttribute(sum, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60000));
   SHOW(cuFuncSetAttribute(sum, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100 << 20));
+  SHOW(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, sum));
+  VALUE(value);
   SHOW(cuFuncSetAttribute(sum, CU_FUNC_ATTRIBUTE_NUM_REGS, 3));
   SHOW(cuFuncSetCacheConfig(sum, CU_FUNC_CACHE_PREFER_L1));
 

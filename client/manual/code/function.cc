@@ -41,13 +41,12 @@ CUresult manual_cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib
   Function* function = nullptr;
   if (const CUresult result = find(target, hfunc, &function); result != CUDA_SUCCESS) return result;
   const int device = current_context()->device;
-  const CUresult result =
-      function->kind() == rpc::HandleKind::kKernel
-          ? call_cuKernelSetAttribute(target.session, target.context, attrib, value,
-                                      reinterpret_cast<CUkernel>(hfunc), device)
-          : call_cuFuncSetAttribute(target.session, target.context, hfunc, attrib, value);
-  if (result == CUDA_SUCCESS) attribute_was_set(*function, device, attrib, value);
-  return result;
+  return set_attribute(*function, device, attrib, value, [&] {
+    return function->kind() == rpc::HandleKind::kKernel
+               ? call_cuKernelSetAttribute(target.session, target.context, attrib, value,
+                                           reinterpret_cast<CUkernel>(hfunc), device)
+               : call_cuFuncSetAttribute(target.session, target.context, hfunc, attrib, value);
+  });
 }
 
 CUresult manual_cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {

@@ -242,10 +242,9 @@ CUresult manual_cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUker
   Function* found = nullptr;
   if (const CUresult result = find_kernel(target.session, kernel, &found); result != CUDA_SUCCESS)
     return result;
-  const CUresult result =
-      call_cuKernelSetAttribute(target.session, target.context, attrib, val, kernel, dev);
-  if (result == CUDA_SUCCESS) attribute_was_set(*found, dev, attrib, val);
-  return result;
+  return set_attribute(*found, dev, attrib, val, [&] {
+    return call_cuKernelSetAttribute(target.session, target.context, attrib, val, kernel, dev);
+  });
 }
 
 CUresult manual_cuKernelGetName(const char** name, CUkernel hfunc) {
