@@ -1,5 +1,5 @@
 // The service thread of Channel. It receives notices and loss while no call waits, flushes what
-// senders left, and watches liveness.
+// senders left, watches liveness, and has the transport take its memory when a session begins.
 //
 // While the session is idle it sleeps in poll without a timeout and costs nothing. While calls are
 // made it does not watch the transport, since every reply would wake it for nothing; it naps with a
@@ -20,6 +20,7 @@ namespace {
 constexpr auto kShortNap = std::chrono::milliseconds(1);
 constexpr auto kLongestNap = std::chrono::milliseconds(16);
 constexpr auto kRetryFlush = std::chrono::milliseconds(1);
+constexpr size_t kMemoryAtOnce = 128 << 10;  // bytes; shorter than a flush may be late
 constexpr int kTicksAfterFlush = 10;  // how many kFlushDelay the timer stays armed after a burst
 
 }  // namespace
@@ -32,6 +33,7 @@ void Channel::Impl::serve() {
   Clock::duration nap = kShortNap;
   int ticks = 0;
   bool quiet = false;  // nothing happened in the last watch period
+  bool memory_left = true;
 
   std::unique_lock lock(wait_mutex, std::defer_lock);
   while (!stop) {
@@ -80,8 +82,12 @@ void Channel::Impl::serve() {
     if (reader_gone) continue;
 
     check_liveness(now, call_waits);
+    if (memory_left) {
+      memory_left = transport->take_memory(kMemoryAtOnce);
+      until = now;
+    }
     const Wake wake = readable ? Wake::kReadable : sleep(std::min(until, flush_due), watch);
-    quiet = watch && wake == Wake::kTimeout && flush_due == kNoDeadline;
+    quiet = watch && wake == Wake::kTimeout && flush_due == kNoDeadline && !memory_left;
 
     lock.lock();
     service_sleep = ServiceSleep::kAwake;

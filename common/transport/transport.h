@@ -85,6 +85,10 @@ class Transport {
   // With capabilities().visible_at_commit: true when the peer is awake, so that it sees what was
   // committed without a flush. Called like flush().
   virtual bool seen_without_flush() { return false; }
+  // Takes up to `bytes` more of the memory that frames pass through from the system, so that no
+  // frame is the first to touch a page. False: nothing is left to take. For one thread, beside all
+  // other calls.
+  virtual bool take_memory([[maybe_unused]] size_t bytes) { return false; }
 
   // Waits until at least one whole frame was delivered to `handler`, wake() was called, or the
   // deadline passed; delivers every frame that is there. Returns how many. A deadline in the past

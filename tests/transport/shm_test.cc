@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -236,6 +237,27 @@ TEST(Shm, NoSystemCallsWhileBothEndsAreAwake) {
   receiver.wait_for(5000);
   EXPECT_EQ(pair.client->statistics().system_calls, client_before);
   EXPECT_EQ(pair.server->statistics().system_calls, server_before);
+}
+
+// Pages of the segment that this thread touches first cost a fault each.
+long faults_of_a_mebibyte(transport::Transport& sender) {
+  rusage before{}, after{};
+  EXPECT_EQ(::getrusage(RUSAGE_THREAD, &before), 0);
+  for (uint32_t i = 1; i <= 1024; ++i) EXPECT_TRUE(send_frame(sender, i, 1024, 0).ok());
+  EXPECT_EQ(::getrusage(RUSAGE_THREAD, &after), 0);
+  return after.ru_minflt - before.ru_minflt;
+}
+
+TEST(Shm, FramesDoNotFaultOnceMemoryWasTaken) {
+  const auto untaken = make_shm_pair({});
+  EXPECT_GE(faults_of_a_mebibyte(*untaken.client), 1 << 8);
+  const auto taken = make_shm_pair({});
+  size_t slices = 1;
+  while (taken.client->take_memory(1 << 20)) ++slices;
+  EXPECT_FALSE(taken.client->take_memory(1 << 20));
+  if (slices == 1) GTEST_SKIP() << "madvise() cannot populate memory before Linux 5.14";
+  EXPECT_EQ(slices, 9u);  // two rings of 4 MiB, and a page
+  EXPECT_LT(faults_of_a_mebibyte(*taken.client), 1 << 6);
 }
 
 TEST(Shm, OneBellForAManyFramesBurst) {

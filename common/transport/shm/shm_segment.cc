@@ -8,6 +8,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 
@@ -20,6 +21,9 @@ static_assert(2 * sizeof(RingControl) <= kControlBytes);
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14
 #endif
 
 uint64_t total_bytes(const ShmSizes& sizes) {
@@ -100,6 +104,13 @@ ShmSegment::ShmSegment(ShmSegment&& other) noexcept
 
 ShmSegment::~ShmSegment() {
   if (base_ != nullptr) ::munmap(base_, total_bytes(sizes_));
+}
+
+bool ShmSegment::make_present(size_t offset, size_t bytes) const {
+  const size_t all = total_bytes(sizes_);
+  if (offset >= all) return false;
+  const size_t here = std::min(bytes, all - offset);
+  return ::madvise(base_ + offset, here, MADV_POPULATE_WRITE) == 0 && offset + here < all;
 }
 
 // Fresh pages are zero, which is what every control word begins with.

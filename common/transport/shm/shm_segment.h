@@ -37,6 +37,10 @@ class ShmSegment {
   ShmSegment& operator=(ShmSegment&&) = delete;
   ~ShmSegment();
 
+  // Makes pages present in this process, at most `bytes` from `offset` on, without changing them.
+  // Any thread. False: nothing is left behind them, or the system cannot do that.
+  bool make_present(size_t offset, size_t bytes) const;
+
   RingMemory to_server() const;
   RingMemory to_client() const;
   // -1 once it was given up: the mapping does not need it.

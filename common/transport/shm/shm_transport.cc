@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "common/transport/loss.h"
 #include "common/transport/poll.h"
@@ -70,6 +71,11 @@ class ShmTransport final : public Transport, public DescriptorPassing {
     if (!loss_.happened() && sender_.try_post(header, body)) [[likely]]
       return Status();
     return Transport::post(header, body);
+  }
+
+  bool take_memory(size_t bytes) override {
+    const size_t from = std::exchange(memory_taken_, memory_taken_ + bytes);
+    return segment_.make_present(from, bytes);
   }
 
   Status flush(Deadline) override {
@@ -223,6 +229,7 @@ class ShmTransport final : public Transport, public DescriptorPassing {
   }
 
   const ShmSegment segment_;
+  size_t memory_taken_ = 0;  // bytes of the segment; belongs to the thread in take_memory()
   ShmSocket socket_;
   EventFd waker_;
   Fd poller_;
