@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/fatbin/prelinked.h"
+
 namespace fargpu::client {
 namespace {
 
 constexpr uint32_t kWrapperMagic = 0x466243B1;
+constexpr uint32_t kLinkedWrapper = 2;  // version of a wrapper with prelinked containers
 constexpr uint32_t kContainerMagic = 0xBA55ED50;
 constexpr uint32_t kElfMagic = 0x464C457F;
 constexpr size_t kContainerHeaderBytes = 16;
@@ -38,6 +41,14 @@ Result<Image> inspect_wrapper(const std::byte* data) {
   if (container == nullptr) return invalid("fat binary wrapper without a container");
   FARGPU_ASSIGN_OR_RETURN(const uint64_t bytes, container_bytes(container, kMaxImageBytes));
   image.bytes = {container, bytes};
+  const auto* const* prelinked = load<const std::byte* const*>(data + 16);
+  if (load<uint32_t>(data + 4) != kLinkedWrapper || prelinked == nullptr) return image;
+  for (; *prelinked != nullptr; ++prelinked) {
+    if (image.prelinked.size() + 1 == kMaxPrelinked)
+      return invalid("fat binary wrapper: too many containers");
+    FARGPU_ASSIGN_OR_RETURN(const uint64_t size, container_bytes(*prelinked, kMaxImageBytes));
+    image.prelinked.emplace_back(*prelinked, size);
+  }
   return image;
 }
 

@@ -3,13 +3,13 @@
 //
 // The CUDA API passes images as bare pointers. The size is found by reading headers; each is
 // checked against a plausible maximum before it is used. A fat binary wrapper is replaced by the
-// container that it points to (of a version-2 wrapper, by the linked one: a driver cannot use its
-// list of pre-linked containers). Pure functions over memory of the caller.
+// containers that it points to. Pure functions over memory of the caller.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "common/base/status.h"
 
@@ -22,6 +22,9 @@ inline constexpr uint64_t kMaxImageBytes = uint64_t{4} << 30;
 struct Image {
   ImageKind kind = ImageKind::kPtx;
   std::span<const std::byte> bytes;  // in the caller's memory; PTX without its NUL
+  // Of a version-2 wrapper: the containers of the objects that `bytes` was linked from. A driver
+  // links them itself for a GPU that `bytes` has no code for.
+  std::vector<std::span<const std::byte>> prelinked{};
 };
 
 // `data`: wrapper, container, ELF or NUL-terminated PTX text. kInvalidArgument says what is wrong.

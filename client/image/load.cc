@@ -16,6 +16,7 @@
 #include "client/process/session.h"
 #include "common/base/log.h"
 #include "common/base/sha256.h"
+#include "common/fatbin/prelinked.h"
 #include "generated/client/internal_calls.h"
 
 namespace fargpu::client {
@@ -46,25 +47,35 @@ bool names_target(const JitOptions& jit) {
   });
 }
 
-// Of all devices of the session: the worker uses them, whatever the application sees of them.
-UsablePart part_for(const Session& session, std::span<const std::byte> image,
-                    const JitOptions& jit) {
-  if (names_target(jit)) return {};
-  return usable_part(image, session.snapshot.capabilities);
+// With the containers of its objects, of which the driver takes what it needs.
+template <typename Load>
+CUresult load_prelinked(const Image& image, Load&& load) {
+  std::vector<std::span<const std::byte>> containers{image.bytes};
+  containers.insert(containers.end(), image.prelinked.begin(), image.prelinked.end());
+  const PrelinkedBlock block = prelinked_block(containers);
+  return load(ImageBytes(block.pieces));
 }
 
 // Runs `load` with what the server's GPUs can use of the image. A load that fails is made again
 // with the whole image, so that its errors are those of the application's. (Where the driver loads
-// lazily, errors of the part come later, when a kernel is asked for.)
+// lazily, errors of the part come later, when a kernel is asked for.) GPUs are all of the session:
+// the worker uses them, whatever the application sees of them.
 template <typename Load>
-CUresult load_usable(Session& session, std::span<const std::byte> image, const JitOptions& jit,
-                     Load&& load) {
-  const UsablePart part = part_for(session, image, jit);
-  if (!part.bytes.empty() && load(ImageBytes(part.bytes)) == CUDA_SUCCESS) return CUDA_SUCCESS;
-  return load(ImageBytes(&image, 1));
+CUresult load_usable(Session& session, const Image& image, const JitOptions& jit, Load&& load) {
+  const std::vector<int>& gpus = session.snapshot.capabilities;
+  const ImageBytes alone(&image.bytes, 1);
+  if (!names_target(jit)) {
+    const UsablePart part = usable_part(image.bytes, gpus);
+    if (!part.bytes.empty()) {
+      if (load(ImageBytes(part.bytes)) == CUDA_SUCCESS) return CUDA_SUCCESS;
+    } else if (!image.prelinked.empty() && has_machine_code(image.bytes, gpus)) {
+      if (load(alone) == CUDA_SUCCESS) return CUDA_SUCCESS;
+    }
+  }
+  return image.prelinked.empty() ? load(alone) : load_prelinked(image, load);
 }
 
-CUresult load_module_image(Session& session, ImageBytes bytes, const JitOptions& jit,
+CUresult load_module_bytes(Session& session, ImageBytes bytes, const JitOptions& jit,
                            CUmodule* module) {
   const JitLogs logs(jit);
   logs.prepare();
@@ -87,10 +98,10 @@ CUresult load_module_image(Session& session, ImageBytes bytes, const JitOptions&
   return CUDA_SUCCESS;
 }
 
-CUresult load_module_bytes(Session& session, std::span<const std::byte> bytes,
-                           const JitOptions& jit, CUmodule* module) {
-  return load_usable(session, bytes, jit, [&](ImageBytes image) {
-    return load_module_image(session, image, jit, module);
+CUresult load_module_image(Session& session, const Image& image, const JitOptions& jit,
+                           CUmodule* module) {
+  return load_usable(session, image, jit, [&](ImageBytes bytes) {
+    return load_module_bytes(session, bytes, jit, module);
   });
 }
 
@@ -217,10 +228,10 @@ CUresult read_jit_options(unsigned count, const CUjit_option* options, void** va
   return CUDA_SUCCESS;
 }
 
-CUresult load_library_bytes(Session& session, std::span<const std::byte> bytes,
-                            const JitOptions& jit, CUlibrary* library) {
-  return load_usable(session, bytes, jit, [&](ImageBytes image) {
-    return load_by_hash(session, image, [&](const unsigned char* hash) {
+CUresult load_library_image(Session& session, const Image& image, const JitOptions& jit,
+                            CUlibrary* library) {
+  return load_usable(session, image, jit, [&](ImageBytes bytes) {
+    return load_by_hash(session, bytes, [&](const unsigned char* hash) {
       return call_fgLibraryLoad(session, current_context_id(), hash,
                                 static_cast<unsigned>(jit.options.size()), jit.options.data(),
                                 jit.values.data(), 0, nullptr, nullptr, library);
@@ -230,10 +241,10 @@ CUresult load_library_bytes(Session& session, std::span<const std::byte> bytes,
 
 namespace {
 
-CUresult load_everywhere(Session& session, std::span<const std::byte> bytes, const JitOptions& jit,
+CUresult load_everywhere(Session& session, const Image& image, const JitOptions& jit,
                          CUlibrary* library) {
-  const CUresult result = load_library_bytes(session, bytes, jit, library);
-  if (result == CUDA_SUCCESS) load_twins(session, bytes, jit, *library);
+  const CUresult result = load_library_image(session, image, jit, library);
+  if (result == CUDA_SUCCESS) load_twins(session, image, jit, *library);
   return result;
 }
 
@@ -241,34 +252,34 @@ CUresult load_everywhere(Session& session, std::span<const std::byte> bytes, con
 
 CUresult load_module(Session& session, const void* image, const JitOptions& jit, CUmodule* module) {
   if (const auto linked = linked_image(session, image); !linked.empty()) {
-    return load_module_bytes(session, linked, jit, module);
+    return load_module_image(session, {ImageKind::kElf, linked}, jit, module);
   }
   const Result<Image> inspected = inspect_image(image, /*lenient=*/true);
   if (!inspected.ok()) return image_error(inspected.status());
-  return load_module_bytes(session, inspected->bytes, jit, module);
+  return load_module_image(session, *inspected, jit, module);
 }
 
 CUresult load_library(Session& session, const void* image, const JitOptions& jit,
                       CUlibrary* library) {
   if (const auto linked = linked_image(session, image); !linked.empty()) {
-    return load_everywhere(session, linked, jit, library);
+    return load_everywhere(session, {ImageKind::kElf, linked}, jit, library);
   }
   const Result<Image> inspected = inspect_image(image, /*lenient=*/true);
   if (!inspected.ok()) return image_error(inspected.status());
-  return load_everywhere(session, inspected->bytes, jit, library);
+  return load_everywhere(session, *inspected, jit, library);
 }
 
 CUresult load_module(Session& session, std::span<const std::byte> contents, CUmodule* module) {
   const Result<Image> inspected = inspect_image(contents);
   if (!inspected.ok()) return image_error(inspected.status());
-  return load_module_bytes(session, inspected->bytes, {}, module);
+  return load_module_image(session, *inspected, {}, module);
 }
 
 CUresult load_library(Session& session, std::span<const std::byte> contents, const JitOptions& jit,
                       CUlibrary* library) {
   const Result<Image> inspected = inspect_image(contents);
   if (!inspected.ok()) return image_error(inspected.status());
-  return load_everywhere(session, inspected->bytes, jit, library);
+  return load_everywhere(session, *inspected, jit, library);
 }
 
 CUresult read_image_file(const char* path, std::vector<std::byte>* contents) {

@@ -66,8 +66,8 @@ CUresult load_library(Session& session, std::span<const std::byte> contents, con
                       CUlibrary* library);
 
 // At this server only.
-CUresult load_library_bytes(Session& session, std::span<const std::byte> bytes,
-                            const JitOptions& jit, CUlibrary* library);
+CUresult load_library_image(Session& session, const Image& image, const JitOptions& jit,
+                            CUlibrary* library);
 
 // The record of a live module or library; CUDA_ERROR_INVALID_HANDLE.
 CUresult find_image(Session& session, rpc::HandleKind kind, const void* handle,

@@ -23,8 +23,7 @@ uint64_t library_twin(Session& session, uint64_t id) {
 
 }  // namespace
 
-void load_twins(Session& home, std::span<const std::byte> bytes, const JitOptions& jit,
-                CUlibrary library) {
+void load_twins(Session& home, const Image& image, const JitOptions& jit, CUlibrary library) {
   if (Process::get().session(1) == nullptr) return;
   auto* record =
       record_of<ImageRecord>(home, rpc::HandleKind::kLibrary, reinterpret_cast<uint64_t>(library));
@@ -34,7 +33,7 @@ void load_twins(Session& home, std::span<const std::byte> bytes, const JitOption
   Process::get().for_each_session([&](Session& session) {
     if (&session == &home || session.lost.load()) return;
     CUlibrary twin = nullptr;
-    const CUresult result = load_library_bytes(session, bytes, jit, &twin);
+    const CUresult result = load_library_image(session, image, jit, &twin);
     if (result == CUDA_SUCCESS) {
       all.emplace(session.number, reinterpret_cast<uint64_t>(twin));
     } else {

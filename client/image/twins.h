@@ -14,10 +14,9 @@
 
 namespace fargpu::client {
 
-// Loads the twins of a library that `home` has loaded from `bytes`. A server that cannot load it
+// Loads the twins of a library that `home` has loaded from `image`. A server that cannot load it
 // has none: its devices then refuse the handle.
-void load_twins(Session& home, std::span<const std::byte> bytes, const JitOptions& jit,
-                CUlibrary library);
+void load_twins(Session& home, const Image& image, const JitOptions& jit, CUlibrary library);
 
 // The library itself, or a twin of it when its server is lost: that of the current context, if it
 // has one, else any.

@@ -29,6 +29,15 @@ bool can_use(int capability, const FatbinEntry& entry) {
   return !is_of(entry, EntryKind::kPtx) || entry.arch <= static_cast<uint32_t>(capability);
 }
 
+bool has_machine_code(const std::vector<FatbinEntry>& entries, std::span<const int> capabilities) {
+  const auto runs_on = [&](int capability) {
+    return std::any_of(entries.begin(), entries.end(), [&](const FatbinEntry& entry) {
+      return is_of(entry, EntryKind::kCubin) && can_use(capability, entry);
+    });
+  };
+  return !capabilities.empty() && std::all_of(capabilities.begin(), capabilities.end(), runs_on);
+}
+
 bool is_used(const FatbinEntry& entry, std::span<const int> capabilities) {
   return std::any_of(capabilities.begin(), capabilities.end(),
                      [&](int capability) { return can_use(capability, entry); });
@@ -44,15 +53,14 @@ void append(std::vector<std::span<const std::byte>>& pieces, std::span<const std
 
 }  // namespace
 
+bool has_machine_code(std::span<const std::byte> container, std::span<const int> capabilities) {
+  const auto entries = read_fatbin(container);
+  return entries.ok() && has_machine_code(*entries, capabilities);
+}
+
 UsablePart usable_part(std::span<const std::byte> container, std::span<const int> capabilities) {
   const auto entries = read_fatbin(container);
-  if (!entries.ok() || capabilities.empty()) return {};
-  for (const int capability : capabilities) {
-    const bool has_code = std::any_of(entries->begin(), entries->end(), [&](const auto& entry) {
-      return is_of(entry, EntryKind::kCubin) && can_use(capability, entry);
-    });
-    if (!has_code) return {};
-  }
+  if (!entries.ok() || !has_machine_code(*entries, capabilities)) return {};
   std::vector<std::span<const std::byte>> used;
   size_t used_bytes = 0;
   size_t left_out = 0;

@@ -20,6 +20,9 @@ struct UsablePart {
   std::vector<std::span<const std::byte>> bytes;  // empty: there is no part
 };
 
+// Whether each of these GPUs has machine code in it.
+bool has_machine_code(std::span<const std::byte> container, std::span<const int> capabilities);
+
 // The container without the entries that no GPU of these compute capabilities (90 for 9.0) can use;
 // a driver chooses the same entry from both. Only the headers of what is left out are read. No
 // part: `container` is to be taken as it is: it is no container, there is little to leave out, or a

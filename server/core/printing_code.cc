@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/fatbin/contents/contents.h"
+#include "common/fatbin/prelinked.h"
 
 namespace fargpu::server {
 namespace {
@@ -39,6 +40,12 @@ bool may_print(const FatbinEntry& entry) {
 }  // namespace
 
 bool may_print(std::span<const std::byte> image, const std::atomic<bool>& stop) {
+  const auto containers = read_prelinked(image);
+  if (!containers.ok()) return true;
+  if (!containers->empty()) {
+    return std::any_of(containers->begin(), containers->end(),
+                       [&stop](const auto& container) { return may_print(container, stop); });
+  }
   const auto size = fatbin_size(image.first(std::min(image.size(), kFatbinHeaderBytes)));
   if (!size.ok()) return may_print(text_of(image));
   const auto entries = read_fatbin(image);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/fatbin/contents/contents.h"
+#include "common/fatbin/prelinked.h"
 
 namespace fargpu::server {
 namespace {
@@ -224,6 +225,11 @@ KernelLayouts layouts_in(std::string_view code) {
 }  // namespace
 
 KernelLayouts layouts_in_image(std::span<const std::byte> image) {
+  if (const auto containers = read_prelinked(image); containers.ok() && !containers->empty()) {
+    KernelLayouts layouts;
+    for (const auto& container : *containers) layouts.merge(layouts_in_image(container));
+    return layouts;
+  }
   const std::string_view code(reinterpret_cast<const char*>(image.data()), image.size());
   const auto magic = load<uint32_t>(code, 0);
   if (!magic || *magic != kFatbinMagic) return layouts_in(code);

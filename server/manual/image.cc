@@ -12,6 +12,7 @@
 #include "generated/server/internal_decode.h"
 #include "generated/server/library_decode.h"
 #include "generated/server/module_decode.h"
+#include "server/image/driver_image.h"
 #include "server/image/image_cache.h"
 #include "server/image/jit_options.h"
 #include "server/image/kernel_parameters.h"
@@ -90,14 +91,11 @@ struct Load {
     options.add_log(CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, errors);
   }
 
-  Image image;
+  DriverImage image;
   JitOptions options;
   uint64_t id;  // client-made
   // For a driver that does not tell it.
-  void learn_layouts() { layouts = layouts_in_image(bytes()); }
-  std::span<const std::byte> bytes() const {
-    return {static_cast<const std::byte*>(image.data()), image.size()};
-  }
+  void learn_layouts() { layouts = layouts_in_image(image.bytes()); }
 
   std::vector<char> info, errors;
   Handle loaded = nullptr;
@@ -107,7 +105,7 @@ struct Load {
 // Before the driver has it.
 template <typename Handle>
 void look_for_printing(Worker& worker, const std::shared_ptr<Load<Handle>>& load) {
-  worker.parts().printing_code.loads(load->bytes(), load);
+  worker.parts().printing_code.loads(load->image.bytes(), load);
 }
 
 void module_loaded(const LaterReply& later, Load<CUmodule>& load, CUresult result) {
@@ -241,6 +239,7 @@ Status manual_fgModuleLoad(Worker& worker, const Request& request) {
     if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
     auto load =
         std::make_shared<Load<CUmodule>>(std::move(*image), std::move(options), given.module_id);
+    if (load->image.data() == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_IMAGE);
     load->add_logs(given.infoLogBytes, given.errorLogBytes);
     look_for_printing(worker, load);
     const LaterReply later(worker, request);
@@ -270,6 +269,7 @@ Status manual_fgLibraryLoad(Worker& worker, const Request& request) {
     if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
     auto load =
         std::make_shared<Load<CUlibrary>>(std::move(*image), std::move(options), given.library_id);
+    if (load->image.data() == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_IMAGE);
     look_for_printing(worker, load);
     const LaterReply later(worker, request);
     worker.parts().completion.off_thread(

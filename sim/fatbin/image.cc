@@ -30,20 +30,18 @@ Result<std::vector<std::string>> read_wrapper(const void* image, int compute_cap
   Wrapper wrapper;
   std::memcpy(&wrapper, image, sizeof wrapper);
   std::vector<std::string> texts;
-  if (wrapper.data != nullptr) {
-    FARGPU_ASSIGN_OR_RETURN(std::string text, read_container(wrapper.data, compute_capability));
-    texts.push_back(std::move(text));
-  }
-  if (wrapper.version == 2 && wrapper.prelinked != nullptr) {
-    for (size_t i = 0; i < kMaxPrelinked && wrapper.prelinked[i] != nullptr; ++i) {
-      FARGPU_ASSIGN_OR_RETURN(std::string text,
-                              read_container(wrapper.prelinked[i], compute_capability));
-      texts.push_back(std::move(text));
-    }
-  }
-  if (texts.empty())
+  if (wrapper.data == nullptr)
     return Status(StatusCode::kInvalidArgument,
                   "damaged fat binary: a wrapper without a container");
+  Result<std::string> linked = read_container(wrapper.data, compute_capability);
+  if (linked.ok()) return std::vector<std::string>{std::move(*linked)};
+  if (wrapper.version != 2 || wrapper.prelinked == nullptr) return linked.status();
+  // Those without PTX for this GPU bring what the simulated GPU has itself (libcudadevrt).
+  for (size_t i = 0; i < kMaxPrelinked && wrapper.prelinked[i] != nullptr; ++i) {
+    Result<std::string> text = read_container(wrapper.prelinked[i], compute_capability);
+    if (text.ok()) texts.push_back(std::move(*text));
+  }
+  if (texts.empty()) return linked.status();
   return texts;
 }
 

@@ -61,6 +61,32 @@ TEST(Image, ContainerByWrapper) {
   EXPECT_EQ(image->bytes.size(), 116u);
 }
 
+TEST(Image, WrapperWithTheContainersOfItsObjects) {
+  const auto linked = container(0), first = container(100), second = container(24);
+  const std::byte* const prelinked[] = {first.data(), second.data(), nullptr};
+  Wrapper wrapper{.version = 2, .data = linked.data(), .more = prelinked};
+  auto image = inspect_image(&wrapper);
+  ASSERT_TRUE(image.ok()) << image.status().message();
+  EXPECT_EQ(image->bytes.size(), 16u);
+  ASSERT_EQ(image->prelinked.size(), 2u);
+  EXPECT_EQ(image->prelinked[0].data(), first.data());
+  EXPECT_EQ(image->prelinked[0].size(), 116u);
+  EXPECT_EQ(image->prelinked[1].size(), 40u);
+  // Of version 1 it is the name of a file.
+  wrapper.version = 1;
+  EXPECT_TRUE(inspect_image(&wrapper)->prelinked.empty());
+  wrapper.version = 2;
+  wrapper.more = nullptr;
+  EXPECT_TRUE(inspect_image(&wrapper)->prelinked.empty());
+  const std::vector<const std::byte*> too_many(5000, first.data());
+  wrapper.more = too_many.data();
+  EXPECT_FALSE(inspect_image(&wrapper).ok());
+  const std::byte nonsense[16] = {};
+  const std::byte* const bad[] = {first.data(), nonsense, nullptr};
+  wrapper.more = bad;
+  EXPECT_FALSE(inspect_image(&wrapper).ok());
+}
+
 TEST(Image, BareContainerElfAndText) {
   const auto fat = container(8);
   EXPECT_EQ(inspect_image(fat.data())->bytes.size(), 24u);

@@ -116,6 +116,10 @@ class Programs(OnOneDaemon):
             with self.subTest(image):
                 self.check_right("driver_fatbin", testing.BUILD.program(image))
 
+    @testing.not_with_an_older_release("it sends the linked container alone")
+    def test_device_code_that_the_driver_links(self):
+        self.check_right("separate_code")
+
     @testing.not_with_an_older_release("its simulated GPU launches no graphs from kernels")
     def test_graphs_that_kernels_launch(self):
         """What nvcc makes of device code of the CUDA runtime; the driver links it."""

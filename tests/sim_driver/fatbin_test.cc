@@ -117,11 +117,25 @@ TEST(ImageTest, ReadsEveryKindBehindAPointer) {
   wrapper.data = container.data();
   EXPECT_EQ(read_image(container.data(), 90)->at(0), text_for(75));
   EXPECT_EQ(read_image(&wrapper, 90)->at(0), text_for(75));
-  const void* prelinked[] = {second.data(), nullptr};
+  EXPECT_EQ(read_image(text_for(75).c_str(), 90)->at(0), text_for(75));
+}
+
+TEST(ImageTest, TakesTheContainersOfTheObjectsWhereTheLinkedOneHasNothingForTheGpu) {
+  const auto first = FatbinBuilder().add(kPtx, 75, text_for(75)).container();
+  const auto second = FatbinBuilder().add(kPtx, 80, text_for(80)).container();
+  const auto machine_code = FatbinBuilder().add(kCubin, 75, "code").container();
+  const void* prelinked[] = {first.data(), machine_code.data(), second.data(), nullptr};
+  FatbinWrapper wrapper;
   wrapper.version = 2;
   wrapper.prelinked = prelinked;
+  const auto linked = FatbinBuilder().add(kPtx, 90, text_for(90)).container();
+  wrapper.data = linked.data();
+  EXPECT_EQ(*read_image(&wrapper, 90), std::vector<std::string>{text_for(90)});
+  EXPECT_EQ(*read_image(&wrapper, 89), (std::vector<std::string>{text_for(75), text_for(80)}));
+  const auto empty = FatbinBuilder().container();
+  wrapper.data = empty.data();
   EXPECT_EQ(*read_image(&wrapper, 90), (std::vector<std::string>{text_for(75), text_for(80)}));
-  EXPECT_EQ(read_image(text_for(75).c_str(), 90)->at(0), text_for(75));
+  EXPECT_FALSE(read_image(&wrapper, 70).ok());
 }
 
 TEST(ImageTest, RefusesMachineCodeAndNonsense) {
