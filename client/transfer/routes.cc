@@ -1,6 +1,7 @@
 #include "client/transfer/routes.h"
 
 #include "client/entry/call_target.h"
+#include "client/transfer/frame_read.h"
 #include "client/transfer/ordered_copy.h"
 #include "client/transfer/synchronous_copy.h"
 
@@ -100,13 +101,34 @@ CUresult carry_shared(Transfer& transfer) {
   return result == CUDA_SUCCESS ? done.finish() : result;
 }
 
+// Two pieces are under way at a time.
+CUresult receive_in_frames(Transfer& transfer) {
+  const uint64_t limit = transfer.session.piece_bytes();
+  if (transfer.bytes <= limit)
+    return for_each_piece(transfer.shape, limit, [&](const copy::Piece& piece) {
+      return receive_in_frame(transfer, piece);
+    });
+  FrameRead reads[2];
+  size_t turn = 0;
+  CUresult result = for_each_piece(transfer.shape, limit, [&](const copy::Piece& piece) {
+    FrameRead& next = reads[turn];
+    turn = 1 - turn;
+    const bool begun = next.begin(transfer, piece);
+    const CUresult before = reads[turn].finish();
+    return begun || before != CUDA_SUCCESS ? before : receive_in_frame(transfer, piece);
+  });
+  for (FrameRead& read : reads) {
+    const CUresult last = read.finish();
+    if (result == CUDA_SUCCESS) result = last;
+  }
+  return result;
+}
+
 CUresult carry_in_frames(Transfer& transfer) {
   Session& session = transfer.session;
   if (!transfer.to_device) {
     transfer.passed = transfer.answered = true;
-    const CUresult result =
-        for_each_piece(transfer.shape, session.piece_bytes(),
-                       [&](const copy::Piece& piece) { return receive_in_frame(transfer, piece); });
+    const CUresult result = receive_in_frames(transfer);
     // Everything before it in the stream is complete.
     return result == CUDA_SUCCESS ? after_synchronisation(session) : result;
   }

@@ -262,11 +262,8 @@ void Channel::Impl::no_longer_alone(Waiter* waiter) {
 
 void Channel::Impl::hand_over() {
   if (reader != Reader::kNobody) return;
-  if (first != nullptr) {
-    notify_first();  // it takes the lease
-  } else if (watched()) {
-    kick();  // nobody polls now, and receive() has undone the service thread's arm()
-  }
+  if (notify_first()) return;  // it takes the lease
+  if (watched()) kick();  // nobody polls now, and receive() has undone the service thread's arm()
 }
 
 void Channel::Impl::read(std::unique_lock<std::mutex>& lock, Waiter* own, Deadline deadline) {

@@ -128,6 +128,28 @@ class Channel {
   // Call::send() and Call::call() of a body that is there already; whole words.
   Status send_body(uint16_t opcode, uint16_t context, Bytes body, int32_t* result = nullptr);
   Status call_body(uint16_t opcode, uint16_t context, Bytes body, Reply& reply);
+  // A call under way whose answer is waited for later, so that the server can begin with the next
+  // one meanwhile. Its reply and memory must stay until then.
+  class Later {
+   public:
+    Later();
+    ~Later();  // waits, if nobody did
+    Later(const Later&) = delete;
+    Later& operator=(const Later&) = delete;
+    bool under_way() const { return waiting_ != nullptr; }
+    // As Call::call() returns.
+    Status wait();
+
+   private:
+    friend class Channel;
+    struct Waiting;
+    std::unique_ptr<Waiting> waiting_;
+  };
+  // Sends a small body and returns; `bulk_out` as in Call::call(). Never waits: false when nothing
+  // was sent, because another thread is sending, there is no room, or the session is lost. The
+  // thread must wait for the answer before anything else that may last.
+  bool call_later(uint16_t opcode, uint16_t context, Bytes body, Reply& reply,
+                  std::span<std::byte> bulk_out, Later& later);
   // Sends the buffered frames of asynchronous calls now, instead of within 0.1 ms.
   Status flush();
   // Passes a descriptor to the server; later calls refer to it by `number` (descriptor_passing.h).

@@ -300,13 +300,15 @@ Status Channel::Impl::wait_counted(SendLock& lock, const wire::FrameHeader& head
   const LinkMark mark = link_use.last;
   lock.unlock();
   Status status = wait_for(waiter, alone, deadline);
-  const Reply& reply = waiter.reply;
-  if (status.ok()) {
-    if (options.frames != nullptr) options.frames->receives(header);
-    link_times::answered(link_use, mark, kHeaderBytes + reply.body().size(), reply.bulk_bytes,
-                         reply.result == kNotReady);
-  }
+  if (status.ok()) count_answer(header, mark, waiter.reply);
   return status;
+}
+
+void Channel::Impl::count_answer(const wire::FrameHeader& header, const LinkMark& mark,
+                                 const Reply& reply) {
+  if (options.frames != nullptr) options.frames->receives(header);
+  link_times::answered(link_use, mark, kHeaderBytes + reply.body().size(), reply.bulk_bytes,
+                       reply.result == kNotReady);
 }
 
 template <typename Commit>
@@ -343,6 +345,63 @@ Status Channel::Impl::exchange(SendLock& lock, const wire::FrameHeader& header, 
   if (alone) no_longer_alone(nullptr);
   if (alone || try_remove(waiter)) return sent;
   return wait(waiter, kNoDeadline);
+}
+
+struct Channel::Later::Waiting {
+  Waiting(Impl& its_impl, const wire::FrameHeader& its_header, Reply& reply,
+          std::span<std::byte> bulk_out)
+      : impl(its_impl), header(its_header), waiter(its_impl, header, reply, bulk_out) {}
+  Impl& impl;
+  const wire::FrameHeader header;
+  Impl::Waiter waiter;
+  std::optional<LinkMark> counted;
+};
+
+Channel::Later::Later() = default;
+Channel::Later::~Later() { (void)wait(); }
+
+Status Channel::Later::wait() {
+  if (waiting_ == nullptr) return Status();
+  const std::unique_ptr<Waiting> waiting = std::move(waiting_);
+  {
+    std::lock_guard lock(waiting->impl.wait_mutex);
+    waiting->waiter.attended = true;
+  }
+  Status status = waiting->impl.wait(waiting->waiter, kNoDeadline);
+  if (waiting->counted && status.ok())
+    waiting->impl.count_answer(waiting->header, *waiting->counted, waiting->waiter.reply);
+  return status;
+}
+
+bool Channel::call_later(uint16_t opcode, uint16_t context, Bytes body, Reply& reply,
+                         std::span<std::byte> bulk_out, Later& later) {
+  Impl& impl = *impl_;
+  if (lost() || body.size() > impl.most_posted) return false;
+  wire::FrameHeader header;
+  header.opcode = opcode;
+  header.context = context;
+  header.flags = wire::kWantReply;
+  header.body_bytes = static_cast<uint32_t>(body.size());
+  Impl::SendLock lock(impl.send_mutex, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  header.sequence = impl.next_sequence.load(std::memory_order_relaxed);
+  auto waiting = std::make_unique<Later::Waiting>(impl, header, reply, bulk_out);
+  waiting->waiter.attended = false;
+  impl.add(waiting->waiter);
+  const Status sent = impl.try_post(header, body);
+  if (!sent.ok()) {
+    lock.unlock();
+    if (sent.code() == StatusCode::kLost) impl.declare_lost(sent);
+    if (!impl.try_remove(waiting->waiter)) (void)impl.wait(waiting->waiter, kNoDeadline);
+    return false;
+  }
+  (void)impl.take_sequence();
+  count_wait();
+  if (link_times::counted()) waiting->counted = impl.link_use.last;
+  // What the system does not take now leaves when the service thread flushes.
+  impl.flush_by_clock(kHeaderBytes + body.size());
+  later.waiting_ = std::move(waiting);
+  return true;
 }
 
 Status Channel::Call::State::submit_and_wait(Reply& reply, std::span<const Bytes> bulk,

@@ -80,6 +80,7 @@ struct Channel::Impl final : transport::FrameHandler {
     // own waiter without the lock.
     bool claimed = false;  // its reply is arriving: the waiter must stay until `done`
     bool done = false;
+    bool attended = true;  // its thread waits for it, or is about to
     Status status;
     Waiter* previous = nullptr;
     Waiter* next = nullptr;
@@ -123,8 +124,12 @@ struct Channel::Impl final : transport::FrameHandler {
     const ServiceSleep now = service_sleep;
     return now == ServiceSleep::kLongNap || now == ServiceSleep::kWatch;
   }
-  void notify_first() {  // with wait_mutex held
-    if (Waiter* const waiter = first; waiter != nullptr) waiter->notify();
+  // With wait_mutex held. False: nobody waits.
+  bool notify_first() {
+    Waiter* waiter = first;
+    while (waiter != nullptr && !waiter->attended) waiter = waiter->next;
+    if (waiter != nullptr) waiter->notify();
+    return waiter != nullptr;
   }
   // Polls once on the calling thread, which holds the lease, and gives the lease back. `lock` is on
   // wait_mutex: it is released while polling and held again on return. `own`: the thread's waiter,
@@ -172,6 +177,7 @@ struct Channel::Impl final : transport::FrameHandler {
   // The same while calls are counted, with the lock, which it gives back.
   Status wait_counted(SendLock& lock, const wire::FrameHeader& header, Waiter& waiter, bool alone,
                       Deadline deadline);
+  void count_answer(const wire::FrameHeader& header, const LinkMark& mark, const Reply& reply);
   Result<std::span<std::byte>> reserve(size_t bytes);
   Status commit(const wire::FrameHeader& header, size_t bytes, std::span<const Bytes> bulk);
   // The end of a send that does not wait; gives the lock back.

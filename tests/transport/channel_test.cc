@@ -315,6 +315,79 @@ TEST_P(ChannelTest, RepliesOutOfOrderFindTheirCalls) {
   EXPECT_EQ(total, 1u + 2 + 3 + 4 + 5 + 6);
 }
 
+// A channel whose server answers with as many bytes as the request says, but not before a second
+// request has come, and then the later one first.
+struct LaterCalls {
+  static constexpr size_t kBytes = 300'000;
+
+  explicit LaterCalls(const TransportKind& kind) : f(kind.make({}), {}, script()) {}
+  ScriptedServer::Script script() {
+    return [this](rpc::Responder& responder, const ReceivedFrame& request) -> Status {
+      held.push_back(request.header);
+      if (held.size() < 2) return Status();
+      for (auto it = held.rbegin(); it != held.rend(); ++it) {
+        rpc::Responder::Frame frame(responder, *it, 0);
+        const std::vector<std::byte> bulk = pattern(kBytes, it->sequence);
+        const std::span<const std::byte> pieces[] = {bulk};
+        FARGPU_RETURN_IF_ERROR(frame.send(0, pieces));
+      }
+      held.clear();
+      return Status();
+    };
+  }
+  bool begin(size_t i) {
+    memory[i].assign(kBytes, std::byte{});
+    return f.channel->call_later(kEcho, 7, {}, replies[i], memory[i], calls[i]);
+  }
+
+  std::vector<wire::FrameHeader> held;
+  std::vector<std::byte> memory[2];
+  ChannelFixture f;
+  Reply replies[2];
+  rpc::Channel::Later calls[2];
+};
+
+TEST_P(ChannelTest, CallsWhoseAnswersAreWaitedForLaterAreUnderWayAtOnce) {
+  LaterCalls t(GetParam());
+  EXPECT_FALSE(t.calls[0].under_way());
+  EXPECT_TRUE(t.calls[0].wait().ok());
+  for (uint32_t sequence = 1; sequence < 40; sequence += 2) {
+    ASSERT_TRUE(t.begin(0));
+    ASSERT_TRUE(t.begin(1));
+    EXPECT_TRUE(t.calls[0].under_way());
+    for (uint32_t i = 0; i < 2; ++i) {
+      ASSERT_TRUE(t.calls[i].wait().ok());
+      EXPECT_FALSE(t.calls[i].under_way());
+      EXPECT_EQ(t.replies[i].bulk_bytes, LaterCalls::kBytes);
+      EXPECT_EQ(t.memory[i], pattern(LaterCalls::kBytes, sequence + i));
+    }
+  }
+}
+
+// Whoever waits reads, also while a call comes first whose thread does not wait for it yet.
+TEST_P(ChannelTest, ACallThatIsWaitedForLaterKeepsNobodyWaiting) {
+  LaterCalls t(GetParam());
+  ASSERT_TRUE(t.begin(0));
+  std::thread other([&] {
+    Reply reply;
+    std::vector<std::byte> memory(LaterCalls::kBytes);
+    EXPECT_TRUE(call_with(*t.f.channel, kEcho, 0, reply, {}, memory).ok());
+    EXPECT_EQ(memory, pattern(LaterCalls::kBytes, 2));
+  });
+  other.join();
+  EXPECT_TRUE(t.calls[0].wait().ok());
+  EXPECT_EQ(t.memory[0], pattern(LaterCalls::kBytes, 1));
+}
+
+TEST_P(ChannelTest, CallsWhoseAnswersAreWaitedForLaterEndWithTheSession) {
+  LaterCalls t(GetParam());
+  ASSERT_TRUE(t.begin(0));
+  t.f.server->stop();
+  EXPECT_EQ(t.calls[0].wait().code(), StatusCode::kLost);
+  EXPECT_FALSE(t.begin(1));
+  EXPECT_TRUE(t.calls[1].wait().ok());
+}
+
 TEST_P(ChannelTest, PingAnswers) {
   ChannelFixture f(GetParam());
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(f.channel->ping(Clock::now() + 20s).ok());
