@@ -5,6 +5,7 @@
 #include "client/call/client_support.h"
 #include "client/call/submission.h"
 #include "common/wire/fixed_message.h"
+#include "generated/schema/internal.capnp.h"
 #include "generated/schema/opcodes.h"
 
 namespace fargpu::client {

@@ -1,4 +1,8 @@
 // Copies: the time from the call to the end of the copy, as the caller sees it.
+#include <atomic>
+#include <string>
+#include <thread>
+
 #include "client/bench/measure/cases.h"
 #include "client/bench/measure/streams.h"
 #include "client/bench/measure/timing.h"
@@ -75,6 +79,70 @@ Answer both_ways(Gpu& gpu, const Question& question, const Measure& measure) {
   return measure(to_device, to_host);
 }
 
+// A thread that keeps two copies under way in a stream of its own, until it is asked to end.
+class CopyingThread {
+ public:
+  template <typename Copy>
+  explicit CopyingThread(const Copy& copy) {
+    CUcontext context = nullptr;
+    NEED(cuDevicePrimaryCtxRetain(&context, CUdevice{0}));
+    thread_ = std::thread([this, context, copy] { run(context, copy); });
+    while (!copying_.load(std::memory_order_acquire)) std::this_thread::yield();
+  }
+  ~CopyingThread() { join(); }
+  CopyingThread(const CopyingThread&) = delete;
+  CopyingThread& operator=(const CopyingThread&) = delete;
+
+  void end() {
+    join();
+    if (!error_.empty()) throw Failed(error_);
+  }
+
+ private:
+  template <typename Copy>
+  void run(CUcontext context, const Copy& copy) try {
+    NEED(cuCtxSetCurrent(context));
+    const Streams streams(2);
+    for (size_t i = 0; !end_.load(std::memory_order_relaxed); ++i) {
+      copy(streams[i]);
+      copying_.store(true, std::memory_order_release);
+      NEED(cuStreamSynchronize(streams[i + 1]));
+    }
+    streams.synchronize();
+  } catch (const Failed& failure) {
+    error_ = failure.what();
+    copying_.store(true, std::memory_order_release);
+  }
+  void join() {
+    end_.store(true, std::memory_order_relaxed);
+    if (thread_.joinable()) thread_.join();
+  }
+
+  std::atomic<bool> copying_{false}, end_{false};
+  std::string error_;  // by the thread, until it has ended
+  std::thread thread_;
+};
+
+template <typename Copy>
+Answer call_beside(Gpu& gpu, const Question& question, const Copy& copy) {
+  CopyingThread copies(copy);
+  Answer answer = timed(question, 1, [&] { NEED(cuStreamQuery(gpu.stream())); });
+  copies.end();
+  return answer;
+}
+
+Answer call_beside_to_device(Gpu& gpu, const Question& question) {
+  return both_ways(gpu, question, [&](const auto& to_device, const auto&) {
+    return call_beside(gpu, question, to_device);
+  });
+}
+
+Answer call_beside_to_host(Gpu& gpu, const Question& question) {
+  return both_ways(gpu, question, [&](const auto&, const auto& to_host) {
+    return call_beside(gpu, question, to_host);
+  });
+}
+
 Answer to_device_against(Gpu& gpu, const Question& question) {
   return both_ways(gpu, question, [&](const auto& to_device, const auto& to_host) {
     return against(gpu, question, to_device, to_host);
@@ -95,6 +163,8 @@ void add_copies(Cases& cases) {
   cases["device_local_copy"] = on_device;
   cases["host_to_device_bidirectional_memcpy_ce"] = to_device_against;
   cases["device_to_host_bidirectional_memcpy_ce"] = to_host_against;
+  cases["call_sync_beside_host_to_device"] = call_beside_to_device;
+  cases["call_sync_beside_device_to_host"] = call_beside_to_host;
 }
 
 }  // namespace fargpu::bench
