@@ -1,6 +1,5 @@
 #include "client/bench/plan.h"
 
-#include <algorithm>
 #include <map>
 #include <string_view>
 
@@ -71,13 +70,8 @@ class Plan {
     copy_sizes("host_to_device_bidirectional_memcpy_ce", "pinned", both_from, "to_server");
     copy_sizes("device_to_host_bidirectional_memcpy_ce", "pinned", both_from, "to_client");
     copy_sizes("device_local_copy", "", 0, "");
-    for (const char* name : {"call_sync_beside_host_to_device", "call_sync_beside_device_to_host"})
-      add({Phase::kCalls,
-           {name, "pinned", std::min(scale_.largest, 16 * kMiB), 0, 0},
-           {},
-           kRoundTrip,
-           0},
-          {name});
+    call("call_sync_beside_host_to_device", kRoundTrip);
+    call("call_sync_beside_device_to_host", kRoundTrip);
   }
   void sessions() {
     for (const unsigned sessions : counts({1, 4, 16}, {1, 4, 16, 64, 256}))
@@ -157,7 +151,7 @@ std::string explain(const std::string& record) {
       {"host_to_device_bidirectional_memcpy_ce", "host to device while copies go the other way"},
       {"device_to_host_bidirectional_memcpy_ce", "device to host while copies go the other way"},
       {"call_sync_beside_host_to_device",
-       "call_sync while another thread copies all the time; look at p99"},
+       "call_sync while another thread copies 16 MiB all the time; look at p99"},
       {"call_sync_beside_device_to_host", "the same, for copies to the host"},
       {"sessions_call_sync", "call_sync in so many processes at once, a session each"}};
   const auto found = kTexts.find(record);

@@ -87,8 +87,8 @@ class Measured(unittest.TestCase):
                 "host_to_device_memcpy_ce/pinned/64KiB",
                 "device_to_host_bidirectional_memcpy_ce/pinned/32MiB",
                 "device_local_copy/4KiB",
-                "call_sync_beside_host_to_device/pinned/16MiB",
-                "call_sync_beside_device_to_host/pinned/16MiB",
+                "call_sync_beside_host_to_device",
+                "call_sync_beside_device_to_host",
                 "sessions_call_sync/4",
             ):
                 with self.subTest(case, way=way):
