@@ -26,7 +26,7 @@ void Completion::when(const UntilPassed& lifetime, Done done) {
     const CUresult result = core_.driver.cuStreamQuery(stream);
     if (result == CUDA_ERROR_NOT_READY)
       return start(context, How::kWhenIdle, device_of(context), {}, std::move(done));
-    core_.pending.add([result, done = std::move(done)] {
+    core_.pending.add([result, done = std::move(done)]() mutable {
       done(result);
       return true;
     });
@@ -36,7 +36,7 @@ void Completion::when(const UntilPassed& lifetime, Done done) {
 }
 
 void Completion::poll(const ContextRef& context, CUevent event, bool ours, Done&& done) {
-  core_.pending.add([this, context, event, ours, done = std::move(done)] {
+  core_.pending.add([this, context, event, ours, done = std::move(done)]() mutable {
     CUresult result = core_.contexts.enter(context);
     if (result == CUDA_SUCCESS) {
       result = core_.driver.cuEventQuery(event);
@@ -107,7 +107,7 @@ void Completion::when_idle(uint16_t context, Done done) {
   if (streams_in(context) > kMaxPolledStreams)
     return start(context, How::kWhenIdle, device_of(context), {}, std::move(done));
   const auto last = std::chrono::steady_clock::now() + kPolledTime;
-  core_.pending.add([this, context, last, done = std::move(done)] {
+  core_.pending.add([this, context, last, done = std::move(done)]() mutable {
     const CUresult result = ask(context);
     if (result == CUDA_SUCCESS) {
       // Nothing is left to wait for: it makes the driver write out what kernels printed.
@@ -117,7 +117,7 @@ void Completion::when_idle(uint16_t context, Done done) {
     // Also after an error, which may belong to a single stream (a capture): only the driver's own
     // wait shows what it means for the context.
     if (result == CUDA_ERROR_NOT_READY && std::chrono::steady_clock::now() < last) return false;
-    start(context, How::kWhenIdle, device_of(context), {}, done);
+    start(context, How::kWhenIdle, device_of(context), {}, std::move(done));
     return true;
   });
 }
@@ -163,7 +163,7 @@ void Completion::run() {
     }
     const CUresult result = execute(job);
     job.call = {};
-    core_.posted.post([done = std::move(job.done), result] { done(result); });
+    core_.posted.post([done = std::move(job.done), result]() mutable { done(result); });
   }
 }
 

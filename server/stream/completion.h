@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/inline_function.h"
 #include "server/core/core.h"
 #include "server/stream/lifetime.h"
 
@@ -30,7 +31,7 @@ class StreamHolds;
 
 class Completion {
  public:
-  using Done = std::function<void(CUresult)>;
+  using Done = InlineFunction<void(CUresult), 104>;
   using Call = std::function<CUresult()>;
   // More waits at once than this queue up. Each takes a thread, and a client has one wait for each
   // of its threads.
@@ -52,7 +53,7 @@ class Completion {
   // `kept`, which can be moved, lives until then.
   template <typename Lifetime, typename Kept>
   void keep(const Lifetime& lifetime, Kept kept) {
-    when(lifetime, [kept = std::make_shared<Kept>(std::move(kept))](CUresult) {});
+    when(lifetime, [kept = std::move(kept)](CUresult) {});
   }
   // `done` runs when everything submitted to the context so far is finished. Polls its streams at
   // first, which is the fastest way to know, and leaves the wait to a helper thread when that takes
