@@ -39,6 +39,8 @@ class Completion {
   // Of when_idle(): a stream costs about a microsecond to ask.
   static constexpr size_t kMaxPolledStreams = 16;
   static constexpr std::chrono::milliseconds kPolledTime{5};
+  // Each takes a place in the driver's queue of its stream, of which the client leaves about sixty.
+  static constexpr size_t kMaxWords = 16;
 
   Completion(const Core& core, StreamHolds& holds) : core_(core), holds_(holds) {}
   ~Completion();
@@ -50,6 +52,9 @@ class Completion {
   void when(const UntilReached& lifetime, Done done) {
     poll(lifetime.context, lifetime.event, /*ours=*/false, std::move(done));
   }
+  // The same, where a client that sees the word would know as much as from a reply: the stream then
+  // writes it, and no event is recorded. Else the word stays as it is.
+  void when(const UntilPassed& lifetime, const StreamWord& word, Done done);
   // `kept`, which can be moved, lives until then.
   template <typename Lifetime, typename Kept>
   void keep(const Lifetime& lifetime, Kept kept) {
@@ -91,6 +96,10 @@ class Completion {
   };
   // `ours`: of StreamEvents, which gets it back.
   void poll(const ContextRef& context, CUevent event, bool ours, Done&& done);
+  // Whether a word that the stream writes now says all that a reply would say.
+  bool word_says_all(const UntilPassed& lifetime) const;
+  // A failed context writes no words, so it is asked now and then.
+  CUresult ask_for_error(const ContextRef& context);
   // The same for the streams that the client has destroyed.
   CUresult ask_ending(uint16_t context);
   size_t streams_in(uint16_t context) const;
@@ -102,6 +111,7 @@ class Completion {
 
   const Core core_;
   StreamHolds& holds_;
+  size_t words_ = 0;                                            // under way
   std::unordered_map<uint16_t, std::vector<CUstream>> ending_;  // destroyed but busy, by context
   std::mutex mutex_;
   std::condition_variable changed_;
