@@ -77,10 +77,12 @@ struct Parts {
       : memory(session),
         shared_host(session.shared_host),
         staging_rings(session.staging_rings),
+        stream_words(session.stream_words),
         textures(Process::get().tables()->textures) {}
   MemoryEnds memory;
   SharedHost& shared_host;
   StagingRings& staging_rings;
+  SessionStreamWords& stream_words;
   TextureTable& textures;
   LinkEnds links;
   RecordEnds records;

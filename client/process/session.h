@@ -22,6 +22,7 @@
 #include "client/memory/remote_host.h"
 #include "client/memory/shared_host.h"
 #include "client/memory/staging_ring.h"
+#include "client/memory/stream_words.h"
 #include "client/memory/touched_host.h"
 #include "client/memory/value_waits.h"
 #include "client/object/device.h"
@@ -111,6 +112,7 @@ class Session final : public rpc::NoticeSink {
   SharedHost shared_host;
   RemoteHost remote_host;
   StagingRings staging_rings;
+  SessionStreamWords stream_words;
   ImageUploads image_uploads;
   HostCalls host_calls;
   OrderedCopies ordered_copies;

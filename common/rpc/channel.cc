@@ -120,6 +120,12 @@ Status Channel::Impl::on_reply(const wire::FrameHeader& header, Bytes body) {
     }
   }
   if (waiter == nullptr) {
+    if (late_replies != 0 && header.opcode == late_opcode) {
+      --late_replies;
+      if (header.result != 0)
+        sink.on_async_error(header.opcode, header.sequence, header.context, header.result);
+      return Status();
+    }
     if (header.opcode == wire::kPing || header.opcode == wire::kInspect)
       return Status();  // a liveness ping, or a question whose deadline has passed
     return Status(
@@ -222,15 +228,33 @@ Status Channel::Impl::wait(Waiter& waiter, Deadline deadline) {
   return waiter.status;
 }
 
+Status Channel::Impl::read_alone(Waiter& waiter, Deadline deadline) {
+  do {
+    const bool written = waiter.early != nullptr && waiter.early->reached();
+    const Result<size_t> received = transport->receive(*this, deadline);
+    if (!received.ok()) return received.status();
+    if (!written || *received != 0 || waiter.done) continue;
+    // Nothing is left of what was sent before.
+    if (!sink.awaits_notices()) {
+      waiter.came_early = true;
+      return Status();
+    }
+    waiter.early = nullptr;
+    transport->watch_word(nullptr);
+  } while (!waiter.done && deadline == kNoDeadline);
+  return Status();
+}
+
 Status Channel::Impl::wait_alone(Waiter& waiter, Deadline deadline) {
   begin_wait();
-  Status lost_now;
   reads_for = &waiter;
-  do {
-    if (auto received = transport->receive(*this, deadline); !received.ok())
-      lost_now = received.status();
-  } while (!waiter.done && lost_now.ok() && deadline == kNoDeadline);
-  if (!waiter.done || !lost_now.ok()) [[unlikely]] {
+  if (waiter.early != nullptr) transport->watch_word(waiter.early);
+  const Status lost_now = read_alone(waiter, deadline);
+  if (waiter.early != nullptr) transport->watch_word(nullptr);
+  if (waiter.came_early) {
+    late_opcode = waiter.opcode;
+    ++late_replies;
+  } else if (!waiter.done || !lost_now.ok()) [[unlikely]] {
     if (!lost_now.ok()) declare_lost(lost_now);
     std::unique_lock lock(wait_mutex);
     if (!waiter.done) link(waiter);

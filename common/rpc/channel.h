@@ -127,7 +127,11 @@ class Channel {
 
   // Call::send() and Call::call() of a body that is there already; whole words.
   Status send_body(uint16_t opcode, uint16_t context, Bytes body, int32_t* result = nullptr);
-  Status call_body(uint16_t opcode, uint16_t context, Bytes body, Reply& reply);
+  // `early`: a word that is written when the call has succeeded. Who sees it before the reply
+  // returns, with everything that was sent before it, unless notices are awaited, which only the
+  // reply is sure to follow. Looked at where this thread alone waits. The reply must have no body.
+  Status call_body(uint16_t opcode, uint16_t context, Bytes body, Reply& reply,
+                   const transport::WatchedWord* early = nullptr);
   // A call under way whose answer is waited for later, so that the server can begin with the next
   // one meanwhile. Its reply and memory must stay until then.
   class Later {

@@ -276,7 +276,8 @@ Status Channel::send_built(uint16_t opcode, uint16_t context, Bytes body, int32_
   return call.send({}, result);
 }
 
-Status Channel::call_body(uint16_t opcode, uint16_t context, Bytes body, Reply& reply) {
+Status Channel::call_body(uint16_t opcode, uint16_t context, Bytes body, Reply& reply,
+                          const transport::WatchedWord* early) {
   Impl& impl = *impl_;
   if (lost() || body.size() > impl.most_posted) [[unlikely]] {
     Call call(*this, opcode, context, body.size());
@@ -290,7 +291,9 @@ Status Channel::call_body(uint16_t opcode, uint16_t context, Bytes body, Reply& 
   header.body_bytes = static_cast<uint32_t>(body.size());
   std::unique_lock lock(impl.send_mutex);
   header.sequence = impl.take_sequence();
-  return impl.exchange(lock, header, true, reply, {}, kNoDeadline, [&](bool wait) {
+  Impl::Waiter waiter(impl, header, reply, {});
+  waiter.early = early;
+  return impl.exchange(lock, header, true, waiter, kNoDeadline, [&](bool wait) {
     return wait ? impl.post_late(header, body, kNoDeadline) : impl.try_post(header, body);
   });
 }
@@ -298,6 +301,7 @@ Status Channel::call_body(uint16_t opcode, uint16_t context, Bytes body, Reply& 
 Status Channel::Impl::wait_counted(SendLock& lock, const wire::FrameHeader& header, Waiter& waiter,
                                    bool alone, Deadline deadline) {
   const LinkMark mark = link_use.last;
+  waiter.early = nullptr;  // the reply is counted
   lock.unlock();
   Status status = wait_for(waiter, alone, deadline);
   if (status.ok()) count_answer(header, mark, waiter.reply);
@@ -313,10 +317,8 @@ void Channel::Impl::count_answer(const wire::FrameHeader& header, const LinkMark
 
 template <typename Commit>
 Status Channel::Impl::exchange(SendLock& lock, const wire::FrameHeader& header, bool small,
-                               Reply& reply, std::span<std::byte> bulk_out, Deadline deadline,
-                               Commit commit) {
+                               Waiter& waiter, Deadline deadline, Commit commit) {
   count_wait();
-  Waiter waiter(*this, header, reply, bulk_out);
   // The reply may come as soon as the frame leaves: the lease holder must find the waiter then.
   bool alone = small && try_lease(Reader::kCaller);
   if (!alone) add(waiter);
@@ -408,7 +410,8 @@ Status Channel::Call::State::submit_and_wait(Reply& reply, std::span<const Bytes
                                              std::span<std::byte> bulk_out, Deadline deadline) {
   frame_bytes = finish(wire::kWantReply, total(bulk));
   const bool small = frame_bytes <= kMostBytesAlone && bulk.empty() && bulk_out.empty();
-  return impl.exchange(lock, header, small, reply, bulk_out, deadline,
+  Impl::Waiter waiter(impl, header, reply, bulk_out);
+  return impl.exchange(lock, header, small, waiter, deadline,
                        [&](bool) { return impl.commit(header, frame_bytes, bulk); });
 }
 
@@ -434,7 +437,8 @@ Status Channel::ask(uint16_t control_opcode, Reply& reply, Deadline deadline) {
   Impl::SendLock lock(impl.send_mutex, std::defer_lock);
   FARGPU_RETURN_IF_ERROR(impl.lock_by(lock, deadline));
   header.sequence = impl.take_sequence();
-  return impl.exchange(lock, header, true, reply, {}, deadline, [&](bool wait) {
+  Impl::Waiter waiter(impl, header, reply, {});
+  return impl.exchange(lock, header, true, waiter, deadline, [&](bool wait) {
     return wait ? impl.post_late(header, {}, deadline) : impl.try_post(header, {});
   });
 }

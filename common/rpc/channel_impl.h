@@ -76,6 +76,8 @@ struct Channel::Impl final : transport::FrameHandler {
     Reply& reply;
     const std::span<std::byte> bulk_out;
     std::condition_variable& wake;
+    const transport::WatchedWord* early = nullptr;  // of Channel::call_body
+    bool came_early = false;                        // its word was seen before its reply
     // Guarded by wait_mutex. `done` is also guarded by the lease: the lease holder completes its
     // own waiter without the lock.
     bool claimed = false;  // its reply is arriving: the waiter must stay until `done`
@@ -111,6 +113,9 @@ struct Channel::Impl final : transport::FrameHandler {
   Status wait(Waiter& waiter, Deadline deadline);
   // The same for a waiter that holds the lease and is not on the list.
   Status wait_alone(Waiter& waiter, Deadline deadline);
+  // Polls for it until its reply has come, or its word is written and nothing is left that was sent
+  // before; once when there is a deadline. The lease holder's.
+  Status read_alone(Waiter& waiter, Deadline deadline);
   // Gives the lease back without having polled; the waiter, if any, joins the list.
   void no_longer_alone(Waiter* waiter);
   bool try_lease(Reader who) {
@@ -169,8 +174,8 @@ struct Channel::Impl final : transport::FrameHandler {
   // return kTimeout for want of room, commit(true) waits for it. `small`: so is the frame, and
   // neither it nor the answer has bulk.
   template <typename Commit>
-  Status exchange(SendLock& lock, const wire::FrameHeader& header, bool small, Reply& reply,
-                  std::span<std::byte> bulk_out, Deadline deadline, Commit commit);
+  Status exchange(SendLock& lock, const wire::FrameHeader& header, bool small, Waiter& waiter,
+                  Deadline deadline, Commit commit);
   Status wait_for(Waiter& waiter, bool alone, Deadline deadline) {
     return alone ? wait_alone(waiter, deadline) : wait(waiter, deadline);
   }
@@ -236,8 +241,12 @@ struct Channel::Impl final : transport::FrameHandler {
   std::atomic<int> waiting_senders{0};  // set before `waits` is raised
   Waiter* last = nullptr;               // guarded by wait_mutex
 
-  std::vector<std::byte> notice_bulk;  // these two belong to the lease holder
-  Waiter* reads_for = nullptr;         // the lease holder's own waiter
+  // These belong to the lease holder.
+  std::vector<std::byte> notice_bulk;
+  Waiter* reads_for = nullptr;  // its own waiter
+  // Replies that nobody needs any more, of calls with this opcode, and how many are to come.
+  uint16_t late_opcode = 0;
+  size_t late_replies = 0;
 
   std::mutex why_mutex;
   Status why_lost;  // guarded by why_mutex

@@ -8,6 +8,7 @@
 // test suite (tests/transport); capability flags are checked there against behaviour.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -58,6 +59,14 @@ class FrameHandler {
                           std::span<std::byte> bulk) = 0;
 };
 
+// A word in shared memory that becomes `value` when something has happened. Whoever writes it need
+// not be a CPU.
+struct WatchedWord {
+  const std::atomic<uint32_t>* word = nullptr;
+  uint32_t value = 0;
+  bool reached() const { return word->load(std::memory_order_acquire) == value; }
+};
+
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -96,6 +105,10 @@ class Transport {
   virtual Result<size_t> receive(FrameHandler& handler, Deadline deadline) = 0;
   // Makes the current or next receive() return.
   virtual void wake() = 0;
+  // From now on receive() also returns when it sees that the word has been written: looked at while
+  // it spins, not while it sleeps. Null: no word any more. Called like receive(). Transports that
+  // share no memory with the peer ignore it.
+  virtual void watch_word(const WatchedWord* word) { (void)word; }
   // What only some transports can do; null where it is not there. They live as long as the
   // transport.
   virtual DescriptorPassing* descriptor_passing() { return nullptr; }  // capabilities().same_host

@@ -297,6 +297,13 @@ struct FgQueueMarkParams {
   ticket @1 :UInt64;  # unsigned long long
 }
 
+struct FgStreamSynchronizeParams {
+  stream @0 :UInt64;  # CUstream
+  word @1 :UInt64;  # unsigned long long
+  onDevice @2 :UInt64;  # CUdeviceptr
+  value @3 :UInt32;  # unsigned int
+}
+
 struct FgStreamCreateParams {
   kind @0 :UInt32;  # unsigned int
   flags @1 :UInt32;  # unsigned int

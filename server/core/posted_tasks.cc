@@ -4,7 +4,7 @@
 
 namespace fargpu::server {
 
-void PostedTasks::post(std::function<void()> task) {
+void PostedTasks::post(Task task) {
   {
     std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
@@ -14,13 +14,13 @@ void PostedTasks::post(std::function<void()> task) {
 }
 
 size_t PostedTasks::run() {
-  std::vector<std::function<void()>> posted;
+  std::vector<Task> posted;
   {
     std::lock_guard lock(mutex_);
     posted.swap(tasks_);
     any_.store(false, std::memory_order_relaxed);
   }
-  for (const std::function<void()>& task : posted) task();
+  for (Task& task : posted) task();
   return posted.size();
 }
 

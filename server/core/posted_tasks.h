@@ -3,10 +3,10 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <mutex>
 #include <vector>
 
+#include "common/base/inline_function.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::server {
@@ -15,8 +15,9 @@ class PostedTasks {
  public:
   // `transport`, which outlives this, is woken.
   explicit PostedTasks(transport::Transport& transport) : transport_(transport) {}
+  using Task = InlineFunction<void(), 120>;
   // Runs `task` soon.
-  void post(std::function<void()> task);
+  void post(Task task);
   // As far as that can be told without the lock.
   bool any() const { return any_.load(std::memory_order_relaxed); }
   // How many were run.
@@ -25,8 +26,8 @@ class PostedTasks {
  private:
   transport::Transport& transport_;
   std::mutex mutex_;
-  std::vector<std::function<void()>> tasks_;  // guarded by mutex_
-  std::atomic<bool> any_{false};              // written under mutex_
+  std::vector<Task> tasks_;       // guarded by mutex_
+  std::atomic<bool> any_{false};  // written under mutex_
 };
 
 }  // namespace fargpu::server

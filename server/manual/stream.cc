@@ -1,6 +1,7 @@
 // Streams: waiting is an event that is polled between frames.
 #include "common/wire/control.h"
 #include "generated/schema/control.capnp.h"
+#include "generated/schema/internal.capnp.h"
 #include "generated/schema/stream.capnp.h"
 #include "generated/server/internal_decode.h"
 #include "schema/support/cuda_rules.h"
@@ -85,6 +86,27 @@ Status manual_cuStreamSynchronize(Worker& worker, const Request& request) {
     const LaterReply later(worker, request);
     worker.parts().completion.when(UntilPassed{stream.context, stream.handle},
                                    [later](CUresult result) { later.send_synchronised(result); });
+    return Status();
+  });
+}
+
+Status manual_fgStreamSynchronize(Worker& worker, const Request& request) {
+  return decoded("fgStreamSynchronize", [&]() -> Status {
+    wire::SegmentReader reader(request.body);
+    const auto params = reader.getRoot<schema::FgStreamSynchronizeParams>();
+    using Word = std::atomic<uint32_t>;
+    SessionParts& parts = worker.parts();
+    const SharedHost::Held memory = parts.shared_host.find(params.getWord(), sizeof(Word));
+    if (memory == nullptr || params.getWord() % alignof(Word) != 0)
+      return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
+    FrameStream stream;
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        parts.core.enter_stream(request.header.context, params.getStream(), &stream));
+    const LaterReply later(worker, request);
+    parts.completion.when(UntilPassed{stream.context, stream.handle},
+                          StreamWord{reinterpret_cast<Word*>(params.getWord()),
+                                     params.getOnDevice(), params.getValue(), memory},
+                          [later](CUresult result) { later.send_synchronised(result); });
     return Status();
   });
 }

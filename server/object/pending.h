@@ -1,11 +1,13 @@
-// What a session waits for: polled in order, between frames, until done. One thread (the
-// executor's).
+// What a session waits for: polled in order, between frames, until done. A wait whose captures are
+// small allocates nothing, once there were as many waits at a time. One thread (the executor's).
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <list>
+#include <utility>
+
+#include "common/base/inline_function.h"
 
 namespace fargpu::server {
 
@@ -14,8 +16,12 @@ class PendingList {
   using Clock = std::chrono::steady_clock;
   // What is added from now on is about this call, for describing it.
   void begin_frame(uint16_t opcode) { opcode_ = opcode; }
-  void add(std::function<bool()> poll) {
-    list_.push_back({std::move(poll), Clock::now(), opcode_});
+  // Done when it returns true.
+  using Poll = InlineFunction<bool(), 192>;
+  void add(Poll poll) {
+    if (unused_.empty()) unused_.emplace_back();
+    list_.splice(list_.end(), unused_, unused_.begin());
+    list_.back() = {std::move(poll), Clock::now(), opcode_};
   }
   bool empty() const { return list_.empty(); }
   size_t size() const { return list_.size(); }
@@ -25,26 +31,29 @@ class PendingList {
   size_t poll() {
     size_t done = 0;
     for (auto entry = list_.begin(); entry != list_.end();) {
-      if (entry->poll()) {
-        entry = list_.erase(entry);
-        ++done;
-      } else {
+      if (!entry->poll()) {
         ++entry;
+        continue;
       }
+      const auto over = entry++;
+      over->poll.reset();
+      unused_.splice(unused_.begin(), list_, over);
+      ++done;
     }
     return done;
   }
 
   struct Entry {
-    std::function<bool()> poll;
-    Clock::time_point since;
-    uint16_t opcode;
+    Poll poll;
+    Clock::time_point since{};
+    uint16_t opcode = 0;
   };
   // Oldest first.
   const std::list<Entry>& entries() const { return list_; }
 
  private:
   std::list<Entry> list_;
+  std::list<Entry> unused_;  // that were polled to their end
   uint16_t opcode_ = 0;
 };
 

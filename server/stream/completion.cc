@@ -6,6 +6,12 @@
 #include "server/stream/stream_holds.h"
 
 namespace fargpu::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kAskEvery = std::chrono::microseconds(50);  // whether a context has failed
+
+}  // namespace
 
 Completion::~Completion() {
   {
@@ -26,7 +32,7 @@ void Completion::when(const UntilPassed& lifetime, Done done) {
     const CUresult result = core_.driver.cuStreamQuery(stream);
     if (result == CUDA_ERROR_NOT_READY)
       return start(context, How::kWhenIdle, device_of(context), {}, std::move(done));
-    core_.pending.add([result, done = std::move(done)] {
+    core_.pending.add([result, done = std::move(done)]() mutable {
       done(result);
       return true;
     });
@@ -35,8 +41,48 @@ void Completion::when(const UntilPassed& lifetime, Done done) {
   poll(core_.contexts.ref(context), event, /*ours=*/true, std::move(done));
 }
 
+// What a kernel printed comes out when the driver is asked, a green context's stream may not write
+// what was registered in another one, and the legacy stream's work is that of all blocking streams.
+bool Completion::word_says_all(const UntilPassed& lifetime) const {
+  if (core_.driver.cuStreamWriteValue32_v2 == nullptr || words_ == kMaxWords ||
+      core_.output.may_come() || core_.contexts.green(lifetime.context) != nullptr)
+    return false;
+  const bool is_default = reinterpret_cast<uint64_t>(lifetime.stream) <= kPerThreadStreamId;
+  return !is_default || (streams_in(lifetime.context) == 0 &&
+                         !core_.contexts.uses_per_thread_stream(lifetime.context));
+}
+
+CUresult Completion::ask_for_error(const ContextRef& context) {
+  const CUresult result = core_.contexts.enter(context);
+  return result == CUDA_SUCCESS ? core_.driver.cuStreamQuery(CU_STREAM_LEGACY) : result;
+}
+
+void Completion::when(const UntilPassed& lifetime, const StreamWord& word, Done done) {
+  if (!word_says_all(lifetime) ||
+      core_.driver.cuStreamWriteValue32_v2(lifetime.stream, word.device, word.value,
+                                           CU_STREAM_WRITE_VALUE_DEFAULT) != CUDA_SUCCESS)
+    return when(lifetime, std::move(done));
+  ++words_;
+  core_.pending.add([this, word, context = core_.contexts.ref(lifetime.context),
+                     ask_at = Clock::now() + kAskEvery, done = std::move(done)]() mutable {
+    CUresult result = CUDA_SUCCESS;
+    if (!word.is_written()) {
+      if (Clock::now() < ask_at) return false;
+      result = ask_for_error(context);
+      // Neither of these says how far the stream is.
+      if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY) {
+        ask_at = Clock::now() + kAskEvery;
+        return false;
+      }
+    }
+    --words_;
+    done(result);
+    return true;
+  });
+}
+
 void Completion::poll(const ContextRef& context, CUevent event, bool ours, Done&& done) {
-  core_.pending.add([this, context, event, ours, done = std::move(done)] {
+  core_.pending.add([this, context, event, ours, done = std::move(done)]() mutable {
     CUresult result = core_.contexts.enter(context);
     if (result == CUDA_SUCCESS) {
       result = core_.driver.cuEventQuery(event);
@@ -107,7 +153,7 @@ void Completion::when_idle(uint16_t context, Done done) {
   if (streams_in(context) > kMaxPolledStreams)
     return start(context, How::kWhenIdle, device_of(context), {}, std::move(done));
   const auto last = std::chrono::steady_clock::now() + kPolledTime;
-  core_.pending.add([this, context, last, done = std::move(done)] {
+  core_.pending.add([this, context, last, done = std::move(done)]() mutable {
     const CUresult result = ask(context);
     if (result == CUDA_SUCCESS) {
       // Nothing is left to wait for: it makes the driver write out what kernels printed.
@@ -117,7 +163,7 @@ void Completion::when_idle(uint16_t context, Done done) {
     // Also after an error, which may belong to a single stream (a capture): only the driver's own
     // wait shows what it means for the context.
     if (result == CUDA_ERROR_NOT_READY && std::chrono::steady_clock::now() < last) return false;
-    start(context, How::kWhenIdle, device_of(context), {}, done);
+    start(context, How::kWhenIdle, device_of(context), {}, std::move(done));
     return true;
   });
 }
@@ -163,7 +209,7 @@ void Completion::run() {
     }
     const CUresult result = execute(job);
     job.call = {};
-    core_.posted.post([done = std::move(job.done), result] { done(result); });
+    core_.posted.post([done = std::move(job.done), result]() mutable { done(result); });
   }
 }
 

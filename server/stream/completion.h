@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/inline_function.h"
 #include "server/core/core.h"
 #include "server/stream/lifetime.h"
 
@@ -30,7 +31,7 @@ class StreamHolds;
 
 class Completion {
  public:
-  using Done = std::function<void(CUresult)>;
+  using Done = InlineFunction<void(CUresult), 104>;
   using Call = std::function<CUresult()>;
   // More waits at once than this queue up. Each takes a thread, and a client has one wait for each
   // of its threads.
@@ -38,6 +39,8 @@ class Completion {
   // Of when_idle(): a stream costs about a microsecond to ask.
   static constexpr size_t kMaxPolledStreams = 16;
   static constexpr std::chrono::milliseconds kPolledTime{5};
+  // Each takes a place in the driver's queue of its stream, of which the client leaves about sixty.
+  static constexpr size_t kMaxWords = 16;
 
   Completion(const Core& core, StreamHolds& holds) : core_(core), holds_(holds) {}
   ~Completion();
@@ -49,10 +52,13 @@ class Completion {
   void when(const UntilReached& lifetime, Done done) {
     poll(lifetime.context, lifetime.event, /*ours=*/false, std::move(done));
   }
+  // The same, where a client that sees the word would know as much as from a reply: the stream then
+  // writes it, and no event is recorded. Else the word stays as it is.
+  void when(const UntilPassed& lifetime, const StreamWord& word, Done done);
   // `kept`, which can be moved, lives until then.
   template <typename Lifetime, typename Kept>
   void keep(const Lifetime& lifetime, Kept kept) {
-    when(lifetime, [kept = std::make_shared<Kept>(std::move(kept))](CUresult) {});
+    when(lifetime, [kept = std::move(kept)](CUresult) {});
   }
   // `done` runs when everything submitted to the context so far is finished. Polls its streams at
   // first, which is the fastest way to know, and leaves the wait to a helper thread when that takes
@@ -90,6 +96,10 @@ class Completion {
   };
   // `ours`: of StreamEvents, which gets it back.
   void poll(const ContextRef& context, CUevent event, bool ours, Done&& done);
+  // Whether a word that the stream writes now says all that a reply would say.
+  bool word_says_all(const UntilPassed& lifetime) const;
+  // A failed context writes no words, so it is asked now and then.
+  CUresult ask_for_error(const ContextRef& context);
   // The same for the streams that the client has destroyed.
   CUresult ask_ending(uint16_t context);
   size_t streams_in(uint16_t context) const;
@@ -101,6 +111,7 @@ class Completion {
 
   const Core core_;
   StreamHolds& holds_;
+  size_t words_ = 0;                                            // under way
   std::unordered_map<uint16_t, std::vector<CUstream>> ending_;  // destroyed but busy, by context
   std::mutex mutex_;
   std::condition_variable changed_;

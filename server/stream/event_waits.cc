@@ -11,7 +11,7 @@ void EventWaits::wait(uint64_t id, CUevent event, Done done) {
         std::make_shared<Held>(Held{id, event, core_.contexts.ref(core_.handles.context_of(id))});
   ++known->waits;
   completion_.when(UntilReached{known->context, event},
-                   [this, held = known, done = std::move(done)](CUresult result) {
+                   [this, held = known, done = std::move(done)](CUresult result) mutable {
                      release(held);
                      done(result);
                    });

@@ -10,11 +10,11 @@
 #include <cuda.h>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "common/base/inline_function.h"
 #include "server/core/core.h"
 #include "server/stream/completion.h"
 
@@ -22,7 +22,7 @@ namespace fargpu::server {
 
 class EventWaits {
  public:
-  using Done = std::function<void(CUresult)>;
+  using Done = InlineFunction<void(CUresult), 72>;
 
   EventWaits(const Core& core, Completion& completion) : core_(core), completion_(completion) {}
   EventWaits(const EventWaits&) = delete;

@@ -253,6 +253,9 @@ DriverTable FakeDriver::table() {
     const bool is_gate = address >= begin && address < begin + sizeof words;
     return noted(is_gate ? "cuStreamWaitValue32 " + std::to_string(value) : "cuStreamWaitValue32");
   };
+  t.cuStreamWriteValue32_v2 = [](CUstream, CUdeviceptr, cuuint32_t value, unsigned) {
+    return noted("cuStreamWriteValue32 " + std::to_string(value));
+  };
   t.cuMemHostUnregister = [](void*) { return noted("cuMemHostUnregister"); };
   t.cuModuleLoadDataEx = [](CUmodule* module, const void* image, unsigned, CUjit_option*, void**) {
     *module = handle<CUmodule>(0x3000);

@@ -1,5 +1,6 @@
 // Streams: whose they are is known here; callbacks run here.
 #include "client/capture/captures.h"
+#include "client/entry/stream_wait.h"
 #include "client/manual/common.h"
 #include "client/manual/context/green_context.h"
 #include "client/manual/sharing/sharing.h"
@@ -125,6 +126,11 @@ CUresult manual_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback,
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return put_into_stream(CallTarget::of(hStream),
                          {.callback = callback, .user_data = userData, .stream = hStream});
+}
+
+CUresult manual_cuStreamSynchronize(CUstream hStream) {
+  const CallTarget target = CallTarget::of(hStream);
+  return wait_for_stream(target.session, target.context, hStream);
 }
 
 CUresult manual_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {

@@ -97,6 +97,7 @@ class ShmTransport final : public Transport, public DescriptorPassing {
     woken_.store(true, std::memory_order_relaxed);
     waker_.signal();
   }
+  void watch_word(const WatchedWord* word) override { watched_ = word; }
   bool arm() override {
     if (loss_.happened() || armed_) return !loss_.happened();
     return armed_ = receiver_.ring().announce_sleep();
@@ -160,9 +161,10 @@ class ShmTransport final : public Transport, public DescriptorPassing {
       FARGPU_RETURN_IF_ERROR(socket_.drain());
     }
     for (bool may_spin = true;;) {
-      // Frames that were sent before the connection ended are delivered first, so the order of
-      // these two lines matters.
+      // Frames that were sent before the connection ended, or the watched word was written, are
+      // delivered first, so the order of these lines matters.
       const bool ended = socket_.ended();
+      const bool written = watched_word_is_written();
       const uint64_t bytes_before = receiver_.bytes.get();
       FARGPU_ASSIGN_OR_RETURN(const size_t delivered, receiver_.deliver(handler));
       if (delivered > 0) return delivered;
@@ -174,7 +176,7 @@ class ShmTransport final : public Transport, public DescriptorPassing {
                           ? "the peer closed the connection in the middle of a frame"
                           : "the peer closed the connection");
       }
-      if (take_wake()) return size_t{0};
+      if (written || take_wake()) return size_t{0};
       if (deadline != kNoDeadline) {
         const auto now = Clock::now();
         if (now >= deadline) {
@@ -192,7 +194,9 @@ class ShmTransport final : public Transport, public DescriptorPassing {
     if (spin_.count() == 0) return false;
     const Deadline until = std::min(deadline_after(spin_), deadline);
     for (int looks = 1;; ++looks) {
-      if (receiver_.ring().anything_new() || woken_.load(std::memory_order_relaxed)) return true;
+      if (receiver_.ring().anything_new() || woken_.load(std::memory_order_relaxed) ||
+          watched_word_is_written())
+        return true;
       if (looks % kLooksPerClock == 0 && Clock::now() >= until) return false;
       relax();
     }
@@ -222,6 +226,8 @@ class ShmTransport final : public Transport, public DescriptorPassing {
     return socket_.drain();
   }
 
+  bool watched_word_is_written() const { return watched_ != nullptr && watched_->reached(); }
+
   bool take_wake() {
     if (!woken_.load(std::memory_order_relaxed) || !woken_.exchange(false)) return false;
     waker_.drain();
@@ -241,6 +247,7 @@ class ShmTransport final : public Transport, public DescriptorPassing {
   // These belong to the receiving thread.
   bool armed_ = false;
   uint64_t descriptors_taken_ = 0;
+  const WatchedWord* watched_ = nullptr;
   Clock::time_point looked_at_socket_{};
 
   std::atomic<bool> woken_{

@@ -1,0 +1,57 @@
+#include "client/entry/stream_wait.h"
+
+#include "client/call/call.h"
+#include "client/call/client_support.h"
+#include "client/call/submission.h"
+#include "client/entry/streams.h"
+#include "client/process/session.h"
+#include "common/rpc/thread_calls.h"
+#include "common/wire/fixed_message.h"
+#include "generated/client/stream_calls.h"
+#include "generated/schema/internal.capnp.h"
+#include "generated/schema/opcodes.h"
+
+namespace fargpu::client {
+
+CUresult wait_by_word(Session& session, uint16_t context, CUstream stream,
+                      StreamWords::Word& word) {
+  return without_exception([&]() -> CUresult {
+    Synchronisation done(session, context, Synchronisation::Of::kStream, stream);
+    if (done.result() != CUDA_SUCCESS) {
+      word.ended_well();  // nothing was sent
+      return done.result();
+    }
+    const transport::WatchedWord watched = word.watched();
+    wire::FixedMessage<schema::FgStreamSynchronizeParams> message;
+    auto params = message.root();
+    params.setStream(done.stream());
+    params.setWord(word.address());
+    params.setOnDevice(word.device_address());
+    params.setValue(watched.value);
+    rpc::Reply reply;
+    const Status answered = session.channel().call_body(schema::op_fgStreamSynchronize, context,
+                                                        message.bytes(), reply, &watched);
+    if (!answered.ok()) return from_status(answered);
+    if (reply.result != CUDA_SUCCESS) return static_cast<CUresult>(reply.result);
+    word.ended_well();
+    return done.finish();
+  });
+}
+
+std::shared_ptr<StreamWords> words_for(Session& session, CUstream stream) {
+  // Then only the reply would do, and what registers memory may wait for a function; calls that are
+  // counted are to look as over any link.
+  if (session.awaits_notices() || rpc::counted() || green_of(stream) != nullptr) return nullptr;
+  Context* const owner = context_of(stream);
+  if (owner == nullptr || owner->session != &session) return nullptr;
+  return session.stream_words.get(session, *owner);
+}
+
+CUresult wait_for_stream(Session& session, uint16_t context, CUstream stream) {
+  const auto words = words_for(session, stream);
+  StreamWords::Word word(words.get());
+  return word ? wait_by_word(session, context, stream, word)
+              : call_cuStreamSynchronize(session, context, stream);
+}
+
+}  // namespace fargpu::client

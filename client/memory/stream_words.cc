@@ -1,0 +1,69 @@
+#include "client/memory/stream_words.h"
+
+#include <bit>
+#include <utility>
+
+#include "client/call/call.h"
+#include "client/object/context.h"
+#include "common/transport/spin.h"
+#include "generated/schema/opcodes.h"
+
+namespace fargpu::client {
+
+static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) &&
+              std::atomic<uint32_t>::is_always_lock_free);
+
+namespace {
+
+// Who does not spin sees no word.
+bool watches() {
+  const auto spin = transport::spin_from_environment(transport::SpinningEnd::kClient);
+  return spin.ok() && spin->count() != 0;
+}
+
+}  // namespace
+
+std::shared_ptr<StreamWords> StreamWords::make(Session& session, Context& context) {
+  auto segment = SharedSegment::make(session, context, kWords * kSpacing);
+  if (!segment) return nullptr;
+  std::shared_ptr<StreamWords> words(new StreamWords);
+  words->segment_ = std::move(segment);
+  return words;
+}
+
+int StreamWords::take() {
+  uint64_t free = free_.load(std::memory_order_relaxed);
+  do {
+    if (free == 0) return -1;
+  } while (!free_.compare_exchange_weak(free, free & (free - 1), std::memory_order_acquire,
+                                        std::memory_order_relaxed));
+  const int index = std::countr_zero(free);
+  ++values_[static_cast<unsigned>(index)];
+  return index;
+}
+
+std::shared_ptr<StreamWords> SessionStreamWords::get(Session& session, Context& context) {
+  {
+    const std::lock_guard lock(mutex_);
+    OfContext& known = contexts_[&context];
+    if (known.words != nullptr || known.making || ++known.waits < kFirst) return known.words;
+    known.making = true;  // others do without meanwhile; for good if it is refused
+  }
+  if (!SharedSegment::possible(session) || !watches() || !context.usable() ||
+      !server_knows(session, schema::op_fgStreamSynchronize))
+    return nullptr;
+  const ContextEpoch epoch(context);
+  auto made = StreamWords::make(session, context);
+  const std::lock_guard lock(mutex_);
+  // What ended with this life of the context says nothing of the next.
+  if (epoch.is_over()) return nullptr;
+  contexts_[&context].words = made;
+  return made;
+}
+
+void SessionStreamWords::context_ended(const Context& context) {
+  const std::lock_guard lock(mutex_);
+  contexts_.erase(&context);
+}
+
+}  // namespace fargpu::client
