@@ -105,7 +105,7 @@ constexpr SessionHooks kHooks{.wire_of_copies = wire_of_ordered_copies,
 struct Opened {
   uint64_t daemon = 0;  // its id
   Snapshot snapshot;
-  std::unique_ptr<transport::Transport> transport;
+  std::unique_ptr<transport::Transport> transport, bulk;
   rpc::ChannelOptions options;
 };
 
@@ -138,15 +138,15 @@ Result<Opened> open(const std::string& server, const std::optional<bootstrap::Jo
     snapshot.known = opened.known;
     hide_what_server_lacks(snapshot.devices, snapshot.known);
     for (const std::string& failure : made.failures) {
-      log::warn("going on over {}, because a better transport failed: {}",
-                made.transport->describe(), failure);
+      log::warn("going on over {}, because a better transport failed: {}", made.describe(),
+                failure);
     }
-    log::info("session {} over {}: {}", id_text(snapshot.session_id), made.transport->describe(),
-              made.reason);
+    log::info("session {} over {}: {}", id_text(snapshot.session_id), made.describe(), made.reason);
     rpc::ChannelOptions options;
     options.limits = greeting.limits;
     options.sync_all = settings.sync_all;
-    return Opened{welcome.getDaemonId(), std::move(snapshot), std::move(made.transport), options};
+    return Opened{welcome.getDaemonId(), std::move(snapshot), std::move(made.transport),
+                  std::move(made.bulk), options};
   } catch (const kj::Exception&) {
     return Status(StatusCode::kProtocol, "the server's answer to the hello is malformed");
   }
@@ -192,7 +192,7 @@ Result<std::vector<std::unique_ptr<Session>>> connect(Tables& tables, const Sett
     sessions.push_back(std::make_unique<Session>(SessionIdentity{tables, static_cast<unsigned>(i)},
                                                  std::move(own), std::move(all[i].snapshot),
                                                  kHooks));
-    sessions.back()->attach(std::move(all[i].transport), all[i].options);
+    sessions.back()->attach(std::move(all[i].transport), std::move(all[i].bulk), all[i].options);
   }
   return sessions;
 }

@@ -37,10 +37,13 @@
 #   19 manage        client to daemon, first frame of a management session; body Hello;
 #                    reply: Welcome with `management`, or Refusal. Its calls are those of
 #                    api/nvml_registry.yml, each with a body NvmlCall
+#   20 landed        worker to client, notice; body Landed: all bytes of a copy to the device that
+#                    follows its stream have come by the bulk connection. Who knows it knows bulk
+#                    connections
 #
 # An end sends the other one only what that one says it knows (Hello.knows, Welcome.knows). A notice
 # that the client does not know is not sent; those that answer a call of the client's (hostCall,
-# copied, delivery, fetch, queueReached) it knows if it knows the call. Fields are only added, and an
+# copied, delivery, fetch, queueReached, landed) it knows if it knows the call. Fields are only added, and an
 # ordinal keeps its type and meaning; a message that must change otherwise is a new opcode.
 #
 # Every text is UTF-8, at most 4 KiB; lists are limited by the frame limits.
@@ -195,6 +198,8 @@ struct Upgrade {
   reason @2 :Text;                # of failed and stay, for the server's log
   # of stay: how many there are with this one; the further ones have joined. 0 or 1: this one
   connections @3 :UInt16;
+  # of stay, if the server knows landed: so many of them, the last ones, are the bulk connection
+  bulk @4 :UInt16;
 }
 
 struct UpgradeReply {
@@ -240,6 +245,8 @@ struct Fetch {
   # without bytes; fgMeetDeliveries is over without an answer
   result @3 :Int32;
 }
+
+struct Landed { copy @0 :UInt64; }           # the client's id
 
 # What the worker has not finished, for the client's watchdog.
 struct Inspection {

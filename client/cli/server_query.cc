@@ -245,7 +245,7 @@ Result<SessionProbe> probe_session(const Target& target, unsigned pings, Deadlin
     bootstrap::Upgraded* const made = &opened->link;
     SessionProbe probe;
     probe.opening = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
-    probe.transport = made->transport->describe();
+    probe.transport = made->describe();
     probe.reason = made->reason;
     probe.failures = made->failures;
     probe.server_version = welcome.getServerVersion().cStr();
@@ -257,7 +257,7 @@ Result<SessionProbe> probe_session(const Target& target, unsigned pings, Deadlin
     const transport::RemoteMemory* const remote_memory = made->transport->remote_memory();
     if (remote_memory != nullptr) probe.route = remote_memory->route();
     NoNotices nobody;
-    rpc::Channel channel(std::move(made->transport), nobody, {});
+    rpc::Channel channel(std::move(made->transport), nobody, {}, std::move(made->bulk));
     if (remote_memory != nullptr) {
       FARGPU_ASSIGN_OR_RETURN(probe.device_memory, ask_device_memory(channel, opened->known));
     }

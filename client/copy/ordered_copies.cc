@@ -174,6 +174,16 @@ Status OrderedCopies::on_fetch(uint64_t id, uint64_t offset, uint64_t bytes, CUr
   return {};
 }
 
+Status OrderedCopies::on_landed(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  const auto found = copies_.find(id);
+  if (found == copies_.end() || !found->second.fetch || found->second.is_barrier() ||
+      found->second.sent < found->second.bytes)
+    return broken("landed", id, "its bytes have not been sent");
+  erase(found);
+  return {};
+}
+
 void OrderedCopies::lost() {
   std::lock_guard lock(mutex_);
   lost_ = true;
@@ -217,12 +227,32 @@ void OrderedCopies::run() {
   }
 }
 
+bool OrderedCopies::send_bytes(const Copy& copy, const Task& task) {
+  std::unique_ptr<std::byte[]> packed;
+  bool confirmed = false;
+  for (uint64_t at = 0; at < task.bytes;) {
+    const uint64_t offset = task.offset + at;
+    const uint64_t n = std::min(piece_bytes_, task.bytes - at);
+    if (copy.packed) {
+      const auto* const host = reinterpret_cast<const std::byte*>(copy.host.address);
+      confirmed = wire_.send(task.id, offset, {host + offset, n});
+    } else {
+      if (!packed) packed = std::make_unique<std::byte[]>(n);
+      pack(copy.shape, copy.host, offset, {packed.get(), n});
+      confirmed = wire_.send(task.id, offset, {packed.get(), n});
+    }
+    at += n;
+  }
+  return confirmed;
+}
+
 void OrderedCopies::run_task(const Task& task) {
   Copy copy;
   {
     std::lock_guard lock(mutex_);
     const auto found = copies_.find(task.id);
     if (found == copies_.end()) return;  // the session was lost meanwhile
+    if (task.kind == Task::Kind::kSend) found->second.sent = task.offset + task.bytes;
     copy = found->second;
   }
   switch (task.kind) {
@@ -233,26 +263,12 @@ void OrderedCopies::run_task(const Task& task) {
       wire_.publish();
       break;
     case Task::Kind::kGiveUp:
-      wire_.send(task.id, 0, {});
+      (void)wire_.send(task.id, 0, {});
       break;
-    case Task::Kind::kSend: {
-      std::unique_ptr<std::byte[]> packed;
-      for (uint64_t at = 0; at < task.bytes;) {
-        const uint64_t offset = task.offset + at;
-        const uint64_t n = std::min(piece_bytes_, task.bytes - at);
-        if (copy.packed) {
-          wire_.send(task.id, offset,
-                     {reinterpret_cast<const std::byte*>(copy.host.address) + offset, n});
-        } else {
-          if (!packed) packed = std::make_unique<std::byte[]>(n);
-          pack(copy.shape, copy.host, offset, {packed.get(), n});
-          wire_.send(task.id, offset, {packed.get(), n});
-        }
-        at += n;
-      }
-      if (task.offset + task.bytes < copy.bytes) return;
+    case Task::Kind::kSend:
+      // With the last bytes the copy is over, unless on_landed() ends it.
+      if (send_bytes(copy, task) || copy.sent < copy.bytes) return;
       break;
-    }
   }
   std::lock_guard lock(mutex_);
   if (const auto found = copies_.find(task.id); found != copies_.end()) erase(found);

@@ -3,9 +3,10 @@
 //
 // A delivery is a copy to the host. It ends when the worker's notices have brought all of its
 // bytes; the receiving thread writes them to their place. A fetch is a copy to the device. It ends
-// when the worker has asked for all of its bytes and a thread of this class has sent them; the
-// first fetch starts that thread. The worker names a copy by its id; only the client knows
-// addresses. A notice that does not fit its copy gives a Status that ends the session.
+// when the worker has asked for all of its bytes and a thread of this class has sent them. Over a
+// bulk connection later calls may overtake them; there it ends when the worker says that they have
+// landed. The first fetch starts the thread. The worker names a copy by its id; only the client
+// knows addresses. A notice that does not fit its copy gives a Status that ends the session.
 //
 // Call add_...() before the call that enqueues the copy. Any thread; notices come on the receiving
 // thread and do not block it.
@@ -34,7 +35,8 @@ class OrderedCopies {
   // How the sending thread reaches the worker; replaced in tests. None of these may wait for the
   // application.
   struct Wire {
-    std::function<void(uint64_t id, uint64_t offset, std::span<const std::byte>)> send;
+    // True: what is sent later may arrive earlier, and the worker says when all bytes have come.
+    std::function<bool(uint64_t id, uint64_t offset, std::span<const std::byte>)> send;
     std::function<void(uint64_t id)> delivered;
     // Bytes were delivered to memory that device code has been able to reach since then.
     std::function<void()> publish;
@@ -68,6 +70,7 @@ class OrderedCopies {
   Status on_delivery(uint64_t id, uint64_t offset, CUresult result,
                      std::span<const std::byte> bytes, uint64_t written = 0);
   Status on_fetch(uint64_t id, uint64_t offset, uint64_t bytes, CUresult result);
+  Status on_landed(uint64_t id);
   // The session is lost, and with it every copy.
   void lost();
 
@@ -91,6 +94,7 @@ class OrderedCopies {
     uint64_t span = 0;  // bytes from the host address on
     uint64_t bytes = 0;
     uint64_t moved = 0;  // of a delivery: received; of a fetch: asked for
+    uint64_t sent = 0;   // of a fetch, or about to be
     bool fetch = false;
     Hold hold;
     bool packed = false;
@@ -116,6 +120,8 @@ class OrderedCopies {
   bool finds(uint64_t address, uint64_t bytes, bool deliveries_only) const;
   void run();
   void run_task(const Task& task);
+  // Sends the bytes of a fetch. True: as Wire::send says.
+  bool send_bytes(const Copy& copy, const Task& task);
 
   const Wire wire_;
   const uint64_t piece_bytes_;

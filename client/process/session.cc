@@ -89,8 +89,13 @@ const Device* Session::find_device(int ordinal) const {
   return nullptr;
 }
 
-void Session::attach(std::unique_ptr<transport::Transport> transport, rpc::ChannelOptions options) {
-  if (settings.link) transport = transport::emulate_link(std::move(transport), *settings.link);
+void Session::attach(std::unique_ptr<transport::Transport> transport,
+                     std::unique_ptr<transport::Transport> bulk, rpc::ChannelOptions options) {
+  if (settings.link) {
+    const auto way = std::make_shared<transport::LinkWay>();
+    transport = transport::emulate_link(std::move(transport), *settings.link, way);
+    if (bulk != nullptr) bulk = transport::emulate_link(std::move(bulk), *settings.link, way);
+  }
   packs_images_ = settings.compression == wire::Compression::kZstd ||
                   (settings.compression == wire::Compression::kAuto &&
                    transport->capabilities().crosses_network);
@@ -100,7 +105,7 @@ void Session::attach(std::unique_ptr<transport::Transport> transport, rpc::Chann
                                                         settings.trace_records);
     options.frames = lanes->observer();
   }
-  channel_ = std::make_unique<rpc::Channel>(std::move(transport), *this, options);
+  channel_ = std::make_unique<rpc::Channel>(std::move(transport), *this, options, std::move(bulk));
 }
 
 Status Session::on_notice(const wire::FrameHeader& header, rpc::Bytes body, rpc::Bytes bulk) {
@@ -147,6 +152,8 @@ Status Session::on_notice(const wire::FrameHeader& header, rpc::Bytes body, rpc:
       return on_delivery(body, bulk);
     case wire::kFetch:
       return on_fetch(body);
+    case wire::kLanded:
+      return on_landed(body);
     default:
       return {StatusCode::kProtocol,
               "the server sent an unknown notice, opcode " + std::to_string(header.opcode)};
@@ -188,6 +195,15 @@ Status Session::on_fetch(rpc::Bytes body) {
                                    static_cast<CUresult>(fetch.getResult()));
   } catch (const kj::Exception&) {
     return malformed_notice("Fetch");
+  }
+}
+
+Status Session::on_landed(rpc::Bytes body) {
+  try {
+    wire::SegmentReader reader(body);
+    return ordered_copies.on_landed(reader.getRoot<schema::Landed>().getCopy());
+  } catch (const kj::Exception&) {
+    return malformed_notice("Landed");
   }
 }
 

@@ -85,9 +85,10 @@ class Session final : public rpc::NoticeSink {
   Session(const SessionIdentity& identity, Settings settings, Snapshot snapshot,
           const SessionHooks& hooks);
   ~Session() override;
-  // The connection, after the hello. Once, before anything is called. A timeline begins to observe
-  // it if one is wanted.
-  void attach(std::unique_ptr<transport::Transport> transport, rpc::ChannelOptions options);
+  // The connection, after the hello, and the bulk connection if there is one. Once, before anything
+  // is called. A timeline begins to observe it if one is wanted.
+  void attach(std::unique_ptr<transport::Transport> transport,
+              std::unique_ptr<transport::Transport> bulk, rpc::ChannelOptions options);
 
   const unsigned number;
   const int first_device;
@@ -194,6 +195,7 @@ class Session final : public rpc::NoticeSink {
  private:
   Status on_delivery(rpc::Bytes body, rpc::Bytes bulk);
   Status on_fetch(rpc::Bytes body);
+  Status on_landed(rpc::Bytes body);
   const Device* find_device(int ordinal) const;
 
   std::unique_ptr<rpc::Channel> channel_;

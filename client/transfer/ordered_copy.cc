@@ -8,7 +8,10 @@
 #include "client/memory/shared_segment.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/routes.h"
+#include "common/wire/slot_message.h"
+#include "generated/schema/internal.capnp.h"
 #include "generated/schema/opcodes.h"
+#include "schema/support/sizes.h"
 
 namespace fargpu::client {
 namespace {
@@ -59,6 +62,19 @@ CUresult send_following(const Transfer& transfer, const copy::Piece& piece,
   return result;
 }
 
+// fgFetched over the bulk connection.
+void send_beside(Session& session, uint64_t id, uint64_t offset, std::span<const std::byte> bytes) {
+  alignas(8) std::byte body[schema::fixed_bytes<schema::FgFetchedParams>()];
+  wire::SlotMessageBuilder builder(std::span<std::byte>(body, sizeof body));
+  auto params = builder.initRoot<schema::FgFetchedParams>();
+  params.setId(id);
+  params.setOffset(offset);
+  params.setBytes(bytes.size());
+  // A session that is lost ends all copies by itself.
+  (void)session.channel().send_beside(schema::op_fgFetched, std::span(body, builder.used_bytes()),
+                                      bytes);
+}
+
 }  // namespace
 
 OrderedCopies::Wire wire_of_ordered_copies(Session& session) {
@@ -66,10 +82,15 @@ OrderedCopies::Wire wire_of_ordered_copies(Session& session) {
             // What host functions and device code wrote before the worker asked is seen.
             session.channel().see_sent();
             (void)after_synchronisation(session);
+            if (session.channel().has_bulk_connection()) {
+              send_beside(session, id, offset, bytes);
+              return true;
+            }
             const std::byte none{};
             call_fgFetched(session, 0, id, offset, bytes.empty() ? &none : bytes.data(),
                            bytes.size());
             (void)session.channel().flush();
+            return false;
           },
           [&session](uint64_t id) {
             // What comes behind the copy in its stream sees the bytes.

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "common/base/parse.h"
 #include "common/transport/bulk_shares.h"
 
@@ -15,8 +17,18 @@ constexpr size_t kFarConnections = 4;
 }  // namespace
 
 uint16_t ConnectionsWish::at_most(const TransportWish& transport) const {
-  if (transport.forced && !transport.upgrades.empty()) return 1;
-  return static_cast<uint16_t>(connections == 0 ? kFarConnections : connections);
+  if (connections == 1 || (transport.forced && !transport.upgrades.empty())) return 1;
+  const size_t spread = connections == 0 ? kFarConnections : connections;
+  return static_cast<uint16_t>(std::min(2 * spread, transport::kMaxConnections));
+}
+
+ConnectionsPlan ConnectionsWish::plan(size_t most, bool far, bool bulk) const {
+  const size_t near = far ? kFarConnections : 1;
+  const size_t spread = connections == 0 ? near : connections;
+  ConnectionsPlan plan;
+  if (bulk && connections != 1) plan.bulk = std::min(spread, most / 2);
+  plan.frames = std::min(spread, most - plan.bulk);
+  return plan;
 }
 
 Result<ConnectionsWish> parse_connections(std::string_view text) {

@@ -11,6 +11,7 @@
 
 #include "common/bootstrap/greeting.h"
 #include "common/transport/bulk_shares.h"
+#include "common/wire/control.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
 
@@ -33,6 +34,7 @@ std::chrono::microseconds round_trip(int socket) {
 
 Result<FurtherConnections> further_connections(int socket, const ServerAddress& server,
                                                const ConnectionsWish& wish,
+                                               const wire::OpcodeSet& known,
                                                std::span<const std::byte> welcome_body) {
   try {
     wire::SegmentReader reader(welcome_body);
@@ -47,7 +49,7 @@ Result<FurtherConnections> further_connections(int socket, const ServerAddress& 
     }
     std::copy(shown.begin(), shown.end(), reinterpret_cast<kj::byte*>(key.data()));
     more.most = welcome.getConnections();
-    more.wanted = wish.connections != 0 || round_trip(socket) >= kFar ? more.most : 1;
+    more.wanted = wish.plan(more.most, round_trip(socket) >= kFar, known.contains(wire::kLanded));
     more.get = [server, session = welcome.getSessionId(), key](size_t index,
                                                                transport::Deadline deadline) {
       return join_session(server, session, key, index, deadline);

@@ -1,5 +1,5 @@
-// Further connections of a session that stays on TCP: large bulk is spread over all of them
-// (transport/bulk_shares.h).
+// Further connections of a session that stays on TCP: large bulk is spread over several
+// (transport/bulk_shares.h), and there is a bulk connection, whose frames no call waits for.
 //
 // The Welcome says how many a session may have and brings the session's key; a further connection
 // begins with a Join that shows it. One thread.
@@ -14,6 +14,7 @@
 #include "common/bootstrap/connections_wish.h"
 #include "common/bootstrap/session_key.h"
 #include "common/transport/transport.h"
+#include "common/wire/opcode_set.h"
 
 namespace fargpu::bootstrap {
 
@@ -21,14 +22,15 @@ namespace fargpu::bootstrap {
 struct FurtherConnections {
   // altogether, as the Welcome said; 1: there are none, and nothing is said about them
   size_t most = 1;
-  size_t wanted = 1;  // the client's choice
+  ConnectionsPlan wanted{};  // the client's choice
   // Connection `index`, 1 to most - 1. The client opens it, the worker gets it from its daemon.
   std::function<Result<Fd>(size_t index, transport::Deadline deadline)> get{};
 };
 
-// The client's, after a Welcome on `socket`. kProtocol: malformed.
+// The client's, after a Welcome on `socket`. `known`: what the server knows. kProtocol: malformed.
 Result<FurtherConnections> further_connections(int socket, const ServerAddress& server,
                                                const ConnectionsWish& wish,
+                                               const wire::OpcodeSet& known,
                                                std::span<const std::byte> welcome_body);
 
 // Opens one: connects and shows the key. kRefused: the server does not know the session, or the key

@@ -42,7 +42,7 @@ Result<OpenedSession> open_session(const ServerAddress& server, Greeting greetin
   FARGPU_ASSIGN_OR_RETURN(const auto known, opcodes_of_welcome(welcome));
   FARGPU_ASSIGN_OR_RETURN(const auto offers, read_offers(welcome));
   FARGPU_ASSIGN_OR_RETURN(const auto more, further_connections(conversation.socket.get(), server,
-                                                               wish.connections, welcome));
+                                                               wish.connections, known, welcome));
   transport::StreamOptions stream;
   stream.receive_limits = greeting.limits;
   FARGPU_ASSIGN_OR_RETURN(stream.max_send_body_bytes, max_body_bytes(welcome));

@@ -24,8 +24,11 @@ inline constexpr auto kStepTime = std::chrono::seconds(5);
 
 struct Upgraded {
   std::unique_ptr<transport::Transport> transport;
-  std::string reason;                 // why this one: "both ends are on one host"
+  std::unique_ptr<transport::Transport> bulk;  // the bulk connection; null: there is none
+  std::string reason;                          // why this one: "both ends are on one host"
   std::vector<std::string> failures;  // what was tried in vain: "rdma: ..."; worth a warning
+  // "tcp 10.0.0.5:14900 with a bulk connection": for logs, doctor and ps.
+  std::string describe() const;
 };
 
 // One of the wished upgrades as the worker sees it.

@@ -24,11 +24,11 @@ class Conversation {
   Conversation(int socket, Deadline deadline) : socket_(socket), deadline_(deadline) {}
 
   Result<UpgradeAnswer> ask(UpgradeStep step, std::optional<Upgrade> upgrade,
-                            std::string reason = {}, size_t connections = 1) {
-    return ask_upgrade(
-        socket_,
-        {step, upgrade, std::move(reason), ++sequence_, static_cast<uint16_t>(connections)},
-        deadline_);
+                            std::string reason = {}, size_t connections = 1, size_t bulk = 0) {
+    return ask_upgrade(socket_,
+                       {step, upgrade, std::move(reason), ++sequence_,
+                        static_cast<uint16_t>(connections), static_cast<uint16_t>(bulk)},
+                       deadline_);
   }
 
  private:
@@ -88,6 +88,21 @@ Result<Attempt> attempt(Upgrade upgrade, int socket, Conversation& conversation,
   return Attempt{std::move(*made), {}, false};
 }
 
+// As many of the wanted ones as can be had, in the order of their indices.
+void open_further(const FurtherConnections& more, std::vector<Fd>& sockets,
+                  std::vector<std::string>& failures) {
+  const size_t wanted = more.wanted.frames + more.wanted.bulk;
+  while (sockets.size() < wanted) {
+    auto further = more.get(sockets.size(), Clock::now() + kStepTime);
+    if (!further.ok()) {
+      failures.push_back(fmt::format("connection {} of {}: {}", sockets.size() + 1, wanted,
+                                     further.status().message()));
+      return;
+    }
+    sockets.push_back(std::move(*further));
+  }
+}
+
 }  // namespace
 
 Result<std::vector<UpgradeOffer>> read_offers(std::span<const std::byte> welcome_body) {
@@ -140,20 +155,15 @@ Result<Upgraded> upgrade_as_client(Fd socket, const TransportWish& wish,
   result.reason = wish.upgrades.empty() ? "asked for" : notes;
   std::vector<Fd> sockets;
   sockets.push_back(std::move(socket));
-  for (size_t index = 1; index < more.wanted; ++index) {
-    auto further = more.get(index, Clock::now() + kStepTime);
-    if (!further.ok()) {
-      result.failures.push_back(fmt::format("connection {} of {}: {}", index + 1, more.wanted,
-                                            further.status().message()));
-      break;
-    }
-    sockets.push_back(std::move(*further));
-  }
+  open_further(more, sockets, result.failures);
+  const size_t frames = std::min(sockets.size(), more.wanted.frames);
   if (!offers.empty() || more.most > 1) {
-    FARGPU_RETURN_IF_ERROR(
-        conversation.ask(UpgradeStep::kStay, std::nullopt, result.reason, sockets.size()).status());
+    FARGPU_RETURN_IF_ERROR(conversation
+                               .ask(UpgradeStep::kStay, std::nullopt, result.reason, sockets.size(),
+                                    sockets.size() - frames)
+                               .status());
   }
-  FARGPU_ASSIGN_OR_RETURN(result.transport, transport::from_fds(std::move(sockets), options));
+  FARGPU_RETURN_IF_ERROR(stay(std::move(sockets), frames, options, result));
   return result;
 }
 

@@ -79,6 +79,7 @@ Result<UpgradeAnswer> ask_upgrade(int socket, const UpgradeRequest& request,
         if (request.upgrade) to.setTransport(to_string(*request.upgrade));
         to.setReason(printable(request.reason));
         to.setConnections(request.connections);
+        to.setBulk(request.bulk);
       }));
   FARGPU_ASSIGN_OR_RETURN(const transport::OwnedFrame frame,
                           transport::read_one_frame(socket, kLimits, deadline));
@@ -115,9 +116,13 @@ Result<UpgradeRequest> read_upgrade(int socket, transport::Deadline deadline) {
     const auto from = reader.getRoot<schema::Upgrade>();
     const auto step = from_wire(from.getStep());
     if (!step) return malformed("an unknown step");
-    UpgradeRequest request{*step, parse_upgrade(from.getTransport().cStr()),
-                           printable(from.getReason()), frame.header.sequence,
-                           std::max<uint16_t>(1, from.getConnections())};
+    UpgradeRequest request{*step,
+                           parse_upgrade(from.getTransport().cStr()),
+                           printable(from.getReason()),
+                           frame.header.sequence,
+                           std::max<uint16_t>(1, from.getConnections()),
+                           from.getBulk()};
+    if (request.bulk >= request.connections) return malformed("no connection is left for frames");
     if (*step != UpgradeStep::kStay && !request.upgrade) return malformed("an unknown transport");
     return request;
   } catch (const kj::Exception& error) {

@@ -22,6 +22,7 @@ struct UpgradeRequest {
   std::string reason;              // printable
   uint32_t sequence = 0;
   uint16_t connections = 1;  // of kStay
+  uint16_t bulk = 0;         // of kStay: of the connections, the last ones
 };
 
 struct UpgradeAnswer {

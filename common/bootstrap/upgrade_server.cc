@@ -154,7 +154,8 @@ Result<Upgraded> upgrade_as_worker(Fd socket, const std::vector<UpgradeOffer>& o
       FARGPU_RETURN_IF_ERROR(worker.answer(request, {.ok = true}));
       result.reason = request.reason;
       further.insert(further.begin(), std::move(socket));
-      FARGPU_ASSIGN_OR_RETURN(result.transport, transport::from_fds(std::move(further), options));
+      FARGPU_RETURN_IF_ERROR(
+          stay(std::move(further), request.connections - request.bulk, options, result));
       return result;
     }
     if (request.step != UpgradeStep::kPrepare) return out_of_turn();

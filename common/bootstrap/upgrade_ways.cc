@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 
-#include "common/bootstrap/upgrade.h"
 #include "common/transport/rdma/rdma.h"
 #include "common/transport/shm/shm.h"
 
@@ -14,6 +14,24 @@ namespace fargpu::bootstrap {
 const char* reason_for(Upgrade upgrade) {
   return upgrade == Upgrade::kShm ? "both ends are on one host"
                                   : "both ends have RDMA on the route between them";
+}
+
+Status stay(std::vector<Fd> sockets, size_t frames, const transport::StreamOptions& options,
+            Upgraded& made) {
+  const auto begin = sockets.begin() + static_cast<std::ptrdiff_t>(frames);
+  std::vector<Fd> further(std::make_move_iterator(begin), std::make_move_iterator(sockets.end()));
+  sockets.erase(begin, sockets.end());
+  FARGPU_ASSIGN_OR_RETURN(made.transport, transport::from_fds(std::move(sockets), options));
+  if (further.empty()) return {};
+  // Its reader is a thread that has nothing else to do, and bytes come in long runs.
+  transport::StreamOptions of_bulk = options;
+  of_bulk.spin = {};
+  FARGPU_ASSIGN_OR_RETURN(made.bulk, transport::from_fds(std::move(further), std::move(of_bulk)));
+  return {};
+}
+
+std::string Upgraded::describe() const {
+  return transport->describe() + (bulk == nullptr ? "" : " with a bulk connection");
 }
 
 Result<Fd> duplicate(int descriptor) {

@@ -4,9 +4,11 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/fd.h"
 #include "common/base/status.h"
+#include "common/bootstrap/upgrade.h"
 #include "common/bootstrap/upgrade_messages.h"
 #include "common/transport/tcp/stream.h"
 #include "common/transport/transport.h"
@@ -17,6 +19,11 @@ using MadeTransport = Result<std::unique_ptr<transport::Transport>>;
 
 // Why an upgrade was taken, for people.
 const char* reason_for(Upgrade upgrade);
+
+// The session stays on its sockets: the first `frames` of them carry its frames, the others are the
+// bulk connection.
+Status stay(std::vector<Fd> sockets, size_t frames, const transport::StreamOptions& options,
+            Upgraded& made);
 
 // Close-on-exec.
 Result<Fd> duplicate(int descriptor);

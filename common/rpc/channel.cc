@@ -32,7 +32,8 @@ void Reply::take(const wire::FrameHeader& header, Bytes body) {
 }
 
 Channel::Impl::Impl(std::unique_ptr<transport::Transport> made, NoticeSink& notice_sink,
-                    ChannelOptions channel_options, EventFd event)
+                    ChannelOptions channel_options, EventFd event,
+                    std::unique_ptr<transport::Transport> bulk_connection)
     : options(channel_options),
       sink(notice_sink),
       transport(std::move(made)),
@@ -43,8 +44,10 @@ Channel::Impl::Impl(std::unique_ptr<transport::Transport> made, NoticeSink& noti
       kick_event(std::move(event)),
       next_sequence(channel_options.first_sequence),
       liveness(channel_options.keepalive, Clock::now()) {
+  if (bulk_connection != nullptr) bulk = std::make_unique<BulkSender>(std::move(bulk_connection));
   const SignalsBlocked blocked;  // the application's handlers run on its own threads
   service = std::thread([this] { serve(); });
+  if (bulk != nullptr) bulk->watch([this](const Status& why) { bulk_ended(why); });
 }
 
 Channel::Impl::~Impl() {
@@ -312,6 +315,7 @@ void Channel::Impl::declare_lost(const Status& why) {
     }
   }
   transport->close();
+  if (bulk != nullptr) bulk->close();
   kick();
 }
 
@@ -348,11 +352,12 @@ void Channel::Impl::fail_all_waiters(std::unique_lock<std::mutex>& lock, const S
 // --- the public face ---
 
 Channel::Channel(std::unique_ptr<transport::Transport> transport, NoticeSink& sink,
-                 ChannelOptions options) {
+                 ChannelOptions options, std::unique_ptr<transport::Transport> bulk) {
   auto event = EventFd::create();
   if (!event.ok()) log::error("{}", event.status().message());
   FARGPU_CHECK(event.ok());
-  impl_ = std::make_unique<Impl>(std::move(transport), sink, options, std::move(*event));
+  impl_ = std::make_unique<Impl>(std::move(transport), sink, options, std::move(*event),
+                                 std::move(bulk));
 }
 
 Channel::~Channel() {
@@ -392,6 +397,7 @@ void Channel::close(Deadline deadline) {
 void Channel::abandon_after_fork() {
   impl_->abandoned = true;
   impl_->transport->abandon_after_fork();
+  if (impl_->bulk != nullptr) impl_->bulk->abandon_after_fork();
   impl_->kick_event.reset();
 }
 

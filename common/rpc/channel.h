@@ -12,6 +12,9 @@
 //   Status s = call.call(reply);   // waits until the reply, the deadline, or "lost"
 //   reply.result (CUresult), reply.root<schema::CuMemAllocV2Results>()
 //
+// A session may have a bulk connection beside the one of its calls. What is sent there
+// (send_beside) has an order of its own, is not answered, and delays no call.
+//
 // After the session is lost, every call fails at once with kLost. A message can still be built, so
 // callers need no special case. The channel must not be destroyed from one of its own callbacks, or
 // while a call is under way.
@@ -92,9 +95,10 @@ class Reply {
 class Channel {
  public:
   // Takes ownership of a transport that is connected and past the hello, and starts the service
-  // thread. `sink` must outlive the channel.
-  Channel(std::unique_ptr<transport::Transport> transport, NoticeSink& sink,
-          ChannelOptions options);
+  // thread. `sink` must outlive the channel. `bulk`: the session's bulk connection, if it has one;
+  // the end of either is the end of the session.
+  Channel(std::unique_ptr<transport::Transport> transport, NoticeSink& sink, ChannelOptions options,
+          std::unique_ptr<transport::Transport> bulk = nullptr);
   ~Channel();
 
   class Call {
@@ -156,6 +160,10 @@ class Channel {
                   std::span<std::byte> bulk_out, Later& later);
   // Sends the buffered frames of asynchronous calls now, instead of within 0.1 ms.
   Status flush();
+  bool has_bulk_connection() const;
+  // Sends a frame over the bulk connection, which there must be. Returns when `bulk` has been
+  // taken. Frames that are sent so arrive in their order; calls may overtake them.
+  Status send_beside(uint16_t opcode, Bytes body, Bytes bulk);
   // Passes a descriptor to the server; later calls refer to it by `number` (descriptor_passing.h).
   // kUnsupported when client and server are on different hosts.
   Status pass_descriptor(uint64_t number, int descriptor);

@@ -18,6 +18,9 @@
 // Loss. The thread that notices it calls declare_lost(), which closes the transport. The next
 // receive() fails; the lease holder then fails all waiters and calls the sink.
 //
+// Bulk connection (channel_bulk.cc). Its BulkSender has a lock of its own, and a thread that waits
+// for its end. declare_lost() closes both connections.
+//
 // Locks, in the order in which they may be nested. Neither is held while waiting for a reply.
 //   send_mutex   reserve, commit, flush; order of sequence numbers
 //   wait_mutex   list of waiters, sleep and wake-up of waiters and of the service thread
@@ -44,6 +47,7 @@
 
 #include "common/base/fd.h"
 #include "common/base/quick_mutex.h"
+#include "common/rpc/bulk_sender.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/link_estimate.h"
 #include "common/rpc/liveness.h"
@@ -96,7 +100,8 @@ struct Channel::Impl final : transport::FrameHandler {
   enum class Wake { kTimeout, kKicked, kReadable };
 
   Impl(std::unique_ptr<transport::Transport> made, NoticeSink& notice_sink,
-       ChannelOptions channel_options, EventFd kick_event);
+       ChannelOptions channel_options, EventFd kick_event,
+       std::unique_ptr<transport::Transport> bulk_connection);
   ~Impl() override;
 
   // channel.cc: receiving, waiting, loss.
@@ -195,6 +200,9 @@ struct Channel::Impl final : transport::FrameHandler {
   }
   void flush_by_clock(size_t frame_bytes);
 
+  // channel_bulk.cc. The bulk connection has ended; on its thread.
+  void bulk_ended(const Status& why);
+
   // channel_service.cc.
   void serve();
   // Flushes what is due. Returns when the next unflushed frames are due; kNoDeadline: there are
@@ -259,6 +267,8 @@ struct Channel::Impl final : transport::FrameHandler {
   std::atomic<bool> stop{false};
   Liveness liveness;
   std::thread service;
+
+  std::unique_ptr<BulkSender> bulk;  // null: there is no bulk connection; last, for its thread
 };
 
 }  // namespace fargpu::rpc

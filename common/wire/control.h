@@ -25,12 +25,13 @@ enum ControlOpcode : uint16_t {
   kQueueReached = 17,
   kOpenJob = 18,
   kManage = 19,
+  kLanded = 20,
 };
 
 // All of them: what this build knows below kFirstApiOpcode.
 inline constexpr ControlOpcode kControlOpcodes[] = {
-    kHello,    kPing,    kBye,     kOutput,       kHostCall, kHostCallDone,
-    kStatus,   kUpgrade, kJoin,    kCopied,       kAlive,    kErrorOutput,
-    kDelivery, kFetch,   kInspect, kQueueReached, kOpenJob,  kManage};
+    kHello,   kPing,         kBye,     kOutput, kHostCall,    kHostCallDone, kStatus,
+    kUpgrade, kJoin,         kCopied,  kAlive,  kErrorOutput, kDelivery,     kFetch,
+    kInspect, kQueueReached, kOpenJob, kManage, kLanded};
 
 }  // namespace fargpu::wire

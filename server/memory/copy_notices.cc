@@ -88,6 +88,12 @@ void CopyNotices::ask(const CopyElement& element) {
   (void)frame.send(0);
 }
 
+void CopyNotices::landed(const OrderedCopy& copy) {
+  auto frame = notice<schema::Landed>(core_, wire::kLanded);
+  frame.init<schema::Landed>().setCopy(copy.id);
+  (void)frame.send(0);
+}
+
 void CopyNotices::over(const OrderedCopy& copy, CUresult result) {
   if (copy.is_barrier() ? !copy.reached : copy.fetch && copy.asked < copy.bytes) {
     auto frame = notice<schema::Fetch>(core_, wire::kFetch);

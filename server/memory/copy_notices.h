@@ -28,6 +28,8 @@ class CopyNotices {
   void keep(const CopyElement& element);
   // Asks for the bytes of a fetch, or whether a barrier can end.
   void ask(const CopyElement& element);
+  // All bytes of a fetch have come by the bulk connection.
+  void landed(const OrderedCopy& copy);
   // Reports that nothing is left to copy. Only sent while the client waits for something: for bytes
   // of a delivery, or to be asked for bytes of a fetch. Otherwise the client has forgotten the
   // copy, or will when it has done its part.

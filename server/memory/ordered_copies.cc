@@ -213,6 +213,7 @@ void OrderedCopies::refuse(const Order& order, CUresult result) {
 
 void OrderedCopies::drop(OrderedCopy& copy, CUresult result) {
   if (std::exchange(copy.dropped, true)) return;
+  if (copy.fetch) asked_.drop(copy.id);
   // What the client has all bytes of may still be acknowledged.
   if (copy.is_barrier() ? !copy.reached : !copy.fetch && copy.sent < copy.bytes)
     named_.erase(copy.id);
@@ -234,21 +235,7 @@ Result<std::span<std::byte>> OrderedCopies::target(uint64_t id, uint64_t offset,
   const auto found = named_.find(id);
   if (found == named_.end() || !found->second->fetch)
     return Status(StatusCode::kProtocol, "fgFetched: no such copy");
-  const OrderedCopy& copy = *found->second;
-  if (offset != copy.received || bytes > copy.asked - copy.received)
-    return Status(StatusCode::kProtocol, "fgFetched: these bytes were not asked for");
-  if (copy.dropped) return std::span<std::byte>();
-  for (const ChainPointer& chain : chains_) {
-    for (CopyElement& element : chain->elements) {
-      if (element.copy.get() != &copy || offset < element.offset ||
-          offset >= element.offset + element.bytes)
-        continue;
-      if (bytes > element.offset + element.bytes - offset)
-        return Status(StatusCode::kProtocol, "fgFetched: bytes of two requests in one frame");
-      return element.block->bytes().subspan(offset - element.offset, bytes);
-    }
-  }
-  return Status(StatusCode::kProtocol, "fgFetched: these bytes have come already");
+  return asked_.place(id, offset, bytes);
 }
 
 Status OrderedCopies::fetched(uint64_t id, uint64_t offset, uint64_t bytes) {
@@ -257,7 +244,7 @@ Status OrderedCopies::fetched(uint64_t id, uint64_t offset, uint64_t bytes) {
     return Status(StatusCode::kProtocol, "fgFetched: no such copy");
   OrderedCopy& copy = *found->second;
   if (bytes == 0) {
-    if (!copy.dropped || copy.asked == copy.bytes)
+    if (!copy.dropped || copy.asked == copy.bytes || copy.received < copy.asked)
       return Status(StatusCode::kProtocol, "fgFetched: no bytes");
     named_.erase(found);
     return Status();
@@ -265,7 +252,19 @@ Status OrderedCopies::fetched(uint64_t id, uint64_t offset, uint64_t bytes) {
   if (offset != copy.received || bytes > copy.asked - copy.received)
     return Status(StatusCode::kProtocol, "fgFetched: these bytes were not asked for");
   copy.received += bytes;
+  asked_.came(id, bytes);
   if (copy.received == copy.bytes) named_.erase(found);
+  return Status();
+}
+
+Status OrderedCopies::landed(uint64_t id, uint64_t offset, uint64_t bytes) {
+  const auto found = named_.find(id);
+  const auto copy = found == named_.end() ? nullptr : found->second;
+  FARGPU_RETURN_IF_ERROR(fetched(id, offset, bytes));
+  if (bytes == 0) return Status();
+  for (const ChainPointer& chain : chains_) chain->open_gates();
+  // Only now: the client may do at once what must not meet a stream that is held.
+  if (copy->received == copy->bytes) notices_.landed(*copy);
   return Status();
 }
 
@@ -357,6 +356,7 @@ void OrderedCopies::ask(CopyChain& chain) {
       }
       continue;  // with what the chain is now
     }
+    if (!copy.is_barrier()) asked_.ask(copy.id, element.offset, element.bytes, element.block);
     notices_.ask(element);
     ++chain.next_ask;
   }

@@ -25,6 +25,7 @@
 #include "common/base/status.h"
 #include "common/copy/copy.h"
 #include "server/core/core.h"
+#include "server/memory/asked_bytes.h"
 #include "server/memory/copy_chain.h"
 #include "server/memory/copy_notices.h"
 #include "server/stream/gate_words.h"
@@ -89,6 +90,11 @@ class OrderedCopies {
   Result<std::span<std::byte>> target(uint64_t id, uint64_t offset, uint64_t bytes);
   // The bytes have arrived. No bytes: the client has acknowledged the end of the copy.
   Status fetched(uint64_t id, uint64_t offset, uint64_t bytes);
+  // The same for bytes that came by the bulk connection. The client cannot know from the order of
+  // its frames that they are there: with the last ones it is told.
+  Status landed(uint64_t id, uint64_t offset, uint64_t bytes);
+  // For the thread that reads the bulk connection.
+  AskedBytes& asked() { return asked_; }
 
   bool outstanding() const { return !chains_.empty(); }
   // Polls once. Returns how many elements have progressed.
@@ -131,6 +137,7 @@ class OrderedCopies {
   MemoryAccount& memory_;
   CopyNotices notices_;
   GateWords gate_words_;
+  AskedBytes asked_;
   std::vector<ChainPointer> chains_;  // of streams that have such copies
   // Copies that the client may name: fetches, barriers, and deliveries that hold their stream.
   std::unordered_map<uint64_t, std::shared_ptr<OrderedCopy>> named_;

@@ -26,6 +26,7 @@ Status Executor::run() {
     if (!received.ok()) return received.status();
     if (*received > 0) last_progress_ = Clock::now();
     FARGPU_RETURN_IF_ERROR(between_frames());
+    if (bulk_ != nullptr) FARGPU_RETURN_IF_ERROR(bulk_->after_look(*received > 0));
     if (commands_.waiting()) [[unlikely]]
       commands_.serve(/*standing=*/false);
   }
@@ -50,7 +51,8 @@ Status Executor::stand_still() {
 }
 
 Deadline Executor::next_look() {
-  const Deadline look = worker_.next_look();
+  Deadline look = worker_.next_look();
+  if (bulk_ != nullptr) look = std::min(look, bulk_->next_look());
   if (!worker_.has_pending() && !commands_.waiting()) return look;
   constexpr auto kShortest = std::chrono::microseconds(20),
                  kLongest = std::chrono::microseconds(1000);
@@ -70,6 +72,7 @@ Status Executor::between_frames() {
     if (begin != 0) timeline_.posted(begin);
   }
   activity_.end();
+  if (bulk_ != nullptr) FARGPU_RETURN_IF_ERROR(bulk_->broken());
   return worker_.responder().flush();
 }
 

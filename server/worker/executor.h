@@ -11,6 +11,7 @@
 
 #include "common/transport/transport.h"
 #include "common/wire/opcode_set.h"
+#include "server/worker/bulk_receiver.h"
 #include "server/worker/session_commands.h"
 #include "server/worker/session_watch.h"
 #include "server/worker/session_worker.h"
@@ -33,6 +34,8 @@ class Executor final : public transport::FrameHandler {
   Activity& activity() { return activity_; }
   // Commands of the daemon. Frames that were received before a stop are still executed.
   SessionCommands& commands() { return commands_; }
+  // Its bulk connection, if it has one; outlives run().
+  void reads_beside(BulkReceiver& bulk) { bulk_ = &bulk; }
   // Until the client says bye (ok), its connection is lost, or it breaks the protocol.
   Status run();
 
@@ -64,6 +67,7 @@ class Executor final : public transport::FrameHandler {
   const std::chrono::microseconds spin_;
   Activity activity_;
   SessionCommands commands_;
+  BulkReceiver* bulk_ = nullptr;
   unsigned frames_since_look_ = 0;
   transport::Clock::time_point last_poll_{};
   transport::Clock::time_point last_progress_{};

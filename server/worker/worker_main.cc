@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "common/base/env.h"
 #include "common/base/id_text.h"
@@ -110,9 +111,9 @@ Result<OpenDriver> open_driver(const std::string& path) {
 }
 
 // Tells the client what it got, and lets it choose how frames shall travel.
-Result<std::unique_ptr<transport::Transport>> open_transport(const DriverLibrary& driver,
-                                                             const WorkerOptions& options,
-                                                             SessionStatistics& statistics) {
+Result<bootstrap::Upgraded> open_transport(const DriverLibrary& driver,
+                                           const WorkerOptions& options,
+                                           SessionStatistics& statistics) {
   constexpr auto kConversation = std::chrono::seconds(30);
   const auto offers =
       bootstrap::make_offers(kSocketFd, options.transports,
@@ -137,9 +138,9 @@ Result<std::unique_ptr<transport::Transport>> open_transport(const DriverLibrary
                                    transport::Clock::now() + kConversation, more));
   for (const std::string& failure : made.failures)
     log::warn("event=transport-failed why=\"{}\"", failure);
-  log::info("event=transport transport=\"{}\" why=\"{}\"", made.transport->describe(), made.reason);
-  statistics.set_transport(made.transport->describe());
-  return std::move(made.transport);
+  log::info("event=transport transport=\"{}\" why=\"{}\"", made.describe(), made.reason);
+  statistics.set_transport(made.describe());
+  return made;
 }
 
 int run_session(const WorkerOptions& options, Result<OpenDriver> opened) {
@@ -161,12 +162,12 @@ int run_session(const WorkerOptions& options, Result<OpenDriver> opened) {
   if (!opened.ok()) return refuse(opened.status());
   auto& [output, driver] = *opened;
 
-  auto transport = open_transport(driver, options, **page);
-  if (!transport.ok()) {
-    return transport.status().code() == StatusCode::kDriver
-               ? refuse(transport.status())
-               : end(transport.status(), "", kExitClient);
+  auto link = open_transport(driver, options, **page);
+  if (!link.ok()) {
+    return link.status().code() == StatusCode::kDriver ? refuse(link.status())
+                                                       : end(link.status(), "", kExitClient);
   }
+  const auto& transport = link->transport;
   auto links = PeerLinks::create(kControlFd, options.daemon_version);
   if (!links.ok()) return end(links.status(), "", kExitDaemon);
   int devices = 0;
@@ -179,12 +180,17 @@ int run_session(const WorkerOptions& options, Result<OpenDriver> opened) {
                      direct_options(),
                      &*job_memory,
                      {links->get(), {options.daemon, options.job, options.session}}};
-  SessionWorker worker(driver.table(), **transport, **page, output, setup);
+  SessionWorker worker(driver.table(), *transport, **page, output, setup);
   worker.responder().client_knows(options.client_control);
-  Executor executor(worker, **transport, **page, spin_time(),
+  Executor executor(worker, *transport, **page, spin_time(),
                     {kControlFd, &**orders, links->get(), options.daemon_version});
+  std::optional<BulkReceiver> bulk;
+  if (link->bulk != nullptr) {
+    bulk.emplace(std::move(link->bulk), worker.parts().ordered_copies, worker.parts().posted);
+    executor.reads_beside(*bulk);
+  }
   const auto watch = SessionWatch::start(
-      (*transport)->peer_socket(), executor.activity(),
+      transport->peer_socket(), executor.activity(),
       [&worker, &executor] {
         worker.responder().try_notice(wire::kAlive, executor.activity().opcode());
       },
@@ -203,7 +209,8 @@ int run_session(const WorkerOptions& options, Result<OpenDriver> opened) {
   const bool polite = status.ok() || status.code() == StatusCode::kLost;
   if (!polite)
     log::error("event=session-broken client=\"{}\" why=\"{}\"", options.client, status.message());
-  (*transport)->close();
+  transport->close();
+  bulk.reset();
   return end(status, "the client said bye", polite ? 0 : kExitClient);
 }
 

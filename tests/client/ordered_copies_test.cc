@@ -21,6 +21,7 @@ class OrderedCopiesTest : public testing::Test {
     std::mutex mutex;
     std::vector<std::string> lines;
     int released = 0;
+    bool beside = false;  // bytes go over a bulk connection
   };
   bool sent(const std::vector<std::string>& lines) {
     return eventually([&] { return lines == sent_.lines; });
@@ -64,6 +65,7 @@ class OrderedCopiesTest : public testing::Test {
          std::lock_guard lock(sent.mutex);
          sent.lines.push_back(std::to_string(id) + ":" + std::to_string(offset) + ":" +
                               std::string(reinterpret_cast<const char*>(data.data()), data.size()));
+         return sent.beside;
        },
        [&sent = sent_](uint64_t id) {
          std::lock_guard lock(sent.mutex);
@@ -180,6 +182,37 @@ TEST_F(OrderedCopiesTest, BytesAreTakenWhenTheWorkerAsks) {
   EXPECT_TRUE(copies_.on_fetch(id, 6, 4, CUDA_SUCCESS).ok());
   EXPECT_TRUE(sent({name + ":0:abcd", name + ":4:ef", name + ":6:ghij"}));
   EXPECT_TRUE(eventually([this] { return !copies_.outstanding() && sent_.released == 1; }));
+}
+
+TEST_F(OrderedCopiesTest, BytesOfABulkConnectionHoldTheStreamUntilTheyHaveLanded) {
+  sent_.beside = true;
+  std::string memory = "abcdef";
+  const uint64_t id = copies_.add_fetch(line(6), flat_side(memory), 7);
+  const std::string name = std::to_string(id);
+  EXPECT_EQ(copies_.on_landed(id).code(), StatusCode::kProtocol) << "before it was asked for";
+  EXPECT_TRUE(copies_.on_fetch(id, 0, 4, CUDA_SUCCESS).ok());
+  EXPECT_TRUE(sent({name + ":0:abcd"}));
+  EXPECT_EQ(copies_.on_landed(id).code(), StatusCode::kProtocol) << "before all was sent";
+  EXPECT_TRUE(copies_.on_fetch(id, 4, 2, CUDA_SUCCESS).ok());
+  EXPECT_TRUE(sent({name + ":0:abcd", name + ":4:ef"}));
+  EXPECT_TRUE(copies_.outstanding());
+  EXPECT_EQ(sent_.released, 0);
+  EXPECT_TRUE(copies_.on_landed(id).ok());
+  EXPECT_FALSE(copies_.outstanding());
+  EXPECT_EQ(sent_.released, 1);
+  EXPECT_EQ(copies_.on_landed(id).code(), StatusCode::kProtocol) << "twice";
+}
+
+TEST_F(OrderedCopiesTest, WhatIsGivenUpOverABulkConnectionIsOverAtOnce) {
+  sent_.beside = true;
+  std::string memory = "abcdef";
+  const uint64_t id = copies_.add_fetch(line(6), flat_side(memory), 7);
+  const uint64_t barrier = copies_.add_barrier(7);
+  EXPECT_EQ(copies_.on_landed(barrier).code(), StatusCode::kProtocol);
+  EXPECT_TRUE(copies_.on_fetch(id, 0, 4, CUDA_SUCCESS).ok());
+  EXPECT_TRUE(copies_.on_fetch(id, 0, 0, CUDA_ERROR_ILLEGAL_ADDRESS).ok());
+  EXPECT_TRUE(sent({std::to_string(id) + ":0:abcd", std::to_string(id) + ":0:"}));
+  EXPECT_TRUE(eventually([this] { return sent_.released == 1; }));
 }
 
 TEST_F(OrderedCopiesTest, RowsWithGapsArePacked) {

@@ -153,13 +153,13 @@ class Connections(unittest.TestCase):
         with testing.Daemon() as daemon:
             self.assertRegex(
                 self.described(daemon, FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS="4"),
-                r"^tcp .* by 4 connections",
+                r"^tcp .* by 4 connections with a bulk connection ",
             )
+            near = self.described(daemon, FARGPU_TRANSPORT="tcp")
+            self.assertNotIn("connections", near, "loopback is near")
+            self.assertIn(" with a bulk connection ", near)
             self.assertNotIn(
-                "connections", self.described(daemon, FARGPU_TRANSPORT="tcp"), "loopback is near"
-            )
-            self.assertNotIn(
-                "connections",
+                "connection ",
                 self.described(daemon, FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS="1"),
             )
             self.assertRegex(self.described(daemon, FARGPU_TCP_CONNECTIONS="4"), r"^shm ")
@@ -175,14 +175,18 @@ class Connections(unittest.TestCase):
             self.assertIn("FARGPU_TCP_CONNECTIONS: '0' is neither auto nor a number", done.stderr)
 
     def test_server_limit(self):
-        with testing.Daemon("--tcp-connections", "2") as daemon:
-            self.assertRegex(
-                self.described(daemon, FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS="4"),
-                r" by 2 connections",
-            )
+        for limit, text in (
+            ("2", r"^tcp [0-9.:]* with a bulk connection"),
+            ("4", r" by 2 connections with a bulk connection"),
+        ):
+            with testing.Daemon("--tcp-connections", limit) as daemon:
+                self.assertRegex(
+                    self.described(daemon, FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS="4"),
+                    text,
+                )
         with testing.Daemon("--tcp-connections", "1") as daemon:
             self.assertNotIn(
-                "connections",
+                "connection ",
                 self.described(daemon, FARGPU_TRANSPORT="tcp", FARGPU_TCP_CONNECTIONS="4"),
             )
 

@@ -318,6 +318,7 @@ void ExecutorTest::start(bool with_output, uint64_t memory_bytes) {
   }
   std::tie(client_, server_) = transport::make_loopback_pair();
   if (wrap_) server_ = wrap_(std::move(server_));
+  if (with_bulk_connection_) std::tie(beside_, bulk_server_) = transport::make_loopback_pair();
   SessionSetup setup;
   images_ = ::testing::TempDir() + "/images-XXXXXX";
   ASSERT_NE(::mkdtemp(images_.data()), nullptr);
@@ -330,6 +331,12 @@ void ExecutorTest::start(bool with_output, uint64_t memory_bytes) {
   if (with_output) worker_->parts().printing_code.loads(std::as_bytes(std::span(kPrints)), nullptr);
   thread_ = std::thread([this] {
     Executor executor(*worker_, *server_, statistics_, std::chrono::microseconds(0), daemon_);
+    std::optional<BulkReceiver> bulk;
+    if (bulk_server_ != nullptr) {
+      SessionParts& parts = worker_->parts();
+      bulk.emplace(std::move(bulk_server_), parts.ordered_copies, parts.posted);
+      executor.reads_beside(*bulk);
+    }
     std::unique_ptr<SessionWatch> watch;
     if (daemon_.socket >= 0) {
       watch = std::move(*SessionWatch::start(

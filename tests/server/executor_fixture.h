@@ -27,6 +27,7 @@
 #include "common/wire/slot_message.h"
 #include "generated/server/driver_table.h"
 #include "schema/support/sizes.h"
+#include "server/worker/bulk_receiver.h"
 #include "server/worker/executor.h"
 #include "server/worker/session_worker.h"
 
@@ -116,6 +117,9 @@ class ExecutorTest : public ::testing::Test, private transport::FrameHandler {
 
   // Before start(): what the worker's end of the connection is made into.
   std::function<std::unique_ptr<transport::Transport>(std::unique_ptr<transport::Transport>)> wrap_;
+  // Before start(): the session has a bulk connection, whose client's end is then `beside_`.
+  bool with_bulk_connection_ = false;
+  std::unique_ptr<transport::Transport> beside_;
   // Before start(): the daemon, and a socket that ends when the client does. None usually.
   SessionCommands::Source daemon_;
   int peer_ = -1;
@@ -137,7 +141,7 @@ class ExecutorTest : public ::testing::Test, private transport::FrameHandler {
                   std::span<std::byte> bulk) override;
 
   DriverTable table_;
-  std::unique_ptr<transport::Transport> client_, server_;
+  std::unique_ptr<transport::Transport> client_, server_, bulk_server_;
   SessionStatistics statistics_;
   CapturedOutput capture_;
   std::unique_ptr<SessionWorker> worker_;

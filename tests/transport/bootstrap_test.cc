@@ -270,7 +270,7 @@ INSTANTIATE_TEST_SUITE_P(All, BrokenRules,
 // Further connections as client, daemon and worker would make them: the worker finds what the
 // client has opened.
 struct Further {
-  explicit Further(size_t most, size_t wanted, size_t can = 16) {
+  explicit Further(size_t most, const bootstrap::ConnectionsPlan& wanted, size_t can = 16) {
     at_client = {most, wanted, [this, can](size_t index, transport::Deadline) -> Result<Fd> {
                    if (index >= can) return Status(StatusCode::kRefused, "no more");
                    Sockets sockets = tcp_sockets();
@@ -278,7 +278,7 @@ struct Further {
                    opened[index] = std::move(sockets.worker);
                    return std::move(sockets.client);
                  }};
-    at_worker = {most, 1, [this](size_t index, transport::Deadline) -> Result<Fd> {
+    at_worker = {most, {}, [this](size_t index, transport::Deadline) -> Result<Fd> {
                    std::lock_guard lock(mutex);
                    if (!opened[index].valid()) return Status(StatusCode::kTimeout, "did not come");
                    return std::move(opened[index]);
@@ -290,7 +290,7 @@ struct Further {
 };
 
 TEST(Bootstrap, StayingSessionTakesFurtherConnections) {
-  Further further(4, 3);
+  Further further(4, {3});
   for (const char* wish : {"tcp", "auto"}) {
     const bootstrap::WorkerRules rules{.allowed = {}, .same_host = false};
     const Outcome outcome = converse(tcp_sockets(), *bootstrap::parse_wish(wish), rules,
@@ -303,7 +303,7 @@ TEST(Bootstrap, StayingSessionTakesFurtherConnections) {
 }
 
 TEST(Bootstrap, FurtherConnectionThatCannotBeHadIsDoneWithout) {
-  Further further(4, 4, 2);
+  Further further(4, {4}, 2);
   const Outcome outcome = converse(tcp_sockets(), *bootstrap::parse_wish("tcp"), {},
                                    further.at_client, further.at_worker);
   expect_works(outcome, "tcp");
@@ -313,8 +313,83 @@ TEST(Bootstrap, FurtherConnectionThatCannotBeHadIsDoneWithout) {
       << outcome.client->failures[0];
 }
 
+TEST(Bootstrap, StayingSessionHasABulkConnection) {
+  for (const size_t connections : {1, 2}) {
+    Further further(4, {connections, connections});
+    Outcome outcome = converse(tcp_sockets(), *bootstrap::parse_wish("tcp"), {}, further.at_client,
+                               further.at_worker);
+    ASSERT_TRUE(outcome.client.ok() && outcome.worker.ok());
+    for (const auto& end : {&*outcome.client, &*outcome.worker}) {
+      EXPECT_NE(end->describe().find(" with a bulk connection"), std::string::npos);
+      ASSERT_NE(end->bulk, nullptr);
+      EXPECT_EQ(end->transport->describe().find("by 2") != std::string::npos, connections == 2);
+      EXPECT_EQ(end->bulk->describe().find("by 2") != std::string::npos, connections == 2);
+    }
+    // The same connections on both ends, for frames and for bulk.
+    for (const auto member : {&Upgraded::transport, &Upgraded::bulk}) {
+      transport::Transport& from = *((*outcome.client).*member);
+      transport::Transport& to = *((*outcome.worker).*member);
+      ASSERT_TRUE(test::send_frame(from, 5, 8, 1 << 20).ok());
+      ASSERT_TRUE(from.flush(soon()).ok());
+      test::CheckingHandler handler;
+      ASSERT_TRUE(to.receive(handler, soon()).ok());
+      EXPECT_EQ(handler.headers.size(), 1u);
+      EXPECT_EQ(handler.wrong, 0u);
+    }
+  }
+}
+
+TEST(Bootstrap, BulkConnectionThatCannotBeHadIsDoneWithout) {
+  Further further(4, {1, 1}, 1);
+  const Outcome outcome = converse(tcp_sockets(), *bootstrap::parse_wish("tcp"), {},
+                                   further.at_client, further.at_worker);
+  expect_works(outcome, "tcp");
+  EXPECT_EQ(outcome.client->bulk, nullptr);
+  EXPECT_EQ(outcome.worker->bulk, nullptr);
+  ASSERT_EQ(outcome.client->failures.size(), 1u);
+  EXPECT_NE(outcome.client->failures[0].find("connection 2 of 2: no more"), std::string::npos)
+      << outcome.client->failures[0];
+}
+
+TEST(Bootstrap, BulkConnectionLeavesOneForFrames) {
+  for (const uint16_t bulk : {2, 3, 65535}) {
+    Further further(4, {1});
+    Sockets sockets = tcp_sockets();
+    Result<Upgraded> worker(Status(StatusCode::kLost, "not run"));
+    std::thread thread([&] {
+      worker = upgrade_as_worker(std::move(sockets.worker), {}, {}, soon(), further.at_worker);
+    });
+    (void)bootstrap::ask_upgrade(sockets.client.get(),
+                                 {bootstrap::UpgradeStep::kStay, std::nullopt, "", 2, 2, bulk},
+                                 soon());
+    thread.join();
+    EXPECT_EQ(worker.status().code(), StatusCode::kProtocol);
+  }
+}
+
+TEST(Bootstrap, ConnectionsArePlanned) {
+  const auto plan = [](const char* wish, size_t most, bool far, bool bulk) {
+    const auto made = bootstrap::parse_connections(wish)->plan(most, far, bulk);
+    return std::pair(made.frames, made.bulk);
+  };
+  using Plan = std::pair<size_t, size_t>;
+  constexpr bool kNear = false, kFar = true;
+  EXPECT_EQ(plan("auto", 8, kNear, true), Plan(1, 1));
+  EXPECT_EQ(plan("auto", 2, kNear, true), Plan(1, 1));
+  EXPECT_EQ(plan("auto", 8, kFar, true), Plan(4, 4));
+  EXPECT_EQ(plan("auto", 2, kFar, true), Plan(1, 1));
+  EXPECT_EQ(plan("auto", 5, kFar, true), Plan(3, 2));
+  EXPECT_EQ(plan("2", 8, kNear, true), Plan(2, 2));
+  EXPECT_EQ(plan("16", 16, kNear, true), Plan(8, 8));
+  EXPECT_EQ(plan("1", 8, kFar, true), Plan(1, 0)) << "one connection was asked for";
+  // Servers that do not know bulk connections.
+  EXPECT_EQ(plan("auto", 8, kNear, false), Plan(1, 0));
+  EXPECT_EQ(plan("auto", 8, kFar, false), Plan(4, 0));
+  EXPECT_EQ(plan("4", 2, kNear, false), Plan(2, 0));
+}
+
 TEST(Bootstrap, SharedMemoryNeedsNoFurtherConnections) {
-  Further further(4, 4);
+  Further further(4, {4});
   const bootstrap::WorkerRules rules{.allowed = {Upgrade::kShm}, .same_host = true};
   expect_works(converse(tcp_sockets(), *bootstrap::parse_wish("auto"), rules, further.at_client,
                         further.at_worker),
@@ -325,7 +400,7 @@ TEST(Bootstrap, SharedMemoryNeedsNoFurtherConnections) {
 TEST(Bootstrap, MoreConnectionsThanOfferedOrOpenedEndTheSession) {
   for (const auto& [connections, code] :
        {std::pair(3, StatusCode::kProtocol), std::pair(2, StatusCode::kTimeout)}) {
-    Further further(2, 1);
+    Further further(2, {1});
     Sockets sockets = tcp_sockets();
     Result<Upgraded> worker(Status(StatusCode::kLost, "not run"));
     std::thread thread([&] {
@@ -346,7 +421,8 @@ TEST(Bootstrap, ConnectionsAreReadFromText) {
   EXPECT_EQ(bootstrap::parse_connections("1")->at_most(), 1u);
   EXPECT_EQ(bootstrap::parse_connections("16")->at_most(), 16u);
   EXPECT_EQ(bootstrap::parse_connections("4")->at_most(*bootstrap::parse_wish("shm")), 1u);
-  EXPECT_EQ(bootstrap::parse_connections("4")->at_most(*bootstrap::parse_wish("tcp")), 4u);
+  EXPECT_EQ(bootstrap::parse_connections("4")->at_most(*bootstrap::parse_wish("tcp")), 8u);
+  EXPECT_EQ(bootstrap::parse_connections("auto")->at_most(), 8u);
   for (const char* wrong : {"0", "17", "-1", "many"}) {
     EXPECT_EQ(bootstrap::parse_connections(wrong).status().code(), StatusCode::kInvalidArgument)
         << wrong;

@@ -15,6 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using transport::Clock;
 using transport::kNoDeadline;
+using transport::LinkWay;
 using transport::parse_link;
 
 TEST(LinkSettings, ReadsWhatPeopleWrite) {
@@ -185,6 +186,75 @@ TEST_P(EmulatedLinkTest, BandwidthToTheServer) {
 TEST_P(EmulatedLinkTest, SaysWhatItIs) {
   EXPECT_NE(client_->describe().find("emulated link rtt=50ms bandwidth=200Mbps"), std::string::npos)
       << client_->describe();
+}
+
+class SharedWay : public ::testing::Test {
+ protected:
+  static constexpr LinkWay::Time at(double nanoseconds) {
+    return LinkWay::Time(std::chrono::nanoseconds(1'000'000 + static_cast<int64_t>(nanoseconds)));
+  }
+  double passed(size_t connection, double place, double now) {
+    return std::chrono::duration<double, std::nano>(way_.passed(connection, place, at(now)) - at(0))
+        .count();
+  }
+  LinkWay way_;
+  const size_t first_ = way_.join(), second_ = way_.join();
+};
+
+TEST_F(SharedWay, OneConnectionHasTheWholeLink) {
+  const double one = way_.add(first_, 1000, at(0)), two = way_.add(first_, 500, at(0));
+  EXPECT_EQ(passed(first_, one, 0), 1000);
+  EXPECT_EQ(passed(first_, two, 0), 1500);
+  EXPECT_EQ(passed(first_, two, 700), 1500) << "whenever one asks";
+  const double later = way_.add(first_, 100, at(5000));
+  EXPECT_EQ(passed(first_, later, 5000), 5100) << "an idle link saves nothing up";
+  EXPECT_LE(passed(first_, one, 6000), 6000);
+}
+
+TEST_F(SharedWay, ASmallFrameDoesNotWaitForTheBulkOfAnotherConnection) {
+  const double bulk = way_.add(first_, 1'000'000, at(0));
+  EXPECT_EQ(passed(first_, bulk, 0), 1'000'000);
+  const double small = way_.add(second_, 100, at(1000));
+  EXPECT_EQ(passed(second_, small, 1000), 1200) << "half of the link is its own";
+  EXPECT_EQ(passed(first_, bulk, 1000), 1'000'100) << "the link is never idle";
+  EXPECT_EQ(passed(second_, small, 1100), 1200);
+  EXPECT_EQ(passed(first_, bulk, 500'000), 1'000'100);
+}
+
+TEST_F(SharedWay, TwoThatAlwaysSendHaveHalfEach) {
+  const double first = way_.add(first_, 1000, at(0)), second = way_.add(second_, 3000, at(0));
+  EXPECT_EQ(passed(first_, first, 0), 2000);
+  EXPECT_EQ(passed(second_, second, 0), 4000);
+  const double behind = way_.add(second_, 1000, at(0));
+  EXPECT_EQ(passed(first_, first, 0), 2000);
+  EXPECT_EQ(passed(second_, second, 0), 4000) << "not later for what is behind it";
+  EXPECT_EQ(passed(second_, behind, 0), 5000);
+}
+
+// Two connections over one emulated link: what one is sending does not hold the other one up, and
+// both together are not faster than the link.
+TEST(EmulatedLink, TwoConnectionsAreOneLink) {
+  const auto settings = *parse_link("bandwidth=200Mbps");
+  const auto way = std::make_shared<LinkWay>();
+  TransportPair calls = make_tcp_pair({}), bulk = make_tcp_pair({});
+  Echo echo(std::move(calls.server)), sink(std::move(bulk.server));
+  auto client = transport::emulate_link(std::move(calls.client), settings, way);
+  auto beside = transport::emulate_link(std::move(bulk.client), settings, way);
+  const auto begin = Clock::now();
+  std::thread sender([&] { EXPECT_TRUE(send_all(*beside).ok()); });
+  uint64_t answers = 0;
+  while (sink.received < kBytes) {
+    ASSERT_TRUE(send_frame(*client, 1, 0, 0).ok());
+    ASSERT_TRUE(client->flush(kNoDeadline).ok());
+    CountingHandler handler;
+    auto received = client->receive(handler, Clock::now() + 60s);
+    ASSERT_TRUE(received.ok());
+    answers += *received;
+  }
+  EXPECT_GE(Clock::now() - begin, kPassing * 0.999);
+  // Behind 20 pieces there would be at most as many.
+  EXPECT_GT(answers, 2 * kPieces);
+  sender.join();
 }
 
 std::vector<TransportKind> plain_kinds() {

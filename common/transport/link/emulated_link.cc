@@ -55,13 +55,14 @@ class Holder final : public FrameHandler {
 
 class EmulatedLink final : public Transport {
  public:
-  EmulatedLink(std::unique_ptr<Transport> inner, const LinkSettings& settings, Fd timer, Fd poller)
+  EmulatedLink(std::unique_ptr<Transport> inner, const LinkSettings& settings,
+               std::shared_ptr<LinkWay> way, Fd timer, Fd poller)
       : inner_(std::move(inner)),
         name_(fmt::format("{}, emulated link {}", inner_->describe(), settings.to_string())),
         timer_(std::move(timer)),
         poller_(std::move(poller)),
         holder_(settings),
-        sender_(*inner_, settings) {}
+        sender_(*inner_, settings, std::move(way)) {}
   ~EmulatedLink() override { close(); }
 
   Capabilities capabilities() const override {
@@ -217,7 +218,8 @@ class EmulatedLink final : public Transport {
 }  // namespace
 
 std::unique_ptr<Transport> emulate_link(std::unique_ptr<Transport> transport,
-                                        const LinkSettings& settings) {
+                                        const LinkSettings& settings,
+                                        std::shared_ptr<LinkWay> way) {
   Fd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   Fd poller;
   FARGPU_CHECK(timer.valid());
@@ -230,8 +232,8 @@ std::unique_ptr<Transport> emulate_link(std::unique_ptr<Transport> transport,
       FARGPU_CHECK(::epoll_ctl(poller.get(), EPOLL_CTL_ADD, descriptor, &event) == 0);
     }
   }
-  return std::make_unique<EmulatedLink>(std::move(transport), settings, std::move(timer),
-                                        std::move(poller));
+  return std::make_unique<EmulatedLink>(std::move(transport), settings, std::move(way),
+                                        std::move(timer), std::move(poller));
 }
 
 }  // namespace fargpu::transport

@@ -10,18 +10,21 @@
 // thread of the link when their time comes. At most kBacklogBytes wait there; then reserve() and
 // commit() wait, as with a full socket buffer. Receiving: frames are read as they come, held until
 // their time, then delivered. The last moments before that time are spent spinning, which costs CPU
-// time. Descriptors and remote memory are hidden, because they would bypass the link. Thread rules
-// as in transport.h.
+// time. Connections that share a LinkWay share what the link carries to the peer, each with its own
+// queue and delay; what comes back does not. Descriptors and remote memory are hidden, because they
+// would bypass the link. Thread rules as in transport.h.
 #pragma once
 
 #include <memory>
 
 #include "common/transport/link/link_settings.h"
+#include "common/transport/link/link_way.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::transport {
 
 std::unique_ptr<Transport> emulate_link(std::unique_ptr<Transport> transport,
-                                        const LinkSettings& settings);
+                                        const LinkSettings& settings,
+                                        std::shared_ptr<LinkWay> way = std::make_shared<LinkWay>());
 
 }  // namespace fargpu::transport

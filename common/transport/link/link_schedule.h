@@ -15,27 +15,19 @@
 
 namespace fargpu::transport {
 
-// Bytes follow each other: a frame begins when the one before it has passed.
-class LinkSchedule {
+// What frames take on a link that is empty otherwise.
+class LinkCost {
  public:
-  explicit LinkSchedule(const LinkSettings& settings)
+  explicit LinkCost(const LinkSettings& settings)
       : nanoseconds_per_byte_(settings.bits_per_second > 0 ? 8e9 / settings.bits_per_second : 0),
         delay_(0, settings.jitter.count()),
         random_(settings.jitter.count() > 0 ? std::random_device()() : 0) {}
 
-  // A frame that is ready at `ready` has passed at the returned time.
-  Clock::time_point pass(size_t bytes, Clock::time_point ready) {
-    if (ready > free_at_) {
-      free_at_ = ready;
-      fraction_ = 0;
-    }
-    fraction_ += static_cast<double>(bytes) * nanoseconds_per_byte_;
-    const double whole = std::floor(fraction_);
-    fraction_ -= whole;  // kept, or small frames on a fast link would take no time at all
-    free_at_ += std::chrono::nanoseconds(static_cast<int64_t>(whole));
-    if (delay_.max() > 0 && random_() % kDelayOneOf == 0)
-      free_at_ += std::chrono::nanoseconds(delay_(random_));
-    return free_at_;
+  // The next frame's, in nanoseconds.
+  double of(size_t bytes) {
+    const bool delayed = delay_.max() > 0 && random_() % kDelayOneOf == 0;
+    return static_cast<double>(bytes) * nanoseconds_per_byte_ +
+           (delayed ? static_cast<double>(delay_(random_)) : 0);
   }
 
  private:
@@ -43,6 +35,28 @@ class LinkSchedule {
   const double nanoseconds_per_byte_;
   std::uniform_int_distribution<int64_t> delay_;  // nanoseconds
   std::minstd_rand random_;
+};
+
+// Bytes follow each other: a frame begins when the one before it has passed.
+class LinkSchedule {
+ public:
+  explicit LinkSchedule(const LinkSettings& settings) : cost_(settings) {}
+
+  // A frame that is ready at `ready` has passed at the returned time.
+  Clock::time_point pass(size_t bytes, Clock::time_point ready) {
+    if (ready > free_at_) {
+      free_at_ = ready;
+      fraction_ = 0;
+    }
+    fraction_ += cost_.of(bytes);
+    const double whole = std::floor(fraction_);
+    fraction_ -= whole;  // kept, or small frames on a fast link would take no time at all
+    free_at_ += std::chrono::nanoseconds(static_cast<int64_t>(whole));
+    return free_at_;
+  }
+
+ private:
+  LinkCost cost_;
   Clock::time_point free_at_{};
   double fraction_ = 0;  // of a nanosecond
 };
@@ -76,7 +90,8 @@ class LinkBuffer {
 struct LinkFrame {
   wire::FrameHeader header;
   LinkBuffer body, bulk;
-  Clock::time_point due{};
+  Clock::time_point due{};  // of a frame that has come
+  double place = 0;         // of one that leaves, on its LinkWay
   size_t bytes() const { return sizeof header + header.body_bytes + header.bulk_bytes; }
 };
 

@@ -18,8 +18,8 @@ constexpr auto kFinish = std::chrono::milliseconds(200);
 
 }  // namespace
 
-LinkSender::LinkSender(Transport& inner, const LinkSettings& settings)
-    : inner_(inner), schedule_(settings) {
+LinkSender::LinkSender(Transport& inner, const LinkSettings& settings, std::shared_ptr<LinkWay> way)
+    : inner_(inner), way_(std::move(way)), connection_(way_->join()), cost_(settings) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -60,7 +60,7 @@ Status LinkSender::commit(size_t bytes_of_frame, std::span<const Bytes> bulk, De
   const Bytes frame = slot_.span().first(bytes_of_frame);
   slot_bytes_ = 0;
   const auto now = Clock::now();
-  const auto due = schedule_.pass(frame.size() + bulk_bytes, now);
+  const double place = way_->add(connection_, cost_.of(frame.size() + bulk_bytes), now);
   frames.add(1);
   bytes.add(frame.size() + bulk_bytes);
   std::unique_lock lock(mutex_);
@@ -68,11 +68,11 @@ Status LinkSender::commit(size_t bytes_of_frame, std::span<const Bytes> bulk, De
   const bool idle = queue_.empty() && !sending_;
   lock.unlock();
   // Only this thread puts frames into the queue, so the link's thread stays idle meanwhile.
-  if (idle && due - now <= kDirect) {
+  if (idle && due(place, now) - now <= kDirect) {
     Status sent = send_directly(frame, bulk, deadline);
     if (sent.code() != StatusCode::kTimeout) return sent;
   }
-  return enqueue(frame, bulk, due, deadline);
+  return enqueue(frame, bulk, place, deadline);
 }
 
 // kTimeout: the peer takes nothing now, and nothing was sent.
@@ -84,7 +84,7 @@ Status LinkSender::send_directly(Bytes frame, std::span<const Bytes> bulk, Deadl
   return Status(StatusCode::kLost, status.message());
 }
 
-Status LinkSender::enqueue(Bytes frame, std::span<const Bytes> bulk, Clock::time_point due,
+Status LinkSender::enqueue(Bytes frame, std::span<const Bytes> bulk, double place,
                            Deadline deadline) {
   std::unique_lock lock(mutex_);
   LinkFrame& queued = queue_.next();
@@ -97,7 +97,7 @@ Status LinkSender::enqueue(Bytes frame, std::span<const Bytes> bulk, Clock::time
     if (!piece.empty()) std::memcpy(end, piece.data(), piece.size());
     end += piece.size();
   }
-  queued.due = due;
+  queued.place = place;
   lock.lock();
   queue_.push();
   changed_.notify_all();
@@ -133,14 +133,14 @@ void LinkSender::run() {
     changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
     if (queue_.empty() || !failed_.ok()) break;
     const auto now = Clock::now();
-    const auto due = queue_.front().due;
-    if (due > now && !stop_) {
-      if (due - now > kLinkSpin) {
-        changed_.wait_until(lock, due - kLinkSpin, [this] { return stop_; });
+    const auto until = due(queue_.front().place, now);
+    if (until > now && !stop_) {
+      if (until - now > kLinkSpin) {
+        changed_.wait_until(lock, until - kLinkSpin, [this] { return stop_; });
         continue;
       }
       lock.unlock();
-      while (Clock::now() < due) relax();
+      while (Clock::now() < until) relax();
       lock.lock();
       continue;
     }
@@ -151,7 +151,7 @@ void LinkSender::run() {
     Status status = send(frame, deadline);
     lock.lock();
     queue_.pop();
-    const bool more_at_once = !queue_.empty() && queue_.front().due <= now;
+    const bool more_at_once = !queue_.empty() && due(queue_.front().place, now) <= now;
     if (status.ok() && !more_at_once) {
       lock.unlock();
       status = inner_.flush(deadline);

@@ -13,13 +13,14 @@
 #include "common/transport/commit_check.h"
 #include "common/transport/counter.h"
 #include "common/transport/link/link_schedule.h"
+#include "common/transport/link/link_way.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::transport {
 
 class LinkSender {
  public:
-  LinkSender(Transport& inner, const LinkSettings& settings);
+  LinkSender(Transport& inner, const LinkSettings& settings, std::shared_ptr<LinkWay> way);
   ~LinkSender();
 
   Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline);
@@ -37,13 +38,18 @@ class LinkSender {
   void run();
   Status send(LinkFrame& frame, Deadline deadline);
   Status send_directly(Bytes frame, std::span<const Bytes> bulk, Deadline deadline);
-  Status enqueue(Bytes frame, std::span<const Bytes> bulk, Clock::time_point due,
-                 Deadline deadline);
+  Status enqueue(Bytes frame, std::span<const Bytes> bulk, double place, Deadline deadline);
+  // When the frame at this place is due. While another connection shares the way, ask again then.
+  Clock::time_point due(double place, Clock::time_point now) {
+    return way_->passed(connection_, place, now);
+  }
   // False when the deadline passed. `lock` is on mutex_.
   bool wait_for_room(std::unique_lock<std::mutex>& lock, Deadline deadline);
 
   Transport& inner_;
-  LinkSchedule schedule_;  // these three of the calling thread
+  const std::shared_ptr<LinkWay> way_;
+  const size_t connection_;  // its number there
+  LinkCost cost_;            // these three of the calling thread
   LinkBuffer slot_;
   size_t slot_bytes_ = 0;
 

@@ -1,0 +1,45 @@
+// LinkWay: one direction of an emulated link, which several connections may share. Those that have
+// something to send have equal parts of it, as if they took turns packet by packet.
+//
+// What a frame takes is its time on an otherwise empty link. A connection's frames pass one behind
+// the other. Pure logic under a lock, with the clock of its callers; any thread.
+#pragma once
+
+#include <array>
+#include <mutex>
+
+#include "common/transport/transport.h"
+
+namespace fargpu::transport {
+
+class LinkWay {
+ public:
+  using Time = Clock::time_point;
+  static constexpr size_t kMostConnections = 4;
+  // Takes part from now on: the number of the connection.
+  size_t join();
+  // Puts a frame of a connection behind its others. Returns the frame's place: what the
+  // connection's frames have taken up to its end, in nanoseconds.
+  double add(size_t connection, double nanoseconds, Time now);
+  // When the connection's frames up to this place have passed, or before now if they have. What is
+  // added to other connections meanwhile makes it later, never earlier.
+  Time passed(size_t connection, double place, Time now);
+
+ private:
+  struct Connection {
+    double waits = 0;  // nanoseconds of what has not passed
+    double done = 0;   // of what has
+  };
+  using Connections = std::array<Connection, kMostConnections>;
+  // Lets at most this much time pass, until the next connection has nothing left. Returns how much;
+  // 0: nothing waits.
+  static double pass(Connections& connections, double most);
+  void go_on(Time now);
+
+  std::mutex mutex_;
+  Connections connections_;  // guarded by mutex_, as are these two
+  size_t count_ = 0;
+  Time now_{};
+};
+
+}  // namespace fargpu::transport

@@ -1,0 +1,63 @@
+// BulkReceiver: reads the session's bulk connection on a thread of its own, while the executor
+// executes calls. Bytes go straight to the staging memory of the copies that have asked for them;
+// what follows from their arrival happens on the executor's thread, as a posted task.
+//
+// Only fgFetched may come here, with bytes that were asked for; anything else ends the session, and
+// so does the end of the connection. Functions are for the executor's thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "common/transport/transport.h"
+#include "server/core/posted_tasks.h"
+#include "server/memory/ordered_copies.h"
+
+namespace fargpu::server {
+
+class BulkReceiver final : private transport::FrameHandler {
+ public:
+  // How long the session's other connection must have been silent after the end of this one: the
+  // client may have sent calls before it closed both.
+  static constexpr std::chrono::seconds kLastFrames{1};
+
+  // The references outlive this.
+  BulkReceiver(std::unique_ptr<transport::Transport> connection, OrderedCopies& copies,
+               PostedTasks& posted);
+  ~BulkReceiver() override;  // closes the connection
+  BulkReceiver(const BulkReceiver&) = delete;
+  BulkReceiver& operator=(const BulkReceiver&) = delete;
+
+  // Not ok: the client broke the rules.
+  const Status& broken() const { return broken_; }
+  // After a look for calls, of which some came or none. kLost: the connection has ended, and no
+  // calls come any more.
+  Status after_look(bool calls_came);
+  // When to look for calls although none are expected.
+  transport::Deadline next_look() const { return until_.value_or(transport::kNoDeadline); }
+
+ private:
+  struct Fetched {
+    uint64_t copy = 0, offset = 0, bytes = 0;
+  };
+  Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header,
+                                           std::span<const std::byte> body) override;
+  Status on_frame(const wire::FrameHeader& header, std::span<const std::byte> body,
+                  std::span<std::byte> bulk) override;
+  static Result<Fetched> read(const wire::FrameHeader& header, std::span<const std::byte> body);
+  void run();
+  void ended(const Status& why);
+
+  const std::unique_ptr<transport::Transport> connection_;
+  OrderedCopies& copies_;
+  PostedTasks& posted_;
+  std::vector<std::byte> unneeded_;  // of the thread
+  Status broken_;                    // these three of the executor's
+  Status lost_;
+  std::optional<transport::Deadline> until_;
+  std::thread thread_;
+};
+
+}  // namespace fargpu::server

@@ -1,0 +1,126 @@
+"""The bulk connection of a session over TCP: calls go on while a copy crosses a slow network."""
+
+import socket
+import subprocess
+import threading
+import unittest
+
+import fargpu_testing as testing
+
+# 24 MiB take 2 s.
+LINK = "rtt=1ms,bandwidth=100Mbps"
+MEBIBYTES = 24
+# A waiting call takes milliseconds on this link. Behind the bytes of the copy, in pieces of 4 MiB,
+# it would take a third of a second.
+MANY = 50
+
+
+class Proxy:
+    """Passes a port's connections on to another; a connection can be cut."""
+
+    def __init__(self, port):
+        self.port_behind = port
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.pairs = []  # of sockets, in the order of connecting
+        self.passed = []  # bytes from the client
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self.port_behind))
+            self.passed.append(0)
+            self.pairs.append((client, server))
+            number = len(self.pairs) - 1
+            for ends in ((client, server, number), (server, client, None)):
+                threading.Thread(target=self.copy, args=ends, daemon=True).start()
+
+    def copy(self, source, target, number):
+        try:
+            while data := source.recv(65536):
+                target.sendall(data)
+                if number is not None:
+                    self.passed[number] += len(data)
+        except OSError:
+            pass
+        self.shut(source, target)
+
+    @staticmethod
+    def shut(*sockets):
+        for end in sockets:
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def cut(self, number):
+        self.shut(*self.pairs[number])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+        for pair in self.pairs:
+            self.shut(*pair)
+            for end in pair:
+                end.close()
+
+
+class BulkConnection(unittest.TestCase):
+    def turns(self, daemon, **environment):
+        """How often the program waited for other work while its copy was under way."""
+        done = daemon.run(
+            testing.BUILD.program("calls_beside_copy"),
+            MEBIBYTES,
+            flags=("--transport", "tcp"),
+            env=testing.clean_environment(FARGPU_LINK=LINK, **environment),
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return int(done.stdout)
+
+    def test_calls_go_on(self):
+        with testing.Daemon() as daemon:
+            self.assertGreater(self.turns(daemon), MANY)
+            self.assertGreater(self.turns(daemon, FARGPU_TCP_CONNECTIONS=3), MANY)
+            self.assertGreater(self.turns(daemon, FARGPU_SYNC=1), MANY)
+
+    def test_one_connection(self):
+        with testing.Daemon() as daemon:
+            self.assertLess(self.turns(daemon, FARGPU_TCP_CONNECTIONS=1), MANY)
+        with testing.Daemon("--tcp-connections", "1") as daemon:
+            self.assertLess(self.turns(daemon), MANY)
+
+    def test_the_end_of_either_connection_ends_the_session(self):
+        with testing.Daemon() as daemon:
+            for which in ("frames", "bulk"):
+                with self.subTest(which), Proxy(daemon.port) as proxy:
+                    self.cut_under_way(proxy, which)
+            self.assertEqual(daemon.run(testing.BUILD.program("vector_add")).returncode, 0)
+            testing.wait_until(lambda: not daemon.workers(), "no worker is left")
+
+    def cut_under_way(self, proxy, which):
+        program = testing.BUILD.program("calls_beside_copy")
+        server = f"127.0.0.1:{proxy.port}"
+        process = subprocess.Popen(
+            [testing.BUILD.fargpu, "run", "--server", server, "--transport", "tcp", program, "64"],
+            env=testing.clean_environment(FARGPU_LINK=LINK),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        testing.wait_until(lambda: max(proxy.passed, default=0) > 8 << 20, "bytes of the copy")
+        bulk = proxy.passed.index(max(proxy.passed))
+        proxy.cut(bulk if which == "bulk" else bulk - 1)
+        output, errors = process.communicate(timeout=30)
+        self.assertNotEqual(process.returncode, 0, output)
+        self.assertIn("CUDA_ERROR_DEVICE_UNAVAILABLE", errors)
+        self.assertEqual("bulk connection has ended" in errors, which == "bulk", errors)
+
+
+if __name__ == "__main__":
+    testing.main()
