@@ -17,8 +17,8 @@ namespace {
 constexpr size_t kOfPinned = 4;
 constexpr const Route* kToDevice[] = {&kMirrorRoute, &kSharedRoute, &kFetchRoute,
                                       &kRemoteRoute, &kStagedRoute, &kFrameRoute};
-constexpr const Route* kToHost[] = {&kMirrorRoute, &kSharedRoute, &kDeliverRoute, &kRemoteRoute,
-                                    &kStagedRoute, &kWordRoute,   &kFrameRoute};
+constexpr const Route* kToHost[] = {&kMirrorRoute, &kSharedRoute, &kDeliverRoute,
+                                    &kRemoteRoute, &kStagedRoute, &kFrameRoute};
 
 CUresult carry(Transfer& transfer, const Route& route) {
   const CUresult result = route.carry(transfer);
@@ -38,8 +38,7 @@ CUresult make_accessible(Transfer& transfer) {
 
 CUresult carry(Transfer& transfer) {
   if (const CUresult result = make_accessible(transfer); result != CUDA_SUCCESS) return result;
-  using Routes = std::span<const Route* const>;
-  const Routes routes = transfer.to_device ? Routes(kToDevice) : Routes(kToHost);
+  const std::span routes(transfer.to_device ? kToDevice : kToHost);
   for (const Route* const route : routes.subspan(transfer.pinned ? 0 : kOfPinned))
     if (route->fits(transfer)) return carry(transfer, *route);
   return CUDA_ERROR_NOT_SUPPORTED;

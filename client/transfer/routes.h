@@ -14,7 +14,6 @@
 #include "client/entry/call_target.h"
 #include "client/memory/remote_host.h"
 #include "client/memory/staging_ring.h"
-#include "client/memory/stream_words.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/endpoint.h"
 #include "common/copy/copy.h"
@@ -40,7 +39,6 @@ struct Transfer {
   std::optional<Submission> work{};  // around the calls that send work
   std::optional<RemoteHost::RegisteredRange> registered{};
   std::shared_ptr<StagingRing> ring{};
-  std::shared_ptr<StreamWords> words{};
   PackBuffer packed{};    // of pieces that travel in frames
   bool passed = false;    // the stream is known to have passed the copy
   bool answered = false;  // the worker has said what became of the copy itself
@@ -96,8 +94,6 @@ extern const Route kDeliverRoute;  // to the host
 extern const Route kRemoteRoute;
 // Through slots of a staging ring (shm, rdma): the CPU's copy and the GPU's overlap.
 extern const Route kStagedRoute;
-// To the host, a few bytes (shm): into shared memory, and behind it the stream writes a word.
-extern const Route kWordRoute;
 // In frames. Fits always.
 extern const Route kFrameRoute;
 
