@@ -4,6 +4,7 @@
 #include "client/call/client_support.h"
 #include "client/call/submission.h"
 #include "client/entry/streams.h"
+#include "client/memory/stream_words.h"
 #include "client/process/session.h"
 #include "common/rpc/thread_calls.h"
 #include "common/wire/fixed_message.h"
@@ -12,6 +13,7 @@
 #include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
+namespace {
 
 CUresult wait_by_word(Session& session, uint16_t context, CUstream stream,
                       StreamWords::Word& word) {
@@ -38,6 +40,7 @@ CUresult wait_by_word(Session& session, uint16_t context, CUstream stream,
   });
 }
 
+// Null: the wait ends by its reply.
 std::shared_ptr<StreamWords> words_for(Session& session, CUstream stream) {
   // Then only the reply would do, and what registers memory may wait for a function; calls that are
   // counted are to look as over any link.
@@ -46,6 +49,8 @@ std::shared_ptr<StreamWords> words_for(Session& session, CUstream stream) {
   if (owner == nullptr || owner->session != &session) return nullptr;
   return session.stream_words.get(session, *owner);
 }
+
+}  // namespace
 
 CUresult wait_for_stream(Session& session, uint16_t context, CUstream stream) {
   const auto words = words_for(session, stream);

@@ -24,8 +24,6 @@ namespace fargpu::client {
 class StreamWords {
  public:
   static constexpr unsigned kWords = 64;
-  // Beside each word there is room for what a small copy brings.
-  static constexpr size_t kDataBytes = 128;
 
   // nullptr: refused.
   static std::shared_ptr<StreamWords> make(Session& session, Context& context);
@@ -49,8 +47,6 @@ class StreamWords {
       return {&words_->word(index_), words_->values_[index_]};
     }
     uint64_t address() const { return reinterpret_cast<uint64_t>(&words_->word(index_)); }
-    // Of kDataBytes: whoever has the word may let the stream write there before it writes the word.
-    std::byte* data() const { return words_->slot(index_) + kLine; }
     uint64_t device_address() const {
       return words_->segment_->device_pointer() + static_cast<unsigned>(index_) * kSpacing;
     }
@@ -64,15 +60,11 @@ class StreamWords {
   };
 
  private:
-  static constexpr size_t kLine = 64;  // of the cache: each word has one for itself
-  static constexpr size_t kSpacing = 256;
-  static_assert(kLine + kDataBytes <= kSpacing);
+  static constexpr size_t kSpacing = 128;  // two lines of the cache: they are fetched in pairs
   StreamWords() = default;
-  std::byte* slot(int index) const {
-    return segment_->base() + static_cast<unsigned>(index) * kSpacing;
-  }
   std::atomic<uint32_t>& word(int index) const {
-    return *reinterpret_cast<std::atomic<uint32_t>*>(slot(index));
+    return *reinterpret_cast<std::atomic<uint32_t>*>(segment_->base() +
+                                                     static_cast<unsigned>(index) * kSpacing);
   }
   int take();  // -1: none is left
   void give_back(int index) { free_.fetch_or(uint64_t{1} << index, std::memory_order_release); }

@@ -27,6 +27,8 @@ constexpr uint64_t kMostUnheldBytes = 32u << 20;
 constexpr uint64_t kBytesOfPiece = 4u << 20, kBytesOfWrittenPiece = 1u << 20, kMostPieces = 17;
 // An event and a gate.
 constexpr uint64_t kPlacesOfBarrier = 2;
+// From so many bytes on a copy goes beside the calls, where there is a connection for that.
+constexpr uint64_t kBesideCalls = 1u << 20;
 // Streams wait for words of the worker.
 bool has_gates(Session& session) {
   return !session.snapshot.unavailable.contains(schema::op_cuStreamWaitValue32_v2);
@@ -131,8 +133,14 @@ CUresult fetch_piece(const Transfer& transfer, const copy::Piece& piece) {
 
 namespace {
 
+// In frames its bytes would hold up the call, and all calls of other threads.
+bool may_pass_calls(const Transfer& transfer) {
+  return transfer.bytes >= kBesideCalls && transfer.session.channel().has_bulk_connection();
+}
+
 bool fits_fetch(Transfer& transfer) {
-  return !transfer.wait && is_fetchable(transfer) && may_be_written_later(transfer);
+  return !transfer.wait && is_fetchable(transfer) &&
+         (may_be_written_later(transfer) || may_pass_calls(transfer));
 }
 
 CUresult carry_fetch(Transfer& transfer) {
