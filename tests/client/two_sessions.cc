@@ -138,7 +138,7 @@ FakeWorker* Program::add(Tables& tables, unsigned number) {
   auto session =
       std::make_unique<Session>(SessionIdentity{tables, number, Process::get().device_count()},
                                 std::move(settings), std::move(snapshot), kHooks);
-  session->attach(std::move(client), {});
+  session->attach(std::move(client), nullptr, {});
   Process::get().add(std::move(session));
   return worker;
 }

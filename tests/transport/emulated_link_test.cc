@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <random>
 #include <thread>
 
 #include "tests/transport/frames.h"
@@ -193,7 +194,7 @@ class SharedWay : public ::testing::Test {
   static constexpr LinkWay::Time at(double nanoseconds) {
     return LinkWay::Time(std::chrono::nanoseconds(1'000'000 + static_cast<int64_t>(nanoseconds)));
   }
-  double passed(size_t connection, double place, double now) {
+  double passed(size_t connection, int64_t place, double now) {
     return std::chrono::duration<double, std::nano>(way_.passed(connection, place, at(now)) - at(0))
         .count();
   }
@@ -202,19 +203,19 @@ class SharedWay : public ::testing::Test {
 };
 
 TEST_F(SharedWay, OneConnectionHasTheWholeLink) {
-  const double one = way_.add(first_, 1000, at(0)), two = way_.add(first_, 500, at(0));
+  const int64_t one = way_.add(first_, 1000, at(0)), two = way_.add(first_, 500, at(0));
   EXPECT_EQ(passed(first_, one, 0), 1000);
   EXPECT_EQ(passed(first_, two, 0), 1500);
   EXPECT_EQ(passed(first_, two, 700), 1500) << "whenever one asks";
-  const double later = way_.add(first_, 100, at(5000));
+  const int64_t later = way_.add(first_, 100, at(5000));
   EXPECT_EQ(passed(first_, later, 5000), 5100) << "an idle link saves nothing up";
   EXPECT_LE(passed(first_, one, 6000), 6000);
 }
 
 TEST_F(SharedWay, ASmallFrameDoesNotWaitForTheBulkOfAnotherConnection) {
-  const double bulk = way_.add(first_, 1'000'000, at(0));
+  const int64_t bulk = way_.add(first_, 1'000'000, at(0));
   EXPECT_EQ(passed(first_, bulk, 0), 1'000'000);
-  const double small = way_.add(second_, 100, at(1000));
+  const int64_t small = way_.add(second_, 100, at(1000));
   EXPECT_EQ(passed(second_, small, 1000), 1200) << "half of the link is its own";
   EXPECT_EQ(passed(first_, bulk, 1000), 1'000'100) << "the link is never idle";
   EXPECT_EQ(passed(second_, small, 1100), 1200);
@@ -222,10 +223,10 @@ TEST_F(SharedWay, ASmallFrameDoesNotWaitForTheBulkOfAnotherConnection) {
 }
 
 TEST_F(SharedWay, TwoThatAlwaysSendHaveHalfEach) {
-  const double first = way_.add(first_, 1000, at(0)), second = way_.add(second_, 3000, at(0));
+  const int64_t first = way_.add(first_, 1000, at(0)), second = way_.add(second_, 3000, at(0));
   EXPECT_EQ(passed(first_, first, 0), 2000);
   EXPECT_EQ(passed(second_, second, 0), 4000);
-  const double behind = way_.add(second_, 1000, at(0));
+  const int64_t behind = way_.add(second_, 1000, at(0));
   EXPECT_EQ(passed(first_, first, 0), 2000);
   EXPECT_EQ(passed(second_, second, 0), 4000) << "not later for what is behind it";
   EXPECT_EQ(passed(second_, behind, 0), 5000);
@@ -233,6 +234,23 @@ TEST_F(SharedWay, TwoThatAlwaysSendHaveHalfEach) {
 
 // Two connections over one emulated link: what one is sending does not hold the other one up, and
 // both together are not faster than the link.
+// Costs are fractions of nanoseconds, and are added in many orders.
+TEST_F(SharedWay, NothingThatHasPassedWaitsForEver) {
+  std::mt19937 random(1);
+  double now = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    int64_t places[2] = {};
+    for (const size_t connection : {first_, second_})
+      places[connection] =
+          way_.add(connection, 0.32 * static_cast<double>(random() % 500'000), at(now));
+    now += static_cast<double>(random() % 100'000);
+    (void)way_.passed(random() % 2, places[0], at(now));
+    now += 1e6;
+    for (const size_t connection : {first_, second_})
+      ASSERT_EQ(way_.passed(connection, places[connection], at(now)), at(now)) << round;
+  }
+}
+
 TEST(EmulatedLink, TwoConnectionsAreOneLink) {
   const auto settings = *parse_link("bandwidth=200Mbps");
   const auto way = std::make_shared<LinkWay>();

@@ -91,7 +91,7 @@ struct LinkFrame {
   wire::FrameHeader header;
   LinkBuffer body, bulk;
   Clock::time_point due{};  // of a frame that has come
-  double place = 0;         // of one that leaves, on its LinkWay
+  int64_t place = 0;        // of one that leaves, on its LinkWay
   size_t bytes() const { return sizeof header + header.body_bytes + header.bulk_bytes; }
 };
 

@@ -60,7 +60,7 @@ Status LinkSender::commit(size_t bytes_of_frame, std::span<const Bytes> bulk, De
   const Bytes frame = slot_.span().first(bytes_of_frame);
   slot_bytes_ = 0;
   const auto now = Clock::now();
-  const double place = way_->add(connection_, cost_.of(frame.size() + bulk_bytes), now);
+  const int64_t place = way_->add(connection_, cost_.of(frame.size() + bulk_bytes), now);
   frames.add(1);
   bytes.add(frame.size() + bulk_bytes);
   std::unique_lock lock(mutex_);
@@ -84,7 +84,7 @@ Status LinkSender::send_directly(Bytes frame, std::span<const Bytes> bulk, Deadl
   return Status(StatusCode::kLost, status.message());
 }
 
-Status LinkSender::enqueue(Bytes frame, std::span<const Bytes> bulk, double place,
+Status LinkSender::enqueue(Bytes frame, std::span<const Bytes> bulk, int64_t place,
                            Deadline deadline) {
   std::unique_lock lock(mutex_);
   LinkFrame& queued = queue_.next();

@@ -38,9 +38,9 @@ class LinkSender {
   void run();
   Status send(LinkFrame& frame, Deadline deadline);
   Status send_directly(Bytes frame, std::span<const Bytes> bulk, Deadline deadline);
-  Status enqueue(Bytes frame, std::span<const Bytes> bulk, double place, Deadline deadline);
+  Status enqueue(Bytes frame, std::span<const Bytes> bulk, int64_t place, Deadline deadline);
   // When the frame at this place is due. While another connection shares the way, ask again then.
-  Clock::time_point due(double place, Clock::time_point now) {
+  Clock::time_point due(int64_t place, Clock::time_point now) {
     return way_->passed(connection_, place, now);
   }
   // False when the deadline passed. `lock` is on mutex_.

@@ -10,7 +10,7 @@
 namespace fargpu::transport {
 namespace {
 
-using Nanoseconds = std::chrono::duration<double, std::nano>;
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
 }  // namespace
 
@@ -20,16 +20,16 @@ size_t LinkWay::join() {
   return count_++;
 }
 
-double LinkWay::pass(Connections& connections, double most) {
-  double least = std::numeric_limits<double>::infinity();
-  double waiting = 0;
+int64_t LinkWay::pass(Connections& connections, int64_t most) {
+  int64_t least = kMost;
+  int64_t waiting = 0;
   for (const Connection& connection : connections) {
     if (connection.waits <= 0) continue;
     least = std::min(least, connection.waits);
     ++waiting;
   }
   if (waiting == 0) return 0;
-  const double part = std::min(least, most / waiting);
+  const int64_t part = std::min(least, most / waiting);
   for (Connection& connection : connections) {
     if (connection.waits <= 0) continue;
     connection.waits -= part;
@@ -39,32 +39,34 @@ double LinkWay::pass(Connections& connections, double most) {
 }
 
 void LinkWay::go_on(Time now) {
-  double left = Nanoseconds(now - now_).count();
+  const int64_t nanoseconds = std::chrono::nanoseconds(now - now_).count();
+  // Of what is more than years nothing waits.
+  int64_t left = std::min(nanoseconds, kMost / kTicks) * kTicks;
   while (left > 0) {
-    const double passed = pass(connections_, left);
+    const int64_t passed = pass(connections_, left);
     if (passed == 0) break;
     left -= passed;
   }
   now_ = std::max(now_, now);
 }
 
-double LinkWay::add(size_t connection, double nanoseconds, Time now) {
+int64_t LinkWay::add(size_t connection, double nanoseconds, Time now) {
   const std::lock_guard lock(mutex_);
   go_on(now);
   Connection& own = connections_[connection];
-  own.waits += nanoseconds;
+  own.waits += std::llround(nanoseconds * kTicks);
   return own.done + own.waits;
 }
 
-LinkWay::Time LinkWay::passed(size_t connection, double place, Time now) {
+LinkWay::Time LinkWay::passed(size_t connection, int64_t place, Time now) {
   const std::lock_guard lock(mutex_);
   go_on(now);
   Connections ahead = connections_;
   Connection& own = ahead[connection];
   own.waits = place - own.done;  // without what is behind it
-  double time = 0;
-  while (own.waits > 0) time += pass(ahead, std::numeric_limits<double>::infinity());
-  return now_ + std::chrono::nanoseconds(static_cast<int64_t>(std::ceil(time)));
+  int64_t time = 0;
+  while (own.waits > 0) time += pass(ahead, kMost);
+  return now_ + std::chrono::nanoseconds((time + kTicks - 1) / kTicks);
 }
 
 }  // namespace fargpu::transport

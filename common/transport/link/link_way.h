@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <mutex>
 
 #include "common/transport/transport.h"
@@ -19,21 +20,23 @@ class LinkWay {
   // Takes part from now on: the number of the connection.
   size_t join();
   // Puts a frame of a connection behind its others. Returns the frame's place: what the
-  // connection's frames have taken up to its end, in nanoseconds.
-  double add(size_t connection, double nanoseconds, Time now);
+  // connection's frames have taken up to its end. Whole ticks: sums of fractions that are added in
+  // another order would not meet.
+  int64_t add(size_t connection, double nanoseconds, Time now);
   // When the connection's frames up to this place have passed, or before now if they have. What is
   // added to other connections meanwhile makes it later, never earlier.
-  Time passed(size_t connection, double place, Time now);
+  Time passed(size_t connection, int64_t place, Time now);
 
  private:
+  static constexpr int64_t kTicks = 1024;  // in a nanosecond
   struct Connection {
-    double waits = 0;  // nanoseconds of what has not passed
-    double done = 0;   // of what has
+    int64_t waits = 0;  // ticks of what has not passed
+    int64_t done = 0;   // of what has
   };
   using Connections = std::array<Connection, kMostConnections>;
-  // Lets at most this much time pass, until the next connection has nothing left. Returns how much;
-  // 0: nothing waits.
-  static double pass(Connections& connections, double most);
+  // Lets at most so many ticks pass, until the next connection has nothing left. Returns how many;
+  // 0: nothing waits, or they are fewer than connections.
+  static int64_t pass(Connections& connections, int64_t most);
   void go_on(Time now);
 
   std::mutex mutex_;
