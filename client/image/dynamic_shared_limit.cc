@@ -9,8 +9,11 @@ bool DynamicSharedLimit::is(const Context& context, int device, int bytes) const
          known->second.epoch == context.epoch.load() && known->second.bytes == bytes;
 }
 
-DynamicSharedLimit::Setting::Setting(DynamicSharedLimit& limit, const Context& context, int device)
-    : limit_(limit), context_(context), epoch_(context.epoch.load()), device_(device) {
+DynamicSharedLimit::Setting::Setting(DynamicSharedLimit& limit, const Context* context, int device)
+    : limit_(limit),
+      context_(context),
+      epoch_(context == nullptr ? 0 : context->epoch.load()),
+      device_(device) {
   std::lock_guard lock(limit_.mutex_);
   limit_.of_device_.erase(device);
   if (++limit_.settings_ > 1) limit_.at_once_ = true;
@@ -18,8 +21,8 @@ DynamicSharedLimit::Setting::Setting(DynamicSharedLimit& limit, const Context& c
 
 DynamicSharedLimit::Setting::~Setting() {
   std::lock_guard lock(limit_.mutex_);
-  if (bytes_ >= 0 && !limit_.at_once_)
-    limit_.of_device_.insert_or_assign(device_, Known{&context_, epoch_, bytes_});
+  if (bytes_ >= 0 && context_ != nullptr && !limit_.at_once_)
+    limit_.of_device_.insert_or_assign(device_, Known{context_, epoch_, bytes_});
   if (--limit_.settings_ == 0) limit_.at_once_ = false;
 }
 

@@ -17,10 +17,10 @@ class DynamicSharedLimit {
   // In this context, which is current, and on this device (visible ordinal).
   bool is(const Context& context, int device, int bytes) const;
 
-  // Around a call that sets it.
+  // Around each call that sets it. Without a current context (null) nothing is known afterwards.
   class Setting {
    public:
-    Setting(DynamicSharedLimit& limit, const Context& context, int device);
+    Setting(DynamicSharedLimit& limit, const Context* context, int device);
     ~Setting();
     Setting(const Setting&) = delete;
     Setting& operator=(const Setting&) = delete;
@@ -28,7 +28,7 @@ class DynamicSharedLimit {
 
    private:
     DynamicSharedLimit& limit_;
-    const Context& context_;
+    const Context* const context_;
     const uint32_t epoch_;
     const int device_;
     int bytes_ = -1;

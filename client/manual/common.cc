@@ -133,15 +133,28 @@ void attribute_was_set(Function& function, int device, CUfunction_attribute attr
   function.occupancy.clear();
 }
 
+// The driver has one function for a library's kernel and the function of that name in the library's
+// module: what is set for one of them is set for both.
+bool may_be_set_by_another_handle(const Function& function) {
+  const bool is_kernel = function.kind() == rpc::HandleKind::kKernel;
+  auto* const image = static_cast<ImageRecord*>(function.session->find(
+      is_kernel ? rpc::HandleKind::kLibrary : rpc::HandleKind::kModule, function.parent));
+  if (image == nullptr || !is_kernel) return image == nullptr || image->parent != 0;
+  const std::lock_guard lock(image->mutex);
+  return !image->modules.empty();
+}
+
 }  // namespace
 
 CUresult set_attribute(Function& function, int device, CUfunction_attribute attribute, int value,
                        const std::function<CUresult()>& send) {
   const Context* const context = current_context();
   std::optional<DynamicSharedLimit::Setting> setting;
-  if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && context != nullptr) {
-    if (function.dynamic_shared.is(*context, device, value)) return CUDA_SUCCESS;
-    setting.emplace(function.dynamic_shared, *context, device);
+  if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+    if (context != nullptr && function.dynamic_shared.is(*context, device, value) &&
+        !may_be_set_by_another_handle(function))
+      return CUDA_SUCCESS;
+    setting.emplace(function.dynamic_shared, context, device);
   }
   const CUresult result = send();
   if (result != CUDA_SUCCESS) return result;

@@ -26,7 +26,7 @@ bool watches() {
 std::shared_ptr<StreamWords> StreamWords::make(Session& session, Context& context) {
   auto segment = SharedSegment::make(session, context, kWords * kSpacing);
   if (!segment) return nullptr;
-  std::shared_ptr<StreamWords> words(new StreamWords);
+  auto words = std::make_shared<StreamWords>(segment->base(), segment->device_pointer());
   words->segment_ = std::move(segment);
   return words;
 }
@@ -38,7 +38,10 @@ int StreamWords::take() {
   } while (!free_.compare_exchange_weak(free, free & (free - 1), std::memory_order_acquire,
                                         std::memory_order_relaxed));
   const int index = std::countr_zero(free);
-  ++values_[static_cast<unsigned>(index)];
+  // Where the worker does without words they stay as they are, and values come round again after
+  // 2^32 waits.
+  const uint32_t value = ++values_[static_cast<unsigned>(index)];
+  word(index).store(value - 1, std::memory_order_relaxed);
   return index;
 }
 

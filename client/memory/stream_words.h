@@ -2,9 +2,9 @@
 // far (fgStreamSynchronize), so that a thread which waits for its stream need not wait for the
 // worker.
 //
-// A word belongs to one wait at a time, and gets a value that it never had. It goes on to another
-// wait when the one before has ended well: then nothing will write it any more. One whose wait
-// failed is never used again, because a write may still be under way. The words belong to one
+// A word belongs to one wait at a time, and gets a value that it does not have. It goes on to
+// another wait when the one before has ended well: then nothing will write it any more. One whose
+// wait failed is never used again, because a write may still be under way. The words belong to one
 // context, like every shared segment. Any thread.
 #pragma once
 
@@ -24,8 +24,11 @@ namespace fargpu::client {
 class StreamWords {
  public:
   static constexpr unsigned kWords = 64;
+  static constexpr size_t kSpacing = 128;  // two lines of the cache: they are fetched in pairs
 
-  // nullptr: refused.
+  // In memory of the caller, of kWords * kSpacing zeros, which is at `on_device` for the GPU.
+  StreamWords(std::byte* memory, uint64_t on_device) : memory_(memory), on_device_(on_device) {}
+  // In memory that it shares. nullptr: refused.
   static std::shared_ptr<StreamWords> make(Session& session, Context& context);
 
   // A word for one wait; given back at its end.
@@ -48,7 +51,7 @@ class StreamWords {
     }
     uint64_t address() const { return reinterpret_cast<uint64_t>(&words_->word(index_)); }
     uint64_t device_address() const {
-      return words_->segment_->device_pointer() + static_cast<unsigned>(index_) * kSpacing;
+      return words_->on_device_ + static_cast<unsigned>(index_) * kSpacing;
     }
     // It has been written, or will never be.
     void ended_well() { ended_well_ = true; }
@@ -60,16 +63,16 @@ class StreamWords {
   };
 
  private:
-  static constexpr size_t kSpacing = 128;  // two lines of the cache: they are fetched in pairs
-  StreamWords() = default;
   std::atomic<uint32_t>& word(int index) const {
-    return *reinterpret_cast<std::atomic<uint32_t>*>(segment_->base() +
+    return *reinterpret_cast<std::atomic<uint32_t>*>(memory_ +
                                                      static_cast<unsigned>(index) * kSpacing);
   }
   int take();  // -1: none is left
   void give_back(int index) { free_.fetch_or(uint64_t{1} << index, std::memory_order_release); }
 
-  std::optional<SharedSegment> segment_;
+  std::byte* const memory_;
+  const uint64_t on_device_;
+  std::optional<SharedSegment> segment_;  // null: the caller's memory
   std::atomic<uint64_t> free_{~uint64_t{0}};
   std::array<uint32_t, kWords> values_{};  // of the last wait; each belongs to who has the word
 };

@@ -1,6 +1,6 @@
-// An image in the form in which a driver takes it: its bytes, or, of a block of prelinked containers
-// (common/fatbin/prelinked.h), the wrapper that points to them. The driver reads it while it loads.
-// One thread at a time; stays where it is.
+// An image in the form in which a driver takes it: its bytes, or, of a block of prelinked
+// containers (common/fatbin/prelinked.h), the wrapper that points to them. The driver reads it
+// while it loads. One thread at a time; stays where it is.
 #pragma once
 
 #include <cstddef>

@@ -19,7 +19,7 @@ class DynamicSharedLimitTest : public testing::Test {
   }
   Context& context(int device = 0) { return *table_->primary(device); }
   void set(int bytes, int device = 0) {
-    DynamicSharedLimit::Setting setting(limit_, context(device), device);
+    DynamicSharedLimit::Setting setting(limit_, &context(device), device);
     setting.succeeded(bytes);
   }
   bool is(int bytes, int device = 0) { return limit_.is(context(device), device, bytes); }
@@ -41,7 +41,7 @@ TEST_F(DynamicSharedLimitTest, IsWhatWasSetLast) {
 
 TEST_F(DynamicSharedLimitTest, IsUnknownAfterARefusal) {
   set(60000);
-  { const DynamicSharedLimit::Setting refused(limit_, context(), 0); }
+  { const DynamicSharedLimit::Setting refused(limit_, &context(), 0); }
   EXPECT_FALSE(is(60000));
 }
 
@@ -58,9 +58,17 @@ TEST_F(DynamicSharedLimitTest, AnotherContextOfTheDeviceMayHaveSetIt) {
   ASSERT_NE(other, nullptr);
   table_->activate(*other, 0);
   EXPECT_FALSE(limit_.is(*other, 0, 60000));
-  DynamicSharedLimit::Setting(limit_, *other, 0).succeeded(50000);
+  DynamicSharedLimit::Setting(limit_, other, 0).succeeded(50000);
   EXPECT_TRUE(limit_.is(*other, 0, 50000));
   EXPECT_FALSE(is(60000));
+}
+
+// cuKernelSetAttribute needs none.
+TEST_F(DynamicSharedLimitTest, ThreadsWithoutAContextMayHaveSetIt) {
+  set(60000);
+  DynamicSharedLimit::Setting(limit_, nullptr, 0).succeeded(50000);
+  EXPECT_FALSE(is(60000));
+  EXPECT_FALSE(is(50000));
 }
 
 TEST_F(DynamicSharedLimitTest, EndsWithTheContext) {
@@ -73,8 +81,8 @@ TEST_F(DynamicSharedLimitTest, EndsWithTheContext) {
 
 // Nobody knows in which order the server took them.
 TEST_F(DynamicSharedLimitTest, IsUnknownAfterSettingsAtOnce) {
-  std::optional<DynamicSharedLimit::Setting> first(std::in_place, limit_, context(), 0);
-  std::optional<DynamicSharedLimit::Setting> second(std::in_place, limit_, context(), 0);
+  std::optional<DynamicSharedLimit::Setting> first(std::in_place, limit_, &context(), 0);
+  std::optional<DynamicSharedLimit::Setting> second(std::in_place, limit_, &context(), 0);
   first->succeeded(60000);
   second->succeeded(50000);
   first.reset();
