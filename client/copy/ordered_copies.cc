@@ -180,7 +180,10 @@ Status OrderedCopies::on_landed(uint64_t id) {
   if (found == copies_.end() || !found->second.fetch || found->second.is_barrier() ||
       found->second.sent < found->second.bytes)
     return broken("landed", id, "its bytes have not been sent");
-  erase(found);
+  if (found->second.landed) return broken("landed", id, "it has landed already");
+  // Whatever the server says, the memory must stay while it is read.
+  found->second.landed = true;
+  if (!found->second.sending) erase(found);
   return {};
 }
 
@@ -252,7 +255,10 @@ void OrderedCopies::run_task(const Task& task) {
     std::lock_guard lock(mutex_);
     const auto found = copies_.find(task.id);
     if (found == copies_.end()) return;  // the session was lost meanwhile
-    if (task.kind == Task::Kind::kSend) found->second.sent = task.offset + task.bytes;
+    if (task.kind == Task::Kind::kSend) {
+      found->second.sent = task.offset + task.bytes;
+      found->second.sending = true;
+    }
     copy = found->second;
   }
   switch (task.kind) {
@@ -266,12 +272,21 @@ void OrderedCopies::run_task(const Task& task) {
       (void)wire_.send(task.id, 0, {});
       break;
     case Task::Kind::kSend:
-      // With the last bytes the copy is over, unless on_landed() ends it.
-      if (send_bytes(copy, task) || copy.sent < copy.bytes) return;
-      break;
+      after_sending(task, send_bytes(copy, task));
+      return;
   }
   std::lock_guard lock(mutex_);
   if (const auto found = copies_.find(task.id); found != copies_.end()) erase(found);
+}
+
+// With the last bytes the copy is over, unless on_landed() ends it.
+void OrderedCopies::after_sending(const Task& task, bool is_told) {
+  std::lock_guard lock(mutex_);
+  const auto found = copies_.find(task.id);
+  if (found == copies_.end()) return;  // the session was lost meanwhile
+  Copy& copy = found->second;
+  copy.sending = false;
+  if (copy.landed || (!is_told && copy.sent == copy.bytes)) erase(found);
 }
 
 }  // namespace fargpu::client

@@ -93,8 +93,10 @@ class OrderedCopies {
     copy::Rows host{};
     uint64_t span = 0;  // bytes from the host address on
     uint64_t bytes = 0;
-    uint64_t moved = 0;  // of a delivery: received; of a fetch: asked for
-    uint64_t sent = 0;   // of a fetch, or about to be
+    uint64_t moved = 0;    // of a delivery: received; of a fetch: asked for
+    uint64_t sent = 0;     // of a fetch, or about to be
+    bool sending = false;  // bytes of a fetch; on_landed() then leaves its end to who sends them
+    bool landed = false;
     bool fetch = false;
     Hold hold;
     bool packed = false;
@@ -122,6 +124,7 @@ class OrderedCopies {
   void run_task(const Task& task);
   // Sends the bytes of a fetch. True: as Wire::send says.
   bool send_bytes(const Copy& copy, const Task& task);
+  void after_sending(const Task& task, bool is_told);
 
   const Wire wire_;
   const uint64_t piece_bytes_;

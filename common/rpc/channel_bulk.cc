@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "common/rpc/channel.h"
 #include "common/rpc/channel_impl.h"
@@ -33,8 +34,12 @@ void Channel::Impl::bulk_ended(const Status& why) {
   constexpr auto kLastFrames = std::chrono::seconds(1);
   constexpr auto kLookAgain = std::chrono::milliseconds(1);
   if (why.code() == StatusCode::kLost) {
-    const Deadline until = Clock::now() + kLastFrames;
-    while (!lost && Clock::now() < until) std::this_thread::sleep_for(kLookAgain);
+    Deadline until = Clock::now() + kLastFrames;
+    for (uint64_t seen = 0; !lost && Clock::now() < until;) {
+      const uint64_t now = transport->statistics().bytes_received;
+      if (std::exchange(seen, now) != now) until = Clock::now() + kLastFrames;
+      std::this_thread::sleep_for(kLookAgain);
+    }
   }
   if (!lost) {
     declare_lost(Status(why.code(),

@@ -386,18 +386,18 @@ bool Channel::call_later(uint16_t opcode, uint16_t context, Bytes body, Reply& r
   header.body_bytes = static_cast<uint32_t>(body.size());
   Impl::SendLock lock(impl.send_mutex, std::try_to_lock);
   if (!lock.owns_lock()) return false;
-  header.sequence = impl.next_sequence.load(std::memory_order_relaxed);
+  header.sequence = impl.take_sequence();
   auto waiting = std::make_unique<Later::Waiting>(impl, header, reply, bulk_out);
   waiting->waiter.attended = false;
   impl.add(waiting->waiter);
   const Status sent = impl.try_post(header, body);
   if (!sent.ok()) {
+    // No other frame gets its number: an answer to that might find this waiter.
     lock.unlock();
     if (sent.code() == StatusCode::kLost) impl.declare_lost(sent);
     if (!impl.try_remove(waiting->waiter)) (void)impl.wait(waiting->waiter, kNoDeadline);
     return false;
   }
-  (void)impl.take_sequence();
   count_wait();
   if (link_times::counted()) waiting->counted = impl.link_use.last;
   // What the system does not take now leaves when the service thread flushes.

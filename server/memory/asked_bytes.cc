@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace fargpu::server {
 
@@ -12,9 +13,12 @@ void AskedBytes::ask(uint64_t copy, uint64_t offset, uint64_t bytes,
 }
 
 void AskedBytes::drop(uint64_t copy) {
+  std::vector<std::shared_ptr<StagingBlock>> free;  // let go of without the lock
   const std::lock_guard lock(mutex_);
   for (Asked& asked : asked_) {
-    if (asked.copy == copy) asked.needed = false;
+    if (asked.copy != copy) continue;
+    asked.needed = false;
+    if (!asked.is_landing()) free.push_back(std::move(asked.block));
   }
 }
 
@@ -25,9 +29,9 @@ void AskedBytes::came(uint64_t copy, uint64_t bytes) {
                                   [copy](const Asked& asked) { return asked.copy == copy; });
   if (found == asked_.end()) return;
   found->came += bytes;
-  if (found->came < found->end) return;
-  done = std::move(found->block);
-  asked_.erase(found);
+  const bool all = found->came == found->end;
+  if (all || (!found->needed && !found->is_landing())) done = std::move(found->block);
+  if (all) asked_.erase(found);
 }
 
 Result<std::span<std::byte>> AskedBytes::place(uint64_t copy, uint64_t offset, uint64_t bytes) {

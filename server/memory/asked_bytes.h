@@ -3,8 +3,9 @@
 // (BulkReceiver).
 //
 // What the client says is checked: bytes of a copy come in order, each once, and only those that
-// were asked for. A staging block stays until all of its bytes have come, also when its copy is
-// over, so nothing is ever received into memory that somebody else uses.
+// were asked for. A staging block stays until all of its bytes have come, or its copy is over and
+// none is being received into it: so nothing is ever received into memory that somebody else uses,
+// and a client that sends nothing keeps no memory.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +27,7 @@ class AskedBytes {
   void ask(uint64_t copy, uint64_t offset, uint64_t bytes, std::shared_ptr<StagingBlock> block);
   // The copy is over: its bytes may come, but go nowhere.
   void drop(uint64_t copy);
-  // Bytes that place() gave a place to are there; lets go of blocks.
+  // Bytes for which place() was asked are there; lets go of blocks.
   void came(uint64_t copy, uint64_t bytes);
 
   // The memory for bytes that are coming; empty: they are not needed. kProtocol: they were not
@@ -36,9 +37,10 @@ class AskedBytes {
  private:
   struct Asked {
     uint64_t copy = 0, begin = 0, end = 0;
-    uint64_t placed = 0, came = 0;  // up to here, of the copy
-    std::shared_ptr<StagingBlock> block;
+    uint64_t placed = 0, came = 0;        // up to here, of the copy
+    std::shared_ptr<StagingBlock> block;  // null: bytes go nowhere
     bool needed = true;
+    bool is_landing() const { return came < placed; }
   };
   std::mutex mutex_;
   std::deque<Asked> asked_;  // guarded by mutex_; in the order of asking

@@ -4,7 +4,7 @@
 //
 // The place where things end: an object alone or with its parent, a context with what lives in it,
 // the session. Which parts are told stands in schema/api/types.yml. All on the executor's thread,
-// but for `posted`. Nothing here waits for the GPU.
+// but for `posted` and OrderedCopies::asked(). Nothing here waits for the GPU.
 #pragma once
 
 #include <atomic>

@@ -22,6 +22,11 @@ BulkReceiver::BulkReceiver(std::unique_ptr<transport::Transport> connection, Ord
 }
 
 BulkReceiver::~BulkReceiver() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
   connection_->close();
   thread_.join();
 }
@@ -47,10 +52,10 @@ void BulkReceiver::ended(const Status& why) {
   until_ = Clock::now() + kLastFrames;
 }
 
-Status BulkReceiver::after_look(bool calls_came) {
+Status BulkReceiver::after_look(uint64_t bytes) {
   if (!until_) return {};
   const auto now = Clock::now();
-  if (calls_came) until_ = now + kLastFrames;
+  if (std::exchange(bytes_, bytes) != bytes) until_ = now + kLastFrames;
   return now < *until_ ? Status() : lost_;
 }
 
@@ -87,10 +92,22 @@ Result<std::span<std::byte>> BulkReceiver::bulk_buffer(const wire::FrameHeader& 
 Status BulkReceiver::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body,
                               std::span<std::byte>) {
   FARGPU_ASSIGN_OR_RETURN(const Fetched fetched, read(header, body));
+  wait_for_executor();
   posted_.post([this, fetched] {
+    {
+      const std::lock_guard lock(mutex_);
+      --ahead_;
+    }
+    changed_.notify_all();
     if (broken_.ok()) broken_ = copies_.landed(fetched.copy, fetched.offset, fetched.bytes);
   });
   return {};
+}
+
+void BulkReceiver::wait_for_executor() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return ahead_ < kMostAhead || closing_; });
+  ++ahead_;
 }
 
 }  // namespace fargpu::server

@@ -6,7 +6,9 @@
 // so does the end of the connection. Functions are for the executor's thread.
 #pragma once
 
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -22,6 +24,9 @@ class BulkReceiver final : private transport::FrameHandler {
   // How long the session's other connection must have been silent after the end of this one: the
   // client may have sent calls before it closed both.
   static constexpr std::chrono::seconds kLastFrames{1};
+  // Frames that have been read, of which the executor does not know yet. With so many, nothing more
+  // is read: small frames must not fill the memory of a worker whose executor is in a long call.
+  static constexpr size_t kMostAhead = 256;
 
   // The references outlive this.
   BulkReceiver(std::unique_ptr<transport::Transport> connection, OrderedCopies& copies,
@@ -32,9 +37,9 @@ class BulkReceiver final : private transport::FrameHandler {
 
   // Not ok: the client broke the rules.
   const Status& broken() const { return broken_; }
-  // After a look for calls, of which some came or none. kLost: the connection has ended, and no
-  // calls come any more.
-  Status after_look(bool calls_came);
+  // After a look for calls. `bytes`: what the session's other connection has brought by now. kLost:
+  // the connection has ended, and the other one brings nothing any more.
+  Status after_look(uint64_t bytes);
   // When to look for calls although none are expected.
   transport::Deadline next_look() const { return until_.value_or(transport::kNoDeadline); }
 
@@ -49,14 +54,20 @@ class BulkReceiver final : private transport::FrameHandler {
   static Result<Fetched> read(const wire::FrameHeader& header, std::span<const std::byte> body);
   void run();
   void ended(const Status& why);
+  void wait_for_executor();
 
   const std::unique_ptr<transport::Transport> connection_;
   OrderedCopies& copies_;
   PostedTasks& posted_;
   std::vector<std::byte> unneeded_;  // of the thread
-  Status broken_;                    // these three of the executor's
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  size_t ahead_ = 0;      // frames; guarded by mutex_, as is the next one
+  bool closing_ = false;  // the thread must end
+  Status broken_;         // these three of the executor's
   Status lost_;
   std::optional<transport::Deadline> until_;
+  uint64_t bytes_ = 0;  // as after_look() was told; of the executor's, too
   std::thread thread_;
 };
 

@@ -22,11 +22,14 @@ Status Executor::run() {
   while (!bye_) {
     if (commands_.stopped()) [[unlikely]]
       FARGPU_RETURN_IF_ERROR(stand_still());
-    const auto received = transport_.receive(*this, next_look());
+    const Deadline look =
+        bulk_ == nullptr ? next_look() : std::min(next_look(), bulk_->next_look());
+    const auto received = transport_.receive(*this, look);
     if (!received.ok()) return received.status();
     if (*received > 0) last_progress_ = Clock::now();
     FARGPU_RETURN_IF_ERROR(between_frames());
-    if (bulk_ != nullptr) FARGPU_RETURN_IF_ERROR(bulk_->after_look(*received > 0));
+    if (bulk_ != nullptr)
+      FARGPU_RETURN_IF_ERROR(bulk_->after_look(transport_.statistics().bytes_received));
     if (commands_.waiting()) [[unlikely]]
       commands_.serve(/*standing=*/false);
   }
@@ -35,7 +38,8 @@ Status Executor::run() {
 }
 
 // Posted tasks wake the transport's wait, which this loop does not use, so it polls instead: often
-// while a helper thread or a host function may post.
+// while a helper thread or a host function may post. No calls are looked for, so what the end of
+// the bulk connection means is judged later.
 Status Executor::stand_still() {
   constexpr auto kOften = std::chrono::milliseconds(1), kSeldom = std::chrono::milliseconds(50);
   do {
@@ -51,8 +55,7 @@ Status Executor::stand_still() {
 }
 
 Deadline Executor::next_look() {
-  Deadline look = worker_.next_look();
-  if (bulk_ != nullptr) look = std::min(look, bulk_->next_look());
+  const Deadline look = worker_.next_look();
   if (!worker_.has_pending() && !commands_.waiting()) return look;
   constexpr auto kShortest = std::chrono::microseconds(20),
                  kLongest = std::chrono::microseconds(1000);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -19,9 +20,11 @@ class OrderedCopiesTest : public testing::Test {
   // What went to the worker, as a text: "id:offset:bytes", "id delivered" or "published".
   struct Sent {
     std::mutex mutex;
+    std::condition_variable changed;
     std::vector<std::string> lines;
     int released = 0;
     bool beside = false;  // bytes go over a bulk connection
+    bool taken = true;    // else what sends them waits
   };
   bool sent(const std::vector<std::string>& lines) {
     return eventually([&] { return lines == sent_.lines; });
@@ -62,9 +65,10 @@ class OrderedCopiesTest : public testing::Test {
   Sent& sent_ = keep(new Sent);
   OrderedCopies& copies_ = keep(new OrderedCopies(
       {[&sent = sent_](uint64_t id, uint64_t offset, std::span<const std::byte> data) {
-         std::lock_guard lock(sent.mutex);
+         std::unique_lock lock(sent.mutex);
          sent.lines.push_back(std::to_string(id) + ":" + std::to_string(offset) + ":" +
                               std::string(reinterpret_cast<const char*>(data.data()), data.size()));
+         sent.changed.wait(lock, [&sent] { return sent.taken; });
          return sent.beside;
        },
        [&sent = sent_](uint64_t id) {
@@ -198,9 +202,27 @@ TEST_F(OrderedCopiesTest, BytesOfABulkConnectionHoldTheStreamUntilTheyHaveLanded
   EXPECT_TRUE(copies_.outstanding());
   EXPECT_EQ(sent_.released, 0);
   EXPECT_TRUE(copies_.on_landed(id).ok());
-  EXPECT_FALSE(copies_.outstanding());
-  EXPECT_EQ(sent_.released, 1);
+  EXPECT_TRUE(eventually([this] { return !copies_.outstanding() && sent_.released == 1; }));
   EXPECT_EQ(copies_.on_landed(id).code(), StatusCode::kProtocol) << "twice";
+}
+
+TEST_F(OrderedCopiesTest, MemoryThatIsReadStaysWhateverTheServerSays) {
+  sent_.beside = true;
+  sent_.taken = false;
+  std::string memory = "abcd";
+  const uint64_t id = copies_.add_fetch(line(4), flat_side(memory), 7);
+  EXPECT_TRUE(copies_.on_fetch(id, 0, 4, CUDA_SUCCESS).ok());
+  EXPECT_TRUE(sent({std::to_string(id) + ":0:abcd"}));
+  EXPECT_TRUE(copies_.on_landed(id).ok());
+  EXPECT_TRUE(copies_.uses(address(memory.data()), 4)) << "it is being sent";
+  EXPECT_EQ(copies_.on_landed(id).code(), StatusCode::kProtocol) << "twice";
+  {
+    std::lock_guard lock(sent_.mutex);
+    EXPECT_EQ(sent_.released, 0);
+    sent_.taken = true;
+  }
+  sent_.changed.notify_all();
+  EXPECT_TRUE(eventually([this] { return !copies_.outstanding() && sent_.released == 1; }));
 }
 
 TEST_F(OrderedCopiesTest, WhatIsGivenUpOverABulkConnectionIsOverAtOnce) {

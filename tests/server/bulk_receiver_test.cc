@@ -6,6 +6,7 @@
 
 #include "generated/schema/memory.capnp.h"
 #include "tests/server/ordered_copies_fixture.h"
+#include "tests/transport/forwarding_transport.h"
 
 namespace fargpu::server {
 namespace {
@@ -62,6 +63,14 @@ class BulkReceiverTest : public OrderedCopiesTest {
     EXPECT_EQ(asked.bytes, bytes);
     EXPECT_EQ(asked.result, 0);
   }
+  // It ends when the gate "cuMemAlloc 77" is opened.
+  uint32_t call_that_lasts() {
+    driver().shut("cuMemAlloc 77");
+    const uint32_t call = send<schema::CuMemAllocV2Params>(schema::op_cuMemAlloc_v2,
+                                                           [](auto p) { p.setBytesize(77); });
+    EXPECT_TRUE(eventually([] { return driver().saw("cuMemAlloc 77"); }));
+    return call;
+  }
   static std::vector<std::byte> of(size_t bytes, int value) {
     return std::vector<std::byte>(bytes, std::byte(value));
   }
@@ -95,10 +104,7 @@ TEST_F(BulkReceiverTest, BytesAreReadWhileACallIsExecuted) {
   begin();
   fetch(5, 3 * kPiece);
   for (uint64_t i = 0; i < 3; ++i) expect_asked(5, i * kPiece, kPiece);
-  driver().shut("cuMemAlloc 77");
-  const uint32_t call =
-      send<schema::CuMemAllocV2Params>(schema::op_cuMemAlloc_v2, [](auto p) { p.setBytesize(77); });
-  EXPECT_TRUE(eventually([] { return driver().saw("cuMemAlloc 77"); }));
+  const uint32_t call = call_that_lasts();
   // The connection holds one of them: others are taken only when that has been read.
   for (uint64_t i = 0; i < 3; ++i)
     send_beside({5, i * kPiece, of(kPiece, static_cast<int>(i + 1))});
@@ -107,6 +113,42 @@ TEST_F(BulkReceiverTest, BytesAreReadWhileACallIsExecuted) {
   expect_answer(call, CUDA_SUCCESS);
   expect_landed(5);
   EXPECT_EQ(opened(), 3u);
+}
+
+// More than the connection holds by itself.
+TEST_F(BulkReceiverTest, ManyFramesWaitForAnExecutorThatIsInACall) {
+  constexpr uint64_t kPieces = 4, kFrames = 4 * BulkReceiver::kMostAhead;
+  constexpr uint64_t kBytes = kPieces * kPiece / kFrames;
+  begin();
+  fetch(5, kPieces * kPiece);
+  for (uint64_t i = 0; i < kPieces; ++i) expect_asked(5, i * kPiece, kPiece);
+  const uint32_t call = call_that_lasts();
+  std::atomic<size_t> sent{0};
+  std::thread sender([&] {
+    for (uint64_t i = 0; i < kFrames; ++i) {
+      send_beside({5, i * kBytes, of(kBytes, 1)});
+      ++sent;
+    }
+  });
+  EXPECT_TRUE(eventually([&] { return sent >= BulkReceiver::kMostAhead; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_LT(sent, kFrames) << "they are read without end";
+  driver().open("cuMemAlloc 77");
+  expect_answer(call, CUDA_SUCCESS);
+  expect_landed(5);
+  sender.join();
+}
+
+TEST_F(BulkReceiverTest, ASessionEndsWhileItsReaderWaitsForTheExecutor) {
+  constexpr uint64_t kFrames = 2 * BulkReceiver::kMostAhead;
+  begin();
+  fetch(5, kFrames);
+  expect_asked(5, 0, kFrames);
+  call_that_lasts();
+  for (uint64_t i = 0; i < kFrames; ++i) send_beside({5, i, of(1, 1)});
+  hang_up();
+  driver().open("cuMemAlloc 77");
+  EXPECT_EQ(end().code(), StatusCode::kLost);
 }
 
 TEST_F(BulkReceiverTest, SeveralCopiesComeInAnyOrder) {
@@ -231,6 +273,32 @@ TEST_F(BulkReceiverTest, CallsThatCameBeforeTheEndAreExecuted) {
   }
   send(wire::kBye, {}, 0);
   EXPECT_TRUE(end().ok());
+}
+
+// Of which the session's first connection brings bytes, and never a whole frame.
+class Dribble final : public test::ForwardingTransport {
+ public:
+  using ForwardingTransport::ForwardingTransport;
+  transport::Statistics statistics() const override {
+    transport::Statistics all = ForwardingTransport::statistics();
+    const auto passed = Clock::now() - begin_;
+    const auto ticks =
+        std::min<Clock::duration>(passed, std::chrono::seconds(2)) / std::chrono::milliseconds(100);
+    all.bytes_received += static_cast<uint64_t>(ticks);
+    return all;
+  }
+
+ private:
+  const Clock::time_point begin_ = Clock::now();
+};
+
+TEST_F(BulkReceiverTest, AFrameThatIsStillComingIsAwaited) {
+  wrap_ = [](auto transport) { return std::make_unique<Dribble>(std::move(transport)); };
+  const auto begun = Clock::now();
+  begin();
+  beside_->close();
+  EXPECT_EQ(end().code(), StatusCode::kLost);
+  EXPECT_GE(Clock::now() - begun, std::chrono::seconds(2) + BulkReceiver::kLastFrames);
 }
 
 TEST_F(BulkReceiverTest, AByeDoesNotWaitForBytes) {

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <ctime>
+
 #include "common/wire/control.h"
 #include "generated/schema/internal.capnp.h"
 #include "generated/schema/memory.capnp.h"
@@ -131,6 +133,23 @@ TEST_F(SessionCommandsTest, WhatWasTakenBeforeGoesOnAndADrainWaitsForIt) {
   EXPECT_EQ(result(waiting), CUDA_SUCCESS);  // the reply left while the session stood still
   resume();
   EXPECT_EQ(result(set(2, wire::kWantReply)), CUDA_SUCCESS);
+}
+
+class SessionWithBulkConnection : public SessionCommandsTest {
+ protected:
+  SessionWithBulkConnection() { with_bulk_connection_ = true; }
+};
+
+TEST_F(SessionWithBulkConnection, AStoppedSessionSleepsAlsoWhenThatConnectionHasEnded) {
+  EXPECT_TRUE(stop().stopped);
+  beside_->close();
+  std::this_thread::sleep_for(BulkReceiver::kLastFrames + milliseconds(200));
+  const std::clock_t before = std::clock();
+  std::this_thread::sleep_for(milliseconds(500));
+  EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 4) << "it does not sleep";
+  orders_.stopped = 0;
+  tell(encode_command(WorkerMessage::kResume, ++sequence_));
+  EXPECT_EQ(end().code(), StatusCode::kLost);
 }
 
 TEST_F(SessionCommandsTest, ADrainEndsAlsoWhenTheWorkDoesNot) {

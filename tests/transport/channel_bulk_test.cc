@@ -145,6 +145,16 @@ TEST_P(BulkConnection, LastWordsAreHeardAfterItsEnd) {
   EXPECT_EQ(sink_.get(&RecordingSink::notices).size(), 10u);
 }
 
+TEST_P(BulkConnection, ASessionThatHearsSomethingGoesOnAfterItsEnd) {
+  far_->close();
+  for (uint64_t i = 0; i < 20; ++i) {
+    Reply reply;
+    ASSERT_TRUE(call_with(*channel_, kEcho, i, reply).ok()) << channel_->why_lost().message();
+    std::this_thread::sleep_for(100ms);
+  }
+  EXPECT_TRUE(is_lost_with("bulk connection has ended")) << channel_->why_lost().message();
+}
+
 TEST_P(BulkConnection, AFrameFromTheServerEndsTheSession) {
   ASSERT_TRUE(send_frame(*far_, 1, 8, 0).ok());
   ASSERT_TRUE(far_->flush(Clock::now() + 20s).ok());

@@ -10,6 +10,7 @@
 #include "common/wire/control.h"
 #include "common/wire/prepared_body.h"
 #include "tests/transport/channel_testing.h"
+#include "tests/transport/forwarding_transport.h"
 
 namespace fargpu::test {
 namespace {
@@ -388,6 +389,43 @@ TEST_P(ChannelTest, CallsWhoseAnswersAreWaitedForLaterEndWithTheSession) {
   EXPECT_EQ(t.calls[0].wait().code(), StatusCode::kLost);
   EXPECT_FALSE(t.f.channel->call_later(kEcho, 7, {}, t.replies[1], t.memory[1], t.calls[1]));
   EXPECT_TRUE(t.calls[1].wait().ok());
+}
+
+// It has no room for the first frame of kCount.
+class FullOnce final : public ForwardingTransport {
+ public:
+  explicit FullOnce(std::unique_ptr<transport::Transport> inner)
+      : ForwardingTransport(std::move(inner)) {}
+  Status post(const wire::FrameHeader& header, std::span<const std::byte> body) override {
+    if (header.opcode != kCount || refused != 0) return ForwardingTransport::post(header, body);
+    refused = header.sequence;
+    return Status(StatusCode::kTimeout, "there is no room");
+  }
+  uint32_t refused = 0;
+};
+
+// Its waiter may still be on the list when another thread sends: it must not be found.
+TEST_P(ChannelTest, TheNumberOfACallThatCouldNotBeSentIsNotUsedAgain) {
+  std::vector<uint32_t> numbers;
+  const auto echo = usual_script(std::make_shared<std::atomic<int64_t>>(0));
+  TransportPair pair = GetParam().make({});
+  auto full = std::make_unique<FullOnce>(std::move(pair.client));
+  const FullOnce& seen = *full;
+  pair.client = std::move(full);
+  ChannelFixture f(std::move(pair), {}, [&](rpc::Responder& responder, const ReceivedFrame& from) {
+    numbers.push_back(from.header.sequence);
+    return echo(responder, from);
+  });
+  Reply reply, later_reply;
+  rpc::Channel::Later later;
+  EXPECT_TRUE(eventually([&] {
+    EXPECT_FALSE(f.channel->call_later(kCount, 7, {}, later_reply, {}, later));
+    return seen.refused != 0;
+  }));
+  ASSERT_TRUE(call_with(*f.channel, kEcho, 5, reply).ok());
+  EXPECT_EQ(value_of(reply), 5u);
+  ASSERT_EQ(numbers.size(), 1u);
+  EXPECT_NE(numbers[0], seen.refused);
 }
 
 TEST_P(ChannelTest, PingAnswers) {
