@@ -1,6 +1,7 @@
 // The bulk connection of a Channel: sending, and what its end means.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -31,13 +32,14 @@ Status Channel::send_beside(uint16_t opcode, Bytes body, Bytes bulk) {
 // What the server has sent on the other connection before its end is read first, and so is the
 // reason of that end: both connections of a process that ends, end.
 void Channel::Impl::bulk_ended(const Status& why) {
-  constexpr auto kLastFrames = std::chrono::seconds(1);
+  constexpr auto kLastFrames = std::chrono::seconds(1), kLongest = std::chrono::seconds(5);
   constexpr auto kLookAgain = std::chrono::milliseconds(1);
   if (why.code() == StatusCode::kLost) {
+    const Deadline at_last = Clock::now() + kLongest;  // a session that goes on hears something
     Deadline until = Clock::now() + kLastFrames;
     for (uint64_t seen = 0; !lost && Clock::now() < until;) {
       const uint64_t now = transport->statistics().bytes_received;
-      if (std::exchange(seen, now) != now) until = Clock::now() + kLastFrames;
+      if (std::exchange(seen, now) != now) until = std::min(Clock::now() + kLastFrames, at_last);
       std::this_thread::sleep_for(kLookAgain);
     }
   }

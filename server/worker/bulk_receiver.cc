@@ -4,6 +4,7 @@
 #include <kj/exception.h>
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -50,12 +51,13 @@ void BulkReceiver::ended(const Status& why) {
   }
   lost_ = std::move(status);
   until_ = Clock::now() + kLastFrames;
+  at_last_ = Clock::now() + kLongest;
 }
 
 Status BulkReceiver::after_look(uint64_t bytes) {
   if (!until_) return {};
   const auto now = Clock::now();
-  if (std::exchange(bytes_, bytes) != bytes) until_ = now + kLastFrames;
+  if (std::exchange(bytes_, bytes) != bytes) until_ = std::min(now + kLastFrames, at_last_);
   return now < *until_ ? Status() : lost_;
 }
 

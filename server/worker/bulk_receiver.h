@@ -24,6 +24,8 @@ class BulkReceiver final : private transport::FrameHandler {
   // How long the session's other connection must have been silent after the end of this one: the
   // client may have sent calls before it closed both.
   static constexpr std::chrono::seconds kLastFrames{1};
+  // But no longer than this behind that end: a client that goes on sends calls for ever.
+  static constexpr std::chrono::seconds kLongest{5};
   // Frames that have been read, of which the executor does not know yet. With so many, nothing more
   // is read: small frames must not fill the memory of a worker whose executor is in a long call.
   static constexpr size_t kMostAhead = 256;
@@ -67,6 +69,7 @@ class BulkReceiver final : private transport::FrameHandler {
   Status broken_;         // these three of the executor's
   Status lost_;
   std::optional<transport::Deadline> until_;
+  transport::Deadline at_last_{};
   uint64_t bytes_ = 0;  // as after_look() was told; of the executor's, too
   std::thread thread_;
 };

@@ -24,6 +24,7 @@ void look(CUcontext context, const std::atomic<bool>& stop) {
 void copy(CUstream stream) {
   const CUdeviceptr device = device_memory(sizeof(int));
   CU(cuMemsetD32(device, 7, 1));
+  CU(cuCtxSynchronize());
   for (int round = 0; round < kRounds; ++round) {
     int value = 0;
     CU(cuMemcpyDtoHAsync(&value, device, sizeof value, stream));
