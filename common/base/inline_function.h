@@ -20,7 +20,7 @@ class InlineFunction<Result(Arguments...), kBytes> {
   template <typename F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, InlineFunction> &&
            std::is_invocable_r_v<Result, std::remove_cvref_t<F>&, Arguments...>)
-      InlineFunction(F&& function) {  // NOLINT(google-explicit-constructor): as std::function
+      InlineFunction(F&& function) {  // NOLINT: implicit as std::function's; hides no constructor
     using Held = std::remove_cvref_t<F>;
     if constexpr (fits<Held>()) {
       new (storage_) Held(std::forward<F>(function));
