@@ -32,7 +32,7 @@ Status Channel::send_beside(uint16_t opcode, Bytes body, Bytes bulk) {
 // What the server has sent on the other connection before its end is read first, and so is the
 // reason of that end: both connections of a process that ends, end.
 void Channel::Impl::bulk_ended(const Status& why) {
-  constexpr auto kLastFrames = std::chrono::seconds(1), kLongest = std::chrono::seconds(5);
+  constexpr auto kLastFrames = std::chrono::seconds(1), kLongest = std::chrono::seconds(3);
   constexpr auto kLookAgain = std::chrono::milliseconds(1);
   if (why.code() == StatusCode::kLost) {
     const Deadline at_last = Clock::now() + kLongest;  // a session that goes on hears something
