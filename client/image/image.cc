@@ -11,7 +11,6 @@ namespace fargpu::client {
 namespace {
 
 constexpr uint32_t kWrapperMagic = 0x466243B1;
-constexpr uint32_t kLinkedWrapper = 2;  // version of a wrapper with prelinked containers
 constexpr uint32_t kContainerMagic = 0xBA55ED50;
 constexpr uint32_t kElfMagic = 0x464C457F;
 constexpr size_t kContainerHeaderBytes = 16;
@@ -35,19 +34,21 @@ bool looks_like_text(const std::byte* data, uint64_t limit) {
 }
 
 Result<Image> inspect_wrapper(const std::byte* data) {
+  const auto wrapper = load<FatbinWrapper>(data);
   Image image;
   image.kind = ImageKind::kContainer;
-  const auto* container = load<const std::byte*>(data + 8);
+  const auto* container = static_cast<const std::byte*>(wrapper.linked);
   if (container == nullptr) return invalid("fat binary wrapper without a container");
   FARGPU_ASSIGN_OR_RETURN(const uint64_t bytes, container_bytes(container, kMaxImageBytes));
   image.bytes = {container, bytes};
-  const auto* const* prelinked = load<const std::byte* const*>(data + 16);
-  if (load<uint32_t>(data + 4) != kLinkedWrapper || prelinked == nullptr) return image;
-  for (; *prelinked != nullptr; ++prelinked) {
+  if (wrapper.version != FatbinWrapper::kWithPrelinked || wrapper.prelinked == nullptr)
+    return image;
+  for (const auto* next = wrapper.prelinked; *next != nullptr; ++next) {
     if (image.prelinked.size() + 1 == kMaxPrelinked)
       return invalid("fat binary wrapper: too many containers");
-    FARGPU_ASSIGN_OR_RETURN(const uint64_t size, container_bytes(*prelinked, kMaxImageBytes));
-    image.prelinked.emplace_back(*prelinked, size);
+    const auto* of_object = static_cast<const std::byte*>(*next);
+    FARGPU_ASSIGN_OR_RETURN(const uint64_t size, container_bytes(of_object, kMaxImageBytes));
+    image.prelinked.emplace_back(of_object, size);
   }
   return image;
 }

@@ -8,10 +8,9 @@
 #include "client/memory/shared_segment.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/routes.h"
-#include "common/wire/slot_message.h"
+#include "common/wire/fixed_message.h"
 #include "generated/schema/internal.capnp.h"
 #include "generated/schema/opcodes.h"
-#include "schema/support/sizes.h"
 
 namespace fargpu::client {
 namespace {
@@ -66,15 +65,13 @@ CUresult send_following(const Transfer& transfer, const copy::Piece& piece,
 
 // fgFetched over the bulk connection.
 void send_beside(Session& session, uint64_t id, uint64_t offset, std::span<const std::byte> bytes) {
-  alignas(8) std::byte body[schema::fixed_bytes<schema::FgFetchedParams>()];
-  wire::SlotMessageBuilder builder(std::span<std::byte>(body, sizeof body));
-  auto params = builder.initRoot<schema::FgFetchedParams>();
+  wire::FixedMessage<schema::FgFetchedParams> message;
+  auto params = message.root();
   params.setId(id);
   params.setOffset(offset);
   params.setBytes(bytes.size());
   // A session that is lost ends all copies by itself.
-  (void)session.channel().send_beside(schema::op_fgFetched, std::span(body, builder.used_bytes()),
-                                      bytes);
+  (void)session.channel().send_beside(schema::op_fgFetched, message.bytes(), bytes);
 }
 
 }  // namespace

@@ -21,6 +21,15 @@ namespace fargpu {
 
 inline constexpr size_t kMaxPrelinked = 4096;  // containers
 
+// What compilers put around a container, in memory; `magic` is kWrapperMagic (fatbin.h).
+struct FatbinWrapper {
+  static constexpr uint32_t kWithPrelinked = 2;  // version
+  uint32_t magic = 0;
+  uint32_t version = 0;
+  const void* linked = nullptr;
+  const void* const* prelinked = nullptr;  // up to a null pointer; of version 2 alone
+};
+
 // The pieces of a block, one behind the other. Moves, does not copy: the first is its `header`.
 struct PrelinkedBlock {
   PrelinkedBlock() = default;

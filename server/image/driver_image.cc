@@ -4,14 +4,8 @@
 
 #include "common/base/log.h"
 #include "common/fatbin/fatbin.h"
-#include "common/fatbin/prelinked.h"
 
 namespace fargpu::server {
-namespace {
-
-constexpr uint32_t kWithPrelinked = 2;  // version of a wrapper
-
-}  // namespace
 
 DriverImage::DriverImage(Image image) : image_(std::move(image)), data_(image_.data()) {
   const auto containers = read_prelinked(bytes());
@@ -23,7 +17,8 @@ DriverImage::DriverImage(Image image) : image_(std::move(image)), data_(image_.d
   if (containers->empty()) return;
   for (const auto& container : *containers) prelinked_.push_back(container.data());
   prelinked_.push_back(nullptr);
-  wrapper_ = {kWrapperMagic, kWithPrelinked, prelinked_.front(), prelinked_.data() + 1};
+  wrapper_ = {kWrapperMagic, FatbinWrapper::kWithPrelinked, prelinked_.front(),
+              prelinked_.data() + 1};
   data_ = &wrapper_;
 }
 

@@ -4,10 +4,10 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <vector>
 
+#include "common/fatbin/prelinked.h"
 #include "server/image/mapped_image.h"
 
 namespace fargpu::server {
@@ -25,16 +25,9 @@ class DriverImage {
   }
 
  private:
-  struct Wrapper {
-    uint32_t magic;
-    uint32_t version;
-    const void* linked;
-    const void* const* prelinked;  // up to a null pointer
-  };
-
   const Image image_;
   std::vector<const void*> prelinked_;
-  Wrapper wrapper_{};
+  FatbinWrapper wrapper_;
   const void* data_;
 };
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "common/fatbin/contents/contents.h"
+#include "common/fatbin/prelinked.h"
 #include "sim/fatbin/linked_image.h"
 
 namespace fargpu::sim {
@@ -10,14 +11,6 @@ namespace {
 
 constexpr unsigned char kElfMagic[4] = {0x7f, 'E', 'L', 'F'};
 constexpr size_t kMaxText = size_t{1} << 30;
-constexpr size_t kMaxPrelinked = 4096;
-
-struct Wrapper {
-  uint32_t magic;
-  uint32_t version;  // 2: `prelinked` is a NULL-terminated array of containers
-  const void* data;
-  const void* const* prelinked;
-};
 
 Result<std::string> read_container(const void* container, int compute_capability) {
   const auto* bytes = static_cast<const std::byte*>(container);
@@ -27,15 +20,16 @@ Result<std::string> read_container(const void* container, int compute_capability
 }
 
 Result<std::vector<std::string>> read_wrapper(const void* image, int compute_capability) {
-  Wrapper wrapper;
+  FatbinWrapper wrapper;
   std::memcpy(&wrapper, image, sizeof wrapper);
   std::vector<std::string> texts;
-  if (wrapper.data == nullptr)
+  if (wrapper.linked == nullptr)
     return Status(StatusCode::kInvalidArgument,
                   "damaged fat binary: a wrapper without a container");
-  Result<std::string> linked = read_container(wrapper.data, compute_capability);
+  Result<std::string> linked = read_container(wrapper.linked, compute_capability);
   if (linked.ok()) return std::vector<std::string>{std::move(*linked)};
-  if (wrapper.version != 2 || wrapper.prelinked == nullptr) return linked.status();
+  if (wrapper.version != FatbinWrapper::kWithPrelinked || wrapper.prelinked == nullptr)
+    return linked.status();
   // Those without PTX for this GPU bring what the simulated GPU has itself (libcudadevrt).
   for (size_t i = 0; i < kMaxPrelinked && wrapper.prelinked[i] != nullptr; ++i) {
     Result<std::string> text = read_container(wrapper.prelinked[i], compute_capability);
