@@ -33,7 +33,7 @@ class BulkConnection : public ::testing::TestWithParam<TransportKind> {
                                          std::move(bulk.client));
   }
   ~BulkConnection() override {
-    channel_.reset();
+    channel_->close(Clock::now() + 200ms);  // the sender may be inside: it ends first
     if (sender_.joinable()) sender_.join();
   }
 

@@ -253,14 +253,16 @@ long faults_of_a_mebibyte(transport::Transport& sender) {
 
 TEST(Shm, FramesDoNotFaultOnceMemoryWasTaken) {
   const auto untaken = make_shm_pair({});
-  EXPECT_GE(faults_of_a_mebibyte(*untaken.client), 1 << 8);
+  const long faults_before = faults_of_a_mebibyte(*untaken.client);
   const auto taken = make_shm_pair({});
   size_t slices = 1;
   while (taken.client->take_memory(1 << 20)) ++slices;
   EXPECT_FALSE(taken.client->take_memory(1 << 20));
   if (slices == 1) GTEST_SKIP() << "madvise() cannot populate memory before Linux 5.14";
   EXPECT_EQ(slices, 9u);  // two rings of 4 MiB, and a page
-  EXPECT_LT(faults_of_a_mebibyte(*taken.client), 1 << 6);
+  // One for each of the 256 pages, beside those of the program itself, which a sanitizer has many
+  // of, the same both times.
+  EXPECT_GE(faults_before - faults_of_a_mebibyte(*taken.client), 200);
 }
 
 TEST(Shm, OneBellForAManyFramesBurst) {
