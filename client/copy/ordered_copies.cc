@@ -92,8 +92,10 @@ void OrderedCopies::erase(Map::iterator copy) {
 void OrderedCopies::cancel(uint64_t id) {
   std::lock_guard lock(mutex_);
   // A copy that the worker has refused (`dropped`) ends when the refusal has been acknowledged.
-  if (const auto found = copies_.find(id); found != copies_.end() && !found->second.dropped)
-    erase(found);
+  const auto found = copies_.find(id);
+  if (found == copies_.end() || found->second.dropped) return;
+  found->second.landed = true;  // a server may have asked for bytes and refuse the call then
+  if (!found->second.sending) erase(found);
 }
 
 Result<std::span<std::byte>> OrderedCopies::target(uint64_t id, uint64_t offset, uint64_t bytes) {
@@ -191,7 +193,10 @@ void OrderedCopies::lost() {
   std::lock_guard lock(mutex_);
   lost_ = true;
   tasks_.clear();
-  while (!copies_.empty()) erase(copies_.begin());
+  for (auto copy = copies_.begin(); copy != copies_.end();) {
+    const auto here = copy++;
+    if (!here->second.sending) erase(here);  // else its memory is being read
+  }
 }
 
 bool OrderedCopies::finds(uint64_t address, uint64_t bytes, bool deliveries_only) const {
@@ -279,14 +284,13 @@ void OrderedCopies::run_task(const Task& task) {
   if (const auto found = copies_.find(task.id); found != copies_.end()) erase(found);
 }
 
-// With the last bytes the copy is over, unless on_landed() ends it.
+// With the last bytes the copy is over, unless on_landed() ends it; with the session in any case.
 void OrderedCopies::after_sending(const Task& task, bool is_told) {
   std::lock_guard lock(mutex_);
   const auto found = copies_.find(task.id);
-  if (found == copies_.end()) return;  // the session was lost meanwhile
   Copy& copy = found->second;
   copy.sending = false;
-  if (copy.landed || (!is_told && copy.sent == copy.bytes)) erase(found);
+  if (lost_ || copy.landed || (!is_told && copy.sent == copy.bytes)) erase(found);
 }
 
 }  // namespace fargpu::client

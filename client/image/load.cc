@@ -18,6 +18,7 @@
 #include "common/base/sha256.h"
 #include "common/fatbin/prelinked.h"
 #include "generated/client/internal_calls.h"
+#include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
 namespace {
@@ -47,6 +48,11 @@ bool names_target(const JitOptions& jit) {
   });
 }
 
+// Servers have known blocks of prelinked containers for as long as this call.
+bool links_images(const Session& session) {
+  return session.snapshot.known.contains(schema::op_fgStreamSynchronize);
+}
+
 // With the containers of its objects, of which the driver takes what it needs.
 template <typename Load>
 CUresult load_prelinked(const Image& image, Load&& load) {
@@ -72,7 +78,8 @@ CUresult load_usable(Session& session, const Image& image, const JitOptions& jit
       if (load(alone) == CUDA_SUCCESS) return CUDA_SUCCESS;
     }
   }
-  return image.prelinked.empty() ? load(alone) : load_prelinked(image, load);
+  return image.prelinked.empty() || !links_images(session) ? load(alone)
+                                                           : load_prelinked(image, load);
 }
 
 CUresult load_module_bytes(Session& session, ImageBytes bytes, const JitOptions& jit,

@@ -279,6 +279,25 @@ TEST_F(OrderedCopiesTest, NothingOutlivesTheSession) {
   EXPECT_EQ(sent_.released, 3);
 }
 
+TEST_F(OrderedCopiesTest, MemoryThatIsReadStaysWhenTheSessionIsLost) {
+  sent_.taken = false;
+  std::string memory = "abcdef";
+  const uint64_t id = copies_.add_fetch(line(6), flat_side(memory), 7);
+  EXPECT_TRUE(copies_.on_fetch(id, 0, 2, CUDA_SUCCESS).ok());
+  EXPECT_TRUE(copies_.on_fetch(id, 2, 4, CUDA_SUCCESS).ok());
+  EXPECT_TRUE(sent({std::to_string(id) + ":0:ab"}));
+  copies_.lost();
+  EXPECT_TRUE(copies_.uses(address(memory.data()), 6)) << "it is being sent";
+  {
+    std::lock_guard lock(sent_.mutex);
+    EXPECT_EQ(sent_.released, 0);
+    sent_.taken = true;
+    sent_.changed.notify_all();
+  }
+  EXPECT_TRUE(eventually([this] { return !copies_.outstanding() && sent_.released == 1; }));
+  EXPECT_TRUE(sent({std::to_string(id) + ":0:ab"})) << "the rest is not read any more";
+}
+
 TEST_F(OrderedCopiesTest, WhatDoesNotFitEndsTheSession) {
   std::string memory(10, '.');
   const uint64_t delivery = copies_.add_delivery(line(10), flat_side(memory), {});
