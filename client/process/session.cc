@@ -74,7 +74,7 @@ Session::Session(const SessionIdentity& identity, Settings given_settings, Snaps
                  [this, hooks] { hooks.before_host_function(*this); }),
       ordered_copies(hooks.wire_of_copies(*this), bytes_of_piece(snapshot)),
       value_waits([this, hooks] { hooks.look_at_values(*this); }),
-      piece_bytes_(bytes_of_piece(snapshot)),
+      piece_size_(bytes_of_piece(snapshot)),
       next_buffer_id_(identity.tables.next_buffer_id) {
   for (const Device& device : snapshot.devices)
     contexts.add_primary(device.ordinal, device.worker_ordinal, owner());

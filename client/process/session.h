@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "client/copy/ordered_copies.h"
+#include "client/copy/piece_size.h"
 #include "client/memory/exposures.h"
 #include "client/memory/hidden_memory.h"
 #include "client/memory/pages.h"
@@ -162,7 +163,12 @@ class Session final : public rpc::NoticeSink {
     return region;
   }
   // The largest piece of one copy.
-  uint64_t piece_bytes() const { return piece_bytes_; }
+  uint64_t piece_bytes() const { return piece_size_.most(); }
+  // The most of the next piece that travels in a frame, of a copy of so many bytes.
+  uint64_t next_piece_bytes(uint64_t copy) {
+    return copy <= PieceSize::kBesideOthers ? piece_size_.most()
+                                            : piece_size_.next(channel().meetings());
+  }
   // Whether images are sent compressed, where that makes them smaller.
   bool packs_images() const { return packs_images_; }
   uint64_t next_buffer_id() { return next_buffer_id_.fetch_add(1, std::memory_order_relaxed); }
@@ -199,7 +205,7 @@ class Session final : public rpc::NoticeSink {
   const Device* find_device(int ordinal) const;
 
   std::unique_ptr<rpc::Channel> channel_;
-  const uint64_t piece_bytes_;
+  PieceSize piece_size_;
   bool packs_images_ = false;
   std::atomic<uint64_t>& next_buffer_id_;
 };

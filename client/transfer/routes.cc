@@ -103,14 +103,12 @@ CUresult carry_shared(Transfer& transfer) {
 
 // Two pieces are under way at a time.
 CUresult receive_in_frames(Transfer& transfer) {
-  const uint64_t limit = transfer.session.piece_bytes();
-  if (transfer.bytes <= limit)
-    return for_each_piece(transfer.shape, limit, [&](const copy::Piece& piece) {
-      return receive_in_frame(transfer, piece);
-    });
+  const auto limit = [&] { return transfer.session.next_piece_bytes(transfer.bytes); };
+  if (transfer.bytes <= limit())
+    return receive_in_frame(transfer, {transfer.shape, 0, 0, 0, 0, transfer.bytes});
   FrameRead reads[2];
   size_t turn = 0;
-  CUresult result = for_each_piece(transfer.shape, limit, [&](const copy::Piece& piece) {
+  CUresult result = for_each_piece_up_to(transfer.shape, limit, [&](const copy::Piece& piece) {
     FrameRead& next = reads[turn];
     turn = 1 - turn;
     const bool begun = next.begin(transfer, piece);
@@ -134,8 +132,9 @@ CUresult carry_in_frames(Transfer& transfer) {
   }
   if (const CUresult result = await_source(transfer); result != CUDA_SUCCESS) return result;
   SynchronousCopy synchronous(transfer);
+  const auto limit = [&] { return session.next_piece_bytes(transfer.bytes); };
   const CUresult result =
-      for_each_piece(transfer.shape, session.piece_bytes(), [&](const copy::Piece& piece) {
+      for_each_piece_up_to(transfer.shape, limit, [&](const copy::Piece& piece) {
         return send_in_frame(transfer, piece, synchronous.order(piece));
       });
   return result == CUDA_SUCCESS ? synchronous.finish() : result;

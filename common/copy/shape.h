@@ -94,18 +94,23 @@ struct Piece {
 Piece piece_at(const Shape& shape, uint64_t offset, uint64_t limit);
 
 // Calls visit(piece) for the pieces of a shape until one returns something else than `Result{}`,
-// which is then returned.
-template <typename Visit>
-auto for_each_piece(const Shape& shape, uint64_t limit, Visit&& visit) {
+// which is then returned. `limit()`: the most bytes of the piece that is next.
+template <typename Limit, typename Visit>
+auto for_each_piece_up_to(const Shape& shape, Limit&& limit, Visit&& visit) {
   const uint64_t bytes = shape.bytes();
   Piece piece{shape, 0, 0, 0, 0, bytes};
-  if (bytes > limit) piece = piece_at(shape, 0, limit);
+  if (const uint64_t most = limit(); bytes > most) piece = piece_at(shape, 0, most);
   for (;;) {
     const auto result = visit(piece);
     const uint64_t end = piece.offset + piece.bytes;
     if (result != decltype(visit(piece)){} || end >= bytes) return result;
-    piece = piece_at(shape, end, limit);
+    piece = piece_at(shape, end, limit());
   }
+}
+template <typename Visit>
+auto for_each_piece(const Shape& shape, uint64_t limit, Visit&& visit) {
+  return for_each_piece_up_to(
+      shape, [limit] { return limit; }, visit);
 }
 
 // Calls visit(address, bytes) for the parts of rows that `bytes` packed bytes from `offset` on

@@ -377,6 +377,11 @@ bool Channel::lost() const {
 
 Status Channel::why_lost() const { return lost() ? impl_->lost_status() : Status(); }
 
+uint64_t Channel::meetings() const {
+  return impl_->send_mutex.waits() +
+         impl_->answers_awaited_together.load(std::memory_order_relaxed);
+}
+
 void Channel::close(Deadline deadline) {
   if (lost()) return;
   impl_->closing = true;

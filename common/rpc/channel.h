@@ -160,6 +160,8 @@ class Channel {
                   std::span<std::byte> bulk_out, Later& later);
   // Sends the buffered frames of asynchronous calls now, instead of within 0.1 ms.
   Status flush();
+  // How often threads have met here so far: one had to wait for another one, or for its answer.
+  uint64_t meetings() const;
   bool has_bulk_connection() const;
   // Sends a frame over the bulk connection, which there must be. Returns when `bulk` has been
   // taken. Frames that are sent so arrive in their order; calls may overtake them.

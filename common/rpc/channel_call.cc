@@ -24,6 +24,8 @@ namespace {
 constexpr size_t kHeaderBytes = sizeof(wire::FrameHeader);
 constexpr size_t kFlushBytes = 32 << 10;  // this much unflushed goes out at once
 constexpr int32_t kNotReady = 600;        // CUDA_ERROR_NOT_READY
+// Others get this long to send what they have, between two frames with bulk.
+constexpr auto kLongestPass = std::chrono::microseconds(1000);
 
 size_t round_up_8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
 
@@ -226,7 +228,9 @@ Status Channel::Call::send(std::span<const Bytes> bulk, int32_t* result) {
   }
   if (result != nullptr) *result = 0;
   Status status = call.commit(0, bulk);
-  return call.impl.sent(call.lock, std::move(status), call.frame_bytes);
+  status = call.impl.sent(call.lock, std::move(status), call.frame_bytes);
+  if (!bulk.empty()) call.impl.send_mutex.let_pass(kLongestPass);
+  return status;
 }
 
 Status Channel::Impl::try_post(const wire::FrameHeader& header, Bytes body) {
@@ -321,6 +325,7 @@ Status Channel::Impl::exchange(SendLock& lock, const wire::FrameHeader& header, 
   count_wait();
   // The reply may come as soon as the frame leaves: the lease holder must find the waiter then.
   bool alone = small && try_lease(Reader::kCaller);
+  if (small && !alone && reader == Reader::kCaller) ++answers_awaited_together;
   if (!alone) add(waiter);
   Status sent = commit(false);
   if (sent.code() == StatusCode::kTimeout) [[unlikely]] {

@@ -247,7 +247,9 @@ struct Channel::Impl final : transport::FrameHandler {
   std::atomic<ServiceSleep> service_sleep{ServiceSleep::kAwake};  // written under wait_mutex
   std::atomic<uint64_t> waits{0};       // how many calls have waited so far
   std::atomic<int> waiting_senders{0};  // set before `waits` is raised
-  Waiter* last = nullptr;               // guarded by wait_mutex
+  std::atomic<uint64_t> answers_awaited_together{
+      0};                  // calls that found another one's thread reading
+  Waiter* last = nullptr;  // guarded by wait_mutex
 
   // These belong to the lease holder.
   std::vector<std::byte> notice_bulk;

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
@@ -376,6 +377,35 @@ TEST(CheckDeathTest, AbortsWithThePlace) {
   FARGPU_CHECK(1 + 1 == 2);
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(FARGPU_CHECK(1 + 1 == 3), "1 \\+ 1 == 3 does not hold at .*base_test.cc");
+}
+
+// A thread that takes the lock again at once lets pass who waits.
+TEST(QuickMutex, LetsOthersPass) {
+  QuickMutex mutex;
+  std::atomic<int> rounds{0};
+  std::atomic<bool> over{false};
+  std::thread holder([&] {
+    while (!over) {
+      {
+        const std::lock_guard lock(mutex);
+        ++rounds;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      mutex.let_pass(std::chrono::seconds(30));
+    }
+  });
+  while (rounds == 0) std::this_thread::yield();
+  std::vector<int> missed;
+  for (int i = 0; i < 51; ++i) {
+    const int before = rounds;
+    const std::lock_guard lock(mutex);
+    missed.push_back(rounds - before);
+  }
+  std::sort(missed.begin(), missed.end());
+  EXPECT_LE(missed[25], 2) << "in most rounds this thread ran at once";
+  EXPECT_GT(mutex.waits(), 0u);
+  over = true;
+  holder.join();
 }
 
 }  // namespace

@@ -79,6 +79,19 @@ TEST(Pieces, AreAsLargeAsTheyMayBe) {
   EXPECT_EQ(piece_at(shape, 7, 7).bytes, 3u) << "the rest of the row";
 }
 
+TEST(Pieces, MayChangeTheirSizeOnTheWay) {
+  std::vector<uint64_t> sizes;
+  uint64_t limit = 40;
+  const auto next = [&limit] { return limit; };
+  for_each_piece_up_to({100, 1, 1}, next, [&](const Piece& piece) {
+    EXPECT_EQ(piece.offset, piece.x);
+    sizes.push_back(piece.bytes);
+    limit = sizes.size() == 1 ? 10 : 45;
+    return 0;
+  });
+  EXPECT_EQ(sizes, (std::vector<uint64_t>{40, 10, 45, 5}));
+}
+
 TEST(Pieces, EndWithTheFirstFailure) {
   int visits = 0;
   EXPECT_EQ(for_each_piece({10, 1, 1}, 3, [&](const Piece&) { return ++visits == 2 ? 7 : 0; }), 7);

@@ -1,4 +1,4 @@
-"""The bulk connection of a session over TCP: calls go on while a copy crosses a slow network."""
+"""Sessions over TCP: calls go on while a copy crosses a slow network."""
 
 import socket
 import subprocess
@@ -120,6 +120,22 @@ class BulkConnection(unittest.TestCase):
         self.assertNotEqual(process.returncode, 0, output)
         self.assertIn("CUDA_ERROR_DEVICE_UNAVAILABLE", errors)
         self.assertEqual("bulk connection has ended" in errors, which == "bulk", errors)
+
+
+class CopiesInFrames(unittest.TestCase):
+    """Bytes of ordinary memory go on the connection of the calls."""
+
+    def test_calls_pass_between_the_pieces(self):
+        # A piece of 16 MiB takes 1.3 s, one of 1 MiB 84 ms.
+        with testing.Daemon() as daemon:
+            done = daemon.run(
+                testing.BUILD.program("calls_beside_frames"),
+                MEBIBYTES,
+                flags=("--transport", "tcp"),
+                env=testing.clean_environment(FARGPU_LINK=LINK),
+            )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreater(int(done.stdout), 6)
 
 
 if __name__ == "__main__":
