@@ -126,16 +126,16 @@ class CopiesInFrames(unittest.TestCase):
     """Bytes of ordinary memory go on the connection of the calls."""
 
     def test_calls_pass_between_the_pieces(self):
-        # A piece of 16 MiB takes 1.3 s, one of 1 MiB 84 ms.
+        # 96 MiB take 1 s: 6 pieces of 16 MiB, which are what it begins with, or 96 of 1 MiB.
         with testing.Daemon() as daemon:
             done = daemon.run(
                 testing.BUILD.program("calls_beside_frames"),
-                MEBIBYTES,
+                96,
                 flags=("--transport", "tcp"),
-                env=testing.clean_environment(FARGPU_LINK=LINK),
+                env=testing.clean_environment(FARGPU_LINK="rtt=1ms,bandwidth=800Mbps"),
             )
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertGreater(int(done.stdout), 6)
+        self.assertGreater(int(done.stdout), 16)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ int main(int argc, char** argv) {
   const auto copy_both_ways = [&] {
     CHECK(cuCtxSetCurrent(context));
     CHECK(cuMemcpyHtoD(memory, source.data(), words * sizeof(uint32_t)));
+    CHECK(cuStreamSynchronize(nullptr));  // the bytes have crossed the network
     turns_to_device = turns;
     CHECK(cuMemcpyDtoH(back.data(), memory, words * sizeof(uint32_t)));
     return 0;
