@@ -23,7 +23,6 @@ namespace {
 
 constexpr size_t kHeaderBytes = sizeof(wire::FrameHeader);
 constexpr size_t kFlushBytes = 32 << 10;  // this much unflushed goes out at once
-constexpr int32_t kNotReady = 600;        // CUDA_ERROR_NOT_READY
 
 size_t round_up_8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
 
