@@ -37,8 +37,8 @@ namespace fargpu::rpc {
 using Bytes = std::span<const std::byte>;
 
 // Receives frames that answer no call. Called on the thread that is receiving, or on the one that
-// reads the bulk connection: there deliveries come, beside other notices. Must not block and must not
-// make calls.
+// reads the bulk connection: one notice after the other, but for `alive` and `landed`, which may be
+// handled beside another one. Must not block and must not make calls.
 class NoticeSink {
  public:
   virtual ~NoticeSink() = default;

@@ -19,7 +19,7 @@ namespace {
 
 // `landed`: bytes that this client has sent are there. Which of them the worker wanted, it has said
 // by `fetch`.
-bool tells_nothing(uint16_t notice) { return notice == wire::kAlive || notice == wire::kLanded; }
+bool is_silent(uint16_t notice) { return notice == wire::kAlive || notice == wire::kLanded; }
 
 }  // namespace
 
@@ -47,7 +47,7 @@ void Channel::Impl::read_bulk() {
 }
 
 Status Channel::Impl::on_notice(const wire::FrameHeader& header, Bytes body, Bytes bulk_bytes) {
-  if (landings == nullptr || tells_nothing(header.opcode))
+  if (landings == nullptr || is_silent(header.opcode))
     return sink.on_notice(header, body, bulk_bytes);
   if (header.opcode == wire::kDeliveryBeside) return landings->announce(header.sequence);
   return landings->take(header, body, bulk_bytes);
