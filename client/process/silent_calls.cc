@@ -7,8 +7,8 @@
 namespace fargpu::client {
 namespace {
 
-// Not here, although they look like it: what the description calls `drains`, where a driver may wait
-// for its streams; amounts of memory in use, which change with frees in stream order; and
+// Not here, although they look like it: what the description calls `drains`, where a driver may
+// wait for its streams; amounts of memory in use, which change with frees in stream order; and
 // cuMemAllocAsync, whose address may be one that another stream has freed by now.
 constexpr uint16_t kSilent[] = {
     // What does not change.

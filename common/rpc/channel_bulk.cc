@@ -1,5 +1,5 @@
-// The bulk connection of a Channel: sending, what waits for deliveries that come there, and what its
-// end means.
+// The bulk connection of a Channel: sending, what waits for deliveries that come there, and what
+// its end means.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -53,8 +53,8 @@ Status Channel::Impl::on_notice(const wire::FrameHeader& header, Bytes body, Byt
   return landings->take(header, body, bulk_bytes);
 }
 
-// An error may be that of work behind the copy. Not ready: something is not done, which says nothing
-// about what is.
+// An error may be that of work behind the copy. Not ready: something is not done, which says
+// nothing about what is.
 uint64_t Channel::Impl::behind(const wire::FrameHeader& reply) const {
   if (landings == nullptr || reply.opcode == wire::kPing || reply.opcode == wire::kInspect ||
       reply.result == kNotReady)

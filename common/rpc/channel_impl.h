@@ -86,8 +86,8 @@ struct Channel::Impl final : transport::FrameHandler {
     std::condition_variable& wake;
     const transport::WatchedWord* early = nullptr;  // of Channel::call_body
     bool came_early = false;                        // its word was seen before its reply
-    // With a bulk connection, written by the lease holder before `done`: the delivery that must have
-    // landed before the caller has its answer, and memory for the reply's bulk until then.
+    // With a bulk connection, written by the lease holder before `done`: the delivery that must
+    // have landed before the caller has its answer, and memory for the reply's bulk until then.
     uint64_t behind = 0;
     std::unique_ptr<std::byte[]> bulk_aside;
     // Guarded by wait_mutex. `done` is also guarded by the lease: the lease holder completes its

@@ -6,8 +6,8 @@
 // number was read: so they keep their order with those that come in frames there. What is read
 // behind a number may tell that a stream has passed the copy. A reply goes to its caller, who then
 // waits until that number has landed (wait). A notice is kept, and handled by the thread that reads
-// the bulk connection. So whoever reads the connection of the calls never waits, unless very much is
-// kept.
+// the bulk connection. So whoever reads the connection of the calls never waits, unless very much
+// is kept.
 //
 // All numbers count from 1. What the server sends is checked; a Status ends the session.
 #pragma once

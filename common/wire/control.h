@@ -31,8 +31,8 @@ enum ControlOpcode : uint16_t {
 
 // All of them: what this build knows below kFirstApiOpcode.
 inline constexpr ControlOpcode kControlOpcodes[] = {
-    kHello,   kPing,         kBye,     kOutput, kHostCall,    kHostCallDone, kStatus,
-    kUpgrade, kJoin,         kCopied,  kAlive,  kErrorOutput, kDelivery,     kFetch,
-    kInspect, kQueueReached, kOpenJob, kManage, kLanded, kDeliveryBeside};
+    kHello,   kPing,         kBye,     kOutput, kHostCall,    kHostCallDone,  kStatus,
+    kUpgrade, kJoin,         kCopied,  kAlive,  kErrorOutput, kDelivery,      kFetch,
+    kInspect, kQueueReached, kOpenJob, kManage, kLanded,      kDeliveryBeside};
 
 }  // namespace fargpu::wire

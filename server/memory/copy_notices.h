@@ -1,5 +1,5 @@
-// CopyNotices: the notices that tell the client about ordered copies, with their bytes in frames, by
-// one-sided writes or by the bulk connection. One thread (the executor's).
+// CopyNotices: the notices that tell the client about ordered copies, with their bytes in frames,
+// by one-sided writes or by the bulk connection. One thread (the executor's).
 #pragma once
 
 #include <cuda.h>

@@ -3,8 +3,8 @@
 // what follows from their arrival happens on the executor's thread, as a posted task.
 //
 // Only fgFetched may come here, with bytes that were asked for; anything else ends the session, and
-// so does the end of the connection. What goes the other way is sent by BulkDeliveries. Functions are
-// for the executor's thread.
+// so does the end of the connection. What goes the other way is sent by BulkDeliveries. Functions
+// are for the executor's thread.
 #pragma once
 
 #include <condition_variable>

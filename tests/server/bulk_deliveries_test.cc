@@ -1,4 +1,5 @@
-// A session with a bulk connection: large deliveries go there, and the executor never waits for them.
+// A session with a bulk connection: large deliveries go there, and the executor never waits for
+// them.
 #include "server/memory/bulk_deliveries.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Deliveries on the bulk connection of a channel: what may be known before their bytes are there, and
-// what may not.
+// Deliveries on the bulk connection of a channel: what may be known before their bytes are there,
+// and what may not.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -68,12 +68,12 @@ struct Place {
   }
 };
 
-#define EXPECT(condition)                                                     \
-  do {                                                                        \
-    if (!(condition)) {                                                       \
+#define EXPECT(condition)                                                      \
+  do {                                                                         \
+    if (!(condition)) {                                                        \
       std::fprintf(stderr, "%s:%d: not %s\n", __FILE__, __LINE__, #condition); \
-      return 1;                                                               \
-    }                                                                         \
+      return 1;                                                                \
+    }                                                                          \
   } while (0)
 #define DO(call)        \
   do {                  \
@@ -204,8 +204,7 @@ int know_in_threads(CUcontext context, size_t words) {
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
       Place place;
-      if (cuCtxSetCurrent(context) != CUDA_SUCCESS || place.make(words + i * kSmall) ||
-          know(place))
+      if (cuCtxSetCurrent(context) != CUDA_SUCCESS || place.make(words + i * kSmall) || know(place))
         ++failures;
     });
   }
