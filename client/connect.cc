@@ -13,6 +13,7 @@
 #include "client/process/devices.h"
 #include "client/process/process.h"
 #include "client/process/session.h"
+#include "client/process/silent_calls.h"
 #include "client/settings/job.h"
 #include "client/timeline/session_timeline.h"
 #include "client/transfer/coherence.h"
@@ -145,6 +146,7 @@ Result<Opened> open(const std::string& server, const std::optional<bootstrap::Jo
     rpc::ChannelOptions options;
     options.limits = greeting.limits;
     options.sync_all = settings.sync_all;
+    options.tells_nothing = tells_nothing;
     return Opened{welcome.getDaemonId(), std::move(snapshot), std::move(made.transport),
                   std::move(made.bulk), options};
   } catch (const kj::Exception&) {

@@ -40,6 +40,9 @@
 #   20 landed        worker to client, notice; body Landed: all bytes of a copy to the device that
 #                    follows its stream have come by the bulk connection. Who knows it knows bulk
 #                    connections
+#   21 deliveryBeside worker to client, notice; no body; the header's sequence is the number, from 1
+#                    on, of a delivery that goes by the bulk connection, as a frame with the same
+#                    sequence: this is its place among what is sent here
 #
 # An end sends the other one only what that one says it knows (Hello.knows, Welcome.knows). A notice
 # that the client does not know is not sent; those that answer a call of the client's (hostCall,

@@ -8,47 +8,26 @@
 #include "common/base/signals_blocked.h"
 
 namespace fargpu::rpc {
-namespace {
-
-class NothingExpected final : public transport::FrameHandler {
- public:
-  Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader&,
-                                           std::span<const std::byte>) override {
-    return broken();
-  }
-  Status on_frame(const wire::FrameHeader&, std::span<const std::byte>,
-                  std::span<std::byte>) override {
-    return broken();
-  }
-
- private:
-  static Status broken() {
-    return {StatusCode::kProtocol, "the server sent a frame on the bulk connection"};
-  }
-};
-
-}  // namespace
 
 BulkSender::BulkSender(std::unique_ptr<transport::Transport> transport)
     : transport_(std::move(transport)) {}
 
 BulkSender::~BulkSender() {
-  if (watch_.joinable()) watch_.join();
+  if (reader_.joinable()) reader_.join();
 }
 
-void BulkSender::watch(std::function<void(const Status&)> ended) {
+void BulkSender::read(transport::FrameHandler& handler, std::function<void(const Status&)> ended) {
   const SignalsBlocked blocked;  // the application's handlers run on its own threads
-  watch_ = std::thread([this, ended = std::move(ended)] {
+  reader_ = std::thread([this, &handler, ended = std::move(ended)] {
     ::prctl(PR_SET_NAME, "fargpu-bulk");
-    ended(wait_for_end());
+    ended(read_until_end(handler));
   });
 }
 
-Status BulkSender::wait_for_end() {
-  NothingExpected nothing;
+Status BulkSender::read_until_end(transport::FrameHandler& handler) {
   for (;;) {
-    const auto received = transport_->receive(nothing, transport::kNoDeadline);
-    if (!received.ok()) return received.status();  // else it was woken
+    const auto received = transport_->receive(handler, transport::kNoDeadline);
+    if (!received.ok()) return received.status();
   }
 }
 

@@ -44,10 +44,14 @@ Channel::Impl::Impl(std::unique_ptr<transport::Transport> made, NoticeSink& noti
       kick_event(std::move(event)),
       next_sequence(channel_options.first_sequence),
       liveness(channel_options.keepalive, Clock::now()) {
-  if (bulk_connection != nullptr) bulk = std::make_unique<BulkSender>(std::move(bulk_connection));
+  if (bulk_connection != nullptr) {
+    landings =
+        std::make_unique<Landings>(sink, options.limits, link_use, [this] { transport->wake(); });
+    bulk = std::make_unique<BulkSender>(std::move(bulk_connection));
+  }
   const SignalsBlocked blocked;  // the application's handlers run on its own threads
   service = std::thread([this] { serve(); });
-  if (bulk != nullptr) bulk->watch([this](const Status& why) { bulk_ended(why); });
+  if (bulk != nullptr) read_bulk();
 }
 
 Channel::Impl::~Impl() {
@@ -67,8 +71,10 @@ Result<std::span<std::byte>> Channel::Impl::bulk_buffer(const wire::FrameHeader&
                     fmt::format("a notice of {} bytes, the limit is {}", header.bulk_bytes,
                                 options.limits.max_bulk_bytes));
     }
-    FARGPU_ASSIGN_OR_RETURN(const std::span<std::byte> buffer, sink.notice_buffer(header, body));
-    if (!buffer.empty()) return buffer;
+    if (landings == nullptr || landings->all_landed()) {
+      FARGPU_ASSIGN_OR_RETURN(const std::span<std::byte> buffer, sink.notice_buffer(header, body));
+      if (!buffer.empty()) return buffer;
+    }
     notice_bulk.resize(header.bulk_bytes);
     return std::span(notice_bulk);
   }
@@ -83,6 +89,8 @@ Result<std::span<std::byte>> Channel::Impl::bulk_buffer(const wire::FrameHeader&
                     waiter == nullptr ? 0 : waiter->bulk_out.size()));
   }
   waiter->claimed = true;
+  if (landings != nullptr && !landings->has_landed(behind(header))) [[unlikely]]
+    return bulk_aside(header, *waiter);
   return waiter->bulk_out.first(header.bulk_bytes);
 }
 
@@ -91,13 +99,14 @@ Status Channel::Impl::on_frame(const wire::FrameHeader& header, Bytes body,
   if ((header.flags & wire::kNotice) != 0) {
     if (link_times::counted())
       link_times::noticed(link_use, sizeof header + body.size() + bulk.size());
-    return sink.on_notice(header, body, bulk);
+    return on_notice(header, body, bulk);
   }
   if ((header.flags & wire::kReply) == 0) {
     return Status(StatusCode::kProtocol,
                   fmt::format("the server sent opcode {} as a request", header.opcode));
   }
   if ((header.flags & wire::kAsyncError) != 0) {
+    if (landings != nullptr) return landings->take(header, {}, {});
     sink.on_async_error(header.opcode, header.sequence, header.context, header.result);
     return Status();
   }
@@ -109,6 +118,7 @@ Status Channel::Impl::on_reply(const wire::FrameHeader& header, Bytes body) {
       reads_for->opcode == header.opcode && !reads_for->done) {
     // The usual case, without the lock: only this thread uses these fields.
     reads_for->reply.take(header, body);
+    reads_for->behind = behind(header);
     reads_for->done = true;
     return Status();
   }
@@ -137,6 +147,7 @@ Status Channel::Impl::on_reply(const wire::FrameHeader& header, Bytes body) {
                     header.opcode, header.sequence));
   }
   waiter->reply.take(header, body);  // claimed: it stays until done
+  waiter->behind = behind(header);
   std::lock_guard lock(wait_mutex);
   waiter->done = true;
   // Notify under the lock: the waiter may be destroyed as soon as it sees `done`.
@@ -227,8 +238,9 @@ Status Channel::Impl::wait(Waiter& waiter, Deadline deadline) {
     }
   }
   hand_over();
+  lock.unlock();
   (void)next_sequence.load(std::memory_order_acquire);
-  return waiter.status;
+  return after_landing(waiter, deadline);
 }
 
 Status Channel::Impl::read_alone(Waiter& waiter, Deadline deadline) {
@@ -240,6 +252,7 @@ Status Channel::Impl::read_alone(Waiter& waiter, Deadline deadline) {
     // Nothing is left of what was sent before.
     if (!sink.awaits_notices()) {
       waiter.came_early = true;
+      if (landings != nullptr) waiter.behind = landings->announced();
       return Status();
     }
     waiter.early = nullptr;
@@ -272,7 +285,7 @@ Status Channel::Impl::wait_alone(Waiter& waiter, Deadline deadline) {
     hand_over();
   }
   (void)next_sequence.load(std::memory_order_acquire);
-  return Status();
+  return after_landing(waiter, deadline);
 }
 
 void Channel::Impl::no_longer_alone(Waiter* waiter) {
@@ -315,7 +328,10 @@ void Channel::Impl::declare_lost(const Status& why) {
     }
   }
   transport->close();
-  if (bulk != nullptr) bulk->close();
+  if (bulk != nullptr) {
+    bulk->close();
+    landings->end();
+  }
   kick();
 }
 
@@ -333,13 +349,16 @@ Status Channel::Impl::lost_status() {
 void Channel::Impl::fail_all_waiters(std::unique_lock<std::mutex>& lock, const Status& why) {
   if (!told_sink) {
     told_sink = true;
-    if (!closing) {
-      // The sink comes first, so that callers that return after it find its final state.
-      lock.unlock();
-      sink.on_lost(why);
-      lock.lock();
+    lock.unlock();
+    if (landings != nullptr) {
+      landings->wait_for_stop();  // nothing is received into the application's memory any more
+      landings->drop_kept();
     }
+    // The sink comes before the waiters, so that callers that return after it find its final state.
+    if (!closing) sink.on_lost(why);
+    lock.lock();
   }
+  if (landings != nullptr) landings->release();
   while (first != nullptr) {
     Waiter& waiter = *first.load();
     unlink(waiter);
@@ -378,8 +397,7 @@ bool Channel::lost() const {
 Status Channel::why_lost() const { return lost() ? impl_->lost_status() : Status(); }
 
 uint64_t Channel::meetings() const {
-  return impl_->send_mutex.waits() +
-         impl_->answers_awaited_together.load(std::memory_order_relaxed);
+  return impl_->send_mutex.waits() + impl_->answers_met.load(std::memory_order_relaxed);
 }
 
 void Channel::close(Deadline deadline) {
@@ -397,6 +415,7 @@ void Channel::close(Deadline deadline) {
     }
   }
   impl_->declare_lost(Status(StatusCode::kLost, "the session was closed"));
+  if (impl_->landings != nullptr) impl_->landings->wait_for_stop();
 }
 
 void Channel::abandon_after_fork() {

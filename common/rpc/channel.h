@@ -13,7 +13,8 @@
 //   reply.result (CUresult), reply.root<schema::CuMemAllocV2Results>()
 //
 // A session may have a bulk connection beside the one of its calls. What is sent there
-// (send_beside) has an order of its own, is not answered, and delays no call.
+// (send_beside) has an order of its own, is not answered, and delays no call. Deliveries of the
+// server come there; replies and notices behind them wait for their bytes (landings.h).
 //
 // After the session is lost, every call fails at once with kLost. A message can still be built, so
 // callers need no special case. The channel must not be destroyed from one of its own callbacks, or
@@ -35,8 +36,9 @@ namespace fargpu::rpc {
 
 using Bytes = std::span<const std::byte>;
 
-// Receives frames that answer no call. Called on the thread that is receiving; must not block and
-// must not make calls.
+// Receives frames that answer no call. Called on the thread that is receiving, or on the one that
+// reads the bulk connection: one notice after the other, but for `alive` and `landed`, which may be
+// handled beside another one. Must not block and must not make calls.
 class NoticeSink {
  public:
   virtual ~NoticeSink() = default;
@@ -65,6 +67,9 @@ struct ChannelOptions {
   uint32_t first_sequence = 1;  // for tests of the wrap
   // Told of frames while calls are counted (thread_calls.h); outlives the channel. Null: nobody.
   FrameObserver* frames = nullptr;
+  // Calls whose success tells nothing about how far a stream is: their callers need not wait for
+  // deliveries that are on the bulk connection. Null: there are none.
+  bool (*tells_nothing)(uint16_t opcode) = nullptr;
 };
 
 // The answer to one call. It lives on the waiting thread's stack; small bodies need no heap.

@@ -23,7 +23,6 @@ namespace {
 
 constexpr size_t kHeaderBytes = sizeof(wire::FrameHeader);
 constexpr size_t kFlushBytes = 32 << 10;  // this much unflushed goes out at once
-constexpr int32_t kNotReady = 600;        // CUDA_ERROR_NOT_READY
 // Others get this long to send what they have, between two frames with bulk.
 constexpr auto kLongestPass = std::chrono::microseconds(1000);
 
@@ -325,7 +324,7 @@ Status Channel::Impl::exchange(SendLock& lock, const wire::FrameHeader& header, 
   count_wait();
   // The reply may come as soon as the frame leaves: the lease holder must find the waiter then.
   bool alone = small && try_lease(Reader::kCaller);
-  if (small && !alone && reader == Reader::kCaller) ++answers_awaited_together;
+  if (small && !alone && reader == Reader::kCaller) ++answers_met;
   if (!alone) add(waiter);
   Status sent = commit(false);
   if (sent.code() == StatusCode::kTimeout) [[unlikely]] {

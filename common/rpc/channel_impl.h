@@ -18,8 +18,10 @@
 // Loss. The thread that notices it calls declare_lost(), which closes the transport. The next
 // receive() fails; the lease holder then fails all waiters and calls the sink.
 //
-// Bulk connection (channel_bulk.cc). Its BulkSender has a lock of its own, and a thread that waits
-// for its end. declare_lost() closes both connections.
+// Bulk connection (channel_bulk.cc). Its BulkSender has a lock of its own, and a thread that reads
+// it. What is read on the connection of the calls behind a delivery's number waits until the
+// delivery has landed there (landings.h): the caller of a reply after it has given back the lease.
+// declare_lost() closes both connections. The sink is told of a loss when neither is read any more.
 //
 // Locks, in the order in which they may be nested. Neither is held while waiting for a reply.
 //   send_mutex   reserve, commit, flush; order of sequence numbers
@@ -49,6 +51,7 @@
 #include "common/base/quick_mutex.h"
 #include "common/rpc/bulk_sender.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/landings.h"
 #include "common/rpc/link_estimate.h"
 #include "common/rpc/liveness.h"
 
@@ -61,6 +64,7 @@ using transport::kNoDeadline;
 inline constexpr auto kFlushDelay = std::chrono::microseconds(100);
 // A frame of this size or less, without bulk, leaves in one step.
 inline constexpr size_t kMostBytesAlone = 2 << 10;
+inline constexpr int32_t kNotReady = 600;  // CUDA_ERROR_NOT_READY
 
 struct Channel::Impl final : transport::FrameHandler {
   static constexpr size_t kWakes = 16;
@@ -82,6 +86,10 @@ struct Channel::Impl final : transport::FrameHandler {
     std::condition_variable& wake;
     const transport::WatchedWord* early = nullptr;  // of Channel::call_body
     bool came_early = false;                        // its word was seen before its reply
+    // With a bulk connection, written by the lease holder before `done`: the delivery that must
+    // have landed before the caller has its answer, and memory for the reply's bulk until then.
+    uint64_t behind = 0;
+    std::unique_ptr<std::byte[]> bulk_aside;
     // Guarded by wait_mutex. `done` is also guarded by the lease: the lease holder completes its
     // own waiter without the lock.
     bool claimed = false;  // its reply is arriving: the waiter must stay until `done`
@@ -152,7 +160,8 @@ struct Channel::Impl final : transport::FrameHandler {
   void link(Waiter& waiter);        // with wait_mutex held, like unlink()
   void unlink(Waiter& waiter);
 
-  // Marks a sender that waits until the server takes its bytes: liveness must be watched meanwhile.
+  // Marks a thread that waits for the server otherwise than for a reply: liveness must be watched
+  // meanwhile.
   class WaitingSender {
    public:
     explicit WaitingSender(Impl& impl) : impl_(impl) {
@@ -200,8 +209,21 @@ struct Channel::Impl final : transport::FrameHandler {
   }
   void flush_by_clock(size_t frame_bytes);
 
-  // channel_bulk.cc. The bulk connection has ended; on its thread.
+  // channel_bulk.cc. Without a bulk connection nothing has to land.
+  void read_bulk();
+  // The bulk connection has ended; on its thread.
   void bulk_ended(const Status& why);
+  // The delivery that must have landed before the caller of this reply has it; 0: none. The lease
+  // holder's.
+  uint64_t behind(const wire::FrameHeader& reply) const;
+  // The lease holder's: the reply's bulk must not be where it belongs before a delivery is.
+  std::span<std::byte> bulk_aside(const wire::FrameHeader& reply, Waiter& waiter);
+  Status on_notice(const wire::FrameHeader& header, Bytes body, Bytes bulk);
+  // The end of a wait for a reply. Waits for the deliveries before it, without lock or lease.
+  Status after_landing(Waiter& waiter, Deadline deadline) {
+    return waiter.behind == 0 || !waiter.status.ok() ? waiter.status : land(waiter, deadline);
+  }
+  Status land(Waiter& waiter, Deadline deadline);
 
   // channel_service.cc.
   void serve();
@@ -245,11 +267,10 @@ struct Channel::Impl final : transport::FrameHandler {
   std::atomic<Reader> reader{Reader::kNobody};
   std::atomic<Waiter*> first{nullptr};                            // written under wait_mutex
   std::atomic<ServiceSleep> service_sleep{ServiceSleep::kAwake};  // written under wait_mutex
-  std::atomic<uint64_t> waits{0};       // how many calls have waited so far
-  std::atomic<int> waiting_senders{0};  // set before `waits` is raised
-  std::atomic<uint64_t> answers_awaited_together{
-      0};                  // calls that found another one's thread reading
-  Waiter* last = nullptr;  // guarded by wait_mutex
+  std::atomic<uint64_t> waits{0};        // how many calls have waited so far
+  std::atomic<int> waiting_senders{0};   // of WaitingSender; set before `waits` is raised
+  std::atomic<uint64_t> answers_met{0};  // calls that found the thread of another one reading
+  Waiter* last = nullptr;                // guarded by wait_mutex
 
   // These belong to the lease holder.
   std::vector<std::byte> notice_bulk;
@@ -270,7 +291,9 @@ struct Channel::Impl final : transport::FrameHandler {
   Liveness liveness;
   std::thread service;
 
-  std::unique_ptr<BulkSender> bulk;  // null: there is no bulk connection; last, for its thread
+  // Null, both: there is no bulk connection. Last, for its thread.
+  std::unique_ptr<Landings> landings;
+  std::unique_ptr<BulkSender> bulk;
 };
 
 }  // namespace fargpu::rpc

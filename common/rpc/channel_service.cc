@@ -154,7 +154,11 @@ Deadline Channel::Impl::flush_if_due(Clock::time_point now) {
 
 void Channel::Impl::check_liveness(Clock::time_point now, bool call_waits) {
   const auto statistics = transport->statistics();
-  switch (liveness.look(now, call_waits, statistics.bytes_received, statistics.bytes_sent)) {
+  // Bytes of either connection are a sign of life: this one may stand still until deliveries have
+  // landed.
+  const uint64_t received =
+      statistics.bytes_received + (bulk == nullptr ? 0 : bulk->bytes_received());
+  switch (liveness.look(now, call_waits, received, statistics.bytes_sent)) {
     case Liveness::Verdict::kFine:
       return;
     case Liveness::Verdict::kPing:

@@ -19,6 +19,14 @@ wire::FrameHeader reply_header(const wire::FrameHeader& request) {
   return header;
 }
 
+wire::FrameHeader notice_header(uint16_t opcode, uint32_t sequence) {
+  wire::FrameHeader header;
+  header.opcode = opcode;
+  header.flags = wire::kNotice;
+  header.sequence = sequence;
+  return header;
+}
+
 // Nobody waits for it, and it went well.
 bool unwanted(const wire::FrameHeader& reply, int32_t result) {
   return (reply.flags & wire::kAsyncError) != 0 && result == 0;
@@ -42,8 +50,7 @@ Responder::Frame::Frame(Responder& responder, const wire::FrameHeader& request,
 
 Responder::Frame::Frame(Responder& responder, uint16_t notice_opcode, size_t body_bytes_bound)
     : responder_(responder.prepared()), lock_(responder.sending_) {
-  header_.opcode = notice_opcode;
-  header_.flags = wire::kNotice;
+  header_ = notice_header(notice_opcode, 0);
   reserve(body_bytes_bound);
 }
 
@@ -99,6 +106,13 @@ Status Responder::reply(const wire::FrameHeader& request, int32_t result) {
   return commit_bare(transport_, header, transport::kNoDeadline);
 }
 
+Status Responder::notice(uint16_t opcode, uint32_t sequence) {
+  if (!takes_notice(opcode)) return Status();
+  prepared();
+  std::lock_guard lock(sending_);
+  return commit_bare(transport_, notice_header(opcode, sequence), transport::kNoDeadline);
+}
+
 Status Responder::flush() {
   std::lock_guard lock(sending_);
   return transport_.flush(transport::kNoDeadline);
@@ -109,12 +123,9 @@ void Responder::try_notice(uint16_t opcode, uint32_t sequence) {
   std::unique_lock lock(sending_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   const auto now = transport::Clock::now();
-  wire::FrameHeader header;
-  header.opcode = opcode;
-  header.flags = wire::kNotice;
-  header.sequence = sequence;
   // What goes wrong here is seen by whoever sends or receives next.
-  if (commit_bare(transport_, header, now).ok()) (void)transport_.flush(now);
+  if (commit_bare(transport_, notice_header(opcode, sequence), now).ok())
+    (void)transport_.flush(now);
 }
 
 }  // namespace fargpu::rpc

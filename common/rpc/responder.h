@@ -31,6 +31,8 @@ class Responder {
   // notices are not sent. Called before the first one.
   void client_knows(uint64_t notices) { notices_ = notices; }
 
+  bool takes_notice(uint16_t opcode) const { return opcode < 64 && (notices_ >> opcode & 1) != 0; }
+
   // Told of the replies from now on; outlives this.
   void tell(FrameObserver& observer) { observer_ = &observer; }
 
@@ -66,9 +68,11 @@ class Responder {
   // A reply without body. For a request without kWantReply it is sent only when result != 0, as
   // kAsyncError.
   Status reply(const wire::FrameHeader& request, int32_t result);
+  // A notice without body. The meaning of `sequence` depends on the notice.
+  Status notice(uint16_t opcode, uint32_t sequence);
   Status flush();
-  // Sends a notice without body, unless another thread is sending or the transport would have to
-  // wait. Any thread. The meaning of `sequence` depends on the notice.
+  // The same, unless another thread is sending or the transport would have to
+  // wait. Any thread.
   void try_notice(uint16_t opcode, uint32_t sequence);
   transport::Transport& transport() { return transport_; }
 
@@ -78,8 +82,6 @@ class Responder {
     if (before_) before_();
     return *this;
   }
-
-  bool takes_notice(uint16_t opcode) const { return opcode < 64 && (notices_ >> opcode & 1) != 0; }
 
   transport::Transport& transport_;
   std::function<void()> before_;

@@ -26,12 +26,13 @@ enum ControlOpcode : uint16_t {
   kOpenJob = 18,
   kManage = 19,
   kLanded = 20,
+  kDeliveryBeside = 21,
 };
 
 // All of them: what this build knows below kFirstApiOpcode.
 inline constexpr ControlOpcode kControlOpcodes[] = {
-    kHello,   kPing,         kBye,     kOutput, kHostCall,    kHostCallDone, kStatus,
-    kUpgrade, kJoin,         kCopied,  kAlive,  kErrorOutput, kDelivery,     kFetch,
-    kInspect, kQueueReached, kOpenJob, kManage, kLanded};
+    kHello,   kPing,         kBye,     kOutput, kHostCall,    kHostCallDone,  kStatus,
+    kUpgrade, kJoin,         kCopied,  kAlive,  kErrorOutput, kDelivery,      kFetch,
+    kInspect, kQueueReached, kOpenJob, kManage, kLanded,      kDeliveryBeside};
 
 }  // namespace fargpu::wire

@@ -54,6 +54,7 @@ struct CopyElement {
   // The adapter's view of the block, when it writes to the client, and its write under way.
   const transport::RegisteredMemory* registered = nullptr;
   transport::RemoteMemory::Ticket write = 0;
+  uint64_t beside = 0;  // the number of its last delivery on the bulk connection
 };
 
 // An index counts all elements that the chain has ever had.

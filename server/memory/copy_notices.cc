@@ -7,6 +7,7 @@
 #include "common/wire/control.h"
 #include "generated/schema/control.capnp.h"
 #include "schema/support/sizes.h"
+#include "server/memory/bulk_deliveries.h"
 #include "server/memory/remote_staging.h"
 
 namespace fargpu::server {
@@ -24,7 +25,7 @@ CUresult CopyNotices::deliver(CopyElement& element) {
   if (element.block == nullptr) {
     tell_written(element);
   } else if (element.registered == nullptr) {
-    send_in_frames(element);
+    send(element, goes_beside(element));
   } else {
     transport::RemoteMemory& remote = *remote_staging_.remote();
     const auto ticket =
@@ -38,19 +39,34 @@ CUresult CopyNotices::deliver(CopyElement& element) {
   return CUDA_SUCCESS;
 }
 
-void CopyNotices::send_in_frames(const CopyElement& element) {
+// What is smaller keeps its order with what has not been sent there yet.
+bool CopyNotices::goes_beside(const CopyElement& element) const {
+  return beside_ != nullptr && core_.responder.takes_notice(wire::kDeliveryBeside) &&
+         beside_->takes(element.bytes);
+}
+
+void CopyNotices::send(CopyElement& element, bool beside) {
   const std::span<const std::byte> bytes = element.block->bytes().first(element.bytes);
   const uint64_t most = std::max<uint64_t>(1, max_bulk_bytes_);
   for (uint64_t at = 0; at < bytes.size(); at += most) {
-    const std::span<const std::byte> bulk =
-        bytes.subspan(at, std::min<uint64_t>(most, bytes.size() - at));
-    auto frame = notice<schema::Delivery>(core_, wire::kDelivery);
-    auto body = frame.init<schema::Delivery>();
-    body.setCopy(element.copy->id);
-    body.setOffset(element.offset + at);
+    const auto piece = bytes.subspan(at, std::min<uint64_t>(most, bytes.size() - at));
     core_.output.count_notice();
-    if (!frame.send(0, std::span(&bulk, 1)).ok()) return;
+    if (!beside) {
+      send_in_frame(element, element.offset + at, piece);
+      continue;
+    }
+    element.beside = beside_->send(element.copy->id, element.offset + at, piece);
+    (void)core_.responder.notice(wire::kDeliveryBeside, static_cast<uint32_t>(element.beside));
   }
+}
+
+void CopyNotices::send_in_frame(const CopyElement& element, uint64_t offset,
+                                std::span<const std::byte> bytes) {
+  auto frame = notice<schema::Delivery>(core_, wire::kDelivery);
+  auto body = frame.init<schema::Delivery>();
+  body.setCopy(element.copy->id);
+  body.setOffset(offset);
+  (void)frame.send(0, std::span(&bytes, 1));
 }
 
 // What was written is there before the notice is.
@@ -64,18 +80,16 @@ void CopyNotices::tell_written(const CopyElement& element) {
   (void)frame.send(0);
 }
 
-bool CopyNotices::is_being_written(const CopyElement& element) const {
+bool CopyNotices::is_being_read(const CopyElement& element) const {
+  if (element.beside != 0) return beside_ != nullptr && !beside_->has_sent(element.beside);
   if (element.write == 0) return false;
   transport::RemoteMemory& remote = *remote_staging_.remote();
   return remote.wait(element.write, transport::Clock::now()).code() == StatusCode::kTimeout;
 }
 
 void CopyNotices::keep(const CopyElement& element) {
-  if (!is_being_written(element)) return;
-  transport::RemoteMemory& remote = *remote_staging_.remote();
-  core_.pending.add([&remote, block = element.block, write = element.write] {
-    return remote.wait(write, transport::Clock::now()).code() != StatusCode::kTimeout;
-  });
+  if (is_being_read(element))
+    core_.pending.add([this, element] { return !is_being_read(element); });
 }
 
 void CopyNotices::ask(const CopyElement& element) {

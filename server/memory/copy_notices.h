@@ -1,16 +1,19 @@
-// CopyNotices: the notices that tell the client about ordered copies, with their bytes in frames or
-// by one-sided writes. One thread (the executor's).
+// CopyNotices: the notices that tell the client about ordered copies, with their bytes in frames,
+// by one-sided writes or by the bulk connection. One thread (the executor's).
 #pragma once
 
 #include <cuda.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "server/core/core.h"
 #include "server/memory/copy_chain.h"
 
 namespace fargpu::server {
 
+class BulkDeliveries;
 class RemoteStaging;
 
 // A lost session is seen by the executor: nothing here says so.
@@ -20,10 +23,12 @@ class CopyNotices {
   CopyNotices(const Core& core, RemoteStaging& remote_staging, uint64_t max_bulk_bytes)
       : core_(core), remote_staging_(remote_staging), max_bulk_bytes_(max_bulk_bytes) {}
 
+  // Large deliveries go this way from now on, if the client knows it. Null: they do no more.
+  void deliver_beside(BulkDeliveries* beside) { beside_ = beside; }
   // Sends the bytes of a delivery that the GPU is done with. An error: they cannot be sent.
   CUresult deliver(CopyElement& element);
-  // The adapter still reads the element's block.
-  bool is_being_written(const CopyElement& element) const;
+  // The adapter, or the thread that sends on the bulk connection, still reads the element's block.
+  bool is_being_read(const CopyElement& element) const;
   // The element goes before that has ended: its block stays.
   void keep(const CopyElement& element);
   // Asks for the bytes of a fetch, or whether a barrier can end.
@@ -36,12 +41,16 @@ class CopyNotices {
   void over(const OrderedCopy& copy, CUresult result);
 
  private:
-  void send_in_frames(const CopyElement& element);
+  bool goes_beside(const CopyElement& element) const;
+  // In pieces that a frame may have.
+  void send(CopyElement& element, bool beside);
+  void send_in_frame(const CopyElement& element, uint64_t offset, std::span<const std::byte> bytes);
   void tell_written(const CopyElement& element);
 
   const Core core_;
   RemoteStaging& remote_staging_;
   const uint64_t max_bulk_bytes_;
+  BulkDeliveries* beside_ = nullptr;
 };
 
 }  // namespace fargpu::server

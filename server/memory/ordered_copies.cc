@@ -300,11 +300,11 @@ bool OrderedCopies::look() {
   return any;
 }
 
-// Takes away the oldest elements that are done, sent, and no longer read by the adapter.
+// Takes away the oldest elements that are done, sent, and no longer read.
 void OrderedCopies::retire(CopyChain& chain) {
   while (chain.first < chain.ready && !chain.elements.front().to_send) {
     const CopyElement& element = chain.elements.front();
-    if (notices_.is_being_written(element)) break;
+    if (notices_.is_being_read(element)) break;
     if (element.result != CUDA_SUCCESS) drop(*element.copy, element.result);
     release(chain.context, element.start);
     release(chain.context, element.done);

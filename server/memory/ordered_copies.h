@@ -2,11 +2,13 @@
 // side of a network. They keep the order of their stream, and the client does not wait for them.
 //
 // A delivery (to the host) is copied to a staging block in stream order. When the stream has passed
-// it, its bytes follow as notices `delivery`, or over rdma are written before them. flush() sends
-// every delivery that is done; Responder calls it before each reply and notice, so the client never
-// learns of a later state of the GPU before it has the bytes. A fetch (to the device) is a gate in
-// the stream with a copy behind it. When the stream reaches it, the notice `fetch` asks the client
-// for the bytes; the gate opens when they have come. A barrier is such a gate without a copy.
+// it, its bytes follow as notices `delivery`, or over rdma are written before them, or go by the
+// bulk connection, as a notice there says. flush() sends every delivery that is done; Responder
+// calls it before each reply and notice, so the client never learns of a later state of the GPU
+// before it has the bytes, or the notice that they are on their way. A fetch (to the device) is a
+// gate in the stream with a copy behind it. When the stream reaches it, the notice `fetch` asks the
+// client for the bytes; the gate opens when they have come. A barrier is such a gate without a
+// copy.
 //
 // Staging memory is bounded. A copy without a free block waits, by a gate in its stream, for blocks
 // of earlier copies of the same stream. Nothing here waits for the GPU or the client. What the
@@ -95,6 +97,8 @@ class OrderedCopies {
   Status landed(uint64_t id, uint64_t offset, uint64_t bytes);
   // For the thread that reads the bulk connection.
   AskedBytes& asked() { return asked_; }
+  // CopyNotices::deliver_beside().
+  void deliver_beside(BulkDeliveries* beside) { notices_.deliver_beside(beside); }
 
   bool outstanding() const { return !chains_.empty(); }
   // Polls once. Returns how many elements have progressed.

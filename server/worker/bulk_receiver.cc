@@ -18,7 +18,11 @@ using transport::Clock;
 
 BulkReceiver::BulkReceiver(std::unique_ptr<transport::Transport> connection, OrderedCopies& copies,
                            PostedTasks& posted)
-    : connection_(std::move(connection)), copies_(copies), posted_(posted) {
+    : connection_(std::move(connection)),
+      deliveries_(*connection_),
+      copies_(copies),
+      posted_(posted) {
+  copies_.deliver_beside(&deliveries_);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -30,6 +34,7 @@ BulkReceiver::~BulkReceiver() {
   changed_.notify_all();
   connection_->close();
   thread_.join();
+  copies_.deliver_beside(nullptr);
 }
 
 void BulkReceiver::run() {

@@ -3,7 +3,8 @@
 // what follows from their arrival happens on the executor's thread, as a posted task.
 //
 // Only fgFetched may come here, with bytes that were asked for; anything else ends the session, and
-// so does the end of the connection. Functions are for the executor's thread.
+// so does the end of the connection. What goes the other way is sent by BulkDeliveries. Functions
+// are for the executor's thread.
 #pragma once
 
 #include <condition_variable>
@@ -15,6 +16,7 @@
 
 #include "common/transport/transport.h"
 #include "server/core/posted_tasks.h"
+#include "server/memory/bulk_deliveries.h"
 #include "server/memory/ordered_copies.h"
 
 namespace fargpu::server {
@@ -59,6 +61,7 @@ class BulkReceiver final : private transport::FrameHandler {
   void wait_for_executor();
 
   const std::unique_ptr<transport::Transport> connection_;
+  BulkDeliveries deliveries_;
   OrderedCopies& copies_;
   PostedTasks& posted_;
   std::vector<std::byte> unneeded_;  // of the thread

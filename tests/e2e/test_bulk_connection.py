@@ -72,16 +72,25 @@ class Proxy:
 
 
 class BulkConnection(unittest.TestCase):
-    def turns(self, daemon, **environment):
-        """How often the program waited for other work while its copy was under way."""
+    def run_program(self, daemon, program, *arguments, link=LINK, **environment):
         done = daemon.run(
-            testing.BUILD.program("calls_beside_copy"),
-            MEBIBYTES,
+            testing.BUILD.program(program),
+            *arguments,
             flags=("--transport", "tcp"),
-            env=testing.clean_environment(FARGPU_LINK=LINK, **environment),
+            env=testing.clean_environment(FARGPU_LINK=link, **environment),
         )
         self.assertEqual(done.returncode, 0, done.stderr)
-        return int(done.stdout)
+        return done.stdout
+
+    def turns(self, daemon, **environment):
+        """How often the program waited for other work while its copy was under way."""
+        return int(self.run_program(daemon, "calls_beside_copy", MEBIBYTES, **environment))
+
+    def turns_beside_delivery(self, daemon, **environment):
+        """The same for small calls beside a copy to the host."""
+        return int(
+            self.run_program(daemon, "calls_beside_delivery", "calls", MEBIBYTES, **environment)
+        )
 
     def test_calls_go_on(self):
         with testing.Daemon() as daemon:
@@ -94,6 +103,29 @@ class BulkConnection(unittest.TestCase):
             self.assertLess(self.turns(daemon, FARGPU_TCP_CONNECTIONS=1), MANY)
         with testing.Daemon("--tcp-connections", "1") as daemon:
             self.assertLess(self.turns(daemon), MANY)
+
+    @testing.not_with_an_older_release("it delivers on the connection of the calls")
+    def test_calls_go_on_beside_a_delivery(self):
+        with testing.Daemon() as daemon:
+            self.assertGreater(self.turns_beside_delivery(daemon), MANY)
+            self.assertGreater(self.turns_beside_delivery(daemon, FARGPU_TCP_CONNECTIONS=3), MANY)
+            self.assertLess(self.turns_beside_delivery(daemon, FARGPU_TCP_CONNECTIONS=1), MANY)
+
+    def test_nobody_knows_of_a_delivery_before_he_has_it(self):
+        with testing.Daemon() as daemon:
+            for link in ("", "rtt=200us,bandwidth=2Gbps"):
+                for connections in (1, 2, 3):
+                    for sync in (0, 1):
+                        with self.subTest(link=link, connections=connections, sync=sync):
+                            self.run_program(
+                                daemon,
+                                "calls_beside_delivery",
+                                "knows",
+                                3,
+                                link=link,
+                                FARGPU_TCP_CONNECTIONS=connections,
+                                FARGPU_SYNC=sync,
+                            )
 
     def test_the_end_of_either_connection_ends_the_session(self):
         with testing.Daemon() as daemon:
