@@ -239,6 +239,10 @@ bool OrderedCopies::send_bytes(const Copy& copy, const Task& task) {
   std::unique_ptr<std::byte[]> packed;
   bool confirmed = false;
   for (uint64_t at = 0; at < task.bytes;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (lost_) return false;
+    }
     const uint64_t offset = task.offset + at;
     const uint64_t n = std::min(piece_bytes_, task.bytes - at);
     if (copy.packed) {

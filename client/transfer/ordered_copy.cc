@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <thread>
 
 #include "client/entry/call_target.h"
 #include "client/memory/shared_segment.h"
+#include "client/process/process.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/routes.h"
 #include "common/wire/fixed_message.h"
@@ -204,8 +206,14 @@ CUresult wait_until(Session& session, const std::function<bool()>& over) {
   constexpr auto kLookAgain = std::chrono::milliseconds(2);
   while (!over() && !session.channel().lost())
     (void)session.channel().read_until(over, Clock::now() + kLookAgain);
-  // With the session all copies are over.
-  return session.channel().lost() ? from_status(session.channel().why_lost()) : CUDA_SUCCESS;
+  if (!session.channel().lost()) return CUDA_SUCCESS;
+  // With the session all copies end, each when nobody uses its memory any more. A process that exits
+  // has no other use for it.
+  constexpr auto kLongestEnd = std::chrono::seconds(2);
+  const auto until = Clock::now() + kLongestEnd;
+  while (!over() && Process::get().state() != ProcessState::kExiting && Clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return from_status(session.channel().why_lost());
 }
 
 }  // namespace

@@ -29,13 +29,15 @@ class QuickMutex {
   // How many threads have had to wait so far.
   uint64_t waits() const { return waits_.load(std::memory_order_relaxed); }
   // For a thread that has held it for long and will again: by itself it would have it back before
-  // those who wait are awake. Returns when they have had it, after `longest` at most.
+  // those who wait are awake. Returns when as many as wait now have had it, after `longest` at most.
   void let_pass(std::chrono::microseconds longest) const {
-    if (waiting_.load(std::memory_order_relaxed) == 0) return;
+    const uint64_t served = served_.load(std::memory_order_relaxed);
+    const uint64_t begun = waits();
+    if (begun == served) return;
     const auto until = std::chrono::steady_clock::now() + longest;
     do {
       std::this_thread::yield();
-    } while (waiting_.load(std::memory_order_relaxed) != 0 &&
+    } while (served_.load(std::memory_order_relaxed) < begun &&
              std::chrono::steady_clock::now() < until);
   }
 
@@ -46,15 +48,13 @@ class QuickMutex {
   // Others may wait as well, so that it stays kAwaited when this thread has got it.
   void wait() {
     waits_.fetch_add(1, std::memory_order_relaxed);
-    waiting_.fetch_add(1, std::memory_order_relaxed);
     while (state_.exchange(kAwaited, std::memory_order_acquire) != kFree)
       state_.wait(kAwaited, std::memory_order_relaxed);
-    waiting_.fetch_sub(1, std::memory_order_relaxed);
+    served_.fetch_add(1, std::memory_order_relaxed);
   }
 
   std::atomic<uint32_t> state_{kFree};
-  std::atomic<uint32_t> waiting_{0};
-  std::atomic<uint64_t> waits_{0};
+  std::atomic<uint64_t> waits_{0}, served_{0};  // begun, ended
 };
 
 }  // namespace fargpu

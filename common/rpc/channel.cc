@@ -135,6 +135,7 @@ Status Channel::Impl::on_reply(const wire::FrameHeader& header, Bytes body) {
   if (waiter == nullptr) {
     if (late_replies != 0 && header.opcode == late_opcode) {
       --late_replies;
+      if (header.result != 0 && landings != nullptr) return landings->take(header, {}, {});
       if (header.result != 0)
         sink.on_async_error(header.opcode, header.sequence, header.context, header.result);
       return Status();

@@ -56,9 +56,7 @@ Status Channel::Impl::on_notice(const wire::FrameHeader& header, Bytes body, Byt
 // An error may be that of work behind the copy. Not ready: something is not done, which says
 // nothing about what is.
 uint64_t Channel::Impl::behind(const wire::FrameHeader& reply) const {
-  if (landings == nullptr || reply.opcode == wire::kPing || reply.opcode == wire::kInspect ||
-      reply.result == kNotReady)
-    return 0;
+  if (landings == nullptr || reply.opcode == wire::kInspect || reply.result == kNotReady) return 0;
   if (reply.result == 0 && options.tells_nothing != nullptr && options.tells_nothing(reply.opcode))
     return 0;
   return landings->announced();

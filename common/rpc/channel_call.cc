@@ -23,7 +23,8 @@ namespace {
 
 constexpr size_t kHeaderBytes = sizeof(wire::FrameHeader);
 constexpr size_t kFlushBytes = 32 << 10;  // this much unflushed goes out at once
-// Others get this long to send what they have, between two frames with bulk.
+// Between two frames with so much bulk, others get this long to send what they have.
+constexpr size_t kLongBulk = 256 << 10;
 constexpr auto kLongestPass = std::chrono::microseconds(1000);
 
 size_t round_up_8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
@@ -228,7 +229,7 @@ Status Channel::Call::send(std::span<const Bytes> bulk, int32_t* result) {
   if (result != nullptr) *result = 0;
   Status status = call.commit(0, bulk);
   status = call.impl.sent(call.lock, std::move(status), call.frame_bytes);
-  if (!bulk.empty()) call.impl.send_mutex.let_pass(kLongestPass);
+  if (total(bulk) >= kLongBulk) call.impl.send_mutex.let_pass(kLongestPass);
   return status;
 }
 

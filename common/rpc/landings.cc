@@ -103,8 +103,7 @@ Status Landings::on_frame(const wire::FrameHeader& header, Bytes body, std::span
 Status Landings::land() {
   std::unique_lock lock(mutex_);
   const uint64_t now = landed_.load(std::memory_order_relaxed) + 1;
-  bool any = false;
-  for (; !kept_.empty() && kept_.front().behind <= now; any = true) {
+  while (!kept_.empty() && kept_.front().behind <= now) {
     const Kept& kept = kept_.front();  // stays where it is while others are added
     lock.unlock();
     FARGPU_RETURN_IF_ERROR(handle(kept.header, kept.body, kept.bulk));
@@ -115,7 +114,7 @@ Status Landings::land() {
   landed_.store(now, std::memory_order_release);
   lock.unlock();
   changed_.notify_all();
-  if (any) handled_();
+  landed_now_();
   return {};
 }
 

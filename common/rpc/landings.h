@@ -32,11 +32,11 @@ class Landings final : public transport::FrameHandler {
   // With more than so many bytes of kept notices the connection of the calls is not read.
   static constexpr size_t kMostKeptBytes = 32 << 20;
 
-  // The references outlive this. `handled` is called when kept notices have been handled, on the
-  // thread that reads the bulk connection; it must not block.
+  // The references outlive this. `landed` is called when a delivery has landed, and what was kept
+  // behind it has been handled, on the thread that reads the bulk connection; it must not block.
   Landings(NoticeSink& sink, const wire::FrameLimits& limits, LinkUse& link_use,
-           std::function<void()> handled)
-      : sink_(sink), limits_(limits), link_use_(link_use), handled_(std::move(handled)) {}
+           std::function<void()> landed)
+      : sink_(sink), limits_(limits), link_use_(link_use), landed_now_(std::move(landed)) {}
 
   // For whoever reads the connection of the calls, one thread at a time. The next number; all are
   // modulo 2^32 on the wire.
@@ -82,7 +82,7 @@ class Landings final : public transport::FrameHandler {
   NoticeSink& sink_;
   const wire::FrameLimits limits_;
   LinkUse& link_use_;
-  const std::function<void()> handled_;
+  const std::function<void()> landed_now_;
   std::vector<std::byte> memory_;  // of the thread that reads the bulk connection
   std::mutex mutex_;
   std::condition_variable changed_;
