@@ -207,8 +207,8 @@ CUresult wait_until(Session& session, const std::function<bool()>& over) {
   while (!over() && !session.channel().lost())
     (void)session.channel().read_until(over, Clock::now() + kLookAgain);
   if (!session.channel().lost()) return CUDA_SUCCESS;
-  // With the session all copies end, each when nobody uses its memory any more. A process that exits
-  // has no other use for it.
+  // With the session all copies end, each when nobody uses its memory any more. A process that
+  // exits has no other use for it.
   constexpr auto kLongestEnd = std::chrono::seconds(2);
   const auto until = Clock::now() + kLongestEnd;
   while (!over() && Process::get().state() != ProcessState::kExiting && Clock::now() < until)

@@ -29,7 +29,8 @@ class QuickMutex {
   // How many threads have had to wait so far.
   uint64_t waits() const { return waits_.load(std::memory_order_relaxed); }
   // For a thread that has held it for long and will again: by itself it would have it back before
-  // those who wait are awake. Returns when as many as wait now have had it, after `longest` at most.
+  // those who wait are awake. Returns when as many as wait now have had it, after `longest` at
+  // most.
   void let_pass(std::chrono::microseconds longest) const {
     const uint64_t served = served_.load(std::memory_order_relaxed);
     const uint64_t begun = waits();
