@@ -2,10 +2,10 @@
 
 #include <sys/prctl.h>
 
-#include <cstring>
 #include <utility>
 
 #include "common/base/signals_blocked.h"
+#include "common/transport/send_whole.h"
 
 namespace fargpu::rpc {
 
@@ -33,17 +33,9 @@ Status BulkSender::read_until_end(transport::FrameHandler& handler) {
 
 Status BulkSender::send(wire::FrameHeader header, std::span<const std::byte> body,
                         std::span<const std::byte> bulk) {
-  const size_t bytes = sizeof header + body.size();
   const std::lock_guard lock(mutex_);
   header.sequence = ++sequence_;
-  header.body_bytes = static_cast<uint32_t>(body.size());
-  header.bulk_bytes = bulk.size();
-  FARGPU_ASSIGN_OR_RETURN(const auto slot, transport_->reserve(bytes, transport::kNoDeadline));
-  std::memcpy(slot.data(), &header, sizeof header);
-  if (!body.empty()) std::memcpy(slot.data() + sizeof header, body.data(), body.size());
-  FARGPU_RETURN_IF_ERROR(
-      transport_->commit(bytes, std::span(&bulk, bulk.empty() ? 0 : 1), transport::kNoDeadline));
-  return transport_->flush(transport::kNoDeadline);
+  return transport::send_whole(*transport_, header, body, bulk);
 }
 
 }  // namespace fargpu::rpc

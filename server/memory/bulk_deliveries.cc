@@ -2,15 +2,12 @@
 
 #include <sys/prctl.h>
 
-#include <cstring>
-
+#include "common/transport/send_whole.h"
 #include "common/wire/control.h"
 #include "common/wire/fixed_message.h"
 #include "generated/schema/control.capnp.h"
 
 namespace fargpu::server {
-
-using transport::kNoDeadline;
 
 BulkDeliveries::~BulkDeliveries() {
   {
@@ -55,14 +52,7 @@ Status BulkDeliveries::send_frame(uint32_t number, const Delivery& delivery) {
   header.opcode = wire::kDelivery;
   header.flags = wire::kNotice;
   header.sequence = number;
-  header.body_bytes = static_cast<uint32_t>(message.bytes().size());
-  header.bulk_bytes = delivery.bytes.size();
-  const size_t bytes = sizeof header + header.body_bytes;
-  FARGPU_ASSIGN_OR_RETURN(const auto slot, connection_.reserve(bytes, kNoDeadline));
-  std::memcpy(slot.data(), &header, sizeof header);
-  std::memcpy(slot.data() + sizeof header, message.bytes().data(), header.body_bytes);
-  FARGPU_RETURN_IF_ERROR(connection_.commit(bytes, std::span(&delivery.bytes, 1), kNoDeadline));
-  return connection_.flush(kNoDeadline);
+  return transport::send_whole(connection_, header, message.bytes(), delivery.bytes);
 }
 
 }  // namespace fargpu::server
