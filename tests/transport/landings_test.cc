@@ -110,9 +110,15 @@ class LandingsTest : public ::testing::TestWithParam<size_t> {
     channel_ =
         std::make_unique<Channel>(std::move(calls.client), area_, options, std::move(bulk.client));
   }
-  ~LandingsTest() override {
+  ~LandingsTest() override { end(); }
+  // A class whose threads or answers use members of its own calls it in its destructor.
+  void end() {
     if (channel_ != nullptr) channel_->close(Clock::now() + 200ms);
     for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+    channel_.reset();
+    far_.reset();
+    server_.reset();
   }
 
   virtual Status answer(rpc::Responder& responder, const ReceivedFrame& request) {
@@ -473,9 +479,12 @@ class ManyLandings : public LandingsTest {
     on_thread([this] { send_all(); });
   }
   ~ManyLandings() override {
-    const std::lock_guard lock(mutex_);
-    closing_ = true;
-    changed_.notify_all();
+    {
+      const std::lock_guard lock(mutex_);
+      closing_ = true;
+      changed_.notify_all();
+    }
+    end();
   }
   Status answer(rpc::Responder& responder, const ReceivedFrame& request) override {
     if (request.header.opcode != kEcho) return LandingsTest::answer(responder, request);
