@@ -33,9 +33,7 @@ Answer call_sync(Gpu& gpu, const Question& question) {
   return timed(question, 1, [&] { query_stream(gpu); });
 }
 
-Answer call_get(Gpu&, const Question& question) {
-  return timed(question, 1, get_limit);
-}
+Answer call_get(Gpu&, const Question& question) { return timed(question, 1, get_limit); }
 
 Answer call_allocate(Gpu&, const Question& question) {
   return timed(question, 1, [] {
