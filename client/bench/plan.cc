@@ -44,6 +44,7 @@ class Plan {
     call("call_local", kNoBare);
     call("call_deferred", kNoBare);
     call("call_sync", kRoundTrip);
+    call("call_get", kRoundTrip);
     call("call_allocate", kRoundTrip);
     burst("call_async");
   }
@@ -72,6 +73,8 @@ class Plan {
     copy_sizes("device_local_copy", "", 0, "");
     call("call_sync_beside_host_to_device", kRoundTrip);
     call("call_sync_beside_device_to_host", kRoundTrip);
+    call("call_get_beside_host_to_device", kRoundTrip);
+    call("call_get_beside_device_to_host", kRoundTrip);
   }
   void sessions() {
     for (const unsigned sessions : counts({1, 4, 16}, {1, 4, 16, 64, 256}))
@@ -132,6 +135,7 @@ std::string explain(const std::string& record) {
       {"call_local", "a call that needs no server (cuCtxGetStreamPriorityRange)"},
       {"call_deferred", "a handle made and destroyed, without an answer (cuEventCreate, Destroy)"},
       {"call_sync", "a call that waits for the server (cuStreamQuery of an idle stream)"},
+      {"call_get", "a call that waits for the server and tells nothing of streams (cuCtxGetLimit)"},
       {"call_allocate", "cuMemAlloc of 1 MiB and cuMemFree"},
       {"call_async", "a call that is not waited for (cuMemsetD32Async), the caller's time"},
       {"call_async_done", "the same, until all of a burst of 500 are done"},
@@ -153,6 +157,8 @@ std::string explain(const std::string& record) {
       {"call_sync_beside_host_to_device",
        "call_sync while another thread copies 16 MiB all the time; look at p99"},
       {"call_sync_beside_device_to_host", "the same, for copies to the host"},
+      {"call_get_beside_host_to_device", "call_get beside copies to the device"},
+      {"call_get_beside_device_to_host", "call_get beside copies to the host"},
       {"sessions_call_sync", "call_sync in so many processes at once, a session each"}};
   const auto found = kTexts.find(record);
   return found == kTexts.end() ? "" : found->second;

@@ -3,6 +3,7 @@
 #include "client/call/call.h"
 #include "client/call/client_support.h"
 #include "client/call/submission.h"
+#include "client/entry/known_done.h"
 #include "client/entry/streams.h"
 #include "client/memory/stream_words.h"
 #include "client/process/session.h"
@@ -53,6 +54,7 @@ std::shared_ptr<StreamWords> words_for(Session& session, CUstream stream) {
 }  // namespace
 
 CUresult wait_for_stream(Session& session, uint16_t context, CUstream stream) {
+  if (is_known_done(session, context, stream)) return CUDA_SUCCESS;
   const auto words = words_for(session, stream);
   StreamWords::Word word(words.get());
   return word ? wait_by_word(session, context, stream, word)

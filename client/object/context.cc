@@ -149,6 +149,7 @@ void ContextTable::lose(unsigned session) {
 void ContextTable::activate(Context& context, unsigned flags) {
   const std::lock_guard lock(mutex_);  // with lose()
   context.flags.store(flags);
+  context.cig_enabled.store(Context::kNotAsked);
   context.epoch.fetch_add(1);
   context.sticky.store(lost_.test(rpc::handle_session(context.id)) ? CUDA_ERROR_DEVICE_UNAVAILABLE
                                                                    : CUDA_SUCCESS);

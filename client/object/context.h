@@ -32,6 +32,7 @@ enum class ContextState : uint8_t {
 };  // inactive: a primary context that nobody retains
 
 struct Context final : Object {
+  static constexpr size_t kNotAsked = ~size_t{0};
   // Of a green context made into a CUcontext: the primary context that it is part of. All that is
   // made in a green context lives in that one, but for streams; null: it is no green context.
   Context* home = nullptr;
@@ -46,6 +47,7 @@ struct Context final : Object {
   std::atomic<int> sticky{CUDA_SUCCESS};  // an execution error that stays
   std::atomic<int> kept{CUDA_SUCCESS};    // an error of an async call, to be returned once
   std::atomic<unsigned> flags{0};
+  std::atomic<size_t> cig_enabled{kNotAsked};  // CU_LIMIT_CIG_ENABLED, which cannot be set
   const std::shared_ptr<StreamState> legacy_stream = std::make_shared<StreamState>();
   std::mutex mutex;        // the members below
   unsigned retained = 0;   // primary contexts

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "client/entry/call_target.h"
+#include "client/entry/known_done.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/exposure.h"
 #include "client/transfer/managed.h"
@@ -124,8 +125,11 @@ CUresult copy_to_host(const CallTarget& target, const Endpoint& dst, const Endpo
   }
   const ManagedUse managed(session, stream, dst, src);
   if (managed.result() != CUDA_SUCCESS) return managed.result();
+  const KnownDone known(session);
   result = carry(transfer);
-  return result == CUDA_SUCCESS ? flush_device(transfer) : result;
+  if (result == CUDA_SUCCESS) result = flush_device(transfer);
+  if (result == CUDA_SUCCESS && transfer.passed) known.passed(transfer.context, stream);
+  return result;
 }
 
 CUresult copy_inside(const CallTarget& target, const Endpoint& dst, const Endpoint& src,

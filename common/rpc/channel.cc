@@ -397,6 +397,11 @@ bool Channel::lost() const {
 
 Status Channel::why_lost() const { return lost() ? impl_->lost_status() : Status(); }
 
+uint64_t Channel::frames_sent() const {
+  const uint32_t next = impl_->next_sequence.load(std::memory_order_acquire);
+  return impl_->sequence_wraps.load(std::memory_order_relaxed) << 32 | next;
+}
+
 uint64_t Channel::meetings() const {
   return impl_->send_mutex.waits() + impl_->answers_met.load(std::memory_order_relaxed);
 }

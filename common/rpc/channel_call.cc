@@ -40,6 +40,9 @@ size_t total(std::span<const Bytes> pieces) {
 uint32_t Channel::Impl::take_sequence() {
   const uint32_t sequence = next_sequence.load(std::memory_order_relaxed);
   const uint32_t following = sequence + 1;
+  if (following == 0) [[unlikely]]
+    sequence_wraps.store(sequence_wraps.load(std::memory_order_relaxed) + 1,
+                         std::memory_order_relaxed);
   next_sequence.store(following == 0 ? 1 : following,  // 0 belongs to notices
                       std::memory_order_release);
   return sequence;

@@ -90,6 +90,10 @@ int main() {
   size_t limit = 0;
   SHOW(cuCtxGetLimit(&limit, CU_LIMIT_PRINTF_FIFO_SIZE));
   SHOW(cuCtxGetLimit(&limit, static_cast<CUlimit>(99)));
+  for (int i = 0; i < 2; ++i) {
+    SHOW(cuCtxGetLimit(&limit, CU_LIMIT_CIG_ENABLED));
+    VALUE(limit);
+  }
   int least = 0, greatest = 0;
   SHOW(cuCtxGetStreamPriorityRange(&least, &greatest));
   VALUE(least);

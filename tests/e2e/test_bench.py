@@ -89,6 +89,8 @@ class Measured(unittest.TestCase):
                 "device_local_copy/4KiB",
                 "call_sync_beside_host_to_device",
                 "call_sync_beside_device_to_host",
+                "call_get_beside_host_to_device",
+                "call_get_beside_device_to_host",
                 "sessions_call_sync/4",
             ):
                 with self.subTest(case, way=way):

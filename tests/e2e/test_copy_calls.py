@@ -1,5 +1,5 @@
-"""What a synchronous copy to the device costs in frames: one, without a round trip, where nothing
-can tell that the bytes are not there yet."""
+"""What copies cost in frames. A synchronous one to the device: one, without a round trip, where
+nothing can tell that the bytes are not there yet. A wait behind one to the host: none."""
 
 import re
 import unittest
@@ -38,6 +38,14 @@ class CopyCalls(unittest.TestCase):
                 # The fills, the copies, and perhaps a ping on a slow machine.
                 self.assertGreaterEqual(more, 2 * count)
                 self.assertLess(more, 2 * count + 10)
+
+    def test_a_wait_behind_a_read_asks_nobody(self):
+        count = 200
+        for transport in ("tcp", "shm"):
+            with self.subTest(transport=transport):
+                more = self.calls(transport, "reads", count) - self.calls(transport, "reads", 0)
+                self.assertGreaterEqual(more, 2 * count)
+                self.assertLess(more, 2 * count + 20)
 
     @unittest.skipUnless(
         testing.WORKER_SHARES_MEMORY,

@@ -33,6 +33,24 @@ TEST_P(ChannelTest, CallReturnsTheReply) {
   }
 }
 
+// Also when the numbers of frames begin again: what was counted before never comes back.
+TEST_P(ChannelTest, CountsWhatWasSent) {
+  ChannelFixture f(GetParam(), {.first_sequence = 0xfffffffd});
+  Reply reply;
+  const uint64_t begin = f.channel->frames_sent();
+  ASSERT_TRUE(call_with(*f.channel, kEcho, 1, reply).ok());
+  EXPECT_EQ(f.channel->frames_sent(), begin + 1);
+  ASSERT_TRUE(send_with(*f.channel, kSum, 1).ok());
+  uint64_t last = f.channel->frames_sent();
+  EXPECT_EQ(last, begin + 2);
+  for (int i = 0; i < 4; ++i) {
+    Reply next;
+    ASSERT_TRUE(call_with(*f.channel, kEcho, 1, next).ok());
+    EXPECT_GT(f.channel->frames_sent(), last);
+    last = f.channel->frames_sent();
+  }
+}
+
 TEST_P(ChannelTest, ErrorResultsComeBack) {
   ChannelFixture f(GetParam());
   Reply reply;

@@ -2,6 +2,7 @@
 // waited for, one that waits for the server.
 #include "client/bench/measure/cases.h"
 #include "client/bench/measure/timing.h"
+#include "client/bench/measure/waiting_calls.h"
 
 namespace fargpu::bench {
 
@@ -29,8 +30,10 @@ Answer call_deferred(Gpu&, const Question& question) {
 }
 
 Answer call_sync(Gpu& gpu, const Question& question) {
-  return timed(question, 1, [&] { NEED(cuStreamQuery(gpu.stream())); });
+  return timed(question, 1, [&] { query_stream(gpu); });
 }
+
+Answer call_get(Gpu&, const Question& question) { return timed(question, 1, get_limit); }
 
 Answer call_allocate(Gpu&, const Question& question) {
   return timed(question, 1, [] {
@@ -53,6 +56,7 @@ void add_calls(Cases& cases) {
   cases["call_local"] = call_local;
   cases["call_deferred"] = call_deferred;
   cases["call_sync"] = call_sync;
+  cases["call_get"] = call_get;
   cases["call_allocate"] = call_allocate;
   cases["call_async"] = call_async;
 }

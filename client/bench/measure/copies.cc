@@ -7,6 +7,7 @@
 #include "client/bench/measure/cases.h"
 #include "client/bench/measure/streams.h"
 #include "client/bench/measure/timing.h"
+#include "client/bench/measure/waiting_calls.h"
 
 namespace fargpu::bench {
 
@@ -132,23 +133,25 @@ Question copies_beside(Gpu& gpu, const Question& question) {
   return copies;
 }
 
-template <typename Copy>
-Answer call_beside(Gpu& gpu, const Question& question, const Copy& copy) {
+template <typename Copy, typename Call>
+Answer call_beside(const Question& question, const Copy& copy, const Call& call) {
   CopyingThread copies(copy);
-  Answer answer = timed(question, 1, [&] { NEED(cuStreamQuery(gpu.stream())); });
+  Answer answer = timed(question, 1, call);
   copies.end();
   return answer;
 }
 
-Answer call_beside_to_device(Gpu& gpu, const Question& question) {
+template <typename Call>
+Answer beside_to_device(Gpu& gpu, const Question& question, const Call& call) {
   return both_ways(gpu, copies_beside(gpu, question), [&](const auto& to_device, const auto&) {
-    return call_beside(gpu, question, to_device);
+    return call_beside(question, to_device, call);
   });
 }
 
-Answer call_beside_to_host(Gpu& gpu, const Question& question) {
+template <typename Call>
+Answer beside_to_host(Gpu& gpu, const Question& question, const Call& call) {
   return both_ways(gpu, copies_beside(gpu, question), [&](const auto&, const auto& to_host) {
-    return call_beside(gpu, question, to_host);
+    return call_beside(question, to_host, call);
   });
 }
 
@@ -172,8 +175,18 @@ void add_copies(Cases& cases) {
   cases["device_local_copy"] = on_device;
   cases["host_to_device_bidirectional_memcpy_ce"] = to_device_against;
   cases["device_to_host_bidirectional_memcpy_ce"] = to_host_against;
-  cases["call_sync_beside_host_to_device"] = call_beside_to_device;
-  cases["call_sync_beside_device_to_host"] = call_beside_to_host;
+  cases["call_sync_beside_host_to_device"] = [](Gpu& gpu, const Question& question) {
+    return beside_to_device(gpu, question, [&] { query_stream(gpu); });
+  };
+  cases["call_sync_beside_device_to_host"] = [](Gpu& gpu, const Question& question) {
+    return beside_to_host(gpu, question, [&] { query_stream(gpu); });
+  };
+  cases["call_get_beside_host_to_device"] = [](Gpu& gpu, const Question& question) {
+    return beside_to_device(gpu, question, get_limit);
+  };
+  cases["call_get_beside_device_to_host"] = [](Gpu& gpu, const Question& question) {
+    return beside_to_host(gpu, question, get_limit);
+  };
 }
 
 }  // namespace fargpu::bench

@@ -23,6 +23,7 @@ namespace fargpu::bench {
   X(cuCtxSetCurrent, "cuCtxSetCurrent")                         \
   X(cuCtxSynchronize, "cuCtxSynchronize")                       \
   X(cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange") \
+  X(cuCtxGetLimit, "cuCtxGetLimit")                             \
   X(cuStreamCreate, "cuStreamCreate")                           \
   X(cuStreamDestroy, "cuStreamDestroy_v2")                      \
   X(cuStreamSynchronize, "cuStreamSynchronize")                 \

@@ -4,6 +4,7 @@ const kCalls = {
   call_local: "a call that the client answers by itself (cuCtxGetStreamPriorityRange)",
   call_deferred: "a handle made and destroyed without waiting (cuEventCreate, cuEventDestroy)",
   call_sync: "a call that waits for the server (cuStreamQuery of an idle stream)",
+  call_get: "a call that waits for the server and tells nothing of streams (cuCtxGetLimit)",
   call_allocate: "cuMemAlloc of 1 MiB and cuMemFree",
   call_async: "a call that its caller does not wait for (cuMemsetD32Async)",
   launch: "cuLaunchKernel, the caller's time",
@@ -12,7 +13,7 @@ const kCalls = {
   graph_launch: "cuGraphLaunch of 20 empty kernels, the caller's time",
   graph_launch_synchronize: "the same graph and the wait for its end",
 };
-const kWaiting = ["call_sync", "call_allocate", "launch_synchronize", "event_record_synchronize",
+const kWaiting = ["call_sync", "call_get", "call_allocate", "launch_synchronize", "event_record_synchronize",
                   "graph_launch_synchronize"];
 const kStarts = ["session_start", "first_kernel", "image_load_cold", "image_load_cached"];
 const kBareCall = "round_trip/32B/1";

@@ -188,6 +188,20 @@ CUresult manual_cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
   return CUDA_SUCCESS;
 }
 
+// Libraries ask for CIG_ENABLED whenever code is used for the first time.
+CUresult manual_cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
+  Context& context = *current_context();
+  const bool stays = limit == CU_LIMIT_CIG_ENABLED && pvalue != nullptr;
+  if (const size_t known = context.cig_enabled.load(); stays && known != Context::kNotAsked) {
+    *pvalue = known;
+    return CUDA_SUCCESS;
+  }
+  const CallTarget target = CallTarget::of_current();
+  const CUresult result = call_cuCtxGetLimit(target.session, target.context, pvalue, limit);
+  if (stays && result == CUDA_SUCCESS) context.cig_enabled.store(*pvalue);
+  return result;
+}
+
 CUresult manual_cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
   const Device* device = Process::get().device(current_context()->device);
   if (leastPriority != nullptr) *leastPriority = device->least_priority;

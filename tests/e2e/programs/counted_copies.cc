@@ -1,5 +1,6 @@
 // counted_copies MEMORY COUNT: COUNT synchronous copies of 4 KiB to the device, from pageable,
-// pinned or registered memory, with a fill before each. The test counts what that costs in calls.
+// pinned or registered memory, with a fill before each. MEMORY `reads`: copies of them to pageable
+// memory, each with a wait for its stream. The test counts what that costs in calls.
 #include <cuda.h>
 
 #include <cstdio>
@@ -33,9 +34,15 @@ int main(int count, char** values) {
     std::memset(host, 0, kBytes);
     if (std::strcmp(values[1], "registered") == 0) must(cuMemHostRegister(host, kBytes, 0));
   }
+  const bool reads = std::strcmp(values[1], "reads") == 0;
   for (int i = std::atoi(values[2]); i > 0; --i) {
     must(cuMemsetD8Async(memory, 1, kBytes, nullptr));
-    must(cuMemcpyHtoD(memory, host, kBytes));
+    if (reads) {
+      must(cuMemcpyDtoHAsync(host, memory, kBytes, nullptr));
+      must(cuStreamSynchronize(nullptr));
+    } else {
+      must(cuMemcpyHtoD(memory, host, kBytes));
+    }
   }
   must(cuCtxSynchronize());
   return 0;
