@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "client/entry/streams.h"
+#include "client/managed/managed_memory.h"
 #include "client/process/session.h"
 
 namespace fargpu::client {
@@ -22,6 +23,9 @@ CUstream named(CUstream stream) {
   return per_thread_default_stream() ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }
 
+// Whether waits make memory equal. Its bytes may be read by a signal's handler, on any thread.
+bool makes_equal(const Session& session) { return session.pages.any() || session.managed.any(); }
+
 }  // namespace
 
 KnownDone::KnownDone(Session& session)
@@ -30,15 +34,15 @@ KnownDone::KnownDone(Session& session)
 void KnownDone::passed(uint16_t context, CUstream stream) const {
   // More than the copy's frame: those of other threads may have been behind it.
   const uint64_t sent = session_.channel().frames_sent();
-  if (sent == sent_ + 1) known = {&session_, sent, named(stream), context};
+  if (sent == sent_ + 1 && !makes_equal(session_))
+    known = {&session_, sent, named(stream), context};
 }
 
 bool is_known_done(Session& session, uint16_t context, CUstream stream) {
   const Known last = std::exchange(known, {});
   return last.session == &session && last.stream == named(stream) && last.context == context &&
          last.sent == session.channel().frames_sent() && !session.lost.load() &&
-         // Whose bytes are made equal at each wait.
-         !session.pages.any() && !session.managed.any();
+         !makes_equal(session);
 }
 
 }  // namespace fargpu::client
