@@ -1,7 +1,7 @@
 // Streams that are known to be done without asking.
 //
-// A copy to the host that the calling thread has waited for was the last in its stream, and what was
-// before it is done. The stream stays so until something is sent: all that enters a stream is a
+// A copy to the host that the calling thread has waited for was the last in its stream, and what
+// was before it is done. The stream stays so until something is sent: all that enters a stream is a
 // frame. So the wait that programs make behind such a copy needs no server, if no frame has been
 // sent in the session since. What another thread sends without having told this one of it has no
 // order with the wait.

@@ -165,8 +165,8 @@ class Channel {
                   std::span<std::byte> bulk_out, Later& later);
   // Sends the buffered frames of asynchronous calls now, instead of within 0.1 ms.
   Status flush();
-  // Frames that were sent as calls and control requests. What was sent before the frame whose answer
-  // this thread has, or by a thread that has told this one of it, is counted.
+  // Frames that were sent as calls and control requests. What was sent before the frame whose
+  // answer this thread has, or by a thread that has told this one of it, is counted.
   uint64_t frames_sent() const;
   // How often threads have met here so far: one had to wait for another one, or for its answer.
   uint64_t meetings() const;

@@ -252,8 +252,8 @@ struct Channel::Impl final : transport::FrameHandler {
   // which the memory model does not see.
   std::atomic<uint32_t> next_sequence;
   std::atomic<uint64_t> sequence_wraps{0};  // the same; stored before next_sequence begins again
-  size_t unflushed_bytes = 0;      // guarded by send_mutex
-  Clock::time_point last_flush{};  // guarded by send_mutex
+  size_t unflushed_bytes = 0;               // guarded by send_mutex
+  Clock::time_point last_flush{};           // guarded by send_mutex
   // When the oldest unflushed frame was committed (ns of Clock, 0: none). Written under send_mutex;
   // pairs with flush_armed (table at the top).
   std::atomic<int64_t> unflushed_since{0};
