@@ -14,8 +14,8 @@
 namespace fargpu::client {
 namespace {
 
-// The session's memory by address. What the application has allocated by itself stays, hidden from
-// device code.
+// The session's memory by address. What the application has from cuMemHostAlloc stays, hidden from
+// device code. Memory that it has registered is ordinary memory again.
 class MemoryEnds {
  public:
   explicit MemoryEnds(Session& session) : session_(session) {}
@@ -25,6 +25,11 @@ class MemoryEnds {
       if (const auto region = session_.find_host(base))
         session_.hidden_memory.add(region->base, region->bytes);
     }
+    session_.host_memory.erase_if([&](const Region& region) {
+      if (region.context != &context || region.kind != MemoryKind::kRegistered) return false;
+      session_.hidden_memory.remove(region.base);
+      return true;
+    });
     session_.host_memory.update([&](Region& region) {
       if (region.context != &context || region.shared_at == 0) return;
       region.shared_at = 0;

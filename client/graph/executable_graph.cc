@@ -10,6 +10,7 @@
 #include "client/entry/streams.h"
 #include "client/graph/user_object.h"
 #include "client/process/process.h"
+#include "client/transfer/ordered_copy.h"
 #include "common/base/log.h"
 #include "common/base/signals_blocked.h"
 #include "generated/client/calls.h"
@@ -469,11 +470,16 @@ CUresult is_enabled(GraphExec& exec, uint64_t node, unsigned* enabled) {
 CUresult launch(GraphExec& exec, CUstream stream) {
   const CallTarget target = CallTarget::of(stream);
   if (exec.session != &target.session) return CUDA_ERROR_INVALID_HANDLE;
-  CUresult result = exec.in_turn.load(std::memory_order_acquire)
-                        ? send_in_turn(exec, target, stream)
-                        : send_plain_launch(exec, target, stream);
-  if (result == CUDA_SUCCESS && (exec.may_be_refused.load(std::memory_order_relaxed) ||
-                                 exec.interprocess.load(std::memory_order_relaxed)))
+  CUresult result = CUDA_SUCCESS;
+  const bool interprocess = exec.interprocess.load(std::memory_order_relaxed);
+  // As before the record of such an event.
+  if (interprocess && target.session.ordered_copies.outstanding()) [[unlikely]]
+    result = wait_for_deliveries(target.session, stream);
+  if (result != CUDA_SUCCESS) return result;
+  result = exec.in_turn.load(std::memory_order_acquire) ? send_in_turn(exec, target, stream)
+                                                        : send_plain_launch(exec, target, stream);
+  if (result == CUDA_SUCCESS &&
+      (exec.may_be_refused.load(std::memory_order_relaxed) || interprocess))
     result = flush(target.session);
   if (result != CUDA_SUCCESS) return result;
   return target.session.settings.launch_blocking

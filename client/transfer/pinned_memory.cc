@@ -1,5 +1,7 @@
 #include "client/transfer/pinned_memory.h"
 
+#include <vector>
+
 #include "client/entry/call_target.h"
 #include "client/memory/reserve.h"
 #include "client/process/process.h"
@@ -63,6 +65,20 @@ void withdraw_elsewhere(const Region& region) {
     }
     (void)session.remote_host.remove(session, own);
   });
+}
+
+void end_registrations_of(const Context& context) {
+  Session& session = *context.session;
+  std::vector<Region> ending;
+  session.host_memory.for_each([&](const Region& region) {
+    if (region.kind == MemoryKind::kRegistered && region.context == &context)
+      ending.push_back(region);
+  });
+  for (const Region& region : ending) {
+    withdraw_elsewhere(region);
+    (void)withdraw(session, region);
+    (void)session.remote_host.remove(session, region);
+  }
 }
 
 CUresult allocate_pinned(size_t bytes, unsigned flags, void** result) {

@@ -127,6 +127,20 @@ class BulkConnection(unittest.TestCase):
                                 FARGPU_SYNC=sync,
                             )
 
+    @testing.not_with_an_older_release("it tells of its events before the bytes have come")
+    def test_another_process_is_told_when_the_bytes_are_there(self):
+        with testing.Daemon() as daemon:
+            for link in ("", "rtt=200us,bandwidth=1Gbps"):
+                for connections in (1, 2):
+                    with self.subTest(link=link, connections=connections):
+                        self.run_program(
+                            daemon,
+                            "told_elsewhere",
+                            8,
+                            link=link,
+                            FARGPU_TCP_CONNECTIONS=connections,
+                        )
+
     def test_the_end_of_either_connection_ends_the_session(self):
         with testing.Daemon() as daemon:
             for which in ("frames", "bulk"):

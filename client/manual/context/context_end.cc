@@ -5,6 +5,7 @@
 #include "client/transfer/coherence.h"
 #include "client/transfer/held_work.h"
 #include "client/transfer/managed.h"
+#include "client/transfer/pinned_memory.h"
 #include "generated/client/object_ends.h"
 
 namespace fargpu::client {
@@ -19,6 +20,7 @@ struct MappedMemoryBefore {
     end_variables_of(context);
     if (context.usable()) free_managed_of(context);
     if (context.usable()) before_context_ends(*context.session, context);
+    if (context.usable()) end_registrations_of(context);
   }
 };
 

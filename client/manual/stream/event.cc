@@ -3,6 +3,7 @@
 #include "client/capture/captures.h"
 #include "client/manual/common.h"
 #include "client/manual/sharing/sharing.h"
+#include "client/transfer/ordered_copy.h"
 
 namespace fargpu::client {
 namespace {
@@ -25,6 +26,14 @@ const Event* note_record(Session& session, CUevent event) {
   if (capture::any_event()) [[unlikely]]
     capture::forget_place(event);
   return found;
+}
+
+// Who waits for the event in another process, or is told of it there, reads what was copied to the
+// host before it. Only this process knows when that has come, so the stream waits for it.
+CUresult before_record(Session& session, const Event* event, CUstream stream) {
+  if (event == nullptr || !event->interprocess.load(std::memory_order_relaxed)) [[likely]]
+    return CUDA_SUCCESS;
+  return session.ordered_copies.outstanding() ? wait_for_deliveries(session, stream) : CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -65,13 +74,20 @@ CUresult manual_cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
 CUresult manual_cuEventRecord(CUevent hEvent, CUstream hStream) {
   const CallTarget target = CallTarget::of(hStream);
   const Event* const event = note_record(target.session, hEvent);
+  if (const CUresult result = before_record(target.session, event, hStream); result != CUDA_SUCCESS)
+    return result;
   return flush_interprocess(target.session, event,
                             call_cuEventRecord(target.session, target.context, hEvent, hStream));
 }
 
 CUresult manual_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
   const CallTarget target = CallTarget::of(hStream);
-  if (flags == CU_EVENT_RECORD_DEFAULT) note_record(target.session, hEvent);
+  if (flags == CU_EVENT_RECORD_DEFAULT) {
+    const Event* const event = note_record(target.session, hEvent);
+    if (const CUresult result = before_record(target.session, event, hStream);
+        result != CUDA_SUCCESS)
+      return result;
+  }
   return flush_interprocess(
       target.session, hEvent,
       call_cuEventRecordWithFlags(target.session, target.context, hEvent, hStream, flags));
