@@ -117,7 +117,7 @@ bool may_be_written_later(const Transfer& transfer) {
 
 bool is_fetchable(const Transfer& transfer) { return transfer.in_stream && can_follow(transfer); }
 
-CUresult fetch_piece(const Transfer& transfer, const copy::Piece& piece) {
+CUresult fetch_piece(const Transfer& transfer, const copy::Piece& piece, copy::Hold hold) {
   Session& session = transfer.session;
   const uint16_t held_device = device_key(context_of(transfer.stream));
   const uint64_t pieces = piece.bytes / kBytesOfPiece + 1;
@@ -127,7 +127,7 @@ CUresult fetch_piece(const Transfer& transfer, const copy::Piece& piece) {
   }
   const uint64_t id =
       session.ordered_copies.add_fetch(piece.shape, piece.of(transfer.host.rows), held_device);
-  return send_following(transfer, piece, copy::Location::frame(), copy::Hold::kForStaging, id);
+  return send_following(transfer, piece, copy::Location::frame(), hold, id);
 }
 
 namespace {
@@ -143,8 +143,11 @@ bool fits_fetch(Transfer& transfer) {
 }
 
 CUresult carry_fetch(Transfer& transfer) {
-  return for_each_piece(transfer.shape, kMostBytes,
-                        [&](const copy::Piece& piece) { return fetch_piece(transfer, piece); });
+  const bool stands = may_pass_calls(transfer) && !may_be_written_later(transfer);
+  const copy::Hold hold = stands ? copy::Hold::kSourceStands : copy::Hold::kForStaging;
+  return for_each_piece(transfer.shape, kMostBytes, [&](const copy::Piece& piece) {
+    return fetch_piece(transfer, piece, hold);
+  });
 }
 
 bool fits_delivery(Transfer& transfer) { return !transfer.wait && can_follow(transfer); }

@@ -25,7 +25,7 @@ OrderedCopies::Wire wire_of_ordered_copies(Session& session);
 bool may_be_written_later(const Transfer& transfer);
 // Whether a copy to the device could be left to be fetched; and a piece of such a copy.
 bool is_fetchable(const Transfer& transfer);
-CUresult fetch_piece(const Transfer& transfer, const copy::Piece& piece);
+CUresult fetch_piece(const Transfer& transfer, const copy::Piece& piece, copy::Hold hold);
 
 // To be called before the application's memory ends: waits for the copies that use it.
 CUresult finish_copies_of(Session& session, const Region& region);

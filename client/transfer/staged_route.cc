@@ -167,7 +167,8 @@ CUresult to_device(Transfer& transfer) {
           ring.give_back(*slot, sent == CUDA_SUCCESS);
           return sent;
         }
-        return fetched ? fetch_piece(transfer, piece) : send_in_frame(transfer, piece, order);
+        return fetched ? fetch_piece(transfer, piece, copy::Hold::kForStaging)
+                       : send_in_frame(transfer, piece, order);
       });
   return result == CUDA_SUCCESS ? synchronous.finish() : result;
 }

@@ -49,6 +49,8 @@ const char* judge(const Copy& copy) {
   if (copy.order != Order::kStream && !copy.to_device())
     return "only copies to the device have an order";
   const Completion::Kind end = copy.completion.kind;
+  if (copy.completion.hold == Hold::kSourceStands && !copy.to_device())
+    return "only a copy to the device has such a hold";
   if (copy.completion.hold != Hold::kNever && end != Completion::Kind::kFollow)
     return "only copies that follow their stream hold it";
   return nullptr;
@@ -101,7 +103,7 @@ const char* decode(std::span<const std::byte> words, Copy* copy) {
   if (choice(2) > static_cast<uint8_t>(Completion::Kind::kFollow))
     return "an end that does not exist";
   if (choice(3) > static_cast<uint8_t>(Order::kOwnStream)) return "an order that does not exist";
-  if (choice(4) > static_cast<uint8_t>(Hold::kUntilDelivered)) return "a hold that does not exist";
+  if (choice(4) > static_cast<uint8_t>(Hold::kSourceStands)) return "a hold that does not exist";
   Copy made;
   made.from.kind = static_cast<Kind>(choice(0));
   made.to.kind = static_cast<Kind>(choice(1));

@@ -74,6 +74,9 @@ enum class Hold : uint8_t {
   kNever = 0,           // the stream never waits for it
   kForStaging = 1,      // it may wait for staging memory that earlier copies of the stream use
   kUntilDelivered = 2,  // it also waits until the client has said fgDelivered
+  // kForStaging of a copy to the device whose bytes the client gives away at any time: the worker
+  // asks for them before the stream has come to the copy. Known to who knows bulk connections.
+  kSourceStands = 3,
 };
 
 // How the client learns that the copy no longer touches host memory. The numbers are part of the

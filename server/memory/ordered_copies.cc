@@ -100,7 +100,7 @@ CUresult OrderedCopies::add_piece(CopyChain& chain, const std::shared_ptr<Ordere
     auto registered = remote_staging_.registration(*element.block);
     element.registered = registered.ok() ? *registered : nullptr;
   }
-  if (result == CUDA_SUCCESS && copy->fetch && offset == 0)
+  if (result == CUDA_SUCCESS && copy->fetch && !copy->reached && offset == 0)
     result = record(chain.context, order.stream, &element.start);
   if (result == CUDA_SUCCESS && (copy->fetch || element.block_free_at > chain.first))
     result = add_gate(chain, &element, order.stream);
@@ -143,6 +143,8 @@ std::shared_ptr<OrderedCopy> OrderedCopies::begin(const Order& order) {
   copy->bytes = order.bytes();
   copy->fetch = order.copy.to_device();
   copy->target = order.copy.host();
+  // Nothing that its stream does has to come first.
+  copy->reached = order.copy.completion.hold == copy::Hold::kSourceStands;
   return copy;
 }
 

@@ -49,8 +49,9 @@ class OrderedCopiesTest : public ExecutorTest {
                       uint16_t flags = 0) {
     return send_copy({device(), copy::Location::in(key, offset), {bytes}, follow(id, 1)}, 0, flags);
   }
-  uint32_t fetch(uint64_t id, uint64_t bytes, uint16_t flags = 0, uint16_t context = 1) {
-    return send_copy({copy::Location::frame(), device(), {bytes}, follow(id, 1)}, 0, flags,
+  uint32_t fetch(uint64_t id, uint64_t bytes, uint16_t flags = 0, uint16_t context = 1,
+                 int hold = 1) {
+    return send_copy({copy::Location::frame(), device(), {bytes}, follow(id, hold)}, 0, flags,
                      context);
   }
   uint32_t fetched(uint64_t id, uint64_t offset, const std::vector<std::byte>& bytes, uint64_t said,

@@ -104,6 +104,22 @@ TEST_F(OrderedCopiesTest, BytesAreAskedForWhenTheStreamHasComeToThem) {
   expect_silence();
 }
 
+TEST_F(OrderedCopiesTest, BytesThatStandAreThereBeforeTheStreamComesToThem) {
+  begin();
+  driver().shut("event");
+  fetch(5, 3000, 0, 1, 3);
+  const Notice asked = notice();
+  EXPECT_EQ(asked.opcode, wire::kFetch);
+  EXPECT_EQ(asked.bytes, 3000u);
+  expect_answer(fetched(5, 0, std::vector<std::byte>(3000, std::byte{7})), CUDA_SUCCESS);
+  EXPECT_TRUE(opened_soon(1));
+  EXPECT_EQ(static_cast<const std::byte*>(driver().source.load())[2999], std::byte{7});
+  driver().open("event");
+  expect_silence();
+  deliver(6, 100, 3);
+  EXPECT_EQ(end().code(), StatusCode::kProtocol) << "nothing stands at the device";
+}
+
 // What a copy to the device takes may be what a copy to the host before it brings.
 TEST_F(OrderedCopiesTest, BytesAreAskedForWhenEarlierOnesHaveBeenSent) {
   begin();
