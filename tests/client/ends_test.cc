@@ -194,6 +194,9 @@ TEST(Ends, AMirrorThatIsMadeWhenItsContextHasEndedIsNone) {
                                    [&] { return cuMemHostGetDevicePointer(&seen, &word, 0); }),
               CUDA_ERROR_CONTEXT_IS_DESTROYED);
     EXPECT_FALSE(Process::get().session(0)->pages.any());
+    EXPECT_EQ(cuMemHostGetDevicePointer(&seen, &word, 0), CUDA_ERROR_INVALID_VALUE)
+        << "nobody has registered it since";
+    ASSERT_EQ(cuMemHostRegister(&word, sizeof word, 0), CUDA_SUCCESS);
     ASSERT_EQ(cuMemHostGetDevicePointer(&seen, &word, 0), CUDA_SUCCESS);
     EXPECT_EQ(program.a->contexts_of(schema::op_fgHostMap), (std::vector<uint16_t>{1, 1}));
   });

@@ -89,8 +89,6 @@ class Measured(unittest.TestCase):
                 "device_local_copy/4KiB",
                 "call_sync_beside_host_to_device",
                 "call_sync_beside_device_to_host",
-                "call_get_beside_host_to_device",
-                "call_get_beside_device_to_host",
                 "sessions_call_sync/4",
             ):
                 with self.subTest(case, way=way):
@@ -255,6 +253,12 @@ class Usage(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         for case in ("host_to_device_memcpy_ce/registered/1MiB", "memcpy_ce/registered/4B"):
             self.assertIn(case, done.stdout)
+
+    def test_cases_that_only_a_whole_run_has(self):
+        done = bench(*("--sim --time 3s --transport tcp --only call_get_beside".split()))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for way in ("host_to_device", "device_to_host"):
+            self.assertIn(f"call_get_beside_{way}", done.stdout)
 
     def test_another_end_for_bare_tcp(self):
         """It is at the address that was given: nobody there is a reason for each bare figure."""
