@@ -7,6 +7,7 @@
 #include <cuda.h>
 
 #include "client/copy/ordered_copies.h"
+#include "common/copy/copy.h"
 #include "common/copy/shape.h"
 
 namespace fargpu::client {

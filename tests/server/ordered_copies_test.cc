@@ -363,7 +363,7 @@ TEST_F(OrderedCopiesTest, WhatWasNotAskedForEndsTheSession) {
        [&] { fetch(1, OrderedCopies::kMostBytes + 1); }},
       {"a copy too large not to hold its stream", "of this size",
        [&] { deliver(1, OrderedCopies::kMostUngatedBytes + 1, 0); }},
-      {"an unknown way to hold", "a hold that", [&] { deliver(1, 10, 3); }},
+      {"an unknown way to hold", "a hold that", [&] { deliver(1, 10, 4); }},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.what);
