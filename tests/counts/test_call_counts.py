@@ -1,6 +1,8 @@
 """How many instructions calls cost the program that makes them, in the client, beside counts.yml: a
 class of calls that takes a tenth more has become dearer. Counts, unlike times, are the same on a
-busy machine. Waiting ends sleep, since a spinning one counts how long it waits.
+busy machine. Waiting ends sleep, since a spinning one counts how long it waits. Both ends are on
+one processor: the one that is woken answers at once there, as on a busy machine. On an idle one it
+wakes on another processor, and the program looks for the answer before it is there, which counts.
 
 FARGPU_TEST_UPDATE=1 writes the figures of this machine into counts.yml."""
 
@@ -19,7 +21,7 @@ TRANSPORT = os.environ["FARGPU_TEST_TRANSPORT"]
 COMPILER = os.environ["FARGPU_TEST_COMPILER"]
 CALLS = 100  # of a round, as in call_counts.cc
 DEARER = 1.10
-TRIES = 3
+TRIES = 5
 RUNS_OF_UPDATE = 6
 
 
@@ -67,13 +69,17 @@ class CallCounts(unittest.TestCase):
         known = yaml.safe_load(FILE.read_text())
         if not UPDATE and known["compiler"] != COMPILER:
             self.skipTest(f"the counts are of {known['compiler']}, this is {COMPILER}")
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         with testing.Daemon(environment={"FARGPU_SPIN": "0"}) as daemon:
             if UPDATE:
                 update(known, daemon)
                 return
+            counts = {}
             for _ in range(TRIES):
-                counts = measured(daemon)
-                self.assertEqual(counts.keys(), known[TRANSPORT].keys())
+                found = measured(daemon)
+                self.assertEqual(found.keys(), known[TRANSPORT].keys())
+                # Of all rounds so far, as of those of a run: the one that took fewest.
+                counts = {name: min(here, counts.get(name, here)) for name, here in found.items()}
                 dearer = {
                     name: f"{count} instructions, not {known[TRANSPORT][name]}"
                     for name, count in counts.items()
