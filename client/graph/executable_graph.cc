@@ -470,11 +470,9 @@ CUresult is_enabled(GraphExec& exec, uint64_t node, unsigned* enabled) {
 CUresult launch(GraphExec& exec, CUstream stream) {
   const CallTarget target = CallTarget::of(stream);
   if (exec.session != &target.session) return CUDA_ERROR_INVALID_HANDLE;
-  CUresult result = CUDA_SUCCESS;
   const bool interprocess = exec.interprocess.load(std::memory_order_relaxed);
   // As before the record of such an event.
-  if (interprocess && target.session.ordered_copies.outstanding()) [[unlikely]]
-    result = wait_for_deliveries(target.session, stream);
+  CUresult result = interprocess ? wait_for_deliveries(target.session, stream) : CUDA_SUCCESS;
   if (result != CUDA_SUCCESS) return result;
   result = exec.in_turn.load(std::memory_order_acquire) ? send_in_turn(exec, target, stream)
                                                         : send_plain_launch(exec, target, stream);

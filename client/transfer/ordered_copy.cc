@@ -227,6 +227,7 @@ CUresult finish_copies_of(Session& session, const Region& region) {
 }
 
 CUresult wait_for_deliveries(Session& session, CUstream stream) {
+  if (!session.ordered_copies.outstanding()) return CUDA_SUCCESS;
   const uint16_t held_device = device_key(context_of(stream));
   if (const CUresult taken = take_hold(session, held_device, kPlacesOfBarrier, stream);
       taken != CUDA_SUCCESS) {

@@ -30,8 +30,9 @@ CUresult fetch_piece(const Transfer& transfer, const copy::Piece& piece, copy::H
 
 // To be called before the application's memory ends: waits for the copies that use it.
 CUresult finish_copies_of(Session& session, const Region& region);
-// To be called before work that may use the application's memory enters the stream, when
-// OrderedCopies has deliveries under way: the work then sees the bytes of those before it.
+// To be called before work enters the stream that may use the application's memory, or that tells
+// other processes how far the stream is: what comes behind finds the bytes of the deliveries before
+// it. Does nothing while no copy is under way.
 CUresult wait_for_deliveries(Session& session, CUstream stream);
 
 }  // namespace fargpu::client

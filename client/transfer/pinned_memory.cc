@@ -67,6 +67,12 @@ void withdraw_elsewhere(const Region& region) {
   });
 }
 
+CUresult withdraw_here(Session& session, const Region& region) {
+  const CUresult withdrawn = withdraw(session, region);
+  const CUresult removed = session.remote_host.remove(session, region);
+  return withdrawn != CUDA_SUCCESS ? withdrawn : removed;
+}
+
 void end_registrations_of(const Context& context) {
   Session& session = *context.session;
   std::vector<Region> ending;
@@ -76,8 +82,7 @@ void end_registrations_of(const Context& context) {
   });
   for (const Region& region : ending) {
     withdraw_elsewhere(region);
-    (void)withdraw(session, region);
-    (void)session.remote_host.remove(session, region);
+    (void)withdraw_here(session, region);
   }
 }
 

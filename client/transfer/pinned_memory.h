@@ -22,6 +22,8 @@ void free_pinned(Session& session, void* memory, size_t bytes);
 // something else at its addresses says so in the log; copies work all the same.
 void enter_elsewhere(const Region& region);
 void withdraw_elsewhere(const Region& region);
+// The session's server and adapter forget the memory. The first error of both.
+CUresult withdraw_here(Session& session, const Region& region);
 // Memory that was registered in the context is about to be ordinary memory again: servers and
 // adapters forget it.
 void end_registrations_of(const Context& context);

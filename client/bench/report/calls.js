@@ -13,8 +13,8 @@ const kCalls = {
   graph_launch: "cuGraphLaunch of 20 empty kernels, the caller's time",
   graph_launch_synchronize: "the same graph and the wait for its end",
 };
-const kWaiting = ["call_sync", "call_get", "call_allocate", "launch_synchronize", "event_record_synchronize",
-                  "graph_launch_synchronize"];
+const kWaiting = ["call_sync", "call_get", "call_allocate", "launch_synchronize",
+                  "event_record_synchronize", "graph_launch_synchronize"];
 const kStarts = ["session_start", "first_kernel", "image_load_cold", "image_load_cached"];
 const kBareCall = "round_trip/32B/1";
 

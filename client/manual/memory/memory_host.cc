@@ -46,12 +46,11 @@ CUresult manual_cuMemFreeHost(void* p) {
     return session.shared_host.free(session, region->base);
   }
   const CUresult finished = finish_copies_of(session, *region);
-  const CUresult withdrawn = withdraw(session, *region);
+  const CUresult withdrawn = withdraw_here(session, *region);
   const CUresult result = finished != CUDA_SUCCESS ? finished : withdrawn;
-  const CUresult removed = session.remote_host.remove(session, *region);
-  if (result != CUDA_SUCCESS || removed != CUDA_SUCCESS) retire_addresses(p);
+  if (result != CUDA_SUCCESS) retire_addresses(p);
   if (session.host_memory.erase(region->base)) free_pinned(session, p, region->bytes);
-  return result != CUDA_SUCCESS ? result : removed;
+  return result;
 }
 
 CUresult manual_cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
@@ -121,11 +120,9 @@ CUresult manual_cuMemHostUnregister(void* p) {
     return CUDA_ERROR_INVALID_VALUE;
   withdraw_elsewhere(*region);
   const CUresult finished = finish_copies_of(session, *region);
-  const CUresult withdrawn = withdraw(session, *region);
-  const CUresult result = finished != CUDA_SUCCESS ? finished : withdrawn;
-  const CUresult removed = session.remote_host.remove(session, *region);
+  const CUresult withdrawn = withdraw_here(session, *region);
   session.host_memory.erase(region->base);
-  return result != CUDA_SUCCESS ? result : removed;
+  return finished != CUDA_SUCCESS ? finished : withdrawn;
 }
 
 }  // namespace fargpu::client

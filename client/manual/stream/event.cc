@@ -33,7 +33,7 @@ const Event* note_record(Session& session, CUevent event) {
 CUresult before_record(Session& session, const Event* event, CUstream stream) {
   if (event == nullptr || !event->interprocess.load(std::memory_order_relaxed)) [[likely]]
     return CUDA_SUCCESS;
-  return session.ordered_copies.outstanding() ? wait_for_deliveries(session, stream) : CUDA_SUCCESS;
+  return wait_for_deliveries(session, stream);
 }
 
 }  // namespace
