@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""What do sessions cost a server? Starts a daemon with a simulated GPU on loopback and, for each
-number of standing sessions, prints
+"""What do sessions cost a server? Starts a daemon on loopback and, for each number of standing
+sessions, prints
 
 * how long a further session takes to start (cuInit and the primary context, in a new process), and
   what a call that waits for the server takes in one session while the others stand still;
 * the memory of daemon, workers and workers that wait for a session: Pss of /proc/PID/smaps_rollup,
   so that pages which processes share count once in the sum; their threads and open files.
 
-The last line is what the simulated GPU takes in a process without fargpu: of a worker's memory it
-is not fargpu's part. The sessions are processes of one job; they start one behind the other.
+With the machine's GPU (--where gpu) a line of the same many processes without fargpu comes before
+each: what the driver alone takes. The client's GPU is hidden then, which needs root or a user who
+may use unshare -m. The last line with the simulated GPU is what it takes in a process without
+fargpu: of a worker's memory it is not fargpu's part. The sessions are processes of one job; they
+start one behind the other.
 
     bench/sessions.py --build-dir build/release --counts 1,16,64,256
 """
@@ -18,11 +21,14 @@ import ctypes
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+from gpu_runs import Daemon  # noqa: E402
 
 CALLS = 2000
 
@@ -140,46 +146,47 @@ def mean(processes, name):
     return sum(p[name] for p in processes) / len(processes) if processes else 0
 
 
-class Server:
-    """A daemon of its own, in a folder of its own."""
+def client_command(options, standing):
+    command = [sys.executable, __file__, "--client", standing, "--starts", options.starts]
+    return [str(part) for part in command]
 
-    def __init__(self, build, options):
-        self.folder = tempfile.mkdtemp(prefix="fargpu-sessions-")
-        port_file = pathlib.Path(self.folder) / "port"
-        command = [build / "bin" / "fargpud", "--driver", "sim", "--max-sessions", "1024"]
-        command += ["--listen", "127.0.0.1:0", "--port-file", port_file, "--log-level", "error"]
-        if options.workers_ahead is not None:
-            command += ["--workers-ahead", str(options.workers_ahead)]
-        self.process = subprocess.Popen(command)
-        while not (port_file.exists() and port_file.read_text().strip()):
-            time.sleep(0.01)
-        self.address = f"127.0.0.1:{port_file.read_text().split()[0]}"
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
+def measure_client(command, look=lambda: None):
+    """What the client says, and what `look` finds while its sessions stand."""
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as client:
+        said = json.loads(client.stdout.readline())
+        time.sleep(1)
+        seen = look()
+        client.communicate("\n")
+    return said, seen
 
 
 def measure(build, options, standing):
-    with Server(build, options) as server:
-        time.sleep(1)
-        run = [build / "bin" / "fargpu", "run", "--server", server.address]
-        run += ["--transport", options.transport, "--", sys.executable, __file__]
-        run += ["--client", str(standing), "--starts", str(options.starts)]
-        with subprocess.Popen(
-            run, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as client:
-            said = json.loads(client.stdout.readline())
+    simulated = options.where == "sim"
+    more = ["--max-sessions", "1024", "--max-sessions-per-gpu", "1024", "--log-level", "error"]
+    if options.workers_ahead is not None:
+        more += ["--workers-ahead", str(options.workers_ahead)]
+    with tempfile.TemporaryDirectory(prefix="fargpu-sessions-") as folder:
+        driver_path = build / "lib" / "libfargpu-sim.so" if simulated else None
+        daemon = Daemon(build, pathlib.Path(folder), driver_path, options=more)
+        daemon.start()
+        try:
             time.sleep(1)
-            working, ahead = workers_of(server.process.pid)
-            working, ahead = [process(p) for p in working], [process(p) for p in ahead]
-            daemon = process(server.process.pid)
-            client.communicate("\n")
-    return said, daemon, working, ahead
+
+            def look():
+                working, ahead = workers_of(daemon.process.pid)
+                return (
+                    process(daemon.process.pid),
+                    [process(worker) for worker in working],
+                    [process(worker) for worker in ahead],
+                )
+
+            prefix = daemon.client(options.transport, hide=not simulated)
+            return measure_client([*prefix, *client_command(options, standing)], look)
+        finally:
+            daemon.stop()
 
 
 def simulator_alone(build):
@@ -198,9 +205,20 @@ def simulator_alone(build):
     return answer
 
 
+def times(said):
+    starts, calls = said["starts"], said["calls"]
+    return (
+        f"  {percentile(starts, 0.5) * 1e3:9.2f} {percentile(starts, 0.99) * 1e3:7.2f}"
+        f"  {percentile(calls, 0.5) * 1e6:9.1f} {percentile(calls, 0.99) * 1e6:7.1f}"
+    )
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--build-dir", default="build/release")
+    parser.add_argument("--where", choices=("sim", "gpu"), default="sim")
     parser.add_argument("--counts", default="1,16,64,256", help="numbers of standing sessions")
     parser.add_argument("--starts", type=int, default=200, help="further ones to measure")
     parser.add_argument("--transport", default="shm", choices=("shm", "tcp"))
@@ -213,20 +231,21 @@ def main():
     print("sessions  start p50, p99 ms  call p50, p99 us  daemon KiB, files  ", end="")
     print("worker KiB, private, threads, files  ahead KiB, private")
     for standing in map(int, options.counts.split(",")):
-        said, daemon, working, ahead = measure(build, options, standing)
-        starts, calls = said["starts"], said["calls"]
+        if options.where == "gpu":
+            said, _ = measure_client(client_command(options, standing))
+            print(f"{standing:8}{times(said)}  without fargpu", flush=True)
+        said, (daemon, working, ahead) = measure(build, options, standing)
         print(
-            f"{standing:8}"
-            f"  {percentile(starts, 0.5) * 1e3:9.2f} {percentile(starts, 0.99) * 1e3:7.2f}"
-            f"  {percentile(calls, 0.5) * 1e6:9.1f} {percentile(calls, 0.99) * 1e6:7.1f}"
+            f"{standing:8}{times(said)}"
             f"  {daemon['pss']:10} {daemon['files']:6}"
             f"  {mean(working, 'pss'):10.0f} {mean(working, 'private'):8.0f}"
             f" {mean(working, 'threads'):8.1f} {mean(working, 'files'):6.1f}"
             f"  {mean(ahead, 'pss'):9.0f} {mean(ahead, 'private'):8.0f}",
             flush=True,
         )
-    opened, context = simulator_alone(build)
-    print(f"the simulated GPU alone: {opened} KiB opened, {context} KiB with a context")
+    if options.where == "sim":
+        opened, context = simulator_alone(build)
+        print(f"the simulated GPU alone: {opened} KiB opened, {context} KiB with a context")
 
 
 if __name__ == "__main__":

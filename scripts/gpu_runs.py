@@ -87,10 +87,11 @@ def last_lines(text):
 class Daemon:
     """A daemon of this build that listens on a port of loopback."""
 
-    def __init__(self, build, work, driver=None, gpus=None):
+    def __init__(self, build, work, driver=None, gpus=None, options=()):
         """driver: the library that it shall use, None: it finds the driver. gpus: the numbers of
-        those that it lends, separated by commas, None: all."""
+        those that it lends, separated by commas, None: all. options: more of fargpud's."""
         self.build, self.work, self.driver, self.gpus = build, work, driver, gpus
+        self.options = options
         self.process = None
         self.server = None
 
@@ -102,6 +103,7 @@ class Daemon:
             "127.0.0.1:0",
             "--port-file",
             port_file,
+            *self.options,
         ]
         if self.driver:
             command += ["--driver", self.driver]
