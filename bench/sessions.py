@@ -8,10 +8,10 @@ sessions, prints
   so that pages which processes share count once in the sum; their threads and open files.
 
 With the machine's GPU (--where gpu) a line of the same many processes without fargpu comes before
-each: what the driver alone takes. The client's GPU is hidden then, which needs root or a user who
-may use unshare -m. The last line with the simulated GPU is what it takes in a process without
-fargpu: of a worker's memory it is not fargpu's part. The sessions are processes of one job; they
-start one behind the other.
+each: what the driver alone takes, and the memory that it adds to a process. The client's GPU is
+hidden then, which needs root or a user who may use unshare -m. The last line with the simulated GPU
+is what it takes in a process without fargpu: of a worker's memory it is not fargpu's part. The
+sessions are processes of one job; they start one behind the other.
 
     bench/sessions.py --build-dir build/release --counts 1,16,64,256
 """
@@ -91,13 +91,22 @@ def end_child(pid, ends):
     os.waitpid(pid, 0)
 
 
-def be_client(standing, starts):
+def be_client(standing, starts, pause):
     """Under `fargpu run`: the sessions. Says what was measured, then waits for a line."""
     held, times = [], []
+    before = private("self")
+
+    def stand():
+        start_session(driver())
+        return private("self") - before
+
+    memory = []
     for _ in range(standing):
-        _, pid, ends = in_child(lambda: start_session(driver()))
+        own, pid, ends = in_child(stand)
         held.append((pid, ends))
+        memory.append(own)
     for _ in range(starts):
+        time.sleep(pause)
         seconds, pid, ends = in_child(lambda: start_session(driver()))
         end_child(pid, ends)
         times.append(seconds)
@@ -110,7 +119,8 @@ def be_client(standing, starts):
 
     calls, pid, ends = in_child(one_session)
     end_child(pid, ends)
-    print(json.dumps({"starts": times, "calls": calls}), flush=True)
+    said = {"starts": times, "calls": calls, "memory": sum(memory) / len(memory)}
+    print(json.dumps(said), flush=True)
     sys.stdin.readline()
     for pid, ends in reversed(held):  # a later one has the descriptors of those before it
         end_child(pid, ends)
@@ -124,11 +134,16 @@ def pss(pid, kind="Pss"):
     raise RuntimeError(f"no {kind} of {pid}")
 
 
+def private(pid):
+    """KiB of pages that are of this process alone."""
+    return pss(pid, "Private_Dirty") + pss(pid, "Private_Clean")
+
+
 def process(pid):
     """Memory in KiB, threads and open files of one process."""
     return {
         "pss": pss(pid),
-        "private": pss(pid, "Private_Dirty") + pss(pid, "Private_Clean"),
+        "private": private(pid),
         "threads": len(os.listdir(f"/proc/{pid}/task")),
         "files": len(os.listdir(f"/proc/{pid}/fd")),
     }
@@ -148,6 +163,7 @@ def mean(processes, name):
 
 def client_command(options, standing):
     command = [sys.executable, __file__, "--client", standing, "--starts", options.starts]
+    command += ["--pause", options.pause]
     return [str(part) for part in command]
 
 
@@ -221,19 +237,26 @@ def main():
     parser.add_argument("--where", choices=("sim", "gpu"), default="sim")
     parser.add_argument("--counts", default="1,16,64,256", help="numbers of standing sessions")
     parser.add_argument("--starts", type=int, default=200, help="further ones to measure")
+    parser.add_argument(
+        "--pause",
+        type=float,
+        default=0,
+        help="seconds before each of these, for the end of another",
+    )
     parser.add_argument("--transport", default="shm", choices=("shm", "tcp"))
     parser.add_argument("--workers-ahead", type=int, help="default: the daemon's")
     parser.add_argument("--client", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.client is not None:
-        return be_client(options.client, options.starts)
+        return be_client(options.client, options.starts, options.pause)
     build = pathlib.Path(options.build_dir).resolve()
     print("sessions  start p50, p99 ms  call p50, p99 us  daemon KiB, files  ", end="")
     print("worker KiB, private, threads, files  ahead KiB, private")
     for standing in map(int, options.counts.split(",")):
         if options.where == "gpu":
             said, _ = measure_client(client_command(options, standing))
-            print(f"{standing:8}{times(said)}  without fargpu", flush=True)
+            memory = f"{said['memory']:.0f} KiB of each process"
+            print(f"{standing:8}{times(said)}  without fargpu, {memory}", flush=True)
         said, (daemon, working, ahead) = measure(build, options, standing)
         print(
             f"{standing:8}{times(said)}"

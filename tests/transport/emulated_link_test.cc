@@ -98,8 +98,18 @@ Status send_all(transport::Transport& end) {
   return Status();
 }
 
+// Frames that are larger each than what may wait in the link.
+constexpr size_t kLargeFrame = 6 << 20, kLargeFrames = 8;
+constexpr auto kLargePassing = std::chrono::duration<double>(kLargeFrame * kLargeFrames * 8 / 2e9);
+
+Status send_large(transport::Transport& end) {
+  static const std::vector<std::byte> large(kLargeFrame);
+  for (size_t i = 0; i < kLargeFrames; ++i) FARGPU_RETURN_IF_ERROR(send_bulk(end, large));
+  return Status();
+}
+
 // The server's end, plain: echoes frames without body and bulk, and answers a request with a body
-// with kBytes.
+// with kBytes, one with a longer body with large frames.
 class Echo final : public CountingHandler {
  public:
   explicit Echo(std::unique_ptr<transport::Transport> end) : end_(std::move(end)) {
@@ -114,7 +124,8 @@ class Echo final : public CountingHandler {
   }
   Status on_frame(const wire::FrameHeader& header, Bytes body, std::span<std::byte> bulk) override {
     if (!bulk.empty()) return CountingHandler::on_frame(header, body, bulk);
-    return body.empty() ? send_bulk(*end_, {}) : send_all(*end_);
+    if (body.empty()) return send_bulk(*end_, {});
+    return body.size() > 8 ? send_large(*end_) : send_all(*end_);
   }
 
  private:
@@ -124,11 +135,13 @@ class Echo final : public CountingHandler {
 
 class EmulatedLinkTest : public ::testing::TestWithParam<TransportKind> {
  protected:
-  EmulatedLinkTest() {
+  EmulatedLinkTest() { connect("rtt=50ms,bandwidth=200Mbps"); }
+
+  void connect(const char* link) {
     TransportPair pair = GetParam().make({});
+    client_.reset();
     server_ = std::make_unique<Echo>(std::move(pair.server));
-    client_ =
-        transport::emulate_link(std::move(pair.client), *parse_link("rtt=50ms,bandwidth=200Mbps"));
+    client_ = transport::emulate_link(std::move(pair.client), *parse_link(link));
   }
 
   // From a request to the last of its answers.
@@ -142,6 +155,15 @@ class EmulatedLinkTest : public ::testing::TestWithParam<TransportKind> {
       EXPECT_TRUE(received.ok() && *received > 0);
       if (!received.ok() || *received == 0) break;
     }
+    return Clock::now() - begin;
+  }
+
+  // Until the server has all.
+  std::chrono::duration<double> tell(uint64_t bytes, Status (*send)(transport::Transport&)) {
+    const uint64_t goal = server_->received + bytes;
+    const auto begin = Clock::now();
+    EXPECT_TRUE(send(*client_).ok());
+    while (server_->received < goal) std::this_thread::sleep_for(100us);
     return Clock::now() - begin;
   }
 
@@ -175,13 +197,14 @@ TEST_P(EmulatedLinkTest, BandwidthFromTheServer) {
 }
 
 TEST_P(EmulatedLinkTest, BandwidthToTheServer) {
-  expect_time(kPassing, [&]() -> std::chrono::duration<double> {
-    const uint64_t goal = server_->received + kBytes;
-    const auto begin = Clock::now();
-    EXPECT_TRUE(send_all(*client_).ok());
-    while (server_->received < goal) std::this_thread::sleep_for(100us);
-    return Clock::now() - begin;
-  });
+  expect_time(kPassing, [&] { return tell(kBytes, send_all); });
+}
+
+// What handing a large frame over takes is no part of the link's time.
+TEST_P(EmulatedLinkTest, LargeFramesFollowEachOther) {
+  connect("bandwidth=2Gbps");
+  expect_time(kLargePassing, [&] { return tell(kLargeFrame * kLargeFrames, send_large); });
+  expect_time(kLargePassing, [&] { return ask(16, kLargeFrames); });
 }
 
 TEST_P(EmulatedLinkTest, SaysWhatItIs) {

@@ -30,7 +30,7 @@ class Holder final : public FrameHandler {
   Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header, Bytes) override {
     begun_ = Clock::now();
     has_begun_ = true;
-    return queue.next().bulk.resize(header.bulk_bytes);
+    return queue.next_bulk(header.bulk_bytes);
   }
   Status on_frame(const wire::FrameHeader& header, Bytes body, std::span<std::byte>) override {
     const auto now = Clock::now();

@@ -8,6 +8,7 @@
 #include <memory>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/transport/link/link_settings.h"
@@ -26,8 +27,10 @@ class LinkCost {
   // The next frame's, in nanoseconds.
   double of(size_t bytes) {
     const bool delayed = delay_.max() > 0 && random_() % kDelayOneOf == 0;
-    return static_cast<double>(bytes) * nanoseconds_per_byte_ +
-           (delayed ? static_cast<double>(delay_(random_)) : 0);
+    return without_jitter(bytes) + (delayed ? static_cast<double>(delay_(random_)) : 0);
+  }
+  double without_jitter(size_t bytes) const {
+    return static_cast<double>(bytes) * nanoseconds_per_byte_;
   }
 
  private:
@@ -73,14 +76,7 @@ class LinkBuffer {
     return span();
   }
   std::span<std::byte> span() { return {reinterpret_cast<std::byte*>(words_.get()), bytes_}; }
-  // Gives large memory back.
-  void clear() {
-    bytes_ = 0;
-    if (capacity_ > (64u << 10)) {
-      words_.reset();
-      capacity_ = 0;
-    }
-  }
+  size_t capacity() const { return capacity_; }
 
  private:
   std::unique_ptr<uint64_t[]> words_;  // words, for the alignment of bodies
@@ -95,7 +91,8 @@ struct LinkFrame {
   size_t bytes() const { return sizeof header + header.body_bytes + header.bulk_bytes; }
 };
 
-// First in, first out; the frames' memory is used again.
+// First in, first out; the frames' memory is used again. Large memory goes from frame to frame: new
+// pages would cost more time than a fast link takes.
 class LinkQueue {
  public:
   bool empty() const { return count_ == 0; }
@@ -106,6 +103,16 @@ class LinkQueue {
     if (count_ == frames_.size()) grow();
     return *frames_[(first_ + count_) % frames_.size()];
   }
+  // Memory for its bulk.
+  std::span<std::byte> next_bulk(size_t bytes) {
+    LinkBuffer& bulk = next().bulk;
+    if (bytes > bulk.capacity() && !spare_.empty()) {
+      spare_bytes_ -= spare_.back().capacity();
+      bulk = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    return bulk.resize(bytes);
+  }
   void push() {
     bytes_ += frames_[(first_ + count_) % frames_.size()]->bytes();
     ++count_;
@@ -113,13 +120,23 @@ class LinkQueue {
   void pop() {
     LinkFrame& frame = front();
     bytes_ -= frame.bytes();
-    frame.body.clear();
-    frame.bulk.clear();
+    give_back(frame.body);
+    give_back(frame.bulk);
     first_ = (first_ + 1) % frames_.size();
     --count_;
   }
 
  private:
+  static constexpr size_t kLargeBytes = 64 << 10, kMostSpareBytes = 32 << 20;
+
+  void give_back(LinkBuffer& buffer) {
+    (void)buffer.resize(0);
+    if (buffer.capacity() <= kLargeBytes) return;
+    LinkBuffer large = std::exchange(buffer, {});
+    if (spare_bytes_ + large.capacity() > kMostSpareBytes) return;
+    spare_bytes_ += large.capacity();
+    spare_.push_back(std::move(large));
+  }
   void grow() {
     std::rotate(frames_.begin(), frames_.begin() + static_cast<std::ptrdiff_t>(first_),
                 frames_.end());
@@ -128,7 +145,8 @@ class LinkQueue {
     while (frames_.size() < size) frames_.push_back(std::make_unique<LinkFrame>());
   }
   std::vector<std::unique_ptr<LinkFrame>> frames_;
-  size_t first_ = 0, count_ = 0, bytes_ = 0;
+  std::vector<LinkBuffer> spare_;
+  size_t first_ = 0, count_ = 0, bytes_ = 0, spare_bytes_ = 0;
 };
 
 // Sleeps or spins: how long before a time one stops sleeping. A timer comes late by less than this,

@@ -2,7 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "common/transport/commit_check.h"
 #include "common/transport/poll.h"
@@ -15,11 +17,17 @@ namespace {
 // A frame that passes within this time is sent by the caller: handing it over would take longer.
 constexpr auto kDirect = std::chrono::microseconds(3);
 constexpr auto kFinish = std::chrono::milliseconds(200);
+// From so many bytes on the time that the inner transport takes counts beside a fast link's.
+constexpr uint64_t kLargeBytes = 1 << 20;
 
 }  // namespace
 
 LinkSender::LinkSender(Transport& inner, const LinkSettings& settings, std::shared_ptr<LinkWay> way)
-    : inner_(inner), way_(std::move(way)), connection_(way_->join()), cost_(settings) {
+    : inner_(inner),
+      way_(std::move(way)),
+      connection_(way_->join()),
+      cost_(settings),
+      backlog_(LinkWay::length(cost_.without_jitter(kBacklogBytes))) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -29,12 +37,21 @@ LinkSender::~LinkSender() {
 }
 
 bool LinkSender::wait_for_room(std::unique_lock<std::mutex>& lock, Deadline deadline) {
-  const auto there_is = [this] {
-    return stop_ || !failed_.ok() || queue_.bytes() <= kBacklogBytes;
-  };
-  if (!there_is()) ++room_waits;
-  if (deadline != kNoDeadline) return changed_.wait_until(lock, deadline, there_is);
-  changed_.wait(lock, there_is);
+  bool counted = false;
+  while (!stop_ && failed_.ok() && queue_.bytes() > kBacklogBytes) {
+    const auto now = Clock::now();
+    auto until = kNoDeadline;
+    if (queue_.bytes() <= kMostQueuedBytes) until = due(last_place_ - backlog_, now);
+    if (until <= now) return true;
+    if (now >= deadline) return false;
+    if (!std::exchange(counted, true)) ++room_waits;
+    until = std::min<Deadline>(until, deadline);
+    if (until == kNoDeadline) {
+      changed_.wait(lock);
+    } else {
+      changed_.wait_until(lock, until);
+    }
+  }
   return true;
 }
 
@@ -61,6 +78,7 @@ Status LinkSender::commit(size_t bytes_of_frame, std::span<const Bytes> bulk, De
   slot_bytes_ = 0;
   const auto now = Clock::now();
   const int64_t place = way_->add(connection_, cost_.of(frame.size() + bulk_bytes), now);
+  last_place_ = place;
   frames.add(1);
   bytes.add(frame.size() + bulk_bytes);
   std::unique_lock lock(mutex_);
@@ -88,11 +106,11 @@ Status LinkSender::enqueue(Bytes frame, std::span<const Bytes> bulk, int64_t pla
                            Deadline deadline) {
   std::unique_lock lock(mutex_);
   LinkFrame& queued = queue_.next();
-  lock.unlock();  // the queue's next entry stays in place, and only this thread fills it
   std::memcpy(&queued.header, frame.data(), sizeof queued.header);
+  std::byte* end = queue_.next_bulk(queued.header.bulk_bytes).data();
+  lock.unlock();  // the queue's next entry stays in place, and only this thread fills it
   const Bytes body = frame.subspan(sizeof queued.header);
   if (!body.empty()) std::memcpy(queued.body.resize(body.size()).data(), body.data(), body.size());
-  std::byte* end = queued.bulk.resize(queued.header.bulk_bytes).data();
   for (const Bytes& piece : bulk) {
     if (!piece.empty()) std::memcpy(end, piece.data(), piece.size());
     end += piece.size();
@@ -127,13 +145,24 @@ Status LinkSender::send(LinkFrame& frame, Deadline deadline) {
   return inner_.commit(frame_bytes, std::span(&bulk, bulk.empty() ? 0 : 1), deadline);
 }
 
+Clock::duration LinkSender::head_start(const LinkFrame& frame) const {
+  if (frame.header.bulk_bytes < kLargeBytes) return {};
+  return Clock::duration(static_cast<int64_t>(static_cast<double>(frame.bytes()) * fastest_));
+}
+
+void LinkSender::took(const LinkFrame& frame, Clock::duration time) {
+  if (frame.header.bulk_bytes < kLargeBytes) return;
+  const double each = static_cast<double>(time.count()) / static_cast<double>(frame.bytes());
+  fastest_ = fastest_ == 0 ? each : std::min(fastest_, each);
+}
+
 void LinkSender::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
     if (queue_.empty() || !failed_.ok()) break;
     const auto now = Clock::now();
-    const auto until = due(queue_.front().place, now);
+    const auto until = due(queue_.front().place, now) - head_start(queue_.front());
     if (until > now && !stop_) {
       if (until - now > kLinkSpin) {
         changed_.wait_until(lock, until - kLinkSpin, [this] { return stop_; });
@@ -149,6 +178,7 @@ void LinkSender::run() {
     const Deadline deadline = stop_ ? now + kFinish / 2 : kNoDeadline;
     lock.unlock();
     Status status = send(frame, deadline);
+    took(frame, Clock::now() - now);
     lock.lock();
     queue_.pop();
     const bool more_at_once = !queue_.empty() && due(queue_.front().place, now) <= now;

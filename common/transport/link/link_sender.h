@@ -33,7 +33,10 @@ class LinkSender {
   Counter frames, bytes;
 
  private:
+  // As a socket's buffer: so much may be left of what was committed.
   static constexpr size_t kBacklogBytes = 4 << 20;
+  // Bounds the memory where the inner transport is the slower one: the backlog and a large frame.
+  static constexpr size_t kMostQueuedBytes = 24 << 20;
 
   void run();
   Status send(LinkFrame& frame, Deadline deadline);
@@ -43,13 +46,19 @@ class LinkSender {
   Clock::time_point due(int64_t place, Clock::time_point now) {
     return way_->passed(connection_, place, now);
   }
-  // False when the deadline passed. `lock` is on mutex_.
+  // So long before it is due the sending of a large frame begins, so that its last byte is there
+  // when it is due, and not earlier: what the inner transport took for it at the least.
+  Clock::duration head_start(const LinkFrame& frame) const;
+  void took(const LinkFrame& frame, Clock::duration time);
+  // Until no more than the backlog is left. False when the deadline passed. `lock` is on mutex_.
   bool wait_for_room(std::unique_lock<std::mutex>& lock, Deadline deadline);
 
   Transport& inner_;
   const std::shared_ptr<LinkWay> way_;
   const size_t connection_;  // its number there
-  LinkCost cost_;            // these three of the calling thread
+  LinkCost cost_;            // these five of the calling thread
+  const int64_t backlog_;    // what it takes, in places of the way
+  int64_t last_place_ = 0;   // of what was committed
   LinkBuffer slot_;
   size_t slot_bytes_ = 0;
 
@@ -59,6 +68,7 @@ class LinkSender {
   bool sending_ = false;  // the link's thread uses the inner transport
   bool stop_ = false;
   Status failed_;
+  double fastest_ = 0;  // nanoseconds a byte of large frames; the link's thread's
   std::thread thread_;
 };
 

@@ -50,11 +50,13 @@ void LinkWay::go_on(Time now) {
   now_ = std::max(now_, now);
 }
 
+int64_t LinkWay::length(double nanoseconds) { return std::llround(nanoseconds * kTicks); }
+
 int64_t LinkWay::add(size_t connection, double nanoseconds, Time now) {
   const std::lock_guard lock(mutex_);
   go_on(now);
   Connection& own = connections_[connection];
-  own.waits += std::llround(nanoseconds * kTicks);
+  own.waits += length(nanoseconds);
   return own.done + own.waits;
 }
 

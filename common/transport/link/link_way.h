@@ -23,6 +23,8 @@ class LinkWay {
   // connection's frames have taken up to its end. Whole ticks: sums of fractions that are added in
   // another order would not meet.
   int64_t add(size_t connection, double nanoseconds, Time now);
+  // How far apart two places are that so much time of an otherwise empty link lies between.
+  static int64_t length(double nanoseconds);
   // When the connection's frames up to this place have passed, or before now if they have. What is
   // added to other connections meanwhile makes it later, never earlier.
   Time passed(size_t connection, int64_t place, Time now);
