@@ -258,10 +258,12 @@ class Describer {
             static_cast<Event*>(session_.find(rpc::HandleKind::kEvent, event));
         if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
         if (found->interprocess.load(std::memory_order_relaxed)) description_.interprocess = true;
-        if (params.type() == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
-          builder.setRecordEvent(event);
-        else
+        if (params.type() == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
           builder.setWaitEvent(event);
+          return CUDA_SUCCESS;
+        }
+        builder.setRecordEvent(event);
+        description_.recorded.push_back(given.eventRecord.event);
         return CUDA_SUCCESS;
       }
       case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:

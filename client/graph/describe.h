@@ -46,6 +46,7 @@ struct Description {
   std::vector<uint64_t> nodes_by_place;        // ids; 0: a node of ours
   std::vector<HostCall> host_calls;            // in the order of places
   std::vector<CUdeviceptr> awaited;            // addresses of words that it waits for
+  std::vector<CUevent> recorded;               // events that it records
   bool interprocess = false;                   // it has an event of other processes
 
   // The node at a place that the server names; nullptr: none of the application's.
