@@ -43,7 +43,7 @@ struct Placed {
 struct Description {
   std::vector<std::byte> bytes;
   std::unordered_map<uint64_t, Placed> nodes;  // by id
-  std::vector<uint64_t> nodes_by_place;        // ids; 0: a node of ours
+  std::vector<uint64_t> nodes_by_place;        // ids, also where a copy has two; 0: inside of one
   std::vector<HostCall> host_calls;            // in the order of places
   std::vector<CUdeviceptr> awaited;            // addresses of words that it waits for
   std::vector<CUevent> recorded;               // events that it records
