@@ -170,7 +170,7 @@ class Describer {
       std::memcpy(data.begin() + i * sizeof kPlain, &node.before[i].data, sizeof kPlain);
   }
 
-  // The next place is for this node; 0: one inside of a node.
+  // The next place is for this node; 0: it is described alone.
   uint32_t place(uint64_t id) {
     description_.nodes_by_place.push_back(id);
     return static_cast<uint32_t>(description_.nodes_by_place.size() - 1);
@@ -263,7 +263,7 @@ class Describer {
           return CUDA_SUCCESS;
         }
         builder.setRecordEvent(event);
-        description_.recorded.push_back(given.eventRecord.event);
+        description_.recorded.push_back({id, given.eventRecord.event});
         return CUDA_SUCCESS;
       }
       case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:

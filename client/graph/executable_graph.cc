@@ -156,13 +156,16 @@ void keep_until_launched(Session& session, const LastLaunch& last, std::shared_p
   keep_until_idle(session, context, std::move(keeps));
 }
 
-// A launch records them. Those from before an update stay. Needs the exec's mutex.
-void note_recorded(GraphExec& exec, const std::vector<CUevent>& events) {
-  for (CUevent const event : events) {
-    if (std::find(exec.recorded.begin(), exec.recorded.end(), event) == exec.recorded.end())
-      exec.recorded.push_back(event);
+// A launch records these, too. Needs the exec's mutex.
+void note_recorded(GraphExec& exec, const std::vector<RecordedEvent>& events) {
+  for (const RecordedEvent& recorded : events) {
+    const bool known =
+        std::any_of(exec.recorded.begin(), exec.recorded.end(), [&](const RecordedEvent& other) {
+          return other.node == recorded.node && other.event == recorded.event;
+        });
+    if (!known) exec.recorded.push_back(recorded);
   }
-  if (!exec.recorded.empty()) exec.records = true;
+  exec.records = !exec.recorded.empty();
 }
 
 // The graph calls other functions from the next launch on.
@@ -389,6 +392,7 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   take_host_calls(exec, std::move(description.host_calls));
   exec.awaited = std::move(description.awaited);
   if (description.interprocess) exec.interprocess = true;
+  exec.recorded.clear();
   note_recorded(exec, description.recorded);
   exec.may_be_refused = may_be_refused;
   if (references->any()) exec.uses->add(std::move(references));
@@ -426,6 +430,10 @@ CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params) {
     if (result != CUDA_SUCCESS) return result;
   }
   if (description.interprocess) exec.interprocess = true;
+  if (params.type() == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
+    std::erase_if(exec.recorded, [node](const RecordedEvent& old) { return old.node == node; });
+    for (RecordedEvent& recorded : description.recorded) recorded.node = node;
+  }
   note_recorded(exec, description.recorded);
   for (const CUdeviceptr address : description.awaited) {
     const auto known = std::find(exec.awaited.begin(), exec.awaited.end(), address);
@@ -480,8 +488,10 @@ CUresult is_enabled(GraphExec& exec, uint64_t node, unsigned* enabled) {
 }
 
 std::vector<CUevent> recorded_events(GraphExec& exec) {
+  std::vector<CUevent> events;
   std::lock_guard lock(exec.mutex);
-  return exec.recorded;
+  for (const RecordedEvent& recorded : exec.recorded) events.push_back(recorded.event);
+  return events;
 }
 
 CUresult launch(GraphExec& exec, CUstream stream) {

@@ -282,6 +282,23 @@ void recorded_outside() {
   show_status(stream);
   end_and_launch();
 
+  std::printf("-- the event of the node is another one now\n");
+  CUevent former, later;
+  CUgraphExec changed;
+  NEED(cuEventCreate(&former, CU_EVENT_DISABLE_TIMING));
+  NEED(cuEventCreate(&later, CU_EVENT_DISABLE_TIMING));
+  NEED(cuGraphEventRecordNodeSetEvent(node, former));
+  NEED(cuGraphInstantiate(&changed, graph, 0));
+  SHOW(cuGraphExecEventRecordNodeSetEvent(changed, node, later));
+  SHOW(cuGraphLaunch(changed, other));
+  begin();
+  SHOW(cuStreamWaitEvent(stream, former, 0));
+  SHOW(cuStreamWaitEvent(stream, later, 0));
+  end_and_launch();
+  NEED(cuGraphExecDestroy(changed));
+  NEED(cuEventDestroy(former));
+  NEED(cuEventDestroy(later));
+
   std::printf("-- an event of a capture, recorded by a graph since\n");
   CUgraph ended = nullptr;
   begin();
