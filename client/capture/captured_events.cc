@@ -35,6 +35,14 @@ void forget_place(CUevent handle) {
   event->place.reset();
 }
 
+void note_record(CUevent handle) {
+  Event* const event = find_event(handle);
+  if (event == nullptr) return;
+  event->recorded = true;
+  const std::lock_guard lock(all().mutex);
+  event->place.reset();
+}
+
 CUresult wait(CUstream handle, CUevent event_handle) {
   Named stream;
   if (const CUresult result = find(handle, &stream); result != CUDA_SUCCESS) return result;

@@ -51,8 +51,10 @@ void invalidate(CUstream stream);
 // An event of a captured stream: recorded there, or by a node whose edges these are.
 CUresult record(CUevent event, CUstream stream);
 CUresult record_at(CUevent event, CUstream stream, const Position& position);
-// It has been recorded where nothing is captured.
+// It has been recorded where nothing is captured. The second one is for records that are seldom: it
+// says so of the event, too.
 void forget_place(CUevent event);
+void note_record(CUevent event);
 // A captured stream waits.
 CUresult wait(CUstream stream, CUevent event);
 // A stream that is not captured waits, and joins the capture if the event is of one. nullopt: an

@@ -170,7 +170,7 @@ class Describer {
       std::memcpy(data.begin() + i * sizeof kPlain, &node.before[i].data, sizeof kPlain);
   }
 
-  // The next place is for this node; 0: one of ours.
+  // The next place is for this node; 0: it is described alone.
   uint32_t place(uint64_t id) {
     description_.nodes_by_place.push_back(id);
     return static_cast<uint32_t>(description_.nodes_by_place.size() - 1);
@@ -198,7 +198,7 @@ class Describer {
       placed.place = place(id);
       put_host_copy(0);
     } else if (plan.way == NodeCopy::Way::kHostThenDriver) {
-      place(0);
+      place(id);
       put_host_copy(0);
       placed.place = place(id);
       result = put_self(id, params, inside, plan, builder(1), &placed);
@@ -206,7 +206,7 @@ class Describer {
       placed.place = place(id);
       result = put_self(id, params, inside, plan, builder(0), &placed);
       if (plan.way == NodeCopy::Way::kDriverThenHost) {
-        place(0);
+        place(id);
         put_host_copy(1);
       }
     }
@@ -258,10 +258,12 @@ class Describer {
             static_cast<Event*>(session_.find(rpc::HandleKind::kEvent, event));
         if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
         if (found->interprocess.load(std::memory_order_relaxed)) description_.interprocess = true;
-        if (params.type() == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
-          builder.setRecordEvent(event);
-        else
+        if (params.type() == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
           builder.setWaitEvent(event);
+          return CUDA_SUCCESS;
+        }
+        builder.setRecordEvent(event);
+        description_.recorded.push_back({id, given.eventRecord.event});
         return CUDA_SUCCESS;
       }
       case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:

@@ -40,13 +40,20 @@ struct Placed {
   size_t host_call = 0;  // of a host node or a copy that has one, and of a child's first: its index
 };
 
+// An event that a node records.
+struct RecordedEvent {
+  uint64_t node = 0;  // id; 0: it was described alone
+  CUevent event = nullptr;
+};
+
 struct Description {
   std::vector<std::byte> bytes;
   std::unordered_map<uint64_t, Placed> nodes;  // by id
-  std::vector<uint64_t> nodes_by_place;        // ids; 0: a node of ours
+  std::vector<uint64_t> nodes_by_place;        // ids; a copy may have two places
   std::vector<HostCall> host_calls;            // in the order of places
   std::vector<CUdeviceptr> awaited;            // addresses of words that it waits for
-  bool interprocess = false;                   // it has an event of other processes
+  std::vector<RecordedEvent> recorded;
+  bool interprocess = false;  // it has an event of other processes
 
   // The node at a place that the server names; nullptr: none of the application's.
   CUgraphNode node_at(uint32_t place) const;

@@ -156,6 +156,18 @@ void keep_until_launched(Session& session, const LastLaunch& last, std::shared_p
   keep_until_idle(session, context, std::move(keeps));
 }
 
+// A launch records these, too. Needs the exec's mutex.
+void note_recorded(GraphExec& exec, const std::vector<RecordedEvent>& events) {
+  for (const RecordedEvent& recorded : events) {
+    const bool known =
+        std::any_of(exec.recorded.begin(), exec.recorded.end(), [&](const RecordedEvent& other) {
+          return other.node == recorded.node && other.event == recorded.event;
+        });
+    if (!known) exec.recorded.push_back(recorded);
+  }
+  exec.records = !exec.recorded.empty();
+}
+
 // The graph calls other functions from the next launch on.
 void take_host_calls(GraphExec& exec, std::vector<HostCall> calls) {
   auto copies = std::make_shared<std::vector<std::shared_ptr<void>>>();
@@ -317,6 +329,7 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
                                     CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY};
   made->launch = prepare_launch(id);
   made->interprocess = description.interprocess;
+  note_recorded(*made, description.recorded);
   made->nodes = std::move(description.nodes);
   made->host_calls = std::move(description.host_calls);
   made->awaited = std::move(description.awaited);
@@ -379,6 +392,8 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   take_host_calls(exec, std::move(description.host_calls));
   exec.awaited = std::move(description.awaited);
   if (description.interprocess) exec.interprocess = true;
+  exec.recorded.clear();
+  note_recorded(exec, description.recorded);
   exec.may_be_refused = may_be_refused;
   if (references->any()) exec.uses->add(std::move(references));
   exec.in_turn = exec.has_host_calls() || exec.uses->any();
@@ -415,6 +430,11 @@ CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params) {
     if (result != CUDA_SUCCESS) return result;
   }
   if (description.interprocess) exec.interprocess = true;
+  if (params.type() == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
+    std::erase_if(exec.recorded, [node](const RecordedEvent& old) { return old.node == node; });
+    for (RecordedEvent& recorded : description.recorded) recorded.node = node;
+  }
+  note_recorded(exec, description.recorded);
   for (const CUdeviceptr address : description.awaited) {
     const auto known = std::find(exec.awaited.begin(), exec.awaited.end(), address);
     if (known == exec.awaited.end()) exec.awaited.push_back(address);
@@ -465,6 +485,13 @@ CUresult is_enabled(GraphExec& exec, uint64_t node, unsigned* enabled) {
   const auto& off = exec.disabled;
   *enabled = std::find(off.begin(), off.end(), node) == off.end() ? 1 : 0;
   return CUDA_SUCCESS;
+}
+
+std::vector<CUevent> recorded_events(GraphExec& exec) {
+  std::vector<CUevent> events;
+  std::lock_guard lock(exec.mutex);
+  for (const RecordedEvent& recorded : exec.recorded) events.push_back(recorded.event);
+  return events;
 }
 
 CUresult launch(GraphExec& exec, CUstream stream) {

@@ -48,6 +48,8 @@ struct GraphExec final : Object {
   std::atomic<bool> may_be_refused{false};  // a launch waits for the driver's answer
   // A launch records an event of other processes, or waits for one, or did so before an update.
   std::atomic<bool> interprocess{false};
+  // A launch records the events below.
+  std::atomic<bool> records{false};
   wire::PreparedBody launch;  // the message of a launch without host calls, but for the stream
   // Launches take the mutex below: they name host calls, or what the graph uses waits for the last.
   std::atomic<bool> in_turn{false};
@@ -55,6 +57,7 @@ struct GraphExec final : Object {
   std::unordered_map<uint64_t, Placed> nodes;  // by id; of the graph that it was made from
   std::vector<HostCall> host_calls;
   std::vector<CUdeviceptr> awaited;
+  std::vector<RecordedEvent> recorded;
   std::vector<uint64_t> disabled;  // ids of nodes
   std::shared_ptr<GraphUses> uses;
   LastLaunch last;  // of those in turn
@@ -94,6 +97,8 @@ CUresult enable_node(GraphExec& exec, uint64_t node, bool enabled);
 // CUDA_ERROR_INVALID_VALUE, of both: no such node, or it cannot be disabled.
 CUresult is_enabled(GraphExec& exec, uint64_t node, unsigned* enabled);
 
+// That a launch records; none where exec.records is not set.
+std::vector<CUevent> recorded_events(GraphExec& exec);
 CUresult launch(GraphExec& exec, CUstream stream);
 CUresult upload(GraphExec& exec, CUstream stream);
 CUresult destroy(GraphExec& exec);

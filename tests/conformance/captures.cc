@@ -239,6 +239,82 @@ void fork_and_join() {
   NEED(cuEventDestroy(join));
 }
 
+// Records that are no call of their own: by a launch, and by a node of a graph.
+void recorded_outside() {
+  CUevent by_launch, by_graph;
+  NEED(cuEventCreate(&by_launch, CU_EVENT_DISABLE_TIMING));
+  NEED(cuEventCreate(&by_graph, CU_EVENT_DISABLE_TIMING));
+  std::printf("-- events that nobody has recorded\n");
+  begin();
+  SHOW(cuStreamWaitEvent(stream, by_launch, 0));
+  SHOW(cuStreamWaitEvent(stream, by_graph, 0));
+  end_and_launch();
+
+  std::printf("-- an event that a launch has recorded\n");
+  CUlaunchAttribute completion{};
+  completion.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+  completion.value.launchCompletionEvent.event = by_launch;
+  CUlaunchConfig config{};
+  config.gridDimX = 2;
+  config.blockDimX = 32;
+  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+  config.hStream = other;
+  config.attrs = &completion;
+  config.numAttrs = 1;
+  uint32_t value = 7, n = kWords;
+  void* parameters[] = {&a, &value, &n};
+  SHOW(cuLaunchKernelEx(&config, fill_kernel, parameters, nullptr));
+  begin();
+  SHOW(cuStreamWaitEvent(stream, by_launch, 0));
+  show_status(stream);
+  end_and_launch();
+
+  std::printf("-- an event that a graph has recorded\n");
+  CUgraph graph;
+  CUgraphExec exec;
+  CUgraphNode node;
+  NEED(cuGraphCreate(&graph, 0));
+  SHOW(cuGraphAddEventRecordNode(&node, graph, nullptr, 0, by_graph));
+  SHOW(cuGraphInstantiate(&exec, graph, 0));
+  SHOW(cuGraphLaunch(exec, other));
+  begin();
+  SHOW(cuStreamWaitEvent(stream, by_graph, 0));
+  show_status(stream);
+  end_and_launch();
+
+  std::printf("-- the event of the node is another one now\n");
+  CUevent former, later;
+  CUgraphExec changed;
+  NEED(cuEventCreate(&former, CU_EVENT_DISABLE_TIMING));
+  NEED(cuEventCreate(&later, CU_EVENT_DISABLE_TIMING));
+  NEED(cuGraphEventRecordNodeSetEvent(node, former));
+  NEED(cuGraphInstantiate(&changed, graph, 0));
+  SHOW(cuGraphExecEventRecordNodeSetEvent(changed, node, later));
+  SHOW(cuGraphLaunch(changed, other));
+  begin();
+  SHOW(cuStreamWaitEvent(stream, former, 0));
+  SHOW(cuStreamWaitEvent(stream, later, 0));
+  end_and_launch();
+  NEED(cuGraphExecDestroy(changed));
+  NEED(cuEventDestroy(former));
+  NEED(cuEventDestroy(later));
+
+  std::printf("-- an event of a capture, recorded by a graph since\n");
+  CUgraph ended = nullptr;
+  begin();
+  SHOW(cuEventRecord(by_graph, stream));
+  SHOW(cuStreamEndCapture(stream, &ended));
+  SHOW(cuStreamWaitEvent(other, by_graph, 0));
+  SHOW(cuGraphLaunch(exec, other));
+  SHOW(cuStreamWaitEvent(other, by_graph, 0));
+  SHOW(cuEventSynchronize(by_graph));
+  NEED(cuGraphDestroy(ended));
+  NEED(cuGraphExecDestroy(exec));
+  NEED(cuGraphDestroy(graph));
+  NEED(cuEventDestroy(by_launch));
+  NEED(cuEventDestroy(by_graph));
+}
+
 void wrong_beginnings() {
   std::printf("-- wrong beginnings and ends\n");
   CUgraph graph;
@@ -377,6 +453,7 @@ int main() {
   memory();
   what_nodes_hold();
   fork_and_join();
+  recorded_outside();
   wrong_beginnings();
   unsafe_calls();
   calls_that_end_it();

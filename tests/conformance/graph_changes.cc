@@ -610,6 +610,41 @@ void turned_copies() {
   NEED(cuGraphDestroy(graph));
 }
 
+// Copies of pageable memory, whose edges have changed.
+void nodes_at_fault() {
+  std::printf("-- which node is at fault\n");
+  static uint32_t words[kWords];
+  for (const bool from_host : {true, false}) {
+    CUgraph graph;
+    CUgraphExec exec;
+    CUgraphNode fill, copy;
+    NEED(cuGraphCreate(&graph, 0));
+    CUDA_MEMSET_NODE_PARAMS value{};
+    value.dst = a;
+    value.elementSize = 4;
+    value.width = kWords;
+    value.height = 1;
+    NEED(cuGraphAddMemsetNode(&fill, graph, nullptr, 0, &value, context));
+    CUDA_MEMCPY3D bytes{};
+    bytes.srcMemoryType = from_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    bytes.dstMemoryType = from_host ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+    bytes.srcHost = bytes.dstHost = words;
+    bytes.srcDevice = bytes.dstDevice = b;
+    bytes.WidthInBytes = sizeof words;
+    bytes.Height = bytes.Depth = 1;
+    NEED(cuGraphAddMemcpyNode(&copy, graph, nullptr, 0, &bytes, context));
+    NEED(cuGraphInstantiate(&exec, graph, 0));
+    NEED(cuGraphAddDependencies(graph, &fill, &copy, nullptr, 1));
+    CUgraphExecUpdateResultInfo info{};
+    SHOW(cuGraphExecUpdate(exec, graph, &info));
+    VALUE(info.result);
+    VALUE(info.errorNode == copy);
+    VALUE(info.errorFromNode == fill);
+    NEED(cuGraphExecDestroy(exec));
+    NEED(cuGraphDestroy(graph));
+  }
+}
+
 // Clusters that no device has, given to a node and taken back. A driver may refuse them at once or
 // when the graph is instantiated; nothing is left of them.
 void refused_attributes(bool with_memory) {
@@ -683,6 +718,7 @@ int main() {
   updates();
   updatable();
   attributes();
+  nodes_at_fault();
   refused_attributes(/*with_memory=*/false);
   refused_attributes(/*with_memory=*/true);
   NEED(cuCtxDestroy(context));

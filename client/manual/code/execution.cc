@@ -136,8 +136,7 @@ CUresult translate(Session& session, std::span<CUlaunchAttribute> attributes) {
         result != CUDA_SUCCESS) {
       return result;
     }
-    if (capture::any_event()) [[unlikely]]
-      capture::forget_place(*event);
+    capture::note_record(*event);
     *event = reinterpret_cast<CUevent>(id);
   }
   return CUDA_SUCCESS;

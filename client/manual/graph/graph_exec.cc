@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "client/call/call.h"
+#include "client/capture/captures.h"
 #include "client/graph/executable_graph.h"
 #include "client/graph/typed_params.h"
 #include "generated/client/manual.h"
@@ -216,7 +217,11 @@ CUresult manual_cuGraphUpload(CUgraphExec hGraph, CUstream hStream) {
 
 CUresult manual_cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
   GraphExec* const exec = find_exec(hGraph, hStream);
-  return exec == nullptr ? CUDA_ERROR_INVALID_VALUE : launch(*exec, hStream);
+  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (exec->records.load(std::memory_order_relaxed)) [[unlikely]] {
+    for (CUevent const event : recorded_events(*exec)) capture::note_record(event);
+  }
+  return launch(*exec, hStream);
 }
 
 CUresult manual_cuGraphExecDestroy(CUgraphExec hGraphExec) {
