@@ -43,17 +43,16 @@ inline CUresult show(const char* text, CUresult result) {
 // Lines appear as they are printed, also when a program dies.
 inline const int kLineBuffered = std::setvbuf(stdout, nullptr, _IOLBF, 1 << 14);
 
-// cuInit, device 0, a context of its own (cuCtxCreate), current.
+// Every driver has this form, which newer headers do not declare.
+extern "C" CUresult CUDAAPI cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device);
+
+// cuInit, device 0, a context of its own, current.
 inline CUcontext make_context(int ordinal = 0) {
   NEED(cuInit(0));
   CUdevice device;
   NEED(cuDeviceGet(&device, ordinal));
   CUcontext context;
-#if CUDA_VERSION >= 13000
-  NEED(cuCtxCreate(&context, nullptr, 0, device));
-#else
-  NEED(cuCtxCreate(&context, 0, device));
-#endif
+  NEED(cuCtxCreate_v2(&context, 0, device));
   return context;
 }
 

@@ -91,11 +91,7 @@ CUdeviceptr variable(CUmodule module, const char* name) {
 
 CUcontext another_context() {
   CUcontext context;
-#if CUDA_VERSION >= 13000
-  NEED(cuCtxCreate(&context, nullptr, 0, 0));
-#else
-  NEED(cuCtxCreate(&context, 0, 0));
-#endif
+  NEED(cuCtxCreate_v2(&context, 0, 0));
   return context;
 }
 

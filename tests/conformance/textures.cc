@@ -350,11 +350,7 @@ void wrong() {
   CUcontext other = nullptr, mine = nullptr;
   NEED(cuCtxGetCurrent(&mine));
   CUdevice device = 0;
-#if CUDA_VERSION >= 13000
-  NEED(cuCtxCreate(&other, nullptr, 0, device));
-#else
-  NEED(cuCtxCreate(&other, 0, device));
-#endif
+  NEED(cuCtxCreate_v2(&other, 0, device));
   NEED(cuCtxDestroy(other));
   NEED(cuCtxSetCurrent(mine));
   SHOW(cuTexObjectDestroy(object));

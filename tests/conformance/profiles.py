@@ -1,0 +1,102 @@
+"""Runs the conformance programs on a simulated driver of an older version with an older GPU,
+directly and through fargpu, and compares what they printed and how they ended.
+
+    profiles.py BUILD VERSION CAPABILITY LEAST
+
+A program that calls what this driver has not, or whose kernels this GPU does not run, is left out
+and named. At least LEAST programs must agree, and none may differ."""
+
+import concurrent.futures
+import difflib
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import fargpu_testing as testing
+
+GPUS = 2
+# Programs that differ there, by the version up to which they do, and why.
+DIFFER = {
+    "conformance_capture_rules": ("12.8", "captures are the client's, by the rules of driver 580"),
+    "conformance_coredumps": ("12.8", "attributes of core dumps are the client's"),
+    "conformance_error_log": ("12.8", "the error log is the client's"),
+    "conformance_linking": (
+        "12.2",
+        "these drivers do not tell the parameters of kernels; a real link has them in its cubin, "
+        "the simulated one does not",
+    ),
+    "conformance_versions": ("12.8", "the client has newer forms of functions that a driver has"),
+}
+
+
+def number(version):
+    return tuple(int(part) for part in version.split("."))
+
+
+def tail(done):
+    return (done.stderr or done.stdout).strip().splitlines()[-1:]
+
+
+class Profile:
+    def __init__(self, build, version, capability):
+        self.build, self.version = build, version
+        self.settings = {"FARGPU_SIM_COMPUTE_CAPABILITY": capability}
+        self.driver = build.folder / "lib" / f"libfargpu-sim-{version}.so"
+        self.libraries = build.folder / "lib" / f"sim-direct-{version}"
+
+    def programs(self):
+        for program in sorted((self.build.folder / "tests" / "conformance").iterdir()):
+            if not program.name.startswith("conformance_") or not os.access(program, os.X_OK):
+                continue
+            until, why = DIFFER.get(program.name, ("0.0", ""))
+            if number(self.version) <= number(until):
+                print(f"{program.name}: left out: {why}")
+            else:
+                yield program
+
+    def outcome(self, daemon, program):
+        """(name, what it came to: True, None where it cannot run, False; text)"""
+        environment = testing.clean_environment(
+            LD_LIBRARY_PATH=self.libraries, FARGPU_SIM_GPUS=GPUS, **self.settings
+        )
+        direct = testing.run([program], env=environment)
+        if direct.returncode != 0:
+            return program.name, None, f"cannot run there: {direct.returncode} {tail(direct)}"
+        flags = ("--transport", "shm", "--gpus", str(GPUS))
+        remote = daemon.run(program, flags=flags)
+        if (direct.stdout, 0) == (remote.stdout, remote.returncode):
+            return program.name, True, f"{len(direct.stdout.splitlines())} lines agree"
+        lines = difflib.unified_diff(
+            direct.stdout.splitlines(),
+            remote.stdout.splitlines(),
+            "direct",
+            "fargpu",
+            "",
+            "",
+            2,
+            "",
+        )
+        said = "\n".join([f"exit code {remote.returncode}", *lines, remote.stderr])
+        return program.name, False, said
+
+
+def main():
+    build = testing.BUILD = testing.Build(sys.argv[1])
+    version, capability, least = sys.argv[2], sys.argv[3], int(sys.argv[4])
+    profile = Profile(build, version, capability)
+    daemon = testing.Daemon(
+        "--sim-compute-capability", capability, gpus=GPUS, driver=profile.driver
+    )
+    with daemon, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        outcomes = list(pool.map(lambda one: profile.outcome(daemon, one), profile.programs()))
+    for name, _, text in outcomes:
+        print(f"{name}: {text}")
+    agree = sum(came_to is True for _, came_to, _ in outcomes)
+    differ = sum(came_to is False for _, came_to, _ in outcomes)
+    print(f"driver {version}, GPU of {capability}: {agree} agree, {differ} differ")
+    return 0 if agree >= least and differ == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
