@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint64_t kSmallestBlock = uint64_t{64} << 10;
 constexpr uint64_t kMostWritten = uint64_t{2} << 20;
+constexpr uint64_t kShownAtOnce = uint64_t{2} << 20;
 // What is fetched in turn before the next run is fetched unasked.
 constexpr uint64_t kLeastInTurn = uint64_t{512} << 10;
 constexpr int kMostTries = 16;
@@ -36,12 +37,13 @@ ManagedMemory::OwnWork::~OwnWork() { own_work = before_; }
 bool ManagedMemory::is_own_work() { return own_work; }
 
 void ManagedMemory::set_wire(std::unique_ptr<Wire> wire, std::unique_ptr<PageAccess> access,
-                             bool is_eager, AskAhead ask_ahead) {
+                             bool is_eager, AskAhead ask_ahead, AskShow ask_show) {
   std::lock_guard lock(mutex_);
   if (wire_ != nullptr) return;
   wire_ = std::move(wire);
   access_ = std::move(access);
   ask_ahead_ = std::move(ask_ahead);
+  ask_show_ = std::move(ask_show);
   is_eager_.store(is_eager, std::memory_order_relaxed);
 }
 
@@ -408,7 +410,7 @@ void ManagedMemory::note_here(Blocks& blocks, Run run, State state) {
 
 void ManagedMemory::note_away(Blocks& blocks) {
   blocks.begin = blocks.end = 0;
-  blocks.hidden = {0, 0};
+  blocks.hidden = blocks.rest = {0, 0};
   blocks.early = false;
   std::erase(here_, &blocks);
   note_any_here();
@@ -543,11 +545,44 @@ bool ManagedMemory::serve(Blocks& blocks, size_t at, bool is_write) {
     if (is_hidden) look_ahead(blocks);
     return let_write(blocks, run, !is_hidden);
   }
-  // Outside of it another access has brought the block, or the system has refused or forgotten it.
-  const Run run = run_of(blocks, at, state, is_hidden ? hidden.end - at : 1);
+  // Outside of it the block is about to be shown, or another access has brought it, or the system
+  // has refused or forgotten it.
+  Run& rest = blocks.rest;
+  const bool is_next = state == State::kSame && rest.first <= at && at < rest.end;
+  const Run run =
+      run_of(blocks, at, state, is_hidden ? hidden.end - at : (is_next ? rest.end - at : 1));
   if (is_hidden) hidden = {run.end, hidden.end};
   if (is_hidden) look_ahead(blocks);
-  return access_->open(pages_of(blocks, run), state != State::kSame);
+  const bool by_portions = ask_show_ && state == State::kSame;
+  const Run now = by_portions ? portion_of(blocks, run) : run;
+  if (now.end < run.end && is_hidden) {
+    // Of what came before it something may be left, for another thread.
+    const bool goes_on = rest.first < rest.end && rest.end == run.first;
+    rest = {goes_on ? rest.first : now.end, run.end};
+    ask_show_();
+  } else if (is_next && at == rest.first) {
+    rest.first = now.end;
+  }
+  return access_->open(pages_of(blocks, now), state != State::kSame);
+}
+
+// What is shown at once. A fast application reads it in the time in which the next one is shown.
+ManagedMemory::Run ManagedMemory::portion_of(const Blocks& blocks, Run run) {
+  return {run.first, std::min(run.first + in_blocks(kShownAtOnce, blocks.block), run.end)};
+}
+
+bool ManagedMemory::show_on() {
+  std::lock_guard lock(mutex_);
+  for (Blocks* const blocks : here_) {
+    Run& rest = blocks->rest;
+    while (rest.first < rest.end && blocks->states[rest.first] != State::kSame) ++rest.first;
+    if (rest.first == rest.end) continue;
+    const Run all = run_of(*blocks, rest.first, State::kSame, rest.end - rest.first);
+    const Run now = portion_of(*blocks, all);
+    rest.first = now.end;
+    return access_->open(pages_of(*blocks, now), false);
+  }
+  return false;
 }
 
 // Blocks like that at `at`, which is written, as far as writes are likely to go on.

@@ -102,10 +102,12 @@ class ManagedMemory {
 
   // Once, before the first allocation. `is_eager`: all of it comes with a synchronisation after
   // which no work is left, and may then be used in system calls. The worker gets all of it back.
-  // `ask_ahead`, if there is one: another thread is to call bring_ahead(). It comes under the lock.
+  // `ask_ahead`, if there is one: another thread is to call bring_ahead(). `ask_show`, if there is
+  // one: a thread is to call show_on() until it says false. Both come under the lock.
   using AskAhead = std::function<void(uint64_t address)>;
+  using AskShow = std::function<void()>;
   void set_wire(std::unique_ptr<Wire> wire, std::unique_ptr<PageAccess> access,
-                bool is_eager = false, AskAhead ask_ahead = nullptr);
+                bool is_eager = false, AskAhead ask_ahead = nullptr, AskShow ask_show = nullptr);
   bool has_wire();
   // With a wire: faults are signals.
   bool by_signals();
@@ -153,6 +155,9 @@ class ManagedMemory {
   uint64_t gives() const { return gives_.load(std::memory_order_acquire); }
   // What will be touched next, if that is still so. bring() and this are one thread's.
   void bring_ahead(uint64_t address);
+  // What an access has come to is shown in portions, the first one at once: the application reads
+  // it while this shows the next one. False: all of it is shown.
+  bool show_on();
   // It could not be brought. Accesses that wait for it fail; so do later ones, until work is given.
   void fail(uint64_t address);
 
@@ -169,6 +174,7 @@ class ManagedMemory {
     size_t begin = 0, end = 0;               // what is not away lies in between
     bool failed = false;                     // some of it
     Run hidden{0, 0};                        // what is here, and was not shown; only a hint
+    Run rest{0, 0};                          // of what is to be shown; only a hint
     uint64_t given = 0;                      // how often it went away
     bool early = false;                      // work was running when contents were fetched
     size_t next = 0, ahead = 1;              // where sequential fetches go on, and how many blocks
@@ -200,6 +206,7 @@ class ManagedMemory {
   CUresult give_all(uint64_t stream);
   void forget_unchanged(Blocks& blocks);
   bool serve(Blocks& blocks, size_t at, bool is_write);
+  static Run portion_of(const Blocks& blocks, Run run);
   size_t more_ahead(const Blocks& blocks) const;
   CUresult fetch(std::unique_lock<std::mutex>& lock, Blocks& blocks, Run run, bool waits);
   bool take(Blocks& blocks, Run run);
@@ -214,6 +221,7 @@ class ManagedMemory {
   std::unique_ptr<Wire> wire_;
   std::unique_ptr<PageAccess> access_;
   AskAhead ask_ahead_;
+  AskShow ask_show_;
   std::atomic<bool> is_eager_{false};
   std::atomic<size_t> count_{0};
   std::atomic<bool> any_here_{false};

@@ -109,6 +109,7 @@ void UserFaults::run() {
     if (::poll(waits.data(), waits.size(), patience) < 0) continue;
     (void)wake_->drain();
     serve_all();
+    while (service_.go_on && service_.go_on()) serve_all();
   }
 }
 

@@ -31,16 +31,18 @@ class UserFaults {
   static Status probe(Kind kind = Kind::kAccesses);
 
   // What the thread does. `serve`: the access at this address waits, until its page is open; or did
-  // so when the thread heard of it. `look`, if there is one: what is due, and when to be called
-  // again. `listen`, if there is one: before the thread hears of accesses.
+  // so when the thread heard of it. The others may be missing. `look`: what is due, and when to be
+  // called again. `listen`: before the thread hears of accesses. `go_on`: what is left to do when
+  // nobody waits, a little at a time; false: nothing.
   struct Service {
     std::function<void(uint64_t address, bool is_write)> serve;
     std::function<std::optional<Clock::time_point>()> look = nullptr;
     std::function<void()> listen = nullptr;
+    std::function<bool()> go_on = nullptr;
   };
   // The first call counts. False: the system refuses.
   bool start(Service service);
-  // The thread is to look().
+  // The thread is to look(), and to go on.
   void wake();
 
   // Whole pages; without kWrites all of them have memory.

@@ -245,7 +245,8 @@ UserFaults::Service service_of_managed(Session& session) {
   const auto heard = std::make_shared<uint64_t>(0);  // the thread's
   return {.serve = [&session, heard](uint64_t address,
                                      bool is_write) { serve(session, address, is_write, *heard); },
-          .listen = [&session, heard] { *heard = session.managed.gives(); }};
+          .listen = [&session, heard] { *heard = session.managed.gives(); },
+          .go_on = [&session] { return session.managed.show_on(); }};
 }
 
 void start(Session& session, Context& context) {
@@ -262,10 +263,12 @@ void start(Session& session, Context& context) {
     const ManagedWay way = chosen.ok() ? *chosen : ManagedWay{};
     const bool by_messages =
         way.by_messages && state.user_faults.start(service_of_managed(session));
+    ManagedMemory::AskShow ask_show;
+    if (by_messages) ask_show = [&state] { state.user_faults.wake(); };
     session.managed.set_wire(
         std::make_unique<ChannelWire>(session, context),
         by_messages ? access_by_messages(state.user_faults) : access_by_protection(), way.is_eager,
-        [&state](uint64_t address) { state.faults.post_ahead(address); });
+        [&state](uint64_t address) { state.faults.post_ahead(address); }, std::move(ask_show));
   }
   if (session.managed.by_signals()) install_fault_handler();
 }

@@ -81,14 +81,16 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
     chunk_ = LocalChunk::make(uint64_t{16} << 20);
     ASSERT_TRUE(chunk_);
     worker_.resize(chunk_->bytes());
-    memory_.set_wire(std::make_unique<FakeWire>(*this), access(), is_eager_,
-                     [this](uint64_t address) { wanted_.push_back(address - base()); });
+    memory_.set_wire(
+        std::make_unique<FakeWire>(*this), access(), is_eager_,
+        [this](uint64_t address) { wanted_.push_back(address - base()); }, ask_show());
     ASSERT_EQ(add(0, uint64_t{8} << 20), CUDA_SUCCESS);
   }
   void TearDown() override {
     // What waits finds nothing any more.
     for (const uint64_t address : added_) memory_.remove(address);
   }
+  virtual ManagedMemory::AskShow ask_show() { return nullptr; }
   std::unique_ptr<PageAccess> access() {
     if (GetParam() == Way::kSignals) return access_by_protection();
     // The thread lives as long as the process.

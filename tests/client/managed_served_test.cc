@@ -241,6 +241,108 @@ TEST_P(ServedMemoryTest, AForkedChildFaults) {
   EXPECT_EQ(WTERMSIG(status), SIGSEGV);
 }
 
+// What is fetched in turn is large, and shown in portions.
+class PortionsTest : public ManagedMemoryTest {
+ protected:
+  static constexpr uint64_t kPortion = 2 << 20, kPage = 4096;
+
+  ManagedMemory::AskShow ask_show() override {
+    return [this] { ++asked_; };
+  }
+  // The worker has `value` everywhere, and more than a portion has come, of which the first page is
+  // read.
+  void touch_large_run(char value) {
+    work();
+    finish();
+    std::fill(worker_.begin(), worker_.end(), static_cast<std::byte>(value));
+    fetched_.clear();
+    wanted_.clear();
+    uint64_t at = 0;
+    while (fetched_.empty() || fetched_.back().bytes <= kPortion) {
+      const size_t before = fetched_.size();
+      for (; wanted_.empty(); at += kPage) ASSERT_EQ(get(at), value);
+      memory_.bring_ahead(base() + std::exchange(wanted_, {}).back());
+      ASSERT_GT(fetched_.size(), before);
+    }
+    run_ = fetched_.back();
+    asked_ = 0;
+    served_ = 0;
+    ASSERT_EQ(get(run_.offset), value);
+  }
+  char get(uint64_t offset) { return *reinterpret_cast<volatile char*>(base() + offset); }
+  void expect_run(char value) {
+    for (uint64_t at = run_.offset; at < run_.offset + run_.bytes; at += kPage)
+      ASSERT_EQ(get(at), value) << at;
+  }
+
+  Travelled run_{};
+  std::atomic<int> asked_{0};
+};
+
+INSTANTIATE_TEST_SUITE_P(Alone, PortionsTest, testing::Values(Way::kMessages), name_of);
+
+TEST_P(PortionsTest, TheRestIsShownWithoutAnAccess) {
+  touch_large_run(7);
+  EXPECT_EQ(asked_, 1);
+  EXPECT_EQ(served_, 1);
+  uint64_t portions = 1;
+  while (memory_.show_on()) ++portions;
+  EXPECT_EQ(portions, (run_.bytes + kPortion - 1) / kPortion);
+  expect_run(7);
+  EXPECT_EQ(served_, 1) << "nothing waited";
+}
+
+TEST_P(PortionsTest, AnAccessThatIsFasterIsServedAPortion) {
+  touch_large_run(7);
+  expect_run(7);
+  EXPECT_EQ(static_cast<uint64_t>(served_), (run_.bytes + kPortion - 1) / kPortion);
+  EXPECT_FALSE(memory_.show_on());
+}
+
+TEST_P(PortionsTest, AccessesInAnyOrderSeeAllOfIt) {
+  touch_large_run(7);
+  const uint64_t last = run_.offset + run_.bytes - kPage;
+  EXPECT_EQ(get(last), 7);
+  EXPECT_EQ(get(last - 3 * kBlock), 7);
+  EXPECT_TRUE(memory_.show_on());
+  expect_run(7);
+  while (memory_.show_on()) {
+  }
+  expect_run(7);
+}
+
+TEST_P(PortionsTest, WhatWentAwayIsNotShown) {
+  touch_large_run(7);
+  work();
+  std::fill(worker_.begin(), worker_.end(), std::byte{8});
+  finish();
+  EXPECT_FALSE(memory_.show_on());
+  expect_run(8);
+  touch_large_run(9);
+  while (memory_.show_on()) {
+  }
+  expect_run(9);
+}
+
+TEST_P(PortionsTest, WhatIsWrittenInTheRestStaysWritten) {
+  touch_large_run(7);
+  const uint64_t place = run_.offset + kPortion + 5 * kBlock;
+  *reinterpret_cast<volatile char*>(base() + place) = 1;
+  while (memory_.show_on()) {
+  }
+  EXPECT_EQ(get(place), 1);
+  EXPECT_EQ(get(place + kPage), 7);
+  *reinterpret_cast<volatile char*>(base() + place + 1) = 2;
+  pushed_.clear();
+  work();
+  ASSERT_EQ(pushed_.size(), 1u);
+  EXPECT_LE(pushed_[0].offset, place);
+  EXPECT_GT(pushed_[0].offset + pushed_[0].bytes, place);
+  EXPECT_EQ(*at_worker(base() + place), std::byte{1});
+  EXPECT_EQ(*at_worker(base() + place + 1), std::byte{2});
+  EXPECT_EQ(*at_worker(base() + place + 2), std::byte{7});
+}
+
 TEST_P(ServedMemoryTest, LargeAllocationsStillComeInSmallPieces) {
   auto chunk = LocalChunk::make(uint64_t{2} << 30);
   ASSERT_TRUE(chunk);
