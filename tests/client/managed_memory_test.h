@@ -75,6 +75,9 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
 
   void SetUp() override {
     if (GetParam() == Way::kMessages) {
+#ifdef __SANITIZE_THREAD__
+      GTEST_SKIP() << "ThreadSanitizer does not see that a fault orders two threads";
+#endif
       if (const Status status = UserFaults::probe(UserFaults::Kind::kWrites); !status.ok())
         GTEST_SKIP() << "the system does not let this process serve faults: " << status.message();
     }

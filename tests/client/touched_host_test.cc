@@ -21,6 +21,9 @@ constexpr size_t kPage = 4096, kBytes = 64 * kPage - 100;
 class TouchedHostTest : public testing::Test {
  protected:
   void SetUp() override {
+#ifdef __SANITIZE_THREAD__
+    GTEST_SKIP() << "ThreadSanitizer does not see that a fault orders two threads";
+#endif
     if (const Status status = UserFaults::probe(); !status.ok())
       GTEST_SKIP() << "the system does not let this process serve faults: " << status.message();
     // The thread lives as long as the process.
