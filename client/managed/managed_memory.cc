@@ -559,6 +559,7 @@ bool ManagedMemory::serve(Blocks& blocks, size_t at, bool is_write) {
     // Of what came before it something may be left, for another thread.
     const bool goes_on = rest.first < rest.end && rest.end == run.first;
     rest = {goes_on ? rest.first : now.end, run.end};
+    any_rest_ = true;
     ask_show_();
   } else if (is_next && at == rest.first) {
     rest.first = now.end;
@@ -573,6 +574,7 @@ ManagedMemory::Run ManagedMemory::portion_of(const Blocks& blocks, Run run) {
 
 bool ManagedMemory::show_on() {
   std::lock_guard lock(mutex_);
+  if (!any_rest_) return false;
   for (Blocks* const blocks : here_) {
     Run& rest = blocks->rest;
     while (rest.first < rest.end && blocks->states[rest.first] != State::kSame) ++rest.first;
@@ -582,6 +584,7 @@ bool ManagedMemory::show_on() {
     rest.first = now.end;
     return access_->open(pages_of(*blocks, now), false);
   }
+  any_rest_ = false;
   return false;
 }
 

@@ -233,6 +233,7 @@ class ManagedMemory {
   std::vector<Blocks*> here_;   // those with blocks that are not away
   Blocks* fetching_ = nullptr;  // what bring() waits for
   size_t failed_ = 0;           // allocations of which some has
+  bool any_rest_ = false;       // some may have a rest
 };
 
 }  // namespace fargpu::client
