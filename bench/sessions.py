@@ -119,7 +119,7 @@ def be_client(standing, starts, pause):
 
     calls, pid, ends = in_child(one_session)
     end_child(pid, ends)
-    said = {"starts": times, "calls": calls, "memory": sum(memory) / len(memory)}
+    said = {"starts": times, "calls": calls, "memory": sum(memory) / max(1, len(memory))}
     print(json.dumps(said), flush=True)
     sys.stdin.readline()
     for pid, ends in reversed(held):  # a later one has the descriptors of those before it

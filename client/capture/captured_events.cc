@@ -28,19 +28,16 @@ CUresult record_at(CUevent handle, CUstream stream_handle, const Position& posit
   return CUDA_SUCCESS;
 }
 
-void forget_place(CUevent handle) {
-  Event* const event = find_event(handle);
-  if (event == nullptr) return;
+void note_record(Event& event) {
+  if (!event.recorded.load(std::memory_order_relaxed)) event.recorded = true;
+  if (!any_event()) [[likely]]
+    return;
   const std::lock_guard lock(all().mutex);
-  event->place.reset();
+  event.place.reset();
 }
 
 void note_record(CUevent handle) {
-  Event* const event = find_event(handle);
-  if (event == nullptr) return;
-  event->recorded = true;
-  const std::lock_guard lock(all().mutex);
-  event->place.reset();
+  if (Event* const event = find_event(handle)) note_record(*event);
 }
 
 CUresult wait(CUstream handle, CUevent event_handle) {

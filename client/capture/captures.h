@@ -19,6 +19,10 @@
 #include "client/capture/position.h"
 #include "client/graph/graph.h"
 
+namespace fargpu::client {
+struct Event;  // client/entry/streams.h
+}
+
 namespace fargpu::client::capture {
 
 // The mode of the calling thread.
@@ -51,9 +55,9 @@ void invalidate(CUstream stream);
 // An event of a captured stream: recorded there, or by a node whose edges these are.
 CUresult record(CUevent event, CUstream stream);
 CUresult record_at(CUevent event, CUstream stream, const Position& position);
-// It has been recorded where nothing is captured. The second one is for records that are seldom: it
-// says so of the event, too.
-void forget_place(CUevent event);
+// It has been recorded where nothing is captured: it has no place in a capture any more. By its
+// handle: does nothing if there is no such event.
+void note_record(Event& event);
 void note_record(CUevent event);
 // A captured stream waits.
 CUresult wait(CUstream stream, CUevent event);

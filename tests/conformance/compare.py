@@ -53,8 +53,9 @@ def run_encrypted(program, settings):
     return remote
 
 
-def compare(direct, remote, transport):
-    differences = list(
+def differences(direct, remote):
+    """Lines of a comparison of what both printed; empty: the same."""
+    return "\n".join(
         difflib.unified_diff(
             direct.stdout.splitlines(),
             remote.stdout.splitlines(),
@@ -64,8 +65,12 @@ def compare(direct, remote, transport):
             n=2,
         )
     )
-    print("\n".join(differences))
-    wrong = bool(differences)
+
+
+def compare(direct, remote, transport):
+    different = differences(direct, remote)
+    print(different)
+    wrong = bool(different)
     if direct.returncode != 0:
         print(f"on the driver itself the program ended with {direct.returncode}")
         wrong = True

@@ -7,13 +7,13 @@ A program that calls what this driver has not, or whose kernels this GPU does no
 and named. At least LEAST programs must agree, and none may differ."""
 
 import concurrent.futures
-import difflib
 import os
 import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import fargpu_testing as testing
+from compare import differences
 
 GPUS = 2
 # Programs that differ there, by the version up to which they do, and why.
@@ -67,17 +67,8 @@ class Profile:
         remote = daemon.run(program, flags=flags)
         if (direct.stdout, 0) == (remote.stdout, remote.returncode):
             return program.name, True, f"{len(direct.stdout.splitlines())} lines agree"
-        lines = difflib.unified_diff(
-            direct.stdout.splitlines(),
-            remote.stdout.splitlines(),
-            "direct",
-            "fargpu",
-            "",
-            "",
-            2,
-            "",
-        )
-        said = "\n".join([f"exit code {remote.returncode}", *lines, remote.stderr])
+        different = differences(direct, remote)
+        said = f"exit code {remote.returncode}\n{different}\n{remote.stderr}"
         return program.name, False, said
 
 

@@ -20,11 +20,8 @@ Event* find_event(Session& session, CUevent event) {
 
 // It is recorded where nothing is captured. Null: there is no such event.
 const Event* note_record(Session& session, CUevent event) {
-  auto* const found = find_event(session, event);
-  if (found == nullptr) return nullptr;
-  if (!found->recorded.load(std::memory_order_relaxed)) found->recorded = true;
-  if (capture::any_event()) [[unlikely]]
-    capture::forget_place(event);
+  Event* const found = find_event(session, event);
+  if (found != nullptr) capture::note_record(*found);
   return found;
 }
 
