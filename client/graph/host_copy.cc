@@ -44,35 +44,19 @@ class StagingMemory {
   std::map<std::pair<Session*, size_t>, std::vector<void*>> free_;
 };
 
-// One side of a copy node.
-struct Side {
-  CUmemorytype type;
-  const void* host;
-  CUdeviceptr device;
-  uint64_t x, y, z, pitch, height;
-
-  copy::Rows rows(const copy::Shape& shape) const {
-    const uint64_t row = pitch == 0 ? shape.width : pitch;
-    const copy::Rows all{
-        type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(host) : uint64_t{device}, row,
-        row * (height == 0 ? shape.height : height)};
-    return all.at(x, y, z);
-  }
-};
-
 // Where the driver finds a side: nothing (`here`): in ordinary memory of the application.
 struct Found {
   bool here = false;
   copy::Rows rows;
 };
 
-CUresult find(Session& session, const Side& side, const copy::Shape& shape, Found* found) {
-  found->rows = side.rows(shape);
-  const uint64_t span = span_of(shape, found->rows);
+CUresult find(Session& session, CUmemorytype type, const copy::Part& part, const copy::Shape& shape,
+              Found* found) {
+  const uint64_t span = place(part, shape, &found->rows) ? span_of(shape, found->rows) : 0;
   if (span == 0) return CUDA_ERROR_INVALID_VALUE;
-  const Endpoint end = side.type == CU_MEMORYTYPE_HOST     ? host_end(session, found->rows)
-                       : side.type == CU_MEMORYTYPE_DEVICE ? device_end(session, found->rows)
-                                                           : unified_end(session, found->rows);
+  const Endpoint end = type == CU_MEMORYTYPE_HOST     ? host_end(session, found->rows)
+                       : type == CU_MEMORYTYPE_DEVICE ? device_end(session, found->rows)
+                                                      : unified_end(session, found->rows);
   if (end.device) {
     if (const CUresult result = check_range(session, end, span); result != CUDA_SUCCESS)
       return result;
@@ -139,22 +123,39 @@ CUresult stage(Session& session, const copy::Rows& rows, const copy::Shape& shap
   return CUDA_SUCCESS;
 }
 
+copy::Part source_part(const CUDA_MEMCPY3D& copy) {
+  const bool host = copy.srcMemoryType == CU_MEMORYTYPE_HOST;
+  return {host ? reinterpret_cast<uint64_t>(copy.srcHost) : uint64_t{copy.srcDevice},
+          copy.srcXInBytes,
+          copy.srcY,
+          copy.srcZ,
+          copy.srcPitch,
+          copy.srcHeight};
+}
+
+copy::Part destination_part(const CUDA_MEMCPY3D& copy) {
+  const bool host = copy.dstMemoryType == CU_MEMORYTYPE_HOST;
+  return {host ? reinterpret_cast<uint64_t>(copy.dstHost) : uint64_t{copy.dstDevice},
+          copy.dstXInBytes,
+          copy.dstY,
+          copy.dstZ,
+          copy.dstPitch,
+          copy.dstHeight};
+}
+
 CUresult plan_copy(Session& session, const CUDA_MEMCPY3D& given, NodeCopy* plan) {
   const copy::Shape shape{given.WidthInBytes, given.Height, given.Depth};
   CUDA_MEMCPY3D& driver = plan->driver = given;
   Found source, destination;
   if (given.srcMemoryType != CU_MEMORYTYPE_ARRAY) {
-    const Side side{given.srcMemoryType, given.srcHost, given.srcDevice, given.srcXInBytes,
-                    given.srcY,          given.srcZ,    given.srcPitch,  given.srcHeight};
-    if (const CUresult result = find(session, side, shape, &source); result != CUDA_SUCCESS)
-      return result;
+    const CUresult result = find(session, given.srcMemoryType, source_part(given), shape, &source);
+    if (result != CUDA_SUCCESS) return result;
     put_source(driver, source.rows);
   }
   if (given.dstMemoryType != CU_MEMORYTYPE_ARRAY) {
-    const Side side{given.dstMemoryType, given.dstHost, given.dstDevice, given.dstXInBytes,
-                    given.dstY,          given.dstZ,    given.dstPitch,  given.dstHeight};
-    if (const CUresult result = find(session, side, shape, &destination); result != CUDA_SUCCESS)
-      return result;
+    const CUresult result =
+        find(session, given.dstMemoryType, destination_part(given), shape, &destination);
+    if (result != CUDA_SUCCESS) return result;
     put_destination(driver, destination.rows);
   }
   if (!source.here && !destination.here) return CUDA_SUCCESS;
@@ -170,9 +171,9 @@ CUresult plan_copy(Session& session, const CUDA_MEMCPY3D& given, NodeCopy* plan)
       result != CUDA_SUCCESS)
     return result;
   Found staged;
-  const Side side{CU_MEMORYTYPE_HOST, staging, 0, 0, 0, 0, 0, 0};
-  if (const CUresult result = find(session, side, shape, &staged); result != CUDA_SUCCESS)
-    return result;
+  const CUresult result =
+      find(session, CU_MEMORYTYPE_HOST, {reinterpret_cast<uint64_t>(staging)}, shape, &staged);
+  if (result != CUDA_SUCCESS) return result;
   if (staged.here) return CUDA_ERROR_NOT_SUPPORTED;  // the worker cannot have that memory
   source.here ? put_source(driver, staged.rows) : put_destination(driver, staged.rows);
   return CUDA_SUCCESS;

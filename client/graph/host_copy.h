@@ -35,6 +35,10 @@ class HostCopy {
   size_t staging_bytes_ = 0;
 };
 
+// The ends of a copy that are no arrays.
+copy::Part source_part(const CUDA_MEMCPY3D& copy);
+copy::Part destination_part(const CUDA_MEMCPY3D& copy);
+
 // How a copy node is carried out.
 struct NodeCopy {
   enum class Way {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <span>
 
+#include "client/graph/host_copy.h"
 #include "client/graph/node_attributes.h"
 #include "client/image/launch.h"
 #include "client/image/load.h"
@@ -54,13 +55,14 @@ bool is_possible_operation(const CUstreamBatchMemOpParams& operation) {
   return false;
 }
 
-bool is_possible_side(CUmemorytype type, const void* host, CUdeviceptr device, CUarray array) {
+bool is_possible_side(CUmemorytype type, const copy::Part& part, CUarray array,
+                      const copy::Shape& shape) {
+  copy::Rows rows;
   switch (type) {
     case CU_MEMORYTYPE_HOST:
-      return host != nullptr;
     case CU_MEMORYTYPE_DEVICE:
     case CU_MEMORYTYPE_UNIFIED:
-      return device != 0;
+      return part.address != 0 && place(part, shape, &rows);
     case CU_MEMORYTYPE_ARRAY:
       return array != nullptr;
   }
@@ -237,11 +239,11 @@ CUresult NodeParams::take_copy() {
   if (node.flags != 0 || node.reserved != 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = enter(node.copyCtx); result != CUDA_SUCCESS) return result;
   given_.memcpy.copyCtx = context_->handle();
+  const copy::Shape shape{copy.WidthInBytes, copy.Height, copy.Depth};
   const bool possible =
-      is_possible_side(copy.srcMemoryType, copy.srcHost, copy.srcDevice, copy.srcArray) &&
-      is_possible_side(copy.dstMemoryType, copy.dstHost, copy.dstDevice, copy.dstArray) &&
-      copy.srcLOD == 0 && copy.dstLOD == 0 && copy.WidthInBytes != 0 && copy.Height != 0 &&
-      copy.Depth != 0;
+      !shape.empty() && copy.srcLOD == 0 && copy.dstLOD == 0 &&
+      is_possible_side(copy.srcMemoryType, source_part(copy), copy.srcArray, shape) &&
+      is_possible_side(copy.dstMemoryType, destination_part(copy), copy.dstArray, shape);
   return possible ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -337,14 +339,15 @@ CUresult NodeParams::set_attribute(CUlaunchAttributeID id, const CUlaunchAttribu
   if (result != CUDA_SUCCESS || is_without_effect(id)) return result;
   const auto found = std::find_if(attributes_.begin(), attributes_.end(),
                                   [&](const auto& attribute) { return attribute.id == id; });
-  if (found != attributes_.end()) {
-    found->value = value;
-    return CUDA_SUCCESS;
-  }
-  CUlaunchAttribute attribute{};
+  CUlaunchAttribute& attribute =
+      found != attributes_.end() ? *found : attributes_.emplace_back(CUlaunchAttribute{});
   attribute.id = id;
   attribute.value = value;
-  attributes_.push_back(attribute);
+  if (id == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
+    const Device& device = *Process::get().device(context_->device);
+    attribute.value.priority =
+        std::clamp(value.priority, device.greatest_priority, device.least_priority);
+  }
   return CUDA_SUCCESS;
 }
 

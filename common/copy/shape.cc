@@ -15,6 +15,21 @@ uint64_t span_of_rows(const Shape& shape, const Rows& rows) {
   return too_large ? 0 : span;
 }
 
+bool place(const Part& part, const Shape& shape, Rows* rows) {
+  uint64_t pitch = 0, height = 0, slice = 0;
+  if (__builtin_add_overflow(part.x, shape.width, &pitch) ||
+      __builtin_add_overflow(part.y, shape.height, &height))
+    return false;
+  const bool is_too_short =
+      (part.pitch != 0 && part.pitch < pitch) || (part.height != 0 && part.height < height);
+  if (part.pitch != 0) pitch = part.pitch;
+  if (part.height != 0) height = part.height;
+  if (!shape.empty() && (is_too_short || __builtin_mul_overflow(pitch, height, &slice)))
+    return false;
+  *rows = Rows{part.address, pitch, slice}.at(part.x, part.y, part.z);
+  return true;
+}
+
 bool is_possible(const Shape& shape, const ArrayPosition& position) {
   uint64_t end = 0;
   return span_of_rows(shape, dense(0, shape)) != 0 &&

@@ -31,6 +31,14 @@ struct Rows {
   bool operator==(const Rows&) const = default;
 };
 
+// A part of linear memory, as CUDA_MEMCPY2D and CUDA_MEMCPY3D describe one side of a copy.
+struct Part {
+  uint64_t address = 0;          // of the memory
+  uint64_t x = 0, y = 0, z = 0;  // where the part begins
+  uint64_t pitch = 0;            // 0: rows end where the part does
+  uint64_t height = 0;           // of a slice, in rows; 0: slices end where the part does
+};
+
 // A part of an array: the one of its first byte, row, and slice or layer. `array`: its id; in the
 // worker, from the moment a copy enters its stream, the driver's handle.
 struct ArrayPosition {
@@ -62,6 +70,10 @@ inline uint64_t span_of(const Shape& shape, const Rows& rows) {
     return rows.address + shape.width < rows.address ? 0 : shape.width;
   return span_of_rows(shape, rows);
 }
+
+// Where the shape lies that begins at the part. False: rows or slices are too short for it, which
+// drivers refuse even of a single row or slice. An empty shape fits everywhere.
+bool place(const Part& part, const Shape& shape, Rows* rows);
 
 // False: the shape is empty, or larger than anything, or its end cannot be said.
 bool is_possible(const Shape& shape, const ArrayPosition& position);

@@ -30,6 +30,12 @@ class Memcpy final : public Operation {
       if (context_->error() == CUDA_SUCCESS) run_copy(copy_);
     };
   }
+  std::vector<uint64_t> addresses() const override {
+    std::vector<uint64_t> used;
+    for (const CopySide* side : {&copy_.from, &copy_.to})
+      if (side->where != CopySide::Where::kArray) used.push_back(side->base);
+    return used;
+  }
   // Only copies of one row may change their size, and none its kinds of memory or devices.
   CUgraphExecUpdateResult accepts(const Operation& next) const override {
     const auto& other = static_cast<const Memcpy&>(next);
@@ -70,6 +76,7 @@ class Memset final : public Operation {
       if (context_->error() == CUDA_SUCCESS) run_fill(fill_);
     };
   }
+  std::vector<uint64_t> addresses() const override { return {params_.dst}; }
   CUgraphExecUpdateResult accepts(const Operation& next) const override {
     const auto& other = static_cast<const Memset&>(next);
     const CUDA_MEMSET_NODE_PARAMS_v2 &was = params_, &is = other.params_;
@@ -97,7 +104,7 @@ CUresult make_memcpy(const CUDA_MEMCPY_NODE_PARAMS& params, OperationPtr* operat
     return result;
   Copy copy;
   if (CUresult result = to_copy(params.copyParams, &copy); result != CUDA_SUCCESS) return result;
-  if (copy.width == 0 || copy.height == 0 || copy.depth == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (copy.empty()) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult result = check_copy(copy); result != CUDA_SUCCESS) return result;
   CUDA_MEMCPY_NODE_PARAMS kept = params;
   kept.copyCtx = context->handle();

@@ -19,9 +19,10 @@ CUresult set_array(CUarray handle, uint64_t x, uint64_t y, uint64_t z, const Cop
   const auto inside = [](uint64_t from, uint64_t count, uint64_t size) {
     return count <= size && from <= size - count;
   };
-  if (x % element != 0 || copy.width % element != 0 ||
-      !inside(x, copy.width, level.width * element) || !inside(y, copy.height, level.height) ||
-      !inside(z, copy.depth, level.depth))
+  if (!copy.empty() &&
+      (x % element != 0 || copy.width % element != 0 ||
+       !inside(x, copy.width, level.width * element) || !inside(y, copy.height, level.height) ||
+       !inside(z, copy.depth, level.depth)))
     return CUDA_ERROR_INVALID_VALUE;
   *side = {CopySide::Where::kArray,
            level.base + z * level.slice + y * level.pitch + x,

@@ -202,19 +202,19 @@ CUresult check_fill(const Fill& fill) {
 }
 
 CUresult check_copy(const Copy& copy) {
-  if (copy.width == 0 || copy.height == 0 || copy.depth == 0) return CUDA_SUCCESS;
+  if (copy.empty()) return CUDA_SUCCESS;
   bool pageable = false;
   const CUresult result = check_side(copy.from, copy, &pageable, When::kLater);
   return result == CUDA_SUCCESS ? check_side(copy.to, copy, &pageable, When::kLater) : result;
 }
 
 void run_copy(const Copy& copy) {
-  if (copy.width != 0 && copy.height != 0 && copy.depth != 0) copy_rows(copy);
+  if (!copy.empty()) copy_rows(copy);
 }
 
 CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Copy copy,
                      bool synchronous) {
-  if (copy.width == 0 || copy.height == 0 || copy.depth == 0) return CUDA_SUCCESS;
+  if (copy.empty()) return CUDA_SUCCESS;
   const auto captured = capture_node(context, stream, CU_GRAPH_NODE_TYPE_MEMCPY, [&](auto& params) {
     params.memcpy = node_params(context, copy);
   });

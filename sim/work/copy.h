@@ -38,6 +38,8 @@ struct Copy {
   uint64_t width = 0;  // bytes
   uint64_t height = 1, depth = 1;
   bool take_source = false;  // host memory is read before the call returns, whatever it is
+
+  bool empty() const { return width == 0 || height == 0 || depth == 0; }
 };
 
 // CUDA_ERROR_INVALID_VALUE: a device side is not wholly inside known memory, a pitch is smaller

@@ -23,12 +23,8 @@ struct Side {
   size_t z = 0, height = 0;
 
   bool is_array() const { return type == CU_MEMORYTYPE_ARRAY; }
-
-  // Pitch 0 means tight rows, height 0 tight slices.
-  copy::Rows rows(const copy::Shape& shape) const {
-    const uint64_t row = pitch == 0 ? shape.width : pitch;
-    return {type == CU_MEMORYTYPE_HOST ? address_of(host) : device, row,
-            row * (height == 0 ? shape.height : height)};
+  copy::Part part() const {
+    return {type == CU_MEMORYTYPE_HOST ? address_of(host) : device, x, y, z, pitch, height};
   }
 };
 
@@ -48,9 +44,9 @@ copy::Shape shape_of(const Copy& copy) {
 
 CUresult resolve(Session& session, const Side& side, const copy::Shape& shape, Endpoint* end) {
   if (side.is_array()) return array_end(session, side.array, side.x, side.y, side.z, end);
-  copy::Rows rows = side.rows(shape);
-  if (rows.address == 0) return CUDA_ERROR_INVALID_VALUE;
-  rows = rows.at(side.x, side.y, side.z);
+  const copy::Part part = side.part();
+  copy::Rows rows;
+  if (part.address == 0 || !place(part, shape, &rows)) return CUDA_ERROR_INVALID_VALUE;
   switch (side.type) {
     case CU_MEMORYTYPE_HOST:
       *end = host_end(session, rows);
@@ -79,11 +75,6 @@ CUresult resolve(Session& session, const Copy& copy, Endpoint* dst, Endpoint* sr
     to.height = copy.dstHeight;
     from.z = copy.srcZ;
     from.height = copy.srcHeight;
-  } else if (shape.height > 1) {
-    for (const Side* side : {&to, &from}) {
-      if (!side->is_array() && side->rows(shape).pitch < shape.width + side->x)
-        return CUDA_ERROR_INVALID_VALUE;
-    }
   }
   const CUresult result = resolve(session, to, shape, dst);
   return result == CUDA_SUCCESS ? resolve(session, from, shape, src) : result;

@@ -130,11 +130,6 @@ CUresult captured_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStrea
   if (pCopy == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUDA_MEMCPY2D& flat = *pCopy;
   if (flat.WidthInBytes == 0 || flat.Height == 0) return CUDA_SUCCESS;
-  const auto fits = [&](size_t pitch, size_t x) {
-    return flat.Height == 1 || pitch == 0 || pitch >= x + flat.WidthInBytes;
-  };
-  if (!fits(flat.srcPitch, flat.srcXInBytes) || !fits(flat.dstPitch, flat.dstXInBytes))
-    return CUDA_ERROR_INVALID_VALUE;
   CUDA_MEMCPY3D copy = bytes_between(flat.srcMemoryType, flat.dstMemoryType, flat.WidthInBytes);
   copy.srcXInBytes = flat.srcXInBytes;
   copy.srcY = flat.srcY;

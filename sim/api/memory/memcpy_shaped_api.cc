@@ -17,11 +17,18 @@ struct Side {
   size_t x, y, z, pitch, height;
 };
 
-// base + z * slice + y * pitch + x; a pitch of 0 means packed rows. False: overflow.
+// base + z * slice + y * pitch + x. A pitch of 0 means rows, a height of 0 slices that end where
+// the part does that is copied. False: that part does not fit, or overflow.
 bool place(CopySide* side, size_t x, size_t y, size_t z, size_t pitch, size_t rows,
            const Copy& copy) {
-  side->pitch = pitch != 0 ? pitch : copy.width;
-  if (rows == 0) rows = copy.height;
+  if (copy.empty()) return true;
+  size_t least_pitch = 0, least_rows = 0;
+  if (__builtin_add_overflow(x, copy.width, &least_pitch) ||
+      __builtin_add_overflow(y, copy.height, &least_rows))
+    return false;
+  side->pitch = pitch != 0 ? pitch : least_pitch;
+  if (rows == 0) rows = least_rows;
+  if (side->pitch < least_pitch || rows < least_rows) return false;
   if (__builtin_mul_overflow(side->pitch, rows, &side->slice)) return false;
   if (side->base == 0) return true;  // refused later
   const unsigned __int128 start = static_cast<unsigned __int128>(side->base) +
@@ -51,7 +58,6 @@ CUresult side_of(const Side& given, const Copy& copy, CopySide* side) {
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
-  if (given.height != 0 && given.height < copy.height) return CUDA_ERROR_INVALID_VALUE;
   return place(side, given.x, given.y, given.z, given.pitch, given.height, copy)
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;
@@ -66,9 +72,9 @@ CUresult to_copy(const CUDA_MEMCPY2D& p, Copy* copy) {
   copy->width = p.WidthInBytes;
   copy->height = p.Height;
   return set_sides({p.srcMemoryType, p.srcHost, p.srcDevice, p.srcArray, p.srcXInBytes, p.srcY, 0,
-                    p.srcPitch, p.Height},
+                    p.srcPitch, 0},
                    {p.dstMemoryType, p.dstHost, p.dstDevice, p.dstArray, p.dstXInBytes, p.dstY, 0,
-                    p.dstPitch, p.Height},
+                    p.dstPitch, 0},
                    copy);
 }
 
@@ -153,7 +159,7 @@ CUresult to_copy(const CUDA_MEMCPY3D_BATCH_OP& op, Copy* copy) {
                            op.srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_ANY || copy->take_source;
   if (!known_order || op.flags > CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE)
     return CUDA_ERROR_INVALID_VALUE;
-  if (copy->width == 0 || copy->height == 0 || copy->depth == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (copy->empty()) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = side_of(op.src, element, copy, &copy->from);
   return result == CUDA_SUCCESS ? side_of(op.dst, element, copy, &copy->to) : result;
 }
