@@ -59,7 +59,9 @@ class Link : public std::enable_shared_from_this<Link> {
   const uint16_t context_;
   std::mutex mutex_;  // the rest
   std::vector<char> info_, errors_;
-  JitOptions options_;  // the driver writes into its values
+  // The driver writes into their values until its state ends.
+  JitOptions options_;
+  std::vector<JitOptions> options_of_inputs_;
   CUlinkState state_ = nullptr;
   unsigned inputs_ = 0;
 };

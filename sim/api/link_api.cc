@@ -27,6 +27,11 @@ struct LinkState {
 // Options of one input: there is no code generation here that they could steer. Log buffers are the
 // link's, as for the real driver.
 CUresult check_input_options(unsigned count, CUjit_option* options, void** values) {
+  for (unsigned i = 0; i < count && options != nullptr; ++i) {
+    if (options[i] == CU_JIT_LTO || options[i] == CU_JIT_TARGET_FROM_CUCONTEXT ||
+        options[i] == CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES)
+      return CUDA_ERROR_INVALID_VALUE;  // of the whole link
+  }
   JitOptions parsed;
   const CUresult result = parsed.parse(count, options, values);
   return result == CUDA_SUCCESS && parsed.has_logs() ? CUDA_ERROR_INVALID_VALUE : result;
