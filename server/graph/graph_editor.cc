@@ -132,7 +132,8 @@ CUresult GraphEditor::edit(Nodes::Reader description, MadeGraph& made, const Ear
     earlier.push_back(node);
   }
   places_.retired.insert(places_.retired.end(), made.retired.begin(), made.retired.end());
-  places_.idle.insert(places_.idle.end(), made.idle.begin(), made.idle.end());
+  for (const auto& [key, node] : made.left_over)
+    (key.kind == Node::HOST ? places_.idle : places_.retired).push_back(node.node);
   open_.erase(&made);
   return result;
 }
@@ -144,17 +145,24 @@ CUresult GraphEditor::forget_others(const std::vector<Key>& keys, MadeGraph& mad
       ++it;
       continue;
     }
-    if (const CUresult result = take_away(it->first, it->second, made); result != CUDA_SUCCESS)
+    bool gone = false;
+    if (const CUresult result = take_away(it->first, it->second, made, &gone);
+        result != CUDA_SUCCESS)
       return result;
-    it = made.nodes.erase(it);
+    auto node = made.nodes.extract(it++);
+    if (gone) continue;
+    node.mapped().parameters.clear();
+    made.left_over.insert(std::move(node));
   }
   return CUDA_SUCCESS;
 }
 
-CUresult GraphEditor::take_away(const Key& key, const MadeNode& node, MadeGraph& made) {
-  if (driver().cuGraphDestroyNode(node.node) == CUDA_SUCCESS) {
+CUresult GraphEditor::take_away(const Key& key, const MadeNode& node, MadeGraph& made, bool* gone) {
+  *gone = driver().cuGraphDestroyNode(node.node) == CUDA_SUCCESS;
+  if (*gone) {
     note_gone(node);
-    for (auto& [other_key, other] : made.nodes) other.before.erase(node.node);
+    for (auto* const nodes : {&made.nodes, &made.left_over})
+      for (auto& [other_key, other] : *nodes) other.before.erase(node.node);
     return CUDA_SUCCESS;
   }
   // A graph with memory keeps its nodes, and an application takes none away. But a copy that comes
@@ -162,14 +170,11 @@ CUresult GraphEditor::take_away(const Key& key, const MadeNode& node, MadeGraph&
   switch (key.kind) {
     case Node::HOST: {
       const CUDA_HOST_NODE_PARAMS nothing{do_nothing, nullptr};
-      made.idle.push_back(node.node);
       return driver().cuGraphHostNodeSetParams(node.node, &nothing);
     }
     case Node::KERNEL:
     case Node::COPY:
-      if (driver().cuGraphNodeSetEnabled == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-      made.retired.push_back(node.node);
-      return CUDA_SUCCESS;
+      return driver().cuGraphNodeSetEnabled == nullptr ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
     default:
       return CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -198,6 +203,8 @@ CUresult GraphEditor::put(Node::Reader node, const Key& key,
   if (result != CUDA_SUCCESS) return result;
   auto parameters = parameters_of(node);
   auto found = made.nodes.find(key);
+  if (found == made.nodes.end() && made.left_over.contains(key))
+    found = made.nodes.insert(made.left_over.extract(key)).position;
   const bool is_new = found == made.nodes.end();
   if (is_new) {
     MadeNode fresh;

@@ -45,9 +45,11 @@ struct MadeGraph {
 
   CUgraph graph = nullptr;
   std::map<Key, MadeNode> nodes;
-  // Nodes of which nothing is left, in graphs that cannot lose any: those that executable graphs
-  // disable, and host nodes that call nothing.
-  std::vector<CUgraphNode> retired, idle;
+  // Those that are not described any more, in graphs that cannot lose any: kernels and copies, which
+  // executable graphs disable, and host nodes, which call nothing. When they are described again
+  // they serve again: to a new node a driver may refuse memory of the graph, once that has run.
+  std::map<Key, MadeNode> left_over;
+  std::vector<CUgraphNode> retired;  // never described; executable graphs disable them, too
 };
 
 // What a graph has before it is described: by its number, an allocation and a node that kernels
@@ -72,7 +74,8 @@ class GraphEditor {
 
   const DriverTable& driver() const { return parts_.core.driver; }
   CUresult forget_others(const std::vector<MadeGraph::Key>& keys, MadeGraph& made);
-  CUresult take_away(const MadeGraph::Key& key, const MadeNode& node, MadeGraph& made);
+  // False in `*gone`: it has to stay.
+  CUresult take_away(const MadeGraph::Key& key, const MadeNode& node, MadeGraph& made, bool* gone);
   void note_gone(const MadeNode& node);
   CUresult put(schema::graph::Node::Reader node, const MadeGraph::Key& key,
                const std::vector<CUgraphNode>& earlier, MadeGraph& made, const EarlyNodes& early,
