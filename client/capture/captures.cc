@@ -18,9 +18,27 @@ void end_abandoned() {
     if (Graph* const graph = find_graph(handle)) end_graph(*graph);
 }
 
+bool is_being_captured(CUgraph graph) {
+  return std::any_of(all().captures.begin(), all().captures.end(),
+                     [graph](const auto& capture) { return capture->graph == graph; });
+}
+
+// Behind a plain edge from the start of a kernel that need not have ended; behind a programmatic one
+// it has.
+bool is_to_the_end(const CUgraphEdgeData& edge) {
+  return edge.from_port != CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER ||
+         edge.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+}
+
+bool joins(const Position& position, CUgraphNode node) {
+  for (size_t i = 0; i < position.nodes.size(); ++i)
+    if (position.nodes[i] == node && is_to_the_end(position.edges[i])) return true;
+  return false;
+}
+
 CUresult begin_in(const Named& stream, CUstreamCaptureMode mode, CUgraph graph, Position first) {
   const Lock lock;
-  if (of(stream) != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  if (of(stream) != nullptr || is_being_captured(graph)) return CUDA_ERROR_ILLEGAL_STATE;
   auto capture = std::make_unique<Capture>();
   capture->id = ++all().ids;
   capture->mode = mode;
@@ -48,9 +66,16 @@ bool is_blocked(const Named& stream) {
   });
 }
 
+void end_blocked(const Named& stream) {
+  for (const auto& capture : all().captures)
+    if (capture::is_blocked(*capture, stream.context)) capture->active = false;
+}
+
+// What calls that change a capture are answered.
 CUresult not_captured(const Named& stream) {
-  return stream.is_legacy() && is_blocked(stream) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
-                                                  : CUDA_ERROR_ILLEGAL_STATE;
+  if (!stream.is_legacy() || !is_blocked(stream)) return CUDA_ERROR_ILLEGAL_STATE;
+  end_blocked(stream);
+  return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
 bool are_of(const Graph& graph, const std::vector<CUgraphNode>& nodes) {
@@ -108,15 +133,14 @@ CUresult end(CUstream handle, CUgraph* out) {
     ended->leave();
   }
   Graph* const graph = find_graph(ended->graph);
-  const std::vector<CUgraphNode>& reached = ended->members.at(stream.id).position.nodes;
+  const Position& reached = ended->members.at(stream.id).position;
   CUresult result = CUDA_SUCCESS;
   if (!ended->active || graph == nullptr) {
     result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   } else if (ended->thread != this_thread() && ended->mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
     result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   } else if (!std::all_of(ended->last.begin(), ended->last.end(), [&](CUgraphNode node) {
-               return find_node(node) == nullptr ||
-                      std::find(reached.begin(), reached.end(), node) != reached.end();
+               return find_node(node) == nullptr || joins(reached, node);
              })) {
     result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   }
@@ -146,6 +170,28 @@ CUresult get_info(CUstream handle, Info* info) {
   info->graph = capture->graph;
   info->position = &capture->members.at(stream.id).position;
   return CUDA_SUCCESS;
+}
+
+CUresult check_captured(CUstream handle) {
+  Named stream;
+  if (const CUresult result = find(handle, &stream); result != CUDA_SUCCESS) return result;
+  const Lock lock;
+  const Capture* const capture = of(stream);
+  if (capture == nullptr) return not_captured(stream);
+  return capture->active ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+}
+
+bool captures_into(const Graph& graph) {
+  if (!any()) return false;
+  const Lock lock;
+  return is_being_captured(graph.handle());
+}
+
+void end_abandoned_graphs() {
+  if (!any()) return;
+  const GraphLock graph_lock;
+  { const Lock lock; }
+  end_abandoned();
 }
 
 CUresult set_position(CUstream handle, const Position& position, bool keep_old) {
@@ -213,8 +259,10 @@ CUresult add(CUstream handle, NodeParams params, bool programmatic, CUgraphNode*
   if (programmatic) make_programmatic(before);
   GraphNode* node = nullptr;
   CUresult result = fits_in_bodies(*graph, params);
+  if (result == CUDA_SUCCESS) result = check_memory(params, nullptr);
   if (result == CUDA_SUCCESS)
-    result = add_node(*graph, before.nodes, before.edges.data(), std::move(params), &node);
+    result = add_node(*graph, before.nodes, before.edges.data(), std::move(params), &node,
+                      EdgesOf::kCapture);
   if (result != CUDA_SUCCESS) return result;
   if (node->params.type() == CU_GRAPH_NODE_TYPE_MEM_ALLOC) result = allocate(*node);
   if (node->params.type() == CU_GRAPH_NODE_TYPE_MEM_FREE) result = release(*node);
@@ -227,9 +275,7 @@ CUresult add(CUstream handle, NodeParams params, bool programmatic, CUgraphNode*
   Capture* const capture = of(stream);
   if (capture == nullptr) return CUDA_SUCCESS;  // it has ended meanwhile
   capture->members.at(stream.id).position = {{node->handle()}, {CUgraphEdgeData{}}};
-  std::erase_if(capture->last, [&](CUgraphNode each) {
-    return std::find(before.nodes.begin(), before.nodes.end(), each) != before.nodes.end();
-  });
+  std::erase_if(capture->last, [&](CUgraphNode each) { return joins(before, each); });
   capture->last.push_back(node->handle());
   return CUDA_SUCCESS;
 }

@@ -41,6 +41,13 @@ struct Info {
   CUgraph graph = nullptr;
   const Position* position = nullptr;
 };
+// Whether a stream's calls become nodes of the graph: it and its nodes cannot be destroyed.
+bool captures_into(const Graph& graph);
+// A stream has been destroyed: the graph that it captured into ends.
+void end_abandoned_graphs();
+// CUDA_ERROR_ILLEGAL_STATE: the stream is not captured; CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: the
+// legacy stream, for which captured ones wait, and whose captures end.
+CUresult check_captured(CUstream stream);
 // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: the legacy stream, for which captured ones wait.
 CUresult get_info(CUstream stream, Info* info);
 CUresult set_position(CUstream stream, const Position& position, bool keep_old);

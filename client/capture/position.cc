@@ -1,12 +1,15 @@
 #include "client/capture/position.h"
 
-#include <cstring>
-
 namespace fargpu::client {
 
 void Position::add(CUgraphNode node, const CUgraphEdgeData& edge) {
-  for (size_t i = 0; i < nodes.size(); ++i)
-    if (nodes[i] == node && std::memcmp(&edges[i], &edge, sizeof edge) == 0) return;
+  static_assert(CU_GRAPH_KERNEL_NODE_PORT_DEFAULT < CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC &&
+                CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC < CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i] != node) continue;
+    if (edge.from_port < edges[i].from_port) edges[i] = edge;
+    return;
+  }
   nodes.push_back(node);
   edges.push_back(edge);
 }

@@ -14,7 +14,8 @@ struct Position {
   std::vector<CUgraphNode> nodes;
   std::vector<CUgraphEdgeData> edges;  // as many
 
-  // Nothing happens if it is there already.
+  // A node stands there once, with the edge that waits longest: to its end, to where it lets
+  // kernels begin early, or to its start.
   void add(CUgraphNode node, const CUgraphEdgeData& edge);
   void add(const Position& other);
   template <typename Gone>

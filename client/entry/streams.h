@@ -25,6 +25,7 @@ struct CapturedPlace;  // client/capture/position.h
 
 struct Event final : Object {
   std::atomic<bool> recorded{false};
+  std::atomic<bool> is_timed{false};
   // Other processes may have it: what is done with it is done when the call returns, because they
   // may be told.
   std::atomic<bool> interprocess{false};

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "client/call/call.h"
 #include "client/graph/describe.h"
 #include "client/graph/graph.h"
+#include "client/graph/host_copy.h"
 #include "client/process/process.h"
 #include "client/process/session.h"
 #include "common/base/log.h"
@@ -103,14 +105,11 @@ CUresult move_child(GraphNode& node, Graph& child) {
     around = around->owner->graph;
     if (around == &child) return CUDA_ERROR_INVALID_VALUE;
   }
-  const bool has_condition =
-      std::any_of(child.nodes.begin(), child.nodes.end(), [](const GraphNode* inside) {
-        return inside->params.type() == CU_GRAPH_NODE_TYPE_CONDITIONAL;
-      });
   const bool is_updatable =
       std::any_of(child.nodes.begin(), child.nodes.end(),
                   [](const GraphNode* inside) { return inside->params.device_node() != 0; });
-  if (has_condition || !child.conditions.empty() || is_updatable) return CUDA_ERROR_NOT_SUPPORTED;
+  if (has_condition(child) || !child.conditions.empty() || is_updatable)
+    return CUDA_ERROR_NOT_SUPPORTED;
   if (child.has_memory) {
     // No memory is added to a graph that is inside of another one already.
     if (node.graph->owner != nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -173,6 +172,39 @@ std::vector<CUdeviceptr> memory_of_nodes(const Graph& graph) {
     if (node->params.type() == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
       memory.push_back(node->params.get().alloc.dptr);
   return memory;
+}
+
+namespace {
+
+// The node that frees the memory at the address in the graph that allocates it; nullptr: none does.
+const GraphNode* freed_at_home(CUdeviceptr address) {
+  const auto region = Process::get().tables()->device_memory.find(address);
+  if (!region || !region->of_graph) return nullptr;
+  const auto found = freed_by().find(region->base);
+  if (found == freed_by().end()) return nullptr;
+  const GraphNode* const node = find_node(reinterpret_cast<CUgraphNode>(found->second));
+  if (node == nullptr) return nullptr;
+  const std::vector<CUdeviceptr> own = memory_of_nodes(*node->graph);
+  return std::find(own.begin(), own.end(), region->base) != own.end() ? node : nullptr;
+}
+
+}  // namespace
+
+CUresult check_memory(const NodeParams& params, const GraphNode* node) {
+  if (freed_by().empty()) return CUDA_SUCCESS;
+  std::vector<CUdeviceptr> used;
+  if (params.type() == CU_GRAPH_NODE_TYPE_MEMSET) used = {params.get().memset.dst};
+  if (params.type() == CU_GRAPH_NODE_TYPE_MEMCPY) {
+    const CUDA_MEMCPY3D& copy = params.get().memcpy.copyParams;
+    if (copy.srcMemoryType != CU_MEMORYTYPE_ARRAY) used.push_back(source_part(copy).address);
+    if (copy.dstMemoryType != CU_MEMORYTYPE_ARRAY) used.push_back(destination_part(copy).address);
+  }
+  for (const CUdeviceptr address : used) {
+    const GraphNode* const freeing = freed_at_home(address);
+    if (freeing != nullptr && (node == nullptr || node->graph != freeing->graph))
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
 }
 
 void node_ends(const GraphNode& node) {

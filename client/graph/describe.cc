@@ -153,6 +153,14 @@ class Describer {
       for (unsigned part = 0; part < parts(plans[i]); ++part) ids.set(next++, order[i]->id);
   }
 
+  // Only between kernels a driver takes programmatic edges: what a capture has put elsewhere waits
+  // for the end of the kernel.
+  static CUgraphEdgeData sent(const GraphEdge& edge, const GraphNode& to) {
+    const bool is_refused = edge.data.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC &&
+                            to.params.type() != CU_GRAPH_NODE_TYPE_KERNEL;
+    return is_refused ? CUgraphEdgeData{} : edge.data;
+  }
+
   static void put_edges(const GraphNode& node,
                         const std::unordered_map<const GraphNode*, unsigned>& last,
                         Builder& builder) {
@@ -162,12 +170,15 @@ class Describer {
     bool plain = true;
     for (unsigned i = 0; i < count; ++i) {
       dependencies.set(i, last.at(node.before[i].node));
-      plain = plain && std::memcmp(&node.before[i].data, &kPlain, sizeof kPlain) == 0;
+      const CUgraphEdgeData edge = sent(node.before[i], node);
+      plain = plain && std::memcmp(&edge, &kPlain, sizeof kPlain) == 0;
     }
     if (plain) return;
     auto data = builder.initEdges(static_cast<unsigned>(count * sizeof kPlain));
-    for (unsigned i = 0; i < count; ++i)
-      std::memcpy(data.begin() + i * sizeof kPlain, &node.before[i].data, sizeof kPlain);
+    for (unsigned i = 0; i < count; ++i) {
+      const CUgraphEdgeData edge = sent(node.before[i], node);
+      std::memcpy(data.begin() + i * sizeof kPlain, &edge, sizeof kPlain);
+    }
   }
 
   // The next place is for this node; 0: it is described alone.

@@ -18,7 +18,8 @@ bool is_equal(const CUgraphEdgeData& a, const CUgraphEdgeData& b) {
 }
 
 // Only kernels have other ports than the default one, and no node has incoming ones.
-bool is_possible(const GraphNode& from, const GraphNode& to, const CUgraphEdgeData& data) {
+bool is_possible(const GraphNode& from, const GraphNode& to, const CUgraphEdgeData& data,
+                 EdgesOf whose) {
   constexpr CUgraphEdgeData kPlain{};
   if (data.to_port != 0 ||
       !std::equal(std::begin(data.reserved), std::end(data.reserved), std::begin(kPlain.reserved)))
@@ -29,7 +30,7 @@ bool is_possible(const GraphNode& from, const GraphNode& to, const CUgraphEdgeDa
       data.from_port > CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER)
     return false;
   if (data.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
-    return to.params.type() == CU_GRAPH_NODE_TYPE_KERNEL;
+    return to.params.type() == CU_GRAPH_NODE_TYPE_KERNEL || whose == EdgesOf::kCapture;
   return data.type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT &&
          data.from_port == CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER;
 }
@@ -47,14 +48,15 @@ const CUgraphEdgeData* find_edge(const GraphNode& from, const GraphNode& to) {
 }  // namespace
 
 CUresult add_edges(Graph& graph, std::span<const CUgraphNode> from, std::span<const CUgraphNode> to,
-                   const CUgraphEdgeData* data) {
+                   const CUgraphEdgeData* data, EdgesOf whose) {
   for (size_t i = 0; i < from.size(); ++i) {
     GraphNode* const begin = find_node(from[i]);
     GraphNode* const end = find_node(to[i]);
     const CUgraphEdgeData edge = data_at(data, i);
     const bool possible = begin != nullptr && end != nullptr && begin != end &&
                           begin->graph == &graph && end->graph == &graph &&
-                          is_possible(*begin, *end, edge) && find_edge(*begin, *end) == nullptr;
+                          is_possible(*begin, *end, edge, whose) &&
+                          find_edge(*begin, *end) == nullptr;
     if (!possible) {
       while (i-- > 0) {
         find_node(from[i])->after.pop_back();

@@ -275,9 +275,11 @@ GraphExec* find_exec(CUgraphExec exec, CUstream stream) {
   return find(exec, [stream] { return context_of(stream); });
 }
 
-CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgraphExec* exec,
+CUresult instantiate(GraphLock& lock, Graph& graph, cuuint64_t flags, CUgraphExec* exec,
                      GraphOutcome* outcome) {
   outcome->found = CUDA_GRAPH_INSTANTIATE_ERROR;
+  if (has_condition(graph) && find_exec(reinterpret_cast<CUgraphExec>(graph.executable)) != nullptr)
+    return CUDA_ERROR_NOT_SUPPORTED;
   Session* session = nullptr;
   if (const CUresult result = session_of(graph, &session); result != CUDA_SUCCESS) return result;
   Description description;
@@ -304,6 +306,7 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   refer_to_user_objects(graph, *uses);
   const bool may_be_refused = launch_may_be_refused(graph, flags);
   const uint64_t base = graph.base != nullptr ? graph.id : 0;
+  graph.executable = id;
   lock.unlock();
   int result = CUDA_SUCCESS;
   unsigned place = 0;

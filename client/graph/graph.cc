@@ -65,12 +65,16 @@ GraphNode* find_node(CUgraphNode node) {
 
 CUresult make_graph(Graph** graph) { return make(rpc::HandleKind::kGraph, graph); }
 
+bool has_condition(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const GraphNode* node) {
+    return node->params.type() == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  });
+}
+
 CUresult clone_graph(const Graph& original, Graph** clone) {
   // The copy would need memory and conditions of its own.
-  const bool has_condition = std::any_of(
-      original.nodes.begin(), original.nodes.end(),
-      [](const GraphNode* node) { return node->params.type() == CU_GRAPH_NODE_TYPE_CONDITIONAL; });
-  if (original.base != nullptr || original.has_memory || has_condition || is_body(original))
+  if (original.base != nullptr || original.has_memory || has_condition(original) ||
+      is_body(original))
     return CUDA_ERROR_NOT_SUPPORTED;
   Graph* made = nullptr;
   if (const CUresult result = make_graph(&made); result != CUDA_SUCCESS) return result;
@@ -120,7 +124,7 @@ void end_graph(Graph& graph) {
 }
 
 CUresult add_node(Graph& graph, std::span<const CUgraphNode> before, const CUgraphEdgeData* data,
-                  NodeParams params, GraphNode** node) {
+                  NodeParams params, GraphNode** node, EdgesOf whose) {
   GraphNode* made = nullptr;
   if (const CUresult result = make(rpc::HandleKind::kGraphNode, &made); result != CUDA_SUCCESS)
     return result;
@@ -129,7 +133,7 @@ CUresult add_node(Graph& graph, std::span<const CUgraphNode> before, const CUgra
   made->params = std::move(params);
   graph.nodes.push_back(made);
   const std::vector<CUgraphNode> to(before.size(), made->handle());
-  if (const CUresult result = add_edges(graph, before, to, data); result != CUDA_SUCCESS) {
+  if (const CUresult result = add_edges(graph, before, to, data, whose); result != CUDA_SUCCESS) {
     end_node(*made);
     return result;
   }

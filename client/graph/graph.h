@@ -66,6 +66,7 @@ struct Graph final : Object {
   bool has_memory = false;                           // nodes that allocate or free: none may go
   std::set<CUdeviceptr> instantiated;                // memory of its nodes that it cannot free
   std::vector<CUgraphConditionalHandle> conditions;  // that no node uses yet
+  uint64_t executable = 0;                           // the id of the last that was made of it
 
   CUgraph handle() const { return reinterpret_cast<CUgraph>(id); }
 };
@@ -83,14 +84,18 @@ void end_graph(Graph& graph);
 
 // `data`: nullptr: all zero. CUDA_ERROR_INVALID_VALUE: one of `before` is not of this graph, or
 // stands there twice.
+// Those of captures lead programmatically to nodes of every kind; else only kernels have such edges.
+enum class EdgesOf { kApplication, kCapture };
 CUresult add_node(Graph& graph, std::span<const CUgraphNode> before, const CUgraphEdgeData* data,
-                  NodeParams params, GraphNode** node);
+                  NodeParams params, GraphNode** node, EdgesOf whose = EdgesOf::kApplication);
 void end_node(GraphNode& node);
 // A child gets a copy of `graph`.
 CUresult give_child(GraphNode& node, const Graph& graph);
 // A child becomes `child`, which nobody else has.
 void put_child(GraphNode& node, Graph& child);
 
+// Whether there are conditional nodes in it: only one executable graph may be made of it then.
+bool has_condition(const Graph& graph);
 // Whether it is the graph of a conditional node.
 bool is_body(const Graph& graph);
 // Whether it is a child node whose graph was moved into it.
@@ -113,6 +118,9 @@ CUresult release(GraphNode& node);  // of memory of a graph; one node of all gra
 // What they allocate. Once the graph was made executable, no later node of it can free that.
 std::vector<CUdeviceptr> memory_of_nodes(const Graph& graph);
 void node_ends(const GraphNode& node);
+// For a copy or a fill. CUDA_ERROR_INVALID_VALUE: it uses memory of a graph that has a node to free
+// it already, and `node` is not of that graph; nullptr: it is a new one.
+CUresult check_memory(const NodeParams& params, const GraphNode* node);
 CUresult take_condition(GraphNode& node);
 // Kernels may update the kernel node from now on, by the handle that its parameters have then.
 // CUDA_ERROR_NOT_SUPPORTED: the graph is inside of another one.
@@ -123,7 +131,7 @@ CUresult make_condition(Graph& graph, Context& context, unsigned initial, unsign
 // All or none. CUDA_ERROR_INVALID_VALUE: a node that is not of this graph or its own predecessor,
 // an edge that is there already (add) or is not there (remove).
 CUresult add_edges(Graph& graph, std::span<const CUgraphNode> from, std::span<const CUgraphNode> to,
-                   const CUgraphEdgeData* data);
+                   const CUgraphEdgeData* data, EdgesOf whose = EdgesOf::kApplication);
 CUresult remove_edges(Graph& graph, std::span<const CUgraphNode> from,
                       std::span<const CUgraphNode> to, const CUgraphEdgeData* data);
 

@@ -146,6 +146,22 @@ bool may_be_set_by_another_handle(const Function& function) {
 
 }  // namespace
 
+CUresult check_event_of_launch(const CUlaunchAttribute& attribute, bool is_captured) {
+  const bool is_programmatic = attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
+  const auto [handle, flags] = is_programmatic
+                                   ? std::pair(attribute.value.programmaticEvent.event,
+                                               attribute.value.programmaticEvent.flags)
+                                   : std::pair(attribute.value.launchCompletionEvent.event,
+                                               attribute.value.launchCompletionEvent.flags);
+  if (flags < 0 || flags > CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  if (flags == CU_EVENT_RECORD_EXTERNAL)
+    return is_captured ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_ILLEGAL_STATE;
+  const auto* const event = static_cast<const Event*>(Process::get().tables()->handles.find(
+      rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(handle)));
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return event->is_timed.load(std::memory_order_relaxed) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
 CUresult set_attribute(Function& function, int device, CUfunction_attribute attribute, int value,
                        const std::function<CUresult()>& send) {
   const Context* const context = current_context();
@@ -159,6 +175,7 @@ CUresult set_attribute(Function& function, int device, CUfunction_attribute attr
   const CUresult result = send();
   if (result != CUDA_SUCCESS) return result;
   if (setting) setting->succeeded(value);
+  if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) value = value != 0 ? 1 : 0;
   attribute_was_set(function, device, attribute, value);
   return CUDA_SUCCESS;
 }

@@ -45,6 +45,11 @@ CUresult at_memory(CUstream stream, CUdeviceptr address, CUdeviceptr other, Work
   return work(CallTarget::of(stream));
 }
 
+// Whether a launch with the attribute may record its event. CUDA_ERROR_INVALID_VALUE,
+// CUDA_ERROR_ILLEGAL_STATE or CUDA_ERROR_NOT_SUPPORTED: wrong flags, those of captures outside of
+// one or within one; CUDA_ERROR_INVALID_HANDLE: no event; CUDA_ERROR_NOT_SUPPORTED: one with times.
+CUresult check_event_of_launch(const CUlaunchAttribute& attribute, bool is_captured);
+
 // Answers about functions, alike for CUfunction and CUkernel.
 CUresult parameter_info(const Function& function, size_t index, size_t* offset, size_t* size);
 // `send` asks the server; it is left out where the driver is known to have the value.

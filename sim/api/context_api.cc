@@ -242,8 +242,8 @@ CUresult CUDAAPI cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
 
 CUresult CUDAAPI cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
   return with_context([&](Context&) -> CUresult {
-    if (leastPriority != nullptr) *leastPriority = 0;
-    if (greatestPriority != nullptr) *greatestPriority = -5;
+    if (leastPriority != nullptr) *leastPriority = kLeastPriority;
+    if (greatestPriority != nullptr) *greatestPriority = kGreatestPriority;
     return CUDA_SUCCESS;
   });
 }

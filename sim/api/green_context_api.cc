@@ -9,8 +9,6 @@ using namespace fargpu::sim;
 
 namespace {
 
-constexpr int kGreatestPriority = -5;
-
 // What both halves of a green context's handle find. Null: there is none, or it was destroyed.
 template <typename Handle>
 std::shared_ptr<GreenContext> find_green(Driver& driver, Handle handle) {

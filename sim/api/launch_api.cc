@@ -28,10 +28,24 @@ CUDA_KERNEL_NODE_PARAMS_v3 node_params(CUfunction function, const Launch& launch
   return params;
 }
 
+// The events stand for edges from the kernel that was captured last.
+void record_captured(const Context& context, const std::shared_ptr<Stream>& stream,
+                     const std::vector<std::pair<CUevent, CUgraphEdgeData>>& events) {
+  for (const auto& [handle, edge] : events) {
+    const auto event = Driver::get().registry().find<Event>(handle);
+    (void)if_captured(context, stream, [&event, &stream, &edge](Capture& capture) {
+      auto place = capture.place(*stream);
+      place->data.front() = edge;
+      std::lock_guard lock(event->mutex);
+      event->captured = std::move(place);
+      return CUDA_SUCCESS;
+    });
+  }
+}
+
 CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& launch,
                        const LaunchAttributes& read = {},
                        std::span<const CUlaunchAttribute> attributes = {}) {
-  CUevent const after = read.after;
   return with_stream(
       stream_handle, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
         LaunchTarget target;
@@ -51,8 +65,8 @@ CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& 
             return CUDA_SUCCESS;
           });
         if (captured) {
-          const bool record = *captured == CUDA_SUCCESS && after != nullptr;
-          return record ? cuEventRecord(after, stream_handle) : *captured;
+          if (*captured == CUDA_SUCCESS) record_captured(context, stream, read.events);
+          return *captured;
         }
         if (read.of_node) return CUDA_ERROR_NOT_SUPPORTED;
         load_at_first_use(context, *target.function->settings);
@@ -62,7 +76,10 @@ CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& 
           return result;
         context.submit_to_device(stream, [owner = context.shared_from_this(),
                                           work = std::move(work)] { run_kernel(*owner, work); });
-        return after != nullptr ? cuEventRecord(after, stream_handle) : CUDA_SUCCESS;
+        CUresult result = CUDA_SUCCESS;
+        for (const auto& [event, edge] : read.events)
+          if (result == CUDA_SUCCESS) result = cuEventRecord(event, stream_handle);
+        return result;
       });
 }
 
@@ -98,6 +115,9 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, vo
   attributes.may_be_of_node = true;  // the stream may be captured
   if (CUresult result = read_attributes(*config, &attributes); result != CUDA_SUCCESS)
     return result;
+  if (attributes.external)
+    return Captures::get().captured(config->hStream) ? CUDA_ERROR_NOT_SUPPORTED
+                                                     : CUDA_ERROR_ILLEGAL_STATE;
   const GridConfig grid{{config->gridDimX, config->gridDimY, config->gridDimZ},
                         {config->blockDimX, config->blockDimY, config->blockDimZ},
                         config->sharedMemBytes,

@@ -73,7 +73,8 @@ GATED_HEAD = """// Made by make_exports.py; do not edit.
 # by itself.
 GATES = {
     "free": "captures.legacy({stream})",
-    "captured-unsafe": "captures.captured({stream}) ? CUDA_SUCCESS : captures.unsafe()",
+    "captured-unsafe": "captures.captured({stream}) ? CUDA_SUCCESS"
+    " : captures.unsafe_or_legacy({stream})",
     "unsafe": "captures.unsafe({event})",
     "refused": "captures.forbidden({stream}, false)",
     "forbidden": "captures.forbidden({stream}, true)",

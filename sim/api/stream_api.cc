@@ -10,8 +10,6 @@ using namespace fargpu::sim;
 
 namespace {
 
-constexpr int kGreatestPriority = -5;
-
 // For questions about a stream that must not disturb it: body(Context&, Stream&).
 template <typename Body>
 CUresult ask_stream(CUstream handle, Body&& body) {
@@ -124,11 +122,11 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
                          const auto place = event->place();
                          const CUresult judged = place ? asked_place(*place, false) : CUDA_SUCCESS;
                          if (judged == CUDA_ERROR_INVALID_VALUE) {
-                           (void)if_captured(context, stream, [](Capture& capture) {
+                           const auto ended = if_captured(context, stream, [](Capture& capture) {
                              capture.valid = false;
-                             return CUDA_SUCCESS;
+                             return CUDA_ERROR_INVALID_VALUE;
                            });
-                           return judged;
+                           return ended.value_or(judged);
                          }
                          const auto captured =
                              capture_node(context, stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT,

@@ -328,17 +328,29 @@ CUresult function_attribute(const KernelInfo& info, const FunctionSettings& sett
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
       *value = static_cast<int>(
-          info.required_cluster[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH]);
+          required_cluster(info, settings)[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH]);
       break;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
-    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
-    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
       *value = 0;
+      break;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+      *value = settings.non_portable_cluster;
+      break;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      *value = settings.cluster_policy;
       break;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
+}
+
+std::array<uint32_t, 3> required_cluster(const KernelInfo& info, const FunctionSettings& settings) {
+  if (info.required_cluster[0] != 0) return info.required_cluster;
+  std::array<uint32_t, 3> cluster{};
+  for (size_t i = 0; i < cluster.size(); ++i)
+    cluster[i] = static_cast<uint32_t>(settings.cluster[i].load());
+  return cluster;
 }
 
 void load_at_first_use(Context& context, FunctionSettings& settings) {
@@ -359,6 +371,22 @@ CUresult set_function_attribute(const KernelInfo& info, FunctionSettings& settin
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
       if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
       settings.carveout = value;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+      if (value < 0) return CUDA_ERROR_INVALID_VALUE;
+      if (info.required_cluster[0] != 0) return CUDA_ERROR_NOT_PERMITTED;
+      settings.cluster[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = value;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+      settings.non_portable_cluster = value != 0 ? 1 : 0;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      if (value < CU_CLUSTER_SCHEDULING_POLICY_DEFAULT ||
+          value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING)
+        return CUDA_ERROR_INVALID_VALUE;
+      settings.cluster_policy = value;
       return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_INVALID_VALUE;

@@ -32,6 +32,8 @@ struct FunctionSettings {
   std::atomic<int> max_dynamic_shared{0};
   std::atomic<int> carveout{-1};
   std::atomic<int> cache_config{CU_FUNC_CACHE_PREFER_NONE};
+  std::array<std::atomic<int>, 3> cluster{};  // required; 0: not set
+  std::atomic<int> non_portable_cluster{0}, cluster_policy{0};
   std::atomic<bool> used{false};
 };
 
@@ -93,6 +95,8 @@ struct Library {
 void load_at_first_use(Context& context, FunctionSettings& settings);
 // The function's or kernel's attribute as CUDA reports it. CUDA_ERROR_INVALID_VALUE for an unknown
 // one.
+// In blocks; 0: none is.
+std::array<uint32_t, 3> required_cluster(const KernelInfo& info, const FunctionSettings& settings);
 CUresult function_attribute(const KernelInfo& info, const FunctionSettings& settings,
                             int compute_capability, CUfunction_attribute attribute, int* value);
 CUresult set_function_attribute(const KernelInfo& info, FunctionSettings& settings,

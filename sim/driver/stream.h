@@ -18,6 +18,9 @@ struct GreenContext;
 
 enum class StreamRole : uint8_t { kCreated, kLegacy, kPerThread };
 
+// The range of priorities: a lower number comes first.
+inline constexpr int kLeastPriority = 0, kGreatestPriority = -5;
+
 struct Stream {
   static constexpr ObjectKind kKind = ObjectKind::kStream;
 

@@ -79,9 +79,8 @@ size_t Conditional::chosen() const {
 CUresult make_child(CUDA_CHILD_GRAPH_NODE_PARAMS& params, Graph& graph, OperationPtr* operation) {
   const auto child = find_graph(params.graph);
   if (child && child->moved) return CUDA_ERROR_NOT_SUPPORTED;
-  if (!child || child.get() == &graph || child->embedded || child->capturing)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (has_type(*child, CU_GRAPH_NODE_TYPE_CONDITIONAL)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!child || child.get() == &graph || child->embedded) return CUDA_ERROR_INVALID_VALUE;
+  if (!child->conditionals.empty()) return CUDA_ERROR_NOT_SUPPORTED;
   if (params.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) {
     if (graph.conditional_body && has_memory_nodes(*child)) return CUDA_ERROR_NOT_SUPPORTED;
     child->embedded = child->moved = true;

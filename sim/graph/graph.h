@@ -42,7 +42,8 @@ struct Graph {
   bool moved = false;                        // into it, as a child
   bool conditional_body = false;             // likewise: of a conditional node
   bool capturing = false;                    // a capture adds nodes to it
-  uint64_t executable = 0;                   // the handle of the last one, if there may only be one
+  uint64_t executable = 0;                   // the handle of the last one
+  uint64_t executable_with_memory = 0;       // of the last one with memory nodes
   std::vector<std::shared_ptr<Node>> nodes;  // in the order of their creation
   ObjectReferences objects;
   std::vector<std::shared_ptr<ConditionalValue>> conditionals;
@@ -80,6 +81,9 @@ bool topological_order(const Graph& graph, std::vector<Node*>* order, Node** cyc
 
 // CUDA_ERROR_NOT_SUPPORTED: the body of a conditional node cannot hold such a node.
 CUresult fits(const Graph& graph, const Operation& operation);
+// CUDA_ERROR_INVALID_VALUE: it uses memory of a graph that has a node to free it already, and `node`
+// is not of that graph; nullptr: it is a new one.
+CUresult check_memory(const Operation& operation, const Node* node);
 
 // Of the graph itself and of what is embedded in it.
 bool has_memory_nodes(const Graph& graph);

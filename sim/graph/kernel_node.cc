@@ -147,6 +147,8 @@ CUresult KernelOperation::with_attribute(int id, const CUlaunchAttributeValue& v
   }
   KernelAttributes attributes = attributes_;
   attributes[id] = value;
+  if (id == CU_LAUNCH_ATTRIBUTE_PRIORITY)
+    attributes[id].priority = std::clamp(value.priority, kGreatestPriority, kLeastPriority);
   return with_attributes(attributes, out);
 }
 
@@ -171,7 +173,8 @@ CUresult KernelOperation::with_attributes(const KernelAttributes& attributes,
   work.grid.cooperative = read.cooperative;
   work.grid.cluster = read.cluster;
   const KernelInfo& info = *work.target.function->info;
-  if (CUresult result = check_cluster(info, work.grid); result != CUDA_SUCCESS) return result;
+  if (CUresult result = check_cluster(*work.target.function, work.grid); result != CUDA_SUCCESS)
+    return result;
   if (read.cooperative) {
     const CUresult result = check_cooperative(context_->device(), info, work.grid);
     if (result != CUDA_SUCCESS) return result;

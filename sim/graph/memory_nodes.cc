@@ -86,6 +86,17 @@ CUresult read_access(const CUDA_MEM_ALLOC_NODE_PARAMS_v2& params, uint32_t* mask
 
 }  // namespace
 
+CUresult check_memory(const Operation& operation, const Node* node) {
+  for (const uint64_t address : operation.addresses()) {
+    const auto found = Driver::get().allocations().find(address);
+    if (!found || !found->graph) continue;
+    const auto block = Driver::get().device(found->device)->graph_memory().find(found->base);
+    if (!block || !block->freed_at_home) continue;
+    if (node == nullptr || node->graph->handle != block->home) return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult make_alloc(CUDA_MEM_ALLOC_NODE_PARAMS_v2& params, Graph& graph, OperationPtr* operation) {
   if (graph.conditional_body || graph.moved) return CUDA_ERROR_NOT_SUPPORTED;
   if (graph.embedded) return CUDA_ERROR_INVALID_VALUE;

@@ -38,6 +38,8 @@ class Operation {
       const std::vector<std::shared_ptr<Graph>>& bodies) const;
   // The memory of an allocation or a free node.
   virtual std::shared_ptr<GraphBlock> block() const { return nullptr; }
+  // Where the memory lies that a copy or a fill uses.
+  virtual std::vector<uint64_t> addresses() const { return {}; }
 
  private:
   const CUgraphNodeType type_;

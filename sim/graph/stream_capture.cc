@@ -23,21 +23,48 @@ CUresult set_attributes(std::span<const CUlaunchAttribute> attributes, Operation
   return CUDA_SUCCESS;
 }
 
+bool begins_early(std::span<const CUlaunchAttribute> attributes) {
+  return std::ranges::any_of(attributes, [](const CUlaunchAttribute& attribute) {
+    return attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+           attribute.value.programmaticStreamSerializationAllowed != 0;
+  });
+}
+
+// Only a kernel can let another one begin early.
+void make_programmatic(CapturedPlace& place) {
+  for (size_t i = 0; i < place.nodes.size(); ++i) {
+    const auto node = find_node(place.nodes[i]);
+    if (!node || node->operation->type() != CU_GRAPH_NODE_TYPE_KERNEL) continue;
+    place.data[i] = {};
+    place.data[i].from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+    place.data[i].type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+  }
+}
+
+// Whether the node has ended there: a plain edge from its start does not say so.
+bool ends_before(CUgraphNode node, const CapturedPlace& place) {
+  for (size_t i = 0; i < place.nodes.size(); ++i)
+    if (place.nodes[i] == node)
+      return place.data[i].from_port != CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER ||
+             place.data[i].type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+  return false;
+}
+
 }  // namespace
 
-StreamCapture::StreamCapture(std::shared_ptr<Graph> graph, bool own, CUstreamCaptureMode mode,
+StreamCapture::StreamCapture(std::shared_ptr<Graph> graph, CUstreamCaptureMode mode,
                              const std::shared_ptr<Stream>& origin, CapturedPlace first)
-    : Capture(mode), graph_(std::move(graph)), own_(own) {
+    : Capture(mode), graph_(std::move(graph)) {
   streams.push_back(origin);
   frontiers_[origin.get()] = std::move(first);
 }
 
-// Its stream may have been destroyed before it was ended.
+// Its stream may have been destroyed before it was ended. The graph ends, whosever it was.
 StreamCapture::~StreamCapture() {
   std::lock_guard lock(graph_mutex());
   if (!graph_->capturing) return;
   graph_->capturing = false;
-  if (own_) end_graph(*graph_);
+  end_graph(*graph_);
 }
 
 CUresult StreamCapture::add(const Stream& stream, CUgraphNodeParams& params,
@@ -47,15 +74,18 @@ CUresult StreamCapture::add(const Stream& stream, CUgraphNodeParams& params,
   CUresult result = make_operation(params, *graph_, &operation);
   if (result == CUDA_SUCCESS) result = set_attributes(attributes, &operation);
   if (result == CUDA_SUCCESS) result = fits(*graph_, *operation);
+  if (result == CUDA_SUCCESS) result = check_memory(*operation, nullptr);
+  if (result == CUDA_SUCCESS && begins_early(attributes)) make_programmatic(frontiers_.at(&stream));
   return result == CUDA_SUCCESS ? add(stream, std::move(operation)) : result;
 }
 
 CUresult StreamCapture::add(const Stream& stream, OperationPtr operation) {
   CapturedPlace& frontier = frontiers_.at(&stream);
   std::vector<Dependency> dependencies;
+  // Edges of captures are checked as those between kernels, whatever the node is.
   const CUresult result =
-      resolve_dependencies(*graph_, operation->type(), frontier.nodes.data(), frontier.data.data(),
-                           frontier.nodes.size(), &dependencies);
+      resolve_dependencies(*graph_, CU_GRAPH_NODE_TYPE_KERNEL, frontier.nodes.data(),
+                           frontier.data.data(), frontier.nodes.size(), &dependencies);
   if (result != CUDA_SUCCESS) return result;
   const auto node = add_node(*graph_, std::move(operation), std::move(dependencies));
   forget_last(frontier);
@@ -76,31 +106,36 @@ void StreamCapture::join(const std::shared_ptr<Stream>& stream, const CapturedPl
   if (frontiers_.find(stream.get()) == frontiers_.end()) streams.push_back(stream);
   CapturedPlace& frontier = frontiers_[stream.get()];
   for (size_t i = 0; i < place.nodes.size(); ++i) {
-    if (std::ranges::find(frontier.nodes, place.nodes[i]) != frontier.nodes.end()) continue;
+    const auto known = std::ranges::find(frontier.nodes, place.nodes[i]);
+    if (known != frontier.nodes.end()) {
+      // Of two edges from a node the one that waits longer stays: ports are in that order.
+      CUgraphEdgeData& edge = frontier.data[static_cast<size_t>(known - frontier.nodes.begin())];
+      if (place.data[i].from_port < edge.from_port) edge = place.data[i];
+      continue;
+    }
     frontier.nodes.push_back(place.nodes[i]);
     frontier.data.push_back(place.data[i]);
   }
 }
 
 void StreamCapture::forget_last(const CapturedPlace& place) {
-  std::erase_if(last_, [&](CUgraphNode node) {
-    return std::ranges::find(place.nodes, node) != place.nodes.end();
-  });
+  std::erase_if(last_, [&](CUgraphNode node) { return ends_before(node, place); });
 }
 
 void StreamCapture::leave(const Stream& stream) {
   CapturedPlace& frontier = frontiers_.at(&stream);
-  forget_last(frontier);
+  std::erase_if(last_, [&](CUgraphNode node) {
+    return std::ranges::find(frontier.nodes, node) != frontier.nodes.end();
+  });
   frontier.nodes.clear();
   frontier.data.clear();
 }
 
 bool StreamCapture::joined() const {
-  const std::vector<CUgraphNode>& reached = frontiers_.at(streams.front().get()).nodes;
+  const CapturedPlace& reached = frontiers_.at(streams.front().get());
   std::lock_guard lock(graph_mutex());
-  return std::ranges::all_of(last_, [&](CUgraphNode node) {
-    return !find_node(node) || std::ranges::find(reached, node) != reached.end();
-  });
+  return std::ranges::all_of(
+      last_, [&](CUgraphNode node) { return !find_node(node) || ends_before(node, reached); });
 }
 
 }  // namespace fargpu::sim

@@ -16,8 +16,7 @@ namespace fargpu::sim {
 
 class StreamCapture final : public Capture {
  public:
-  // `own`: the graph was made for the capture.
-  StreamCapture(std::shared_ptr<Graph> graph, bool own, CUstreamCaptureMode mode,
+  StreamCapture(std::shared_ptr<Graph> graph, CUstreamCaptureMode mode,
                 const std::shared_ptr<Stream>& origin, CapturedPlace first);
   ~StreamCapture() override;
 
@@ -38,7 +37,6 @@ class StreamCapture final : public Capture {
   void forget_last(const CapturedPlace& place);
 
   const std::shared_ptr<Graph> graph_;
-  const bool own_;
   std::map<const Stream*, CapturedPlace> frontiers_;
   std::vector<CUgraphNode> last_;  // captured nodes that no other one depends on
 };

@@ -112,9 +112,11 @@ CUresult check_cooperative(const Device& device, const KernelInfo& info, const G
   return blocks > resident ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
 }
 
-CUresult check_cluster(const KernelInfo& info, const GridConfig& grid) {
-  const auto& required = info.required_cluster;
-  if (required[0] == 0) return CUDA_SUCCESS;
+CUresult check_cluster(const Function& function, const GridConfig& grid) {
+  const auto required = required_cluster(*function.info, *function.settings);
+  if (required == std::array<uint32_t, 3>{}) return CUDA_SUCCESS;
+  if (required[0] == 0 || required[1] == 0 || required[2] == 0)
+    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   if (grid.cluster[0] != 0 && grid.cluster != required) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   for (int i = 0; i < 3; ++i)
     if (grid.grid[i] % required[i] != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
@@ -135,9 +137,12 @@ CUresult prepare_kernel(Context& context, const LaunchTarget& target, const Laun
     if (CUresult result = check_cooperative(device, info, launch.grid); result != CUDA_SUCCESS)
       return result;
   }
-  if (CUresult result = check_cluster(info, launch.grid); result != CUDA_SUCCESS) return result;
+  if (CUresult result = check_cluster(*target.function, launch.grid); result != CUDA_SUCCESS)
+    return result;
   work->target = target;
   work->grid = launch.grid;
+  if (work->grid.cluster[0] == 0)
+    work->grid.cluster = required_cluster(info, *target.function->settings);
   return pack_parameters(info, launch, &work->parameters);
 }
 

@@ -26,7 +26,7 @@ struct KernelWork {
 // Cooperative grids must fit onto the device at once.
 CUresult check_cooperative(const Device& device, const KernelInfo& info, const GridConfig& grid);
 // A kernel that is compiled for a cluster runs in no other one.
-CUresult check_cluster(const KernelInfo& info, const GridConfig& grid);
+CUresult check_cluster(const Function& function, const GridConfig& grid);
 // CUDA_ERROR_INVALID_VALUE: the shape, the shared memory or the parameters are wrong.
 CUresult prepare_kernel(Context& context, const LaunchTarget& target, const Launch& launch,
                         KernelWork* work);

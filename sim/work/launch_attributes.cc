@@ -2,6 +2,9 @@
 
 #include <cstdint>
 
+#include "sim/driver/driver.h"
+#include "sim/driver/event.h"
+
 namespace fargpu::sim {
 namespace {
 
@@ -34,9 +37,18 @@ CUresult check_window(const CUaccessPolicyWindow& window) {
                                                                : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult check_event(CUevent handle, int flags, LaunchAttributes* out) {
+  if (flags < 0 || flags > CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  out->external = out->external || flags == CU_EVENT_RECORD_EXTERNAL;
+  const auto event = Driver::get().registry().find<Event>(handle);
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  return (event->flags & CU_EVENT_DISABLE_TIMING) != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult read_attribute(const CUlaunchConfig& config, const CUlaunchAttribute& attribute,
                         LaunchAttributes* out) {
   const CUlaunchAttributeValue& value = attribute.value;
+  CUgraphEdgeData edge{};
   switch (static_cast<int>(attribute.id)) {
     case CU_LAUNCH_ATTRIBUTE_IGNORE:
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
@@ -66,11 +78,16 @@ CUresult read_attribute(const CUlaunchConfig& config, const CUlaunchAttribute& a
     case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
       return in_range(static_cast<int>(value.nvlinkUtilCentricScheduling), 0, 1);
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-      out->after = value.launchCompletionEvent.event;
-      return out->after != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+      edge.from_port = CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER;
+      out->events.emplace_back(value.launchCompletionEvent.event, edge);
+      return check_event(value.launchCompletionEvent.event, value.launchCompletionEvent.flags, out);
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-      return value.programmaticEvent.event != nullptr ? CUDA_ERROR_NOT_SUPPORTED
-                                                      : CUDA_ERROR_INVALID_HANDLE;
+      edge.from_port = value.programmaticEvent.triggerAtBlockStart != 0
+                           ? CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER
+                           : CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+      edge.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+      out->events.emplace_back(value.programmaticEvent.event, edge);
+      return check_event(value.programmaticEvent.event, value.programmaticEvent.flags, out);
     case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
       out->of_node = true;
       return out->may_be_of_node ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;

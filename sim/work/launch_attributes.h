@@ -4,15 +4,19 @@
 #include <cuda.h>
 
 #include <array>
+#include <utility>
+#include <vector>
 
 namespace fargpu::sim {
 
 struct LaunchAttributes {
   bool cooperative = false;
   std::array<unsigned, 3> cluster = {0, 0, 0};  // 0: not given
-  CUevent after = nullptr;                      // recorded when the grid is done
-  bool may_be_of_node = false;                  // given: those of nodes alone are no error
-  bool of_node = false;                         // there is one of these
+  // Recorded when the grid is done; in a captured stream they stand for the edge.
+  std::vector<std::pair<CUevent, CUgraphEdgeData>> events;
+  bool external = false;        // an event would be recorded by a node; never done
+  bool may_be_of_node = false;  // given: those of nodes alone are no error
+  bool of_node = false;         // there is one of these
 };
 
 // Those of `config` that change something here; the others only steer a real GPU, but their values

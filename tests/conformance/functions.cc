@@ -21,6 +21,33 @@ void attributes(CUfunction function) {
   }
 }
 
+// Clusters that every launch of the function shall have, and how they are placed.
+void clusters(CUfunction function) {
+  std::printf("-- clusters\n");
+  struct Setting {
+    CUfunction_attribute attribute;
+    std::vector<int> values;
+  };
+  const std::vector<int> sizes = {-1, 1000, 3, 1, 0};
+  const Setting settings[] = {
+      {CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET, {0, 1}},
+      {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, sizes},
+      {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, sizes},
+      {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, sizes},
+      {CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, {-1, 0, 1, 2, 0}},
+      {CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, {-1, 2, 1, 3, 0}},
+  };
+  for (const Setting& setting : settings) {
+    for (const int wanted : setting.values) {
+      int value = -7;
+      const CUresult result = cuFuncSetAttribute(function, setting.attribute, wanted);
+      NEED(cuFuncGetAttribute(&value, setting.attribute, function));
+      std::printf("  attribute %d to %d: %s %d\n", static_cast<int>(setting.attribute), wanted,
+                  error_name(result), value);
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -72,5 +99,6 @@ int main() {
   size_t bytes = 0;
   SHOW(cuOccupancyAvailableDynamicSMemPerBlock(&bytes, sum, 2, 128));
   VALUE(bytes);
+  clusters(add);
   return 0;
 }

@@ -223,6 +223,161 @@ void conditions() {
   NEED(cuGraphDestroy(graph));
 }
 
+CUgraphNode add_condition(CUgraph graph) {
+  CUgraphConditionalHandle handle;
+  SHOW(cuGraphConditionalHandleCreate(&handle, graph, context, 0, CU_GRAPH_COND_ASSIGN_DEFAULT));
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  params.conditional = {handle, CU_GRAPH_COND_TYPE_IF, 1, nullptr, context};
+  CUgraphNode node = nullptr;
+  SHOW(cuGraphAddNode(&node, graph, nullptr, nullptr, 0, &params));
+  return node;
+}
+
+void try_uses(CUgraph graph) {
+  CUgraph clone, around;
+  CUgraphNode node;
+  CUgraphExec first, second;
+  NEED(cuGraphCreate(&around, 0));
+  SHOW(cuGraphClone(&clone, graph));
+  SHOW(cuGraphAddChildGraphNode(&node, around, nullptr, 0, graph));
+  SHOW(cuGraphInstantiate(&first, graph, 0));
+  SHOW(cuGraphInstantiate(&second, graph, 0));
+  NEED(cuGraphDestroy(around));
+}
+
+// A graph whose condition has gone, or never came.
+void handles_without_a_node() {
+  std::printf("-- handles without a node\n");
+  CUgraph graph;
+  CUgraphConditionalHandle handle;
+  NEED(cuGraphCreate(&graph, 0));
+  NEED(cuGraphConditionalHandleCreate(&handle, graph, context, 0, 0));
+  try_uses(graph);
+  NEED(cuGraphDestroy(graph));
+  NEED(cuGraphCreate(&graph, 0));
+  CUgraphNode node = add_condition(graph);
+  SHOW(cuGraphDestroyNode(node));
+  try_uses(graph);
+  NEED(cuGraphDestroy(graph));
+}
+
+// Of a graph with conditions or memory there is one executable graph; what was made of it before
+// counts for conditions.
+void made_executable_before() {
+  std::printf("-- made executable before\n");
+  for (const bool with_memory : {false, true}) {
+    for (const bool stays : {true, false}) {
+      std::printf("%s, %s\n", with_memory ? "memory" : "a condition", stays ? "stays" : "goes");
+      CUgraph graph;
+      CUgraphExec before, after;
+      CUgraphNode node;
+      NEED(cuGraphCreate(&graph, 0));
+      NEED(cuGraphAddEmptyNode(&node, graph, nullptr, 0));
+      SHOW(cuGraphInstantiate(&before, graph, 0));
+      if (!stays) SHOW(cuGraphExecDestroy(before));
+      CUDA_MEM_ALLOC_NODE_PARAMS memory{};
+      memory.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+      memory.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+      memory.bytesize = 100;
+      if (with_memory)
+        SHOW(cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &memory));
+      else
+        add_condition(graph);
+      SHOW(cuGraphInstantiate(&after, graph, 0));
+      SHOW(cuGraphInstantiate(&after, graph, 0));
+      if (!stays) continue;
+      SHOW(cuGraphLaunch(before, stream));
+      SHOW(cuStreamSynchronize(stream));
+      SHOW(cuGraphExecDestroy(before));
+      SHOW(cuGraphInstantiate(&after, graph, 0));
+    }
+  }
+}
+
+// Once a graph frees its memory, no new node may use it.
+void memory_that_is_freed() {
+  std::printf("-- memory that is freed\n");
+  CUgraph graph, without;
+  CUgraphNode alloc, fill, copy, freed, late;
+  NEED(cuGraphCreate(&graph, 0));
+  NEED(cuGraphCreate(&without, 0));
+  CUDA_MEM_ALLOC_NODE_PARAMS memory{};
+  memory.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  memory.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  memory.bytesize = kWords * 4;
+  NEED(cuGraphAddMemAllocNode(&alloc, graph, nullptr, 0, &memory));
+  const CUdeviceptr p = memory.dptr;
+  const auto filled = memset_params(p, 5, kWords);
+  const auto out = copy_params(a, p, 4), in = copy_params(p, a, 4), beside = copy_params(b, a, 4);
+  SHOW(cuGraphAddMemsetNode(&fill, graph, &alloc, 1, &filled, context));
+  SHOW(cuGraphAddMemcpyNode(&copy, graph, &fill, 1, &out, context));
+  SHOW(cuGraphAddMemcpyNode(&late, graph, &alloc, 1, &beside, context));
+  const auto try_nodes = [&] {
+    CUgraphNode node;
+    for (const CUDA_MEMCPY3D& params : {out, in}) {
+      SHOW(cuGraphAddMemcpyNode(&node, graph, &alloc, 1, &params, context));
+      SHOW(cuGraphAddMemcpyNode(&node, without, nullptr, 0, &params, context));
+    }
+    SHOW(cuGraphAddMemsetNode(&node, graph, &alloc, 1, &filled, context));
+    SHOW(cuGraphMemcpyNodeSetParams(late, &out));
+    SHOW(cuGraphMemcpyNodeSetParams(late, &beside));
+    SHOW(cuGraphMemcpyNodeSetParams(copy, &out));
+    SHOW(cuGraphMemsetNodeSetParams(fill, &filled));
+  };
+  SHOW(cuGraphAddMemFreeNode(&freed, graph, &copy, 1, p));
+  try_nodes();
+  CUgraphExec exec;
+  SHOW(cuGraphInstantiate(&exec, graph, 0));
+  SHOW(cuGraphLaunch(exec, stream));
+  SHOW(cuStreamSynchronize(stream));
+  show_first("a", a);
+  try_nodes();
+  NEED(cuGraphExecDestroy(exec));
+  NEED(cuGraphDestroy(graph));
+  NEED(cuGraphDestroy(without));
+}
+
+// A priority outside of the device's range becomes the nearest one.
+void priorities() {
+  std::printf("-- priorities\n");
+  CUgraph graph;
+  CUgraphNode node;
+  NEED(cuGraphCreate(&graph, 0));
+  FillParams params{a, 1, kWords};
+  const auto kernel = params.node(fill_kernel);
+  NEED(cuGraphAddKernelNode(&node, graph, nullptr, 0, &kernel));
+  for (const int priority : {0, -1, -5, -6, -100, 1, 100}) {
+    CUlaunchAttributeValue value{};
+    value.priority = priority;
+    SHOW(cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
+    value.priority = 77;
+    SHOW(cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
+    VALUE(value.priority);
+  }
+  // Executable graphs that heed them, and that are uploaded at once.
+  for (cuuint64_t flags = 0; flags < 16; ++flags) {
+    for (const CUstream upload : {CUstream{}, stream}) {
+      CUDA_GRAPH_INSTANTIATE_PARAMS made{};
+      made.flags = flags;
+      made.hUploadStream = upload;
+      CUgraphExec exec;
+      const CUresult result = cuGraphInstantiateWithParams(&exec, graph, &made);
+      std::printf("flags %d: %s %d\n", static_cast<int>(flags), error_name(result),
+                  static_cast<int>(made.result_out));
+      if (result != CUDA_SUCCESS) continue;
+      cuuint64_t told = 99;
+      SHOW(cuGraphExecGetFlags(exec, &told));
+      VALUE(told);
+      SHOW(cuGraphLaunch(exec, stream));
+      SHOW(cuStreamSynchronize(stream));
+      NEED(cuGraphExecDestroy(exec));
+    }
+  }
+  show_first("a", a);
+  NEED(cuGraphDestroy(graph));
+}
+
 // A kernel counts down and sets the condition of the loop that it is in.
 void loop() {
   std::printf("-- a loop\n");
@@ -269,6 +424,10 @@ int main() {
   memory_of_graphs();
   user_objects();
   conditions();
+  handles_without_a_node();
+  made_executable_before();
+  memory_that_is_freed();
+  priorities();
   loop();
   return 0;
 }

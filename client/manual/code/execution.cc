@@ -131,6 +131,9 @@ CUresult translate(Session& session, std::span<CUlaunchAttribute> attributes) {
         break;
     }
     if (event == nullptr) continue;
+    if (const CUresult result = check_event_of_launch(attribute, /*is_captured=*/false);
+        result != CUDA_SUCCESS)
+      return result;
     uint64_t id = 0;
     if (const CUresult result = handle_to_wire(session, rpc::HandleKind::kEvent, *event, &id);
         result != CUDA_SUCCESS) {

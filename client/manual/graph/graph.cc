@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "client/capture/captures.h"
 #include "client/graph/dot.h"
 #include "generated/client/manual.h"
 
@@ -67,6 +68,7 @@ CUresult manual_cuGraphDestroy(CUgraph hGraph) {
   const GraphLock lock;
   Graph* const graph = find_graph(hGraph);
   if (graph == nullptr || graph->owner != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (capture::captures_into(*graph)) return CUDA_ERROR_ILLEGAL_STATE;
   end_graph(*graph);
   return CUDA_SUCCESS;
 }
@@ -201,6 +203,7 @@ CUresult manual_cuGraphDestroyNode(CUgraphNode hNode) {
   GraphNode* const node = find_node(hNode);
   if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (node->graph->has_memory || node->params.device_node() != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if (capture::captures_into(*node->graph)) return CUDA_ERROR_ILLEGAL_STATE;
   end_node(*node);
   return CUDA_SUCCESS;
 }

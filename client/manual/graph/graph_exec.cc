@@ -18,13 +18,15 @@ constexpr cuuint64_t kFlags =
 CUresult make_executable(CUgraphExec* exec, CUgraph handle, cuuint64_t flags, GraphOutcome* outcome,
                          std::vector<CUdeviceptr>* memory) {
   GraphLock lock;
-  const Graph* const graph = find_graph(handle);
+  Graph* const graph = find_graph(handle);
   if (exec == nullptr || graph == nullptr || (flags & ~kFlags) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = stands_alone(*graph); result != CUDA_SUCCESS) return result;
   const bool by_device = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
-  if (by_device && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0)
+  if (by_device && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0) {
+    outcome->found = CUDA_GRAPH_INSTANTIATE_ERROR;
     return CUDA_ERROR_INVALID_VALUE;
+  }
   if (!has_current_context()) return CUDA_ERROR_INVALID_CONTEXT;
   *memory = memory_of_nodes(*graph);
   return instantiate(lock, *graph, flags, exec, outcome);

@@ -23,12 +23,27 @@ bool is_interprocess(CUevent event) {
   return found != nullptr && found->interprocess.load(std::memory_order_relaxed);
 }
 
-// The event is recorded when the kernel `node` has come to the point.
-CUresult record_by_kernel(CUevent event, CUstream stream, CUgraphNode node, unsigned char port) {
+// An event that a kernel records when it has come to the point from which this edge leads on.
+struct RecordedByKernel {
+  CUevent event = nullptr;
   CUgraphEdgeData edge{};
-  edge.from_port = port;
-  edge.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
-  return capture::record_at(event, stream, {{node}, {edge}});
+};
+
+// False: the attribute is not one of an event.
+bool names_event(const CUlaunchAttribute& attribute, RecordedByKernel* recorded) {
+  if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) {
+    const auto& given = attribute.value.programmaticEvent;
+    recorded->event = given.event;
+    recorded->edge.from_port = given.triggerAtBlockStart != 0
+                                   ? CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER
+                                   : CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+    recorded->edge.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+    return true;
+  }
+  if (attribute.id != CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) return false;
+  recorded->event = attribute.value.launchCompletionEvent.event;
+  recorded->edge.from_port = CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER;
+  return true;
 }
 
 // What of a launch concerns its stream becomes edges; the rest stays with the node.
@@ -41,23 +56,22 @@ CUresult capture_launch(const CUDA_KERNEL_NODE_PARAMS_v3& kernel, CUstream strea
   const ContextScope scope(context_of(stream));  // of a kernel that has none of its own
   CUresult result = NodeParams::take(given, &params);
   const CUlaunchAttribute* updatable = nullptr;
-  CUevent event = nullptr;
-  unsigned char port = CU_GRAPH_KERNEL_NODE_PORT_DEFAULT;
+  std::vector<RecordedByKernel> records;
   for (const CUlaunchAttribute& attribute : attributes) {
     if (result != CUDA_SUCCESS) break;
+    RecordedByKernel recorded;
+    if (names_event(attribute, &recorded)) {
+      // As natively, that does not end the capture.
+      const CUresult wrong = check_event_of_launch(attribute, /*is_captured=*/true);
+      if (wrong != CUDA_SUCCESS) return wrong;
+      records.push_back(recorded);
+      continue;
+    }
     switch (attribute.id) {
       case CU_LAUNCH_ATTRIBUTE_IGNORE:
         break;
       case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
         programmatic = attribute.value.programmaticStreamSerializationAllowed != 0;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-        event = attribute.value.programmaticEvent.event;
-        port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-        event = attribute.value.launchCompletionEvent.event;
-        port = CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER;
         break;
       case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
         if (attribute.value.deviceUpdatableKernelNode.deviceUpdatable == 1)
@@ -69,15 +83,15 @@ CUresult capture_launch(const CUDA_KERNEL_NODE_PARAMS_v3& kernel, CUstream strea
         result = params.set_attribute(attribute.id, attribute.value);
     }
   }
-  if (result == CUDA_SUCCESS && event != nullptr && !is_live(event))
-    result = CUDA_ERROR_INVALID_HANDLE;
   CUgraphNode node = nullptr;
   if (result == CUDA_SUCCESS) result = capture::add(stream, std::move(params), programmatic, &node);
   if (result == CUDA_SUCCESS && updatable != nullptr)
     result = manual_cuGraphKernelNodeSetAttribute(node, updatable->id, &updatable->value);
-  if (result == CUDA_SUCCESS && event != nullptr)
-    result = record_by_kernel(event, stream, node, port);
-  // As natively: a wrong launch ends the capture, other wrong calls do not.
+  for (const RecordedByKernel& recorded : records) {
+    if (result != CUDA_SUCCESS) break;
+    result = capture::record_at(recorded.event, stream, {{node}, {recorded.edge}});
+  }
+  // As natively: another wrong launch ends the capture, other wrong calls do not.
   if (result != CUDA_SUCCESS) capture::invalidate(stream);
   return result;
 }

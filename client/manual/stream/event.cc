@@ -43,10 +43,12 @@ CUresult manual_cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   if (interprocess && (Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
   const CallTarget target = CallTarget::of_current();
   const CUresult result = call_cuEventCreate(target.session, target.context, phEvent, Flags);
-  if (result == CUDA_SUCCESS && interprocess) {
-    if (Event* const event = find_event(target.session, *phEvent)) event->interprocess = true;
+  if (result != CUDA_SUCCESS) return result;
+  if (Event* const event = find_event(target.session, *phEvent)) {
+    event->interprocess = interprocess;
+    event->is_timed = (Flags & CU_EVENT_DISABLE_TIMING) == 0;
   }
-  return result;
+  return CUDA_SUCCESS;
 }
 
 CUresult manual_cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {

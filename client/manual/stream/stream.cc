@@ -74,6 +74,13 @@ CUresult manual_cuStreamCreateWithPriority(CUstream* phStream, unsigned int flag
   });
 }
 
+CUresult manual_cuStreamDestroy_v2(CUstream hStream) {
+  const CallTarget target = CallTarget::of(hStream);
+  const CUresult result = call_cuStreamDestroy_v2(target.session, target.context, hStream);
+  if (result == CUDA_SUCCESS) capture::end_abandoned_graphs();
+  return result;
+}
+
 CUresult manual_cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, unsigned int flags,
                                        int priority) {
   if (phStream == nullptr || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;

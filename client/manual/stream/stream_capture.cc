@@ -100,9 +100,11 @@ CUresult manual_cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* 
 CUresult manual_cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode* dependencies,
                                                      const CUgraphEdgeData* dependencyData,
                                                      size_t numDependencies, unsigned int flags) {
+  CUresult result = capture::check_captured(hStream);
+  if (result != CUDA_SUCCESS) return result;
   if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
   Position position;
-  const CUresult result = position_of(dependencies, dependencyData, numDependencies, &position);
+  result = position_of(dependencies, dependencyData, numDependencies, &position);
   return result == CUDA_SUCCESS
              ? capture::set_position(hStream, position, flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES)
              : result;

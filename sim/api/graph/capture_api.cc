@@ -44,8 +44,7 @@ CUresult begin(CUstream handle, CUstreamCaptureMode mode, const std::shared_ptr<
       if (!target) target = make_graph();
       target->capturing = true;
     }
-    Captures::get().add(
-        std::make_shared<StreamCapture>(target, graph == nullptr, mode, stream, std::move(first)));
+    Captures::get().add(std::make_shared<StreamCapture>(target, mode, stream, std::move(first)));
     return CUDA_SUCCESS;
   });
 }
@@ -125,15 +124,18 @@ CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
   CapturedPlace first;
   const CUresult result = with_graphs([&]() -> CUresult {
     graph = find_graph(hGraph);
-    if (!graph || graph->capturing) return CUDA_ERROR_INVALID_VALUE;
+    if (!graph) return CUDA_ERROR_INVALID_VALUE;
+    if (graph->capturing) return CUDA_ERROR_ILLEGAL_STATE;
     return read_place(*graph, dependencies, dependencyData, numDependencies, &first);
   });
   return result == CUDA_SUCCESS ? begin(hStream, mode, graph, std::move(first)) : result;
 }
 
 CUresult CUDAAPI cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
+  if (phGraph != nullptr) *phGraph = nullptr;
+  if (const CUresult result = Captures::get().legacy(hStream); result != CUDA_SUCCESS)
+    return result;
   return with_capture(hStream, true, [&](const auto& stream, StreamCapture* capture) -> CUresult {
-    if (phGraph != nullptr) *phGraph = nullptr;
     if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
     if (capture->streams.front() != stream) {
       capture->valid = false;
@@ -180,10 +182,12 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream,
 CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode* dependencies,
                                                       const CUgraphEdgeData* dependencyData,
                                                       size_t numDependencies, unsigned int flags) {
+  if (const CUresult result = Captures::get().legacy(hStream); result != CUDA_SUCCESS)
+    return result;
   return with_capture(hStream, true, [&](const auto& stream, StreamCapture* capture) -> CUresult {
-    if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
     if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
     if (!capture->valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
     CapturedPlace place;
     {
       std::lock_guard lock(graph_mutex());

@@ -1,5 +1,6 @@
 // Executable graphs: instantiation, launches, updates.
 #include "sim/graph/api.h"
+#include "sim/graph/body_nodes.h"
 #include "sim/graph/conditional_value.h"
 #include "sim/graph/kernel_node.h"
 #include "sim/graph/stream_capture.h"
@@ -17,12 +18,22 @@ struct Outcome {
   CUgraphNode node = nullptr;
 };
 
-// A conditional handle that no node of the graph uses.
+// By a node of the graph, or of what is embedded in it.
+bool uses(const Graph& graph, const ConditionalValue& value) {
+  return std::ranges::any_of(graph.nodes, [&value](const auto& node) {
+    const Operation& operation = *node->operation;
+    if (operation.type() == CU_GRAPH_NODE_TYPE_CONDITIONAL &&
+        &static_cast<const Conditional&>(operation).value() == &value)
+      return true;
+    return std::ranges::any_of(operation.bodies(),
+                               [&value](const auto& body) { return uses(*body, value); });
+  });
+}
+
+// A conditional handle that nothing uses.
 bool unused_handle(const Graph& graph) {
-  for (const auto& value : graph.conditionals) {
-    if (!value->used) return true;
-  }
-  return false;
+  return std::ranges::any_of(graph.conditionals,
+                             [&graph](const auto& value) { return !uses(graph, *value); });
 }
 
 // What a graph that kernels launch may not hold.
@@ -91,7 +102,7 @@ CUresult instantiate(CUgraphExec* out, Graph& graph, uint64_t flags, Outcome* ou
   constexpr uint64_t kAutoFree = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
   constexpr uint64_t kDevice = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
   if (graph.moved) return CUDA_ERROR_NOT_SUPPORTED;
-  if (out == nullptr || (flags & ~kFlags) != 0 || graph.embedded || graph.capturing ||
+  if (out == nullptr || (flags & ~kFlags) != 0 || graph.embedded ||
       ((flags & kAutoFree) != 0 && (flags & kDevice) != 0)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -99,9 +110,12 @@ CUresult instantiate(CUgraphExec* out, Graph& graph, uint64_t flags, Outcome* ou
   if (CUresult result = current_context(Driver::get(), &context); result != CUDA_SUCCESS)
     return result;
   Registry& registry = Driver::get().registry();
-  const bool single = has_memory_nodes(graph) || has_type(graph, CU_GRAPH_NODE_TYPE_CONDITIONAL) ||
-                      has_device_nodes(graph);
-  if (single && registry.find<Exec>(graph.executable) != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  // Of memory nodes only what was made with them counts.
+  const bool with_memory = has_memory_nodes(graph);
+  const bool single = has_type(graph, CU_GRAPH_NODE_TYPE_CONDITIONAL) || has_device_nodes(graph);
+  if ((single && registry.find<Exec>(graph.executable) != nullptr) ||
+      (with_memory && registry.find<Exec>(graph.executable_with_memory) != nullptr))
+    return CUDA_ERROR_NOT_SUPPORTED;
   if (unused_handle(graph)) {
     outcome->result = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
     return CUDA_ERROR_INVALID_VALUE;
@@ -123,6 +137,7 @@ CUresult instantiate(CUgraphExec* out, Graph& graph, uint64_t flags, Outcome* ou
     if (node->operation->type() == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
       node->operation->block()->instantiated = true;
   graph.executable = registry.add(exec, 0);
+  if (with_memory) graph.executable_with_memory = graph.executable;
   exec->set_handle(graph.executable);
   *out = to_handle<CUgraphExec>(graph.executable);
   outcome->result = CUDA_GRAPH_INSTANTIATE_SUCCESS;

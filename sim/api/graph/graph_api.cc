@@ -72,7 +72,8 @@ CUresult CUDAAPI cuGraphCreate(CUgraph* phGraph, unsigned int flags) {
 
 CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph) {
   return with_graph(hGraph, [](Graph& graph) -> CUresult {
-    if (graph.embedded || graph.capturing) return CUDA_ERROR_INVALID_VALUE;
+    if (graph.embedded) return CUDA_ERROR_INVALID_VALUE;
+    if (graph.capturing) return CUDA_ERROR_ILLEGAL_STATE;
     end_graph(graph);
     return CUDA_SUCCESS;
   });
@@ -81,8 +82,8 @@ CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph) {
 CUresult CUDAAPI cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
   return with_graph(originalGraph, [&](Graph& graph) -> CUresult {
     if (phGraphClone == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (has_memory_nodes(graph) || has_type(graph, CU_GRAPH_NODE_TYPE_CONDITIONAL) ||
-        graph.conditional_body || has_device_nodes(graph))
+    if (has_memory_nodes(graph) || !graph.conditionals.empty() || graph.conditional_body ||
+        has_device_nodes(graph))
       return CUDA_ERROR_NOT_SUPPORTED;
     *phGraphClone = handle_of(*copy_graph(graph, true));
     return CUDA_SUCCESS;
@@ -198,7 +199,7 @@ CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode) {
   return with_node(hNode, [](Node& node) -> CUresult {
     if (has_memory_nodes(*node.graph) || device_node(*node.operation) != nullptr)
       return CUDA_ERROR_NOT_SUPPORTED;
-    if (node.graph->capturing) return CUDA_ERROR_INVALID_VALUE;
+    if (node.graph->capturing) return CUDA_ERROR_ILLEGAL_STATE;
     remove_node(node);
     return CUDA_SUCCESS;
   });

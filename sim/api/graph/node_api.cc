@@ -15,6 +15,7 @@ CUresult add(CUgraphNode* out, CUgraph handle, const CUgraphNode* dependencies,
     OperationPtr operation;
     if (result == CUDA_SUCCESS) result = make_operation(*params, graph, &operation);
     if (result == CUDA_SUCCESS) result = fits(graph, *operation);
+    if (result == CUDA_SUCCESS) result = check_memory(*operation, nullptr);
     if (result != CUDA_SUCCESS) return result;
     *out = handle_of(*add_node(graph, std::move(operation), std::move(list)));
     return CUDA_SUCCESS;

@@ -51,6 +51,7 @@ CUresult set(CUgraphNode handle, CUgraphNodeParams* params) {
     OperationPtr next;
     CUresult result = make_next(node, *params, &next);
     if (result == CUDA_SUCCESS) result = keep_attributes(*node.operation, &next);
+    if (result == CUDA_SUCCESS) result = check_memory(*next, &node);
     if (result == CUDA_SUCCESS) node.operation = std::move(next);
     return result;
   });
