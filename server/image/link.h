@@ -1,17 +1,22 @@
 // A link that is being made: the driver's link state, which the client knows by its id.
 //
 // The driver writes its logs into memory that it was given when the link state was made, so that
-// memory and the state stay together. A Link may be used by several threads, one call at a time. It
-// lives until its object has ended (server/object/kept_objects.h), and as long as a call on it.
+// memory and the state stay together. Drivers crash where one thread has made a state and another
+// one completes it (580 does), so that a Link has a thread of its own for the driver's calls, from
+// create() to complete(). A Link may be used by several threads, one call at a time. It lives until
+// its object has ended (server/object/kept_objects.h), and as long as a call on it.
 #pragma once
 
 #include <cuda.h>
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "server/image/jit_options.h"
@@ -26,6 +31,29 @@ struct LinkOutcome {
   CUresult result = CUDA_SUCCESS;  // the driver's
   std::string info, errors;        // what the logs hold now
   std::vector<std::byte> image;    // of complete()
+};
+
+// A thread that does one thing after the other. Its functions: one thread at a time.
+class OwnThread {
+ public:
+  OwnThread() = default;
+  ~OwnThread() { end(); }
+  OwnThread(const OwnThread&) = delete;
+  OwnThread& operator=(const OwnThread&) = delete;
+
+  // Runs the job there and waits for it; starts the thread if there is none. False: the system has
+  // no more threads.
+  bool run(std::function<void()> job);
+  void end();
+
+ private:
+  void serve();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::function<void()> job_;  // guarded by mutex_; null: none, or it is done
+  bool ending_ = false;        // likewise
+  std::thread thread_;
 };
 
 class Link : public std::enable_shared_from_this<Link> {
@@ -54,6 +82,8 @@ class Link : public std::enable_shared_from_this<Link> {
 
  private:
   LinkOutcome outcome(CUresult result) const;
+  // The result of the call, made by the link's own thread in the caller's context.
+  CUresult there(const std::function<CUresult()>& call);
 
   const DriverTable& driver_;
   const uint16_t context_;
@@ -63,6 +93,7 @@ class Link : public std::enable_shared_from_this<Link> {
   JitOptions options_;
   std::vector<JitOptions> options_of_inputs_;
   CUlinkState state_ = nullptr;
+  OwnThread thread_;
   unsigned inputs_ = 0;
 };
 

@@ -17,6 +17,7 @@ struct LinkState {
   explicit LinkState(std::weak_ptr<Context> owner) : context(std::move(owner)) {}
 
   const std::weak_ptr<Context> context;
+  const std::thread::id maker = std::this_thread::get_id();
   std::mutex mutex;
   JitOptions options;
   std::vector<std::string> texts;
@@ -134,6 +135,10 @@ CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const 
 CUresult CUDAAPI cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
   return with_link(state, [&](Context& context, LinkState& link) -> CUresult {
     if (cubinOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (link.maker != std::this_thread::get_id()) {
+      fargpu::log::error("a link is completed by another thread than made it: drivers crash there");
+      return CUDA_ERROR_UNKNOWN;
+    }
     std::lock_guard lock(link.mutex);
     if (link.complete) return CUDA_ERROR_INVALID_HANDLE;  // as the real driver does
     if (link.texts.empty()) link.texts.emplace_back(kEmptyModule);

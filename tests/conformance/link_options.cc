@@ -1,4 +1,8 @@
 // Options of links: what is linked is run, and calls tell what they refuse.
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "tests/conformance/conformance.h"
 
 namespace {
@@ -31,7 +35,8 @@ void of_the_whole_link() {
     CUlinkState link = nullptr;
     void* image = nullptr;
     size_t bytes = 0;
-    SHOW(cuLinkCreate(option == CU_JIT_LTO ? 1 : 2, options, values, &link));
+    const unsigned count = option == CU_JIT_LTO ? 1 : 2;
+    SHOW(cuLinkCreate(count, options, values, &link));
     SHOW(cuLinkAddData(link, CU_JIT_INPUT_PTX, const_cast<char*>(kDenormals),
                        std::strlen(kDenormals) + 1, "denormals", 0, nullptr, nullptr));
     SHOW(cuLinkComplete(link, &image, &bytes));
@@ -71,11 +76,44 @@ void of_an_input() {
   }
 }
 
+// Each thread has a link of its own.
+void at_once() {
+  std::printf("-- at once\n");
+  constexpr int kThreads = 4, kLinks = 8;
+  CUcontext context;
+  NEED(cuCtxGetCurrent(&context));
+  std::atomic<int> made{0}, refused{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([context, i, &made, &refused] {
+      NEED(cuCtxSetCurrent(context));
+      for (int j = 0; j < kLinks; ++j) {
+        CUlinkState link = nullptr;
+        void* image = nullptr;
+        NEED(cuLinkCreate(0, nullptr, nullptr, &link));
+        // Some of them end before they are whole.
+        const char* const text = (i + j) % 3 == 0 ? "nonsense" : kDenormals;
+        const CUresult result = cuLinkAddData(link, CU_JIT_INPUT_PTX, const_cast<char*>(text),
+                                              std::strlen(text) + 1, "input", 0, nullptr, nullptr);
+        if (result != CUDA_SUCCESS)
+          ++refused;
+        else if (cuLinkComplete(link, &image, nullptr) == CUDA_SUCCESS)
+          ++made;
+        NEED(cuLinkDestroy(link));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  VALUE(made);
+  VALUE(refused);
+}
+
 }  // namespace
 
 int main() {
   make_context();
   of_the_whole_link();
   of_an_input();
+  at_once();
   return 0;
 }

@@ -21,10 +21,13 @@ DIFFER = {
     "conformance_capture_rules": ("12.8", "captures are the client's, by the rules of driver 580"),
     "conformance_coredumps": ("12.8", "attributes of core dumps are the client's"),
     "conformance_error_log": ("12.8", "the error log is the client's"),
-    "conformance_linking": (
-        "12.2",
-        "these drivers do not tell the parameters of kernels; a real link has them in its cubin, "
-        "the simulated one does not",
+    **dict.fromkeys(
+        ("conformance_linking", "conformance_link_options"),
+        (
+            "12.2",
+            "these drivers do not tell the parameters of kernels; a real link has them in its "
+            "cubin, the simulated one does not",
+        ),
     ),
     "conformance_versions": ("12.8", "the client has newer forms of functions that a driver has"),
 }

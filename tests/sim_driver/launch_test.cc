@@ -113,7 +113,7 @@ TEST_F(ContextTest, TheOldInterface) {
 TEST_F(ContextTest, LaunchWithAttributes) {
   CUfunction f = function("bump");
   CUevent event = nullptr;
-  OK(cuEventCreate(&event, 0));
+  OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
   CUlaunchAttribute attributes[2] = {};
   attributes[0].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
   attributes[0].value.cooperative = 1;
