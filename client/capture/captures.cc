@@ -7,15 +7,18 @@
 namespace fargpu::client::capture {
 namespace {
 
+// The graph of a capture that came to nothing. One inside of another belongs to a node.
+void end_captured(Graph& graph) { graph.owner != nullptr ? clear_graph(graph) : end_graph(graph); }
+
 // Graphs of captures that ended with their stream.
 void end_abandoned() {
   std::vector<CUgraph> abandoned;
   {
-    const std::lock_guard lock(all().mutex);
+    const Lock lock;
     abandoned.swap(all().abandoned);
   }
   for (const CUgraph handle : abandoned)
-    if (Graph* const graph = find_graph(handle)) end_graph(*graph);
+    if (Graph* const graph = find_graph(handle)) end_captured(*graph);
 }
 
 bool is_being_captured(CUgraph graph) {
@@ -39,6 +42,10 @@ bool joins(const Position& position, CUgraphNode node) {
 CUresult begin_in(const Named& stream, CUstreamCaptureMode mode, CUgraph graph, Position first) {
   const Lock lock;
   if (of(stream) != nullptr || is_being_captured(graph)) return CUDA_ERROR_ILLEGAL_STATE;
+  // Its stream has been destroyed meanwhile.
+  const std::vector<CUgraph>& abandoned = all().abandoned;
+  if (std::find(abandoned.begin(), abandoned.end(), graph) != abandoned.end())
+    return CUDA_ERROR_INVALID_VALUE;
   auto capture = std::make_unique<Capture>();
   capture->id = ++all().ids;
   capture->mode = mode;
@@ -147,7 +154,7 @@ CUresult end(CUstream handle, CUgraph* out) {
   if (result == CUDA_SUCCESS && out != nullptr) {
     *out = graph->handle();
   } else if (graph != nullptr) {
-    end_graph(*graph);
+    end_captured(*graph);
   }
   return result;
 }
@@ -190,7 +197,6 @@ bool captures_into(const Graph& graph) {
 void end_abandoned_graphs() {
   if (!any()) return;
   const GraphLock graph_lock;
-  { const Lock lock; }
   end_abandoned();
 }
 

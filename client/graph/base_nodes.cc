@@ -141,11 +141,11 @@ CUresult allocate(GraphNode& node) {
   node.params.set_allocation(address, number);
   graph.has_memory = true;
   allocation_created(session, 0, address, given.bytesize);
-  session.device_memory.change(address, [device](Region& region) {
+  session.device_memory.change(address, [device, &graph](Region& region) {
     region.kind = MemoryKind::kPool;
     region.context = nullptr;
     region.device = device;
-    region.of_graph = true;
+    region.of_graph = graph.id;
   });
   return CUDA_SUCCESS;
 }
@@ -183,9 +183,7 @@ const GraphNode* freed_at_home(CUdeviceptr address) {
   const auto found = freed_by().find(region->base);
   if (found == freed_by().end()) return nullptr;
   const GraphNode* const node = find_node(reinterpret_cast<CUgraphNode>(found->second));
-  if (node == nullptr) return nullptr;
-  const std::vector<CUdeviceptr> own = memory_of_nodes(*node->graph);
-  return std::find(own.begin(), own.end(), region->base) != own.end() ? node : nullptr;
+  return node != nullptr && node->graph->id == region->of_graph ? node : nullptr;
 }
 
 }  // namespace

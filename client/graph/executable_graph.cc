@@ -275,7 +275,7 @@ GraphExec* find_exec(CUgraphExec exec, CUstream stream) {
   return find(exec, [stream] { return context_of(stream); });
 }
 
-CUresult instantiate(GraphLock& lock, Graph& graph, cuuint64_t flags, CUgraphExec* exec,
+CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgraphExec* exec,
                      GraphOutcome* outcome) {
   outcome->found = CUDA_GRAPH_INSTANTIATE_ERROR;
   if (has_condition(graph) && find_exec(reinterpret_cast<CUgraphExec>(graph.executable)) != nullptr)
@@ -306,7 +306,6 @@ CUresult instantiate(GraphLock& lock, Graph& graph, cuuint64_t flags, CUgraphExe
   refer_to_user_objects(graph, *uses);
   const bool may_be_refused = launch_may_be_refused(graph, flags);
   const uint64_t base = graph.base != nullptr ? graph.id : 0;
-  graph.executable = id;
   lock.unlock();
   int result = CUDA_SUCCESS;
   unsigned place = 0;

@@ -86,7 +86,7 @@ struct GraphOutcome {
 };
 
 // These two give the lock back when they have read the graph.
-CUresult instantiate(GraphLock& lock, Graph& graph, cuuint64_t flags, CUgraphExec* exec,
+CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgraphExec* exec,
                      GraphOutcome* outcome);
 CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutcome* outcome);
 // Whether it was made with such a node of this type.

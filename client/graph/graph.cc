@@ -109,7 +109,7 @@ CUresult clone_graph(const Graph& original, Graph** clone) {
   return CUDA_SUCCESS;
 }
 
-void end_graph(Graph& graph) {
+void clear_graph(Graph& graph) {
   while (!graph.nodes.empty()) {
     GraphNode& last = *graph.nodes.back();
     graph.nodes.pop_back();
@@ -117,6 +117,10 @@ void end_graph(Graph& graph) {
     node_ends(last);
     handles().erase(last.id);
   }
+}
+
+void end_graph(Graph& graph) {
+  clear_graph(graph);
   for (const auto& [object, count] : graph.user_objects) GraphLock::release_later(object, count);
   graph.user_objects.clear();
   end_base(graph);

@@ -81,11 +81,13 @@ CUresult make_graph(Graph** graph);
 CUresult clone_graph(const Graph& original, Graph** clone);
 // With what is inside of it.
 void end_graph(Graph& graph);
+// All of its nodes end; of one inside of another that is all that can be done.
+void clear_graph(Graph& graph);
 
-// `data`: nullptr: all zero. CUDA_ERROR_INVALID_VALUE: one of `before` is not of this graph, or
-// stands there twice.
 // Those of captures lead programmatically to nodes of every kind; else only kernels have such edges.
 enum class EdgesOf { kApplication, kCapture };
+// `data`: nullptr: all zero. CUDA_ERROR_INVALID_VALUE: one of `before` is not of this graph, or
+// stands there twice.
 CUresult add_node(Graph& graph, std::span<const CUgraphNode> before, const CUgraphEdgeData* data,
                   NodeParams params, GraphNode** node, EdgesOf whose = EdgesOf::kApplication);
 void end_node(GraphNode& node);

@@ -16,18 +16,24 @@ uint64_t span_of_rows(const Shape& shape, const Rows& rows) {
 }
 
 bool place(const Part& part, const Shape& shape, Rows* rows) {
-  uint64_t pitch = 0, height = 0, slice = 0;
+  *rows = {part.address, part.pitch, 0};
+  if (shape.empty()) return true;
+  uint64_t pitch = 0, height = 0, slice = 0, slices = 0, lines = 0;
   if (__builtin_add_overflow(part.x, shape.width, &pitch) ||
-      __builtin_add_overflow(part.y, shape.height, &height))
+      __builtin_add_overflow(part.y, shape.height, &height) ||
+      (part.pitch != 0 && part.pitch < pitch) || (part.height != 0 && part.height < height))
     return false;
-  const bool is_too_short =
-      (part.pitch != 0 && part.pitch < pitch) || (part.height != 0 && part.height < height);
   if (part.pitch != 0) pitch = part.pitch;
   if (part.height != 0) height = part.height;
-  if (!shape.empty() && (is_too_short || __builtin_mul_overflow(pitch, height, &slice)))
-    return false;
-  *rows = Rows{part.address, pitch, slice}.at(part.x, part.y, part.z);
-  return true;
+  uint64_t begin = part.address;
+  const bool is_too_far = __builtin_mul_overflow(pitch, height, &slice) ||
+                          __builtin_mul_overflow(part.z, slice, &slices) ||
+                          __builtin_mul_overflow(part.y, pitch, &lines) ||
+                          __builtin_add_overflow(begin, slices, &begin) ||
+                          __builtin_add_overflow(begin, lines, &begin) ||
+                          __builtin_add_overflow(begin, part.x, &begin);
+  *rows = {begin, pitch, slice};
+  return !is_too_far;
 }
 
 bool is_possible(const Shape& shape, const ArrayPosition& position) {

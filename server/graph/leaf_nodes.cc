@@ -112,6 +112,49 @@ CUresult enter_context(const GraphParts& parts, Node::Reader node, CUcontext* co
                              : parts.core.contexts.enter(node.getContext());
 }
 
+namespace {
+
+void set_source(CUDA_MEMCPY3D& copy, const CUDA_MEMCPY3D& to) {
+  copy.srcXInBytes = to.dstXInBytes;
+  copy.srcY = to.dstY;
+  copy.srcZ = to.dstZ;
+  copy.srcMemoryType = to.dstMemoryType;
+  copy.srcHost = to.dstHost;
+  copy.srcDevice = to.dstDevice;
+  copy.srcArray = to.dstArray;
+  copy.srcPitch = to.dstPitch;
+  copy.srcHeight = to.dstHeight;
+}
+
+void set_destination(CUDA_MEMCPY3D& copy, const CUDA_MEMCPY3D& from) {
+  copy.dstXInBytes = from.srcXInBytes;
+  copy.dstY = from.srcY;
+  copy.dstZ = from.srcZ;
+  copy.dstMemoryType = from.srcMemoryType;
+  copy.dstHost = const_cast<void*>(from.srcHost);
+  copy.dstDevice = from.srcDevice;
+  copy.dstArray = from.srcArray;
+  copy.dstPitch = from.srcPitch;
+  copy.dstHeight = from.srcHeight;
+}
+
+// A driver takes no new copy of memory that the graph frees, but one that is there may come to use
+// it: a copy from one of its ends to the same end becomes this one.
+CUresult add_copy_in_two_steps(const DriverTable& driver, const CUDA_MEMCPY3D& copy, CUgraph graph,
+                               const CUgraphNode* before, size_t count, CUcontext context,
+                               CUgraphNode* made) {
+  CUresult result = CUDA_ERROR_INVALID_VALUE;
+  for (const bool within_source : {false, true}) {
+    CUDA_MEMCPY3D within = copy;
+    within_source ? set_destination(within, copy) : set_source(within, copy);
+    result = driver.cuGraphAddMemcpyNode(made, graph, before, count, &within, context);
+    if (result == CUDA_SUCCESS) return driver.cuGraphMemcpyNodeSetParams(*made, &copy);
+  }
+  return result;
+}
+
+}  // namespace
+
 CUresult add_leaf(const GraphParts& parts, GraphPlaces& places, Node::Reader node, CUgraph graph,
                   const CUgraphNode* before, size_t count, CUcontext context, CUgraphNode* made) {
   const DriverTable& driver = parts.core.driver;
@@ -131,7 +174,11 @@ CUresult add_leaf(const GraphParts& parts, GraphPlaces& places, Node::Reader nod
       CUDA_MEMCPY3D copy;
       if (const CUresult result = read_copy(parts, node.getCopy(), &copy); result != CUDA_SUCCESS)
         return result;
-      return driver.cuGraphAddMemcpyNode(made, graph, before, count, &copy, context);
+      const CUresult result =
+          driver.cuGraphAddMemcpyNode(made, graph, before, count, &copy, context);
+      return result == CUDA_ERROR_INVALID_VALUE
+                 ? add_copy_in_two_steps(driver, copy, graph, before, count, context, made)
+                 : result;
     }
     case Node::FILL: {
       const auto fill = read<CUDA_MEMSET_NODE_PARAMS>(node.getFill(), "a fill's wrong size");

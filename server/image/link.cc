@@ -79,10 +79,9 @@ LinkOutcome Link::add(CUjitInputType type, const Image& input, const std::string
   ++inputs_;
   // PTX counts its terminator for some drivers and not for others; the image has one behind its
   // bytes in any case.
-  JitOptions& kept = options_of_inputs_.emplace_back(std::move(options));
   return outcome(there([&] {
     return driver_.cuLinkAddData_v2(state_, type, const_cast<void*>(input.data()), input.size(),
-                                    name.c_str(), kept.count(), kept.ids(), kept.values());
+                                    name.c_str(), options.count(), options.ids(), options.values());
   }));
 }
 

@@ -89,9 +89,7 @@ class Link : public std::enable_shared_from_this<Link> {
   const uint16_t context_;
   std::mutex mutex_;  // the rest
   std::vector<char> info_, errors_;
-  // The driver writes into their values until its state ends.
-  JitOptions options_;
-  std::vector<JitOptions> options_of_inputs_;
+  JitOptions options_;  // the driver writes into its values
   CUlinkState state_ = nullptr;
   OwnThread thread_;
   unsigned inputs_ = 0;

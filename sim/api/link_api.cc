@@ -135,11 +135,11 @@ CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const 
 CUresult CUDAAPI cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
   return with_link(state, [&](Context& context, LinkState& link) -> CUresult {
     if (cubinOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (link.maker != std::this_thread::get_id()) {
+    std::lock_guard lock(link.mutex);
+    if (!link.texts.empty() && link.maker != std::this_thread::get_id()) {
       fargpu::log::error("a link is completed by another thread than made it: drivers crash there");
       return CUDA_ERROR_UNKNOWN;
     }
-    std::lock_guard lock(link.mutex);
     if (link.complete) return CUDA_ERROR_INVALID_HANDLE;  // as the real driver does
     if (link.texts.empty()) link.texts.emplace_back(kEmptyModule);
     std::string problem;

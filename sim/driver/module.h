@@ -93,10 +93,10 @@ struct Library {
 // At each use of a function. With Settings::lazy_loading the first one waits for all work of the
 // context.
 void load_at_first_use(Context& context, FunctionSettings& settings);
+// The clusters that every launch has, in blocks; 0: it may have any.
+std::array<uint32_t, 3> required_cluster(const KernelInfo& info, const FunctionSettings& settings);
 // The function's or kernel's attribute as CUDA reports it. CUDA_ERROR_INVALID_VALUE for an unknown
 // one.
-// In blocks; 0: none is.
-std::array<uint32_t, 3> required_cluster(const KernelInfo& info, const FunctionSettings& settings);
 CUresult function_attribute(const KernelInfo& info, const FunctionSettings& settings,
                             int compute_capability, CUfunction_attribute attribute, int* value);
 CUresult set_function_attribute(const KernelInfo& info, FunctionSettings& settings,

@@ -78,6 +78,12 @@ void end_graph(Graph& graph) {
   }
 }
 
+void end_captured(Graph& graph) {
+  graph.capturing = false;
+  if (!graph.embedded) return end_graph(graph);
+  while (!graph.nodes.empty()) remove_node(*graph.nodes.back());
+}
+
 std::shared_ptr<Graph> copy_graph(const Graph& graph, bool named) {
   auto copy = named ? make_graph() : std::make_shared<Graph>();
   copy->original = graph.handle;

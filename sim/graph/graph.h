@@ -60,6 +60,8 @@ std::shared_ptr<Graph> find_graph(CUgraph handle);
 std::shared_ptr<Graph> make_graph();
 // Takes the graph, its nodes and what is embedded in them from their handles.
 void end_graph(Graph& graph);
+// A capture into it came to nothing. Of one that is embedded the nodes go.
+void end_captured(Graph& graph);
 // With `named`, programs can name the copy and its nodes.
 std::shared_ptr<Graph> copy_graph(const Graph& graph, bool named);
 

@@ -23,6 +23,12 @@ CUresult set_attributes(std::span<const CUlaunchAttribute> attributes, Operation
   return CUDA_SUCCESS;
 }
 
+// Of two edges from a node this one stays: that from its end, or from where it lets kernels begin;
+// of those from its start a programmatic one.
+bool waits_longer(const CUgraphEdgeData& a, const CUgraphEdgeData& b) {
+  return a.from_port != b.from_port ? a.from_port < b.from_port : a.type > b.type;
+}
+
 bool begins_early(std::span<const CUlaunchAttribute> attributes) {
   return std::ranges::any_of(attributes, [](const CUlaunchAttribute& attribute) {
     return attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
@@ -62,9 +68,7 @@ StreamCapture::StreamCapture(std::shared_ptr<Graph> graph, CUstreamCaptureMode m
 // Its stream may have been destroyed before it was ended. The graph ends, whosever it was.
 StreamCapture::~StreamCapture() {
   std::lock_guard lock(graph_mutex());
-  if (!graph_->capturing) return;
-  graph_->capturing = false;
-  end_graph(*graph_);
+  if (graph_->capturing) end_captured(*graph_);
 }
 
 CUresult StreamCapture::add(const Stream& stream, CUgraphNodeParams& params,
@@ -108,9 +112,8 @@ void StreamCapture::join(const std::shared_ptr<Stream>& stream, const CapturedPl
   for (size_t i = 0; i < place.nodes.size(); ++i) {
     const auto known = std::ranges::find(frontier.nodes, place.nodes[i]);
     if (known != frontier.nodes.end()) {
-      // Of two edges from a node the one that waits longer stays: ports are in that order.
       CUgraphEdgeData& edge = frontier.data[static_cast<size_t>(known - frontier.nodes.begin())];
-      if (place.data[i].from_port < edge.from_port) edge = place.data[i];
+      if (waits_longer(place.data[i], edge)) edge = place.data[i];
       continue;
     }
     frontier.nodes.push_back(place.nodes[i]);

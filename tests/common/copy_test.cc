@@ -23,6 +23,28 @@ TEST(Shape, SpanIsJudged) {
   EXPECT_EQ(span_of({16, 1, 1}, {UINT64_MAX - 8, 0, 0}), 0u) << "over the end";
 }
 
+TEST(Part, EndsRowsAndSlicesWhereNothingIsSaid) {
+  Rows rows;
+  const Shape shape{16, 2, 2};
+  ASSERT_TRUE(place({1000, 8, 1, 1, 0, 0}, shape, &rows));
+  EXPECT_EQ(rows, (Rows{1000 + 72 + 24 + 8, 24, 72}));
+  ASSERT_TRUE(place({1000, 8, 1, 0, 24, 3}, shape, &rows)) << "just long enough";
+  EXPECT_EQ(rows, (Rows{1000 + 24 + 8, 24, 72}));
+}
+
+TEST(Part, IsRefusedWhereItDoesNotFit) {
+  Rows rows;
+  const Shape line{16, 1, 1};
+  EXPECT_FALSE(place({1000, 1, 0, 0, 16, 0}, line, &rows)) << "a short pitch";
+  EXPECT_FALSE(place({1000, 0, 1, 0, 16, 1}, line, &rows)) << "a short height";
+  EXPECT_FALSE(place({1000, UINT64_MAX, 0, 0, 0, 0}, line, &rows));
+  EXPECT_FALSE(place({1000, 0, UINT64_MAX, 0, 0, 0}, line, &rows));
+  EXPECT_FALSE(place({1000, 0, 0, uint64_t{1} << 60, 16, 1}, line, &rows)) << "2^64 bytes on";
+  EXPECT_FALSE(place({UINT64_MAX - 10, 16, 0, 0, 0, 0}, line, &rows));
+  EXPECT_TRUE(place({1000, UINT64_MAX, UINT64_MAX, 9, 4, 1}, {16, 0, 1}, &rows))
+      << "nothing to fit";
+}
+
 TEST(Shape, SlicesOfWholeRowsAreKnown) {
   EXPECT_EQ(rows_per_slice({10, 3, 1}, {0, 16, 1}), 3u) << "one slice has no pitch";
   EXPECT_EQ(rows_per_slice({10, 3, 2}, {0, 16, 64}), 4u);

@@ -168,6 +168,7 @@ void recorded_by_a_launch() {
 void several_edges() {
   std::printf("-- several edges\n");
   const CUevent at_point = new_event(), begun = new_event(), ended = new_event();
+  const CUevent at_start = new_event();
   const CUevent orders[][3] = {{at_point, begun, ended},
                                {at_point, ended, begun},
                                {begun, at_point, ended},
@@ -182,6 +183,17 @@ void several_edges() {
       SHOW(cuStreamWaitEvent(other, event, 0));
       show_place(other);
     }
+    SHOW(launch(other, 2));
+    join(other);
+    end();
+  }
+  std::printf("from the start, in two ways\n");
+  for (const bool programmatic_first : {false, true}) {
+    const CUstream other = new_stream();
+    begin();
+    SHOW(launch(stream, 1, {programmatic(at_start, 1), completion(begun)}));
+    SHOW(cuStreamWaitEvent(other, programmatic_first ? at_start : begun, 0));
+    SHOW(cuStreamWaitEvent(other, programmatic_first ? begun : at_start, 0));
     SHOW(launch(other, 2));
     join(other);
     end();

@@ -338,6 +338,46 @@ void memory_that_is_freed() {
   NEED(cuGraphDestroy(without));
 }
 
+// A copy within the host that comes to use memory which the graph frees.
+void copy_comes_to_use_memory() {
+  std::printf("-- a copy comes to use memory\n");
+  CUgraph graph;
+  CUgraphNode alloc, fill, copy, freed;
+  NEED(cuGraphCreate(&graph, 0));
+  CUDA_MEM_ALLOC_NODE_PARAMS memory{};
+  memory.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  memory.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  memory.bytesize = kWords * 4;
+  NEED(cuGraphAddMemAllocNode(&alloc, graph, nullptr, 0, &memory));
+  const auto filled = memset_params(memory.dptr, 7, kWords);
+  NEED(cuGraphAddMemsetNode(&fill, graph, &alloc, 1, &filled, context));
+  uint32_t from = 1, to = 0;
+  CUDA_MEMCPY3D within = row(4);
+  within.srcMemoryType = within.dstMemoryType = CU_MEMORYTYPE_HOST;
+  within.srcHost = &from;
+  within.dstHost = &to;
+  NEED(cuGraphAddMemcpyNode(&copy, graph, &fill, 1, &within, context));
+  NEED(cuGraphAddMemFreeNode(&freed, graph, &copy, 1, memory.dptr));
+  const auto run_with = [&](const CUDA_MEMCPY3D& params) {
+    CUgraphExec exec;
+    SHOW(cuGraphMemcpyNodeSetParams(copy, &params));
+    to = 0;
+    SHOW(cuGraphInstantiate(&exec, graph, 0));
+    SHOW(cuGraphLaunch(exec, stream));
+    SHOW(cuStreamSynchronize(stream));
+    VALUE(to);
+    NEED(cuGraphExecDestroy(exec));
+  };
+  const auto out = copy_params(&to, memory.dptr, 4);
+  run_with(within);
+  run_with(out);
+  run_with(within);
+  run_with(out);
+  run_with(copy_params(a, memory.dptr, 4));
+  show_first("a", a);
+  NEED(cuGraphDestroy(graph));
+}
+
 // A priority outside of the device's range becomes the nearest one.
 void priorities() {
   std::printf("-- priorities\n");
@@ -427,6 +467,7 @@ int main() {
   handles_without_a_node();
   made_executable_before();
   memory_that_is_freed();
+  copy_comes_to_use_memory();
   priorities();
   loop();
   return 0;

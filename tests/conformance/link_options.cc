@@ -56,7 +56,7 @@ void of_the_whole_link() {
   NEED(cuMemFree(p));
 }
 
-// What is the whole link's is refused. A driver may write into the values until the link ends.
+// What is the whole link's is refused. Such a link ends before it is whole.
 void of_an_input() {
   std::printf("-- of an input\n");
   for (const CUjit_option option :

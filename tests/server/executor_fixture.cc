@@ -133,6 +133,10 @@ DriverTable FakeDriver::table() {
     current_context = context;
     return FakeDriver::get().result_of("cuCtxSetCurrent");
   };
+  t.cuCtxGetCurrent = [](CUcontext* context) {
+    *context = current_context;
+    return CUDA_SUCCESS;
+  };
   t.cuCtxSynchronize = [] {
     if (current_context == stream_context.load()) FakeDriver::get().pass("created stream");
     return noted("cuCtxSynchronize");

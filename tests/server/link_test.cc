@@ -8,7 +8,9 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "generated/server/driver_table.h"
@@ -22,8 +24,17 @@ struct FakeState {
   int alive = 0;
   unsigned inputs = 0;
   char* errors = nullptr;
-  std::map<int, uint64_t> options;  // of the link and of its inputs
+  std::map<int, uint64_t> options;    // of the link and of its inputs
+  std::set<std::thread::id> threads;  // that have called, and their contexts
+  std::set<CUcontext> contexts;
 } fake;
+
+thread_local CUcontext current = nullptr;
+
+void note_caller() {
+  fake.threads.insert(std::this_thread::get_id());
+  fake.contexts.insert(current);
+}
 
 void note(unsigned count, const CUjit_option* options, void* const* values) {
   for (unsigned i = 0; i < count; ++i)
@@ -32,11 +43,20 @@ void note(unsigned count, const CUjit_option* options, void* const* values) {
 
 DriverTable fake_driver() {
   DriverTable driver;
+  driver.cuCtxGetCurrent = [](CUcontext* context) {
+    *context = current;
+    return CUDA_SUCCESS;
+  };
+  driver.cuCtxSetCurrent = [](CUcontext context) {
+    current = context;
+    return CUDA_SUCCESS;
+  };
   driver.cuLinkCreate_v2 = [](unsigned count, CUjit_option* options, void** values,
                               CUlinkState* state) {
     for (unsigned i = 0; i < count; ++i) {
       if (options[i] == CU_JIT_ERROR_LOG_BUFFER) fake.errors = static_cast<char*>(values[i]);
     }
+    note_caller();
     note(count, options, values);
     ++fake.alive;
     *state = reinterpret_cast<CUlinkState>(&fake);
@@ -46,18 +66,21 @@ DriverTable fake_driver() {
                                const char* name, unsigned count, CUjit_option* options,
                                void** values) {
     ++fake.inputs;
+    note_caller();
     note(count, options, values);
     if (size != 3 || std::memcmp(data, "bad", 3) != 0) return CUDA_SUCCESS;
     std::strcpy(fake.errors, name);
     return CUDA_ERROR_INVALID_PTX;
   };
   driver.cuLinkComplete = [](CUlinkState, void** image, size_t* bytes) {
+    note_caller();
     static char linked[] = "linked";
     *image = linked;
     *bytes = 6;
     return CUDA_SUCCESS;
   };
   driver.cuLinkDestroy = [](CUlinkState) {
+    note_caller();
     --fake.alive;
     return CUDA_SUCCESS;
   };
@@ -134,6 +157,29 @@ TEST_F(LinkTest, TheStateGoesWithTheLinkUnlessItsContextHas) {
   second->context_has_gone();
   second.reset();
   EXPECT_EQ(fake.alive, 1) << "the driver has ended it";
+}
+
+// Drivers crash where one thread makes a link and another one completes it.
+TEST_F(LinkTest, OneThreadMakesTheDriversCallsWhoeverAsks) {
+  const auto context = reinterpret_cast<CUcontext>(0x77);
+  std::shared_ptr<Link> made;
+  const auto elsewhere = [context](auto&& work) {
+    std::thread([&] {
+      current = context;
+      work();
+    }).join();
+  };
+  elsewhere([&] { made = link(); });
+  elsewhere([&] { (void)made->add(CU_JIT_INPUT_PTX, image_of("one"), "", JitOptions()); });
+  elsewhere([&] { (void)made->complete(); });
+  EXPECT_EQ(fake.threads.size(), 1u);
+  EXPECT_EQ(fake.contexts, std::set{context});
+  made.reset();
+  EXPECT_EQ(fake.alive, 0);
+  fake = {};
+  elsewhere([&] { made = link(); });
+  elsewhere([&] { made.reset(); });
+  EXPECT_EQ(fake.threads.size(), 1u) << "a link that is never completed";
 }
 
 TEST_F(LinkTest, InputsHaveALimit) {

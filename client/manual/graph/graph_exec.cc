@@ -18,7 +18,7 @@ constexpr cuuint64_t kFlags =
 CUresult make_executable(CUgraphExec* exec, CUgraph handle, cuuint64_t flags, GraphOutcome* outcome,
                          std::vector<CUdeviceptr>* memory) {
   GraphLock lock;
-  Graph* const graph = find_graph(handle);
+  const Graph* const graph = find_graph(handle);
   if (exec == nullptr || graph == nullptr || (flags & ~kFlags) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = stands_alone(*graph); result != CUDA_SUCCESS) return result;
@@ -35,10 +35,13 @@ CUresult make_executable(CUgraphExec* exec, CUgraph handle, cuuint64_t flags, Gr
 CUresult make(CUgraphExec* exec, CUgraph handle, cuuint64_t flags, GraphOutcome* outcome) {
   std::vector<CUdeviceptr> memory;
   const CUresult result = make_executable(exec, handle, flags, outcome, &memory);
-  if (result != CUDA_SUCCESS || memory.empty()) return result;
+  if (result != CUDA_SUCCESS) return result;
   const GraphLock lock;
   Graph* const graph = find_graph(handle);
-  if (graph != nullptr) graph->instantiated.insert(memory.begin(), memory.end());
+  const GraphExec* const made = find_exec(*exec);
+  if (graph == nullptr || made == nullptr) return CUDA_SUCCESS;  // another thread has ended it
+  graph->executable = made->id;
+  graph->instantiated.insert(memory.begin(), memory.end());
   return CUDA_SUCCESS;
 }
 

@@ -63,11 +63,11 @@ CUresult finish(StreamCapture& capture, CUgraph* out) {
   }
   std::lock_guard lock(graph_mutex());
   Graph& graph = *capture.graph();
-  graph.capturing = false;
   if (result == CUDA_SUCCESS && out != nullptr) {
+    graph.capturing = false;
     *out = handle_of(graph);
   } else {
-    end_graph(graph);
+    end_captured(graph);
   }
   return result;
 }
