@@ -26,8 +26,8 @@ bool is_being_captured(CUgraph graph) {
                      [graph](const auto& capture) { return capture->graph == graph; });
 }
 
-// Behind a plain edge from the start of a kernel that need not have ended; behind a programmatic one
-// it has.
+// Behind a plain edge from the start of a kernel that need not have ended. Behind a programmatic
+// one it has.
 bool is_to_the_end(const CUgraphEdgeData& edge) {
   return edge.from_port != CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER ||
          edge.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;

@@ -84,7 +84,7 @@ void end_graph(Graph& graph);
 // All of its nodes end; of one inside of another that is all that can be done.
 void clear_graph(Graph& graph);
 
-// Those of captures lead programmatically to nodes of every kind; else only kernels have such edges.
+// Those of captures lead programmatically to nodes of every kind, others only to kernels.
 enum class EdgesOf { kApplication, kCapture };
 // `data`: nullptr: all zero. CUDA_ERROR_INVALID_VALUE: one of `before` is not of this graph, or
 // stands there twice.

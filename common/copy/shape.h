@@ -72,8 +72,8 @@ inline uint64_t span_of(const Shape& shape, const Rows& rows) {
 }
 
 // Where the shape lies that begins at the part. False: rows or slices are too short for it, which
-// drivers refuse even of a single row or slice, or it begins beyond the end of the address space. An
-// empty shape fits everywhere.
+// drivers refuse even of a single row or slice, or it begins beyond the end of the address space.
+// An empty shape fits everywhere.
 bool place(const Part& part, const Shape& shape, Rows* rows);
 
 // False: the shape is empty, or larger than anything, or its end cannot be said.

@@ -45,9 +45,9 @@ struct MadeGraph {
 
   CUgraph graph = nullptr;
   std::map<Key, MadeNode> nodes;
-  // Those that are not described any more, in graphs that cannot lose any: kernels and copies, which
-  // executable graphs disable, and host nodes, which call nothing. When they are described again
-  // they serve again: to a new node a driver may refuse memory of the graph, once that has run.
+  // Those that are not described any more, in graphs that cannot lose any: kernels and copies,
+  // which executable graphs disable, and host nodes, which call nothing. Described again they serve
+  // again.
   std::map<Key, MadeNode> left_over;
   std::vector<CUgraphNode> retired;  // never described; executable graphs disable them, too
 };

@@ -31,11 +31,11 @@ CUDA_KERNEL_NODE_PARAMS_v3 node_params(CUfunction function, const Launch& launch
 // The events stand for edges from the kernel that was captured last.
 void record_captured(const Context& context, const std::shared_ptr<Stream>& stream,
                      const std::vector<std::pair<CUevent, CUgraphEdgeData>>& events) {
-  for (const auto& [handle, edge] : events) {
-    const auto event = Driver::get().registry().find<Event>(handle);
-    (void)if_captured(context, stream, [&event, &stream, &edge](Capture& capture) {
+  for (const auto& recorded : events) {
+    const auto event = Driver::get().registry().find<Event>(recorded.first);
+    (void)if_captured(context, stream, [&event, &stream, &recorded](Capture& capture) {
       auto place = capture.place(*stream);
-      place->data.front() = edge;
+      place->data.front() = recorded.second;
       std::lock_guard lock(event->mutex);
       event->captured = std::move(place);
       return CUDA_SUCCESS;

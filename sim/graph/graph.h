@@ -83,8 +83,8 @@ bool topological_order(const Graph& graph, std::vector<Node*>* order, Node** cyc
 
 // CUDA_ERROR_NOT_SUPPORTED: the body of a conditional node cannot hold such a node.
 CUresult fits(const Graph& graph, const Operation& operation);
-// CUDA_ERROR_INVALID_VALUE: it uses memory of a graph that has a node to free it already, and `node`
-// is not of that graph; nullptr: it is a new one.
+// CUDA_ERROR_INVALID_VALUE: it uses memory of a graph that has a node to free it already, and
+// `node` is not of that graph; nullptr: it is a new one.
 CUresult check_memory(const Operation& operation, const Node* node);
 
 // Of the graph itself and of what is embedded in it.

@@ -368,9 +368,8 @@ void updated_copies() {
   NEED(cuMemFreeHost(pinned));
 }
 
-// A child of a graph with memory, and one that was moved into it.
-// A driver refuses memory in a graph that does not free it once another one has a node for that, and
-// in new nodes.
+// A child of a graph with memory, and one that was moved into it. Memory that a graph frees is
+// refused in new nodes, and in other graphs.
 void children() {
   std::printf("-- children\n");
   CUgraph graph = new_graph(), child = new_graph(), with_memory = new_graph();
