@@ -42,6 +42,9 @@ _MACROS = (
     "cuStreamUpdateCaptureDependencies",
 )
 
+# Of these, what the worker calls on drivers that lack the later version: members called ..._v1.
+_FORMER = ("cuGraphAddDependencies", "cuGraphRemoveDependencies")
+
 _ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = {  # folder of generated files -> where their templates are
     "schema": _ROOT / "schema/apigen/templates",
@@ -231,11 +234,15 @@ def render(api, entries, nvml_entries=None):
         entries=proc_entries(api),
         hidden=[f for f in api.functions if not f.exported],
     )
-    put("server/driver_table.h", "driver_table.h.j2", functions=driver_functions(api))
+    former = [f for f in api.functions if f.name in _FORMER]
+    put(
+        "server/driver_table.h", "driver_table.h.j2", functions=driver_functions(api), former=former
+    )
     put(
         "server/driver_table.cc",
         "driver_table.cc.j2",
         functions=driver_functions(api),
+        former=former,
         lookup=_lookup,
         structs=api.types.structs,
     )

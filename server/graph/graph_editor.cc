@@ -326,9 +326,7 @@ CUresult GraphEditor::connect(CUgraph graph, const Edges& before, MadeNode& made
     const bool stays = std::any_of(before.begin(), before.end(), [&](const auto& edge) {
       return edge.first == it->first && same(edge.second, it->second);
     });
-    if (!stays && driver().cuGraphRemoveDependencies_v2 != nullptr &&
-        driver().cuGraphRemoveDependencies_v2(graph, &it->first, &made.node, &it->second, 1) ==
-            CUDA_SUCCESS)
+    if (!stays && remove_edge(driver(), graph, it->first, made.node, it->second) == CUDA_SUCCESS)
       it = made.before.erase(it);
     else
       ++it;

@@ -1,6 +1,7 @@
 #include "server/graph/leaf_nodes.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -12,6 +13,11 @@ namespace {
 using Node = schema::graph::Node;
 
 constexpr auto kClusters = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+
+bool is_plain(const CUgraphEdgeData& data) {
+  constexpr CUgraphEdgeData kPlain{};
+  return std::memcmp(&data, &kPlain, sizeof kPlain) == 0;
+}
 
 // Of a kernel node or of one that kernels update.
 schema::graph::Kernel::Reader kernel_of(Node::Reader node) {
@@ -259,10 +265,23 @@ std::set<CUlaunchAttributeID> attribute_ids(Node::Reader node) {
   return ids;
 }
 
+// Drivers before 12.3 know plain edges alone.
 CUresult add_edges(const DriverTable& driver, CUgraph graph, const CUgraphNode* from,
                    const CUgraphNode* to, const CUgraphEdgeData* data, size_t count) {
-  if (driver.cuGraphAddDependencies_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return driver.cuGraphAddDependencies_v2(graph, from, to, data, count);
+  if (driver.cuGraphAddDependencies_v2 != nullptr)
+    return driver.cuGraphAddDependencies_v2(graph, from, to, data, count);
+  return driver.cuGraphAddDependencies_v1 != nullptr && std::all_of(data, data + count, is_plain)
+             ? driver.cuGraphAddDependencies_v1(graph, from, to, count)
+             : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult remove_edge(const DriverTable& driver, CUgraph graph, CUgraphNode from, CUgraphNode to,
+                     const CUgraphEdgeData& data) {
+  if (driver.cuGraphRemoveDependencies_v2 != nullptr)
+    return driver.cuGraphRemoveDependencies_v2(graph, &from, &to, &data, 1);
+  return driver.cuGraphRemoveDependencies_v1 != nullptr
+             ? driver.cuGraphRemoveDependencies_v1(graph, &from, &to, 1)
+             : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 }  // namespace fargpu::server

@@ -32,5 +32,7 @@ std::set<CUlaunchAttributeID> attribute_ids(schema::graph::Node::Reader node);
 
 CUresult add_edges(const DriverTable& driver, CUgraph graph, const CUgraphNode* from,
                    const CUgraphNode* to, const CUgraphEdgeData* data, size_t count);
+CUresult remove_edge(const DriverTable& driver, CUgraph graph, CUgraphNode from, CUgraphNode to,
+                     const CUgraphEdgeData& data);
 
 }  // namespace fargpu::server

@@ -59,7 +59,7 @@ class OwnThread {
 class Link : public std::enable_shared_from_this<Link> {
  public:
   static constexpr unsigned kMaxInputs = 1024;
-  static constexpr size_t kMaxLinks = 4096;  // of one session
+  static constexpr size_t kMaxLinks = 512;  // of one session; each may have a thread
 
   // `driver` outlives the link and has the functions of linking. Log sizes in bytes; 0: no such
   // log.
