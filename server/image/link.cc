@@ -23,7 +23,7 @@ bool OwnThread::run(std::function<void()> job) {
   return true;
 }
 
-void OwnThread::end() {
+OwnThread::~OwnThread() {
   if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
@@ -31,7 +31,6 @@ void OwnThread::end() {
   }
   changed_.notify_all();
   thread_.join();
-  ending_ = false;
 }
 
 void OwnThread::serve() {
@@ -90,7 +89,6 @@ LinkOutcome Link::complete() {
   void* made = nullptr;
   size_t bytes = 0;
   LinkOutcome out = outcome(there([&] { return driver_.cuLinkComplete(state_, &made, &bytes); }));
-  thread_.end();
   if (out.result == CUDA_SUCCESS) {
     const auto* begin = static_cast<const std::byte*>(made);  // the driver's until the state goes
     out.image.assign(begin, begin + bytes);

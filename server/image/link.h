@@ -2,9 +2,9 @@
 //
 // The driver writes its logs into memory that it was given when the link state was made, so that
 // memory and the state stay together. Drivers crash where one thread has made a state and another
-// one completes it (580 does), so that a Link has a thread of its own for the driver's calls, from
-// create() to complete(). A Link may be used by several threads, one call at a time. It lives until
-// its object has ended (server/object/kept_objects.h), and as long as a call on it.
+// one completes it (580 does), so that a Link has a thread of its own for the driver's calls. A
+// Link may be used by several threads, one call at a time. It lives until its object has ended
+// (server/object/kept_objects.h), and as long as a call on it.
 #pragma once
 
 #include <cuda.h>
@@ -37,14 +37,13 @@ struct LinkOutcome {
 class OwnThread {
  public:
   OwnThread() = default;
-  ~OwnThread() { end(); }
+  ~OwnThread();
   OwnThread(const OwnThread&) = delete;
   OwnThread& operator=(const OwnThread&) = delete;
 
   // Runs the job there and waits for it; starts the thread if there is none. False: the system has
   // no more threads.
   bool run(std::function<void()> job);
-  void end();
 
  private:
   void serve();
@@ -59,7 +58,7 @@ class OwnThread {
 class Link : public std::enable_shared_from_this<Link> {
  public:
   static constexpr unsigned kMaxInputs = 1024;
-  static constexpr size_t kMaxLinks = 512;  // of one session; each may have a thread
+  static constexpr size_t kMaxLinks = 512;  // of one session; each has a thread
 
   // `driver` outlives the link and has the functions of linking. Log sizes in bytes; 0: no such
   // log.
