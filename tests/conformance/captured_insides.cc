@@ -19,17 +19,6 @@ void use_handles() {
   }
 }
 
-CUgraph add_body(CUgraph around) {
-  CUgraphConditionalHandle handle;
-  NEED(cuGraphConditionalHandleCreate(&handle, around, context, 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
-  CUgraphNodeParams params{};
-  params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-  params.conditional = {handle, CU_GRAPH_COND_TYPE_IF, 1, nullptr, context};
-  CUgraphNode node;
-  NEED(cuGraphAddNode(&node, around, nullptr, nullptr, 0, &params));
-  return params.conditional.phGraph_out[0];
-}
-
 void move_into(CUgraph around, CUgraph child) {
   CUgraphNodeParams params{};
   params.type = CU_GRAPH_NODE_TYPE_GRAPH;
@@ -44,7 +33,7 @@ void capture_in(Inside inside, End end) {
   CUgraph around, graph = nullptr;
   NEED(cuGraphCreate(&around, 0));
   if (inside == Inside::kBody)
-    graph = add_body(around);
+    graph = Condition(around, CU_GRAPH_COND_TYPE_IF, 1).body;
   else
     NEED(cuGraphCreate(&graph, 0));
   CUstream captured;

@@ -55,10 +55,7 @@ CUgraphNode add_copy(CUgraph graph, std::initializer_list<CUgraphNode> before,
 }
 
 CUgraphNode add_memory(CUgraph graph, std::initializer_list<CUgraphNode> before, CUdeviceptr* p) {
-  CUDA_MEM_ALLOC_NODE_PARAMS params{};
-  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
-  params.bytesize = kWords * 4;
+  auto params = memory_params(kWords * 4);
   CUgraphNode node;
   NEED(cuGraphAddMemAllocNode(&node, graph, before.begin(), before.size(), &params));
   *p = params.dptr;
@@ -73,21 +70,6 @@ CUgraphNode add_free(CUgraph graph, std::initializer_list<CUgraphNode> before, C
 int last_call = 0;
 void CUDA_CB note(void* value) { last_call = static_cast<int>(reinterpret_cast<intptr_t>(value)); }
 CUDA_HOST_NODE_PARAMS host_params(intptr_t value) { return {note, reinterpret_cast<void*>(value)}; }
-
-struct Condition {
-  Condition(CUgraph graph, CUgraphConditionalNodeType type, unsigned value) {
-    NEED(cuGraphConditionalHandleCreate(&handle, graph, context, value,
-                                        CU_GRAPH_COND_ASSIGN_DEFAULT));
-    CUgraphNodeParams params{};
-    params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-    params.conditional = {handle, type, 1, nullptr, context};
-    NEED(cuGraphAddNode(&node, graph, nullptr, nullptr, 0, &params));
-    body = params.conditional.phGraph_out[0];
-  }
-  CUgraphConditionalHandle handle;
-  CUgraphNode node;
-  CUgraph body;
-};
 
 // Nodes and edges come and go, in the graph and in the body.
 void conditions() {

@@ -88,19 +88,11 @@ void ancestors() {
   NEED(cuGraphDestroy(graph));
 }
 
-CUDA_MEM_ALLOC_NODE_PARAMS memory_params() {
-  CUDA_MEM_ALLOC_NODE_PARAMS params{};
-  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
-  params.bytesize = 4096;
-  return params;
-}
-
 CUgraph graph_with_memory() {
   CUgraph graph;
   CUgraphNode alloc, fill, node;
   NEED(cuGraphCreate(&graph, 0));
-  auto memory = memory_params();
+  auto memory = memory_params(4096);
   NEED(cuGraphAddMemAllocNode(&alloc, graph, nullptr, 0, &memory));
   const auto memset = memset_params(memory.dptr, 3, 1);
   NEED(cuGraphAddMemsetNode(&fill, graph, &alloc, 1, &memset, context));

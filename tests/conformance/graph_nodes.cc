@@ -368,14 +368,6 @@ void printed() {
   NEED(cuGraphDestroy(graph));
 }
 
-CUDA_MEM_ALLOC_NODE_PARAMS memory_params(size_t bytes) {
-  CUDA_MEM_ALLOC_NODE_PARAMS params{};
-  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
-  params.bytesize = bytes;
-  return params;
-}
-
 // A graph that allocates and frees is moved into another one: a copy of it would be another memory.
 void memory_inside() {
   std::printf("-- a child with memory\n");

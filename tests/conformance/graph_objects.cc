@@ -23,10 +23,7 @@ void memory_of_graphs() {
   CUgraphNode alloc, set, node;
   CUgraphExec exec, second;
   NEED(cuGraphCreate(&graph, 0));
-  CUDA_MEM_ALLOC_NODE_PARAMS params{};
-  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
-  params.bytesize = 1 << 20;
+  auto params = memory_params(1 << 20);
   SHOW(cuGraphAddMemAllocNode(&alloc, graph, nullptr, 0, &params));
   const CUdeviceptr p = params.dptr;
   VALUE(p != 0);
@@ -276,10 +273,7 @@ void made_executable_before() {
       NEED(cuGraphAddEmptyNode(&node, graph, nullptr, 0));
       SHOW(cuGraphInstantiate(&before, graph, 0));
       if (!stays) SHOW(cuGraphExecDestroy(before));
-      CUDA_MEM_ALLOC_NODE_PARAMS memory{};
-      memory.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-      memory.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
-      memory.bytesize = 100;
+      auto memory = memory_params(100);
       if (with_memory)
         SHOW(cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &memory));
       else
@@ -302,10 +296,7 @@ void memory_that_is_freed() {
   CUgraphNode alloc, fill, copy, freed, late;
   NEED(cuGraphCreate(&graph, 0));
   NEED(cuGraphCreate(&without, 0));
-  CUDA_MEM_ALLOC_NODE_PARAMS memory{};
-  memory.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  memory.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
-  memory.bytesize = kWords * 4;
+  auto memory = memory_params(kWords * 4);
   NEED(cuGraphAddMemAllocNode(&alloc, graph, nullptr, 0, &memory));
   const CUdeviceptr p = memory.dptr;
   const auto filled = memset_params(p, 5, kWords);
@@ -344,10 +335,7 @@ void copy_comes_to_use_memory() {
   CUgraph graph;
   CUgraphNode alloc, fill, copy, freed;
   NEED(cuGraphCreate(&graph, 0));
-  CUDA_MEM_ALLOC_NODE_PARAMS memory{};
-  memory.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  memory.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
-  memory.bytesize = kWords * 4;
+  auto memory = memory_params(kWords * 4);
   NEED(cuGraphAddMemAllocNode(&alloc, graph, nullptr, 0, &memory));
   const auto filled = memset_params(memory.dptr, 7, kWords);
   NEED(cuGraphAddMemsetNode(&fill, graph, &alloc, 1, &filled, context));

@@ -52,6 +52,22 @@ inline void set_up() {
   c = world.c;
 }
 
+// A conditional node of one body, whose handle has the value at each launch.
+struct Condition {
+  Condition(CUgraph graph, CUgraphConditionalNodeType type, unsigned value) {
+    NEED(cuGraphConditionalHandleCreate(&handle, graph, context, value,
+                                        CU_GRAPH_COND_ASSIGN_DEFAULT));
+    CUgraphNodeParams params{};
+    params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    params.conditional = {handle, type, 1, nullptr, context};
+    NEED(cuGraphAddNode(&node, graph, nullptr, nullptr, 0, &params));
+    body = params.conditional.phGraph_out[0];
+  }
+  CUgraphConditionalHandle handle;
+  CUgraphNode node;
+  CUgraph body;
+};
+
 }  // namespace in_world
 
 inline void show_first(const char* text, CUdeviceptr p) {
@@ -68,6 +84,15 @@ inline CUDA_MEMSET_NODE_PARAMS memset_params(CUdeviceptr p, uint32_t value, size
   params.elementSize = 4;
   params.width = words;
   params.height = 1;
+  return params;
+}
+
+// So many bytes of the first device.
+inline CUDA_MEM_ALLOC_NODE_PARAMS memory_params(size_t bytes) {
+  CUDA_MEM_ALLOC_NODE_PARAMS params{};
+  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  params.bytesize = bytes;
   return params;
 }
 

@@ -62,10 +62,7 @@ class RandomGraph {
  public:
   RandomGraph() {
     NEED(cuGraphCreate(&graph_, 0));
-    CUDA_MEM_ALLOC_NODE_PARAMS memory{};
-    memory.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    memory.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
-    memory.bytesize = kBytes;
+    auto memory = memory_params(kBytes);
     CUgraphNode last, next;
     NEED(cuGraphAddMemAllocNode(&last, graph_, nullptr, 0, &memory));
     memory_ = memory.dptr;
